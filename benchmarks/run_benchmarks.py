@@ -95,14 +95,14 @@ def cold(quick: bool) -> list[Row]:
 def catalogues(quick: bool) -> list[Row]:
     """The same question to catalogues of 1, 10 and 100 times as many entries."""
     import synthetic
+    from remote_gpu_trainer.logs import reading
     from remote_gpu_trainer.lookup.answer import look_up
-    from remote_gpu_trainer.numbers import log_reading
 
     texts, rows, first = reports.ten_kilobytes(20), [], 0.0
     for times in (1, 10) if quick else (1, 10, 100):
         entries, retriever = synthetic.larger(times)
         ask = partial(look_up, entries=entries, retriever=retriever, limit=3, today=date.today())
-        middle, _ = measure.of_calls(lambda text, ask=ask: ask(log_reading.from_text(text)), texts)
+        middle, _ = measure.of_calls(lambda text, ask=ask: ask(reading.from_text(text)), texts)
         first = first or middle
         rows.append(
             (

@@ -15,8 +15,8 @@ from functools import cache
 from pathlib import Path
 
 from reading.long import noise
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers import log_reading
 
 from . import ranks, report, systems, unseen
 from .cases import Case
@@ -45,7 +45,7 @@ def chosen() -> dict[str, list[Case]]:
 def logs(case: Case, at: int) -> dict[str, str]:
     """{file name: text} of the log in which the `at`-th report lies."""
     form, place = FORMS[at % len(FORMS)], PLACES[at // len(FORMS) % len(PLACES)]
-    own = case.text if log_reading.from_text(case.text).ranks else _named(case.text)
+    own = case.text if reading.from_text(case.text).ranks else _named(case.text)
     before, after = _healthy(at % POOLS, place)
     words = ranks.others(ranks.WORDS[at % len(ranks.WORDS)])
     summary = ranks.torchrun() if at // len(ranks.WORDS) % 2 else ""

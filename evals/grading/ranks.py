@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.logs import reading
 
 from . import systems
 from .cases import Case
@@ -87,7 +87,7 @@ def run(cases: list[Case]) -> str:
 
 
 def _fails_by_itself(text: str) -> bool:
-    read = log_reading.from_text(text)
+    read = reading.from_text(text)
     return bool(
         read.first
         and read.first.kind == "exception"

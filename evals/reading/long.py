@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.logs import reading
 
 SIZES_MB = (1, 100, 1000)
 PLACES = (
@@ -148,7 +148,7 @@ def grade(
         if numbers is not None and number not in numbers:
             continue
         place = PLACES[number % len(PLACES)]
-        read = log_reading.from_stream(
+        read = reading.from_stream(
             LongLog(failure, size_mb * 1_000_000, place, seed=number + size_mb)
         )
         texts = [line.text for line in read.decisive[:SHOWN]]

@@ -10,7 +10,7 @@ from hashlib import sha256
 from grading.cases import read_cases
 from grading.unseen import EVALS, held_out, shut, tracker
 from remote_gpu_trainer.catalogue.bundle import Catalogue
-from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.retrieval.search import gist
 
 NONE = ""
@@ -37,7 +37,7 @@ class Report:
     @property
     def gist(self) -> str:
         """The part of it that the encoder reads."""
-        return gist(log_reading.from_text(self.text))
+        return gist(reading.from_text(self.text))
 
 
 def reports(catalogue: Catalogue, known: frozenset[str]) -> Iterator[tuple[Report, bool]]:

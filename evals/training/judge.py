@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
-from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.retrieval import encoder, index, search
 
 from .corpus import Report
@@ -20,7 +20,7 @@ def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> di
     signatures = SignatureIndex(bundle.load().signatures)
     rows, texts = [], []
     for report in reports:
-        evidence = log_reading.from_text(report.text)
+        evidence = reading.from_text(report.text)
         text = search.gist(evidence)
         rows.append(search.features(text, signatures.find(evidence), known, model))
         texts.append(text)

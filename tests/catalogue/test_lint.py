@@ -176,11 +176,9 @@ def test_the_command_prints_findings_and_exits_1(bundle, page):
 
 def test_no_signature_of_the_catalogue_is_in_an_ordinary_log():
     from remote_gpu_trainer.catalogue.signatures import SignatureIndex
-    from remote_gpu_trainer.numbers import log_reading
+    from remote_gpu_trainer.logs import reading
 
-    assert (
-        SignatureIndex(catalogue.load().signatures).find(log_reading.from_text(ORDINARY_LOG)) == []
-    )
+    assert SignatureIndex(catalogue.load().signatures).find(reading.from_text(ORDINARY_LOG)) == []
 
 
 def test_the_field_seen_by_and_the_table_of_the_probe_agree_in_both_directions(bundle, page):

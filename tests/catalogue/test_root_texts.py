@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
-from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.logs import reading
 
 from tests.conftest import ROOT
 
@@ -65,7 +65,7 @@ def matches_of_neighbours() -> dict[str, set[str]]:
     for case in together({str(path): read_cases(path) for path in LABELLED}):
         right = set(map(current, case.expect))
         near = set().union(*(beside()[name] for name in right)) - right
-        wrong = found_in(log_reading.from_text(case.text)) & near if near else set()
+        wrong = found_in(reading.from_text(case.text)) & near if near else set()
         if wrong:
             found[case.id] = wrong
     return found
@@ -79,7 +79,7 @@ def test_there_are_sixty_four_healthy_logs():
 def test_no_root_text_is_in_a_healthy_log(part):
     for path in HEALTHY[part::4]:
         known = {row["entry"] for row in KNOWN if row["where"] == path.name}
-        assert found_in(log_reading.from_path(str(path))) == known, path.name
+        assert found_in(reading.from_path(str(path))) == known, path.name
 
 
 def test_no_root_text_is_in_a_report_of_a_neighbour_alone():
@@ -98,7 +98,7 @@ def test_the_search_would_see_a_root_text_in_either(tmp_path):
         + "\nMemoryError: Unable to allocate 12.0 GiB for an array\n",
         encoding="utf-8",
     )
-    assert "U54" in found_in(log_reading.from_path(str(path)))
+    assert "U54" in found_in(reading.from_path(str(path)))
 
 
 def test_every_exception_has_a_reason_and_is_still_one():

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import MAX_TEXT, SignatureIndex, normal
-from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.retrieval import search
 
 LOG = """Traceback (most recent call last):
@@ -17,7 +17,7 @@ RuntimeError: the first thing that broke at step 7"""
 EVALS = Path(__file__).resolve().parents[2] / "evals"
 
 
-def plainly(found: log_reading.Evidence) -> set[tuple[str, str]]:
+def plainly(found: reading.Evidence) -> set[tuple[str, str]]:
     """(entry, text of the signature): literals anywhere in the joined lines, expressions in a single one."""
     lines = [line.text for line in found.lines]
     joined = " ".join(map(normal, lines))
@@ -36,7 +36,7 @@ def test_no_signature_is_lost_on_the_way_to_its_lines():
     ]
     hits = 0
     for text in filter(str.strip, texts[::3]):
-        found = log_reading.from_text(text)
+        found = reading.from_text(text)
         expected = plainly(found)
         assert {
             (hit.entry_id, hit.signature.text) for hit in search.load().signatures.find(found)
@@ -55,13 +55,13 @@ def test_no_signature_is_lost_on_the_way_to_its_lines():
 def test_only_a_root_text_decides_and_every_hit_has_its_role(text, is_regex, role, decides):
     index = SignatureIndex([("O999", [Signature(text, is_regex, role)])])
     for log in (LOG, "the first thing that broke at step 7"):
-        [hit] = index.find(log_reading.from_text(log))
+        [hit] = index.find(reading.from_text(log))
         assert (hit.signature.role, hit.decisive) == (role, decides)
 
 
 def test_a_root_text_decides_beside_a_cascade_of_the_same_entry():
     both = [Signature("the first thing", role="cascade"), Signature("that broke at step")]
-    hits = SignatureIndex([("O999", both)]).find(log_reading.from_text(LOG))
+    hits = SignatureIndex([("O999", both)]).find(reading.from_text(LOG))
     assert [(hit.signature.role, hit.decisive) for hit in hits] == [
         ("cascade", False),
         ("root", True),
@@ -70,8 +70,8 @@ def test_a_root_text_decides_beside_a_cascade_of_the_same_entry():
 
 def test_in_a_long_log_what_stands_behind_the_failure_counts_as_well():
     index = SignatureIndex([("D34", [Signature("creating shared memory segment")])])
-    failed = log_reading.from_text("[rank2]: Last error:\n[rank2]: creating shared memory segment")
-    noise = log_reading.from_text("\n".join(f"sample {'read ' * 40}" for _ in range(500))).lines
+    failed = reading.from_text("[rank2]: Last error:\n[rank2]: creating shared memory segment")
+    noise = reading.from_text("\n".join(f"sample {'read ' * 40}" for _ in range(500))).lines
     lines = [*noise * 10, *failed.lines, *noise]
     assert sum(len(line.text) for line in noise * 10) > MAX_TEXT
     assert [hit.entry_id for hit in index.find(replace(failed, lines=lines))] == ["D34"]

@@ -3,9 +3,8 @@
 import sys
 
 import pytest
-from remote_gpu_trainer.logs import cascade
+from remote_gpu_trainer.logs import cascade, reading
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers import log_reading
 
 from tests.conftest import ROOT
 
@@ -51,7 +50,7 @@ def test_a_rank_s_own_exception_is_explained_whatever_the_others_say(name, summa
 
 def test_a_time_out_that_came_before_the_exception_is_not_its_consequence():
     text = others("nccl_watchdog") + KILLED_WORKER
-    read = log_reading.from_text(text)
+    read = reading.from_text(text)
     assert cascade.without_cascade(read) is read
     assert found(text)[:2] == [
         "DP9",
@@ -80,7 +79,7 @@ def test_of_what_explains_the_others_words_a_crashed_rank_goes_first(name):
 def test_an_exception_of_another_rank_is_its_own():
     second = "[rank1]: ValueError: bad label 12\n"
     kept = cascade.without_cascade(
-        log_reading.from_text(KILLED_WORKER + others("nccl_watchdog") + second)
+        reading.from_text(KILLED_WORKER + others("nccl_watchdog") + second)
     )
     assert any("bad label" in line.text for line in kept.lines) and any(
         line.rank == 1 and "Watchdog" in line.text for line in kept.lines
@@ -98,14 +97,14 @@ def test_a_rank_that_was_killed_without_a_word_is_explained_by_its_end(name):
 
 @pytest.mark.parametrize("code", [3, -15, -6])
 def test_an_exit_of_which_nothing_is_known_leaves_the_others_words(code):
-    read = log_reading.from_text(STEPS + others("gloo_closed") + ended(code))
+    read = reading.from_text(STEPS + others("gloo_closed") + ended(code))
     assert cascade.without_cascade(read) is read
 
 
 def test_a_traceback_before_what_the_rank_printed_earlier_is_not_survived():
     """As `torchrun --tee 3` shows it: what a rank printed comes to the terminal later than its traceback."""
     text = KILLED_WORKER + STEPS + others("gloo_closed") + ended(1)
-    assert "killed by signal: Killed" in log_reading.from_text(text).first.text
+    assert "killed by signal: Killed" in reading.from_text(text).first.text
     assert found(text)[0] == "DP9"
 
 
@@ -113,7 +112,7 @@ def test_a_traceback_before_what_the_rank_printed_earlier_is_not_survived():
 def test_an_exception_without_its_rank_is_that_of_none_of_those_who_wait_after_it(name):
     bare = KILLED_WORKER.replace("[rank2]: ", "")
     assert found(bare + others(name))[0] == "DP9"
-    first = log_reading.from_text(bare + others(name) + ended(1)).first
+    first = reading.from_text(bare + others(name) + ended(1)).first
     assert (first.rank, first.text.partition(":")[0]) == (
         2,
         "RuntimeError",
@@ -142,7 +141,7 @@ def test_a_failure_that_a_rank_logged_by_itself_is_explained_too():
     caught = "[rank2]: actual error: RuntimeError: element 0 of tensors does not require grad\n"
     text = caught + others("gloo_timeout")
     assert found(text)[0] == "O3"
-    kept = cascade.without_cascade(log_reading.from_text(text)).lines
+    kept = cascade.without_cascade(reading.from_text(text)).lines
     assert {line.rank for line in kept} == {2}
 
 
@@ -153,10 +152,10 @@ def test_a_system_error_of_nccl_that_names_shared_memory_is_the_rank_s_own():
         "[rank2]: Error while creating shared memory segment /dev/shm/nccl-1YsMbG (size 7340384)\n"
     )
     text = own + others("gloo_timeout")
-    read = log_reading.from_text(text)
+    read = reading.from_text(text)
     assert not read.failures[0].secondary and read.first.rank == 2
     assert found(text)[0] == "D34"
     elsewhere = own.replace("creating shared memory segment", "reading from a socket").replace(
         "/dev/shm/nccl-1YsMbG", "of node-2"
     )
-    assert log_reading.from_text(elsewhere + others("gloo_timeout")).failures[0].secondary
+    assert reading.from_text(elsewhere + others("gloo_timeout")).failures[0].secondary

@@ -2,8 +2,8 @@
 
 import pytest
 from remote_gpu_trainer.logs import cascade, detectors, evidence
+from remote_gpu_trainer.logs.reading import from_path, from_text
 from remote_gpu_trainer.logs.salient import salient
-from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 
 from tests.logs.detector_examples import EXAMPLES
 from tests.logs.test_ranks import CLOSED, DYING, raised, steps, summary

@@ -10,10 +10,10 @@ import sys
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from remote_gpu_trainer.logs.files import Unreadable
+from remote_gpu_trainer.logs.files import ReadOptions, Unreadable
 from remote_gpu_trainer.logs.lines import rank_of
+from remote_gpu_trainer.logs.reading import from_path, from_stream, from_text
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_path, from_stream, from_text
 
 from tests.conftest import ROOT
 
@@ -259,7 +259,7 @@ def test_a_failure_in_the_middle_of_a_long_log_is_found(tmp_path):
 def test_a_text_of_the_catalogue_is_found_in_a_long_log_though_nothing_else_tells(tmp_path):
     path = tmp_path / "long.log"
     path.write_text("step 1 ok\n" * 200_000 + "no modules matched here\n" + "step 2 ok\n" * 200_000)
-    found = from_path(str(path), needles=[b"no modules matched"])
+    found = from_path(str(path), ReadOptions(needles=(b"no modules matched",)))
     assert [line.number for line in found.lines if "no modules" in line.text] == [200_001]
 
 
@@ -271,7 +271,7 @@ def test_memory_stays_bounded_on_a_log_full_of_different_errors(tmp_path):
                 f"Error: item {chr(97 + number % 26)}{chr(97 + number // 26 % 26)}{chr(97 + number // 676 % 26)} {'x' * 40}\n"
             )
     program = (
-        "import sys, tracemalloc; tracemalloc.start(); from remote_gpu_trainer.numbers import log_reading as evidence;"
+        "import sys, tracemalloc; tracemalloc.start(); from remote_gpu_trainer.logs import reading as evidence;"
         "evidence.from_path(sys.argv[1]); print(tracemalloc.get_traced_memory()[1])"
     )
     done = subprocess.run(
@@ -282,7 +282,7 @@ def test_memory_stays_bounded_on_a_log_full_of_different_errors(tmp_path):
 
 def test_progress_is_told_for_each_block():
     seen = []
-    from_stream(io.BytesIO(b"line\n" * 800_000), progress=seen.append)
+    from_stream(io.BytesIO(b"line\n" * 800_000), options=ReadOptions(progress=seen.append))
     assert seen[-1] == 4_000_000
     assert len(seen) == 4
 
@@ -412,7 +412,11 @@ def test_what_reads_logs_needs_the_standard_library_only_and_parses_as_python_3_
         for n in node.names
     }
     froms = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
-    assert {node.module for node in froms if node.level} <= {"windows", "text"}
+    assert {node.module for node in froms if node.level} <= {
+        "windows",
+        "text",
+        "numbers.rows",
+    }
     assert names | {(node.module or "").split(".")[0] for node in froms if not node.level} <= set(
         sys.stdlib_module_names
     )

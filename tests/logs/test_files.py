@@ -7,7 +7,7 @@ import random
 import pytest
 from remote_gpu_trainer.logs import files as logfiles
 from remote_gpu_trainer.logs.files import Unreadable
-from remote_gpu_trainer.numbers.log_reading import from_path, from_stream
+from remote_gpu_trainer.logs.reading import from_path, from_stream
 
 FAULT = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nRuntimeError: boom\n'
 STEPS = "step 1 loss 0.5 卡\n"

@@ -2,8 +2,8 @@
 
 import pytest
 from remote_gpu_trainer.cli.lookup import as_text
+from remote_gpu_trainer.logs.reading import from_path, from_text
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 
 WAITED = "[rank{rank}]: RuntimeError: Timed out waiting 4000ms for recv operation to complete\n"
 LOST = "[rank{rank}]: RuntimeError: Connection closed by peer [10.0.0.1]:3000\n"

@@ -5,9 +5,9 @@ import sys
 import time
 
 import pytest
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.logs.wrapping import unfolded
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers import log_reading
 
 from tests.conftest import ROOT
 
@@ -56,7 +56,7 @@ def test_a_form_makes_no_failure_of_a_healthy_log(form, half):
 
 @pytest.mark.parametrize("form", forms.FORMS)
 def test_the_exception_is_what_failed_first_in_every_form(form):
-    first = log_reading.from_text(unfolded(forms.FORMS[form](TRACE))).first
+    first = reading.from_text(unfolded(forms.FORMS[form](TRACE))).first
     assert first.kind == "exception" and "Target 7 is out of bounds." in first.text
 
 
@@ -72,21 +72,21 @@ def test_the_exception_is_what_failed_first_in_every_form(form):
     ],
 )
 def test_a_rank_is_known_where_the_form_tells_it(form, rank):
-    assert {line.rank for line in log_reading.from_text(forms.FORMS[form](TRACE)).lines} == {rank}
+    assert {line.rank for line in reading.from_text(forms.FORMS[form](TRACE)).lines} == {rank}
 
 
 @pytest.mark.parametrize("form, rank", [("SkyPilot", 1), ("Ray", None)])
 @pytest.mark.parametrize("count", [1, 2, 8])
 def test_a_short_report_too_is_read_behind_the_tag_of_its_process(form, rank, count):
     text = "\n".join(TRACE.splitlines()[-count:])
-    lines = log_reading.from_text(forms.FORMS[form](text)).lines
+    lines = reading.from_text(forms.FORMS[form](text)).lines
     assert [line.text for line in lines] == [line.rstrip() for line in text.splitlines()]
     assert {line.rank for line in lines} == {rank}
 
 
 def test_in_a_short_report_the_journal_tells_which_program_speaks():
     text = "Oct 30 23:14:10 box systemd-logind[911]: Lid closed.\nOct 30 23:14:11 box kernel: PM: suspend entry"
-    assert [line.text for line in log_reading.from_text(text).lines] == text.splitlines()
+    assert [line.text for line in reading.from_text(text).lines] == text.splitlines()
 
 
 def test_a_record_may_hold_a_whole_traceback():
@@ -94,13 +94,13 @@ def test_a_record_may_hold_a_whole_traceback():
         {"level": "INFO", "message": "step 1"},
         {"level": "ERROR", "message": "run failed", "exc_info": TRACE},
     ]
-    found = log_reading.from_text("\n".join(map(json.dumps, records)))
+    found = reading.from_text("\n".join(map(json.dumps, records)))
     assert (found.first.text, found.first.number) == ("IndexError: Target 7 is out of bounds.", 2)
 
 
 def test_records_of_numbers_stay_as_they_are():
     text = "\n".join(json.dumps({"step": step, "loss": 2 / step}) for step in range(1, 12))
-    assert [line.text for line in log_reading.from_text(text).lines] == text.splitlines()
+    assert [line.text for line in reading.from_text(text).lines] == text.splitlines()
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,8 @@ import types
 import pytest
 from remote_gpu_trainer.logs import flight_recorder
 from remote_gpu_trainer.logs.files import Unreadable
+from remote_gpu_trainer.logs.reading import from_path, from_text
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 
 from tests import conftest
 from tests.logs import flight_dumps

@@ -1,9 +1,9 @@
 """What launchers say under every failure, told from what a program says."""
 
 import pytest
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.logs.salient import salient
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers import log_reading
 
 OWN = """Traceback (most recent call last):
   File "/data/train.py", line 12, in <module>
@@ -54,7 +54,7 @@ DEEPSPEED = """[2026-05-09 18:40:22,117] [INFO] [launch.py:319:sigkill_handler] 
 
 def said(text: str) -> str:
     return " | ".join(
-        filter(None, (words.strip() for _, words, _ in salient(log_reading.from_text(text))))
+        filter(None, (words.strip() for _, words, _ in salient(reading.from_text(text))))
     )
 
 

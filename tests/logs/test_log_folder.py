@@ -7,11 +7,11 @@ import subprocess
 
 import pytest
 from remote_gpu_trainer.logs import folder as log_folder
-from remote_gpu_trainer.logs.files import Unreadable
+from remote_gpu_trainer.logs.files import ReadOptions, Unreadable
 from remote_gpu_trainer.logs.lines import rank_of, ranks_of
+from remote_gpu_trainer.logs.reading import from_path
 from remote_gpu_trainer.logs.windows import cost
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_path
 
 FAULT = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nIndexError: Target 10 is out of bounds.\n'
 LOST = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3000\n"
@@ -177,7 +177,7 @@ def test_when_time_is_over_what_was_read_is_judged_and_the_rest_is_told(tmp_path
     clock = itertools.count()
     monkeypatch.setattr(log_folder.time, "monotonic", lambda: next(clock))
     path = folder(tmp_path, {f"rank_{rank}.log": FAULT if rank == 1 else LOST for rank in range(6)})
-    found = from_path(path, seconds=3.5)
+    found = from_path(path, ReadOptions(seconds=3.5))
     assert found.first.rank == 1
     assert (
         found.left_out
@@ -187,7 +187,7 @@ def test_when_time_is_over_what_was_read_is_judged_and_the_rest_is_told(tmp_path
         Unreadable,
         match="was read within 0.5 s; pass one rank's file instead of the folder",
     ):
-        from_path(path, seconds=0.5)
+        from_path(path, ReadOptions(seconds=0.5))
 
 
 def test_a_log_above_is_read_before_a_folder_of_many_files_and_the_rest_is_told(

@@ -8,8 +8,8 @@ import json
 import pytest
 from remote_gpu_trainer.logs import cascade
 from remote_gpu_trainer.logs.evidence import disagreement
+from remote_gpu_trainer.logs.reading import from_path, from_text
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_path, from_text
 from remote_gpu_trainer.retrieval import search
 
 LOOP = '[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "/root/code/train.py", line 137, in main\n[rank{rank}]:     loss.backward()\n[rank{rank}]:   File "/opt/venv/lib/python3.11/site-packages/torch/_tensor.py", line 630, in backward\n[rank{rank}]:     torch.autograd.backward(\n'
@@ -356,15 +356,14 @@ def test_what_is_said_of_victims_goes_over_ssh_too(tmp_path):
     import subprocess
     import sys
 
-    from remote_gpu_trainer.logs import remote
-    from remote_gpu_trainer.numbers import log_reading
+    from remote_gpu_trainer.logs import remote, reply
 
     log = tmp_path / "run.log"
     log.write_text("".join(CLOSED.format(rank=rank) for rank in range(2)))
     done = subprocess.run(
         [sys.executable, "-"],
-        input=remote.program(log_reading, str(log)).encode(),
+        input=remote.program(str(log)).encode(),
         capture_output=True,
     )
     assert json.loads(done.stdout)["victims"]
-    assert remote.findings(done.stdout, "box").victims == from_path(str(log)).victims
+    assert reply.unpack(done.stdout, "box").victims == from_path(str(log)).victims

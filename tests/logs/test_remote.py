@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.logs import reading, reply
 from remote_gpu_trainer.logs import remote as remote_logs
-from remote_gpu_trainer.logs.files import Unreadable
+from remote_gpu_trainer.logs.files import ReadOptions, Unreadable
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers import log_reading
 
 from tests.conftest import ROOT
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -54,9 +54,7 @@ def test_a_large_log_stays_there_and_its_findings_come_back(sshd):
     name = f"gpu:{log}"
     assert answer_for(log=name).as_dict() == answer_for(log=str(log)).as_dict()
     assert answer_for(log=name).matches[0]["id"] == "O3"
-    there = box.run(
-        box.parse("gpu"), remote_logs.program(log_reading, str(log)), interpreter=box.PYTHON
-    )
+    there = box.run(box.parse("gpu"), remote_logs.program(str(log)), interpreter=box.PYTHON)
     assert len(there.out) < 2_000_000
 
 
@@ -74,7 +72,7 @@ def test_more_lines_than_may_come_back_lose_the_plain_ones(sshd):
         file.write(
             "Traceback (most recent call last):\nRuntimeError: element 0 of tensors does not require grad\n"
         )
-    found = remote_logs.from_path(f"gpu:{folder}", log_reading)
+    found = remote_logs.from_path(f"gpu:{folder}")
     assert found.first.rank == 3 and found.decisive[0] in found.lines
     assert 10_000 < len(found.lines) < 16 * 5500
     assert answer_for(log=f"gpu:{folder}").matches[0]["id"] == "O3"
@@ -145,7 +143,7 @@ def test_a_path_on_a_box_is_known_by_its_colon(given, host, path):
 def test_a_path_here_is_not_taken_for_a_box(given):
     assert remote_logs.split(given) is None
     with pytest.raises(Unreadable):
-        remote_logs.from_path(given, log_reading)
+        remote_logs.from_path(given)
 
 
 def test_a_file_here_wins_over_a_box(tmp_path, monkeypatch):
@@ -181,7 +179,7 @@ def test_what_no_log_is_refused_there_as_here(sshd):
         ("'\"`", "no log at '\"`"),
     ):
         with pytest.raises(Unreadable) as refused:
-            remote_logs.from_path(f"gpu:{name}", log_reading)
+            remote_logs.from_path(f"gpu:{name}")
         assert says in str(refused.value), str(refused.value)
     assert not list(sshd.home.glob("never"))
     assert rgt("lookup", "--log", "gpu:gone.log").returncode == 2
@@ -191,9 +189,7 @@ def test_no_secret_of_a_log_leaves_the_box(sshd):
     (sshd.home / "t.log").write_text(
         "token=abcdefghij0123\nBearer abcdefgh12345\nRuntimeError: hf_abcdefghijklmnop is wrong\n"
     )
-    reply = box.run(
-        box.parse("gpu"), remote_logs.program(log_reading, "t.log"), interpreter=box.PYTHON
-    )
+    reply = box.run(box.parse("gpu"), remote_logs.program("t.log"), interpreter=box.PYTHON)
     assert b"RuntimeError: hf_*** is wrong" in reply.out
     assert not any(
         secret in reply.out for secret in (b"abcdefghij0123", b"abcdefgh12345", b"hf_abc")
@@ -204,7 +200,7 @@ def test_nothing_is_imported_from_the_folders_of_the_box(sshd):
     for name in ("json.py", "re.py", "remote_gpu_trainer.py", "dataclasses.py"):
         (sshd.home / name).write_text("open('ran', 'w')\n")
     (sshd.home / "t.log").write_text("RuntimeError: x\n")
-    assert remote_logs.from_path("gpu:t.log", log_reading).first.text == "RuntimeError: x"
+    assert remote_logs.from_path("gpu:t.log").first.text == "RuntimeError: x"
     assert not (sshd.home / "ran").exists()
 
 
@@ -238,7 +234,7 @@ def test_a_box_that_answers_nonsense_is_an_error_in_one_line(boxes, tmp_path, py
     (programs / "python3").chmod(0o755)
     boxes("gpu", path=f"{programs}:/usr/bin:/bin")
     with pytest.raises(Unreadable) as refused:
-        remote_logs.from_path("gpu:x.log", log_reading)
+        remote_logs.from_path("gpu:x.log")
     assert says in str(refused.value) and str(refused.value).isprintable()
 
 
@@ -251,7 +247,7 @@ def test_findings_that_try_to_act_are_only_text():
         "boss",
         ["x"],
     ]
-    found = remote_logs.findings(
+    found = reply.unpack(
         json.dumps(
             {"lines": [row], "decisive": [0], "first": 0, "ranks": [0, -1, "x"], "is_log": 1}
         ).encode(),
@@ -266,7 +262,7 @@ def test_a_box_that_takes_too_long_is_named(sshd):
     (sshd.home / "t.log").write_text("x\n")
     (sshd.home / ".bashrc").write_text("sleep 20\n")
     with pytest.raises(Unreadable) as refused:
-        remote_logs.from_path("gpu:t.log", log_reading, seconds=1)
+        remote_logs.from_path("gpu:t.log", ReadOptions(seconds=1))
     assert "within 1 s" in str(refused.value)
 
 
@@ -279,12 +275,12 @@ def test_an_unreachable_box_is_an_error_and_not_a_missing_file(sshd):
 
 
 def test_the_program_is_ascii_whatever_its_sources_and_the_path_hold():
-    assert remote_logs.program(log_reading, "/root/日志/é.log", ("损失".encode(),)).isascii()
+    assert remote_logs.program("/root/日志/é.log", ("损失".encode(),)).isascii()
 
 
 def test_the_bundle_holds_every_module_that_reading_needs_and_no_other():
-    assert {name.rpartition(".")[2] for name in remote_logs.sources(log_reading.__name__)} >= {
-        "log_reading",
+    assert {name.rpartition(".")[2] for name in remote_logs.sources()} >= {
+        "reading",
         "judging",
         "kinds",
         "lines",
@@ -292,11 +288,13 @@ def test_the_bundle_holds_every_module_that_reading_needs_and_no_other():
         "windows",
         "first_failure",
     }
-    assert not {name.rpartition(".")[2] for name in remote_logs.sources(log_reading.__name__)} & {
+    assert not {name.rpartition(".")[2] for name in remote_logs.sources()} & {
         "box",
         "answer",
         "search",
         "main",
         "bundle",
     }
-    assert log_reading.from_text("x").lines
+    size = sum(map(len, remote_logs.sources().values()))
+    assert len(remote_logs.program("x")) < size / 2  # sources go compressed
+    assert reading.from_text("x").lines

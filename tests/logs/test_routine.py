@@ -7,9 +7,9 @@ import time
 from pathlib import Path
 
 import pytest
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.logs.prose import is_sentence
 from remote_gpu_trainer.lookup.answer import answer_for, sentence_of
-from remote_gpu_trainer.numbers import log_reading
 
 from tests.programs import rgt
 
@@ -45,7 +45,7 @@ def first(text):
 
 
 def kinds(text):
-    return {line.text: line.kind for line in log_reading.from_text(text).lines}
+    return {line.text: line.kind for line in reading.from_text(text).lines}
 
 
 def test_steps_are_routine_and_the_end_is_heard():
@@ -64,30 +64,28 @@ def test_what_somebody_says_beside_a_healthy_log_gets_the_answer_that_it_gets_al
 
 
 def test_a_failure_that_the_run_survived_decides_nothing_once_another_ends_it():
-    found = log_reading.from_text(f"{STEPS}\n{CAUGHT}{STEPS}\n{FATAL}")
+    found = reading.from_text(f"{STEPS}\n{CAUGHT}{STEPS}\n{FATAL}")
     assert [failure.line.text for failure in found.failures] == [
         "ValueError: Expected input batch_size (32) to match target batch_size (31)."
     ]
 
 
 def test_a_failure_that_the_run_survived_decides_nothing_beside_what_somebody_says():
-    assert log_reading.from_text(f"{STEPS}\n{CAUGHT}{STEPS}\n{SAYS}").failures == []
+    assert reading.from_text(f"{STEPS}\n{CAUGHT}{STEPS}\n{SAYS}").failures == []
     assert first(f"{STEPS}\n{CAUGHT}{STEPS}\n{SAYS}") == first(SAYS)
 
 
 def test_steps_that_a_buffer_held_back_do_not_hide_the_failure():
-    found = log_reading.from_text(f"{STEPS}\n{FATAL}{STEPS}")
+    found = reading.from_text(f"{STEPS}\n{FATAL}{STEPS}")
     assert found.first.text.startswith("ValueError: Expected input batch_size")
 
 
 def test_a_survived_time_out_is_all_there_is_where_nobody_says_anything():
-    assert log_reading.from_text(f"{STEPS}\n{CAUGHT}{STEPS}").failures
+    assert reading.from_text(f"{STEPS}\n{CAUGHT}{STEPS}").failures
 
 
 def test_a_log_in_which_nothing_failed_and_nothing_is_said_gets_no_answer():
-    found = log_reading.from_text(
-        f"Loading data\nModel has 12 parameters\n{STEPS}\nTraining finished."
-    )
+    found = reading.from_text(f"Loading data\nModel has 12 parameters\n{STEPS}\nTraining finished.")
     assert (found.seen, found.failures) == ("sound", [])
     assert not answer_for(text=STEPS + "\nTraining finished.").matches
 
@@ -185,7 +183,7 @@ def test_of_several_ranks_each_log_has_an_end_of_its_own(tmp_path):
     (tmp_path / "rank1.log").write_text(f"{STEPS}\n")
     assert {"told"} == {
         line.kind
-        for line in log_reading.from_path(str(tmp_path)).lines
+        for line in reading.from_path(str(tmp_path)).lines
         if "bad interpreter" in line.text
     }
 
@@ -246,5 +244,5 @@ def test_thousands_of_failures_of_as_many_ranks_take_no_longer_than_lines():
         for n in range(2900)
     ]
     started = time.perf_counter()
-    log_reading.from_text("\n".join(lines))
+    reading.from_text("\n".join(lines))
     assert time.perf_counter() - started < 3

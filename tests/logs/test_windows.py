@@ -6,13 +6,13 @@ import time
 
 import pytest
 from remote_gpu_trainer.logs import windows
-from remote_gpu_trainer.logs.files import of_stream
+from remote_gpu_trainer.logs.files import ReadOptions, of_stream
 from remote_gpu_trainer.lookup.answer import answer_for
 
 
 def rows(data: bytes, needles=()) -> dict[int, list[bytes]]:
     found: dict[int, list[bytes]] = {}
-    for number, row in of_stream(io.BytesIO(data), needles=needles):
+    for number, row in of_stream(io.BytesIO(data), options=ReadOptions(needles=tuple(needles))):
         found.setdefault(number, []).append(row)
     return found
 

@@ -1,9 +1,9 @@
 """A log of a run that went well takes away what it also printed."""
 
 import pytest
-from remote_gpu_trainer.logs.files import Unreadable, shapes_of
+from remote_gpu_trainer.logs.files import ReadOptions, Unreadable, shapes_of
+from remote_gpu_trainer.logs.reading import from_path
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_path
 from remote_gpu_trainer.text import BadRequest
 
 NOTICE = """\
@@ -101,7 +101,7 @@ def test_another_host_another_run_and_a_faster_progress_bar_are_no_news(tmp_path
     log, good = tmp_path / "log", tmp_path / "good"
     log.write_text(f"{OLD}RuntimeError: DataLoader worker is killed by signal: Bus error.\n")
     good.write_text(NEW)
-    found = from_path(str(log), good=shapes_of(str(good)))
+    found = from_path(str(log), ReadOptions(good=shapes_of(str(good))))
     assert [line.text[:12] for line in found.lines] == ["RuntimeError"]
 
 
@@ -109,4 +109,4 @@ def test_a_word_that_the_good_run_never_printed_is_news(tmp_path):
     log, good = tmp_path / "log", tmp_path / "good"
     log.write_text("epoch 3 loss nan lr 0.1\nepoch 4 loss 2.5 lr 0.1\n")
     good.write_text("epoch 3 loss 2.61 lr 0.1\n")
-    assert len(from_path(str(log), good=shapes_of(str(good))).lines) == 1
+    assert len(from_path(str(log), ReadOptions(good=shapes_of(str(good)))).lines) == 1

@@ -7,9 +7,9 @@ import time
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.logs.files import Unreadable
 from remote_gpu_trainer.lookup.answer import Answer, answer_for
-from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import search
 from remote_gpu_trainer.text import BadRequest
 
@@ -65,7 +65,7 @@ def test_six_thousand_texts_are_answered_or_refused(campaign):
 @settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_three_thousand_streams_of_bytes_are_read_or_refused(pieces):
     try:
-        log_reading.from_stream(
+        reading.from_stream(
             io.BytesIO(b"".join(pieces)), needles=search.load().signatures.needles()
         )
     except Unreadable as refused:

@@ -6,9 +6,9 @@ from datetime import date, timedelta
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.lookup import as_text
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.lookup.answer import ALSO, Answer, answer_for, cut, look_up, plain
 from remote_gpu_trainer.lookup.excerpts import fitting, opening, tokens
-from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import search
 from remote_gpu_trainer.text import BadRequest
 
@@ -25,7 +25,7 @@ REDUCTION = (
 
 def ask(text: str, **more) -> Answer:
     options = {"limit": 3, "today": TODAY, **more}
-    return look_up(log_reading.from_text(text), bundle.load().by_id, search.load(), **options)
+    return look_up(reading.from_text(text), bundle.load().by_id, search.load(), **options)
 
 
 def first(answer: Answer) -> str:
@@ -207,7 +207,7 @@ def test_an_entry_whose_page_is_missing_is_never_replaced_by_the_next_one():
     }
     silent, shorter = (
         look_up(
-            log_reading.from_text(text),
+            reading.from_text(text),
             without[name],
             search.load(),
             limit=3,
@@ -251,7 +251,7 @@ def test_the_first_match_has_the_domain_and_the_retry_of_its_entry_and_the_other
     entries = dict(bundle.load().by_id)
     entries["O3"] = replace(entries["O3"], domain="code", retry="pointless")
     text = "RuntimeError: element 0 of tensors does not require grad"
-    answer = look_up(log_reading.from_text(text), entries, search.load(), limit=3, today=TODAY)
+    answer = look_up(reading.from_text(text), entries, search.load(), limit=3, today=TODAY)
     first_match, *others = answer.matches
     assert (first_match["id"], first_match["domain"], first_match["retry"]) == (
         "O3",

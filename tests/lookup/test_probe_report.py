@@ -6,10 +6,9 @@ import subprocess
 import sys
 
 import pytest
-from remote_gpu_trainer.logs import remote
+from remote_gpu_trainer.logs import remote, reply
 from remote_gpu_trainer.logs.evidence import Probed
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers import log_reading
 
 from tests.conftest import ROOT
 from tests.mcp_server.test_mcp import call
@@ -91,9 +90,9 @@ def test_the_command_and_the_tool_take_it_and_the_same_stands_behind_a_pipe(tmp_
 
 def test_on_a_box_the_report_is_read_there(tmp_path):
     (tmp_path / "probe.json").write_text(json.dumps(report("softmax twice")))
-    program = remote.program(log_reading, str(tmp_path))
+    program = remote.program(str(tmp_path))
     done = subprocess.run([sys.executable, "-"], input=program, capture_output=True, text=True)
-    found = remote.findings(done.stdout.encode(), "box")
+    found = reply.unpack(done.stdout.encode(), "box")
     assert found.probed == (Probed("O12", True, 7, 0, "softmax twice was seen", "probe.json"),)
 
 

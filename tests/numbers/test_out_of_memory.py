@@ -1,7 +1,7 @@
 """The numbers of an out-of-memory message, in each form that torch has printed: what fills the card."""
 
 import pytest
-from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.numbers.out_of_memory import memory_of, read
 from remote_gpu_trainer.retrieval import search
 
@@ -86,12 +86,12 @@ def test_the_sum_is_told_in_one_sentence():
 
 
 def test_a_message_broken_over_lines_is_read():
-    found = log_reading.from_text(new().replace(". ", ".\n"))
+    found = reading.from_text(new().replace(". ", ".\n"))
     assert memory_of(found.lines)[1].by() == "own"
 
 
 def test_the_last_of_several_messages_counts():
-    found = log_reading.from_text(
+    found = reading.from_text(
         f"{new()}\nbatch size 8 is too large, trying 4\n{new(wanted='5.68 EiB')}\n"
     )
     line, told = memory_of(found.lines)
@@ -108,7 +108,7 @@ def test_the_last_of_several_messages_counts():
     ],
 )
 def test_without_the_cards_size_nothing_is_said(text):
-    assert memory_of(log_reading.from_text(text).lines) is None
+    assert memory_of(reading.from_text(text).lines) is None
 
 
 def test_the_answer_holds_the_sum_in_place_of_the_message():
@@ -128,7 +128,7 @@ def test_a_sum_that_proves_fragments_comes_before_what_words_say():
 
 
 def test_a_sum_makes_no_answer_where_nothing_fits():
-    told = log_reading.from_text(
+    told = reading.from_text(
         "java.lang.IllegalStateException in our Kafka consumer, the billing service restarts"
     )
     assert search.load().rank(told, points=("M8", True)).confidence == ""

@@ -1,7 +1,7 @@
 """Where in a run a traceback ends, by tracebacks of torch 2.13 and transformers 5.23 in which something was made to fail at each place."""
 
 import pytest
-from remote_gpu_trainer.numbers import log_reading
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.numbers.out_of_memory import run_phase
 
 from tests.conftest import ROOT
@@ -18,7 +18,7 @@ SAID = {
 
 
 def where(text: str) -> str:
-    lines = log_reading.from_text(text).lines
+    lines = reading.from_text(text).lines
     return run_phase(lines, next(line for line in lines if "out of memory" in line.text))
 
 

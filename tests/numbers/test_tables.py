@@ -1,8 +1,8 @@
 """Pasted tables: the cell that tells decides, and a table that is as it should be names no entry."""
 
 import pytest
+from remote_gpu_trainer.logs.reading import from_text
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.numbers.log_reading import from_text
 
 SMI = """Sat Nov 21 10:02:11 2026
 +-----------------------------------------------------------------------------------------+

@@ -641,12 +641,12 @@ def test_every_entry_has_a_kind_and_every_fact_a_limit():
 
 
 def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():
+    from remote_gpu_trainer.logs import reading
     from remote_gpu_trainer.lookup.answer import look_up
-    from remote_gpu_trainer.numbers import log_reading
     from remote_gpu_trainer.retrieval import search
 
     read = bundle.load()
-    asked = log_reading.from_text("element 0 of tensors does not require grad")
+    asked = reading.from_text("element 0 of tensors does not require grad")
     entry = read.get("O3")
     late = entry.verified + timedelta(LIMITS[kind_of(entry)] + 1)
     match = look_up(asked, read.by_id, search.load(), limit=3, today=late).matches[0]

@@ -10,8 +10,8 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.lookup.answer import WITHOUT_NUMPY, WORDS_ALONE, answer_for, look_up
-from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import encoder, search
 
 ADVICE = """\
@@ -44,7 +44,7 @@ ASSERTION = "Assertion `srcIndex < srcSelectDimSize` failed."
 
 
 def ranked(text: str, **more) -> search.Found:
-    return search.load().rank(log_reading.from_text(text), **more)
+    return search.load().rank(reading.from_text(text), **more)
 
 
 def first_two(text: str) -> list[str]:
@@ -110,7 +110,7 @@ def test_advice_and_cascades_never_decide(role):
     whole = search.load()
     marked = Signature("CUDA kernel errors might be asynchronously reported", False, role)
     hostile = replace(whole, signatures=SignatureIndex([("O3", [marked])]))
-    evidence = log_reading.from_text(f"KeyError: 'learning_rate'\n{ADVICE}")
+    evidence = reading.from_text(f"KeyError: 'learning_rate'\n{ADVICE}")
     found = hostile.rank(evidence)
     assert "O3" not in [candidate.id for candidate in found.candidates[:2]]
     as_root = replace(whole, signatures=SignatureIndex([("O3", [replace(marked, role="root")])]))
@@ -121,7 +121,7 @@ def test_a_literal_text_of_an_entry_that_the_index_lacks_is_found_and_no_traceba
     whole = search.load()
     new = SignatureIndex([("ZZ9", [Signature("the flux capacitor rattles", False)])])
     report = "Traceback (most recent call last):\nRuntimeError: the flux capacitor rattles"
-    found = replace(whole, signatures=new).rank(log_reading.from_text(report))
+    found = replace(whole, signatures=new).rank(reading.from_text(report))
     assert found.candidates[0].id == "ZZ9" and found.confidence == "medium"
 
 
@@ -132,7 +132,7 @@ def test_what_says_nothing_about_training_gets_neither_claim_nor_titles(text):
 
 
 def test_what_one_says_about_a_report_is_read_first():
-    evidence = log_reading.from_text("step 1\n" * 3)
+    evidence = reading.from_text("step 1\n" * 3)
     said = "one rank hangs in the last batch of the epoch"
     assert search.gist(evidence, said).startswith(said)
     assert len(search.gist(evidence, "x" * 5000)) <= 5000 + 2
@@ -164,7 +164,7 @@ def test_without_its_encoder_it_answers_by_literal_texts_and_words_and_says_so(w
 
 
 def test_with_its_encoder_it_says_nothing_of_it():
-    evidence = log_reading.from_text("RuntimeError: element 0 of tensors does not require grad")
+    evidence = reading.from_text("RuntimeError: element 0 of tensors does not require grad")
     entries, today = bundle.load().by_id, date(2026, 11, 20)
     assert WORDS_ALONE not in look_up(evidence, entries, search.load(), limit=3, today=today).ask
 

@@ -3,15 +3,15 @@
 from datetime import date
 
 from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.lookup.answer import look_up
-from remote_gpu_trainer.numbers import log_reading
 
 from benchmarks import synthetic
 
 
 def test_copies_are_ranked_beside_their_originals():
     entries, retriever = synthetic.larger(3)
-    asked = log_reading.from_text("RuntimeError: element 0 of tensors does not require grad")
+    asked = reading.from_text("RuntimeError: element 0 of tensors does not require grad")
     assert retriever.index.ids == list(entries)
     assert len(entries) == 3 * len(bundle.load().entries)
     found = [candidate.id for candidate in retriever.rank(asked).candidates]

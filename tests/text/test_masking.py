@@ -5,7 +5,7 @@ import time
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from remote_gpu_trainer.numbers.log_reading import from_text
+from remote_gpu_trainer.logs.reading import from_text
 from remote_gpu_trainer.text.masking import HINTS, hints_in, mask, shown, shown_lines
 from remote_gpu_trainer.text.secrets import holds_secret, is_secret
 

@@ -10,6 +10,7 @@ from .kinds import EXCEPTION, FAILED, FAILURE
 from .lines import MESSAGE_LINES, Line
 from .waiting import Failure
 
+MOST_DECISIVE = 12  # lines to believe, by which a log is judged
 _ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # of an entry
 
 

@@ -13,14 +13,15 @@ import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 
+from ..numbers.rows import Row
 from ..text import UserError
-from .windows import BLOCK, Row, keep, shapes
+from .windows import BLOCK, keep, shapes
 
 HEAD = 1 << 16  # first bytes, which tell whether a file is a log
 MOST_UNPACKED = 1 << 30  # bytes that a compressed log may hold
-NUMBERS = 5  # lines with a loss or a score from which a log's numbers are read
 LONGEST = 8 << 20  # bytes of a line; a file of one longer line is no log
 
 KEY_NAME = re.compile(
@@ -28,28 +29,6 @@ KEY_NAME = re.compile(
     r"|^\.(?:env|netrc|pgpass|git-credentials)|^(?:credentials|token|authorized_keys)$",
     re.I,
 )
-_NUMBERED = (
-    b"oss",
-    b"LOSS",
-    b"acc",
-    b"Acc",
-    b"mse",
-    b"MSE",
-    b"L=",
-    b"recon",
-    b"kl",
-    b"KL",
-    b"reward",
-    b"rdida",
-    b"erlust",
-    b"perte",
-    b"perda",
-    *(word.encode() for word in ("损失", "損失", "손실", "потер")),
-)
-TABLE_HEAD = 12  # rows within which a pasted table begins
-ROW = 600  # bytes of a row in which numbers are looked for
-_OF_NUMBERS = b"0123456789.+-eE"
-_TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")
 _GZIP = b"\x1f\x8b"
 _PACKED = (
     (b"\x28\xb5\x2f\xfd", "a file compressed by zstd", "zstd -d"),
@@ -70,11 +49,29 @@ class NoLog(Unreadable):
     """The input holds no log at all: it is blank, binary or a key."""
 
 
-def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> list[Row]:
-    """Return the rows of a pasted report.
+@dataclass(frozen=True)
+class ReadOptions:
+    """How a log is read, whatever it is.
 
-    Rows around each of the `needles` are kept in a long one. Raises Unreadable when it is blank or
-    binary.
+    `needles` are texts to look for: of a large log the rows around them are kept. `progress` is
+    called with the number of bytes read so far, for each block. `seconds` bounds the reading of a
+    folder, or of a log on another machine; None for no bound. `good` are the shapes of rows of a
+    run that went well (see `shapes_of`): rows of these shapes don't count.
+    """
+
+    needles: tuple[bytes, ...] = ()
+    progress: Callable[[int], None] | None = None
+    seconds: float | None = None
+    good: frozenset[bytes] = frozenset()
+
+
+DEFAULTS = ReadOptions()
+
+
+def of_text(text: str, source: str = "text", options: ReadOptions = DEFAULTS) -> list[Row]:
+    """Return the rows of a pasted report; `source` names it in errors.
+
+    Raises Unreadable when it is blank or binary.
     """
     data = text.encode("utf-8", "replace")
     _refuse_binary(data[:HEAD], source)
@@ -82,23 +79,22 @@ def of_text(text: str, source: str = "text", needles: Iterable[bytes] = ()) -> l
         raise NoLog(
             f"nothing but blanks in {source}; pass an error, a log or a sentence about what happens"
         )
-    return keep(_blocks([data]), len(data), tuple(needles))
+    return keep(_blocks([data]), len(data), options.needles)
 
 
 def of_stream(
     stream,
     source: str = "stdin",
+    options: ReadOptions = DEFAULTS,
+    *,
     size: int | None = None,
-    needles: Iterable[bytes] = (),
-    progress: Callable[[int], None] | None = None,
     most: int | None = None,
 ) -> list[Row]:
-    """Return the rows of a binary stream. Raises Unreadable.
+    """Return the rows of a binary stream; `source` names it in errors. Raises Unreadable.
 
-    `size` is its length in bytes where that is known. Rows around each of the `needles` are kept.
-    `progress(bytes_read)` is called for each block. `most` is as in `windows.keep`.
+    `size` is its length in bytes where that is known. `most` is as in `windows.keep`.
     """
-    head, pieces = _begun(_read(stream, progress))
+    head, pieces = _begun(_read(stream, options.progress))
     if head[:2] == _GZIP:
         size = None
         head, pieces = _begun(_unpacked(pieces, source))
@@ -106,7 +102,7 @@ def of_stream(
         size = None
         head, pieces = _begun(_as_utf8(pieces))
     _refuse_binary(head[:HEAD], source)
-    kept = keep(_blocks(pieces, source), size, tuple(needles), most)
+    kept = keep(_blocks(pieces, source), size, options.needles, most)
     if not any(row.strip() for _, row in kept):
         raise NoLog(
             f"nothing but blanks in {source}; pass an error, a log or a sentence about what happens"
@@ -121,56 +117,23 @@ def shapes_of(path: str) -> frozenset[bytes]:
     """
     if not os.path.isdir(path):
         return shapes(of_file(path))
-    found: set[bytes] = set()
+    of_rows: set[bytes] = set()
     for folder, _, names in os.walk(path):
         for name in names:
             with suppress(Unreadable):
-                found |= shapes(of_file(os.path.join(folder, name)))
-    if not found:
+                of_rows |= shapes(of_file(os.path.join(folder, name)))
+    if not of_rows:
         raise Unreadable(f"no log in the folder {path}; pass the log of a run that went well")
-    return frozenset(found)
+    return frozenset(of_rows)
 
 
-def of_file(
-    path: str,
-    needles: Iterable[bytes] = (),
-    progress: Callable[[int], None] | None = None,
-    most: int | None = None,
-) -> list[Row]:
-    """Return the rows of a regular file. The other arguments are as in `of_stream`.
+def of_file(path: str, options: ReadOptions = DEFAULTS, *, most: int | None = None) -> list[Row]:
+    """Return the rows of a regular file. `most` is as in `windows.keep`.
 
     Raises Unreadable, and never opens a device, a socket or a file that looks like a key.
     """
     with _open(path) as stream:
-        return of_stream(stream, path, os.path.getsize(path), needles, progress, most)
-
-
-def hold_numbers(rows: list[Row]) -> bool:
-    """Return whether at least NUMBERS rows may hold a loss or a score, by words or by a header."""
-    whole = b"\n".join([raw for _, raw in rows])
-    told = sum(map(whole.count, _NUMBERED))
-    return told >= NUMBERS or (
-        told > 0 and sum(any(48 <= byte < 58 for byte in raw[:40]) for _, raw in rows) >= NUMBERS
-    )
-
-
-def shape_of(raw: bytes) -> bytes:
-    """Return a row without its numbers. Rows of one shape differ in numbers only."""
-    return raw[:ROW].translate(None, _OF_NUMBERS)
-
-
-def alike(rows: list[Row]) -> bool:
-    """Return whether every row has another that differs from it in numbers only (nan counts)."""
-    shapes: dict[bytes, int] = {}
-    for _, raw in rows:
-        shape = shape_of(raw).lower().replace(b"nan", b"").replace(b"inf", b"")
-        shapes[shape] = shapes.get(shape, 0) + 1
-    return min(shapes.values()) > 1
-
-
-def hold_table(rows: list[Row]) -> bool:
-    """Return whether a table of nvidia-smi, df or sacct may begin in the first rows."""
-    return any(word in raw for _, raw in rows[:TABLE_HEAD] for word in _TABLES)
+        return of_stream(stream, path, options, size=os.path.getsize(path), most=most)
 
 
 def _open(path: str):

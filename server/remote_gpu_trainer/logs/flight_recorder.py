@@ -12,7 +12,7 @@ import os
 import pickle
 import re
 import stat
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from ..text.masking import shown
@@ -20,7 +20,7 @@ from .files import KEY_NAME
 
 MOST_BYTES, MOST_IN_ALL = 32 << 20, 256 << 20  # of a dump, and of all
 MOST_PARTS = 2_000_000  # lists, tuples and dictionaries of a dump
-MOSTNAMES, MOST_DUMPS = 20_000, 2_048
+MOST_NAMES, MOST_DUMPS = 20_000, 2_048  # files that are looked at, and dumps that are read
 HEAD = 1 << 14  # bytes within which a dump says that it is one
 
 NAME = re.compile(r"(.*?)(\d{1,6})(?:\.(?:json|pickle|pkl|bin|dump|trace))?$", re.S)
@@ -64,9 +64,11 @@ class Dump:
 class Verdict:
     """What is wrong in one group.
 
-    `kind`: missing, op, sizes, or "" where all entered alike and only the end is missing. `number`:
-    of the call in its group. `ranks`: those that never entered, or entered another call than most;
-    of equal camps all. `odd`: the one rank that did so alone, else None.
+    `kind`: "missing" where some never entered the call, "alone" where only rank 0 did, "op" and
+    "sizes" for calls that differ, "crossed" for groups that wait for each other, "" where all
+    entered alike and only the end is missing. `number`: of the call in its group. `ranks`: those
+    that never entered, or entered another call than most; of equal camps all. `odd`: the one rank
+    that did so alone, else None.
     """
 
     group: tuple
@@ -91,25 +93,35 @@ class _Plain(pickle.Unpickler):
 
 def dumps_in(folder: str) -> tuple[dict[str, Dump | None], dict[str, int]]:
     """Return ({name: dump}, {name: rank}) of a folder's dumps; None for one that can't be read."""
-    found: dict[str, Dump | None] = {}
+    dumps: dict[str, Dump | None] = {}
     ranks: dict[str, int] = {}
-    left, seen = MOST_IN_ALL, 0
+    room = MOST_IN_ALL
+    for files in _numbered_files(folder):
+        for name, rank in files:
+            data = _data(os.path.join(folder, name), min(MOST_BYTES, room))
+            if data is not None:
+                room -= len(data)
+                dumps[name], ranks[name] = dump_of(data, name), rank
+        if len(dumps) > MOST_DUMPS:
+            break
+    return dumps, ranks
+
+
+def _numbered_files(folder: str) -> Iterator[list[tuple[str, int]]]:
+    """For a folder and each below, (name, number at its end) of the files that may be dumps."""
+    seen = 0
     for base, folders, names in os.walk(folder):
         folders[:] = sorted(f for f in folders if not f.startswith(".") and f != "node_modules")
+        files = []
         for name in sorted(names):
-            seen += 1
             numbered = NAME.match(name)
-            if not numbered or KEY_NAME.search(name):
-                continue
-            data = _data(os.path.join(base, name), min(MOST_BYTES, left))
-            if data is None:
-                continue
-            left -= len(data)
-            path = os.path.relpath(os.path.join(base, name), folder).replace(os.sep, "/")
-            found[path], ranks[path] = dump_of(data, path), int(numbered[2])
-        if seen > MOSTNAMES or len(found) > MOST_DUMPS:
-            break
-    return found, ranks
+            if numbered and not KEY_NAME.search(name):
+                path = os.path.relpath(os.path.join(base, name), folder)
+                files.append((path.replace(os.sep, "/"), int(numbered[2])))
+        yield files
+        seen += len(names)
+        if seen > MOST_NAMES:
+            return
 
 
 def _data(path: str, most: int) -> bytes | None:
@@ -132,22 +144,22 @@ def dump_of(data: bytes, name: str = "") -> Dump | None:
     if sum(map(data.count, b"]}()l")) > MOST_PARTS and data[:1] == b"\x80":
         return None  # a few bytes of a pickle can stand for gigabytes
     try:
-        told = _Plain(io.BytesIO(data)).load() if data[:1] == b"\x80" else json.loads(data)
-        return _read(told, name)
+        is_pickle = data[:1] == b"\x80"
+        return _read(_Plain(io.BytesIO(data)).load() if is_pickle else json.loads(data), name)
     except (ValueError, TypeError, KeyError, IndexError, AttributeError, EOFError, MemoryError):
         return None
     except (pickle.UnpicklingError, ImportError, RecursionError, OverflowError):
         return None
 
 
-def _read(told: dict, name: str) -> Dump:
+def _read(data: dict, name: str) -> Dump:
     dump = Dump(name)
     groups = {}
-    for key, config in told.get("pg_config", {}).items():
+    for key, config in data.get("pg_config", {}).items():
         ranks = config["ranks"]
         ranks = json.loads(ranks) if isinstance(ranks, str) else ranks
         groups[str(key)] = frozenset(int(rank) for rank in ranks)
-    for entry in told["entries"]:
+    for entry in data["entries"]:
         name, described = map(str, entry["process_group"])
         # Several groups of one name may differ in their ranks.
         group = (shown(name, 40), shown(described, 40), groups.get(name, frozenset()))
@@ -155,7 +167,7 @@ def _read(told: dict, name: str) -> Dump:
         dump.since, dump.until = min(dump.since or created, created), max(dump.until, created)
         if not entry.get("is_p2p"):
             _add(dump.calls.setdefault(group, {}), int(entry["collective_seq_id"]), _call(entry))
-    dump.whole = not told["entries"] or int(told["entries"][0]["record_id"]) == 0
+    dump.whole = not data["entries"] or int(data["entries"][0]["record_id"]) == 0
     return dump
 
 
@@ -172,6 +184,7 @@ def _add(calls: dict[int, Call], number: int, call: Call) -> None:
 
 
 def _call(entry: dict) -> Call:
+    """A call from an entry of a dump."""
     library, _, op = str(entry["profiling_name"]).partition(":")
     op = op if _OP.match(op) else shown(op or library, 40)
     sizes = []
@@ -192,17 +205,17 @@ def verdicts(dumps: dict[int, Dump]) -> list[Verdict]:
     """
     dumps = _of_one_run(dumps)
     groups = sorted({group for dump in dumps.values() for group in dump.calls}, key=str)
-    found = [verdict for verdict in (_of_group(group, dumps) for group in groups) if verdict]
-    stuck = {rank: v.group for v in found for rank in v.waiting}
+    judged = [verdict for verdict in (_of_group(group, dumps) for group in groups) if verdict]
+    stuck = {rank: verdict.group for verdict in judged for rank in verdict.waiting}
 
     def excused(verdict: Verdict) -> bool:
         return any(stuck.get(rank, verdict.group) != verdict.group for rank in verdict.ranks)
 
-    faulty = sorted([v for v in found if v.kind], key=excused)
+    faulty = sorted([verdict for verdict in judged if verdict.kind], key=excused)
     if len(faulty) > 1 and all(map(excused, faulty)):
         said = "these groups wait for each other: their calls come in another order on some ranks"
         faulty[0] = replace(faulty[0], kind="crossed", odd=None, said=(*faulty[0].said, said))
-    return [*faulty, *[v for v in found if not v.kind]]
+    return [*faulty, *[verdict for verdict in judged if not verdict.kind]]
 
 
 def _of_one_run(dumps: dict[int, Dump]) -> dict[int, Dump]:
@@ -214,119 +227,173 @@ def _of_one_run(dumps: dict[int, Dump]) -> dict[int, Dump]:
     } or dumps
 
 
-def _of_group(group: tuple, dumps: dict[int, Dump]) -> Verdict | None:
-    members = group[-1] or frozenset(dumps)
+@dataclass(frozen=True)
+class _Group:
+    """What the dumps show of one group: `calls` of each rank by number, from what all still know.
+
+    `members`: the ranks of the group. `waiting`: those of which a call hasn't ended. `undumped`:
+    those that left no dump.
+    """
+
+    key: tuple
+    members: frozenset[int]
+    calls: dict[int, dict[int, Call]]
+    waiting: frozenset[int]
+    undumped: frozenset[int]
+
+    def numbers(self, dumps: dict[int, Dump]) -> list[int]:
+        """Return the numbers of its calls. What a full buffer has overwritten can't be compared."""
+        begun = [min(calls) for rank, calls in self.calls.items() if not dumps[rank].whole]
+        start = max(begun, default=0)
+        return sorted({n for calls in self.calls.values() for n in calls if n >= start})
+
+    def at(self, number: int) -> dict[int, Call]:
+        """Return {rank: its call} of one number."""
+        return {rank: calls[number] for rank, calls in self.calls.items() if number in calls}
+
+    def absent(self, number: int) -> frozenset[int]:
+        """Return the ranks that never came as far as this number."""
+        return frozenset(
+            rank for rank, calls in self.calls.items() if max(calls, default=-1) < number
+        )
+
+
+def _group_of(key: tuple, dumps: dict[int, Dump]) -> _Group:
+    members = key[-1] or frozenset(dumps)
     calls = {
-        rank: dumps[rank].calls.get(group, {})
+        rank: dumps[rank].calls.get(key, {})
         for rank in sorted(members & set(dumps))
-        if dumps[rank].whole or group in dumps[rank].calls
+        if dumps[rank].whole or key in dumps[rank].calls
     }
-    # What a full buffer has overwritten can't be compared.
-    start = max([min(c) for rank, c in calls.items() if not dumps[rank].whole], default=0)
-    numbers = sorted({number for c in calls.values() for number in c if number >= start})
     waiting = {rank for rank, c in calls.items() if any(not call.ended for call in c.values())}
-    for number in numbers if len(members) > 1 else ():
-        here = {rank: c[number] for rank, c in calls.items() if number in c}
-        absent = {rank for rank, c in calls.items() if max(c, default=-1) < number}
-        if absent and waiting - absent:
-            return _missing(group, number, here, absent, calls, waiting)
-        for kind, key in (("op", lambda call: call.op), ("sizes", lambda call: call.sizes)):
-            if len(set(map(key, here.values()))) > 1:
-                return _mismatch(group, kind, number, here, key, waiting)
-    if not waiting or not numbers:
-        return None
-    # All that left a dump entered alike.
-    number = min(n for r in waiting for n, call in calls[r].items() if not call.ended)
-    here = {rank: c[number] for rank, c in calls.items() if number in c}
-    undumped = frozenset(members - set(dumps))
-    if undumped and len(undumped) <= len(here):
-        return _missing(group, number, here, undumped, {}, waiting)
-    op = next(iter(here.values())).op
-    said = (f"{told_ranks(here)} entered {_named(op, number, group)} alike, and it doesn't end",)
-    return Verdict(group, "", number, op, frozenset(), frozenset(waiting), None, said)
+    return _Group(key, members, calls, frozenset(waiting), frozenset(members - set(dumps)))
 
 
-def _missing(
-    group: tuple,
-    number: int,
-    here: dict[int, Call],
-    absent: Iterable[int],
-    calls: dict[int, dict[int, Call]],
-    waiting: set[int],
-) -> Verdict:
-    absent = frozenset(absent)
-    op = next(iter(here.values())).op
-    alone = len(here) == 1 and len(absent) > 1 and bool(calls)
-    odd = min(here) if alone else min(absent) if len(absent) == 1 else None
-    wait = f"{told_ranks(here)} {'waits' if len(here) == 1 else 'wait'} in"
-    call = _named(op, number, group)
-    if calls:
-        said = [f"{told_ranks(absent)} never entered {call}; {wait} it"]
-    else:
-        said = [f"{told_ranks(absent)} left no dump; {wait} {call}"]
-    for rank in sorted(absent):
-        last = max(calls.get(rank, {}), default=None)
-        if last is not None and calls[rank][last].place:
-            call = calls[rank][last]
-            said.append(f"rank {rank} was last in {call.op} #{last}, called at {call.place}")
-            break
-    return Verdict(
-        group,
-        "alone" if alone and odd == 0 else "missing",
-        number,
-        op,
-        absent,
-        frozenset(waiting),
-        odd,
-        tuple(said),
+def _of_group(key: tuple, dumps: dict[int, Dump]) -> Verdict | None:
+    """The first fault in one group; None where all calls ended alike."""
+    group = _group_of(key, dumps)
+    numbers = group.numbers(dumps)
+    for number in numbers if len(group.members) > 1 else ():
+        absent = group.absent(number)
+        if absent and group.waiting - absent:
+            return _missing(group, number, absent)
+        for kind, trait in (("op", _op_of), ("sizes", _sizes_of)):
+            if len(set(map(trait, group.at(number).values()))) > 1:
+                return _mismatch(group, kind, number, trait)
+    return _hanging(group) if group.waiting and numbers else None
+
+
+def _op_of(call: Call) -> str:
+    return call.op
+
+
+def _sizes_of(call: Call) -> tuple[str, ...]:
+    return call.sizes
+
+
+def _hanging(group: _Group) -> Verdict:
+    """The verdict where all that left a dump entered alike, and the first open call doesn't end."""
+    number = min(
+        number
+        for rank in group.waiting
+        for number, call in group.calls[rank].items()
+        if not call.ended
     )
+    here = group.at(number)
+    if group.undumped and len(group.undumped) <= len(here):
+        return _no_dump(group, number)
+    op = next(iter(here.values())).op
+    said = f"{told_ranks(here)} entered {_named(op, number, group.key)} alike, and it doesn't end"
+    return Verdict(group.key, "", number, op, frozenset(), group.waiting, None, (said,))
+
+
+def _no_dump(group: _Group, number: int) -> Verdict:
+    """The verdict where the ranks that left no dump are those that the others wait for."""
+    here, absent = group.at(number), group.undumped
+    op = next(iter(here.values())).op
+    odd = min(absent) if len(absent) == 1 else None
+    said = f"{told_ranks(absent)} left no dump; {_waiting_in(here)} {_named(op, number, group.key)}"
+    return Verdict(group.key, "missing", number, op, absent, group.waiting, odd, (said,))
+
+
+def _missing(group: _Group, number: int, absent: frozenset[int]) -> Verdict:
+    """The verdict where some ranks never entered a call in which others wait.
+
+    One rank that waits there while several don't come is itself the odd one.
+    """
+    here = group.at(number)
+    op = next(iter(here.values())).op
+    is_alone = len(here) == 1 and len(absent) > 1
+    odd = min(here) if is_alone else min(absent) if len(absent) == 1 else None
+    call = _named(op, number, group.key)
+    said = [f"{told_ranks(absent)} never entered {call}; {_waiting_in(here)} it"]
+    said += _last_place(group, absent)
+    kind = "alone" if is_alone and odd == 0 else "missing"
+    return Verdict(group.key, kind, number, op, absent, group.waiting, odd, tuple(said))
+
+
+def _waiting_in(ranks: Iterable[int]) -> str:
+    ranks = list(ranks)
+    return f"{told_ranks(ranks)} {'waits' if len(ranks) == 1 else 'wait'} in"
+
+
+def _last_place(group: _Group, absent: frozenset[int]) -> list[str]:
+    """Where the lowest of the absent ranks was last, of those whose dump tells it."""
+    for rank in sorted(absent):
+        calls = group.calls[rank]
+        last = max(calls, default=None)
+        if last is not None and calls[last].place:
+            call = calls[last]
+            return [f"rank {rank} was last in {call.op} #{last}, called at {call.place}"]
+    return []
 
 
 def _mismatch(
-    group: tuple,
-    kind: str,
-    number: int,
-    here: dict[int, Call],
-    key: Callable[[Call], str],
-    waiting: set[int],
+    group: _Group, kind: str, number: int, trait: Callable[[Call], str | tuple[str, ...]]
 ) -> Verdict:
-    camps: dict[str, list[int]] = {}
+    """The verdict where ranks made different calls of one number: the smaller camps are odd."""
+    here = group.at(number)
+    by_trait: dict[str | tuple[str, ...], list[int]] = {}
     for rank, call in here.items():
-        camps.setdefault(key(call), []).append(rank)
-    ordered = sorted(camps.values(), key=lambda ranks: (len(ranks), ranks))
-    even = len(ordered[0]) == len(ordered[-1])
-    odd = frozenset(here) if even else frozenset(here) - frozenset(ordered[-1])
-    calls = [here[ranks[0]] for ranks in ordered[:3]]
-    words = [call.op for call in calls]
-    if kind == "sizes":
-        apart = [len(set(part)) > 1 for part in zip(*[call.sizes for call in calls])]
-        at = apart.index(True) if True in apart else 0
-        words = [f"{call.op} {''.join(call.sizes[at : at + 1])[:40]}" for call in calls]
-    said = ", ".join(f"{told_ranks(ranks)} made {word}" for ranks, word in zip(ordered, words))
+        by_trait.setdefault(trait(call), []).append(rank)
+    camps = sorted(by_trait.values(), key=lambda ranks: (len(ranks), ranks))
+    is_even = len(camps[0]) == len(camps[-1])
+    odd = frozenset(here) if is_even else frozenset(here) - frozenset(camps[-1])
+    words = _words([here[ranks[0]] for ranks in camps[:3]], kind)
+    made = ", ".join(f"{told_ranks(ranks)} made {word}" for ranks, word in zip(camps, words))
+    said = [f"as call #{number} of {_group_name(group.key)} {made}"]
     place = here[min(odd)].place
-    told = [f"as call #{number} of {_group(group)} {said}"]
-    told += [f"rank {min(odd)} made its call at {place}"] if place else []
-    one = min(odd) if len(odd) == 1 else None
-    op = here[ordered[-1][0]].op
-    return Verdict(group, kind, number, op, odd, frozenset(waiting), one, tuple(told))
+    said += [f"rank {min(odd)} made its call at {place}"] if place else []
+    op = here[camps[-1][0]].op
+    only = min(odd) if len(odd) == 1 else None
+    return Verdict(group.key, kind, number, op, odd, group.waiting, only, tuple(said))
+
+
+def _words(calls: list[Call], kind: str) -> list[str]:
+    """What tells these calls apart: the operation, or the first size that differs."""
+    if kind != "sizes":
+        return [call.op for call in calls]
+    differs = [len(set(sizes)) > 1 for sizes in zip(*[call.sizes for call in calls])]
+    at = differs.index(True) if True in differs else 0
+    return [f"{call.op} {''.join(call.sizes[at : at + 1])[:40]}" for call in calls]
 
 
 def _named(op: str, number: int, group: tuple) -> str:
-    return f"{op} #{number} of {_group(group)}"
+    return f"{op} #{number} of {_group_name(group)}"
 
 
-def _group(group: tuple) -> str:
+def _group_name(group: tuple) -> str:
     name, described = group[:2]
     return described if described not in ("", "undefined") else f"group {name}"
 
 
 def told_ranks(ranks: Iterable[int]) -> str:
-    """As in "rank 3" and "ranks 0-2, 5"."""
+    """Return ranks in words, as in "rank 3" and "ranks 0-2, 5"."""
     runs: list[list[int]] = []
     for rank in sorted(ranks):
         if runs and rank == runs[-1][-1] + 1:
             runs[-1].append(rank)
         else:
             runs.append([rank])
-    told = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
-    return f"rank{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(told[:8])}"
+    parts = [f"{run[0]}-{run[-1]}" if len(run) > 2 else ", ".join(map(str, run)) for run in runs]
+    return f"rank{'s' if sum(map(len, runs)) > 1 else ''} {', '.join(parts[:8])}"

@@ -10,16 +10,18 @@ import re
 import stat
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from .files import KEY_NAME, NoLog, Unreadable, hold_numbers, of_file
+from ..numbers.rows import Row, hold_numbers
+from .files import DEFAULTS, KEY_NAME, NoLog, ReadOptions, Unreadable, of_file
 from .lines import Line, lines_of, ranks_of
-from .windows import Row, cost, unlike
+from .windows import cost, unlike
 
-MAX_ENTRIES, MAX_DEPTH = 200_000, 20  # of a folder that are looked at
+MAX_ENTRIES, MAX_DEPTH = 200_000, 20  # entries of a folder, and levels, that are looked at
+MANY_ENTRIES = 1_000  # after which listing a folder takes time
 MAX_NAMES, MAX_FILES = 20_000, 512  # files that are seen, and read
 KEPT = 8 << 20  # what may be kept of all logs together, as counted by `windows.cost`
 LEAST = 8 << 10  # and of each one, whatever the others took
@@ -47,7 +49,7 @@ class Folder:
     """
 
     lines: list[Line]
-    silent: frozenset
+    silent: frozenset[int]
     left_out: str
     numbers: list[Row]
     named: str
@@ -57,125 +59,171 @@ class _Late(Exception):
     """The time is over."""
 
 
+@dataclass
 class _Left:
-    """Names of files that weren't read, by the reason. `unseen`: what nobody looked at."""
+    """Names of files that weren't read, by the reason. `unseen`: what nobody looked at, in words.
 
-    def __init__(self, unseen: str = ""):
-        self.unseen = unseen
-        self.blank: list[str] = []
-        self.refused: list[str] = []
-        self.late: list[str] = []
-        self.over: list[str] = []  # beyond MAX_FILES
+    `over` are those beyond MAX_FILES.
+    """
 
-    def told(
-        self, count: int, seconds: float | None, ranks: dict[str, int], silent: set[int]
+    unseen: str
+    over: list[str]
+    refused: list[str] = field(default_factory=list)
+    late: list[str] = field(default_factory=list)
+
+    def said(
+        self, count: int, seconds: float | None, ranks: dict[str, int], silent: frozenset[int]
     ) -> str:
-        """A sentence on what is missing. It holds no file name: names are text from outside."""
+        """Return a sentence on what of `count` files is missing, "" if nothing is.
+
+        It holds no file name: names are text from outside. `ranks` are those of the files.
+        """
         missing = [*self.refused, *self.late, *self.over]
         why = [
             (self.refused, "can't be read"),
             (self.late, f"were not reached within {seconds or 0:g} s"),
             (self.over, f"are more than the {MAX_FILES} that are read, stderr first"),
         ]
-        said = [f"{len(names)} of {count} files {reason}" for names, reason in why if names]
+        parts = [f"{len(names)} of {count} files {reason}" for names, reason in why if names]
         unread = {ranks[name] for name in missing if name in ranks} & silent
         if unread:
-            said.append(f"no log was read of {_named(unread)}")
+            parts.append(f"no log was read of {_named(unread)}")
         if self.unseen:
-            said.append(self.unseen)
-        partial = [f"Partial: {'; '.join(said)}."] if said else []
+            parts.append(self.unseen)
+        partial = [f"Partial: {'; '.join(parts)}."] if parts else []
         wrote = [f"Nothing was written by {_named(silent - unread)}."] if silent - unread else []
         return " ".join([*partial, *wrote])
 
 
 def read(
-    folder: str,
-    needles: tuple[bytes, ...] = (),
-    progress: Callable[[int], None] | None = None,
-    seconds: float | None = None,
-    others: frozenset[str] = frozenset(),
-    good: frozenset[bytes] = frozenset(),
+    folder: str, options: ReadOptions = DEFAULTS, no_logs: frozenset[str] = frozenset()
 ) -> Folder:
-    """Read every log in a folder, as far as `seconds` allow. Raises Unreadable.
+    """Read every log in a folder, as far as the options' seconds allow. Raises Unreadable.
 
-    `needles` and `progress` are as in `files.of_stream`. `others` are files that are no logs.
-    `good` is as in `windows.unlike`.
+    `no_logs` are names of files that aren't read.
     """
-    end = None if seconds is None else time.monotonic() + seconds
+    options = replace(options, progress=_ticking(options))
+    sizes, unseen = _sizes(folder, options, no_logs)
+    chosen = _chosen(sizes)
+    left = _Left(unseen, [name for name in sizes if name not in set(chosen)])
+    run = _Run(list(sizes))
+    _read_each(folder, {name: sizes[name] for name in chosen}, options, run, left)
+    if not run.done:
+        raise _none_read(folder, options, left)
+    silent = run.silent()
+    left_out = left.said(len(sizes), options.seconds, run.ranks, silent)
+    return Folder(run.lines, silent, left_out, run.numbers, run.named)
 
-    def told(count: int) -> None:
-        if progress:
-            progress(count)
+
+def _ticking(options: ReadOptions) -> Callable[[int], None]:
+    """What is called for each block. It raises _Late when the time is over."""
+    end = None if options.seconds is None else time.monotonic() + options.seconds
+
+    def tick(count: int) -> None:
+        if options.progress:
+            options.progress(count)
         if end is not None and time.monotonic() > end:
             raise _Late
 
+    return tick
+
+
+def _sizes(
+    folder: str, options: ReadOptions, no_logs: frozenset[str]
+) -> tuple[dict[str, int], str]:
+    """({name: bytes} of the logs in a folder, what was not looked at). Raises Unreadable."""
     try:
-        files, unseen = _log_files(folder, told)
+        sizes, unseen = _log_files(folder, options.progress or (lambda _: None))
     except _Late:
-        files, unseen = {}, f"{seconds:g} s were not enough to list it"
-    files = {name: size for name, size in files.items() if name not in others}
-    if not files:
+        sizes, unseen = {}, f"{options.seconds:g} s were not enough to list it"
+    sizes = {name: size for name, size in sizes.items() if name not in no_logs}
+    if not sizes:
         raise Unreadable(
             f"no log in the folder {folder}{f' ({unseen})' if unseen else ''}; "
             "pass one with files such as rank_0.log or 0/stderr.log"
         )
-    sure, guessed = ranks_of(list(files))
-    ranks = {**guessed, **sure}
-    chosen = sorted(files, key=lambda name: "err" not in name.rpartition("/")[2].lower())[
-        :MAX_FILES
-    ]
-    left, lines, numbers = _Left(unseen), [], None
-    left.over = (
-        [name for name in files if name not in set(chosen)] if len(files) > MAX_FILES else []
-    )
-    chosen = [name for name in files if name in set(chosen)] if left.over else list(files)
-    share, room, done = _share([files[name] for name in chosen]), KEPT, []
+    return sizes, unseen
 
-    for at, name in enumerate(chosen):
+
+def _chosen(names: Iterable[str]) -> list[str]:
+    """At most MAX_FILES names, in order. Where there are more, those of stderr come first."""
+    names = list(names)
+    if len(names) <= MAX_FILES:
+        return names
+    first = sorted(names, key=lambda name: "err" not in name.rpartition("/")[2].lower())
+    chosen = set(first[:MAX_FILES])
+    return [name for name in names if name in chosen]
+
+
+class _Run:
+    """The logs of one run, taken one after another."""
+
+    def __init__(self, names: list[str]):
+        self.sure, self.guessed = ranks_of(names)
+        self.ranks = {**self.guessed, **self.sure}  # of files, by name
+        self.lines: list[Line] = []
+        self.done: list[str] = []
+        self.numbers: list[Row] = []  # of the first log that holds some
+        self.named = ""  # the name of that log
+
+    def take(self, name: str, rows: list[Row]) -> None:
+        """Take the rows of the next log."""
+        self.done.append(name)
+        if not self.named and hold_numbers(rows):
+            self.numbers, self.named = rows, name
+        rank = self.ranks.get(name)
+        is_guess = name in self.guessed
+        lines = lines_of(rows, name, None if is_guess else rank, rank if is_guess else None)
+        if is_guess and rank is not None and any(line.rank != rank for line in lines):
+            # Several ranks, or a launcher, wrote it. So the numbers of such names are no ranks.
+            self.ranks = {other: rank for other, rank in self.ranks.items() if other in self.sure}
+        self.lines.extend(lines)
+
+    def silent(self) -> frozenset[int]:
+        """Return the ranks whose files hold no line."""
+        heard = {self.ranks[name] for name in self.done if name in self.ranks}
+        return frozenset(self.ranks.values()) - heard - {line.rank for line in self.lines}
+
+
+def _read_each(
+    folder: str, sizes: dict[str, int], options: ReadOptions, run: _Run, left: _Left
+) -> None:
+    """Read one log after another, as far as time allows, and keep of each what may be kept."""
+    share, room = _share(list(sizes.values())), KEPT
+    names = list(sizes)
+    for at, name in enumerate(names):
+        most = max(LEAST, min(share, room))
         try:
-            rows = of_file(os.path.join(folder, name), needles, told, max(LEAST, min(share, room)))
-            rows = unlike(rows, good) if good else rows
+            rows = of_file(os.path.join(folder, name), options, most=most)
         except NoLog:
-            left.blank.append(name)
-            continue
+            continue  # its rank is silent
         except Unreadable:
             left.refused.append(name)
             continue
         except _Late:
-            left.late = chosen[at:]
-            break
+            left.late = names[at:]
+            return
+        rows = unlike(rows, options.good) if options.good else rows
         room -= cost(len(rows), sum(len(row) for _, row in rows))
-        done.append(name)
-        if numbers is None and hold_numbers(rows):
-            numbers = rows, name
-        guess = ranks.get(name) if name in guessed else None
-        found = lines_of(rows, name, None if name in guessed else ranks.get(name), guess)
-        if guess is not None and any(line.rank != guess for line in found):
-            # Several ranks, or a launcher, wrote it: it belongs to no single rank.
-            ranks = {other: rank for other, rank in ranks.items() if other in sure}
-        lines.extend(found)
-    if not done:
-        if left.late:
-            raise Unreadable(
-                f"no log in the folder {folder} was read within {seconds:g} s; pass one rank's "
-                "file instead of the folder"
-            )
-        raise Unreadable(
-            f"only empty, binary or unreadable files in the folder {folder}; pass a folder of "
-            "text logs"
+        run.take(name, rows)
+
+
+def _none_read(folder: str, options: ReadOptions, left: _Left) -> Unreadable:
+    """The error for a folder of which no log was read."""
+    if left.late:
+        return Unreadable(
+            f"no log in the folder {folder} was read within {options.seconds:g} s; pass one rank's "
+            "file instead of the folder"
         )
-    heard = {ranks[name] for name in done if name in ranks} | {line.rank for line in lines}
-    silent = set(ranks.values()) - heard
-    return Folder(
-        lines,
-        frozenset(silent),
-        left.told(len(files), seconds, ranks, silent),
-        *(numbers or ([], "")),
+    return Unreadable(
+        f"only empty, binary or unreadable files in the folder {folder}; pass a folder of text logs"
     )
 
 
-def _named(ranks: set[int]) -> str:
-    shown = ", ".join(map(str, sorted(ranks)[:SHOWN]))
+def _named(ranks: Iterable[int]) -> str:
+    """As in "rank 3" and "ranks 0, 1, 2"."""
+    ranks = sorted(ranks)
+    shown = ", ".join(map(str, ranks[:SHOWN]))
     return (
         ("rank " if len(ranks) == 1 else "ranks ")
         + shown
@@ -197,42 +245,54 @@ def _share(sizes: list[int]) -> int:
     return share
 
 
-def _log_files(folder: str, told: Callable[[int], None]) -> tuple[dict[str, int], str]:
+def _log_files(folder: str, tick: Callable[[int], None]) -> tuple[dict[str, int], str]:
     """({name: bytes} of each file that may be a log, in order; what was not looked at, in words).
 
     Folders near the top come first: a folder of a million files below must not hide a log above.
     """
-    found: dict[str, int] = {}
-    waiting, left, deep = deque([("", 1)]), MAX_ENTRIES, False
-    while waiting and left > 0 and len(found) < MAX_NAMES:
+    sizes: dict[str, int] = {}
+    waiting, left, is_deep = deque([("", 1)]), MAX_ENTRIES, False
+    while waiting and left > 0 and len(sizes) < MAX_NAMES:
         inside, depth = waiting.popleft()
-        if left < MAX_ENTRIES - 1000:  # by now the walk takes time
-            told(0)
-        names, folders = [], []
-        with suppress(OSError), os.scandir(os.path.join(folder, inside)) as entries:
-            for entry in islice(entries, left):
-                left -= 1
-                if not entry.is_dir(follow_symlinks=False):
-                    names.append(entry.name)
-                elif not _NO_LOGS_IN.match(entry.name):
-                    folders.append(entry.name)
+        if left < MAX_ENTRIES - MANY_ENTRIES:
+            tick(0)
+        names, folders, count = _entries(os.path.join(folder, inside), left)
+        left -= count
         for name in sorted(filter(_may_be_log, names)):
             size = _size(os.path.join(folder, inside, name))
-            if size is not None and len(found) < MAX_NAMES:
-                found[os.path.join(inside, name).replace(os.sep, "/")] = size
+            if size is not None and len(sizes) < MAX_NAMES:
+                sizes[os.path.join(inside, name).replace(os.sep, "/")] = size
         if depth < MAX_DEPTH:
             waiting.extend((os.path.join(inside, name), depth + 1) for name in sorted(folders))
-        deep = deep or (depth == MAX_DEPTH and bool(folders))
-    unseen = []
-    if left <= 0:
-        unseen.append(
-            f"only {MAX_ENTRIES} entries of the folder were looked at, the upper ones first"
-        )
-    if len(found) == MAX_NAMES:
-        unseen.append(f"only {MAX_NAMES} files were looked at, the upper ones first")
-    if deep:
-        unseen.append(f"folders more than {MAX_DEPTH} deep were not looked at")
-    return {name: found[name] for name in sorted(found, key=_place)}, "; ".join(unseen)
+        is_deep = is_deep or (depth == MAX_DEPTH and bool(folders))
+    unseen = _unseen(left <= 0, len(sizes) == MAX_NAMES, is_deep)
+    return {name: sizes[name] for name in sorted(sizes, key=_place)}, unseen
+
+
+def _entries(path: str, most: int) -> tuple[list[str], list[str], int]:
+    """(files, folders that may hold logs, entries looked at) of a folder; `most` entries of it."""
+    names, folders, count = [], [], 0
+    with suppress(OSError), os.scandir(path) as entries:
+        for entry in islice(entries, most):
+            count += 1
+            if not entry.is_dir(follow_symlinks=False):
+                names.append(entry.name)
+            elif not _NO_LOGS_IN.match(entry.name):
+                folders.append(entry.name)
+    return names, folders, count
+
+
+def _unseen(of_entries: bool, of_names: bool, of_levels: bool) -> str:
+    """What was not looked at, by the limit that was reached."""
+    limits = [
+        (
+            of_entries,
+            f"only {MAX_ENTRIES} entries of the folder were looked at, the upper ones first",
+        ),
+        (of_names, f"only {MAX_NAMES} files were looked at, the upper ones first"),
+        (of_levels, f"folders more than {MAX_DEPTH} deep were not looked at"),
+    ]
+    return "; ".join(said for reached, said in limits if reached)
 
 
 def _may_be_log(name: str) -> bool:
@@ -256,4 +316,4 @@ def _size(path: str) -> int | None:
 def _place(name: str) -> list[tuple[bool, str]]:
     """What sorts names as a folder is read: its files, then each folder in it."""
     *folders, last = name.split("/")
-    return [*((True, one) for one in folders), (False, last)]
+    return [*((True, folder) for folder in folders), (False, last)]

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from .evidence import Evidence
+from .evidence import MOST_DECISIVE, Evidence
 from .first_failure import attempt_of, first_failure, only_reports
 from .kinds import ASIDE, CONSEQUENCE, EXCEPTION, FAILURE, FRAME, MESSAGE, TRACE, WARNING
 from .lines import MESSAGE_LINES, Line
@@ -22,7 +22,6 @@ from .wrapping import Summary, launcher_talk, summary_of
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")
 _NUMBER = re.compile(r"\d+")
 ENDING = 6  # lines of the end of a long log to judge by
-MOST_DECISIVE = 12  # lines to believe
 MOST_FAILURES = 4  # failures whose messages and frames are among them
 INNERMOST = 2  # frames of each of these
 NEAR_NCCL = 8 * MESSAGE_LINES  # lines before and after an error of NCCL that belong to it

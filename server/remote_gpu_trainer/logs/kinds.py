@@ -39,22 +39,22 @@ TABLE = (
     Kind(EXCEPTION, "the name of an exception, and what it says", ("lines",), failed=True),
     Kind(
         MESSAGE, "a line behind an exception that goes on with it, or what numbers show",
-        ("lines", "log_reading"), failed=True,
+        ("lines", "reading"), failed=True,
     ),
     Kind(
         FAILURE, "another line that tells of a failure",
-        ("lines", "waiting", "hung_ranks"), failed=True,
+        ("lines", "waiting", "stacks"), failed=True,
     ),
     Kind(WARNING, "a warning", ("lines",)),
     Kind(FRAME, "a frame of a traceback, or the code under it", ("lines",)),
     Kind(
         TRACE, "the head of a traceback, or a line whose words don't count",
-        ("lines", "judging", "log_reading"),
+        ("lines", "judging", "reading"),
     ),
-    Kind(PLAIN, "anything else", ("lines", "routine", "hung_ranks"), quiet=True),
+    Kind(PLAIN, "anything else", ("lines", "routine", "stacks"), quiet=True),
     Kind(
         TOLD, "what a person says, or what a log complains of at its end",
-        ("routine", "log_reading"), apart=True,
+        ("routine", "reading"), apart=True,
     ),
     Kind(
         ASIDE, "a line of a long log that is far from a failure, or a failure that was survived",
@@ -62,7 +62,7 @@ TABLE = (
     ),
     Kind(
         CONSEQUENCE, "what a rank says, or a launcher says of it, because another rank is gone",
-        ("judging", "hung_ranks"),
+        ("judging", "stacks"),
     ),
     Kind(
         ROUTINE, "what a long log says over and over, with other numbers",

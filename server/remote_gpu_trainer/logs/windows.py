@@ -18,6 +18,8 @@ from collections import OrderedDict
 from collections.abc import Iterable
 from operator import itemgetter
 
+from ..numbers.rows import Row
+
 WHOLE, WHOLE_ROWS = 1 << 19, 6000  # bytes, and rows, up to which every row is kept
 BLOCK = 1 << 20
 HEAD, TAIL = 1 << 15, 1 << 17  # bytes of a large log that are kept whatever they hold
@@ -40,7 +42,6 @@ _DIGITS = b"0123456789"
 _FOLD = bytes(c if c >= 128 or c == 10 or chr(c).isalpha() else 32 for c in range(256))
 # Names of hosts, runs and files such as `node-a1` or `7ic8q9z2`; the parts of a progress bar.
 _OF_ONE_RUN = re.compile(rb"\b(?:[A-Za-z]+\d|\d+[A-Za-z]+\d)\w*|\xe2[\x94-\x97][\x80-\xbf]")
-Row = tuple  # (line number from 1, bytes); a row ends at a line feed or a carriage return
 
 
 def cost(rows: int, size: int) -> int:
@@ -146,16 +147,16 @@ class _Keeper:
                 self.known = set()
             self.known |= fresh
             self._search(fresh)
-        found = present & self.telling.keys()
-        self._remember(self.repeats - found)
+        telling = present & self.telling.keys()
+        self._remember(self.repeats - telling)
         if self.owed or self.seen < self.head:
             self._whole(now, max(self.owed, self.head - self.seen))
         early = (
-            {shape for shape in found if self.telling[shape] < PER_SHAPE}
+            {shape for shape in telling if self.telling[shape] < PER_SHAPE}
             if self.size < self.most
             else set()
         )
-        self.repeats = found - early
+        self.repeats = telling - early
         if early:
             self._windows(now, early)
         self.last = now
@@ -273,13 +274,13 @@ class _Block:
             return [(self.number + first + at, line[:MAX_ROW]) for at, line in enumerate(lines)]
         row, byte, number = self._reached if self._reached[0] <= first else (0, 0, self.number)
         at = byte + sum(map(len, self._lines[row:first])) + first - row
-        number, found = number + self.block.count(b"\n", byte, at), []
+        number, rows = number + self.block.count(b"\n", byte, at), []
         self._reached = first, at, number
         for line in lines:
-            found.append((number, line[:MAX_ROW]))
+            rows.append((number, line[:MAX_ROW]))
             at += len(line) + 1
             number += self.block[at - 1 : at] == b"\n"
-        return found
+        return rows
 
     def size(self, first: int, last: int) -> int:
         """The bytes of the rows from one place up to another."""

@@ -19,12 +19,11 @@ from ..catalogue import bundle
 from ..catalogue.entry import Entry
 from ..catalogue.freshness import stale_entry
 from ..catalogue.signatures import Pattern
-from ..logs import cascade
-from ..logs.evidence import Evidence, disagreement
-from ..logs.files import Unreadable, shapes_of
-from ..logs.prose import is_command
+from ..logs import judging, reading
+from ..logs.files import ReadOptions, Unreadable, shapes_of
+from ..logs.judging import Evidence
+from ..logs.routine import is_command
 from ..logs.wrapping import unfolded
-from ..numbers import log_reading
 from ..numbers.out_of_memory import memory_of, told_by
 from ..retrieval import numpy, search
 from ..retrieval.general_or_special import (
@@ -127,21 +126,17 @@ def answer_for(
     if reckon:
         log, text = None, text if text and text.strip() else NO_FIT
     ordinary = _shapes_of(good, log) if good else frozenset()
-    if log is not None:
-        found = _of_path(log, progress, seconds, ordinary)
-    elif stream is not None:
-        found = log_reading.from_stream(
-            stream, needles=_needles(), progress=progress, good=ordinary
-        )
-    else:
-        found = log_reading.from_text(
-            text or "",
-            needles=_needles() if text and len(text) > LONG else (),
-            good=ordinary,
-        )
     beside = log is not None or stream is not None
+    needles = _needles() if beside or (text and len(text) > LONG) else ()
+    options = ReadOptions(needles, progress, seconds, ordinary)
+    if log is not None:
+        found = _of_path(log, options)
+    elif stream is not None:
+        found = reading.from_stream(stream, options=options)
+    else:
+        found = reading.from_text(text or "", options=options)
     if beside and text and text.strip():
-        found = log_reading.with_words(found, text)
+        found = reading.with_words(found, text)
     said = sentence_of(text, beside) if text else ""
     answer = look_up(
         found,
@@ -194,17 +189,12 @@ def _shapes_of(good: str, log: str | None) -> frozenset[bytes]:
     return shapes_of(good)
 
 
-def _of_path(
-    log: str,
-    progress: Callable[[int], None] | None,
-    seconds: float,
-    good: frozenset[bytes] = frozenset(),
-) -> log_reading.Evidence:
+def _of_path(log: str, options: ReadOptions) -> Evidence:
     if ":" not in log:
-        return log_reading.from_path(log, _needles(), progress, seconds, good)
+        return reading.from_path(log, options)
     from ..logs import remote  # imports ssh and much else
 
-    return remote.from_path(log, log_reading, _needles(), progress, seconds)
+    return remote.from_path(log, options)
 
 
 def look_up(

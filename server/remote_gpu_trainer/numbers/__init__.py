@@ -10,10 +10,6 @@ def finite(value: object, below: float = 1e15) -> float | None:
 
     None unless it is a finite number whose size is under `below`. True and False don't count.
     """
-    fine = (
-        isinstance(value, (int, float))
-        and not isinstance(value, bool)
-        and abs(value) < below
-        and math.isfinite(value)
-    )
-    return float(value) if fine else None
+    if not isinstance(value, (int, float)) or isinstance(value, bool):
+        return None
+    return float(value) if abs(value) < below and math.isfinite(value) else None

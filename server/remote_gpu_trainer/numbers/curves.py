@@ -8,12 +8,13 @@ only mentioned. Standard library, Python 3.8.
 from __future__ import annotations
 
 import math
-from dataclasses import replace
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
+from .finding import Finding
 from .loss_shapes import (
     FEWEST,
     TREND,
-    Finding,
     apart,
     clamped,
     flat,
@@ -36,88 +37,119 @@ from .metric_series import Numbers, Series, main_of
 SLOWER, GROWN = 1.8, 1.5  # times the first step time, or the first memory use
 
 
+@dataclass(frozen=True)
+class _Curves:
+    """The series of a log by kind, those of held-out data as "val loss" and the like.
+
+    Accuracies are shares of 1. `loss` is the training loss.
+    """
+
+    numbers: Numbers
+    by_kind: dict[str, list[Series]]
+    loss: Series | None
+
+    def all(self, *kinds: str) -> list[Series]:
+        """Return all series of these kinds."""
+        return [series for kind in kinds for series in self.by_kind.get(kind, [])]
+
+    def first(self, kind: str) -> Series | None:
+        """Return the first series of a kind, None without one."""
+        return next(iter(self.by_kind.get(kind, [])), None)
+
+
 def findings(numbers: Numbers) -> list[Finding]:
     """Return what the numbers show, faults first.
 
-    None for a run whose numbers are normal, or too few.
+    An empty list for a run whose numbers are normal, or too few.
     """
+    curves = _curves_of(numbers)
+    norm = curves.first("norm")
+    broken = _not_finite(curves)
+    found = list(broken)
+    if curves.loss and not broken:
+        found += _of_loss(curves, curves.loss)
+    if curves.first("reward"):
+        found = _some(*filter(_of_policy_too, found), _collapses(curves))
+    if norm:
+        found += _some(_norm_is_zero(norm), None if found else _norm_jumps(norm))
+    causes = _some(_of(curves, "scale", _scale), _of(curves, "lr", _lr))
+    found = found + causes if broken else causes + found  # they explain a flat loss
+    if curves.first("reward") or curves.first("margin"):
+        found += _kl_of(curves)
+    if not found:
+        found += _some(_held_out(curves))
+    found += _some(
+        _of(curves, "time", _slower),
+        _of(curves, "ram", _grows),
+        _of(curves, "memory", _grows),
+        _waits(curves),
+    )
+    return sorted(found, key=lambda finding: not finding.fault)
+
+
+def _some(*findings: Finding | None) -> list[Finding]:
+    """Those that are findings."""
+    return [finding for finding in findings if finding is not None]
+
+
+def _curves_of(numbers: Numbers) -> _Curves:
     by_kind: dict[str, list[Series]] = {}
+    # All accuracies of a log are in per cent, or none is.
     percent = max((unit(series) for series in numbers.series if series.kind == "acc"), default=1.0)
     for series in numbers.series:
-        told = series
-        if series.kind == "acc":  # as shares of 1 from here on
+        kind = series.kind
+        if kind == "acc":
             if series.name.rstrip().endswith("5"):  # of five guesses
                 continue
-            told = replace(series, values=[value / percent for value in series.values])
-        held_out = series.held_out and series.kind in ("loss", "acc", "score", "ppl")
-        by_kind.setdefault(("val " if held_out else "") + series.kind, []).append(told)
-    loss = main_of(by_kind.get("loss", []))
-    norm, acc = _first(by_kind, "norm"), _first(by_kind, "acc")
-    found: list[Finding | None] = []
-    for series in [
-        loss,
-        *by_kind.get("loss", []),
-        *by_kind.get("val loss", []),
-        *by_kind.get("ppl", []),
-        *by_kind.get("val ppl", []),
-    ]:
-        if series and not any(found):
-            found.append(
-                not_finite(series, norm if series is loss else None, from_the_start(numbers))
-            )
-    lost = list(found)
-    if loss and not any(found):
-        one = (
-            twice(loss, norm)
-            or clamped(loss, acc)
-            or clamped(_first(by_kind, "val loss") or loss, _first(by_kind, "val acc"))
-        )
-        dice = any("dice" in series.name.lower() for series in numbers.series)
-        found += (
-            [one]
-            if one
-            else [
-                zero(loss, norm),
-                apart(loss, norm),
-                negative(loss) if not dice else None,
-                huge(loss),
-                flat(loss, numbers, by_kind),
-                levels_off(loss, acc),
-            ]
-        )
-        found += resumed(loss, numbers, _first(by_kind, "lr"))
-    if by_kind.get("reward"):  # a policy's loss is often 0 or negative, and has no trend
-        found = [
-            finding
-            for finding in found
-            if finding and finding.entry not in ("P12", "O16") and "exactly 0.0" not in finding.said
+            series = replace(series, values=[value / percent for value in series.values])
+        held_out = series.held_out and kind in ("loss", "acc", "score", "ppl")
+        by_kind.setdefault(("val " if held_out else "") + kind, []).append(series)
+    return _Curves(numbers, by_kind, main_of(by_kind.get("loss", [])))
+
+
+def _not_finite(curves: _Curves) -> list[Finding]:
+    """The first loss or perplexity that becomes nan or infinite, the training loss first of all."""
+    began, norm = from_the_start(curves.numbers), curves.first("norm")
+    main = [curves.loss] if curves.loss else []
+    for series in [*main, *curves.all("loss", "val loss", "ppl", "val ppl")]:
+        finding = not_finite(series, norm if series is curves.loss else None, began)
+        if finding:
+            return [finding]
+    return []
+
+
+def _of_loss(curves: _Curves, loss: Series) -> list[Finding]:
+    """What the course of a finite training loss shows, and what a resume changed in it."""
+    norm, acc = curves.first("norm"), curves.first("acc")
+    exact = (
+        twice(loss, norm)
+        or clamped(loss, acc)
+        or clamped(curves.first("val loss") or loss, curves.first("val acc"))
+    )
+    has_dice = any("dice" in series.name.lower() for series in curves.numbers.series)
+    shapes = (
+        [exact]
+        if exact
+        else [
+            zero(loss, norm),
+            apart(loss, norm),
+            negative(loss) if not has_dice else None,
+            huge(loss),
+            flat(loss, curves.numbers, curves.by_kind),
+            levels_off(loss, acc),
         ]
-        found.append(_collapses(by_kind))
-    if norm:
-        found += [_norm_is_zero(norm), _norm_jumps(norm) if not any(found) else None]
-    causes = [_of(by_kind, "scale", _scale), _of(by_kind, "lr", _lr)]
-    found = causes + found if not any(lost) else found + causes  # they explain a flat loss
-    if by_kind.get("reward") or by_kind.get("margin"):
-        found += [
-            _kl(series) for series in by_kind.get("kl", []) if "approx" not in series.name.lower()
-        ][:1]
-    found += _held_out(loss, by_kind) if not any(found) else []
-    found += [
-        _of(by_kind, "time", _slower),
-        _of(by_kind, "ram", _grows),
-        _of(by_kind, "memory", _grows),
-        _waits(by_kind),
-    ]
-    return sorted((finding for finding in found if finding), key=lambda finding: not finding.fault)
+    )
+    return _some(*shapes) + resumed(loss, curves.numbers, curves.first("lr"))
 
 
-def _first(by_kind: dict[str, list[Series]], kind: str) -> Series | None:
-    return by_kind[kind][0] if kind in by_kind else None
+def _of_policy_too(finding: Finding) -> bool:
+    """Whether a finding counts for a policy: its loss is often 0 or negative, without a trend."""
+    return finding.entry not in ("P12", "O16") and "exactly 0.0" not in finding.said
 
 
-def _of(by_kind: dict[str, list[Series]], kind: str, judge) -> Finding | None:
+def _of(curves: _Curves, kind: str, judge: Callable[[Series], Finding | None]) -> Finding | None:
     """What `judge` finds in the first series of a kind."""
-    series = _first(by_kind, kind)
+    series = curves.first(kind)
     return judge(series) if series else None
 
 
@@ -168,6 +200,12 @@ def _scale(scale: Series) -> Finding | None:
     )
 
 
+def _kl_of(curves: _Curves) -> list[Finding]:
+    """What the first divergence shows that isn't an approximation."""
+    exact = [series for series in curves.all("kl") if "approx" not in series.name.lower()]
+    return _some(*map(_kl, exact[:1]))
+
+
 def _kl(kl: Series) -> Finding | None:
     values = kl.values
     if len(values) < TREND:
@@ -187,9 +225,9 @@ def _kl(kl: Series) -> Finding | None:
     return None
 
 
-def _collapses(by_kind: dict[str, list[Series]]) -> Finding | None:
+def _collapses(curves: _Curves) -> Finding | None:
     """A reward that rises while the answers or their entropy shrink to nothing."""
-    reward = by_kind["reward"][0].values
+    reward = curves.all("reward")[0].values
     quarter = max(3, len(reward) // 4)
     if len(reward) < TREND or mean(reward[-quarter:]) <= mean(reward[:quarter]):
         return None
@@ -197,7 +235,7 @@ def _collapses(by_kind: dict[str, list[Series]]) -> Finding | None:
         ("length", "answers turn very short"),
         ("entropy", "entropy collapses to 0, answers turn identical"),
     ):
-        series = _first(by_kind, kind)
+        series = curves.first(kind)
         if not series or len(series.values) < TREND:
             continue
         start, end = mean(series.values[:quarter]), median(series.values[-quarter:])
@@ -211,65 +249,85 @@ def _collapses(by_kind: dict[str, list[Series]]) -> Finding | None:
     return None
 
 
-def _held_out(loss: Series | None, by_kind: dict[str, list[Series]]) -> list[Finding]:
-    held, acc, held_acc = (
-        next((s for s in by_kind.get(kind, []) if len(s.values) >= FEWEST), None)
-        for kind in ("val loss", "acc", "val acc")
+def _held_out(curves: _Curves) -> Finding | None:
+    """What held-out data show of a run whose training shows no fault."""
+    return (
+        _near_chance(curves) or _always_the_same(curves) or _no_score(curves) or _overfits(curves)
     )
-    falls = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.8 * loss.values[0])
-    far = bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < 0.5 * loss.values[0])
-    if held_acc and max(held_acc.values) - min(held_acc.values) < 0.15:
-        usual, top = median(held_acc.values), acc.values[-1] if acc else 0
-        if (top > 0.6 and max(held_acc.values) < 0.5 * top) or (
-            not acc and far and max(held_acc.values) < 0.4
-        ):
-            other = (
-                f"training accuracy is high, {acc.values[-1]:.3g}"
-                if acc
-                else "the training loss falls as it should"
-            )
-            return [
-                Finding(
-                    held_acc.rows[0],
-                    f"validation accuracy stays near chance at {usual:.3g} though {other}",
-                    "V1",
-                )
-            ]
-    for series in (acc, held_acc):
+
+
+def _long(curves: _Curves, kind: str) -> Series | None:
+    """The first series of a kind with enough values."""
+    return next((series for series in curves.all(kind) if len(series.values) >= FEWEST), None)
+
+
+def _falls(loss: Series | None, to: float = 0.8) -> bool:
+    """Whether a loss ends below this share of its first value."""
+    return bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < to * loss.values[0])
+
+
+def _near_chance(curves: _Curves) -> Finding | None:
+    """A validation accuracy that hardly moves, far below what training reaches."""
+    held, acc = _long(curves, "val acc"), _long(curves, "acc")
+    if not held or not max(held.values) - min(held.values) < 0.15:
+        return None
+    top = acc.values[-1] if acc else 0
+    is_far_below = top > 0.6 and max(held.values) < 0.5 * top
+    is_low = not acc and _falls(curves.loss, to=0.5) and max(held.values) < 0.4
+    if not is_far_below and not is_low:
+        return None
+    other = (
+        f"training accuracy is high, {acc.values[-1]:.3g}"
+        if acc
+        else "the training loss falls as it should"
+    )
+    return Finding(
+        held.rows[0],
+        f"validation accuracy stays near chance at {median(held.values):.3g} though {other}",
+        "V1",
+    )
+
+
+def _always_the_same(curves: _Curves) -> Finding | None:
+    """An accuracy with one and the same value."""
+    for series in (_long(curves, "acc"), _long(curves, "val acc")):
         if series and len(set(series.values)) == 1 and 0 < series.values[0] < 0.98:
             name = "validation accuracy" if series.held_out else "accuracy"
-            end = ", training loss falls" if falls else ""
-            return [
-                Finding(
-                    series.rows[0],
-                    f"{name} is exactly {series.values[0]:g} in every epoch, the model predicts "
-                    f"one class{end}",
-                )
-            ]
-    for score in [*by_kind.get("val score", []), *by_kind.get("score", [])]:
+            end = ", training loss falls" if _falls(curves.loss) else ""
+            return Finding(
+                series.rows[0],
+                f"{name} is exactly {series.values[0]:g} in every epoch, the model predicts "
+                f"one class{end}",
+            )
+    return None
+
+
+def _no_score(curves: _Curves) -> Finding | None:
+    """A score that is 0 in every evaluation."""
+    for score in curves.all("val score", "score"):
         if len(score.values) >= 3 and not any(score.values):
-            end = " while the loss falls" if falls else ""
-            entry = (
-                "V5"
-                if "iou" in score.name.lower()
-                else "V3"
-                if "ap" in score.name.lower()
-                else "V6"
+            name = score.name.lower()
+            entry = "V5" if "iou" in name else "V3" if "ap" in name else "V6"
+            end = " while the loss falls" if _falls(curves.loss) else ""
+            return Finding(
+                score.rows[0], f"{plain(score)} is exactly 0 in every evaluation{end}", entry
             )
-            return [
-                Finding(
-                    score.rows[0], f"{plain(score)} is exactly 0 in every evaluation{end}", entry
-                )
-            ]
-    if held and falls and all(map(math.isfinite, held.values)):
-        low = min(range(len(held.values)), key=held.values.__getitem__)
-        if held.values[-1] > 1.15 * held.values[low] > 0 and low < 0.75 * len(held.values):
-            rises = (
-                f"validation loss rises from {held.values[low]:.4g} to {held.values[-1]:.4g} while "
-                "the training loss falls, which is overfitting"
-            )
-            return [Finding(held.rows[low], rises, fault=False)]
-    return []
+    return None
+
+
+def _overfits(curves: _Curves) -> Finding | None:
+    """A validation loss that rises for the last quarter or more while the training loss falls."""
+    held = _long(curves, "val loss")
+    if not held or not _falls(curves.loss) or not all(map(math.isfinite, held.values)):
+        return None
+    low = min(range(len(held.values)), key=held.values.__getitem__)
+    if not held.values[-1] > 1.15 * held.values[low] > 0 or low >= 0.75 * len(held.values):
+        return None
+    said = (
+        f"validation loss rises from {held.values[low]:.4g} to {held.values[-1]:.4g} while "
+        "the training loss falls, which is overfitting"
+    )
+    return Finding(held.rows[low], said, fault=False)
 
 
 def _slower(time: Series) -> Finding | None:
@@ -301,23 +359,17 @@ def _grows(memory: Series) -> Finding | None:
     return Finding(memory.rows[0], f"GPU memory grows with every step, {text}", fault=False)
 
 
-def _waits(by_kind: dict[str, list[Series]]) -> Finding | None:
+def _waits(curves: _Curves) -> Finding | None:
     """Steps that mostly wait for their data."""
-    data, time = _first(by_kind, "data"), _first(by_kind, "time")
-    if (
-        not data
-        or not time
-        or len(data.values) < TREND
-        or median(time.values) <= 0
-        or median(data.values) < 0.5 * median(time.values)
-    ):
+    data, time = curves.first("data"), curves.first("time")
+    if not data or not time or len(data.values) < TREND:
         return None
-    share = 100 * median(data.values) / median(time.values)
-    return Finding(
-        data.rows[0],
-        f"data loading takes {share:.0f} % of each step, the GPU waits for its input",
-        "U24",
-    )
+    waited, whole = median(data.values), median(time.values)
+    if whole <= 0 or waited < 0.5 * whole:
+        return None
+    share = 100 * waited / whole
+    said = f"data loading takes {share:.0f} % of each step, the GPU waits for its input"
+    return Finding(data.rows[0], said, "U24")
 
 
 BESIDE = 3  # values on each side of a resume
@@ -334,60 +386,58 @@ def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[Finding]:
         before, after = _sides(loss, row)
         if len(before) < BESIDE or len(after) < BESIDE:
             continue
-        found = []
-        if after[0] > JUMPED * median(before[-5:]) > 0 and after[0] > 1.1 * max(before[-10:]):
-            found.append(
-                Finding(
-                    row,
-                    f"loss jumps right after resume from {median(before[-5:]):.3g} to "
-                    f"{after[0]:.3g}",
-                    "C1",
-                )
-            )
-        old, new = _sides(lr, row) if lr else ([], [])
-        if old and len(new) >= BESIDE and new[0] < FELL * old[-1] and max(new) > 3 * new[0]:
-            found.append(Finding(row, "learning rate replays its warm-up after resume", "C14"))
-        elif (
-            old
-            and len(new) >= BESIDE
-            and old[-1] < 0.9 * max(old)
-            and max(new) > 1.5 * old[-1]
-            and new[0] < 0.9 * max(new)
-        ):
-            found.append(
-                Finding(row, "learning rate restarts after resume and replays its warm-up", "C14")
-            )
-        elif old and new and old[-1] > 0 and new[0] > 2 * old[-1]:
-            found.append(
-                Finding(
-                    row,
-                    f"learning rate jumps after resume from {old[-1]:.3g} to {new[0]:.3g}, "
-                    "the scheduler starts again",
-                    "C14",
-                )
-            )
-        last = next(
-            ((count, what) for at, count, what in reversed(numbers.counts) if at < row and what),
-            None,
+        found = _some(
+            _loss_jumps(before, after, row),
+            _rate_differs(*_sides(lr, row), row) if lr else None,
+            _counts_again(numbers, row),
         )
-        first = next(
-            (count for at, count, what in numbers.counts if at > row and last and what == last[1]),
-            None,
-        )
-        if first is not None and first <= 1 and last[0] > 5:
-            found.append(
-                Finding(
-                    row,
-                    f"resumed run counts from {first:.0f} again, it was at {last[0]:.0f}",
-                    "C12",
-                )
-            )
         if found:
             return found
     return []
 
 
 def _sides(series: Series, row: int) -> tuple[list[float], list[float]]:
-    return [v for at, v in zip(series.rows, series.values) if at < row], [
-        v for at, v in zip(series.rows, series.values) if at > row
-    ]
+    """The values before a line, and those after it."""
+    pairs = list(zip(series.rows, series.values))
+    return [value for at, value in pairs if at < row], [value for at, value in pairs if at > row]
+
+
+def _loss_jumps(before: list[float], after: list[float], row: int) -> Finding | None:
+    usual = median(before[-5:])
+    # Values may be nan, which no comparison holds for.
+    if not (after[0] > JUMPED * usual > 0 and after[0] > 1.1 * max(before[-10:])):
+        return None
+    said = f"loss jumps right after resume from {usual:.3g} to {after[0]:.3g}"
+    return Finding(row, said, "C1")
+
+
+def _rate_differs(old: list[float], new: list[float], row: int) -> Finding | None:
+    """A learning rate that warms up again, or jumps."""
+    if not old or not new:
+        return None
+    is_long = len(new) >= BESIDE
+    if is_long and new[0] < FELL * old[-1] and max(new) > 3 * new[0]:
+        return Finding(row, "learning rate replays its warm-up after resume", "C14")
+    had_decayed, rises_above = old[-1] < 0.9 * max(old), max(new) > 1.5 * old[-1]
+    if is_long and had_decayed and rises_above and new[0] < 0.9 * max(new):
+        said = "learning rate restarts after resume and replays its warm-up"
+        return Finding(row, said, "C14")
+    if old[-1] > 0 and new[0] > 2 * old[-1]:
+        said = (
+            f"learning rate jumps after resume from {old[-1]:.3g} to {new[0]:.3g}, "
+            "the scheduler starts again"
+        )
+        return Finding(row, said, "C14")
+    return None
+
+
+def _counts_again(numbers: Numbers, row: int) -> Finding | None:
+    """A count of steps or epochs that begins anew after the resume."""
+    before = [(count, what) for at, count, what in numbers.counts if at < row and what]
+    if not before:
+        return None
+    last, what = before[-1]
+    first = next((count for at, count, other in numbers.counts if at > row and other == what), None)
+    if first is None or first > 1 or last <= 5:
+        return None
+    return Finding(row, f"resumed run counts from {first:.0f} again, it was at {last:.0f}", "C12")

@@ -6,8 +6,10 @@ Each function returns a Finding or None. Standard library, Python 3.8.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 
+from .finding import Finding
 from .metric_series import Numbers, Series
 
 FEWEST, TREND = 5, 10  # values from which a series says anything, and from which it has a trend
@@ -24,78 +26,48 @@ LITTLE = 0.005  # moved by less than this in a run whose beginning is in the log
 RISEN, LOST = 1.5, 0.15  # times the lowest value, and share of what was gained
 
 
-@dataclass(frozen=True)
-class Finding:
-    """What the numbers show, and the line where it begins.
-
-    `said` uses the words in which people report it, because a fault without an `entry` is looked up
-    by its words. `lost`: the training loss stays nan, so everything after that line is worthless.
-    """
-
-    row: int
-    said: str
-    entry: str = ""
-    fault: bool = True
-    lost: bool = False
-
-
 def not_finite(series: Series, norm: Series | None, began: bool | None) -> Finding | None:
     """Find values that become nan or infinite.
 
     `norm` is the gradient norm. `began` says whether the log begins with its run, see
     `from_the_start`.
     """
-    bad = [at for at, value in enumerate(series.values) if not math.isfinite(value)]
-    if not bad or (len(bad) < 2 and bad[0] < len(series.values) - 1):
+    values = series.values
+    bad = [at for at, value in enumerate(values) if not math.isfinite(value)]
+    # One bad value that heals is no fault.
+    if not bad or (len(bad) < 2 and bad[0] < len(values) - 1):
         return None
-    at, name, entry = (
-        bad[0],
-        plain(series),
-        "L7" if series.held_out and series.kind == "ppl" else "P9",
-    )
-    what = "nan" if any(math.isnan(series.values[i]) for i in bad) else "inf"
+    at, name = bad[0], plain(series)
+    what = "nan" if any(math.isnan(values[i]) for i in bad) else "inf"
+    entry = "L7" if series.held_out and series.kind == "ppl" else "P9"
     lost = series.kind == "loss" and not series.held_out
     if at == 0:
-        return Finding(
-            series.rows[0],
-            f"{name} is {what} from the first step"
-            if began is not False
-            else f"{name} is {what} in every line",
-            entry,
-            lost=lost,
-        )
-    if len(bad) * 2 < len(series.values) - at:
-        return Finding(
-            series.rows[at], f"{name} is {what} in {len(bad)} of {len(series.values)} steps", entry
-        )
-    before = series.values[at - 1]
-    if at >= FEWEST and (before > 2 * min(series.values[:at]) or before > 1.5 * series.values[0]):
-        return Finding(
-            series.rows[at],
-            f"{name} diverges, then becomes {what} and stays {what}",
-            "P12",
-            lost=lost,
-        )
-    norms = (
-        [
-            value
-            for row, value in zip(norm.rows, norm.values)
-            if row < series.rows[at] and math.isfinite(value)
-        ]
-        if norm
-        else []
-    )
-    climbed = (
-        ", gradient norm climbed before"
-        if len(norms) > 3 and norms[-1] > 10 * median(norms)
-        else ""
-    )
-    return Finding(
-        series.rows[at],
-        f"{name} suddenly becomes {what} and stays {what}{climbed}",
-        entry,
-        lost=lost,
-    )
+        where = "from the first step" if began is not False else "in every line"
+        return Finding(series.rows[0], f"{name} is {what} {where}", entry, lost=lost)
+    if len(bad) * 2 < len(values) - at:  # some steps only
+        said = f"{name} is {what} in {len(bad)} of {len(values)} steps"
+        return Finding(series.rows[at], said, entry)
+    if at >= FEWEST and _rises(values[:at]):
+        said = f"{name} diverges, then becomes {what} and stays {what}"
+        return Finding(series.rows[at], said, "P12", lost=lost)
+    climbed = ", gradient norm climbed before" if _climbs(norm, series.rows[at]) else ""
+    said = f"{name} suddenly becomes {what} and stays {what}{climbed}"
+    return Finding(series.rows[at], said, entry, lost=lost)
+
+
+def _rises(values: list[float]) -> bool:
+    """Whether the last value is far above the lowest one, or above the first."""
+    return values[-1] > 2 * min(values) or values[-1] > 1.5 * values[0]
+
+
+def _climbs(norm: Series | None, row: int) -> bool:
+    """Whether the gradient norm is far above its median just before a line."""
+    values = [
+        value
+        for at, value in (zip(norm.rows, norm.values) if norm else ())
+        if at < row and math.isfinite(value)
+    ]
+    return len(values) > 3 and values[-1] > 10 * median(values)
 
 
 def levels_off(loss: Series, acc: Series | None) -> Finding | None:
@@ -167,32 +139,37 @@ def apart(loss: Series, norm: Series | None) -> Finding | None:
     ]
     low = min(range(len(smooth)), key=smooth.__getitem__)
     least, last, first = smooth[low], smooth[-1], smooth[0]
-    noise = median([abs(b - a) for a, b in zip(values, values[1:])])
-    if (
-        last < RISEN * least
-        or last - least < 3 * noise
-        or last - least < LOST * (values[0] - least)
-        or min(smooth[-max(2, len(smooth) // 5) :]) < 1.25 * least
-        or len(smooth) - low < 3
-    ):
+    if not _rises_for_good(values, smooth, low):
         return None
     row = loss.rows[min(len(values) - 1, low + width)]
-    climbed = ""
-    if (
-        norm
-        and len(norm.values) >= TREND
-        and median(norm.values[-width:]) > 3 * median(norm.values[: len(norm.values) // 2])
-    ):
-        climbed = ", gradient norm climbed"
+    climbed = ", gradient norm climbed" if norm and _ends_high(norm, width) else ""
     if last > RISEN * first:
-        return Finding(
-            row,
-            f"loss diverges: it rises from {least:.3g} to {last:.3g} and explodes{climbed}",
-            "P12",
-        )
-    return Finding(
-        row, f"loss falls to {least:.3g}, then jumps to {last:.3g} and stays up{climbed}", "P12"
+        said = f"loss diverges: it rises from {least:.3g} to {last:.3g} and explodes{climbed}"
+    else:
+        said = f"loss falls to {least:.3g}, then jumps to {last:.3g} and stays up{climbed}"
+    return Finding(row, said, "P12")
+
+
+def _rises_for_good(values: list[float], smooth: list[float], low: int) -> bool:
+    """Whether a loss ends far above its lowest value: by more than noise, and not at its last step.
+
+    `smooth` are running medians, and `low` is the place of the lowest one.
+    """
+    least, risen = smooth[low], smooth[-1] - smooth[low]
+    noise = median([abs(b - a) for a, b in zip(values, values[1:])])
+    return not (
+        smooth[-1] < RISEN * least
+        or risen < 3 * noise
+        or risen < LOST * (values[0] - least)
+        or min(smooth[-max(2, len(smooth) // 5) :]) < 1.25 * least
+        or len(smooth) - low < 3
     )
+
+
+def _ends_high(norm: Series, width: int) -> bool:
+    """Whether the last `width` gradient norms are far above those of the first half."""
+    values = norm.values
+    return len(values) >= TREND and median(values[-width:]) > 3 * median(values[: len(values) // 2])
 
 
 def twice(loss: Series, norm: Series | None) -> Finding | None:
@@ -261,18 +238,59 @@ def huge(loss: Series) -> Finding | None:
     return Finding(loss.rows[0], f"first loss is in the hundreds, {first:.0f}", "P17")
 
 
+@dataclass(frozen=True)
+class _Level:
+    """Where a loss stays, and how still.
+
+    `middle` is its mean. `moved` is the share of it that the loss lost from its first to its last
+    quarter, `spread` its standard deviation as a share. `classes`: the number of classes or tokens
+    that a guess among them would explain best; `is_chance`: it does explain it.
+    """
+
+    values: list[float]
+    middle: float
+    moved: float
+    spread: float
+    classes: int
+    is_chance: bool
+
+    @classmethod
+    def of(cls, values: list[float], acc: Series | None) -> _Level:
+        """The level of positive values; `acc` is the accuracy beside them."""
+        quarter, middle = max(3, len(values) // 4), mean(values)
+        moved = (mean(values[:quarter]) - mean(values[-quarter:])) / middle
+        spread = math.sqrt(mean([(value - middle) ** 2 for value in values])) / middle
+        classes = min(CLASSES, key=lambda k: abs(math.log(k) - middle))
+        is_guess = acc is not None and abs(median(acc.values) - 1 / classes) < 0.05
+        # Where the accuracy is that of a guess too, the loss may differ more from ln(classes).
+        times = 4 if is_guess and classes < 11 else 1
+        is_chance = abs(math.log(classes) - middle) < NEAR * middle * times
+        return cls(values, middle, moved, spread, classes, is_chance)
+
+    def stays(self) -> bool:
+        """Return whether the loss hardly moves or varies."""
+        still = STILL * (1.5 if self.is_chance else 1)
+        return abs(self.moved) <= still and self.spread <= APART
+
+    def falls_slowly(self, began: bool | None) -> bool:
+        """Return whether the loss keeps falling, by so little that nothing is gained."""
+        return _sinks(self.values) or bool(
+            not self.is_chance
+            and began
+            and len(self.values) >= 2 * TREND
+            and self.spread < STILL
+            and abs(self.moved) < LITTLE
+        )
+
+
 def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Finding | None:
     """Find a loss that stays at its first value.
 
     Either at the value of an untrained model, or at one that doesn't move at all.
     """
     values = [value for value in loss.values if math.isfinite(value)]
-    began = from_the_start(numbers)
     if len(values) < TREND or min(values) <= 0:
         return None
-    quarter, middle = max(3, len(values) // 4), mean(values)
-    moved = (mean(values[:quarter]) - mean(values[-quarter:])) / middle
-    spread = math.sqrt(mean([(value - middle) ** 2 for value in values])) / middle
     acc = next(
         (
             series
@@ -282,39 +300,37 @@ def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Fi
         ),
         None,
     )
-    if acc and mean(acc.values[-quarter:]) - mean(acc.values[:quarter]) > 0.1:
+    if acc and _improves(acc, max(3, len(values) // 4)):
         return None
-    classes = min(CLASSES, key=lambda k: abs(math.log(k) - middle))
-    guessed = bool(acc) and abs(median(acc.values) - 1 / classes) < 0.05
-    chance = abs(math.log(classes) - middle) < NEAR * middle * (
-        4 if guessed and classes < 11 else 1
-    )
-    if abs(moved) > STILL * (1.5 if chance else 1) or spread > APART:
+    level, began = _Level.of(values, acc), from_the_start(numbers)
+    if not level.stays():
         return None
-    slow = _sinks(values) or (
-        not chance and began and len(values) >= 2 * TREND and spread < STILL and abs(moved) < LITTLE
-    )
-    if not (chance and (began is not False or spread < STEADY)) and not (
-        began and (spread < STEADY or slow)
-    ):
+    is_slow = level.falls_slowly(began)
+    # At the loss of a guess a log may lack the beginning of its run if nothing moves. At any other
+    # loss it must have it: a model that has learned also stays at its loss.
+    at_chance = level.is_chance and (began is not False or level.spread < STEADY)
+    if not at_chance and not (began and (level.spread < STEADY or is_slow)):
         return None
-    how = (
-        "falls smoothly but so slowly that nothing is gained"
-        if slow
-        else "doesn't fall, the model learns nothing"
-    )
-    if slow and not chance:
-        return Finding(loss.rows[0], f"loss {how}, from {values[0]:.4g} to {values[-1]:.4g}", "O7")
-    said = (
-        f"loss stays at {middle:.3f}"
-        + (f", ln({classes})," if chance else "")
-        + f" from the start, {how}"
-    )
+    if is_slow and not level.is_chance:
+        said = f"loss {_how(is_slow)}, from {values[0]:.4g} to {values[-1]:.4g}"
+        return Finding(loss.rows[0], said, "O7")
+    chance = f", ln({level.classes})," if level.is_chance else ""
+    said = f"loss stays at {level.middle:.3f}{chance} from the start, {_how(is_slow)}"
     if any(series.kind == "margin" for series in numbers.series):
-        said = f"DPO {said}, rewards margins near 0"
-    elif acc:
+        return Finding(loss.rows[0], f"DPO {said}, rewards margins near 0", "L9")
+    if acc:
         said += f", accuracy stays at {median(acc.values):.3g}"
-    return Finding(loss.rows[0], said, "L9" if said.startswith("DPO") else "O1")
+    return Finding(loss.rows[0], said, "O1")
+
+
+def _improves(acc: Series, quarter: int) -> bool:
+    return mean(acc.values[-quarter:]) - mean(acc.values[:quarter]) > 0.1
+
+
+def _how(is_slow: bool) -> str:
+    if is_slow:
+        return "falls smoothly but so slowly that nothing is gained"
+    return "doesn't fall, the model learns nothing"
 
 
 def _sinks(values: list[float]) -> bool:
@@ -346,7 +362,7 @@ def median(values: list[float]) -> float:
     return ordered[len(ordered) // 2]
 
 
-def run_at_end(values: list[float], is_so) -> int:
+def run_at_end(values: list[float], is_so: Callable[[float], bool]) -> int:
     """Return the number of values at the end for which `is_so(value)` holds without a break."""
     count = 0
     for value in reversed(values):
@@ -358,12 +374,9 @@ def run_at_end(values: list[float], is_so) -> int:
 
 def plain(series: Series) -> str:
     """Return the name that people would use for the series."""
-    name = " ".join(series.name.replace("_", " ").replace("/", " ").split())
-    return (
-        name
-        if series.kind in ("score", "ppl")
-        else ("validation loss" if series.held_out else "loss")
-    )
+    if series.kind in ("score", "ppl"):
+        return " ".join(series.name.replace("_", " ").replace("/", " ").split())
+    return "validation loss" if series.held_out else "loss"
 
 
 def unit(series: Series) -> float:
@@ -372,11 +385,9 @@ def unit(series: Series) -> float:
 
 
 def quarters(values: list[float]) -> list[float]:
-    """The medians of the four quarters of a long positive series, otherwise an empty list."""
+    """Return the medians of the four quarters of a long positive series, else an empty list."""
+    if len(values) < 2 * TREND:
+        return []
     quarter = len(values) // 4
-    found = (
-        [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]
-        if len(values) >= 2 * TREND
-        else []
-    )
-    return found if found and min(found) > 0 else []
+    medians = [median(values[at * quarter : (at + 1) * quarter]) for at in range(4)]
+    return medians if min(medians) > 0 else []

@@ -11,38 +11,58 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from ..logs.files import ROW, shape_of
-from ..logs.windows import Row
+from .rows import ROW, Row, shape_of
 
+# Words of other languages than English and Chinese stand here only if a log printed them. The lines
+# that are quoted are from evals/sets/curves, where no other place is named.
 HELD_OUT = frozenset((
-    "dev", "eval", "вал", "evaluate", "evaluation", "prueba", "test", "testing", "val", "valid",
-    "validación", "validation", "validierung", "検証", "検証損失", "测试", "测试集", "验证",
-    "验证准确率", "验证损失", "验证集",
+    "dev", "eval", "evaluate", "evaluation", "test", "testing", "val", "valid", "validation",
+    "测试", "测试集", "验证", "验证准确率", "验证损失", "验证集",
+    "вал",  # потери вал. 1.4907
+    "validación", "validierung", "検証", "検証損失",
 ))  # fmt: skip
 TRAINED = frozenset((
-    "entrenamiento", "обуч", "обучение", "train", "training", "训练", "训练损失", "训练集",
+    "train", "training", "训练", "训练损失", "训练集", "entrenamiento",
+    "обуч", "обучение",  # потери обуч. 1.6952
 ))  # fmt: skip
 _KINDS = {
-    kind: frozenset(names.split())
+    kind: frozenset(" ".join(names).split())
     for kind, names in {
-        "loss": "bce cost elbo потери потеря l loss losses mae mse nll perda perdida perte pérdida"
-        " recon rmse verlust 平均损失 损失 損失 検証損失 訓練損失 训练损失 验证损失 손실",
-        "score": "ap ap50 bleu dice f1 iou map map50 map50-95 miou precision precisión präzision"
-        " recall sensibilidad trefferquote 召回率",
-        "acc": "a acc acc1 точность accuracy acurácia exactitud exactitude genauigkeit prec1 top1"
-        " 准确率 正确率 正解率 精度 训练准确率 验证准确率 정확도",
-        "lr": "apprentissage aprendizaje learningrate lernrate lr lr-adam lr0 学习率 学習率 학습률",
-        "norm": "gnorm gradnorm 梯度范数",
-        "ram": "ram rss 内存",
-        "memory": "mem memory 显存",
-        "kl": "approxkl kl",
-        "reward": "rew reward rewards",
-        "margin": "margins",
-        "entropy": "entropy",
-        "length": "completion_length mean_length response_length",
-        "ppl": "perplexity ppl",
-        "data": "data_time datatime",
-        "time": "dt time",
+        "loss": (
+            "bce cost elbo l loss losses mae mse nll recon rmse",
+            "平均损失 损失 训练损失 验证损失 損失 訓練損失",
+            "検証損失",  # Japanese; 損失 too: ステップ    0  損失 1.41390  正解率 0.125
+            "verlust",  # Epoche  1/20 | Verlust (Training): 0,3606 | Verlust (Val): 0,1321
+            "perda",  # época  1/20 - perda: -3.273 - acurácia: 0.243
+            "pérdida",  # [época 01] pérdida=0.3740 pérdida_val=0.2065 exactitud=0.9520
+            "perte",  # Époque 50/1000, Perte : 0.2632 (in a public repository)
+            "потери",  # эпоха  1: потери обуч. 1.6952, потери вал. 1.4907
+            "손실",  # [에폭  1/12] 손실=2.3587 정확도=10.7%
+        ),
+        "score": (
+            "ap ap50 bleu dice f1 iou map map50 map50-95 miou precision recall 召回率",
+            "präzision trefferquote",  # Präzision: 0,000 | Trefferquote (defekt): 0,000
+            "precisión sensibilidad",  # precisión=0.000 sensibilidad=0.000
+        ),
+        "acc": (
+            "a acc acc1 accuracy prec1 top1 准确率 正确率 精度 训练准确率 验证准确率",
+            "acurácia exactitud genauigkeit точность 正解率 정확도",  # as beside the losses above
+        ),
+        "lr": (
+            "learningrate lr lr-adam lr0 学习率",
+            "aprendizaje",  # tasa de aprendizaje: 1.680e-05
+        ),
+        "norm": ("gnorm gradnorm 梯度范数",),
+        "ram": ("ram rss 内存",),
+        "memory": ("mem memory 显存",),
+        "kl": ("approxkl kl",),
+        "reward": ("rew reward rewards",),
+        "margin": ("margins",),
+        "entropy": ("entropy",),
+        "length": ("completion_length mean_length response_length",),
+        "ppl": ("perplexity ppl",),
+        "data": ("data_time datatime",),
+        "time": ("dt time",),
     }.items()
 }
 _NOT_TIMES = frozenset((
@@ -135,80 +155,113 @@ def kind_of(name: str) -> tuple[str, bool]:
     The kinds are those of `Series`.
     """
     words = words_of(name)
-    held_out = bool(HELD_OUT.intersection(words))
-    low = name.lower()
+    kind = _kind_by_words(words, name.lower())
+    return (_kind_by_last_word(words) if kind is None else kind), bool(HELD_OUT.intersection(words))
+
+
+def _kind_by_words(words: tuple[str, ...], low: str) -> str | None:
+    """The kind of a name that only several of its words tell, such as grad_norm; else None."""
     if (
         ("scale" in words and ("loss" in words or "grad" in words))
         or "scaler" in words
         or "loss_scale" in low
     ):
-        return "scale", held_out
-    if (
-        ("learning" in words and "rate" in words)
-        or (words and words[-1] == "lr")
-        or words[:1] == ("lr",)
-    ):
-        return "lr", held_out
+        return "scale"
+    if ("learning" in words and "rate" in words) or words[-1:] == ("lr",) or words[:1] == ("lr",):
+        return "lr"
     if "norm" in words and ("grad" in words or "gradient" in words):
-        return "norm", held_out
+        return "norm"
     if low.endswith("s/it"):
-        return "time", held_out
+        return "time"
     if "data" in words and "time" in words:
-        return "data", held_out
+        return "data"
+    return None
+
+
+def _kind_by_last_word(words: tuple[str, ...]) -> str:
+    """The kind of the last word that has one, "" where none has."""
     for word in reversed(words):
         if len(word) == 1 and len(words) > 1:  # "L=0.69 A=0.51", and not a word of a sentence
             continue
         for kind, names in _KINDS.items():
             if word in names or (kind == "loss" and word.endswith(("loss", "损失"))):
-                if kind == "time" and _NOT_TIMES.intersection(words):
-                    return "", held_out
-                return kind, held_out
-    return "", held_out
+                return "" if kind == "time" and _NOT_TIMES.intersection(words) else kind
+    return ""
 
 
 def of_rows(rows: list[Row]) -> Numbers:
     """Return the series in these rows."""
-    found: dict[str, Series] = {}
-    counts: list[tuple[int, float, str]] = []
-    resumed: list[int] = []
-    told: set[bytes] = set()
-    columns: list[str] = []
+    gathering = _Gathering()
     for number, raw in _thinned(rows):
+        gathering.take(number, raw)
+    series = [series for series in gathering.series.values() if series.kind]
+    return Numbers(
+        sorted(series, key=lambda series: -len(series.values)),
+        gathering.counts,
+        gathering.resumed,
+        frozenset(number for number, raw in rows if shape_of(raw) in gathering.shapes),
+    )
+
+
+class _Gathering:
+    """Takes the rows of a log one after another and gathers the series in them."""
+
+    def __init__(self) -> None:
+        self.series: dict[str, Series] = {}
+        self.counts: list[tuple[int, float, str]] = []
+        self.resumed: list[int] = []
+        self.shapes: set[bytes] = set()  # of rows with a known number
+        self.columns: list[str] = []  # the last header
+
+    def take(self, number: int, raw: bytes) -> None:
+        """Take the next row."""
         text = raw[: ROW * 4].decode("utf-8", "replace")[:ROW]
-        shape, pairs = shape_of(raw), _of_columns(columns, text)
-        if not pairs:
-            columns = _header(text) or (
-                columns if "%|" in text or not any(map(str.isdigit, text)) else []
-            )
-            pairs = _of_words(text)
+        pairs = self._pairs(text)
+        shape = shape_of(raw)
+        if self._add(number, pairs):
+            self.shapes.add(shape)
+        counts = shape in self.shapes and any(
+            kind_of(name)[0] not in ("", "lr", "memory") for name, _ in pairs
+        )
+        if counts:
+            count = _count_of(text, pairs)
+            self.counts += [(number, *count)] if count else []
+        elif _RESUMED.search(text):
+            self.resumed.append(number)
+
+    def _pairs(self, text: str) -> list[tuple[str, float]]:
+        """(name, value) of a row's numbers: by the last header, else by the words before them."""
+        pairs = _of_columns(self.columns, text)
+        if pairs:
+            return pairs
+        # A progress bar or a row without numbers may stand within a table.
+        within = "%|" in text or not any(map(str.isdigit, text))
+        self.columns = _header(text) or (self.columns if within else [])
+        return _of_words(text)
+
+    def _add(self, number: int, pairs: list[tuple[str, float]]) -> bool:
+        """Add the numbers of a row to their series. Return whether one has a known name."""
+        is_known = False
         for name, value in dict(reversed(pairs)).items():  # of two numbers of one name the first
-            series = found.get(name)
+            series = self.series.get(name)
             if series is None:
-                kind, held_out = kind_of(name)
-                series = found[name] = Series(name, kind, held_out, [], [])
+                series = self.series[name] = Series(name, *kind_of(name), [], [])
             if series.kind:
                 series.rows.append(number)
                 series.values.append(value)
-                told.add(shape)
-        known = shape in told and any(
-            kind_of(name)[0] not in ("", "lr", "memory") for name, _ in pairs
-        )
-        if (
-            known
-            and (count := next((value for name, value in pairs if name.lower() in COUNTS), None))
-            is not None
-        ):
-            counts.append((number, count, "step"))
-        elif known and (count := _COUNT.search(text)):
-            counts.append(
-                (number, float(count[1] or count[2]), count[0][:4].lower() if count[1] else "")
-            )
-        elif not known and _RESUMED.search(text):
-            resumed.append(number)
-    ordered = sorted((s for s in found.values() if s.kind), key=lambda s: -len(s.values))
-    return Numbers(
-        ordered, counts, resumed, frozenset(number for number, raw in rows if shape_of(raw) in told)
-    )
+                is_known = True
+        return is_known
+
+
+def _count_of(text: str, pairs: list[tuple[str, float]]) -> tuple[float, str] | None:
+    """(count, of what) of the epochs or steps that a row counts, None if it counts none."""
+    named = next((value for name, value in pairs if name.lower() in COUNTS), None)
+    if named is not None:
+        return named, "step"
+    count = _COUNT.search(text)
+    if not count:
+        return None
+    return float(count[1] or count[2]), count[0][:4].lower() if count[1] else ""
 
 
 def _thinned(rows: list[Row]) -> list[Row]:
@@ -238,27 +291,36 @@ def _thinned(rows: list[Row]) -> list[Row]:
 
 def _of_words(text: str) -> list[tuple[str, float]]:
     """(name, value) of each number that follows a name, and the time of a step by its unit."""
-    pairs: list[tuple[str, float]] = []
-    held_out = text.lstrip().startswith("* ")  # " * Acc@1 71.2" sums up an evaluation
-    end, within = 0, ""
     if "np.float" in text:
         text = _WRAPPED.sub(r"\1", text)
-    for found in _NUMBER.finditer(text):
-        before = text[max(end, found.start() - BEFORE) : found.start()]
-        end = found.end()
-        if text[end : end + 1] == "/" and "." not in found[1]:  # 10/100 counts
+    pairs, held_out = _named_numbers(text)
+    pairs += _step_times(text)
+    # "Validation: loss 0.3": the words before the first name say it.
+    head = text.find(pairs[0][0]) if pairs and not held_out else 0
+    if head > 0 and HELD_OUT.intersection(words_of(text[:head])):
+        pairs = [("val " + name, value) for name, value in pairs]
+    return pairs
+
+
+def _named_numbers(text: str) -> tuple[list[tuple[str, float]], bool]:
+    """(name, value) of each number that follows a name; whether the last ones are of held-out data.
+
+    A name that says so counts for those after it, until one says that it is of training.
+    """
+    pairs: list[tuple[str, float]] = []
+    held_out = text.lstrip().startswith("* ")  # " * Acc@1 71.2" sums up an evaluation
+    end, within = 0, ""  # of the last number; the name of the list that is open
+    for match in _NUMBER.finditer(text):
+        before = text[max(end, match.start() - BEFORE) : match.start()]
+        end = match.end()
+        if text[end : end + 1] == "/" and "." not in match[1]:  # 10/100 counts
             continue
         named = _NAMED.search(before)
-        if not named and within and before.strip() == ",":  # a list of scores
-            pairs.append((f"{within} {len(pairs)}", _number(found[1], found[2])))
-            continue
         if not named:
+            if within and before.strip() == ",":  # a list of scores
+                pairs.append((f"{within} {len(pairs)}", _number(match[1], match[2])))
             continue
-        *before_it, last = named[1].split()
-        name, value = (
-            " ".join([word for word in before_it if not any(map(str.isdigit, word))] + [last]),
-            _number(found[1], found[2]),
-        )
+        name = _without_numbers(named[1])
         within = name if before.endswith("[") and kind_of(name)[0] == "score" else ""
         words = words_of(name)
         if HELD_OUT.intersection(words):
@@ -267,21 +329,24 @@ def _of_words(text: str) -> list[tuple[str, float]]:
             held_out = False
         elif held_out:  # "Validation: loss 0.3, acc 0.8"
             name = "val " + name
-        pairs.append((name, value))
+        pairs.append((name, _number(match[1], match[2])))
+    return pairs, held_out
+
+
+def _without_numbers(name: str) -> str:
+    """A name of up to four words without those that hold digits, unless it is the last one."""
+    *before, last = name.split()
+    return " ".join([word for word in before if not any(map(str.isdigit, word))] + [last])
+
+
+def _step_times(text: str) -> list[tuple[str, float]]:
+    """The seconds of a step, by a unit such as it/s."""
+    pairs = []
     for speed in _SPEED.finditer(text):
         value = float(speed[1])
         if value > 0:
-            pairs.append(
-                (
-                    "s/it",
-                    {"it/s": 1 / value, "ms/step": value / 1000, "ms/it": value / 1000}.get(
-                        speed[2], value
-                    ),
-                )
-            )
-    head = text.find(pairs[0][0]) if pairs and not held_out else 0
-    if head > 0 and HELD_OUT.intersection(words_of(text[:head])):
-        pairs = [("val " + name, value) for name, value in pairs]
+            seconds = {"it/s": 1 / value, "ms/step": value / 1000, "ms/it": value / 1000}
+            pairs.append(("s/it", seconds.get(speed[2], value)))
     return pairs
 
 
@@ -328,9 +393,9 @@ def _cells(text: str) -> list[str]:
 
 
 def _float(text: str) -> float | None:
-    found = _CELL.fullmatch(text)
-    if found:
-        return _number(found[1], found[2])
+    cell = _CELL.fullmatch(text)
+    if cell:
+        return _number(cell[1], cell[2])
     head, slash, rest = text.partition("/")
     return float(head) if slash and head.isdigit() and rest.isdigit() and len(head) < 10 else None
 
@@ -343,26 +408,29 @@ def _number(text: str, unit: str) -> float:
     return value * factors.get(unit.strip().lower(), 1.0)
 
 
+# Names of the training loss, where a log has several losses.
+_MAIN = (
+    "loss",
+    "total_loss",
+    "total loss",
+    "train_loss",
+    "train loss",
+    "training loss",
+    "lm loss",
+    "损失",
+    "训练损失",
+)
+
+
 def main_of(losses: list[Series]) -> Series | None:
-    """The training loss: by its name, otherwise the loss that the log prints most often."""
+    """Return the training loss: by its name, otherwise the largest of those that are printed often.
+
+    `losses` come longest first. None without one.
+    """
     for series in losses:
-        if series.name.lower().strip() in (
-            "loss",
-            "total_loss",
-            "total loss",
-            "train_loss",
-            "train loss",
-            "training loss",
-            "lm loss",
-            "损失",
-            "训练损失",
-        ):
+        if series.name.lower().strip() in _MAIN:
             return series
-    return (
-        max(
-            losses,
-            key=lambda series: (len(series.values) * 2 > len(losses[0].values), series.values[0]),
-        )
-        if losses
-        else None
-    )
+    if not losses:
+        return None
+    often = len(losses[0].values)
+    return max(losses, key=lambda series: (len(series.values) * 2 > often, series.values[0]))

@@ -14,9 +14,35 @@ DeepSpeed and similar libraries. Other calls give no phase.
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Generic, NamedTuple, Protocol, TypeVar
 
-from ..logs.lines import Line
+
+class LogLine(Protocol):
+    """What is read of a line of a log, as `logs.lines.Line` has it."""
+
+    @property
+    def text(self) -> str:
+        """Its text without prefixes."""
+        ...
+
+    @property
+    def rank(self) -> int | None:
+        """The rank that wrote it, None where it isn't known."""
+        ...
+
+    @property
+    def kind(self) -> str:
+        """Its kind: "frame" is a line of a traceback."""
+        ...
+
+    def sign(self, name: str) -> tuple | None:
+        """What a detector found in it: "frame" is (file, line, function)."""
+        ...
+
+
+SomeLine = TypeVar("SomeLine", bound=LogLine)
 
 _UNITS = {
     "bytes": 1 / 2**30,
@@ -68,49 +94,76 @@ PLACES = {
     "while saving": ("C5", False),
 }
 
-# Each phase: its name, and patterns of a function's whole name, of a part of its file's path and of
-# its code.
+
+class _Call(NamedTuple):
+    """One call of a traceback. `function` or `code` may be ""."""
+
+    function: str
+    file: str
+    code: str
+
+
+class _Phase(NamedTuple):
+    """A phase of a run, and patterns of the calls that belong to it.
+
+    `function` is that of a whole name, `file` and `code` are parts; "" for no pattern.
+    """
+
+    name: str
+    function: str
+    file: str
+    code: str
+
+    def has(self, call: _Call) -> bool:
+        """Return whether a call belongs to the phase."""
+        return bool(
+            (call.function and re.fullmatch(self.function, call.function))
+            or (self.file and re.search(self.file, call.file))
+            or re.search(self.code, call.code)
+        )
+
+
 _PASSES = (
-    (
+    _Phase(
         "while saving",
         r"_?save\w{0,40}|state_dict|get_\w{0,20}state_dict|_?full_\w{0,10}state_dict\w{0,10}"
         r"|_consolidated_16bit_state_dict",
         r"_state_dict_utils|checkpoint/state_dict",
         r"\.save_pretrained\(|torch\.save\(",
     ),
-    (
+    _Phase(
         "in the backward pass",
         r"\w{0,12}backward\w{0,10}|_engine_run_backward|unpack_hook|_reduce_grad",
         r"torch/autograd/",
         r"\.backward\(",
     ),
-    (
+    _Phase(
         "in the optimizer's step",
         r"_(?:multi_tensor|single_tensor|fused)_\w{1,40}|step|_init_group|_take_model_step"
         r"|update_step|init_state|initialize_optimizer_states",
         r"torch/optim/(?!lr_scheduler|swa)|bitsandbytes/optim",
         r"\boptim\w{0,10}\.step\(",
     ),
-    (
+    _Phase(
         "while loading",
         r"to|cuda|_apply|convert|from_pretrained|_ddp_init_helper",
         r"",
         r"_ddp_init_helper\(|\bDDP\(|DistributedDataParallel\(",
     ),
-    (
+    _Phase(
         "in the forward pass",
         r"forward|training_step|compute_loss|_\w{0,10}call_impl",
         r"nn/modules/|nn/functional\.py",
         r"\bmodel\([^)]",
     ),
 )
-_LOADING = (
+_LOADING = _Phase(
     "while loading",
     r"_?load\w{0,60}|dispatch_model|_?prepare\w{0,20}|set_module_tensor_to_device",
     r"",
     r"\.to\(|\.cuda\(|from_pretrained\(|\btorch\.load\(",
 )
-_EVALUATION = (
+_EVALUATION = _Phase(
     "in an evaluation",
     r"(?!_maybe_log_save)\w{0,20}evaluat\w{1,20}|prediction_(?:loop|step)"
     r"|\w{0,12}validat(?:e|ion)\w{0,20}|_run_sanity_check"
@@ -141,25 +194,20 @@ class Memory:
     def by(self) -> str:
         """Return why there was no room.
 
-        "size": one tensor is larger than the card. "others": other processes fill it. "fragments":
-        enough is left, but in pieces. "limit": more is free than wanted. "own": this process
-        fills it.
+        "size": one tensor is larger than the card. "others": other processes fill it. "limit": more
+        is free than wanted. "fragments": enough is left, but in pieces. "own": this process fills
+        it.
         """
         if self.wanted > self.total:
             return "size"
-        if self.others >= max(
-            2.0 if self.guessed else 1.0,
-            (GUESSED if self.guessed else OTHERS) * self.total,
-            self.unused,
-        ):
+        least, share = (2.0, GUESSED) if self.guessed else (1.0, OTHERS)
+        if self.others >= max(least, share * self.total, self.unused):
             return "others"
         if self.free >= self.wanted:
             return "limit"
-        return (
-            "fragments"
-            if self.unused >= max(self.wanted - self.free, UNUSED * self.total)
-            else "own"
-        )
+        if self.unused >= max(self.wanted - self.free, UNUSED * self.total):
+            return "fragments"
+        return "own"
 
     def said(self, phase: str = "") -> str:
         """Return in one sentence who held the memory. `phase` is the phase in which it failed."""
@@ -172,13 +220,15 @@ class Memory:
         )
 
 
-def memory_of(lines: list[Line]) -> tuple[Line, Memory] | None:
+def memory_of(lines: Sequence[SomeLine]) -> tuple[SomeLine, Memory] | None:
     """Return the line and the numbers of the last message that has all of them, or None."""
     for place in range(len(lines) - 1, -1, -1):
         if "ried to allocate" in lines[place].text:
-            told = read(" ".join(line.text.strip(" >") for line in lines[place : place + WRAPPED]))
-            if told:
-                return lines[place], told
+            memory = read(
+                " ".join(line.text.strip(" >") for line in lines[place : place + WRAPPED])
+            )
+            if memory:
+                return lines[place], memory
     return None
 
 
@@ -188,44 +238,48 @@ def read(text: str) -> Memory | None:
     if not start:
         return None
     text = text[start.start() : start.start() + LONG]
-    found = {name: _first(forms, text) for name, forms in _FORMS.items()}
-    if min(found["total"], found["free"], found["allocated"]) < 0:
+    sizes = {name: _first(forms, text) for name, forms in _FORMS.items()}
+    total, free, allocated = sizes["total"], sizes["free"], sizes["allocated"]
+    if min(total, free, allocated) < 0:
         return None
-    total, free, allocated = found["total"], found["free"], found["allocated"]
-    unused = (
-        found["unused"]
-        if found["unused"] >= 0
-        else found["reserved"] - allocated
-        if found["reserved"] >= 0
-        else -1.0
-    )
-    held = allocated + max(unused, 0.0)
-    own, guessed = found["own"], False
-    if own < 0:  # without its own number: in a container
-        own = min(
-            (size for size in map(_gib, _PROCESS.findall(text)) if size >= held - 0.01),
-            default=-1.0,
-        )
-    if own < 0:
-        own, guessed = held + CONTEXT, True
+    unused = sizes["unused"]
+    if unused < 0 and sizes["reserved"] >= 0:  # until torch 2.0 the message has the sum of both
+        unused = sizes["reserved"] - allocated
+    own, guessed = _own(text, sizes["own"], allocated + max(unused, 0.0))
     others = max(0.0, total - free - own) if unused >= 0 else -1.0
-    return Memory(_gib(start.groups()), total, free, allocated, unused, others, guessed)
+    return Memory(_gib(start[1], start[2]), total, free, allocated, unused, others, guessed)
+
+
+def _own(text: str, said: float, held: float) -> tuple[float, bool]:
+    """(GiB that this process holds by the driver's count, whether that is a guess).
+
+    `said` is what the message says, -1 if it doesn't. `held` is what PyTorch holds.
+    """
+    if said >= 0:
+        return said, False
+    # In a container the message doesn't know which process it is: then it is the smallest of those
+    # that hold as much as PyTorch does.
+    of_processes = [_gib(*size) for size in _PROCESS.findall(text)]
+    own = min((size for size in of_processes if size >= held - 0.01), default=-1.0)
+    return (own, False) if own >= 0 else (held + CONTEXT, True)
 
 
 def _first(forms: tuple[str, ...], text: str) -> float:
-    found = next((match for match in (re.search(form, text) for form in forms) if match), None)
-    return _gib(found.groups()) if found else -1.0
+    """The size that the first of these forms finds, -1 without one."""
+    matches = (re.search(form, text) for form in forms)
+    match = next(filter(None, matches), None)
+    return _gib(match[1], match[2]) if match else -1.0
 
 
-def _gib(size: tuple[str, str]) -> float:
-    return float(size[0]) * _UNITS[size[1]]
+def _gib(number: str, unit: str) -> float:
+    return float(number) * _UNITS[unit]
 
 
 def _short(size: float) -> str:
     return f"{size:.0f}" if size >= 100 else f"{size:.1f}" if size >= 0.95 else f"{size:.2g}"
 
 
-def run_phase(lines: list[Line], failed: Line) -> str:
+def run_phase(lines: Sequence[SomeLine], failed: SomeLine) -> str:
     """Return the phase of the run in which the traceback beside a line ends, "" if unknown.
 
     One of "while loading", "in the forward pass", "in the backward pass", "in the optimizer's
@@ -233,24 +287,20 @@ def run_phase(lines: list[Line], failed: Line) -> str:
     """
     calls = _calls(lines, failed)
     # The innermost call decides: Lightning calls the forward pass inside the optimizer's step.
-    told = next((told for call in reversed(calls) for told in _PASSES if _is(told, *call)), None)
-    if told is not _SAVING and any(_is(_EVALUATION, *call) for call in calls):
-        return _EVALUATION[0]
-    if told is _FORWARD and any(_is(_BACKWARD, function, file, "") for function, file, _ in calls):
-        told = _BACKWARD  # checkpointing computes the forward pass again
-    return (told or _LOADING)[0] if told or any(_is(_LOADING, *call) for call in calls) else ""
+    phase = next((phase for call in reversed(calls) for phase in _PASSES if phase.has(call)), None)
+    if phase is not _SAVING and any(map(_EVALUATION.has, calls)):
+        return _EVALUATION.name
+    # Checkpointing computes the forward pass again within the backward pass, which functions and
+    # files of the calls around it show.
+    if phase is _FORWARD and any(_BACKWARD.has(call._replace(code="")) for call in calls):
+        return _BACKWARD.name
+    if phase:
+        return phase.name
+    return _LOADING.name if any(map(_LOADING.has, calls)) else ""
 
 
-def _is(told: tuple[str, str, str, str], function: str, file: str, code: str) -> bool:
-    return bool(
-        (function and re.fullmatch(told[1], function))
-        or (told[2] and re.search(told[2], file))
-        or re.search(told[3], code)
-    )
-
-
-def _calls(lines: list[Line], failed: Line) -> list[tuple[str, str, str]]:
-    """(function, file, code) of each call beside a line of the same rank, outermost first.
+def _calls(lines: Sequence[SomeLine], failed: SomeLine) -> list[_Call]:
+    """The calls beside a line of the same rank, outermost first.
 
     People paste the calls above or below the line.
     """
@@ -262,53 +312,50 @@ def _calls(lines: list[Line], failed: Line) -> list[tuple[str, str, str]]:
     below = place + 1
     while below < len(mine) and mine[below].kind == "frame":
         below += 1
-    calls: list[tuple[str, str, str]] = []
+    calls: list[_Call] = []
     for line in (*mine[above:place], *mine[place + 1 : below]):
-        found = line.sign("frame")
-        if found:
-            calls.append((found[2] or "", found[0], ""))
-        elif calls and not calls[-1][2]:
-            calls[-1] = (*calls[-1][:2], line.text.strip())
+        frame = line.sign("frame")
+        if frame:
+            calls.append(_Call(frame[2] or "", frame[0], ""))
+        elif calls and not calls[-1].code:
+            calls[-1] = calls[-1]._replace(code=line.text.strip())
     return calls
 
 
 @dataclass(frozen=True)
-class Told:
+class Told(Generic[SomeLine]):
     """What an out-of-memory error shows besides its words.
 
     `said` says who held the memory in one sentence, "" without numbers. `entry` is the entry that
     the error points to, or "", and `why` the reason. `first`: `entry` overrides the words.
     """
 
-    line: Line
+    line: SomeLine
     said: str
     entry: str = ""
     why: str = ""
     first: bool = False
 
 
-def told_by(lines: list[Line]) -> Told | None:
+def told_by(lines: Sequence[SomeLine]) -> Told[SomeLine] | None:
     """Return what the last out-of-memory error of these lines shows, None without one."""
     counted = memory_of(lines)
-    line = (
-        counted[0]
-        if counted
-        else next(
-            (
-                line
-                for line in reversed(lines)
-                if "out of memory" in line.text and _GPU.search(line.text)
-            ),
-            None,
-        )
-    )
-    if not line:
+    line = counted[0] if counted else _last_error(lines)
+    if line is None:
         return None
-    place = run_phase(lines, line)
-    by, said = (counted[1].by(), counted[1].said(place)) if counted else ("own", "")
+    phase = run_phase(lines, line)
+    by, said = (counted[1].by(), counted[1].said(phase)) if counted else ("own", "")
     if by == "fragments":
         return Told(line, said, FRAGMENTS, "the numbers of the message", True)
-    if by == "own" and place in PLACES:
-        entry, first = PLACES[place]
-        return Told(line, said, entry, f"{place}, by the calls", first)
+    if by == "own" and phase in PLACES:
+        entry, first = PLACES[phase]
+        return Told(line, said, entry, f"{phase}, by the calls", first)
     return Told(line, said)
+
+
+def _last_error(lines: Sequence[SomeLine]) -> SomeLine | None:
+    """The last line that says that a GPU is out of memory, without numbers."""
+    for line in reversed(lines):
+        if "out of memory" in line.text and _GPU.search(line.text):
+            return line
+    return None

@@ -1,0 +1,232 @@
+"""Read a pasted report, or logs of any size, as evidence of what failed.
+
+This is the front door of the room. `files` and `folder` give the rows of a log, `lines` their
+lines, and `judging` says which of them failed and which decide. `stacks` adds what hung ranks left
+beside it, `probe_report` what a probe saw. Where nothing failed, the room `numbers` says what
+tables, losses and scores show.
+
+Standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+
+from ..numbers.finding import Finding
+from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
+from . import files
+from .files import DEFAULTS, ReadOptions, Unreadable
+from .evidence import MOST_DECISIVE, Evidence
+from .judging import ENDING, judge
+from .kinds import APART, PLAIN, QUIET, TOLD
+from .lines import Line, lines_of, rank_of
+from .windows import unlike
+
+NOTHING_NEW = "Every line of this log also stands in the good log."
+
+
+def from_text(text: str, source: str = "text", options: ReadOptions = DEFAULTS) -> Evidence:
+    """Return the evidence in a pasted report. Raises `files.Unreadable` if it is blank or binary.
+
+    `source` names it in evidence and errors.
+    """
+    return _of_log(_Log(files.of_text(text, source, options), source, pasted=True), options.good)
+
+
+def from_stream(stream, source: str = "stdin", options: ReadOptions = DEFAULTS) -> Evidence:
+    """Return the evidence in a binary stream of any length. Raises `files.Unreadable`.
+
+    `source` names it in evidence and errors.
+    """
+    return _of_log(_Log(files.of_stream(stream, source, options), source), options.good)
+
+
+def from_path(path: str, options: ReadOptions = DEFAULTS) -> Evidence:
+    """Return the evidence in a file, or in a folder of logs read as one run.
+
+    Raises `files.Unreadable`.
+    """
+    if os.path.isdir(path):
+        return _of_folder(path, options)
+    name = os.path.basename(path)
+    rows = files.of_file(path, options)
+    return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path), options.good)
+
+
+def with_words(evidence: Evidence, text: str) -> Evidence:
+    """Return a log's evidence together with what a person says about it.
+
+    For a run that goes on, only the person's words count.
+    """
+    words = from_text(text)
+    seen = evidence.seen.replace("sound", "")  # the person reports a fault
+    if not any(line.kind in APART for line in evidence.lines):
+        return replace(evidence, lines=[*evidence.lines, *words.lines], seen=seen)
+    told = {line: line.of_kind(TOLD) for line in words.lines if line.kind == PLAIN}
+    lines = [told.get(line, line) for line in words.lines]
+    decisive = [told.get(line, line) for line in words.decisive]
+    beside = replace(evidence, lines=[*evidence.lines, *lines], seen=seen)
+    if evidence.failed():
+        return beside
+    decisive = decisive or [line for line in lines if line.kind == "told"][:ENDING]
+    return replace(
+        beside,
+        decisive=[*decisive, *evidence.decisive][:MOST_DECISIVE],
+        is_log=bool(seen) or words.is_log,
+    )
+
+
+@dataclass(frozen=True)
+class _Log:
+    """One log: its rows, and what is known of where they come from.
+
+    `rank` is what the name of the file says, None without one. `pasted`: a person may have written
+    some of the lines. `path` is that of the file, "" for a text or a stream.
+    """
+
+    rows: list[Row]
+    source: str
+    rank: int | None = None
+    pasted: bool = False
+    path: str = ""
+
+
+def _of_log(log: _Log, good: frozenset[bytes]) -> Evidence:
+    report = _report_of(log)
+    if report is not None:
+        return report
+    new = unlike(log.rows, good) if good else log.rows
+    evidence = judge(lines_of(new, log.source, log.rank), pasted=log.pasted)
+    if not new:
+        return replace(evidence, is_log=True, left_out=NOTHING_NEW, seen="sound")
+    return _completed(evidence, replace(log, rows=new))
+
+
+def _report_of(log: _Log) -> Evidence | None:
+    """What a probe's report says, if the log is one."""
+    if not log.rows or log.rows[0][1].lstrip()[:1] != b"{":
+        return None
+    from . import probe_report  # for start-up: few logs are one
+
+    report = probe_report.in_rows(log.rows, log.source, log.path)
+    return report.as_evidence() if report else None
+
+
+def _of_folder(path: str, options: ReadOptions) -> Evidence:
+    """The evidence in the logs, dumps and reports of a folder, of which it may hold any."""
+    from . import folder, probe_report, stacks  # for start-up: most logs are single files
+
+    reports = probe_report.reports_in(path)
+    dumps = stacks.dumps_in(path)
+    try:
+        logs = folder.read(path, options, no_logs=frozenset(dumps.by_name))
+    except Unreadable:
+        if dumps.by_name:
+            evidence = Evidence([], [], [], None, (), True)
+        elif reports:
+            evidence = replace(reports[0].as_evidence(), left_out="")
+        else:
+            raise
+    else:
+        judged = replace(judge(logs.lines, logs.silent), left_out=logs.left_out)
+        evidence = _completed(judged, _Log(logs.numbers, logs.named))
+    return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
+
+
+def _completed(evidence: Evidence, log: _Log) -> Evidence:
+    """Add what stacks show and, where no line tells of a failure, what tables or numbers show."""
+    evidence = _with_stacks(evidence)
+    if evidence.failures or evidence.seen not in ("", "sound"):
+        return evidence
+    return _with_table(evidence, log) or _with_curves(evidence, log) or evidence
+
+
+def _with_stacks(evidence: Evidence) -> Evidence:
+    if sum(line.text.startswith("Process ") for line in evidence.lines) < 2:
+        return evidence
+    from . import stacks  # for start-up: few logs hold the stacks of several processes
+
+    return stacks.with_stacks(evidence)
+
+
+def _with_table(evidence: Evidence, log: _Log) -> Evidence | None:
+    """The evidence with what a table of nvidia-smi, df or sacct shows; None without one."""
+    if not hold_table(log.rows):
+        return None
+    from ..numbers import status_tables  # for start-up: few logs are tables
+
+    findings = status_tables.findings(log.rows)
+    if findings is None:
+        return None
+    return _with_findings(evidence, log, findings, frozenset(number for number, _ in log.rows))
+
+
+def _with_curves(evidence: Evidence, log: _Log) -> Evidence | None:
+    """The evidence with what losses and scores show; None for a log without enough of them.
+
+    The numbers of a pasted text count only if all its lines are alike. Otherwise its words say
+    more.
+    """
+    if not hold_numbers(log.rows) or (log.pasted and not alike(log.rows)):
+        return None
+    from ..numbers import curves, metric_series  # for start-up: most logs end with a failure
+
+    numbers = metric_series.of_rows(log.rows)
+    if not numbers.series or len(numbers.series[0].values) < NUMBERS:
+        return None
+    return _with_findings(evidence, log, curves.findings(numbers), numbers.rows)
+
+
+def _with_findings(
+    evidence: Evidence, log: _Log, findings: list[Finding], rows: frozenset[int]
+) -> Evidence:
+    """The evidence with findings in place of the lines that they were read from.
+
+    `rows` are the numbers of these lines.
+    """
+    faults = [
+        Line(log.source, finding.row, None, finding.said, "message")
+        for finding in findings
+        if finding.fault
+    ]
+    lines = [
+        line
+        if _still_matters(line, rows if line.source == log.source else frozenset(), bool(faults))
+        else _silenced(line)
+        for line in evidence.lines
+    ]
+    return replace(
+        evidence,
+        lines=[*faults, *lines],
+        decisive=[*faults, *evidence.decisive][:MOST_DECISIVE],
+        is_log=True,
+        numbers="; ".join(finding.said for finding in findings if not finding.fault),
+        seen=_seen(findings, evidence),
+    )
+
+
+def _seen(findings: list[Finding], evidence: Evidence) -> str:
+    """The entry that the findings name, "fault" for one without an entry, "sound" without a fault.
+
+    "" where there is no fault, but a person or the log tells of one.
+    """
+    entry = next((finding.entry for finding in findings if finding.entry), "")
+    if entry:
+        return entry
+    if any(finding.fault for finding in findings):
+        return "fault"
+    return "" if any(line.kind == "told" for line in evidence.decisive) else "sound"
+
+
+def _still_matters(line: Line, rows: frozenset[int], has_fault: bool) -> bool:
+    """Whether to keep a line beside what the numbers show.
+
+    Rows of numbers go. Where they show a fault, lines that report none go too.
+    """
+    return line.number not in rows and not (has_fault and line.kind in QUIET)
+
+
+def _silenced(line: Line) -> Line:
+    """The line without words that count. Its literal text may still match a signature."""
+    return line.of_kind("trace")

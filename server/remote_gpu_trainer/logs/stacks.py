@@ -1,0 +1,281 @@
+"""Add to a log's evidence where its ranks hang: by dumps of collectives, and by saved stacks.
+
+`flight_recorder` reads the dumps and says which rank strayed. Stacks are what `py-spy dump` prints
+of several processes; they stand in the log itself. Standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from . import flight_recorder
+from .flight_recorder import LIBRARY, Dump, Verdict, told_ranks, verdicts
+from .evidence import MOST_DECISIVE, Evidence
+from .lines import Line
+
+MOST_VERDICTS = 2  # groups of ranks whose verdict is told
+MOST_CAMPS = 4  # places in which processes stand that are told
+READ_DUMPS, READ_STACKS = "read from the dumps: ", "read from the stacks: "
+# The entry about ranks of which one never entered a collective.
+ABSENT = "D20"
+# Kinds of verdicts, see `flight_recorder.Verdict`, and the entries about them.
+ENTRIES = {"missing": ABSENT, "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
+ELSEWHERE = "D19"  # about ranks that stand in different places
+
+# Process 4121: python train.py
+_PROCESS = re.compile(r"Process (\d{1,9}): ?(.*)")
+# Thread 0x7F2A (active): "MainThread"
+_THREAD = re.compile(r'Thread (?:0x)?[0-9A-Fa-f]+ \([\w+]{1,40}\)(?:: "(.{0,80})")?')
+#     all_reduce (torch/distributed/distributed_c10d.py:2501)
+_FRAME = re.compile(r"\s+(\S.{0,200}?) \(([^()]{1,300}?)(?::(\d{1,7}))?\)\s*$")
+_SAYS_RANK = re.compile(r"\brank\W{0,3}(\d{1,6})", re.I)
+
+
+@dataclass(frozen=True)
+class Dumps:
+    """The dumps in a folder, by name: None for one that can't be read; and the rank of each."""
+
+    by_name: dict[str, Dump | None]
+    ranks: dict[str, int]
+
+    def attempts(self) -> list[dict[int, Dump]]:
+        """Return {rank: dump} of each of the launcher's attempts, in the order of their names."""
+        attempts: dict[str, dict[int, Dump]] = {}
+        for name, dump in sorted(self.by_name.items()):
+            if dump is not None:
+                attempts.setdefault(self._attempt(name), {})[self.ranks[name]] = dump
+        return [attempts[name] for name in sorted(attempts, key=_in_order)]
+
+    def _attempt(self, path: str) -> str:
+        """What the names of one attempt's dumps share: the folder only where names recur."""
+        name = path.rpartition("/")[2]
+        recurs = sum(other.rpartition("/")[2] == name for other in self.by_name) > 1
+        prefix = flight_recorder.NAME.match(path if recurs else name)
+        return prefix[1] if prefix else path
+
+
+def dumps_in(folder: str) -> Dumps:
+    """Return the dumps of the Flight Recorder in a folder and below."""
+    return Dumps(*flight_recorder.dumps_in(folder))
+
+
+def _in_order(name: str) -> list[tuple[int, str]]:
+    """What sorts names with numbers by these: attempt_2 before attempt_10."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in re.split(r"(\d+)", name)]
+
+
+def with_dumps(evidence: Evidence, dumps: Dumps) -> Evidence:
+    """Return a folder's evidence together with what its dumps show.
+
+    Of several attempts the first with a fault counts, else the last.
+    """
+    evidence = _with_unread(evidence, dumps)
+    judged = [(attempt, verdicts(attempt)) for attempt in dumps.attempts()]
+    if not judged:
+        return evidence
+    faulty = [item for item in judged if any(verdict.kind for verdict in item[1])]
+    return _with_verdicts(evidence, *(faulty[0] if faulty else judged[-1]))
+
+
+def _with_unread(evidence: Evidence, dumps: Dumps) -> Evidence:
+    unread = sum(dump is None for dump in dumps.by_name.values())
+    if not unread:
+        return evidence
+    said = f"{unread} of {len(dumps.by_name)} dumps of the Flight Recorder can't be read."
+    return replace(evidence, left_out=" ".join(filter(None, (evidence.left_out, said))))
+
+
+def _with_verdicts(evidence: Evidence, dumps: dict[int, Dump], verdicts: list[Verdict]) -> Evidence:
+    """The evidence with the verdicts over one attempt's dumps."""
+    evidence = replace(evidence, ranks=tuple(sorted({*evidence.ranks, *dumps})))
+    if verdicts:
+        entry = ENTRIES.get(verdicts[0].kind, "")
+        lines = [line for verdict in verdicts[:MOST_VERDICTS] for line in _lines(verdict, dumps)]
+        return _with_hang(evidence, lines, entry, bool(entry) and verdicts[0].odd is not None)
+    lines = _alike(dumps) if len(dumps) > 1 else []
+    if not evidence.lines:
+        return replace(evidence, lines=lines, decisive=lines, seen="sound")
+    return _with_hang(evidence, lines, "", False)
+
+
+def _lines(verdict: Verdict, dumps: dict[int, Dump]) -> list[Line]:
+    """A verdict as lines of the dump of the rank that strayed, else of the lowest one."""
+    odd = verdict.odd
+    rank = odd if odd is not None and odd in dumps else min([*verdict.waiting, *dumps])
+    kind = "failure" if verdict.kind else "plain"
+    return [Line(dumps[rank].name, 1, odd, READ_DUMPS + text, kind) for text in verdict.said]
+
+
+def _alike(dumps: dict[int, Dump]) -> list[Line]:
+    said = f"{READ_DUMPS}{told_ranks(dumps)} entered the same calls and ended them"
+    return [Line(dumps[min(dumps)].name, 1, None, said)]
+
+
+def _with_hang(evidence: Evidence, lines: list[Line], entry: str, is_named: bool) -> Evidence:
+    """The evidence with these lines, which show the hang that `entry` explains.
+
+    They decide unless a rank reports a failure of its own: that is the cause of the hang.
+    `is_named`: they name the rank at fault.
+    """
+    if not entry or _has_own_failure(evidence):
+        lines = [line.of_kind("plain") for line in lines]
+        decisive = [*evidence.decisive[:1], *lines, *evidence.decisive[1:]]
+        return replace(
+            evidence,
+            lines=[*evidence.lines, *lines],
+            decisive=decisive[:MOST_DECISIVE],
+            is_log=True,
+            seen=evidence.seen.replace("sound", ""),
+        )
+    # A time-out's own words name the entry about an absent rank.
+    rest = evidence.lines if entry == ABSENT else [_outlived(line) for line in evidence.lines]
+    kept = set(rest)
+    decisive = [*lines, *[line for line in evidence.decisive if line in kept]]
+    return replace(
+        evidence,
+        lines=[*lines, *rest],
+        decisive=decisive[:MOST_DECISIVE],
+        first=lines[0] if is_named else None,
+        is_log=True,
+        seen=entry,
+    )
+
+
+def _has_own_failure(evidence: Evidence) -> bool:
+    first = evidence.first
+    return (
+        first is not None
+        and first.kind in ("exception", "failure")
+        and not first.says("secondary", "lost peer")
+    )
+
+
+def _outlived(line: Line) -> Line:
+    """The line; as a consequence where it only tells that a rank waited for another in vain."""
+    waited = line.kind in ("exception", "failure") and line.says("secondary")
+    return line.of_kind("consequence") if waited else line
+
+
+@dataclass(frozen=True)
+class Stack:
+    """Where one process stands: its rank, if known, and the frames of its main thread.
+
+    `frames` are (function, file, line), innermost first.
+    """
+
+    line: Line
+    rank: int | None
+    process: str
+    frames: tuple[tuple[str, str, str], ...]
+
+    def shape(self) -> tuple:
+        """Return the frames to compare.
+
+        A library's line may differ between ranks that wait in one place.
+        """
+        return tuple(
+            (function, file, "" if LIBRARY.search(file) else line)
+            for function, file, line in self.frames
+        )
+
+    def place(self) -> str:
+        """Return the innermost call, and where the program itself came to it."""
+        inner = self.frames[0]
+        own = next((frame for frame in self.frames if not LIBRARY.search(frame[1])), inner)
+        function, file, line = own
+        place = f"{function} ({os.path.basename(file)}:{line})"
+        return place if own is inner else f"{inner[0]}, from {place}"
+
+
+def with_stacks(evidence: Evidence) -> Evidence:
+    """Return the evidence with the places where several processes stand, the odd ones first.
+
+    Unchanged for fewer than two stacks.
+    """
+    stacks = stacks_of(evidence.lines)
+    if len(stacks) < 2:
+        return evidence
+    by_shape: dict[tuple, list[Stack]] = {}
+    for stack in stacks:
+        by_shape.setdefault(stack.shape(), []).append(stack)
+    camps = sorted(by_shape.values(), key=len, reverse=True)
+    has_majority = 2 * len(camps[0]) > len(stacks)
+    lines = [_line_of(camp) for camp in camps[:MOST_CAMPS]]
+    if not has_majority or len(camps) < 2:
+        return _with_hang(evidence, lines, "", False)
+    is_alone = len(camps) == 2 and len(camps[1]) == 1
+    return _with_hang(evidence, [*lines[1:], lines[0]], ELSEWHERE, is_alone)
+
+
+def _line_of(camp: list[Stack]) -> Line:
+    """Where the processes of one camp stand, as a line of the first one's stack."""
+    first = camp[0]
+    rank = first.rank if len(camp) == 1 else None
+    said = f"{READ_STACKS}{_who(camp)} in {first.place()}"
+    return Line(first.line.source, first.line.number, rank, said, "failure")
+
+
+def _who(camp: list[Stack]) -> str:
+    ranks = [stack.rank for stack in camp if stack.rank is not None]
+    if len(ranks) == len(camp):
+        return told_ranks(ranks)
+    return f"process{'es' if len(camp) > 1 else ''} {', '.join(s.process for s in camp[:8])}"
+
+
+def stacks_of(lines: Iterable[Line]) -> list[Stack]:
+    """Return the stacks in these lines, one for each process."""
+    reader = _StackReader()
+    for line in lines:
+        reader.take(line)
+    reader.end()
+    return reader.stacks
+
+
+class _StackReader:
+    """Takes the lines of a log one after another and gathers the stacks in them."""
+
+    def __init__(self) -> None:
+        self.stacks: list[Stack] = []
+        self.head: Stack | None = None  # the process whose stack is being read
+        self.frames: list[tuple[str, str, str]] = []
+        self.in_main = False
+        self.said: int | None = None  # the rank that a line between two stacks named
+
+    def take(self, line: Line) -> None:
+        process = _PROCESS.match(line.text)
+        if process or (self.head and line.source != self.head.line.source):
+            self.end()
+        if process:
+            self._begin(line, process)
+            return
+        if self.head:
+            self._continue(line)
+        if named := _SAYS_RANK.search(line.text):
+            self.said = int(named[1])
+
+    def _begin(self, line: Line, process: re.Match) -> None:
+        """Begin a process. Its rank: by the line's prefix, the line above, or its command."""
+        rank = line.rank if line.rank is not None else self.said
+        named = _SAYS_RANK.search(process[2])
+        rank = int(named[1]) if named and rank is None else rank
+        self.head, self.frames = Stack(line, rank, process[1], ()), []
+        self.in_main, self.said = True, None
+
+    def _continue(self, line: Line) -> None:
+        """Take a thread's head or a frame. The main thread counts, else the first one."""
+        frame = _FRAME.match(line.text) if self.in_main else None
+        if thread := _THREAD.match(line.text):
+            is_main = thread[1] == "MainThread"
+            self.in_main = not self.frames or is_main
+            self.frames = [] if is_main else self.frames
+        elif frame:
+            self.frames.append((frame[1], frame[2], frame[3] or ""))
+
+    def end(self) -> None:
+        """End the process, if there is one."""
+        if self.head and self.frames:
+            self.stacks.append(replace(self.head, frames=tuple(self.frames)))
+        self.head = None
