@@ -25,7 +25,7 @@ from ..logs.routine import is_command
 from ..logs.wrapping import unfolded
 from ..numbers import log_reading
 from ..numbers.out_of_memory import memory_of, told_by
-from ..retrieval import numpy, search
+from ..retrieval import search
 from ..retrieval.general_or_special import (
     general_first,
     platform_not_shown,
@@ -65,7 +65,6 @@ WORDS_ALONE = (
     "Ranked by words alone: the sentence encoder's file is missing or damaged; "
     "reinstall remote-gpu-trainer."
 )
-WITHOUT_NUMPY = "Ranked by words alone: NumPy can't be imported; install numpy."
 MAX_TEXT = 20_000_000  # characters of a pasted report
 WORDS = (4, 20)  # of a sentence before a report; two Chinese characters count as a word
 LONGEST_SENTENCE = 240  # characters of it
@@ -305,7 +304,7 @@ def look_up(
             evidence, "Not sure.", most=1, with_sentence=not asked_in_words
         )
     told_first = [
-        "" if retriever.encoder else WORDS_ALONE if numpy else WITHOUT_NUMPY,
+        "" if retriever.encoder else WORDS_ALONE,
         evidence.victims,
         judging.disagreement(evidence, hit.line) if hit else "",
     ]

@@ -17,7 +17,6 @@ from itertools import chain
 from pathlib import Path
 from zipfile import BadZipFile
 
-from ..catalogue import bundle
 from ..catalogue.bundle import CatalogueError
 from ..catalogue.entry import Entry
 from . import encoder, numpy
@@ -204,26 +203,6 @@ class Index:
         return [written[word] for word in sorted(found, key=lambda word: -found[word])[:most]]
 
 
-class PlainIndex(Index):
-    """The words of the entries in plain Python, counted anew: for where NumPy can't be imported."""
-
-    def __init__(self, entries: Sequence[Entry]):
-        self.made_from, self.ids = {}, [entry.id for entry in entries]
-        self.column = {name: at for at, name in enumerate(self.ids)}
-        self._rows = {word: dict(found) for word, found in _postings(entries).items()}
-
-    def bm25(self, text: str) -> list[float]:
-        """The BM25F score of each entry."""
-        scores = [0.0] * len(self.ids)
-        for word, count in Counter(words(text)).items():
-            for column, weight in self._rows.get(word, {}).items():
-                scores[column] += min(MOST, 1 + AGAIN * (count - 1)) * weight
-        return scores
-
-    def _weight(self, word: str, column: int) -> float:
-        return self._rows.get(word, {}).get(column, 0.0)
-
-
 def _postings(entries: Sequence[Entry]) -> dict[str, list[tuple[int, float]]]:
     """{word: (place of an entry, what the word counts for in it)}, in the order of the words."""
     bags = [_bag(entry) for entry in entries]
@@ -279,8 +258,6 @@ def _bag(entry: Entry) -> Counter:
 @lru_cache(maxsize=1)
 def load() -> Index:
     """The index of this installation."""
-    if numpy is None:
-        return PlainIndex(bundle.load().entries)
     return read(PLACE)
 
 

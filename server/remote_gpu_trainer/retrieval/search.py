@@ -94,10 +94,6 @@ class Judge:
 
     def shares(self, found: numpy.ndarray) -> numpy.ndarray:
         """Each entry's share of belief from its FEATURES; they sum to 1."""
-        if numpy is None:
-            plain = [sum(map(mul, self.order, row)) for row in found]
-            shares = [math.exp(score - max(plain)) for score in plain]
-            return [share / sum(shares) for share in shares]
         scores = found @ numpy.array(self.order, "f")
         scores = numpy.exp(scores - scores.max())
         return scores / scores.sum()
@@ -153,13 +149,6 @@ def gist(evidence: Evidence, said: str = "") -> str:
 
 def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) -> numpy.ndarray:
     """FEATURES of each entry, shape (entries, 3). Without an encoder all meanings are 0."""
-    if numpy is None:
-        plain = index.bm25(text)
-        most, named = max(*plain, 1e-6), {hit.entry_id for hit in hits if hit.decisive}
-        return [
-            (0.0, score / most, float(name in named))
-            for name, score in zip(index.ids, plain, strict=True)
-        ]
     found = numpy.zeros((len(index.ids), len(FEATURES)), "f")
     if encoder:
         found[:, 0] = (index.points @ encoder.vector(text, MOST_PIECES)).max(0)
@@ -189,8 +178,6 @@ def signs(text: str, found: numpy.ndarray, share: numpy.ndarray, index: Index) -
 
 def _best_first(share: numpy.ndarray) -> list[int]:
     """The columns of the entries, the one with the greatest share first."""
-    if numpy is None:
-        return sorted(range(len(share)), key=lambda at: -share[at])
     return numpy.argsort(-share, kind="stable").tolist()
 
 
