@@ -13,6 +13,7 @@ from remote_gpu_trainer.catalogue.bundle import load
 from remote_gpu_trainer.catalogue.entry import Entry
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.retrieval import encoder, index, search
+from remote_gpu_trainer.retrieval.judge import load_judge
 
 COPIED = 0.99  # what a copy's words and meaning are worth, beside its original's
 
@@ -27,7 +28,7 @@ def larger(times: int) -> tuple[dict[str, Entry], search.Retriever]:
     signatures = SignatureIndex((entry.id, entry.signatures) for entry in entries)
     with numpy.load(index.PLACE) as arrays:
         made = index.Index(_repeated(dict(arrays), [entry.id for entry in entries], times))
-    retriever = search.Retriever(made, encoder.load(), search.load_judge(), signatures)
+    retriever = search.Retriever(made, encoder.load(), load_judge(), signatures)
     return {entry.id: entry for entry in entries}, retriever
 
 

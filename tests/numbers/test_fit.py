@@ -8,7 +8,7 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.excerpts import tokens_of_json
+from remote_gpu_trainer.lookup.budget import tokens_of_json
 from remote_gpu_trainer.numbers import model_shape, training_memory
 from remote_gpu_trainer.numbers.model_shape import Run, model_of, read_config
 from remote_gpu_trainer.numbers.training_memory import GIB, estimate

@@ -8,9 +8,12 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
-from remote_gpu_trainer.lookup.answer import WORDS_ALONE, answer_for, look_up
+from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.lookup.answering import WORDS_ALONE, look_up
 from remote_gpu_trainer.numbers import log_reading
 from remote_gpu_trainer.retrieval import encoder, search
+from remote_gpu_trainer.retrieval.candidates import Ranking
+from remote_gpu_trainer.retrieval.gist import gist
 
 ADVICE = """\
 CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
@@ -41,7 +44,7 @@ KEY_ERROR = """\
 ASSERTION = "Assertion `srcIndex < srcSelectDimSize` failed."
 
 
-def ranked(text: str, **more) -> search.Found:
+def ranked(text: str, **more) -> Ranking:
     return search.load().rank(log_reading.from_text(text), **more)
 
 
@@ -132,8 +135,8 @@ def test_what_says_nothing_about_training_gets_neither_claim_nor_titles(text):
 def test_what_one_says_about_a_report_is_read_first():
     evidence = log_reading.from_text("step 1\n" * 3)
     said = "one rank hangs in the last batch of the epoch"
-    assert search.gist(evidence, said).startswith(said)
-    assert len(search.gist(evidence, "x" * 5000)) <= 5000 + 2
+    assert gist(evidence, said).startswith(said)
+    assert len(gist(evidence, "x" * 5000)) <= 5000 + 2
 
 
 @pytest.fixture

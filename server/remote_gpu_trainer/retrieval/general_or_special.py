@@ -20,8 +20,10 @@ from functools import lru_cache
 
 from ..catalogue.bundle import bundle_root
 from ..catalogue.entry import Entry, split
+from .candidates import Candidate, Candidates, Ranking, put_first, put_second
 from .index import tokens, words
-from .search import MOST_PIECES, Candidate, Found, Retriever, behind, put_first
+from .judge import MOST_PIECES
+from .search import Retriever
 
 GENERAL = ("U10", "U24", "U3", "D20")
 SHORT = 4  # known words of a report up to which it is too short to tell entries apart
@@ -57,9 +59,13 @@ _ALSO = {
 }
 
 
-def splitting_first(found: Found, entries: Mapping[str, Entry], known: int) -> Found:
+def splitting_first(found: Ranking, entries: Mapping[str, Entry]) -> Ranking:
     """For a report of few known words: with the entry first that tells most others apart."""
-    if known > SHORT or not found.worth_a_look or any(c.hit for c in found.candidates[:1]):
+    if (
+        found.known_words > SHORT
+        or not found.worth_a_look
+        or any(c.hit for c in found.candidates[:1])
+    ):
         return found
     near = found.candidates[:NEAR]
     names = {candidate.id for candidate in near}
@@ -78,8 +84,8 @@ def splitting_first(found: Found, entries: Mapping[str, Entry], known: int) -> F
 
 
 def special_of(
-    found: Found, entries: Mapping[str, Entry], retriever: Retriever, text: str
-) -> tuple[Found, str]:
+    found: Ranking, entries: Mapping[str, Entry], retriever: Retriever
+) -> tuple[Ranking, str]:
     """What was found, and the special entry that the words of a report name beside a general one.
 
     The special entry stands first or second then. Its id is "" where there is none.
@@ -90,7 +96,9 @@ def special_of(
     general, index = entries[first.id], retriever.index
     kinds = [name for name, _ in general.tell_apart if name in entries and name in index.column]
     own = set(words(f"{general.title} {general.symptom}"))
-    rest = " ".join(t for t in tokens(text) if not t[0].isdigit() and own.isdisjoint(words(t)))
+    rest = " ".join(
+        t for t in tokens(found.text) if not t[0].isdigit() and own.isdisjoint(words(t))
+    )
     bags = {name: set(words(_told(entries[name]))) for name in kinds}
     common = Counter(word for bag in bags.values() for word in bag)
     said = set(words(rest))
@@ -98,8 +106,8 @@ def special_of(
     def worded(name: str) -> float:
         return sum(math.log(1 + len(kinds) / common[word]) for word in said & bags[name])
 
-    best, *others = sorted(kinds, key=worded, reverse=True)
-    if worded(best) < max(NAMED, AHEAD * max(map(worded, others), default=0.0)):
+    best, *worse = sorted(kinds, key=worded, reverse=True)
+    if worded(best) < max(NAMED, AHEAD * max(map(worded, worse), default=0.0)):
         return found, ""
     means = (index.points @ retriever.encoder.vector(rest, MOST_PIECES)).max(0)
     near = sorted(kinds, key=lambda name: -means[index.column[name]])
@@ -108,7 +116,7 @@ def special_of(
     special = next((c for c in found.candidates if c.id == best), Candidate(best, 0.0))
     if special.probability >= LIKELY * first.probability and not first.hit:
         return replace(found, candidates=put_first(special, found.candidates)), ""
-    return replace(found, candidates=behind(1, special, found.candidates)), best
+    return replace(found, candidates=put_second(special, found.candidates)), best
 
 
 def _told(entry: Entry) -> str:
@@ -129,9 +137,7 @@ def platform_shown(entry: Entry, text: str) -> bool:
     return bool(named) and _shown(named, text)
 
 
-def general_first(
-    candidates: tuple[Candidate, ...], entries: Mapping[str, Entry], text: str
-) -> tuple[Candidate, ...]:
+def general_first(candidates: Candidates, entries: Mapping[str, Entry], text: str) -> Candidates:
     """The candidates, best first, with an entry for any box before a provider's.
 
     That is so where the provider's leads, the report doesn't name the provider, and a literal text

@@ -69,7 +69,7 @@ class Status:
     """What is known about a run.
 
     `evidence`: the lines that the state follows from. `matches`: entries that explain it, as
-    `answer.explanations` gives them. `numbers`: why a run that goes on, or ended well, is
+    `explanations` gives them. `numbers`: why a run that goes on, or ended well, is
     worthless; else ''.
     `deadline`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`: the wait ended
     because its time was over.
@@ -174,7 +174,7 @@ def explain(status: Status) -> None:
     """
     if status.state not in ("failed", "stalled", "preempted") and not status.numbers:
         return
-    from ..lookup.answer import explanations
+    from ..lookup.explanations import explanations
 
     by = "the numbers at the log's end" if status.numbers else "the run's own script"
     further = status.state != "preempted" and not status.numbers
