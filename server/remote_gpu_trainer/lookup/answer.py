@@ -14,10 +14,11 @@ from functools import lru_cache
 from typing import BinaryIO
 
 from ..catalogue import bundle
+from ..logs.wrapping import unfolded
 from ..retrieval import search
 from . import check_limit, config_memory
 from .answering import Answer, look_up
-from .given import checked, read_given
+from .given import check_length, read_given
 
 
 @lru_cache(maxsize=1)
@@ -56,7 +57,8 @@ def answer_for(
     """
     check_limit(limit)
     prepare()
-    text = checked(text or "")
+    check_length(text or "")
+    text = unfolded(text or "")  # agents write a line break as "\n", or leave it out
     model = config_memory.model_at(log) if log is not None and log.endswith(".json") else None
     if model:
         log, text = None, text if text.strip() else config_memory.QUESTION

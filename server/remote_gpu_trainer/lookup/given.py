@@ -10,7 +10,6 @@ from typing import BinaryIO
 from ..logs.files import shapes_of
 from ..logs.judging import Evidence
 from ..logs.routine import is_command
-from ..logs.wrapping import unfolded
 from ..numbers import log_reading
 from ..retrieval import search
 from ..text import BadRequest
@@ -64,14 +63,13 @@ def read_given(
     return Given(evidence, sentence, bool(sentence) or is_beside_log)
 
 
-def checked(text: str) -> str:
-    """A pasted text with the lines of a YAML block joined. Raises BadRequest if it is too long."""
+def check_length(text: str) -> None:
+    """Raises BadRequest for a pasted text that should come as a file."""
     if len(text) > MAX_TEXT:
         raise BadRequest(
             f"the text has {len(text)} characters, more than the limit of {MAX_TEXT}; "
             "save it as a file and pass the path"
         )
-    return unfolded(text) if text else text
 
 
 def sentence_of(text: str, with_log: bool = False) -> str:
