@@ -19,7 +19,6 @@ from ..retrieval.candidates import Ranking, promote, second_from
 from ..retrieval.general_or_special import (
     general_first,
     platform_not_shown,
-    special_of,
     splitting_first,
 )
 from ..retrieval.search import Pointed, Retriever
@@ -69,8 +68,8 @@ class LookUp:
     """What the steps of a look-up know: first what was asked, then what each step found out.
 
     `evidence` is what the answer rests on, `whole_text` the text of all lines that were read.
-    `memory` is what an out-of-memory message in the evidence shows. `narrower` is the special entry
-    to name beside a general one, or "". `doubts` says by id why an entry may not hold here.
+    `memory` is what an out-of-memory message in the evidence shows. `doubts` says
+    by id why an entry may not hold here.
     `platform_question` asks for the platform where the first entry is about one that isn't named.
     `claims` come likeliest first; `claimed` counts the candidates among them, and `rests_on` is the
     literal text that the first rests on. `probe_answers`: a probe's findings stand before them.
@@ -88,7 +87,6 @@ class LookUp:
     whole_text: str = ""
     memory: Told | None = None
     ranking: Ranking = Ranking((), "")
-    narrower: str = ""
     doubts: Mapping[str, str] = field(default_factory=dict)
     platform_question: str = ""
     claims: tuple[Claim, ...] = ()
@@ -194,9 +192,8 @@ def apply_rules_of_order(state: LookUp) -> LookUp:
     candidates = general_first(ranking.candidates, state.entries, state.whole_text)
     ranking = replace(ranking, candidates=candidates)
     ranking = splitting_first(ranking, state.entries)
-    ranking, narrower = special_of(ranking, state.entries, state.retriever)
     ranking = promote(state.evidence.seen, ranking)
-    return replace(state, ranking=ranking, narrower=narrower)
+    return replace(state, ranking=ranking)
 
 
 def move_doubtful_back(state: LookUp) -> LookUp:
@@ -288,7 +285,6 @@ def claim_entries(state: LookUp) -> LookUp:
             confidence = confidence_of_further(candidate, state.confidence)
         else:
             confidence = state.confidence
-            why += f"; narrower: {state.narrower}" if state.narrower else ""
         claims.append(Claim(state.entries[candidate.id], why, confidence))
     rests_on = chosen[0].hit if chosen else None
     return replace(state, claims=tuple(claims), claimed=len(chosen), rests_on=rests_on)

@@ -35,15 +35,13 @@ class Ranking:
     """Candidates, best first, and what they are worth.
 
     `confidence` is high, medium or low, or "" where nothing is claimed. `worth_a_look`: whether the
-    titles may hold the right one; without it the report is plainly of another field. `text` is the
-    part of the report that was compared, and `known_words` counts its different words that occur
-    in entries.
+    titles may hold the right one; without it the report is plainly of another field. `known_words`
+    counts the different words of the compared text that occur in entries.
     """
 
     candidates: Candidates
     confidence: str
     worth_a_look: bool = False
-    text: str = ""
     known_words: int = 0
 
 

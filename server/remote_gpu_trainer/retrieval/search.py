@@ -172,7 +172,7 @@ class Retriever:
             # Without an encoder no share is sure, but the nearest by words are worth a look.
             or self.encoder is None
         )
-        return Ranking(candidates, confidence, worth_a_look, report.text, report.known_words)
+        return Ranking(candidates, confidence, worth_a_look, report.known_words)
 
     def _is_fair_question(self, report: Report) -> bool:
         """Whether a short question, in which nothing failed, is likely enough answered."""
