@@ -17,7 +17,7 @@ from ..logs.judging import Evidence
 from ..numbers.out_of_memory import Told, told_by
 from ..retrieval.candidates import Ranking, promote, second_from
 from ..retrieval.general_or_special import (
-    general_first,
+    named_provider_first,
     platform_not_shown,
     splitting_first,
 )
@@ -189,7 +189,7 @@ def apply_rules_of_order(state: LookUp) -> LookUp:
     The last rule wins: no words move an entry before the one that dumps or a curve show.
     """
     ranking = state.ranking
-    candidates = general_first(ranking.candidates, state.entries, state.whole_text)
+    candidates = named_provider_first(ranking.candidates, state.entries, state.whole_text)
     ranking = replace(ranking, candidates=candidates)
     ranking = splitting_first(ranking, state.entries)
     ranking = promote(state.evidence.seen, ranking)
