@@ -18,7 +18,6 @@ from ..numbers.out_of_memory import Told, told_by
 from ..retrieval.candidates import Ranking, promote, second_from
 from ..retrieval.general_or_special import (
     named_provider_first,
-    platform_not_shown,
     splitting_first,
 )
 from ..retrieval.search import Pointed, Retriever
@@ -68,9 +67,8 @@ class LookUp:
     """What the steps of a look-up know: first what was asked, then what each step found out.
 
     `evidence` is what the answer rests on, `whole_text` the text of all lines that were read.
-    `memory` is what an out-of-memory message in the evidence shows. `doubts` says
-    by id why an entry may not hold here.
-    `platform_question` asks for the platform where the first entry is about one that isn't named.
+    `memory` is what an out-of-memory message in the evidence shows. `doubts` says by id why an
+    entry may not hold here.
     `claims` come likeliest first; `claimed` counts the candidates among them, and `rests_on` is the
     literal text that the first rests on. `probe_answers`: a probe's findings stand before them.
     """
@@ -88,7 +86,6 @@ class LookUp:
     memory: Told | None = None
     ranking: Ranking = Ranking((), "")
     doubts: Mapping[str, str] = field(default_factory=dict)
-    platform_question: str = ""
     claims: tuple[Claim, ...] = ()
     claimed: int = 0
     rests_on: Hit | None = None
@@ -129,7 +126,6 @@ def look_up(
     state = apply_rules_of_order(state)
     state = move_doubtful_back(state)
     state = withhold_unfounded_claim(state)
-    state = look_for_platform(state)
     state = claim_entries(state)
     state = claim_what_a_probe_saw(state)
     return write_answer(state)
@@ -258,20 +254,6 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
     return replace(state, ranking=replace(state.ranking, confidence=""))
 
 
-def look_for_platform(state: LookUp) -> LookUp:
-    """Ask for the platform where a provider's entry leads and nothing shows the provider.
-
-    The claim is medium at most then, unless a literal text of the entry is there.
-    """
-    candidates = state.ranking.candidates
-    if not candidates or candidates[0].hit:
-        return state
-    question = platform_not_shown(state.entries[candidates[0].id], state.whole_text)
-    if question and state.confidence == "high":
-        state = replace(state, ranking=replace(state.ranking, confidence="medium"))
-    return replace(state, platform_question=question)
-
-
 def claim_entries(state: LookUp) -> LookUp:
     """Claim the first candidates, each with its reason, if the ranking claims anything."""
     if not state.confidence:
@@ -304,7 +286,7 @@ def claim_what_a_probe_saw(state: LookUp) -> LookUp:
         claims = together(together(claims[:1], seen), claims[1:])
     else:
         claims = together(seen, claims)
-        state = replace(state, probe_answers=True, platform_question="", rests_on=None)
+        state = replace(state, probe_answers=True, rests_on=None)
     return replace(state, claims=tuple(claims[: state.limit]))
 
 
@@ -342,14 +324,12 @@ def _what_would_help(state: LookUp) -> str:
     if state.probe_answers:
         return HINTS_ALONE if state.claims[0].confidence == "low" else ""
     evidence, with_sentence = state.evidence, not state.has_own_words
+    if state.confidence == "low":
+        return missing_information(evidence, "Not sure.", most=1, with_sentence=with_sentence)
     if state.confidence:
-        if state.platform_question:
-            return f"Not sure. {state.platform_question}"
-        if state.confidence == "low":
-            return missing_information(evidence, "Not sure.", most=1, with_sentence=with_sentence)
         return ""
     if state.is_open:
-        lead = f"{NOT_SURE} {state.platform_question}".strip()
+        lead = NOT_SURE
     else:
         lead = NO_ERROR if evidence.seen == "sound" else NOTHING_FITS
     return missing_information(evidence, lead, with_sentence=with_sentence)

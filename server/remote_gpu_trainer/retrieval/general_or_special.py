@@ -72,14 +72,6 @@ def splitting_first(found: Ranking, entries: Mapping[str, Entry]) -> Ranking:
     )
 
 
-def platform_not_shown(entry: Entry, text: str) -> str:
-    """What to ask about an entry whose platform the report, `text`, doesn't name; else ''."""
-    named = _provider(entry)
-    if not named or _shown(named, text):
-        return ""
-    return f"{entry.id} is about {' or '.join(named)}, which nothing here shows: name the platform."
-
-
 def platform_shown(entry: Entry, text: str) -> bool:
     """Whether an entry is about a provider, and the report names it."""
     named = _provider(entry)
