@@ -53,25 +53,25 @@ def test_every_token_of_a_platforms_page_is_a_sign():
         assert {token.lower() for token in page.tokens} <= set(general_or_special.signs(name)), name
 
 
-def test_only_providers_entries_have_a_platform_to_show():
+def test_only_providers_entries_have_a_provider_to_name():
     providers = {
         entry.family
         for entry in bundle.load().entries
-        if any(general_or_special.platform_shown(entry, name) for name in profile.load())
+        if any(general_or_special.is_provider_named(entry, name) for name in profile.load())
     }
     assert {"RP", "VAST", "LAM", "AD", "SLURM", "K8S"} <= providers and providers.isdisjoint(
         {"GEN", "LOC", "CN", "O", "D", "U", "HW", "ENV"}
     )
 
 
-def test_that_a_platform_is_shown_is_said_of_providers_entries_alone():
+def test_a_provider_is_named_for_its_entries_alone():
     entry = bundle.load().get
-    assert general_or_special.platform_shown(
+    assert general_or_special.is_provider_named(
         entry("NB3"), "kaggle notebook stopped"
-    ) and not general_or_special.platform_shown(entry("NB3"), "the run stopped")
-    assert not general_or_special.platform_shown(
+    ) and not general_or_special.is_provider_named(entry("NB3"), "the run stopped")
+    assert not general_or_special.is_provider_named(
         entry("GEN1"), "kaggle"
-    ) and not general_or_special.platform_shown(entry("O1"), "kaggle")
+    ) and not general_or_special.is_provider_named(entry("O1"), "kaggle")
 
 
 @pytest.mark.parametrize(

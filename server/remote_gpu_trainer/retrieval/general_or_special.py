@@ -1,11 +1,10 @@
-"""Whether a general entry goes first, or a special one that its page tells apart from it.
+"""Whether a general entry goes first, or a special one.
 
-Few words ("training hangs") fit a dozen entries: then the one whose page tells most of the others
+Few words ("training hangs") fit a dozen entries. Then the one whose page tells most of the others
 apart leads, because its check splits the cause.
 
-A provider's entry is special. It may be the nearest to "Connection refused" and still be about
-a provider that the reader never used. So without a sign of the platform, and without a literal
-signature, its confidence is never high, and the answer asks where the run is.
+A text like "driver on your system is too old" stands in an entry for any box and in one about a
+provider. Where the report names the provider, the provider's entry leads.
 """
 
 from __future__ import annotations
@@ -20,11 +19,12 @@ from ..catalogue.entry import Entry, split
 from .candidates import Candidate, Candidates, Ranking, put_first
 
 SHORT = 4  # known words of a report up to which it is too short to tell entries apart
-# Of so many first candidates, how many the splitting page must name, and with how many the first
-# one stays.
-NEAR, SPLITS, KEPT = 10, 5, 4
-LEADERS = 4  # first candidates among which an entry for any box goes before a provider's
+NEAR = 10  # first candidates among which an entry may split the cause
+SPLITS = 5  # of these that its page must tell apart, at least
+KEPT = 4  # the same for the first candidate, which stays first then
+LEADERS = 4  # first candidates among which a named provider's entry may lead
 ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
+# The tokens in a page's front matter: `tokens: ["vast.ai", vastai]`, or a line `- vast.ai` each.
 _TOKENS = re.compile(r"^tokens:(.*(?:\n- .*)*)", re.M)
 _TOKEN = re.compile(
     r"""["']([^"'\n]{3,})["']"""
@@ -48,34 +48,36 @@ _ALSO = {
 }
 
 
-def splitting_first(found: Ranking, entries: Mapping[str, Entry]) -> Ranking:
-    """For a report of few known words: with the entry first that tells most others apart."""
+def splitting_first(ranking: Ranking, entries: Mapping[str, Entry]) -> Ranking:
+    """For a report of few known words, put the entry first that tells most others apart.
+
+    It is claimed, low at least. A literal text at the first entry says more, so that one stays.
+    """
+    candidates = ranking.candidates
     if (
-        found.known_words > SHORT
-        or not found.worth_a_look
-        or any(c.hit for c in found.candidates[:1])
+        not candidates
+        or ranking.known_words > SHORT
+        or not ranking.worth_a_look
+        or any(c.hit for c in candidates[:1])
     ):
-        return found
-    near = found.candidates[:NEAR]
+        return ranking
+    near = candidates[:NEAR]
     names = {candidate.id for candidate in near}
 
     def splits(candidate: Candidate) -> int:
         return len(names.intersection(dict(entries[candidate.id].tell_apart)))
 
-    best = near[0] if splits(near[0]) >= KEPT else max(near, key=splits)
-    if splits(best) < (KEPT if best is near[0] else SPLITS):
-        return found
+    if splits(near[0]) >= KEPT:
+        best = near[0]
+    else:
+        best = max(near, key=splits)
+        if splits(best) < SPLITS:
+            return ranking
     return replace(
-        found,
-        candidates=put_first(best, found.candidates),
-        confidence=found.confidence or "low",
+        ranking,
+        candidates=put_first(best, candidates),
+        confidence=ranking.confidence or "low",
     )
-
-
-def platform_shown(entry: Entry, text: str) -> bool:
-    """Whether an entry is about a provider, and the report names it."""
-    named = _provider(entry)
-    return bool(named) and _shown(named, text)
 
 
 def named_provider_first(
@@ -83,34 +85,30 @@ def named_provider_first(
 ) -> Candidates:
     """Put a provider's entry first that the report names and whose literal text is there.
 
-    An entry for any box may know the same text and be likelier: of the reports that this moves, all
-    eight were about the provider.
+    `text` is the whole report. An entry for any box may know the same text and be likelier: of the
+    reports that this moves, all eight were about the provider (evals/EXPERIMENTS.md).
     """
     for candidate in candidates[:LEADERS]:
         if (
             candidate.hit
             and candidate.hit.signature.role != "advice"
-            and platform_shown(entries[candidate.id], text)
+            and is_provider_named(entries[candidate.id], text)
         ):
             return put_first(candidate, candidates)
     return candidates
 
 
-def _provider(entry: Entry) -> list[str]:
+def is_provider_named(entry: Entry, text: str) -> bool:
+    """Whether an entry is about a provider, and the report names it."""
+    lower = text.lower()
+    return any(sign in lower for name in _providers(entry) for sign in signs(name))
+
+
+def _providers(entry: Entry) -> list[str]:
     """The platforms of a provider's entry; none for an entry about any box or about a country."""
-    named = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
-    return (
-        []
-        if not entry.path.startswith("profiles/")
-        or not ANYWHERE.isdisjoint(named)
-        or entry.family == "CN"
-        else named
-    )
-
-
-def _shown(named: list[str], text: str) -> bool:
-    low = text.lower()
-    return any(sign in low for name in named for sign in signs(name))
+    names = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
+    is_provider = entry.path.startswith("profiles/") and entry.family != "CN"
+    return names if is_provider and ANYWHERE.isdisjoint(names) else []
 
 
 @lru_cache(maxsize=32)
@@ -121,9 +119,9 @@ def signs(name: str) -> tuple[str, ...]:
     except OSError:
         head = ""
     listed = _TOKENS.search(head)
-    found = (
+    tokens = (
         [next(filter(None, groups)).strip().lower() for groups in _TOKEN.findall(listed[1])]
         if listed
         else []
     )
-    return (name, *_ALSO.get(name, ()), *found)
+    return (name, *_ALSO.get(name, ()), *tokens)
