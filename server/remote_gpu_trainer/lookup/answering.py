@@ -15,7 +15,7 @@ from ..catalogue.signatures import Hit
 from ..logs import judging
 from ..logs.judging import Evidence
 from ..numbers.out_of_memory import Told, told_by
-from ..retrieval.candidates import Ranking, promote, second_from
+from ..retrieval.candidates import Candidate, Ranking, promote, second_from
 from ..retrieval.general_or_special import (
     named_provider_first,
     splitting_first,
@@ -258,18 +258,24 @@ def claim_entries(state: LookUp) -> LookUp:
     """Claim the first candidates, each with its reason, if the ranking claims anything."""
     if not state.confidence:
         return state
-    claims: list[Claim] = []
     chosen = state.ranking.candidates[: state.limit]
-    for candidate in chosen:
-        by_numbers = state.memory and candidate.id == state.memory.entry and not candidate.hit
-        why = state.memory.why if state.memory and by_numbers else why_of(candidate)
-        if claims:
-            confidence = confidence_of_further(candidate, state.confidence)
-        else:
-            confidence = state.confidence
-        claims.append(Claim(state.entries[candidate.id], why, confidence))
+    claims = tuple(
+        Claim(
+            state.entries[candidate.id],
+            _why(candidate, state.memory),
+            confidence_of_further(candidate, state.confidence) if place else state.confidence,
+        )
+        for place, candidate in enumerate(chosen)
+    )
     rests_on = chosen[0].hit if chosen else None
-    return replace(state, claims=tuple(claims), claimed=len(chosen), rests_on=rests_on)
+    return replace(state, claims=claims, claimed=len(chosen), rests_on=rests_on)
+
+
+def _why(candidate: Candidate, memory: Told | None) -> str:
+    """The literal text or the words of a candidate, or the numbers that alone point to it."""
+    if memory and memory.entry == candidate.id and not candidate.hit:
+        return memory.why
+    return why_of(candidate)
 
 
 def claim_what_a_probe_saw(state: LookUp) -> LookUp:
