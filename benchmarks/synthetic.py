@@ -12,6 +12,7 @@ from remote_gpu_trainer.catalogue.bundle import load
 from remote_gpu_trainer.catalogue.entry import Entry
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.retrieval import encoder, index, search
+from remote_gpu_trainer.retrieval.judge import load_judge
 
 COPIED = 0.99  # what a copy's words and meaning are worth, beside its original's
 
@@ -28,7 +29,7 @@ def larger(times: int) -> tuple[dict[str, Entry], search.Retriever]:
     postings = _repeated(counted, [entry.id for entry in entries], times)
     worth = numpy.repeat(_worth(times), len(load().entries)).astype("f")[:, None]
     made = index.Index(postings, numpy.tile(index.load().points, (1, times, 1)) * worth)
-    retriever = search.Retriever(made, encoder.load(), search.load_judge(), signatures)
+    retriever = search.Retriever(made, encoder.load(), load_judge(), signatures)
     return {entry.id: entry for entry in entries}, retriever
 
 

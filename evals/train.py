@@ -32,7 +32,8 @@ EVALS = Path(__file__).resolve().parent
 sys.path[:0] = [str(EVALS), str(EVALS.parent / "server")]
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.retrieval import encoder, index, search, vectors
+from remote_gpu_trainer.retrieval import encoder, index, vectors
+from remote_gpu_trainer.retrieval.judge import JUDGE
 from remote_gpu_trainer.text import write_whole
 from training import BASE, corpus, judge
 from training.corpus import Report
@@ -155,7 +156,7 @@ def _targets(batch: list[Report], column: dict[str, int]):
 
 def known_ids() -> frozenset[str]:
     """The ids of entries that there were when the encoder was made."""
-    return frozenset(json.loads(search.JUDGE.read_text(encoding="utf-8"))["entries"].split())
+    return frozenset(json.loads(JUDGE.read_text(encoding="utf-8"))["entries"].split())
 
 
 def made_from(learned: list[Report], steps: int) -> dict[str, str | int]:
@@ -184,7 +185,7 @@ def check(about: dict[str, str | int], judged: list[Report]) -> list[str]:
     ]
     if not index.is_current(vectors.read(), bundle.load().entries, encoder.name()):
         found.append("vectors.txt was made from other cards; run rgt dev docs --write")
-    fitted = json.loads(search.JUDGE.read_text(encoding="utf-8"))["fitted_on"]
+    fitted = json.loads(JUDGE.read_text(encoding="utf-8"))["fitted_on"]
     if fitted.get("reports") != hash_of(judged):
         found.append("judge.json was fitted on other reports; run python evals/train.py --judge")
     return found
@@ -222,7 +223,7 @@ def main() -> int:
     fitted = judge.fit(judged, index.joined(index.Postings.count(catalogue.entries), fresh), model)
     fitted["fitted_on"]["reports"] = hash_of(judged)
     fitted["entries"] = " ".join(sorted(known))
-    write_whole(search.JUDGE, (json.dumps(fitted, indent=2) + "\n").encode(), 0o644)
+    write_whole(JUDGE, (json.dumps(fitted, indent=2) + "\n").encode(), 0o644)
     return 0
 
 

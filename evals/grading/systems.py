@@ -17,7 +17,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.answer import Answer, answer_for
+from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.lookup.answering import Answer
 
 from .cases import BadCase, Case
 from .grade import SHOWN

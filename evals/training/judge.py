@@ -6,7 +6,9 @@ import numpy
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.retrieval import encoder, index, search
+from remote_gpu_trainer.retrieval import encoder, index
+from remote_gpu_trainer.retrieval import judge as judging
+from remote_gpu_trainer.retrieval.gist import gist
 
 from .corpus import Report
 
@@ -21,8 +23,8 @@ def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> di
     rows, texts = [], []
     for report in reports:
         evidence = reading.from_text(report.text)
-        text = search.gist(evidence)
-        rows.append(search.features(text, signatures.find(evidence), known, model))
+        text = gist(evidence)
+        rows.append(judging.features(text, signatures.find(evidence), known, model))
         texts.append(text)
     inside = numpy.array([bool(report.labels) for report in reports])
     wanted = numpy.zeros((len(reports), len(known.ids)), "f")
@@ -31,10 +33,10 @@ def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> di
             wanted[row, known.column[name]] = 0.5 if place else 1.0
     wanted = wanted[inside] / wanted[inside].sum(1, keepdims=True)
     order = _fitted_order(numpy.stack(rows)[inside], wanted)
-    judge = search.Judge(tuple(order), (), (), {})
+    judge = judging.Judge(tuple(order), (), (), {})
     shares = [judge.shares(row) for row in rows]
     told = zip(texts, rows, shares, strict=True)
-    signs = numpy.stack([search.signs(*each, known) for each in told])
+    signs = numpy.stack([judging.signs(*each, known) for each in told])
     firsts = zip([known.ids[int(share.argmax())] for share in shares], reports, strict=True)
     right = numpy.array([first in report.labels for first, report in firsts])
     models = {"right": _fitted(signs, right), "inside": _fitted(signs, inside)}
@@ -47,9 +49,9 @@ def fit(reports: list[Report], known: index.Index, model: encoder.Encoder) -> di
     }
     limits["low"] = numpy.quantile(sure[~inside], 1 - STRANGE_CLAIMED)
     limits["titles"] = numpy.quantile(scope[inside], UNSEEN)
-    names = (*search.SIGNS, "constant")
+    names = (*judging.SIGNS, "constant")
     return {
-        "order": dict(zip(search.FEATURES, order.round(4).tolist(), strict=True)),
+        "order": dict(zip(judging.FEATURES, order.round(4).tolist(), strict=True)),
         **{k: dict(zip(names, m.round(4).tolist(), strict=True)) for k, m in models.items()},
         "limits": {name: round(float(limit), 4) for name, limit in limits.items()},
         "fitted_on": {"in scope": int(inside.sum()), "strange": int((~inside).sum())},

@@ -7,7 +7,7 @@ import subprocess
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli.documents import outdated
-from remote_gpu_trainer.lookup.excerpts import tokens
+from remote_gpu_trainer.lookup.budget import tokens
 
 from tests.conftest import ROOT, valid_skill
 from tests.programs import rgt

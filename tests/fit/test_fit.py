@@ -12,7 +12,7 @@ from remote_gpu_trainer.fit.model_config import model_of, read_config, weight_co
 from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, estimate, verdict
 from remote_gpu_trainer.fit.training_run import Run
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.excerpts import tokens_of_json
+from remote_gpu_trainer.lookup.budget import tokens_of_json
 from remote_gpu_trainer.platforms.cards import GPUS, SeveralCards, gpu_named
 from remote_gpu_trainer.text import BadRequest
 

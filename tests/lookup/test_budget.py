@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.excerpts import (
+from remote_gpu_trainer.lookup.budget import (
     cut,
     first_paragraph,
     opening,

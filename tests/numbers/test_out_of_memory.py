@@ -131,7 +131,7 @@ def test_a_sum_makes_no_answer_where_nothing_fits():
     told = reading.from_text(
         "java.lang.IllegalStateException in our Kafka consumer, the billing service restarts"
     )
-    assert search.load().rank(told, points=("M8", True)).confidence == ""
+    assert search.load().rank(told, pointed=search.Pointed("M8", True)).confidence == ""
 
 
 TRACEBACKS = ROOT / "tests" / "numbers" / "tracebacks"

@@ -12,7 +12,7 @@ from datetime import date
 import pytest
 from mcp import Client
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.answer import plain
+from remote_gpu_trainer.lookup.budget import plain
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.mcp_server.untrusted import as_data
 from remote_gpu_trainer.platforms import profile

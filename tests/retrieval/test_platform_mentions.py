@@ -1,4 +1,4 @@
-"""A platform's entry without any sign of the platform is never sure, and the answer asks for the platform."""
+"""A provider's entry without any sign of the provider is never sure; one that the report names leads."""
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
@@ -22,10 +22,7 @@ def first_of(answer) -> str:
 )
 def test_an_everyday_error_of_any_box_gets_the_entry_for_any_box(text):
     answer = answer_for(text=text)
-    assert (
-        bundle.load().get(answer.matches[0]["id"]).path.startswith("references/")
-        and "name the platform" not in answer.ask
-    )
+    assert bundle.load().get(answer.matches[0]["id"]).path.startswith("references/")
 
 
 @pytest.mark.parametrize(
@@ -38,22 +35,17 @@ def test_an_everyday_error_of_any_box_gets_the_entry_for_any_box(text):
 )
 def test_an_everyday_error_that_only_platforms_have_is_not_sure_to_be_one_providers(text):
     answer = answer_for(text=text)
-    first = [*answer.matches, *answer.also][0]
     assert all(match["confidence"] != "high" for match in answer.matches) and answer.also
-    assert (
-        f"{first['id']} is about " in answer.ask
-        and "which nothing here shows: name the platform." in answer.ask
-    )
 
 
-def test_one_that_an_entry_for_any_box_explains_needs_no_platform():
+def test_one_that_an_entry_for_any_box_explains_gets_it():
     answer = answer_for(text="ssh: connect to host 192.0.2.4 port 22: Connection refused")
-    assert first_of(answer) == "SSH8" and "name the platform" not in answer.ask
+    assert first_of(answer) == "SSH8"
 
 
-def test_the_providers_name_in_the_report_is_sign_enough():
+def test_with_the_providers_name_in_the_report_its_entry_leads():
     answer = answer_for(text="ssh: connect to host ssh.runpod.io port 22: Connection refused")
-    assert first_of(answer) == "RP6" and "name the platform" not in answer.ask
+    assert first_of(answer) == "RP6"
 
 
 def test_every_token_of_a_platforms_page_is_a_sign():
@@ -61,29 +53,25 @@ def test_every_token_of_a_platforms_page_is_a_sign():
         assert {token.lower() for token in page.tokens} <= set(general_or_special.signs(name)), name
 
 
-def test_entries_of_any_box_and_of_a_country_need_no_sign():
-    read = bundle.load()
-    told = {
+def test_only_providers_entries_have_a_provider_to_name():
+    providers = {
         entry.family
-        for entry in read.entries
-        if general_or_special.platform_not_shown(entry, "it fails")
+        for entry in bundle.load().entries
+        if any(general_or_special.is_provider_named(entry, name) for name in profile.load())
     }
-    assert {"RP", "VAST", "LAM", "AD", "SLURM", "K8S"} <= told and told.isdisjoint(
+    assert {"RP", "VAST", "LAM", "AD", "SLURM", "K8S"} <= providers and providers.isdisjoint(
         {"GEN", "LOC", "CN", "O", "D", "U", "HW", "ENV"}
     )
-    assert general_or_special.platform_not_shown(
-        read.get("NB5"), "Colab disconnected"
-    ) == "" and "colab" in general_or_special.platform_not_shown(read.get("NB5"), "disconnected")
 
 
-def test_that_a_platform_is_shown_is_said_of_providers_entries_alone():
+def test_a_provider_is_named_for_its_entries_alone():
     entry = bundle.load().get
-    assert general_or_special.platform_shown(
+    assert general_or_special.is_provider_named(
         entry("NB3"), "kaggle notebook stopped"
-    ) and not general_or_special.platform_shown(entry("NB3"), "the run stopped")
-    assert not general_or_special.platform_shown(
+    ) and not general_or_special.is_provider_named(entry("NB3"), "the run stopped")
+    assert not general_or_special.is_provider_named(
         entry("GEN1"), "kaggle"
-    ) and not general_or_special.platform_shown(entry("O1"), "kaggle")
+    ) and not general_or_special.is_provider_named(entry("O1"), "kaggle")
 
 
 @pytest.mark.parametrize(

@@ -242,8 +242,9 @@ def measured(kind, values, asked, device):
 def reckoned(config, asked):
     """Return the estimate's bytes, or None where the package isn't here."""
     try:
-        from remote_gpu_trainer.numbers.model_shape import Run, model_of
-        from remote_gpu_trainer.numbers.training_memory import estimate
+        from remote_gpu_trainer.fit.model_config import model_of
+        from remote_gpu_trainer.fit.training_memory import estimate
+        from remote_gpu_trainer.fit.training_run import Run
     except ImportError:
         return None
     told = estimate(model_of(config), Run(**asked))

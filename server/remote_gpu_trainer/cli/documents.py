@@ -23,7 +23,8 @@ from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue, CatalogueError
 from ..catalogue.facts import split
 from ..catalogue.lint import probed
-from ..lookup.answer import answer_for, plain
+from ..lookup.answer import answer_for
+from ..lookup.budget import plain
 from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole
 from .main import leaves, make_parser

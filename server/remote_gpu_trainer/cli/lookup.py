@@ -19,7 +19,7 @@ from .terminal import WHOLE, first_failure, place_of
 
 if TYPE_CHECKING:
     from ..catalogue.entry import Entry
-    from ..lookup.answer import Answer
+    from ..lookup.answering import Answer
 
 NOTHING = "nothing to look up; pass a text, --log PATH, or - for standard input"
 ONE_LOG = (
@@ -193,7 +193,7 @@ def _show_entry(args: argparse.Namespace) -> int:
 
     catalogue = bundle.load()
     if args.json:
-        from ..lookup.excerpts import whole_entry
+        from ..lookup.matches import whole_entry
 
         whole = whole_entry(catalogue.get(args.id))
         old = catalogue.retired_id(args.id)
@@ -260,8 +260,7 @@ def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
 
     `entries`: by id. Without a match or a title it is `ask`, which says what would help.
     """
-    from ..lookup.answer import plain
-    from ..lookup.excerpts import fitting, opening
+    from ..lookup.budget import fitting, opening, plain
 
     out = []
     for match in answer.matches:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..catalogue.entry import Entry
-    from ..lookup.answer import Answer
+    from ..lookup.answering import Answer
 
 DIFF = {r"(?m)^\+.*$": "green", r"(?m)^-.*$": "red", r"(?m)^@@.*$": "cyan"}  # styles for `write`
 PATIENCE = 2.0  # seconds until a person is told that the command is still working
@@ -171,7 +171,7 @@ def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command
     from rich.text import Text
     from rich.theme import Theme
 
-    from ..lookup.excerpts import plain
+    from ..lookup.budget import plain
 
     with console.use_theme(Theme(THEME)):
         _matches(answer, entries, console, command)
@@ -196,7 +196,7 @@ def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command
 def _matches(answer: Answer, entries: Mapping[str, Entry], console: Console, command: str) -> None:
     from rich.text import Text
 
-    from ..lookup.excerpts import plain
+    from ..lookup.budget import plain
 
     for place, match in enumerate(answer.matches):
         title = plain(entries[match["id"]].title)
@@ -227,7 +227,7 @@ def _first(match: dict, entry: Entry, command: str) -> Group:
     from rich.console import Group
     from rich.text import Text
 
-    from ..lookup.excerpts import plain
+    from ..lookup.budget import plain
 
     parts = []
     for name, label in WHOLE.items():

@@ -216,9 +216,7 @@ def quantized(weights: dict[str, numpy.ndarray], vocabulary: str) -> dict[str, n
 
 @lru_cache(maxsize=1)
 def load() -> Encoder | None:
-    """The encoder of this installation. None without NumPy, or for a missing or damaged file."""
-    if numpy is None:
-        return None
+    """The encoder of this installation. None for a missing or damaged file."""
     try:
         with numpy.load(PLACE) as arrays:
             return Encoder(dict(arrays))

@@ -1,19 +1,15 @@
-"""Whether a general entry goes first, or a special one that its page tells apart from it.
+"""Whether a general entry goes first, or a special one.
 
-Few words ("training hangs") fit a dozen entries: then the one whose page tells most of the others
-apart leads, because its check splits the cause. More words often name a special entry while the
-general one has most of them: then the special one goes before it, or is named beside it.
+Few words ("training hangs") fit a dozen entries. Then the one whose page tells most of the others
+apart leads, because its check splits the cause.
 
-A provider's entry is special too. It may be the nearest to "Connection refused" and still be about
-a provider that the reader never used. So without a sign of the platform, and without a literal
-signature, its confidence is never high, and the answer asks where the run is.
+A text like "driver on your system is too old" stands in an entry for any box and in one about a
+provider. Where the report names the provider, the provider's entry leads.
 """
 
 from __future__ import annotations
 
-import math
 import re
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
@@ -21,20 +17,15 @@ from functools import lru_cache
 from ..catalogue.bundle import bundle_root
 from ..catalogue.entry import Entry
 from ..catalogue.facts import split
-from .index import tokens, words
-from .search import MOST_PIECES, Candidate, Found, Retriever, behind, put_first
+from .candidates import Candidate, Candidates, Ranking, put_first
 
-GENERAL = ("U10", "U24", "U3", "D20")
 SHORT = 4  # known words of a report up to which it is too short to tell entries apart
-# Of so many first candidates, how many the splitting page must name, and with how many the first
-# one stays.
-NEAR, SPLITS, KEPT = 10, 5, 4
-NAMED = 3.5  # weight of the words that name a special entry, at least
-AHEAD = 1.1  # times that of the next special entry
-AGREED = 2  # first special entries by meaning, among which it must be
-LIKELY = 0.5  # share of the general entry's belief from which the special one goes before it
-LEADERS = 4  # first candidates among which an entry for any box goes before a provider's
+NEAR = 10  # first candidates among which an entry may split the cause
+SPLITS = 5  # of these that its page must tell apart, at least
+KEPT = 4  # the same for the first candidate, which stays first then
+LEADERS = 4  # first candidates among which a named provider's entry may lead
 ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
+# The tokens in a page's front matter: `tokens: ["vast.ai", vastai]`, or a line `- vast.ai` each.
 _TOKENS = re.compile(r"^tokens:(.*(?:\n- .*)*)", re.M)
 _TOKEN = re.compile(
     r"""["']([^"'\n]{3,})["']"""
@@ -58,121 +49,67 @@ _ALSO = {
 }
 
 
-def splitting_first(found: Found, entries: Mapping[str, Entry], known: int) -> Found:
-    """For a report of few known words: with the entry first that tells most others apart."""
-    if known > SHORT or not found.worth_a_look or any(c.hit for c in found.candidates[:1]):
-        return found
-    near = found.candidates[:NEAR]
+def splitting_first(ranking: Ranking, entries: Mapping[str, Entry]) -> Ranking:
+    """For a report of few known words, put the entry first that tells most others apart.
+
+    It is claimed, low at least. A literal text at the first entry says more, so that one stays.
+    """
+    candidates = ranking.candidates
+    if (
+        not candidates
+        or ranking.known_words > SHORT
+        or not ranking.worth_a_look
+        or any(c.hit for c in candidates[:1])
+    ):
+        return ranking
+    near = candidates[:NEAR]
     names = {candidate.id for candidate in near}
 
     def splits(candidate: Candidate) -> int:
         return len(names.intersection(dict(entries[candidate.id].tell_apart)))
 
-    best = near[0] if splits(near[0]) >= KEPT else max(near, key=splits)
-    if splits(best) < (KEPT if best is near[0] else SPLITS):
-        return found
+    if splits(near[0]) >= KEPT:
+        best = near[0]
+    else:
+        best = max(near, key=splits)
+        if splits(best) < SPLITS:
+            return ranking
     return replace(
-        found,
-        candidates=put_first(best, found.candidates),
-        confidence=found.confidence or "low",
+        ranking,
+        candidates=put_first(best, candidates),
+        confidence=ranking.confidence or "low",
     )
 
 
-def special_of(
-    found: Found, entries: Mapping[str, Entry], retriever: Retriever, text: str
-) -> tuple[Found, str]:
-    """What was found, and the special entry that the words of a report name beside a general one.
+def named_provider_first(
+    candidates: Candidates, entries: Mapping[str, Entry], text: str
+) -> Candidates:
+    """Put a provider's entry first that the report names and whose literal text is there.
 
-    The special entry stands first or second then. Its id is "" where there is none.
-    """
-    first = found.candidates[0] if found.candidates else None
-    if first is None or first.id not in GENERAL or not found.confidence or not retriever.encoder:
-        return found, ""
-    general, index = entries[first.id], retriever.index
-    kinds = [name for name, _ in general.tell_apart if name in entries and name in index.column]
-    own = set(words(f"{general.title} {general.symptom}"))
-    rest = " ".join(t for t in tokens(text) if not t[0].isdigit() and own.isdisjoint(words(t)))
-    bags = {name: set(words(_told(entries[name]))) for name in kinds}
-    common = Counter(word for bag in bags.values() for word in bag)
-    said = set(words(rest))
-
-    def worded(name: str) -> float:
-        return sum(math.log(1 + len(kinds) / common[word]) for word in said & bags[name])
-
-    best, *others = sorted(kinds, key=worded, reverse=True)
-    if worded(best) < max(NAMED, AHEAD * max(map(worded, others), default=0.0)):
-        return found, ""
-    means = (index.points @ retriever.encoder.vector(rest, MOST_PIECES)).max(0)
-    near = sorted(kinds, key=lambda name: -means[index.column[name]])
-    if best not in near[:AGREED]:
-        return found, ""
-    special = next((c for c in found.candidates if c.id == best), Candidate(best, 0.0))
-    if special.probability >= LIKELY * first.probability and not first.hit:
-        return replace(found, candidates=put_first(special, found.candidates)), ""
-    return replace(found, candidates=behind(1, special, found.candidates)), best
-
-
-def _told(entry: Entry) -> str:
-    return " ".join([entry.title, entry.symptom, *entry.reported_as])
-
-
-def platform_not_shown(entry: Entry, text: str) -> str:
-    """What to ask about an entry whose platform the report, `text`, doesn't name; else ''."""
-    named = _provider(entry)
-    if not named or _shown(named, text):
-        return ""
-    return f"{entry.id} is about {' or '.join(named)}, which nothing here shows: name the platform."
-
-
-def platform_shown(entry: Entry, text: str) -> bool:
-    """Whether an entry is about a provider, and the report names it."""
-    named = _provider(entry)
-    return bool(named) and _shown(named, text)
-
-
-def general_first(
-    candidates: tuple[Candidate, ...], entries: Mapping[str, Entry], text: str
-) -> tuple[Candidate, ...]:
-    """The candidates, best first, with an entry for any box before a provider's.
-
-    That is so where the provider's leads, the report doesn't name the provider, and a literal text
-    of the other entry is there too. If the report names the provider, and a text of its entry is
-    there, that one leads.
+    `text` is the whole report. An entry for any box may know the same text and be likelier: of the
+    reports that this moves, all eight were about the provider (evals/EXPERIMENTS.md).
     """
     for candidate in candidates[:LEADERS]:
         if (
             candidate.hit
             and candidate.hit.signature.role != "advice"
-            and platform_shown(entries[candidate.id], text)
-        ):
-            return put_first(candidate, candidates)
-    if not candidates or not platform_not_shown(entries[candidates[0].id], text):
-        return candidates
-    for candidate in candidates[:LEADERS]:
-        if (
-            candidate.hit
-            and candidate.hit.decisive
-            and not entries[candidate.id].path.startswith("profiles/")
+            and is_provider_named(entries[candidate.id], text)
         ):
             return put_first(candidate, candidates)
     return candidates
 
 
-def _provider(entry: Entry) -> list[str]:
+def is_provider_named(entry: Entry, text: str) -> bool:
+    """Whether an entry is about a provider, and the report names it."""
+    lower = text.lower()
+    return any(sign in lower for name in _providers(entry) for sign in signs(name))
+
+
+def _providers(entry: Entry) -> list[str]:
     """The platforms of a provider's entry; none for an entry about any box or about a country."""
-    named = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
-    return (
-        []
-        if not entry.path.startswith("profiles/")
-        or not ANYWHERE.isdisjoint(named)
-        or entry.family == "CN"
-        else named
-    )
-
-
-def _shown(named: list[str], text: str) -> bool:
-    low = text.lower()
-    return any(sign in low for name in named for sign in signs(name))
+    names = [item.partition(":")[2] for item in entry.applies_to if item.startswith("platform:")]
+    is_provider = entry.path.startswith("profiles/") and entry.family != "CN"
+    return names if is_provider and ANYWHERE.isdisjoint(names) else []
 
 
 @lru_cache(maxsize=32)
@@ -183,9 +120,9 @@ def signs(name: str) -> tuple[str, ...]:
     except OSError:
         head = ""
     listed = _TOKENS.search(head)
-    found = (
+    tokens = (
         [next(filter(None, groups)).strip().lower() for groups in _TOKEN.findall(listed[1])]
         if listed
         else []
     )
-    return (name, *_ALSO.get(name, ()), *found)
+    return (name, *_ALSO.get(name, ()), *tokens)

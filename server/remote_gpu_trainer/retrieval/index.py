@@ -283,35 +283,6 @@ def _as_written(token: str, word: str) -> str:
     return token if token.isascii() else word
 
 
-class PlainIndex(Index):
-    """The words of the entries in plain Python, counted anew: for where NumPy can't be imported."""
-
-    def __init__(self, entries: Sequence[Entry]):
-        self.ids = [entry.id for entry in entries]
-        self.column = {name: at for at, name in enumerate(self.ids)}
-        bags = [_bag(entry) for entry in entries]
-        lengths = [sum(bag.values()) for bag in bags]
-        mean = sum(lengths) / len(lengths)
-        self._rows: dict[str, dict[int, float]] = {}
-        for at, (bag, length) in enumerate(zip(bags, lengths, strict=True)):
-            room = K1 * (1 - B + B * length / mean)
-            for word, count in bag.items():
-                self._rows.setdefault(word, {})[at] = count * (K1 + 1) / (count + room)
-        for own in self._rows.values():
-            rarity = math.log(1 + (len(bags) - len(own) + 0.5) / (len(own) + 0.5))
-            own.update((at, rarity * weight) for at, weight in own.items())
-
-    def bm25(self, text: str) -> list[float]:
-        """The BM25F score of each entry."""
-        scores = [0.0] * len(self.ids)
-        for word, count in Counter(words(text)).items():
-            for column, weight in self._rows.get(word, {}).items():
-                scores[column] += min(MOST, 1 + AGAIN * (count - 1)) * weight
-        return scores
-
-    def _weight(self, word: str, column: int) -> float:
-        return self._rows.get(word, {}).get(column, 0.0)
-
 
 def _bag(entry: Entry) -> dict[str, int]:
     """How often an entry holds each word, times the weight of the field that it stands in."""
@@ -325,8 +296,6 @@ def _bag(entry: Entry) -> dict[str, int]:
 @lru_cache(maxsize=1)
 def load() -> Index:
     """The index of this installation. Raises CatalogueError."""
-    if numpy is None:
-        return PlainIndex(bundle.load().entries)
     return joined(_kept_postings(), vectors.read())
 
 

@@ -117,7 +117,7 @@ def explain(status: Status) -> None:
     """
     if status.state not in ("failed", "stalled", "preempted") and not status.numbers:
         return
-    from ..lookup.answer import explanations  # loads NumPy and the entries
+    from ..lookup.explanations import explanations  # loads NumPy and the entries
 
     by = "the numbers at the log's end" if status.numbers else "the run's own script"
     further = status.state != "preempted" and not status.numbers
