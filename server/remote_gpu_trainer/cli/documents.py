@@ -7,6 +7,7 @@ returns. A whole file is what its function in `WHOLE` returns.
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BaseModel
 from rich.console import Console
 from rich.text import Text
 
@@ -26,12 +28,14 @@ from ..catalogue.lint import probed
 from ..lookup.answer import answer_for, plain
 from ..retrieval import encoder, index, search
 from ..text import write_whole
-from .main import leaves, make_parser
+from .main import leaves
+from .main import root as root_context
 from .terminal import draw
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 INDEX = "server/remote_gpu_trainer/retrieval/index.npz"
 SEEN_BY_PROBE = "**Seen by:** probe\n\n"
+AS_IT_IS = "\b\n"  # in a help: click doesn't wrap the lines that follow
 DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -92,7 +96,8 @@ def _is_index_old(root: Path, read: Catalogue, write: bool) -> bool:
     if write:
         arrays = index.build(read.entries, model, encoder.name(), known)
         write_whole(root / INDEX, encoder.packed(arrays), 0o644)
-        index.load.cache_clear(), search.load.cache_clear()
+        index.load.cache_clear()
+        search.load.cache_clear()
     return True
 
 
@@ -141,12 +146,17 @@ def _schema(page: str, read: Catalogue) -> dict[str, Any]:
 
     facts = []
     for name, field in Facts.model_fields.items():
-        models = (field.annotation, *getattr(field.annotation, "__args__", ()))
-        model = next(one for one in models if hasattr(one, "model_fields"))
-        values = model.model_fields["value"].annotation.model_fields
+        fact = _model_in(field.annotation)
+        value = _model_in(fact.model_fields["value"].annotation)
         null = [kind for kind, names in NOT_THERE.items() if name in names]
-        facts.append((name, field.description, values, null))
+        facts.append((name, field.description, value.model_fields, null))
     return {"facts": facts}
+
+
+def _model_in(annotation: Any) -> type[BaseModel]:
+    """The model that a field holds, which may be an optional one."""
+    kinds = (annotation, *getattr(annotation, "__args__", ()))
+    return next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
 
 
 def _shares(page: str, read: Catalogue) -> dict[str, Any]:
@@ -190,27 +200,27 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
 def commands_page(root: Path) -> str:
     """docs/commands.md: what --help prints for every command."""
     commands = []
-    for name, command in leaves(make_parser("rgt")).items():
-        usage = " ".join(command.format_usage().removeprefix("usage: ").split())
+    for name, ctx in leaves(root_context("rgt")).items():
+        usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
+        paragraphs = _paragraphs(inspect.cleandoc(ctx.command.help or ""))
         arguments = [
-            (_invocation(action), action.help)
-            for action in command._actions
-            if action.dest != "help"
+            (invocation.strip(), about)
+            for param in ctx.command.params
+            if (record := param.get_help_record(ctx))
+            for invocation, about in [record]
         ]
-        commands.append((name, usage, command.description, arguments))
+        commands.append((name, usage, paragraphs, arguments))
     return _filled("commands", commands=commands)
 
 
-def _invocation(action) -> str:
-    """How an argument is typed: 'text', '--json', '-o, --output FILE'.
-
-    argparse would write it differently in different versions of Python.
-    """
-    names = ", ".join(action.option_strings)
-    if action.nargs == 0:
-        return names
-    value = action.metavar or (action.dest.upper() if names else action.dest)
-    return f"{names} {value}".strip()
+def _paragraphs(text: str) -> list[str]:
+    """A help's paragraphs, each in one line; one after click's mark \\b as a block of code."""
+    return [
+        f"```sh\n{part.removeprefix(AS_IT_IS)}\n```"
+        if part.startswith(AS_IT_IS)
+        else " ".join(part.split())
+        for part in text.split("\n\n")
+    ]
 
 
 RESULTS = "evals/RESULTS.md"
