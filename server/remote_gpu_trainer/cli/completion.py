@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 import click
-from click.shell_completion import CompletionItem
 
 from .parsing import OneOf, command, program
+
+if TYPE_CHECKING:
+    from click.shell_completion import CompletionItem
 
 SHELLS = ("bash", "zsh", "fish")
 
@@ -39,20 +42,20 @@ def completion(shell: str) -> int:
 
 def files(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Files and folders, which the shell finds itself."""
-    return [CompletionItem(incomplete, type="file")]
+    return _paths(incomplete, "file")
 
 
 def folders(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[CompletionItem]:
     """Folders, which the shell finds itself."""
-    return [CompletionItem(incomplete, type="dir")]
+    return _paths(incomplete, "dir")
 
 
 def profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Names of platforms, by their pages, none of which is read."""
     from ..catalogue import bundle
 
-    pages = bundle.pages(bundle.bundle_root())
-    return _beginning(incomplete, (page.stem for page in pages if page.parent.name == "profiles"))
+    pages = sorted((bundle.bundle_root() / "profiles").glob("[!_]*.md"))
+    return _beginning(incomplete, (page.stem for page in pages))
 
 
 def gpus(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
@@ -87,6 +90,12 @@ def families(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     """Families of entries: O, D, VAST."""
     found = {re.sub(r"\d+[a-z]?$", "", name) for name in entry_ids(ctx, param, "")}
     return _beginning(incomplete, sorted(found))
+
+
+def _paths(incomplete: str, kind: str) -> list[CompletionItem]:
+    from click.shell_completion import CompletionItem
+
+    return [CompletionItem(incomplete, type=kind)]
 
 
 def _beginning(incomplete: str, names: Iterable[str]) -> list[str]:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import click
@@ -45,7 +46,8 @@ class Command(click.Command):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, once the arguments are spelled out. Raises click.UsageError."""
-        rest = super().parse_args(ctx, spelled_out(ctx, args))
+        with _in_context(ctx):
+            rest = super().parse_args(ctx, spelled_out(ctx, args))
         given = [
             param.opts[0]
             for param in self.params
@@ -80,7 +82,8 @@ class Group(click.Group):
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         """As click does, once the arguments are spelled out. Raises click.UsageError."""
-        return super().parse_args(ctx, spelled_out(ctx, args))
+        with _in_context(ctx):
+            return super().parse_args(ctx, spelled_out(ctx, args))
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         """click's --help, described like the other options."""
@@ -142,6 +145,16 @@ class OneOf(click.Choice):
             return super().convert(value, param, ctx)
         except click.BadParameter as error:
             raise Misspelt(error.format_message(), ctx, near(str(value), self.choices)) from None
+
+
+@contextmanager
+def _in_context(ctx: click.Context) -> Iterator[None]:
+    """Add the command to an error that click raises without it, so that its --help is named."""
+    try:
+        yield
+    except click.UsageError as error:
+        error.ctx = error.ctx or ctx
+        raise
 
 
 def near(text: str, known: Iterable[str], at_least: float = _NEAR_ENOUGH) -> str:
