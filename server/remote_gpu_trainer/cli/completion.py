@@ -88,8 +88,8 @@ def entry_ids(ctx: click.Context, param: click.Parameter, incomplete: str) -> li
 
 def families(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Families of entries: O, D, VAST."""
-    found = {re.sub(r"\d+[a-z]?$", "", name) for name in entry_ids(ctx, param, "")}
-    return _beginning(incomplete, sorted(found))
+    names = {re.sub(r"\d+[a-z]?$", "", name) for name in entry_ids(ctx, param, "")}
+    return _beginning(incomplete, sorted(names))
 
 
 def _paths(incomplete: str, kind: str) -> list[CompletionItem]:

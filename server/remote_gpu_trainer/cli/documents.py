@@ -110,13 +110,13 @@ def _filled(template: str, **values: Any) -> str:
     return _TEMPLATES.get_template(f"{template}.md.j2").render(values)
 
 
-def _families(page: str, read: Catalogue) -> dict[str, Any]:
+def _families(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """A row for each page; a page may hold several families."""
     pages: dict[str, list[str]] = {}
-    for family, group in read.families.items():
+    for family, group in catalogue.families.items():
         numbers = sorted(int(re.sub(r"\D", "", entry.id.removeprefix(family))) for entry in group)
         pages.setdefault(group[0].path, []).append(f"{family}{numbers[0]}–{numbers[-1]}")
-    return {"pages": [(ids, _title_of(read.root / path), path) for path, ids in pages.items()]}
+    return {"pages": [(ids, _title_of(catalogue.root / path), path) for path, ids in pages.items()]}
 
 
 def _title_of(path: Path) -> str:
@@ -124,10 +124,10 @@ def _title_of(path: Path) -> str:
     return first.removeprefix("# ").strip()
 
 
-def _contents(page: str, read: Catalogue) -> dict[str, Any]:
+def _contents(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The entries of the page itself, by section."""
     sections: list[tuple[str, list[tuple[str, str]]]] = []
-    for entry in read.entries:
+    for entry in catalogue.entries:
         if entry.path == page:
             if not sections or sections[-1][0] != entry.section:
                 sections.append((entry.section, []))
@@ -140,7 +140,7 @@ def _count(page: str, read: Catalogue) -> dict[str, Any]:
     return {"entries": len(read.entries), "families": len(read.families), "ran": ran}
 
 
-def _schema(page: str, read: Catalogue) -> dict[str, Any]:
+def _schema(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The facts of a platform's profile: what each holds, and for which kinds it may be null."""
     from ..platforms.profile import NOT_THERE, Facts
 
@@ -159,12 +159,12 @@ def _model_in(annotation: Any) -> type[BaseModel]:
     return next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
 
 
-def _shares(page: str, read: Catalogue) -> dict[str, Any]:
+def _shares(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """How many facts of each platform are confirmed, and which aren't."""
     from ..platforms.profile import Facts, read_all
 
     rows = []
-    for platform, profile in read_all(read.root).items():
+    for platform, profile in read_all(catalogue.root).items():
         facts = {name: getattr(profile.facts, name) for name in Facts.model_fields}
         there = {name: fact for name, fact in facts.items() if fact is not None}
         doubtful = [name for name, fact in there.items() if fact.status != "confirmed"]
@@ -172,13 +172,13 @@ def _shares(page: str, read: Catalogue) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def _limits(page: str, read: Catalogue) -> dict[str, Any]:
+def _limits(page: str, catalogue: Catalogue) -> dict[str, Any]:
     from ..catalogue.entry import LIMITS
 
     return {"limits": LIMITS}
 
 
-def _exits(page: str, read: Catalogue) -> dict[str, Any]:
+def _exits(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The exit codes of a run script."""
     from ..runs.script_parts import exit_codes
 
@@ -189,7 +189,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "families": _families,
     "contents": _contents,
     "count": _count,
-    "figures": lambda page, read: {"rows": unseen_reports(read.root)},
+    "figures": lambda page, catalogue: {"rows": unseen_reports(catalogue.root)},
     "schema": _schema,
     "shares": _shares,
     "limits": _limits,
@@ -240,33 +240,34 @@ def unseen_reports(root: Path) -> list[tuple[str, str, list[str]]]:
     """
     path = root / RESULTS
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    found = _sealed(root / OPENED)
+    rows_shown = _sealed(root / OPENED)
     for table in _TABLE.finditer(text.partition("\n## History\n")[0] + "\n"):
         rows = [_cells(row) for row in table["rows"].splitlines()]
         systems = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
         if SYSTEMS.keys() <= systems.keys():
             for name, shown in SYSTEMS.items():
                 figures = [_percent(systems[name][column].split()[0]) for column in COLUMNS]
-                found.append((f"{table['reports']} ({systems[name]['n']})", shown, figures))
-    if len(found) < 3 * len(SYSTEMS):
+                rows_shown.append((f"{table['reports']} ({systems[name]['n']})", shown, figures))
+    if len(rows_shown) < 3 * len(SYSTEMS):
         raise CatalogueError(
             f"{RESULTS}: no tables about (a) to (c) with the rows {' and '.join(SYSTEMS)}; "
             "run python evals/run_evals.py --write"
         )
-    return found
+    return rows_shown
 
 
 def _sealed(path: Path) -> list[tuple[str, str, list[str]]]:
+    """The figures of the last time that the sealed reports were graded; [] before."""
     openings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    graded = [one for one in openings if SYSTEMS.keys() <= one["figures"].keys()]
+    graded = [opening for opening in openings if SYSTEMS.keys() <= opening["figures"].keys()]
     return [
         (
-            f"sealed until {one['date']} "
-            f"({one['figures'][name]['in scope']}+{one['figures'][name]['strange']})",
+            f"sealed until {opening['date']} "
+            f"({opening['figures'][name]['in scope']}+{opening['figures'][name]['strange']})",
             shown,
-            [_percent(one["figures"][name][column][0]) for column in COLUMNS],
+            [_percent(opening["figures"][name][column][0]) for column in COLUMNS],
         )
-        for one in graded[-1:]
+        for opening in graded[-1:]
         for name, shown in SYSTEMS.items()
     ]
 

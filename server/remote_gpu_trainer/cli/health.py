@@ -123,23 +123,23 @@ class Options:
     is_flag=True,
     help="print the object that the MCP tool returns; with --hosts one object for all",
 )
-def health(**options: Any) -> int:
+def health(**given: Any) -> int:
     """Check a box's GPUs, driver, kernel log, links and disks, and say whether it is fit to train
     on. Nothing is installed or changed there.
 
     Exit 0: fit. Exit 1: care or unfit. Exit 2: could not tell.
     """
-    asked = Options(**options)
-    refuse_combinations(asked)
-    if asked.expect.strip() == "help":
+    options = Options(**given)
+    refuse_combinations(options)
+    if options.expect.strip() == "help":
         return _print_expectations()
-    if asked.report is not None:
-        return _report(asked.report, asked.output)
-    if asked.watch is not None:
-        return _watch(asked, asked.watch)
-    if asked.hosts is not None:
-        return _check_hosts(asked, asked.hosts)
-    return _check_box(asked)
+    if options.report is not None:
+        return _report(options.report, options.output)
+    if options.watch is not None:
+        return _watch(options, options.watch)
+    if options.hosts is not None:
+        return _check_hosts(options, options.hosts)
+    return _check_box(options)
 
 
 def refuse_combinations(options: Options) -> None:

@@ -175,8 +175,8 @@ def leaves(ctx: click.Context | None = None) -> dict[str, click.Context]:
     group = ctx.command
     if not isinstance(group, click.Group):
         return {ctx.command_path.partition(" ")[2]: ctx}
-    found = {}
+    contexts = {}
     for name in group.list_commands(ctx):
         if command := group.get_command(ctx, name):
-            found |= leaves(click.Context(command, info_name=name, parent=ctx))
-    return found
+            contexts |= leaves(click.Context(command, info_name=name, parent=ctx))
+    return contexts

@@ -17,7 +17,7 @@ import click
 
 NAMES = ("remote-gpu-trainer", "rgt")  # the program's names: pyproject.toml installs both
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
-_NEAR_ENOUGH = 0.6  # difflib's own limit: two of three letters are the same
+_NEAR_ENOUGH = 0.6  # difflib's default: "lokup" is near lookup, "foo" isn't near --good
 
 
 def program() -> str:
@@ -91,8 +91,9 @@ class Group(click.Group):
 
     def summaries(self, ctx: click.Context) -> dict[str, str]:
         """What each command does, in one line, in the order of --help."""
-        commands = {name: self.get_command(ctx, name) for name in self.list_commands(ctx)}
-        return {name: found.get_short_help_str(200) for name, found in commands.items() if found}
+        names = self.list_commands(ctx)
+        commands = [command for name in names if (command := self.get_command(ctx, name))]
+        return {command.name or "": command.short_help or "" for command in commands}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         """The commands in the order in which they were added."""
