@@ -206,10 +206,6 @@ WRONG = {
         ["install", "--client", "zzzzz"],
         "'skill'; run 'remote-gpu-trainer install --help'",
     ),
-    "a near target": (
-        ["render", "job.yaml", "--target", "kubernets"],
-        "'local'; did you mean kubernetes?",
-    ),
     "a near kind": (["fit", "--optimizer", "adam"], "'muon'; did you mean adamw?"),
     "a near shell": (["completion", "bsh"], "'fish'; did you mean bash?"),
     "an option of the old form": (
@@ -284,11 +280,12 @@ def test_the_version_may_be_cut_short_too(capsys):
     ("args", "hint"),
     [
         (["profile", "runpd"], "unknown profile 'runpd'; did you mean runpod? "),
+        (["render", "job.yaml", "--target", "kubernets"], "error: target: unknown target 'kubernets'; did you mean kubernetes?\n"),
         (["release", "local", "--profile", "vastia"], "unknown profile 'vastia'; did you mean vastai? "),
         (["fit", "--layers", "2", "--hidden", "64", "--heads", "2", "--intermediate", "128", "--vocabulary", "100", "--gpu", "h100-80g"], "unknown GPU 'h100-80g'; did you mean H100-80GB? "),
         (["fit", "--layers", "2", "--hidden", "64", "--heads", "2", "--intermediate", "128", "--vocabulary", "100", "--gpu", "zzz"], "unknown GPU 'zzz'; give its memory in GiB, or one of B200, "),
     ],
-    ids=["a platform", "a platform of a job", "a card", "a card that is near none"],
+    ids=["a platform", "a target", "a platform of a box", "a card", "a card that is near none"],
 )  # fmt: skip
 def test_a_misspelt_name_gets_the_one_that_was_meant(args, hint, capsys):
     assert main(args) == 2

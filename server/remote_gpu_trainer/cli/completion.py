@@ -58,6 +58,13 @@ def profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return _beginning(incomplete, (page.stem for page in pages))
 
 
+def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """What starts a rendered script: ssh, Slurm and others."""
+    from ..runs import TARGETS
+
+    return _beginning(incomplete, TARGETS)
+
+
 def gpus(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """Names of cards."""
     from ..platforms.choosing import GPUS

@@ -16,8 +16,8 @@ from ..runs import TARGETS
 from ..text import BadRequest
 from . import terminal
 from .boxes import BOX, box_of, remember
-from .completion import files, folders, profiles
-from .parsing import OneOf, command
+from .completion import files, folders, profiles, targets
+from .parsing import command, near
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
@@ -53,8 +53,8 @@ def seconds(text: str) -> float:
 )
 @click.option(
     "--target",
-    type=OneOf(TARGETS),
     metavar="NAME",
+    shell_complete=targets,
     help="ssh, slurm, kubernetes, skypilot or local (default: the one that suits the platform)",
 )
 @click.option(
@@ -126,6 +126,8 @@ def render(
         raise JobError(
             "no job given; pass a YAML or JSON file, -, or fields with --set (--schema lists them)"
         )
+    if target and target not in TARGETS and (nearest := near(target, TARGETS)):
+        raise BadRequest(f"target: unknown target {target[:40]!r}; did you mean {nearest}?")
     given = with_queue(with_options(_read_job(job), list(fields)), queue, sweep)
     place = None if compared else write_to
     answer = rendered(given, profile, target, place, outside=outside)
