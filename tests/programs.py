@@ -1,4 +1,4 @@
-"""Programs that tests run: `rgt` as a process of its own, and a script's functions."""
+"""Programs that tests run: `rgt` as a process of its own or as far as its arguments, and a script's functions."""
 
 from __future__ import annotations
 
@@ -7,6 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
+
+import click
+from remote_gpu_trainer.cli import parsing
+from remote_gpu_trainer.cli.main import cli
 
 
 def rgt(*words: object, timeout: float = 120, **options) -> subprocess.CompletedProcess:
@@ -19,6 +24,15 @@ def rgt(*words: object, timeout: float = 120, **options) -> subprocess.Completed
         timeout=timeout,
         **options,
     )
+
+
+def parsed(words: list[str]) -> click.Context:
+    """The command that these words of `rgt` name, with its arguments read. It isn't run.
+
+    Raises click.UsageError.
+    """
+    with mock.patch.object(parsing.Command, "invoke", lambda self, ctx: ctx):
+        return cli.invoke(cli.make_context("rgt", list(words)))
 
 
 def loaded(path: Path) -> ModuleType:

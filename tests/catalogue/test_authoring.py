@@ -5,10 +5,11 @@ import shutil
 from datetime import date
 
 import pytest
+from remote_gpu_trainer.catalogue import authoring
 from remote_gpu_trainer.catalogue import bundle as catalogue
+from remote_gpu_trainer.catalogue import proofs as proving
 from remote_gpu_trainer.catalogue.bundle import CatalogueError
 from remote_gpu_trainer.catalogue.lint import lint
-from remote_gpu_trainer.cli import dev
 
 from tests.conftest import ROOT
 from tests.programs import rgt
@@ -31,12 +32,12 @@ def checkout(tmp_path):
 
 def test_the_form_takes_the_next_id_and_passes_lint_only_when_it_is_filled(checkout):
     before = catalogue.read(checkout)
-    name, markdown = dev.form(before, "O", "The loss goes up by one at every epoch", TODAY)
+    name, markdown = authoring.form(before, "O", "The loss goes up by one at every epoch", TODAY)
     assert (
         name not in before.by_id
         and int(name[1:]) == max(int(e.id[1:]) for e in before.families["O"]) + 1
     )
-    page = dev.put(before, "O", markdown, None)
+    page = authoring.put(before, "O", markdown, None)
     assert page == checkout / before.families["O"][0].path
     empty = catalogue.read(checkout)
     assert any(name in fault.text for fault in lint(empty, TODAY)) and set(empty.by_id) == set(
@@ -65,20 +66,20 @@ def test_the_form_takes_the_next_id_and_passes_lint_only_when_it_is_filled(check
 
 def test_a_retired_id_is_not_given_again(bundle):
     root = bundle({"a.md": "# Page\n\n### O7 → O1\n"})
-    assert dev.form(catalogue.read(root), "O", "what is seen here is this", TODAY)[0] == "O8"
+    assert authoring.form(catalogue.read(root), "O", "what is seen here is this", TODAY)[0] == "O8"
 
 
 def test_a_new_family_needs_a_page(checkout):
     read = catalogue.read(checkout)
-    name, markdown = dev.form(read, "ZZ", "what is seen here is this", TODAY)
+    name, markdown = authoring.form(read, "ZZ", "what is seen here is this", TODAY)
     assert name == "ZZ1"
     with pytest.raises(CatalogueError, match="0 pages have the family ZZ .*name one with --page"):
-        dev.put(read, "ZZ", markdown, None)
+        authoring.put(read, "ZZ", markdown, None)
     page = "references/training/by-domain.md"
-    assert dev.put(read, "ZZ", markdown, page).read_text(encoding="utf-8").endswith(markdown)
+    assert authoring.put(read, "ZZ", markdown, page).read_text(encoding="utf-8").endswith(markdown)
     for other in ("../x.md", "/etc/hosts", "references/none.md", "pyproject.toml"):
         with pytest.raises(CatalogueError, match="name a Markdown file below"):
-            dev.put(read, "ZZ", markdown, other)
+            authoring.put(read, "ZZ", markdown, other)
 
 
 @pytest.mark.parametrize(
@@ -87,13 +88,13 @@ def test_a_new_family_needs_a_page(checkout):
 )
 def test_what_is_no_family_or_no_title_is_refused(family, title):
     with pytest.raises(CatalogueError, match="give (one to six capital letters|5 to 18 words)"):
-        dev.form(catalogue.load(), family, title, TODAY)
+        authoring.form(catalogue.load(), family, title, TODAY)
 
 
 def test_an_installation_is_not_written_into(bundle):
     root = bundle({"a.md": "# Page\n"})
     with pytest.raises(CatalogueError, match="isn't a checkout; clone the repository"):
-        dev.put(catalogue.read(root), "O", "### O1 — x\n", "references/a.md")
+        authoring.put(catalogue.read(root), "O", "### O1 — x\n", "references/a.md")
 
 
 def test_the_form_goes_to_stdout():
@@ -126,7 +127,7 @@ def test_proven_refuted_and_skipped_are_told_apart(proofs):
         o1="def test_a(): pass\ndef test_b(): pass\n", o2="def test_a(): assert 1 == 2, 'the loss fell'\n",
         o3="import pytest\ndef test_a(): pytest.skip('no torch here')\n", o4="import nowhere_to_be_found\n", o5="",
     )  # fmt: skip
-    found = {one.id: one for one in dev.prove(read, ["O1", "O2", "O3", "O4", "O5"])}
+    found = {one.id: one for one in proving.prove(read, ["O1", "O2", "O3", "O4", "O5"])}
     assert {name: one.verdict for name, one in found.items()} == {
         "O1": "proven",
         "O2": "refuted",
@@ -139,15 +140,15 @@ def test_proven_refuted_and_skipped_are_told_apart(proofs):
         and "the loss fell" in found["O2"].faults[0]
         and "no torch here" in found["O3"].skipped[0]
     )
-    assert [one.id for one in dev.prove(read, [])] == ["O1", "O2", "O3", "O4", "O5"]
+    assert [one.id for one in proving.prove(read, [])] == ["O1", "O2", "O3", "O4", "O5"]
 
 
 def test_what_has_no_proof_is_refused(proofs, checkout):
     with pytest.raises(CatalogueError, match=r"no proof of O2; write evals/proofs/test_o2\.py"):
-        dev.prove(proofs(o1="def test_a(): pass\n"), ["O1", "O2"])
+        proving.prove(proofs(o1="def test_a(): pass\n"), ["O1", "O2"])
     shutil.rmtree(checkout / "evals")
     with pytest.raises(CatalogueError, match="no evals/proofs in .*; clone the repository"):
-        dev.prove(catalogue.read(checkout), [])
+        proving.prove(catalogue.read(checkout), [])
 
 
 def test_the_command_ends_with_the_verdict():

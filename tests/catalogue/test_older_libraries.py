@@ -10,7 +10,7 @@ import subprocess
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.cli.dev import proof_of
+from remote_gpu_trainer.catalogue.proofs import proof_of
 
 from tests.conftest import ROOT
 
@@ -19,8 +19,8 @@ INSTALL = "see `.venv-older` in .ci/run, then OLDER_PYTHON=.venv-older/bin/pytho
 PROVE = """\
 import json, sys
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.cli import dev
-found = dev.prove(bundle.load(), sys.argv[1:])
+from remote_gpu_trainer.catalogue import proofs
+found = proofs.prove(bundle.load(), sys.argv[1:])
 print(json.dumps({one.id: [one.verdict, [*one.faults, *one.skipped][:1]] for one in found}))
 """
 HEAD = """\

@@ -1,17 +1,17 @@
 """The commands a user types: what they print, where, and with which exit code."""
 
-import io
 import json
 import re
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.cli import main as parsers
-from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.cli.main import COMMANDS, cli, leaves, main, root
 
 from tests.conftest import ROOT
+from tests.programs import parsed
 
 LOGS = ROOT / "examples" / "logs"
 
@@ -152,27 +152,65 @@ def test_bad_input_is_one_clear_line_and_exit_2(name):
 WRONG = {
     "a word for a number": (
         ["lookup", "--limit", "three", "x"],
-        "argument --limit: invalid int value: 'three'; run 'remote-gpu-trainer lookup --help'",
+        "invalid value for '--limit': 'three' is not a valid integer; run 'remote-gpu-trainer lookup --help'",
     ),
     "an unknown option": (
         ["lookup", "--foo"],
-        "unrecognized arguments: --foo; run 'remote-gpu-trainer lookup --help'",
+        "no such option '--foo'; run 'remote-gpu-trainer lookup --help'",
     ),
-    "a near option": (["render", "--profil", "x", "--jsn"], "--jsn; did you mean --json?"),
+    "a near option": (
+        ["render", "--profil", "x", "--jsn"],
+        "no such option '--jsn'; did you mean --json?",
+    ),
     "an unknown command": (["xyzzy"], "unknown command 'xyzzy'; run 'remote-gpu-trainer --help'"),
     "a near command": (["lokup", "x"], "unknown command 'lokup'; did you mean lookup?"),
     "a near command for maintainers": (["dev", "lnt"], "unknown command 'lnt'; did you mean lint?"),
     "no box": (
         ["status"],
-        "the following arguments are required: box; run 'remote-gpu-trainer status --help'",
+        "missing argument 'BOX'; run 'remote-gpu-trainer status --help'",
     ),
     "two forms": (
         ["lookup", "x", "--full", "--json"],
-        "argument --json: not allowed with argument --full; run 'remote-gpu-trainer lookup --help'",
+        "--full and --json can't be combined; run 'remote-gpu-trainer lookup --help'",
     ),
+    "no command for maintainers": (["dev"], "missing command; run 'remote-gpu-trainer dev --help'"),
+    "an option without its value": (
+        ["render", "job.yaml", "--set"],
+        "option '--set' requires a value; run 'remote-gpu-trainer render --help'",
+    ),
+    "an option for a value": (
+        ["lookup", "--log", "--json"],
+        "option '--log' requires a value; run 'remote-gpu-trainer lookup --help'",
+    ),
+    "a value for a flag": (
+        ["lookup", "--json=1", "x"],
+        "option '--json' does not take a value; run 'remote-gpu-trainer lookup --help'",
+    ),
+    "an option cut too short": (
+        ["lookup", "--l", "1"],
+        "ambiguous option '--l': it could be --log or --limit; run 'remote-gpu-trainer lookup --help'",
+    ),
+    "a word too many": (
+        ["status", "local", "x"],
+        "got unexpected extra argument (x); run 'remote-gpu-trainer status --help'",
+    ),
+    "a span that is none": (
+        ["status", "local", "--max", "5x"],
+        "invalid value for '--max': '5x' isn't a duration; write 30s, 90m or 8h; run 'remote-gpu-trainer status --help'",
+    ),
+    "a near client": (
+        ["install", "--client", "codx"],
+        "invalid value for '--client': 'codx' is not one of 'claude-code', 'opencode', 'codex', 'gemini', 'cursor', 'skill'; did you mean codex?",
+    ),
+    "a client that is near none": (
+        ["install", "--client", "zzzzz"],
+        "'skill'; run 'remote-gpu-trainer install --help'",
+    ),
+    "a near kind": (["fit", "--optimizer", "adam"], "'muon'; did you mean adamw?"),
+    "a near shell": (["completion", "bsh"], "'fish'; did you mean bash?"),
     "an option of the old form": (
         ["lint", "--nope"],
-        "unrecognized arguments: --nope; run 'remote-gpu-trainer dev lint --help'",
+        "no such option '--nope'; run 'remote-gpu-trainer dev lint --help'",
     ),
 }
 
@@ -187,10 +225,77 @@ def test_wrong_usage_is_one_line_with_a_hint_and_exit_2(case, capsys):
     assert err.startswith("error: ") and err.endswith(f"{said}\n") and err.count("\n") == 1
 
 
+READ = {
+    "an option cut short": (["lookup", "--lim", "2", "x"], {"limit": 2}),
+    "an option cut short, with its value": (["lookup", "--lim=2", "x"], {"limit": 2}),
+    "options behind the words": (
+        ["lookup", "a", "--json", "b"],
+        {"text": ("a", "b"), "as_json": True},
+    ),
+    "a pasted error of a shell": (
+        ["lookup", "-bash: torchrun: command not found"],
+        {"text": ("-bash: torchrun: command not found",)},
+    ),
+    "a pasted line of dashes": (
+        ["lookup", "--- Logging error ---"],
+        {"text": ("--- Logging error ---",)},
+    ),
+    "a negative number": (["lookup", "loss", "-1.5"], {"text": ("loss", "-1.5")}),
+    "a negative value": (["lookup", "--limit", "-1", "x"], {"limit": -1}),
+    "words that look like options": (["lookup", "--", "--foo"], {"text": ("--foo",)}),
+    "a dash": (["lookup", "-"], {"text": ("-",)}),
+    "a value with a dash and a blank": (
+        ["install", "--client", "codex", "--command", "-x y"],
+        {"serve_command": "-x y"},
+    ),
+    "a value joined to a short option": (["health", "-opage.html"], {"output": Path("page.html")}),
+    "a program with options": (
+        ["probe", "--steps", "3", "--", "a.py", "--steps", "5", "--", "-x"],
+        {"steps": 3, "program": ("a.py", "--steps", "5", "--", "-x")},
+    ),
+    "a program without the two dashes": (
+        ["probe", "python", "a.py", "--json", "x"],
+        {"json_file": None, "program": ("python", "a.py", "--json", "x")},
+    ),
+    "an option given twice": (
+        ["render", "--set", "a=1", "--set", "b=2"],
+        {"fields": ("a=1", "b=2")},
+    ),
+}
+
+
+@pytest.mark.parametrize("case", READ)
+def test_arguments_are_read_as_people_type_them(case):
+    words, values = READ[case]
+    assert parsed(words).params.items() >= values.items()
+
+
+def test_the_version_may_be_cut_short_too(capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["--vers"])
+    assert ended.value.code == 0 and re.fullmatch(r"\d+\.\d+\.\d+\n", capsys.readouterr().out)
+
+
+@pytest.mark.parametrize(
+    ("args", "hint"),
+    [
+        (["profile", "runpd"], "unknown profile 'runpd'; did you mean runpod? "),
+        (["render", "job.yaml", "--target", "kubernets"], "error: target: unknown target 'kubernets'; did you mean kubernetes?\n"),
+        (["release", "local", "--profile", "vastia"], "unknown profile 'vastia'; did you mean vastai? "),
+        (["fit", "--layers", "2", "--hidden", "64", "--heads", "2", "--intermediate", "128", "--vocabulary", "100", "--gpu", "h100-80g"], "unknown GPU 'h100-80g'; did you mean H100-80GB? "),
+        (["fit", "--layers", "2", "--hidden", "64", "--heads", "2", "--intermediate", "128", "--vocabulary", "100", "--gpu", "zzz"], "unknown GPU 'zzz'; give its memory in GiB, or one of B200, "),
+    ],
+    ids=["a platform", "a target", "a platform of a box", "a card", "a card that is near none"],
+)  # fmt: skip
+def test_a_misspelt_name_gets_the_one_that_was_meant(args, hint, capsys):
+    assert main(args) == 2
+    assert hint in capsys.readouterr().err
+
+
 def test_no_command_prints_the_help_on_stderr_and_exits_2(capsys):
     assert main([]) == 2
     out, err = capsys.readouterr()
-    assert out == "" and err.startswith("usage: ") and "lookup" in err
+    assert out == "" and err.startswith("Usage: ") and "lookup" in err
 
 
 def test_hints_name_the_program_as_it_was_called(monkeypatch, capsys):
@@ -236,7 +341,7 @@ def test_a_reader_that_goes_away_is_no_error():
 def test_a_look_up_starts_without_the_heavy_libraries():
     program = (
         "import sys; from remote_gpu_trainer.cli.main import main; main(['lookup', 'loss stays at 0.693']);"
-        "heavy = ('mcp', 'pydantic', 'yaml', 'packaging', 'rich', 'jinja2', 'shtab');"
+        "heavy = ('mcp', 'pydantic', 'yaml', 'packaging', 'rich', 'jinja2', 'click.shell_completion');"
         "print([m for m in heavy if m in sys.modules], file=sys.stderr)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
@@ -244,11 +349,9 @@ def test_a_look_up_starts_without_the_heavy_libraries():
 
 
 def test_every_command_has_a_help_that_says_something(capsys):
-    for name, command in parsers.leaves(parsers.make_parser()).items():
-        text = io.StringIO()
-        command.print_help(text)
-        assert name in text.getvalue() and command.description
-        assert all(action.help for action in command._actions)
+    for name, ctx in leaves().items():
+        assert name in ctx.get_help() and ctx.command.help
+        assert all(param.help for param in ctx.command.get_params(ctx))
 
 
 def test_help_lists_the_commands_of_users_first_and_dev_at_the_end(capsys):
@@ -264,9 +367,12 @@ def test_help_lists_the_commands_of_users_first_and_dev_at_the_end(capsys):
 
 
 def test_each_command_is_in_the_module_that_the_table_names():
-    for name in parsers.COMMANDS:
-        assert name in parsers.subcommands(parsers.make_parser(only=name))
-    assert list(parsers.subcommands(parsers.make_parser())) == list(parsers.COMMANDS)
+    for name, listed in COMMANDS.items():
+        command = cli.get_command(root(), name)
+        assert command.name == name and command.callback.__module__.endswith(
+            f".cli.{listed.module}"
+        )
+    assert cli.list_commands(root()) == list(COMMANDS)
 
 
 @pytest.mark.parametrize("command", [["lint"], ["dev", "lint"]])

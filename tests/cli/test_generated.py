@@ -7,7 +7,7 @@ import pytest
 from jinja2 import UndefinedError
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli import documents
-from remote_gpu_trainer.cli.main import COMMANDS, leaves, main, make_parser
+from remote_gpu_trainer.cli.main import COMMANDS, leaves, main
 
 from tests.conftest import ROOT
 
@@ -52,13 +52,16 @@ HEAD = (
 def test_the_commands_page_has_every_command_users_first_and_every_argument():
     headings = re.findall(r"^## (.+)$", COMMANDS_PAGE, re.M)
     assert headings == [*list(COMMANDS)[:-1], "dev lint", "dev docs", "dev new-entry", "dev prove"]
-    for name, command in leaves(make_parser()).items():
+    for name, ctx in leaves().items():
         part = COMMANDS_PAGE.split(f"## {name}\n")[1].split("\n## ")[0]
-        assert command.description in part
-        for action in (action for action in command._actions if action.dest != "help"):
-            for typed in action.option_strings or [action.dest]:
-                assert typed in part, (name, typed)
-            assert action.help.replace("|", "\\|") in part, (name, action.dest)
+        assert " ".join(ctx.command.help.replace("\b", "").split()) in " ".join(
+            part.replace("```sh", "").replace("```", "").split()
+        )
+        for param in ctx.command.params:
+            typed = [param.make_metavar(ctx)] if param.param_type_name == "argument" else param.opts
+            for form in typed:
+                assert form in part, (name, form)
+            assert param.help.replace("|", "\\|") in part, (name, param.name)
 
 
 @pytest.mark.parametrize("name", [name for name, _ in documents.WHOLE])

@@ -9,12 +9,12 @@ import pytest
 import yaml
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.grammar import read_page
-from remote_gpu_trainer.cli.main import make_parser
+from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs.job import Job
 
 from tests.conftest import ROOT
-from tests.programs import rgt
+from tests.programs import parsed, rgt
 
 NAMES = (
     "artifacts",
@@ -86,8 +86,8 @@ def test_every_command_in_a_guide_can_be_typed(name):
     found = typed(name)
     assert found
     for words in found:
-        asked = make_parser().parse_args(words)
-        platform = getattr(asked, "profile", None) or (words[0] == "profile" and asked.name)
+        asked = parsed(words).params
+        platform = asked.get("profile") or (words[0] == "profile" and asked["name"])
         assert not platform or platform in profile.load(), words
 
 
@@ -103,7 +103,7 @@ def test_every_command_in_a_guide_can_be_typed(name):
 def test_a_command_that_does_not_exist_would_be_found(line, capsys):
     [words] = commands(line)
     with pytest.raises(SystemExit) as ended:
-        make_parser().parse_args(words)
+        main(words)
     assert ended.value.code == 2 and capsys.readouterr().err
 
 

@@ -11,11 +11,12 @@ from urllib.parse import unquote, urljoin, urlsplit
 import pytest
 import yaml
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.cli.main import leaves, make_parser
+from remote_gpu_trainer.cli.main import leaves
 from remote_gpu_trainer.platforms import profile
 
 from tests.conftest import ROOT, engine, module
 from tests.engines.chromium import CHROMIUM, Browser, Served
+from tests.programs import parsed
 
 pytestmark = pytest.mark.site
 
@@ -177,7 +178,7 @@ def test_every_platform_command_tool_and_script_is_there(pages):
         for _, fact in facts.facts
     )
     assert unsure and "unconfirmed" in compared
-    commands = {name.replace(" ", "-") for name in leaves(make_parser())}
+    commands = {name.replace(" ", "-") for name in leaves()}
     assert commands <= pages["/reference/commands/"].anchors
     for tool in ("lookup_symptom", "render_run_script", "check_staleness", "gpu_health"):
         assert tool in words("/reference/tools/")
@@ -234,7 +235,7 @@ def test_every_link_of_the_guides_leads_to_a_page():
         assert [link for link in re.findall(r"\]\(([^)]+)\)", text) if not here.link(link)] == []
         for line in re.findall(r"^remote-gpu-trainer .*$", text, re.M):
             arguments = shlex.split(line.split(" | ")[0])[1:]
-            make_parser().parse_args(arguments)
+            parsed(arguments)
         for command in re.findall(r"`remote-gpu-trainer (\w+)", text):
             assert command in {
                 "health",

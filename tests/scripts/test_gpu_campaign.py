@@ -8,10 +8,10 @@ import sys
 from importlib import import_module
 
 import pytest
-from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.fit.model_config import model_of
 from remote_gpu_trainer.fit.training_memory import estimate
 from remote_gpu_trainer.fit.training_run import Run
+from remote_gpu_trainer.lookup.answer import answer_for
 
 from tests.conftest import ROOT, engine, module
 

@@ -11,7 +11,7 @@ import ast
 import re
 import sys
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from datetime import date, timedelta
 from typing import Any
 
@@ -333,7 +333,7 @@ def stalls(pattern: str) -> str:
     return "more than two unbounded repeats" if _unbounded_repeats(tree) > 2 else ""
 
 
-def _trouble_in(tree: Iterable, inside_repeat: bool) -> str:
+def _trouble_in(tree: Any, inside_repeat: bool) -> str:
     """A repeat inside a repeat, or a reference to a group, in a parsed expression; or ''."""
     for operator, value in tree:
         if str(operator) in _REPEATS:
@@ -352,7 +352,7 @@ def _trouble_in(tree: Iterable, inside_repeat: bool) -> str:
     return ""
 
 
-def _unbounded_repeats(tree: Iterable) -> int:
+def _unbounded_repeats(tree: Any) -> int:
     """How many repeats without an end an expression has. Digits don't count: numbers are short."""
     count = 0
     for operator, value in tree:

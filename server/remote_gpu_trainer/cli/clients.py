@@ -2,94 +2,97 @@
 
 from __future__ import annotations
 
-import argparse
 import difflib
 import os
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+import click
+
+from ..clients.table import CLIENTS, WITH_HOOKS
 from ..text import BadRequest
+from ..text.masking import shown
 from . import terminal
+from .completion import folders
+from .parsing import OneOf, command
+
+if TYPE_CHECKING:
+    from ..clients.installing import Change, Plan
 
 
-def add_to(commands) -> None:
-    """Add the commands to the parser's commands."""
-    _add_serve(commands)
-    from ..clients.table import CLIENTS
-
-    put = commands.add_parser(
-        "install",
-        help="add the MCP server and the skill to a coding agent",
-        description="Add the MCP server and the skill to a coding agent's configuration, and print "
-        "the change. Nothing else in it changes. The client 'skill' gets only the skill's folder, "
-        "without the server. A configuration that can't be read stays as it is. "
-        "Exit 0: installed. Exit 2: refused, and nothing was changed.",
-    )
-    put.add_argument(
-        "--hooks",
-        action="store_true",
-        help="for claude-code and opencode: suggest the look-up after a failure, and show the "
-        "release check before a command that deletes a box",
-    )
-    put.add_argument(
-        "--command",
-        metavar="TEXT",
-        dest="serve",
-        help="the command that starts the server, such as 'uvx --from WHEEL remote-gpu-trainer "
-        "serve' (default: this installation's)",
-    )
-    put.set_defaults(run=install)
-    out = commands.add_parser(
-        "uninstall",
-        help="remove the MCP server and the skill from a coding agent",
-        description="Remove what 'install' added. A file that nobody has changed since is restored "
-        "byte for byte.",
-    )
-    out.set_defaults(run=uninstall)
-    for command in (put, out):
-        command.add_argument(
-            "--client", required=True, choices=CLIENTS, help=", ".join(CLIENTS), metavar="NAME"
-        )
-        command.add_argument(
-            "--project",
-            type=Path,
-            metavar="DIR",
-            help="use this project's configuration (default: the user's)",
-        )
-        command.add_argument(
-            "--dry-run", action="store_true", help="print the change, but write nothing"
-        )
+_CLIENT = click.option(
+    "--client",
+    required=True,
+    type=OneOf(CLIENTS),
+    metavar="NAME",
+    help=", ".join(CLIENTS),
+)
+_PROJECT = click.option(
+    "--project",
+    type=Path,
+    metavar="DIR",
+    shell_complete=folders,
+    help="use this project's configuration (default: the user's)",
+)
+_DRY_RUN = click.option("--dry-run", is_flag=True, help="print the change, but write nothing")
 
 
-def install(args: argparse.Namespace) -> int:
-    """`install`: 0 installed, 2 refused."""
-    from ..clients.table import WITH_HOOKS
+@command("install")
+@click.option(
+    "--hooks",
+    is_flag=True,
+    help="for claude-code and opencode: suggest the look-up after a failure, and show the "
+    "release check before a command that deletes a box",
+)
+@click.option(
+    "--command",
+    "serve_command",
+    metavar="TEXT",
+    help="the command that starts the server, such as 'uvx --from WHEEL remote-gpu-trainer "
+    "serve' (default: this installation's)",
+)
+@_CLIENT
+@_PROJECT
+@_DRY_RUN
+def install(
+    hooks: bool, serve_command: str | None, client: str, project: Path | None, dry_run: bool
+) -> int:
+    """Add the MCP server and the skill to a coding agent's configuration, and print the change.
+    Nothing else in it changes. The client 'skill' gets only the skill's folder, without the server.
+    A configuration that can't be read stays as it is.
 
-    if args.hooks and args.client not in WITH_HOOKS:
+    Exit 0: installed. Exit 2: refused, and nothing was changed.
+    """
+    if hooks and client not in WITH_HOOKS:
         raise BadRequest(
-            f"--hooks doesn't work with {args.client}, only with {' and '.join(WITH_HOOKS)}; "
+            f"--hooks doesn't work with {client}, only with {' and '.join(WITH_HOOKS)}; "
             "leave it out"
         )
-    return _do(args, hooks=args.hooks, command=args.serve)
+    return _change(client, project, dry_run, hooks=hooks, command=serve_command)
 
 
-def uninstall(args: argparse.Namespace) -> int:
-    """`uninstall`: 0 removed, 2 refused."""
-    return _do(args, remove=True)
+@command("uninstall")
+@_CLIENT
+@_PROJECT
+@_DRY_RUN
+def uninstall(client: str, project: Path | None, dry_run: bool) -> int:
+    """Remove what 'install' added. A file that nobody has changed since is restored byte for byte.
+
+    Exit 0: removed. Exit 2: refused, and nothing was changed.
+    """
+    return _change(client, project, dry_run, remove=True)
 
 
-def _do(args: argparse.Namespace, **how) -> int:
+def _change(client: str, project: Path | None, dry_run: bool, **how: Any) -> int:
+    """Print a change of a client's configuration, and carry it out. `how`: as `plan` takes it."""
     from ..catalogue.bundle import CatalogueError
     from ..clients.installing import InstallError, carry_out, plan
 
     try:
-        made = plan(args.client, os.environ, args.project, **how)
-        try:
-            _show(made, "would be " * args.dry_run)
-            sys.stdout.flush()
-        except BrokenPipeError:  # a closed pipe doesn't cancel the installation
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        if args.dry_run:
+        made = plan(client, os.environ, project, **how)
+        _show_even_if_nobody_reads(made, "would be " if dry_run else "")
+        if dry_run:
             print("nothing was written (--dry-run)", file=sys.stderr)
             return 0
         carry_out(made, os.environ)
@@ -105,75 +108,84 @@ def _do(args: argparse.Namespace, **how) -> int:
     return 0
 
 
-def _show(made, would: str) -> None:
+def _show_even_if_nobody_reads(made: Plan, would: str) -> None:
+    """Print the change; a closed pipe doesn't cancel the installation."""
+    try:
+        _show(made, would)
+        sys.stdout.flush()
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+
+
+def _show(made: Plan, would: str) -> None:
     """Print the change as a unified diff with secrets masked, and a skill's folder as one line.
 
     `would` goes before what a dry run doesn't do.
     """
-    from ..text.masking import shown
+    lines = [line for change in made.changes if change for line in _diff(change)]
+    lines += _skill_lines(made, would)
+    if not made:
+        lines.append("nothing to change")
+    terminal.write("\n".join(lines), terminal.DIFF)
 
-    out = []
-    for change in filter(None, made.changes):
-        before, after = ((text or "").splitlines() for text in (change.before, change.after))
-        names = (
-            "/dev/null" if change.before is None else str(change.file),
-            "/dev/null" if change.after is None else str(change.file),
-        )
-        out += map(shown, difflib.unified_diff(before, after, *names, lineterm="", n=1))
-    step = made.skill
+
+def _diff(change: Change) -> list[str]:
+    """A configuration's change, with secrets masked."""
+    before, after = ((text or "").splitlines() for text in (change.before, change.after))
+    names = (
+        "/dev/null" if change.before is None else str(change.file),
+        "/dev/null" if change.after is None else str(change.file),
+    )
+    return [shown(line) for line in difflib.unified_diff(before, after, *names, lineterm="", n=1)]
+
+
+def _skill_lines(made: Plan, would: str) -> list[str]:
+    """What happens to the folder of the skill; secrets in names of files are masked."""
+    step, lines = made.skill, []
     if step.write:
         size = sum(map(len, step.write.values())) / 1e6
-        out.append(f"{step.folder}: {len(step.write)} files, {size:.1f} MB {would}written")
+        lines.append(f"{step.folder}: {len(step.write)} files, {size:.1f} MB {would}written")
     if step.remove:
-        out.append(f"{step.folder}: {len(step.remove)} files {would}removed")
+        lines.append(f"{step.folder}: {len(step.remove)} files {would}removed")
     if step.stays:
-        out.append(
-            f"{step.folder}: {shown(', '.join(step.stays))} kept, it isn't part of the skill"
-        )
+        kept = shown(", ".join(step.stays))
+        lines.append(f"{step.folder}: {kept} kept, it isn't part of the skill")
     if made.shared_with:
-        out.append(f"{step.folder}: kept, {', '.join(made.shared_with)} uses it")
-    if not made:
-        out.append("nothing to change")
-    terminal.write("\n".join(out), terminal.DIFF)
+        lines.append(f"{step.folder}: kept, {', '.join(made.shared_with)} uses it")
+    return lines
 
 
-def _add_serve(commands) -> None:
-    serve = commands.add_parser(
-        "serve",
-        help="run the MCP server for coding agents",
-        description="Run the MCP server: on standard input and output, or with --http on a port "
-        "of this machine.",
-    )
-    serve.add_argument(
-        "--http",
-        action="store_true",
-        help="serve http://127.0.0.1:PORT/mcp instead; no other machine can reach it, and there "
-        "is no login",
-    )
-    serve.add_argument(
-        "--host",
-        default="127.0.0.1",
-        metavar="ADDRESS",
-        help="with --http: a loopback address; any other is refused (default 127.0.0.1)",
-    )
-    serve.add_argument(
-        "--port",
-        type=int,
-        default=8931,
-        metavar="N",
-        help="with --http: the port; 0 takes any free one (default 8931)",
-    )
-    serve.set_defaults(run=run_serve)
+@command("serve")
+@click.option(
+    "--http",
+    is_flag=True,
+    help="serve http://127.0.0.1:PORT/mcp instead; no other machine can reach it, and there "
+    "is no login",
+)
+@click.option(
+    "--host",
+    default="127.0.0.1",
+    metavar="ADDRESS",
+    help="with --http: a loopback address; any other is refused (default 127.0.0.1)",
+)
+@click.option(
+    "--port",
+    type=int,
+    default=8931,
+    metavar="N",
+    help="with --http: the port; 0 takes any free one (default 8931)",
+)
+def serve(http: bool, host: str, port: int) -> int:
+    """Run the MCP server: on standard input and output, or with --http on a port of this machine.
 
-
-def run_serve(args: argparse.Namespace) -> int:
-    """`serve`: 0 when the client disconnects."""
+    Exit 0: the client has disconnected.
+    """
     from ..mcp_server.server import make_server
 
-    if args.http:
-        from ..mcp_server import http
+    if http:
+        from ..mcp_server import http as http_server
 
-        http.serve(make_server(), args.host, args.port)
+        http_server.serve(make_server(), host, port)
     else:
         from ..mcp_server.stdio import leave
 

@@ -7,6 +7,7 @@ returns. A whole file is what its function in `WHOLE` returns.
 
 from __future__ import annotations
 
+import inspect
 import io
 import json
 import re
@@ -16,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from pydantic import BaseModel
 from rich.console import Console
 from rich.text import Text
 
@@ -27,12 +29,14 @@ from ..lookup.answer import answer_for
 from ..lookup.budget import plain
 from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole
-from .main import leaves, make_parser
+from .main import leaves
+from .main import root as root_context
 from .terminal import draw
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
 SEEN_BY_PROBE = "**Seen by:** probe\n\n"
+AS_IT_IS = "\b\n"  # in a help: click doesn't wrap the lines that follow
 DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent / "templates"),
@@ -95,7 +99,8 @@ def _are_vectors_old(root: Path, read: Catalogue, write: bool) -> bool:
     if write:
         fresh = index.encoded(read.entries, model, encoder.name(), known)
         write_whole(path, vectors.as_text(fresh).encode(), 0o644)
-        index.load.cache_clear(), search.load.cache_clear()
+        index.load.cache_clear()
+        search.load.cache_clear()
     return True
 
 
@@ -108,15 +113,15 @@ def _filled(template: str, **values: Any) -> str:
     return _TEMPLATES.get_template(f"{template}.md.j2").render(values)
 
 
-def _families(page: str, read: Catalogue) -> dict[str, Any]:
+def _families(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """A row for each page; a page may hold several families.
 
     No row has a number that a new entry changes: such rows would conflict in every second merge.
     """
     pages: dict[str, list[str]] = {}
-    for family, group in read.families.items():
+    for family, group in catalogue.families.items():
         pages.setdefault(group[0].path, []).append(family)
-    rows = [(names, _title_of(read.root / path), path) for path, names in pages.items()]
+    rows = [(names, _title_of(catalogue.root / path), path) for path, names in pages.items()]
     return {"pages": rows}
 
 
@@ -125,10 +130,10 @@ def _title_of(path: Path) -> str:
     return first.removeprefix("# ").strip()
 
 
-def _contents(page: str, read: Catalogue) -> dict[str, Any]:
+def _contents(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The entries of the page itself, by section."""
     sections: list[tuple[str, list[tuple[str, str]]]] = []
-    for entry in read.entries:
+    for entry in catalogue.entries:
         if entry.path == page:
             if not sections or sections[-1][0] != entry.section:
                 sections.append((entry.section, []))
@@ -142,26 +147,31 @@ def _count(page: str, read: Catalogue) -> dict[str, Any]:
     return {"entries": len(read.entries), "families": len(read.families), "ran": ran}
 
 
-def _schema(page: str, read: Catalogue) -> dict[str, Any]:
+def _schema(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The facts of a platform's profile: what each holds, and for which kinds it may be null."""
     from ..platforms.profile import NOT_THERE, Facts
 
     facts = []
     for name, field in Facts.model_fields.items():
-        models = (field.annotation, *getattr(field.annotation, "__args__", ()))
-        model = next(one for one in models if hasattr(one, "model_fields"))
-        values = model.model_fields["value"].annotation.model_fields
+        fact = _model_in(field.annotation)
+        value = _model_in(fact.model_fields["value"].annotation)
         null = [kind for kind, names in NOT_THERE.items() if name in names]
-        facts.append((name, field.description, values, null))
+        facts.append((name, field.description, value.model_fields, null))
     return {"facts": facts}
 
 
-def _shares(page: str, read: Catalogue) -> dict[str, Any]:
+def _model_in(annotation: Any) -> type[BaseModel]:
+    """The model that a field holds, which may be an optional one."""
+    kinds = (annotation, *getattr(annotation, "__args__", ()))
+    return next(kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel))
+
+
+def _shares(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """How many facts of each platform are confirmed, and which aren't."""
     from ..platforms.profile import Facts, read_all
 
     rows = []
-    for platform, profile in read_all(read.root).items():
+    for platform, profile in read_all(catalogue.root).items():
         facts = {name: getattr(profile.facts, name) for name in Facts.model_fields}
         there = {name: fact for name, fact in facts.items() if fact is not None}
         doubtful = [name for name, fact in there.items() if fact.status != "confirmed"]
@@ -169,13 +179,13 @@ def _shares(page: str, read: Catalogue) -> dict[str, Any]:
     return {"rows": rows}
 
 
-def _limits(page: str, read: Catalogue) -> dict[str, Any]:
+def _limits(page: str, catalogue: Catalogue) -> dict[str, Any]:
     from ..catalogue.freshness import LIMITS
 
     return {"limits": LIMITS}
 
 
-def _exits(page: str, read: Catalogue) -> dict[str, Any]:
+def _exits(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The exit codes of a run script."""
     from ..runs.script_parts import exit_codes
 
@@ -186,9 +196,9 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "families": _families,
     "contents": _contents,
     "count": _count,
-    "figures": lambda page, read: {
-        "rows": held_out_reports(read.root),
-        "openings": openings(read.root),
+    "figures": lambda page, catalogue: {
+        "rows": held_out_reports(catalogue.root),
+        "openings": openings(catalogue.root),
     },
     "schema": _schema,
     "shares": _shares,
@@ -200,27 +210,27 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
 def commands_page(root: Path) -> str:
     """docs/commands.md: what --help prints for every command."""
     commands = []
-    for name, command in leaves(make_parser("rgt")).items():
-        usage = " ".join(command.format_usage().removeprefix("usage: ").split())
+    for name, ctx in leaves(root_context("rgt")).items():
+        usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
+        paragraphs = _paragraphs(inspect.cleandoc(ctx.command.help or ""))
         arguments = [
-            (_invocation(action), action.help)
-            for action in command._actions
-            if action.dest != "help"
+            (invocation.strip(), about)
+            for param in ctx.command.params
+            if (record := param.get_help_record(ctx))
+            for invocation, about in [record]
         ]
-        commands.append((name, usage, command.description, arguments))
+        commands.append((name, usage, paragraphs, arguments))
     return _filled("commands", commands=commands)
 
 
-def _invocation(action) -> str:
-    """How an argument is typed: 'text', '--json', '-o, --output FILE'.
-
-    argparse would write it differently in different versions of Python.
-    """
-    names = ", ".join(action.option_strings)
-    if action.nargs == 0:
-        return names
-    value = action.metavar or (action.dest.upper() if names else action.dest)
-    return f"{names} {value}".strip()
+def _paragraphs(text: str) -> list[str]:
+    """A help's paragraphs, each in one line; one after click's mark \\b as a block of code."""
+    return [
+        f"```sh\n{part.removeprefix(AS_IT_IS)}\n```"
+        if part.startswith(AS_IT_IS)
+        else " ".join(part.split())
+        for part in text.split("\n\n")
+    ]
 
 
 RESULTS = "evals/RESULTS.md"
@@ -240,20 +250,20 @@ def held_out_reports(root: Path) -> list[tuple[str, str, list[str]]]:
     """
     path = root / RESULTS
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    found = _sealed(root / OPENED)
+    rows_shown = _sealed(root / OPENED)
     for table in _TABLE.finditer(text.partition("\n## History\n")[0] + "\n"):
         rows = [_cells(row) for row in table["rows"].splitlines()]
         systems = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
         if SYSTEMS.keys() <= systems.keys():
             for name, shown in SYSTEMS.items():
                 figures = [_percent(systems[name][column].split()[0]) for column in COLUMNS]
-                found.append((f"{table['reports']} ({systems[name]['n']})", shown, figures))
-    if len(found) < 3 * len(SYSTEMS):
+                rows_shown.append((f"{table['reports']} ({systems[name]['n']})", shown, figures))
+    if len(rows_shown) < 3 * len(SYSTEMS):
         raise CatalogueError(
             f"{RESULTS}: no tables about (a) to (c) with the rows {' and '.join(SYSTEMS)}; "
             "run python evals/run_evals.py --write"
         )
-    return found
+    return rows_shown
 
 
 def openings(root: Path) -> tuple[int, str]:
@@ -264,16 +274,17 @@ def openings(root: Path) -> tuple[int, str]:
 
 
 def _sealed(path: Path) -> list[tuple[str, str, list[str]]]:
+    """The figures of the last time that the sealed reports were graded; [] before."""
     openings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    graded = [one for one in openings if SYSTEMS.keys() <= one["figures"].keys()]
+    graded = [opening for opening in openings if SYSTEMS.keys() <= opening["figures"].keys()]
     return [
         (
-            f"kept apart, graded on {one['date']} "
-            f"({one['figures'][name]['in scope']}+{one['figures'][name]['strange']})",
+            f"kept apart, graded on {opening['date']} "
+            f"({opening['figures'][name]['in scope']}+{opening['figures'][name]['strange']})",
             shown,
-            [_percent(one["figures"][name][column][0]) for column in COLUMNS],
+            [_percent(opening["figures"][name][column][0]) for column in COLUMNS],
         )
-        for one in graded[-1:]
+        for opening in graded[-1:]
         for name, shown in SYSTEMS.items()
     ]
 

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-import argparse
 import gc
+import io
 import json
 import os
 import re
 import sys
 import textwrap
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+
+import click
 
 from ..text import BadRequest
 from . import terminal
-from .main import program
+from .completion import entry_ids, files
+from .parsing import command, program
 from .terminal import WHOLE, first_failure, place_of
 
 if TYPE_CHECKING:
@@ -26,140 +29,169 @@ ONE_LOG = (
     "only one log can be read at a time; pass the folder that holds the logs of one run, "
     "or run lookup once for each"
 )
+MOST_SECONDS = 600  # for reading a log: a folder of many gigabytes may take minutes
+LABELS = {**WHOLE, "distinguish": "don't confuse with"}
 
 
-def add_to(commands) -> None:
-    """Add the command to the parser's commands."""
-    look = commands.add_parser(
-        "lookup",
-        help="find the known failure behind an error, a log or a description",
-        description="Find the known failure behind an error message, a log or a description, "
-        "with its cause, fix and check. Exit 0: found. Exit 1: nothing fits. "
-        "Exit 2: the input can't be read.",
-    )
-    look.add_argument(
-        "text",
-        nargs="*",
-        help="an error message or a description, alone or beside --log; the name of a file is "
-        "read as --log; - for standard input, which is also read when something is piped in",
-    )
-    look.add_argument(
-        "--log",
-        metavar="PATH",
-        help="a log file, the JSON of a probe, or a folder with the logs of all ranks of one run; "
-        "HOST:PATH reads it on a box over ssh; - for standard input; beside a question of memory "
-        "also a model's config.json",
-    )
-    look.add_argument(
-        "--good",
-        metavar="LOG",
-        help="a log, or a folder of logs, of a run that went well, such as the last good one; what "
-        "it also printed doesn't count",
-    )
-    look.add_argument("--id", metavar="ID", help="print the whole entry, for example O7")
-    look.add_argument(
-        "--limit",
-        type=int,
-        default=3,
-        metavar="N",
-        help="how many matches to print, 1 to 10 (default 3)",
-    )
-    look.add_argument(
-        "--installed",
-        metavar="FILE",
-        help="what is installed: the output of 'pip freeze', requirements.txt, uv.lock, a Python "
-        "interpreter or a virtual environment; matches about other versions are marked",
-    )
-    form = look.add_mutually_exclusive_group()
-    form.add_argument(
-        "--full",
-        action="store_true",
-        help="print cause, fix and check of the first match in full, as on a terminal",
-    )
-    form.add_argument(
-        "--brief",
-        action="store_true",
-        help="print only ids and titles, each match with the first sentence of its fix",
-    )
-    form.add_argument(
-        "--json", action="store_true", help="print the object that the MCP tool returns"
-    )
-    look.set_defaults(run=lookup)
+class Question(NamedTuple):
+    """What to look up. `log`: a path, or HOST:PATH. `stream`: standard input, if that is read."""
+
+    text: str | None
+    log: str | None
+    stream: BinaryIO | None
 
 
-def lookup(args: argparse.Namespace) -> int:
-    """`lookup`: 0 found, 1 nothing fits."""
-    text, log, stream = _question(args)
+@command("lookup", exclusive=("full", "brief", "as_json"))
+@click.argument(
+    "text",
+    nargs=-1,
+    shell_complete=files,
+    help="an error message or a description, alone or beside --log; the name of a file is "
+    "read as --log; - for standard input, which is also read when something is piped in",
+)
+@click.option(
+    "--log",
+    metavar="PATH",
+    shell_complete=files,
+    help="a log file, the JSON of a probe, or a folder with the logs of all ranks of one run; "
+    "HOST:PATH reads it on a box over ssh; - for standard input; beside a question of memory "
+    "also a model's config.json",
+)
+@click.option(
+    "--good",
+    metavar="LOG",
+    shell_complete=files,
+    help="a log, or a folder of logs, of a run that went well, such as the last good one; what "
+    "it also printed doesn't count",
+)
+@click.option(
+    "--id",
+    "entry_id",
+    metavar="ID",
+    shell_complete=entry_ids,
+    help="print the whole entry, for example O7",
+)
+@click.option(
+    "--limit",
+    type=int,
+    default=3,
+    metavar="N",
+    help="how many matches to print, 1 to 10 (default 3)",
+)
+@click.option(
+    "--installed",
+    metavar="FILE",
+    shell_complete=files,
+    help="what is installed: the output of 'pip freeze', requirements.txt, uv.lock, a Python "
+    "interpreter or a virtual environment; matches about other versions are marked",
+)
+@click.option(
+    "--full",
+    is_flag=True,
+    help="print cause, fix and check of the first match in full, as on a terminal",
+)
+@click.option(
+    "--brief",
+    is_flag=True,
+    help="print only ids and titles, each match with the first sentence of its fix",
+)
+@click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
+def lookup(
+    text: tuple[str, ...],
+    log: str | None,
+    good: str | None,
+    entry_id: str | None,
+    limit: int,
+    installed: str | None,
+    full: bool,
+    brief: bool,
+    as_json: bool,
+) -> int:
+    """Find the known failure behind an error message, a log or a description, with its cause, fix
+    and check.
+
+    Exit 0: found. Exit 1: nothing fits. Exit 2: the input can't be read.
+    """
+    question = read_question(text, log, entry_id)
     gc.disable()  # modules and pages stay in memory; collecting would take a tenth of the time
     try:
         from ..lookup import check_limit
         from ..lookup.answer import answer_for, prepare
 
-        check_limit(args.limit)
-        if args.id is not None:
-            return _show_entry(args)
+        check_limit(limit)
+        if entry_id is not None:
+            _print_entry(entry_id, as_json)
+            return 0
         prepare()
     finally:
         gc.enable()
-    with terminal.Progress(f"reading {log or 'standard input'}", _size(log)) as progress:
+    title = f"reading {question.log or 'standard input'}"
+    with terminal.Progress(title, _size(question.log)) as progress:
         answer = answer_for(
-            text=text,
-            log=log,
-            stream=stream,
-            limit=args.limit,
-            installed=_installed(args.installed),
+            text=question.text,
+            log=question.log,
+            stream=question.stream,
+            limit=limit,
+            installed=_installed(installed),
             progress=progress,
-            seconds=600,
-            good=args.good,
+            seconds=MOST_SECONDS,
+            good=good,
         )
-    if args.json:
+    if as_json:
         print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
-    elif args.brief:
+    elif brief:
         from ..catalogue import bundle
 
         print(in_brief(answer, bundle.load_cache()))
     else:
-        _print(answer, args.full)
+        _print_answer(answer, full)
     return 0 if answer.matches else 1
 
 
-def _print(answer, full: bool) -> None:
+def _print_answer(answer: Answer, full: bool) -> None:
     """Print an answer: for a person in full, for a program in few words."""
     from ..catalogue import bundle
 
-    command = f"{program()} lookup --id {{id}}"
+    whole_entry = f"{program()} lookup --id {{id}}"
     if terminal.has_colours(sys.stdout):
-        terminal.draw(answer, bundle.load_cache(), terminal.console(sys.stdout), command)
+        screen = terminal.console(sys.stdout)
+        terminal.draw(answer, bundle.load_cache(), screen, whole_entry)
         return
+    in_full = full or terminal.is_terminal(sys.stdout)
+    print(as_text(answer, whole_entry, bundle.load_cache() if in_full else None))
 
-    whole = full or terminal.is_terminal(sys.stdout)
-    print(as_text(answer, command, bundle.load_cache() if whole else None))
+
+def read_question(words: Sequence[str], log: str | None, entry_id: str | None) -> Question:
+    """What the arguments ask. Raises BadRequest for arguments that can't be combined.
+
+    A word that names a file is its log. With no argument at all, what is piped in is read.
+    """
+    text = " ".join(words) if words else None
+    _refuse_combinations(text, log, entry_id)
+    if files_named := [word for word in words if _is_file(word)]:
+        if log is not None:
+            raise BadRequest(f"{files_named[0]} is a file, and --log takes one path: {ONE_LOG}")
+        if len(files_named) > 1:
+            raise BadRequest(ONE_LOG)
+        if text == files_named[0]:
+            print(f"reading the file {text}, as with --log {text}", file=sys.stderr)
+            text, log = None, text
+    if "-" in (text, log):
+        return Question(None if text == "-" else text, None, sys.stdin.buffer)
+    if text is None and log is None and entry_id is None:
+        return Question(None, None, _piped())
+    return Question(text, log and os.path.expanduser(log), None)
 
 
-def _question(args: argparse.Namespace) -> tuple:
-    """(text, path of a log, stream): what to look up. Raises BadRequest."""
-    files = [word for word in args.text if _is_file(word)]
-    text, log = " ".join(args.text) if args.text else None, args.log
-    given = [
-        name
-        for name, value in (("a text", text), ("--log", log), ("--id", args.id))
-        if value is not None
-    ]
-    if args.id is not None and len(given) > 1:
-        raise BadRequest(f"{' and '.join(given)} can't be combined; pass --id alone")
+def _refuse_combinations(text: str | None, log: str | None, entry_id: str | None) -> None:
+    """Raises BadRequest for an id beside another question, and for two logs."""
+    if entry_id is not None:
+        given = {"a text": text, "--log": log, "--id": entry_id}
+        names = [name for name, value in given.items() if value is not None]
+        if len(names) > 1:
+            raise BadRequest(f"{' and '.join(names)} can't be combined; pass --id alone")
     if text == "-" and log is not None:
         raise BadRequest("- and --log can't be combined; pass one of them")
-    if files and (log is not None or len(files) > 1):
-        also = "" if log is None else f"{files[0]} is a file, and --log takes one path: "
-        raise BadRequest(also + ONE_LOG)
-    if files and text == files[0]:
-        print(f"reading the file {text}, as with --log {text}", file=sys.stderr)
-        text, log = None, text
-    if "-" in (text, log):
-        return (None if text == "-" else text), None, sys.stdin.buffer
-    if not given:
-        return None, None, _piped()
-    return text, log and os.path.expanduser(log), None
 
 
 def _is_file(word: str) -> bool:
@@ -173,11 +205,12 @@ def _is_file(word: str) -> bool:
         return False
 
 
-def _piped():
+def _piped() -> BinaryIO:
     """Standard input, when something was piped into it. Raises BadRequest."""
-    if sys.stdin is None or terminal.is_terminal(sys.stdin) or not sys.stdin.buffer.peek(1):
+    stream = None if sys.stdin is None or terminal.is_terminal(sys.stdin) else sys.stdin.buffer
+    if not isinstance(stream, io.BufferedReader) or not stream.peek(1):
         raise BadRequest(NOTHING)
-    return sys.stdin.buffer
+    return stream
 
 
 def _size(log: str | None) -> int | None:
@@ -188,23 +221,24 @@ def _size(log: str | None) -> int | None:
         return None
 
 
-def _show_entry(args: argparse.Namespace) -> int:
+def _print_entry(entry_id: str, as_json: bool) -> None:
+    """Print one entry whole. Raises CatalogueError for an unknown id."""
     from ..catalogue import bundle
 
     catalogue = bundle.load()
-    if args.json:
+    if as_json:
         from ..lookup.matches import whole_entry
 
-        whole = whole_entry(catalogue.get(args.id))
-        old = catalogue.retired_id(args.id)
-        print(json.dumps({"retired": old, **whole} if old else whole, ensure_ascii=False, indent=1))
+        entry = whole_entry(catalogue.get(entry_id))
+        retired = catalogue.retired_id(entry_id)
+        shown = {"retired": retired, **entry} if retired else entry
+        print(json.dumps(shown, ensure_ascii=False, indent=1))
     elif terminal.has_colours(sys.stdout):
         from rich.markdown import Markdown
 
-        terminal.console(sys.stdout).print(Markdown(catalogue.markdown(args.id)))
+        terminal.console(sys.stdout).print(Markdown(catalogue.markdown(entry_id)))
     else:
-        print(catalogue.markdown(args.id), end="")
-    return 0
+        print(catalogue.markdown(entry_id), end="")
 
 
 def _installed(path: str | None) -> str | None:
@@ -219,40 +253,53 @@ def _installed(path: str | None) -> str | None:
         raise BadRequest(f"--installed: {error}") from None
 
 
-LABELS = {**WHOLE, "distinguish": "don't confuse with"}
-
-
 def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | None = None) -> str:
     """The answer as lines of text.
 
     `command` prints a whole entry; `{id}` in it stands for the entry's id. With `entries` (by id),
     cause, fix and check of the first match aren't shortened.
     """
-    out = []
+    lines = []
     for place, match in enumerate(answer.matches):
-        out.append(
-            f"{match['id']}  {match['title']}\n"
-            f"    {match['confidence']} confidence, {match['severity']}; {match['why']}"
-        )
-        if match["stale"]:
-            out.append(f"    in doubt: {match['stale']}")
-        whole = entries[match["id"]] if entries and place == 0 else None
-        for name, label in LABELS.items():
-            if whole and name in WHOLE:
-                out.append(f"    {label}:\n{textwrap.indent(getattr(whole, name), ' ' * 8)}")
-            elif match.get(name):
-                out.append(_wrap(f"{label}: {match[name]}"))
         if place == 0:
-            told = (f"{name}: {match[name]}" for name in ("domain", "retry") if match.get(name))
-            out += [f"    {line}" for line in told]
-        if place == 0 and command:
-            out.append(f"    whole entry: {command.format(id=match['id'])}")
+            lines += _first_match(match, command, entries[match["id"]] if entries else None)
+        else:
+            lines += [*_heading(match), *_fields(match)]
     if answer.also:
-        out += ["also possible:", *(f"    {also['id']}  {also['title']}" for also in answer.also)]
+        lines.append("also possible:")
+        lines += [f"    {also['id']}  {also['title']}" for also in answer.also]
     if answer.evidence:
-        out += ["evidence:", *(f"    {place_of(line)}: {line['text']}" for line in answer.evidence)]
-    out += [line for line in (first_failure(answer), answer.ask) if line]
-    return "\n".join(out)
+        lines.append("evidence:")
+        lines += [f"    {place_of(line)}: {line['text']}" for line in answer.evidence]
+    lines += [line for line in (first_failure(answer), answer.ask) if line]
+    return "\n".join(lines)
+
+
+def _first_match(match: Mapping[str, Any], command: str, entry: Entry | None) -> list[str]:
+    """The first match; with its entry, cause, fix and check are those of the entry."""
+    lines = [*_heading(match), *_fields(match, entry)]
+    lines += [f"    {name}: {match[name]}" for name in ("domain", "retry") if match.get(name)]
+    if command:
+        lines.append(f"    whole entry: {command.format(id=match['id'])}")
+    return lines
+
+
+def _heading(match: Mapping[str, Any]) -> list[str]:
+    lines = [
+        f"{match['id']}  {match['title']}",
+        f"    {match['confidence']} confidence, {match['severity']}; {match['why']}",
+    ]
+    return [*lines, f"    in doubt: {match['stale']}"] if match["stale"] else lines
+
+
+def _fields(match: Mapping[str, Any], entry: Entry | None = None) -> list[str]:
+    lines = []
+    for name, label in LABELS.items():
+        if entry and name in WHOLE:
+            lines.append(f"    {label}:\n{textwrap.indent(getattr(entry, name), ' ' * 8)}")
+        elif match.get(name):
+            lines.append(_wrap(f"{label}: {match[name]}"))
+    return lines
 
 
 def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
@@ -262,13 +309,13 @@ def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
     """
     from ..lookup.budget import fitting, opening, plain
 
-    out = []
+    lines = []
     for match in answer.matches:
         fix = fitting({"fix": plain(opening(entries[match["id"]].fix))}, 0)["fix"]
-        out += [f"{match['id']}  {match['title']}", f"    fix: {fix}"]
+        lines += [f"{match['id']}  {match['title']}", f"    fix: {fix}"]
     if answer.also:
-        out += ["also possible:", *(f"{also['id']}  {also['title']}" for also in answer.also)]
-    return "\n".join(out) or answer.ask
+        lines += ["also possible:", *(f"{also['id']}  {also['title']}" for also in answer.also)]
+    return "\n".join(lines) or answer.ask
 
 
 def _wrap(text: str, width: int = 108) -> str:

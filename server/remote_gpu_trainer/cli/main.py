@@ -6,58 +6,127 @@ tell.
 
 from __future__ import annotations
 
-import argparse
 import importlib
+import io
 import os
 import sys
-from collections.abc import Iterable
-from pathlib import Path
+from typing import NamedTuple
 
-from ..runs import ledger
+import click
+
+from .. import __version__
 from ..text import UserError
 from . import terminal
+from .parsing import NAMES, Group, program, wording
 
-NAMES = ("remote-gpu-trainer", "rgt")  # the program's names: pyproject.toml installs both
-COMMANDS = {  # each command's module, in the order of --help
-    "lookup": "lookup",
-    "render": "runs",
-    "rehearse": "health",
-    "staleness": "platforms",
-    "fit": "platforms",
-    "health": "health",
-    "probe": "health",
-    "status": "runs",
-    "release": "runs",
-    "profile": "platforms",
-    "install": "clients",
-    "uninstall": "clients",
-    "serve": "clients",
-    "completion": "main",
-    "dev": "dev",
+
+class Listed(NamedTuple):
+    """A command as --help lists it. `module`: where its function is, which has the same name."""
+
+    module: str
+    summary: str
+
+
+# In the order of --help. A command's module is imported when the command runs, not before: a cold
+# look-up shouldn't pay for what `rgt render` needs.
+COMMANDS = {
+    "lookup": Listed("lookup", "find the known failure behind an error, a log or a description"),
+    "render": Listed("runs", "write a script that runs a job unattended on a rented box"),
+    "rehearse": Listed(
+        "probe", "try a job for minutes on this machine: train, save, kill, resume, with the probe"
+    ),
+    "staleness": Listed(
+        "platforms", "show what was checked too long ago, or is about other versions than yours"
+    ),
+    "fit": Listed("fit", "reckon whether training a model fits a GPU, and what would save memory"),
+    "health": Listed(
+        "health", "check whether a box is fit to train on, or watch its GPUs during a run"
+    ),
+    "probe": Listed(
+        "probe", "look at the first steps of a training program for failures that no log shows"
+    ),
+    "status": Listed("runs", "show the state of the run on a box, or wait for a change"),
+    "release": Listed(
+        "runs", "bring the results home, show what is still billed, check that the box is gone"
+    ),
+    "profile": Listed(
+        "platforms", "show what a platform bills, deletes and allows, or which platforms suit a run"
+    ),
+    "install": Listed("clients", "add the MCP server and the skill to a coding agent"),
+    "uninstall": Listed("clients", "remove the MCP server and the skill from a coding agent"),
+    "serve": Listed("clients", "run the MCP server for coding agents"),
+    "completion": Listed(
+        "completion", "print a script that completes commands, options and values in your shell"
+    ),
+    "dev": Listed("dev", "for maintainers: lint, docs, new-entry, prove"),
 }
 MOVED = ("lint", "docs", "new-entry", "prove")  # `dev` has them now; the short form still works
+
+
+class Program(Group):
+    """All commands; each is imported when it is needed."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        """The names of the commands in the order of --help."""
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        """The command of a name; None if there is none."""
+        if cmd_name not in COMMANDS:
+            return None
+        module = importlib.import_module(f".{COMMANDS[cmd_name].module}", __package__)
+        return getattr(module, cmd_name)
+
+    def summaries(self, ctx: click.Context) -> dict[str, str]:
+        """What each command does, in one line; no module is imported for it."""
+        return {name: listed.summary for name, listed in COMMANDS.items()}
+
+    def shell_complete(self, ctx: click.Context, incomplete: str) -> list:
+        """The commands and options that begin so; no command's module is imported for it."""
+        from click.shell_completion import CompletionItem
+
+        commands = [
+            CompletionItem(name, help=summary)
+            for name, summary in self.summaries(ctx).items()
+            if name.startswith(incomplete)
+        ]
+        return commands + click.Command.shell_complete(self, ctx, incomplete)
+
+    def format_epilog(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        """Say where the help of a command is."""
+        formatter.write_paragraph()
+        formatter.write_text(f"'{ctx.command_path} COMMAND --help' explains a command.")
+
+
+@click.group(
+    cls=Program,
+    subcommand_metavar="COMMAND ...",
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(
+    __version__, message="%(version)s", help="show the program's version and exit"
+)
+def cli() -> None:
+    """Find out why a training run failed, and run the next one unattended."""
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run the command in `argv` (default: the process's arguments). Returns the exit code.
 
-    Raises SystemExit for --help, --version and wrong usage, as argparse does.
+    Raises SystemExit for --help, --version and wrong usage.
     """
-    argv = list(sys.argv[1:] if argv is None else argv)
-    if argv and argv[0] in MOVED:
-        argv.insert(0, "dev")
     for stream in (sys.stdout, sys.stderr):  # a log may hold what a console's code page lacks
-        if hasattr(stream, "reconfigure"):
+        if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
-    parser = make_parser(program(), only=argv[0] if argv else "")
+    if instruction := os.environ.get(complete_variable(program())):
+        return complete(instruction)
     try:
-        if not argv:
-            parser.print_help(sys.stderr)
-            return 2
-        args = parser.parse_args(argv)
-        if line := ledger.reminder(args.command, getattr(args, "json", False)):
-            print(line, file=sys.stderr)
-        return args.run(args)
+        return run(list(sys.argv[1:] if argv is None else argv))
+    except click.exceptions.Exit as ended:  # --help, --version
+        raise SystemExit(ended.exit_code) from None
+    except click.UsageError as error:
+        terminal.error(wording(error))
+        raise SystemExit(2) from None
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:  # whoever read the output has gone, for example `head`
@@ -69,139 +138,45 @@ def main(argv: list[str] | None = None) -> int:
         return 2
 
 
-def program() -> str:
-    """The name that the program was called by, so that the hints it prints can be typed."""
-    name = os.path.basename(sys.argv[0]).removesuffix(".exe")
-    return name if name in NAMES else NAMES[0]
+def run(argv: list[str]) -> int:
+    """Run a command, or print the help on stderr if there is none. Returns the exit code.
 
-
-def make_parser(name: str = NAMES[0], only: str = "") -> Parser:
-    """The parser of the program `name`, with all commands or with those in the module of `only`."""
-    parser = Parser(
-        prog=name,
-        description="Find out why a training run failed, and run the next one unattended.",
-        epilog=f"'{name} COMMAND --help' explains a command.",
-    )
-    from .. import __version__
-
-    parser.add_argument("--version", action="version", version=__version__)
-    commands = parser.add_subparsers(
-        dest="command", required=True, metavar="COMMAND", title="commands"
-    )
-    modules = [COMMANDS[only]] if only in COMMANDS else dict.fromkeys(COMMANDS.values())
-    for module in modules:
-        importlib.import_module(f".{module}", __package__).add_to(commands)
-    order = list(COMMANDS)
-    commands._choices_actions.sort(key=lambda action: order.index(action.dest))
-    found = sorted(commands.choices.items(), key=lambda item: order.index(item[0]))
-    commands.choices.clear()
-    commands.choices.update(found)
-    return parser
-
-
-def leaves(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """{'lookup': its parser, …, 'dev lint': its parser}: every command that can be run."""
-    found = {}
-    for name, command in subcommands(parser).items():
-        below = leaves(command)
-        found |= {f"{name} {last}": one for last, one in below.items()} or {name: command}
-    return found
-
-
-def subcommands(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The commands right below a parser; {} when it has none."""
-    for action in parser._actions:
-        if isinstance(action, argparse._SubParsersAction):
-            return dict(action.choices)
-    return {}
-
-
-class Parser(argparse.ArgumentParser):
-    """argparse's, with errors of one line: `error: what is wrong; what to do`. Exit code 2."""
-
-    def __init__(self, **settings):
-        settings.setdefault("formatter_class", _Help)
-        super().__init__(**settings)
-
-    def error(self, message: str, hint: str = "") -> None:
-        """Print the error with its hint, or where the help is, and exit with 2."""
-        hint = hint or f"run '{self.prog} --help'"
-        terminal.error(f"{' '.join(message.split())}; {hint}")
-        self.exit(2)
-
-    def parse_known_args(self, args=None, namespace=None):
-        """As argparse's, but an unknown option is an error here, of the command that got it."""
-        found, unknown = super().parse_known_args(args, namespace)
-        if unknown:
-            near = _near(unknown[0].partition("=")[0], self._option_string_actions)
-            self.error(f"unrecognized arguments: {' '.join(unknown)}", near)
-        return found, unknown
-
-    def _check_value(self, action, value):
-        if isinstance(action, argparse._SubParsersAction) and value not in action.choices:
-            self.error(f"unknown command {value!r}", _near(value, action.choices))
-        super()._check_value(action, value)
-
-
-def _near(text: str, known: Iterable[str]) -> str:
-    """'did you mean X?' when one of the known words is near enough, else ''."""
-    from difflib import get_close_matches
-
-    bare = {name.lstrip("-"): name for name in known}  # the dashes alone would make them alike
-    near = get_close_matches(text.lstrip("-"), bare, 1)
-    return f"did you mean {bare[near[0]]}?" if near else ""
-
-
-class _Help(argparse.HelpFormatter):
-    """argparse's, told how wide the terminal is.
-
-    It would ask shutil for each option, and to import that takes longer than to add all options.
+    Raises click's exceptions, and UserError.
     """
-
-    def __init__(self, prog: str):
-        try:
-            columns = int(os.environ.get("COLUMNS") or 0) or os.get_terminal_size().columns
-        except (ValueError, OSError):
-            columns = 80
-        super().__init__(prog, width=columns - 2)
-
-    def _format_action(self, action):
-        if isinstance(action, argparse._SubParsersAction):  # the list alone, without its metavar
-            return "".join(map(self._format_action, action._choices_actions))
-        return super()._format_action(action)
+    if not argv:
+        print(root().get_help(), file=sys.stderr)
+        return 2
+    if argv[0] in MOVED:
+        argv = ["dev", *argv]
+    with cli.make_context(program(), argv) as ctx:
+        return cli.invoke(ctx)
 
 
-SHELLS = ("bash", "zsh", "tcsh")
-FILES = ("FILE", "PATH")  # metavars of options that take a file; DIR takes a folder
+def complete_variable(name: str) -> str:
+    """The variable by which a shell asks the program `name` for completions."""
+    return f"_{name.replace('-', '_').upper()}_COMPLETE"
 
 
-def add_to(commands) -> None:
-    """Add the command to the parser's commands."""
-    made = commands.add_parser(
-        "completion",
-        help="print a script that completes commands and options in your shell",
-        description="Print a script that completes commands and options in your shell, for the "
-        "name that you call the program by. For bash: rgt completion bash > "
-        "~/.local/share/bash-completion/completions/rgt",
-    )
-    made.add_argument("shell", choices=SHELLS, metavar="SHELL", help=", ".join(SHELLS))
-    made.set_defaults(run=completion)
+def complete(instruction: str) -> int:
+    """Print what a shell's script asked for: the completions of a line that is being typed."""
+    from click.shell_completion import shell_complete
+
+    return shell_complete(cli, {}, program(), complete_variable(program()), instruction)
 
 
-def completion(args: argparse.Namespace) -> int:
-    """`completion`: prints the script."""
-    import shtab
-
-    parser = make_parser(program())
-    for command in leaves(parser).values():
-        for action in command._actions:
-            if action.metavar == "DIR":
-                action.complete = shtab.DIRECTORY
-            elif action.type is Path or action.metavar in FILES or action.dest in ("text", "job"):
-                action.complete = shtab.FILE
-    print(shtab.complete(parser, args.shell))
-    return 0
+def root(name: str = "") -> click.Context:
+    """The context of the program itself. `name`: as it is called (default: as this process)."""
+    return click.Context(cli, info_name=name or program(), **cli.context_settings)
 
 
-if __name__ == "__main__":
-    sys.exit(main())
+def leaves(ctx: click.Context | None = None) -> dict[str, click.Context]:
+    """{'lookup': its context, …, 'dev lint': its context}: every command that can be run."""
+    ctx = ctx or root(NAMES[0])
+    group = ctx.command
+    if not isinstance(group, click.Group):
+        return {ctx.command_path.partition(" ")[2]: ctx}
+    contexts = {}
+    for name in group.list_commands(ctx):
+        if command := group.get_command(ctx, name):
+            contexts |= leaves(click.Context(command, info_name=name, parent=ctx))
+    return contexts

@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from rich.console import Console, Group
     from rich.markdown import Markdown
     from rich.padding import Padding
+    from rich.progress import Progress as RichProgress
+    from rich.progress import TaskID
     from rich.text import Text
 
     from ..catalogue.entry import Entry
@@ -93,12 +95,13 @@ def waiting(text: str) -> Iterator[None]:
         return
     from rich.text import Text
 
-    status, ended = [], threading.Event()
+    ended = threading.Event()
+    spinners = []
 
     def spin() -> None:
         if not ended.wait(PATIENCE):
-            status.append(console(sys.stderr).status(Text(text)))
-            status[0].start()
+            spinners.append(console(sys.stderr).status(Text(text)))
+            spinners[0].start()
 
     thread = threading.Thread(target=spin, daemon=True)
     thread.start()
@@ -107,8 +110,8 @@ def waiting(text: str) -> Iterator[None]:
     finally:
         ended.set()
         thread.join()
-        for one in status:
-            one.stop()
+        for spinner in spinners:
+            spinner.stop()
 
 
 class Progress:
@@ -121,19 +124,20 @@ class Progress:
     def __init__(self, text: str = "reading", total: int | None = None, unit: str = "MB"):
         self.text, self.total, self.unit = text, total, unit
         self.next = time.monotonic() + PATIENCE
-        self._bar = self._task = None
+        self._bar: tuple[RichProgress, TaskID] | None = None
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_) -> None:
         if self._bar:
-            self._bar.stop()
+            self._bar[0].stop()
 
     def __call__(self, done: int) -> None:
         """Show that `done` of the total is done, at most once a second."""
         if self._bar:
-            self._bar.update(self._task, completed=done)
+            bar, task = self._bar
+            bar.update(task, completed=done)
             return
         now = time.monotonic()
         if now < self.next:
@@ -142,8 +146,8 @@ class Progress:
             self._begin(done)
         else:
             self.next = now + 1.0
-            said = f"{done / 1e6:.0f} MB" if self.unit == "MB" else f"{done} of {self.total}"
-            print(f"{self.text}: {said} …", file=sys.stderr, flush=True)
+            count = f"{done / 1e6:.0f} MB" if self.unit == "MB" else f"{done} of {self.total}"
+            print(f"{self.text}: {count} …", file=sys.stderr, flush=True)
 
     def _begin(self, done: int) -> None:
         from rich import progress
@@ -157,9 +161,9 @@ class Progress:
             progress.BarColumn(),
             *count,
         )
-        self._bar = progress.Progress(*columns, console=console(sys.stderr), transient=True)
-        self._bar.start()
-        self._task = self._bar.add_task(self.text, total=self.total, completed=done)
+        bar = progress.Progress(*columns, console=console(sys.stderr), transient=True)
+        bar.start()
+        self._bar = bar, bar.add_task(self.text, total=self.total, completed=done)
 
 
 def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command: str) -> None:
@@ -187,8 +191,8 @@ def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command
         console.print(Text("Evidence", "bold"))
         for line in answer.evidence:
             console.print(_indented(Text.assemble((place_of(line), "dim"), "  ", line["text"])))
-    if told := first_failure(answer):
-        console.print(_indented(Text(told)))
+    if sentence := first_failure(answer):
+        console.print(_indented(Text(sentence)))
     if answer.ask:
         console.print(Text(answer.ask))
 
@@ -235,9 +239,9 @@ def _first(match: dict, entry: Entry, command: str) -> Group:
     apart = "\n".join(f"{other}: {plain(how)}" for other, how in entry.tell_apart)
     if apart := apart or match.get("distinguish"):
         parts += [_label("Don't confuse with"), _indented(Text(apart))]
-    told = [f"{name}: {match[name]}" for name in ("domain", "retry") if match.get(name)]
-    if told:
-        parts.append(_indented(Text("\n" + " · ".join(told), "dim")))
+    traits = [f"{name}: {match[name]}" for name in ("domain", "retry") if match.get(name)]
+    if traits:
+        parts.append(_indented(Text("\n" + " · ".join(traits), "dim")))
     whole = command.format(id=entry.id)
     return Group(*parts, Text.assemble("\n    Whole entry: ", (whole, "cyan"), "\n"))
 
@@ -280,10 +284,10 @@ def first_failure(answer: Answer) -> str:
     first = answer.first_failure
     if not first or first["rank"] is None:
         return ""
-    said = [
+    shown_by = [
         line["text"]
         for line in answer.evidence
         if (line["source"], line["line"]) == (first["source"], first["line"])
     ]
-    what = "is behind" if said and is_step(said[0]) else "failed first"
+    what = "is behind" if shown_by and is_step(shown_by[0]) else "failed first"
     return f"{what}: rank {first['rank']} ({first['source']} line {first['line']})"

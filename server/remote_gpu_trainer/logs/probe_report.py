@@ -14,8 +14,8 @@ from dataclasses import dataclass, replace
 
 from ..numbers.rows import Row
 from ..text.masking import shown
-from .files import KEY_NAME
 from .evidence import Evidence, Probed
+from .files import KEY_NAME
 
 VERDICTS = ("wrong", "suspicious", "sound", "not looked at")
 HEAD = 1 << 12  # bytes within which a report says its verdict

@@ -16,8 +16,8 @@ from dataclasses import dataclass, replace
 from ..numbers.finding import Finding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
 from . import files
-from .files import DEFAULTS, ReadOptions, Unreadable
 from .evidence import MOST_DECISIVE, Evidence
+from .files import DEFAULTS, ReadOptions, Unreadable
 from .judging import ENDING, judge
 from .kinds import APART, PLAIN, QUIET, TOLD
 from .lines import Line, lines_of, rank_of

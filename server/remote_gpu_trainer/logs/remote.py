@@ -23,8 +23,8 @@ from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
 from ..text.masking import shown, shown_lines
 from . import reading, reply
-from .files import DEFAULTS, ReadOptions, Unreadable
 from .evidence import Evidence
+from .files import DEFAULTS, ReadOptions, Unreadable
 
 HERE = Path(__file__).resolve().parent.parent
 PACKAGE = __name__.partition(".")[0]

@@ -11,8 +11,8 @@ from typing import Any
 
 from ..text.masking import mask, shown
 from .detectors import Watch
-from .files import Unreadable
 from .evidence import MOST_DECISIVE, Evidence, Probed
+from .files import Unreadable
 from .kinds import KINDS, QUIET
 from .lines import MAX_LINE, Line
 

@@ -12,8 +12,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from . import flight_recorder
-from .flight_recorder import LIBRARY, Dump, Verdict, told_ranks, verdicts
 from .evidence import MOST_DECISIVE, Evidence
+from .flight_recorder import LIBRARY, Dump, Verdict, told_ranks, verdicts
 from .lines import Line
 
 MOST_VERDICTS = 2  # groups of ranks whose verdict is told

@@ -49,8 +49,8 @@ def job_schema() -> str:
 
 def profile_facts(name: str) -> str:
     """One platform's facts, each with its source, its date and any doubt about it."""
-    from ..platforms.showing import as_dict
     from ..platforms.profile import ProfileError, get
+    from ..platforms.showing import as_dict
 
     try:
         return json.dumps(as_data(as_dict(get(name), date.today())), ensure_ascii=False, indent=1)

@@ -8,7 +8,6 @@ entry needs no training. Until it is in there, it is found by its words alone.
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
@@ -281,7 +280,6 @@ def _as_written(token: str, word: str) -> str:
     if is_shouted:
         return token.lower()
     return token if token.isascii() else word
-
 
 
 def _bag(entry: Entry) -> dict[str, int]:

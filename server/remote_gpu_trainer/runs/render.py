@@ -13,7 +13,7 @@ from pathlib import PurePath
 
 from .. import __version__
 from ..platforms.profile import Profile
-from . import shell_text
+from . import TARGETS, shell_text
 from .job import Job
 from .launch_risks import Warning, warnings
 from .runner_values import (
@@ -29,7 +29,6 @@ from .runner_values import (
 from .snapshot import Snapshot
 from .targets import kubernetes, skypilot, slurm
 
-TARGETS = ("ssh", "slurm", "kubernetes", "skypilot", "local")
 _ENGINES = {
     "slurm": (slurm, for_slurm),
     "kubernetes": (kubernetes, for_kubernetes),

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import re
 from functools import lru_cache
+from typing import Any
 
 # A terminal's escape sequence.
 ANSI = re.compile(
@@ -32,7 +33,7 @@ KEY = r"(?:api|access|account|secret|private|auth|encryption)[_ -]?key"
 # Each form: texts of which a line must contain one, a text that it must also contain, the pattern,
 # and its flags. The texts are in lower case. The pattern's group stays; the rest is masked.
 # Patterns are compiled on first use.
-FORMS = (
+FORMS: tuple[tuple[Any, ...], ...] = (
     (
         ("-----begin",),
         "key",
