@@ -1,7 +1,6 @@
 """Spans of time, wherever one is read: a deadline of a job, an option of `rgt status`."""
 
-import argparse
-
+import click
 import pytest
 from remote_gpu_trainer.cli.runs import seconds
 from remote_gpu_trainer.runs.job_reading import from_object
@@ -42,5 +41,5 @@ def test_a_deadline_and_an_option_take_the_same_spans(text, meant):
 
 def test_no_time_at_all_is_refused_by_an_option():
     for text in ("0s", "0.0h", "soon"):
-        with pytest.raises(argparse.ArgumentTypeError, match="isn't a duration"):
+        with pytest.raises(click.BadParameter, match="isn't a duration"):
             seconds(text)
