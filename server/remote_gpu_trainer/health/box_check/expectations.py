@@ -283,9 +283,8 @@ def expect_nvlink(gpu, expectation):
     elif len(live) < need and not (expectation.add.has("nvlink", gpu.label) and live):
         expectation.miss(gpu.label, f"{len(live)} active links", "")
     elif len(live) < need:
-        for (
-            other
-        ) in expectation.add.list:  # one fault, one finding, with the level of an unmet expectation
+        # One fault is one finding, with the level of an unmet expectation.
+        for other in expectation.add.list:
             if other["gpu"] == gpu.label and "NVLink" in other["evidence"]:
                 other["level"] = "fatal"
 
@@ -297,9 +296,11 @@ def expect_type(gpu, expectation):
         expectation.unknown()
     elif sku[expectation.what] != expectation.value:
         told = "yes" if sku[expectation.what] else "no"
-        expectation.miss(
-            gpu.label, f"{gpu.name}: {told}", "bf16" if expectation.what == "bf16" else ""
-        )
+        evidence = f"{gpu.name}: {told}"
+        if expectation.what == "bf16":  # no entry is about cards without fp8
+            expectation.miss(gpu.label, evidence, "bf16")
+        else:
+            expectation.miss(gpu.label, evidence, "")
 
 
 def expect_p2p(gpu, expectation):
