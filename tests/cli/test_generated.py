@@ -6,7 +6,7 @@ import re
 import pytest
 from jinja2 import UndefinedError
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.cli import documents
+from remote_gpu_trainer.cli import documents, held_out_figures, lookup_picture
 from remote_gpu_trainer.cli.main import COMMANDS, leaves, main
 
 from tests.conftest import ROOT
@@ -82,7 +82,7 @@ def test_a_whole_file_that_is_missing_or_changed_is_found_and_written(name, tmp_
 
 def test_a_value_that_a_template_lacks_is_an_error():
     with pytest.raises(UndefinedError, match="'families' is undefined"):
-        documents._filled("count", entries=1, ran=1)
+        documents.filled("count", entries=1, ran=1)
 
 
 def test_every_template_is_used_and_every_part_has_one():
@@ -119,15 +119,15 @@ def test_the_last_figures_of_the_reports_kept_apart_come_first_and_their_opening
     results,
 ):
     def opening(date, first):
-        shares = {column: [first, 0.0, 1.0] for column in documents.COLUMNS}
+        shares = {column: [first, 0.0, 1.0] for column in held_out_figures.COLUMNS}
         figures = {"in scope": 7, "strange": 3, **shares}
         return {"date": date, "figures": {"lookup": figures, "BM25": figures}}
 
     shown = {"date": "2026-11-27", "figures": {}}  # to a reader, without figures
     openings = [opening("2026-11-25", 0.25), opening("2026-11-26", 0.75), shown]
-    path = results.root / documents.OPENED
+    path = results.root / held_out_figures.OPENED
     path.write_text(json.dumps(openings), encoding="utf-8")
-    [first, second, third, *_] = documents.held_out_reports(results.root)
+    [first, second, third, *_] = held_out_figures.held_out_reports(results.root)
     assert first == ("kept apart, graded on 2026-11-26 (7+3)", "this look-up", ["75 %"] * 4)
     assert second[1] == "BM25" and third[0] == "of some entries (9+0)"
     text = documents.make("figures", "README.md", results)
@@ -136,17 +136,17 @@ def test_the_last_figures_of_the_reports_kept_apart_come_first_and_their_opening
 
 
 def test_figures_that_are_not_there_are_an_error_with_what_to_do(results):
-    path = results.root / documents.RESULTS
+    path = results.root / held_out_figures.RESULTS
     path.write_text(RESULTS.replace("(b)", "(x)"), encoding="utf-8")
     for root in (results.root, results.root / "nowhere"):
         with pytest.raises(catalogue.CatalogueError, match=r"no tables about \(a\) to \(c\)"):
-            documents.held_out_reports(root)
+            held_out_figures.held_out_reports(root)
 
 
 def test_the_picture_shows_the_answer_and_loads_nothing():
     text = (ROOT / "docs/assets/lookup.svg").read_text(encoding="utf-8")
     shown = re.sub(r"<[^>]+>", "", text).replace("&#160;", " ")
-    assert f"rgt lookup --log {documents.LOG}" in shown
+    assert f"rgt lookup --log {lookup_picture.LOG}" in shown
     assert "D8" in shown and "static_graph=True" in shown
     assert "failed first" not in shown  # both ranks fail alike
     assert "url(http" not in text and "@font-face" not in text and "<script" not in text
@@ -158,7 +158,7 @@ def test_the_picture_is_the_same_wherever_it_is_drawn(environment, monkeypatch, 
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     monkeypatch.chdir(tmp_path)
-    assert documents.lookup_picture(ROOT) == (ROOT / "docs/assets/lookup.svg").read_text(
+    assert lookup_picture.lookup_picture(ROOT) == (ROOT / "docs/assets/lookup.svg").read_text(
         encoding="utf-8"
     )
 

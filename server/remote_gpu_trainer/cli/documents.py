@@ -7,46 +7,30 @@ returns. A whole file is what its function in `WHOLE` returns.
 
 from __future__ import annotations
 
-import inspect
-import io
-import json
 import re
 import runpy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from pydantic import BaseModel
-from rich.console import Console
-from rich.text import Text
 
 from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue, CatalogueError
 from ..catalogue.facts import split
 from ..catalogue.lint import probed
-from ..lookup.answer import answer_for
 from ..lookup.budget import plain
 from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole
-from .main import leaves
-from .main import root as root_context
-from .terminal import draw
+from .commands_page import commands_page
+from .held_out_figures import held_out_reports, openings
+from .lookup_picture import lookup_picture
+from .templates_of_documents import filled
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
 SEEN_BY_PROBE = "**Seen by:** probe\n\n"
-AS_IT_IS = "\b\n"  # in a help: click doesn't wrap the lines that follow
 DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "templates"),
-    undefined=StrictUndefined,
-    trim_blocks=True,
-    lstrip_blocks=True,
-    keep_trailing_newline=True,
-    autoescape=False,  # it is Markdown
-)
-_TEMPLATES.filters["cell"] = lambda text: text.replace("|", "\\|")  # within a table
 
 
 def outdated(root: Path, write: bool) -> list[str]:
@@ -106,11 +90,7 @@ def _are_vectors_old(root: Path, read: Catalogue, write: bool) -> bool:
 
 def make(part: str, page: str, read: Catalogue) -> str:
     """The text of a generated part in the document `page`. Raises KeyError for an unknown name."""
-    return _filled(part, **PARTS[part](page, read))
-
-
-def _filled(template: str, **values: Any) -> str:
-    return _TEMPLATES.get_template(f"{template}.md.j2").render(values)
+    return filled(part, **PARTS[part](page, read))
 
 
 def _families(page: str, catalogue: Catalogue) -> dict[str, Any]:
@@ -205,123 +185,6 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "limits": _limits,
     "exits": _exits,
 }
-
-
-def commands_page(root: Path) -> str:
-    """docs/commands.md: what --help prints for every command."""
-    commands = []
-    for name, ctx in leaves(root_context("rgt")).items():
-        usage = " ".join([ctx.command_path, *ctx.command.collect_usage_pieces(ctx)])
-        paragraphs = _paragraphs(inspect.cleandoc(ctx.command.help or ""))
-        arguments = [
-            (invocation.strip(), about)
-            for param in ctx.command.params
-            if (record := param.get_help_record(ctx))
-            for invocation, about in [record]
-        ]
-        commands.append((name, usage, paragraphs, arguments))
-    return _filled("commands", commands=commands)
-
-
-def _paragraphs(text: str) -> list[str]:
-    """A help's paragraphs, each in one line; one after click's mark \\b as a block of code."""
-    return [
-        f"```sh\n{part.removeprefix(AS_IT_IS)}\n```"
-        if part.startswith(AS_IT_IS)
-        else " ".join(part.split())
-        for part in text.split("\n\n")
-    ]
-
-
-RESULTS = "evals/RESULTS.md"
-OPENED = "evals/sets/sealed_opened.json"
-SYSTEMS = {"lookup": "this look-up", "BM25": "BM25"}  # as the files name them, and as shown
-COLUMNS = ("first", "three", "eighteen", "claims on strange")
-_TABLE = re.compile(
-    r"^\*\*\([abc]\) [^\n:]*: (?P<reports>[^\n]*)\*\*\n\n(?P<rows>(?:\|.*\n)+)", re.M
-)
-
-
-def held_out_reports(root: Path) -> list[tuple[str, str, list[str]]]:
-    """[(which reports, system, its figures in the order of COLUMNS, in percent)].
-
-    The reports kept apart first, as they were when they were graded last; then (a) to (c) of
-    evals/RESULTS.md. Raises CatalogueError where those aren't there.
-    """
-    path = root / RESULTS
-    text = path.read_text(encoding="utf-8") if path.is_file() else ""
-    rows_shown = _sealed(root / OPENED)
-    for table in _TABLE.finditer(text.partition("\n## History\n")[0] + "\n"):
-        rows = [_cells(row) for row in table["rows"].splitlines()]
-        systems = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
-        if SYSTEMS.keys() <= systems.keys():
-            for name, shown in SYSTEMS.items():
-                figures = [_percent(systems[name][column].split()[0]) for column in COLUMNS]
-                rows_shown.append((f"{table['reports']} ({systems[name]['n']})", shown, figures))
-    if len(rows_shown) < 3 * len(SYSTEMS):
-        raise CatalogueError(
-            f"{RESULTS}: no tables about (a) to (c) with the rows {' and '.join(SYSTEMS)}; "
-            "run python evals/run_evals.py --write"
-        )
-    return rows_shown
-
-
-def openings(root: Path) -> tuple[int, str]:
-    """How often the reports that were kept apart were opened, and when first: (0, "") if never."""
-    path = root / OPENED
-    found = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    return len(found), found[0]["date"] if found else ""
-
-
-def _sealed(path: Path) -> list[tuple[str, str, list[str]]]:
-    """The figures of the last time that the sealed reports were graded; [] before."""
-    openings = json.loads(path.read_text(encoding="utf-8")) if path.is_file() else []
-    graded = [opening for opening in openings if SYSTEMS.keys() <= opening["figures"].keys()]
-    return [
-        (
-            f"kept apart, graded on {opening['date']} "
-            f"({opening['figures'][name]['in scope']}+{opening['figures'][name]['strange']})",
-            shown,
-            [_percent(opening["figures"][name][column][0]) for column in COLUMNS],
-        )
-        for opening in graded[-1:]
-        for name, shown in SYSTEMS.items()
-    ]
-
-
-def _cells(row: str) -> list[str]:
-    return [cell.strip() for cell in row.strip().strip("|").split("|")]
-
-
-def _percent(value: str | float) -> str:
-    """'0.753' as '75 %', a dash as it is."""
-    return "–" if value == "–" else f"{float(value):.0%}".replace("%", " %")
-
-
-LOG = "examples/logs/ddp-unused-parameters.log"
-WIDTH = 100  # columns
-
-
-def lookup_picture(root: Path) -> str:
-    """The picture as SVG. Equal catalogues give equal bytes: it doesn't depend on the day."""
-    entries = bundle.load_cache()
-    today = max(entry.verified for entry in entries.values())
-    answer = answer_for(log=str(root / LOG), today=today)
-    console = Console(
-        file=io.StringIO(),
-        record=True,
-        width=WIDTH,
-        height=50,  # unused, but without it rich asks the terminal for both
-        force_terminal=True,
-        color_system="truecolor",
-        no_color=False,
-        highlight=False,
-    )
-    console.print(Text.assemble(("$ ", "green"), (f"rgt lookup --log {LOG}", "bold"), "\n"))
-    draw(answer, entries, console, "rgt lookup --id {id}")
-    svg = console.export_svg(title="rgt lookup", unique_id="lookup")
-    svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)  # fonts from another host
-    return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"
 
 
 def prober(root: Path, name: str = "gpu_health") -> str:
