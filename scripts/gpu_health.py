@@ -4640,14 +4640,20 @@ def missing_fields(box, gpu):
 
 # --------------------------------------------------------------------------------------------------
 # judge_host.py
-# What is judged on the host: kernel log, disks, memory, device nodes, torch, AMD cards.
+# Judge the host: kernel log, disks, memory, device nodes, torch and AMD cards.
+#
+# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+# add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 
 
 class Devices:
-    """The devices of a box by their place, as lines of the kernel log name them."""
+    """The devices of a box by their place, because lines of the kernel log name the place."""
 
     def __init__(self, box):
-        """`labels`: place -> the label of a GPU here; `own`: the places that are this job's."""
+        """`nvidia`: places of NVIDIA GPUs. `labels`: place -> label of the GPU in findings.
+
+        `own`: the places of the devices that belong to this job.
+        """
         self.nvidia = {gpu.bdf for gpu in box.gpus if gpu.bdf}
         self.labels = {bdf(str(card.get("bdf"))): label for label, card in amd_cards(box)}
         self.labels.update({gpu.bdf: gpu.label for gpu in box.gpus if gpu.bdf})
@@ -4656,40 +4662,44 @@ class Devices:
 
 
 def judge_log(box, add):
-    """Xids, SXids and other bad lines since the last boot, driver load, or reset of the GPU."""
+    """Judge Xids, SXids and other bad lines since the last boot, driver load or GPU reset."""
     if box.log is None:
         return
-    judge_log_itself(box, add)
+    judge_reach_of_log(box, add)
     devices = Devices(box)
     events = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
-    told_by_xid = any(event["code"] in (119, 120) for event in events)
+    has_gsp_xid = any(event["code"] in (119, 120) for event in events)
     for (place, kind, code), group in grouped(levelled(events)).items():
         if kind == "sxid":
             add_sxid(code, place, group, add)
-        elif kind != "gsp" or not told_by_xid:  # the Xid says it, and which GPU
+        elif kind != "gsp" or not has_gsp_xid:  # the Xid says the same, and names the GPU
             judge_group(box, devices, place, kind, code, group, add)
 
 
 def levelled(events):
-    """-> [(level, event)]. Xid 154 is the driver's final statement about a GPU.
+    """Give each event its level -> [(level, event)].
 
-    It overrides the Xids before it that are worse than a warning.
+    Xid 154 is the driver's last word on a GPU. Its level replaces that of all Xids before it that
+    are worse than a warning.
     """
-    last_words = {}  # place -> (position, level)
+    last_words = {}  # place -> (position, level) of its last Xid 154
     for position, event in enumerate(events):
         if event["kind"] == "xid" and event["code"] == 154:
             last_words[event["bdf"]] = (position, event["level"])
-    out = []
+    pairs = []
     for position, event in enumerate(events):
-        level, word = event["level"], last_words.get(event["bdf"])
-        if event["kind"] == "xid" and word and position <= word[0] and RANK[level] < RANK["warn"]:
-            level = word[1]
-        out.append((level, event))
-    return out
+        level, last = event["level"], last_words.get(event["bdf"])
+        if event["kind"] == "xid" and last and position <= last[0] and RANK[level] < RANK["warn"]:
+            level = last[1]
+        pairs.append((level, event))
+    return pairs
 
 
 def grouped(pairs):
-    """[(level, event)] -> {(place, kind, code): those pairs}, in the order of the log."""
+    """Group [(level, event)] by what happened where -> {(place, kind, code): [(level, event)]}.
+
+    The groups and their events keep the order of the log.
+    """
     groups = {}
     for level, event in pairs:
         groups.setdefault((event["bdf"], event["kind"], event["code"]), []).append((level, event))
@@ -4697,7 +4707,7 @@ def grouped(pairs):
 
 
 def judge_group(box, devices, place, kind, code, group, add):
-    """One finding for the events of one kind at one place. `group`: [(level, event)]."""
+    """Add one finding for the events of one kind at one place. `group`: [(level, event)]."""
     worst = worst_of(group)
     evidence, owner = line_of(group, worst), owner_of(box, devices, place)
     if owner == "another job":
@@ -4709,14 +4719,17 @@ def judge_group(box, devices, place, kind, code, group, add):
     label, elsewhere = devices.labels.get(place, place), owner == "another job"
     if kind != "xid":
         add_line(box, kind, place, label, worst, evidence, elsewhere, add)
+    # Of a GPU that is off the bus (Xid 79), the finding "lost" says the same.
     elif code != 79 or place not in devices.nvidia or not add.has("lost", label):
         add_xid(code, place, label, worst, evidence, elsewhere, add)
 
 
 def owner_of(box, devices, place):
-    """Whose a device is. A container, or a job on part of a node, sees the log of the whole host.
+    """Say who uses a device: "this job", "another job" or "perhaps this job".
 
-    A card that the container doesn't list may be its own lost one, if a device node is left over.
+    A container, or a job on part of a node, sees the log of the whole host. A card that the
+    container doesn't list is another job's. But if the container has a device node without a GPU,
+    the card may be one that this job lost.
     """
     if place and place in box.foreign:
         return "another job"
@@ -4726,12 +4739,12 @@ def owner_of(box, devices, place):
 
 
 def worst_of(pairs):
-    """The worst level of [(level, event)]."""
+    """Return the worst level in [(level, event)]."""
     return min((level for level, _ in pairs), key=RANK.__getitem__)
 
 
-def judge_log_itself(box, add):
-    """Can the kernel log be read, and does it go back far enough?"""
+def judge_reach_of_log(box, add):
+    """Judge whether the kernel log can be read, and whether it goes back to the boot."""
     log, got = box.log, box.exit.get("dmesg.txt") or {"rc": 0, "timed_out": False}
     wsl = as_dict(box.proc.get("platform")).get("wsl")
     failed = (isinstance(got["rc"], int) and got["rc"] != 0) or got["timed_out"]
@@ -4742,47 +4755,48 @@ def judge_log_itself(box, add):
     elif box.recorded and log["odd"]:
         add(None, "odd_kernel_log", log["odd"], log["lines"])
     elif box.recorded and not log["boot"] and (log["first"] is None or log["first"] > 300):
-        told = box.gpus and all(gpu.raw("gpu_recovery_action") == "None" for gpu in box.gpus)
+        # The driver itself says that no GPU needs a reset, so the missing lines matter less.
+        is_fit = box.gpus and all(gpu.raw("gpu_recovery_action") == "None" for gpu in box.gpus)
         first = f"{log['first']} s" if log["first"] else "some time"
-        level = "warn" if told or box.log_excused else "unknown"
+        level = "warn" if is_fit or box.log_excused else "unknown"
         add(None, "late_kernel_log", first, level=level)
 
 
-def line_of(events, level):
-    """The last line of this level, with the number of events."""
-    line = next(event["line"] for other, event in reversed(events) if other == level)
-    return times(line, events)
+def line_of(pairs, level):
+    """Return the last line of this level in [(level, event)], with the number of events."""
+    line = next(event["line"] for other, event in reversed(pairs) if other == level)
+    return times(line, pairs)
 
 
 def times(line, events):
-    """A line, with the number of its events if there are several."""
+    """Return a line cut to fit, with the number of events if there are several."""
     return short(line, 250) + (f" ({len(events)} times)" if len(events) > 1 else "")
 
 
 def add_xid(code, place, label, level, evidence, elsewhere, add):
-    """A finding for the events of one Xid on one GPU."""
+    """Add a finding for the events of one Xid on one GPU. `elsewhere`: another job uses the GPU."""
     unknown = ("unknown", "", "not in the table of Xids")
-    _, action, what = XID.get(code, unknown)
-    words = UNKNOWN_XID
-    if action:
-        ours = ANOTHERS if elsewhere else xid_words(code, level)
-        words = f"{ours} (NVIDIA's action: {action})"
-    if level == "fatal" and BACK not in words:
-        words += "; if it comes back, " + BACK
+    _, nvidia_action, meaning = XID.get(code, unknown)
+    advice = UNKNOWN_XID
+    if nvidia_action:
+        own_advice = ANOTHERS if elsewhere else xid_words(code, level)
+        advice = f"{own_advice} (NVIDIA's action: {nvidia_action})"
+    if level == "fatal" and BACK not in advice:
+        advice += "; if it comes back, " + BACK
     key, entry = f"xid {code} {place}", XID_ENTRY.get(code, "")
-    expected = (code, what)
-    add(label, "xid", evidence, level=level, expected=expected, do=(words,), entry=entry, key=key)
+    expected = (code, meaning)
+    add(label, "xid", evidence, level=level, expected=expected, do=(advice,), entry=entry, key=key)
 
 
-def add_sxid(code, place, events, add):
-    """A finding for the events of one SXid on one NVSwitch.
+def add_sxid(code, place, pairs, add):
+    """Add a finding for the events of one SXid on one NVSwitch.
 
-    If a line says whether it is fatal, that line and its level count.
+    If a line says itself whether the SXid is fatal, only such lines decide the level.
     """
-    worded = [(level, event) for level, event in events if event["word"]]
-    level = worst_of(worded or events)
-    evidence = times(worded[0][1]["line"], events) if worded else line_of(events, level)
-    told = {
+    worded = [(level, event) for level, event in pairs if event["word"]]
+    level = worst_of(worded or pairs)
+    evidence = times(worded[0][1]["line"], pairs) if worded else line_of(pairs, level)
+    by_table = {
         "always": "fatal by gpud's table",
         "maybe": "fatal if the line says so, by gpud's table",
         "never": "not fatal by gpud's table",
@@ -4792,28 +4806,31 @@ def add_sxid(code, place, events, add):
         "degraded": "finish your job, then reboot the box",
     }.get(level, "watch it")
     key = f"sxid {code} {place}"
-    add(None, "sxid", evidence, level=level, expected=(code, told), do=(action,), key=key)
+    add(None, "sxid", evidence, level=level, expected=(code, by_table), do=(action,), key=key)
 
 
 def add_line(box, kind, place, label, level, evidence, elsewhere, add):
-    """A finding for the events of one other kind."""
-    host = kind in HOST_KINDS
-    if host and box.container and RANK[level] < RANK["warn"]:
-        level = "warn"  # the host's log: another's disk or mount
+    """Add a finding for the events of a kind that is no Xid."""
+    of_host = kind in HOST_KINDS
+    if of_host and box.container and RANK[level] < RANK["warn"]:
+        level = "warn"  # the disk or mount may be another container's
     add(
         label,
         "kernel_log_line",
         evidence,
         level=level,
-        expected=("" if host else " or load of the driver",),
-        do=(ANOTHERS if elsewhere and not host else LOG_ACTION[kind],),
-        entry="" if host else kind,
+        expected=("" if of_host else " or load of the driver",),
+        do=(ANOTHERS if elsewhere and not of_host else LOG_ACTION[kind],),
+        entry="" if of_host else kind,
         key="mismatch" if kind == "mismatch" else f"{kind} {place}",
     )
 
 
 def judge_system(box, add):
-    """Disks, memory, device nodes. The limits are our own unless the finding names a source."""
+    """Judge disks, memory and device nodes.
+
+    The limits are our own, unless the finding names a source.
+    """
     seen = set()
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)
@@ -4823,13 +4840,13 @@ def judge_system(box, add):
             add(None, "closed_node", node["path"], node["error"])
     judge_fabric_manager(box, add)
     for name in as_list(box.proc.get("unfinished")):
-        if name != "gather_disks":  # the path itself is a finding: dead_mount
+        if name != "gather_disks":  # the path that hung gets the finding dead_mount instead
             add(None, "unfinished_part", short(name, 120), key=f"late {name}")
     judge_hidden_cards(box, add)
 
 
 def judge_host_memory(box, add):
-    """The container's memory limit if it is nearly used up, otherwise the memory of the box."""
+    """Judge the container's memory limit. If that isn't nearly used up, judge the box's memory."""
     limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
     limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
     total, available = (
@@ -4843,7 +4860,7 @@ def judge_host_memory(box, add):
 
 
 def judge_fabric_manager(box, add):
-    """Without nv-fabricmanager no CUDA program starts on a board with NVSwitches."""
+    """Judge nv-fabricmanager: without it no CUDA program starts on a board with NVSwitches."""
     switches, manager = box.proc.get("nvswitches"), box.proc.get("fabricmanager", "")
     needed = isinstance(switches, int) and switches > 0 and len(box.gpus) > 1
     if needed and manager is False and not box.container:
@@ -4857,7 +4874,7 @@ def as_number(value):
 
 
 class DiskSizes(NamedTuple):
-    """MiB and inodes of a file system: all, and those that are free."""
+    """The size of a file system in MiB and in inodes, and how much of each is free."""
 
     total: float
     free: float
@@ -4866,7 +4883,7 @@ class DiskSizes(NamedTuple):
 
 
 def sizes_of(disk):
-    """The DiskSizes of a disk as it was gathered, or None where a size is missing."""
+    """Return the DiskSizes of a disk as it was gathered, or None if a size is missing."""
     names = ("total_mib", "free_mib", "inodes", "inodes_free")
     values = [as_number(disk.get(name)) for name in names]
     known = [value for value in values if value is not None and value >= 0]
@@ -4874,7 +4891,10 @@ def sizes_of(disk):
 
 
 def judge_disk(path, disk, seen, add):
-    """One path that the job writes to. `seen`: the disks that were judged, by other paths."""
+    """Judge one path that the job writes to.
+
+    `seen` holds the disks that were judged already, under other paths.
+    """
     if disk is None:
         add(None, "dead_mount", path, key="disk " + path)
         return
@@ -4900,7 +4920,7 @@ def judge_disk(path, disk, seen, add):
 
 
 def judge_shm(sizes, add):
-    """/dev/shm: Docker gives a container 64 MiB by default, too little for data loaders."""
+    """Judge /dev/shm. Docker's default of 64 MiB is too little for data loaders."""
     if 0 < sizes.total <= 64:
         add(None, "shm_default", sizes.total)
     elif sizes.total < 1024:
@@ -4910,7 +4930,7 @@ def judge_shm(sizes, add):
 
 
 def judge_space(path, sizes, add):
-    """The free space of a disk."""
+    """Judge the free space of a disk."""
     values, key = (path, sizes.free, sizes.total), "disk " + path
     if sizes.free < 512:
         add(None, "disk_full", *values, key=key)
@@ -4921,7 +4941,10 @@ def judge_space(path, sizes, add):
 
 
 def judge_inodes(path, sizes, add):
-    """The free inodes of a disk. A file system that makes them as needed says 0 of 0."""
+    """Judge the free inodes of a disk.
+
+    A file system that creates inodes as needed reports 0 of 0, so it gets no finding.
+    """
     values, key = (path, sizes.inodes_free, sizes.inodes), "inodes " + path
     if sizes.inodes and sizes.inodes_free < 100:
         add(None, "no_inodes", *values, key=key)
@@ -4930,7 +4953,7 @@ def judge_inodes(path, sizes, add):
 
 
 def judge_hidden_cards(box, add):
-    """Cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
+    """Judge cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
     wsl = as_dict(box.proc.get("platform")).get("wsl")
     for card in box.missing_cards if not wsl else []:
         if card.get("node") == "open":
@@ -4940,18 +4963,19 @@ def judge_hidden_cards(box, add):
         if place not in ignored_cards(box):
             values = (short(card.get("bdf")), short(name, 40))
             add(place, "card_without_driver", *values, level=level_of_lost(box))
-    untold = [card for card in box.missing_cards if "node" not in card]
-    untold = [card for card in untold if not add.has("lost", bdf(str(card.get("bdf"))))]
-    if untold and not box.container and not wsl:
-        add(None, "hidden_cards", len(untold), len(nvidia_cards(box)))
+    hidden = [card for card in box.missing_cards if "node" not in card]
+    hidden = [card for card in hidden if not add.has("lost", bdf(str(card.get("bdf"))))]
+    if hidden and not box.container and not wsl:
+        add(None, "hidden_cards", len(hidden), len(nvidia_cards(box)))
     if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
         add(None, "spare_nodes", len(box.gpus) + box.spare_nodes, len(box.gpus))
 
 
 def cards_without_driver(box):
-    """Display devices of NVIDIA that no driver has, or only nouveau.
+    """Return NVIDIA's display devices that have no driver, or only nouveau.
 
-    A card with vfio-pci belongs to a virtual machine, a virtual function to none yet.
+    Two kinds are left out as healthy: a card with vfio-pci, which a virtual machine uses, and a
+    virtual function, which waits for one.
     """
     return [
         card
@@ -4963,15 +4987,15 @@ def cards_without_driver(box):
 
 
 def ignored_cards(box):
-    """Places of the cards that are too old for the driver; its log tells them."""
+    """Return the places of the cards that are too old for the driver, according to its log."""
     events = box.log["events"] if box.log else []
     return {event["bdf"] for event in events if event["kind"] == "legacy" and not event["old"]}
 
 
 def level_of_lost(box):
-    """How bad a card is that the driver never got.
+    """Return the level of a card that the driver never got.
 
-    On a part of a node it is probably another job's; in a container nobody can tell.
+    For a job on part of a node, the card is probably another job's. In a container nobody can tell.
     """
     if box.foreign:
         return "warn"
@@ -4979,7 +5003,7 @@ def level_of_lost(box):
 
 
 def level_of_probe(box, line):
-    """The level of a line that counts cards which the driver didn't get."""
+    """Return the level of a line that counts the cards that the driver didn't get."""
     match = re.search(r"for (\d+) device", line)
     passed_through = [
         card for card in nvidia_cards(box) if str(card.get("driver")).startswith("vfio")
@@ -4990,7 +5014,7 @@ def level_of_probe(box, line):
 
 
 def judge_torch(box, add):
-    """What the job's interpreter says: its torch, and a small kernel on each GPU."""
+    """Judge the torch of the job's interpreter, and the small kernel that it ran on each GPU."""
     torch = as_dict(box.proc.get("torch"))
     if not torch:
         return
@@ -5004,7 +5028,7 @@ def judge_torch(box, add):
 
 
 def judge_torch_without_gpu(torch, add):
-    """torch.cuda.is_available() is False."""
+    """Add a finding for a torch whose torch.cuda.is_available() is False."""
     error = str(torch.get("error", ""))
     action = "CPU-only torch, hidden devices, or a broken driver: see the text"
     entry = ""
@@ -5013,12 +5037,12 @@ def judge_torch_without_gpu(torch, add):
         action = "install a torch for this driver, or take a box with a newer one"
         entry = "torch_driver"
     name, cuda = short(torch.get("torch"), 40), torch.get("cuda")
-    told = short(error or "is_available() is False", 160)
-    add(None, "torch_without_gpu", name, cuda, told, do=(action,), entry=entry)
+    reason = short(error or "is_available() is False", 160)
+    add(None, "torch_without_gpu", name, cuda, reason, do=(action,), entry=entry)
 
 
 def judge_failed_kernel(device, add):
-    """A small kernel that failed or gave a wrong sum on one GPU."""
+    """Add a finding for a small kernel that failed or gave a wrong sum on one GPU."""
     error, index = str(device.get("error", "a wrong sum")), device.get("index")
     action, entry = "restart the job; then reset the GPU", ""
     # CUDA error: no kernel image is available for execution on the device
@@ -5029,20 +5053,21 @@ def judge_failed_kernel(device, add):
 
 
 def judge_amd(record, box, add):
-    """AMD cards: sysfs, and amd-smi if it is installed."""
+    """Judge AMD cards by sysfs, and by amd-smi if it is installed."""
     cards = amd_cards(box)
     labels = [label for label, _ in cards]
-    untold = {label for label, card in cards if not judge_amd_card(label, card, add)}
+    # The cards of which no output counts the uncorrectable errors.
+    uncounted = {label for label, card in cards if not judge_amd_card(label, card, add)}
     for name in ("amd-metric.json", "amd-bad-pages.json"):
         text = record["files"].get(name)
         if text:
-            untold -= judge_amd_output(name, text, labels, box, add)
-    if untold and box.recorded:
-        add(None, "amd_ecc_untold", len(untold), len(cards))
+            uncounted -= judge_amd_output(name, text, labels, box, add)
+    if uncounted and box.recorded:
+        add(None, "amd_ecc_untold", len(uncounted), len(cards))
 
 
 def judge_amd_card(label, card, add):
-    """One card of sysfs: errors and link. -> whether it tells of uncorrectable errors."""
+    """Judge a card's errors and link by sysfs -> whether it counts uncorrectable errors."""
     ras = sorted(as_dict(card.get("ras")).items())
     # ue: 0
     # ce: 3
@@ -5058,43 +5083,43 @@ def judge_amd_card(label, card, add):
 
 
 def judge_amd_output(name, text, labels, box, add):
-    """An output of amd-smi. -> the labels of the cards whose uncorrectable errors it tells."""
-    told = set()
+    """Judge an output of amd-smi -> the cards whose uncorrectable errors it counts, by label."""
+    counted = set()
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
         add(None, "unreadable_amd_output", name, key=name)
-        return told
+        return counted
     ended = (box.exit.get(name) or {"rc": 0})["rc"]
     for index, card in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
         label = labels[index] if index < len(labels) else index
         if name == "amd-bad-pages.json":
             judge_amd_pages(label, leaves_of(card), add)
         elif judge_amd_metric(label, leaves_of(card), add) and ended == 0:
-            told.add(label)
-    return told
+            counted.add(label)
+    return counted
 
 
 def judge_amd_pages(label, leaves, add):
-    """`amd-smi bad-pages` of one card."""
+    """Judge the output of `amd-smi bad-pages` for one card."""
     for key, value in leaves:
         if key == "status" and str(value).upper() in ("PENDING", "UN_RES", "UNRESERVABLE"):
             add(label, "amd_bad_pages", short(value, 20))
 
 
 def judge_amd_metric(label, leaves, add):
-    """`amd-smi metric` of one card. -> whether it tells of uncorrectable errors."""
-    told = False
+    """Judge `amd-smi metric` for one card -> whether it counts uncorrectable errors."""
+    counts_errors = False
     for key, value in leaves:
         if isinstance(value, int) and "uncorrectable" in key:
-            told = True
+            counts_errors = True
             if re.match(r"(total_)?uncorrectable(_count)?$", key) and value > 0:
                 add(label, "amd_uncorrectable", key, value)
-    return told
+    return counts_errors
 
 
 def leaves_of(value, key="", depth=0):
-    """(key, leaf) of a JSON value, ten levels deep."""
+    """Return [(key, leaf)] of a JSON value, ten levels deep."""
     if depth < 10 and isinstance(value, dict):
         return [
             leaf

@@ -1,7 +1,7 @@
 """An entry of the catalogue: its fields, their names on a page, and the values they may have.
 
-`grammar.py` reads entries from the Markdown of a page. scripts/check_staleness.py imports this
-module: Python 3.8 and its standard library suffice.
+`grammar.py` reads entries from the Markdown of a page. This module uses only Python 3.8 and its
+standard library, because scripts/check_staleness.py imports it.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ DOMAINS = ("code", "data", "environment", "box", "platform")
 RETRIES = ("pointless", "may help", "helps after …")
 RETRY = re.compile(r"pointless|may help|helps after \S.*")
 ROLES = ("root", "cascade", "advice")
-SEEN_BY = ("probe",)  # scripts/probe.py, in the first steps of a training
+SEEN_BY = ("probe",)  # scripts/probe.py, which watches the first steps of a training run
 REQUIRED = (
     "Symptom",
     "Root cause",
@@ -36,7 +36,7 @@ OPTIONAL = (
     "Needs",
     "Seen by",
 )
-# In their order on a page.
+# All fields, in the order that a page must have.
 FIELDS = (
     "Symptom",
     "Root cause",
@@ -60,13 +60,13 @@ ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # K8S is a family with a
 
 
 def family_of(entry_id: str) -> str:
-    """The letters of an id: `O` of `O7` and of `O7a`."""
+    """Return the family of an id: `O` for `O7` and `O7a`, `K8S` for `K8S12`."""
     return entry_id.rstrip("abcdefghijklmnopqrstuvwxyz").rstrip("0123456789")
 
 
 @dataclass(frozen=True)
 class Fault:
-    """Something on a page that breaks the grammar. `text` says what is wrong and what to write."""
+    """Something on a page to correct. `text` says what is wrong and what to write instead."""
 
     path: str
     line: int
@@ -80,9 +80,9 @@ class Fault:
 class Signature:
     """A text that a log holds when this failure happens.
 
-    `is_regex`: `text` is a regular expression, which the page has between slashes. `role`: `root`
-    if the text alone names the cause; `cascade` if others print it because of the failure;
-    `advice` if it is a library's suggestion, which names no cause.
+    With `is_regex`, `text` is a regular expression; the page writes it between slashes. `role` is
+    one of ROLES: `root` if the text alone names the cause, `cascade` if other ranks print it as a
+    consequence of the failure, and `advice` if it is a library's suggestion, which names no cause.
     """
 
     text: str
@@ -94,12 +94,16 @@ class Signature:
 class Entry:
     """One failure, as its page describes it.
 
-    Texts are Markdown as written. The list fields are tuples of their items; `tell_apart` holds
-    (id, how that one differs). `ran` names the versions that a proof ran on, and is empty when
-    the entry was only checked by reading. `seen_by` names the programs of SEEN_BY that can show the
-    failure where no log does. `section` is the `##` heading above the entry, `path`
-    the page below the catalogue's root, `line` the line of the heading. `domain` is one of
-    DOMAINS, where the cause lies; `retry` has a form of RETRIES, whether the same run again helps.
+    Texts are Markdown, exactly as the page has them.
+
+    `domain`, one of DOMAINS, is where the cause lies. `retry` says whether it helps to run the same
+    thing again, in one of the forms of RETRIES. `tell_apart` holds pairs of a neighbour's id and
+    how that entry differs. `seen_by` names the programs of SEEN_BY that can show the failure when
+    no log does. `verified` is the day of the last check. `ran` names the versions on which a proof
+    of the entry ran; it is empty if the entry was checked only by reading.
+
+    `section` is the `##` heading above the entry, `path` is the page relative to the catalogue's
+    root, and `line` is the line of the heading.
     """
 
     id: str
@@ -128,13 +132,13 @@ class Entry:
 
     @property
     def family(self) -> str:
-        """The letters of the id: `O` of `O7`."""
+        """The family of the id: `O` for `O7`."""
         return family_of(self.id)
 
 
 @dataclass(frozen=True)
 class Retired:
-    """An id that is no longer used; `successor` replaces it."""
+    """An id that is no longer used. `successor` is the id that replaces it."""
 
     id: str
     successor: str

@@ -1,11 +1,13 @@
-"""The grammar of an entry: the Markdown of a page in, `Entry` out. Standard library, Python 3.8.
+"""Read the entries of a page: Markdown in, `Entry` out. Standard library, Python 3.8.
+
+An entry looks like this:
 
     ### O3 — title
     **Symptom:** ...
     **Root cause:** ...
 
-The whole page is read, and every fault is reported with its line. An entry with a fault is left
-out.
+`read_page` always reads the whole page. It reports every fault with its line, and leaves out the
+entries that have one.
 """
 
 from __future__ import annotations
@@ -33,7 +35,8 @@ from .entry import (
 
 _HEADING = re.compile(r"### (\S+) — (.+)")
 _RETIRED = re.compile(r"### (\S+) → (\S+)")
-# Both begin with a line feed: searching for it is many times faster than for the start of a line.
+# The patterns below begin with a line feed, because the search for one is many times faster than
+# the search for the start of a line.
 _PART = re.compile(r"\n(?: {0,3}(```|~~~)|(#{1,3}) (.*))")
 _FIELD = re.compile(r"\n(?: {0,3}(```|~~~)|\*\*([^*:\n]{1,40}):\*\*(?: |$))", re.M)
 _SIGNATURES = "\n**Signatures:**"
@@ -54,9 +57,9 @@ class Page:
 
 @dataclass(frozen=True)
 class Section:
-    """The Markdown under one `###` heading, not yet read.
+    """One `###` heading with the Markdown under it, as text.
 
-    `line` is the line of the heading, `section` the `##` heading above it.
+    `line` is the line of the heading. `section` is the text of the `##` heading above it.
     """
 
     line: int
@@ -66,12 +69,12 @@ class Section:
 
     @property
     def id(self) -> str:
-        """The id in the heading; '' if it isn't the heading of an entry."""
+        """The id in the heading, or '' for a heading that begins no entry."""
         head = _HEADING.match(self.text)
         return head[1] if head else ""
 
     def read(self) -> Entry | Retired | list[Fault]:
-        """The entry or the redirect, or the list of all its faults."""
+        """Return the entry or the retired id, or a list of every fault in it."""
         first = self.text.partition("\n")[0].rstrip()
         retired = _RETIRED.fullmatch(first)
         if retired:
@@ -83,7 +86,10 @@ class Section:
         return _read_entry(self, heading[1], heading[2].strip())
 
     def signatures(self) -> tuple[Signature, ...]:
-        """Only the signatures; for an entry without a fault, the same as `read` finds."""
+        """Return the signatures alone, without the time that `read` takes.
+
+        For an entry without a fault they are the same as those that `read` finds.
+        """
         start = self.text.find(_SIGNATURES)
         if start < 0:
             return ()
@@ -96,7 +102,10 @@ class Section:
 
 
 def read_page(text: str, path: str) -> Page:
-    """Read every entry of a Markdown page. `path` only names the page in the results."""
+    """Read every entry of a Markdown page.
+
+    `path` is copied into the results to name the page. No file is opened.
+    """
     entries: list[Entry] = []
     retired: list[Retired] = []
     faults: list[Fault] = []
@@ -112,27 +121,29 @@ def read_page(text: str, path: str) -> Page:
 
 
 def sections(text: str, path: str) -> Iterator[Section]:
-    """The `###` sections of a Markdown page, in order. `path` only names the page in them."""
+    """Yield the `###` sections of a Markdown page in order. `path` is copied into each."""
     text = "\n" + text.replace("\r\n", "\n")
-    number, counted, start, section, fence = 0, 0, -1, "", ""
+    line = counted = 0  # the line of the last heading, and how far line feeds were counted for it
+    start, section, fence = -1, "", ""
     for mark in _PART.finditer(text):
         if mark[1]:
             fence = "" if fence == mark[1] else fence or mark[1]
         elif not fence:
             if start >= 0:
-                yield Section(number, text[start : mark.start()], section, path)
+                yield Section(line, text[start : mark.start()], section, path)
             start = -1
             if mark[2] == "##":
                 section = mark[3].strip()
             if mark[2] == "###":
                 start = mark.start() + 1
-                number, counted = number + text.count("\n", counted, start), start
+                line += text.count("\n", counted, start)
+                counted = start
     if start >= 0:
-        yield Section(number, text[start:], section, path)
+        yield Section(line, text[start:], section, path)
 
 
 def _read_entry(section: Section, entry_id: str, title: str) -> Entry | list[Fault]:
-    """The entry under a heading that is right, or the list of all its faults."""
+    """Read the entry under a valid heading. Return a list of every fault if it has any."""
     texts, places, faults = _fields(section.line, section.text, section.path)
     faults += [
         Fault(
@@ -176,23 +187,26 @@ def _read_entry(section: Section, entry_id: str, title: str) -> Entry | list[Fau
 
 
 def _fields(
-    number: int, part: str, path: str
+    heading_line: int, markdown: str, path: str
 ) -> tuple[dict[str, str], dict[str, int], list[Fault]]:
     """Split a section into its fields: ({name: text}, {name: line}, faults)."""
     texts: dict[str, str] = {}
     places: dict[str, int] = {}
     faults: list[Fault] = []
-    name, fence, last, line, counted, at = "", "", 0, number, 0, 0
-    for mark in _FIELD.finditer(part):
+    name, start = "", 0  # the field that is open, and where its text starts
+    line, counted = heading_line, 0  # its line, and how far line feeds were counted for it
+    fence, last = "", 0
+    for mark in _FIELD.finditer(markdown):
         if mark[1]:
             fence = "" if fence == mark[1] else fence or mark[1]
         elif not fence:
             if name:
-                texts[name] = part[at : mark.start()].strip()
+                texts[name] = markdown[start : mark.start()].strip()
             else:
-                faults += _before(number, part[: mark.start()], path)
-            name, at = mark[2], mark.end()
-            line, counted = line + part.count("\n", counted, at), at
+                faults += _faults_before_fields(heading_line, markdown[: mark.start()], path)
+            name, start = mark[2], mark.end()
+            line += markdown.count("\n", counted, start)
+            counted = start
             wrong = _misplaced(name, places, last)
             if wrong:
                 faults.append(Fault(path, line, wrong))
@@ -200,19 +214,20 @@ def _fields(
                 last = FIELDS.index(name)
             places.setdefault(name, line)
     if name:
-        texts[name] = part[at:].strip()
+        texts[name] = markdown[start:].strip()
     else:
-        faults += _before(number, part, path)
+        faults += _faults_before_fields(heading_line, markdown, path)
     if fence:
         text = f"the {fence} fence is never closed; close it before the next heading"
-        faults.append(Fault(path, number, text))
+        faults.append(Fault(path, heading_line, text))
     return texts, places, faults
 
 
 def _misplaced(name: str, places: dict[str, int], last: int) -> str:
-    """What is wrong with a field here, or ''.
+    """Say what is wrong with a field in this place, or return ''.
 
-    `places` has the lines of the fields so far, `last` the index in FIELDS of the last correct one.
+    `places` holds the lines of the fields above it. `last` is the index in FIELDS of the last field
+    without a fault.
     """
     if name not in FIELDS:
         return f"unknown field {name!r}; the fields are {', '.join(FIELDS)}"
@@ -224,15 +239,15 @@ def _misplaced(name: str, places: dict[str, int], last: int) -> str:
     return ""
 
 
-def _before(number: int, text: str, path: str) -> list[Fault]:
-    """A fault for each line between the heading, on line `number`, and the first field."""
+def _faults_before_fields(heading_line: int, text: str, path: str) -> list[Fault]:
+    """Return a fault for each line between the heading and the first field."""
     return [
         Fault(
             path,
-            at,
+            number,
             f"{line.strip()[:40]!r} comes before the first field; begin with '**Symptom:** …'",
         )
-        for at, line in enumerate(text.split("\n")[1:], number + 1)
+        for number, line in enumerate(text.split("\n")[1:], heading_line + 1)
         if line.strip()
     ]
 
@@ -240,7 +255,8 @@ def _before(number: int, text: str, path: str) -> list[Fault]:
 class _Fields:
     """The fields of an entry that aren't plain prose. `faults` collects what is wrong with them.
 
-    A field with a fault gives some value of its type: the entry is thrown away then.
+    A method that finds a fault still returns a value of its type. Nobody uses that value, because
+    an entry with a fault is left out.
     """
 
     def __init__(self, entry_id: str, texts: dict[str, str], places: dict[str, int], path: str):
@@ -252,21 +268,21 @@ class _Fields:
         self.faults.append(Fault(self._path, self._places[name], fault))
 
     def one_of(self, name: str, values: Sequence[str]) -> str:
-        """A field that is one of a few words."""
+        """Return a field that must be one of `values`."""
         text = self._texts[name].strip()
         if text not in values:
             self._wrong(name, text, "one of " + ", ".join(values))
         return text
 
     def retry(self) -> str:
-        """Whether the same run again helps, in a form of RETRIES."""
+        """Return whether it helps to run the same thing again, in one of the forms of RETRIES."""
         text = self._texts["Retry"].strip()
         if not RETRY.fullmatch(text):
             self._wrong("Retry", text, "one of " + ", ".join(RETRIES))
         return text
 
     def verified(self) -> tuple[date, str]:
-        """(day of the last check, versions that a proof ran on)."""
+        """Return the day of the last check, and the versions on which a proof ran or ''."""
         text = self._texts["Verified"]
         stamp = _VERIFIED.fullmatch(text.strip())
         try:
@@ -278,26 +294,26 @@ class _Fields:
         return date.min, ""
 
     def signatures(self) -> tuple[Signature, ...]:
-        """The texts that a log holds."""
+        """Return the texts to look for in a log."""
         return _signatures(
             self._texts.get("Signatures", ""),
             lambda text, right: self._wrong("Signatures", text, right),
         )
 
     def list_of(self, name: str) -> tuple[str, ...]:
-        """The items of a field that separates them by commas."""
+        """Return the items of a comma-separated field."""
         items = (item.strip() for item in self._texts.get(name, "").split(","))
         return tuple(item for item in items if item)
 
     def seen_by(self) -> tuple[str, ...]:
-        """The programs that can show the failure where no log does."""
+        """Return the programs that can show the failure when no log does."""
         names = self.list_of("Seen by")
         if "Seen by" in self._texts and {*names} != {*SEEN_BY}:
             self._wrong("Seen by", self._texts["Seen by"], "one of " + ", ".join(SEEN_BY))
         return names
 
     def tell_apart(self) -> tuple[tuple[str, str], ...]:
-        """(id of a neighbour, how that one differs)."""
+        """Return pairs of a neighbour's id and how that entry differs."""
         pairs = []
         for item in _items(self._texts.get("Tell apart", "")):
             match = _APART.fullmatch(item)
@@ -314,10 +330,11 @@ def _items(text: str) -> tuple[str, ...]:
 
 
 def _signatures(text: str, wrong: Callable[[str, str], None]) -> tuple[Signature, ...]:
-    """The items in backticks of a Signatures field; calls `wrong` with anything else.
+    """Return the signatures of a Signatures field.
 
-    Double backticks quote a text that contains single ones. Behind the backticks a role may stand
-    in parentheses.
+    Each item is a text in backticks, and may have a role in parentheses after it. A text that
+    contains backticks has double ones around it. For any other item `wrong` is called with the item
+    and what to write instead.
     """
     signatures = []
     for item in _items(text):

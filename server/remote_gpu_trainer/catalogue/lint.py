@@ -1,8 +1,9 @@
 """`rgt dev lint`: checks of the whole catalogue beyond the grammar.
 
-Each check is a generator of faults for one entry, found by its name `check_*`. The target of a link
-is looked for only inside the bundle, never on the network. Whether a regular expression is slow is
-tried on texts that are known to make backtracking explode, not proven.
+`lint` runs every function called `check_*` on each entry, and then the checks of all entries
+together. It looks up the target of a link only inside the bundle, never on the network. `stalls`
+refuses regular expressions whose form may backtrack without end. The others are timed on texts that
+make bad ones slow, which is no proof that they are fast on every text.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from .entry import ID, Entry, Fault, Signature
 from .signatures import Pattern  # the compiled form that the look-up itself uses
 
 MAX_WORDS = {"symptom": 90, "root_cause": 80}
-ANSWER_WORDS = 190  # words of one match: root cause, first paragraphs of fix and check
+ANSWER_WORDS = 190  # words that an answer shows of an entry: the three leads together
 RETRY_WORDS = 12
-LEAD_WORDS = 60  # an answer gives the first paragraph of a field, and never cuts it
+LEAD_WORDS = 60  # words of a lead, the first paragraph of a field, which an answer shows whole
 MIN_SIGNATURE = 8  # shorter literals occur by chance in base64, hashes and ordinary words
 SLOW_SECONDS = 0.05
 MIN_REPORTS, MIN_CHINESE = 5, 2  # items of Reported as
@@ -76,6 +77,7 @@ Root Cause (first observed failure):
 terminate called after throwing an instance of 'c10::DistBackendError'
 terminate called without an active exception
 """
+# Long lines on which a bad regular expression takes long.
 _STRAIN = (
     "a" * 3000,
     " " * 3000,
@@ -94,24 +96,24 @@ _REQUIREMENT = re.compile(
 
 
 def lint(catalogue: Catalogue, today: date) -> list[Fault]:
-    """Every fault of the catalogue, by page and line. Dates after `today` are faults."""
+    """Return every fault of the catalogue by page and line. A date after `today` is a fault."""
     faults = list(catalogue.faults)
     for entry in catalogue.entries:
         for name, check in sorted(globals().items()):
             if name.startswith("check_"):
                 faults.extend(check(entry, catalogue, today))
-    faults.extend(_ids(catalogue))
-    faults.extend(_shared(catalogue))
-    faults.extend(_probed(catalogue))
+    faults.extend(_wrong_ids(catalogue))
+    faults.extend(_shared_root_texts(catalogue))
+    faults.extend(_wrong_seen_by(catalogue))
     faults.extend(leads(catalogue))
     return sorted(faults, key=lambda fault: (fault.path, fault.line, fault.text))
 
 
 def notes(catalogue: Catalogue) -> list[Fault]:
-    """What would make an entry better and isn't asked of who writes it.
+    """Return what would make entries better, but isn't required of their authors.
 
-    People report in Chinese too, and the look-up finds by what they say. Not every contributor
-    writes Chinese, so a maintainer may add it.
+    People report failures in Chinese too, and the look-up compares their words with the field
+    Reported as. Not every author writes Chinese, so a maintainer may add these items.
     """
     return [
         _fault(
@@ -129,7 +131,7 @@ def _is_chinese(text: str) -> bool:
 
 
 def leads(catalogue: Catalogue) -> list[Fault]:
-    """What is wrong with the first paragraphs of root cause, fix and check."""
+    """Return what is wrong with the leads: the first paragraphs of root cause, fix and check."""
     faults = []
     for entry in catalogue.entries:
         for name in ("root_cause", "fix", "check"):
@@ -144,7 +146,8 @@ def leads(catalogue: Catalogue) -> list[Fault]:
     return faults
 
 
-def _ids(catalogue: Catalogue) -> Iterator[Fault]:
+def _wrong_ids(catalogue: Catalogue) -> Iterator[Fault]:
+    """Every id stands once, and a retired one leads to an entry."""
     places: dict[str, tuple[str, int]] = {}
     for item in (*catalogue.entries, *catalogue.retired):
         if item.id in places:
@@ -158,8 +161,8 @@ def _ids(catalogue: Catalogue) -> Iterator[Fault]:
             yield Fault(old.path, old.line, text)
 
 
-def _shared(catalogue: Catalogue) -> Iterator[Fault]:
-    """A root text decides for one entry, so no root text of another contains it."""
+def _shared_root_texts(catalogue: Catalogue) -> Iterator[Fault]:
+    """A root signature names one entry, so no other entry has it or a longer text with it."""
     roots = [
         (entry, Pattern(signature))
         for entry in catalogue.entries
@@ -167,7 +170,7 @@ def _shared(catalogue: Catalogue) -> Iterator[Fault]:
         if signature.role == "root"
     ]
     texts = [pattern.literal or pattern.source.text for _, pattern in roots]
-    # Line feeds keep the texts apart; most of them occur once.
+    # One search of all texts is fast, and most texts occur once. The rest is compared one by one.
     everything = "\n".join(texts)
     for (entry, pattern), text in zip(roots, texts, strict=True):
         if everything.count(text) < 2:
@@ -194,9 +197,10 @@ PROBE = "scripts/probe"
 
 
 def probed(catalogue: Catalogue) -> set[str] | None:
-    """The ids of the entries that the probe can name. None where its parts aren't there.
+    """Return the ids of the entries that the probe can name, or None without the probe's source.
 
-    A kind of finding is a tuple of an id, WRONG or HINT, and texts. The parts are read, never run.
+    The source holds each kind of finding as a tuple of an id, WRONG or HINT, and texts. It is
+    parsed, never run.
     """
     parts = sorted((catalogue.root / PROBE).glob("*.py"))
     if not parts:
@@ -210,7 +214,7 @@ def probed(catalogue: Catalogue) -> set[str] | None:
 
 
 def _id_of_kind(node: ast.Tuple) -> str:
-    """The id of a kind of finding, `("O3", WRONG, …)`; '' for any other tuple."""
+    """Return the id in a kind of finding such as `("O3", WRONG, …)`, or '' for another tuple."""
     if len(node.elts) < 2:
         return ""
     first, second = node.elts[:2]
@@ -220,8 +224,8 @@ def _id_of_kind(node: ast.Tuple) -> str:
     return ""
 
 
-def _probed(catalogue: Catalogue) -> Iterator[Fault]:
-    """The field Seen by stands in the entries that the probe can name, and in no other."""
+def _wrong_seen_by(catalogue: Catalogue) -> Iterator[Fault]:
+    """Exactly the entries that the probe can name have the field Seen by."""
     ids = probed(catalogue)
     if ids is None:
         return
@@ -251,7 +255,7 @@ def check_references(entry: Entry, catalogue: Catalogue, today: date) -> Iterato
 
 
 def check_links(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """Links lead to files of the bundle or to the web, and Sources can be opened again."""
+    """Links lead to files of the bundle or to the web, and Sources has one to open again."""
     for target in _LINK.findall(entry.markdown):
         if target.startswith(("https://", "http://", "#")):
             continue
@@ -307,7 +311,7 @@ def check_signatures(entry: Entry, catalogue: Catalogue, today: date) -> Iterato
 
 
 def _useless(signature: Signature) -> str:
-    """Why a signature can't be used, or ''."""
+    """Return why a signature can't be used, or ''."""
     text = signature.text
     if not signature.is_regex and len(text) < MIN_SIGNATURE:
         return f"signature {text!r} is too short; give {MIN_SIGNATURE} characters or more"
@@ -322,9 +326,9 @@ def _useless(signature: Signature) -> str:
 
 
 def stalls(pattern: str) -> str:
-    """What could make a regular expression backtrack for ever, or ''.
+    """Return what could make a regular expression backtrack without end, or ''.
 
-    It is strict: it refuses a few harmless ones as well.
+    The rule is strict and refuses a few harmless expressions as well.
     """
     tree = _parser.parse(pattern)
     trouble = _trouble_in(tree, inside_repeat=False)
@@ -334,26 +338,31 @@ def stalls(pattern: str) -> str:
 
 
 def _trouble_in(tree: Any, inside_repeat: bool) -> str:
-    """A repeat inside a repeat, or a reference to a group, in a parsed expression; or ''."""
+    """Name a repeat inside a repeat, or a reference to a group, in a parsed expression.
+
+    Return '' if it has neither.
+    """
     for operator, value in tree:
         if str(operator) in _REPEATS:
             low, high, inner = value
             if high != low and inside_repeat:
                 return "a repeat inside a repeat"
-            inside = inside_repeat or high > 1
-            if trouble := _trouble_in(inner, inside):
+            if trouble := _trouble_in(inner, inside_repeat or high > 1):
                 return trouble
             continue
         if str(operator).startswith("GROUPREF"):
             return "a reference to a group"
-        for inner in _inner(str(operator), value):
+        for inner in _subexpressions(str(operator), value):
             if trouble := _trouble_in(inner, inside_repeat):
                 return trouble
     return ""
 
 
 def _unbounded_repeats(tree: Any) -> int:
-    """How many repeats without an end an expression has. Digits don't count: numbers are short."""
+    """Count the repeats without an upper limit, or with one of 1000 or more.
+
+    Repeats of digits don't count, because numbers in a log are short.
+    """
     count = 0
     for operator, value in tree:
         if str(operator) in _REPEATS:
@@ -361,15 +370,15 @@ def _unbounded_repeats(tree: Any) -> int:
             count += high >= 1000 and high != low and "CATEGORY_DIGIT" not in str(inner)
             count += _unbounded_repeats(inner)
         else:
-            count += sum(map(_unbounded_repeats, _inner(str(operator), value)))
+            count += sum(map(_unbounded_repeats, _subexpressions(str(operator), value)))
     return count
 
 
 _REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
 
 
-def _inner(operator: str, value: Any) -> list:
-    """The parsed expressions within a part of one that isn't a repeat."""
+def _subexpressions(operator: str, value: Any) -> list:
+    """Return the parsed expressions inside a branch, a group or a lookaround."""
     if operator == "BRANCH":
         return value[1]
     if operator == "SUBPATTERN":
@@ -378,7 +387,7 @@ def _inner(operator: str, value: Any) -> list:
 
 
 def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """Title, symptom, root cause, Retry and the texts of an answer have at most so many words."""
+    """Title, symptom, root cause, Retry and the texts of an answer aren't too long."""
     for name, limit in MAX_WORDS.items():
         words = len(getattr(entry, name).split())
         if words > limit:
@@ -402,7 +411,7 @@ def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[F
 
 def check_dates(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
     """The date under Verified isn't before the catalogue began, and isn't in the future."""
-    # One day more, for authors in time zones ahead of this one.
+    # One day of grace for authors in time zones ahead of this one.
     if not date(2026, 1, 1) <= entry.verified <= today + timedelta(days=1):
         yield _fault(
             entry, f"Verified is {entry.verified}; write a date from 2026-01-01 to {today}"
@@ -410,7 +419,7 @@ def check_dates(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fau
 
 
 def check_ranges(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:
-    """The field Applies to has only names with version ranges, platforms and GPUs."""
+    """The field Applies to names only packages with version ranges, platforms and GPUs."""
     for item in entry.applies_to:
         if not _REQUIREMENT.fullmatch(item):
             yield _fault(

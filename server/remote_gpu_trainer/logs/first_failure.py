@@ -1,10 +1,13 @@
 """Find the rank that failed first.
 
-A rank's own fault counts most, then the launcher's word, then a silence, and last a timeout. A
-rank that loses a peer, or waits for one until time runs out, fails too, and often earlier in the
-log. Such failures are consequences as long as any rank has a fault of its own, was ended by a
-signal, or said nothing at all while the others waited for it. A rank that trains on has not failed
-yet, and a logged "error" counts less than the rank that the others wait for.
+A rank that loses a peer, or waits for one until time runs out, fails too, and its words often come
+earlier in the log. Such a failure is only a consequence if any rank has a fault of its own, was
+ended by a signal, or wrote nothing while the others waited for it. A rank that trains on has
+survived its failure. A logged "error" counts less than the rank that the others wait for.
+
+Of several ranks, `first_failure` asks in this order: which one runs another collective than the
+rest, which one torchrun saw fail first, which one a signal ended, which one has a fault of its own,
+and which one the others waited for. Any other failure, such as a timeout, comes last.
 """
 
 from __future__ import annotations
@@ -39,9 +42,9 @@ def attempt_of(source: str) -> int | None:
 class _Job:
     """What a log shows of the ranks of a job.
 
-    `failures` are all, `own` those that no lost peer explains and that weren't survived, `sure`
-    those of `own` that do more than log an error. `ranks` wrote a line, `silent` ones left none.
-    `victims` are the aborted ranks that only lost another one.
+    `failures` are all failures. `own` are those that no lost peer explains and that weren't
+    survived. `sure` are those of `own` that do more than log an error. `ranks` wrote a line, and
+    the `silent` ones left none. `victims` are the aborted ranks that only lost another one.
     """
 
     lines: list[Line]
@@ -54,18 +57,18 @@ class _Job:
     silent: frozenset[int]
 
     def faulty(self) -> set[int]:
-        """Return the ranks that surely failed by themselves."""
+        """Return the ranks with a failure in `sure`."""
         return {f.line.rank for f in self.sure if f.line.rank is not None}
 
 
 def first_failure(
     failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()
 ) -> Line | None:
-    """Return the line to believe, with its rank where one is known.
+    """Return the line that tells of the first failure, with its rank if that is known.
 
-    None when nothing failed and no rank is behind the others. The line has no rank where several
-    ranks failed alike, or all only lost another and none is set apart. `silent` are the ranks that
-    left no line.
+    If nothing failed, return the last line of a rank that is behind the others, or None. The line
+    has no rank if several ranks failed alike, or if all ranks only lost another one and none stands
+    out. `silent` are the ranks that left no line.
     """
     failures, lines = _first_attempt(failures, lines)
     summary = summary_of(lines)
@@ -101,7 +104,7 @@ def first_failure(
 
 
 def _of_root_cause(job: _Job) -> Line | None:
-    """The failure of the rank that torchrun saw fail first, where that rank tells of one."""
+    """The failure of the rank that torchrun saw fail first, if it has one of its own."""
     root = job.summary.root
     if root is None or root in job.victims or root not in {f.line.rank for f in job.own}:
         return None
@@ -109,9 +112,9 @@ def _of_root_cause(job: _Job) -> Line | None:
 
 
 def _ended_by_signal(job: _Job) -> Line | None:
-    """What a rank said that somebody killed, else its place in the summary.
+    """The failure of a rank that a signal ended, or else the summary's line about that rank.
 
-    Without its rank where others ended by the same signal.
+    The summary's line loses its rank if the same signal ended several ranks.
     """
     summary = job.summary
     killed = [rank for rank in summary.ended if _is_killed(rank, job)]
@@ -126,7 +129,7 @@ def _ended_by_signal(job: _Job) -> Line | None:
 
 
 def _is_killed(rank: int, job: _Job) -> bool:
-    """Whether a signal ended a rank that neither lost another one nor was cleaned up."""
+    """Whether a signal ended a rank that lost no other one and wasn't ended by the launcher."""
     code = job.summary.ended[rank][0]
     return (
         code is not None
@@ -138,7 +141,7 @@ def _is_killed(rank: int, job: _Job) -> bool:
 
 
 def _own_fault(job: _Job) -> Line | None:
-    """The earliest failure of the ranks that surely failed by themselves."""
+    """The earliest failure in `sure`, if any of them has a rank."""
     faulty = job.faulty()
     if not faulty:
         return None
@@ -146,15 +149,15 @@ def _own_fault(job: _Job) -> Line | None:
 
 
 def _exception_without_rank(job: _Job) -> Line | None:
-    """An exception that was printed without its rank, as one of the rank that it ended.
+    """An exception that was printed without a rank, with the rank that torchrun saw fail first.
 
-    The launcher saw that rank end first, with the code 1 of an exception.
+    Python ends with exit code 1 after an exception, so that rank must have had it.
     """
     root = job.summary.root
-    unsaid = [f for f in job.own if f.line.rank is None and f.line.kind == EXCEPTION]
-    if not unsaid or root is None or job.summary.ended[root][0] != 1:
+    without_rank = [f for f in job.own if f.line.rank is None and f.line.kind == EXCEPTION]
+    if not without_rank or root is None or job.summary.ended[root][0] != 1:
         return None
-    return _earliest(unsaid).of_rank(root)
+    return _earliest(without_rank).of_rank(root)
 
 
 def _whom_others_waited_for(job: _Job) -> Line | None:
@@ -167,7 +170,7 @@ def _whom_others_waited_for(job: _Job) -> Line | None:
 
 
 def _last_resort(job: _Job) -> Line | None:
-    """A failure that its own rank need not have caused; without a rank where only victims speak."""
+    """Any other failure. It loses its rank if all ranks with a failure only lost another one."""
     own, summary = job.own, job.summary
     telling = [f for f in own if not f.line.says("exit", "wrapper")]
     if telling or (own and len(own) == len(job.failures)):
@@ -176,7 +179,7 @@ def _last_resort(job: _Job) -> Line | None:
         return at_end(summary.root, summary)
     if not job.failures:
         return None
-    # These end a run; other timeouts are often caught.
+    # The timeout of a watchdog ends a run. Programs often catch other timeouts.
     line = _earliest(
         [f for f in job.failures if f.line.says("waited")]
         or [f for f in job.failures if f.secondary]
@@ -187,9 +190,9 @@ def _last_resort(job: _Job) -> Line | None:
 
 
 def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Failure], list[Line]]:
-    """What the first of torchrun's attempts left in which anything failed.
+    """Keep the failures and lines of the first of torchrun's attempts that has a failure.
 
-    A log that names no attempt, such as the launcher's own, belongs to the last one.
+    A log that names no attempt, such as the launcher's own, belongs to the last attempt.
     """
     chosen = min(
         (number for number in [attempt_of(f.line.source) for f in failures] if number is not None),
@@ -206,10 +209,10 @@ def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Fai
 
 
 def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> list[Failure]:
-    """Without what a rank survived: it logged two steps afterwards.
+    """Leave out the failures that a rank survived: it logged two steps afterwards.
 
-    Steps alone may come from a buffer that was flushed at the end. So where nothing else is left
-    that surely failed, only a rank that failed again after its last step has survived.
+    The steps may come from a buffer that was flushed when the process ended. So if no other sure
+    failure of a rank is left, leave out only those of a rank that failed again after its last step.
     """
     steps = _last_steps(own, lines)
 
@@ -225,9 +228,9 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
 
 
 def _last_steps(own: list[Failure], lines: list[Line]) -> dict[tuple[str, int | None], list[int]]:
-    """{writer: numbers of the last two lines that tell a step, the last one first}.
+    """Return {writer: numbers of its last two lines that tell a step, the last one first}.
 
-    For ranks with a failure of their own; lines up to the first one don't count.
+    Only steps after the first failure of a writer's own count.
     """
     since = {_writer(f.line): f.line.number for f in reversed(own) if f.line.rank is not None}
     steps: dict[tuple[str, int | None], list[int]] = {}
@@ -244,17 +247,17 @@ def _last_steps(own: list[Failure], lines: list[Line]) -> dict[tuple[str, int | 
 
 
 def _writer(line: Line) -> tuple[str, int | None]:
-    """The log and the rank that a line is of: its numbers are in order."""
+    """The log and the rank of a line. Line numbers compare only within one of these."""
     return line.source, line.rank
 
 
 def only_reports(failure: Failure) -> bool:
-    """Return whether a failure is a line that logs an error, which need not end anything."""
+    """Return whether a failure only logs an error, after which the program may go on."""
     return failure.line.kind == FAILURE and not failure.frames and not failure.line.says("end")
 
 
 def _alone(line: Line, own: list[Failure]) -> Line:
-    """The line, without its rank where another rank failed alike."""
+    """Return the line, without its rank if another rank failed with the same words."""
     shape = FOLDED.sub("#", line.text.strip())
     alike = {line.rank} | {
         f.line.rank for f in own if FOLDED.sub("#", f.line.text.strip()) == shape
@@ -263,17 +266,27 @@ def _alone(line: Line, own: list[Failure]) -> Line:
 
 
 def _of_rank(rank: int, failures: list[Failure]) -> Line:
-    own = [f for f in failures if f.line.rank == rank]
-    own = [f for f in own if f.line.kind == EXCEPTION] or own
-    return own[0].line if own[0].frames else own[-1].line
+    """The line of a rank's first failure if that has a traceback, or else of its last failure.
+
+    If the rank has exceptions, other failures don't count.
+    """
+    of_it = [f for f in failures if f.line.rank == rank]
+    of_it = [f for f in of_it if f.line.kind == EXCEPTION] or of_it
+    return of_it[0].line if of_it[0].frames else of_it[-1].line
 
 
 def _form(time: str) -> tuple[str, str]:
-    """How a time is written, and its zone. Only times that share both compare as texts."""
+    """How a time is written, and its zone. Times compare as texts only if both are the same."""
     return re.sub(r"\d", "0", time[:19]), time[19:].lstrip(".,0123456789")
 
 
 def _earliest(failures: list[Failure]) -> Line:
+    """The line of the failure that came first. If there are exceptions, only they count.
+
+    Times decide between ranks if every line has one and all are written alike. Otherwise the rank
+    whose failure stands first in the log does: the line is its last one with a traceback, or else
+    its first one. Of a single rank it is the last line.
+    """
     pool = [f for f in failures if f.line.kind == EXCEPTION] or failures
     if (
         len({f.line.rank for f in pool}) > 1

@@ -1,9 +1,10 @@
 """Read a pasted report, or logs of any size, as evidence of what failed.
 
-This is the front door of the room. `files` and `folder` give the rows of a log, `lines` their
-lines, and `judging` says which of them failed and which decide. `stacks` adds what hung ranks left
-beside it, `probe_report` what a probe saw. Where nothing failed, the room `numbers` says what
-tables, losses and scores show.
+Start here to read this package. `files` and `folder` read the bytes of a log as rows, and `lines`
+turns each row into a clean line with a rank and a kind. `judging` finds the lines that tell of a
+failure, and the decisive ones among them. `stacks` adds the stack dumps of ranks that hung, and
+`probe_report` what a probe saw. If nothing failed, the package `numbers` reads what tables, losses
+and scores show.
 
 Standard library, Python 3.8.
 """
@@ -19,7 +20,7 @@ from . import files
 from .evidence import MOST_DECISIVE, Evidence
 from .files import DEFAULTS, ReadOptions, Unreadable
 from .judging import ENDING, judge
-from .kinds import APART, PLAIN, QUIET, TOLD
+from .kinds import APART, MESSAGE, PLAIN, QUIET, TOLD, TRACE
 from .lines import Line, lines_of, rank_of
 from .windows import unlike
 
@@ -29,7 +30,7 @@ NOTHING_NEW = "Every line of this log also stands in the good log."
 def from_text(text: str, source: str = "text", options: ReadOptions = DEFAULTS) -> Evidence:
     """Return the evidence in a pasted report. Raises `files.Unreadable` if it is blank or binary.
 
-    `source` names it in evidence and errors.
+    `source` is the name of the report in evidence and errors.
     """
     return _of_log(_Log(files.of_text(text, source, options), source, pasted=True), options.good)
 
@@ -37,7 +38,7 @@ def from_text(text: str, source: str = "text", options: ReadOptions = DEFAULTS) 
 def from_stream(stream, source: str = "stdin", options: ReadOptions = DEFAULTS) -> Evidence:
     """Return the evidence in a binary stream of any length. Raises `files.Unreadable`.
 
-    `source` names it in evidence and errors.
+    `source` is the name of the stream in evidence and errors.
     """
     return _of_log(_Log(files.of_stream(stream, source, options), source), options.good)
 
@@ -57,10 +58,11 @@ def from_path(path: str, options: ReadOptions = DEFAULTS) -> Evidence:
 def with_words(evidence: Evidence, text: str) -> Evidence:
     """Return a log's evidence together with what a person says about it.
 
-    For a run that goes on, only the person's words count.
+    If the log is long and no line of it tells of a failure, the person's words decide first.
     """
     words = from_text(text)
-    seen = evidence.seen.replace("sound", "")  # the person reports a fault
+    seen = evidence.seen.replace("sound", "")  # not sound any more: the person reports a fault
+    # Only a long log has lines set apart. Everything in a short one counts already.
     if not any(line.kind in APART for line in evidence.lines):
         return replace(evidence, lines=[*evidence.lines, *words.lines], seen=seen)
     told = {line: line.of_kind(TOLD) for line in words.lines if line.kind == PLAIN}
@@ -69,7 +71,7 @@ def with_words(evidence: Evidence, text: str) -> Evidence:
     beside = replace(evidence, lines=[*evidence.lines, *lines], seen=seen)
     if evidence.failed():
         return beside
-    decisive = decisive or [line for line in lines if line.kind == "told"][:ENDING]
+    decisive = decisive or [line for line in lines if line.kind == TOLD][:ENDING]
     return replace(
         beside,
         decisive=[*decisive, *evidence.decisive][:MOST_DECISIVE],
@@ -79,10 +81,10 @@ def with_words(evidence: Evidence, text: str) -> Evidence:
 
 @dataclass(frozen=True)
 class _Log:
-    """One log: its rows, and what is known of where they come from.
+    """The rows of one log, and where they come from.
 
-    `rank` is what the name of the file says, None without one. `pasted`: a person may have written
-    some of the lines. `path` is that of the file, "" for a text or a stream.
+    `rank` is the rank that the file's name tells, or None. `pasted` is whether a person may have
+    written some of the lines. `path` is the path of the file, "" for a text or a stream.
     """
 
     rows: list[Row]
@@ -93,6 +95,7 @@ class _Log:
 
 
 def _of_log(log: _Log, good: frozenset[bytes]) -> Evidence:
+    """Return the evidence in one log. Rows whose shape is in `good` don't count."""
     report = _report_of(log)
     if report is not None:
         return report
@@ -104,18 +107,18 @@ def _of_log(log: _Log, good: frozenset[bytes]) -> Evidence:
 
 
 def _report_of(log: _Log) -> Evidence | None:
-    """What a probe's report says, if the log is one."""
+    """Return the evidence of a probe's report, or None if the log isn't one."""
     if not log.rows or log.rows[0][1].lstrip()[:1] != b"{":
         return None
-    from . import probe_report  # for start-up: few logs are one
+    from . import probe_report  # here for a fast start: few logs are a probe's report
 
     report = probe_report.in_rows(log.rows, log.source, log.path)
     return report.as_evidence() if report else None
 
 
 def _of_folder(path: str, options: ReadOptions) -> Evidence:
-    """The evidence in the logs, dumps and reports of a folder, of which it may hold any."""
-    from . import folder, probe_report, stacks  # for start-up: most logs are single files
+    """Return the evidence in a folder, which may hold logs, stack dumps and probe reports."""
+    from . import folder, probe_report, stacks  # here for a fast start: most logs are single files
 
     reports = probe_report.reports_in(path)
     dumps = stacks.dumps_in(path)
@@ -135,7 +138,7 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
 
 
 def _completed(evidence: Evidence, log: _Log) -> Evidence:
-    """Add what stacks show and, where no line tells of a failure, what tables or numbers show."""
+    """Add what stacks show. If no line tells of a failure, add what tables or numbers show."""
     evidence = _with_stacks(evidence)
     if evidence.failures or evidence.seen not in ("", "sound"):
         return evidence
@@ -145,16 +148,16 @@ def _completed(evidence: Evidence, log: _Log) -> Evidence:
 def _with_stacks(evidence: Evidence) -> Evidence:
     if sum(line.text.startswith("Process ") for line in evidence.lines) < 2:
         return evidence
-    from . import stacks  # for start-up: few logs hold the stacks of several processes
+    from . import stacks  # here for a fast start: few logs hold stacks of several processes
 
     return stacks.with_stacks(evidence)
 
 
 def _with_table(evidence: Evidence, log: _Log) -> Evidence | None:
-    """The evidence with what a table of nvidia-smi, df or sacct shows; None without one."""
+    """Add what a table of nvidia-smi, df or sacct shows. Return None if there is no table."""
     if not hold_table(log.rows):
         return None
-    from ..numbers import status_tables  # for start-up: few logs are tables
+    from ..numbers import status_tables  # here for a fast start: few logs are tables
 
     findings = status_tables.findings(log.rows)
     if findings is None:
@@ -163,14 +166,14 @@ def _with_table(evidence: Evidence, log: _Log) -> Evidence | None:
 
 
 def _with_curves(evidence: Evidence, log: _Log) -> Evidence | None:
-    """The evidence with what losses and scores show; None for a log without enough of them.
+    """Add what losses and scores show. Return None for a log with too few of them.
 
-    The numbers of a pasted text count only if all its lines are alike. Otherwise its words say
-    more.
+    The numbers of a pasted text count only if all its lines are alike. In any other text the words
+    say more.
     """
     if not hold_numbers(log.rows) or (log.pasted and not alike(log.rows)):
         return None
-    from ..numbers import curves, metric_series  # for start-up: most logs end with a failure
+    from ..numbers import curves, metric_series  # here for a fast start: most logs end in a failure
 
     numbers = metric_series.of_rows(log.rows)
     if not numbers.series or len(numbers.series[0].values) < NUMBERS:
@@ -181,12 +184,12 @@ def _with_curves(evidence: Evidence, log: _Log) -> Evidence | None:
 def _with_findings(
     evidence: Evidence, log: _Log, findings: list[Finding], rows: frozenset[int]
 ) -> Evidence:
-    """The evidence with findings in place of the lines that they were read from.
+    """Add a line for each fault, and silence the lines that the findings replace.
 
-    `rows` are the numbers of these lines.
+    `rows` are the numbers of the lines that the findings were read from.
     """
     faults = [
-        Line(log.source, finding.row, None, finding.said, "message")
+        Line(log.source, finding.row, None, finding.said, MESSAGE)
         for finding in findings
         if finding.fault
     ]
@@ -207,26 +210,28 @@ def _with_findings(
 
 
 def _seen(findings: list[Finding], evidence: Evidence) -> str:
-    """The entry that the findings name, "fault" for one without an entry, "sound" without a fault.
+    """Return the value of `Evidence.seen` for these findings.
 
-    "" where there is no fault, but a person or the log tells of one.
+    It is the id of the entry that a finding names, or "fault" if a fault has no entry. Without a
+    fault it is "sound", or "" if a person or the log complains of something.
     """
     entry = next((finding.entry for finding in findings if finding.entry), "")
     if entry:
         return entry
     if any(finding.fault for finding in findings):
         return "fault"
-    return "" if any(line.kind == "told" for line in evidence.decisive) else "sound"
+    return "" if any(line.kind == TOLD for line in evidence.decisive) else "sound"
 
 
 def _still_matters(line: Line, rows: frozenset[int], has_fault: bool) -> bool:
-    """Whether to keep a line beside what the numbers show.
+    """Whether the words of a line still count beside what the numbers show.
 
-    Rows of numbers go. Where they show a fault, lines that report none go too.
+    Those of a row of numbers don't. If the numbers show a fault, neither do those of a line that
+    reports none.
     """
     return line.number not in rows and not (has_fault and line.kind in QUIET)
 
 
 def _silenced(line: Line) -> Line:
-    """The line without words that count. Its literal text may still match a signature."""
-    return line.of_kind("trace")
+    """Return the line as one whose words don't count. A signature may still match its text."""
+    return line.of_kind(TRACE)

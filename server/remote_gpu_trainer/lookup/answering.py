@@ -1,7 +1,7 @@
-"""From evidence to an answer: rank, apply the rules of order, doubt, claim, ask, show.
+"""Turn evidence into an answer: rank the entries, correct their order, claim some, write it down.
 
-`look_up` is the table of contents. Each step takes the frozen state and returns it with what it
-found out, and the last one writes the answer.
+`look_up` lists the steps in order. Each step takes the state, a frozen `LookUp`, and returns a copy
+with what it found out. The last step writes the answer.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ from .matches import matches_of, titles
 from .missing import missing_information
 from .quotes import evidence_lines, place_of, probe_lines
 
-ALSO = 15  # titles of further candidates, unless the first match is sure
+ALSO = 15  # candidates behind the matches, of which an unsure answer shows the titles
 WHOLE, FURTHER = 1000, 95  # tokens of an answer with three matches, and of each match beyond
-DOUBTED = 0.5  # what the probability of an entry counts that may not hold here
+DOUBTED = 0.5  # factor for the probability of an entry that may not hold here
 NOTHING_FITS = "Nothing in the catalogue fits."
 NO_ERROR = "No error found."
 NOT_SURE = "Not sure that an entry fits; check whether one of these titles describes your failure."
@@ -47,9 +47,10 @@ WORDS_ALONE = (
 class Answer:
     """The answer, in the shape that the MCP server's model `Lookup` describes.
 
-    `matches`: likeliest first, none when nothing fits. `also`: further candidates, by id and title
-    only. Titles without a match: the report is near these entries, but not near enough to claim
-    one, so a reader should choose. `ask`: what would help if nothing fits or the answer is unsure.
+    `matches` come likeliest first; there are none if nothing fits. `also` has the ids and titles
+    of further candidates. If there are titles but no match, the report is near these entries but
+    not near enough to claim one, so the reader should choose. `ask` says what to know before the
+    matches, and what would help if nothing fits or the answer is unsure.
     """
 
     matches: list[dict]
@@ -59,19 +60,21 @@ class Answer:
     also: list[dict]
 
     def as_dict(self) -> dict:
-        """The answer as JSON has it."""
+        """Return the answer as a dict for JSON."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
 
 @dataclass(frozen=True)
 class LookUp:
-    """What the steps of a look-up know: first what was asked, then what each step found out.
+    """The state of a look-up: first the question, then what each step found out.
 
-    `evidence` is what the answer rests on, `whole_text` the text of all lines that were read.
-    `memory` is what an out-of-memory message in the evidence shows. `doubts` says by id why an
-    entry may not hold here.
-    `claims` come likeliest first; `claimed` counts the candidates among them, and `rests_on` is the
-    literal text that the first rests on. `probe_answers`: a probe's findings stand before them.
+    `evidence` is what the answer rests on: without the words of other ranks, if those of the rank
+    that failed suffice. `whole_text` is the text of all lines that were read. `memory` is what an
+    out-of-memory message in the evidence shows. `doubts` says by id why an entry may not hold here.
+
+    `claims` come likeliest first. `claimed` is how many candidates of the ranking are claimed.
+    `rests_on` is the signature in the report on which the first claim rests. With `probe_answers`
+    the claims begin with what a probe found.
     """
 
     evidence: Evidence
@@ -94,12 +97,12 @@ class LookUp:
 
     @property
     def confidence(self) -> str:
-        """That of the ranking: high, medium or low, or "" where nothing is claimed by it."""
+        """The confidence of the ranking: high, medium or low, or "" if it claims nothing."""
         return self.ranking.confidence
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing is claimed, but the titles may hold the right entry."""
+        """Whether the ranking claims nothing, but one of the titles may be the right entry."""
         return bool(self.ranking.candidates) and not self.confidence and self.ranking.worth_a_look
 
 
@@ -114,12 +117,12 @@ def look_up(
     sentence: str = "",
     has_own_words: bool = False,
 ) -> Answer:
-    """What explains this evidence, in at most `limit` matches.
+    """Return what explains this evidence, in at most `limit` matches.
 
-    `entries` are by id; `installed` is the text of `pip freeze`; `sentence` is one sentence about
-    the report by somebody who read it. `has_own_words`: somebody's own words came with the report,
-    so the answer asks for no sentence. Raises BadRequest for a limit outside 1 to 10, and for an
-    `installed` that can't be read.
+    `entries` maps ids to entries. `installed` is the text of `pip freeze`. `sentence` is one
+    sentence about the report by somebody who read it. With `has_own_words` somebody's own words
+    came with the report, so the answer doesn't ask for a sentence. Raises BadRequest for a limit
+    outside 1 to 10, and for an `installed` that can't be read.
     """
     check_limit(limit)
     state = LookUp(evidence, entries, retriever, limit, today, installed, sentence, has_own_words)
@@ -133,24 +136,24 @@ def look_up(
 
 
 def rank_candidates(state: LookUp) -> LookUp:
-    """Rank the entries by the words of the rank that failed, or by all where those say nothing.
+    """Rank the entries by the words of the rank that failed first.
 
-    The words of ranks that only lost another one are longer than those of the rank that failed, and
-    the same under every cause. So they count only where the failing rank's own fit no entry.
+    When one rank of a job fails, the others lose it and write more than it did, the same words
+    whatever the cause. So their words count only if those of the first rank fit no entry.
     """
-    whole = state.evidence
-    state = replace(state, whole_text="\n".join(line.text for line in whole.lines))
-    alone = cascade.without_cascade(whole)
-    own = _ranked(state, alone)
-    if alone is whole:
-        return own
-    if not (own.confidence or own.ranking.worth_a_look):
-        of_all = _ranked(state, whole)
-        return replace(of_all, ranking=promote(cascade.CRASHED, of_all.ranking))
-    if own.confidence != "high":
-        of_all = _ranked(state, whole)
-        return replace(own, ranking=second_from(of_all.ranking, own.ranking))
-    return own
+    all_ranks = state.evidence
+    state = replace(state, whole_text="\n".join(line.text for line in all_ranks.lines))
+    first_rank = cascade.without_cascade(all_ranks)
+    by_first = _ranked(state, first_rank)
+    if first_rank is all_ranks:  # there was nothing to leave out
+        return by_first
+    if not (by_first.confidence or by_first.ranking.worth_a_look):
+        by_all = _ranked(state, all_ranks)
+        return replace(by_all, ranking=promote(cascade.CRASHED, by_all.ranking))
+    if by_first.confidence != "high":
+        by_all = _ranked(state, all_ranks)
+        return replace(by_first, ranking=second_from(by_all.ranking, by_first.ranking))
+    return by_first
 
 
 def _ranked(state: LookUp, evidence: Evidence) -> LookUp:
@@ -170,7 +173,7 @@ def _ranked(state: LookUp, evidence: Evidence) -> LookUp:
 def _without_missing_pages(ranking: Ranking, entries: Mapping[str, Entry]) -> Ranking:
     """Leave out the entries whose page can't be read.
 
-    If the likeliest is one of them, nothing is claimed: the next would be a wrong answer.
+    If the likeliest entry is one of them, claim nothing: the next one would be a wrong answer.
     """
     candidates = tuple(c for c in ranking.candidates if c.id in entries)
     if candidates == ranking.candidates:
@@ -181,9 +184,10 @@ def _without_missing_pages(ranking: Ranking, entries: Mapping[str, Entry]) -> Ra
 
 
 def apply_rules_of_order(state: LookUp) -> LookUp:
-    """Move the entries that rules know better than likeness does.
+    """Move the entries for which a rule knows a better place than the ranking.
 
-    The last rule wins: no words move an entry before the one that dumps or a curve show.
+    The rules run in order, so the last one wins: what stack dumps or a curve show counts more than
+    any words.
     """
     ranking = state.ranking
     candidates = named_provider_first(ranking.candidates, state.entries, state.whole_text)
@@ -194,10 +198,10 @@ def apply_rules_of_order(state: LookUp) -> LookUp:
 
 
 def move_doubtful_back(state: LookUp) -> LookUp:
-    """Find the entries that may not hold here, and halve what their probability counts.
+    """Find the entries that may not hold here, and sort them by half their probability.
 
-    An entry may not hold that wasn't checked for long, or that is about other versions than the
-    installed ones.
+    An entry may not hold if it was last checked too long ago, or if it is about other versions than
+    the installed ones.
     """
     ids = [candidate.id for candidate in state.ranking.candidates]
     ids += [finding.id for finding in state.evidence.probed if finding.id in state.entries]
@@ -212,7 +216,7 @@ def move_doubtful_back(state: LookUp) -> LookUp:
 
 
 def _stale(entries: list[Entry], today: date) -> dict[str, str]:
-    """{id: when it was checked and what the limit is} of the entries past their limit."""
+    """Return {id: its age and the limit} for the entries that were checked too long ago."""
     doubts = {}
     for entry in entries:
         stale = stale_entry(entry, today)
@@ -225,13 +229,14 @@ def _stale(entries: list[Entry], today: date) -> dict[str, str]:
 
 
 def _out_of_range(entries: list[Entry], installed: str | None) -> dict[str, str]:
-    """{id: the range and the installed version} of entries about other versions.
+    """Return {id: the range and the installed version} for the entries about other versions.
 
     Raises BadRequest for an `installed` that can't be read.
     """
     if not installed or not installed.strip():
         return {}
-    from ..platforms import installed as environment  # packaging is only needed here
+    # Here for a fast start: it imports packaging, which nothing else in a look-up needs.
+    from ..platforms import installed as environment
 
     try:
         versions = environment.versions(installed)
@@ -242,9 +247,10 @@ def _out_of_range(entries: list[Entry], installed: str | None) -> dict[str, str]
 
 
 def withhold_unfounded_claim(state: LookUp) -> LookUp:
-    """Claim nothing of a log in which nothing failed and of which nobody says anything.
+    """Claim nothing if nothing failed in the log and nobody says that something is wrong.
 
-    A healthy log is like some entry too: by words alone five of twenty got a claim.
+    The words of a healthy log are near some entry too. Without this step, five of twenty healthy
+    logs got a claim.
     """
     evidence, candidates = state.evidence, state.ranking.candidates
     says_something_is_wrong = (
@@ -256,7 +262,7 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
 
 
 def claim_entries(state: LookUp) -> LookUp:
-    """Claim the first candidates, each with its reason, if the ranking claims anything."""
+    """If the ranking claims anything, claim its first candidates, each with the reason."""
     if not state.confidence:
         return state
     chosen = state.ranking.candidates[: state.limit]
@@ -273,16 +279,17 @@ def claim_entries(state: LookUp) -> LookUp:
 
 
 def _why(candidate: Candidate, memory: Told | None) -> str:
-    """The literal text or the words of a candidate, or the numbers that alone point to it."""
+    """Return the reason for a candidate: its signature, the memory numbers, or its words."""
     if memory and memory.entry == candidate.id and not candidate.hit:
         return memory.why
     return why_of(candidate)
 
 
 def claim_what_a_probe_saw(state: LookUp) -> LookUp:
-    """Put what a probe's report claims first.
+    """Put the entries that a probe's report names first.
 
-    Where the run crashed, the entry of the crash stays before it: the probe saw the steps before.
+    If the run crashed, the entry of the crash stays before them, because the probe saw only the
+    steps before the crash.
     """
     seen = of_probe(state.evidence.probed, state.entries)
     if not seen:
@@ -298,7 +305,7 @@ def claim_what_a_probe_saw(state: LookUp) -> LookUp:
 
 
 def write_answer(state: LookUp) -> Answer:
-    """Show the claims with their lines, the further titles and what to ask, within the budget."""
+    """Write the claims, the lines behind them, further titles and what to ask into an answer."""
     evidence = state.evidence
     lines = evidence_lines(evidence, state.memory)
     if state.probe_answers:
@@ -315,7 +322,7 @@ def write_answer(state: LookUp) -> Answer:
 
 
 def _ask(state: LookUp) -> str:
-    """What the reader should know before the matches, and what would help."""
+    """Return what the reader should know before the matches, and what would help."""
     evidence, rests_on = state.evidence, state.rests_on
     sentences = [
         "" if state.retriever.encoder else WORDS_ALONE,
@@ -327,7 +334,7 @@ def _ask(state: LookUp) -> str:
 
 
 def _what_would_help(state: LookUp) -> str:
-    """What would make the answer surer, "" where it is sure or a probe proves it."""
+    """Return what would make the answer surer, or "" if it is sure or a probe proves it."""
     if state.probe_answers:
         return HINTS_ALONE if state.claims[0].confidence == "low" else ""
     evidence, with_sentence = state.evidence, not state.has_own_words
@@ -343,7 +350,7 @@ def _what_would_help(state: LookUp) -> str:
 
 
 def _titles(state: LookUp) -> list[dict]:
-    """The titles of the candidates behind the matches, unless the first match is sure."""
+    """Return the titles of the candidates behind the matches, none if the first is sure."""
     if not state.is_open and state.confidence not in ("medium", "low"):
         return []
     rest = state.ranking.candidates[state.claimed : state.claimed + ALSO]
@@ -351,9 +358,10 @@ def _titles(state: LookUp) -> list[dict]:
 
 
 def fit(answer: Answer, most: float) -> None:
-    """Keep an answer within `most` tokens.
+    """Cut an answer to about `most` tokens, in place.
 
-    Titles go first, from the end, then evidence. The first match loses sentences only after those.
+    The last titles go first. Next goes all evidence but its first line. Only then does the first
+    match lose sentences.
     """
 
     def over() -> float:

@@ -1,14 +1,14 @@
-"""The server on standard input and output, with what clients really send there.
+"""Serve on standard input and output, and cope with what clients really send.
 
-The SDK reads and writes the messages. This module stands between it and the server, and adds three
-things:
+The SDK reads and writes the messages. This module stands between the SDK and the server, and does
+three things that the SDK doesn't:
 
-- A text that a client cut inside an emoji is repaired. JSON has no character for half of one, so
-  the SDK drops the whole message.
-- A request that can't be read gets an error under its id. The SDK drops it too, and the client
-  would wait for its reply.
-- After the end of input, calls get some seconds to finish, and then the process ends. The SDK
-  cancels them at once: `printf REQUESTS | rgt serve` would lose the last replies.
+- It repairs a text that a client cut inside an emoji. JSON has no character for half an emoji, so
+  the SDK would drop the whole message.
+- It answers a request that can't be read with an error. The SDK would drop the request, and the
+  client would wait for the reply.
+- It gives calls some seconds to finish after the end of input, and then ends the process. The SDK
+  would cancel them at once, and `printf REQUESTS | rgt serve` would lose the last replies.
 """
 
 from __future__ import annotations
@@ -38,13 +38,14 @@ from mcp_types import (
 from pydantic import ValidationError
 
 AFTER = 5.0  # seconds that calls may take after the end of input
-# A backslash and what it escapes: a whole pair of surrogates, or in group 1 a half without its
-# other half, or any other character. The last alternative steps over `\\`, so that the text
-# `\\ud83d`, a backslash and five letters, isn't taken for half an emoji.
+# A backslash and what it escapes: a pair of surrogates (an emoji), a lone surrogate (half an emoji,
+# group 1), or any other character. The last alternative also consumes `\\`, so that
+# the second backslash of the text `\\ud83d` isn't taken for the start of half an emoji.
 _ESCAPE = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(u[dD][89a-fA-F][0-9a-fA-F]{2})|.)"
 )
-# The id, if it comes before everything that may contain another one:
+# The id of a message that isn't valid JSON. It must come before the parameters, which may contain
+# another "id":
 # {"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {
 _ID = re.compile(
     r'\s*\{\s*(?:"(?:jsonrpc|method)"\s*:\s*"[^"\\]*"\s*,\s*)*"id"\s*:\s*(?:(\d{1,15})|"([^"\\]{1,100})")\s*,'
@@ -63,7 +64,7 @@ async def serve(run: Callable[[Messages, Replies], Awaitable[None]]) -> None:
     to_server, messages = anyio.create_memory_object_stream[SessionMessage | Exception]()
     replies, from_server = anyio.create_memory_object_stream[SessionMessage]()
     unanswered: set[int | str] = set()
-    # A tool may be waiting for a hanging disk, in a thread that nothing can end.
+    # A tool may wait for a disk that hangs. Nothing can stop its thread but the end of the process.
     deadline = threading.Timer(AFTER + 1, os._exit, (0,))
     deadline.daemon = True
 
@@ -101,7 +102,7 @@ async def serve(run: Callable[[Messages, Replies], Awaitable[None]]) -> None:
 
 
 def _note_request(message: JSONRPCMessage, unanswered: set[int | str]) -> None:
-    """Add a request's id to the unanswered ones, or take out that of a cancelled request.
+    """Add the id of a request to `unanswered`. Remove the id of a cancelled request.
 
     The server never answers a cancelled request.
     """
@@ -114,9 +115,11 @@ def _note_request(message: JSONRPCMessage, unanswered: set[int | str]) -> None:
 
 
 def readable(item: SessionMessage | Exception) -> SessionMessage | JSONRPCError | Exception:
-    """What the SDK read, or in place of a fault the repaired message or the error that answers it.
+    """Return what to do with an item that the SDK read.
 
-    A fault that nobody waits for stays a fault: the SDK logs it.
+    A message comes back unchanged. Of a line that the SDK can't read, return the repaired message
+    if there is one, else the error to answer the client with. If no client waits for an answer,
+    return the fault, which the SDK logs.
     """
     if not isinstance(item, ValidationError):
         return item
@@ -125,48 +128,50 @@ def readable(item: SessionMessage | Exception) -> SessionMessage | JSONRPCError 
 
 
 def read_again(fault: ValidationError) -> SessionMessage | ValidationError:
-    """The message of a line that the SDK can't read, with U+FFFD in place of each half emoji.
+    """Read a line again, with U+FFFD in place of each half emoji.
 
-    Where that doesn't help, what is wrong with the line.
+    Return the message, or what is wrong with the line if that doesn't help.
     """
     first = fault.errors(include_url=False, include_context=False)[0]
     if first["type"] != "json_invalid":
         return fault
-    whole = _ESCAPE.sub(lambda match: r"\ufffd" if match[1] else match[0], first["input"])
-    if whole == first["input"]:
+    repaired = _ESCAPE.sub(lambda match: r"\ufffd" if match[1] else match[0], first["input"])
+    if repaired == first["input"]:
         return fault
     try:
-        return SessionMessage(jsonrpc_message_adapter.validate_json(whole, by_name=False))
+        return SessionMessage(jsonrpc_message_adapter.validate_json(repaired, by_name=False))
     except ValidationError as error:
         return error
 
 
 def refusal(fault: ValidationError) -> JSONRPCError | None:
-    """The error that answers a line which can't be read; None if the line is no request."""
+    """Return the error that answers a line that can't be read, or None if it is no request."""
     faults = fault.errors(include_url=False, include_context=False)
     if faults[0]["type"] == "json_invalid":
         match = _ID.match(faults[0]["input"])
         if not match:
             return None
-        number = int(match[1]) if match[1] else match[2]
-        return _error(number, PARSE_ERROR, "the message can't be read as JSON")
-    # It is JSON. Each kind of message reports what it misses, with the whole object as its input.
+        request_id = int(match[1]) if match[1] else match[2]
+        return _error(request_id, PARSE_ERROR, "the message can't be read as JSON")
+    # The line is JSON, but fits no kind of message. pydantic reports the fields that it lacks for
+    # each kind, and gives the whole object as the input of such a fault.
     objects = [one["input"] for one in faults if one["type"] == "missing" and len(one["loc"]) == 2]
-    number = objects[0].get("id") if objects and "method" in objects[0] else None
-    if isinstance(number, bool) or not isinstance(number, int | str):
+    request_id = objects[0].get("id") if objects and "method" in objects[0] else None
+    if isinstance(request_id, bool) or not isinstance(request_id, int | str):
         return None
-    return _error(number, INVALID_REQUEST, "the message isn't a JSON-RPC 2.0 request")
+    return _error(request_id, INVALID_REQUEST, "the message isn't a JSON-RPC 2.0 request")
 
 
-def _error(number: int | str, code: int, wrong: str) -> JSONRPCError:
+def _error(request_id: int | str, code: int, wrong: str) -> JSONRPCError:
     message = f"{wrong}; send one message per line"
-    return JSONRPCError(jsonrpc="2.0", id=number, error=ErrorData(code=code, message=message))
+    return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
 
 
 def leave() -> None:
-    """End the process if the thread of a call still runs: nobody is left to answer.
+    """End the process if the thread of a call still runs.
 
-    Python would wait for it, and it may wait for a box that never replies.
+    No client is left to answer. Python would wait for the thread, which may itself wait for a box
+    that never replies.
     """
     if any(
         not thread.daemon and thread is not threading.current_thread()

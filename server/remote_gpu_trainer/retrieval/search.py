@@ -1,16 +1,17 @@
-"""Evidence to ranked entries, and whether to claim one. Pure: no clock, no network.
+"""Rank the entries for some evidence, and say whether to claim the first. No clock, no network.
 
-Three things speak for an entry: what the report means (the encoder, against two cards of the
-entry), its words (BM25F), and a literal signature in it. The fitted judge puts them together. Then
-the first of these cases that holds decides what leads and what is claimed:
+Three things speak for an entry: the meaning of the report (the encoder compares it with two cards
+of the entry), its words (BM25F), and a signature in it. The fitted judge weighs the three, which
+gives the ranking by likeness. Then the first of these cases that holds decides which entry comes
+first and whether it is claimed:
 
-1. a run whose numbers are sound: only what it warns of
-2. a curve or dumps that an entry is about
-3. a literal text that names the cause; it is never overruled: its entry is first or second
-4. a literal text of a rank that only lost another one
-5. a report that says too little
-6. numbers that point to an entry
-7. likeness alone
+1. The numbers of the run are sound: only what the run warns of is claimed.
+2. A curve or stack dumps show an entry: it comes first.
+3. A signature names the cause: its entry comes first or second.
+4. A signature of a rank that only lost another one: its entry comes first or second.
+5. The report says too little: nothing is claimed.
+6. Numbers point to an entry: it comes first or second.
+7. None of these: likeness decides alone.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from functools import lru_cache
 from ..catalogue import bundle
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.evidence import Evidence
-from ..logs.kinds import APART, FAILED
+from ..logs.kinds import APART, CONSEQUENCE, EXCEPTION, FAILED, FAILURE, WARNING
 from ..logs.salient import only_versions
 from . import encoder, index, numpy
 from .candidates import Candidate, Candidates, Ranking, put_first, put_second
@@ -30,23 +31,24 @@ from .gist import gist
 from .index import Index
 from .judge import LEAST_WORDS, Judge, best_first, features, is_short, load_judge, signs
 
-# Least chance to be right of a low claim on a short question. Of a report in which something
-# failed, the judge's own limit holds.
+# The least chance to be right at which the answer to a short question is claimed as low. A report
+# in which something failed must reach the judge's own limit instead.
 SHORT_RIGHT = 0.35
-# A literal match is "high" only when its entry leads the next by this share. Of 287 such reports of
-# the tuning half .979 were right, of the others .90.
+# A signature that names the cause gives "high" only if its entry leads the next by this share. Of
+# the 287 reports of the tuning half that reach it .979 were right, of the others .90.
 CLEAR = 0.9
-RELATED = 0.5  # meaning of the first entry from which a report gets titles in any case
-# Share of known words from which a report in Chinese alone gets titles. The encoder knows few
-# characters, so its meaning says little.
+RELATED = 0.5  # from this meaning of the first entry, a report gets titles in any case
+# From this share of known words, a report without Latin letters gets titles. The encoder knows few
+# Chinese characters, so the meaning of such a report says little.
 COVERED = 0.7
-REASONED = 3  # first entries that say by which words they were found
-MEANING, LEAD = 0, 0  # places among FEATURES and among SIGNS
+REASONED = 3  # candidates that say which words speak for them
+MEANING = 0  # its place in judge.FEATURES
+LEAD = 0  # its place in judge.SIGNS
 
 
 @dataclass(frozen=True)
 class Pointed:
-    """The entry that numbers in a report point to: `first` puts it first, else second."""
+    """The entry that numbers in a report point to. It goes first, or second without `first`."""
 
     entry_id: str
     first: bool
@@ -56,10 +58,11 @@ class Pointed:
 class Report:
     """What the steps of a ranking know of a report.
 
-    `text` is its gist. `features` and `shares` have a row for each entry of the index, `signs` are
-    those of the first. `hits` are the literal texts in it; `best_hits` holds one for each entry, a
-    decisive one where there is one. `known_words` counts the words of the gist that entries have,
-    `known_share` is their share of its words.
+    `text` is its gist. `hits` are the signatures found in it. `best_hits` maps the id of an entry
+    to one of its hits, a decisive one if there is one. `features` and `shares` have one row for
+    each entry of the index. `signs` describe the likeliest entry (see `judge.SIGNS`). `known_words`
+    counts the words of the gist that occur in entries, and `known_share` is their share of all its
+    words.
     """
 
     evidence: Evidence
@@ -74,30 +77,30 @@ class Report:
 
     @property
     def warnings(self) -> list[Hit]:
-        """The decisive literal texts, in the order of the lines."""
+        """The decisive hits in the order of the lines. In a sound run these are warnings."""
         decisive = [hit for hit in self.best_hits.values() if hit.decisive]
         return sorted(decisive, key=lambda hit: (hit.line.source, hit.line.number))
 
     @property
     def causes(self) -> list[Hit]:
-        """The literal texts that name the cause in the part of the report that failed."""
+        """The hits that name the cause in the part of the report that failed."""
         return [hit for hit in self.best_hits.values() if _names_cause(hit, self.evidence)]
 
     @property
     def cascade(self) -> Hit | None:
-        """The first literal text with which a rank that lost another one failed."""
+        """The first hit in the words of a rank that failed only because it lost another one."""
         return next(filter(_is_cascade, self.hits), None)
 
     @property
     def says_too_little(self) -> bool:
-        """Whether a report has no two known words, or only states versions."""
+        """Whether a report has less than two known words, or only states versions."""
         lines = self.evidence.lines
         return self.known_words < LEAST_WORDS or only_versions(line.text for line in lines)
 
 
 @dataclass(frozen=True)
 class Retriever:
-    """All that a look-up asks. `encoder` is None where its file is missing or damaged."""
+    """The models and indexes of a look-up. `encoder` is None if its file is missing or damaged."""
 
     index: Index
     encoder: Encoder | None
@@ -113,14 +116,14 @@ class Retriever:
     ) -> Ranking:
         """Rank the `most` likeliest entries, and say whether to claim the first.
 
-        `sentence`: one sentence about the report by somebody who read it. `pointed`: the entry that
-        numbers in the report point to.
+        `sentence` is one sentence about the report by somebody who read it. The cases are those of
+        the module's docstring, in the same order.
         """
         report = self._read(evidence, sentence)
         likely = self._by_likeness(report, most)
         if evidence.seen == "sound":
             return _warnings_alone(report.warnings, likely)
-        if evidence.seen in self.index.column:
+        if evidence.seen in self.index.column:  # it is the id of an entry
             return _seen_first(evidence.seen, likely)
         if report.causes:
             return _cause_leads(report, likely)
@@ -151,7 +154,7 @@ class Retriever:
         )
 
     def _by_likeness(self, report: Report, most: int) -> Ranking:
-        """Order the entries and claim the first as the judge says."""
+        """Rank the entries by their shares, and claim the first if the judge does."""
         columns = best_first(report.shares)[:most]
         candidates = tuple(
             Candidate(
@@ -168,14 +171,14 @@ class Retriever:
         worth_a_look = (
             worth_a_look
             or float(report.features[columns[0]][MEANING]) >= RELATED
-            or (_is_chinese(report.text) and report.known_share >= COVERED)
-            # Without an encoder no share is sure, but the nearest by words are worth a look.
+            or (_lacks_latin_letters(report.text) and report.known_share >= COVERED)
+            # Without the encoder no share is sure, but the nearest entries are worth a look.
             or self.encoder is None
         )
         return Ranking(candidates, confidence, worth_a_look, report.known_words)
 
     def _is_fair_question(self, report: Report) -> bool:
-        """Whether a short question, in which nothing failed, is likely enough answered."""
+        """Whether a report is a short question without a failure, and the answer likely right."""
         return (
             not any(line.kind in FAILED for line in report.evidence.lines)
             and self.encoder is not None
@@ -186,13 +189,13 @@ class Retriever:
 
 @lru_cache(maxsize=1)
 def load() -> Retriever:
-    """The retriever of this installation. Raises CatalogueError."""
+    """Return the retriever of this installation. Raises CatalogueError."""
     signatures = SignatureIndex(bundle.load_cache().signatures())
     return Retriever(index.load(), encoder.load(), load_judge(), signatures)
 
 
 def _warnings_alone(warnings: list[Hit], likely: Ranking) -> Ranking:
-    """Claim only what a sound run warns of: its words are no guess at a failure."""
+    """Claim only what a sound run warns of. Its other words tell of no failure."""
     candidates = tuple(Candidate(hit.entry_id, 1.0, hit) for hit in warnings)
     return replace(
         likely,
@@ -203,7 +206,7 @@ def _warnings_alone(warnings: list[Hit], likely: Ranking) -> Ranking:
 
 
 def _seen_first(entry_id: str, likely: Ranking) -> Ranking:
-    """Put the entry first that a curve or dumps show, at least medium."""
+    """Put the entry first that a curve or stack dumps show, with at least medium confidence."""
     return replace(
         likely,
         candidates=put_first(Candidate(entry_id, 0.0), likely.candidates),
@@ -212,62 +215,64 @@ def _seen_first(entry_id: str, likely: Ranking) -> Ranking:
 
 
 def _cause_leads(report: Report, likely: Ranking) -> Ranking:
-    """Put the entry whose literal text names the cause first, or second behind another such.
+    """Put the entry whose signature names the cause first.
 
-    Of the reports in which the literal text and the judge differed, the text was right in three of
-    four and the judge in none.
+    It goes second if the likeliest entry also has such a signature. Otherwise the signature
+    overrules the judge: where the two differed, it was right in three of four reports and the judge
+    in none.
     """
     causes, candidates = report.causes, likely.candidates
     leader = _first_failing(causes, report.evidence, candidates)
     named = Candidate(leader.entry_id, 0.0, leader)
     if candidates[0].id not in [hit.entry_id for hit in causes]:
         return replace(likely, candidates=put_first(named, candidates), confidence="medium")
-    # The lead decides, not the chance to be right: any words in the log would move the chance.
+    # The lead decides, not the chance to be right, which changes with any other words in the log.
     confidence = "high" if report.signs[LEAD] >= CLEAR else "medium"
     return replace(likely, candidates=put_second(named, candidates), confidence=confidence)
 
 
 def _cascade_claimed(hit: Hit, likely: Ranking) -> Ranking:
-    """Claim the entry of a rank that lost another one: it says what to do where nothing else does.
+    """Put an entry about losing another rank second, or claim it if likeness claims nothing.
 
-    It stands second where likeness claims another entry.
+    Such an entry isn't the cause, but it says what to look at next.
     """
-    survivor = Candidate(hit.entry_id, 0.0, hit)
+    candidate = Candidate(hit.entry_id, 0.0, hit)
     if likely.confidence:
-        return replace(likely, candidates=put_second(survivor, likely.candidates))
-    return replace(likely, candidates=put_first(survivor, likely.candidates), confidence="low")
+        return replace(likely, candidates=put_second(candidate, likely.candidates))
+    return replace(likely, candidates=put_first(candidate, likely.candidates), confidence="low")
 
 
 def _pointed_to(pointed: Pointed, report: Report, likely: Ranking) -> Ranking:
-    """Put the entry first or second that numbers point to."""
+    """Put the entry that numbers point to first or second."""
     candidate = Candidate(pointed.entry_id, 0.0, report.best_hits.get(pointed.entry_id))
     put = put_first if pointed.first else put_second
     return replace(likely, candidates=put(candidate, likely.candidates))
 
 
-def _is_chinese(text: str) -> bool:
-    """Whether a text has no Latin letter."""
+def _lacks_latin_letters(text: str) -> bool:
+    """Whether a text has no Latin letter, as one that is all Chinese."""
     return not any(char.isascii() and char.isalpha() for char in text)
 
 
 def _names_cause(hit: Hit, evidence: Evidence) -> bool:
-    """Whether a literal text names the cause in the part of the log that failed."""
+    """Whether a hit names the cause in the part of the log that failed."""
     kind = hit.line.kind
-    if hit.signature.role != "root" or kind in ("warning", "consequence", *APART):
+    if hit.signature.role != "root" or kind in (WARNING, CONSEQUENCE, *APART):
         return False
+    # Only a long log has lines set apart.
     is_short_log = not any(line.kind in APART for line in evidence.lines)
     return hit.decisive or kind in FAILED or is_short_log
 
 
 def _is_cascade(hit: Hit) -> bool:
-    """Whether a rank that lost another one, or waited too long, failed with this text."""
-    return hit.signature.role == "cascade" and hit.line.kind in ("exception", "failure")
+    """Whether a rank failed with this text because it lost another one or waited too long."""
+    return hit.signature.role == "cascade" and hit.line.kind in (EXCEPTION, FAILURE)
 
 
 def _first_failing(hits: list[Hit], evidence: Evidence, candidates: Candidates) -> Hit:
-    """The literal text that stands first on the rank that failed first.
+    """Return the first hit of the rank that failed first, or else of the whole report.
 
-    Of several in one line the likeliest entry's.
+    If a line has several hits, return that of the likeliest entry.
     """
     rank = evidence.first.rank if evidence.first else None
     likely = {candidate.id: -candidate.probability for candidate in candidates}

@@ -1,4 +1,4 @@
-"""Read spans of time as people write them: 30s, 90 min, 8h, 1.5 d. Python 3.8."""
+"""Read a length of time as people write it: 30s, 90 min, 8h, 1.5 d. Python 3.8."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
 
 
 def seconds_in(text: str) -> float | None:
-    """Return the seconds of a number with a unit, None for any other text.
+    """Return a length of time such as "90 min" in seconds, or None for any other text.
 
-    The units are s, m or min (minutes, never months), h and d. Blanks may stand around the text
-    and before the unit.
+    The units are s, m, min, h and d; m means minutes. Whitespace is allowed around the text and
+    before the unit.
     """
     match = _SPAN.match(text.strip())
     return float(match[1]) * _SECONDS[match[2]] if match else None
