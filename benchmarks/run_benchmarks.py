@@ -96,7 +96,7 @@ def catalogues(quick: bool) -> list[Row]:
     """The same question to catalogues of 1, 10 and 100 times as many entries."""
     import synthetic
     from remote_gpu_trainer.logs import reading
-    from remote_gpu_trainer.lookup.answering import look_up
+    from remote_gpu_trainer.lookup.steps import look_up
 
     texts, rows, first = reports.ten_kilobytes(20), [], 0.0
     for times in (1, 10) if quick else (1, 10, 100):

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.answering import Answer
+from remote_gpu_trainer.lookup.steps import Answer
 
 from .cases import BadCase, Case
 from .grade import SHOWN

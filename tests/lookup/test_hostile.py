@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.logs.files import Unreadable
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.answering import Answer
+from remote_gpu_trainer.lookup.steps import Answer
 from remote_gpu_trainer.retrieval import search
 from remote_gpu_trainer.text import BadRequest
 

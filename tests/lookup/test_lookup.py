@@ -8,8 +8,8 @@ from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.lookup import as_text
 from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.answering import ALSO, Answer, look_up
 from remote_gpu_trainer.lookup.budget import cut, fitting, opening, plain, tokens
+from remote_gpu_trainer.lookup.steps import ALSO, Answer, look_up
 from remote_gpu_trainer.retrieval import search
 from remote_gpu_trainer.text import BadRequest
 

@@ -642,7 +642,7 @@ def test_every_entry_has_a_kind_and_every_fact_a_limit():
 
 def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():
     from remote_gpu_trainer.logs import reading
-    from remote_gpu_trainer.lookup.answering import look_up
+    from remote_gpu_trainer.lookup.steps import look_up
     from remote_gpu_trainer.retrieval import search
 
     read = bundle.load()

@@ -10,7 +10,7 @@ from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.answering import WORDS_ALONE, look_up
+from remote_gpu_trainer.lookup.steps import WORDS_ALONE, look_up
 from remote_gpu_trainer.retrieval import encoder, search
 from remote_gpu_trainer.retrieval.candidates import Ranking
 from remote_gpu_trainer.retrieval.gist import gist

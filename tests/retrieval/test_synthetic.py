@@ -4,7 +4,7 @@ from datetime import date
 
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.lookup.answering import look_up
+from remote_gpu_trainer.lookup.steps import look_up
 
 from benchmarks import synthetic
 

@@ -1,28 +1,22 @@
 """`rgt dev lint`: checks of the whole catalogue beyond the grammar.
 
 `lint` runs every function called `check_*` on each entry, and then the checks of all entries
-together. It looks up the target of a link only inside the bundle, never on the network. `stalls`
-refuses regular expressions whose form may backtrack without end. The others are timed on texts that
-make bad ones slow, which is no proof that they are fast on every text.
+together. It looks up the target of a link only inside the bundle, never on the network. Regular
+expressions that `backtracking.stalls` lets pass are timed on texts that make bad ones slow, which
+is no proof that they are fast on every text.
 """
 
 from __future__ import annotations
 
-import ast
 import re
-import sys
 import time
 from collections.abc import Iterator
 from datetime import date, timedelta
-from typing import Any
 
-if sys.version_info >= (3, 11):
-    from re import _parser  # pyright: ignore[reportAttributeAccessIssue]: private, without a stub
-else:
-    import sre_parse as _parser
-
+from .backtracking import stalls
 from .bundle import Catalogue
 from .entry import ID, Entry, Fault, Signature
+from .seen_by_probe import PROBE, probed
 from .signatures import Pattern  # the compiled form that the look-up itself uses
 
 MAX_WORDS = {"symptom": 90, "root_cause": 80}
@@ -193,37 +187,6 @@ def _shared_root_texts(catalogue: Catalogue) -> Iterator[Fault]:
             )
 
 
-PROBE = "scripts/probe"
-
-
-def probed(catalogue: Catalogue) -> set[str] | None:
-    """Return the ids of the entries that the probe can name, or None without the probe's source.
-
-    The source holds each kind of finding as a tuple of an id, WRONG or HINT, and texts. It is
-    parsed, never run.
-    """
-    parts = sorted((catalogue.root / PROBE).glob("*.py"))
-    if not parts:
-        return None
-    return {
-        catalogue.current(id)
-        for part in parts
-        for node in ast.walk(ast.parse(part.read_text(encoding="utf-8")))
-        if isinstance(node, ast.Tuple) and (id := _id_of_kind(node))
-    }
-
-
-def _id_of_kind(node: ast.Tuple) -> str:
-    """Return the id in a kind of finding such as `("O3", WRONG, …)`, or '' for another tuple."""
-    if len(node.elts) < 2:
-        return ""
-    first, second = node.elts[:2]
-    is_kind = isinstance(second, ast.Name) and second.id in ("WRONG", "HINT")
-    if is_kind and isinstance(first, ast.Constant) and isinstance(first.value, str):
-        return first.value
-    return ""
-
-
 def _wrong_seen_by(catalogue: Catalogue) -> Iterator[Fault]:
     """Exactly the entries that the probe can name have the field Seen by."""
     ids = probed(catalogue)
@@ -323,67 +286,6 @@ def _useless(signature: Signature) -> str:
     if slow:
         return f"signature /{text}/ has {slow}; write one that can't stall"
     return f"signature {text!r} matches an empty line; give a text" if empty else ""
-
-
-def stalls(pattern: str) -> str:
-    """Return what could make a regular expression backtrack without end, or ''.
-
-    The rule is strict and refuses a few harmless expressions as well.
-    """
-    tree = _parser.parse(pattern)
-    trouble = _trouble_in(tree, inside_repeat=False)
-    if trouble:
-        return trouble
-    return "more than two unbounded repeats" if _unbounded_repeats(tree) > 2 else ""
-
-
-def _trouble_in(tree: Any, inside_repeat: bool) -> str:
-    """Name a repeat inside a repeat, or a reference to a group, in a parsed expression.
-
-    Return '' if it has neither.
-    """
-    for operator, value in tree:
-        if str(operator) in _REPEATS:
-            low, high, inner = value
-            if high != low and inside_repeat:
-                return "a repeat inside a repeat"
-            if trouble := _trouble_in(inner, inside_repeat or high > 1):
-                return trouble
-            continue
-        if str(operator).startswith("GROUPREF"):
-            return "a reference to a group"
-        for inner in _subexpressions(str(operator), value):
-            if trouble := _trouble_in(inner, inside_repeat):
-                return trouble
-    return ""
-
-
-def _unbounded_repeats(tree: Any) -> int:
-    """Count the repeats without an upper limit, or with one of 1000 or more.
-
-    Repeats of digits don't count, because numbers in a log are short.
-    """
-    count = 0
-    for operator, value in tree:
-        if str(operator) in _REPEATS:
-            low, high, inner = value
-            count += high >= 1000 and high != low and "CATEGORY_DIGIT" not in str(inner)
-            count += _unbounded_repeats(inner)
-        else:
-            count += sum(map(_unbounded_repeats, _subexpressions(str(operator), value)))
-    return count
-
-
-_REPEATS = ("MAX_REPEAT", "MIN_REPEAT", "POSSESSIVE_REPEAT")
-
-
-def _subexpressions(operator: str, value: Any) -> list:
-    """Return the parsed expressions inside a branch, a group or a lookaround."""
-    if operator == "BRANCH":
-        return value[1]
-    if operator == "SUBPATTERN":
-        return [value[3]]
-    return [value[1]] if operator in ("ASSERT", "ASSERT_NOT") else []
 
 
 def check_lengths(entry: Entry, catalogue: Catalogue, today: date) -> Iterator[Fault]:

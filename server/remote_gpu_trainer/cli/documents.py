@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue, CatalogueError
 from ..catalogue.facts import split
-from ..catalogue.lint import probed
+from ..catalogue.seen_by_probe import probed
 from ..lookup.budget import plain
 from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole

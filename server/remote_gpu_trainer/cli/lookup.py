@@ -22,7 +22,7 @@ from .terminal import WHOLE, first_failure, place_of
 
 if TYPE_CHECKING:
     from ..catalogue.entry import Entry
-    from ..lookup.answering import Answer
+    from ..lookup.steps import Answer
 
 NOTHING = "nothing to look up; pass a text, --log PATH, or - for standard input"
 ONE_LOG = (

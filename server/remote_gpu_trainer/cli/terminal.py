@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from ..catalogue.entry import Entry
-    from ..lookup.answering import Answer
+    from ..lookup.steps import Answer
 
 DIFF = {r"(?m)^\+.*$": "green", r"(?m)^-.*$": "red", r"(?m)^@@.*$": "cyan"}  # styles for `write`
 PATIENCE = 2.0  # seconds until a person is told that the command is still working

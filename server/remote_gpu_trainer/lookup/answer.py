@@ -17,8 +17,8 @@ from ..catalogue import bundle
 from ..logs.wrapping import unfolded
 from ..retrieval import search
 from . import check_limit, config_memory
-from .answering import Answer, look_up
 from .given import check_length, read_given
+from .steps import Answer, look_up
 
 
 @lru_cache(maxsize=1)
