@@ -1,4 +1,4 @@
-"""For each row of the table of detectors a line on which it fires, and one that looks like it on which it must not."""
+"""For each row of the table of detectors lines on which it fires, and last one that looks like them on which it must not."""
 
 EXAMPLES = {
     "trace": (

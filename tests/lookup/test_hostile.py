@@ -8,7 +8,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.logs.files import Unreadable
+from remote_gpu_trainer.logs.files import ReadOptions, Unreadable
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.steps import Answer
 from remote_gpu_trainer.retrieval import search
@@ -65,10 +65,9 @@ def test_six_thousand_texts_are_answered_or_refused(campaign):
 )
 @settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_three_thousand_streams_of_bytes_are_read_or_refused(pieces):
+    options = ReadOptions(tuple(search.load().signatures.needles()))
     try:
-        reading.from_stream(
-            io.BytesIO(b"".join(pieces)), needles=search.load().signatures.needles()
-        )
+        reading.from_stream(io.BytesIO(b"".join(pieces)), options=options)
     except Unreadable as refused:
         assert "\n" not in str(refused)
 

@@ -148,7 +148,7 @@ def test_every_entry_of_a_profile_is_in_the_catalogue():
         (
             r"\n  egress:\n(    [^\n]*\n)+",
             "\n  egress: null\n",
-            "egress is null; write the fact",
+            r"runpod\.md: egress is null; write the fact",
         ),
         (r"\nname: runpod", "\nname: Run Pod", r"name: String should match"),
         (r"\nkind: rental", "\nkind: [", r"the front matter isn't YAML \(line 6: "),
@@ -165,6 +165,18 @@ def test_a_page_with_a_fact_missing_of_another_type_or_without_source_is_refused
     with pytest.raises(ProfileError, match=said) as error:
         profile.read_profile(page)
     assert str(page) in str(error.value)
+
+
+def test_the_faults_of_all_pages_are_told_at_once(tmp_path):
+    (tmp_path / "profiles").mkdir()
+    for name in ("aws", "gcp"):
+        (tmp_path / "profiles" / f"{name}.md").write_text("# A page\n", encoding="utf-8")
+    with pytest.raises(ProfileError) as error:
+        profile.read_all(tmp_path)
+    assert [line.split(": ")[0][-6:] for line in str(error.value).splitlines()] == [
+        "aws.md",
+        "gcp.md",
+    ]
 
 
 def test_an_unknown_profile_is_answered_with_the_names_there_are():

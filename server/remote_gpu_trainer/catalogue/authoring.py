@@ -116,6 +116,7 @@ def hint() -> str:
     """What to do next with the form of a new entry."""
     further = [name for name in OPTIONAL if f"**{name}:**" not in _FORM]
     return (
-        "fill in every field, then run: remote-gpu-trainer dev lint. "
+        "move it under the heading where it belongs, fill in every field, then run: "
+        "remote-gpu-trainer dev lint. "
         f"There are also {', '.join(further)}; CONTRIBUTING.md says what goes where"
     )

@@ -251,13 +251,25 @@ def read(path: Path) -> tuple[Profile, str]:
     try:
         return Profile.model_validate(fields), body
     except ValidationError as error:
-        lines = [f"{path}: {'.'.join(map(str, e['loc']))}: {e['msg']}" for e in error.errors()]
+        faults = [
+            (".".join(map(str, e["loc"])), e["msg"].removeprefix("Value error, "))
+            for e in error.errors()
+        ]
+        lines = [": ".join(filter(None, (str(path), *fault))) for fault in faults]
         raise ProfileError("\n".join(lines)) from None
 
 
 def read_all(root: Path) -> dict[str, Profile]:
-    """The profiles under `root`/profiles by name. Raises ProfileError."""
-    return {path.stem: read_profile(path) for path in pages(root)}
+    """The profiles under `root`/profiles by name. Raises ProfileError, with the faults of all."""
+    found, faults = {}, []
+    for path in pages(root):
+        try:
+            found[path.stem] = read_profile(path)
+        except ProfileError as error:
+            faults.append(str(error))
+    if faults:
+        raise ProfileError("\n".join(faults))
+    return found
 
 
 @lru_cache(maxsize=1)
