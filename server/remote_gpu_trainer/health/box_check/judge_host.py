@@ -1,4 +1,4 @@
-"""What is judged on the host: kernel log, disks, memory, device nodes, torch, AMD cards."""
+"""Judge the host: kernel log, disks, memory, device nodes, torch, AMD cards."""
 
 import json
 import re
@@ -11,7 +11,7 @@ from .text import as_dict, as_list, bdf, number, short
 
 
 class Devices:
-    """The devices of a box by their place, as lines of the kernel log name them."""
+    """The devices of a box by their place, which is their name in the kernel log."""
 
     def __init__(self, box):
         """`labels`: place -> the label of a GPU here; `own`: the places that are this job's."""
@@ -23,7 +23,7 @@ class Devices:
 
 
 def judge_log(box, add):
-    """Xids, SXids and other bad lines since the last boot, driver load, or reset of the GPU."""
+    """Judge the bad lines since the last boot, driver load, or reset of the GPU."""
     if box.log is None:
         return
     judge_log_itself(box, add)
@@ -33,14 +33,14 @@ def judge_log(box, add):
     for (place, kind, code), group in grouped(levelled(events)).items():
         if kind == "sxid":
             add_sxid(code, place, group, add)
-        elif kind != "gsp" or not told_by_xid:  # the Xid says it, and which GPU
+        elif kind != "gsp" or not told_by_xid:  # the Xid names the GPU too
             judge_group(box, devices, place, kind, code, group, add)
 
 
 def levelled(events):
-    """-> [(level, event)]. Xid 154 is the driver's final statement about a GPU.
+    """Return [(level, event)], in which Xid 154 overrides earlier Xids of its GPU.
 
-    It overrides the Xids before it that are worse than a warning.
+    It is the driver's final statement about a GPU. Warnings keep their level.
     """
     last_words = {}  # place -> (position, level)
     for position, event in enumerate(events):
@@ -56,7 +56,7 @@ def levelled(events):
 
 
 def grouped(pairs):
-    """[(level, event)] -> {(place, kind, code): those pairs}, in the order of the log."""
+    """Group [(level, event)] as {(place, kind, code): pairs}, in the order of the log."""
     groups = {}
     for level, event in pairs:
         groups.setdefault((event["bdf"], event["kind"], event["code"]), []).append((level, event))
@@ -64,7 +64,7 @@ def grouped(pairs):
 
 
 def judge_group(box, devices, place, kind, code, group, add):
-    """One finding for the events of one kind at one place. `group`: [(level, event)]."""
+    """Add a finding for the events of one kind at one place. `group`: [(level, event)]."""
     worst = worst_of(group)
     evidence, owner = line_of(group, worst), owner_of(box, devices, place)
     if owner == "another job":
@@ -81,9 +81,10 @@ def judge_group(box, devices, place, kind, code, group, add):
 
 
 def owner_of(box, devices, place):
-    """Whose a device is. A container, or a job on part of a node, sees the log of the whole host.
+    """Say whose a device is, because the log is that of the whole host.
 
-    A card that the container doesn't list may be its own lost one, if a device node is left over.
+    A card that a container doesn't list is another job's. It may be a lost card of this job if a
+    device node is left over.
     """
     if place and place in box.foreign:
         return "another job"
@@ -98,7 +99,7 @@ def worst_of(pairs):
 
 
 def judge_log_itself(box, add):
-    """Can the kernel log be read, and does it go back far enough?"""
+    """Judge whether the kernel log can be read, and goes back far enough."""
     log, got = box.log, box.exit.get("dmesg.txt") or {"rc": 0, "timed_out": False}
     wsl = as_dict(box.proc.get("platform")).get("wsl")
     failed = (isinstance(got["rc"], int) and got["rc"] != 0) or got["timed_out"]
@@ -109,14 +110,16 @@ def judge_log_itself(box, add):
     elif box.recorded and log["odd"]:
         add(None, "odd_kernel_log", log["odd"], log["lines"])
     elif box.recorded and not log["boot"] and (log["first"] is None or log["first"] > 300):
-        told = box.gpus and all(gpu.raw("gpu_recovery_action") == "None" for gpu in box.gpus)
+        no_action_needed = box.gpus and all(
+            gpu.raw("gpu_recovery_action") == "None" for gpu in box.gpus
+        )
         first = f"{log['first']} s" if log["first"] else "some time"
-        level = "warn" if told or box.log_excused else "unknown"
+        level = "warn" if no_action_needed or box.log_excused else "unknown"
         add(None, "late_kernel_log", first, level=level)
 
 
 def line_of(events, level):
-    """The last line of this level, with the number of events."""
+    """Return the last line of this level, with the number of events."""
     line = next(event["line"] for other, event in reversed(events) if other == level)
     return times(line, events)
 
@@ -149,7 +152,7 @@ def add_sxid(code, place, events, add):
     worded = [(level, event) for level, event in events if event["word"]]
     level = worst_of(worded or events)
     evidence = times(worded[0][1]["line"], events) if worded else line_of(events, level)
-    told = {
+    by_table = {
         "always": "fatal by gpud's table",
         "maybe": "fatal if the line says so, by gpud's table",
         "never": "not fatal by gpud's table",
@@ -159,7 +162,7 @@ def add_sxid(code, place, events, add):
         "degraded": "finish your job, then reboot the box",
     }.get(level, "watch it")
     key = f"sxid {code} {place}"
-    add(None, "sxid", evidence, level=level, expected=(code, told), do=(action,), key=key)
+    add(None, "sxid", evidence, level=level, expected=(code, by_table), do=(action,), key=key)
 
 
 def add_line(box, kind, place, label, level, evidence, elsewhere, add):
@@ -180,7 +183,7 @@ def add_line(box, kind, place, label, level, evidence, elsewhere, add):
 
 
 def judge_system(box, add):
-    """Disks, memory, device nodes. The limits are our own unless the finding names a source."""
+    """Judge disks, memory and device nodes. The limits are ours unless a finding names a source."""
     seen = set()
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)
@@ -196,7 +199,7 @@ def judge_system(box, add):
 
 
 def judge_host_memory(box, add):
-    """The container's memory limit if it is nearly used up, otherwise the memory of the box."""
+    """Report a container near its memory limit, otherwise a box with little memory left."""
     limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
     limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
     total, available = (
@@ -241,7 +244,7 @@ def sizes_of(disk):
 
 
 def judge_disk(path, disk, seen, add):
-    """One path that the job writes to. `seen`: the disks that were judged, by other paths."""
+    """Judge a path that the job writes to. `seen`: the disks judged already, by other paths."""
     if disk is None:
         add(None, "dead_mount", path, key="disk " + path)
         return
@@ -288,7 +291,7 @@ def judge_space(path, sizes, add):
 
 
 def judge_inodes(path, sizes, add):
-    """The free inodes of a disk. A file system that makes them as needed says 0 of 0."""
+    """Judge the free inodes of a disk. A file system that makes them on demand reports 0 of 0."""
     values, key = (path, sizes.inodes_free, sizes.inodes), "inodes " + path
     if sizes.inodes and sizes.inodes_free < 100:
         add(None, "no_inodes", *values, key=key)
@@ -297,7 +300,10 @@ def judge_inodes(path, sizes, add):
 
 
 def judge_hidden_cards(box, add):
-    """Cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
+    """Report cards and device nodes that nvidia-smi doesn't show.
+
+    They are lost, or another job uses them.
+    """
     wsl = as_dict(box.proc.get("platform")).get("wsl")
     for card in box.missing_cards if not wsl else []:
         if card.get("node") == "open":
@@ -316,9 +322,9 @@ def judge_hidden_cards(box, add):
 
 
 def cards_without_driver(box):
-    """Display devices of NVIDIA that no driver has, or only nouveau.
+    """Return NVIDIA's display devices that have no driver, or only nouveau.
 
-    A card with vfio-pci belongs to a virtual machine, a virtual function to none yet.
+    A card with vfio-pci belongs to a virtual machine. A virtual function waits for one.
     """
     return [
         card
@@ -330,15 +336,15 @@ def cards_without_driver(box):
 
 
 def ignored_cards(box):
-    """Places of the cards that are too old for the driver; its log tells them."""
+    """Return the places of cards that are too old for the driver, by the kernel log."""
     events = box.log["events"] if box.log else []
     return {event["bdf"] for event in events if event["kind"] == "legacy" and not event["old"]}
 
 
 def level_of_lost(box):
-    """How bad a card is that the driver never got.
+    """Return the level of a card that the driver didn't get.
 
-    On a part of a node it is probably another job's; in a container nobody can tell.
+    On part of a node it is probably another job's. In a container it is unknown whose it is.
     """
     if box.foreign:
         return "warn"
@@ -346,7 +352,7 @@ def level_of_lost(box):
 
 
 def level_of_probe(box, line):
-    """The level of a line that counts cards which the driver didn't get."""
+    """Return the level of a line with the number of cards that the driver didn't get."""
     match = re.search(r"for (\d+) device", line)
     passed_through = [
         card for card in nvidia_cards(box) if str(card.get("driver")).startswith("vfio")
@@ -357,7 +363,7 @@ def level_of_probe(box, line):
 
 
 def judge_torch(box, add):
-    """What the job's interpreter says: its torch, and a small kernel on each GPU."""
+    """Judge the torch of the job's interpreter, and its small kernel on each GPU."""
     torch = as_dict(box.proc.get("torch"))
     if not torch:
         return
@@ -371,7 +377,7 @@ def judge_torch(box, add):
 
 
 def judge_torch_without_gpu(torch, add):
-    """torch.cuda.is_available() is False."""
+    """Report that torch.cuda.is_available() is False."""
     error = str(torch.get("error", ""))
     action = "CPU-only torch, hidden devices, or a broken driver: see the text"
     entry = ""
@@ -380,12 +386,12 @@ def judge_torch_without_gpu(torch, add):
         action = "install a torch for this driver, or take a box with a newer one"
         entry = "torch_driver"
     name, cuda = short(torch.get("torch"), 40), torch.get("cuda")
-    told = short(error or "is_available() is False", 160)
-    add(None, "torch_without_gpu", name, cuda, told, do=(action,), entry=entry)
+    reason = short(error or "is_available() is False", 160)
+    add(None, "torch_without_gpu", name, cuda, reason, do=(action,), entry=entry)
 
 
 def judge_failed_kernel(device, add):
-    """A small kernel that failed or gave a wrong sum on one GPU."""
+    """Report a small kernel that failed or gave a wrong sum on one GPU."""
     error, index = str(device.get("error", "a wrong sum")), device.get("index")
     action, entry = "restart the job; then reset the GPU", ""
     # CUDA error: no kernel image is available for execution on the device
@@ -396,7 +402,7 @@ def judge_failed_kernel(device, add):
 
 
 def judge_amd(record, box, add):
-    """AMD cards: sysfs, and amd-smi if it is installed."""
+    """Judge AMD cards by sysfs, and by amd-smi if it is installed."""
     cards = amd_cards(box)
     labels = [label for label, _ in cards]
     untold = {label for label, card in cards if not judge_amd_card(label, card, add)}
@@ -409,7 +415,7 @@ def judge_amd(record, box, add):
 
 
 def judge_amd_card(label, card, add):
-    """One card of sysfs: errors and link. -> whether it tells of uncorrectable errors."""
+    """Judge errors and link of a card of sysfs. Return whether it counts uncorrectable errors."""
     ras = sorted(as_dict(card.get("ras")).items())
     # ue: 0
     # ce: 3
@@ -425,49 +431,49 @@ def judge_amd_card(label, card, add):
 
 
 def judge_amd_output(name, text, labels, box, add):
-    """An output of amd-smi. -> the labels of the cards whose uncorrectable errors it tells."""
-    told = set()
+    """Judge an output of amd-smi. Return the cards whose uncorrectable errors it counts."""
+    known = set()
     try:
         answer = json.loads(text)
     except (ValueError, RecursionError):
         add(None, "unreadable_amd_output", name, key=name)
-        return told
+        return known
     ended = (box.exit.get(name) or {"rc": 0})["rc"]
     for index, card in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
         label = labels[index] if index < len(labels) else index
         if name == "amd-bad-pages.json":
             judge_amd_pages(label, leaves_of(card), add)
         elif judge_amd_metric(label, leaves_of(card), add) and ended == 0:
-            told.add(label)
-    return told
+            known.add(label)
+    return known
 
 
 def judge_amd_pages(label, leaves, add):
-    """`amd-smi bad-pages` of one card."""
+    """Judge `amd-smi bad-pages` of one card."""
     for key, value in leaves:
         if key == "status" and str(value).upper() in ("PENDING", "UN_RES", "UNRESERVABLE"):
             add(label, "amd_bad_pages", short(value, 20))
 
 
 def judge_amd_metric(label, leaves, add):
-    """`amd-smi metric` of one card. -> whether it tells of uncorrectable errors."""
-    told = False
+    """Judge `amd-smi metric` of one card. Return whether it counts uncorrectable errors."""
+    has_count = False
     for key, value in leaves:
         if isinstance(value, int) and "uncorrectable" in key:
-            told = True
+            has_count = True
             if re.match(r"(total_)?uncorrectable(_count)?$", key) and value > 0:
                 add(label, "amd_uncorrectable", key, value)
-    return told
+    return has_count
 
 
 def leaves_of(value, key="", depth=0):
-    """(key, leaf) of a JSON value, ten levels deep."""
+    """Return the leaves of a JSON value, ten levels deep, as [(key, leaf)]."""
     if depth < 10 and isinstance(value, dict):
         return [
             leaf
-            for name, one in value.items()
-            for leaf in leaves_of(one, key if name == "value" else str(name), depth + 1)
+            for name, item in value.items()
+            for leaf in leaves_of(item, key if name == "value" else str(name), depth + 1)
         ]
     if depth < 10 and isinstance(value, list):
-        return [leaf for one in value[:1000] for leaf in leaves_of(one, key, depth + 1)]
+        return [leaf for item in value[:1000] for leaf in leaves_of(item, key, depth + 1)]
     return [(key, value)]
