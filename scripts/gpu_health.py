@@ -3412,7 +3412,7 @@ class SmiSeries:
         return text, got
 
     def query(self, names):
-        """Query the fields that the driver doesn't refuse. Return (the text, how the call ended)."""
+        """Query the fields that the driver doesn't refuse. Return (the text, how it ended)."""
         text, got = "", {}
         for _ in range(8):
             text, got = self.call(

@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from ..numbers.finding import Finding
+from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
 from . import files
 from .evidence import MOST_DECISIVE, Evidence
@@ -179,14 +179,14 @@ def _with_curves(evidence: Evidence, log: _Log) -> Evidence | None:
 
 
 def _with_findings(
-    evidence: Evidence, log: _Log, findings: list[Finding], rows: frozenset[int]
+    evidence: Evidence, log: _Log, findings: list[NumbersFinding], rows: frozenset[int]
 ) -> Evidence:
     """The evidence with findings in place of the lines that they were read from.
 
     `rows` are the numbers of these lines.
     """
     faults = [
-        Line(log.source, finding.row, None, finding.said, "message")
+        Line(log.source, finding.row, None, finding.message, "message")
         for finding in findings
         if finding.fault
     ]
@@ -201,12 +201,12 @@ def _with_findings(
         lines=[*faults, *lines],
         decisive=[*faults, *evidence.decisive][:MOST_DECISIVE],
         is_log=True,
-        numbers="; ".join(finding.said for finding in findings if not finding.fault),
+        numbers="; ".join(finding.message for finding in findings if not finding.fault),
         seen=_seen(findings, evidence),
     )
 
 
-def _seen(findings: list[Finding], evidence: Evidence) -> str:
+def _seen(findings: list[NumbersFinding], evidence: Evidence) -> str:
     """The entry that the findings name, "fault" for one without an entry, "sound" without a fault.
 
     "" where there is no fault, but a person or the log tells of one.

@@ -105,7 +105,7 @@ def _check_numbers(status: Status) -> None:
     rows = [(at, line.encode()) for at, line in enumerate(status.tail, 1)]
     for finding in curves.findings(metric_series.of_rows(rows)):
         if finding.lost:
-            status.numbers = f"at the end of the log {finding.said}"
+            status.numbers = f"at the end of the log {finding.message}"
             status.entry = status.entry or finding.entry
             status.evidence.insert(
                 0,
