@@ -123,12 +123,14 @@ def _result(name: str, cases: Sequence[ElementTree.Element]) -> Proven:
     """What the test cases of one proof say."""
 
     def messages(*kinds: str) -> tuple[str, ...]:
-        found = [
+        results = [
             (case.get("name", ""), item.get("message") or "")
             for case in cases
             for kind in kinds
             for item in case.findall(kind)
         ]
-        return tuple(f"{test}: {text.strip().partition(chr(10))[0][:200]}" for test, text in found)
+        return tuple(
+            f"{test}: {text.strip().partition(chr(10))[0][:200]}" for test, text in results
+        )
 
     return Proven(name, len(cases), messages("failure"), messages("skipped", "error"))

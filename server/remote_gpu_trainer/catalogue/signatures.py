@@ -179,7 +179,7 @@ class SignatureIndex:
 
     def __init__(self, signatures: Iterable[tuple[str, Iterable[Signature]]]):
         self.patterns = [
-            (id, Pattern(signature)) for id, found in signatures for signature in found
+            (id, Pattern(signature)) for id, texts in signatures for signature in texts
         ]
         self._by_anchor: dict[str, list[int]] = {}
         for place, (_, pattern) in enumerate(self.patterns):

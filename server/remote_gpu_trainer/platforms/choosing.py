@@ -35,8 +35,8 @@ class Need:
     endless: bool = False
 
 
-def _at_least(written: float | None, asked: float) -> bool | None:
-    return None if written is None else written >= asked
+def _at_least(written: float | None, least: float) -> bool | None:
+    return None if written is None else written >= least
 
 
 NEEDS = {
@@ -152,11 +152,11 @@ def _rank(choice: Choice) -> tuple[bool, bool, str]:
     return bool(choice.against), bool(choice.unknown), choice.profile.name
 
 
-def as_lines(choices: list[Choice], asked: bool) -> list[str]:
+def as_lines(choices: list[Choice], with_needs: bool) -> list[str]:
     """One line per platform for a terminal: yes, no or ?, and why."""
     out = []
     for choice in choices:
-        sign = {True: "yes", None: "?  ", False: "no "}[choice.qualifies] if asked else "   "
+        sign = {True: "yes", None: "?  ", False: "no "}[choice.qualifies] if with_needs else "   "
         why = choice.against or choice.unknown
         doubts = "".join(f" [{doubt}]" for doubt in choice.doubts if not why)
         out.append(

@@ -292,9 +292,9 @@ def contradictions(statements: Iterable[Statement]) -> list[dict]:
     for statement in statements:
         by_thing.setdefault(statement.thing, []).append(statement)
     return [
-        {"id": thing, "values": [{"value": s.value, "place": s.place} for s in said]}
-        for thing, said in sorted(by_thing.items())
-        if len({_plain_value(s.value) for s in said}) > 1
+        {"id": thing, "values": [{"value": s.value, "place": s.place} for s in stated]}
+        for thing, stated in sorted(by_thing.items())
+        if len({_plain_value(s.value) for s in stated}) > 1
     ]
 
 

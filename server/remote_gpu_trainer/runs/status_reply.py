@@ -68,7 +68,7 @@ class Status:
         return 1 if self.state in BAD else 2
 
 
-def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
+def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
     """Return the state that a reply of `status.ASK` tells. Pure.
 
     `run` is what was asked for, `now` seconds since 1970, `cut` whether the reply was too long.

@@ -24,9 +24,9 @@ RENDEZVOUS = part("engines/rendezvous.sh")
 AGAIN = next(code for code, name, _ in exit_codes() if name == "preempted")
 
 
-def refuse(field: str, found: object, expected: str, do: str) -> ValueError:
+def refuse(field: str, value: object, expected: str, do: str) -> ValueError:
     """The error for a field, on one line. A long value is cut."""
-    shown = repr(found)
+    shown = repr(value)
     if len(shown) > 80:
         shown = shown[:77] + "..."
     return ValueError(f"{field}: must be {expected}, not {shown}; {do}")
@@ -68,8 +68,8 @@ def same(field: str, value: object, values: Mapping[str, Value], variable: str) 
 
 def words(values: Mapping[str, Value], variable: str) -> list[str]:
     """Return the words of a variable that holds a list; none where the script lacks it."""
-    held = values.get(variable)
-    return list(held) if isinstance(held, (list, tuple)) else []
+    value = values.get(variable)
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def encodable(field: str, value: str) -> int:

@@ -320,11 +320,11 @@ def _secret_variable(item: str, options: Options) -> dict:
     }
 
 
-def _secret(options: Options, field: str, found: str) -> str:
+def _secret(options: Options, field: str, value: str) -> str:
     if not options.secret:
         raise targets.refuse(
             field,
-            found,
+            value,
             "the name of the Secret that holds it",
             "set `secret`, and make it with `kubectl create secret generic`",
         )

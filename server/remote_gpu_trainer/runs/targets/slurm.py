@@ -188,7 +188,7 @@ def head(options: Options) -> str:
     days, rest = divmod(options.minutes or 0, 24 * 60)
     gpu = f"gpu:{options.gpu_type}:{options.gpus}" if options.gpu_type else f"gpu:{options.gpus}"
     at_once = f"%{options.at_once}" if options.at_once else ""
-    found = {
+    values = {
         "name": options.name,
         "nodes": options.nodes,
         "gres": gpu if options.gpus else "",
@@ -203,7 +203,7 @@ def head(options: Options) -> str:
         "signal_seconds": options.signal_seconds,
         "output": options.output or ("slurm-%A_%a.out" if options.cells else "slurm-%j.out"),
     }
-    for field, value in found.items():
+    for field, value in values.items():
         if value != "":
             targets.matched(
                 field,
@@ -212,7 +212,7 @@ def head(options: Options) -> str:
                 "in the form that sbatch accepts",
                 "write it as in sbatch's manual",
             )
-    lines = {field: _Fits(value) for field, value in found.items()}
+    lines = {field: _Fits(value) for field, value in values.items()}
     return _template().render(lines, requeue=options.requeue)
 
 
