@@ -240,7 +240,7 @@ def _before(number: int, text: str, path: str) -> list[Fault]:
 class _Fields:
     """The fields of an entry that aren't plain prose. `faults` collects what is wrong with them.
 
-    A field with a fault gives some value of its type: the entry is thrown away then.
+    A field with a fault gives any value of its type, because the entry is then thrown away.
     """
 
     def __init__(self, entry_id: str, texts: dict[str, str], places: dict[str, int], path: str):
@@ -290,14 +290,14 @@ class _Fields:
         return tuple(item for item in items if item)
 
     def seen_by(self) -> tuple[str, ...]:
-        """The programs that can show the failure where no log does."""
+        """The programs that can show the failure when no log does."""
         names = self.list_of("Seen by")
         if "Seen by" in self._texts and {*names} != {*SEEN_BY}:
             self._wrong("Seen by", self._texts["Seen by"], "one of " + ", ".join(SEEN_BY))
         return names
 
     def tell_apart(self) -> tuple[tuple[str, str], ...]:
-        """(id of a neighbour, how that one differs)."""
+        """(id of a neighbour, how it differs) of each item."""
         pairs = []
         for item in _items(self._texts.get("Tell apart", "")):
             match = _APART.fullmatch(item)
@@ -316,8 +316,8 @@ def _items(text: str) -> tuple[str, ...]:
 def _signatures(text: str, wrong: Callable[[str, str], None]) -> tuple[Signature, ...]:
     """The items in backticks of a Signatures field; calls `wrong` with anything else.
 
-    Double backticks quote a text that contains single ones. Behind the backticks a role may stand
-    in parentheses.
+    Double backticks quote a text that contains single ones. A role in parentheses may follow the
+    backticks.
     """
     signatures = []
     for item in _items(text):

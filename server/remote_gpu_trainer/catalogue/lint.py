@@ -2,7 +2,7 @@
 
 Each check is a generator of faults for one entry, found by its name `check_*`. The target of a link
 is looked for only inside the bundle, never on the network. Whether a regular expression is slow is
-tried on texts that are known to make backtracking explode, not proven.
+only tried, on texts that are known to make backtracking explode.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ accelerate launch --multi_gpu train.py && torchrun --standalone --nproc-per-node
 DeepSpeed info: version=0.16.0, zero_optimization stage 2, gradient_accumulation_steps=4
 Done. Training finished without errors in 3:21:07. exit code 0
 """
-# Libraries and surviving ranks print these lines whatever failed; no root text may match.
+# Libraries and surviving ranks print these lines after any failure; no root text may match them.
 ECHOES = """\
 CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace \
 below might be incorrect.
@@ -108,9 +108,9 @@ def lint(catalogue: Catalogue, today: date) -> list[Fault]:
 
 
 def notes(catalogue: Catalogue) -> list[Fault]:
-    """What would make an entry better and isn't asked of who writes it.
+    """What would make an entry better, but isn't required of its author.
 
-    People report in Chinese too, and the look-up finds by what they say. Not every contributor
+    People report in Chinese too, and the look-up searches by their words. Not every contributor
     writes Chinese, so a maintainer may add it.
     """
     return [
@@ -221,7 +221,7 @@ def _id_of_kind(node: ast.Tuple) -> str:
 
 
 def _probed(catalogue: Catalogue) -> Iterator[Fault]:
-    """The field Seen by stands in the entries that the probe can name, and in no other."""
+    """Exactly the entries that the probe can name have the field Seen by."""
     ids = probed(catalogue)
     if ids is None:
         return
@@ -353,7 +353,7 @@ def _trouble_in(tree: Any, inside_repeat: bool) -> str:
 
 
 def _unbounded_repeats(tree: Any) -> int:
-    """How many repeats without an end an expression has. Digits don't count: numbers are short."""
+    """How many unlimited repeats an expression has. Digits don't count: numbers are short."""
     count = 0
     for operator, value in tree:
         if str(operator) in _REPEATS:

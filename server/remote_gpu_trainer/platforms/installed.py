@@ -197,7 +197,7 @@ def read_packages(place: str) -> str:
 
 
 def _listed_by(interpreter: Path, place: str) -> str:
-    """What an interpreter says is installed, in the form of `pip freeze`. `place`: as typed."""
+    """The packages of an interpreter, in the form of `pip freeze`. `place`: as typed."""
     try:
         done = subprocess.run(
             [str(interpreter.absolute()), "-c", _LIST],

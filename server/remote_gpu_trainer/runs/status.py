@@ -1,4 +1,4 @@
-"""Ask a box how its run is: one ssh call to the run's own script, and a wait.
+"""Ask a box for the state of its run, by ssh to the run's own script, once or until it ends.
 
 `status_reply` judges the answer.
 """
@@ -80,7 +80,7 @@ def wait(
 ) -> Status:
     """Ask until the run isn't alive any more, its loss is nan, or `most` seconds are over.
 
-    A box that doesn't answer is asked again, for `lost` seconds: it doesn't mean that the run died.
+    A box that doesn't answer is asked again for `lost` seconds, because the run may go on.
     """
     began, silent_since, tries, reached = clock(), None, 0, False
     while True:
