@@ -49,7 +49,7 @@ from typing import NamedTuple
 
 # --------------------------------------------------------------------------------------------------
 # text.py
-# Read cells, places and nvidia-smi's failures. Text from a box is cut, cleaned, never trusted.
+# Read cells, places and failures of nvidia-smi. Text from a box is cut, cleaned, not trusted.
 
 # ANSI sequences: \x1b[4m and the longer forms, and a title that ends with a bell.
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b.")
@@ -59,7 +59,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")  # topo -m and dmesg colour their outp
 
 
 def clean(text):
-    """ANSI sequences and control characters out, line ends and tabs kept."""
+    """Remove ANSI sequences and replace control characters. Line ends and tabs stay."""
     text = ANSI.sub("", text.replace("\r\n", "\n"))
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "?", text)
 
@@ -81,7 +81,7 @@ NOT_AVAILABLE = (
 
 
 def state(cell):
-    """What a cell says: value, na (not available, never 0), denied, lost, error, bad."""
+    """Classify a cell: value, na (not available, never 0), denied, lost, error, bad, missing."""
     if cell is None:
         return "missing"
     text = cell.strip()
@@ -162,7 +162,7 @@ def usual(values):
 
 
 def exit_of(value):
-    """How a command ended: {rc, timed_out, cut, asked, short, unasked}, and its seconds if told.
+    """Return how a command ended: {rc, timed_out, cut, asked, short, unasked}, and its times.
 
     exit.json of other tools may hold a bare number, or the word for a time-out.
     """
@@ -176,13 +176,13 @@ def exit_of(value):
             None,
         )
         late = any(value.get(key) for key in ("timed_out", "timeout", "timedout"))
-        told = {
+        times = {
             key: value[key]
             for key in ("limit_s", "seconds")
             if isinstance(value.get(key), (int, float))
         }
         return dict(
-            told,
+            times,
             rc=code if isinstance(code, int) else None,
             timed_out=bool(late),
             cut=bool(value.get("cut")),
@@ -207,7 +207,7 @@ def exit_of(value):
     )
 
 
-# What nvidia-smi says if it can't work at all, by the names in findings.txt after "smi_".
+# What nvidia-smi prints if it can't work at all. "smi_" and the key are its name in findings.txt.
 FAILURES = (
     # Failed to initialize NVML: Driver/library version mismatch
     ("mismatch", re.compile(r"Failed to initialize NVML: Driver/library version mismatch")),
@@ -292,13 +292,13 @@ BACK = "hand the box back and ask for a refund"
 # repair or ask. unknown: it couldn't be read. warn: good to know.
 RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
 
-LIMIT = 4 << 20  # bytes of one reply; a longer one is cut, which is a finding
+LIMIT = 4 << 20  # bytes of one reply; cutting a longer one gives a finding
 CALL_SECONDS = 25.0  # for one call of nvidia-smi
-# For all its calls: an MCP call has 50 s, and ssh takes its part. The first call wakes the GPUs and
-# may take the whole series.
+# For all its calls: an MCP call has 50 s, and ssh needs some of them. The first call wakes the
+# GPUs, and may use all of this time.
 SERIES_SECONDS = 42.0
 
-# The files of a recording, in the order of a finding that names missing ones.
+# The files of a recording, in the order in which a finding names missing ones.
 FILES = (
     "nvidia-smi.csv",
     "nvidia-smi-q.xml",
@@ -311,7 +311,7 @@ FILES = (
     "exit.json",
 )
 EXTRA_FILES = ("fields.txt",)
-LOGS = ("dmesg", "journalctl")  # their end matters: a long one loses its plain lines
+LOGS = ("dmesg", "journalctl")  # the end counts, so a long one loses plain lines instead
 # The call of nvidia-smi that makes a file.
 CALLS = {
     "fields.txt": "--help-query-gpu",
@@ -402,7 +402,7 @@ XID_TABLE = r"""
     error
 """
 XID = {code: tuple(row[1:]) for row in rows_of(XID_TABLE) for code in codes_of(row[0])}
-# SXid (NVSwitch) -> when it is fatal: always, maybe (when the line says so), or never by itself
+# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
 SXID_FATAL = {
     "always": "10003,12020,22003,22011,23001-23017",
     "maybe": (
@@ -543,9 +543,9 @@ NVLINKS = (
     ("GB200|GB300", 18, 53.125),
 )
 # Cards that a virtual machine may have with fewer lanes than they support: name, lanes.
-# Unconfirmed: no public source tells how AWS, which alone rents the A10G, wires it.
+# Unconfirmed: only AWS rents the A10G, and no public source says how it is wired.
 FEWER_LANES = (("A10G$", 8),)
-# Unified memory: nvidia-smi tells no size of its own for these.
+# Unified memory: nvidia-smi shows no memory size for these.
 NO_OWN_MEMORY = re.compile(r"GB10\b|Thor|Orin")
 # Dense tensor-core peak in TFLOPS, bf16 (fp16 before Ampere), as the data sheets give it. Read on
 # 2026-11-20 in torchtitan (tools/utils.py: H100, H200, A100, B200, L40S), in Lightning 2.6.6
@@ -676,8 +676,8 @@ WATCH_FIELDS = [
     "pcie.link.gen.gpucurrent|pcie.link.gen.current",
     "pstate",
 ]
-# What every driver in the captures (465 to 610) tells, and what 590 and later tell besides. A
-# finding of level unknown names those that are missing.
+# The fields that every driver in the captures (465 to 610) reports, and those that 590 and later
+# report besides. A finding of level unknown names missing ones.
 REQUIRED = (
     "name",
     "pci.bus_id",
@@ -820,7 +820,7 @@ gpu_reset_status/reset_required | gpu_reset_status/reset_required
 gpu_reset_status/drain_and_reset_recommended | gpu_reset_status/drain_and_reset_recommended
 """
 Q_PLACES = dict(rows_of(Q_TABLE))
-# Counts that a sum gives: the field, its branch, the leaves.
+# Fields that are sums: the field, its branch, a word in the names of the leaves.
 ECC_SUMS = (
     ("ecc.errors.uncorrected.volatile.total", "volatile", "uncorrectable"),
     ("ecc.errors.uncorrected.aggregate.total", "aggregate", "uncorrectable"),
@@ -1750,8 +1750,8 @@ def finding_texts():
     text = text.replace("{RESET}", RESET).replace("{BACK}", BACK).replace("\n    ", " ")
     for line in text.splitlines():
         if line.startswith("  "):
-            label, told = line.strip().split(": ", 1)
-            record[label] = told
+            label, text = line.strip().split(": ", 1)
+            record[label] = text
         elif line:
             name, level, key, entry = [*line.split(" | "), "", ""][:4]
             record = records[name] = {"level": level, "key": key.strip(), "entry": entry}
@@ -1762,8 +1762,8 @@ FINDINGS = finding_texts()
 
 
 def verdict(findings):
-    """The one place where levels become a verdict."""
-    levels = {one["level"] for one in findings}
+    """Turn the levels of findings into the verdict."""
+    levels = {finding["level"] for finding in findings}
     for level, word in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
         if level in levels:
             return word
@@ -1774,7 +1774,7 @@ class Findings:
     """Collects findings. Call it with the name of a finding and the values of its texts."""
 
     def __init__(self):
-        """`list`: what was found; `keys`: what it was found for, as (key, GPU)."""
+        """`list`: the findings; `keys`: their (key, GPU)."""
         self.list, self.keys = [], set()
 
     def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
@@ -1835,7 +1835,7 @@ def readable(field, cell):
 
 # --------------------------------------------------------------------------------------------------
 # kernel_log.py
-# The kernel log: its lines as events, and what to do about an Xid.
+# Turn the lines of the kernel log into events, and say what to do about an Xid.
 
 # NVIDIA's action for an Xid, in words
 NVIDIA_WORDS = {
@@ -1863,7 +1863,7 @@ UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
 
 
 def xid_words(code, level):
-    """What this check says to do about an Xid."""
+    """Return what to do about an Xid."""
     action = XID.get(code, ("", "", ""))[1]
     if action == "IGNORE" and RANK[level] < RANK["unknown"]:
         return XID_WORDS.get(code, "finish your job, then " + RESET)
@@ -1930,14 +1930,14 @@ SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
 
 
 class SplitReport:
-    """A report of a lost GPU that the driver writes in up to four lines."""
+    """The report of a lost GPU, which the driver writes in up to four lines."""
 
     def __init__(self, place, line):
-        """`line`: the first of them."""
+        """`line`: its first line."""
         self.place, self.text, self.lines_left = place, line, 3
 
     def take(self, line):
-        """Add the next line of the log. -> the event, if this line says that the GPU is lost."""
+        """Add the next line of the log. Return the event if it says that the GPU is lost."""
         self.text += " " + line.split("NVRM:")[-1].strip()
         self.lines_left -= 1
         if "fallen off the bus" not in line:
@@ -1955,15 +1955,15 @@ def parse_log(text):
     or reset of that GPU.
     """
     lines = clean(text).splitlines()
-    read = lines[-200000:]
-    events, problems = events_of(read)
+    kept = lines[-200000:]
+    events, problems = events_of(kept)
     starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
-    times = (seconds_of(line) for line in read)
+    times = (seconds_of(line) for line in kept)
     return {
         "events": events,
         "problems": problems[:3],
         "first": next((seconds for seconds in times if seconds is not None), None),
-        "boot": any(OLD.search(line) for line in read),
+        "boot": any(OLD.search(line) for line in kept),
         "looks": bool(LOG_LIKE.search(text)),
         "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
         "lines": len(lines),
@@ -2001,23 +2001,25 @@ def seconds_of(line):
 
 
 def make_old(events, over):
-    """Marks the events for which `over` holds."""
+    """Mark the events for which `over` is true."""
     for event in events:
         event["old"] = event["old"] or over(event)
 
 
 def ends_events(line, events, load):
-    """Whether a line says that something is over. Marks the events that are.
+    """Mark the events that a line ends. Return whether it ends any.
 
-    `load`: {begun, before}: whether the first line of the current load of the driver was there, and
-    how many events came before the end of the previous one. This updates it.
+    `load` is {begun, before}, and is updated here. `begun`: the first line of the current load of
+    the driver was there. `before`: how many events came before the end of the previous load.
     """
     if LOAD_DONE in line:
         before, began = load["before"], load["begun"]
         load.update(begun=False, before=len(events))
         if not began:  # an old driver, or a log of NVRM's lines only
             make_old(events[:before], of_driver)
-            make_old(events[before:], lambda one: of_driver(one) and one["kind"] not in LOAD_KINDS)
+            make_old(
+                events[before:], lambda event: of_driver(event) and event["kind"] not in LOAD_KINDS
+            )
         return True
     if OLD.search(line):
         whole = "Linux version" in line
@@ -2058,7 +2060,7 @@ def event_of(kind, code, place, level, line, **more):
 
 
 def log_event(line):
-    """The event that a line tells, or None."""
+    """Return the event in a line, or None."""
     match = XID_LINE.search(line)
     if match:
         place, where, code, text = match.groups()
@@ -2112,9 +2114,9 @@ def sxid_event(place, code, text, line):
 
 # --------------------------------------------------------------------------------------------------
 # smi_outputs.py
-# The output of each call of nvidia-smi as cells: field -> text. Others turn them into values.
+# Parse the output of each call of nvidia-smi into cells: field -> text.
 
-# dram, sram, l2_cache …: a part may count where the total doesn't
+# dram, sram, l2_cache …: a part may have a number even if the total has none
 ECC_PART = re.compile(r"ecc\.errors\.(?:un)?corrected\.(?:volatile|aggregate)\.[a-z0-9_.]+$")
 HEADER_CELL = re.compile(r"[a-z][A-Za-z0-9_.]*(?: \[[^\]]{1,12}\])?$")
 
@@ -2126,38 +2128,38 @@ def is_header(cells):
     )
 
 
-def header_of(cells, asked, problems):
-    """The field of each column, None for unknown ones. A renamed one is known by its position.
+def header_of(cells, fields, problems):
+    """Return the field of each column, None for an unknown one.
 
-    `asked`: the names that were asked for, if known.
+    `fields`: the names in the query, if known. By its position they identify a renamed column.
     """
     names = [cell.split(" [")[0] for cell in cells]
-    if not isinstance(asked, list):
-        asked = None
-    others = asked if asked is not None and len(asked) == len(names) else names
+    if not isinstance(fields, list):
+        fields = None
+    others = fields if fields is not None and len(fields) == len(names) else names
     header = [
         CANON.get(name) or CANON.get(str(other)) or (name if ECC_PART.match(name) else None)
         for name, other in zip(names, others)
     ]
-    if asked is not None:
-        want = [CANON.get(str(name)) for name in asked]
-        moved = any(one != other for one, other in zip(header, want) if one and other)
+    if fields is not None:
+        want = [CANON.get(str(name)) for name in fields]
+        moved = any(field != other for field, other in zip(header, want) if field and other)
         if len(want) != len(names) or moved:
-            told = f"{len(names)} columns instead of {len(want)}, or in another order"
-            problems.append(told)
+            problem = f"{len(names)} columns instead of {len(want)}, or in another order"
+            problems.append(problem)
     return header
 
 
-def parse_csv(text, asked=()):
+def parse_csv(text, queries=()):
     """--query-gpu -> ([cells], [problems]). Several tables may follow each other.
 
-    `asked`: for each table the fields that were asked for.
+    `queries`: for each table the fields in its query.
     """
     rows, problems, header, tables, count = [], [], None, 0, 0
     for line in filter(str.strip, clean(text).splitlines()):
         cells = [cell.strip() for cell in line.split(",")]
         if is_header(cells):
-            header = header_of(cells, asked[tables] if tables < len(asked) else None, problems)
+            header = header_of(cells, queries[tables] if tables < len(queries) else None, problems)
             tables += 1
             continue
         words = smi_failure(line) or HANDLE.search(line)
@@ -2170,25 +2172,25 @@ def parse_csv(text, asked=()):
             problems.append("more than 256 rows")
             break
         if len(cells) != len(header):
-            told = f"a row has {len(cells)} cells, its header {len(header)}: {short(line, 120)}"
-            problems.append(told)
+            problem = f"a row has {len(cells)} cells, its header {len(header)}: {short(line, 120)}"
+            problems.append(problem)
             continue
         problems += broken_cells(cells, line)
         rows.append(csv_row(header, cells))
-    if tables < len(asked):
-        problems.append(f"{tables} tables instead of {len(asked)}")
+    if tables < len(queries):
+        problems.append(f"{tables} tables instead of {len(queries)}")
     return rows, problems[:5]
 
 
 def broken_cells(cells, line):
-    """The problem of a row whose output broke off: half a [N/A], or nothing in the last cell."""
+    """Return the problem of a row that breaks off: half a [N/A], or an empty last cell."""
     broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")]
     broken += [line[-40:] for cell in cells[-1:] if not cell]
     return [f"a cell breaks off: {short(broken[0], 40)}"] if broken else []
 
 
 def csv_row(header, cells):
-    """The cells by their fields. Of two columns for one field the first value counts."""
+    """Return the cells by field. If two columns have the same field, the first value counts."""
     row = {}
     for name, cell in zip(header, cells):
         if name and (name not in row or state(row[name]) != "value"):
@@ -2207,14 +2209,14 @@ def from_tree(places, find, leaves):
                 if state(cells[field]) == "value":
                     break
     for field, branch, word in ECC_SUMS:
-        found = [text for name, text in leaves("ecc_errors/" + branch) if word in "_" + name]
-        counts = [number(text) for text in found]
+        texts = [text for name, text in leaves("ecc_errors/" + branch) if word in "_" + name]
+        counts = [number(text) for text in texts]
         known = [count for count in counts if count is not None]
-        untold = [text for text, count in zip(found, counts) if count is None]
+        untold = [text for text, count in zip(texts, counts) if count is None]
         odd = [text for text in untold if state(text) != "na"]
-        if odd or (found and not known):
-            cells[field] = (odd or found)[0].strip()
-        elif found:
+        if odd or (texts and not known):
+            cells[field] = (odd or texts)[0].strip()
+        elif texts:
             cells[field] = str(int(sum(known)))
     return cells
 
@@ -2232,8 +2234,8 @@ def leaves_at(item, path):
 
 
 def parse_xml(text):
-    """-> ([cells], [processes], [problems]); processes is None where the text has no such table."""
-    import xml.etree.ElementTree as tree  # imported here, because a watch doesn't need it in memory
+    """-> ([cells], [processes], [problems]); processes is None without such a table."""
+    import xml.etree.ElementTree as tree  # only here: a watch needs no memory for it
 
     text = clean(text)
     start = text.find("<?xml") if "<?xml" in text else text.find("<nvidia_smi_log")
@@ -2281,8 +2283,8 @@ def xml_problems(root, described):
             break
     attached = number(root.findtext("attached_gpus") or "N/A")
     if attached is not None and attached != described:
-        told = f"names {int(attached)} attached GPUs but describes {described}"
-        problems.append(f"nvidia-smi -q -x {told}")
+        mismatch = f"names {int(attached)} attached GPUs but describes {described}"
+        problems.append(f"nvidia-smi -q -x {mismatch}")
     if not described and attached != 0:
         problems.append("nvidia-smi -q -x describes no GPU")
     return problems
@@ -2320,19 +2322,19 @@ def q_trees(text):
     """
     driver, trees, tree, stack = "", [], None, []
     for line in clean(text).splitlines():
-        found = re.match(r"Driver Version\s+: (\S+)", line)
-        if found:
-            driver = found.group(1)
-        found = re.match(r"GPU ([0-9A-Fa-f:.]+)\s*$", line)
-        if found:
-            tree, stack = {"": found.group(1)}, []
+        match = re.match(r"Driver Version\s+: (\S+)", line)
+        if match:
+            driver = match.group(1)
+        match = re.match(r"GPU ([0-9A-Fa-f:.]+)\s*$", line)
+        if match:
+            tree, stack = {"": match.group(1)}, []
             trees.append(tree)
             continue
-        found = re.match(r"( +)([^:]{1,60}?)\s*(?:: (.*))?$", line)
-        if tree is None or not found:
+        match = re.match(r"( +)([^:]{1,60}?)\s*(?:: (.*))?$", line)
+        if tree is None or not match:
             continue
-        depth, value = len(found.group(1)), found.group(3)
-        label = found.group(2).strip().lower().replace(" ", "_").replace("-", "")
+        depth, value = len(match.group(1)), match.group(3)
+        label = match.group(2).strip().lower().replace(" ", "_").replace("-", "")
         while stack and stack[-1][0] >= depth:
             stack.pop()
         path = "/".join([part for _, part in stack] + [label])
@@ -2343,7 +2345,7 @@ def q_trees(text):
             stack.append((depth, label))
         else:
             tree.setdefault(Q_PLACES.get(path, path), value.strip())
-            if label == "hw_slowdown":  # its reasons stand below it
+            if label == "hw_slowdown":  # its reasons come below it
                 stack.append((depth, label))
     return driver, trees
 
@@ -2362,13 +2364,14 @@ ROW_2 = re.compile(
 def parse_table(text):
     """The default view -> [cells].
 
-    It cuts names and lacks links and remapped rows, so it can make a box unfit, but never fit.
+    It cuts names and lacks links and remapped rows. So it can show that a box is unfit, never that
+    it is fit.
     """
     gpus, driver = [], re.search(r"Driver Version: ([\d.]+)", text)
     for line in clean(text).splitlines():
-        one, two = ROW_1.match(line), ROW_2.match(line)
-        if one:
-            index, name, _, place, _, ecc = one.groups()
+        name_line, use_line = ROW_1.match(line), ROW_2.match(line)
+        if name_line:
+            index, name, _, place, _, ecc = name_line.groups()
             cells = {"index": index, "pci.bus_id": place, "x.table": "1", "x.ecc_column": ecc}
             if "..." not in name:
                 cells["name"] = name
@@ -2379,8 +2382,8 @@ def parse_table(text):
             gpus.append(cells)
         elif re.match(r"^\|\s+\|\s+\|\s+(Enabled|Disabled|N/A)\*?\s+\|", line) and gpus:
             gpus[-1].setdefault("mig.mode.current", line.rstrip("|\n ").split()[-1].rstrip("*"))
-        elif two and gpus:
-            fan, temperature, _, draw, cap, used, total, busy, _ = two.groups()
+        elif use_line and gpus:
+            fan, temperature, _, draw, cap, used, total, busy, _ = use_line.groups()
             gpus[-1].update(
                 {
                     "fan.speed": fan,
@@ -2451,14 +2454,14 @@ def parse_topo(text):
             cells = row.group(2).split()[: len(heads)]
             here, pattern = row.group(1), r"(X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$"
             strange = [cell for cell in cells if not re.match(pattern, cell)]
-            strange += [one for head, one in zip(heads, cells) if (one == "X") != (head == here)]
+            strange += [cell for head, cell in zip(heads, cells) if (cell == "X") != (head == here)]
             if strange:
                 problems.append(f"topo -m: GPU{here} has the cell {short(strange[0], 20)}")
                 continue
             if len(cells) < len(heads):
                 problems.append(f"topo -m: GPU{here} has {len(cells)} of {len(heads)} cells")
             pairs.update(((int(here), int(head)), cell) for head, cell in zip(heads, cells))
-    if heads and {int(head) for head in heads} != {one for one, _ in pairs}:
+    if heads and {int(head) for head in heads} != {row for row, _ in pairs}:
         problems.append("topo -m: rows and columns name different GPUs")
     return pairs, problems[:3]
 
@@ -2489,8 +2492,8 @@ def parse_apps(text):
                 problems.append(f"compute apps: header {short(line, 100)}")
         elif header and line.strip():
             if len(cells) < len(header):
-                told = f"a row has {len(cells)} cells, its header {len(header)}"
-                problems.append(f"compute apps: {told}")
+                problem = f"a row has {len(cells)} cells, its header {len(header)}"
+                problems.append(f"compute apps: {problem}")
                 continue
             at = header.index("process_name") if "process_name" in header else len(header) - 1
             end = at + len(cells) - len(header) + 1
@@ -2516,7 +2519,7 @@ def parse_apps(text):
 
 # --------------------------------------------------------------------------------------------------
 # box.py
-# All outputs as one box: text in, values out. It reads no file, no clock and no network.
+# Join all outputs into one box: text in, values out. No file, clock or network is read.
 
 
 class Gpu:
@@ -2566,7 +2569,7 @@ class Gpu:
 
     def most_of(self, start, end=""):
         """The largest number of all fields with this beginning and end."""
-        fields = [one for one in self.cells if one.startswith(start) and one.endswith(end)]
+        fields = [field for field in self.cells if field.startswith(start) and field.endswith(end)]
         return max([self.most(field) for field in fields] or [0])
 
     def is_yes(self, field):
@@ -2585,12 +2588,14 @@ class Gpu:
     @property
     def name(self):
         """The name of the card, or an empty text."""
-        told = self.raw("name")
-        return told if told is not None and state(told) == "value" else self.listed_name or ""
+        queried = self.raw("name")
+        return (
+            queried if queried is not None and state(queried) == "value" else self.listed_name or ""
+        )
 
     @property
     def mig(self):
-        """Whether it is split into MIG instances, or may be."""
+        """Whether MIG is on, or `nvidia-smi -L` lists MIG instances."""
         return self.says("mig.mode.current", "Enabled") or bool(self.migs)
 
     @property
@@ -2662,12 +2667,12 @@ def parse(record):
 
 
 def came_late(got):
-    """Whether the time of the series was over, rather than that of the call."""
+    """Whether a call ended early because the whole series had no time left."""
     return got["unasked"] or (got["timed_out"] and got["short"])
 
 
 def check_file(box, name, text):
-    """Is a file complete, and does nvidia-smi say in it that it can't work?"""
+    """Check that a file is complete, and look for failures of nvidia-smi in it."""
     if "\ufffd" in text:
         box.problems.append(f"{name} has bytes that aren't text")
     plain = COLOUR.sub("", text) if name in ("topo.txt", "dmesg.txt") else text
@@ -2686,7 +2691,7 @@ def check_file(box, name, text):
 
 
 def check_recording(box, record):
-    """Is a recording complete?"""
+    """Check that a recording is complete."""
     if box.recorded and not box.live:
         ends = [got for name, got in box.exit.items() if name != "dmesg.txt"]
         stopped = any(got["timed_out"] or got["unasked"] for got in ends) or box.failures
@@ -2703,11 +2708,11 @@ def check_recording(box, record):
 
 
 def read_cells(box, files):
-    """Read the outputs with the state of GPUs into box.gpus. Returns the listed processes."""
+    """Read the outputs that show the state of GPUs into box.gpus. Return the listed processes."""
     sources, processes = [], []
     if "nvidia-smi.csv" in files:
-        asked = as_dict(box.exit.get("nvidia-smi.csv")).get("asked", [])
-        rows, problems = parse_csv(files["nvidia-smi.csv"], asked)
+        fields = as_dict(box.exit.get("nvidia-smi.csv")).get("asked", [])
+        rows, problems = parse_csv(files["nvidia-smi.csv"], fields)
         sources.append(("csv", rows))
         if rows or not (box.failures or box.lost):
             box.problems += ["nvidia-smi --query-gpu: " + text for text in problems]
@@ -2733,7 +2738,7 @@ def read_cells(box, files):
 
 
 def add_cells(box, by_place, source, cells):
-    """One GPU's cells from one output: to the GPU at the same place, or with the same index."""
+    """Add the cells of one output to the GPU at the same place, or with the same index."""
     place, index = bdf(cells.get("pci.bus_id", "")), number(cells.get("index", "N/A"))
     gpu = by_place.get(place)
     if not place and index is not None:
@@ -2793,7 +2798,7 @@ def read_links(box, files):
     if "topo.txt" in files:
         box.topo, problems = parse_topo(files["topo.txt"])
         box.problems += problems
-        covered = len({one for one, _ in box.topo})
+        covered = len({row for row, _ in box.topo})
         answering = len([gpu for gpu in box.gpus if gpu.seen & {"csv", "xml"}])
         whole = box.recorded and as_dict(box.exit.get("topo.txt")).get("rc") == 0
         if whole and answering > 1 and covered != answering and covered < len(box.gpus):
@@ -2801,7 +2806,7 @@ def read_links(box, files):
 
 
 def read_processes(box, files, processes):
-    """Who computes on which GPU: `processes` of -q -x, and --query-compute-apps."""
+    """Give each GPU its processes, from -q -x (`processes`) and from --query-compute-apps."""
     if "apps.csv" in files and not smi_failure(files["apps.csv"]):
         listed, problems = parse_apps(files["apps.csv"])
         box.problems += problems
@@ -2817,9 +2822,9 @@ def read_processes(box, files, processes):
 
 
 def read_other_captures(box, files):
-    """Read outputs that this check doesn't ask for but others record."""
+    """Read outputs that other tools record, and this check doesn't."""
     pages = {}
-    # gpu_bus_id, retired_pages.address, retired_pages.cause: one row a page, [N/A] where none is
+    # gpu_bus_id, retired_pages.address, retired_pages.cause: a row for each page, or [N/A]
     for line in clean(files.get("retired.csv", "")).splitlines()[1:]:
         cells = [cell.strip() for cell in line.split(",")]
         place = next((bdf(cell) for cell in cells if bdf(cell)), None)
@@ -2834,33 +2839,38 @@ def read_other_captures(box, files):
         # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): it no longer answers
         if "NVIDIA" in line and "(rev ff)" in line:
             box.lost.append((bdf(line.split()[0]), None, short(line)))
-    told = re.findall(
+    versions = re.findall(
         r"^(NVML|DRIVER|KMD) version\s*: ([\d.]+)", files.get("version.txt", ""), re.M
     )
-    library, driver = dict(told).get("NVML"), dict(told).get("KMD") or dict(told).get("DRIVER")
+    library, driver = (
+        dict(versions).get("NVML"),
+        dict(versions).get("KMD") or dict(versions).get("DRIVER"),
+    )
     if library and version(driver)[:2] not in ((), version(library)[:2]):
         box.failures.append(("mismatch", f"NVML version {library}, driver version {driver}"))
 
 
 def compare_with_sysfs(box):
     """Find the cards and device nodes of this box that nvidia-smi doesn't show."""
-    cards = {bdf(str(one.get("bdf"))): one for one in nvidia_cards(box)}
+    cards = {bdf(str(card.get("bdf"))): card for card in nvidia_cards(box)}
     for gpu in box.gpus:
         minor = as_dict(cards.get(gpu.bdf)).get("minor")
         if isinstance(minor, int):
             gpu.cells.setdefault("x.minor", []).append(str(minor))
     shown = {gpu.bdf for gpu in box.gpus}
     box.missing_cards = [
-        one
-        for place, one in sorted(cards.items(), key=str)
-        if box.gpus and one.get("driver") == "nvidia" and place not in shown
+        card
+        for place, card in sorted(cards.items(), key=str)
+        if box.gpus and card.get("driver") == "nvidia" and place not in shown
     ]
     others = ("hidden", "excluded", "absent", "denied")
-    foreign = [one for one in box.missing_cards if one.get("node") in others]
-    box.foreign = {bdf(str(one.get("bdf"))) for one in foreign}
-    if box.container and box.gpus and not any("node" in one for one in cards.values()):
-        opened = [one for one in map(as_dict, as_list(box.proc.get("dev"))) if not one.get("error")]
-        nodes = [one for one in opened if re.match(r"/dev/nvidia\d+$", str(one.get("path")))]
+    foreign = [card for card in box.missing_cards if card.get("node") in others]
+    box.foreign = {bdf(str(card.get("bdf"))) for card in foreign}
+    if box.container and box.gpus and not any("node" in card for card in cards.values()):
+        opened = [
+            node for node in map(as_dict, as_list(box.proc.get("dev"))) if not node.get("error")
+        ]
+        nodes = [node for node in opened if re.match(r"/dev/nvidia\d+$", str(node.get("path")))]
         box.spare_nodes = max(0, len(nodes) - len(box.gpus))
 
 
@@ -2872,9 +2882,10 @@ def nvidia_cards(box):
 
 
 def amd_cards(box):
-    """The AMD cards of sysfs -> [(label, card)].
+    """Return the AMD cards of sysfs as [(label, card)].
 
-    If NVIDIA GPUs answer, a Ryzen's integrated graphics is left out, and a label is a place.
+    A label is an index. If there are NVIDIA GPUs too, a label is a place, and the integrated
+    graphics of a Ryzen is left out.
     """
     cards = [
         card
@@ -3011,7 +3022,7 @@ def expectations_of(text):
 
 
 def compare(got, operator, want):
-    """Whether `got` is as wanted. Versions are equal when they begin alike."""
+    """Compare a value with the wanted one. Versions are equal if they begin alike."""
     if isinstance(got, tuple):
         got = got[: len(want)] if operator in ("=", "==") else got
     return {
@@ -3025,7 +3036,7 @@ def compare(got, operator, want):
 
 
 def at_least(operator):
-    """Whether there is at least as much as asked for."""
+    """Return the operator for a size: `=` means at least as much."""
     return ">=" if operator in ("=", "==") else operator
 
 
@@ -3086,7 +3097,7 @@ def expect_driver(box, expectation):
 
 
 def expect_of_gpus(cards, answered, expectation):
-    """What each GPU that answers and isn't lost has to have, and of AMD's cards the memory."""
+    """Compare each GPU that answers and isn't lost. Of AMD's cards only the memory is compared."""
     if expectation.what == "vram" and cards:
         for label, card in cards:
             expectation.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
@@ -3100,8 +3111,8 @@ def expect_of_gpus(cards, answered, expectation):
 def expect_count(box, cards, answered, expectation):
     """gpus: the number of NVIDIA and AMD cards."""
     listed = len({gpu.label for gpu in box.gpus}) + len(cards)
-    told = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
-    if not told and not box.gpus:
+    known = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
+    if not known and not box.gpus:
         expectation.unknown()
     elif not expectation.fits(listed):
         expectation.miss(None, str(listed))
@@ -3128,15 +3139,15 @@ def expect_size(box, expectation):
 
 def expect_torch(torch, expectation):
     """torch and cuda: a version, or torch's CUDA as cu130."""
-    told = torch.get("torch" if expectation.what == "torch" else "cuda")
+    installed = torch.get("torch" if expectation.what == "torch" else "cuda")
     if not torch.get("torch"):
         expectation.unknown()
     elif isinstance(expectation.value, str):
         cuda = torch.get("cuda")
         if "cu" + str(cuda or "").replace(".", "") != expectation.value:
             expectation.miss(None, f"{short(torch['torch'], 40)}, CUDA {cuda}", "torch_driver")
-    elif not expectation.fits(version(told)):
-        expectation.miss(None, short(told, 40), "")
+    elif not expectation.fits(version(installed)):
+        expectation.miss(None, short(installed, 40), "")
 
 
 def expect_name(gpu, expectation):
@@ -3185,8 +3196,8 @@ def expect_type(gpu, expectation):
     if sku is None:
         expectation.unknown()
     elif sku[expectation.what] != expectation.value:
-        told = "yes" if sku[expectation.what] else "no"
-        evidence = f"{gpu.name}: {told}"
+        supported = "yes" if sku[expectation.what] else "no"
+        evidence = f"{gpu.name}: {supported}"
         if expectation.what == "bf16":  # no entry is about cards without fp8
             expectation.miss(gpu.label, evidence, "bf16")
         else:
@@ -3203,7 +3214,7 @@ def expect_p2p(gpu, expectation):
 
 
 def expect_capability(gpu, expectation):
-    """cc: what the card says, or the table of cards."""
+    """cc: by the card, otherwise by the table of cards."""
     got = gpu.raw("compute_cap")
     if state(got) != "value":
         got = (sku_of(gpu.name) or {}).get("compute_cap")
@@ -3263,13 +3274,13 @@ EXPECT_OF_GPU = {
 
 # --------------------------------------------------------------------------------------------------
 # commands.py
-# Asks nvidia-smi and the kernel log: every command once, with a time limit.
+# Run nvidia-smi and read the kernel log: every command once, with a time limit.
 #
-# The calls of nvidia-smi come one after another; the first that hangs ends the series.
+# The calls of nvidia-smi run one after another. The first that hangs ends the series.
 
 
 def run(command, seconds):
-    """-> {text, rc, seconds, timed_out, cut}. Never waits for a process in state D."""
+    """Return {text, rc, seconds, timed_out, cut}. Never waits for a process in state D."""
     began = time.monotonic()
     out: dict = {"text": "", "rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
     try:
@@ -3304,9 +3315,10 @@ def run(command, seconds):
 
 
 def read_pipe(handle, end, is_log, out):
-    """Read until the other side closes, or until `end` on the clock or LIMIT bytes.
+    """Read until the other side closes, the clock shows `end`, or LIMIT bytes came.
 
-    The last two set `timed_out` and `cut` in `out`. A log goes on without its plain lines.
+    Sets `timed_out` in `out` at the end of the time. After LIMIT bytes it sets `cut`, but a log
+    only loses its plain lines, and reading goes on.
     """
     chunks, size = [], 0
     while True:
@@ -3340,10 +3352,10 @@ def read_text(path, most=65536):
         return None
 
 
-def wanted(group, known):
-    """The names of a group to ask for, in a spelling that this driver knows.
+def names_to_query(group, known):
+    """Return the names of a group, each in the spelling that this driver knows.
 
-    `known`: the names that the driver lists. If it lists none, all names are asked for.
+    `known`: the names that the driver lists. If it lists none, no name is left out.
     """
     names = []
     for choices, _ in group:
@@ -3363,9 +3375,9 @@ class SmiSeries:
         self.began, self.longest = time.monotonic(), 0.0
 
     def ask(self, name, arguments):
-        """One call, or None when the rest of the series is shorter than a call.
+        """Make one call. Return None if too little of the series is left for a call.
 
-        `short` in the answer: the call had less than the full time, so a time-out isn't a hang.
+        `short` in the answer: the call had less than its full time, so a time-out is no hang.
         """
         ends = self.record["exit"]
         left = SERIES_SECONDS - (time.monotonic() - self.began)
@@ -3379,8 +3391,8 @@ class SmiSeries:
         answer: dict = dict(got, limit_s=round(seconds, 1), short=seconds < self.limit)
         return answer
 
-    def call(self, name, *arguments, asked=None):
-        """-> (the text, how the call ended). Adds to what earlier calls for this file gave."""
+    def call(self, name, *arguments, fields=None):
+        """Make one call for a file, after earlier ones. Return (the text, how the call ended)."""
         ends, got = self.record["exit"], self.ask(name, arguments)
         if got is None:
             return "", ends[name]
@@ -3394,17 +3406,17 @@ class SmiSeries:
                 cut=old["cut"] or got["cut"],
                 asked=old.get("asked", []),
             )
-        if asked:
-            got["asked"] = got.get("asked", []) + ([asked] if not got["timed_out"] else [])
+        if fields:
+            got["asked"] = got.get("asked", []) + ([fields] if not got["timed_out"] else [])
         ends[name] = got
         return text, got
 
     def query(self, names):
-        """--query-gpu without the fields that the driver refuses -> (the text, how it ended)."""
+        """Query the fields that the driver doesn't refuse. Return (the text, how it ended)."""
         text, got = "", {}
         for _ in range(8):
             text, got = self.call(
-                "nvidia-smi.csv", "--query-gpu=" + ",".join(names), "--format=csv", asked=names
+                "nvidia-smi.csv", "--query-gpu=" + ",".join(names), "--format=csv", fields=names
             )
             # Field "fabric.state" is not a valid field to query.
             refused = re.search(r'Field "([\w.]+)" is not a valid field', text)
@@ -3418,10 +3430,10 @@ class SmiSeries:
         return text, got
 
     def remapped_rows(self):
-        """Remapped rows, which driver 465 shows only here. Returns whether the call hung."""
+        """Query remapped rows, which driver 465 shows only here. Return whether the call hung."""
         fields = ["gpu_bus_id"]
-        fields += ["remapped_rows." + one for one in ("correctable", "uncorrectable")]
-        fields += ["remapped_rows." + one for one in ("pending", "failure")]
+        fields += ["remapped_rows." + field for field in ("correctable", "uncorrectable")]
+        fields += ["remapped_rows." + field for field in ("pending", "failure")]
         query = ["--query-remapped-rows=" + ",".join(fields), "--format=csv"]
         got = self.ask("nvidia-smi.csv", query)
         end = self.record["exit"]["nvidia-smi.csv"]
@@ -3459,7 +3471,7 @@ def gather_nvidia(record, runner, limit):
     if got["rc"] != 0 or len(known) < 10:
         known = set()
     for group in FIELDS:
-        text, got = series.query(wanted(group, known))
+        text, got = series.query(names_to_query(group, known))
         if hung(got) or smi_failure(text):
             return
     if known and "remapped_rows.failure" not in known and series.remapped_rows():
@@ -3476,10 +3488,10 @@ def gather_nvidia(record, runner, limit):
 
 
 def worthy(raw):
-    """A log without its plain lines.
+    """Return a log without its plain lines.
 
-    It keeps the first line, the last (which may be half a line), and those that are judged; of too
-    many, the last ones.
+    It keeps the first line, the last one (which may be incomplete), and the lines that are judged.
+    If these are too many, it keeps the end.
     """
     lines = raw.split(b"\n")
     kept = [
@@ -3493,12 +3505,12 @@ def worthy(raw):
 
 def log_start(text):
     """Seconds after boot of the first line that has a time, or None."""
-    found = re.search(r"^(?:(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]|\d+,\d+,(\d{1,16})\d{6},)", text, re.M)
-    return int(found.group(1) or found.group(2)) if found else None
+    match = re.search(r"^(?:(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]|\d+,\d+,(\d{1,16})\d{6},)", text, re.M)
+    return int(match.group(1) or match.group(2)) if match else None
 
 
 def with_journal(ring, journal):
-    """The journal up to where the ring buffer begins, then the ring buffer."""
+    """Return the journal up to the first line of the ring buffer, then the ring buffer."""
     start, kept = log_start(ring), []
     for line in journal.splitlines(True):
         at = log_start(line)
@@ -3514,9 +3526,9 @@ def with_journal(ring, journal):
 
 
 def gather_log(record, runner, limit):
-    """dmesg, or the journal of this boot, or the ring buffer itself.
+    """Read the kernel log: dmesg, else the journal of this boot, else /dev/kmsg.
 
-    If the beginning of dmesg is overwritten, the journal goes before it.
+    If the beginning of dmesg was overwritten, the journal is put before it.
     """
     tried, ring = [], None
     for command in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"]):
@@ -3543,7 +3555,7 @@ def gather_log(record, runner, limit):
 
 
 def ring_buffer():
-    """The kernel's own records, as lines. Raises OSError, IndexError."""
+    """Return the records of /dev/kmsg as lines. Raises OSError, IndexError."""
     handle, lines = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK), []
     try:
         while len(lines) < 50000:
@@ -3560,7 +3572,7 @@ def ring_buffer():
 
 # --------------------------------------------------------------------------------------------------
 # gather.py
-# Asks the box: what is in /proc and /sys, who holds the GPUs, disks, torch, amd-smi.
+# Gather what the box shows: /proc and /sys, who holds the GPUs, disks, torch, amd-smi.
 
 
 def gather_system(proc):
@@ -3592,7 +3604,7 @@ def gather_system(proc):
         proc["fabricmanager"] = runs if read_text("/proc/1/comm") else None
     nodes = glob.glob("/dev/nvidia*") + glob.glob("/dev/kfd") + glob.glob("/dev/dxg")
     proc["dev"] = [{"path": path, "error": error} for path, error in map(node_at, sorted(nodes))]
-    proc["dev"] = [one for one in proc["dev"] if one["error"] is not None]
+    proc["dev"] = [node for node in proc["dev"] if node["error"] is not None]
     memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", read_text("/proc/meminfo") or "", re.M))
     proc["memory"] = {
         "total_mib": int(memory.get("MemTotal", 0)) // 1024,
@@ -3607,7 +3619,7 @@ def word_of(path):
 
 
 def card_at(path, kind, vendor):
-    """A card as sysfs has it."""
+    """Return what sysfs shows of a card."""
     card = {"bdf": os.path.basename(path), "vendor": vendor, "class": kind}
     try:
         card["driver"] = os.path.basename(os.readlink(path + "/driver"))
@@ -3625,13 +3637,13 @@ def card_at(path, kind, vendor):
 
 
 def node_at(path):
-    """-> (the path, why the device node can't be used, or ""); None where it is no device node."""
+    """-> (the path, why the node can't be used, or ""). None for what is no device node."""
     try:
         if not stat.S_ISCHR(os.stat(path).st_mode):
             return path, None
         if path == "/dev/nvidiactl":
-            # Opening a node is how a container's device list shows itself: EPERM. The control node
-            # wakes no GPU.
+            # Opening a node fails with EPERM if the container's device list lacks it. The control
+            # node wakes no GPU.
             os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as failed:
         return path, failed.strerror or str(failed)
@@ -3639,15 +3651,15 @@ def node_at(path):
 
 
 def memory_limit():
-    """The container's memory limit and what is in use of it, in MiB, by cgroup v2 or v1."""
+    """Return the container's memory limit and how much is in use, in MiB, by cgroup v2 or v1."""
     for folder, limit, used in (
         ("/sys/fs/cgroup/", "memory.max", "memory.current"),
         ("/sys/fs/cgroup/memory/", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         text = word_of(folder + limit)
         if text.isdigit() and int(text) < 1 << 60:
-            told = read_text(folder + "memory.stat") or ""
-            cache = re.search(r"^(?:total_)?inactive_file (\d+)", told, re.M)
+            statistics = read_text(folder + "memory.stat") or ""
+            cache = re.search(r"^(?:total_)?inactive_file (\d+)", statistics, re.M)
             kept = int(word_of(folder + used) or 0) - int(cache.group(1) if cache else 0)
             return {"limit_mib": int(text) >> 20, "used_mib": max(0, kept) >> 20}
     return {}
@@ -3667,17 +3679,17 @@ def container():
 
 
 def container_by_traces():
-    """Recognize the container by its traces: pods of containerd and CRI-O, LXC, nspawn.
+    """Recognize a container without the usual marks: pods of containerd and CRI-O, LXC, nspawn.
 
-    Under cgroup v2, and entered over ssh, they have none of the usual marks.
+    They have none under cgroup v2, or if one enters them over ssh.
     """
-    told = (read_text("/run/systemd/container") or "").strip()
+    named = (read_text("/run/systemd/container") or "").strip()
     made = re.search(
         r"(?:^|\0)(?:container=([^\0]+)|KUBERNETES_SERVICE_HOST=)",
         read_text("/proc/1/environ") or "",
     )
-    if told:
-        return short(told, 20)
+    if named:
+        return short(named, 20)
     if made:
         return short(made.group(1) or "kubernetes", 20)
     # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…
@@ -3694,9 +3706,9 @@ def container_by_traces():
 
 
 def minor_of(place):
-    """A place as sysfs writes it -> (N of /dev/nvidiaN, whether the driver leaves the card out).
+    """Return (N of /dev/nvidiaN, whether the driver leaves the card out).
 
-    N is None if the driver's folder doesn't show it.
+    `place` is as sysfs writes it. N is None if the driver's folder doesn't show it.
     """
     text = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
     match = re.search(r"Device Minor:\s+(\d{1,4})", text)
@@ -3705,9 +3717,9 @@ def minor_of(place):
 
 
 def gather_nodes(proc):
-    """Which cards this process may use: Slurm and containers may give only some of a box.
+    """Find the cards that this process may use: Slurm and containers may give it only some.
 
-    access() asks the device cgroup and wakes no GPU, as open() would.
+    access() asks the device cgroup. Unlike open(), it wakes no GPU.
     """
     listed = glob.glob("/proc/driver/nvidia/gpus/*/information")
     for card in proc.get("pci", []):
@@ -3724,8 +3736,8 @@ def gather_nodes(proc):
                 card["node"] = "open" if os.access(node, os.R_OK | os.W_OK) else "denied"
 
 
-def gather_disks(paths, into, asked=False):
-    """Size and free space of each path. `asked`: the job writes there, its user says."""
+def gather_disks(paths, into, by_user=False):
+    """Size and free space of each path. `by_user`: the user named the paths."""
     for path in paths:
         into[path] = None  # stays None when statvfs never comes back: a dead mount
         try:
@@ -3737,7 +3749,7 @@ def gather_disks(paths, into, asked=False):
                 "inodes_free": got.f_favail,
                 "read_only": bool(got.f_flag & 1),
                 "id": str(os.stat(path).st_dev),
-                **({"asked": True} if asked else {}),
+                **({"asked": True} if by_user else {}),
             }
         except OSError as error:
             into[path] = {"error": error.strerror or str(error)}
@@ -3766,12 +3778,12 @@ def gather_holders(proc):
             continue
         if nodes and int(pid) != os.getpid():
             status = read_text(path + "/status") or ""
-            found = re.search(r"^State:\s+(\w)", status, re.M)
+            letter = re.search(r"^State:\s+(\w)", status, re.M)
             name = re.search(r"^Name:\s+(.*)", status, re.M)
             holders.append(
                 {
                     "pid": int(pid),
-                    "state": found.group(1) if found else "?",
+                    "state": letter.group(1) if letter else "?",
                     "name": short(name.group(1) if name else "?", 40),
                     "devices": sorted(nodes),
                 }
@@ -3798,13 +3810,13 @@ try:
         "devices": [],
     }
     for index in range(torch.cuda.device_count() if out["available"] else 0):
-        one = {"index": index, "name": torch.cuda.get_device_name(index)}
+        device = {"index": index, "name": torch.cuda.get_device_name(index)}
         try:
             x = torch.arange(1024, device=f"cuda:{index}", dtype=torch.float32)
-            one["ok"] = float((x * 2 + 1).sum().item()) == 1048576.0
+            device["ok"] = float((x * 2 + 1).sum().item()) == 1048576.0
         except Exception as error:
-            one["ok"], one["error"] = False, str(error)[:300]
-        out["devices"].append(one)
+            device["ok"], device["error"] = False, str(error)[:300]
+        out["devices"].append(device)
     if not out["available"]:
         try:
             torch.zeros(1, device="cuda")
@@ -3817,7 +3829,7 @@ print("GPU_HEALTH " + json.dumps(out))
 
 
 def gather_torch(proc, runner, python):
-    """What the job's interpreter says about its torch."""
+    """Run the torch probe in the job's interpreter."""
     got = runner([python, "-c", TORCH_PROBE], 40.0)
     line = [part for part in got["text"].splitlines() if part.startswith("GPU_HEALTH ")]
     try:
@@ -3831,7 +3843,7 @@ def gather_torch(proc, runner, python):
 
 
 def gather_amd(record, runner, limit):
-    """What amd-smi shows, if it is installed."""
+    """Run amd-smi, if it is installed."""
     tool = shutil.which("amd-smi")
     if not tool:
         return
@@ -3847,7 +3859,7 @@ def gather_amd(record, runner, limit):
 
 
 def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
-    """-> the record: {files, exit, proc, live}. Starts nothing that stays."""
+    """Return the record: {files, exit, proc, live}. Nothing that it starts stays behind."""
     began = time.monotonic()
     record = {"files": {}, "exit": {"_by": "gpu_health 1"}, "live": True}
     proc, disks = {}, {}
@@ -3865,7 +3877,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
         (gather_holders, (proc,)),
         (gather_amd, (record, runner, limit)),
     ]
-    # a thread each, so that a dead mount blocks only its own
+    # a thread for each path, so that a dead mount blocks no other
     jobs += [(gather_disks, ([path], disks, bool(paths))) for path in real]
     jobs.append((gather_disks, (["/dev/shm"], disks)))
     if python:
@@ -3901,7 +3913,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
 
 # --------------------------------------------------------------------------------------------------
 # judge_box.py
-# What is judged on all GPUs together: nvidia-smi, likeness, NVLink, memory in use.
+# Judge all GPUs together: nvidia-smi, differences, NVLink, memory in use.
 
 
 def judge_tools(box, add):
@@ -3922,7 +3934,7 @@ def judge_tools(box, add):
 
 
 def judge_failures(box, cards, add):
-    """What nvidia-smi says if it can't work, and the GPUs that it has no handle for."""
+    """Report why nvidia-smi can't work, and the GPUs that it has no handle for."""
     for kind, line in box.failures:
         # no_driver: there is a card but no driver, so nothing can train here
         level = "fatal" if kind == "no_driver" and cards else None
@@ -3943,7 +3955,7 @@ def judge_late_calls(box, add):
 
 
 def judge_time_outs(box, add):
-    """The commands that didn't end in their time. -> whether one of nvidia-smi's hung."""
+    """Report the commands that timed out. Return whether a call of nvidia-smi hung."""
     hung = False
     for name in sorted(set(box.exit) - set(box.late)):
         ended = box.exit[name]
@@ -3956,17 +3968,18 @@ def judge_time_outs(box, add):
 
 
 def judge_further_calls(box, add):
-    """The exit codes of the calls after --query-gpu, if they differ from its own."""
+    """Report the exit codes of later calls that differ from the one of --query-gpu."""
     main_rc = (box.exit.get("nvidia-smi.csv") or {"rc": None})["rc"]
     for name in ("nvidia-smi-list.txt", "nvidia-smi-q.xml", "apps.csv"):
         ended = box.exit.get(name)
-        told = ended and not ended["timed_out"] and isinstance(ended["rc"], int)
-        if told and ended["rc"] not in (0, 14, main_rc):  # 14: a damaged infoROM, told elsewhere
+        has_ended = ended and not ended["timed_out"] and isinstance(ended["rc"], int)
+        # 14: a damaged infoROM, which `judge_exit` reports
+        if has_ended and ended["rc"] not in (0, 14, main_rc):
             add(None, "failed_part", name, ended["rc"], key="rc " + name)
 
 
 def judge_exit(box, cards, amd, failed, add):
-    """The exit code of --query-gpu. -> whether nvidia-smi is known to have failed."""
+    """Judge the exit code of --query-gpu. Return whether nvidia-smi is known to have failed."""
     rc = (box.exit.get("nvidia-smi.csv") or {"rc": None})["rc"]
     if rc == 14:
         add(None, "inforom_exit")
@@ -3985,7 +3998,7 @@ def judge_exit(box, cards, amd, failed, add):
 
 
 def judge_identity(box, add):
-    """Is each card what its name says, and like the others?"""
+    """Compare each card with what its name promises, and with the others."""
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label)]
     common = usual([gpu.name for gpu in there])
     for gpu in there:
@@ -4012,24 +4025,24 @@ def judge_identity(box, add):
             add(None, "no_peer_to_peer", len(bare), name)
 
 
-def odd_names(gpu, told, there):
-    """What is odd about the names in the outputs."""
-    odd, names = [], [one.name for one in there]
+def odd_names(gpu, reported, there):
+    """Say what is odd about a GPU's name. `reported`: its names in the outputs."""
+    odd, names = [], [other.name for other in there]
     common = usual(names)
-    if len(told) > 1:
-        odd.append("its outputs call it {}".format(" and ".join(sorted(told))))
-    if len(told) > 1 and all(sku_of(name) for name in told) and len(there) > 1:
-        odd.append(f"among {usual([one.name for one in there if one is not gpu])}")
+    if len(reported) > 1:
+        odd.append("its outputs call it {}".format(" and ".join(sorted(reported))))
+    if len(reported) > 1 and all(sku_of(name) for name in reported) and len(there) > 1:
+        odd.append(f"among {usual([other.name for other in there if other is not gpu])}")
     alone = gpu.name and common and gpu.name != common and names.count(common) * 2 > len(there)
-    if len(told) == 1 and len(there) > 1 and alone:
+    if len(reported) == 1 and len(there) > 1 and alone:
         odd.append(f"{gpu.name} among {common}")
     return odd
 
 
 def odd_memory(gpu, there, odd):
-    """Less memory than a card of its name has, or than the others have."""
+    """Say it if there is less memory than on a card of its name, or than the others have."""
     sku, sizes = sku_of(gpu.name), gpu.numbers("memory.total")
-    common = usual([one.number("memory.total") for one in there])
+    common = usual([other.number("memory.total") for other in there])
     if not gpu.number("memory.total"):
         return []
     size = int(min(sizes))
@@ -4041,18 +4054,18 @@ def odd_memory(gpu, there, odd):
 
 
 def odd_capability(gpu):
-    """Another compute capability than a card of its name has."""
-    sku, told = sku_of(gpu.name), gpu.raw("compute_cap")
-    if not sku or state(told) != "value" or not readable("compute_cap", told):
+    """Say it if the compute capability isn't that of a card of its name."""
+    sku, reported = sku_of(gpu.name), gpu.raw("compute_cap")
+    if not sku or state(reported) != "value" or not readable("compute_cap", reported):
         return []
     want = sku["compute_cap"]
-    if told == want:
+    if reported == want:
         return []
-    return [f"{gpu.name} reports compute capability {told}, expected {want}"]
+    return [f"{gpu.name} reports compute capability {reported}, expected {want}"]
 
 
 def judge_driver(box, there, add):
-    """Are driver, library and kernel module of one version?"""
+    """Compare the versions of driver, library and kernel module."""
     texts = [text for gpu in there for text in gpu.cells.get("driver_version", [])]
     texts += [text for gpu in there for text in gpu.cells.get("kmd_version", [])]
     drivers = sorted({text for text in texts if state(text) == "value"})
@@ -4063,7 +4076,7 @@ def judge_driver(box, there, add):
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
 
 
-# Fields that two outputs show alike at any time.
+# Fields whose value doesn't change between two outputs.
 STABLE = (
     "name",
     "memory.total",
@@ -4082,8 +4095,11 @@ STABLE = (
 
 
 def judge_agreement(box, add):
-    """Do two outputs contradict each other about an otherwise fine GPU? Then one is damaged."""
-    blamed = {one["gpu"] for one in add.list}
+    """Report two outputs that contradict each other about a GPU without findings.
+
+    One of them is damaged.
+    """
+    blamed = {finding["gpu"] for finding in add.list}
     for gpu in box.gpus:
         if gpu.label in blamed:
             continue
@@ -4097,7 +4113,7 @@ def judge_agreement(box, add):
 
 
 def stable_value(field, text):
-    """A cell in a form that all outputs share."""
+    """Return a cell in a form that is the same in all outputs."""
     if TYPE.get(field) == "n":
         return number(text)
     return {"0": "No", "1": "Yes"}.get(text, text)
@@ -4107,14 +4123,14 @@ SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
 
 
 def judge_pace(box, add):
-    """A GPU whose clock stays low under load while those of its kind run fast."""
+    """Report a GPU whose clock stays low under load while others of its kind run fast."""
     loaded = [gpu for gpu in box.gpus if (gpu.number("utilization.gpu") or 0) >= 90]
     for gpu in loaded:
-        others = [one for one in loaded if one is not gpu and one.name == gpu.name]
-        clocks = [one.number("clocks.current.sm") for one in others]
-        now, usually = gpu.number("clocks.current.sm"), median([one for one in clocks if one])
-        told = [add.has(key, gpu.label) for key in ("lost", "throttle", "clock", "capped")]
-        if now and usually and now < SLOW_CLOCK * usually and not any(told):
+        others = [other for other in loaded if other is not gpu and other.name == gpu.name]
+        clocks = [other.number("clocks.current.sm") for other in others]
+        now, usually = gpu.number("clocks.current.sm"), median([clock for clock in clocks if clock])
+        explained = [add.has(key, gpu.label) for key in ("lost", "throttle", "clock", "capped")]
+        if now and usually and now < SLOW_CLOCK * usually and not any(explained):
             used = gpu.number("utilization.gpu")
             add(gpu.label, "slower_than_others", now, used, usually, expected=(SLOW_CLOCK,))
 
@@ -4138,10 +4154,13 @@ def judge_nvlink(box, add):
     """Inactive, missing and slow links. A card without its optional bridge is no fault."""
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label) and not gpu.mig]
     common = usual([len(gpu.links) for gpu in there if gpu.links])
-    # Boards with two or four P100 or V100 wire some of the 6 links (RWTH Aachen's nodes: 2): all
-    # alike, and every pair by NVLink.
+    # Boards with two or four P100 or V100 wire only some of the 6 links (RWTH Aachen's nodes: 2).
+    # Then all GPUs have as many live links, and NVLink connects every pair.
     pairs = [
-        box.topo.get((one.index, two.index), "") for one in there for two in there if one is not two
+        box.topo.get((first.index, second.index), "")
+        for first in there
+        for second in there
+        if first is not second
     ]
     as_wired = (
         len({len(live_links(gpu)) for gpu in there}) == 1
@@ -4187,8 +4206,8 @@ def judge_links(box, gpu, count, common, as_wired, add):
 
 
 def judge_topology(box, there, add):
-    """`topo -m`: pairs that are connected differently from the others."""
-    cells = [cell for (one, two), cell in box.topo.items() if one != two]
+    """Report pairs that `topo -m` shows with another connection than most."""
+    cells = [cell for (first, second), cell in box.topo.items() if first != second]
     common, several = usual(cells), len(there) > 1 and all(has_nvlink(gpu) for gpu in there)
     linked = any(cell.startswith("NV") for cell in cells)
     if cells and not linked and several and not any(add.has("nvlink", g.label) for g in there):
@@ -4196,15 +4215,15 @@ def judge_topology(box, there, add):
     if not common or not common.startswith("NV") or cells.count(common) * 2 <= len(cells):
         return
     by_gpu = {}
-    for (one, two), cell in sorted(box.topo.items()):
-        if one != two and cell != common:
-            for end in (one, two):
-                by_gpu.setdefault(end, []).append((one, two, cell))
+    for (first, second), cell in sorted(box.topo.items()):
+        if first != second and cell != common:
+            for end in (first, second):
+                by_gpu.setdefault(end, []).append((first, second, cell))
     while by_gpu:  # the GPU with the most odd cells explains them
         gpu = max(sorted(by_gpu), key=lambda index: len(by_gpu[index]))
-        one, two, cell = by_gpu[gpu][0]
-        if not any(add.has("nvlink", end) or add.has("lost", end) for end in (one, two)):
-            add(gpu, "odd_nvlink_pair", one, two, cell, common, expected=(common,))
+        first, second, cell = by_gpu[gpu][0]
+        if not any(add.has("nvlink", end) or add.has("lost", end) for end in (first, second)):
+            add(gpu, "odd_nvlink_pair", first, second, cell, common, expected=(common,))
         gone = set(by_gpu.pop(gpu))
         left = {end: [item for item in items if item not in gone] for end, items in by_gpu.items()}
         by_gpu = {end: items for end, items in left.items() if items}
@@ -4232,10 +4251,13 @@ def judge_memory_in_use(box, gpu, used, holders, stuck, add):
         if used >= 1024 and percent == 0 and not screen:
             add(gpu.label, "memory_of_nobody_known", used)
         return
-    named = ["{} (pid {})".format(short(one["name"], 60), one["pid"]) for one in gpu.processes]
-    mine = [one for one in holders if gpu.node in as_list(one.get("devices"))]
-    named += ["{} (pid {})".format(short(one.get("name"), 40), one["pid"]) for one in mine]
-    who, other = ", ".join(named[:3]), any(not one.get("screen") for one in gpu.processes)
+    named = [
+        "{} (pid {})".format(short(process["name"], 60), process["pid"])
+        for process in gpu.processes
+    ]
+    mine = [holder for holder in holders if gpu.node in as_list(holder.get("devices"))]
+    named += ["{} (pid {})".format(short(holder.get("name"), 40), holder["pid"]) for holder in mine]
+    who, other = ", ".join(named[:3]), any(not process.get("screen") for process in gpu.processes)
     if named and used >= 1024:
         add(gpu.label, "memory_of_another_job", used, who)
     elif 15 < used < 1024 and not screen and other:
@@ -4250,11 +4272,11 @@ def judge_memory_in_use(box, gpu, used, holders, stuck, add):
 
 # --------------------------------------------------------------------------------------------------
 # judge_gpu.py
-# What is judged on one GPU alone: memory, link, speed, modes, and whether it can be read.
+# Judge one GPU by itself: memory, link, speed, modes, and whether it can be read.
 #
 # Values in, findings out: no file, no clock, no command.
 
-# What to do at a recovery action of this level.
+# What to do about a recovery action of this level.
 RECOVERY_ACTION = {
     "fatal": "do what it says: reset the GPU, or reboot the box",
     "degraded": "finish your job, start nothing new, then " + RESET,
@@ -4262,7 +4284,7 @@ RECOVERY_ACTION = {
 
 
 def judge_lost(box, gpu, add):
-    """Whether a GPU is gone. If so, it gets only this finding."""
+    """Return whether a GPU is gone. It then gets no other finding."""
     lost = [
         (field, text)
         for field, texts in sorted(gpu.cells.items())
@@ -4353,12 +4375,12 @@ def judge_ecc(gpu, label, add):
         add(label, "old_uncorrectable_errors", ever)
 
 
-REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # a minute and lane, generations 1 to 6: DCGM
+REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
 
 
 def judge_link(box, gpu, add):
-    """The PCIe link: width, generation, replays. nvidia-smi's values beside those of sysfs."""
-    place = next((one for one in nvidia_cards(box) if bdf(str(one.get("bdf"))) == gpu.bdf), {})
+    """Judge the PCIe link (width, generation, replays) by nvidia-smi and by sysfs."""
+    place = next((card for card in nvidia_cards(box) if bdf(str(card.get("bdf"))) == gpu.bdf), {})
     now, most = gpu.numbers("pcie.link.width.current"), gpu.numbers("pcie.link.width.max")
     for name, into in (("current_link_width", now), ("max_link_width", most)):
         value = number(str(place.get(name, "")))
@@ -4389,10 +4411,14 @@ def judge_link(box, gpu, add):
 
 
 def as_rented(box, gpu, lanes):
-    """Whether providers may wire a card of this name with so few lanes, and all of its kind here
-    have them."""
+    """Whether providers are known to wire such a card with so few lanes.
+
+    All cards of its name on this box must have as many.
+    """
     known = any(re.search(name, gpu.name) and lanes == few for name, few in FEWER_LANES)
-    alike = [one.number("pcie.link.width.current") for one in box.gpus if one.name == gpu.name]
+    alike = [
+        other.number("pcie.link.width.current") for other in box.gpus if other.name == gpu.name
+    ]
     return known and set(alike) == {lanes}
 
 
@@ -4423,16 +4449,18 @@ def judge_speed(gpu, add):
         if spent > 60e6:
             add(gpu.label, "was_slowed_by_heat", spent / 1e6)
     judge_heat(gpu, add)
-    held = gpu.says("clocks_event_reasons.applications_clocks_setting", "Active") or mask & 0x2
-    judge_clocks(gpu, held, add)
+    app_clock_active = (
+        gpu.says("clocks_event_reasons.applications_clocks_setting", "Active") or mask & 0x2
+    )
+    judge_clocks(gpu, app_clock_active, add)
 
 
 def judge_heat(gpu, add):
     """Temperatures of the GPU and its memory."""
     heat, margin = gpu.most("temperature.gpu"), gpu.number("temperature.gpu.tlimit")
     slow, top = gpu.number("x.slow"), gpu.number("x.gpu_max")
-    slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that tell it
-    if top and top > 40:  # the highest temperature it may work at, 85 to 93 in the captures; gpud
+    slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that show it
+    if top and top > 40:  # the highest working temperature, 85 to 93 in the captures; gpud
         slow = int(min(slow, top + 1))
     if (margin is not None and margin <= 0) or heat >= slow:
         left = "" if margin is None else f", {int(margin)} C to its limit"
@@ -4442,11 +4470,17 @@ def judge_heat(gpu, add):
         add(gpu.label, "hot_memory", gpu.most("temperature.memory"), expected=(limit,))
 
 
-def judge_clocks(gpu, held, add):
-    """Clocks and power limits that somebody set. `held`: an application clock is active."""
+def judge_clocks(gpu, app_clock_active, add):
+    """Clocks and power limits that somebody set."""
     clock, default = gpu.number("x.app_clock"), gpu.number("x.app_default")
     now, top = gpu.number("clocks.current.sm"), gpu.number("clocks.max.sm")
-    if held and now and top and gpu.busy and now < min(0.5 * top, 0.95 * (default or top)):
+    if (
+        app_clock_active
+        and now
+        and top
+        and gpu.busy
+        and now < min(0.5 * top, 0.95 * (default or top))
+    ):
         add(gpu.label, "clock_held", now, top, gpu.number("utilization.gpu"))
     elif clock and default and clock < default:
         add(gpu.label, "low_application_clock", clock, default)
@@ -4462,7 +4496,10 @@ def judge_clocks(gpu, held, add):
 
 
 def no_persistence(gpu):
-    """The driver is unloaded with the last program. Windows and virtual GPUs have no such mode."""
+    """Whether the driver unloads when the last program ends.
+
+    Windows and virtual GPUs have no such mode.
+    """
     return (
         gpu.says("persistence_mode", "Disabled")
         and not gpu.vgpu
@@ -4490,9 +4527,9 @@ def is_pending(current, pending):
 
 
 def judge_mig_mode(box, gpu, add):
-    """MIG: a change that waits for a reset, no instance, or another mode than most GPUs have.
+    """Judge MIG: a change that waits for a reset, no instance, or not the mode of most GPUs.
 
-    Of as many with it as without it, those with it are named.
+    If half of the GPUs have it on, these get the finding.
     """
     current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
     if is_pending(current, pending):
@@ -4507,7 +4544,7 @@ def judge_mig_mode(box, gpu, add):
 
 
 def judge_ecc_mode(box, gpu, add):
-    """ECC: a change that waits for a reset, off on a data-centre card, or unlike the others."""
+    """Judge ECC: a change that waits for a reset, off on a data-centre card, or not as most."""
     current, pending = gpu.raw("ecc.mode.current"), gpu.raw("ecc.mode.pending")
     if is_pending(current, pending):
         add(gpu.label, "ecc_pending", current, pending)
@@ -4533,12 +4570,12 @@ def judge_fabric(gpu, add):
     elif gpu.says("x.fabric_bandwidth", "Degraded") or any(
         gpu.says("x.fabric_" + part, "True") for part in parts[1:]
     ):
-        told = [part for part in parts if gpu.says("x.fabric_" + part, "Degraded", "True")]
-        texts = ["{} {}".format(part, gpu.raw("x.fabric_" + part)) for part in told]
+        degraded = [part for part in parts if gpu.says("x.fabric_" + part, "Degraded", "True")]
+        texts = ["{} {}".format(part, gpu.raw("x.fabric_" + part)) for part in degraded]
         add(gpu.label, "fabric_degraded", ", ".join(texts))
 
 
-# A failed sensor on which nothing else depends.
+# Nothing else depends on these sensors.
 COSMETIC = (
     "fan.speed",
     "power.draw",
@@ -4570,10 +4607,10 @@ def judge_readable(box, gpu, add):
         add(gpu.label, "missing_cell", ", ".join(lacks[:5]), more)
 
 
-def fields_that_are(gpu, said):
-    """The fields of which an output says this, see `state`."""
+def fields_that_are(gpu, condition):
+    """The fields that are in this condition in some output. `condition`: a word of `state`."""
     known = [field for field in gpu.cells if field in TYPE]
-    return sorted(f for f in known if any(state(text) == said for text in gpu.cells[f]))
+    return sorted(f for f in known if any(state(text) == condition for text in gpu.cells[f]))
 
 
 def judge_sensors(gpu, add):
@@ -4605,12 +4642,12 @@ def unreadable_fields(gpu):
 
 
 def is_na(gpu, field):
-    """Whether the outputs have the field, and none of them a value."""
+    """Whether outputs have the field, but none a value for it."""
     return state(gpu.raw(field)) == "na"
 
 
 def missing_fields(box, gpu):
-    """The fields that every driver reports but this one didn't."""
+    """Return the fields that every driver reports, but this one didn't."""
     need = REQUIRED + (REQUIRED_590 if version(box.driver)[:1] >= (590,) else ())
     lacks = [
         field
@@ -5123,11 +5160,11 @@ def leaves_of(value, key="", depth=0):
     if depth < 10 and isinstance(value, dict):
         return [
             leaf
-            for name, one in value.items()
-            for leaf in leaves_of(one, key if name == "value" else str(name), depth + 1)
+            for name, item in value.items()
+            for leaf in leaves_of(item, key if name == "value" else str(name), depth + 1)
         ]
     if depth < 10 and isinstance(value, list):
-        return [leaf for one in value[:1000] for leaf in leaves_of(one, key, depth + 1)]
+        return [leaf for item in value[:1000] for leaf in leaves_of(item, key, depth + 1)]
     return [(key, value)]
 
 
@@ -5157,32 +5194,32 @@ def say(**values):
 
 
 say(stage="import")
-import torch  # noqa: E402, after the line that tells it: an import that hangs has a stage
+import torch  # noqa: E402, after its stage is printed: the import may hang
 
 kind, small = config.get("device", "cuda"), config.get("size")
 
 
 def wait(device):
-    """Until the device has done what was started."""
+    """Wait until the device has finished what was started."""
     if kind == "cuda":
         torch.cuda.synchronize(device)
 
 
 def wait_for_all(devices):
-    """Until all devices have."""
+    """Wait for all devices."""
     for device in devices:
         wait(device)
 
 
 def mark(result):
-    """Bit for bit: the sum of the bits, and a sum in which the place counts."""
+    """Return two checksums of the bits: their sum, and a sum weighted by place."""
     bits = result.contiguous().view(torch.int16).flatten().to(torch.int64)
     place = torch.arange(bits.numel(), device=bits.device, dtype=torch.int64) % 8191 + 1
     return [int(bits.sum().item()), int((bits * place).sum().item())]
 
 
 def devices_to_load():
-    """All visible GPUs. Ends the program when there is none, or no room on one."""
+    """Return all visible GPUs. End the program without a GPU, or if one lacks free memory."""
     if kind != "cuda":
         return [torch.device("cpu")]
     devices = [torch.device(kind, index) for index in range(torch.cuda.device_count())]
@@ -5192,14 +5229,14 @@ def devices_to_load():
     for device in devices:
         free = torch.cuda.mem_get_info(device)[0]
         if free < 3 << 30:
-            told = f"{free >> 20} MiB free on GPU {device.index}, the load needs 3 GiB"
-            say(stage="failed", gpu=device.index, error=told)
+            reason = f"{free >> 20} MiB free on GPU {device.index}, the load needs 3 GiB"
+            say(stage="failed", gpu=device.index, error=reason)
             sys.exit(0)
     return devices
 
 
 def multiply_on(devices):
-    """The same product again and again, on all devices at once."""
+    """Compute the same product again and again, on all devices at once."""
     capable = kind != "cuda" or all(
         torch.cuda.get_device_capability(load)[0] >= 8 for load in devices
     )
@@ -5240,7 +5277,7 @@ def multiply_on(devices):
 
 
 def start_products(device, load, batch):
-    """Starts a batch of products. -> the events around it, on a GPU."""
+    """Start a batch of products. On a GPU, return the events around it."""
     if kind != "cuda":
         began = time.monotonic()
         for _ in range(batch):
@@ -5257,7 +5294,7 @@ def start_products(device, load, batch):
 
 
 def copy_on(device, block):
-    """Copies within the device's memory, and from the host to it."""
+    """Copy within the device's memory, and from the host to it."""
     say(stage="memory copy", gpu=device.index or 0)
     source, target = (torch.zeros(block, device=device, dtype=torch.float32) for _ in range(2))
     target.copy_(source)
@@ -5285,12 +5322,14 @@ def copy_on(device, block):
 
 
 def reduce_on(devices, block):
-    """All-reduce over all GPUs, and whether the sums are right."""
+    """Run an all-reduce over all GPUs, and check the sums."""
     say(stage="all-reduce")
     import torch.cuda.nccl
 
     count = len(devices)
-    tensors = [torch.full((block // 4,), float(one.index + 1), device=one) for one in devices]
+    tensors = [
+        torch.full((block // 4,), float(device.index + 1), device=device) for device in devices
+    ]
     torch.cuda.nccl.all_reduce(tensors)
     wait_for_all(devices)
     want = float(sum(range(1, count + 1)))
@@ -5322,9 +5361,9 @@ LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 
 
 def stress(seconds, python, record, device="cuda", size=None):
-    """Loads the GPUs -> (what was measured, findings).
+    """Load the GPUs. Return (what was measured, findings).
 
-    Samples clocks and throttle reasons beside the load, and reads the kernel log again after it.
+    It samples clocks and throttle reasons during the load, and reads the kernel log after it.
     """
     samples, stop = [], threading.Event()
     smi = shutil.which("nvidia-smi")
@@ -5345,7 +5384,7 @@ def stress(seconds, python, record, device="cuda", size=None):
             rows, _ = parse_csv(got["text"], [fields])
             samples.append({"rows": rows})
 
-    if not any(one["timed_out"] for one in map(exit_of, record["exit"].values())) and smi:
+    if not any(end["timed_out"] for end in map(exit_of, record["exit"].values())) and smi:
         threading.Thread(target=sample, daemon=True).start()
     config = json.dumps({"seconds": seconds, "device": device, "size": size})
     got = run([python, "-c", STRESS_WORKER, config], seconds * 2 + 90.0)
@@ -5356,7 +5395,7 @@ def stress(seconds, python, record, device="cuda", size=None):
 
 
 def judged_stress(got, samples, record, log_after):
-    """Return (what was measured, findings) from the worker's answer, the samples and the later log.
+    """Judge the worker's answer, the samples and the later log: (what was measured, findings).
 
     Pure. `got`: what `run` returns. `record`: what was gathered before the load.
     """
@@ -5368,35 +5407,37 @@ def judged_stress(got, samples, record, log_after):
             except (ValueError, RecursionError):
                 continue
     lines = [line for line in lines if isinstance(line.get("stage"), str)]
-    products = [one for one in lines if one["stage"] == "matmul done"]
-    products = [one for one in products if isinstance(one.get("tflops"), (int, float))]
-    copies = [one for one in lines if one["stage"] == "copy done"]
-    reduced = [one for one in lines if one["stage"] == "all-reduce done"]
+    products = [line for line in lines if line["stage"] == "matmul done"]
+    products = [line for line in products if isinstance(line.get("tflops"), (int, float))]
+    copies = [line for line in lines if line["stage"] == "copy done"]
+    reduced = [line for line in lines if line["stage"] == "all-reduce done"]
     measured = {
         "matmul": [
-            {key: one.get(key) for key in ("gpu", "name", "tflops", "checks", "differ")}
-            for one in products
+            {key: line.get(key) for key in ("gpu", "name", "tflops", "checks", "differ")}
+            for line in products
         ],
-        "copy": [{key: one.get(key) for key in ("gpu", "copy_gb_s", "h2d_gb_s")} for one in copies],
+        "copy": [
+            {key: line.get(key) for key in ("gpu", "copy_gb_s", "h2d_gb_s")} for line in copies
+        ],
         "all_reduce_bus_gb_s": reduced[-1].get("bus_gb_s") if reduced else None,
-        "dtype": next((one.get("dtype") for one in lines if one.get("dtype")), None),
+        "dtype": next((line.get("dtype") for line in lines if line.get("dtype")), None),
     }
     judge_course(got, lines, add)
     judge_products(products, add)
     judge_copies(copies, parse(record), add)
-    for one in reduced:
-        for index, right in enumerate(as_list(one.get("right"))):
+    for line in reduced:
+        for index, right in enumerate(as_list(line.get("right"))):
             if not right:
-                add(index, "wrong_all_reduce", expected=(len(one["right"]),))
+                add(index, "wrong_all_reduce", expected=(len(line["right"]),))
     judge_load_samples(samples, add)
     judge_new_lines(record, log_after, add)
     return measured, add.list
 
 
 def judge_course(got, lines, add):
-    """Did the load start, and did it end?"""
-    stages = [one["stage"] for one in lines]
-    failed = next((one for one in lines if one["stage"] == "failed"), None)
+    """Judge whether the load started and ended."""
+    stages = [line["stage"] for line in lines]
+    failed = next((line for line in lines if line["stage"] == "failed"), None)
     last = lines[-1] if lines else {}
     gpu, stage = last.get("gpu"), last.get("stage", "start")
     if failed:
@@ -5410,7 +5451,7 @@ def judge_course(got, lines, add):
 
 
 def judge_products(products, add):
-    """Does each GPU give the same result every time, the same as GPUs of its kind, and as fast?"""
+    """Compare the results and the speed of each GPU with its first ones and with its kind."""
     for product in products:
         if product.get("differ"):
             add(product.get("gpu"), "changing_product", product["differ"], product.get("checks"))
@@ -5433,7 +5474,7 @@ def judge_products(products, add):
 
 
 def judge_copies(copies, box, add):
-    """Are copies from host memory to each GPU as fast as its PCIe link?"""
+    """Compare the speed of copies from host memory to each GPU with that of its PCIe link."""
     for copy in copies:
         gpu = next((gpu for gpu in box.gpus if gpu.label == copy.get("gpu")), None)
         width = gpu.number("pcie.link.width.current") if gpu else None
@@ -5445,7 +5486,7 @@ def judge_copies(copies, box, add):
 
 
 def judge_load_samples(samples, add):
-    """Clocks and cells under load."""
+    """Judge throttle reasons and lost GPUs in the samples under load."""
     for item in samples:
         if item.get("hung"):
             add(None, "hung_under_load")
@@ -5460,8 +5501,8 @@ def judge_load_samples(samples, add):
 
 
 def judge_new_lines(record, log_after, add):
-    """The lines that the load added to the kernel log."""
-    # by its last line: a ring buffer may have lost its beginning meanwhile
+    """Judge the lines that came into the kernel log during the load."""
+    # Search for the last line: a ring buffer may have lost its beginning meanwhile.
     last = record["files"].get("dmesg.txt", "").rstrip("\n").rsplit("\n", 1)[-1]
     if not last or last not in log_after:
         return
@@ -5478,13 +5519,13 @@ def judge_new_lines(record, log_after, add):
 #
 # One nvidia-smi runs in a loop; a sample starts no process.
 
-# Our limits: a waiting collective draws little power; three samples in a row, so that a pause
-# between steps doesn't count.
+# Our limits: a waiting collective draws less than this share of the power limit. It takes three
+# samples in a row, so that a pause between steps doesn't count.
 STUCK_POWER, IDLE_SAMPLES = 0.3, 3
 
 
 def watch_row(row):
-    """Cells of one GPU -> numbers, None if the driver gives none."""
+    """Turn the cells of one GPU into numbers, None where the driver gives none."""
     mask = number(row.get("clocks_event_reasons.active", "N/A"))
     bits = REASONS + (("sw_power_cap", 0x4),)
     out = {
@@ -5509,10 +5550,10 @@ def watch_row(row):
 
 
 def judge_sample(gpus, streaks, holders):
-    """One sample -> (findings, {GPU: why it is idle}).
+    """Judge one sample. Return (findings, {GPU: why it is idle}).
 
-    `streaks` counts samples in a row, by GPU; `holders(gpu)` tells why a GPU is idle, and is asked
-    only then.
+    `streaks` counts samples in a row, by GPU. `holders(gpu)`, called only for an idle GPU, says
+    why it is idle.
     """
     add, why = Findings(), {}
     for label in gone_gpus(gpus, streaks):
@@ -5541,10 +5582,10 @@ def judge_sample(gpus, streaks, holders):
 
 
 def gone_gpus(gpus, streaks):
-    """Count this sample in `streaks` -> the GPUs that two samples in a row lack.
+    """Count this sample in `streaks`. Return the GPUs that are missing in two samples in a row.
 
-    `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that lacks a GPU
-    says nothing yet.
+    `seen` counts the samples with a GPU. A single sample without it means nothing: when rows come
+    late, one sample arrives as two.
     """
     most = max([streak["seen"] for streak in streaks.values()] or [0])
     for gpu in gpus:
@@ -5563,7 +5604,7 @@ def is_quiet(gpu):
 
 
 def judge_end(words, code, places, sampled):
-    """Findings from the last output and the exit code of an nvidia-smi that ended by itself.
+    """Judge the last output and the exit code of an nvidia-smi that ended by itself.
 
     `places`: place -> index of the GPUs seen before; `sampled`: how many samples there were.
     """
@@ -5573,19 +5614,18 @@ def judge_end(words, code, places, sampled):
         add(int(known) if known.isdigit() else place or index, "no_handle_at_end", line)
     failure = smi_failure(words)
     kind = failure[0] if failure else RC_FAILURES.get(code)
-    if (
-        kind and sampled and not add.list
-    ):  # an nvidia-smi that never worked says nothing about the GPUs
+    # An nvidia-smi that never worked says nothing about the GPUs.
+    if kind and sampled and not add.list:
         line = failure[1] if failure else f"nvidia-smi ended with {code}"
         add(None, "smi_" + kind, line, key="tool", entry="")
     return add
 
 
 class Holders:
-    """Why a GPU is idle, from the state and the CPU time of the processes that hold it.
+    """Says why a GPU is idle, from the state and the CPU time of the processes that hold it.
 
-    Looks at most every 30 s. `nodes`: index -> N of /dev/nvidiaN where the driver tells; in a
-    container with one card of several they differ.
+    Looks at the processes at most every 30 s. `nodes`: index -> N of /dev/nvidiaN, if the driver
+    shows it. In a container with only some of the cards they differ.
     """
 
     def __init__(self, clock=time.monotonic):
@@ -5638,17 +5678,18 @@ class RunningWatch:
         self.places = {}  # place -> index
         self.standing = {}  # the findings of the last sample
         self.sampled, self.worst = 0, 0
-        # Lines that are no row: before the last sample, since then; nvidia-smi's exit code.
+        # `words` and `stray` hold lines that are no row: before the last sample, and since then.
+        # `code` is the exit code of nvidia-smi.
         self.words, self.stray, self.code = "", "", None
 
     def say(self, **values):
-        """One JSON line with the time."""
+        """Print one JSON line with the time."""
         line = dict({"t": round(time.time(), 3)}, **values)
         self.out.write(json.dumps(line, separators=(",", ":")) + "\n")
         self.out.flush()
 
     def take(self, chunk):
-        """What nvidia-smi printed, into rows and stray lines."""
+        """Sort what nvidia-smi printed into rows and stray lines."""
         *lines, self.rest = (self.rest + chunk)[-LIMIT:].split(b"\n")
         for line in lines:
             text = line.decode("utf-8", "replace")
@@ -5659,7 +5700,7 @@ class RunningWatch:
                 self.stray = (self.stray + text[:300] + "\n")[-1000:]
 
     def take_row(self, row):
-        """The row of one GPU: a late reader keeps the newest."""
+        """Keep the row of a GPU in place of an older one that no sample has taken yet."""
         place, index = bdf(row.get("pci.bus_id", "")), row.get("index", "")
         self.rows = [other for other in self.rows if other.get("index") != row.get("index")]
         self.rows.append(row)
@@ -5677,18 +5718,20 @@ class RunningWatch:
             self.words, self.stray = self.stray, ""
         for event in kernel_events(kmsg):
             self.add_event(event, add)
-        now = {(one["gpu"], one["level"], one["action"]): one for one in add.list}
-        new = [one for key, one in now.items() if key not in self.standing]
-        over = [one["evidence"] for key, one in self.standing.items() if key not in now]
-        if any(one["level"] in ("degraded", "fatal") for one in new):
+        now = {
+            (finding["gpu"], finding["level"], finding["action"]): finding for finding in add.list
+        }
+        new = [finding for key, finding in now.items() if key not in self.standing]
+        over = [finding["evidence"] for key, finding in self.standing.items() if key not in now]
+        if any(finding["level"] in ("degraded", "fatal") for finding in new):
             self.worst = max(self.worst, 1)
         self.standing = now
-        shown = [{key: value for key, value in one.items() if key != "lost"} for one in gpus]
-        told = {"findings": new, "over": over, "why": why}
-        self.say(gpus=shown, **{key: value for key, value in told.items() if value})
+        shown = [{key: value for key, value in gpu.items() if key != "lost"} for gpu in gpus]
+        changes = {"findings": new, "over": over, "why": why}
+        self.say(gpus=shown, **{key: value for key, value in changes.items() if value})
 
     def add_event(self, event, add):
-        """A finding for a line of the kernel log."""
+        """Add a finding for a line of the kernel log."""
         kind, code, level = event["kind"], event["code"], event["level"]
         label = self.places.get(event["bdf"], event["bdf"])
         gpu = int(label) if str(label).isdigit() else label
@@ -5698,9 +5741,9 @@ class RunningWatch:
         add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)
 
     def end(self, code):
-        """nvidia-smi ended by itself: return why, in words.
+        """Take note that nvidia-smi ended by itself. Return why, in words.
 
-        It was to be watched longer, so that is no success, whatever its own code says.
+        The watch was to go on, so this is a failure even with exit code 0.
         """
         self.code = code
         self.stray = f"{self.words}\n{self.stray}\n{self.rest.decode('utf-8', 'replace')}\n"
@@ -5708,11 +5751,11 @@ class RunningWatch:
         return f"nvidia-smi ended with {code}: {short(self.stray, 120)}"
 
     def last_words(self):
-        """Findings about the end."""
-        found = judge_end(self.stray, self.code, self.places, self.sampled).list
-        if found:
-            self.say(findings=found)
-            if any(one["level"] in ("degraded", "fatal") for one in found):
+        """Print the findings about the end of nvidia-smi."""
+        findings = judge_end(self.stray, self.code, self.places, self.sampled).list
+        if findings:
+            self.say(findings=findings)
+            if any(finding["level"] in ("degraded", "fatal") for finding in findings):
                 self.worst = 1
 
 
@@ -5728,7 +5771,7 @@ def watch(interval, pid=None, out=None):
         return 2
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
     known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))
-    names = wanted([(name, "") for name in WATCH_FIELDS], known)
+    names = names_to_query([(name, "") for name in WATCH_FIELDS], known)
     kmsg = end_of_kernel_log()
     process = start_sampling(smi, names, interval)
     ended = []
@@ -5768,7 +5811,7 @@ def start_sampling(smi, names, interval):
 
 
 def follow(seen, process, kmsg, interval, pid, ended):
-    """Take what nvidia-smi prints until `ended` says why to stop; signals write there too."""
+    """Take what nvidia-smi prints until `ended` holds a reason to stop. Signals add one too."""
     assert process.stdout is not None  # PIPE was asked for
     handle, last = process.stdout.fileno(), time.monotonic()
     while not ended:
@@ -5796,7 +5839,7 @@ def follow(seen, process, kmsg, interval, pid, ended):
 
 
 def kernel_events(kmsg):
-    """The events of records that came since the last look."""
+    """Return the events of the records that came since the last call."""
     lines = []
     while kmsg is not None and len(lines) < 1000:
         try:
@@ -5976,7 +6019,8 @@ def judge(record, expectations=None):
     for text in box.problems[:20]:
         add(None, "damaged_output", text, key=text)
     return sorted(
-        add.list, key=lambda one: (RANK[one["level"]], one["gpu"] is None, str(one["gpu"]))
+        add.list,
+        key=lambda finding: (RANK[finding["level"]], finding["gpu"] is None, str(finding["gpu"])),
     )
 
 
@@ -6038,7 +6082,7 @@ def brief(box):
 def report(record, expectations=None, extra=()):
     """The whole answer as one object, as --json prints it. `extra`: findings from a load."""
     findings = judge(record, expectations) + list(extra)
-    findings.sort(key=lambda one: RANK[one["level"]])
+    findings.sort(key=lambda finding: RANK[finding["level"]])
     box = parse(record)
     lacks = [name for name in FILES[:8] if name not in record["files"]]
     lacks = [name for name in lacks if name != "proc.json" or not box.proc]

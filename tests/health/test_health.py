@@ -420,7 +420,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("raw", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_reply_breaks_the_reader_or_the_terminal_or_is_fit(raw):
-    found = health_reading.read("gpu", raw, 0)
+    found = health_reading.read_reply("gpu", raw, 0)
     assert found.verdict == "unknown" and found.findings
     text = health_reading.as_text(found)
     assert all(c.isprintable() or c == "\n" for c in text) and len(text) < 12_000
@@ -440,7 +440,7 @@ def test_no_reply_breaks_the_reader_or_the_terminal_or_is_fit(raw):
     (reply("care", findings=[finding("unknown")]), 1, False, "care"),
 ])  # fmt: skip
 def test_a_verdict_is_never_better_than_what_stands_beside_it(raw, code, cut, verdict):
-    assert health_reading.read("gpu", raw, code, cut).verdict == verdict
+    assert health_reading.read_reply("gpu", raw, code, cut).verdict == verdict
 
 
 def test_a_reply_over_4_mb_is_cut_and_said(sshd):
@@ -456,7 +456,7 @@ def test_a_reply_over_4_mb_is_cut_and_said(sshd):
 
 
 def test_findings_come_worst_first_and_what_is_left_out_is_counted():
-    found = health_reading.read(
+    found = health_reading.read_reply(
         "gpu",
         reply(
             "unfit",
@@ -503,7 +503,7 @@ def test_the_tool_reports_progress_while_it_waits(monkeypatch):
 
     def slow(*_, **__):
         time.sleep(4.5)
-        return health_reading.read("gpu", reply(), 0)
+        return health_reading.read_reply("gpu", reply(), 0)
 
     monkeypatch.setattr(examine, "examine", slow)
     assert tool({"host": "gpu"}, progress).structured_content["verdict"] == "fit"
@@ -550,11 +550,13 @@ def scripted(monkeypatch, stress, *turns):
 
 
 def fit():
-    return health_reading.read("gpu", reply(), 0)
+    return health_reading.read_reply("gpu", reply(), 0)
 
 
 def loaded():
-    return health_reading.read("gpu", reply(stress={"matmul": [{"gpu": 0, "tflops": 700.0}]}), 0)
+    return health_reading.read_reply(
+        "gpu", reply(stress={"matmul": [{"gpu": 0, "tflops": 700.0}]}), 0
+    )
 
 
 def test_a_load_that_fits_is_run_and_its_figures_come_back(monkeypatch):
@@ -589,7 +591,7 @@ def test_no_load_when_the_time_is_gone_or_the_box_is_unfit_or_away(monkeypatch):
         and "no time for a load" in found.findings[0]["evidence"]
     )
     found, asked, _ = scripted(
-        monkeypatch, 20, (2, health_reading.read("gpu", reply("unfit", [finding()]), 1))
+        monkeypatch, 20, (2, health_reading.read_reply("gpu", reply("unfit", [finding()]), 1))
     )
     assert len(asked) == 1 and found.verdict == "unfit" and "no load" in found.partial
     found, asked, _ = scripted(

@@ -137,7 +137,7 @@ def test_a_box_that_refuses_what_it_was_asked_is_a_row(monkeypatch):
 
 
 def test_hostile_answers_cannot_forge_a_row():
-    bad = health_reading.read(
+    bad = health_reading.read_reply(
         "evil",
         json.dumps(
             {

@@ -79,7 +79,7 @@ def usual(samples=60, gpus=2):
 
 
 def page(path):
-    return health_report.page(health_watching.read(path), path.name)
+    return health_report.page(health_watching.read_watch(path), path.name)
 
 
 def test_a_page_has_a_section_per_gpu_with_every_quantity_on_one_axis(watch):
@@ -221,7 +221,7 @@ HOSTILE = [
 
 
 def test_lines_that_are_no_samples_are_counted_and_break_nothing(watch):
-    found = health_watching.read(watch(*HOSTILE, sample(5), sample(4), sample(6)))
+    found = health_watching.read_watch(watch(*HOSTILE, sample(5), sample(4), sample(6)))
     assert found.unread >= 9 and found.left_out >= 4 and found.samples >= 4
     text = health_report.page(found, "w")
     assert (
@@ -238,7 +238,7 @@ def test_a_file_without_a_sample_is_refused(watch, lines):
     with pytest.raises(
         BadRequest, match="watch.jsonl: no samples; pass a file that remote-gpu-trainer health BOX"
     ):
-        health_watching.read(watch(*lines))
+        health_watching.read_watch(watch(*lines))
 
 
 def test_one_sample_and_values_that_the_driver_does_not_tell_make_a_page(watch):

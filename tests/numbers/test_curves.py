@@ -17,7 +17,7 @@ def said(rows):
     found = curves.findings(
         metric_series.of_rows([(n, row.encode()) for n, row in enumerate(rows, 1)])
     )
-    return [(finding.row, finding.said) for finding in found if finding.fault]
+    return [(finding.row, finding.message) for finding in found if finding.fault]
 
 
 def falling(count, first=2.3, last=0.3, noise=0.03, seed=0):
@@ -134,7 +134,7 @@ def test_overfitting_and_slowing_down_are_told_and_are_no_fault():
         metric_series.of_rows([(n, row.encode()) for n, row in enumerate(rows, 1)])
     )
     assert [f.fault for f in found] == [False, False]
-    assert "which is overfitting" in found[0].said and "longer and longer" in found[1].said
+    assert "which is overfitting" in found[0].message and "longer and longer" in found[1].message
 
 
 def write(tmp_path, rows):

@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.numbers.out_of_memory import memory_of, read
+from remote_gpu_trainer.numbers.out_of_memory import memory_in, memory_of
 from remote_gpu_trainer.retrieval import search
 
 from tests.conftest import ROOT
@@ -75,12 +75,12 @@ def new(
     ],
 )
 def test_what_fills_the_card(text, by):
-    assert read(text).by() == by
+    assert memory_in(text).by() == by
 
 
 def test_the_sum_is_told_in_one_sentence():
     assert (
-        read(OLD).said()
+        memory_in(OLD).sentence()
         == "other processes fill the card: of 47.5 GiB 0.19 allocated, 0.48 held unused, 45.9 others, 0.0048 free; 0.002 wanted"
     )
 

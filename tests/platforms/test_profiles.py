@@ -40,7 +40,7 @@ def test_the_platforms_that_people_ask_about_have_a_page():
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_keeps_to_the_schema_and_to_its_name(page):
-    found, body = profile.read(page)
+    found, body = profile.read_page(page)
     assert found.name == page.stem and body.lstrip().startswith("# ")
     for heading in (
         "Launch",

@@ -507,7 +507,7 @@ def test_a_question_that_cannot_be_answered_is_code_two(capsys, arguments, said)
 
 
 def test_an_interpreter_tells_what_is_installed(capsys):
-    text = installed.read(sys.executable)
+    text = installed.read_packages(sys.executable)
     assert [str(v) for v in installed.versions(text)["pytest"]] == [pytest.__version__]
     code, out, _ = command(
         capsys,
@@ -607,11 +607,11 @@ def test_what_pins_nothing_is_refused_and_not_called_fresh(text, tmp_path, capsy
 def test_a_listing_of_powershell_is_read_and_no_text_file_is_run(tmp_path):
     wide = tmp_path / "freeze.txt"
     wide.write_bytes("torch==2.13.0\r\n".encode("utf-16"))
-    assert read(installed.read(str(wide))) == {"torch": "2.13.0"}
+    assert read(installed.read_packages(str(wide))) == {"torch": "2.13.0"}
     named = tmp_path / "python-requirements.txt"
     named.write_text("#!/bin/sh\ntouch made\n")
     named.chmod(0o755)
-    assert installed.read(str(named)).startswith("#!") and not (tmp_path / "made").exists()
+    assert installed.read_packages(str(named)).startswith("#!") and not (tmp_path / "made").exists()
 
 
 def test_a_text_that_looks_like_a_command_is_only_text(tmp_path):

@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runs.status_reply import read
+from remote_gpu_trainer.runs.status_reply import status_from
 
 from tests.runs.runner_box import Box, undisturbed
 
@@ -88,7 +88,9 @@ def test_the_program_ends_when_runner_and_keeper_are_both_killed(box: Box, ignor
         os.kill(box.pid(name), signal.SIGKILL)
     now = box.status()
     assert (now["alive"], now["keeper_alive"], now["backstop"]) == (True, False, "timeout")
-    told = read("here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time())
+    told = status_from(
+        "here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time()
+    )
     assert "only timeout ends the program" in " ".join(told.evidence)
     end = int((box.run_dir / "deadline").read_text())
     box.until(lambda: not box.processes(), timeout=60)

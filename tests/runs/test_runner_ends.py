@@ -8,7 +8,7 @@ import time
 
 import pytest
 from remote_gpu_trainer.runs.status import as_text
-from remote_gpu_trainer.runs.status_reply import read
+from remote_gpu_trainer.runs.status_reply import status_from
 
 from tests.runs.runner_box import Box, undisturbed
 
@@ -52,7 +52,7 @@ def told(box: Box) -> list[str]:
 def seen(box: Box):
     """What `rgt status` makes of the run."""
     reply = f"rgt-dir /r\nrgt-status\n{json.dumps(box.status())}\n"
-    return read("here", reply, False, "", time.time())
+    return status_from("here", reply, False, "", time.time())
 
 
 def without_its_place(box: Box, **more) -> None:

@@ -11,7 +11,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runs.status_reply import read
+from remote_gpu_trainer.runs.status_reply import status_from
 
 from tests.runs.runner_box import PROGRAM, Box, assert_nothing_repeated, undisturbed
 
@@ -89,7 +89,9 @@ def test_a_runner_that_was_killed_alone_gives_its_program_to_the_next_start(box:
     time.sleep(0.3)
     now = box.status()
     assert now["alive"] is True and now["runner_alive"] is False
-    told = read("here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time())
+    told = status_from(
+        "here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time()
+    )
     assert told.state == "stalled" and "its runner is gone or stopped" in told.evidence[0]
     box.start()
     assert box.status()["runner_alive"] is True

@@ -11,7 +11,7 @@ import time
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runs import ledger, status
-from remote_gpu_trainer.runs.status_reply import Status, read
+from remote_gpu_trainer.runs.status_reply import Status, status_from
 from remote_gpu_trainer.text import BadRequest
 
 from tests.engines.fake_run import SAYS, fake_run
@@ -22,7 +22,7 @@ GPU = box.Box("gpu", "gpu")
 
 
 def said(**says) -> Status:
-    return read(
+    return status_from(
         "gpu", f"rgt-dir /r\nrgt-status\n{json.dumps({**SAYS, **says})}\n", False, "", 1000.0
     )
 
@@ -145,7 +145,7 @@ HOSTILE = [
 
 @pytest.mark.parametrize("reply", HOSTILE, ids=range(len(HOSTILE)))
 def test_no_reply_breaks_the_reader_or_the_terminal(reply):
-    found = read(
+    found = status_from(
         "gpu", "rgt-dir /r\nrgt-status\n" + reply.decode("utf-8", "replace"), False, "", 1000.0
     )
     assert found.state in ("unknown", "failed", "alive")

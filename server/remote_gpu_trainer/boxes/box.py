@@ -30,7 +30,7 @@ __all__ = ["BASH", "PYTHON", "BadBox", "Box", "Reply", "address", "parse", "pull
 
 MOST = 4 << 20  # bytes of a reply
 MOST_ERRORS = 64 << 10
-RSYNC_CUT = 12  # rsync ends so if the pipe closes before it learns ssh's exit code, 255
+RSYNC_CUT = 12  # rsync's exit code if the pipe closes before it learns ssh's, which is 255
 BASH = ("bash", "-s", "--")
 PYTHON = ("python3", "-I", "-")  # -I: don't import from the folder it starts in
 ALWAYS = (
@@ -38,8 +38,8 @@ ALWAYS = (
     "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", "-o", "ControlMaster=no",
     "-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none",
 )  # fmt: skip
-# Reports that the login reached a shell, runs the program, and reports its exit code, so that a
-# program's exit 255 isn't taken for ssh's.
+# Prints a mark when the login has reached a shell, runs the program, and prints its exit code. So
+# a program's exit 255 isn't taken for ssh's.
 _WRAP = (
     r"""n=$1; t=$2; shift 2; printf '%s\n' "$n"; """
     r"""if command -v timeout >/dev/null 2>&1; then timeout -k 5 "$t" "$@"; else "$@"; fi; """
@@ -118,7 +118,7 @@ def _run_here(
     limit: float,
     most: int,
 ) -> Reply:
-    """Run a program on this machine; Python by the one that runs this, if it has no name here."""
+    """Run a program on this machine. Without a `python3` here, this Python runs it."""
     no_python = interpreter[0] == "python3" and not shutil.which("python3")
     first = sys.executable if no_python else interpreter[0]
     done = _start([first, *interpreter[1:], *args], program.encode(), limit, most)
@@ -143,7 +143,7 @@ def _program_reply(
     body, ended, last = rest.rpartition(b"\n" + mark.encode() + b" ")
     if ended and last.strip().isdigit():
         code = int(last)
-        # `timeout` ends with 124, or with 137 where it had to kill; so may the program itself.
+        # `timeout` ends with 124, or with 137 if it had to kill. The program itself may end so too.
         if code in (124, 137) and done.seconds >= limit:
             return _overtime(box, limit, done)
         return Reply("ok", code, body[:most], done.errors, len(body) > most)
@@ -167,8 +167,8 @@ def _why_no_reply(
             "lost",
             f"the connection to {shown(box.name, 80)} broke before the program ended; try again",
         )
-    said = before.decode("utf-8", "replace")
-    return trouble(box, done.code, done.errors, said, _keys(box, done, ssh_config))
+    login_output = before.decode("utf-8", "replace")
+    return trouble(box, done.code, done.errors, login_output, _keys(box, done, ssh_config))
 
 
 def pull(
@@ -263,13 +263,13 @@ def _keys(box: Box, done: _Done, ssh_config: str) -> str:
 
 def _overtime(box: Box, limit: float, done: _Done) -> Reply:
     last = next(reversed(shown_lines(done.errors, 1, 160)), "")
-    told = f" ({last})" if last else ""
+    detail = f" ({last})" if last else ""
     return Reply(
         "overtime",
         None,
         done.out,
         done.errors,
-        text=f"the program on {shown(box.name, 80)} was still running after {limit:g} s{told}",
+        text=f"the program on {shown(box.name, 80)} was still running after {limit:g} s{detail}",
     )
 
 
@@ -308,7 +308,7 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
     assert stdin and stdout and stderr  # pipes were asked for
     done, stop, out, errors = _Done(), threading.Event(), bytearray(), bytearray()
 
-    def read(stream, into: bytearray, bound: int) -> None:
+    def collect(stream, into: bytearray, bound: int) -> None:
         while piece := stream.read1(1 << 16):
             if len(into) < bound:
                 into += piece[: bound - len(into)]
@@ -329,8 +329,8 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
         stop.set()
 
     readers = [
-        threading.Thread(target=read, args=(stdout, out, most), daemon=True),
-        threading.Thread(target=read, args=(stderr, errors, MOST_ERRORS), daemon=True),
+        threading.Thread(target=collect, args=(stdout, out, most), daemon=True),
+        threading.Thread(target=collect, args=(stderr, errors, MOST_ERRORS), daemon=True),
     ]
     for thread in (
         *readers,
@@ -353,7 +353,7 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
 
 
 def _environment(program: str) -> dict[str, str]:
-    """Return the variables for a program: nothing that would ask, and English texts from ssh."""
+    """Return the variables for a program: no dialogs that ask, and English texts from ssh."""
     left_out = ("SSH_ASKPASS", "DISPLAY")
     env = {name: value for name, value in os.environ.items() if name not in left_out}
     env["SSH_ASKPASS_REQUIRE"] = "never"

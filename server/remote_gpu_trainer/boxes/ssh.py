@@ -86,7 +86,7 @@ _KNOWN: tuple[tuple[Why, re.Pattern[str]], ...] = (
         ),
     ),
 )
-# What logins print that run no program: ssh.runpod.io ("Error: Your SSH client doesn't support
+# What a login prints that runs no program: ssh.runpod.io ("Error: Your SSH client doesn't support
 # PTY"), shells that only copy files, and nologin.
 _RESTRICTED = re.compile(
     r"doesn't support PTY|sftp connections only|restricted to"
@@ -258,7 +258,7 @@ def _matching(value: str, pattern: re.Pattern[str], where: str, what: str) -> st
 
 
 def _quoted(text: str) -> str:
-    """Input for a message: short, and without control characters."""
+    """Return a user's input for a message: short, and without control characters."""
     return ascii(text if len(text) <= 60 else text[:57] + "...")
 
 
@@ -270,17 +270,17 @@ class Trouble:
     text: str
 
 
-def trouble(box: Box, code: int | None, errors: str, said: str, keys: str = "") -> Trouble:
+def trouble(box: Box, code: int | None, errors: str, login_output: str, keys: str = "") -> Trouble:
     """Return why ssh didn't connect.
 
-    `code` and `errors` are ssh's exit code and stderr, `said` is what came on stdout before the
-    program ran, and `keys` is the stderr of `ssh -v`, which shows the host key.
+    `code` and `errors` are ssh's exit code and stderr. `login_output` came on stdout before the
+    program ran. `keys` is the stderr of `ssh -v`, which shows the host key.
     """
     last = next(reversed(shown_lines(errors, 1, 160)), "") or next(
-        reversed(shown_lines(said, 1, 160)), "no message"
+        reversed(shown_lines(login_output, 1, 160)), "no message"
     )
     place = _PLACE.search(errors)
-    why = _reason(code, errors, said)
+    why = _reason(code, errors, login_output)
     text = _TEXTS[why].format(
         name=shown(box.name, 80),
         last=last,
@@ -290,10 +290,10 @@ def trouble(box: Box, code: int | None, errors: str, said: str, keys: str = "") 
     return Trouble(why, text)
 
 
-def _reason(code: int | None, errors: str, said: str) -> Why:
-    """Return the reason. An exit code that isn't ssh's own comes from a login that runs nothing."""
+def _reason(code: int | None, errors: str, login_output: str) -> Why:
+    """Return the reason. An exit code other than ssh's own means a login that runs no commands."""
     not_of_ssh = code is not None and code >= 0 and code != 255
-    if not_of_ssh or _RESTRICTED.search(errors[-4000:] + said[-4000:]):
+    if not_of_ssh or _RESTRICTED.search(errors[-4000:] + login_output[-4000:]):
         return "restricted"
     if _CHANGED.search(errors):
         return "host-key-changed"

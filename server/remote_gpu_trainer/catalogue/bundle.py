@@ -1,8 +1,8 @@
 """The catalogue in a wheel, an editable install or a checkout.
 
 `load` reads all of it: entries by id and by family, and redirects of old ids. `load_cache` reads
-only the signatures, and an entry when it is needed: reading every entry takes longer than ranking a
-report, and an answer needs ten.
+only the signatures, and an entry when it is needed. That is faster: an answer needs ten entries,
+and reading all of them takes longer than ranking a report.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Catalogue:
         return (f"### {old} → {entry.id}\n\n" if old else "") + entry.markdown
 
     def _spelt(self, entry_id: str) -> str:
-        """The id as a user means it: `o7` is O7, and `O7a` stays where there is one."""
+        """The id that a user means: `o7` is O7, and `O7a` stays if there is such an entry."""
         typed = entry_id.strip()
         return typed if typed in self.by_id or typed in self.successors else typed.upper()
 

@@ -1,7 +1,7 @@
 """How long a fact or an entry counts as fresh, and what is past its limit on a day.
 
-Prices change within weeks, mechanisms within years. This project chose the limits: each is about
-the time after which the sources of the catalogue were found to have changed.
+Prices change within weeks, mechanisms within years. This project chose the limits by how soon the
+sources of the catalogue had changed.
 
 scripts/check_staleness.py imports this module: Python 3.8 and its standard library suffice.
 """

@@ -1,7 +1,7 @@
 """The front matter of a page: the YAML between its first line and the next line of ---.
 
-This is the package's reader of front matter. `platforms/profile.py` checks what it gives against
-the schema; the staleness check takes what is there, also from a page that breaks the schema.
+This is the package's reader of front matter. `platforms/profile.py` checks the result against the
+schema. The staleness check uses it unchecked, even from a page that breaks the schema.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ _TIMESTAMP = "tag:yaml.org,2002:timestamp"
 def _without_dates(loader: type) -> type:
     """A loader of YAML for which dates are texts.
 
-    PyYAML raises a bare ValueError for a date such as 2026-02-30. As texts they are checked by
-    whoever knows the fact that they belong to.
+    PyYAML raises a bare ValueError for a date such as 2026-02-30. A caller that checks the text can
+    name the fact.
     """
     resolvers = {
         first: [(tag, pattern) for tag, pattern in forms if tag != _TIMESTAMP]
@@ -103,7 +103,7 @@ class FrontMatter:
 
 @lru_cache(maxsize=64)  # the staleness check asks twice for the page of each platform
 def read(text: str, place: str) -> FrontMatter:
-    """The front matter of a page whose text this is; without fields where it has none.
+    """The front matter in the text of a page; without fields if it has none.
 
     `place` is the page below the catalogue's root. Raises FactError for a text that isn't YAML.
     """

@@ -48,7 +48,7 @@ accelerate launch --multi_gpu train.py && torchrun --standalone --nproc-per-node
 DeepSpeed info: version=0.16.0, zero_optimization stage 2, gradient_accumulation_steps=4
 Done. Training finished without errors in 3:21:07. exit code 0
 """
-# Libraries and surviving ranks print these lines whatever failed; no root text may match.
+# Libraries and surviving ranks print these lines after any failure; no root text may match them.
 ECHOES = """\
 CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace \
 below might be incorrect.

@@ -19,7 +19,7 @@ from xml.etree import ElementTree
 from .bundle import Catalogue, CatalogueError
 
 INSTALL = "pip install -e '.[proofs]'"
-# What a proof that runs the code under Check has in it.
+# A proof that runs the code under Check contains this.
 _CHECKS = re.compile(r"\b(?:printed|value_of|shell_of|check_code)\b|\.check\b|_the_check_")
 
 
@@ -45,7 +45,7 @@ class Proven:
 
 
 def proof_of(root: Path, entry_id: str) -> Path:
-    """Where the proof of an entry belongs in the checkout at `root`."""
+    """The path of an entry's proof in the checkout at `root`."""
     return root / "evals" / "proofs" / f"test_{entry_id.lower()}.py"
 
 
@@ -120,15 +120,17 @@ def _run(files: Sequence[Path], root: Path) -> dict[str, list[ElementTree.Elemen
 
 
 def _result(name: str, cases: Sequence[ElementTree.Element]) -> Proven:
-    """What the test cases of one proof say."""
+    """The result of one proof by its test cases."""
 
     def messages(*kinds: str) -> tuple[str, ...]:
-        found = [
+        results = [
             (case.get("name", ""), item.get("message") or "")
             for case in cases
             for kind in kinds
             for item in case.findall(kind)
         ]
-        return tuple(f"{test}: {text.strip().partition(chr(10))[0][:200]}" for test, text in found)
+        return tuple(
+            f"{test}: {text.strip().partition(chr(10))[0][:200]}" for test, text in results
+        )
 
     return Proven(name, len(cases), messages("failure"), messages("skipped", "error"))

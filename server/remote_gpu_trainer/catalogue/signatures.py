@@ -21,7 +21,7 @@ from .entry import Signature
 
 MAX_CHARS = 2000  # of a line, for regular expressions
 MAX_TEXT = 400_000  # characters of a report that are joined
-BEHIND = 3  # lines behind one that tells what failed, which may say more of it
+BEHIND = 3  # lines after the one that says what failed, which may say more about it
 _QUOTES = '`"‘’“”´'
 _ATOM = re.compile(
     r"""
@@ -103,7 +103,7 @@ class Pattern:
         self._regex: re.Pattern | None = None
         self.literal = "" if signature.is_regex else normal(signature.text)
         texts = literal_runs(signature.text) if signature.is_regex else [self.literal]
-        # Whole words, all of which each matching line contains; and one of them, or "".
+        # The whole words that every matching line contains, and one of them, or "".
         self.words = frozenset([word for text in texts for word in _inner_words(text)])
         self.anchor = max(self.words, key=_longest, default="")
         # A text that each matching line contains, in normal form.
@@ -179,7 +179,7 @@ class SignatureIndex:
 
     def __init__(self, signatures: Iterable[tuple[str, Iterable[Signature]]]):
         self.patterns = [
-            (id, Pattern(signature)) for id, found in signatures for signature in found
+            (id, Pattern(signature)) for id, texts in signatures for signature in texts
         ]
         self._by_anchor: dict[str, list[int]] = {}
         for place, (_, pattern) in enumerate(self.patterns):
@@ -219,9 +219,9 @@ class SignatureIndex:
 class _Report:
     """The lines of a report in the forms in which patterns are looked for.
 
-    `normals` has the normal form of each line. `joined` is all of them, where a message is found
-    that is wrapped. `words` are those of the report with "", the anchor of a pattern that has no
-    whole word; `vocabulary` is the words as one text.
+    `normals` has the normal form of each line. `joined` is all of them, for messages that are
+    wrapped. `words` are those of the report and "", which is the anchor of a pattern without a
+    whole word. `vocabulary` is the words as one text.
     """
 
     lines: Sequence[Line]
@@ -236,7 +236,7 @@ class _Report:
         whole = _one_quote("\n".join([line.text for line in evidence.lines])).lower()
         normals = _single_blanks(whole)
         joined, searched = " ".join(normals), normals
-        if len(joined) > MAX_TEXT:  # what failed comes first; it may stand far behind
+        if len(joined) > MAX_TEXT:  # put what failed first; it may be near the end
             failing = [normals[at] for at in _failing(evidence)]
             joined = f"{' '.join(failing)[:MAX_TEXT]} {joined[:MAX_TEXT]}"
             searched = [*failing, *normals]
@@ -253,7 +253,7 @@ class _Report:
         if pattern.hint not in self.joined:
             return []
         at = [number for number, text in enumerate(self.normals) if pattern.hint in text]
-        if pattern.literal:  # its hint is the literal itself; without a line, it is wrapped
+        if pattern.literal:  # its hint is the literal itself; in no line means wrapped
             return at or [_line_at(self.normals, self.joined.find(pattern.literal))]
         return [number for number in at if pattern.search(self.lines[number].text)]
 
@@ -262,8 +262,8 @@ class _Report:
 class _Deciding:
     """Which lines of a report decide: a root text in one of them names the cause.
 
-    `lines` are those that say what failed. `calm`: a long log in which nothing failed and
-    nobody says what they see, where a line of routine decides as well.
+    `lines` are those that say what failed. `calm`: a long log in which nothing failed and nobody
+    says what they see. There a routine line decides as well.
     """
 
     lines: frozenset[Line]
@@ -286,16 +286,16 @@ class _Deciding:
         )
 
     def best(self, lines: Sequence[Line]) -> Line:
-        """The last of these lines that decides, or else the last of all."""
+        """The last of these lines that decides, otherwise the last line."""
         return next((line for line in reversed(lines) if line in self.lines), lines[-1])
 
     def holds(self, line: Line) -> bool:
-        """Whether a root text in this line decides. Where no line says what failed, each does."""
+        """Whether a root text in this line decides. If no line says what failed, all do."""
         return not self.lines or line in self.lines or (self.calm and line.kind == "routine")
 
 
 def _failing(evidence: Evidence) -> list[int]:
-    """The places of the lines that tell what failed, and of the few behind each."""
+    """The places of the lines that say what failed, and of the few after each."""
     decisive, last, places = set(evidence.decisive), -1, []
     for at, line in enumerate(evidence.lines):
         if line in decisive or line.kind in FAILED:

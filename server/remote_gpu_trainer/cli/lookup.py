@@ -245,10 +245,10 @@ def _installed(path: str | None) -> str | None:
     """What is installed as `pip freeze` prints it. Raises BadRequest."""
     if not path:
         return None
-    from ..platforms.installed import InstalledError, read
+    from ..platforms.installed import InstalledError, read_packages
 
     try:
-        return read(path)
+        return read_packages(path)
     except InstalledError as error:
         raise BadRequest(f"--installed: {error}") from None
 

@@ -198,9 +198,9 @@ def staleness(
         packages = None
         if installed:
             # importing packaging takes longer than everything else here
-            from ..platforms.installed import read
+            from ..platforms.installed import read_packages
 
-            packages = read(installed)
+            packages = read_packages(installed)
         judged_by = read_day(day)
         report = checking.check(
             judged_by, packages=packages, released=released, scope=scope, limits=list(limits)

@@ -21,12 +21,12 @@ from ..catalogue.bundle import bundle_root
 from ..text import BadRequest
 from ..text.masking import shown, shown_lines
 from .box_check.expectations import expectations_of
-from .reading import Health, read, without_answer
+from .reading import Health, read_reply, without_answer
 
 PROBE = 75.0  # seconds for a probe from the command line; the script reports a hung tool after 42
 LOADED = 120.0  # seconds around a load: torch starts, and the script allows twice the load and 90 s
 IN_A_CALL = 45.5  # seconds of the 48 that an MCP call has: ssh and ending its processes take some
-START = 15.0  # seconds until torch has started on all GPUs
+START = 15.0  # seconds that torch takes to start on all GPUs
 SHORTEST = 3.0  # seconds; a shorter load says nothing
 MOST_STRESS = 3600.0  # seconds
 MOST_RECORDED = 48 << 20  # bytes of a whole recording, of which no file has more than 4 MiB
@@ -55,7 +55,7 @@ finally:
 
 @dataclass(frozen=True)
 class Question:
-    """What the script is asked. Raises BadRequest for a value that it can't take.
+    """The arguments for the script. Raises BadRequest for a value that it can't take.
 
     `expect` is the text of its --expect, `python` the path of the job's interpreter on the box,
     `stress` the seconds of load (0: none), `replay` a folder on this machine with a recording.
@@ -142,7 +142,7 @@ def examine(
     ]
     if reply.code == 2 and refused and not reply.out.strip():
         raise BadRequest(refused[-1].removeprefix("gpu_health.py: "))
-    return read(_name(box), reply.out, reply.code, reply.cut, reply.errors)
+    return read_reply(_name(box), reply.out, reply.code, reply.cut, reply.errors)
 
 
 def record(box: Box, question: Question, folder: Path, *, accept_new: bool = False) -> Health:
@@ -172,8 +172,8 @@ def record(box: Box, question: Question, folder: Path, *, accept_new: bool = Fal
         }
         code, errors = answer["code"], str(answer["errors"])
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-        return read(_name(box), b"", reply.code, reply.cut, reply.errors)
-    health = read(_name(box), out, code if isinstance(code, int) else None, False, errors)
+        return read_reply(_name(box), b"", reply.code, reply.cut, reply.errors)
+    health = read_reply(_name(box), out, code if isinstance(code, int) else None, False, errors)
     try:
         folder.mkdir(parents=True, exist_ok=True)
         for name, text in kept.items():
@@ -254,7 +254,7 @@ def _name(box: Box) -> str:
 def _no_reply(box: Box, reply: Reply) -> Health:
     """Return the answer for a program that didn't run to its end.
 
-    A reply's text ends with what to do.
+    The text of a reply is `what happened; what to do`.
     """
     if reply.outcome == "overtime":
         return without_answer(_name(box), reply.text, HANGS, "overtime")

@@ -13,7 +13,7 @@ from .examine import NOTHING_MORE, Question, check, examine
 from .reading import WORST, Health, without_answer, worst
 
 AT_ONCE = 16  # boxes examined at the same time
-# Of one file of hosts.
+# Limits of a file of hosts.
 MOST_HOSTS = 2000
 MOST_BYTES = 1 << 20
 
@@ -21,7 +21,7 @@ MOST_BYTES = 1 << 20
 def hosts(path: str) -> list[str]:
     """Read a file with one box per line, named as a user names a box; `#` begins a comment.
 
-    Each box comes once, in the order of the file. Raises BadRequest.
+    Each box is listed once, in the order of the file. Raises BadRequest.
     """
     place = f"--hosts {shown(path, 120)}"
     try:
@@ -52,7 +52,7 @@ def examine_all(
     accept_new: bool = False,
     progress: Callable[[int, int], None] = lambda done, of: None,
 ) -> list[Health]:
-    """Examine each box, AT_ONCE at a time: worst first, equals in the order of the file.
+    """Examine each box, AT_ONCE at a time. Return the worst first, else in the order of the file.
 
     `progress` is called with how many are done and how many there are. Raises BadRequest when the
     question itself is wrong.
@@ -85,7 +85,7 @@ def _examine_named(name: str, question: Question, accept_new: bool) -> Health:
             shown(name, 80), str(error), "correct this line of the file", "bad-name"
         )
     except BadRequest as error:
-        # The script takes this question: `check` asked it. So the box ran another program.
+        # `check` has accepted the question. So the box ran another program.
         return without_answer(
             shown(name, 80),
             f"{shown(name, 80)} refused the request ({shown(error, 120)})",
@@ -95,7 +95,7 @@ def _examine_named(name: str, question: Question, accept_new: bool) -> Health:
 
 
 def as_dict(healths: list[Health]) -> dict:
-    """Return the worst verdict, how many boxes have each, and the boxes' answers, worst first."""
+    """Return the worst verdict, the number of boxes by verdict, and their answers, worst first."""
     counts = {verdict: sum(health.verdict == verdict for health in healths) for verdict in WORST}
     return {
         "verdict": worst(*(health.verdict for health in healths)),
@@ -105,7 +105,7 @@ def as_dict(healths: list[Health]) -> dict:
 
 
 def code(healths: list[Health]) -> int:
-    """Return 1 where a box is unfit or care, else 2 where one is unknown, else 0."""
+    """Return 1 if a box is unfit or care, else 2 if a box is unknown, else 0."""
     codes = {health.code for health in healths}
     return 1 if 1 in codes else max(codes)
 

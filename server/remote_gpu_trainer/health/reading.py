@@ -1,7 +1,7 @@
 """Read the reply of scripts/gpu_health.py into a verdict. Pure.
 
 Nothing in a reply is trusted: types are checked, texts are cut, cleaned and masked. A verdict is
-never better than its findings, its exit code and its list of GPUs allow; a reply that contradicts
+never better than its findings, its exit code and its list of GPUs allow. A reply that contradicts
 itself is `unknown`.
 """
 
@@ -37,8 +37,8 @@ class Health:
 
     Each of `findings`, worst first, has `gpu` (a number, a label, or None for the whole box),
     `level`, `evidence`, `threshold`, `action` and `entry` (an id or ""). `gpus` has an item for
-    each kind of card, `left_out` the number of further findings by level. `partial` says what was
-    asked but not done, and how to get it; `why` is set when the box gave no answer.
+    each kind of card, `left_out` the number of further findings by level. `partial` says which part
+    of the question was left out, and how to get it. `why` is set if the box gave no answer.
     """
 
     verdict: str
@@ -69,11 +69,11 @@ class Health:
 
     @property
     def code(self) -> int:
-        """Return the exit code: 0 fit, 1 care or unfit, 2 could not tell."""
+        """Return the exit code: 0 fit, 1 care or unfit, 2 unknown."""
         return CODES[self.verdict]
 
     def add(self, level: str, evidence: str, threshold: str, action: str) -> None:
-        """Add a finding about the whole box; the verdict gets worse with it."""
+        """Add a finding about the whole box. It can make the verdict worse."""
         self.findings.append(
             {
                 "gpu": None,
@@ -84,7 +84,7 @@ class Health:
                 "entry": "",
             }
         )
-        self.findings.sort(key=lambda one: LEVELS.index(one["level"]))
+        self.findings.sort(key=lambda finding: LEVELS.index(finding["level"]))
         self.verdict = worst(self.verdict, verdict_of(self.findings))
 
 
@@ -114,8 +114,10 @@ def without_answer(
     return health
 
 
-def read(name: str, reply: bytes, code: int | None, cut: bool = False, errors: str = "") -> Health:
-    """Read the script's standard output. `cut`: it was longer than what is read of it."""
+def read_reply(
+    name: str, reply: bytes, code: int | None, cut: bool = False, errors: str = ""
+) -> Health:
+    """Read the script's standard output. `cut`: it was too long, and its end is missing."""
     text = reply.decode("utf-8", "replace")
     try:
         answer = json.loads(
@@ -145,9 +147,9 @@ def _unreadable(name: str, text: str, code: int | None, cut: bool, errors: str) 
 
 
 def _health(name: str, answer: dict, code: int | None) -> Health:
-    findings = [_finding(one) for one in answer["findings"][:MOST_LISTED]]
-    findings.sort(key=lambda one: LEVELS.index(one["level"]))
-    gpus = [one for one in answer["gpus"][:MOST_LISTED] if isinstance(one, dict)]
+    findings = [_finding(finding) for finding in answer["findings"][:MOST_LISTED]]
+    findings.sort(key=lambda finding: LEVELS.index(finding["level"]))
+    gpus = [card for card in answer["gpus"][:MOST_LISTED] if isinstance(card, dict)]
     claimed = answer["verdict"] if answer["verdict"] in WORST else "unknown"
     health = Health(
         worst(claimed, verdict_of(findings)),
@@ -158,7 +160,7 @@ def _health(name: str, answer: dict, code: int | None) -> Health:
     )
     health.driver = shown(answer.get("driver") or "", 40)
     listed = answer.get("recognised")
-    health.about = [shown(one, 80) for one in listed[:8]] if isinstance(listed, list) else []
+    health.about = [shown(text, 80) for text in listed[:8]] if isinstance(listed, list) else []
     stress = _plain(answer.get("stress"))
     health.stress = stress if isinstance(stress, dict) else None
     doubts = []
@@ -171,8 +173,8 @@ def _health(name: str, answer: dict, code: int | None) -> Health:
     for doubt in doubts:
         action = "check which program runs there as python3"
         health.add("unknown", doubt, "a reply that doesn't contradict itself", action)
-    for one in findings[MOST_FINDINGS:]:
-        health.left_out[one["level"]] = health.left_out.get(one["level"], 0) + 1
+    for finding in findings[MOST_FINDINGS:]:
+        health.left_out[finding["level"]] = health.left_out.get(finding["level"], 0) + 1
     del health.findings[MOST_FINDINGS:]
     return health
 
@@ -190,8 +192,8 @@ def _finding(raw: dict) -> dict:
 
 
 def _brief(gpus: list[dict]) -> list[dict]:
-    """Return an item for each kind of card, with the numbers of these cards under `gpu`."""
-    kinds: list[tuple[dict, list]] = []  # what is known of a kind, the labels of its cards
+    """Return an item for each kind of card. `gpu` lists its cards."""
+    kinds: list[tuple[dict, list]] = []  # what is known about a kind, the labels of its cards
     for card in gpus:
         kind = _kind_of_card(card)
         labels = next((labels for other, labels in kinds if other == kind), None)
@@ -237,9 +239,9 @@ def _plain(value, depth: int = 0):
     if isinstance(value, str):
         return shown(value, 80)
     if depth < 3 and isinstance(value, list):
-        return [_plain(one, depth + 1) for one in value[:MOST_GPUS]]
+        return [_plain(item, depth + 1) for item in value[:MOST_GPUS]]
     if depth < 3 and isinstance(value, dict):
-        return {shown(key, 40): _plain(one, depth + 1) for key, one in list(value.items())[:20]}
+        return {shown(key, 40): _plain(item, depth + 1) for key, item in list(value.items())[:20]}
     return None
 
 

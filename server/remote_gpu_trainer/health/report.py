@@ -1,7 +1,7 @@
 """`health --report`: one HTML page of what a watch wrote, from templates/watch.html.j2.
 
 The page loads nothing and runs nothing, and its template escapes every text of the file. The plots
-are inline SVG without text: they stretch to the page's width, and the words stand beside them.
+are inline SVG without text, because they stretch to the page's width. Their words are beside them.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from ..text import BadRequest
 from ..text.masking import shown
 from .plots import Axis, band, buckets, line
-from .watch_file import Event, RecordedWatch, Series, read
+from .watch_file import Event, RecordedWatch, Series, read_watch
 
 OURS = "<!doctype html>\n<!-- remote-gpu-trainer health --report -->\n"
 MARKS = 40  # numbered marks on one GPU's row of findings
-# Reasons for held-back clocks that are normal under load, or at rest.
+# Reasons for held-back clocks that are normal, under load or at rest.
 HARMLESS = ("sw_power_cap", "gpu_idle", "app_clocks", "applications_clocks_setting")
 PANELS = (  # column, title, unit, what the axis reaches at least
     ("util", "Utilisation", "%", 100.0),
@@ -38,7 +38,7 @@ def write(source: Path, to: Path) -> Path:
     Raises BadRequest for a file without samples, and for a place that can't be written or that
     holds anything but an earlier page.
     """
-    made = page(read(source), source.name)
+    made = page(read_watch(source), source.name)
     try:
         if to.exists():
             with to.open("rb") as old:

@@ -1,7 +1,7 @@
 """Read the JSON lines that a watch wrote into columns of numbers.
 
 The file is data: types are checked, texts are cut, cleaned and masked. What is over a limit or
-can't be read is counted; a sample older than the one before it is left out.
+can't be read is counted. A sample that is older than the previous one is left out.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ class RecordedWatch:
         return first, max(last, first + 1.0)
 
 
-def read(path: Path) -> RecordedWatch:
+def read_watch(path: Path) -> RecordedWatch:
     """Read the JSON lines of a watch. Raises BadRequest for a file without a sample."""
     watch = RecordedWatch()
     try:
@@ -103,7 +103,7 @@ def read(path: Path) -> RecordedWatch:
 
 
 def _line(watch: RecordedWatch, raw: bytes) -> None:
-    """Take one line over: the start, the end, or a sample with what was found in it."""
+    """Add a line to `watch`: the start, the end, or a sample with its findings."""
     try:
         record = json.loads(raw)
         time = _number(record["t"])

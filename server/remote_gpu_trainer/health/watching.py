@@ -1,7 +1,7 @@
 """`health --watch N`: start a watch, here or on a box, which writes JSON lines.
 
 Here it runs in the foreground. On a box it runs detached from the connection and writes a file
-there; the script then lies in ~/.cache/remote-gpu-trainer, because standard input ends with the
+there; the script is then in ~/.cache/remote-gpu-trainer, because standard input ends with the
 connection. A watch costs under 1 % of a core, and ends with --pid, with a signal, or with the box.
 """
 

@@ -14,7 +14,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, replace
 
-from ..numbers.finding import Finding
+from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
 from . import files
 from .evidence import MOST_DECISIVE, Evidence
@@ -182,14 +182,14 @@ def _with_curves(evidence: Evidence, log: _Log) -> Evidence | None:
 
 
 def _with_findings(
-    evidence: Evidence, log: _Log, findings: list[Finding], rows: frozenset[int]
+    evidence: Evidence, log: _Log, findings: list[NumbersFinding], rows: frozenset[int]
 ) -> Evidence:
     """Add a line for each fault, and silence the lines that the findings replace.
 
     `rows` are the numbers of the lines that the findings were read from.
     """
     faults = [
-        Line(log.source, finding.row, None, finding.said, MESSAGE)
+        Line(log.source, finding.row, None, finding.message, MESSAGE)
         for finding in findings
         if finding.fault
     ]
@@ -204,12 +204,12 @@ def _with_findings(
         lines=[*faults, *lines],
         decisive=[*faults, *evidence.decisive][:MOST_DECISIVE],
         is_log=True,
-        numbers="; ".join(finding.said for finding in findings if not finding.fault),
+        numbers="; ".join(finding.message for finding in findings if not finding.fault),
         seen=_seen(findings, evidence),
     )
 
 
-def _seen(findings: list[Finding], evidence: Evidence) -> str:
+def _seen(findings: list[NumbersFinding], evidence: Evidence) -> str:
     """Return the value of `Evidence.seen` for these findings.
 
     It is the id of the entry that a finding names, or "fault" if a fault has no entry. Without a

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from ..logs.evidence import Evidence, Probed
 from ..logs.lines import Line
-from ..numbers.out_of_memory import Told
+from ..numbers.out_of_memory import Shortage
 from ..text.masking import shown
 from .budget import tokens
 
@@ -17,12 +17,12 @@ MAX_SHOWN = 4000  # characters of a line that are masked before it is cut
 READ = "read from the numbers: "  # goes before text that is in no line of the log
 
 
-def evidence_lines(evidence: Evidence, memory: Told | None) -> list[dict]:
+def evidence_lines(evidence: Evidence, memory: Shortage | None) -> list[dict]:
     """The first decisive lines.
 
     For an out-of-memory message the first is the summary of its numbers, from `memory`.
     """
-    if not memory or not memory.said:
+    if not memory or not memory.sentence:
         return [
             _quote(line, by=READ if evidence.seen and line.kind == "message" else "")
             for line in evidence.decisive[:LINES]
@@ -34,7 +34,7 @@ def evidence_lines(evidence: Evidence, memory: Told | None) -> list[dict]:
         if (line.source, line.number) != (message.source, message.number)
     ]
     return [
-        _quote(message, by=READ, instead=memory.said),
+        _quote(message, by=READ, instead=memory.sentence),
         *(_quote(line) for line in others[: LINES - 1]),
     ]
 

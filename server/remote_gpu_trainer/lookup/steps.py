@@ -15,7 +15,7 @@ from ..catalogue.freshness import stale_entry
 from ..catalogue.signatures import Hit
 from ..logs import cascade
 from ..logs.evidence import Evidence, disagreement
-from ..numbers.out_of_memory import Told, told_by
+from ..numbers.out_of_memory import Shortage, shortage_in
 from ..retrieval.candidates import Candidate, Ranking, promote, second_from
 from ..retrieval.general_or_special import (
     named_provider_first,
@@ -87,7 +87,7 @@ class LookUp:
     has_own_words: bool
 
     whole_text: str = ""
-    memory: Told | None = None
+    memory: Shortage | None = None
     ranking: Ranking = Ranking((), "")
     doubts: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
@@ -158,7 +158,7 @@ def rank_candidates(state: LookUp) -> LookUp:
 
 def _ranked(state: LookUp, evidence: Evidence) -> LookUp:
     """Rank the entries by this evidence."""
-    memory = told_by(evidence.lines)
+    memory = shortage_in(evidence.lines)
     is_pointed = memory is not None and memory.entry in state.entries
     ranking = state.retriever.rank(
         evidence,
@@ -278,7 +278,7 @@ def claim_entries(state: LookUp) -> LookUp:
     return replace(state, claims=claims, claimed=len(chosen), rests_on=rests_on)
 
 
-def _why(candidate: Candidate, memory: Told | None) -> str:
+def _why(candidate: Candidate, memory: Shortage | None) -> str:
     """Return the reason for a candidate: its signature, the memory numbers, or its words."""
     if memory and memory.entry == candidate.id and not candidate.hit:
         return memory.why

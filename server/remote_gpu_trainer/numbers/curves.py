@@ -1,8 +1,9 @@
 """Judge a training run by the numbers in its log.
 
-Findings use the words in which people report such runs, because the catalogue is searched by these
-words. Not every finding is a fault: a validation loss that rises while the training loss falls is
-only mentioned. Standard library, Python 3.8.
+Findings are in the words in which people report such runs, because the catalogue is searched by
+them. Not every finding is a fault: overfitting, for example, is only mentioned.
+
+Standard library, Python 3.8.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from .finding import Finding
+from .finding import NumbersFinding
 from .loss_shapes import (
     FEWEST,
     TREND,
@@ -39,7 +40,7 @@ SLOWER, GROWN = 1.8, 1.5  # times the first step time, or the first memory use
 
 @dataclass(frozen=True)
 class _Curves:
-    """The series of a log by kind, those of held-out data as "val loss" and the like.
+    """The series of a log by kind. Series of held-out data have kinds such as "val loss".
 
     Accuracies are shares of 1. `loss` is the training loss.
     """
@@ -57,7 +58,7 @@ class _Curves:
         return next(iter(self.by_kind.get(kind, [])), None)
 
 
-def findings(numbers: Numbers) -> list[Finding]:
+def findings(numbers: Numbers) -> list[NumbersFinding]:
     """Return what the numbers show, faults first.
 
     An empty list for a run whose numbers are normal, or too few.
@@ -65,30 +66,30 @@ def findings(numbers: Numbers) -> list[Finding]:
     curves = _curves_of(numbers)
     norm = curves.first("norm")
     broken = _not_finite(curves)
-    found = list(broken)
+    result = list(broken)
     if curves.loss and not broken:
-        found += _of_loss(curves, curves.loss)
+        result += _of_loss(curves, curves.loss)
     if curves.first("reward"):
-        found = _some(*filter(_of_policy_too, found), _collapses(curves))
+        result = _some(*filter(_of_policy_too, result), _collapses(curves))
     if norm:
-        found += _some(_norm_is_zero(norm), None if found else _norm_jumps(norm))
+        result += _some(_norm_is_zero(norm), None if result else _norm_jumps(norm))
     causes = _some(_of(curves, "scale", _scale), _of(curves, "lr", _lr))
-    found = found + causes if broken else causes + found  # they explain a flat loss
+    result = result + causes if broken else causes + result  # causes explain a flat loss
     if curves.first("reward") or curves.first("margin"):
-        found += _kl_of(curves)
-    if not found:
-        found += _some(_held_out(curves))
-    found += _some(
+        result += _kl_of(curves)
+    if not result:
+        result += _some(_held_out(curves))
+    result += _some(
         _of(curves, "time", _slower),
         _of(curves, "ram", _grows),
         _of(curves, "memory", _grows),
         _waits(curves),
     )
-    return sorted(found, key=lambda finding: not finding.fault)
+    return sorted(result, key=lambda finding: not finding.fault)
 
 
-def _some(*findings: Finding | None) -> list[Finding]:
-    """Those that are findings."""
+def _some(*findings: NumbersFinding | None) -> list[NumbersFinding]:
+    """The findings without None."""
     return [finding for finding in findings if finding is not None]
 
 
@@ -107,8 +108,8 @@ def _curves_of(numbers: Numbers) -> _Curves:
     return _Curves(numbers, by_kind, main_of(by_kind.get("loss", [])))
 
 
-def _not_finite(curves: _Curves) -> list[Finding]:
-    """The first loss or perplexity that becomes nan or infinite, the training loss first of all."""
+def _not_finite(curves: _Curves) -> list[NumbersFinding]:
+    """Find a loss or perplexity that becomes nan or infinite. The training loss comes first."""
     began, norm = from_the_start(curves.numbers), curves.first("norm")
     main = [curves.loss] if curves.loss else []
     for series in [*main, *curves.all("loss", "val loss", "ppl", "val ppl")]:
@@ -118,8 +119,8 @@ def _not_finite(curves: _Curves) -> list[Finding]:
     return []
 
 
-def _of_loss(curves: _Curves, loss: Series) -> list[Finding]:
-    """What the course of a finite training loss shows, and what a resume changed in it."""
+def _of_loss(curves: _Curves, loss: Series) -> list[NumbersFinding]:
+    """Judge the course of a finite training loss, and what a resume changed in it."""
     norm, acc = curves.first("norm"), curves.first("acc")
     exact = (
         twice(loss, norm)
@@ -142,31 +143,35 @@ def _of_loss(curves: _Curves, loss: Series) -> list[Finding]:
     return _some(*shapes) + resumed(loss, curves.numbers, curves.first("lr"))
 
 
-def _of_policy_too(finding: Finding) -> bool:
-    """Whether a finding counts for a policy: its loss is often 0 or negative, without a trend."""
-    return finding.entry not in ("P12", "O16") and "exactly 0.0" not in finding.said
+def _of_policy_too(finding: NumbersFinding) -> bool:
+    """Whether a finding counts for a policy, whose loss is often 0, negative or without a trend."""
+    return finding.entry not in ("P12", "O16") and "exactly 0.0" not in finding.message
 
 
-def _of(curves: _Curves, kind: str, judge: Callable[[Series], Finding | None]) -> Finding | None:
-    """What `judge` finds in the first series of a kind."""
+def _of(
+    curves: _Curves, kind: str, judge: Callable[[Series], NumbersFinding | None]
+) -> NumbersFinding | None:
+    """Judge the first series of a kind."""
     series = curves.first(kind)
     return judge(series) if series else None
 
 
-def _norm_is_zero(norm: Series) -> Finding | None:
+def _norm_is_zero(norm: Series) -> NumbersFinding | None:
     if len(norm.values) < FEWEST or any(norm.values):
         return None
-    return Finding(norm.rows[0], "gradients are exactly zero in every step, nothing is learned")
+    return NumbersFinding(
+        norm.rows[0], "gradients are exactly zero in every step, nothing is learned"
+    )
 
 
-def _norm_jumps(norm: Series) -> Finding | None:
+def _norm_jumps(norm: Series) -> NumbersFinding | None:
     values = [value for value in norm.values if math.isfinite(value)]
     usual = median(values) if len(values) >= 2 * TREND else 0
     jumps = [at for at, value in enumerate(norm.values) if usual and value > max(20 * usual, 10)]
     if not 2 < len(jumps) < len(values) / 3 or jumps[2] < len(values) / 20:
         return None
     most = max(norm.values[at] for at in jumps)
-    return Finding(
+    return NumbersFinding(
         norm.rows[jumps[0]],
         f"grad_norm jumps from {usual:.2g} to {most:.0f} on single batches, in {len(jumps)} of "
         f"{len(norm.values)} steps",
@@ -174,18 +179,18 @@ def _norm_jumps(norm: Series) -> Finding | None:
     )
 
 
-def _lr(lr: Series) -> Finding | None:
+def _lr(lr: Series) -> NumbersFinding | None:
     zero = run_at_end(lr.values, lambda value: value <= 1e-6 * max(lr.values))
     if len(lr.values) < FEWEST or zero < max(FEWEST, 0.2 * len(lr.values)):
         return None
     if not any(lr.values):
-        return Finding(lr.rows[0], "logged learning rate is 0 in every step", "O23")
-    return Finding(
+        return NumbersFinding(lr.rows[0], "logged learning rate is 0 in every step", "O23")
+    return NumbersFinding(
         lr.rows[-zero], "learning rate reaches zero early, long before the end of training", "O8"
     )
 
 
-def _scale(scale: Series) -> Finding | None:
+def _scale(scale: Series) -> NumbersFinding | None:
     values = scale.values
     if (
         len(values) < FEWEST
@@ -193,31 +198,31 @@ def _scale(scale: Series) -> Finding | None:
         or any(b > a for a, b in zip(values, values[1:]))
     ):
         return None
-    return Finding(
+    return NumbersFinding(
         scale.rows[0],
         f"fp16 loss scale halves again and again, from {values[0]:g} to {values[-1]:g}",
         "O24",
     )
 
 
-def _kl_of(curves: _Curves) -> list[Finding]:
-    """What the first divergence shows that isn't an approximation."""
+def _kl_of(curves: _Curves) -> list[NumbersFinding]:
+    """Judge the first KL divergence that isn't an approximation."""
     exact = [series for series in curves.all("kl") if "approx" not in series.name.lower()]
     return _some(*map(_kl, exact[:1]))
 
 
-def _kl(kl: Series) -> Finding | None:
+def _kl(kl: Series) -> NumbersFinding | None:
     values = kl.values
     if len(values) < TREND:
         return None
     quarter = max(3, len(values) // 4)
     head, tail = mean(values[:quarter]), mean(values[-quarter:])
     if tail < -0.01 and sum(value < 0 for value in values[-quarter:]) * 4 >= quarter * 3:
-        return Finding(
+        return NumbersFinding(
             kl.rows[-quarter], f"KL divergence to the reference is negative, {tail:.3g}", "R2"
         )
     if tail > 10 and tail > 10 * abs(head):
-        return Finding(
+        return NumbersFinding(
             kl.rows[-quarter],
             f"KL to the reference model grows without end, from {head:.3g} to {tail:.3g}",
             "R2",
@@ -225,8 +230,8 @@ def _kl(kl: Series) -> Finding | None:
     return None
 
 
-def _collapses(curves: _Curves) -> Finding | None:
-    """A reward that rises while the answers or their entropy shrink to nothing."""
+def _collapses(curves: _Curves) -> NumbersFinding | None:
+    """Find a reward that rises while the answers or their entropy shrink to nothing."""
     reward = curves.all("reward")[0].values
     quarter = max(3, len(reward) // 4)
     if len(reward) < TREND or mean(reward[-quarter:]) <= mean(reward[:quarter]):
@@ -240,7 +245,7 @@ def _collapses(curves: _Curves) -> Finding | None:
             continue
         start, end = mean(series.values[:quarter]), median(series.values[-quarter:])
         if start > 0 and end < 0.2 * start:
-            return Finding(
+            return NumbersFinding(
                 series.rows[-quarter],
                 f"reward keeps rising, then {what}, from {series.values[0]:.3g} to "
                 f"{series.values[-1]:.3g}",
@@ -249,8 +254,8 @@ def _collapses(curves: _Curves) -> Finding | None:
     return None
 
 
-def _held_out(curves: _Curves) -> Finding | None:
-    """What held-out data show of a run whose training shows no fault."""
+def _held_out(curves: _Curves) -> NumbersFinding | None:
+    """Judge the held-out data of a run whose training shows no fault."""
     return (
         _near_chance(curves) or _always_the_same(curves) or _no_score(curves) or _overfits(curves)
     )
@@ -266,14 +271,14 @@ def _falls(loss: Series | None, to: float = 0.8) -> bool:
     return bool(loss and len(loss.values) >= FEWEST and loss.values[-1] < to * loss.values[0])
 
 
-def _near_chance(curves: _Curves) -> Finding | None:
-    """A validation accuracy that hardly moves, far below what training reaches."""
-    held, acc = _long(curves, "val acc"), _long(curves, "acc")
-    if not held or not max(held.values) - min(held.values) < 0.15:
+def _near_chance(curves: _Curves) -> NumbersFinding | None:
+    """Find a validation accuracy that hardly moves, far below the training accuracy."""
+    val_acc, acc = _long(curves, "val acc"), _long(curves, "acc")
+    if not val_acc or not max(val_acc.values) - min(val_acc.values) < 0.15:
         return None
     top = acc.values[-1] if acc else 0
-    is_far_below = top > 0.6 and max(held.values) < 0.5 * top
-    is_low = not acc and _falls(curves.loss, to=0.5) and max(held.values) < 0.4
+    is_far_below = top > 0.6 and max(val_acc.values) < 0.5 * top
+    is_low = not acc and _falls(curves.loss, to=0.5) and max(val_acc.values) < 0.4
     if not is_far_below and not is_low:
         return None
     other = (
@@ -281,20 +286,20 @@ def _near_chance(curves: _Curves) -> Finding | None:
         if acc
         else "the training loss falls as it should"
     )
-    return Finding(
-        held.rows[0],
-        f"validation accuracy stays near chance at {median(held.values):.3g} though {other}",
+    return NumbersFinding(
+        val_acc.rows[0],
+        f"validation accuracy stays near chance at {median(val_acc.values):.3g} though {other}",
         "V1",
     )
 
 
-def _always_the_same(curves: _Curves) -> Finding | None:
-    """An accuracy with one and the same value."""
+def _always_the_same(curves: _Curves) -> NumbersFinding | None:
+    """Find an accuracy that never changes."""
     for series in (_long(curves, "acc"), _long(curves, "val acc")):
         if series and len(set(series.values)) == 1 and 0 < series.values[0] < 0.98:
             name = "validation accuracy" if series.held_out else "accuracy"
             end = ", training loss falls" if _falls(curves.loss) else ""
-            return Finding(
+            return NumbersFinding(
                 series.rows[0],
                 f"{name} is exactly {series.values[0]:g} in every epoch, the model predicts "
                 f"one class{end}",
@@ -302,42 +307,44 @@ def _always_the_same(curves: _Curves) -> Finding | None:
     return None
 
 
-def _no_score(curves: _Curves) -> Finding | None:
-    """A score that is 0 in every evaluation."""
+def _no_score(curves: _Curves) -> NumbersFinding | None:
+    """Find a score that is 0 in every evaluation."""
     for score in curves.all("val score", "score"):
         if len(score.values) >= 3 and not any(score.values):
             name = score.name.lower()
             entry = "V5" if "iou" in name else "V3" if "ap" in name else "V6"
             end = " while the loss falls" if _falls(curves.loss) else ""
-            return Finding(
+            return NumbersFinding(
                 score.rows[0], f"{plain(score)} is exactly 0 in every evaluation{end}", entry
             )
     return None
 
 
-def _overfits(curves: _Curves) -> Finding | None:
-    """A validation loss that rises for the last quarter or more while the training loss falls."""
-    held = _long(curves, "val loss")
-    if not held or not _falls(curves.loss) or not all(map(math.isfinite, held.values)):
+def _overfits(curves: _Curves) -> NumbersFinding | None:
+    """Find a validation loss that rises in at least the last quarter while training loss falls."""
+    val_loss = _long(curves, "val loss")
+    if not val_loss or not _falls(curves.loss) or not all(map(math.isfinite, val_loss.values)):
         return None
-    low = min(range(len(held.values)), key=held.values.__getitem__)
-    if not held.values[-1] > 1.15 * held.values[low] > 0 or low >= 0.75 * len(held.values):
+    low = min(range(len(val_loss.values)), key=val_loss.values.__getitem__)
+    if not val_loss.values[-1] > 1.15 * val_loss.values[low] > 0 or low >= 0.75 * len(
+        val_loss.values
+    ):
         return None
-    said = (
-        f"validation loss rises from {held.values[low]:.4g} to {held.values[-1]:.4g} while "
+    message = (
+        f"validation loss rises from {val_loss.values[low]:.4g} to {val_loss.values[-1]:.4g} while "
         "the training loss falls, which is overfitting"
     )
-    return Finding(held.rows[low], said, fault=False)
+    return NumbersFinding(val_loss.rows[low], message, fault=False)
 
 
-def _slower(time: Series) -> Finding | None:
+def _slower(time: Series) -> NumbersFinding | None:
     values = time.values
     if sum(b >= a for a, b in zip(values, values[1:])) > 0.95 * (len(values) - 1):
         return None  # the time since the start
     steps = quarters(values)
     if not steps or steps[3] < SLOWER * steps[0] or steps != sorted(steps):
         return None
-    return Finding(
+    return NumbersFinding(
         time.rows[0],
         f"each step takes longer and longer, {steps[0]:.3g} s at the beginning and {steps[3]:.3g} "
         "s at last",
@@ -345,7 +352,7 @@ def _slower(time: Series) -> Finding | None:
     )
 
 
-def _grows(memory: Series) -> Finding | None:
+def _grows(memory: Series) -> NumbersFinding | None:
     steps = quarters(memory.values)
     if (
         not steps
@@ -355,12 +362,12 @@ def _grows(memory: Series) -> Finding | None:
         return None
     text = f"from {memory.values[0]:.4g} to {memory.values[-1]:.4g}"
     if memory.kind == "ram":
-        return Finding(memory.rows[0], f"host RAM climbs every epoch, {text}", "DP9")
-    return Finding(memory.rows[0], f"GPU memory grows with every step, {text}", fault=False)
+        return NumbersFinding(memory.rows[0], f"host RAM climbs every epoch, {text}", "DP9")
+    return NumbersFinding(memory.rows[0], f"GPU memory grows with every step, {text}", fault=False)
 
 
-def _waits(curves: _Curves) -> Finding | None:
-    """Steps that mostly wait for their data."""
+def _waits(curves: _Curves) -> NumbersFinding | None:
+    """Find steps that mostly wait for their data."""
     data, time = curves.first("data"), curves.first("time")
     if not data or not time or len(data.values) < TREND:
         return None
@@ -368,8 +375,8 @@ def _waits(curves: _Curves) -> Finding | None:
     if whole <= 0 or waited < 0.5 * whole:
         return None
     share = 100 * waited / whole
-    said = f"data loading takes {share:.0f} % of each step, the GPU waits for its input"
-    return Finding(data.rows[0], said, "U24")
+    message = f"data loading takes {share:.0f} % of each step, the GPU waits for its input"
+    return NumbersFinding(data.rows[0], message, "U24")
 
 
 BESIDE = 3  # values on each side of a resume
@@ -377,22 +384,22 @@ JUMPED = 1.3  # times the loss before the resume, from which it counts as a jump
 FELL = 0.2  # share of the earlier learning rate below which a warm-up has started again
 
 
-def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[Finding]:
-    """Return what differs between just before and just after a resume.
+def resumed(loss: Series, numbers: Numbers, lr: Series | None) -> list[NumbersFinding]:
+    """Compare the values just before a resume with those just after it.
 
-    If a log has several resumes, the first at which anything differs.
+    Of several resumes, the first that changed something gives the findings.
     """
     for row in numbers.resumed:
         before, after = _sides(loss, row)
         if len(before) < BESIDE or len(after) < BESIDE:
             continue
-        found = _some(
+        changes = _some(
             _loss_jumps(before, after, row),
             _rate_differs(*_sides(lr, row), row) if lr else None,
             _counts_again(numbers, row),
         )
-        if found:
-            return found
+        if changes:
+            return changes
     return []
 
 
@@ -402,37 +409,37 @@ def _sides(series: Series, row: int) -> tuple[list[float], list[float]]:
     return [value for at, value in pairs if at < row], [value for at, value in pairs if at > row]
 
 
-def _loss_jumps(before: list[float], after: list[float], row: int) -> Finding | None:
+def _loss_jumps(before: list[float], after: list[float], row: int) -> NumbersFinding | None:
     usual = median(before[-5:])
-    # Values may be nan, which no comparison holds for.
+    # Values may be nan, for which every comparison is false.
     if not (after[0] > JUMPED * usual > 0 and after[0] > 1.1 * max(before[-10:])):
         return None
-    said = f"loss jumps right after resume from {usual:.3g} to {after[0]:.3g}"
-    return Finding(row, said, "C1")
+    message = f"loss jumps right after resume from {usual:.3g} to {after[0]:.3g}"
+    return NumbersFinding(row, message, "C1")
 
 
-def _rate_differs(old: list[float], new: list[float], row: int) -> Finding | None:
-    """A learning rate that warms up again, or jumps."""
+def _rate_differs(old: list[float], new: list[float], row: int) -> NumbersFinding | None:
+    """Find a learning rate that warms up again, or jumps."""
     if not old or not new:
         return None
     is_long = len(new) >= BESIDE
     if is_long and new[0] < FELL * old[-1] and max(new) > 3 * new[0]:
-        return Finding(row, "learning rate replays its warm-up after resume", "C14")
+        return NumbersFinding(row, "learning rate replays its warm-up after resume", "C14")
     had_decayed, rises_above = old[-1] < 0.9 * max(old), max(new) > 1.5 * old[-1]
     if is_long and had_decayed and rises_above and new[0] < 0.9 * max(new):
-        said = "learning rate restarts after resume and replays its warm-up"
-        return Finding(row, said, "C14")
+        message = "learning rate restarts after resume and replays its warm-up"
+        return NumbersFinding(row, message, "C14")
     if old[-1] > 0 and new[0] > 2 * old[-1]:
-        said = (
+        message = (
             f"learning rate jumps after resume from {old[-1]:.3g} to {new[0]:.3g}, "
             "the scheduler starts again"
         )
-        return Finding(row, said, "C14")
+        return NumbersFinding(row, message, "C14")
     return None
 
 
-def _counts_again(numbers: Numbers, row: int) -> Finding | None:
-    """A count of steps or epochs that begins anew after the resume."""
+def _counts_again(numbers: Numbers, row: int) -> NumbersFinding | None:
+    """Find a count of steps or epochs that starts again after the resume."""
     before = [(count, what) for at, count, what in numbers.counts if at < row and what]
     if not before:
         return None
@@ -440,4 +447,6 @@ def _counts_again(numbers: Numbers, row: int) -> Finding | None:
     first = next((count for at, count, other in numbers.counts if at > row and other == what), None)
     if first is None or first > 1 or last <= 5:
         return None
-    return Finding(row, f"resumed run counts from {first:.0f} again, it was at {last:.0f}", "C12")
+    return NumbersFinding(
+        row, f"resumed run counts from {first:.0f} again, it was at {last:.0f}", "C12"
+    )

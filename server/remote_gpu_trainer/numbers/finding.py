@@ -1,4 +1,4 @@
-"""One thing that the numbers of a log show."""
+"""A finding about the numbers of a log."""
 
 from __future__ import annotations
 
@@ -6,15 +6,15 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Finding:
+class NumbersFinding:
     """What the numbers show, and the line where it begins.
 
-    `said` uses the words in which people report it, because a fault without an `entry` is looked up
-    by its words. `lost`: the training loss stays nan, so everything after that line is worthless.
+    `message` is in the words in which people report it: a fault without an `entry` is looked up by
+    them. `lost`: the training loss stays nan, so everything after that line is worthless.
     """
 
     row: int
-    said: str
+    message: str
     entry: str = ""
     fault: bool = True
     lost: bool = False

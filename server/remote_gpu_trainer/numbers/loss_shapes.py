@@ -9,10 +9,10 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .finding import Finding
+from .finding import NumbersFinding
 from .metric_series import Numbers, Series
 
-FEWEST, TREND = 5, 10  # values from which a series says anything, and from which it has a trend
+FEWEST, TREND = 5, 10  # values that a series needs to be judged, and to have a trend
 # An untrained model has a loss of ln(n) for n classes or tokens.
 CLASSES = (
     2, 3, 4, 5, 6, 7, 8, 10, 14, 20, 21, 37, 50, 65, 80, 100, 101, 102, 200, 256, 365, 1000, 21841,
@@ -23,10 +23,10 @@ NEAR = 0.007  # within this of ln(classes)
 STILL = 0.02  # moved by less than this
 STEADY, APART = 0.003, 0.05  # values spread by less, or by more, than this
 LITTLE = 0.005  # moved by less than this in a run whose beginning is in the log
-RISEN, LOST = 1.5, 0.15  # times the lowest value, and share of what was gained
+RISEN, LOST = 1.5, 0.15  # times the lowest value, and share of the fall that is lost again
 
 
-def not_finite(series: Series, norm: Series | None, began: bool | None) -> Finding | None:
+def not_finite(series: Series, norm: Series | None, began: bool | None) -> NumbersFinding | None:
     """Find values that become nan or infinite.
 
     `norm` is the gradient norm. `began` says whether the log begins with its run, see
@@ -34,7 +34,7 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Findi
     """
     values = series.values
     bad = [at for at, value in enumerate(values) if not math.isfinite(value)]
-    # One bad value that heals is no fault.
+    # A single bad value with good ones after it is no fault.
     if not bad or (len(bad) < 2 and bad[0] < len(values) - 1):
         return None
     at, name = bad[0], plain(series)
@@ -43,16 +43,16 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Findi
     lost = series.kind == "loss" and not series.held_out
     if at == 0:
         where = "from the first step" if began is not False else "in every line"
-        return Finding(series.rows[0], f"{name} is {what} {where}", entry, lost=lost)
+        return NumbersFinding(series.rows[0], f"{name} is {what} {where}", entry, lost=lost)
     if len(bad) * 2 < len(values) - at:  # some steps only
-        said = f"{name} is {what} in {len(bad)} of {len(values)} steps"
-        return Finding(series.rows[at], said, entry)
+        message = f"{name} is {what} in {len(bad)} of {len(values)} steps"
+        return NumbersFinding(series.rows[at], message, entry)
     if at >= FEWEST and _rises(values[:at]):
-        said = f"{name} diverges, then becomes {what} and stays {what}"
-        return Finding(series.rows[at], said, "P12", lost=lost)
+        message = f"{name} diverges, then becomes {what} and stays {what}"
+        return NumbersFinding(series.rows[at], message, "P12", lost=lost)
     climbed = ", gradient norm climbed before" if _climbs(norm, series.rows[at]) else ""
-    said = f"{name} suddenly becomes {what} and stays {what}{climbed}"
-    return Finding(series.rows[at], said, entry, lost=lost)
+    message = f"{name} suddenly becomes {what} and stays {what}{climbed}"
+    return NumbersFinding(series.rows[at], message, entry, lost=lost)
 
 
 def _rises(values: list[float]) -> bool:
@@ -70,7 +70,7 @@ def _climbs(norm: Series | None, row: int) -> bool:
     return len(values) > 3 and values[-1] > 10 * median(values)
 
 
-def levels_off(loss: Series, acc: Series | None) -> Finding | None:
+def levels_off(loss: Series, acc: Series | None) -> NumbersFinding | None:
     """Find a loss that levels off at ln(1 + (k - 1) / e).
 
     That is the lowest cross entropy of k outputs to which a softmax was already applied.
@@ -81,7 +81,7 @@ def levels_off(loss: Series, acc: Series | None) -> Finding | None:
     for classes in (10, 100, 1000):
         least = math.log(1 + (classes - 1) / math.e)
         if least * 0.999 < min(loss.values) and tail < least * 1.06:
-            return Finding(
+            return NumbersFinding(
                 loss.rows[-1],
                 f"loss never gets below {least:.2f} with {classes} classes though accuracy is "
                 f"{max(acc.values):.3g}",
@@ -90,7 +90,7 @@ def levels_off(loss: Series, acc: Series | None) -> Finding | None:
     return None
 
 
-def clamped(loss: Series, acc: Series | None) -> Finding | None:
+def clamped(loss: Series, acc: Series | None) -> NumbersFinding | None:
     """Find a binary loss of saturated outputs.
 
     PyTorch clamps the logarithm at -100, so the loss is 100 times the share of wrong answers.
@@ -102,13 +102,13 @@ def clamped(loss: Series, acc: Series | None) -> Finding | None:
         value > 5 and abs(value - 100 * (1 - right)) < 0.03 * value for _, value, right in pairs
     ):
         row = next(row for row, value in zip(loss.rows, loss.values) if value > 5)
-        return Finding(
+        return NumbersFinding(
             row, f"binary loss jumps to {loss.values[-1]:.3g} of 100, outputs are saturated", "O13"
         )
     return None
 
 
-def zero(loss: Series, norm: Series | None) -> Finding | None:
+def zero(loss: Series, norm: Series | None) -> NumbersFinding | None:
     """Find a loss that is exactly 0 from the first step, or once the gradient norm is nan."""
     end = run_at_end(loss.values, lambda value: value == 0)
     if end < FEWEST:
@@ -116,19 +116,19 @@ def zero(loss: Series, norm: Series | None) -> Finding | None:
     if norm and sum(not math.isfinite(value) for value in norm.values[-end:]) * 2 > min(
         end, len(norm.values)
     ):
-        return Finding(
+        return NumbersFinding(
             loss.rows[len(loss.values) - end],
             "loss drops to exactly 0.0 and grad_norm is nan in every step",
             "P9",
         )
     return (
-        Finding(loss.rows[0], "loss is exactly 0.0 from the first step")
+        NumbersFinding(loss.rows[0], "loss is exactly 0.0 from the first step")
         if end == len(loss.values)
         else None
     )
 
 
-def apart(loss: Series, norm: Series | None) -> Finding | None:
+def apart(loss: Series, norm: Series | None) -> NumbersFinding | None:
     """Find a loss that fell and then rose for good, or that rises from the start."""
     values = loss.values
     if len(values) < TREND or min(values) <= 0:
@@ -144,14 +144,14 @@ def apart(loss: Series, norm: Series | None) -> Finding | None:
     row = loss.rows[min(len(values) - 1, low + width)]
     climbed = ", gradient norm climbed" if norm and _ends_high(norm, width) else ""
     if last > RISEN * first:
-        said = f"loss diverges: it rises from {least:.3g} to {last:.3g} and explodes{climbed}"
+        message = f"loss diverges: it rises from {least:.3g} to {last:.3g} and explodes{climbed}"
     else:
-        said = f"loss falls to {least:.3g}, then jumps to {last:.3g} and stays up{climbed}"
-    return Finding(row, said, "P12")
+        message = f"loss falls to {least:.3g}, then jumps to {last:.3g} and stays up{climbed}"
+    return NumbersFinding(row, message, "P12")
 
 
 def _rises_for_good(values: list[float], smooth: list[float], low: int) -> bool:
-    """Whether a loss ends far above its lowest value: by more than noise, and not at its last step.
+    """Whether a loss ends far above its lowest value, by more than noise, and not only at the end.
 
     `smooth` are running medians, and `low` is the place of the lowest one.
     """
@@ -172,10 +172,10 @@ def _ends_high(norm: Series, width: int) -> bool:
     return len(values) >= TREND and median(values[-width:]) > 3 * median(values[: len(values) // 2])
 
 
-def twice(loss: Series, norm: Series | None) -> Finding | None:
-    """Find two runs in one log, where the second has the first one's losses times a whole number.
+def twice(loss: Series, norm: Series | None) -> NumbersFinding | None:
+    """Find two runs in one log, the second with the losses of the first times a whole number.
 
-    Gradient accumulation that never divides by its steps does this.
+    Gradient accumulation that isn't divided by its steps does this.
     """
     half = len(loss.values) // 2
     if (
@@ -196,7 +196,7 @@ def twice(loss: Series, norm: Series | None) -> Finding | None:
     if times < 2 or any(abs(ratio - times) > 0.05 * times for ratio in ratios):
         return None
     what = "loss and gradient norm are" if norm else "loss is"
-    return Finding(
+    return NumbersFinding(
         loss.rows[half],
         f"{what} exactly {times} times larger in the second run, step by step, as with gradient "
         "accumulation that doesn't divide",
@@ -204,10 +204,10 @@ def twice(loss: Series, norm: Series | None) -> Finding | None:
     )
 
 
-def negative(loss: Series) -> Finding | None:
-    """Find a loss that falls below 0 without limit. A Dice loss may do so: see the caller."""
+def negative(loss: Series) -> NumbersFinding | None:
+    """Find a loss that falls below 0 without limit. The caller leaves out Dice, which may do so."""
     below = sum(value < 0 for value in loss.values)
-    # These may be below zero.
+    # Losses with these names may be below zero.
     names = ("actor", "policy", "elbo", "nll", "gen", "critic", "_g", "_d")
     if any(word in loss.name.lower() for word in names):
         return None
@@ -219,14 +219,14 @@ def negative(loss: Series) -> Finding | None:
     ):
         return None
     row = next(row for row, value in zip(loss.rows, loss.values) if value < 0)
-    return Finding(
+    return NumbersFinding(
         row,
         f"training loss is negative and falls without limit, at last {loss.values[-1]:.4g}",
         "O16",
     )
 
 
-def huge(loss: Series) -> Finding | None:
+def huge(loss: Series) -> NumbersFinding | None:
     """Find a first loss above 100, unless its name suggests such values."""
     first = loss.values[0]
     if (
@@ -235,16 +235,16 @@ def huge(loss: Series) -> Finding | None:
         or any(word in loss.name.lower() for word in ("mse", "l1", "recon", "elbo"))
     ):
         return None
-    return Finding(loss.rows[0], f"first loss is in the hundreds, {first:.0f}", "P17")
+    return NumbersFinding(loss.rows[0], f"first loss is in the hundreds, {first:.0f}", "P17")
 
 
 @dataclass(frozen=True)
 class _Level:
-    """Where a loss stays, and how still.
+    """The level of a loss, and how steady it is.
 
-    `middle` is its mean. `moved` is the share of it that the loss lost from its first to its last
-    quarter, `spread` its standard deviation as a share. `classes`: the number of classes or tokens
-    that a guess among them would explain best; `is_chance`: it does explain it.
+    `middle` is its mean. `moved` is how much it fell from its first to its last quarter, and
+    `spread` its standard deviation, both as a share of the mean. A guess among `classes` classes or
+    tokens has the loss closest to it; `is_chance`: so close that the model only guesses.
     """
 
     values: list[float]
@@ -262,7 +262,7 @@ class _Level:
         spread = math.sqrt(mean([(value - middle) ** 2 for value in values])) / middle
         classes = min(CLASSES, key=lambda k: abs(math.log(k) - middle))
         is_guess = acc is not None and abs(median(acc.values) - 1 / classes) < 0.05
-        # Where the accuracy is that of a guess too, the loss may differ more from ln(classes).
+        # If the accuracy is that of a guess too, the loss may differ more from ln(classes).
         times = 4 if is_guess and classes < 11 else 1
         is_chance = abs(math.log(classes) - middle) < NEAR * middle * times
         return cls(values, middle, moved, spread, classes, is_chance)
@@ -283,10 +283,10 @@ class _Level:
         )
 
 
-def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Finding | None:
+def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> NumbersFinding | None:
     """Find a loss that stays at its first value.
 
-    Either at the value of an untrained model, or at one that doesn't move at all.
+    It is either the loss of an untrained model, or a value that doesn't move at all.
     """
     values = [value for value in loss.values if math.isfinite(value)]
     if len(values) < TREND or min(values) <= 0:
@@ -306,21 +306,21 @@ def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Fi
     if not level.stays():
         return None
     is_slow = level.falls_slowly(began)
-    # At the loss of a guess a log may lack the beginning of its run if nothing moves. At any other
-    # loss it must have it: a model that has learned also stays at its loss.
+    # A model that has learned also stays at its loss. So the log must have the beginning of the
+    # run, unless the loss is that of a guess and nothing moves.
     at_chance = level.is_chance and (began is not False or level.spread < STEADY)
     if not at_chance and not (began and (level.spread < STEADY or is_slow)):
         return None
     if is_slow and not level.is_chance:
-        said = f"loss {_how(is_slow)}, from {values[0]:.4g} to {values[-1]:.4g}"
-        return Finding(loss.rows[0], said, "O7")
+        message = f"loss {_how(is_slow)}, from {values[0]:.4g} to {values[-1]:.4g}"
+        return NumbersFinding(loss.rows[0], message, "O7")
     chance = f", ln({level.classes})," if level.is_chance else ""
-    said = f"loss stays at {level.middle:.3f}{chance} from the start, {_how(is_slow)}"
+    message = f"loss stays at {level.middle:.3f}{chance} from the start, {_how(is_slow)}"
     if any(series.kind == "margin" for series in numbers.series):
-        return Finding(loss.rows[0], f"DPO {said}, rewards margins near 0", "L9")
+        return NumbersFinding(loss.rows[0], f"DPO {message}, rewards margins near 0", "L9")
     if acc:
-        said += f", accuracy stays at {median(acc.values):.3g}"
-    return Finding(loss.rows[0], said, "O1")
+        message += f", accuracy stays at {median(acc.values):.3g}"
+    return NumbersFinding(loss.rows[0], message, "O1")
 
 
 def _improves(acc: Series, quarter: int) -> bool:

@@ -13,8 +13,8 @@ from functools import lru_cache
 
 from .rows import ROW, Row, shape_of
 
-# Words of other languages than English and Chinese stand here only if a log printed them. The lines
-# that are quoted are from evals/sets/curves, where no other place is named.
+# Words that are neither English nor Chinese are here only if a log printed them. The quoted lines
+# are from evals/sets/curves, unless another place is named.
 HELD_OUT = frozenset((
     "dev", "eval", "evaluate", "evaluation", "test", "testing", "val", "valid", "validation",
     "测试", "测试集", "验证", "验证准确率", "验证损失", "验证集",
@@ -160,7 +160,7 @@ def kind_of(name: str) -> tuple[str, bool]:
 
 
 def _kind_by_words(words: tuple[str, ...], low: str) -> str | None:
-    """The kind of a name that only several of its words tell, such as grad_norm; else None."""
+    """The kind of a name that only several words together show, such as grad_norm; else None."""
     if (
         ("scale" in words and ("loss" in words or "grad" in words))
         or "scaler" in words

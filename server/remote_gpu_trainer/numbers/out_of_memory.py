@@ -1,7 +1,7 @@
 """Read an out-of-memory error of PyTorch: who held the memory, and in which phase it came.
 
-`read` and `memory_of` take the numbers of the message, `run_phase` the calls of its traceback, and
-`told_by` combines both and names the entry that they point to. All sizes are in GiB.
+`memory_in` and `memory_of` read the numbers of the message, and `run_phase` the calls of its
+traceback. `shortage_in` combines both and names the entry that they point to. All sizes are in GiB.
 
 Known forms of the message: torch 1.0 to 1.3 (`… free; 18.37 MiB cached)`), to 2.0 (`… reserved in
 total by PyTorch)`), and since 2.1 (`… is reserved by PyTorch but unallocated`), for CUDA and HIP.
@@ -20,7 +20,7 @@ from typing import Generic, NamedTuple, Protocol, TypeVar
 
 
 class LogLine(Protocol):
-    """What is read of a line of a log, as `logs.lines.Line` has it."""
+    """The part of `logs.lines.Line` that is used here."""
 
     @property
     def text(self) -> str:
@@ -54,7 +54,7 @@ _UNITS = {
     "EiB": 2.0**30,
 }
 _SIZE = r"(\d{1,6}(?:\.\d{1,3})?) ?(bytes|[KMGTPE]iB)"
-_WANTED = re.compile(r"ried to allocate " + _SIZE)
+_REQUESTED = re.compile(r"ried to allocate " + _SIZE)
 # The forms of each number, newest first.
 _FORMS = {
     "total": (r"total capaci?ty of " + _SIZE, _SIZE + " total capacity"),
@@ -66,15 +66,15 @@ _FORMS = {
 }
 _PROCESS = re.compile(r"Process \d{1,10} has " + _SIZE + " memory in use")
 WRAPPED = 5  # lines over which a message may be broken
-LONG = 1500  # characters of one
+LONG = 1500  # characters of a message
 # The most GiB that a process holds besides torch's memory, if the message doesn't say.
 CONTEXT = 1.0
-OTHERS = 0.1  # share of the card from which other processes count, as counted by the driver
+OTHERS = 0.1  # share of the card from which other processes count, by the driver's numbers
 GUESSED = 0.15  # the same if `others` is only what is left over
 # Memory counts as fragmented if more than this share of the card is held but unused. With less, the
 # model is too large as well.
 UNUSED = 0.2
-_TOLD = {
+_CAUSES = {
     "size": "one tensor is larger than the card",
     "others": "other processes fill the card",
     "fragments": "enough is left, but in pieces",
@@ -106,7 +106,7 @@ class _Call(NamedTuple):
 class _Phase(NamedTuple):
     """A phase of a run, and patterns of the calls that belong to it.
 
-    `function` is that of a whole name, `file` and `code` are parts; "" for no pattern.
+    The pattern `function` has to match the whole name, `file` and `code` a part. "" is no pattern.
     """
 
     name: str
@@ -178,12 +178,12 @@ _SAVING, _BACKWARD, _FORWARD = _PASSES[0], _PASSES[1], _PASSES[-1]
 class Memory:
     """The numbers of one message, in GiB; -1 if it doesn't have them.
 
-    `wanted` is the size of the failed allocation, `total` and `free` describe the card,
+    `requested` is the size of the failed allocation, `total` and `free` describe the card,
     `allocated` and `unused` what PyTorch uses and what it only holds, and `others` what other
     processes hold. `guessed`: `others` is only what is left over.
     """
 
-    wanted: float
+    requested: float
     total: float
     free: float
     allocated: float
@@ -195,28 +195,28 @@ class Memory:
         """Return why there was no room.
 
         "size": one tensor is larger than the card. "others": other processes fill it. "limit": more
-        is free than wanted. "fragments": enough is left, but in pieces. "own": this process fills
-        it.
+        is free than requested. "fragments": enough is left, but in pieces. "own": this process
+        fills it.
         """
-        if self.wanted > self.total:
+        if self.requested > self.total:
             return "size"
         least, share = (2.0, GUESSED) if self.guessed else (1.0, OTHERS)
         if self.others >= max(least, share * self.total, self.unused):
             return "others"
-        if self.free >= self.wanted:
+        if self.free >= self.requested:
             return "limit"
-        if self.unused >= max(self.wanted - self.free, UNUSED * self.total):
+        if self.unused >= max(self.requested - self.free, UNUSED * self.total):
             return "fragments"
         return "own"
 
-    def said(self, phase: str = "") -> str:
-        """Return in one sentence who held the memory. `phase` is the phase in which it failed."""
+    def sentence(self, phase: str = "") -> str:
+        """Return a sentence about who held the memory. `phase`: the phase that failed."""
         parts = [f"{_short(self.allocated)} allocated"]
         parts += [f"{_short(self.unused)} held unused"] if self.unused >= 0 else []
         parts += [f"{_short(self.others)} others"] if self.others >= 0 else []
         return (
-            f"{_TOLD[self.by()]}{phase and ' ' + phase}: of {_short(self.total)} GiB "
-            f"{', '.join(parts)}, {_short(self.free)} free; {_short(self.wanted)} wanted"
+            f"{_CAUSES[self.by()]}{phase and ' ' + phase}: of {_short(self.total)} GiB "
+            f"{', '.join(parts)}, {_short(self.free)} free; {_short(self.requested)} wanted"
         )
 
 
@@ -224,7 +224,7 @@ def memory_of(lines: Sequence[SomeLine]) -> tuple[SomeLine, Memory] | None:
     """Return the line and the numbers of the last message that has all of them, or None."""
     for place in range(len(lines) - 1, -1, -1):
         if "ried to allocate" in lines[place].text:
-            memory = read(
+            memory = memory_in(
                 " ".join(line.text.strip(" >") for line in lines[place : place + WRAPPED])
             )
             if memory:
@@ -232,9 +232,9 @@ def memory_of(lines: Sequence[SomeLine]) -> tuple[SomeLine, Memory] | None:
     return None
 
 
-def read(text: str) -> Memory | None:
+def memory_in(text: str) -> Memory | None:
     """Return the numbers of the first message in a text, None if it lacks the card's size."""
-    start = _WANTED.search(text)
+    start = _REQUESTED.search(text)
     if not start:
         return None
     text = text[start.start() : start.start() + LONG]
@@ -250,22 +250,22 @@ def read(text: str) -> Memory | None:
     return Memory(_gib(start[1], start[2]), total, free, allocated, unused, others, guessed)
 
 
-def _own(text: str, said: float, held: float) -> tuple[float, bool]:
+def _own(text: str, stated: float, pytorch: float) -> tuple[float, bool]:
     """(GiB that this process holds by the driver's count, whether that is a guess).
 
-    `said` is what the message says, -1 if it doesn't. `held` is what PyTorch holds.
+    `stated` is what the message says, -1 if it doesn't. `pytorch` is what PyTorch holds.
     """
-    if said >= 0:
-        return said, False
+    if stated >= 0:
+        return stated, False
     # In a container the message doesn't know which process it is: then it is the smallest of those
     # that hold as much as PyTorch does.
     of_processes = [_gib(*size) for size in _PROCESS.findall(text)]
-    own = min((size for size in of_processes if size >= held - 0.01), default=-1.0)
-    return (own, False) if own >= 0 else (held + CONTEXT, True)
+    own = min((size for size in of_processes if size >= pytorch - 0.01), default=-1.0)
+    return (own, False) if own >= 0 else (pytorch + CONTEXT, True)
 
 
 def _first(forms: tuple[str, ...], text: str) -> float:
-    """The size that the first of these forms finds, -1 without one."""
+    """The size by the first of these forms that matches, -1 if none does."""
     matches = (re.search(form, text) for form in forms)
     match = next(filter(None, matches), None)
     return _gib(match[1], match[2]) if match else -1.0
@@ -323,34 +323,34 @@ def _calls(lines: Sequence[SomeLine], failed: SomeLine) -> list[_Call]:
 
 
 @dataclass(frozen=True)
-class Told(Generic[SomeLine]):
+class Shortage(Generic[SomeLine]):
     """What an out-of-memory error shows besides its words.
 
-    `said` says who held the memory in one sentence, "" without numbers. `entry` is the entry that
+    `sentence` says who held the memory, "" without numbers. `entry` is the entry that
     the error points to, or "", and `why` the reason. `first`: `entry` overrides the words.
     """
 
     line: SomeLine
-    said: str
+    sentence: str
     entry: str = ""
     why: str = ""
     first: bool = False
 
 
-def told_by(lines: Sequence[SomeLine]) -> Told[SomeLine] | None:
+def shortage_in(lines: Sequence[SomeLine]) -> Shortage[SomeLine] | None:
     """Return what the last out-of-memory error of these lines shows, None without one."""
     counted = memory_of(lines)
     line = counted[0] if counted else _last_error(lines)
     if line is None:
         return None
     phase = run_phase(lines, line)
-    by, said = (counted[1].by(), counted[1].said(phase)) if counted else ("own", "")
+    by, sentence = (counted[1].by(), counted[1].sentence(phase)) if counted else ("own", "")
     if by == "fragments":
-        return Told(line, said, FRAGMENTS, "the numbers of the message", True)
+        return Shortage(line, sentence, FRAGMENTS, "the numbers of the message", True)
     if by == "own" and phase in PLACES:
         entry, first = PLACES[phase]
-        return Told(line, said, entry, f"{phase}, by the calls", first)
-    return Told(line, said)
+        return Shortage(line, sentence, entry, f"{phase}, by the calls", first)
+    return Shortage(line, sentence)
 
 
 def _last_error(lines: Sequence[SomeLine]) -> SomeLine | None:

@@ -1,7 +1,7 @@
-"""What rows of a log look like that hold numbers. Standard library, Python 3.8.
+"""Recognize the rows of a log that hold numbers. Standard library, Python 3.8.
 
-`hold_numbers` and `hold_table` are cheap: they are asked of every log without a failure, before
-the modules that read numbers are imported.
+`hold_numbers` and `hold_table` are cheap. They run on every log without a failure, before the
+modules that read numbers are imported.
 """
 
 from __future__ import annotations

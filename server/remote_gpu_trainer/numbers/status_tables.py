@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from .finding import Finding
+from .finding import NumbersFinding
 from .rows import Row
 
 LONGEST, MOST = 400, 2_000  # characters of a row, and rows, that are read
-ALONE = 0.8  # least share of the lines that the table must be
+ALONE = 0.8  # share of the lines that must belong to the table
 HELD = 1_000  # MiB above which a card without a process is reported
 DRAW = 0.4  # share of the power limit below which a card at 100 % utilisation does little
 HOT = 90  # degrees Celsius
@@ -46,7 +46,7 @@ _STATES = {
 }
 
 
-def findings(rows: list[Row]) -> list[Finding] | None:
+def findings(rows: list[Row]) -> list[NumbersFinding] | None:
     """Return what a table in these rows shows, an empty list if it shows no fault.
 
     None if no table makes up most of the text.
@@ -82,88 +82,90 @@ class _Card:
     use: int
 
 
-def _nvidia_smi(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
+def _nvidia_smi(texts: list[tuple[int, str]]) -> tuple[list[NumbersFinding], int]:
     """Return what a table of nvidia-smi shows, in the order of its lines, and how many it has."""
-    found: list[Finding] = []
+    results: list[NumbersFinding] = []
     cards: dict[int, _Card] = {}
     has_process, number = False, -1
     for row, text in texts:
         if "ERR!" in text:
-            said = "nvidia-smi shows ERR! in place of a value, the card is lost"
-            found.append(Finding(row, said, "HW1"))
+            message = "nvidia-smi shows ERR! in place of a value, the card is lost"
+            results.append(NumbersFinding(row, message, "HW1"))
         if head := _CARD.match(text):
             number = int(head[1])
-            found += _ecc(row, number, head[2])
+            results += _ecc(row, number, head[2])
         elif use := _USE.match(text):
             cards[number] = _Card(number, row, *map(int, use.groups()))
-            found += _of_card(cards[number])
+            results += _of_card(cards[number])
         elif _PROCESS.match(text):
             has_process = True
     if not has_process and any(_NO_PROCESS in text for _, text in texts):
-        found += [_held(card) for card in cards.values() if card.used > HELD]
-    return found, sum(text.lstrip()[:1] in ("|", "+") for _, text in texts)
+        results += [_unexplained_memory(card) for card in cards.values() if card.used > HELD]
+    return results, sum(text.lstrip()[:1] in ("|", "+") for _, text in texts)
 
 
-def _ecc(row: int, card: int, count: str) -> list[Finding]:
-    """The uncorrectable errors that nvidia-smi counts on a card; `count` may be N/A or Off."""
+def _ecc(row: int, card: int, count: str) -> list[NumbersFinding]:
+    """Report the uncorrectable errors on a card. `count` may be N/A or Off."""
     if not count.isdigit() or not int(count):
         return []
     return [
-        Finding(row, f"nvidia-smi counts {count} uncorrectable ECC errors on GPU {card}", "HW2")
+        NumbersFinding(
+            row, f"nvidia-smi counts {count} uncorrectable ECC errors on GPU {card}", "HW2"
+        )
     ]
 
 
-def _of_card(card: _Card) -> list[Finding]:
-    """What one card shows by itself: busy without drawing power, hot, or full."""
-    found = []
+def _of_card(card: _Card) -> list[NumbersFinding]:
+    """Report a card that is busy without drawing power, hot, or full."""
+    results = []
     if card.use >= BUSY and card.draw < DRAW * card.limit:
-        said = (
+        message = (
             f"nvidia-smi shows {card.use} % utilisation on GPU {card.number}, yet power draw is "
             f"{card.draw} of {card.limit} W"
         )
-        found.append(Finding(card.row, said, "U21"))
+        results.append(NumbersFinding(card.row, message, "U21"))
     if card.heat >= HOT:
-        said = f"GPU {card.number} is at {card.heat} degrees"
-        found.append(Finding(card.row, said, fault=False))
+        message = f"GPU {card.number} is at {card.heat} degrees"
+        results.append(NumbersFinding(card.row, message, fault=False))
     if card.used > FILLED * card.whole:
-        said = f"GPU {card.number} has {card.used} of {card.whole} MiB taken"
-        found.append(Finding(card.row, said, fault=False))
-    return found
+        message = f"GPU {card.number} has {card.used} of {card.whole} MiB taken"
+        results.append(NumbersFinding(card.row, message, fault=False))
+    return results
 
 
-def _held(card: _Card) -> Finding:
-    """Memory that nobody holds by the list of processes: a process that is gone, or hidden."""
-    said = f"GPU {card.number}: {card.used} MiB of GPU memory taken, nvidia-smi lists no process"
-    return Finding(card.row, said, "U11")
+def _unexplained_memory(card: _Card) -> NumbersFinding:
+    """Report memory for which no process is listed: the process is gone, or hidden."""
+    message = f"GPU {card.number}: {card.used} MiB of GPU memory taken, nvidia-smi lists no process"
+    return NumbersFinding(card.row, message, "U11")
 
 
-def _df(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
+def _df(texts: list[tuple[int, str]]) -> tuple[list[NumbersFinding], int]:
     """Return the full file systems that a table of df shows, and how many lines it has."""
     of_inodes = "IUse%" in texts[0][1]
-    found, lines = [], 1
+    results, lines = [], 1
     for number, text in texts[1:]:
         disk = _DISK.match(text)
         lines += disk is not None
         if disk and int(disk[3]) >= FULL and not any(name in text for name in _NEVER_FULL):
-            found.append(_full(number, disk[4], of_inodes))
-    return found, lines
+            results.append(_full(number, disk[4], of_inodes))
+    return results, lines
 
 
-def _full(row: int, place: str, of_inodes: bool) -> Finding:
+def _full(row: int, place: str, of_inodes: bool) -> NumbersFinding:
     if of_inodes:
-        return Finding(row, f"inodes used up on {place}, files can't be created", "U7")
+        return NumbersFinding(row, f"inodes used up on {place}, files can't be created", "U7")
     if place == "/dev/shm":
-        return Finding(row, "shared memory /dev/shm is full", "DP15")
-    return Finding(row, f"disk full on {place}", "U6")
+        return NumbersFinding(row, "shared memory /dev/shm is full", "DP15")
+    return NumbersFinding(row, f"disk full on {place}", "U6")
 
 
-def _sacct(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
+def _sacct(texts: list[tuple[int, str]]) -> tuple[list[NumbersFinding], int]:
     """Return how the first job that didn't complete ended. All lines belong to the table."""
     for number, text in texts:
         words = text.split()
-        for state, (entry, said) in _STATES.items():
+        for state, (entry, message) in _STATES.items():
             if state in words:
-                return [Finding(number, said, entry)], len(texts)
+                return [NumbersFinding(number, message, entry)], len(texts)
     return [], len(texts)
 
 
@@ -171,7 +173,7 @@ def _sacct(texts: list[tuple[int, str]]) -> tuple[list[Finding], int]:
 _TABLES: tuple[
     tuple[
         Callable[[str], bool],
-        Callable[[list[tuple[int, str]]], tuple[list[Finding], int]],
+        Callable[[list[tuple[int, str]]], tuple[list[NumbersFinding], int]],
     ],
     ...,
 ] = (

@@ -9,8 +9,8 @@ class SeveralCards(Exception):
     """A name fits several cards. The text is one line: what is wrong; what to do."""
 
 
-# What CUDA says that a card has, in GiB: the total in PyTorch's out-of-memory messages, the least
-# where drivers differ. A card keeps some of what its name promises, with ECC more.
+# The memory of a card by CUDA, in GiB: the total in PyTorch's out-of-memory messages, the least one
+# if drivers differ. It is less than the name promises, with ECC even less.
 GPUS = {
     "B200": 178.35,
     "H200": 139.72,
@@ -58,7 +58,7 @@ def gpu_named(name: str) -> tuple[str, float] | None:
 
 
 def _fitting(name: str) -> list[str]:
-    """The card with most words, all in a name; else the cards that have all words of the name."""
+    """The card with most words, if the name has them all; else the cards with all its words."""
     words = set(re.findall(r"[A-Z0-9]+", name[:80].upper()))
     within = [card for card in GPUS if set(card.split("-")) <= words]
     if within:

@@ -35,11 +35,11 @@ def check(
     `price=60`. Raises BadQuestion, InstalledError, FactError and CatalogueError, each with one line
     that says what to do.
     """
-    read = bundle.read(root) if root else bundle.load()
+    catalogue = bundle.read(root) if root else bundle.load()
     return staleness.check(
-        read.entries,
-        read_fact_heads(read.root),
-        staleness.read_statements(read.root),
+        catalogue.entries,
+        read_fact_heads(catalogue.root),
+        staleness.read_statements(catalogue.root),
         on=on or date.today(),
         packages=packages,
         released=released,

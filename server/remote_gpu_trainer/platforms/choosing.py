@@ -22,9 +22,9 @@ class BadNeed(Exception):
 class Need:
     """One thing a run may need.
 
-    `fact` and `field` name the value that decides. `test` takes the fact's value and the number
-    asked for, and returns None if the profile has no value. `number`: the need is written NAME=N.
-    `endless`: a profile without a number has no limit, except one stated in the fact's words.
+    `fact` and `field` name the value that decides. `test` takes the fact's value and the number of
+    the need, and returns None if the profile has no value. `number`: the need is written NAME=N.
+    `endless`: a fact without a number means no limit, unless its words state one.
     """
 
     fact: str
@@ -35,8 +35,8 @@ class Need:
     endless: bool = False
 
 
-def _at_least(written: float | None, asked: float) -> bool | None:
-    return None if written is None else written >= asked
+def _at_least(written: float | None, least: float) -> bool | None:
+    return None if written is None else written >= least
 
 
 NEEDS = {
@@ -125,7 +125,7 @@ class Choice:
 
     @property
     def qualifies(self) -> bool | None:
-        """None if nothing rules it out but the profile lacks a fact that decides."""
+        """None if nothing rules it out, but the profile lacks a fact that decides."""
         return False if self.against else None if self.unknown else True
 
     def as_dict(self) -> dict:
@@ -152,11 +152,11 @@ def _rank(choice: Choice) -> tuple[bool, bool, str]:
     return bool(choice.against), bool(choice.unknown), choice.profile.name
 
 
-def as_lines(choices: list[Choice], asked: bool) -> list[str]:
+def as_lines(choices: list[Choice], with_needs: bool) -> list[str]:
     """One line per platform for a terminal: yes, no or ?, and why."""
     out = []
     for choice in choices:
-        sign = {True: "yes", None: "?  ", False: "no "}[choice.qualifies] if asked else "   "
+        sign = {True: "yes", None: "?  ", False: "no "}[choice.qualifies] if with_needs else "   "
         why = choice.against or choice.unknown
         doubts = "".join(f" [{doubt}]" for doubt in choice.doubts if not why)
         out.append(
@@ -165,7 +165,8 @@ def as_lines(choices: list[Choice], asked: bool) -> list[str]:
     return out
 
 
-# What nobody does to the user's own machine: take it away, limit its disk, bill its traffic.
+# Facts that can't rule out the user's own machine: nobody takes it away, limits its disk or bills
+# its traffic.
 _NEVER_AT_HOME = ("steady", "notice", "disk", "inodes", "free-egress")
 
 
@@ -204,7 +205,7 @@ def _verdict(name: str, fact: Fact, number: float, wants_spot: bool) -> tuple[bo
     need = NEEDS[name]
     if need.fact == "preemption" and fact.value.possible:
         if not wants_spot and fact.value.on_demand is False:
-            return True, need.field  # only boxes of the interruptible kind are taken away
+            return True, need.field  # only interruptible boxes are taken away
         if wants_spot and name == "steady":
             return False, "possible"
     return need.test(fact.value, number), need.field

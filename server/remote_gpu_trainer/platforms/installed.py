@@ -67,7 +67,7 @@ def versions(text: str) -> Versions:
     Raises InstalledError if the text is broken or has no exact version.
     """
     text = text.lstrip("\ufeff")
-    found: Versions = {}
+    result: Versions = {}
     rows = (
         _of_lock(text)
         if _LOCK.search(text)
@@ -78,18 +78,18 @@ def versions(text: str) -> Versions:
     for written_name, written_version in rows:
         canonical = canonicalize_name(written_name)
         name = _CONDA_NAMES.get(canonical, canonical)
-        known = found.get(name, ())
+        known = result.get(name, ())
         try:
             version = Version(written_version)
         except InvalidVersion:
             continue
         if version not in known:
-            found[name] = (*known, version)
-    if not found:
+            result[name] = (*known, version)
+    if not result:
         raise InstalledError(
             f"no package with a version in {' '.join(text.split())[:40]!r}; {PASS}"
         )
-    return found
+    return result
 
 
 def _of_lines(text: str) -> Iterator[tuple[str, str]]:
@@ -179,7 +179,7 @@ def _holds(markers: Iterable[object]) -> bool:
     return not texts
 
 
-def read(place: str) -> str:
+def read_packages(place: str) -> str:
     """The text for `versions`: from a file or an interpreter. Raises InstalledError."""
     path = Path(place)
     if path.is_dir():  # a virtual environment
@@ -197,7 +197,7 @@ def read(place: str) -> str:
 
 
 def _listed_by(interpreter: Path, place: str) -> str:
-    """What an interpreter says is installed, in the form of `pip freeze`. `place`: as typed."""
+    """The packages of an interpreter, in the form of `pip freeze`. `place`: as typed."""
     try:
         done = subprocess.run(
             [str(interpreter.absolute()), "-c", _LIST],

@@ -234,10 +234,10 @@ class Profile(Strict):
 
 def read_profile(path: Path) -> Profile:
     """The facts of a profile page. Raises ProfileError."""
-    return read(path)[0]
+    return read_page(path)[0]
 
 
-def read(path: Path) -> tuple[Profile, str]:
+def read_page(path: Path) -> tuple[Profile, str]:
     """(facts, body) of a profile page. Raises ProfileError."""
     head, body = split(path.read_text(encoding="utf-8"))
     if not head:

@@ -28,7 +28,7 @@ _RELEASED = re.compile(
 )
 _RAN = re.compile(r"([A-Za-z0-9][\w.-]*) (\d[^\s,]*)")
 MARK = re.compile(r"<!-- fact: ([a-z0-9-]+\.[a-z_]+(?:\.[a-z_]+)?) = ([^\n]{1,80}?) -->")
-SAME = {"pytorch": "torch"}  # what people write for a package
+SAME = {"pytorch": "torch"}  # other names that people write for a package
 UNDATED = "no page with a date says it"
 
 
@@ -45,8 +45,8 @@ class Release:
 class Report:
     """The findings, each an item of the JSON answer.
 
-    `stale` is past its limit. `out_of_range` is about other versions than those installed,
-    `concerns` about these. `doubt` holds undated facts and what a release may have changed.
+    `stale` is past its limit. `out_of_range` is about versions that aren't installed, `concerns`
+    about those that are. `doubt` holds undated facts and what a release may have changed.
     `contradictions` holds things with more than one value.
     """
 
@@ -219,7 +219,7 @@ def by_release(entries: Iterable[Entry], release: Release, on: date) -> list[dic
 
 
 def _why_check_again(entry: Entry, release: Release) -> str:
-    """Why a release may have changed what an entry about its library says; '' if it can't have."""
+    """Why a release may make an entry about its library wrong; '' if it can't."""
     from packaging.utils import canonicalize_name
     from packaging.version import Version
 
@@ -292,9 +292,9 @@ def contradictions(statements: Iterable[Statement]) -> list[dict]:
     for statement in statements:
         by_thing.setdefault(statement.thing, []).append(statement)
     return [
-        {"id": thing, "values": [{"value": s.value, "place": s.place} for s in said]}
-        for thing, said in sorted(by_thing.items())
-        if len({_plain_value(s.value) for s in said}) > 1
+        {"id": thing, "values": [{"value": s.value, "place": s.place} for s in stated]}
+        for thing, stated in sorted(by_thing.items())
+        if len({_plain_value(s.value) for s in stated}) > 1
     ]
 
 
@@ -332,7 +332,7 @@ def read_statements(root: Path) -> list[Statement]:
 
 
 def _comments(place: str, text: str) -> Iterator[Statement]:
-    """What the comments of a page say of facts."""
+    """The statements in the comments of a page."""
     for mark in MARK.finditer(text):
         line = text.count("\n", 0, mark.start()) + 1
         yield Statement(mark[1], mark[2], f"{place}:{line}")
@@ -360,7 +360,7 @@ def _values(profiles: Mapping[str, FrontMatter], things: Iterable[str]) -> Itera
 
 
 def _versions(skill: str) -> list[Statement]:
-    """The version that SKILL.md gives, and the package's; none where SKILL.md gives none."""
+    """The versions in SKILL.md and of the package; none if SKILL.md has no version."""
     metadata = front_matter.read(skill, "SKILL.md").fields.get("metadata")
     version = metadata.get("version") if isinstance(metadata, dict) else None
     if version is None:

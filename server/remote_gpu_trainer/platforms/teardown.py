@@ -66,7 +66,7 @@ def ways(profile: Profile, on: date) -> list[Way]:
 
 
 def _stop(profile: Profile, on: date) -> Way | None:
-    """Stopping the box, where something is billed that a stop may end."""
+    """The way to stop the box, if a stop may end charges."""
     survives = profile.facts.survives
     if not profile.facts.stop_billing:
         return None
@@ -86,7 +86,7 @@ def _stop(profile: Profile, on: date) -> Way | None:
 
 
 def _stop_from_inside(profile: Profile, on: date) -> Way | None:
-    """The box stops itself, where it can."""
+    """The way in which the box stops itself, if it can."""
     stop = profile.facts.self_stop
     if not stop or not stop.value.possible:
         return None
@@ -101,7 +101,7 @@ def _stop_from_inside(profile: Profile, on: date) -> Way | None:
 
 
 def _end(profile: Profile, on: date) -> Way | None:
-    """Ending the box for good."""
+    """The way to end the box for good."""
     end = profile.facts.stop_billing
     if not end:
         return None
@@ -155,7 +155,7 @@ def decoded(data: bytes) -> str:
 def run_listing(command: str, profile: Profile) -> str:
     """What the platform's own listing command prints.
 
-    It must stand on the platform's page, in plain words: no shell sees it. Raises BadRequest.
+    It must be on the platform's page, in plain words, because no shell runs it. Raises BadRequest.
     """
     listing = profile.facts.listing
     words = command.split()
@@ -225,7 +225,7 @@ def _first_in(text: str, names: list[str]) -> Listed | None:
 
 
 def _why_unproven(text: str, ids: list[str]) -> str:
-    """Why a text that doesn't show a box doesn't prove that it is gone; '' if it does."""
+    """Why a text without the box doesn't prove that it is gone; '' if it proves it."""
     if not text.strip():
         return "the list is empty; run the listing command again and look at its errors"
     if not ids:

@@ -1,4 +1,4 @@
-"""The cells of a queue: a line each in a text file, or every combination of a sweep."""
+"""Read the cells of a queue: the lines of a text file, or the combinations of a sweep."""
 
 from __future__ import annotations
 

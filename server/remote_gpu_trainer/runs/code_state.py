@@ -9,10 +9,10 @@ from pathlib import Path
 
 from .snapshot import Snapshot
 
-MOST_DIFFERENCE = 60_000  # bytes that travel in the script
+MOST_DIFFERENCE = 60_000  # bytes in the script
 MOST_NAMES = 400  # of ignored files
 
-# Folders of a whole machine: sent in full they would carry its keys along.
+# Folders of a whole machine. Sending one would send the machine's keys too.
 _NOBODYS_CODE = frozenset(
     f"/{name}"
     for name in (
@@ -43,7 +43,7 @@ def take(folder: Path) -> Snapshot:
     commit = _git(folder, "log", "-1", "--format=%H %cI %s") or "no commit yet\n"
     difference = _git(folder, "diff", "HEAD", "--", ".") if not commit.startswith("no ") else ""
     size = len(difference.encode())
-    if size > MOST_DIFFERENCE:  # only its record is cut: the files are sent whole
+    if size > MOST_DIFFERENCE:  # only the record in the script is cut, the files are sent whole
         whole = hashlib.sha256(difference.encode()).hexdigest()
         difference = (
             difference.encode()[:MOST_DIFFERENCE].decode(errors="ignore")

@@ -111,14 +111,14 @@ def _line(fault: ErrorDetails) -> str:
         for part in fault["loc"]
         if not isinstance(part, str) or part.isidentifier() or "-" not in part
     )
-    kind, said = fault["type"], fault["msg"].removeprefix("Value error, ")
+    kind, message = fault["type"], fault["msg"].removeprefix("Value error, ")
     if kind == "missing":
         return f"{where}: missing; give it a value"
     if kind == "extra_forbidden":
         return f"{where}: unknown field; rgt render --schema lists the fields (schema://job in MCP)"
-    if not where and "UnicodeEncodeError" in said:
-        said = "a text has half a character (a lone surrogate); write it again"
-    return f"{where or 'job'}: {said}"
+    if not where and "UnicodeEncodeError" in message:
+        message = "a text has half a character (a lone surrogate); write it again"
+    return f"{where or 'job'}: {message}"
 
 
 def _kind(given: object) -> str:

@@ -16,7 +16,7 @@ from ..text.secrets import holds_secret, is_secret
 from ..text.spans import seconds_in
 
 MOST_BYTES = 100_000  # Linux takes 131,072 bytes in one argument, its name included
-# What bash computes or keeps to itself: the program wouldn't see the value that is given here.
+# Variables that bash computes or doesn't pass on: the program wouldn't see the given value.
 _BASH = re.compile(
     r"_|COMP_WORDBREAKS|DIRSTACK|EPOCHREALTIME|EPOCHSECONDS|EUID|FUNCNAME|GROUPS|HISTCMD|IFS|LINENO"
     r"|OLDPWD|OPTARG|OPTIND|PIPESTATUS|PPID|PWD|RANDOM|REPLY|SECONDS|SHELLOPTS|SHLVL|SRANDOM|UID"
@@ -39,7 +39,7 @@ def _carried(text: str) -> str:
 
 
 def _plain_text(value: object) -> object:
-    """YAML reads 1e-4 and 8 as numbers; arguments are text. Booleans are ambiguous: refused."""
+    """Turn numbers into text, because YAML reads 1e-4 and 8 as numbers. Refuse booleans."""
     return str(value) if isinstance(value, (int, float)) and not isinstance(value, bool) else value
 
 
@@ -78,7 +78,7 @@ def no_secret_by_value(values: dict[str, str]) -> dict[str, str]:
 
 
 def _deadline(value: object) -> str:
-    """'hours:20' from '20h', or 'at:EPOCH' from a date with its zone."""
+    """Turn '20h' into 'hours:20', and a date with its zone into 'at:EPOCH'."""
     if isinstance(value, datetime):
         value = value.isoformat()
     text = str(value).strip()
@@ -110,7 +110,7 @@ Line = Annotated[
 ]
 _ON_THE_BOX = "on the box: relative to the code, absolute, or beginning with ~/"
 BoxPath = Annotated[Line, Field(min_length=1, description=_ON_THE_BOX)]
-# Patterns are those of Rust, where $ is the very end of the text.
+# pydantic uses Rust's patterns, where $ is the very end of the text.
 RunDir = Annotated[str, Field(pattern=r"^(~/|/)[A-Za-z0-9._][A-Za-z0-9._/-]*$", max_length=200)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$")]
 _IDENTIFIER = Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,127}$")

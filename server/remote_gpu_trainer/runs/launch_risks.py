@@ -1,4 +1,4 @@
-"""Warnings about what may lose the run or the money although the script is right. Pure."""
+"""Warn of what may cost the run or money even with a right script. Pure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .runner_values import self_stop
 USED = ("self_stop", "limits", "preemption", "paths", "survives")
 
 
-# A file that the program needs, named from where it starts.
+# A file that the program needs, by its path from the folder where it starts.
 _FILE = re.compile(r"(?:\./)?\w[\w.+/-]*\.(?:py|sh|ya?ml|toml|txt|lock)\Z")
 _LATER_PYTHON = re.compile(r"\S.*(?:\s|[;&|(])python3?\s", re.S)
 
@@ -227,7 +227,7 @@ def _queue(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
 def _code(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     words = [*_words(job), job.environment or ""]
     file = next((word for word in words if _FILE.match(word)), "")
-    if file and not job.code and target != "kubernetes":  # there the image holds the code
+    if file and not job.code and target != "kubernetes":  # on Kubernetes the image holds the code
         yield Warning(
             "job.code",
             f"code isn't set: nothing is sent, and {file[:80]} must lie in {job.folder} already.",
@@ -289,7 +289,7 @@ def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
 
 def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
     if profile.kind == "own":
-        return  # what a machine of one's own bills and deletes is in its owner's hands
+        return  # the user's own machine: they know what it bills and deletes
     for name in USED:
         fact = getattr(profile.facts, name)
         if fact is None or (name == "self_stop" and job.at_end.do != "stop"):

@@ -1,9 +1,9 @@
 """The boxes that may still cost money, in a local file: one JSON object a line, under a lock.
 
 A box is on the list from the first command that reaches it until it is confirmed gone, or until the
-user says that it is gone or their own. A home that is missing or read-only never breaks a command:
-then nothing is remembered. A torn or foreign line is skipped. A box is known by the address that
-its name led to, so that a name which leads elsewhere later doesn't hide the old box.
+user says that it is gone or their own. If the home is missing or read-only, nothing is remembered,
+and commands work all the same. A torn or foreign line is skipped. A box is known by the address of
+its name at that time. So a name that leads elsewhere later doesn't hide the old box.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from ..text import BadRequest
 
 try:
     import fcntl
-except ImportError:  # Windows: an append of one line is all the protection there is
+except ImportError:  # Windows: there a line is only appended whole, without a lock
     fcntl = None
 
-MOST_BYTES = 4 << 20  # of the file's end that are read
+MOST_BYTES = 4 << 20  # only this much of the file's end is read
 OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
 LATEST = 1e11  # seconds since 1970 in the year 5138; a time in milliseconds lies above
 ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder
@@ -127,8 +127,8 @@ def still_open() -> list[Opened]:
 def reminder(command: str = "", as_json: bool = False, now: float | None = None) -> str:
     """Return a line about the boxes that may still be billed, at most once a day; '' for none.
 
-    `command`: the one that is about to run; only those in ABOUT_BOXES remind, and none that prints
-    JSON. '': a command that isn't known, which reminds. The ledger notes that it was printed.
+    `command` is about to run. Only those in ABOUT_BOXES remind, and none that prints JSON; '' is an
+    unknown command, which reminds. The ledger notes that the line was printed.
     """
     if as_json or command not in ("", *ABOUT_BOXES):
         return ""
@@ -191,7 +191,7 @@ def _read() -> tuple[dict[str, Opened], set[str], float]:
 
 
 def _events() -> Iterator[tuple[dict, float]]:
-    """(event, seconds since 1970) of each line that holds one."""
+    """(event, seconds since 1970) of each line that can be read."""
     for line in _lines():
         try:
             event = json.loads(line)
@@ -229,7 +229,7 @@ def _append(event: str, now: float | None, **fields: object) -> bool:
                 and os.lseek(descriptor, size - 1, os.SEEK_SET)
                 and os.read(descriptor, 1) != b"\n"
             ):
-                line = b"\n" + line  # the last line is torn: it stays alone
+                line = b"\n" + line  # so that a torn last line stays alone
             os.write(descriptor, line)
         finally:
             os.close(descriptor)

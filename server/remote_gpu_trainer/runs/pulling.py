@@ -51,8 +51,8 @@ class Unreleased(Exception):
 class Pulled:
     """A folder that was copied.
 
-    `files` are those of the box, path to (bytes, SHA-256). `links` are its symbolic links, which
-    stay there. `differing` are the files whose copy here isn't the same.
+    `files` are those of the box: {path: (bytes, SHA-256)}. `links` are its symbolic links, which
+    aren't copied. `differing` are the files whose copy here isn't the same.
     """
 
     files: dict[str, tuple[int, str]]
@@ -61,10 +61,10 @@ class Pulled:
 
 
 def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
-    """Copy a folder, and compare. `left`: names at its top that stay there. Raises Unreleased.
+    """Copy a folder, and compare. `left`: names at its top that aren't copied. Raises Unreleased.
 
-    A file that changed during the copy gets a second chance, and so does one whose copy here
-    differs although its size and time don't.
+    A file is copied once more if it changed during the copy, or if its copy differs with the same
+    size and time.
     """
     exclude = tuple(f"/{name}" for name in left)
     pulled = Pulled({}, [], [])
@@ -88,7 +88,7 @@ def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
 
 
 def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], list[str]]:
-    """Return the files, path to (bytes, SHA-256), and the links that the box listed.
+    """Return the files, {path: (bytes, SHA-256)}, and the links that the box listed.
 
     Raises Unreleased for a list that can't be read, or a path that leads out of the folder.
     """

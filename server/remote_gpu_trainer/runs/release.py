@@ -1,7 +1,7 @@
 """Bring the results of a run home.
 
-`release`: the run is over, its files are pulled, hashed on both sides, compared and loaded. Nothing
-is deleted, here or there, and nothing is stopped.
+`release` checks that the run is over. It pulls the files, hashes them on both sides, compares and
+loads them. It deletes and stops nothing, neither here nor on the box.
 
 Not covered: what the run wrote outside its folder (named in `outside`; nothing counts as verified
 until it is pulled with `also`), symbolic links (named in `links`, never followed), and whether the
@@ -24,10 +24,11 @@ from ..text.masking import shown, shown_lines
 from . import status
 from .pulling import HASHING, Unreleased, pull
 
-# The runner's own, at the top of its folder: two change while they are read, one is a rehearsal's.
+# The runner's own files at the top of its folder: two change while they are read, and one belongs
+# to a rehearsal.
 LEFT_THERE = ("lock", "heartbeat", "rehearsal")
 MANIFEST = "PULL_MANIFEST.json"
-# In a name: what verify_local.py takes into no manifest, for it isn't the same on every system.
+# Characters of a name that verify_local.py allows in no manifest: systems treat them differently.
 _ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|\A[^/]*:")
 
 
@@ -35,8 +36,9 @@ _ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|\A[^/]*:")
 class Released:
     """What was copied from `source` to `to`.
 
-    `differing`: files whose bytes aren't the box's. `links`: links that stayed there. `outside`:
-    places that the run names and that weren't pulled. `checked`: what loading them told.
+    `differing`: files that aren't the same as on the box. `links`: links, which aren't copied.
+    `outside`: places that the run names and that weren't pulled. `checked`: the result of loading
+    checkpoints.
     `verdict`: verified, bad or unknown.
     """
 
@@ -113,12 +115,12 @@ def bring_home(
         for path in unlisted
     ]
     if results_outside and released.verdict == "verified":
-        released.verdict = "unknown"  # what the run was for isn't all here
+        released.verdict = "unknown"  # a part of the results isn't here
     return released
 
 
 def _places(source: str, also: tuple[str, ...]) -> dict[str, str]:
-    """Return the folders to pull by their names under the folder here; '' is that folder itself.
+    """Return the folders to pull, by their names in the folder here. '' is that folder itself.
 
     Raises Unreleased.
     """
@@ -171,7 +173,7 @@ def _write_manifest(to: Path, source: str, files: dict[str, tuple[int, str]]) ->
 
 
 def _places_in(script: Path) -> dict[str, list[str]]:
-    """Return the words that a rendered script gives to the variables that name its folders."""
+    """Return the values of the variables in a rendered script that name folders."""
     named: dict[str, list[str]] = {
         name: [] for name in ("WORK_DIR", "CHECKPOINT_DIR", "CHECKPOINT_GLOB", "EXPECT")
     }
@@ -188,7 +190,7 @@ def _places_in(script: Path) -> dict[str, list[str]]:
 
 
 def _checkpoints(script: Path) -> str:
-    """Return the job's checkpoints as a glob of the end of a path; '' where it names none."""
+    """Return a glob for the end of the paths of the job's checkpoints; '' if it names none."""
     named = _places_in(script)
     if not any(named["CHECKPOINT_GLOB"]):
         return ""
@@ -198,9 +200,9 @@ def _checkpoints(script: Path) -> str:
 
 
 def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str], bool]:
-    """Return the places that the script names and that weren't pulled, and if results lie there.
+    """Return the places that the script names and weren't pulled, and whether results are there.
 
-    Results are the checkpoints and the expected files; a relative one lies in the work folder.
+    Results are the checkpoints and the expected files. A relative path starts in the work folder.
     """
     named = _places_in(script)
     inside = (source.rstrip("/") + "/", *(folder.rstrip("/") + "/" for folder in also))

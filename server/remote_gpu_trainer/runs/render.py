@@ -1,4 +1,4 @@
-"""A job and a platform in, one self-contained script out.
+"""Render a job for a platform as one self-contained script.
 
 Pure: no clock, no network, no file but the parts of the runner. Equal input gives equal bytes.
 """
@@ -90,7 +90,7 @@ def render(
 ) -> Rendered:
     """Return the script for a target. Raises Unfit.
 
-    `on`: the day by which facts are judged stale. `file`: where the script will lie.
+    `on`: the day by which facts are judged stale. `file`: the path that the script will have.
     """
     if target not in TARGETS:
         raise Unfit(f"target: unknown target {target[:40]!r}; use one of {', '.join(TARGETS)}")
@@ -178,5 +178,5 @@ def commands(
 
 
 def _here(path: str) -> str:
-    """Return a local path that no program takes for an option."""
+    """Return a local path in a form that no program takes for an option."""
     return f"./{path}" if path.startswith("-") else path

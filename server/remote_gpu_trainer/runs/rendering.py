@@ -1,4 +1,4 @@
-"""Rendering with its edges: the profile is read, the code is recorded, the script is written.
+"""Render with all reading and writing: read the profile, record the code, write the script.
 
 Both front ends call it.
 """
@@ -29,9 +29,9 @@ def rendered(
 ) -> dict:
     """Return the answer of `render_run_script`.
 
-    With `write_to`, a folder or a file, `path` stands in place of `script`; it must be inside the
-    working folder unless `outside`. Where no platform is named, this machine is judged as one's
-    own. Raises JobError, and ProfileError for an unknown platform.
+    With `write_to`, a folder or a file, the answer has `path` in place of `script`. The path must
+    be inside the working folder unless `outside`. Without a platform this machine counts as the
+    user's own. Raises JobError, and ProfileError for an unknown platform.
     """
     job = from_object(given)
     platform = profile.get(profile_name)
@@ -80,7 +80,7 @@ def _place(write_to: str, name: str, outside: bool) -> Path:
     """Return where the script goes. Raises JobError for a path that can't be used."""
     try:
         path = Path(write_to).expanduser()
-        path.exists()  # a name that is too long
+        path.exists()  # raises OSError if a name is too long
         if "\0" not in write_to:
             path = path / name if path.is_dir() or write_to.endswith("/") else path
             _refuse(path, outside)
@@ -129,7 +129,7 @@ def _write(path: Path, made: Rendered) -> None:
 
 
 def _put_probe(path: Path) -> None:
-    """Put the probe beside a script. Raises JobError where the file there is another one."""
+    """Put the probe beside a script. Raises JobError if another file has its name."""
     text = (bundle_root() / "scripts" / "probe.py").read_bytes()
     head = b"\n".join(text.split(b"\n", 2)[:2])
     try:
@@ -147,7 +147,7 @@ def _put_probe(path: Path) -> None:
 def _is_ours(path: Path) -> bool:
     """Return whether a file begins as a rendered script does.
 
-    Its mark stands after the shebang, or before a YAML document.
+    Its mark is after the shebang, or before a YAML document.
     """
     with path.open("rb") as file:
         first, second = (file.readline(200).decode("utf-8", "replace") for _ in range(2))

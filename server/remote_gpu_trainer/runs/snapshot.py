@@ -9,9 +9,9 @@ from dataclasses import dataclass
 class Snapshot:
     """What git says about a code folder.
 
-    `commit`: id, date and subject, or why there is none. `difference`: `git diff HEAD`, cut where
-    it is too long for a script. `ignored`: names, one a line; these aren't sent. `tracked`: git
-    knows the folder.
+    `commit`: id, date and subject, or why there is none. `difference`: `git diff HEAD`, cut if it
+    is too long for a script. `ignored`: the names of files that aren't sent, one a line. `tracked`:
+    git knows the folder.
     """
 
     commit: str

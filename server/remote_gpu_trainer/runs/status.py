@@ -1,4 +1,4 @@
-"""Ask a box how its run is: one ssh call to the run's own script, and a wait.
+"""Ask a box for the state of its run, by ssh to the run's own script, once or until it ends.
 
 `status_reply` judges the answer.
 """
@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..text.masking import shown
-from .status_reply import Status, read
+from .status_reply import Status, status_from
 
 LIMIT = 30  # seconds for one question
 INTERVAL = 30.0  # seconds between questions
@@ -66,7 +66,7 @@ def ask(box: Box, run: str = "", *, accept_new: bool = False, now: float | None 
         text = f"{reply.text}; check whether a disk there hangs"
         return Status("unknown", name, why="overtime", text=text)
     out, now = reply.out.decode("utf-8", "replace"), time.time() if now is None else now
-    return read(name, out, reply.cut, run, now, reply.errors)
+    return status_from(name, out, reply.cut, run, now, reply.errors)
 
 
 def wait(
@@ -80,7 +80,7 @@ def wait(
 ) -> Status:
     """Ask until the run isn't alive any more, its loss is nan, or `most` seconds are over.
 
-    A box that doesn't answer is asked again, for `lost` seconds: it doesn't mean that the run died.
+    A box that doesn't answer is asked again for `lost` seconds, because the run may go on.
     """
     began, silent_since, tries, reached = clock(), None, 0, False
     while True:

@@ -1,4 +1,4 @@
-"""Read what a run's script says about itself into its state. Pure.
+"""Read the state of a run from what its script prints. Pure.
 
 States: alive, finished, unsaved (trained to its end, and the last copy isn't verified), failed,
 preempted, stalled; nothing (no run there); unreachable (no answer from the box); unknown (an answer
@@ -62,16 +62,16 @@ class Status:
 
     @property
     def code(self) -> int:
-        """Return the exit code: 0 alive or finished, 1 bad or a loss of nan, 2 could not tell."""
+        """Return the exit code: 0 alive or finished, 1 bad or a loss of nan, 2 unknown."""
         if self.state in ("alive", "finished"):
             return int(bool(self.numbers))
         return 1 if self.state in BAD else 2
 
 
-def read(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
-    """Return the state that a reply of `status.ASK` tells. Pure.
+def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
+    """Return the state of a run by a reply of `status.ASK`. Pure.
 
-    `run` is what was asked for, `now` seconds since 1970, `cut` whether the reply was too long.
+    `run` is the run in question, `now` seconds since 1970, `cut` whether the reply was too long.
     """
     head, marked, body = reply.partition("\nrgt-status\n")
     words = [line.partition(" ") for line in head.splitlines()]
@@ -105,7 +105,7 @@ def _check_numbers(status: Status) -> None:
     rows = [(at, line.encode()) for at, line in enumerate(status.tail, 1)]
     for finding in curves.findings(metric_series.of_rows(rows)):
         if finding.lost:
-            status.numbers = f"at the end of the log {finding.said}"
+            status.numbers = f"at the end of the log {finding.message}"
             status.entry = status.entry or finding.entry
             status.evidence.insert(
                 0,
@@ -152,7 +152,7 @@ def _judge(status: Status, data: dict, now: float) -> None:
 
 
 def _judge_ended(status: Status, data: dict) -> None:
-    """The run left an end state. One that calls itself done must also have left its results."""
+    """Judge a run that left an end state. One that calls itself done must have its results."""
     status.state = ENDED[status.phase]
     missing = data.get("expect_missing") or None
     if status.state == "finished" and (status.exit or status.failure or missing):
@@ -168,7 +168,7 @@ def _judge_ended(status: Status, data: dict) -> None:
 
 
 def _judge_going(status: Status, data: dict, alive: bool) -> None:
-    """The run has begun and left no end state: it goes on, stalls, or was killed."""
+    """Judge a run without an end state: it goes on, stalls, or was killed."""
     lost = _lost_runner(data, status.heartbeat_age) if alive else ""
     stalled = data.get("stalled") is True or lost
     status.state = "failed" if not alive else "stalled" if stalled else "alive"
@@ -203,7 +203,7 @@ def _say_where_it_is(status: Status, data: dict) -> None:
 
 
 def _lost_runner(data: dict, beat: float | None) -> str:
-    """Return why no runner looks after a program that is alive; '' where one does."""
+    """Return why a live program has no runner that looks after it; '' if it has."""
     if data.get("runner_alive") is False:
         return (
             "the program is alive but its runner is gone or stopped: no copies, no retries, "
@@ -218,7 +218,7 @@ def _lost_runner(data: dict, beat: float | None) -> str:
 
 
 def _warn(status: Status, data: dict, now: float) -> None:
-    """Add what a reader should know in any state."""
+    """Add warnings that matter in any state."""
     evidence, going = status.evidence, status.state in ("alive", "stalled")
     if status.deadline:  # 0 before the first start
         hours = (status.deadline - now) / 3600

@@ -1,4 +1,4 @@
-"""All outputs as one box: text in, values out. It reads no file, no clock and no network."""
+"""Join all outputs into one box: text in, values out. No file, clock or network is read."""
 
 import re
 
@@ -79,7 +79,7 @@ class Gpu:
 
     def most_of(self, start, end=""):
         """The largest number of all fields with this beginning and end."""
-        fields = [one for one in self.cells if one.startswith(start) and one.endswith(end)]
+        fields = [field for field in self.cells if field.startswith(start) and field.endswith(end)]
         return max([self.most(field) for field in fields] or [0])
 
     def is_yes(self, field):
@@ -98,12 +98,14 @@ class Gpu:
     @property
     def name(self):
         """The name of the card, or an empty text."""
-        told = self.raw("name")
-        return told if told is not None and state(told) == "value" else self.listed_name or ""
+        queried = self.raw("name")
+        return (
+            queried if queried is not None and state(queried) == "value" else self.listed_name or ""
+        )
 
     @property
     def mig(self):
-        """Whether it is split into MIG instances, or may be."""
+        """Whether MIG is on, or `nvidia-smi -L` lists MIG instances."""
         return self.says("mig.mode.current", "Enabled") or bool(self.migs)
 
     @property
@@ -175,12 +177,12 @@ def parse(record):
 
 
 def came_late(got):
-    """Whether the time of the series was over, rather than that of the call."""
+    """Whether a call ended early because the whole series had no time left."""
     return got["unasked"] or (got["timed_out"] and got["short"])
 
 
 def check_file(box, name, text):
-    """Is a file complete, and does nvidia-smi say in it that it can't work?"""
+    """Check that a file is complete, and look for failures of nvidia-smi in it."""
     if "\ufffd" in text:
         box.problems.append(f"{name} has bytes that aren't text")
     plain = COLOUR.sub("", text) if name in ("topo.txt", "dmesg.txt") else text
@@ -199,7 +201,7 @@ def check_file(box, name, text):
 
 
 def check_recording(box, record):
-    """Is a recording complete?"""
+    """Check that a recording is complete."""
     if box.recorded and not box.live:
         ends = [got for name, got in box.exit.items() if name != "dmesg.txt"]
         stopped = any(got["timed_out"] or got["unasked"] for got in ends) or box.failures
@@ -216,11 +218,11 @@ def check_recording(box, record):
 
 
 def read_cells(box, files):
-    """Read the outputs with the state of GPUs into box.gpus. Returns the listed processes."""
+    """Read the outputs that show the state of GPUs into box.gpus. Return the listed processes."""
     sources, processes = [], []
     if "nvidia-smi.csv" in files:
-        asked = as_dict(box.exit.get("nvidia-smi.csv")).get("asked", [])
-        rows, problems = parse_csv(files["nvidia-smi.csv"], asked)
+        fields = as_dict(box.exit.get("nvidia-smi.csv")).get("asked", [])
+        rows, problems = parse_csv(files["nvidia-smi.csv"], fields)
         sources.append(("csv", rows))
         if rows or not (box.failures or box.lost):
             box.problems += ["nvidia-smi --query-gpu: " + text for text in problems]
@@ -246,7 +248,7 @@ def read_cells(box, files):
 
 
 def add_cells(box, by_place, source, cells):
-    """One GPU's cells from one output: to the GPU at the same place, or with the same index."""
+    """Add the cells of one output to the GPU at the same place, or with the same index."""
     place, index = bdf(cells.get("pci.bus_id", "")), number(cells.get("index", "N/A"))
     gpu = by_place.get(place)
     if not place and index is not None:
@@ -306,7 +308,7 @@ def read_links(box, files):
     if "topo.txt" in files:
         box.topo, problems = parse_topo(files["topo.txt"])
         box.problems += problems
-        covered = len({one for one, _ in box.topo})
+        covered = len({row for row, _ in box.topo})
         answering = len([gpu for gpu in box.gpus if gpu.seen & {"csv", "xml"}])
         whole = box.recorded and as_dict(box.exit.get("topo.txt")).get("rc") == 0
         if whole and answering > 1 and covered != answering and covered < len(box.gpus):
@@ -314,7 +316,7 @@ def read_links(box, files):
 
 
 def read_processes(box, files, processes):
-    """Who computes on which GPU: `processes` of -q -x, and --query-compute-apps."""
+    """Give each GPU its processes, from -q -x (`processes`) and from --query-compute-apps."""
     if "apps.csv" in files and not smi_failure(files["apps.csv"]):
         listed, problems = parse_apps(files["apps.csv"])
         box.problems += problems
@@ -330,9 +332,9 @@ def read_processes(box, files, processes):
 
 
 def read_other_captures(box, files):
-    """Read outputs that this check doesn't ask for but others record."""
+    """Read outputs that other tools record, and this check doesn't."""
     pages = {}
-    # gpu_bus_id, retired_pages.address, retired_pages.cause: one row a page, [N/A] where none is
+    # gpu_bus_id, retired_pages.address, retired_pages.cause: a row for each page, or [N/A]
     for line in clean(files.get("retired.csv", "")).splitlines()[1:]:
         cells = [cell.strip() for cell in line.split(",")]
         place = next((bdf(cell) for cell in cells if bdf(cell)), None)
@@ -347,33 +349,38 @@ def read_other_captures(box, files):
         # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): it no longer answers
         if "NVIDIA" in line and "(rev ff)" in line:
             box.lost.append((bdf(line.split()[0]), None, short(line)))
-    told = re.findall(
+    versions = re.findall(
         r"^(NVML|DRIVER|KMD) version\s*: ([\d.]+)", files.get("version.txt", ""), re.M
     )
-    library, driver = dict(told).get("NVML"), dict(told).get("KMD") or dict(told).get("DRIVER")
+    library, driver = (
+        dict(versions).get("NVML"),
+        dict(versions).get("KMD") or dict(versions).get("DRIVER"),
+    )
     if library and version(driver)[:2] not in ((), version(library)[:2]):
         box.failures.append(("mismatch", f"NVML version {library}, driver version {driver}"))
 
 
 def compare_with_sysfs(box):
     """Find the cards and device nodes of this box that nvidia-smi doesn't show."""
-    cards = {bdf(str(one.get("bdf"))): one for one in nvidia_cards(box)}
+    cards = {bdf(str(card.get("bdf"))): card for card in nvidia_cards(box)}
     for gpu in box.gpus:
         minor = as_dict(cards.get(gpu.bdf)).get("minor")
         if isinstance(minor, int):
             gpu.cells.setdefault("x.minor", []).append(str(minor))
     shown = {gpu.bdf for gpu in box.gpus}
     box.missing_cards = [
-        one
-        for place, one in sorted(cards.items(), key=str)
-        if box.gpus and one.get("driver") == "nvidia" and place not in shown
+        card
+        for place, card in sorted(cards.items(), key=str)
+        if box.gpus and card.get("driver") == "nvidia" and place not in shown
     ]
     others = ("hidden", "excluded", "absent", "denied")
-    foreign = [one for one in box.missing_cards if one.get("node") in others]
-    box.foreign = {bdf(str(one.get("bdf"))) for one in foreign}
-    if box.container and box.gpus and not any("node" in one for one in cards.values()):
-        opened = [one for one in map(as_dict, as_list(box.proc.get("dev"))) if not one.get("error")]
-        nodes = [one for one in opened if re.match(r"/dev/nvidia\d+$", str(one.get("path")))]
+    foreign = [card for card in box.missing_cards if card.get("node") in others]
+    box.foreign = {bdf(str(card.get("bdf"))) for card in foreign}
+    if box.container and box.gpus and not any("node" in card for card in cards.values()):
+        opened = [
+            node for node in map(as_dict, as_list(box.proc.get("dev"))) if not node.get("error")
+        ]
+        nodes = [node for node in opened if re.match(r"/dev/nvidia\d+$", str(node.get("path")))]
         box.spare_nodes = max(0, len(nodes) - len(box.gpus))
 
 
@@ -385,9 +392,10 @@ def nvidia_cards(box):
 
 
 def amd_cards(box):
-    """The AMD cards of sysfs -> [(label, card)].
+    """Return the AMD cards of sysfs as [(label, card)].
 
-    If NVIDIA GPUs answer, a Ryzen's integrated graphics is left out, and a label is a place.
+    A label is an index. If there are NVIDIA GPUs too, a label is a place, and the integrated
+    graphics of a Ryzen is left out.
     """
     cards = [
         card

@@ -1,6 +1,6 @@
-"""Asks nvidia-smi and the kernel log: every command once, with a time limit.
+"""Run nvidia-smi and read the kernel log: every command once, with a time limit.
 
-The calls of nvidia-smi come one after another; the first that hangs ends the series.
+The calls of nvidia-smi run one after another. The first that hangs ends the series.
 """
 
 import contextlib
@@ -19,7 +19,7 @@ from .text import short, smi_failure
 
 
 def run(command, seconds):
-    """-> {text, rc, seconds, timed_out, cut}. Never waits for a process in state D."""
+    """Return {text, rc, seconds, timed_out, cut}. Never waits for a process in state D."""
     began = time.monotonic()
     out: dict = {"text": "", "rc": None, "seconds": 0.0, "timed_out": False, "cut": False}
     try:
@@ -54,9 +54,10 @@ def run(command, seconds):
 
 
 def read_pipe(handle, end, is_log, out):
-    """Read until the other side closes, or until `end` on the clock or LIMIT bytes.
+    """Read until the other side closes, the clock shows `end`, or LIMIT bytes came.
 
-    The last two set `timed_out` and `cut` in `out`. A log goes on without its plain lines.
+    Sets `timed_out` in `out` at the end of the time. After LIMIT bytes it sets `cut`, but a log
+    only loses its plain lines, and reading goes on.
     """
     chunks, size = [], 0
     while True:
@@ -90,10 +91,10 @@ def read_text(path, most=65536):
         return None
 
 
-def wanted(group, known):
-    """The names of a group to ask for, in a spelling that this driver knows.
+def names_to_query(group, known):
+    """Return the names of a group, each in the spelling that this driver knows.
 
-    `known`: the names that the driver lists. If it lists none, all names are asked for.
+    `known`: the names that the driver lists. If it lists none, no name is left out.
     """
     names = []
     for choices, _ in group:
@@ -113,9 +114,9 @@ class SmiSeries:
         self.began, self.longest = time.monotonic(), 0.0
 
     def ask(self, name, arguments):
-        """One call, or None when the rest of the series is shorter than a call.
+        """Make one call. Return None if too little of the series is left for a call.
 
-        `short` in the answer: the call had less than the full time, so a time-out isn't a hang.
+        `short` in the answer: the call had less than its full time, so a time-out is no hang.
         """
         ends = self.record["exit"]
         left = SERIES_SECONDS - (time.monotonic() - self.began)
@@ -129,8 +130,8 @@ class SmiSeries:
         answer: dict = dict(got, limit_s=round(seconds, 1), short=seconds < self.limit)
         return answer
 
-    def call(self, name, *arguments, asked=None):
-        """-> (the text, how the call ended). Adds to what earlier calls for this file gave."""
+    def call(self, name, *arguments, fields=None):
+        """Make one call for a file, after earlier ones. Return (the text, how the call ended)."""
         ends, got = self.record["exit"], self.ask(name, arguments)
         if got is None:
             return "", ends[name]
@@ -144,17 +145,17 @@ class SmiSeries:
                 cut=old["cut"] or got["cut"],
                 asked=old.get("asked", []),
             )
-        if asked:
-            got["asked"] = got.get("asked", []) + ([asked] if not got["timed_out"] else [])
+        if fields:
+            got["asked"] = got.get("asked", []) + ([fields] if not got["timed_out"] else [])
         ends[name] = got
         return text, got
 
     def query(self, names):
-        """--query-gpu without the fields that the driver refuses -> (the text, how it ended)."""
+        """Query the fields that the driver doesn't refuse. Return (the text, how it ended)."""
         text, got = "", {}
         for _ in range(8):
             text, got = self.call(
-                "nvidia-smi.csv", "--query-gpu=" + ",".join(names), "--format=csv", asked=names
+                "nvidia-smi.csv", "--query-gpu=" + ",".join(names), "--format=csv", fields=names
             )
             # Field "fabric.state" is not a valid field to query.
             refused = re.search(r'Field "([\w.]+)" is not a valid field', text)
@@ -168,10 +169,10 @@ class SmiSeries:
         return text, got
 
     def remapped_rows(self):
-        """Remapped rows, which driver 465 shows only here. Returns whether the call hung."""
+        """Query remapped rows, which driver 465 shows only here. Return whether the call hung."""
         fields = ["gpu_bus_id"]
-        fields += ["remapped_rows." + one for one in ("correctable", "uncorrectable")]
-        fields += ["remapped_rows." + one for one in ("pending", "failure")]
+        fields += ["remapped_rows." + field for field in ("correctable", "uncorrectable")]
+        fields += ["remapped_rows." + field for field in ("pending", "failure")]
         query = ["--query-remapped-rows=" + ",".join(fields), "--format=csv"]
         got = self.ask("nvidia-smi.csv", query)
         end = self.record["exit"]["nvidia-smi.csv"]
@@ -209,7 +210,7 @@ def gather_nvidia(record, runner, limit):
     if got["rc"] != 0 or len(known) < 10:
         known = set()
     for group in FIELDS:
-        text, got = series.query(wanted(group, known))
+        text, got = series.query(names_to_query(group, known))
         if hung(got) or smi_failure(text):
             return
     if known and "remapped_rows.failure" not in known and series.remapped_rows():
@@ -226,10 +227,10 @@ def gather_nvidia(record, runner, limit):
 
 
 def worthy(raw):
-    """A log without its plain lines.
+    """Return a log without its plain lines.
 
-    It keeps the first line, the last (which may be half a line), and those that are judged; of too
-    many, the last ones.
+    It keeps the first line, the last one (which may be incomplete), and the lines that are judged.
+    If these are too many, it keeps the end.
     """
     lines = raw.split(b"\n")
     kept = [
@@ -243,12 +244,12 @@ def worthy(raw):
 
 def log_start(text):
     """Seconds after boot of the first line that has a time, or None."""
-    found = re.search(r"^(?:(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]|\d+,\d+,(\d{1,16})\d{6},)", text, re.M)
-    return int(found.group(1) or found.group(2)) if found else None
+    match = re.search(r"^(?:(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]|\d+,\d+,(\d{1,16})\d{6},)", text, re.M)
+    return int(match.group(1) or match.group(2)) if match else None
 
 
 def with_journal(ring, journal):
-    """The journal up to where the ring buffer begins, then the ring buffer."""
+    """Return the journal up to the first line of the ring buffer, then the ring buffer."""
     start, kept = log_start(ring), []
     for line in journal.splitlines(True):
         at = log_start(line)
@@ -264,9 +265,9 @@ def with_journal(ring, journal):
 
 
 def gather_log(record, runner, limit):
-    """dmesg, or the journal of this boot, or the ring buffer itself.
+    """Read the kernel log: dmesg, else the journal of this boot, else /dev/kmsg.
 
-    If the beginning of dmesg is overwritten, the journal goes before it.
+    If the beginning of dmesg was overwritten, the journal is put before it.
     """
     tried, ring = [], None
     for command in (["dmesg"], ["journalctl", "-k", "-b", "--no-pager", "-o", "short-monotonic"]):
@@ -293,7 +294,7 @@ def gather_log(record, runner, limit):
 
 
 def ring_buffer():
-    """The kernel's own records, as lines. Raises OSError, IndexError."""
+    """Return the records of /dev/kmsg as lines. Raises OSError, IndexError."""
     handle, lines = os.open("/dev/kmsg", os.O_RDONLY | os.O_NONBLOCK), []
     try:
         while len(lines) < 50000:

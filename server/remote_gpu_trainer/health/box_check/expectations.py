@@ -121,7 +121,7 @@ def expectations_of(text):
 
 
 def compare(got, operator, want):
-    """Whether `got` is as wanted. Versions are equal when they begin alike."""
+    """Compare a value with the wanted one. Versions are equal if they begin alike."""
     if isinstance(got, tuple):
         got = got[: len(want)] if operator in ("=", "==") else got
     return {
@@ -135,7 +135,7 @@ def compare(got, operator, want):
 
 
 def at_least(operator):
-    """Whether there is at least as much as asked for."""
+    """Return the operator for a size: `=` means at least as much."""
     return ">=" if operator in ("=", "==") else operator
 
 
@@ -196,7 +196,7 @@ def expect_driver(box, expectation):
 
 
 def expect_of_gpus(cards, answered, expectation):
-    """What each GPU that answers and isn't lost has to have, and of AMD's cards the memory."""
+    """Compare each GPU that answers and isn't lost. Of AMD's cards only the memory is compared."""
     if expectation.what == "vram" and cards:
         for label, card in cards:
             expectation.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
@@ -210,8 +210,8 @@ def expect_of_gpus(cards, answered, expectation):
 def expect_count(box, cards, answered, expectation):
     """gpus: the number of NVIDIA and AMD cards."""
     listed = len({gpu.label for gpu in box.gpus}) + len(cards)
-    told = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
-    if not told and not box.gpus:
+    known = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
+    if not known and not box.gpus:
         expectation.unknown()
     elif not expectation.fits(listed):
         expectation.miss(None, str(listed))
@@ -238,15 +238,15 @@ def expect_size(box, expectation):
 
 def expect_torch(torch, expectation):
     """torch and cuda: a version, or torch's CUDA as cu130."""
-    told = torch.get("torch" if expectation.what == "torch" else "cuda")
+    installed = torch.get("torch" if expectation.what == "torch" else "cuda")
     if not torch.get("torch"):
         expectation.unknown()
     elif isinstance(expectation.value, str):
         cuda = torch.get("cuda")
         if "cu" + str(cuda or "").replace(".", "") != expectation.value:
             expectation.miss(None, f"{short(torch['torch'], 40)}, CUDA {cuda}", "torch_driver")
-    elif not expectation.fits(version(told)):
-        expectation.miss(None, short(told, 40), "")
+    elif not expectation.fits(version(installed)):
+        expectation.miss(None, short(installed, 40), "")
 
 
 def expect_name(gpu, expectation):
@@ -295,8 +295,8 @@ def expect_type(gpu, expectation):
     if sku is None:
         expectation.unknown()
     elif sku[expectation.what] != expectation.value:
-        told = "yes" if sku[expectation.what] else "no"
-        evidence = f"{gpu.name}: {told}"
+        supported = "yes" if sku[expectation.what] else "no"
+        evidence = f"{gpu.name}: {supported}"
         if expectation.what == "bf16":  # no entry is about cards without fp8
             expectation.miss(gpu.label, evidence, "bf16")
         else:
@@ -313,7 +313,7 @@ def expect_p2p(gpu, expectation):
 
 
 def expect_capability(gpu, expectation):
-    """cc: what the card says, or the table of cards."""
+    """cc: by the card, otherwise by the table of cards."""
     got = gpu.raw("compute_cap")
     if state(got) != "value":
         got = (sku_of(gpu.name) or {}).get("compute_cap")

@@ -1,4 +1,4 @@
-"""Asks the box: what is in /proc and /sys, who holds the GPUs, disks, torch, amd-smi."""
+"""Gather what the box shows: /proc and /sys, who holds the GPUs, disks, torch, amd-smi."""
 
 import glob
 import json
@@ -44,7 +44,7 @@ def gather_system(proc):
         proc["fabricmanager"] = runs if read_text("/proc/1/comm") else None
     nodes = glob.glob("/dev/nvidia*") + glob.glob("/dev/kfd") + glob.glob("/dev/dxg")
     proc["dev"] = [{"path": path, "error": error} for path, error in map(node_at, sorted(nodes))]
-    proc["dev"] = [one for one in proc["dev"] if one["error"] is not None]
+    proc["dev"] = [node for node in proc["dev"] if node["error"] is not None]
     memory = dict(re.findall(r"^(\w+):\s+(\d+) kB", read_text("/proc/meminfo") or "", re.M))
     proc["memory"] = {
         "total_mib": int(memory.get("MemTotal", 0)) // 1024,
@@ -59,7 +59,7 @@ def word_of(path):
 
 
 def card_at(path, kind, vendor):
-    """A card as sysfs has it."""
+    """Return what sysfs shows of a card."""
     card = {"bdf": os.path.basename(path), "vendor": vendor, "class": kind}
     try:
         card["driver"] = os.path.basename(os.readlink(path + "/driver"))
@@ -77,13 +77,13 @@ def card_at(path, kind, vendor):
 
 
 def node_at(path):
-    """-> (the path, why the device node can't be used, or ""); None where it is no device node."""
+    """-> (the path, why the node can't be used, or ""). None for what is no device node."""
     try:
         if not stat.S_ISCHR(os.stat(path).st_mode):
             return path, None
         if path == "/dev/nvidiactl":
-            # Opening a node is how a container's device list shows itself: EPERM. The control node
-            # wakes no GPU.
+            # Opening a node fails with EPERM if the container's device list lacks it. The control
+            # node wakes no GPU.
             os.close(os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC))
     except OSError as failed:
         return path, failed.strerror or str(failed)
@@ -91,15 +91,15 @@ def node_at(path):
 
 
 def memory_limit():
-    """The container's memory limit and what is in use of it, in MiB, by cgroup v2 or v1."""
+    """Return the container's memory limit and how much is in use, in MiB, by cgroup v2 or v1."""
     for folder, limit, used in (
         ("/sys/fs/cgroup/", "memory.max", "memory.current"),
         ("/sys/fs/cgroup/memory/", "memory.limit_in_bytes", "memory.usage_in_bytes"),
     ):
         text = word_of(folder + limit)
         if text.isdigit() and int(text) < 1 << 60:
-            told = read_text(folder + "memory.stat") or ""
-            cache = re.search(r"^(?:total_)?inactive_file (\d+)", told, re.M)
+            statistics = read_text(folder + "memory.stat") or ""
+            cache = re.search(r"^(?:total_)?inactive_file (\d+)", statistics, re.M)
             kept = int(word_of(folder + used) or 0) - int(cache.group(1) if cache else 0)
             return {"limit_mib": int(text) >> 20, "used_mib": max(0, kept) >> 20}
     return {}
@@ -119,17 +119,17 @@ def container():
 
 
 def container_by_traces():
-    """Recognize the container by its traces: pods of containerd and CRI-O, LXC, nspawn.
+    """Recognize a container without the usual marks: pods of containerd and CRI-O, LXC, nspawn.
 
-    Under cgroup v2, and entered over ssh, they have none of the usual marks.
+    They have none under cgroup v2, or if one enters them over ssh.
     """
-    told = (read_text("/run/systemd/container") or "").strip()
+    named = (read_text("/run/systemd/container") or "").strip()
     made = re.search(
         r"(?:^|\0)(?:container=([^\0]+)|KUBERNETES_SERVICE_HOST=)",
         read_text("/proc/1/environ") or "",
     )
-    if told:
-        return short(told, 20)
+    if named:
+        return short(named, 20)
     if made:
         return short(made.group(1) or "kubernetes", 20)
     # 1023 999 0:84 / / rw,relatime - overlay overlay rw,lowerdir=/var/lib/containerd/…
@@ -146,9 +146,9 @@ def container_by_traces():
 
 
 def minor_of(place):
-    """A place as sysfs writes it -> (N of /dev/nvidiaN, whether the driver leaves the card out).
+    """Return (N of /dev/nvidiaN, whether the driver leaves the card out).
 
-    N is None if the driver's folder doesn't show it.
+    `place` is as sysfs writes it. N is None if the driver's folder doesn't show it.
     """
     text = read_text(f"/proc/driver/nvidia/gpus/{place}/information") or ""
     match = re.search(r"Device Minor:\s+(\d{1,4})", text)
@@ -157,9 +157,9 @@ def minor_of(place):
 
 
 def gather_nodes(proc):
-    """Which cards this process may use: Slurm and containers may give only some of a box.
+    """Find the cards that this process may use: Slurm and containers may give it only some.
 
-    access() asks the device cgroup and wakes no GPU, as open() would.
+    access() asks the device cgroup. Unlike open(), it wakes no GPU.
     """
     listed = glob.glob("/proc/driver/nvidia/gpus/*/information")
     for card in proc.get("pci", []):
@@ -176,8 +176,8 @@ def gather_nodes(proc):
                 card["node"] = "open" if os.access(node, os.R_OK | os.W_OK) else "denied"
 
 
-def gather_disks(paths, into, asked=False):
-    """Size and free space of each path. `asked`: the job writes there, its user says."""
+def gather_disks(paths, into, by_user=False):
+    """Size and free space of each path. `by_user`: the user named the paths."""
     for path in paths:
         into[path] = None  # stays None when statvfs never comes back: a dead mount
         try:
@@ -189,7 +189,7 @@ def gather_disks(paths, into, asked=False):
                 "inodes_free": got.f_favail,
                 "read_only": bool(got.f_flag & 1),
                 "id": str(os.stat(path).st_dev),
-                **({"asked": True} if asked else {}),
+                **({"asked": True} if by_user else {}),
             }
         except OSError as error:
             into[path] = {"error": error.strerror or str(error)}
@@ -218,12 +218,12 @@ def gather_holders(proc):
             continue
         if nodes and int(pid) != os.getpid():
             status = read_text(path + "/status") or ""
-            found = re.search(r"^State:\s+(\w)", status, re.M)
+            letter = re.search(r"^State:\s+(\w)", status, re.M)
             name = re.search(r"^Name:\s+(.*)", status, re.M)
             holders.append(
                 {
                     "pid": int(pid),
-                    "state": found.group(1) if found else "?",
+                    "state": letter.group(1) if letter else "?",
                     "name": short(name.group(1) if name else "?", 40),
                     "devices": sorted(nodes),
                 }
@@ -236,7 +236,7 @@ TORCH_PROBE = data_text("torch_probe.py")
 
 
 def gather_torch(proc, runner, python):
-    """What the job's interpreter says about its torch."""
+    """Run the torch probe in the job's interpreter."""
     got = runner([python, "-c", TORCH_PROBE], 40.0)
     line = [part for part in got["text"].splitlines() if part.startswith("GPU_HEALTH ")]
     try:
@@ -250,7 +250,7 @@ def gather_torch(proc, runner, python):
 
 
 def gather_amd(record, runner, limit):
-    """What amd-smi shows, if it is installed."""
+    """Run amd-smi, if it is installed."""
     tool = shutil.which("amd-smi")
     if not tool:
         return
@@ -266,7 +266,7 @@ def gather_amd(record, runner, limit):
 
 
 def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
-    """-> the record: {files, exit, proc, live}. Starts nothing that stays."""
+    """Return the record: {files, exit, proc, live}. Nothing that it starts stays behind."""
     began = time.monotonic()
     record = {"files": {}, "exit": {"_by": "gpu_health 1"}, "live": True}
     proc, disks = {}, {}
@@ -284,7 +284,7 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
         (gather_holders, (proc,)),
         (gather_amd, (record, runner, limit)),
     ]
-    # a thread each, so that a dead mount blocks only its own
+    # a thread for each path, so that a dead mount blocks no other
     jobs += [(gather_disks, ([path], disks, bool(paths))) for path in real]
     jobs.append((gather_disks, (["/dev/shm"], disks)))
     if python:

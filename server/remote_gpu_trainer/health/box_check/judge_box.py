@@ -1,4 +1,4 @@
-"""What is judged on all GPUs together: nvidia-smi, likeness, NVLink, memory in use."""
+"""Judge all GPUs together: nvidia-smi, differences, NVLink, memory in use."""
 
 import re
 
@@ -25,7 +25,7 @@ def judge_tools(box, add):
 
 
 def judge_failures(box, cards, add):
-    """What nvidia-smi says if it can't work, and the GPUs that it has no handle for."""
+    """Report why nvidia-smi can't work, and the GPUs that it has no handle for."""
     for kind, line in box.failures:
         # no_driver: there is a card but no driver, so nothing can train here
         level = "fatal" if kind == "no_driver" and cards else None
@@ -46,7 +46,7 @@ def judge_late_calls(box, add):
 
 
 def judge_time_outs(box, add):
-    """The commands that didn't end in their time. -> whether one of nvidia-smi's hung."""
+    """Report the commands that timed out. Return whether a call of nvidia-smi hung."""
     hung = False
     for name in sorted(set(box.exit) - set(box.late)):
         ended = box.exit[name]
@@ -59,17 +59,18 @@ def judge_time_outs(box, add):
 
 
 def judge_further_calls(box, add):
-    """The exit codes of the calls after --query-gpu, if they differ from its own."""
+    """Report the exit codes of later calls that differ from the one of --query-gpu."""
     main_rc = (box.exit.get("nvidia-smi.csv") or {"rc": None})["rc"]
     for name in ("nvidia-smi-list.txt", "nvidia-smi-q.xml", "apps.csv"):
         ended = box.exit.get(name)
-        told = ended and not ended["timed_out"] and isinstance(ended["rc"], int)
-        if told and ended["rc"] not in (0, 14, main_rc):  # 14: a damaged infoROM, told elsewhere
+        has_ended = ended and not ended["timed_out"] and isinstance(ended["rc"], int)
+        # 14: a damaged infoROM, which `judge_exit` reports
+        if has_ended and ended["rc"] not in (0, 14, main_rc):
             add(None, "failed_part", name, ended["rc"], key="rc " + name)
 
 
 def judge_exit(box, cards, amd, failed, add):
-    """The exit code of --query-gpu. -> whether nvidia-smi is known to have failed."""
+    """Judge the exit code of --query-gpu. Return whether nvidia-smi is known to have failed."""
     rc = (box.exit.get("nvidia-smi.csv") or {"rc": None})["rc"]
     if rc == 14:
         add(None, "inforom_exit")
@@ -88,7 +89,7 @@ def judge_exit(box, cards, amd, failed, add):
 
 
 def judge_identity(box, add):
-    """Is each card what its name says, and like the others?"""
+    """Compare each card with what its name promises, and with the others."""
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label)]
     common = usual([gpu.name for gpu in there])
     for gpu in there:
@@ -115,24 +116,24 @@ def judge_identity(box, add):
             add(None, "no_peer_to_peer", len(bare), name)
 
 
-def odd_names(gpu, told, there):
-    """What is odd about the names in the outputs."""
-    odd, names = [], [one.name for one in there]
+def odd_names(gpu, reported, there):
+    """Say what is odd about a GPU's name. `reported`: its names in the outputs."""
+    odd, names = [], [other.name for other in there]
     common = usual(names)
-    if len(told) > 1:
-        odd.append("its outputs call it {}".format(" and ".join(sorted(told))))
-    if len(told) > 1 and all(sku_of(name) for name in told) and len(there) > 1:
-        odd.append(f"among {usual([one.name for one in there if one is not gpu])}")
+    if len(reported) > 1:
+        odd.append("its outputs call it {}".format(" and ".join(sorted(reported))))
+    if len(reported) > 1 and all(sku_of(name) for name in reported) and len(there) > 1:
+        odd.append(f"among {usual([other.name for other in there if other is not gpu])}")
     alone = gpu.name and common and gpu.name != common and names.count(common) * 2 > len(there)
-    if len(told) == 1 and len(there) > 1 and alone:
+    if len(reported) == 1 and len(there) > 1 and alone:
         odd.append(f"{gpu.name} among {common}")
     return odd
 
 
 def odd_memory(gpu, there, odd):
-    """Less memory than a card of its name has, or than the others have."""
+    """Say it if there is less memory than on a card of its name, or than the others have."""
     sku, sizes = sku_of(gpu.name), gpu.numbers("memory.total")
-    common = usual([one.number("memory.total") for one in there])
+    common = usual([other.number("memory.total") for other in there])
     if not gpu.number("memory.total"):
         return []
     size = int(min(sizes))
@@ -144,18 +145,18 @@ def odd_memory(gpu, there, odd):
 
 
 def odd_capability(gpu):
-    """Another compute capability than a card of its name has."""
-    sku, told = sku_of(gpu.name), gpu.raw("compute_cap")
-    if not sku or state(told) != "value" or not readable("compute_cap", told):
+    """Say it if the compute capability isn't that of a card of its name."""
+    sku, reported = sku_of(gpu.name), gpu.raw("compute_cap")
+    if not sku or state(reported) != "value" or not readable("compute_cap", reported):
         return []
     want = sku["compute_cap"]
-    if told == want:
+    if reported == want:
         return []
-    return [f"{gpu.name} reports compute capability {told}, expected {want}"]
+    return [f"{gpu.name} reports compute capability {reported}, expected {want}"]
 
 
 def judge_driver(box, there, add):
-    """Are driver, library and kernel module of one version?"""
+    """Compare the versions of driver, library and kernel module."""
     texts = [text for gpu in there for text in gpu.cells.get("driver_version", [])]
     texts += [text for gpu in there for text in gpu.cells.get("kmd_version", [])]
     drivers = sorted({text for text in texts if state(text) == "value"})
@@ -166,7 +167,7 @@ def judge_driver(box, there, add):
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
 
 
-# Fields that two outputs show alike at any time.
+# Fields whose value doesn't change between two outputs.
 STABLE = (
     "name",
     "memory.total",
@@ -185,8 +186,11 @@ STABLE = (
 
 
 def judge_agreement(box, add):
-    """Do two outputs contradict each other about an otherwise fine GPU? Then one is damaged."""
-    blamed = {one["gpu"] for one in add.list}
+    """Report two outputs that contradict each other about a GPU without findings.
+
+    One of them is damaged.
+    """
+    blamed = {finding["gpu"] for finding in add.list}
     for gpu in box.gpus:
         if gpu.label in blamed:
             continue
@@ -200,7 +204,7 @@ def judge_agreement(box, add):
 
 
 def stable_value(field, text):
-    """A cell in a form that all outputs share."""
+    """Return a cell in a form that is the same in all outputs."""
     if TYPE.get(field) == "n":
         return number(text)
     return {"0": "No", "1": "Yes"}.get(text, text)
@@ -210,14 +214,14 @@ SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
 
 
 def judge_pace(box, add):
-    """A GPU whose clock stays low under load while those of its kind run fast."""
+    """Report a GPU whose clock stays low under load while others of its kind run fast."""
     loaded = [gpu for gpu in box.gpus if (gpu.number("utilization.gpu") or 0) >= 90]
     for gpu in loaded:
-        others = [one for one in loaded if one is not gpu and one.name == gpu.name]
-        clocks = [one.number("clocks.current.sm") for one in others]
-        now, usually = gpu.number("clocks.current.sm"), median([one for one in clocks if one])
-        told = [add.has(key, gpu.label) for key in ("lost", "throttle", "clock", "capped")]
-        if now and usually and now < SLOW_CLOCK * usually and not any(told):
+        others = [other for other in loaded if other is not gpu and other.name == gpu.name]
+        clocks = [other.number("clocks.current.sm") for other in others]
+        now, usually = gpu.number("clocks.current.sm"), median([clock for clock in clocks if clock])
+        explained = [add.has(key, gpu.label) for key in ("lost", "throttle", "clock", "capped")]
+        if now and usually and now < SLOW_CLOCK * usually and not any(explained):
             used = gpu.number("utilization.gpu")
             add(gpu.label, "slower_than_others", now, used, usually, expected=(SLOW_CLOCK,))
 
@@ -241,10 +245,13 @@ def judge_nvlink(box, add):
     """Inactive, missing and slow links. A card without its optional bridge is no fault."""
     there = [gpu for gpu in box.gpus if not add.has("lost", gpu.label) and not gpu.mig]
     common = usual([len(gpu.links) for gpu in there if gpu.links])
-    # Boards with two or four P100 or V100 wire some of the 6 links (RWTH Aachen's nodes: 2): all
-    # alike, and every pair by NVLink.
+    # Boards with two or four P100 or V100 wire only some of the 6 links (RWTH Aachen's nodes: 2).
+    # Then all GPUs have as many live links, and NVLink connects every pair.
     pairs = [
-        box.topo.get((one.index, two.index), "") for one in there for two in there if one is not two
+        box.topo.get((first.index, second.index), "")
+        for first in there
+        for second in there
+        if first is not second
     ]
     as_wired = (
         len({len(live_links(gpu)) for gpu in there}) == 1
@@ -290,8 +297,8 @@ def judge_links(box, gpu, count, common, as_wired, add):
 
 
 def judge_topology(box, there, add):
-    """`topo -m`: pairs that are connected differently from the others."""
-    cells = [cell for (one, two), cell in box.topo.items() if one != two]
+    """Report pairs that `topo -m` shows with another connection than most."""
+    cells = [cell for (first, second), cell in box.topo.items() if first != second]
     common, several = usual(cells), len(there) > 1 and all(has_nvlink(gpu) for gpu in there)
     linked = any(cell.startswith("NV") for cell in cells)
     if cells and not linked and several and not any(add.has("nvlink", g.label) for g in there):
@@ -299,15 +306,15 @@ def judge_topology(box, there, add):
     if not common or not common.startswith("NV") or cells.count(common) * 2 <= len(cells):
         return
     by_gpu = {}
-    for (one, two), cell in sorted(box.topo.items()):
-        if one != two and cell != common:
-            for end in (one, two):
-                by_gpu.setdefault(end, []).append((one, two, cell))
+    for (first, second), cell in sorted(box.topo.items()):
+        if first != second and cell != common:
+            for end in (first, second):
+                by_gpu.setdefault(end, []).append((first, second, cell))
     while by_gpu:  # the GPU with the most odd cells explains them
         gpu = max(sorted(by_gpu), key=lambda index: len(by_gpu[index]))
-        one, two, cell = by_gpu[gpu][0]
-        if not any(add.has("nvlink", end) or add.has("lost", end) for end in (one, two)):
-            add(gpu, "odd_nvlink_pair", one, two, cell, common, expected=(common,))
+        first, second, cell = by_gpu[gpu][0]
+        if not any(add.has("nvlink", end) or add.has("lost", end) for end in (first, second)):
+            add(gpu, "odd_nvlink_pair", first, second, cell, common, expected=(common,))
         gone = set(by_gpu.pop(gpu))
         left = {end: [item for item in items if item not in gone] for end, items in by_gpu.items()}
         by_gpu = {end: items for end, items in left.items() if items}
@@ -335,10 +342,13 @@ def judge_memory_in_use(box, gpu, used, holders, stuck, add):
         if used >= 1024 and percent == 0 and not screen:
             add(gpu.label, "memory_of_nobody_known", used)
         return
-    named = ["{} (pid {})".format(short(one["name"], 60), one["pid"]) for one in gpu.processes]
-    mine = [one for one in holders if gpu.node in as_list(one.get("devices"))]
-    named += ["{} (pid {})".format(short(one.get("name"), 40), one["pid"]) for one in mine]
-    who, other = ", ".join(named[:3]), any(not one.get("screen") for one in gpu.processes)
+    named = [
+        "{} (pid {})".format(short(process["name"], 60), process["pid"])
+        for process in gpu.processes
+    ]
+    mine = [holder for holder in holders if gpu.node in as_list(holder.get("devices"))]
+    named += ["{} (pid {})".format(short(holder.get("name"), 40), holder["pid"]) for holder in mine]
+    who, other = ", ".join(named[:3]), any(not process.get("screen") for process in gpu.processes)
     if named and used >= 1024:
         add(gpu.label, "memory_of_another_job", used, who)
     elif 15 < used < 1024 and not screen and other:

@@ -1,4 +1,4 @@
-"""What is judged on one GPU alone: memory, link, speed, modes, and whether it can be read.
+"""Judge one GPU by itself: memory, link, speed, modes, and whether it can be read.
 
 Values in, findings out: no file, no clock, no command.
 """
@@ -22,7 +22,7 @@ from .tables import (
 )
 from .text import bdf, number, short, state, version
 
-# What to do at a recovery action of this level.
+# What to do about a recovery action of this level.
 RECOVERY_ACTION = {
     "fatal": "do what it says: reset the GPU, or reboot the box",
     "degraded": "finish your job, start nothing new, then " + RESET,
@@ -30,7 +30,7 @@ RECOVERY_ACTION = {
 
 
 def judge_lost(box, gpu, add):
-    """Whether a GPU is gone. If so, it gets only this finding."""
+    """Return whether a GPU is gone. It then gets no other finding."""
     lost = [
         (field, text)
         for field, texts in sorted(gpu.cells.items())
@@ -121,12 +121,12 @@ def judge_ecc(gpu, label, add):
         add(label, "old_uncorrectable_errors", ever)
 
 
-REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # a minute and lane, generations 1 to 6: DCGM
+REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
 
 
 def judge_link(box, gpu, add):
-    """The PCIe link: width, generation, replays. nvidia-smi's values beside those of sysfs."""
-    place = next((one for one in nvidia_cards(box) if bdf(str(one.get("bdf"))) == gpu.bdf), {})
+    """Judge the PCIe link (width, generation, replays) by nvidia-smi and by sysfs."""
+    place = next((card for card in nvidia_cards(box) if bdf(str(card.get("bdf"))) == gpu.bdf), {})
     now, most = gpu.numbers("pcie.link.width.current"), gpu.numbers("pcie.link.width.max")
     for name, into in (("current_link_width", now), ("max_link_width", most)):
         value = number(str(place.get(name, "")))
@@ -157,10 +157,14 @@ def judge_link(box, gpu, add):
 
 
 def as_rented(box, gpu, lanes):
-    """Whether providers may wire a card of this name with so few lanes, and all of its kind here
-    have them."""
+    """Whether providers are known to wire such a card with so few lanes.
+
+    All cards of its name on this box must have as many.
+    """
     known = any(re.search(name, gpu.name) and lanes == few for name, few in FEWER_LANES)
-    alike = [one.number("pcie.link.width.current") for one in box.gpus if one.name == gpu.name]
+    alike = [
+        other.number("pcie.link.width.current") for other in box.gpus if other.name == gpu.name
+    ]
     return known and set(alike) == {lanes}
 
 
@@ -191,16 +195,18 @@ def judge_speed(gpu, add):
         if spent > 60e6:
             add(gpu.label, "was_slowed_by_heat", spent / 1e6)
     judge_heat(gpu, add)
-    held = gpu.says("clocks_event_reasons.applications_clocks_setting", "Active") or mask & 0x2
-    judge_clocks(gpu, held, add)
+    app_clock_active = (
+        gpu.says("clocks_event_reasons.applications_clocks_setting", "Active") or mask & 0x2
+    )
+    judge_clocks(gpu, app_clock_active, add)
 
 
 def judge_heat(gpu, add):
     """Temperatures of the GPU and its memory."""
     heat, margin = gpu.most("temperature.gpu"), gpu.number("temperature.gpu.tlimit")
     slow, top = gpu.number("x.slow"), gpu.number("x.gpu_max")
-    slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that tell it
-    if top and top > 40:  # the highest temperature it may work at, 85 to 93 in the captures; gpud
+    slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that show it
+    if top and top > 40:  # the highest working temperature, 85 to 93 in the captures; gpud
         slow = int(min(slow, top + 1))
     if (margin is not None and margin <= 0) or heat >= slow:
         left = "" if margin is None else f", {int(margin)} C to its limit"
@@ -210,11 +216,17 @@ def judge_heat(gpu, add):
         add(gpu.label, "hot_memory", gpu.most("temperature.memory"), expected=(limit,))
 
 
-def judge_clocks(gpu, held, add):
-    """Clocks and power limits that somebody set. `held`: an application clock is active."""
+def judge_clocks(gpu, app_clock_active, add):
+    """Clocks and power limits that somebody set."""
     clock, default = gpu.number("x.app_clock"), gpu.number("x.app_default")
     now, top = gpu.number("clocks.current.sm"), gpu.number("clocks.max.sm")
-    if held and now and top and gpu.busy and now < min(0.5 * top, 0.95 * (default or top)):
+    if (
+        app_clock_active
+        and now
+        and top
+        and gpu.busy
+        and now < min(0.5 * top, 0.95 * (default or top))
+    ):
         add(gpu.label, "clock_held", now, top, gpu.number("utilization.gpu"))
     elif clock and default and clock < default:
         add(gpu.label, "low_application_clock", clock, default)
@@ -230,7 +242,10 @@ def judge_clocks(gpu, held, add):
 
 
 def no_persistence(gpu):
-    """The driver is unloaded with the last program. Windows and virtual GPUs have no such mode."""
+    """Whether the driver unloads when the last program ends.
+
+    Windows and virtual GPUs have no such mode.
+    """
     return (
         gpu.says("persistence_mode", "Disabled")
         and not gpu.vgpu
@@ -258,9 +273,9 @@ def is_pending(current, pending):
 
 
 def judge_mig_mode(box, gpu, add):
-    """MIG: a change that waits for a reset, no instance, or another mode than most GPUs have.
+    """Judge MIG: a change that waits for a reset, no instance, or not the mode of most GPUs.
 
-    Of as many with it as without it, those with it are named.
+    If half of the GPUs have it on, these get the finding.
     """
     current, pending = gpu.raw("mig.mode.current"), gpu.raw("mig.mode.pending")
     if is_pending(current, pending):
@@ -275,7 +290,7 @@ def judge_mig_mode(box, gpu, add):
 
 
 def judge_ecc_mode(box, gpu, add):
-    """ECC: a change that waits for a reset, off on a data-centre card, or unlike the others."""
+    """Judge ECC: a change that waits for a reset, off on a data-centre card, or not as most."""
     current, pending = gpu.raw("ecc.mode.current"), gpu.raw("ecc.mode.pending")
     if is_pending(current, pending):
         add(gpu.label, "ecc_pending", current, pending)
@@ -301,12 +316,12 @@ def judge_fabric(gpu, add):
     elif gpu.says("x.fabric_bandwidth", "Degraded") or any(
         gpu.says("x.fabric_" + part, "True") for part in parts[1:]
     ):
-        told = [part for part in parts if gpu.says("x.fabric_" + part, "Degraded", "True")]
-        texts = ["{} {}".format(part, gpu.raw("x.fabric_" + part)) for part in told]
+        degraded = [part for part in parts if gpu.says("x.fabric_" + part, "Degraded", "True")]
+        texts = ["{} {}".format(part, gpu.raw("x.fabric_" + part)) for part in degraded]
         add(gpu.label, "fabric_degraded", ", ".join(texts))
 
 
-# A failed sensor on which nothing else depends.
+# Nothing else depends on these sensors.
 COSMETIC = (
     "fan.speed",
     "power.draw",
@@ -338,10 +353,10 @@ def judge_readable(box, gpu, add):
         add(gpu.label, "missing_cell", ", ".join(lacks[:5]), more)
 
 
-def fields_that_are(gpu, said):
-    """The fields of which an output says this, see `state`."""
+def fields_that_are(gpu, condition):
+    """The fields that are in this condition in some output. `condition`: a word of `state`."""
     known = [field for field in gpu.cells if field in TYPE]
-    return sorted(f for f in known if any(state(text) == said for text in gpu.cells[f]))
+    return sorted(f for f in known if any(state(text) == condition for text in gpu.cells[f]))
 
 
 def judge_sensors(gpu, add):
@@ -373,12 +388,12 @@ def unreadable_fields(gpu):
 
 
 def is_na(gpu, field):
-    """Whether the outputs have the field, and none of them a value."""
+    """Whether outputs have the field, but none a value for it."""
     return state(gpu.raw(field)) == "na"
 
 
 def missing_fields(box, gpu):
-    """The fields that every driver reports but this one didn't."""
+    """Return the fields that every driver reports, but this one didn't."""
     need = REQUIRED + (REQUIRED_590 if version(box.driver)[:1] >= (590,) else ())
     lacks = [
         field

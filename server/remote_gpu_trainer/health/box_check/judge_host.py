@@ -491,9 +491,9 @@ def leaves_of(value, key="", depth=0):
     if depth < 10 and isinstance(value, dict):
         return [
             leaf
-            for name, one in value.items()
-            for leaf in leaves_of(one, key if name == "value" else str(name), depth + 1)
+            for name, item in value.items()
+            for leaf in leaves_of(item, key if name == "value" else str(name), depth + 1)
         ]
     if depth < 10 and isinstance(value, list):
-        return [leaf for one in value[:1000] for leaf in leaves_of(one, key, depth + 1)]
+        return [leaf for item in value[:1000] for leaf in leaves_of(item, key, depth + 1)]
     return [(key, value)]

@@ -1,4 +1,4 @@
-"""The kernel log: its lines as events, and what to do about an Xid."""
+"""Turn the lines of the kernel log into events, and say what to do about an Xid."""
 
 import re
 
@@ -31,7 +31,7 @@ UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
 
 
 def xid_words(code, level):
-    """What this check says to do about an Xid."""
+    """Return what to do about an Xid."""
     action = XID.get(code, ("", "", ""))[1]
     if action == "IGNORE" and RANK[level] < RANK["unknown"]:
         return XID_WORDS.get(code, "finish your job, then " + RESET)
@@ -98,14 +98,14 @@ SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
 
 
 class SplitReport:
-    """A report of a lost GPU that the driver writes in up to four lines."""
+    """The report of a lost GPU, which the driver writes in up to four lines."""
 
     def __init__(self, place, line):
-        """`line`: the first of them."""
+        """`line`: its first line."""
         self.place, self.text, self.lines_left = place, line, 3
 
     def take(self, line):
-        """Add the next line of the log. -> the event, if this line says that the GPU is lost."""
+        """Add the next line of the log. Return the event if it says that the GPU is lost."""
         self.text += " " + line.split("NVRM:")[-1].strip()
         self.lines_left -= 1
         if "fallen off the bus" not in line:
@@ -123,15 +123,15 @@ def parse_log(text):
     or reset of that GPU.
     """
     lines = clean(text).splitlines()
-    read = lines[-200000:]
-    events, problems = events_of(read)
+    kept = lines[-200000:]
+    events, problems = events_of(kept)
     starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
-    times = (seconds_of(line) for line in read)
+    times = (seconds_of(line) for line in kept)
     return {
         "events": events,
         "problems": problems[:3],
         "first": next((seconds for seconds in times if seconds is not None), None),
-        "boot": any(OLD.search(line) for line in read),
+        "boot": any(OLD.search(line) for line in kept),
         "looks": bool(LOG_LIKE.search(text)),
         "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
         "lines": len(lines),
@@ -169,23 +169,25 @@ def seconds_of(line):
 
 
 def make_old(events, over):
-    """Marks the events for which `over` holds."""
+    """Mark the events for which `over` is true."""
     for event in events:
         event["old"] = event["old"] or over(event)
 
 
 def ends_events(line, events, load):
-    """Whether a line says that something is over. Marks the events that are.
+    """Mark the events that a line ends. Return whether it ends any.
 
-    `load`: {begun, before}: whether the first line of the current load of the driver was there, and
-    how many events came before the end of the previous one. This updates it.
+    `load` is {begun, before}, and is updated here. `begun`: the first line of the current load of
+    the driver was there. `before`: how many events came before the end of the previous load.
     """
     if LOAD_DONE in line:
         before, began = load["before"], load["begun"]
         load.update(begun=False, before=len(events))
         if not began:  # an old driver, or a log of NVRM's lines only
             make_old(events[:before], of_driver)
-            make_old(events[before:], lambda one: of_driver(one) and one["kind"] not in LOAD_KINDS)
+            make_old(
+                events[before:], lambda event: of_driver(event) and event["kind"] not in LOAD_KINDS
+            )
         return True
     if OLD.search(line):
         whole = "Linux version" in line
@@ -226,7 +228,7 @@ def event_of(kind, code, place, level, line, **more):
 
 
 def log_event(line):
-    """The event that a line tells, or None."""
+    """Return the event in a line, or None."""
     match = XID_LINE.search(line)
     if match:
         place, where, code, text = match.groups()

@@ -226,7 +226,8 @@ def judge(record, expectations=None):
     for text in box.problems[:20]:
         add(None, "damaged_output", text, key=text)
     return sorted(
-        add.list, key=lambda one: (RANK[one["level"]], one["gpu"] is None, str(one["gpu"]))
+        add.list,
+        key=lambda finding: (RANK[finding["level"]], finding["gpu"] is None, str(finding["gpu"])),
     )
 
 
@@ -288,7 +289,7 @@ def brief(box):
 def report(record, expectations=None, extra=()):
     """The whole answer as one object, as --json prints it. `extra`: findings from a load."""
     findings = judge(record, expectations) + list(extra)
-    findings.sort(key=lambda one: RANK[one["level"]])
+    findings.sort(key=lambda finding: RANK[finding["level"]])
     box = parse(record)
     lacks = [name for name in FILES[:8] if name not in record["files"]]
     lacks = [name for name in lacks if name != "proc.json" or not box.proc]

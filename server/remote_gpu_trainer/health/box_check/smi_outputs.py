@@ -1,4 +1,4 @@
-"""The output of each call of nvidia-smi as cells: field -> text. Others turn them into values."""
+"""Parse the output of each call of nvidia-smi into cells: field -> text."""
 
 import re
 from functools import partial
@@ -6,7 +6,7 @@ from functools import partial
 from .tables import CANON, ECC_SUMS, Q_PLACES, XML_PLACES
 from .text import HANDLE, bdf, clean, number, short, smi_failure, state
 
-# dram, sram, l2_cache …: a part may count where the total doesn't
+# dram, sram, l2_cache …: a part may have a number even if the total has none
 ECC_PART = re.compile(r"ecc\.errors\.(?:un)?corrected\.(?:volatile|aggregate)\.[a-z0-9_.]+$")
 HEADER_CELL = re.compile(r"[a-z][A-Za-z0-9_.]*(?: \[[^\]]{1,12}\])?$")
 
@@ -18,38 +18,38 @@ def is_header(cells):
     )
 
 
-def header_of(cells, asked, problems):
-    """The field of each column, None for unknown ones. A renamed one is known by its position.
+def header_of(cells, fields, problems):
+    """Return the field of each column, None for an unknown one.
 
-    `asked`: the names that were asked for, if known.
+    `fields`: the names in the query, if known. By its position they identify a renamed column.
     """
     names = [cell.split(" [")[0] for cell in cells]
-    if not isinstance(asked, list):
-        asked = None
-    others = asked if asked is not None and len(asked) == len(names) else names
+    if not isinstance(fields, list):
+        fields = None
+    others = fields if fields is not None and len(fields) == len(names) else names
     header = [
         CANON.get(name) or CANON.get(str(other)) or (name if ECC_PART.match(name) else None)
         for name, other in zip(names, others)
     ]
-    if asked is not None:
-        want = [CANON.get(str(name)) for name in asked]
-        moved = any(one != other for one, other in zip(header, want) if one and other)
+    if fields is not None:
+        want = [CANON.get(str(name)) for name in fields]
+        moved = any(field != other for field, other in zip(header, want) if field and other)
         if len(want) != len(names) or moved:
-            told = f"{len(names)} columns instead of {len(want)}, or in another order"
-            problems.append(told)
+            problem = f"{len(names)} columns instead of {len(want)}, or in another order"
+            problems.append(problem)
     return header
 
 
-def parse_csv(text, asked=()):
+def parse_csv(text, queries=()):
     """--query-gpu -> ([cells], [problems]). Several tables may follow each other.
 
-    `asked`: for each table the fields that were asked for.
+    `queries`: for each table the fields in its query.
     """
     rows, problems, header, tables, count = [], [], None, 0, 0
     for line in filter(str.strip, clean(text).splitlines()):
         cells = [cell.strip() for cell in line.split(",")]
         if is_header(cells):
-            header = header_of(cells, asked[tables] if tables < len(asked) else None, problems)
+            header = header_of(cells, queries[tables] if tables < len(queries) else None, problems)
             tables += 1
             continue
         words = smi_failure(line) or HANDLE.search(line)
@@ -62,25 +62,25 @@ def parse_csv(text, asked=()):
             problems.append("more than 256 rows")
             break
         if len(cells) != len(header):
-            told = f"a row has {len(cells)} cells, its header {len(header)}: {short(line, 120)}"
-            problems.append(told)
+            problem = f"a row has {len(cells)} cells, its header {len(header)}: {short(line, 120)}"
+            problems.append(problem)
             continue
         problems += broken_cells(cells, line)
         rows.append(csv_row(header, cells))
-    if tables < len(asked):
-        problems.append(f"{tables} tables instead of {len(asked)}")
+    if tables < len(queries):
+        problems.append(f"{tables} tables instead of {len(queries)}")
     return rows, problems[:5]
 
 
 def broken_cells(cells, line):
-    """The problem of a row whose output broke off: half a [N/A], or nothing in the last cell."""
+    """Return the problem of a row that breaks off: half a [N/A], or an empty last cell."""
     broken = [cell for cell in cells if cell.startswith("[") != cell.endswith("]")]
     broken += [line[-40:] for cell in cells[-1:] if not cell]
     return [f"a cell breaks off: {short(broken[0], 40)}"] if broken else []
 
 
 def csv_row(header, cells):
-    """The cells by their fields. Of two columns for one field the first value counts."""
+    """Return the cells by field. If two columns have the same field, the first value counts."""
     row = {}
     for name, cell in zip(header, cells):
         if name and (name not in row or state(row[name]) != "value"):
@@ -99,14 +99,14 @@ def from_tree(places, find, leaves):
                 if state(cells[field]) == "value":
                     break
     for field, branch, word in ECC_SUMS:
-        found = [text for name, text in leaves("ecc_errors/" + branch) if word in "_" + name]
-        counts = [number(text) for text in found]
+        texts = [text for name, text in leaves("ecc_errors/" + branch) if word in "_" + name]
+        counts = [number(text) for text in texts]
         known = [count for count in counts if count is not None]
-        untold = [text for text, count in zip(found, counts) if count is None]
+        untold = [text for text, count in zip(texts, counts) if count is None]
         odd = [text for text in untold if state(text) != "na"]
-        if odd or (found and not known):
-            cells[field] = (odd or found)[0].strip()
-        elif found:
+        if odd or (texts and not known):
+            cells[field] = (odd or texts)[0].strip()
+        elif texts:
             cells[field] = str(int(sum(known)))
     return cells
 
@@ -124,8 +124,8 @@ def leaves_at(item, path):
 
 
 def parse_xml(text):
-    """-> ([cells], [processes], [problems]); processes is None where the text has no such table."""
-    import xml.etree.ElementTree as tree  # imported here, because a watch doesn't need it in memory
+    """-> ([cells], [processes], [problems]); processes is None without such a table."""
+    import xml.etree.ElementTree as tree  # only here: a watch needs no memory for it
 
     text = clean(text)
     start = text.find("<?xml") if "<?xml" in text else text.find("<nvidia_smi_log")
@@ -173,8 +173,8 @@ def xml_problems(root, described):
             break
     attached = number(root.findtext("attached_gpus") or "N/A")
     if attached is not None and attached != described:
-        told = f"names {int(attached)} attached GPUs but describes {described}"
-        problems.append(f"nvidia-smi -q -x {told}")
+        mismatch = f"names {int(attached)} attached GPUs but describes {described}"
+        problems.append(f"nvidia-smi -q -x {mismatch}")
     if not described and attached != 0:
         problems.append("nvidia-smi -q -x describes no GPU")
     return problems
@@ -212,19 +212,19 @@ def q_trees(text):
     """
     driver, trees, tree, stack = "", [], None, []
     for line in clean(text).splitlines():
-        found = re.match(r"Driver Version\s+: (\S+)", line)
-        if found:
-            driver = found.group(1)
-        found = re.match(r"GPU ([0-9A-Fa-f:.]+)\s*$", line)
-        if found:
-            tree, stack = {"": found.group(1)}, []
+        match = re.match(r"Driver Version\s+: (\S+)", line)
+        if match:
+            driver = match.group(1)
+        match = re.match(r"GPU ([0-9A-Fa-f:.]+)\s*$", line)
+        if match:
+            tree, stack = {"": match.group(1)}, []
             trees.append(tree)
             continue
-        found = re.match(r"( +)([^:]{1,60}?)\s*(?:: (.*))?$", line)
-        if tree is None or not found:
+        match = re.match(r"( +)([^:]{1,60}?)\s*(?:: (.*))?$", line)
+        if tree is None or not match:
             continue
-        depth, value = len(found.group(1)), found.group(3)
-        label = found.group(2).strip().lower().replace(" ", "_").replace("-", "")
+        depth, value = len(match.group(1)), match.group(3)
+        label = match.group(2).strip().lower().replace(" ", "_").replace("-", "")
         while stack and stack[-1][0] >= depth:
             stack.pop()
         path = "/".join([part for _, part in stack] + [label])
@@ -235,7 +235,7 @@ def q_trees(text):
             stack.append((depth, label))
         else:
             tree.setdefault(Q_PLACES.get(path, path), value.strip())
-            if label == "hw_slowdown":  # its reasons stand below it
+            if label == "hw_slowdown":  # its reasons come below it
                 stack.append((depth, label))
     return driver, trees
 
@@ -254,13 +254,14 @@ ROW_2 = re.compile(
 def parse_table(text):
     """The default view -> [cells].
 
-    It cuts names and lacks links and remapped rows, so it can make a box unfit, but never fit.
+    It cuts names and lacks links and remapped rows. So it can show that a box is unfit, never that
+    it is fit.
     """
     gpus, driver = [], re.search(r"Driver Version: ([\d.]+)", text)
     for line in clean(text).splitlines():
-        one, two = ROW_1.match(line), ROW_2.match(line)
-        if one:
-            index, name, _, place, _, ecc = one.groups()
+        name_line, use_line = ROW_1.match(line), ROW_2.match(line)
+        if name_line:
+            index, name, _, place, _, ecc = name_line.groups()
             cells = {"index": index, "pci.bus_id": place, "x.table": "1", "x.ecc_column": ecc}
             if "..." not in name:
                 cells["name"] = name
@@ -271,8 +272,8 @@ def parse_table(text):
             gpus.append(cells)
         elif re.match(r"^\|\s+\|\s+\|\s+(Enabled|Disabled|N/A)\*?\s+\|", line) and gpus:
             gpus[-1].setdefault("mig.mode.current", line.rstrip("|\n ").split()[-1].rstrip("*"))
-        elif two and gpus:
-            fan, temperature, _, draw, cap, used, total, busy, _ = two.groups()
+        elif use_line and gpus:
+            fan, temperature, _, draw, cap, used, total, busy, _ = use_line.groups()
             gpus[-1].update(
                 {
                     "fan.speed": fan,
@@ -343,14 +344,14 @@ def parse_topo(text):
             cells = row.group(2).split()[: len(heads)]
             here, pattern = row.group(1), r"(X|NV\d{1,3}|PIX|PXB|PHB|NODE|SYS)$"
             strange = [cell for cell in cells if not re.match(pattern, cell)]
-            strange += [one for head, one in zip(heads, cells) if (one == "X") != (head == here)]
+            strange += [cell for head, cell in zip(heads, cells) if (cell == "X") != (head == here)]
             if strange:
                 problems.append(f"topo -m: GPU{here} has the cell {short(strange[0], 20)}")
                 continue
             if len(cells) < len(heads):
                 problems.append(f"topo -m: GPU{here} has {len(cells)} of {len(heads)} cells")
             pairs.update(((int(here), int(head)), cell) for head, cell in zip(heads, cells))
-    if heads and {int(head) for head in heads} != {one for one, _ in pairs}:
+    if heads and {int(head) for head in heads} != {row for row, _ in pairs}:
         problems.append("topo -m: rows and columns name different GPUs")
     return pairs, problems[:3]
 
@@ -381,8 +382,8 @@ def parse_apps(text):
                 problems.append(f"compute apps: header {short(line, 100)}")
         elif header and line.strip():
             if len(cells) < len(header):
-                told = f"a row has {len(cells)} cells, its header {len(header)}"
-                problems.append(f"compute apps: {told}")
+                problem = f"a row has {len(cells)} cells, its header {len(header)}"
+                problems.append(f"compute apps: {problem}")
                 continue
             at = header.index("process_name") if "process_name" in header else len(header) - 1
             end = at + len(cells) - len(header) + 1

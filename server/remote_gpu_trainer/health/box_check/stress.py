@@ -23,9 +23,9 @@ LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 
 
 def stress(seconds, python, record, device="cuda", size=None):
-    """Loads the GPUs -> (what was measured, findings).
+    """Load the GPUs. Return (what was measured, findings).
 
-    Samples clocks and throttle reasons beside the load, and reads the kernel log again after it.
+    It samples clocks and throttle reasons during the load, and reads the kernel log after it.
     """
     samples, stop = [], threading.Event()
     smi = shutil.which("nvidia-smi")
@@ -46,7 +46,7 @@ def stress(seconds, python, record, device="cuda", size=None):
             rows, _ = parse_csv(got["text"], [fields])
             samples.append({"rows": rows})
 
-    if not any(one["timed_out"] for one in map(exit_of, record["exit"].values())) and smi:
+    if not any(end["timed_out"] for end in map(exit_of, record["exit"].values())) and smi:
         threading.Thread(target=sample, daemon=True).start()
     config = json.dumps({"seconds": seconds, "device": device, "size": size})
     got = run([python, "-c", STRESS_WORKER, config], seconds * 2 + 90.0)
@@ -57,7 +57,7 @@ def stress(seconds, python, record, device="cuda", size=None):
 
 
 def judged_stress(got, samples, record, log_after):
-    """Return (what was measured, findings) from the worker's answer, the samples and the later log.
+    """Judge the worker's answer, the samples and the later log: (what was measured, findings).
 
     Pure. `got`: what `run` returns. `record`: what was gathered before the load.
     """
@@ -69,35 +69,37 @@ def judged_stress(got, samples, record, log_after):
             except (ValueError, RecursionError):
                 continue
     lines = [line for line in lines if isinstance(line.get("stage"), str)]
-    products = [one for one in lines if one["stage"] == "matmul done"]
-    products = [one for one in products if isinstance(one.get("tflops"), (int, float))]
-    copies = [one for one in lines if one["stage"] == "copy done"]
-    reduced = [one for one in lines if one["stage"] == "all-reduce done"]
+    products = [line for line in lines if line["stage"] == "matmul done"]
+    products = [line for line in products if isinstance(line.get("tflops"), (int, float))]
+    copies = [line for line in lines if line["stage"] == "copy done"]
+    reduced = [line for line in lines if line["stage"] == "all-reduce done"]
     measured = {
         "matmul": [
-            {key: one.get(key) for key in ("gpu", "name", "tflops", "checks", "differ")}
-            for one in products
+            {key: line.get(key) for key in ("gpu", "name", "tflops", "checks", "differ")}
+            for line in products
         ],
-        "copy": [{key: one.get(key) for key in ("gpu", "copy_gb_s", "h2d_gb_s")} for one in copies],
+        "copy": [
+            {key: line.get(key) for key in ("gpu", "copy_gb_s", "h2d_gb_s")} for line in copies
+        ],
         "all_reduce_bus_gb_s": reduced[-1].get("bus_gb_s") if reduced else None,
-        "dtype": next((one.get("dtype") for one in lines if one.get("dtype")), None),
+        "dtype": next((line.get("dtype") for line in lines if line.get("dtype")), None),
     }
     judge_course(got, lines, add)
     judge_products(products, add)
     judge_copies(copies, parse(record), add)
-    for one in reduced:
-        for index, right in enumerate(as_list(one.get("right"))):
+    for line in reduced:
+        for index, right in enumerate(as_list(line.get("right"))):
             if not right:
-                add(index, "wrong_all_reduce", expected=(len(one["right"]),))
+                add(index, "wrong_all_reduce", expected=(len(line["right"]),))
     judge_load_samples(samples, add)
     judge_new_lines(record, log_after, add)
     return measured, add.list
 
 
 def judge_course(got, lines, add):
-    """Did the load start, and did it end?"""
-    stages = [one["stage"] for one in lines]
-    failed = next((one for one in lines if one["stage"] == "failed"), None)
+    """Judge whether the load started and ended."""
+    stages = [line["stage"] for line in lines]
+    failed = next((line for line in lines if line["stage"] == "failed"), None)
     last = lines[-1] if lines else {}
     gpu, stage = last.get("gpu"), last.get("stage", "start")
     if failed:
@@ -111,7 +113,7 @@ def judge_course(got, lines, add):
 
 
 def judge_products(products, add):
-    """Does each GPU give the same result every time, the same as GPUs of its kind, and as fast?"""
+    """Compare the results and the speed of each GPU with its first ones and with its kind."""
     for product in products:
         if product.get("differ"):
             add(product.get("gpu"), "changing_product", product["differ"], product.get("checks"))
@@ -134,7 +136,7 @@ def judge_products(products, add):
 
 
 def judge_copies(copies, box, add):
-    """Are copies from host memory to each GPU as fast as its PCIe link?"""
+    """Compare the speed of copies from host memory to each GPU with that of its PCIe link."""
     for copy in copies:
         gpu = next((gpu for gpu in box.gpus if gpu.label == copy.get("gpu")), None)
         width = gpu.number("pcie.link.width.current") if gpu else None
@@ -146,7 +148,7 @@ def judge_copies(copies, box, add):
 
 
 def judge_load_samples(samples, add):
-    """Clocks and cells under load."""
+    """Judge throttle reasons and lost GPUs in the samples under load."""
     for item in samples:
         if item.get("hung"):
             add(None, "hung_under_load")
@@ -161,8 +163,8 @@ def judge_load_samples(samples, add):
 
 
 def judge_new_lines(record, log_after, add):
-    """The lines that the load added to the kernel log."""
-    # by its last line: a ring buffer may have lost its beginning meanwhile
+    """Judge the lines that came into the kernel log during the load."""
+    # Search for the last line: a ring buffer may have lost its beginning meanwhile.
     last = record["files"].get("dmesg.txt", "").rstrip("\n").rsplit("\n", 1)[-1]
     if not last or last not in log_after:
         return

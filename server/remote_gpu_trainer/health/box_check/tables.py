@@ -16,13 +16,13 @@ BACK = "hand the box back and ask for a refund"
 # repair or ask. unknown: it couldn't be read. warn: good to know.
 RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
 
-LIMIT = 4 << 20  # bytes of one reply; a longer one is cut, which is a finding
+LIMIT = 4 << 20  # bytes of one reply; cutting a longer one gives a finding
 CALL_SECONDS = 25.0  # for one call of nvidia-smi
-# For all its calls: an MCP call has 50 s, and ssh takes its part. The first call wakes the GPUs and
-# may take the whole series.
+# For all its calls: an MCP call has 50 s, and ssh needs some of them. The first call wakes the
+# GPUs, and may use all of this time.
 SERIES_SECONDS = 42.0
 
-# The files of a recording, in the order of a finding that names missing ones.
+# The files of a recording, in the order in which a finding names missing ones.
 FILES = (
     "nvidia-smi.csv",
     "nvidia-smi-q.xml",
@@ -35,7 +35,7 @@ FILES = (
     "exit.json",
 )
 EXTRA_FILES = ("fields.txt",)
-LOGS = ("dmesg", "journalctl")  # their end matters: a long one loses its plain lines
+LOGS = ("dmesg", "journalctl")  # the end counts, so a long one loses plain lines instead
 # The call of nvidia-smi that makes a file.
 CALLS = {
     "fields.txt": "--help-query-gpu",
@@ -66,7 +66,7 @@ def codes_of(text):
 # Xid -> (level, NVIDIA's action, what it is)
 XID_TABLE = data_text("xids.txt")
 XID = {code: tuple(row[1:]) for row in rows_of(XID_TABLE) for code in codes_of(row[0])}
-# SXid (NVSwitch) -> when it is fatal: always, maybe (when the line says so), or never by itself
+# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
 SXID_FATAL = {
     "always": "10003,12020,22003,22011,23001-23017",
     "maybe": (
@@ -119,9 +119,9 @@ NVLINKS = (
     ("GB200|GB300", 18, 53.125),
 )
 # Cards that a virtual machine may have with fewer lanes than they support: name, lanes.
-# Unconfirmed: no public source tells how AWS, which alone rents the A10G, wires it.
+# Unconfirmed: only AWS rents the A10G, and no public source says how it is wired.
 FEWER_LANES = (("A10G$", 8),)
-# Unified memory: nvidia-smi tells no size of its own for these.
+# Unified memory: nvidia-smi shows no memory size for these.
 NO_OWN_MEMORY = re.compile(r"GB10\b|Thor|Orin")
 # Dense tensor-core peak in TFLOPS, bf16 (fp16 before Ampere), as the data sheets give it. Read on
 # 2026-11-20 in torchtitan (tools/utils.py: H100, H200, A100, B200, L40S), in Lightning 2.6.6
@@ -173,8 +173,8 @@ WATCH_FIELDS = [
     "pcie.link.gen.gpucurrent|pcie.link.gen.current",
     "pstate",
 ]
-# What every driver in the captures (465 to 610) tells, and what 590 and later tell besides. A
-# finding of level unknown names those that are missing.
+# The fields that every driver in the captures (465 to 610) reports, and those that 590 and later
+# report besides. A finding of level unknown names missing ones.
 REQUIRED = (
     "name",
     "pci.bus_id",
@@ -198,7 +198,7 @@ XML_PLACES = {field: places.split() for field, places in rows_of(PLACE_TABLE)}
 # Place in `-q` -> place in `-q -x`
 Q_TABLE = data_text("q_places.txt")
 Q_PLACES = dict(rows_of(Q_TABLE))
-# Counts that a sum gives: the field, its branch, the leaves.
+# Fields that are sums: the field, its branch, a word in the names of the leaves.
 ECC_SUMS = (
     ("ecc.errors.uncorrected.volatile.total", "volatile", "uncorrectable"),
     ("ecc.errors.uncorrected.aggregate.total", "aggregate", "uncorrectable"),
@@ -291,8 +291,8 @@ def finding_texts():
     text = text.replace("{RESET}", RESET).replace("{BACK}", BACK).replace("\n    ", " ")
     for line in text.splitlines():
         if line.startswith("  "):
-            label, told = line.strip().split(": ", 1)
-            record[label] = told
+            label, text = line.strip().split(": ", 1)
+            record[label] = text
         elif line:
             name, level, key, entry = [*line.split(" | "), "", ""][:4]
             record = records[name] = {"level": level, "key": key.strip(), "entry": entry}
@@ -303,8 +303,8 @@ FINDINGS = finding_texts()
 
 
 def verdict(findings):
-    """The one place where levels become a verdict."""
-    levels = {one["level"] for one in findings}
+    """Turn the levels of findings into the verdict."""
+    levels = {finding["level"] for finding in findings}
     for level, word in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
         if level in levels:
             return word
@@ -315,7 +315,7 @@ class Findings:
     """Collects findings. Call it with the name of a finding and the values of its texts."""
 
     def __init__(self):
-        """`list`: what was found; `keys`: what it was found for, as (key, GPU)."""
+        """`list`: the findings; `keys`: their (key, GPU)."""
         self.list, self.keys = [], set()
 
     def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):

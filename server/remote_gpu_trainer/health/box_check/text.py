@@ -1,4 +1,4 @@
-"""Read cells, places and nvidia-smi's failures. Text from a box is cut, cleaned, never trusted."""
+"""Read cells, places and failures of nvidia-smi. Text from a box is cut, cleaned, not trusted."""
 
 import re
 
@@ -10,7 +10,7 @@ COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")  # topo -m and dmesg colour their outp
 
 
 def clean(text):
-    """ANSI sequences and control characters out, line ends and tabs kept."""
+    """Remove ANSI sequences and replace control characters. Line ends and tabs stay."""
     text = ANSI.sub("", text.replace("\r\n", "\n"))
     return re.sub(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", "?", text)
 
@@ -32,7 +32,7 @@ NOT_AVAILABLE = (
 
 
 def state(cell):
-    """What a cell says: value, na (not available, never 0), denied, lost, error, bad."""
+    """Classify a cell: value, na (not available, never 0), denied, lost, error, bad, missing."""
     if cell is None:
         return "missing"
     text = cell.strip()
@@ -113,7 +113,7 @@ def usual(values):
 
 
 def exit_of(value):
-    """How a command ended: {rc, timed_out, cut, asked, short, unasked}, and its seconds if told.
+    """Return how a command ended: {rc, timed_out, cut, asked, short, unasked}, and its times.
 
     exit.json of other tools may hold a bare number, or the word for a time-out.
     """
@@ -127,13 +127,13 @@ def exit_of(value):
             None,
         )
         late = any(value.get(key) for key in ("timed_out", "timeout", "timedout"))
-        told = {
+        times = {
             key: value[key]
             for key in ("limit_s", "seconds")
             if isinstance(value.get(key), (int, float))
         }
         return dict(
-            told,
+            times,
             rc=code if isinstance(code, int) else None,
             timed_out=bool(late),
             cut=bool(value.get("cut")),
@@ -158,7 +158,7 @@ def exit_of(value):
     )
 
 
-# What nvidia-smi says if it can't work at all, by the names in findings.txt after "smi_".
+# What nvidia-smi prints if it can't work at all. "smi_" and the key are its name in findings.txt.
 FAILURES = (
     # Failed to initialize NVML: Driver/library version mismatch
     ("mismatch", re.compile(r"Failed to initialize NVML: Driver/library version mismatch")),

@@ -14,19 +14,19 @@ import subprocess
 import sys
 import time
 
-from .commands import read_text, run, wanted
+from .commands import names_to_query, read_text, run
 from .gather import gather_holders, minor_of
 from .kernel_log import UNKNOWN_XID, parse_log, xid_words
 from .tables import CALL_SECONDS, CANON, LIMIT, LOG_ACTION, REASONS, WATCH_FIELDS, XID, Findings
 from .text import RC_FAILURES, bdf, lost_handles, number, short, smi_failure, state
 
-# Our limits: a waiting collective draws little power; three samples in a row, so that a pause
-# between steps doesn't count.
+# Our limits: a waiting collective draws less than this share of the power limit. It takes three
+# samples in a row, so that a pause between steps doesn't count.
 STUCK_POWER, IDLE_SAMPLES = 0.3, 3
 
 
 def watch_row(row):
-    """Cells of one GPU -> numbers, None if the driver gives none."""
+    """Turn the cells of one GPU into numbers, None where the driver gives none."""
     mask = number(row.get("clocks_event_reasons.active", "N/A"))
     bits = REASONS + (("sw_power_cap", 0x4),)
     out = {
@@ -51,10 +51,10 @@ def watch_row(row):
 
 
 def judge_sample(gpus, streaks, holders):
-    """One sample -> (findings, {GPU: why it is idle}).
+    """Judge one sample. Return (findings, {GPU: why it is idle}).
 
-    `streaks` counts samples in a row, by GPU; `holders(gpu)` tells why a GPU is idle, and is asked
-    only then.
+    `streaks` counts samples in a row, by GPU. `holders(gpu)`, called only for an idle GPU, says
+    why it is idle.
     """
     add, why = Findings(), {}
     for label in gone_gpus(gpus, streaks):
@@ -83,10 +83,10 @@ def judge_sample(gpus, streaks, holders):
 
 
 def gone_gpus(gpus, streaks):
-    """Count this sample in `streaks` -> the GPUs that two samples in a row lack.
+    """Count this sample in `streaks`. Return the GPUs that are missing in two samples in a row.
 
-    `seen` counts a GPU's samples: rows of one sample may come late, as two, so one that lacks a GPU
-    says nothing yet.
+    `seen` counts the samples with a GPU. A single sample without it means nothing: when rows come
+    late, one sample arrives as two.
     """
     most = max([streak["seen"] for streak in streaks.values()] or [0])
     for gpu in gpus:
@@ -105,7 +105,7 @@ def is_quiet(gpu):
 
 
 def judge_end(words, code, places, sampled):
-    """Findings from the last output and the exit code of an nvidia-smi that ended by itself.
+    """Judge the last output and the exit code of an nvidia-smi that ended by itself.
 
     `places`: place -> index of the GPUs seen before; `sampled`: how many samples there were.
     """
@@ -115,19 +115,18 @@ def judge_end(words, code, places, sampled):
         add(int(known) if known.isdigit() else place or index, "no_handle_at_end", line)
     failure = smi_failure(words)
     kind = failure[0] if failure else RC_FAILURES.get(code)
-    if (
-        kind and sampled and not add.list
-    ):  # an nvidia-smi that never worked says nothing about the GPUs
+    # An nvidia-smi that never worked says nothing about the GPUs.
+    if kind and sampled and not add.list:
         line = failure[1] if failure else f"nvidia-smi ended with {code}"
         add(None, "smi_" + kind, line, key="tool", entry="")
     return add
 
 
 class Holders:
-    """Why a GPU is idle, from the state and the CPU time of the processes that hold it.
+    """Says why a GPU is idle, from the state and the CPU time of the processes that hold it.
 
-    Looks at most every 30 s. `nodes`: index -> N of /dev/nvidiaN where the driver tells; in a
-    container with one card of several they differ.
+    Looks at the processes at most every 30 s. `nodes`: index -> N of /dev/nvidiaN, if the driver
+    shows it. In a container with only some of the cards they differ.
     """
 
     def __init__(self, clock=time.monotonic):
@@ -180,17 +179,18 @@ class RunningWatch:
         self.places = {}  # place -> index
         self.standing = {}  # the findings of the last sample
         self.sampled, self.worst = 0, 0
-        # Lines that are no row: before the last sample, since then; nvidia-smi's exit code.
+        # `words` and `stray` hold lines that are no row: before the last sample, and since then.
+        # `code` is the exit code of nvidia-smi.
         self.words, self.stray, self.code = "", "", None
 
     def say(self, **values):
-        """One JSON line with the time."""
+        """Print one JSON line with the time."""
         line = dict({"t": round(time.time(), 3)}, **values)
         self.out.write(json.dumps(line, separators=(",", ":")) + "\n")
         self.out.flush()
 
     def take(self, chunk):
-        """What nvidia-smi printed, into rows and stray lines."""
+        """Sort what nvidia-smi printed into rows and stray lines."""
         *lines, self.rest = (self.rest + chunk)[-LIMIT:].split(b"\n")
         for line in lines:
             text = line.decode("utf-8", "replace")
@@ -201,7 +201,7 @@ class RunningWatch:
                 self.stray = (self.stray + text[:300] + "\n")[-1000:]
 
     def take_row(self, row):
-        """The row of one GPU: a late reader keeps the newest."""
+        """Keep the row of a GPU in place of an older one that no sample has taken yet."""
         place, index = bdf(row.get("pci.bus_id", "")), row.get("index", "")
         self.rows = [other for other in self.rows if other.get("index") != row.get("index")]
         self.rows.append(row)
@@ -219,18 +219,20 @@ class RunningWatch:
             self.words, self.stray = self.stray, ""
         for event in kernel_events(kmsg):
             self.add_event(event, add)
-        now = {(one["gpu"], one["level"], one["action"]): one for one in add.list}
-        new = [one for key, one in now.items() if key not in self.standing]
-        over = [one["evidence"] for key, one in self.standing.items() if key not in now]
-        if any(one["level"] in ("degraded", "fatal") for one in new):
+        now = {
+            (finding["gpu"], finding["level"], finding["action"]): finding for finding in add.list
+        }
+        new = [finding for key, finding in now.items() if key not in self.standing]
+        over = [finding["evidence"] for key, finding in self.standing.items() if key not in now]
+        if any(finding["level"] in ("degraded", "fatal") for finding in new):
             self.worst = max(self.worst, 1)
         self.standing = now
-        shown = [{key: value for key, value in one.items() if key != "lost"} for one in gpus]
-        told = {"findings": new, "over": over, "why": why}
-        self.say(gpus=shown, **{key: value for key, value in told.items() if value})
+        shown = [{key: value for key, value in gpu.items() if key != "lost"} for gpu in gpus]
+        changes = {"findings": new, "over": over, "why": why}
+        self.say(gpus=shown, **{key: value for key, value in changes.items() if value})
 
     def add_event(self, event, add):
-        """A finding for a line of the kernel log."""
+        """Add a finding for a line of the kernel log."""
         kind, code, level = event["kind"], event["code"], event["level"]
         label = self.places.get(event["bdf"], event["bdf"])
         gpu = int(label) if str(label).isdigit() else label
@@ -240,9 +242,9 @@ class RunningWatch:
         add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)
 
     def end(self, code):
-        """nvidia-smi ended by itself: return why, in words.
+        """Take note that nvidia-smi ended by itself. Return why, in words.
 
-        It was to be watched longer, so that is no success, whatever its own code says.
+        The watch was to go on, so this is a failure even with exit code 0.
         """
         self.code = code
         self.stray = f"{self.words}\n{self.stray}\n{self.rest.decode('utf-8', 'replace')}\n"
@@ -250,11 +252,11 @@ class RunningWatch:
         return f"nvidia-smi ended with {code}: {short(self.stray, 120)}"
 
     def last_words(self):
-        """Findings about the end."""
-        found = judge_end(self.stray, self.code, self.places, self.sampled).list
-        if found:
-            self.say(findings=found)
-            if any(one["level"] in ("degraded", "fatal") for one in found):
+        """Print the findings about the end of nvidia-smi."""
+        findings = judge_end(self.stray, self.code, self.places, self.sampled).list
+        if findings:
+            self.say(findings=findings)
+            if any(finding["level"] in ("degraded", "fatal") for finding in findings):
                 self.worst = 1
 
 
@@ -270,7 +272,7 @@ def watch(interval, pid=None, out=None):
         return 2
     helped = run([smi, "--help-query-gpu"], CALL_SECONDS)
     known = set(re.findall(r'"([a-z][\w.]+)"', helped["text"]))
-    names = wanted([(name, "") for name in WATCH_FIELDS], known)
+    names = names_to_query([(name, "") for name in WATCH_FIELDS], known)
     kmsg = end_of_kernel_log()
     process = start_sampling(smi, names, interval)
     ended = []
@@ -310,7 +312,7 @@ def start_sampling(smi, names, interval):
 
 
 def follow(seen, process, kmsg, interval, pid, ended):
-    """Take what nvidia-smi prints until `ended` says why to stop; signals write there too."""
+    """Take what nvidia-smi prints until `ended` holds a reason to stop. Signals add one too."""
     assert process.stdout is not None  # PIPE was asked for
     handle, last = process.stdout.fileno(), time.monotonic()
     while not ended:
@@ -338,7 +340,7 @@ def follow(seen, process, kmsg, interval, pid, ended):
 
 
 def kernel_events(kmsg):
-    """The events of records that came since the last look."""
+    """Return the events of the records that came since the last call."""
     lines = []
     while kmsg is not None and len(lines) < 1000:
         try:

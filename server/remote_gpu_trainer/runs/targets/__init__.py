@@ -1,7 +1,6 @@
-"""What only Slurm, Kubernetes and SkyPilot need; here, what the three share.
+"""The targets Slurm, Kubernetes and SkyPilot. This module holds what the three share.
 
-That is the checks of the values that reach an engine's own files, and the one place where an
-engine's own bash is put into a script.
+It checks the values that reach an engine's own files, and puts an engine's own bash into a script.
 Every refusal is a ValueError with the field, what it must be, what it is, and what to do.
 """
 
@@ -16,7 +15,7 @@ from ..script_parts import Value, exit_codes, part
 
 SHEBANG = "#!/usr/bin/env bash\n"
 MAIN = 'rgt_main "$@"\n'
-# An engine tells only at the start which host is node 0.
+# Only at the start an engine knows which host is node 0.
 RENDEZVOUS = part("engines/rendezvous.sh")
 
 # Of all exit codes of the run script (`exit_codes` in ../script_parts.py), the one of a run that
@@ -24,9 +23,9 @@ RENDEZVOUS = part("engines/rendezvous.sh")
 AGAIN = next(code for code, name, _ in exit_codes() if name == "preempted")
 
 
-def refuse(field: str, found: object, expected: str, do: str) -> ValueError:
+def refuse(field: str, value: object, expected: str, do: str) -> ValueError:
     """The error for a field, on one line. A long value is cut."""
-    shown = repr(found)
+    shown = repr(value)
     if len(shown) > 80:
         shown = shown[:77] + "..."
     return ValueError(f"{field}: must be {expected}, not {shown}; {do}")
@@ -59,7 +58,7 @@ def hours(field: str, value: object, do: str) -> None:
 
 
 def same(field: str, value: object, values: Mapping[str, Value], variable: str) -> None:
-    """Raises ValueError when the script's variable says something else than the engine's option."""
+    """Raises ValueError if the script's variable and the engine's option differ."""
     if str(values.get(variable, value)) != str(value):
         raise refuse(
             field, value, f"{values[variable]!r}, which is {variable}", "give both the same value"
@@ -67,9 +66,9 @@ def same(field: str, value: object, values: Mapping[str, Value], variable: str) 
 
 
 def words(values: Mapping[str, Value], variable: str) -> list[str]:
-    """Return the words of a variable that holds a list; none where the script lacks it."""
-    held = values.get(variable)
-    return list(held) if isinstance(held, (list, tuple)) else []
+    """Return the words of a variable that holds a list; none if the script lacks it."""
+    value = values.get(variable)
+    return list(value) if isinstance(value, (list, tuple)) else []
 
 
 def encodable(field: str, value: str) -> int:
@@ -94,8 +93,8 @@ def encodable(field: str, value: str) -> int:
 def before_main(script: str, lines: str) -> str:
     """The script with an engine's bash between its functions and its last line.
 
-    Raises ValueError when the script isn't one of ours from its first line to its last, or holds
-    what no text file can.
+    Raises ValueError if the first and the last line aren't those of a rendered script, or if it
+    holds what no text file can.
     """
     if not script.startswith(SHEBANG) or not script.endswith("\n" + MAIN):
         raise refuse(
@@ -110,8 +109,7 @@ def before_main(script: str, lines: str) -> str:
 
 _BARE = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*\Z")
 _WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null", "nan", "inf"}
-# A tab may stand inside a line, but a block must not begin with one, nor with a blank or an empty
-# line.
+# A line may contain a tab, but a block must not begin with a tab, a blank or an empty line.
 _BLOCK = re.compile(
     r"[^\n\t ](?:[\t\n\x20-\x7e\u00a1-\u1fff\u2010-\u2027\u2030-\ud7ff"
     r"\uf900-\ufefe\uff00-\uffef\U00010000-\U0010ffff])*\n\Z"
@@ -129,7 +127,7 @@ class _Dumper(yaml.SafeDumper):
     def analyze_scalar(self, scalar: str) -> yaml.emitter.ScalarAnalysis:
         analysis = super().analyze_scalar(scalar)
         if _is_block(scalar):
-            # PyYAML refuses blocks with a tab, which its reader and the others take as it is.
+            # PyYAML writes no block with a tab, although its reader and others accept one.
             analysis.allow_block = True
         return analysis
 
@@ -154,7 +152,7 @@ _Dumper.add_representer(str, _text)
 
 
 def dump(documents: Iterable[dict]) -> str:
-    """The documents, each below its own `---`. The same values give the same bytes."""
+    """Return the documents as YAML, each after a `---`. The same values give the same bytes."""
     return yaml.dump_all(
         documents,
         Dumper=_Dumper,

@@ -2,12 +2,12 @@
 
 For several nodes it is an Indexed Job with a headless Service.
 
-The objects are plain values, dumped as YAML. Apply them with `kubectl apply --server-side`: without
-it kubectl copies the whole script into an annotation, and 256 KiB are its limit.
+The objects are plain values, dumped as YAML. Apply them with `kubectl apply --server-side`. Without
+it kubectl copies the whole script into an annotation, which can't be longer than 256 KiB.
 
-Who tries again: the runner, by class of failure, inside the pod. A new pod comes only for one that
-was taken away: an eviction or a preemption doesn't count (podFailurePolicy), a KILL, a TERM or a
-stop after a save counts against `backoff_limit`, any other exit fails the Job at once.
+Retries: inside a pod the runner tries again, by class of failure. Only a pod that was taken away is
+replaced by a new one. An eviction or a preemption doesn't count (podFailurePolicy). A KILL, a TERM
+or a stop after a save counts against `backoff_limit`. Any other exit fails the Job at once.
 """
 
 from __future__ import annotations
@@ -264,7 +264,7 @@ def _job(values: Mapping[str, Value], options: Options) -> dict:
 
 
 def grace(values: Mapping[str, Value]) -> int:
-    """Seconds from TERM to KILL: a save, and the last copy to the durable place.
+    """Return the seconds from TERM to KILL, for a save and the last copy to the durable place.
 
     Raises ValueError when RGT_SAVE_SECONDS is no number.
     """
@@ -320,11 +320,11 @@ def _secret_variable(item: str, options: Options) -> dict:
     }
 
 
-def _secret(options: Options, field: str, found: str) -> str:
+def _secret(options: Options, field: str, value: str) -> str:
     if not options.secret:
         raise targets.refuse(
             field,
-            found,
+            value,
             "the name of the Secret that holds it",
             "set `secret`, and make it with `kubectl create secret generic`",
         )

@@ -1,8 +1,8 @@
 """SkyPilot: the text of a task. Pure.
 
 Its `run` writes the script with a here-document, whose delimiter is no line of the script, and runs
-it. SkyPilot gives `run` to `bash -i`, where `!` would be replaced inside double quotes even in a
-script: `set +H` comes first. Secrets are names only: `sky launch --secret NAME` brings the value.
+it. SkyPilot gives `run` to `bash -i`, which replaces `!` even inside double quotes. So `set +H`
+comes first. The task only names secrets: `sky launch --secret NAME` brings the value.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ def _given(**items: object) -> dict:
 
 
 def _on_the_box(item: str) -> str:
-    """`NAME` or `NAME=VARIABLE` -> the variable that the box must have."""
+    """Return the variable that the box must have, for `NAME` or `NAME=VARIABLE`."""
     variable = item.partition("=")[2] or item
     targets.matched(
         "RGT_SECRET_VARS",

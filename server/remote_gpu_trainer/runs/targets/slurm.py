@@ -2,10 +2,10 @@
 
 One node: the batch script is the runner's own shell, so USR1 (`--signal=B:`) and TERM reach its
 traps.
-Several nodes: the batch script copies itself to the run folder, which must lie on a file system
+Several nodes: the batch script copies itself to the run folder, which must be on a file system
 that every node sees, and srun starts it once on each node.
 Array: task k runs cell k + 1 of the queue.
-With arguments, as in `bash run.sh status` on the login node, nothing of this happens.
+With arguments, as in `bash run.sh status` on the login node, none of this happens.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _FEATURES = r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}"
 _FILE = r"[A-Za-z0-9%_./-]{1,255}"
 _WORD_SAYS = "1 to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
 _SIGNAL_LIMIT = 65535  # sbatch's own, man sbatch --signal
-_MARGIN_MINUTES = 5  # The runner's deadline comes first; Slurm's time is the fence behind it.
+_MARGIN_MINUTES = 5  # from the runner's deadline to Slurm's time limit
 
 
 @dataclass(frozen=True)
@@ -131,10 +131,10 @@ class Options:
 
     @property
     def minutes(self) -> int | None:
-        """What `--time` asks for. None: the partition's own.
+        """Return the minutes for `--time`, None for the partition's own limit.
 
-        It is the deadline and a margin, so that the runner's own deadline comes first, within the
-        limit.
+        It is the deadline with a margin, so that the runner's own deadline comes first, but at most
+        the partition's limit.
         """
         given = [math.floor(self.limit_hours * 60)] if self.limit_hours is not None else []
         if self.hours is not None:
@@ -144,7 +144,7 @@ class Options:
         return max(1, min(given)) if given else None
 
 
-# What may stand behind each option: sbatch knows no quoting, so anything else is refused.
+# The form of each option's value. sbatch knows no quoting, so anything else is refused.
 _NUMBER = r"[1-9][0-9]{0,8}"
 _FORMS = {
     "name": _WORD,
@@ -183,12 +183,12 @@ def _template() -> Template:
 def head(options: Options) -> str:
     """The `#SBATCH` lines, in a fixed order. Raises ValueError that names the field.
 
-    sbatch reads them up to the first line that is no comment.
+    sbatch reads them only before the first line that is no comment.
     """
     days, rest = divmod(options.minutes or 0, 24 * 60)
     gpu = f"gpu:{options.gpu_type}:{options.gpus}" if options.gpu_type else f"gpu:{options.gpus}"
     at_once = f"%{options.at_once}" if options.at_once else ""
-    found = {
+    values = {
         "name": options.name,
         "nodes": options.nodes,
         "gres": gpu if options.gpus else "",
@@ -203,7 +203,7 @@ def head(options: Options) -> str:
         "signal_seconds": options.signal_seconds,
         "output": options.output or ("slurm-%A_%a.out" if options.cells else "slurm-%j.out"),
     }
-    for field, value in found.items():
+    for field, value in values.items():
         if value != "":
             targets.matched(
                 field,
@@ -212,7 +212,7 @@ def head(options: Options) -> str:
                 "in the form that sbatch accepts",
                 "write it as in sbatch's manual",
             )
-    lines = {field: _Fits(value) for field, value in found.items()}
+    lines = {field: _Fits(value) for field, value in values.items()}
     return _template().render(lines, requeue=options.requeue)
 
 

@@ -16,32 +16,32 @@ def say(**values):
 
 
 say(stage="import")
-import torch  # noqa: E402, after the line that tells it: an import that hangs has a stage
+import torch  # noqa: E402, after its stage is printed: the import may hang
 
 kind, small = config.get("device", "cuda"), config.get("size")
 
 
 def wait(device):
-    """Until the device has done what was started."""
+    """Wait until the device has finished what was started."""
     if kind == "cuda":
         torch.cuda.synchronize(device)
 
 
 def wait_for_all(devices):
-    """Until all devices have."""
+    """Wait for all devices."""
     for device in devices:
         wait(device)
 
 
 def mark(result):
-    """Bit for bit: the sum of the bits, and a sum in which the place counts."""
+    """Return two checksums of the bits: their sum, and a sum weighted by place."""
     bits = result.contiguous().view(torch.int16).flatten().to(torch.int64)
     place = torch.arange(bits.numel(), device=bits.device, dtype=torch.int64) % 8191 + 1
     return [int(bits.sum().item()), int((bits * place).sum().item())]
 
 
 def devices_to_load():
-    """All visible GPUs. Ends the program when there is none, or no room on one."""
+    """Return all visible GPUs. End the program without a GPU, or if one lacks free memory."""
     if kind != "cuda":
         return [torch.device("cpu")]
     devices = [torch.device(kind, index) for index in range(torch.cuda.device_count())]
@@ -51,14 +51,14 @@ def devices_to_load():
     for device in devices:
         free = torch.cuda.mem_get_info(device)[0]
         if free < 3 << 30:
-            told = f"{free >> 20} MiB free on GPU {device.index}, the load needs 3 GiB"
-            say(stage="failed", gpu=device.index, error=told)
+            reason = f"{free >> 20} MiB free on GPU {device.index}, the load needs 3 GiB"
+            say(stage="failed", gpu=device.index, error=reason)
             sys.exit(0)
     return devices
 
 
 def multiply_on(devices):
-    """The same product again and again, on all devices at once."""
+    """Compute the same product again and again, on all devices at once."""
     capable = kind != "cuda" or all(
         torch.cuda.get_device_capability(load)[0] >= 8 for load in devices
     )
@@ -99,7 +99,7 @@ def multiply_on(devices):
 
 
 def start_products(device, load, batch):
-    """Starts a batch of products. -> the events around it, on a GPU."""
+    """Start a batch of products. On a GPU, return the events around it."""
     if kind != "cuda":
         began = time.monotonic()
         for _ in range(batch):
@@ -116,7 +116,7 @@ def start_products(device, load, batch):
 
 
 def copy_on(device, block):
-    """Copies within the device's memory, and from the host to it."""
+    """Copy within the device's memory, and from the host to it."""
     say(stage="memory copy", gpu=device.index or 0)
     source, target = (torch.zeros(block, device=device, dtype=torch.float32) for _ in range(2))
     target.copy_(source)
@@ -144,12 +144,14 @@ def copy_on(device, block):
 
 
 def reduce_on(devices, block):
-    """All-reduce over all GPUs, and whether the sums are right."""
+    """Run an all-reduce over all GPUs, and check the sums."""
     say(stage="all-reduce")
     import torch.cuda.nccl
 
     count = len(devices)
-    tensors = [torch.full((block // 4,), float(one.index + 1), device=one) for one in devices]
+    tensors = [
+        torch.full((block // 4,), float(device.index + 1), device=device) for device in devices
+    ]
     torch.cuda.nccl.all_reduce(tensors)
     wait_for_all(devices)
     want = float(sum(range(1, count + 1)))

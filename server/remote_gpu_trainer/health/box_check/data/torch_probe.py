@@ -15,13 +15,13 @@ try:
         "devices": [],
     }
     for index in range(torch.cuda.device_count() if out["available"] else 0):
-        one = {"index": index, "name": torch.cuda.get_device_name(index)}
+        device = {"index": index, "name": torch.cuda.get_device_name(index)}
         try:
             x = torch.arange(1024, device=f"cuda:{index}", dtype=torch.float32)
-            one["ok"] = float((x * 2 + 1).sum().item()) == 1048576.0
+            device["ok"] = float((x * 2 + 1).sum().item()) == 1048576.0
         except Exception as error:
-            one["ok"], one["error"] = False, str(error)[:300]
-        out["devices"].append(one)
+            device["ok"], device["error"] = False, str(error)[:300]
+        out["devices"].append(device)
     if not out["available"]:
         try:
             torch.zeros(1, device="cuda")
