@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.numbers.out_of_memory import memory_in, memory_of
+from remote_gpu_trainer.numbers.memory_message import memory_in, memory_of
 from remote_gpu_trainer.retrieval import search
 
 from tests.conftest import ROOT

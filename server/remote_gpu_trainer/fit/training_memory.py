@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..numbers.out_of_memory import CONTEXT
+from ..numbers.memory_message import CONTEXT
 from .layer_memory import inputs_keep, layer_keeps, norm_keeps
 from .model_shape import Model
 from .training_run import QUANTIZED, Run

@@ -9,7 +9,7 @@ import re
 from typing import TYPE_CHECKING
 
 from ..logs.evidence import Evidence
-from ..numbers.out_of_memory import memory_of
+from ..numbers.memory_message import memory_of
 
 if TYPE_CHECKING:
     from ..fit.model_shape import Model
