@@ -3912,6 +3912,93 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
 
 
 # --------------------------------------------------------------------------------------------------
+# judge_amd.py
+# Judge AMD cards by what amd-smi or rocm-smi says of them.
+#
+# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+# add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
+
+
+def judge_amd(record, box, add):
+    """Judge AMD cards by sysfs, and by amd-smi if it is installed."""
+    cards = amd_cards(box)
+    labels = [label for label, _ in cards]
+    # The cards of which no output counts the uncorrectable errors.
+    uncounted = {label for label, card in cards if not judge_amd_card(label, card, add)}
+    for name in ("amd-metric.json", "amd-bad-pages.json"):
+        text = record["files"].get(name)
+        if text:
+            uncounted -= judge_amd_output(name, text, labels, box, add)
+    if uncounted and box.recorded:
+        add(None, "amd_ecc_untold", len(uncounted), len(cards))
+
+
+def judge_amd_card(label, card, add):
+    """Judge a card's errors and link by sysfs -> whether it counts uncorrectable errors."""
+    ras = sorted(as_dict(card.get("ras")).items())
+    # ue: 0
+    # ce: 3
+    counts = [(name, text, re.search(r"ue: (\d{1,9})", str(text))) for name, text in ras]
+    for name, text, count in counts:
+        if count and int(count.group(1)):
+            add(label, "amd_ras", name, text)
+    now = number(str(card.get("current_link_width", "")))
+    most = number(str(card.get("max_link_width", "")))
+    if now and most and now < most:
+        add(label, "narrow_amd_link", now, most)
+    return any(count for _, _, count in counts)
+
+
+def judge_amd_output(name, text, labels, box, add):
+    """Judge an output of amd-smi -> the cards whose uncorrectable errors it counts, by label."""
+    counted = set()
+    try:
+        answer = json.loads(text)
+    except (ValueError, RecursionError):
+        add(None, "unreadable_amd_output", name, key=name)
+        return counted
+    ended = (box.exit.get(name) or {"rc": 0})["rc"]
+    for index, card in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
+        label = labels[index] if index < len(labels) else index
+        if name == "amd-bad-pages.json":
+            judge_amd_pages(label, leaves_of(card), add)
+        elif judge_amd_metric(label, leaves_of(card), add) and ended == 0:
+            counted.add(label)
+    return counted
+
+
+def judge_amd_pages(label, leaves, add):
+    """Judge the output of `amd-smi bad-pages` for one card."""
+    for key, value in leaves:
+        if key == "status" and str(value).upper() in ("PENDING", "UN_RES", "UNRESERVABLE"):
+            add(label, "amd_bad_pages", short(value, 20))
+
+
+def judge_amd_metric(label, leaves, add):
+    """Judge `amd-smi metric` for one card -> whether it counts uncorrectable errors."""
+    counts_errors = False
+    for key, value in leaves:
+        if isinstance(value, int) and "uncorrectable" in key:
+            counts_errors = True
+            if re.match(r"(total_)?uncorrectable(_count)?$", key) and value > 0:
+                add(label, "amd_uncorrectable", key, value)
+    return counts_errors
+
+
+def leaves_of(value, key="", depth=0):
+    """Return [(key, leaf)] of a JSON value, ten levels deep."""
+    if depth < 10 and isinstance(value, dict):
+        return [
+            leaf
+            for name, item in value.items()
+            for leaf in leaves_of(item, key if name == "value" else str(name), depth + 1)
+        ]
+    if depth < 10 and isinstance(value, list):
+        return [leaf for item in value[:1000] for leaf in leaves_of(item, key, depth + 1)]
+    return [(key, value)]
+
+
+# --------------------------------------------------------------------------------------------------
 # judge_box.py
 # Judge all GPUs together: nvidia-smi, differences, NVLink, memory in use.
 
@@ -4677,7 +4764,191 @@ def missing_fields(box, gpu):
 
 # --------------------------------------------------------------------------------------------------
 # judge_host.py
-# Judge the host: kernel log, disks, memory, device nodes, torch and AMD cards.
+# Judge the host: disks, memory, the fabric manager, and cards that the driver doesn't show.
+#
+# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+# add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
+
+
+def judge_system(box, add):
+    """Judge disks, memory and device nodes.
+
+    The limits are our own, unless the finding names a source.
+    """
+    seen = set()
+    for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
+        judge_disk(short(path, 80), disk, seen, add)
+    judge_host_memory(box, add)
+    for node in map(as_dict, as_list(box.proc.get("dev"))):
+        if node.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(node.get("path"))):
+            add(None, "closed_node", node["path"], node["error"])
+    judge_fabric_manager(box, add)
+    for name in as_list(box.proc.get("unfinished")):
+        if name != "gather_disks":  # the path that hung gets the finding dead_mount instead
+            add(None, "unfinished_part", short(name, 120), key=f"late {name}")
+    judge_hidden_cards(box, add)
+
+
+def judge_host_memory(box, add):
+    """Judge the container's memory limit. If that isn't nearly used up, judge the box's memory."""
+    limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
+    limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
+    total, available = (
+        as_number(memory.get("total_mib")) or 0,
+        as_number(memory.get("available_mib")),
+    )
+    if used is not None and 0 < 0.95 * limit < used:
+        add(None, "container_memory", used, limit)
+    elif available is not None and total > 0 and available < 1024:
+        add(None, "little_memory", available, total)
+
+
+def judge_fabric_manager(box, add):
+    """Judge nv-fabricmanager: without it no CUDA program starts on a board with NVSwitches."""
+    switches, manager = box.proc.get("nvswitches"), box.proc.get("fabricmanager", "")
+    needed = isinstance(switches, int) and switches > 0 and len(box.gpus) > 1
+    if needed and manager is False and not box.container:
+        ready = any("Completed" in (gpu.raw("fabric.state") or "") for gpu in box.gpus)
+        add(None, "no_fabric_manager", switches, level="degraded" if ready else "fatal")
+
+
+def as_number(value):
+    """The value if it is a number, otherwise None."""
+    return value if isinstance(value, (int, float)) else None
+
+
+class DiskSizes(NamedTuple):
+    """The size of a file system in MiB and in inodes, and how much of each is free."""
+
+    total: float
+    free: float
+    inodes: float
+    inodes_free: float
+
+
+def sizes_of(disk):
+    """Return the DiskSizes of a disk as it was gathered, or None if a size is missing."""
+    names = ("total_mib", "free_mib", "inodes", "inodes_free")
+    values = [as_number(disk.get(name)) for name in names]
+    known = [value for value in values if value is not None and value >= 0]
+    return DiskSizes(*known) if len(known) == len(names) else None
+
+
+def judge_disk(path, disk, seen, add):
+    """Judge one path that the job writes to.
+
+    `seen` holds the disks that were judged already, under other paths.
+    """
+    if disk is None:
+        add(None, "dead_mount", path, key="disk " + path)
+        return
+    disk = as_dict(disk)
+    if "error" in disk:
+        if path != "/dev/shm" and disk["error"] != "No such file or directory":
+            add(None, "path_error", path, disk["error"], key="disk " + path)
+        return
+    sizes = sizes_of(disk)
+    if sizes is None:
+        add(None, "path_size", path, do=(path,), key="disk " + path)
+        return
+    if path == "/dev/shm":
+        judge_shm(sizes, add)
+        return
+    if disk.get("read_only") and disk.get("asked"):
+        add(None, "path_read_only", path, key="disk " + path)
+    place = disk.get("id") or (sizes.total, sizes.free, sizes.inodes)
+    if not disk.get("read_only") and sizes.total != 0 and place not in seen:
+        seen.add(place)
+        judge_space(path, sizes, add)
+        judge_inodes(path, sizes, add)
+
+
+def judge_shm(sizes, add):
+    """Judge /dev/shm. Docker's default of 64 MiB is too little for data loaders."""
+    if 0 < sizes.total <= 64:
+        add(None, "shm_default", sizes.total)
+    elif sizes.total < 1024:
+        add(None, "shm_small", sizes.total)
+    elif sizes.free < 64:
+        add(None, "shm_full", sizes.free)
+
+
+def judge_space(path, sizes, add):
+    """Judge the free space of a disk."""
+    values, key = (path, sizes.free, sizes.total), "disk " + path
+    if sizes.free < 512:
+        add(None, "disk_full", *values, key=key)
+    elif sizes.free < 5120:
+        add(None, "disk_nearly_full", *values, key=key)
+    elif sizes.free < 0.03 * sizes.total and sizes.free < 51200:
+        add(None, "disk_filling", *values, key=key)
+
+
+def judge_inodes(path, sizes, add):
+    """Judge the free inodes of a disk.
+
+    A file system that creates inodes as needed reports 0 of 0, so it gets no finding.
+    """
+    values, key = (path, sizes.inodes_free, sizes.inodes), "inodes " + path
+    if sizes.inodes and sizes.inodes_free < 100:
+        add(None, "no_inodes", *values, key=key)
+    elif sizes.inodes and sizes.inodes_free < 0.02 * sizes.inodes:
+        add(None, "few_inodes", *values, key=key)
+
+
+def judge_hidden_cards(box, add):
+    """Judge cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
+    wsl = as_dict(box.proc.get("platform")).get("wsl")
+    for card in box.missing_cards if not wsl else []:
+        if card.get("node") == "open":
+            add(bdf(str(card.get("bdf"))), "unknown_card", short(card.get("bdf")))
+    for card in cards_without_driver(box) if box.gpus and not wsl else []:
+        place, name = bdf(str(card.get("bdf"))), card.get("driver") or "none"
+        if place not in ignored_cards(box):
+            values = (short(card.get("bdf")), short(name, 40))
+            add(place, "card_without_driver", *values, level=level_of_lost(box))
+    hidden = [card for card in box.missing_cards if "node" not in card]
+    hidden = [card for card in hidden if not add.has("lost", bdf(str(card.get("bdf"))))]
+    if hidden and not box.container and not wsl:
+        add(None, "hidden_cards", len(hidden), len(nvidia_cards(box)))
+    if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
+        add(None, "spare_nodes", len(box.gpus) + box.spare_nodes, len(box.gpus))
+
+
+def cards_without_driver(box):
+    """Return NVIDIA's display devices that have no driver, or only nouveau.
+
+    Two kinds are left out as healthy: a card with vfio-pci, which a virtual machine uses, and a
+    virtual function, which waits for one.
+    """
+    return [
+        card
+        for card in nvidia_cards(box)
+        if str(card.get("class")).startswith(("0x0300", "0x0302"))
+        and card.get("driver") in ("", "nouveau")
+        and not card.get("virtual_function")
+    ]
+
+
+def ignored_cards(box):
+    """Return the places of the cards that are too old for the driver, according to its log."""
+    events = box.log["events"] if box.log else []
+    return {event["bdf"] for event in events if event["kind"] == "legacy" and not event["old"]}
+
+
+def level_of_lost(box):
+    """Return the level of a card that the driver never got.
+
+    For a job on part of a node, the card is probably another job's. In a container nobody can tell.
+    """
+    if box.foreign:
+        return "warn"
+    return "unknown" if box.container and box.gpus else "fatal"
+
+
+# --------------------------------------------------------------------------------------------------
+# judge_log.py
+# Judge the kernel log: which of its lines are about this job's devices, and how bad they are.
 #
 # `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
 # add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
@@ -4863,182 +5134,6 @@ def add_line(box, kind, place, label, level, evidence, elsewhere, add):
     )
 
 
-def judge_system(box, add):
-    """Judge disks, memory and device nodes.
-
-    The limits are our own, unless the finding names a source.
-    """
-    seen = set()
-    for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
-        judge_disk(short(path, 80), disk, seen, add)
-    judge_host_memory(box, add)
-    for node in map(as_dict, as_list(box.proc.get("dev"))):
-        if node.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(node.get("path"))):
-            add(None, "closed_node", node["path"], node["error"])
-    judge_fabric_manager(box, add)
-    for name in as_list(box.proc.get("unfinished")):
-        if name != "gather_disks":  # the path that hung gets the finding dead_mount instead
-            add(None, "unfinished_part", short(name, 120), key=f"late {name}")
-    judge_hidden_cards(box, add)
-
-
-def judge_host_memory(box, add):
-    """Judge the container's memory limit. If that isn't nearly used up, judge the box's memory."""
-    limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
-    limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
-    total, available = (
-        as_number(memory.get("total_mib")) or 0,
-        as_number(memory.get("available_mib")),
-    )
-    if used is not None and 0 < 0.95 * limit < used:
-        add(None, "container_memory", used, limit)
-    elif available is not None and total > 0 and available < 1024:
-        add(None, "little_memory", available, total)
-
-
-def judge_fabric_manager(box, add):
-    """Judge nv-fabricmanager: without it no CUDA program starts on a board with NVSwitches."""
-    switches, manager = box.proc.get("nvswitches"), box.proc.get("fabricmanager", "")
-    needed = isinstance(switches, int) and switches > 0 and len(box.gpus) > 1
-    if needed and manager is False and not box.container:
-        ready = any("Completed" in (gpu.raw("fabric.state") or "") for gpu in box.gpus)
-        add(None, "no_fabric_manager", switches, level="degraded" if ready else "fatal")
-
-
-def as_number(value):
-    """The value if it is a number, otherwise None."""
-    return value if isinstance(value, (int, float)) else None
-
-
-class DiskSizes(NamedTuple):
-    """The size of a file system in MiB and in inodes, and how much of each is free."""
-
-    total: float
-    free: float
-    inodes: float
-    inodes_free: float
-
-
-def sizes_of(disk):
-    """Return the DiskSizes of a disk as it was gathered, or None if a size is missing."""
-    names = ("total_mib", "free_mib", "inodes", "inodes_free")
-    values = [as_number(disk.get(name)) for name in names]
-    known = [value for value in values if value is not None and value >= 0]
-    return DiskSizes(*known) if len(known) == len(names) else None
-
-
-def judge_disk(path, disk, seen, add):
-    """Judge one path that the job writes to.
-
-    `seen` holds the disks that were judged already, under other paths.
-    """
-    if disk is None:
-        add(None, "dead_mount", path, key="disk " + path)
-        return
-    disk = as_dict(disk)
-    if "error" in disk:
-        if path != "/dev/shm" and disk["error"] != "No such file or directory":
-            add(None, "path_error", path, disk["error"], key="disk " + path)
-        return
-    sizes = sizes_of(disk)
-    if sizes is None:
-        add(None, "path_size", path, do=(path,), key="disk " + path)
-        return
-    if path == "/dev/shm":
-        judge_shm(sizes, add)
-        return
-    if disk.get("read_only") and disk.get("asked"):
-        add(None, "path_read_only", path, key="disk " + path)
-    place = disk.get("id") or (sizes.total, sizes.free, sizes.inodes)
-    if not disk.get("read_only") and sizes.total != 0 and place not in seen:
-        seen.add(place)
-        judge_space(path, sizes, add)
-        judge_inodes(path, sizes, add)
-
-
-def judge_shm(sizes, add):
-    """Judge /dev/shm. Docker's default of 64 MiB is too little for data loaders."""
-    if 0 < sizes.total <= 64:
-        add(None, "shm_default", sizes.total)
-    elif sizes.total < 1024:
-        add(None, "shm_small", sizes.total)
-    elif sizes.free < 64:
-        add(None, "shm_full", sizes.free)
-
-
-def judge_space(path, sizes, add):
-    """Judge the free space of a disk."""
-    values, key = (path, sizes.free, sizes.total), "disk " + path
-    if sizes.free < 512:
-        add(None, "disk_full", *values, key=key)
-    elif sizes.free < 5120:
-        add(None, "disk_nearly_full", *values, key=key)
-    elif sizes.free < 0.03 * sizes.total and sizes.free < 51200:
-        add(None, "disk_filling", *values, key=key)
-
-
-def judge_inodes(path, sizes, add):
-    """Judge the free inodes of a disk.
-
-    A file system that creates inodes as needed reports 0 of 0, so it gets no finding.
-    """
-    values, key = (path, sizes.inodes_free, sizes.inodes), "inodes " + path
-    if sizes.inodes and sizes.inodes_free < 100:
-        add(None, "no_inodes", *values, key=key)
-    elif sizes.inodes and sizes.inodes_free < 0.02 * sizes.inodes:
-        add(None, "few_inodes", *values, key=key)
-
-
-def judge_hidden_cards(box, add):
-    """Judge cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
-    wsl = as_dict(box.proc.get("platform")).get("wsl")
-    for card in box.missing_cards if not wsl else []:
-        if card.get("node") == "open":
-            add(bdf(str(card.get("bdf"))), "unknown_card", short(card.get("bdf")))
-    for card in cards_without_driver(box) if box.gpus and not wsl else []:
-        place, name = bdf(str(card.get("bdf"))), card.get("driver") or "none"
-        if place not in ignored_cards(box):
-            values = (short(card.get("bdf")), short(name, 40))
-            add(place, "card_without_driver", *values, level=level_of_lost(box))
-    hidden = [card for card in box.missing_cards if "node" not in card]
-    hidden = [card for card in hidden if not add.has("lost", bdf(str(card.get("bdf"))))]
-    if hidden and not box.container and not wsl:
-        add(None, "hidden_cards", len(hidden), len(nvidia_cards(box)))
-    if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
-        add(None, "spare_nodes", len(box.gpus) + box.spare_nodes, len(box.gpus))
-
-
-def cards_without_driver(box):
-    """Return NVIDIA's display devices that have no driver, or only nouveau.
-
-    Two kinds are left out as healthy: a card with vfio-pci, which a virtual machine uses, and a
-    virtual function, which waits for one.
-    """
-    return [
-        card
-        for card in nvidia_cards(box)
-        if str(card.get("class")).startswith(("0x0300", "0x0302"))
-        and card.get("driver") in ("", "nouveau")
-        and not card.get("virtual_function")
-    ]
-
-
-def ignored_cards(box):
-    """Return the places of the cards that are too old for the driver, according to its log."""
-    events = box.log["events"] if box.log else []
-    return {event["bdf"] for event in events if event["kind"] == "legacy" and not event["old"]}
-
-
-def level_of_lost(box):
-    """Return the level of a card that the driver never got.
-
-    For a job on part of a node, the card is probably another job's. In a container nobody can tell.
-    """
-    if box.foreign:
-        return "warn"
-    return "unknown" if box.container and box.gpus else "fatal"
-
-
 def level_of_probe(box, line):
     """Return the level of a line that counts the cards that the driver didn't get."""
     match = re.search(r"for (\d+) device", line)
@@ -5048,6 +5143,14 @@ def level_of_probe(box, line):
     if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
+
+
+# --------------------------------------------------------------------------------------------------
+# judge_torch.py
+# Judge what the box's torch can do with its cards.
+#
+# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+# add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 
 
 def judge_torch(box, add):
@@ -5087,85 +5190,6 @@ def judge_failed_kernel(device, add):
         action, entry = "install a torch with kernels for this card", "arch"
     gpu = index if isinstance(index, int) else None
     add(gpu, "failed_kernel", short(error, 200), do=(action,), entry=entry)
-
-
-def judge_amd(record, box, add):
-    """Judge AMD cards by sysfs, and by amd-smi if it is installed."""
-    cards = amd_cards(box)
-    labels = [label for label, _ in cards]
-    # The cards of which no output counts the uncorrectable errors.
-    uncounted = {label for label, card in cards if not judge_amd_card(label, card, add)}
-    for name in ("amd-metric.json", "amd-bad-pages.json"):
-        text = record["files"].get(name)
-        if text:
-            uncounted -= judge_amd_output(name, text, labels, box, add)
-    if uncounted and box.recorded:
-        add(None, "amd_ecc_untold", len(uncounted), len(cards))
-
-
-def judge_amd_card(label, card, add):
-    """Judge a card's errors and link by sysfs -> whether it counts uncorrectable errors."""
-    ras = sorted(as_dict(card.get("ras")).items())
-    # ue: 0
-    # ce: 3
-    counts = [(name, text, re.search(r"ue: (\d{1,9})", str(text))) for name, text in ras]
-    for name, text, count in counts:
-        if count and int(count.group(1)):
-            add(label, "amd_ras", name, text)
-    now = number(str(card.get("current_link_width", "")))
-    most = number(str(card.get("max_link_width", "")))
-    if now and most and now < most:
-        add(label, "narrow_amd_link", now, most)
-    return any(count for _, _, count in counts)
-
-
-def judge_amd_output(name, text, labels, box, add):
-    """Judge an output of amd-smi -> the cards whose uncorrectable errors it counts, by label."""
-    counted = set()
-    try:
-        answer = json.loads(text)
-    except (ValueError, RecursionError):
-        add(None, "unreadable_amd_output", name, key=name)
-        return counted
-    ended = (box.exit.get(name) or {"rc": 0})["rc"]
-    for index, card in enumerate(as_list(answer) or as_list(as_dict(answer).get("gpu_data"))):
-        label = labels[index] if index < len(labels) else index
-        if name == "amd-bad-pages.json":
-            judge_amd_pages(label, leaves_of(card), add)
-        elif judge_amd_metric(label, leaves_of(card), add) and ended == 0:
-            counted.add(label)
-    return counted
-
-
-def judge_amd_pages(label, leaves, add):
-    """Judge the output of `amd-smi bad-pages` for one card."""
-    for key, value in leaves:
-        if key == "status" and str(value).upper() in ("PENDING", "UN_RES", "UNRESERVABLE"):
-            add(label, "amd_bad_pages", short(value, 20))
-
-
-def judge_amd_metric(label, leaves, add):
-    """Judge `amd-smi metric` for one card -> whether it counts uncorrectable errors."""
-    counts_errors = False
-    for key, value in leaves:
-        if isinstance(value, int) and "uncorrectable" in key:
-            counts_errors = True
-            if re.match(r"(total_)?uncorrectable(_count)?$", key) and value > 0:
-                add(label, "amd_uncorrectable", key, value)
-    return counts_errors
-
-
-def leaves_of(value, key="", depth=0):
-    """Return [(key, leaf)] of a JSON value, ten levels deep."""
-    if depth < 10 and isinstance(value, dict):
-        return [
-            leaf
-            for name, item in value.items()
-            for leaf in leaves_of(item, key if name == "value" else str(name), depth + 1)
-        ]
-    if depth < 10 and isinstance(value, list):
-        return [leaf for item in value[:1000] for leaf in leaves_of(item, key, depth + 1)]
-    return [(key, value)]
 
 
 # --------------------------------------------------------------------------------------------------

@@ -9,7 +9,8 @@ From bottom to top:
 - text (cells, places and failures), tables (cards, fields, Xids and findings);
 - commands and gather: ask the box;
 - kernel_log, smi_outputs and box: what came back, as one box;
-- judge_gpu, judge_box, judge_host and expectations: values in, findings out;
+- judge_gpu, judge_box, judge_host, judge_log, judge_torch, judge_amd and expectations: values in,
+  findings out;
 - stress, watch and report: what the command line offers.
 """
 

@@ -36,6 +36,7 @@ import sys
 from .box import amd_cards, nvidia_cards, parse
 from .expectations import EXPECT, expectations_of, judge_expectations
 from .gather import gather
+from .judge_amd import judge_amd
 from .judge_box import (
     judge_agreement,
     judge_identity,
@@ -53,7 +54,9 @@ from .judge_gpu import (
     judge_speed,
     no_persistence,
 )
-from .judge_host import judge_amd, judge_log, judge_system, judge_torch
+from .judge_host import judge_system
+from .judge_log import judge_log
+from .judge_torch import judge_torch
 from .stress import stress
 from .tables import CANON, EXTRA_FILES, FILES, HBM, LIMIT, RANK, Findings, sku_of, verdict
 from .text import HANDLE, as_dict, short, smi_failure

@@ -11,7 +11,7 @@ import threading
 from . import data_text
 from .box import parse
 from .commands import gather_log, run
-from .judge_host import judge_log
+from .judge_log import judge_log
 from .smi_outputs import parse_csv
 from .tables import PEAK_TFLOPS, REASONS, Findings
 from .text import as_dict, as_list, clean, exit_of, number, short, state, usual

@@ -1,0 +1,204 @@
+"""Judge the kernel log: which of its lines are about this job's devices, and how bad they are.
+
+`box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
+"""
+
+import re
+
+from .box import amd_cards, nvidia_cards
+from .judge_host import level_of_lost
+from .kernel_log import ANOTHERS, HOST_KINDS, UNKNOWN_XID, xid_words
+from .tables import BACK, LOG_ACTION, RANK, SXID, XID, XID_ENTRY
+from .text import as_dict, bdf, short
+
+
+class Devices:
+    """The devices of a box by their place, because lines of the kernel log name the place."""
+
+    def __init__(self, box):
+        """`nvidia`: places of NVIDIA GPUs. `labels`: place -> label of the GPU in findings.
+
+        `own`: the places of the devices that belong to this job.
+        """
+        self.nvidia = {gpu.bdf for gpu in box.gpus if gpu.bdf}
+        self.labels = {bdf(str(card.get("bdf"))): label for label, card in amd_cards(box)}
+        self.labels.update({gpu.bdf: gpu.label for gpu in box.gpus if gpu.bdf})
+        opened = [card for card in box.missing_cards if card.get("node") == "open"]
+        self.own = {bdf(str(card.get("bdf"))) for card in opened} | set(self.labels)
+
+
+def judge_log(box, add):
+    """Judge Xids, SXids and other bad lines since the last boot, driver load or GPU reset."""
+    if box.log is None:
+        return
+    judge_reach_of_log(box, add)
+    devices = Devices(box)
+    events = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
+    has_gsp_xid = any(event["code"] in (119, 120) for event in events)
+    for (place, kind, code), group in grouped(levelled(events)).items():
+        if kind == "sxid":
+            add_sxid(code, place, group, add)
+        elif kind != "gsp" or not has_gsp_xid:  # the Xid says the same, and names the GPU
+            judge_group(box, devices, place, kind, code, group, add)
+
+
+def levelled(events):
+    """Give each event its level -> [(level, event)].
+
+    Xid 154 is the driver's last word on a GPU. Its level replaces that of all Xids before it that
+    are worse than a warning.
+    """
+    last_words = {}  # place -> (position, level) of its last Xid 154
+    for position, event in enumerate(events):
+        if event["kind"] == "xid" and event["code"] == 154:
+            last_words[event["bdf"]] = (position, event["level"])
+    pairs = []
+    for position, event in enumerate(events):
+        level, last = event["level"], last_words.get(event["bdf"])
+        if event["kind"] == "xid" and last and position <= last[0] and RANK[level] < RANK["warn"]:
+            level = last[1]
+        pairs.append((level, event))
+    return pairs
+
+
+def grouped(pairs):
+    """Group [(level, event)] by what happened where -> {(place, kind, code): [(level, event)]}.
+
+    The groups and their events keep the order of the log.
+    """
+    groups = {}
+    for level, event in pairs:
+        groups.setdefault((event["bdf"], event["kind"], event["code"]), []).append((level, event))
+    return groups
+
+
+def judge_group(box, devices, place, kind, code, group, add):
+    """Add one finding for the events of one kind at one place. `group`: [(level, event)]."""
+    worst = worst_of(group)
+    evidence, owner = line_of(group, worst), owner_of(box, devices, place)
+    if owner == "another job":
+        worst = "warn"
+    elif owner == "perhaps this job":
+        worst = worst if worst == "warn" else "unknown"
+    elif kind in ("probe", "probe failed"):
+        worst = level_of_probe(box, group[-1][1]["line"])
+    label, elsewhere = devices.labels.get(place, place), owner == "another job"
+    if kind != "xid":
+        add_line(box, kind, place, label, worst, evidence, elsewhere, add)
+    # Of a GPU that is off the bus (Xid 79), the finding "lost" says the same.
+    elif code != 79 or place not in devices.nvidia or not add.has("lost", label):
+        add_xid(code, place, label, worst, evidence, elsewhere, add)
+
+
+def owner_of(box, devices, place):
+    """Say who uses a device: "this job", "another job" or "perhaps this job".
+
+    A container, or a job on part of a node, sees the log of the whole host. A card that the
+    container doesn't list is another job's. But if the container has a device node without a GPU,
+    the card may be one that this job lost.
+    """
+    if place and place in box.foreign:
+        return "another job"
+    if place and box.container and box.gpus and place not in devices.own:
+        return "perhaps this job" if box.spare_nodes else "another job"
+    return "this job"
+
+
+def worst_of(pairs):
+    """Return the worst level in [(level, event)]."""
+    return min((level for level, _ in pairs), key=RANK.__getitem__)
+
+
+def judge_reach_of_log(box, add):
+    """Judge whether the kernel log can be read, and whether it goes back to the boot."""
+    log, got = box.log, box.exit.get("dmesg.txt") or {"rc": 0, "timed_out": False}
+    wsl = as_dict(box.proc.get("platform")).get("wsl")
+    failed = (isinstance(got["rc"], int) and got["rc"] != 0) or got["timed_out"]
+    if failed or wsl or not log["looks"]:
+        why = "the kernel log can't be read (dmesg_restrict, or a container without it)"
+        why = "WSL's kernel log holds no Xids" if wsl else why
+        add(None, "no_kernel_log", why, level="warn" if box.log_excused else "unknown")
+    elif box.recorded and log["odd"]:
+        add(None, "odd_kernel_log", log["odd"], log["lines"])
+    elif box.recorded and not log["boot"] and (log["first"] is None or log["first"] > 300):
+        # The driver itself says that no GPU needs a reset, so the missing lines matter less.
+        is_fit = box.gpus and all(gpu.raw("gpu_recovery_action") == "None" for gpu in box.gpus)
+        first = f"{log['first']} s" if log["first"] else "some time"
+        level = "warn" if is_fit or box.log_excused else "unknown"
+        add(None, "late_kernel_log", first, level=level)
+
+
+def line_of(pairs, level):
+    """Return the last line of this level in [(level, event)], with the number of events."""
+    line = next(event["line"] for other, event in reversed(pairs) if other == level)
+    return times(line, pairs)
+
+
+def times(line, events):
+    """Return a line cut to fit, with the number of events if there are several."""
+    return short(line, 250) + (f" ({len(events)} times)" if len(events) > 1 else "")
+
+
+def add_xid(code, place, label, level, evidence, elsewhere, add):
+    """Add a finding for the events of one Xid on one GPU. `elsewhere`: another job uses the GPU."""
+    unknown = ("unknown", "", "not in the table of Xids")
+    _, nvidia_action, meaning = XID.get(code, unknown)
+    advice = UNKNOWN_XID
+    if nvidia_action:
+        own_advice = ANOTHERS if elsewhere else xid_words(code, level)
+        advice = f"{own_advice} (NVIDIA's action: {nvidia_action})"
+    if level == "fatal" and BACK not in advice:
+        advice += "; if it comes back, " + BACK
+    key, entry = f"xid {code} {place}", XID_ENTRY.get(code, "")
+    expected = (code, meaning)
+    add(label, "xid", evidence, level=level, expected=expected, do=(advice,), entry=entry, key=key)
+
+
+def add_sxid(code, place, pairs, add):
+    """Add a finding for the events of one SXid on one NVSwitch.
+
+    If a line says itself whether the SXid is fatal, only such lines decide the level.
+    """
+    worded = [(level, event) for level, event in pairs if event["word"]]
+    level = worst_of(worded or pairs)
+    evidence = times(worded[0][1]["line"], pairs) if worded else line_of(pairs, level)
+    by_table = {
+        "always": "fatal by gpud's table",
+        "maybe": "fatal if the line says so, by gpud's table",
+        "never": "not fatal by gpud's table",
+    }.get(SXID.get(code, ""), "not in gpud's table")
+    action = {
+        "fatal": "reboot the box; every GPU on the switch is affected; if it comes back, " + BACK,
+        "degraded": "finish your job, then reboot the box",
+    }.get(level, "watch it")
+    key = f"sxid {code} {place}"
+    add(None, "sxid", evidence, level=level, expected=(code, by_table), do=(action,), key=key)
+
+
+def add_line(box, kind, place, label, level, evidence, elsewhere, add):
+    """Add a finding for the events of a kind that is no Xid."""
+    of_host = kind in HOST_KINDS
+    if of_host and box.container and RANK[level] < RANK["warn"]:
+        level = "warn"  # the disk or mount may be another container's
+    add(
+        label,
+        "kernel_log_line",
+        evidence,
+        level=level,
+        expected=("" if of_host else " or load of the driver",),
+        do=(ANOTHERS if elsewhere and not of_host else LOG_ACTION[kind],),
+        entry="" if of_host else kind,
+        key="mismatch" if kind == "mismatch" else f"{kind} {place}",
+    )
+
+
+def level_of_probe(box, line):
+    """Return the level of a line that counts the cards that the driver didn't get."""
+    match = re.search(r"for (\d+) device", line)
+    passed_through = [
+        card for card in nvidia_cards(box) if str(card.get("driver")).startswith("vfio")
+    ]
+    if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
+        return "warn"  # they belong to virtual machines
+    return level_of_lost(box)
