@@ -125,9 +125,9 @@ def read_fact_heads(root: Path) -> list[FactHead]:
 
 
 def platform_tokens(root: Path, name: str) -> tuple[str, ...]:
-    """The texts that show a platform, from its page alone; () for a name that has no page."""
+    """The texts that show a platform, from its page alone; () without a page that can be read."""
     path = root / "profiles" / f"{name}.md"
     try:
         return read(path.read_text(encoding="utf-8"), path.relative_to(root).as_posix()).tokens
-    except OSError:
+    except (OSError, FactError):
         return ()

@@ -9,14 +9,12 @@ provider. Where the report names the provider, the provider's entry leads.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 
 from ..catalogue.bundle import bundle_root
 from ..catalogue.entry import Entry
-from ..catalogue.facts import split
 from .candidates import Candidate, Candidates, Ranking, put_first
 
 SHORT = 4  # known words of a report up to which it is too short to tell entries apart
@@ -25,14 +23,6 @@ SPLITS = 5  # of these that its page must tell apart, at least
 KEPT = 4  # the same for the first candidate, which stays first then
 LEADERS = 4  # first candidates among which a named provider's entry may lead
 ANYWHERE = frozenset({"generic-ssh", "local"})  # whose entries fit any box
-# The tokens in a page's front matter: `tokens: ["vast.ai", vastai]`, or a line `- vast.ai` each.
-_TOKENS = re.compile(r"^tokens:(.*(?:\n- .*)*)", re.M)
-_TOKEN = re.compile(
-    r"""["']([^"'\n]{3,})["']"""
-    r"""|(?<=- )([^"'\s][^\n]{2,})"""
-    r"""|(?<=[\[,] )([^"',\]\n]{3,})"""
-    r"""|(?<=\[)([^"',\]\n]{3,})"""
-)
 # What people write for a platform, other than the name of its page.
 _ALSO = {
     "vastai": ("vast",),
@@ -115,14 +105,7 @@ def _providers(entry: Entry) -> list[str]:
 @lru_cache(maxsize=32)
 def signs(name: str) -> tuple[str, ...]:
     """The texts that show a platform, in lower case: its names, and the tokens of its page."""
-    try:
-        head, _ = split((bundle_root() / "profiles" / f"{name}.md").read_text(encoding="utf-8"))
-    except OSError:
-        head = ""
-    listed = _TOKENS.search(head)
-    tokens = (
-        [next(filter(None, groups)).strip().lower() for groups in _TOKEN.findall(listed[1])]
-        if listed
-        else []
-    )
-    return (name, *_ALSO.get(name, ()), *tokens)
+    from ..catalogue.front_matter import platform_tokens  # for start-up: it imports yaml
+
+    tokens = platform_tokens(bundle_root(), name)
+    return (name, *_ALSO.get(name, ()), *(token.lower() for token in tokens))
