@@ -35,6 +35,11 @@ def pytest_addoption(parser):
         action="store_true",
         help="also run the slow tests and those of engines, clients, the site and the proofs",
     )
+    parser.addoption(
+        "--shared-answers",
+        metavar="FOLDER",
+        help="where the workers share what they looked up, for what runs after them as well",
+    )
 
 
 def _narrowed(config) -> bool:

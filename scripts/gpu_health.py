@@ -49,13 +49,23 @@ from typing import NamedTuple
 
 # --------------------------------------------------------------------------------------------------
 # text.py
-# Read cells, places and failures of nvidia-smi. Text from a box is cut, cleaned, not trusted.
+# Read the cells of nvidia-smi. Text from a box is cut, cleaned, not trusted.
 
 # ANSI sequences: \x1b[4m and the longer forms, and a title that ends with a bell.
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b.")
-
-
 COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")  # topo -m and dmesg colour their output
+NOT_AVAILABLE = (
+    "n/a",
+    "not supported",
+    "not available",
+    "requested functionality has been deprecated",
+    "not found",
+    "",
+)
+
+# 81559 MiB · 26.562 GB/s · 16x · 0x0000000000000001 · 512 bank(s) · -5 C
+NUMBER = re.compile(r"(-?\d{1,16}(?:\.\d{1,6})?)\s*(?:x|%|[a-zA-Z]{1,7}(?:/s)?|bank\(s\))?$")
+BDF = re.compile(r"^(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?$")
 
 
 def clean(text):
@@ -68,16 +78,6 @@ def short(text, most=240):
     """One clean line of at most `most` characters."""
     text = " ".join(clean(str(text)).split())
     return text if len(text) <= most else text[: most - 1] + "…"
-
-
-NOT_AVAILABLE = (
-    "n/a",
-    "not supported",
-    "not available",
-    "requested functionality has been deprecated",
-    "not found",
-    "",
-)
 
 
 def state(cell):
@@ -99,10 +99,6 @@ def state(cell):
     return "bad" if text.startswith("[") else "value"
 
 
-# 81559 MiB · 26.562 GB/s · 16x · 0x0000000000000001 · 512 bank(s) · -5 C
-NUMBER = re.compile(r"(-?\d{1,16}(?:\.\d{1,6})?)\s*(?:x|%|[a-zA-Z]{1,7}(?:/s)?|bank\(s\))?$")
-
-
 def number(cell):
     """The number of a cell without its unit, or None."""
     if state(cell) != "value":
@@ -122,9 +118,6 @@ def yes(cell):
     if text in ("yes", "no"):
         return text == "yes"
     return int(text) > 0 if re.match(r"\d{1,9}$", text) else None
-
-
-BDF = re.compile(r"^(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?$")
 
 
 def bdf(text):
@@ -159,6 +152,79 @@ def usual(values):
     """The most common value that isn't None or empty, or None."""
     values = [value for value in values if value not in (None, "")]
     return max(sorted(set(values), key=str), key=values.count) if values else None
+
+
+# --------------------------------------------------------------------------------------------------
+# failures.py
+# How a call failed: what nvidia-smi prints when it can't work, its exit code, a time-out.
+
+# What nvidia-smi prints if it can't work at all. "smi_" and the key are its name in findings.txt.
+FAILURES = (
+    # Failed to initialize NVML: Driver/library version mismatch
+    ("mismatch", re.compile(r"Failed to initialize NVML: Driver/library version mismatch")),
+    # NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure …
+    (
+        "no_driver",
+        re.compile(
+            r"couldn.?t communicate with the NVIDIA driver"
+            r"|Failed to initialize NVML: Driver Not Loaded"
+        ),
+    ),
+    # No devices were found
+    ("no_devices", re.compile(r"^\s*No devices were found", re.M)),
+    # Failed to initialize NVML: Unknown Error (only inside a container)
+    ("cgroup", re.compile(r"Failed to initialize NVML: Unknown Error")),
+    ("denied", re.compile(r"Failed to initialize NVML: Insufficient Permissions")),
+    ("blocked", re.compile(r"GPU access blocked by the operating system")),
+    ("library", re.compile(r"couldn.?t find (?:the )?libnvidia-ml")),
+    ("nvml", re.compile(r"Failed to initialize NVML: \S.*")),
+)
+
+# Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error
+# … for gpu 0000:01:00.0: GPU is lost.      newer drivers: … for GPU0000:07:00.0: …
+# … for GPU5: 0000:70:00.0: Unknown Error      … for GPU0: Unknown Error
+PLACE = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?"
+HANDLE = re.compile(
+    r"Unable to determine the device handle for gpu\s*"
+    rf"(?:({PLACE})|(\d{{1,3}})(?::\s*({PLACE}))?): .{{0,80}}",
+    re.I,
+)
+
+# nvidia-smi's exit codes follow nvmlReturn (man page; 18 from gputil#55)
+RC_FAILURES = {
+    8: "power",
+    10: "interrupt",
+    9: "no_driver",
+    6: "no_devices",
+    12: "library",
+    18: "mismatch",
+    17: "blocked",
+    4: "denied",
+    15: "lost",
+    16: "reset",
+}
+
+
+def smi_failure(text):
+    """(kind, the line) when nvidia-smi says that it can't work at all, otherwise None."""
+    for kind, pattern in FAILURES:
+        match = pattern.search(text)
+        if match:
+            start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+            return kind, short(text[start : end if end > 0 else None])
+    return None
+
+
+def lost_handles(text):
+    """(place or None, index or None, the line) of each GPU that nvidia-smi has no handle for."""
+    return [
+        (
+            bdf(match.group(1) or match.group(3)),
+            int(match.group(2)) if match.group(2) else None,
+            short(match.group(0)),
+        )
+        for match in HANDLE.finditer(clean(text))
+    ]
 
 
 def exit_of(value):
@@ -207,96 +273,9 @@ def exit_of(value):
     )
 
 
-# What nvidia-smi prints if it can't work at all. "smi_" and the key are its name in findings.txt.
-FAILURES = (
-    # Failed to initialize NVML: Driver/library version mismatch
-    ("mismatch", re.compile(r"Failed to initialize NVML: Driver/library version mismatch")),
-    # NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure …
-    (
-        "no_driver",
-        re.compile(
-            r"couldn.?t communicate with the NVIDIA driver"
-            r"|Failed to initialize NVML: Driver Not Loaded"
-        ),
-    ),
-    # No devices were found
-    ("no_devices", re.compile(r"^\s*No devices were found", re.M)),
-    # Failed to initialize NVML: Unknown Error (only inside a container)
-    ("cgroup", re.compile(r"Failed to initialize NVML: Unknown Error")),
-    ("denied", re.compile(r"Failed to initialize NVML: Insufficient Permissions")),
-    ("blocked", re.compile(r"GPU access blocked by the operating system")),
-    ("library", re.compile(r"couldn.?t find (?:the )?libnvidia-ml")),
-    ("nvml", re.compile(r"Failed to initialize NVML: \S.*")),
-)
-
-
-# Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error
-# … for gpu 0000:01:00.0: GPU is lost.      newer drivers: … for GPU0000:07:00.0: …
-# … for GPU5: 0000:70:00.0: Unknown Error      … for GPU0: Unknown Error
-PLACE = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?"
-HANDLE = re.compile(
-    r"Unable to determine the device handle for gpu\s*"
-    rf"(?:({PLACE})|(\d{{1,3}})(?::\s*({PLACE}))?): .{{0,80}}",
-    re.I,
-)
-
-
-# nvidia-smi's exit codes follow nvmlReturn (man page; 18 from gputil#55)
-RC_FAILURES = {
-    8: "power",
-    10: "interrupt",
-    9: "no_driver",
-    6: "no_devices",
-    12: "library",
-    18: "mismatch",
-    17: "blocked",
-    4: "denied",
-    15: "lost",
-    16: "reset",
-}
-
-
-def lost_handles(text):
-    """(place or None, index or None, the line) of each GPU that nvidia-smi has no handle for."""
-    return [
-        (
-            bdf(match.group(1) or match.group(3)),
-            int(match.group(2)) if match.group(2) else None,
-            short(match.group(0)),
-        )
-        for match in HANDLE.finditer(clean(text))
-    ]
-
-
-def smi_failure(text):
-    """(kind, the line) when nvidia-smi says that it can't work at all, otherwise None."""
-    for kind, pattern in FAILURES:
-        match = pattern.search(text)
-        if match:
-            start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
-            return kind, short(text[start : end if end > 0 else None])
-    return None
-
-
 # --------------------------------------------------------------------------------------------------
-# tables.py
-# The tables of the check: GPU cards, nvidia-smi's fields, Xids, bad log lines, and findings.
-#
-# Sources, read on 2026-11-20: NVIDIA's Xid catalogue page and data sheets; open-gpu-kernel-modules
-# 595.45.04; gpud's SXid table, which is from the Fabric Manager guide of October 2023.
-
-RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
-BACK = "hand the box back and ask for a refund"
-
-# The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
-# repair or ask. unknown: it couldn't be read. warn: good to know.
-RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
-
-LIMIT = 4 << 20  # bytes of one reply; cutting a longer one gives a finding
-CALL_SECONDS = 25.0  # for one call of nvidia-smi
-# For all its calls: an MCP call has 50 s, and ssh needs some of them. The first call wakes the
-# GPUs, and may use all of this time.
-SERIES_SECONDS = 42.0
+# files.py
+# The files of a recording, the calls of nvidia-smi that make them, and the limits of a call.
 
 # The files of a recording, in the order in which a finding names missing ones.
 FILES = (
@@ -312,6 +291,7 @@ FILES = (
 )
 EXTRA_FILES = ("fields.txt",)
 LOGS = ("dmesg", "journalctl")  # the end counts, so a long one loses plain lines instead
+
 # The call of nvidia-smi that makes a file.
 CALLS = {
     "fields.txt": "--help-query-gpu",
@@ -322,690 +302,26 @@ CALLS = {
     "topo.txt": "topo -m",
     "apps.csv": "--query-compute-apps",
 }
+LIMIT = 4 << 20  # bytes of one reply; cutting a longer one gives a finding
+CALL_SECONDS = 25.0  # for one call of nvidia-smi
+
+# For all its calls: an MCP call has 50 s, and ssh needs some of them. The first call wakes the
+# GPUs, and may use all of this time.
+SERIES_SECONDS = 42.0
 
 
-def rows_of(text):
-    """The rows of a table as lists of cells. An indented line continues the row before it."""
-    joined = re.sub(r"\n[ \t]+", " ", re.sub(r"(?m)^[ \t]*#.*\n", "", text))
-    return [[cell.strip() for cell in line.split(" | ")] for line in joined.splitlines() if line]
+# --------------------------------------------------------------------------------------------------
+# findings.py
+# Findings: their levels and texts, the entries that they name, and the verdict they add up to.
+#
+# The texts are in data/findings.txt.
 
+RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
+BACK = "hand the box back and ask for a refund"
 
-def codes_of(text):
-    """'1-3,7' -> {1, 2, 3, 7}"""
-    codes = set()
-    for part in text.split(","):
-        low, _, high = part.strip().partition("-")
-        codes.update(range(int(low), int(high or low) + 1))
-    return codes
-
-
-# Xid -> (level, NVIDIA's action, what it is)
-XID_TABLE = r"""
-# numbers | level | NVIDIA's action | what it is
-# Source: NVIDIA's Xid catalogue page and open-gpu-kernel-modules 595.45.04, read on 2026-11-20.
-# Names and actions are NVIDIA's, levels are this project's. Numbers not listed are unknown.
-1-7,9,10,12,15-24,26-30,33-36,47,49-53,55,56,65,73,90,91,
-    111-118,138 | warn | CONTACT_SUPPORT | legacy or reserved number, unused on current GPUs
-8 | warn | RESTART_APP | idle timeout of a channel
-11,25 | warn | RESTART_APP | invalid command stream
-13 | warn | RESTART_APP | fault inside a kernel, usually the application's bug
-14,106,107 | ok | IGNORE | test message
-31 | warn | RESTART_APP | GPU page fault, usually the application's illegal address
-32 | degraded | RESTART_APP | push-buffer DMA fault, suspect the PCIe link
-37,38,44,66,67 | warn | IGNORE | context-switch firmware or driver check
-39-41,70-72,75-77,85,126-135 | warn | RESTART_APP | copy engine exception
-42 | warn | CONTACT_SUPPORT | legacy video exception
-43 | warn | IGNORE | the application was stopped, the GPU is healthy
-45 | ok | WORKFLOW_XID_45 | clean-up after a killed application
-46 | fatal | RESET_GPU | an engine stopped working
-48 | fatal | WORKFLOW_XID_48 | uncorrectable ECC error
-54 | fatal | CHECK_MECHANICALS | auxiliary power cable missing
-57,58,59,61 | degraded | CONTACT_SUPPORT | memory link or power controller error of older GPUs
-60 | warn | RESTART_APP | video processor exception
-62 | fatal | RESET_GPU | power-management controller halted
-63 | degraded | IGNORE | a page or row was retired, active after a reset
-64 | fatal | RESET_GPU | a page or row could not be retired
-68,69,82-84,86,88,89,96-105,139 | warn | RESTART_APP | engine exception, usually the application's
-74 | fatal | WORKFLOW_NVLINK_ERR | NVLink error
-78 | degraded | UPDATE_SWFW | vGPU could not start, versions differ
-79 | fatal | RESTART_BM | the GPU has fallen off the bus
-80 | degraded | RESTART_APP | command data damaged on the way to the GPU
-81 | degraded | CONTACT_SUPPORT | legacy VGA error
-87 | ok | CONTACT_SUPPORT | unused
-152,153 | ok | IGNORE | informational
-92 | degraded | IGNORE | too many corrected ECC errors
-93 | warn | IGNORE | InfoROM write limit reached
-94 | degraded | RESTART_APP | contained ECC error
-95 | fatal | RESET_GPU | uncontained ECC error
-108,121,137,141 | warn | IGNORE | NVLink address, C2C or fast-path error
-109 | degraded | RESET_GPU | context switch timed out
-110 | fatal | RESET_GPU | security fault
-119 | fatal | RESET_GPU | GSP firmware did not answer
-120 | fatal | RESET_GPU | GSP firmware crashed
-122-125 | degraded | CONTACT_SUPPORT | flash or InfoROM error
-136 | fatal | RESET_GPU | NVLink training failed
-140 | fatal | RESET_GPU | ECC error escaped its handling
-142 | warn | CONTACT_SUPPORT | video encoder error
-143 | fatal | RESET_GPU | the GPU failed to initialise
-144-149 | degraded | WORKFLOW_NVLINK5_ERR | NVLink 5 unit error, the line says fatal or not
-150 | fatal | WORKFLOW_NVLINK5_ERR | NVLink 5 watchdog
-151 | fatal | RESTART_VM | key rotation failed
-154 | degraded | XID_154 | recovery action changed
-155,156 | degraded | RESET_GPU | link declared down, or a resource was retired
-157,160,161 | degraded | IGNORE | no spare resource, or a memory channel is marked for repair
-158 | fatal | RESET_GPU | fatal timeout
-159 | degraded | CHECK_UVM | coherent link error
-162,174 | ok | NONE_LISTED | informational
-163,164,170,176 | warn | NONE_LISTED | power smoothing, link or PCIe notice
-165,166,168,175,185 | degraded | NONE_LISTED | power, memory or link resource lost
-167,169,171-173 | fatal | NONE_LISTED | PCIe timeout, halted controller, uncorrectable memory or C2C
-    error
-"""
-XID = {code: tuple(row[1:]) for row in rows_of(XID_TABLE) for code in codes_of(row[0])}
-# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
-SXID_FATAL = {
-    "always": "10003,12020,22003,22011,23001-23017",
-    "maybe": (
-        "10001,10002,10004,10005,11001,11009,11013,11018-11020,12001,12002,12022,12024-12027,"
-        "12030-12032,14017,15001,15006,15009,15010,15012,15013,19047,19048,19054,19056,19058,"
-        "19060,19061,19063,19064,19066,19067,19069,19070,20034,22012,24004-24007"
-    ),
-    "never": (
-        "11004,11012,11021-11023,12021,12023,12028,15008,15011,19049,19055,19057,19059,19062,"
-        "19065,19068,19071,19084,20001,20009,20012,22013,24001-24003"
-    ),
-}
-SXID = {code: when for when, codes in SXID_FATAL.items() for code in codes_of(codes)}
-
-# (pattern of the card's name, what a card of that name has)
-CARD_TABLE = r"""
-# pattern of the name | GiB | compute capability | PCIe generation | watts | types | peer to peer
-# GiB: the smallest card sold under the name (RTX 3060: 8 and 12, 5060 Ti: 8 and 16).
-# types: b bf16, f fp8. The first pattern found in the name counts. Source: NVIDIA data sheets.
-Tesla P100-SXM2-16GB                        | 16  | 6.0  | 3 | 300  | -  | nvlink
-Tesla P100-PCIE-16GB                        | 16  | 6.0  | 3 | 250  | -  | pcie
-Tesla P40$                                  | 24  | 6.1  | 3 | 250  | -  | pcie
-V100-SXM[23]-16GB                           | 16  | 7.0  | 3 | 300  | -  | nvlink
-V100-SXM[23]-32GB                           | 32  | 7.0  | 3 | 300  | -  | nvlink
-V100S-PCIE-32GB                             | 32  | 7.0  | 3 | 250  | -  | pcie
-V100-PCIE-16GB                              | 16  | 7.0  | 3 | 250  | -  | pcie
-V100-PCIE-32GB                              | 32  | 7.0  | 3 | 250  | -  | pcie
-(Tesla|NVIDIA) T4$                          | 16  | 7.5  | 3 | 70   | -  | pcie
-A100-SXM4-40GB                              | 40  | 8.0  | 4 | 400  | b  | nvlink
-A100-SXM4-80GB                              | 80  | 8.0  | 4 | 400  | b  | nvlink
-A100-PCIE-40GB                              | 40  | 8.0  | 4 | 250  | b  | bridge
-A100 80GB PCIe                              | 80  | 8.0  | 4 | 300  | b  | bridge
-A800-SXM4-80GB                              | 80  | 8.0  | 4 | 400  | b  | nvlink
-A30$                                        | 24  | 8.0  | 4 | 165  | b  | bridge
-A40$                                        | 48  | 8.6  | 4 | 300  | b  | bridge
-A10G$                                       | 24  | 8.6  | 4 | 300  | b  | pcie
-A10$                                        | 24  | 8.6  | 4 | 150  | b  | pcie
-A2$                                         | 16  | 8.6  | 4 | 60   | b  | pcie
-L40S$                                       | 48  | 8.9  | 4 | 350  | bf | pcie
-L40$                                        | 48  | 8.9  | 4 | 300  | bf | pcie
-L20$                                        | 48  | 8.9  | 4 | 275  | bf | pcie
-L4$                                         | 24  | 8.9  | 4 | 72   | bf | pcie
-H100 80GB HBM3                              | 80  | 9.0  | 5 | 700  | bf | nvlink
-H100 PCIe                                   | 80  | 9.0  | 5 | 350  | bf | bridge
-H100 NVL                                    | 94  | 9.0  | 5 | 400  | bf | bridge
-H800$                                       | 80  | 9.0  | 5 | 700  | bf | nvlink
-H20$                                        | 96  | 9.0  | 5 | 500  | bf | nvlink
-H200 NVL                                    | 140 | 9.0  | 5 | 600  | bf | bridge
-(?<!G)H200$                                 | 140 | 9.0  | 5 | 700  | bf | nvlink
-GH200 480GB                                 | 96  | 9.0  | 5 | 900  | bf | nvlink
-GH200 144G                                  | 144 | 9.0  | 5 | 900  | bf | nvlink
-GB300                                       | 277 | 10.3 | 6 | 1400 | bf | nvlink
-(?<!G)B300                                  | 268 | 10.3 | 6 | 1100 | bf | nvlink
-GB200                                       | 185 | 10.0 | 5 | 1200 | bf | nvlink
-(?<!G)B200                                  | 179 | 10.0 | 5 | 1000 | bf | nvlink
-B100$                                       | 179 | 10.0 | 5 | 700  | bf | nvlink
-GB10$                                       | 128 | 12.1 | 5 | 140  | bf | none
-TITAN V$                                    | 12  | 7.0  | 3 | 250  | -  | none
-TITAN RTX$                                  | 24  | 7.5  | 3 | 280  | -  | bridge
-Quadro RTX 8000$                            | 48  | 7.5  | 3 | 260  | -  | bridge
-Quadro RTX 6000$                            | 24  | 7.5  | 3 | 260  | -  | bridge
-RTX A6000$                                  | 48  | 8.6  | 4 | 300  | b  | bridge
-RTX A5000$                                  | 24  | 8.6  | 4 | 230  | b  | bridge
-RTX A4000$                                  | 16  | 8.6  | 4 | 140  | b  | pcie
-RTX 6000 Ada                                | 48  | 8.9  | 4 | 300  | bf | pcie
-RTX 5000 Ada Generation$                    | 32  | 8.9  | 4 | 250  | bf | pcie
-RTX 4500 Ada Generation$                    | 24  | 8.9  | 4 | 210  | bf | pcie
-RTX 4000 SFF Ada                            | 20  | 8.9  | 4 | 70   | bf | pcie
-RTX 4000 Ada Generation$                    | 20  | 8.9  | 4 | 130  | bf | pcie
-RTX PRO 6000 Blackwell Max-Q                | 96  | 12.0 | 5 | 300  | bf | pcie
-RTX PRO 6000 Blackwell (Workstation|Server) | 96  | 12.0 | 5 | 600  | bf | pcie
-RTX PRO 5000 Blackwell$                     | 48  | 12.0 | 5 | 300  | bf | pcie
-RTX PRO 4500 Blackwell$                     | 32  | 12.0 | 5 | 200  | bf | pcie
-RTX PRO 4000 Blackwell$                     | 24  | 12.0 | 5 | 140  | bf | pcie
-RTX 2060$                                   | 6   | 7.5  | 3 | 160  | -  | none
-RTX 2070$                                   | 8   | 7.5  | 3 | 175  | -  | none
-RTX 2070 SUPER$                             | 8   | 7.5  | 3 | 215  | -  | bridge
-RTX 2080$                                   | 8   | 7.5  | 3 | 215  | -  | bridge
-RTX 2080 SUPER$                             | 8   | 7.5  | 3 | 250  | -  | bridge
-RTX 2080 Ti$                                | 11  | 7.5  | 3 | 250  | -  | bridge
-RTX 3060$                                   | 8   | 8.6  | 4 | 170  | b  | none
-RTX 3060 Ti$                                | 8   | 8.6  | 4 | 200  | b  | none
-RTX 3070$                                   | 8   | 8.6  | 4 | 220  | b  | none
-RTX 3070 Ti$                                | 8   | 8.6  | 4 | 290  | b  | none
-RTX 3080$                                   | 10  | 8.6  | 4 | 320  | b  | none
-RTX 3080 Ti$                                | 12  | 8.6  | 4 | 350  | b  | none
-RTX 3090$                                   | 24  | 8.6  | 4 | 350  | b  | bridge
-RTX 3090 Ti$                                | 24  | 8.6  | 4 | 450  | b  | bridge
-RTX 4060$                                   | 8   | 8.9  | 4 | 115  | bf | none
-RTX 4060 Ti$                                | 8   | 8.9  | 4 | 160  | bf | none
-RTX 4070$                                   | 12  | 8.9  | 4 | 200  | bf | none
-RTX 4070 SUPER$                             | 12  | 8.9  | 4 | 220  | bf | none
-RTX 4070 Ti$                                | 12  | 8.9  | 4 | 285  | bf | none
-RTX 4070 Ti SUPER$                          | 16  | 8.9  | 4 | 285  | bf | none
-RTX 4080$                                   | 16  | 8.9  | 4 | 320  | bf | none
-RTX 4080 SUPER$                             | 16  | 8.9  | 4 | 320  | bf | none
-RTX 4090$                                   | 24  | 8.9  | 4 | 450  | bf | none
-RTX 4090 D$                                 | 24  | 8.9  | 4 | 425  | bf | none
-RTX 5060 Ti$                                | 8   | 12.0 | 5 | 180  | bf | none
-RTX 5070$                                   | 12  | 12.0 | 5 | 250  | bf | none
-RTX 5070 Ti$                                | 16  | 12.0 | 5 | 300  | bf | none
-RTX 5080$                                   | 16  | 12.0 | 5 | 360  | bf | none
-RTX 5090$                                   | 32  | 12.0 | 5 | 575  | bf | none
-"""
-SKU = [
-    (
-        re.compile(name),
-        {
-            "vram_gib": int(gib),
-            "compute_cap": capability,
-            "pcie_gen": int(generation),
-            "tdp_w": int(watts),
-            "bf16": "b" in types,
-            "fp8": "f" in types,
-            "p2p": p2p,
-        },
-    )
-    for name, gib, capability, generation, watts, types, p2p in rows_of(CARD_TABLE)
-]
-
-
-def sku_of(name):
-    """What a card of this name has, or None for a name that isn't in the table."""
-    for pattern, sku in SKU:
-        if pattern.search(name or ""):
-            return sku
-    return None
-
-
-# Data-centre cards, most of them with HBM.
-HBM = re.compile(r"P100|V100|A100|A800|A30$|H100|H800|H20$|H200|B100|B200|B300|GB200|GB300")
-# NVLinks of a GPU, and GB/s of one: NVIDIA Health Validation docs (H100 18 x 26.562, GB200 53.125),
-# a captured A100 (12 x 25).
-NVLINKS = (
-    ("H100 80GB HBM3", 18, 26.562),
-    ("H200$", 18, 26.562),
-    ("A100-SXM4", 12, 25.0),
-    ("GB200|GB300", 18, 53.125),
-)
-# Cards that a virtual machine may have with fewer lanes than they support: name, lanes.
-# Unconfirmed: only AWS rents the A10G, and no public source says how it is wired.
-FEWER_LANES = (("A10G$", 8),)
-# Unified memory: nvidia-smi shows no memory size for these.
-NO_OWN_MEMORY = re.compile(r"GB10\b|Thor|Orin")
-# Dense tensor-core peak in TFLOPS, bf16 (fp16 before Ampere), as the data sheets give it. Read on
-# 2026-11-20 in torchtitan (tools/utils.py: H100, H200, A100, B200, L40S), in Lightning 2.6.6
-# (fabric/utilities/throughput.py: L4, L40, A10, V100, T4), and for A40 and RTX 4090 in lists of the
-# data sheets. A card that isn't here is compared with its neighbours only.
-PEAK_TFLOPS = (
-    ("H100 80GB HBM3|H200$", 989),
-    ("H100 PCIe", 756),
-    ("H100 NVL", 835),
-    ("A100", 312),
-    ("B200", 2250),
-    ("L40S$", 362),
-    ("L40$", 181),
-    ("L4$", 121),
-    ("A40$", 149),
-    ("A10$", 125),
-    ("V100", 112),
-    ("T4$", 65),
-    ("RTX 4090$", 165),
-)
-
-# Throttle reasons and their bits in the mask: NVML.
-REASONS = (
-    ("hw_thermal_slowdown", 0x40),
-    ("hw_power_brake_slowdown", 0x80),
-    ("hw_slowdown", 0x8),
-    ("sw_thermal_slowdown", 0x20),
-)
-
-# The groups of --query-gpu: [[("name|newer name", type)]]
-FIELD_TABLE = r"""
-# type | name of the field | its name in newer drivers
-# Asked for in groups, one paragraph a call: a name that the driver doesn't know fails a whole call.
-# type: n number, y yes or no, m enabled or disabled, a active or not, x hexadecimal mask, t text.
-
-n | index
-n | count
-t | name
-t | uuid
-t | pci.bus_id
-t | driver_version
-n | memory.total
-n | memory.used
-n | memory.free
-n | utilization.gpu
-n | utilization.memory
-n | temperature.gpu
-n | temperature.memory
-n | temperature.gpu.tlimit
-n | power.draw
-n | power.limit
-n | enforced.power.limit
-n | power.default_limit
-n | clocks.current.sm | clocks.sm
-n | clocks.max.sm
-n | fan.speed
-t | pstate
-t | compute_mode
-t | compute_cap
-m | persistence_mode
-m | display_active
-m | mig.mode.current
-m | mig.mode.pending
-n | pcie.link.gen.gpucurrent | pcie.link.gen.current
-n | pcie.link.gen.max
-n | pcie.link.gen.hostmax
-n | pcie.link.width.current
-n | pcie.link.width.max
-
-n | index
-t | pci.bus_id
-m | ecc.mode.current
-m | ecc.mode.pending
-n | ecc.errors.corrected.volatile.total
-n | ecc.errors.corrected.aggregate.total
-n | ecc.errors.corrected.aggregate.dram
-n | ecc.errors.corrected.aggregate.sram
-n | ecc.errors.uncorrected.volatile.total
-n | ecc.errors.uncorrected.aggregate.total
-n | ecc.errors.uncorrected.aggregate.sram
-y | ecc.errors.uncorrected.aggregate.sram.thresholdExceeded
-n | retired_pages.single_bit_ecc.count
-n | retired_pages.double_bit.count
-y | retired_pages.pending
-n | remapped_rows.correctable
-n | remapped_rows.uncorrectable
-y | remapped_rows.pending
-y | remapped_rows.failure
-n | remapped_rows.histogram.low
-n | remapped_rows.histogram.none
-t | inforom.checksum_validation
-
-n | index
-t | pci.bus_id
-t | gpu_recovery_action
-x | clocks_throttle_reasons.active | clocks_event_reasons.active
-a | clocks_throttle_reasons.hw_slowdown | clocks_event_reasons.hw_slowdown
-a | clocks_throttle_reasons.hw_thermal_slowdown | clocks_event_reasons.hw_thermal_slowdown
-a | clocks_throttle_reasons.hw_power_brake_slowdown | clocks_event_reasons.hw_power_brake_slowdown
-a | clocks_throttle_reasons.sw_thermal_slowdown | clocks_event_reasons.sw_thermal_slowdown
-a | clocks_throttle_reasons.sw_power_cap | clocks_event_reasons.sw_power_cap
-a | clocks_throttle_reasons.applications_clocks_setting |
-    clocks_event_reasons.applications_clocks_setting
-n | clocks_event_reasons_counters.hw_thermal_slowdown
-n | clocks_event_reasons_counters.hw_power_brake_slowdown
-n | clocks_event_reasons_counters.sw_thermal_slowdown
-t | fabric.state
-t | fabric.status
-t | fabric.health.summary
-"""
-FIELDS = [
-    [("|".join(names), kind) for kind, *names in rows_of(group)]
-    for group in re.sub(r"(?m)^#.*\n", "", FIELD_TABLE).strip().split("\n\n")
-]
-WATCH_FIELDS = [
-    "index",
-    "pci.bus_id",
-    "utilization.gpu",
-    "utilization.memory",
-    "memory.used",
-    "memory.total",
-    "power.draw",
-    "power.limit",
-    "temperature.gpu",
-    "clocks.current.sm|clocks.sm",
-    "clocks.max.sm",
-    "clocks_throttle_reasons.active|clocks_event_reasons.active",
-    "pcie.link.gen.gpucurrent|pcie.link.gen.current",
-    "pstate",
-]
-# The fields that every driver in the captures (465 to 610) reports, and those that 590 and later
-# report besides. A finding of level unknown names missing ones.
-REQUIRED = (
-    "name",
-    "pci.bus_id",
-    "driver_version",
-    "memory.total",
-    "memory.used",
-    "utilization.gpu",
-    "temperature.gpu",
-    "pcie.link.width.current",
-    "pcie.link.width.max",
-    "ecc.mode.current",
-    "ecc.errors.uncorrected.volatile.total",
-    "clocks_event_reasons.hw_slowdown",
-    "mig.mode.current",
-)
-REQUIRED_590 = ("remapped_rows.failure", "remapped_rows.pending", "gpu_recovery_action")
-
-# Field -> its places in `-q -x`
-PLACE_TABLE = r"""
-# field | its places in `nvidia-smi -q -x`, for one driver after the other
-# `x.` marks a field that only -q -x has; tables.py gives their types.
-name | product_name
-uuid | uuid
-persistence_mode | persistence_mode
-display_active | display_active
-mig.mode.current | mig_mode/current_mig
-mig.mode.pending | mig_mode/pending_mig
-compute_mode | compute_mode
-pcie.link.gen.gpucurrent | pci/pci_gpu_link_info/pcie_gen/current_link_gen
-pcie.link.gen.max | pci/pci_gpu_link_info/pcie_gen/max_link_gen
-pcie.link.width.current | pci/pci_gpu_link_info/link_widths/current_link_width
-pcie.link.width.max | pci/pci_gpu_link_info/link_widths/max_link_width
-memory.total | fb_memory_usage/total
-memory.used | fb_memory_usage/used
-memory.free | fb_memory_usage/free
-utilization.gpu | utilization/gpu_util
-utilization.memory | utilization/memory_util
-fan.speed | fan_speed
-ecc.mode.current | ecc_mode/current_ecc
-ecc.mode.pending | ecc_mode/pending_ecc
-pstate | performance_state
-temperature.gpu | temperature/gpu_temp
-temperature.memory | temperature/memory_temp
-temperature.gpu.tlimit | temperature/gpu_temp_tlimit
-x.slow | temperature/gpu_temp_slow_threshold
-x.memory_max | temperature/gpu_temp_max_mem_threshold
-x.gpu_max | temperature/gpu_temp_max_gpu_threshold
-x.replays | pci/replay_counter
-x.vbios | vbios_version
-x.app_clock | applications_clocks/graphics_clock
-x.app_default | default_applications_clocks/graphics_clock
-x.fabric_bandwidth | fabric/health/bandwidth
-x.fabric_route | fabric/health/route_unhealthy
-x.minor | minor_number
-x.fabric_recovery | fabric/health/route_recovery_in_progress
-x.fabric_access | fabric/health/access_timeout_recovery
-power.draw | gpu_power_readings/average_power_draw gpu_power_readings/instant_power_draw
-    gpu_power_readings/power_draw power_readings/power_draw
-power.limit | gpu_power_readings/current_power_limit power_readings/power_limit
-power.default_limit | gpu_power_readings/default_power_limit power_readings/default_power_limit
-clocks.current.sm | clocks/sm_clock
-clocks.max.sm | max_clocks/sm_clock
-gpu_recovery_action | gpu_recovery_action
-x.reset_required | gpu_reset_status/reset_required
-x.drain_and_reset | gpu_reset_status/drain_and_reset_recommended
-remapped_rows.correctable | remapped_rows/remapped_row_corr
-remapped_rows.uncorrectable | remapped_rows/remapped_row_unc
-remapped_rows.pending | remapped_rows/remapped_row_pending remapped_rows
-remapped_rows.failure | remapped_rows/remapped_row_failure remapped_rows
-remapped_rows.histogram.low | remapped_rows/row_remapper_histogram/row_remapper_histogram_low
-remapped_rows.histogram.none | remapped_rows/row_remapper_histogram/row_remapper_histogram_none
-retired_pages.single_bit_ecc.count | retired_pages/multiple_single_bit_retirement/retired_count
-retired_pages.double_bit.count | retired_pages/double_bit_retirement/retired_count
-retired_pages.pending | retired_pages/pending_retirement
-ecc.errors.uncorrected.aggregate.sram.thresholdExceeded |
-    ecc_errors/aggregate/sram_threshold_exceeded
-x.channel_repair | ecc_errors/channel_repair_pending
-x.tpc_repair | ecc_errors/tpc_repair_pending
-x.unrepairable | ecc_errors/unrepairable_memory
-x.virtualization | gpu_virtualization_mode/virtualization_mode
-fabric.state | fabric/state
-fabric.status | fabric/status
-fabric.health.summary | fabric/health/summary
-clocks_event_reasons.hw_slowdown | clocks_event_reasons/clocks_event_reason_hw_slowdown
-    clocks_throttle_reasons/clocks_throttle_reason_hw_slowdown
-clocks_event_reasons.hw_thermal_slowdown |
-    clocks_event_reasons/clocks_event_reason_hw_thermal_slowdown
-    clocks_throttle_reasons/clocks_throttle_reason_hw_thermal_slowdown
-clocks_event_reasons.hw_power_brake_slowdown |
-    clocks_event_reasons/clocks_event_reason_hw_power_brake_slowdown
-    clocks_throttle_reasons/clocks_throttle_reason_hw_power_brake_slowdown
-clocks_event_reasons.sw_thermal_slowdown |
-    clocks_event_reasons/clocks_event_reason_sw_thermal_slowdown
-    clocks_throttle_reasons/clocks_throttle_reason_sw_thermal_slowdown
-clocks_event_reasons.sw_power_cap | clocks_event_reasons/clocks_event_reason_sw_power_cap
-    clocks_throttle_reasons/clocks_throttle_reason_sw_power_cap
-clocks_event_reasons.applications_clocks_setting |
-    clocks_event_reasons/clocks_event_reason_applications_clocks_setting
-    clocks_throttle_reasons/clocks_throttle_reason_applications_clocks_setting
-"""
-XML_PLACES = {field: places.split() for field, places in rows_of(PLACE_TABLE)}
-# Place in `-q` -> place in `-q -x`
-Q_TABLE = r"""
-# A place in `nvidia-smi -q`, and its name in `nvidia-smi -q -x`. What is not listed keeps its own
-# words, in lower case and with underscores: "MIG Mode" is mig_mode.
-mig_mode/current | mig_mode/current_mig
-mig_mode/pending | mig_mode/pending_mig
-gpu_uuid | uuid
-ecc_mode/current | ecc_mode/current_ecc
-ecc_mode/pending | ecc_mode/pending_ecc
-temperature/gpu_current_temp | temperature/gpu_temp
-temperature/gpu_t.limit_temp | temperature/gpu_temp_tlimit
-temperature/memory_current_temp | temperature/memory_temp
-temperature/gpu_slowdown_temp | temperature/gpu_temp_slow_threshold
-temperature/gpu_max_operating_temp | temperature/gpu_temp_max_gpu_threshold
-pci/replays_since_reset | pci/replay_counter
-applications_clocks/graphics | applications_clocks/graphics_clock
-default_applications_clocks/graphics | default_applications_clocks/graphics_clock
-pci/gpu_link_info/pcie_generation/current | pci/pci_gpu_link_info/pcie_gen/current_link_gen
-pci/gpu_link_info/pcie_generation/max | pci/pci_gpu_link_info/pcie_gen/max_link_gen
-pci/gpu_link_info/link_width/current | pci/pci_gpu_link_info/link_widths/current_link_width
-pci/gpu_link_info/link_width/max | pci/pci_gpu_link_info/link_widths/max_link_width
-utilization/gpu | utilization/gpu_util
-utilization/memory | utilization/memory_util
-clocks/sm | clocks/sm_clock
-max_clocks/sm | max_clocks/sm_clock
-gpu_power_readings/instantaneous_power_draw | gpu_power_readings/instant_power_draw
-remapped_rows/correctable_error | remapped_rows/remapped_row_corr
-remapped_rows/uncorrectable_error | remapped_rows/remapped_row_unc
-remapped_rows/pending | remapped_rows/remapped_row_pending
-remapped_rows/remapping_failure_occurred | remapped_rows/remapped_row_failure
-remapped_rows/bank_remap_availability_histogram/low |
-    remapped_rows/row_remapper_histogram/row_remapper_histogram_low
-remapped_rows/bank_remap_availability_histogram/none |
-    remapped_rows/row_remapper_histogram/row_remapper_histogram_none
-retired_pages/single_bit_ecc | retired_pages/multiple_single_bit_retirement/retired_count
-retired_pages/double_bit_ecc | retired_pages/double_bit_retirement/retired_count
-retired_pages/pending_page_blacklist | retired_pages/pending_retirement
-gpu_reset_status/reset_required | gpu_reset_status/reset_required
-gpu_reset_status/drain_and_reset_recommended | gpu_reset_status/drain_and_reset_recommended
-"""
-Q_PLACES = dict(rows_of(Q_TABLE))
-# Fields that are sums: the field, its branch, a word in the names of the leaves.
-ECC_SUMS = (
-    ("ecc.errors.uncorrected.volatile.total", "volatile", "uncorrectable"),
-    ("ecc.errors.uncorrected.aggregate.total", "aggregate", "uncorrectable"),
-    ("ecc.errors.corrected.volatile.total", "volatile", "_correctable"),
-    ("ecc.errors.corrected.aggregate.total", "aggregate", "_correctable"),
-)
-
-
-def field_names():
-    """-> ({any name that a field has had: the name used here}, {name used here: type})."""
-    used, types = {}, {}
-    for names, kind in (field for group in FIELDS for field in group):
-        main = names.split("|")[0].replace("clocks_throttle_reasons", "clocks_event_reasons")
-        types[main] = kind
-        for name in names.split("|"):
-            used[name] = main
-            used[name.replace("clocks_throttle_reasons", "clocks_event_reasons")] = main
-    used["kmd_version"] = "kmd_version"
-    used["reset_status.reset_required"] = "x.reset_required"
-    used["reset_status.drain_and_reset_recommended"] = "x.drain_and_reset"
-    used["gpu_bus_id"] = "pci.bus_id"
-    used["gpu_name"] = "name"
-    used["gpu_uuid"] = "uuid"
-    for name in ("minor", "slow", "memory_max", "gpu_max", "replays", "app_clock", "app_default"):
-        types["x." + name] = "n"
-    for name in ("reset_required", "drain_and_reset", "channel_repair", "tpc_repair"):
-        types["x." + name] = "y"
-    types["x.unrepairable"] = "y"
-    return used, types
-
-
-CANON, TYPE = field_names()
-
-LOG_TABLE = r"""
-# Bad lines of the kernel log, and of Fabric Manager's.
-#   kind | level | what to do
-#     pattern; its first group, where it has one, is the device. The first that is found counts.
-#     # a line as it was seen
-
-xid 79 | fatal | -
-  # NVRM: GPU at 0000:01:00.0 has fallen off the bus.
-  # NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.
-  (?i)NVRM: .*GPU (?:at )?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.?[0-7]?).{0,80}fallen off the bus
-
-init | fatal | reboot the box; if it comes back, {BACK}
-  # NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x65:1792)
-  (?i)NVRM: GPU ([0-9a-f:.]+?): (?:RmInitAdapter|rm_init_adapter) failed
-  NVRM: (?:RmInitAdapter: Cannot initialize GSP|.*failed to wait for GFW_BOOT)
-
-mismatch | fatal | stop all GPU programs and reload the nvidia modules, or reboot the box
-  # NVRM: API mismatch: the client has the version 535.171.04, but
-  NVRM: API mismatch
-
-gsp | fatal | reset the GPU or reboot the box; if it comes back, {BACK}
-  # NVRM: _kgspRpcRecvPoll: … Timeout after 6s of waiting for RPC response from GPU1 GSP!
-  # (an Xid line is read before these patterns are tried)
-  NVRM: .*(?:[Tt]imeout|timed out).{0,60}\bGSP\d?\b
-
-reset required | fatal | reset the GPU or reboot the box
-  NV_ERR_RESET_REQUIRED
-
-probe | fatal | another driver (nouveau, vfio) holds the card: unbind it, or hand the box back
-  # NVRM: The NVIDIA probe routine was not called for 3 device(s).
-  NVRM: (?:No NVIDIA (?:graphics adapter|devices) probed|The NVIDIA probe routine was not called)
-
-probe failed | fatal | the driver could not start a card: read the lines before it, reboot; if it
-    comes back, {BACK}
-  # NVRM: The NVIDIA probe routine failed for 1 device(s).
-  # NVRM: None of the NVIDIA devices were initialized.
-  NVRM: The NVIDIA probe routine failed for \d+ device
-  NVRM: None of the NVIDIA (?:devices|graphics adapters) were initialized
-
-bar | fatal | the card got no address space: reboot; if it comes back, {BACK}; on your own machine
-    turn Above 4G decoding on, or boot with pci=realloc
-  # NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:
-  # NVRM: BAR1 is 0M @ 0x0 (PCI:0000:04:00.0)
-  NVRM: BAR\d is \d+M @ 0x0+ \(PCI:([0-9a-f:.]+)\)
-  NVRM: BAR\d is 0M
-
-legacy | warn | nothing, if the job does not need this card: it is too old for the driver
-  # NVRM: ignoring the legacy GPU 0000:05:02.0
-  NVRM: ignoring the legacy GPU ([0-9a-f:.]+)
-
-aer | degraded | finish your job, then reboot; if it comes back, hand the box back: slot, riser or
-    card
-  # pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0
-  # … AER: Uncorrectable (Fatal) error message received from …
-  (?i)AER: .{0,40}Uncorrect(?:ed|able).{0,60}?received(?: from|:):? ([0-9a-f:.]+)
-  (?i)nvidia ([0-9a-f:.]+): (?:AER: )?PCIe Bus Error: severity=Uncorrect
-
-nvlink mask | degraded | reboot the box; if it comes back, {BACK}
-  # NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer2's postRxDetLinkMask failed!
-  # (gpud calls it unhealthy)
-  NVRM: knvlink(?:Update|Discover)PostRxDet\w+: .{0,40}(?:Failed to update|postRxDetLinkMask failed)
-
-fabric topology | fatal | a switch is missing: reboot the box; if it comes back, {BACK}
-  # detected number of NVSwitches don't match with any supported system topology, aborting …
-  # (Fabric Manager's own log)
-  detected number of NVSwitches don't match with any supported system topology
-
-fabric team | degraded | restart the job; if it comes back, reboot the box
-  failed to find the GPU handle \d+ in the multicast team
-
-peermem | warn | the network card lost its access to GPU memory: watch NCCL, restart the job if
-    it hangs
-  # nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping …
-  nvidia[-_]peermem.{0,60}ERROR detected invalid context
-
-nccl crash | warn | a job crashed inside NCCL: read its log, and update NCCL if it comes back
-  # pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 … in libnccl.so.2[…]
-  segfault at .{0,160} in libnccl\.so
-
-disk | degraded | check whether the job's paths are on it; save what matters elsewhere, and
-    change the box
-  # EXT4-fs (dm-0): Remounting filesystem read-only
-  # I/O error, dev nvme0n1, sector 8
-  # nvme nvme4: I/O tag 22 … timeout, reset controller
-  Remounting filesystem read-only
-  md/raid\S{0,20}: Disk failure on
-  \bnvme\S{1,20}: no available path - failing I/O
-  nvme nvme\d+: (?:Disabling device after reset failure|I/O .{0,80}timeout, reset controller)
-  I/O error while writing superblock
-  Buffer I/O error on dev (?:nvme|sd|vd|xvd|dm-|md)
-  \bI/O error, dev (?:nvme|sd|vd|xvd|dm-|md)
-
-disk end | warn | look at the line before it for the device; a loop device is harmless
-  attempt to access beyond end of device
-
-nfs | degraded | wait for the server, or move the job's paths off it
-  nfs: server \S{1,80} not responding
-  nfs4_reclaim_open_state: Lock reclaim failed
-
-killed | warn | the box or the container ran out of memory: fewer workers, or a larger limit
-  # Out of memory: Killed process 4100 (python3) …
-  # Memory cgroup out of memory: Killed process …
-  [Oo]ut of memory: Killed process
-
-stuck | warn | look at the disks and mounts that this process used; reboot if it comes back
-  # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]
-  # INFO: task python3:77 blocked for more than 120 seconds.
-  soft lockup - CPU#\d+ stuck
-  task \S{1,80}:\d+.{0,20} blocked for more than \d+ seconds
-
-files | warn | raise fs.file-max, or open fewer files
-  VFS: file-max limit \d+ reached
-
-network card | warn | ask the provider: power or cooling of the network card
-  Detected insufficient power on the PCIe slot
-  Port module event.{0,80}High Temperature
-
-network register | warn | nothing, if NCCL works: this machine may not read that network port
-  # mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 268269): ACCESS_REG(0x805) op_mod(0x1) failed
-  # (usual in virtual machines)
-  mlx5_cmd_out_err.{0,40}ACCESS_REG.{0,40}failed
-
-panic | degraded | the machine stopped: look at the lines before it; if it comes back, {BACK}
-  # (In a log of this boot only where the machine went on; netconsole and pstore hold it too.)
-  Kernel panic - not syncing
-
-amd reset | degraded | restart the job; if it comes back, reboot the box
-  # amdgpu 0000:03:00.0: amdgpu: GPU reset begin!
-  # (from general knowledge, no captured line)
-  amdgpu ([0-9a-f:.]+): .{0,40}GPU reset begin
-
-amd ecc | fatal | reboot the box, or hand it back
-  amdgpu ([0-9a-f:.]+): .{0,60}uncorrectable hardware errors? detected
-
-amd ring | degraded | restart the job; if it comes back, reboot the box
-  amdgpu ([0-9a-f:.]+): .{0,60}ring \S+ timeout
-"""
-
-
-def log_rules():
-    """-> ([(kind, level, pattern)] in the order of the table, {kind: what to do})."""
-    rules, actions = [], {}
-    for paragraph in re.sub(r"(?m)^ *#.*\n", "", LOG_TABLE).strip().split("\n\n"):
-        kind, level, action = rows_of(re.sub(r"\n  (?! )", "\n", paragraph))[0]
-        if action != "-":
-            actions[kind] = action.format(BACK=BACK)
-        patterns = re.findall(r"(?m)^  (\S.*)$", paragraph)
-        rules += [(kind, level, re.compile(pattern)) for pattern in patterns]
-    return rules, actions
-
-
-LOG_RULES, LOG_ACTION = log_rules()
+# The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
+# repair or ask. unknown: it couldn't be read. warn: good to know.
+RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
 
 # Catalogue entries that a finding points at, by its key or the word given with it. A test compares
 # them with the catalogue.
@@ -1035,10 +351,6 @@ ENTRY = {
     )
     for word in words
 }
-# Xid -> word in ENTRY
-XID_ENTRY = {48: "ecc", 63: "ecc", 64: "ecc", 92: "ecc", 94: "ecc", 95: "ecc"}
-XID_ENTRY.update({79: "lost", 109: "stuck", 119: "gsp", 120: "gsp"})
-
 FINDING_TABLE = r"""
 # The findings of the check. A record is
 #   name | level | key | key of the catalogue entry
@@ -1046,8 +358,8 @@ FINDING_TABLE = r"""
 #     expected: what a healthy box shows, with its source
 #     do: what to do about it
 # A GPU gets one finding for each key; without a key every finding counts. Without a catalogue
-# entry, the entry of the key applies (ENTRY in tables.py). The code gives the level for "-", and
-# the values for %s. %% is a percent sign. {RESET} and {BACK} are texts in tables.py.
+# entry, the entry of the key applies (ENTRY in findings.py). The code gives the level for "-", and
+# the values for %s. %% is a percent sign. {RESET} and {BACK} are texts in findings.py.
 
 # The whole
 damaged_output | unknown
@@ -1801,41 +1113,283 @@ class Findings:
         return (key, gpu) in self.keys
 
 
-def readable(field, cell):
-    """Whether a cell has the form of its field."""
-    kind = TYPE.get(field, "t")
-    text = cell.strip()
-    if kind == "n" or kind == "x":
-        return number(cell) is not None
-    if kind == "y":
-        return yes(cell) is not None
-    if kind == "m":
-        return text in ("Enabled", "Disabled")
-    if kind == "a":
-        return text in ("Active", "Not Active")
-    if field == "pci.bus_id":
-        return bdf(text) is not None
-    if field == "driver_version":
-        return re.match(r"\d{2,4}(\.\d{1,4}){1,3}$", text) is not None
-    if field == "compute_cap":
-        return re.match(r"\d{1,2}\.\d$", text) is not None
-    if field == "compute_mode":
-        return text in (
-            "Default",
-            "Prohibited",
-            "Exclusive_Process",
-            "Exclusive_Thread",
-            "E. Process",
-            "E. Thread",
-        )
-    if field == "pstate":
-        return re.match(r"P\d{1,2}$", text) is not None
-    return len(text) < 120 and "\ufffd" not in text and "?" not in text
+# --------------------------------------------------------------------------------------------------
+# tables.py
+# Read the tables of data/.
+
+
+def rows_of(text):
+    """The rows of a table as lists of cells. An indented line continues the row before it."""
+    joined = re.sub(r"\n[ \t]+", " ", re.sub(r"(?m)^[ \t]*#.*\n", "", text))
+    return [[cell.strip() for cell in line.split(" | ")] for line in joined.splitlines() if line]
+
+
+def codes_of(text):
+    """'1-3,7' -> {1, 2, 3, 7}"""
+    codes = set()
+    for part in text.split(","):
+        low, _, high = part.strip().partition("-")
+        codes.update(range(int(low), int(high or low) + 1))
+    return codes
 
 
 # --------------------------------------------------------------------------------------------------
-# kernel_log.py
-# Turn the lines of the kernel log into events, and say what to do about an Xid.
+# log_rules.py
+# The bad lines of the kernel log that aren't Xids, and what to do about each kind.
+
+LOG_TABLE = r"""
+# Bad lines of the kernel log, and of Fabric Manager's.
+#   kind | level | what to do
+#     pattern; its first group, where it has one, is the device. The first that is found counts.
+#     # a line as it was seen
+
+xid 79 | fatal | -
+  # NVRM: GPU at 0000:01:00.0 has fallen off the bus.
+  # NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.
+  (?i)NVRM: .*GPU (?:at )?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.?[0-7]?).{0,80}fallen off the bus
+
+init | fatal | reboot the box; if it comes back, {BACK}
+  # NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x65:1792)
+  (?i)NVRM: GPU ([0-9a-f:.]+?): (?:RmInitAdapter|rm_init_adapter) failed
+  NVRM: (?:RmInitAdapter: Cannot initialize GSP|.*failed to wait for GFW_BOOT)
+
+mismatch | fatal | stop all GPU programs and reload the nvidia modules, or reboot the box
+  # NVRM: API mismatch: the client has the version 535.171.04, but
+  NVRM: API mismatch
+
+gsp | fatal | reset the GPU or reboot the box; if it comes back, {BACK}
+  # NVRM: _kgspRpcRecvPoll: … Timeout after 6s of waiting for RPC response from GPU1 GSP!
+  # (an Xid line is read before these patterns are tried)
+  NVRM: .*(?:[Tt]imeout|timed out).{0,60}\bGSP\d?\b
+
+reset required | fatal | reset the GPU or reboot the box
+  NV_ERR_RESET_REQUIRED
+
+probe | fatal | another driver (nouveau, vfio) holds the card: unbind it, or hand the box back
+  # NVRM: The NVIDIA probe routine was not called for 3 device(s).
+  NVRM: (?:No NVIDIA (?:graphics adapter|devices) probed|The NVIDIA probe routine was not called)
+
+probe failed | fatal | the driver could not start a card: read the lines before it, reboot; if it
+    comes back, {BACK}
+  # NVRM: The NVIDIA probe routine failed for 1 device(s).
+  # NVRM: None of the NVIDIA devices were initialized.
+  NVRM: The NVIDIA probe routine failed for \d+ device
+  NVRM: None of the NVIDIA (?:devices|graphics adapters) were initialized
+
+bar | fatal | the card got no address space: reboot; if it comes back, {BACK}; on your own machine
+    turn Above 4G decoding on, or boot with pci=realloc
+  # NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:
+  # NVRM: BAR1 is 0M @ 0x0 (PCI:0000:04:00.0)
+  NVRM: BAR\d is \d+M @ 0x0+ \(PCI:([0-9a-f:.]+)\)
+  NVRM: BAR\d is 0M
+
+legacy | warn | nothing, if the job does not need this card: it is too old for the driver
+  # NVRM: ignoring the legacy GPU 0000:05:02.0
+  NVRM: ignoring the legacy GPU ([0-9a-f:.]+)
+
+aer | degraded | finish your job, then reboot; if it comes back, hand the box back: slot, riser or
+    card
+  # pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0
+  # … AER: Uncorrectable (Fatal) error message received from …
+  (?i)AER: .{0,40}Uncorrect(?:ed|able).{0,60}?received(?: from|:):? ([0-9a-f:.]+)
+  (?i)nvidia ([0-9a-f:.]+): (?:AER: )?PCIe Bus Error: severity=Uncorrect
+
+nvlink mask | degraded | reboot the box; if it comes back, {BACK}
+  # NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer2's postRxDetLinkMask failed!
+  # (gpud calls it unhealthy)
+  NVRM: knvlink(?:Update|Discover)PostRxDet\w+: .{0,40}(?:Failed to update|postRxDetLinkMask failed)
+
+fabric topology | fatal | a switch is missing: reboot the box; if it comes back, {BACK}
+  # detected number of NVSwitches don't match with any supported system topology, aborting …
+  # (Fabric Manager's own log)
+  detected number of NVSwitches don't match with any supported system topology
+
+fabric team | degraded | restart the job; if it comes back, reboot the box
+  failed to find the GPU handle \d+ in the multicast team
+
+peermem | warn | the network card lost its access to GPU memory: watch NCCL, restart the job if
+    it hangs
+  # nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping …
+  nvidia[-_]peermem.{0,60}ERROR detected invalid context
+
+nccl crash | warn | a job crashed inside NCCL: read its log, and update NCCL if it comes back
+  # pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 … in libnccl.so.2[…]
+  segfault at .{0,160} in libnccl\.so
+
+disk | degraded | check whether the job's paths are on it; save what matters elsewhere, and
+    change the box
+  # EXT4-fs (dm-0): Remounting filesystem read-only
+  # I/O error, dev nvme0n1, sector 8
+  # nvme nvme4: I/O tag 22 … timeout, reset controller
+  Remounting filesystem read-only
+  md/raid\S{0,20}: Disk failure on
+  \bnvme\S{1,20}: no available path - failing I/O
+  nvme nvme\d+: (?:Disabling device after reset failure|I/O .{0,80}timeout, reset controller)
+  I/O error while writing superblock
+  Buffer I/O error on dev (?:nvme|sd|vd|xvd|dm-|md)
+  \bI/O error, dev (?:nvme|sd|vd|xvd|dm-|md)
+
+disk end | warn | look at the line before it for the device; a loop device is harmless
+  attempt to access beyond end of device
+
+nfs | degraded | wait for the server, or move the job's paths off it
+  nfs: server \S{1,80} not responding
+  nfs4_reclaim_open_state: Lock reclaim failed
+
+killed | warn | the box or the container ran out of memory: fewer workers, or a larger limit
+  # Out of memory: Killed process 4100 (python3) …
+  # Memory cgroup out of memory: Killed process …
+  [Oo]ut of memory: Killed process
+
+stuck | warn | look at the disks and mounts that this process used; reboot if it comes back
+  # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]
+  # INFO: task python3:77 blocked for more than 120 seconds.
+  soft lockup - CPU#\d+ stuck
+  task \S{1,80}:\d+.{0,20} blocked for more than \d+ seconds
+
+files | warn | raise fs.file-max, or open fewer files
+  VFS: file-max limit \d+ reached
+
+network card | warn | ask the provider: power or cooling of the network card
+  Detected insufficient power on the PCIe slot
+  Port module event.{0,80}High Temperature
+
+network register | warn | nothing, if NCCL works: this machine may not read that network port
+  # mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 268269): ACCESS_REG(0x805) op_mod(0x1) failed
+  # (usual in virtual machines)
+  mlx5_cmd_out_err.{0,40}ACCESS_REG.{0,40}failed
+
+panic | degraded | the machine stopped: look at the lines before it; if it comes back, {BACK}
+  # (In a log of this boot only where the machine went on; netconsole and pstore hold it too.)
+  Kernel panic - not syncing
+
+amd reset | degraded | restart the job; if it comes back, reboot the box
+  # amdgpu 0000:03:00.0: amdgpu: GPU reset begin!
+  # (from general knowledge, no captured line)
+  amdgpu ([0-9a-f:.]+): .{0,40}GPU reset begin
+
+amd ecc | fatal | reboot the box, or hand it back
+  amdgpu ([0-9a-f:.]+): .{0,60}uncorrectable hardware errors? detected
+
+amd ring | degraded | restart the job; if it comes back, reboot the box
+  amdgpu ([0-9a-f:.]+): .{0,60}ring \S+ timeout
+"""
+
+
+def log_rules():
+    """-> ([(kind, level, pattern)] in the order of the table, {kind: what to do})."""
+    rules, actions = [], {}
+    for paragraph in re.sub(r"(?m)^ *#.*\n", "", LOG_TABLE).strip().split("\n\n"):
+        kind, level, action = rows_of(re.sub(r"\n  (?! )", "\n", paragraph))[0]
+        if action != "-":
+            actions[kind] = action.format(BACK=BACK)
+        patterns = re.findall(r"(?m)^  (\S.*)$", paragraph)
+        rules += [(kind, level, re.compile(pattern)) for pattern in patterns]
+    return rules, actions
+
+
+LOG_RULES, LOG_ACTION = log_rules()
+
+
+# --------------------------------------------------------------------------------------------------
+# xids.py
+# Xids and SXids, the driver's numbers for faults: how bad each is, and what to do about it.
+#
+# Sources, read on 2026-11-20: NVIDIA's Xid catalogue page; open-gpu-kernel-modules 595.45.04;
+# gpud's SXid table, which is from the Fabric Manager guide of October 2023.
+
+# Xid -> (level, NVIDIA's action, what it is)
+XID_TABLE = r"""
+# numbers | level | NVIDIA's action | what it is
+# Source: NVIDIA's Xid catalogue page and open-gpu-kernel-modules 595.45.04, read on 2026-11-20.
+# Names and actions are NVIDIA's, levels are this project's. Numbers not listed are unknown.
+1-7,9,10,12,15-24,26-30,33-36,47,49-53,55,56,65,73,90,91,
+    111-118,138 | warn | CONTACT_SUPPORT | legacy or reserved number, unused on current GPUs
+8 | warn | RESTART_APP | idle timeout of a channel
+11,25 | warn | RESTART_APP | invalid command stream
+13 | warn | RESTART_APP | fault inside a kernel, usually the application's bug
+14,106,107 | ok | IGNORE | test message
+31 | warn | RESTART_APP | GPU page fault, usually the application's illegal address
+32 | degraded | RESTART_APP | push-buffer DMA fault, suspect the PCIe link
+37,38,44,66,67 | warn | IGNORE | context-switch firmware or driver check
+39-41,70-72,75-77,85,126-135 | warn | RESTART_APP | copy engine exception
+42 | warn | CONTACT_SUPPORT | legacy video exception
+43 | warn | IGNORE | the application was stopped, the GPU is healthy
+45 | ok | WORKFLOW_XID_45 | clean-up after a killed application
+46 | fatal | RESET_GPU | an engine stopped working
+48 | fatal | WORKFLOW_XID_48 | uncorrectable ECC error
+54 | fatal | CHECK_MECHANICALS | auxiliary power cable missing
+57,58,59,61 | degraded | CONTACT_SUPPORT | memory link or power controller error of older GPUs
+60 | warn | RESTART_APP | video processor exception
+62 | fatal | RESET_GPU | power-management controller halted
+63 | degraded | IGNORE | a page or row was retired, active after a reset
+64 | fatal | RESET_GPU | a page or row could not be retired
+68,69,82-84,86,88,89,96-105,139 | warn | RESTART_APP | engine exception, usually the application's
+74 | fatal | WORKFLOW_NVLINK_ERR | NVLink error
+78 | degraded | UPDATE_SWFW | vGPU could not start, versions differ
+79 | fatal | RESTART_BM | the GPU has fallen off the bus
+80 | degraded | RESTART_APP | command data damaged on the way to the GPU
+81 | degraded | CONTACT_SUPPORT | legacy VGA error
+87 | ok | CONTACT_SUPPORT | unused
+152,153 | ok | IGNORE | informational
+92 | degraded | IGNORE | too many corrected ECC errors
+93 | warn | IGNORE | InfoROM write limit reached
+94 | degraded | RESTART_APP | contained ECC error
+95 | fatal | RESET_GPU | uncontained ECC error
+108,121,137,141 | warn | IGNORE | NVLink address, C2C or fast-path error
+109 | degraded | RESET_GPU | context switch timed out
+110 | fatal | RESET_GPU | security fault
+119 | fatal | RESET_GPU | GSP firmware did not answer
+120 | fatal | RESET_GPU | GSP firmware crashed
+122-125 | degraded | CONTACT_SUPPORT | flash or InfoROM error
+136 | fatal | RESET_GPU | NVLink training failed
+140 | fatal | RESET_GPU | ECC error escaped its handling
+142 | warn | CONTACT_SUPPORT | video encoder error
+143 | fatal | RESET_GPU | the GPU failed to initialise
+144-149 | degraded | WORKFLOW_NVLINK5_ERR | NVLink 5 unit error, the line says fatal or not
+150 | fatal | WORKFLOW_NVLINK5_ERR | NVLink 5 watchdog
+151 | fatal | RESTART_VM | key rotation failed
+154 | degraded | XID_154 | recovery action changed
+155,156 | degraded | RESET_GPU | link declared down, or a resource was retired
+157,160,161 | degraded | IGNORE | no spare resource, or a memory channel is marked for repair
+158 | fatal | RESET_GPU | fatal timeout
+159 | degraded | CHECK_UVM | coherent link error
+162,174 | ok | NONE_LISTED | informational
+163,164,170,176 | warn | NONE_LISTED | power smoothing, link or PCIe notice
+165,166,168,175,185 | degraded | NONE_LISTED | power, memory or link resource lost
+167,169,171-173 | fatal | NONE_LISTED | PCIe timeout, halted controller, uncorrectable memory or C2C
+    error
+"""
+XID = {code: tuple(row[1:]) for row in rows_of(XID_TABLE) for code in codes_of(row[0])}
+
+# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
+SXID_FATAL = {
+    "always": "10003,12020,22003,22011,23001-23017",
+    "maybe": (
+        "10001,10002,10004,10005,11001,11009,11013,11018-11020,12001,12002,12022,12024-12027,"
+        "12030-12032,14017,15001,15006,15009,15010,15012,15013,19047,19048,19054,19056,19058,"
+        "19060,19061,19063,19064,19066,19067,19069,19070,20034,22012,24004-24007"
+    ),
+    "never": (
+        "11004,11012,11021-11023,12021,12023,12028,15008,15011,19049,19055,19057,19059,19062,"
+        "19065,19068,19071,19084,20001,20009,20012,22013,24001-24003"
+    ),
+}
+SXID = {code: when for when, codes in SXID_FATAL.items() for code in codes_of(codes)}
+
+# Xid -> word in ENTRY
+XID_ENTRY = {
+    48: "ecc",
+    63: "ecc",
+    64: "ecc",
+    92: "ecc",
+    94: "ecc",
+    95: "ecc",
+    79: "lost",
+    109: "stuck",
+    119: "gsp",
+    120: "gsp",
+}
 
 # NVIDIA's action for an Xid, in words
 NVIDIA_WORDS = {
@@ -1855,10 +1409,10 @@ NVIDIA_WORDS = {
     "NONE_LISTED": "ask the provider",
     "WORKFLOW_XID_45": "look at the Xid next to it",
 }
+
 # NVIDIA's IGNORE means that the job may go on, not that the card is fine.
 SPARE_CARD = "finish your job, then ask for another card"
 XID_WORDS = {92: SPARE_CARD, 157: SPARE_CARD, 161: SPARE_CARD}
-ANOTHERS = "nothing: the device belongs to another job or container"
 UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
 
 
@@ -1870,6 +1424,36 @@ def xid_words(code, level):
     return NVIDIA_WORDS.get(action, "ask the provider")
 
 
+def xid_level(code, text):
+    """The level of an Xid: the table's, unless the line says more."""
+    level = XID[code][0] if code in XID else "unknown"
+    if 144 <= code <= 149:
+        word = re.search(r"\b(Fatal|Nonfatal|Non-fatal)\b", text)
+        return "fatal" if word and word.group(1) == "Fatal" else level
+    if code in (94, 95):
+        return "fatal" if re.search(r"\bRST: Yes", text) else level
+    if code == 154:
+        action = re.search(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?", text)
+        return recovery_level(action.group(1)) if action else "degraded"
+    return level
+
+
+def recovery_level(text):
+    """The level of a recovery action's words.
+
+    None and the forms of Reset and Drain are from the NVML enum; any other word is bad.
+    """
+    words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
+    if words in ("none", "0"):
+        return "ok"
+    urgent = "drain" not in words and re.search(r"reset|reboot", words)
+    return "fatal" if urgent else "degraded"
+
+
+# --------------------------------------------------------------------------------------------------
+# kernel_log.py
+# Turn the lines of the kernel log into events.
+
 # NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
 # NVRM: Xid (0000:03:00): 14, Channel 00000001
 # NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: …
@@ -1877,22 +1461,27 @@ XID_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)([^)]*)\): (\d{1,6}
 
 # nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error
 SXID_LINE = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6})(?:[,\s]+(.*))?$")
+
 # [Feb 27 2025 15:10:02] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0
 #   on NVSwitch pci bus id 00000000:86:00.0 …      one line, Fabric Manager's
 FM_LINE = re.compile(
     r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,60}?pci bus id ([0-9a-fA-F:.]+)"
 )
+
 # A load of the driver begins with the first of these lines. The second comes after the driver has
 # looked at each card, so what it says about a card that failed stands between the two.
 LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
 LOAD_DONE = "NVRM: loading NVIDIA UNIX"
+
 # These lines end everything before them: a boot, a load or unload of the driver.
 OLD = re.compile(
     rf"Linux version \d+\.\d+|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded"
     r"|NVRM: .{0,60}unloading"
 )
+
 # What the driver says while it loads about cards that it can't use.
 LOAD_KINDS = ("probe", "probe failed", "bar", "legacy")
+
 # A line that looks like one of a log:
 # [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
 # 6,3973,227996636,-;…      2026-11-20T16:31:06 …
@@ -1901,8 +1490,10 @@ LOG_LIKE = re.compile(
     r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(",
     re.M,
 )
+
 # nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
+
 # Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
 # neighbours.
 HOST_KINDS = (
@@ -1917,6 +1508,7 @@ HOST_KINDS = (
     "panic",
     "nccl crash",
 )
+
 # A line with none of these is plain; the others are compared with every rule.
 WORTH = re.compile(
     r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
@@ -1924,6 +1516,7 @@ WORTH = re.compile(
     r"|Kernel panic|insufficient power|High Temperature|multicast team"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
+
 # NVRM: The NVIDIA GPU 0000:b3:00.0 / NVRM: (PCI ID: …) installed in this system has /
 # NVRM: fallen off the bus and is not responding
 SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
@@ -2042,18 +1635,6 @@ def of_driver(event):
     return event["kind"] not in HOST_KINDS
 
 
-def recovery_level(text):
-    """The level of a recovery action's words.
-
-    None and the forms of Reset and Drain are from the NVML enum; any other word is bad.
-    """
-    words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
-    if words in ("none", "0"):
-        return "ok"
-    urgent = "drain" not in words and re.search(r"reset|reboot", words)
-    return "fatal" if urgent else "degraded"
-
-
 def event_of(kind, code, place, level, line, **more):
     """An event as `parse_log` gives it."""
     return dict(more, kind=kind, code=code, bdf=place, level=level, line=line, old=False)
@@ -2084,20 +1665,6 @@ def log_event(line):
     return None
 
 
-def xid_level(code, text):
-    """The level of an Xid: the table's, unless the line says more."""
-    level = XID[code][0] if code in XID else "unknown"
-    if 144 <= code <= 149:
-        word = re.search(r"\b(Fatal|Nonfatal|Non-fatal)\b", text)
-        return "fatal" if word and word.group(1) == "Fatal" else level
-    if code in (94, 95):
-        return "fatal" if re.search(r"\bRST: Yes", text) else level
-    if code == 154:
-        action = re.search(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?", text)
-        return recovery_level(action.group(1)) if action else "degraded"
-    return level
-
-
 def sxid_event(place, code, text, line):
     """The event of an SXid. `word`: the line itself says whether it is fatal."""
     when, word = SXID.get(int(code)), re.match(r"(Fatal|Non-fatal)", text or "")
@@ -2113,12 +1680,361 @@ def sxid_event(place, code, text, line):
 
 
 # --------------------------------------------------------------------------------------------------
+# fields.py
+# The fields of nvidia-smi: their names, places and types, and the form that a cell must have.
+
+# The groups of --query-gpu: [[("name|newer name", type)]]
+FIELD_TABLE = r"""
+# type | name of the field | its name in newer drivers
+# Asked for in groups, one paragraph a call: a name that the driver doesn't know fails a whole call.
+# type: n number, y yes or no, m enabled or disabled, a active or not, x hexadecimal mask, t text.
+
+n | index
+n | count
+t | name
+t | uuid
+t | pci.bus_id
+t | driver_version
+n | memory.total
+n | memory.used
+n | memory.free
+n | utilization.gpu
+n | utilization.memory
+n | temperature.gpu
+n | temperature.memory
+n | temperature.gpu.tlimit
+n | power.draw
+n | power.limit
+n | enforced.power.limit
+n | power.default_limit
+n | clocks.current.sm | clocks.sm
+n | clocks.max.sm
+n | fan.speed
+t | pstate
+t | compute_mode
+t | compute_cap
+m | persistence_mode
+m | display_active
+m | mig.mode.current
+m | mig.mode.pending
+n | pcie.link.gen.gpucurrent | pcie.link.gen.current
+n | pcie.link.gen.max
+n | pcie.link.gen.hostmax
+n | pcie.link.width.current
+n | pcie.link.width.max
+
+n | index
+t | pci.bus_id
+m | ecc.mode.current
+m | ecc.mode.pending
+n | ecc.errors.corrected.volatile.total
+n | ecc.errors.corrected.aggregate.total
+n | ecc.errors.corrected.aggregate.dram
+n | ecc.errors.corrected.aggregate.sram
+n | ecc.errors.uncorrected.volatile.total
+n | ecc.errors.uncorrected.aggregate.total
+n | ecc.errors.uncorrected.aggregate.sram
+y | ecc.errors.uncorrected.aggregate.sram.thresholdExceeded
+n | retired_pages.single_bit_ecc.count
+n | retired_pages.double_bit.count
+y | retired_pages.pending
+n | remapped_rows.correctable
+n | remapped_rows.uncorrectable
+y | remapped_rows.pending
+y | remapped_rows.failure
+n | remapped_rows.histogram.low
+n | remapped_rows.histogram.none
+t | inforom.checksum_validation
+
+n | index
+t | pci.bus_id
+t | gpu_recovery_action
+x | clocks_throttle_reasons.active | clocks_event_reasons.active
+a | clocks_throttle_reasons.hw_slowdown | clocks_event_reasons.hw_slowdown
+a | clocks_throttle_reasons.hw_thermal_slowdown | clocks_event_reasons.hw_thermal_slowdown
+a | clocks_throttle_reasons.hw_power_brake_slowdown | clocks_event_reasons.hw_power_brake_slowdown
+a | clocks_throttle_reasons.sw_thermal_slowdown | clocks_event_reasons.sw_thermal_slowdown
+a | clocks_throttle_reasons.sw_power_cap | clocks_event_reasons.sw_power_cap
+a | clocks_throttle_reasons.applications_clocks_setting |
+    clocks_event_reasons.applications_clocks_setting
+n | clocks_event_reasons_counters.hw_thermal_slowdown
+n | clocks_event_reasons_counters.hw_power_brake_slowdown
+n | clocks_event_reasons_counters.sw_thermal_slowdown
+t | fabric.state
+t | fabric.status
+t | fabric.health.summary
+"""
+FIELDS = [
+    [("|".join(names), kind) for kind, *names in rows_of(group)]
+    for group in re.sub(r"(?m)^#.*\n", "", FIELD_TABLE).strip().split("\n\n")
+]
+WATCH_FIELDS = [
+    "index",
+    "pci.bus_id",
+    "utilization.gpu",
+    "utilization.memory",
+    "memory.used",
+    "memory.total",
+    "power.draw",
+    "power.limit",
+    "temperature.gpu",
+    "clocks.current.sm|clocks.sm",
+    "clocks.max.sm",
+    "clocks_throttle_reasons.active|clocks_event_reasons.active",
+    "pcie.link.gen.gpucurrent|pcie.link.gen.current",
+    "pstate",
+]
+
+# The fields that every driver in the captures (465 to 610) reports, and those that 590 and later
+# report besides. A finding of level unknown names missing ones.
+REQUIRED = (
+    "name",
+    "pci.bus_id",
+    "driver_version",
+    "memory.total",
+    "memory.used",
+    "utilization.gpu",
+    "temperature.gpu",
+    "pcie.link.width.current",
+    "pcie.link.width.max",
+    "ecc.mode.current",
+    "ecc.errors.uncorrected.volatile.total",
+    "clocks_event_reasons.hw_slowdown",
+    "mig.mode.current",
+)
+REQUIRED_590 = ("remapped_rows.failure", "remapped_rows.pending", "gpu_recovery_action")
+
+# Field -> its places in `-q -x`
+PLACE_TABLE = r"""
+# field | its places in `nvidia-smi -q -x`, for one driver after the other
+# `x.` marks a field that only -q -x has; fields.py gives their types.
+name | product_name
+uuid | uuid
+persistence_mode | persistence_mode
+display_active | display_active
+mig.mode.current | mig_mode/current_mig
+mig.mode.pending | mig_mode/pending_mig
+compute_mode | compute_mode
+pcie.link.gen.gpucurrent | pci/pci_gpu_link_info/pcie_gen/current_link_gen
+pcie.link.gen.max | pci/pci_gpu_link_info/pcie_gen/max_link_gen
+pcie.link.width.current | pci/pci_gpu_link_info/link_widths/current_link_width
+pcie.link.width.max | pci/pci_gpu_link_info/link_widths/max_link_width
+memory.total | fb_memory_usage/total
+memory.used | fb_memory_usage/used
+memory.free | fb_memory_usage/free
+utilization.gpu | utilization/gpu_util
+utilization.memory | utilization/memory_util
+fan.speed | fan_speed
+ecc.mode.current | ecc_mode/current_ecc
+ecc.mode.pending | ecc_mode/pending_ecc
+pstate | performance_state
+temperature.gpu | temperature/gpu_temp
+temperature.memory | temperature/memory_temp
+temperature.gpu.tlimit | temperature/gpu_temp_tlimit
+x.slow | temperature/gpu_temp_slow_threshold
+x.memory_max | temperature/gpu_temp_max_mem_threshold
+x.gpu_max | temperature/gpu_temp_max_gpu_threshold
+x.replays | pci/replay_counter
+x.vbios | vbios_version
+x.app_clock | applications_clocks/graphics_clock
+x.app_default | default_applications_clocks/graphics_clock
+x.fabric_bandwidth | fabric/health/bandwidth
+x.fabric_route | fabric/health/route_unhealthy
+x.minor | minor_number
+x.fabric_recovery | fabric/health/route_recovery_in_progress
+x.fabric_access | fabric/health/access_timeout_recovery
+power.draw | gpu_power_readings/average_power_draw gpu_power_readings/instant_power_draw
+    gpu_power_readings/power_draw power_readings/power_draw
+power.limit | gpu_power_readings/current_power_limit power_readings/power_limit
+power.default_limit | gpu_power_readings/default_power_limit power_readings/default_power_limit
+clocks.current.sm | clocks/sm_clock
+clocks.max.sm | max_clocks/sm_clock
+gpu_recovery_action | gpu_recovery_action
+x.reset_required | gpu_reset_status/reset_required
+x.drain_and_reset | gpu_reset_status/drain_and_reset_recommended
+remapped_rows.correctable | remapped_rows/remapped_row_corr
+remapped_rows.uncorrectable | remapped_rows/remapped_row_unc
+remapped_rows.pending | remapped_rows/remapped_row_pending remapped_rows
+remapped_rows.failure | remapped_rows/remapped_row_failure remapped_rows
+remapped_rows.histogram.low | remapped_rows/row_remapper_histogram/row_remapper_histogram_low
+remapped_rows.histogram.none | remapped_rows/row_remapper_histogram/row_remapper_histogram_none
+retired_pages.single_bit_ecc.count | retired_pages/multiple_single_bit_retirement/retired_count
+retired_pages.double_bit.count | retired_pages/double_bit_retirement/retired_count
+retired_pages.pending | retired_pages/pending_retirement
+ecc.errors.uncorrected.aggregate.sram.thresholdExceeded |
+    ecc_errors/aggregate/sram_threshold_exceeded
+x.channel_repair | ecc_errors/channel_repair_pending
+x.tpc_repair | ecc_errors/tpc_repair_pending
+x.unrepairable | ecc_errors/unrepairable_memory
+x.virtualization | gpu_virtualization_mode/virtualization_mode
+fabric.state | fabric/state
+fabric.status | fabric/status
+fabric.health.summary | fabric/health/summary
+clocks_event_reasons.hw_slowdown | clocks_event_reasons/clocks_event_reason_hw_slowdown
+    clocks_throttle_reasons/clocks_throttle_reason_hw_slowdown
+clocks_event_reasons.hw_thermal_slowdown |
+    clocks_event_reasons/clocks_event_reason_hw_thermal_slowdown
+    clocks_throttle_reasons/clocks_throttle_reason_hw_thermal_slowdown
+clocks_event_reasons.hw_power_brake_slowdown |
+    clocks_event_reasons/clocks_event_reason_hw_power_brake_slowdown
+    clocks_throttle_reasons/clocks_throttle_reason_hw_power_brake_slowdown
+clocks_event_reasons.sw_thermal_slowdown |
+    clocks_event_reasons/clocks_event_reason_sw_thermal_slowdown
+    clocks_throttle_reasons/clocks_throttle_reason_sw_thermal_slowdown
+clocks_event_reasons.sw_power_cap | clocks_event_reasons/clocks_event_reason_sw_power_cap
+    clocks_throttle_reasons/clocks_throttle_reason_sw_power_cap
+clocks_event_reasons.applications_clocks_setting |
+    clocks_event_reasons/clocks_event_reason_applications_clocks_setting
+    clocks_throttle_reasons/clocks_throttle_reason_applications_clocks_setting
+"""
+XML_PLACES = {field: places.split() for field, places in rows_of(PLACE_TABLE)}
+
+# Place in `-q` -> place in `-q -x`
+Q_TABLE = r"""
+# A place in `nvidia-smi -q`, and its name in `nvidia-smi -q -x`. What is not listed keeps its own
+# words, in lower case and with underscores: "MIG Mode" is mig_mode.
+mig_mode/current | mig_mode/current_mig
+mig_mode/pending | mig_mode/pending_mig
+gpu_uuid | uuid
+ecc_mode/current | ecc_mode/current_ecc
+ecc_mode/pending | ecc_mode/pending_ecc
+temperature/gpu_current_temp | temperature/gpu_temp
+temperature/gpu_t.limit_temp | temperature/gpu_temp_tlimit
+temperature/memory_current_temp | temperature/memory_temp
+temperature/gpu_slowdown_temp | temperature/gpu_temp_slow_threshold
+temperature/gpu_max_operating_temp | temperature/gpu_temp_max_gpu_threshold
+pci/replays_since_reset | pci/replay_counter
+applications_clocks/graphics | applications_clocks/graphics_clock
+default_applications_clocks/graphics | default_applications_clocks/graphics_clock
+pci/gpu_link_info/pcie_generation/current | pci/pci_gpu_link_info/pcie_gen/current_link_gen
+pci/gpu_link_info/pcie_generation/max | pci/pci_gpu_link_info/pcie_gen/max_link_gen
+pci/gpu_link_info/link_width/current | pci/pci_gpu_link_info/link_widths/current_link_width
+pci/gpu_link_info/link_width/max | pci/pci_gpu_link_info/link_widths/max_link_width
+utilization/gpu | utilization/gpu_util
+utilization/memory | utilization/memory_util
+clocks/sm | clocks/sm_clock
+max_clocks/sm | max_clocks/sm_clock
+gpu_power_readings/instantaneous_power_draw | gpu_power_readings/instant_power_draw
+remapped_rows/correctable_error | remapped_rows/remapped_row_corr
+remapped_rows/uncorrectable_error | remapped_rows/remapped_row_unc
+remapped_rows/pending | remapped_rows/remapped_row_pending
+remapped_rows/remapping_failure_occurred | remapped_rows/remapped_row_failure
+remapped_rows/bank_remap_availability_histogram/low |
+    remapped_rows/row_remapper_histogram/row_remapper_histogram_low
+remapped_rows/bank_remap_availability_histogram/none |
+    remapped_rows/row_remapper_histogram/row_remapper_histogram_none
+retired_pages/single_bit_ecc | retired_pages/multiple_single_bit_retirement/retired_count
+retired_pages/double_bit_ecc | retired_pages/double_bit_retirement/retired_count
+retired_pages/pending_page_blacklist | retired_pages/pending_retirement
+gpu_reset_status/reset_required | gpu_reset_status/reset_required
+gpu_reset_status/drain_and_reset_recommended | gpu_reset_status/drain_and_reset_recommended
+"""
+Q_PLACES = dict(rows_of(Q_TABLE))
+
+# Fields that are sums: the field, its branch, a word in the names of the leaves.
+ECC_SUMS = (
+    ("ecc.errors.uncorrected.volatile.total", "volatile", "uncorrectable"),
+    ("ecc.errors.uncorrected.aggregate.total", "aggregate", "uncorrectable"),
+    ("ecc.errors.corrected.volatile.total", "volatile", "_correctable"),
+    ("ecc.errors.corrected.aggregate.total", "aggregate", "_correctable"),
+)
+
+# Throttle reasons and their bits in the mask: NVML.
+REASONS = (
+    ("hw_thermal_slowdown", 0x40),
+    ("hw_power_brake_slowdown", 0x80),
+    ("hw_slowdown", 0x8),
+    ("sw_thermal_slowdown", 0x20),
+)
+
+
+def field_names():
+    """-> ({any name that a field has had: the name used here}, {name used here: type})."""
+    used, types = {}, {}
+    for names, kind in (field for group in FIELDS for field in group):
+        main = names.split("|")[0].replace("clocks_throttle_reasons", "clocks_event_reasons")
+        types[main] = kind
+        for name in names.split("|"):
+            used[name] = main
+            used[name.replace("clocks_throttle_reasons", "clocks_event_reasons")] = main
+    used["kmd_version"] = "kmd_version"
+    used["reset_status.reset_required"] = "x.reset_required"
+    used["reset_status.drain_and_reset_recommended"] = "x.drain_and_reset"
+    used["gpu_bus_id"] = "pci.bus_id"
+    used["gpu_name"] = "name"
+    used["gpu_uuid"] = "uuid"
+    for name in ("minor", "slow", "memory_max", "gpu_max", "replays", "app_clock", "app_default"):
+        types["x." + name] = "n"
+    for name in ("reset_required", "drain_and_reset", "channel_repair", "tpc_repair"):
+        types["x." + name] = "y"
+    types["x.unrepairable"] = "y"
+    return used, types
+
+
+CANON, TYPE = field_names()
+
+
+def readable(field, cell):
+    """Whether a cell has the form of its field."""
+    kind = TYPE.get(field, "t")
+    text = cell.strip()
+    if kind == "n" or kind == "x":
+        return number(cell) is not None
+    if kind == "y":
+        return yes(cell) is not None
+    if kind == "m":
+        return text in ("Enabled", "Disabled")
+    if kind == "a":
+        return text in ("Active", "Not Active")
+    if field == "pci.bus_id":
+        return bdf(text) is not None
+    if field == "driver_version":
+        return re.match(r"\d{2,4}(\.\d{1,4}){1,3}$", text) is not None
+    if field == "compute_cap":
+        return re.match(r"\d{1,2}\.\d$", text) is not None
+    if field == "compute_mode":
+        return text in (
+            "Default",
+            "Prohibited",
+            "Exclusive_Process",
+            "Exclusive_Thread",
+            "E. Process",
+            "E. Thread",
+        )
+    if field == "pstate":
+        return re.match(r"P\d{1,2}$", text) is not None
+    return len(text) < 120 and "\ufffd" not in text and "?" not in text
+
+
+# --------------------------------------------------------------------------------------------------
 # smi_outputs.py
 # Parse the output of each call of nvidia-smi into cells: field -> text.
 
 # dram, sram, l2_cache …: a part may have a number even if the total has none
 ECC_PART = re.compile(r"ecc\.errors\.(?:un)?corrected\.(?:volatile|aggregate)\.[a-z0-9_.]+$")
 HEADER_CELL = re.compile(r"[a-z][A-Za-z0-9_.]*(?: \[[^\]]{1,12}\])?$")
+# |   0  NVIDIA H100 80GB HBM3          On  |   00000000:00:09.0 Off |                    0 |
+ROW_1 = re.compile(
+    r"^\|\s+(\d+)\s+(\S.*?)\s+(On|Off|N/A)\s+\|\s+([0-9A-Fa-f:.]+)\s+(On|Off|N/A)\s+\|\s+(\S+)\s+\|"
+)
+# | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
+ROW_2 = re.compile(
+    r"^\|\s*(\S+?%?)\s+(\S+)\s+(P\d+|N/A|ERR!|Unknown)\s+(\S+)\s*/\s*(\S+)\s*"
+    r"\|\s+(\S+)\s*/\s*(\S+)\s*\|\s+(\S+)\s+(\S.*?)\s*\|"
+)
+# The columns of --query-compute-apps, under each of their names.
+APP_FIELDS = (
+    "timestamp",
+    "gpu_name",
+    "gpu_bus_id",
+    "gpu_serial",
+    "gpu_uuid",
+    "pid",
+    "process_name",
+    "name",
+    "used_gpu_memory",
+    "used_memory",
+)
 
 
 def is_header(cells):
@@ -2350,17 +2266,6 @@ def q_trees(text):
     return driver, trees
 
 
-# |   0  NVIDIA H100 80GB HBM3          On  |   00000000:00:09.0 Off |                    0 |
-ROW_1 = re.compile(
-    r"^\|\s+(\d+)\s+(\S.*?)\s+(On|Off|N/A)\s+\|\s+([0-9A-Fa-f:.]+)\s+(On|Off|N/A)\s+\|\s+(\S+)\s+\|"
-)
-# | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
-ROW_2 = re.compile(
-    r"^\|\s*(\S+?%?)\s+(\S+)\s+(P\d+|N/A|ERR!|Unknown)\s+(\S+)\s*/\s*(\S+)\s*"
-    r"\|\s+(\S+)\s*/\s*(\S+)\s*\|\s+(\S+)\s+(\S.*?)\s*\|"
-)
-
-
 def parse_table(text):
     """The default view -> [cells].
 
@@ -2464,20 +2369,6 @@ def parse_topo(text):
     if heads and {int(head) for head in heads} != {row for row, _ in pairs}:
         problems.append("topo -m: rows and columns name different GPUs")
     return pairs, problems[:3]
-
-
-APP_FIELDS = (
-    "timestamp",
-    "gpu_name",
-    "gpu_bus_id",
-    "gpu_serial",
-    "gpu_uuid",
-    "pid",
-    "process_name",
-    "name",
-    "used_gpu_memory",
-    "used_memory",
-)
 
 
 def parse_apps(text):
@@ -2904,6 +2795,166 @@ def amd_cards(box):
 
 
 # --------------------------------------------------------------------------------------------------
+# cards.py
+# What a card of a name has: memory, links, peak speed.
+#
+# Source, unless a line names another: NVIDIA's data sheets, read on 2026-11-20.
+
+# (pattern of the card's name, what a card of that name has)
+CARD_TABLE = r"""
+# pattern of the name | GiB | compute capability | PCIe generation | watts | types | peer to peer
+# GiB: the smallest card sold under the name (RTX 3060: 8 and 12, 5060 Ti: 8 and 16).
+# types: b bf16, f fp8. The first pattern found in the name counts. Source: NVIDIA data sheets.
+Tesla P100-SXM2-16GB                        | 16  | 6.0  | 3 | 300  | -  | nvlink
+Tesla P100-PCIE-16GB                        | 16  | 6.0  | 3 | 250  | -  | pcie
+Tesla P40$                                  | 24  | 6.1  | 3 | 250  | -  | pcie
+V100-SXM[23]-16GB                           | 16  | 7.0  | 3 | 300  | -  | nvlink
+V100-SXM[23]-32GB                           | 32  | 7.0  | 3 | 300  | -  | nvlink
+V100S-PCIE-32GB                             | 32  | 7.0  | 3 | 250  | -  | pcie
+V100-PCIE-16GB                              | 16  | 7.0  | 3 | 250  | -  | pcie
+V100-PCIE-32GB                              | 32  | 7.0  | 3 | 250  | -  | pcie
+(Tesla|NVIDIA) T4$                          | 16  | 7.5  | 3 | 70   | -  | pcie
+A100-SXM4-40GB                              | 40  | 8.0  | 4 | 400  | b  | nvlink
+A100-SXM4-80GB                              | 80  | 8.0  | 4 | 400  | b  | nvlink
+A100-PCIE-40GB                              | 40  | 8.0  | 4 | 250  | b  | bridge
+A100 80GB PCIe                              | 80  | 8.0  | 4 | 300  | b  | bridge
+A800-SXM4-80GB                              | 80  | 8.0  | 4 | 400  | b  | nvlink
+A30$                                        | 24  | 8.0  | 4 | 165  | b  | bridge
+A40$                                        | 48  | 8.6  | 4 | 300  | b  | bridge
+A10G$                                       | 24  | 8.6  | 4 | 300  | b  | pcie
+A10$                                        | 24  | 8.6  | 4 | 150  | b  | pcie
+A2$                                         | 16  | 8.6  | 4 | 60   | b  | pcie
+L40S$                                       | 48  | 8.9  | 4 | 350  | bf | pcie
+L40$                                        | 48  | 8.9  | 4 | 300  | bf | pcie
+L20$                                        | 48  | 8.9  | 4 | 275  | bf | pcie
+L4$                                         | 24  | 8.9  | 4 | 72   | bf | pcie
+H100 80GB HBM3                              | 80  | 9.0  | 5 | 700  | bf | nvlink
+H100 PCIe                                   | 80  | 9.0  | 5 | 350  | bf | bridge
+H100 NVL                                    | 94  | 9.0  | 5 | 400  | bf | bridge
+H800$                                       | 80  | 9.0  | 5 | 700  | bf | nvlink
+H20$                                        | 96  | 9.0  | 5 | 500  | bf | nvlink
+H200 NVL                                    | 140 | 9.0  | 5 | 600  | bf | bridge
+(?<!G)H200$                                 | 140 | 9.0  | 5 | 700  | bf | nvlink
+GH200 480GB                                 | 96  | 9.0  | 5 | 900  | bf | nvlink
+GH200 144G                                  | 144 | 9.0  | 5 | 900  | bf | nvlink
+GB300                                       | 277 | 10.3 | 6 | 1400 | bf | nvlink
+(?<!G)B300                                  | 268 | 10.3 | 6 | 1100 | bf | nvlink
+GB200                                       | 185 | 10.0 | 5 | 1200 | bf | nvlink
+(?<!G)B200                                  | 179 | 10.0 | 5 | 1000 | bf | nvlink
+B100$                                       | 179 | 10.0 | 5 | 700  | bf | nvlink
+GB10$                                       | 128 | 12.1 | 5 | 140  | bf | none
+TITAN V$                                    | 12  | 7.0  | 3 | 250  | -  | none
+TITAN RTX$                                  | 24  | 7.5  | 3 | 280  | -  | bridge
+Quadro RTX 8000$                            | 48  | 7.5  | 3 | 260  | -  | bridge
+Quadro RTX 6000$                            | 24  | 7.5  | 3 | 260  | -  | bridge
+RTX A6000$                                  | 48  | 8.6  | 4 | 300  | b  | bridge
+RTX A5000$                                  | 24  | 8.6  | 4 | 230  | b  | bridge
+RTX A4000$                                  | 16  | 8.6  | 4 | 140  | b  | pcie
+RTX 6000 Ada                                | 48  | 8.9  | 4 | 300  | bf | pcie
+RTX 5000 Ada Generation$                    | 32  | 8.9  | 4 | 250  | bf | pcie
+RTX 4500 Ada Generation$                    | 24  | 8.9  | 4 | 210  | bf | pcie
+RTX 4000 SFF Ada                            | 20  | 8.9  | 4 | 70   | bf | pcie
+RTX 4000 Ada Generation$                    | 20  | 8.9  | 4 | 130  | bf | pcie
+RTX PRO 6000 Blackwell Max-Q                | 96  | 12.0 | 5 | 300  | bf | pcie
+RTX PRO 6000 Blackwell (Workstation|Server) | 96  | 12.0 | 5 | 600  | bf | pcie
+RTX PRO 5000 Blackwell$                     | 48  | 12.0 | 5 | 300  | bf | pcie
+RTX PRO 4500 Blackwell$                     | 32  | 12.0 | 5 | 200  | bf | pcie
+RTX PRO 4000 Blackwell$                     | 24  | 12.0 | 5 | 140  | bf | pcie
+RTX 2060$                                   | 6   | 7.5  | 3 | 160  | -  | none
+RTX 2070$                                   | 8   | 7.5  | 3 | 175  | -  | none
+RTX 2070 SUPER$                             | 8   | 7.5  | 3 | 215  | -  | bridge
+RTX 2080$                                   | 8   | 7.5  | 3 | 215  | -  | bridge
+RTX 2080 SUPER$                             | 8   | 7.5  | 3 | 250  | -  | bridge
+RTX 2080 Ti$                                | 11  | 7.5  | 3 | 250  | -  | bridge
+RTX 3060$                                   | 8   | 8.6  | 4 | 170  | b  | none
+RTX 3060 Ti$                                | 8   | 8.6  | 4 | 200  | b  | none
+RTX 3070$                                   | 8   | 8.6  | 4 | 220  | b  | none
+RTX 3070 Ti$                                | 8   | 8.6  | 4 | 290  | b  | none
+RTX 3080$                                   | 10  | 8.6  | 4 | 320  | b  | none
+RTX 3080 Ti$                                | 12  | 8.6  | 4 | 350  | b  | none
+RTX 3090$                                   | 24  | 8.6  | 4 | 350  | b  | bridge
+RTX 3090 Ti$                                | 24  | 8.6  | 4 | 450  | b  | bridge
+RTX 4060$                                   | 8   | 8.9  | 4 | 115  | bf | none
+RTX 4060 Ti$                                | 8   | 8.9  | 4 | 160  | bf | none
+RTX 4070$                                   | 12  | 8.9  | 4 | 200  | bf | none
+RTX 4070 SUPER$                             | 12  | 8.9  | 4 | 220  | bf | none
+RTX 4070 Ti$                                | 12  | 8.9  | 4 | 285  | bf | none
+RTX 4070 Ti SUPER$                          | 16  | 8.9  | 4 | 285  | bf | none
+RTX 4080$                                   | 16  | 8.9  | 4 | 320  | bf | none
+RTX 4080 SUPER$                             | 16  | 8.9  | 4 | 320  | bf | none
+RTX 4090$                                   | 24  | 8.9  | 4 | 450  | bf | none
+RTX 4090 D$                                 | 24  | 8.9  | 4 | 425  | bf | none
+RTX 5060 Ti$                                | 8   | 12.0 | 5 | 180  | bf | none
+RTX 5070$                                   | 12  | 12.0 | 5 | 250  | bf | none
+RTX 5070 Ti$                                | 16  | 12.0 | 5 | 300  | bf | none
+RTX 5080$                                   | 16  | 12.0 | 5 | 360  | bf | none
+RTX 5090$                                   | 32  | 12.0 | 5 | 575  | bf | none
+"""
+SKU = [
+    (
+        re.compile(name),
+        {
+            "vram_gib": int(gib),
+            "compute_cap": capability,
+            "pcie_gen": int(generation),
+            "tdp_w": int(watts),
+            "bf16": "b" in types,
+            "fp8": "f" in types,
+            "p2p": p2p,
+        },
+    )
+    for name, gib, capability, generation, watts, types, p2p in rows_of(CARD_TABLE)
+]
+
+# Data-centre cards, most of them with HBM.
+HBM = re.compile(r"P100|V100|A100|A800|A30$|H100|H800|H20$|H200|B100|B200|B300|GB200|GB300")
+
+# NVLinks of a GPU, and GB/s of one: NVIDIA Health Validation docs (H100 18 x 26.562, GB200 53.125),
+# a captured A100 (12 x 25).
+NVLINKS = (
+    ("H100 80GB HBM3", 18, 26.562),
+    ("H200$", 18, 26.562),
+    ("A100-SXM4", 12, 25.0),
+    ("GB200|GB300", 18, 53.125),
+)
+
+# Cards that a virtual machine may have with fewer lanes than they support: name, lanes.
+# Unconfirmed: only AWS rents the A10G, and no public source says how it is wired.
+FEWER_LANES = (("A10G$", 8),)
+
+# Unified memory: nvidia-smi shows no memory size for these.
+NO_OWN_MEMORY = re.compile(r"GB10\b|Thor|Orin")
+
+# Dense tensor-core peak in TFLOPS, bf16 (fp16 before Ampere), as the data sheets give it. Read on
+# 2026-11-20 in torchtitan (tools/utils.py: H100, H200, A100, B200, L40S), in Lightning 2.6.6
+# (fabric/utilities/throughput.py: L4, L40, A10, V100, T4), and for A40 and RTX 4090 in lists of the
+# data sheets. A card that isn't here is compared with its neighbours only.
+PEAK_TFLOPS = (
+    ("H100 80GB HBM3|H200$", 989),
+    ("H100 PCIe", 756),
+    ("H100 NVL", 835),
+    ("A100", 312),
+    ("B200", 2250),
+    ("L40S$", 362),
+    ("L40$", 181),
+    ("L4$", 121),
+    ("A40$", 149),
+    ("A10$", 125),
+    ("V100", 112),
+    ("T4$", 65),
+    ("RTX 4090$", 165),
+)
+
+
+def sku_of(name):
+    """What a card of this name has, or None for a name that isn't in the table."""
+    for pattern, sku in SKU:
+        if pattern.search(name or ""):
+            return sku
+    return None
+
+
+# --------------------------------------------------------------------------------------------------
 # expectations.py
 # Expectations (--expect): what was paid for, and what the job needs.
 
@@ -3278,6 +3329,8 @@ EXPECT_OF_GPU = {
 #
 # The calls of nvidia-smi run one after another. The first that hangs ends the series.
 
+APPS_QUERY = "--query-compute-apps=gpu_bus_id,gpu_uuid,pid,process_name,used_gpu_memory"
+
 
 def run(command, seconds):
     """Return {text, rc, seconds, timed_out, cut}. Never waits for a process in state D."""
@@ -3451,9 +3504,6 @@ def hung(got):
     return got["timed_out"] and not got.get("short")
 
 
-APPS_QUERY = "--query-compute-apps=gpu_bus_id,gpu_uuid,pid,process_name,used_gpu_memory"
-
-
 def gather_nvidia(record, runner, limit):
     """Put everything that nvidia-smi shows into `record`."""
     smi = shutil.which("nvidia-smi")
@@ -3573,6 +3623,42 @@ def ring_buffer():
 # --------------------------------------------------------------------------------------------------
 # gather.py
 # Gather what the box shows: /proc and /sys, who holds the GPUs, disks, torch, amd-smi.
+
+# A small program for the job's own interpreter.
+TORCH_PROBE = r'''
+"""What the torch of this interpreter sees, and whether a small kernel runs on each GPU."""
+
+import json
+
+out = {}
+try:
+    import torch
+
+    out = {
+        "torch": torch.__version__,
+        "cuda": torch.version.cuda,
+        "hip": getattr(torch.version, "hip", None),
+        "available": torch.cuda.is_available(),
+        "archs": torch.cuda.get_arch_list() if torch.cuda.is_available() else [],
+        "devices": [],
+    }
+    for index in range(torch.cuda.device_count() if out["available"] else 0):
+        device = {"index": index, "name": torch.cuda.get_device_name(index)}
+        try:
+            x = torch.arange(1024, device=f"cuda:{index}", dtype=torch.float32)
+            device["ok"] = float((x * 2 + 1).sum().item()) == 1048576.0
+        except Exception as error:
+            device["ok"], device["error"] = False, str(error)[:300]
+        out["devices"].append(device)
+    if not out["available"]:
+        try:
+            torch.zeros(1, device="cuda")
+        except Exception as error:
+            out["error"] = str(error)[:300]
+except Exception as error:
+    out["error"] = f"{type(error).__name__}: {str(error)[:300]}"
+print("GPU_HEALTH " + json.dumps(out))
+'''
 
 
 def gather_system(proc):
@@ -3791,43 +3877,6 @@ def gather_holders(proc):
     proc["holders"], proc["hidden_processes"] = holders[:200], hidden
 
 
-# A small program for the job's own interpreter.
-TORCH_PROBE = r'''
-"""What the torch of this interpreter sees, and whether a small kernel runs on each GPU."""
-
-import json
-
-out = {}
-try:
-    import torch
-
-    out = {
-        "torch": torch.__version__,
-        "cuda": torch.version.cuda,
-        "hip": getattr(torch.version, "hip", None),
-        "available": torch.cuda.is_available(),
-        "archs": torch.cuda.get_arch_list() if torch.cuda.is_available() else [],
-        "devices": [],
-    }
-    for index in range(torch.cuda.device_count() if out["available"] else 0):
-        device = {"index": index, "name": torch.cuda.get_device_name(index)}
-        try:
-            x = torch.arange(1024, device=f"cuda:{index}", dtype=torch.float32)
-            device["ok"] = float((x * 2 + 1).sum().item()) == 1048576.0
-        except Exception as error:
-            device["ok"], device["error"] = False, str(error)[:300]
-        out["devices"].append(device)
-    if not out["available"]:
-        try:
-            torch.zeros(1, device="cuda")
-        except Exception as error:
-            out["error"] = str(error)[:300]
-except Exception as error:
-    out["error"] = f"{type(error).__name__}: {str(error)[:300]}"
-print("GPU_HEALTH " + json.dumps(out))
-'''
-
-
 def gather_torch(proc, runner, python):
     """Run the torch probe in the job's interpreter."""
     got = runner([python, "-c", TORCH_PROBE], 40.0)
@@ -3912,10 +3961,154 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
 
 
 # --------------------------------------------------------------------------------------------------
+# recording.py
+# Write what was read as a folder, and read such a folder or one raw output.
+
+HEAD = 4000  # characters in which most outputs show what they are
+MOST_LOOKED_AT = 200000  # characters, for what stands only further down
+
+
+def save(record, folder):
+    """Write a record, one file per command. Raises OSError."""
+    os.makedirs(folder, exist_ok=True)
+    files = dict(record["files"])
+    files["proc.json"] = json.dumps(record.get("proc", {}), indent=1, sort_keys=True) + "\n"
+    files["exit.json"] = json.dumps(record["exit"], indent=1, sort_keys=True) + "\n"
+    for name, text in files.items():
+        path = os.path.join(folder, name)
+        with open(path, "w", encoding="utf-8", errors="replace", newline="") as handle:
+            handle.write(text)
+
+
+def load(path):
+    """A recorded folder, a folder with any part of one, or a single file -> the record.
+
+    Raises OSError, or ValueError with what to do.
+    """
+    record = {"files": {}, "exit": {}, "live": False}
+    folder = not os.path.isfile(path)
+    names = sorted(glob.glob(os.path.join(glob.escape(path), "*"))) if folder else [path]
+    if not names:
+        raise ValueError(
+            "{} has no files; pass a folder with some of {}".format(path, ", ".join(FILES))
+        )
+    known = FILES + EXTRA_FILES + ("amd-metric.json", "amd-bad-pages.json", "table.txt", "q.txt")
+    for name in filter(os.path.isfile, names):
+        with open(name, "rb") as handle:
+            raw = handle.read(LIMIT + 1)
+        text, base = raw[:LIMIT].decode("utf-8", "replace"), os.path.basename(name)
+        slot = base if base in known else kind_of(text)
+        if slot == "unrecognised" and folder:
+            continue
+        if slot in record["files"]:
+            raise ValueError(
+                f"{path}: two files are {slot}; pass a folder with the outputs of one box"
+            )
+        if len(raw) > LIMIT:
+            record.setdefault("cut", []).append(slot)
+        record["files"][slot] = text
+    read_objects(record)
+    return record
+
+
+def read_objects(record):
+    """Move exit.json and proc.json from the files of a record into its `exit` and `proc`."""
+    for name, key in (("exit.json", "exit"), ("proc.json", "proc")):
+        if name not in record["files"]:
+            continue
+        try:
+            value = json.loads(record["files"].pop(name))
+            if not isinstance(value, dict):
+                raise ValueError("not an object")
+            record[key] = value
+        except (ValueError, RecursionError) as error:
+            record.setdefault("unreadable", []).append(f"{name}: {short(error, 100)}")
+            record[key] = {}
+
+
+def kind_of(text):
+    """Which output a raw text is, by its content, for captures with other file names."""
+    kinds = (kind for kind, fits in KINDS_OF_OUTPUT if fits(text))
+    return next(kinds, "unrecognised")
+
+
+def first_cells(text):
+    """The cells of the first line that isn't blank; none if there are fewer than three."""
+    line = next((line for line in text[:HEAD].splitlines() if line.strip()), "")
+    cells = [cell.strip() for cell in line.split(",")]
+    return cells if len(cells) > 2 else []
+
+
+def is_xml(text):
+    """`nvidia-smi -q -x`."""
+    head = text[:HEAD]
+    return "<nvidia_smi_log" in head or (
+        head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]
+    )
+
+
+def is_query(text):
+    """--query-gpu: two of its columns are known."""
+    return sum(cell.split(" [")[0] in CANON for cell in first_cells(text)) >= 2
+
+
+def is_topology(text):
+    """`nvidia-smi topo -m`."""
+    head = text[:HEAD]
+    return re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M)
+
+
+def is_kernel_log(text):
+    """`dmesg`, or what journalctl and /dev/kmsg give."""
+    return re.search(
+        r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
+        r"|^\[\s*\d+\.\d+\]|amdgpu",
+        text[:MOST_LOOKED_AT],
+        re.M,
+    )
+
+
+# Which output a raw text is, by its content; the first that fits.
+KINDS_OF_OUTPUT = (
+    ("nvidia-smi-q.xml", is_xml),
+    ("q.txt", lambda text: "NVSMI LOG" in text[:HEAD]),
+    # | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
+    (
+        "table.txt",
+        lambda text: re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:MOST_LOOKED_AT], re.M),
+    ),
+    (
+        "retired.csv",
+        lambda text: any(cell.startswith("retired_pages.address") for cell in first_cells(text)),
+    ),
+    ("apps.csv", lambda text: "pid" in first_cells(text)),
+    ("nvidia-smi.csv", is_query),
+    ("nvlink.txt", lambda text: re.search(r"^\s+Link \d+:", text, re.M)),
+    # GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-…)
+    ("nvidia-smi-list.txt", lambda text: re.match(r"\s*^GPU \d+: ", text[:HEAD], re.M)),
+    ("topo.txt", is_topology),
+    (
+        "nvidia-smi.csv",
+        lambda text: smi_failure(text[:HEAD]) or HANDLE.search(text[:HEAD]),
+    ),
+    # 3b:00.0 3D controller [0302]: NVIDIA Corporation …
+    (
+        "lspci.txt",
+        lambda text: re.search(
+            r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", text[:HEAD], re.M
+        ),
+    ),
+    ("version.txt", lambda text: re.search(r"^NVML version\s*:", text[:HEAD], re.M)),
+    ("dmesg.txt", is_kernel_log),
+    ("fabricmanager.txt", lambda text: "[tid " in text[:HEAD]),
+)
+
+
+# --------------------------------------------------------------------------------------------------
 # judge_amd.py
 # Judge AMD cards by what amd-smi or rocm-smi says of them.
 #
-# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 # add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 
 
@@ -4001,6 +4194,24 @@ def leaves_of(value, key="", depth=0):
 # --------------------------------------------------------------------------------------------------
 # judge_box.py
 # Judge all GPUs together: nvidia-smi, differences, NVLink, memory in use.
+
+# Fields whose value doesn't change between two outputs.
+STABLE = (
+    "name",
+    "memory.total",
+    "mig.mode.current",
+    "mig.mode.pending",
+    "ecc.mode.current",
+    "ecc.mode.pending",
+    "compute_mode",
+    "pcie.link.width.max",
+    "pcie.link.gen.max",
+    "gpu_recovery_action",
+    "remapped_rows.pending",
+    "remapped_rows.failure",
+    "power.default_limit",
+)
+SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
 
 
 def judge_tools(box, add):
@@ -4163,24 +4374,6 @@ def judge_driver(box, there, add):
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
 
 
-# Fields whose value doesn't change between two outputs.
-STABLE = (
-    "name",
-    "memory.total",
-    "mig.mode.current",
-    "mig.mode.pending",
-    "ecc.mode.current",
-    "ecc.mode.pending",
-    "compute_mode",
-    "pcie.link.width.max",
-    "pcie.link.gen.max",
-    "gpu_recovery_action",
-    "remapped_rows.pending",
-    "remapped_rows.failure",
-    "power.default_limit",
-)
-
-
 def judge_agreement(box, add):
     """Report two outputs that contradict each other about a GPU without findings.
 
@@ -4204,9 +4397,6 @@ def stable_value(field, text):
     if TYPE.get(field) == "n":
         return number(text)
     return {"0": "No", "1": "Yes"}.get(text, text)
-
-
-SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
 
 
 def judge_pace(box, add):
@@ -4368,6 +4558,20 @@ RECOVERY_ACTION = {
     "fatal": "do what it says: reset the GPU, or reboot the box",
     "degraded": "finish your job, start nothing new, then " + RESET,
 }
+REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
+# Nothing else depends on these sensors.
+COSMETIC = (
+    "fan.speed",
+    "power.draw",
+    "power.limit",
+    "enforced.power.limit",
+    "power.default_limit",
+    "utilization.gpu",
+    "utilization.memory",
+    "persistence_mode",
+    "display_active",
+    "pstate",
+)
 
 
 def judge_lost(box, gpu, add):
@@ -4460,9 +4664,6 @@ def judge_ecc(gpu, label, add):
         add(label, "many_corrected_errors", corrected, in_sram)
     elif ever > 0:
         add(label, "old_uncorrectable_errors", ever)
-
-
-REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
 
 
 def judge_link(box, gpu, add):
@@ -4662,21 +4863,6 @@ def judge_fabric(gpu, add):
         add(gpu.label, "fabric_degraded", ", ".join(texts))
 
 
-# Nothing else depends on these sensors.
-COSMETIC = (
-    "fan.speed",
-    "power.draw",
-    "power.limit",
-    "enforced.power.limit",
-    "power.default_limit",
-    "utilization.gpu",
-    "utilization.memory",
-    "persistence_mode",
-    "display_active",
-    "pstate",
-)
-
-
 def judge_readable(box, gpu, add):
     """Cells that failed, can't be read, may not be read, or are missing."""
     judge_sensors(gpu, add)
@@ -4766,7 +4952,7 @@ def missing_fields(box, gpu):
 # judge_host.py
 # Judge the host: disks, memory, the fabric manager, and cards that the driver doesn't show.
 #
-# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 # add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 
 
@@ -4950,8 +5136,10 @@ def level_of_lost(box):
 # judge_log.py
 # Judge the kernel log: which of its lines are about this job's devices, and how bad they are.
 #
-# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 # add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
+
+ANOTHERS = "nothing: the device belongs to another job or container"
 
 
 class Devices:
@@ -5149,7 +5337,7 @@ def level_of_probe(box, line):
 # judge_torch.py
 # Judge what the box's torch can do with its cards.
 #
-# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 # add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 
 
@@ -5193,6 +5381,138 @@ def judge_failed_kernel(device, add):
 
 
 # --------------------------------------------------------------------------------------------------
+# report.py
+# Judge a record: every finding, the verdict, and the cards in short, as one answer.
+
+
+def judge(record, expectations=None):
+    """-> findings, worst first. `expectations`: what `expectations_of` gives."""
+    box, add = parse(record), Findings()
+    box.log_excused = any(what == "log" and not value for what, _, _, value in expectations or [])
+    judge_tools(box, add)
+    for gpu in box.gpus:
+        if not judge_lost(box, gpu, add):
+            judge_memory(gpu, add)
+            judge_link(box, gpu, add)
+            judge_speed(gpu, add)
+            judge_modes(box, gpu, add)
+            if gpu.seen & {"csv", "xml", "q", "table"}:
+                judge_readable(box, gpu, add)
+    judge_pace(box, add)
+    judge_identity(box, add)
+    judge_nvlink(box, add)
+    judge_use(box, add)
+    judge_log(box, add)
+    judge_system(box, add)
+    judge_torch(box, add)
+    judge_amd(record, box, add)
+    judge_agreement(box, add)
+    judge_expectations(box, expectations or [], add)
+    for text in box.problems[:20]:
+        add(None, "damaged_output", text, key=text)
+    return sorted(
+        add.list,
+        key=lambda finding: (RANK[finding["level"]], finding["gpu"] is None, str(finding["gpu"])),
+    )
+
+
+def recognised(box):
+    """What kind of place this is, in words."""
+    where, out = as_dict(box.proc.get("platform")), []
+    if where.get("container"):
+        out.append("container ({})".format(short(where["container"], 20)))
+    if box.foreign:
+        count = len(nvidia_cards(box))
+        out.append(f"{count - len(box.foreign)} of {count} NVIDIA cards are this job's")
+    if where.get("wsl"):
+        out.append("WSL")
+    if any(gpu.vgpu for gpu in box.gpus):
+        out.append("vGPU")
+    if any("pass-through" in (gpu.raw("x.virtualization") or "").lower() for gpu in box.gpus):
+        out.append("virtual machine with the GPU passed through")
+    if any(gpu.mig for gpu in box.gpus):
+        out.append("MIG")
+    if amd_cards(box):
+        out.append("AMD")
+    # A finding only on data-centre cards: others just start some seconds later.
+    if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
+        out.append("persistence mode off (nvidia-smi -pm 1)")
+    if not box.gpus and "AMD" not in out:
+        out.append("no GPU seen")
+    return out
+
+
+def brief(box):
+    """The cards in short: those that are alike as one item, with the list of their indexes."""
+    out = []
+    for gpu in box.gpus:
+        sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
+        card = {
+            "name": short(gpu.name, 60),
+            "memory_mib": int(total) if total is not None else None,
+            "bf16": sku.get("bf16"),
+            "fp8": sku.get("fp8"),
+            "p2p": sku.get("p2p"),
+        }
+        if gpu.links:
+            card["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
+        if gpu.mig:
+            card["mig"] = [short(name, 20) for name in gpu.migs or []]
+        out.append((gpu.label, card))
+    for label, card in amd_cards(box):
+        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
+    groups = []
+    for label, card in out:
+        same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)
+        if same:
+            same["gpu"].append(label)
+        else:
+            groups.append(dict({"gpu": [label]}, **card))
+    return groups
+
+
+def report(record, expectations=None, extra=()):
+    """The whole answer as one object, as --json prints it. `extra`: findings from a load."""
+    findings = judge(record, expectations) + list(extra)
+    findings.sort(key=lambda finding: RANK[finding["level"]])
+    box = parse(record)
+    lacks = [name for name in FILES[:8] if name not in record["files"]]
+    lacks = [name for name in lacks if name != "proc.json" or not box.proc]
+    return {
+        "verdict": verdict(findings),
+        "findings": findings,
+        "gpus": brief(box),
+        "probe_seconds": record.get("seconds"),
+        "driver": box.driver or None,
+        "recognised": recognised(box),
+        "not_in_capture": [] if box.recorded else lacks,
+    }
+
+
+def as_text(answer):
+    """Findings first, worst first; then one line for each kind of card."""
+    lines = ["verdict: {}".format(answer["verdict"])]
+    for finding in answer["findings"]:
+        where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
+        entry = f" [{finding['entry']}]" if finding["entry"] else ""
+        lines.append(f"{finding['level']} {where}: {finding['evidence']}")
+        lines.append(f"    expected: {finding['threshold']}")
+        lines.append(f"    do: {finding['action']}{entry}")
+    for finding in answer["gpus"]:
+        labels, name = ", ".join(map(str, finding["gpu"])), finding["name"] or "GPU"
+        lines.append(f"{len(finding['gpu'])} x {name}, {finding['memory_mib']} MiB (GPU {labels})")
+    about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
+    about += answer["recognised"]
+    if answer["probe_seconds"] is not None:
+        about.append("{:.1f} s".format(answer["probe_seconds"]))
+    if about:
+        lines.append(", ".join(about))
+    if answer["not_in_capture"]:
+        lines.append("not in this capture: {}".format(", ".join(answer["not_in_capture"])))
+    return "\n".join(lines)
+
+
+# --------------------------------------------------------------------------------------------------
 # stress.py
 # Load all GPUs at once, as training does, and judge what torch reports.
 #
@@ -5210,6 +5530,7 @@ import sys
 import time
 
 config = json.loads(sys.argv[1])
+kind, small = config.get("device", "cuda"), config.get("size")
 
 
 def say(**values):
@@ -5219,8 +5540,6 @@ def say(**values):
 
 say(stage="import")
 import torch  # noqa: E402, after its stage is printed: the import may hang
-
-kind, small = config.get("device", "cuda"), config.get("size")
 
 
 def wait(device):
@@ -5874,275 +6193,7 @@ def kernel_events(kmsg):
 
 
 # --------------------------------------------------------------------------------------------------
-# report.py
-
-
-def save(record, folder):
-    """Write a record, one file per command. Raises OSError."""
-    os.makedirs(folder, exist_ok=True)
-    files = dict(record["files"])
-    files["proc.json"] = json.dumps(record.get("proc", {}), indent=1, sort_keys=True) + "\n"
-    files["exit.json"] = json.dumps(record["exit"], indent=1, sort_keys=True) + "\n"
-    for name, text in files.items():
-        path = os.path.join(folder, name)
-        with open(path, "w", encoding="utf-8", errors="replace", newline="") as handle:
-            handle.write(text)
-
-
-HEAD = 4000  # characters in which most outputs show what they are
-MOST_LOOKED_AT = 200000  # characters, for what stands only further down
-
-
-def first_cells(text):
-    """The cells of the first line that isn't blank; none if there are fewer than three."""
-    line = next((line for line in text[:HEAD].splitlines() if line.strip()), "")
-    cells = [cell.strip() for cell in line.split(",")]
-    return cells if len(cells) > 2 else []
-
-
-def is_xml(text):
-    """`nvidia-smi -q -x`."""
-    head = text[:HEAD]
-    return "<nvidia_smi_log" in head or (
-        head.lstrip().startswith("<?xml") and "<gpu" in text[:100000]
-    )
-
-
-def is_query(text):
-    """--query-gpu: two of its columns are known."""
-    return sum(cell.split(" [")[0] in CANON for cell in first_cells(text)) >= 2
-
-
-def is_topology(text):
-    """`nvidia-smi topo -m`."""
-    head = text[:HEAD]
-    return re.search(r"^\s*GPU0\s", head, re.M) and re.search(r"^GPU0\s+.*X", head, re.M)
-
-
-def is_kernel_log(text):
-    """`dmesg`, or what journalctl and /dev/kmsg give."""
-    return re.search(
-        r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
-        r"|^\[\s*\d+\.\d+\]|amdgpu",
-        text[:MOST_LOOKED_AT],
-        re.M,
-    )
-
-
-# Which output a raw text is, by its content; the first that fits.
-KINDS_OF_OUTPUT = (
-    ("nvidia-smi-q.xml", is_xml),
-    ("q.txt", lambda text: "NVSMI LOG" in text[:HEAD]),
-    # | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
-    (
-        "table.txt",
-        lambda text: re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:MOST_LOOKED_AT], re.M),
-    ),
-    (
-        "retired.csv",
-        lambda text: any(cell.startswith("retired_pages.address") for cell in first_cells(text)),
-    ),
-    ("apps.csv", lambda text: "pid" in first_cells(text)),
-    ("nvidia-smi.csv", is_query),
-    ("nvlink.txt", lambda text: re.search(r"^\s+Link \d+:", text, re.M)),
-    # GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-…)
-    ("nvidia-smi-list.txt", lambda text: re.match(r"\s*^GPU \d+: ", text[:HEAD], re.M)),
-    ("topo.txt", is_topology),
-    (
-        "nvidia-smi.csv",
-        lambda text: smi_failure(text[:HEAD]) or HANDLE.search(text[:HEAD]),
-    ),
-    # 3b:00.0 3D controller [0302]: NVIDIA Corporation …
-    (
-        "lspci.txt",
-        lambda text: re.search(
-            r"^(?:[0-9a-f]{4}:)?[0-9a-f]{2}:[0-9a-f]{2}\.[0-7] ", text[:HEAD], re.M
-        ),
-    ),
-    ("version.txt", lambda text: re.search(r"^NVML version\s*:", text[:HEAD], re.M)),
-    ("dmesg.txt", is_kernel_log),
-    ("fabricmanager.txt", lambda text: "[tid " in text[:HEAD]),
-)
-
-
-def kind_of(text):
-    """Which output a raw text is, by its content, for captures with other file names."""
-    kinds = (kind for kind, fits in KINDS_OF_OUTPUT if fits(text))
-    return next(kinds, "unrecognised")
-
-
-def load(path):
-    """A recorded folder, a folder with any part of one, or a single file -> the record.
-
-    Raises OSError, or ValueError with what to do.
-    """
-    record = {"files": {}, "exit": {}, "live": False}
-    folder = not os.path.isfile(path)
-    names = sorted(glob.glob(os.path.join(glob.escape(path), "*"))) if folder else [path]
-    if not names:
-        raise ValueError(
-            "{} has no files; pass a folder with some of {}".format(path, ", ".join(FILES))
-        )
-    known = FILES + EXTRA_FILES + ("amd-metric.json", "amd-bad-pages.json", "table.txt", "q.txt")
-    for name in filter(os.path.isfile, names):
-        with open(name, "rb") as handle:
-            raw = handle.read(LIMIT + 1)
-        text, base = raw[:LIMIT].decode("utf-8", "replace"), os.path.basename(name)
-        slot = base if base in known else kind_of(text)
-        if slot == "unrecognised" and folder:
-            continue
-        if slot in record["files"]:
-            raise ValueError(
-                f"{path}: two files are {slot}; pass a folder with the outputs of one box"
-            )
-        if len(raw) > LIMIT:
-            record.setdefault("cut", []).append(slot)
-        record["files"][slot] = text
-    read_objects(record)
-    return record
-
-
-def read_objects(record):
-    """Move exit.json and proc.json from the files of a record into its `exit` and `proc`."""
-    for name, key in (("exit.json", "exit"), ("proc.json", "proc")):
-        if name not in record["files"]:
-            continue
-        try:
-            value = json.loads(record["files"].pop(name))
-            if not isinstance(value, dict):
-                raise ValueError("not an object")
-            record[key] = value
-        except (ValueError, RecursionError) as error:
-            record.setdefault("unreadable", []).append(f"{name}: {short(error, 100)}")
-            record[key] = {}
-
-
-def judge(record, expectations=None):
-    """-> findings, worst first. `expectations`: what `expectations_of` gives."""
-    box, add = parse(record), Findings()
-    box.log_excused = any(what == "log" and not value for what, _, _, value in expectations or [])
-    judge_tools(box, add)
-    for gpu in box.gpus:
-        if not judge_lost(box, gpu, add):
-            judge_memory(gpu, add)
-            judge_link(box, gpu, add)
-            judge_speed(gpu, add)
-            judge_modes(box, gpu, add)
-            if gpu.seen & {"csv", "xml", "q", "table"}:
-                judge_readable(box, gpu, add)
-    judge_pace(box, add)
-    judge_identity(box, add)
-    judge_nvlink(box, add)
-    judge_use(box, add)
-    judge_log(box, add)
-    judge_system(box, add)
-    judge_torch(box, add)
-    judge_amd(record, box, add)
-    judge_agreement(box, add)
-    judge_expectations(box, expectations or [], add)
-    for text in box.problems[:20]:
-        add(None, "damaged_output", text, key=text)
-    return sorted(
-        add.list,
-        key=lambda finding: (RANK[finding["level"]], finding["gpu"] is None, str(finding["gpu"])),
-    )
-
-
-def recognised(box):
-    """What kind of place this is, in words."""
-    where, out = as_dict(box.proc.get("platform")), []
-    if where.get("container"):
-        out.append("container ({})".format(short(where["container"], 20)))
-    if box.foreign:
-        count = len(nvidia_cards(box))
-        out.append(f"{count - len(box.foreign)} of {count} NVIDIA cards are this job's")
-    if where.get("wsl"):
-        out.append("WSL")
-    if any(gpu.vgpu for gpu in box.gpus):
-        out.append("vGPU")
-    if any("pass-through" in (gpu.raw("x.virtualization") or "").lower() for gpu in box.gpus):
-        out.append("virtual machine with the GPU passed through")
-    if any(gpu.mig for gpu in box.gpus):
-        out.append("MIG")
-    if amd_cards(box):
-        out.append("AMD")
-    # A finding only on data-centre cards: others just start some seconds later.
-    if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
-        out.append("persistence mode off (nvidia-smi -pm 1)")
-    if not box.gpus and "AMD" not in out:
-        out.append("no GPU seen")
-    return out
-
-
-def brief(box):
-    """The cards in short: those that are alike as one item, with the list of their indexes."""
-    out = []
-    for gpu in box.gpus:
-        sku, total = sku_of(gpu.name) or {}, gpu.number("memory.total")
-        card = {
-            "name": short(gpu.name, 60),
-            "memory_mib": int(total) if total is not None else None,
-            "bf16": sku.get("bf16"),
-            "fp8": sku.get("fp8"),
-            "p2p": sku.get("p2p"),
-        }
-        if gpu.links:
-            card["nvlinks"] = len([1 for speed in gpu.links.values() if speed is not None])
-        if gpu.mig:
-            card["mig"] = [short(name, 20) for name in gpu.migs or []]
-        out.append((gpu.label, card))
-    for label, card in amd_cards(box):
-        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
-    groups = []
-    for label, card in out:
-        same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)
-        if same:
-            same["gpu"].append(label)
-        else:
-            groups.append(dict({"gpu": [label]}, **card))
-    return groups
-
-
-def report(record, expectations=None, extra=()):
-    """The whole answer as one object, as --json prints it. `extra`: findings from a load."""
-    findings = judge(record, expectations) + list(extra)
-    findings.sort(key=lambda finding: RANK[finding["level"]])
-    box = parse(record)
-    lacks = [name for name in FILES[:8] if name not in record["files"]]
-    lacks = [name for name in lacks if name != "proc.json" or not box.proc]
-    return {
-        "verdict": verdict(findings),
-        "findings": findings,
-        "gpus": brief(box),
-        "probe_seconds": record.get("seconds"),
-        "driver": box.driver or None,
-        "recognised": recognised(box),
-        "not_in_capture": [] if box.recorded else lacks,
-    }
-
-
-def as_text(answer):
-    """Findings first, worst first; then one line for each kind of card."""
-    lines = ["verdict: {}".format(answer["verdict"])]
-    for finding in answer["findings"]:
-        where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
-        entry = f" [{finding['entry']}]" if finding["entry"] else ""
-        lines.append(f"{finding['level']} {where}: {finding['evidence']}")
-        lines.append(f"    expected: {finding['threshold']}")
-        lines.append(f"    do: {finding['action']}{entry}")
-    for finding in answer["gpus"]:
-        labels, name = ", ".join(map(str, finding["gpu"])), finding["name"] or "GPU"
-        lines.append(f"{len(finding['gpu'])} x {name}, {finding['memory_mib']} MiB (GPU {labels})")
-    about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
-    about += answer["recognised"]
-    if answer["probe_seconds"] is not None:
-        about.append("{:.1f} s".format(answer["probe_seconds"]))
-    if about:
-        lines.append(", ".join(about))
-    if answer["not_in_capture"]:
-        lines.append("not in this capture: {}".format(", ".join(answer["not_in_capture"])))
-    return "\n".join(lines)
-
+# main.py
 
 EXIT = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
 

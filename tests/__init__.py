@@ -6,5 +6,5 @@ pytest.register_assert_rewrite(
     "tests.engines",
     "tests.health.gpu_faults",
     "tests.mcp_server.stdio_server",
-    "tests.runs.runner_box",
+    "tests.runner.box",
 )

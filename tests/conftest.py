@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.sharing import Shared
+
 ROOT = Path(__file__).resolve().parent.parent
 
 ENTRY = """\
@@ -135,6 +137,26 @@ def some(request):
     """some(items, 4): each fourth of them; all of them under --all or --record."""
     whole = request.config.option.all or request.config.option.record
     return lambda items, share: list(items)[:: 1 if whole else share]
+
+
+@pytest.fixture(scope="session")
+def shared(tmp_path_factory):
+    """What one worker makes for all: shared.folder('site', build)."""
+    base = tmp_path_factory.getbasetemp()
+    # Without workers the folder above holds the earlier runs as well.
+    place = base.parent if os.environ.get("PYTEST_XDIST_WORKER") else base
+    (place / "shared").mkdir(exist_ok=True)
+    return Shared(place / "shared")
+
+
+@pytest.fixture(scope="module")
+def shared_answers(request, shared):
+    """In the module that asks for it, a text is looked up by one worker (evals/grading/shared.py)."""
+    folder = Path(request.config.option.shared_answers or shared.place / "answers")
+    folder.mkdir(exist_ok=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("SHARED_ANSWERS", str(folder))
+        yield
 
 
 @pytest.fixture

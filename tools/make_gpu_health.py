@@ -13,7 +13,7 @@ from pathlib import Path
 
 PARTS = Path("server/remote_gpu_trainer/health/box_check")
 FOLDERS = {"data": "data", "template": "templates"}  # of the texts that a part asks for
-LAST = "report"  # its docstring is what --help shows
+LAST = "main"  # its docstring is what --help shows
 HEAD = """\
 #!/usr/bin/env python3
 # Generated from the modules in {parts}/.

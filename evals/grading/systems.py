@@ -17,9 +17,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.steps import Answer
 
+from . import shared
 from .cases import BadCase, Case
 from .grade import SHOWN
 
@@ -28,8 +28,9 @@ _WORD = re.compile(r"[a-z0-9_]+|[\u4e00-\u9fff]")
 
 
 def asked(cases: list[Case]) -> dict[str, Answer]:
-    """The whole answers of the function that both front ends call, at its default limit."""
-    return {case.id: answer_for(text=case.text) for case in cases}
+    """The whole answers of the look-up, as `shared.answers` gives them."""
+    found = shared.answers(case.text for case in cases)
+    return {case.id: found[case.text] for case in cases}
 
 
 def lookup(cases: list[Case]) -> Answers:

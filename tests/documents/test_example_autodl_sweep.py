@@ -14,7 +14,7 @@ from tests.conftest import ROOT, engine
 from tests.engines.sshd import boxes, sshd  # noqa: F401
 
 EXAMPLE = ROOT / "examples/autodl_sweep"
-HERE = "--set at_end.do=keep --set gpus=0 --set floors.free_gb=0.01 --set floors.free_inodes=1"
+HERE = "--set at_end.do=keep --set durable.on_this_box=true --set gpus=0 --set floors.free_gb=0.01 --set floors.free_inodes=1"
 
 
 def blocks() -> list[str]:
@@ -82,7 +82,7 @@ def test_the_readme_from_job_to_verified_results(at):
     done = at(render)
     assert done.returncode == 0, done.stderr
     script = (at.place / "sweep7.sh").read_text()
-    assert "\nRGT_AT_END=keep\n" in script  # this machine must not be powered off by its tests
+    assert '\n "end_do": "keep",\n' in script  # this machine must not be powered off by its tests
     done = at(start)
     assert done.returncode == 0, done.stdout + done.stderr
     done = at(wait)

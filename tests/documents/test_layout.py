@@ -105,7 +105,7 @@ def test_every_slow_test_exists():
 
 
 def test_bash_keeps_to_100_columns():
-    paths = [*(ROOT / "scripts").glob("*.sh*"), *(PACKAGE / "runs/templates").rglob("*.sh")]
+    paths = [*(ROOT / "scripts").glob("*.sh*"), *(PACKAGE / "runner").glob("*.sh")]
     paths += (PACKAGE / "runs/templates").rglob("*.j2")
     assert paths
     for path in paths:

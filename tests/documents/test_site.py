@@ -6,6 +6,7 @@ import shlex
 import subprocess
 import sys
 from html.parser import HTMLParser
+from pathlib import Path
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
@@ -25,18 +26,20 @@ HOSTILE = '</div></code><script>alert(1)</script> {{ 7*7 }} {% raw %} {: onclick
 
 
 @pytest.fixture(scope="session")
-def site(tmp_path_factory):
+def site(shared):
     """The folder of the built site."""
     module("zensical", INSTALL)
-    out = tmp_path_factory.mktemp("built") / "site"
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tools/build_site.py"), "--out", str(out)],
-        capture_output=True,
-        text=True,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
-    return out
+
+    def build(folder: Path):
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "tools/build_site.py"), "--out", str(folder / "site")],
+            capture_output=True,
+            text=True,
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+
+    return shared.folder("built", build) / "site"
 
 
 class Read(HTMLParser):

@@ -12,7 +12,7 @@ from tests.conftest import ROOT, module
 TOOLS = tomlkit.parse((ROOT / "pyproject.toml").read_text(encoding="utf-8")).unwrap()["tool"]
 LINT = TOOLS["ruff"]["lint"]
 COMPLEX = [path for path, codes in LINT["per-file-ignores"].items() if "C901" in codes]
-MOST_COMPLEX = 1  # lower it with the list; it never grows
+MOST_COMPLEX = 0  # lower it with the list; it never grows
 
 
 def ruff(*words: str) -> subprocess.CompletedProcess:

@@ -13,26 +13,35 @@ from tests.conftest import ROOT
 
 
 @pytest.fixture(scope="session")
-def built(tmp_path_factory):
+def built(shared):
     """The folder with wheel, sdist and plugin, from the one build command."""
-    out = tmp_path_factory.mktemp("dist")
-    done = subprocess.run(
-        [sys.executable, str(ROOT / "tools" / "build.py"), "--out", str(out)],
-        capture_output=True,
-        text=True,
-    )
-    assert done.returncode == 0, done.stderr[-2000:]
-    return out
+
+    def build(out: Path):
+        done = subprocess.run(
+            [sys.executable, str(ROOT / "tools" / "build.py"), "--out", str(out)],
+            capture_output=True,
+            text=True,
+        )
+        assert done.returncode == 0, done.stderr[-2000:]
+
+    return shared.folder("dist", build)
 
 
 @pytest.fixture(scope="session")
-def programs(built, tmp_path_factory):
+def programs(built, shared):
     """The folder of programs of an environment that holds the wheel, and borrows its dependencies: no network, nothing of the checkout."""
-    place = tmp_path_factory.mktemp("installed") / "v"
-    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
-    scripts = place / ("Scripts" if os.name == "nt" else "bin")
-    python = scripts / "python"
     [wheel] = built.glob("*.whl")
+    place = shared.folder("installed", lambda place: _install(wheel, place))
+    return _scripts(place)
+
+
+def _scripts(place: Path) -> Path:
+    return place / ("Scripts" if os.name == "nt" else "bin")
+
+
+def _install(wheel: Path, place: Path) -> None:
+    subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(place)], check=True)
+    python = _scripts(place) / "python"
     subprocess.run(
         [
             sys.executable,
@@ -69,7 +78,6 @@ def programs(built, tmp_path_factory):
         cwd=place,
     )
     assert str(place) in where.stdout, "the wheel's own package must be the one that is imported"
-    return scripts
 
 
 @pytest.fixture

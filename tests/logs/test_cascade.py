@@ -125,7 +125,7 @@ def test_an_old_watchdog_names_its_rank_in_its_own_words():
 
 
 @pytest.mark.parametrize("bare", [False, True])
-def test_reports_of_the_reporting_half_are_found_as_one_rank_of_three(bare):
+def test_reports_of_the_reporting_half_are_found_as_one_rank_of_three(bare, shared_answers):
     chosen = ranks.told(
         [case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"]
     )

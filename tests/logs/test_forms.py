@@ -30,7 +30,7 @@ IndexError: Target 7 is out of bounds."""
 
 
 @pytest.fixture(scope="module")
-def hits():
+def hits(shared_answers):
     return forms.hits(
         [case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"]
     )

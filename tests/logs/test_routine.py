@@ -206,7 +206,7 @@ def test_real_logs_of_healthy_runs_get_no_answer_but_for_what_they_warn_of(half)
 
 
 @pytest.fixture(scope="module")
-def reporting():
+def reporting(shared_answers):
     """The reporting half, and what is found of it as it is."""
     cases = [case for case in read_cases(EVALS / "cases.jsonl") if case.half == "reporting"]
     return cases, rates(grade(cases, lookup(cases)))

@@ -4,12 +4,12 @@ import json
 import os
 import shutil
 import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.budget import (
     cut,
     first_paragraph,
@@ -20,6 +20,11 @@ from remote_gpu_trainer.lookup.budget import (
 from remote_gpu_trainer.runs.rendering import rendered
 
 from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "evals"))
+
+from grading.cases import read_cases
+from grading.systems import asked
 
 WHOLE, TITLES = 900, 400  # tokens of an answer at limit 3, and of its titles
 COUNT = "import {encode} from 'gpt-tokenizer'; import {readFileSync} from 'fs'; console.log(JSON.stringify(JSON.parse(readFileSync(0, 'utf8')).map(t => encode(t, {disallowedSpecial: new Set()}).length)))"
@@ -47,18 +52,10 @@ def written(part) -> str:
 
 
 @pytest.fixture(scope="module")
-def answers(some) -> list[dict]:
+def answers(some, shared_answers) -> list[dict]:
     """The answers to all cases, by default to each sixth."""
-    lines = (ROOT / "evals/cases.jsonl").read_text(encoding="utf-8").splitlines()
-    cases = [json.loads(line) for line in some(lines, 6)]
-    return [
-        answer_for(
-            text=case["text"]
-            if "text" in case
-            else (ROOT / "evals" / case["file"]).read_text(encoding="utf-8")
-        ).as_dict()
-        for case in cases
-    ]
+    cases = some(read_cases(ROOT / "evals/cases.jsonl"), 6)
+    return [answer.as_dict() for answer in asked(cases).values()]
 
 
 def test_every_answer_and_its_titles_keep_to_their_budget(answers, some):

@@ -14,7 +14,6 @@ import time
 import urllib.error
 import urllib.request
 
-import jsonschema
 import pytest
 from jinja2 import UndefinedError
 from mcp import Client
@@ -65,6 +64,8 @@ def test_the_list_of_all_four_tools_keeps_to_its_tokens(tools):
 
 
 def test_every_tool_has_a_title_hints_and_schemas_of_both_sides(tools):
+    import jsonschema  # takes more than a second, and only few workers need it
+
     for tool in tools.values():
         assert tool["title"] and tool["description"].startswith("Call ")
         assert set(tool["annotations"]) == {
@@ -147,6 +148,8 @@ CALLS = [
 def test_both_forms_of_an_answer_are_complete_and_fit_the_listed_schema(
     tools, tool, arguments, mode
 ):
+    import jsonschema
+
     reply = using(lambda client: client.call_tool(tool, arguments), mode)
     assert not reply.is_error, reply.content[0].text
     assert json.loads(reply.content[0].text) == reply.structured_content

@@ -3,10 +3,8 @@
 import asyncio
 import os
 import subprocess
-import time
 import typing
 from datetime import date
-from pathlib import Path
 
 import pytest
 import yaml
@@ -18,10 +16,10 @@ from remote_gpu_trainer.runs.job_reading import JobError, from_object
 from remote_gpu_trainer.runs.render import render
 
 from tests.programs import rgt
-from tests.runs.runner_box import Box
+from tests.runner.box import Box
 from tests.runs.test_status import said
 
-pytest_plugins = ["tests.runs.runner_box"]
+pytest_plugins = ["tests.runner.box"]
 
 JOB = {"name": "a", "command": ["python", "t.py"], "deadline": "2h"}
 
@@ -99,11 +97,10 @@ CHANGING = 'if [ "$RGT_ATTEMPT" = 1 ]; then {}; fi; {}'
 
 def run(box: Box, first: str, second: str):
     box.make(
-        RGT_COMMAND=["bash", "-c", CHANGING.format(first, second)],
-        RGT_EXPECT=[],
-        RGT_CHECKPOINT_DIR="",
-        RGT_CHECKPOINT_GLOB="",
-        RGT_NOTIFY=["tee", "-a", str(box.folder / "notices")],
+        command=["bash", "-c", CHANGING.format(first, second)],
+        results=[],
+        checkpoint=None,
+        notify=["tee", "-a", str(box.folder / "notices")],
     )
     return box.verb("run")
 
@@ -137,37 +134,28 @@ def test_a_retry_that_succeeds_leaves_no_failure(box: Box):
 
 
 @pytest.mark.parametrize(
-    "command, ended, left, says",
+    "command, says",
     [
-        ("false", False, 0, "the deadline has passed: the stop command failed with exit status 1"),
-        ("true", False, 0, "the deadline has passed: it is still on after the stop command"),
-        ("false", True, 4, "the run ended: the stop command failed with exit status 1"),
+        ("false", "its end command failed with exit status 1"),
+        ("true", "still on after its end command"),
     ],
-    ids=["failed", "accepted, and the box is still on", "failed after an end before the deadline"],
+    ids=["failed", "accepted, and the box is still on"],
 )
-def test_a_keeper_whose_box_was_not_stopped_ends_with_1(box: Box, command, ended, left, says):
-    """Once it is told to be quiet: until then it goes on trying."""
+def test_a_box_that_its_end_command_did_not_end_is_told_and_tried_again(box: Box, command, says):
     box.make(
-        RGT_COMMAND=["true"],
-        RGT_EXPECT=[],
-        RGT_TARGET="ssh",
-        RGT_AT_END="stop",
-        RGT_SELF_STOP=command,
-        RGT_DEADLINE="at:1",
-        RGT_NOTIFY=["tee", "-a", str(box.folder / "notices")],
-        RGT_NOTIFY_EVERY=600,
-        RGT_STILL_HERE=1,
+        command=["true"],
+        results=[],
+        checkpoint=None,
+        target="ssh",
+        platform="generic-ssh",
+        at_end={"do": "run", "command": f"echo x >>{box.folder}/tries; {command}"},
+        notify=["tee", "-a", str(box.folder / "notices")],
     )
-    box.run_dir.mkdir()
-    if ended:
-        (box.run_dir / ".done").write_text("{}\n")
-    up = float(Path("/proc/uptime").read_text().split()[0])
-    # As the runner hands them over.
-    box.env |= {"rgt_keep_until": str(int(time.time()) + left), "rgt_keep_up": str(int(up) + left)}
-    keeper = box.popen("keeper")
+    box.start()
     box.until(lambda: (box.folder / "notices").exists() and says in notices(box), what="no alarm")
-    (box.run_dir / "quiet").touch()
-    assert keeper.wait(20) == 1
+    box.until(lambda: (box.folder / "tries").read_text().count("x") >= 2, what="no second try")
+    assert "the box stays on" in box.verb("stop").stdout
+    box.until(lambda: not box.processes(), what="somebody still tries")
 
 
 @pytest.mark.parametrize("target", ["skypilot", "kubernetes"])

@@ -241,7 +241,7 @@ def test_a_file_that_holds_no_job_is_refused_with_its_name(tmp_path, name, text,
 def test_the_schema_names_every_field_and_tells_what_needs_telling():
     schema = Job.model_json_schema()
     assert schema["required"] == ["name", "command", "deadline"]
-    assert set(schema["properties"]) == set(Job.model_fields)
+    assert set(schema["properties"]) == set(Job.model_fields) - {"timings"}
     assert "stop" in json.dumps(schema["properties"]["deadline"])
 
 
@@ -318,3 +318,66 @@ def test_a_job_that_names_no_end_is_warned_of():
 
     assert warned() and not warned(results=["out"]) and not warned(final_step=200)
     assert "final_step: " in refusal(final_step=0) and "on_nan: " in refusal(on_nan="perhaps")
+
+
+@pytest.mark.parametrize("given, kept", [
+    ("18:00Z", "clock:18:00+00:00"), ("6:05+02:00", "clock:06:05+02:00"), ("23:59-0730", "clock:23:59-07:30"),
+    ("00:00+05:30", "clock:00:00+05:30"), ("clock:18:00+02:00", "clock:18:00+02:00"),
+])  # fmt: skip
+def test_a_deadline_can_be_the_next_such_time_of_day(given, kept):
+    made = from_object({**LEAST, "deadline": given})
+    assert (made.deadline, made.hours) == (kept, None)
+
+
+@pytest.mark.parametrize(
+    "given", ["18:00", 1080, "24:00Z", "18:60Z", "18:00+2", "18:00+25:00", "at six"]
+)
+def test_a_time_of_day_without_its_zone_is_refused(given):
+    with pytest.raises(JobError, match=r"deadline: .*write 20h, 90m, 2d, 18:00\+02:00"):
+        from_object({**LEAST, "deadline": given})
+
+
+def test_the_users_own_end_command_is_a_list_or_a_line():
+    for command in (["provider", "stop", "$ID"], "provider stop $ID"):
+        made = from_object({**LEAST, "at_end": {"do": "run", "command": command}})
+        assert made.at_end.command == command
+        assert made.at_end.when == ["done", "failed", "deadline"]
+
+
+@pytest.mark.parametrize("given", [
+    {"do": "run"}, {"do": "run", "command": []}, {"do": "run", "command": ""}, {"command": ["a"]}, {"do": "stop", "command": "a"},
+])  # fmt: skip
+def test_an_end_command_and_do_run_belong_together(given):
+    with pytest.raises(JobError, match="do and command belong together; write"):
+        from_object({**LEAST, "at_end": given})
+
+
+@pytest.mark.parametrize("value", [
+    "https://hooks.slack.com/services/T0000AAAA/B0000BBBB/abcdEFGHijklMNOP12345678", "https://user:pass@host/x",
+    "ASIAABCDEFGHIJKLMNOP", "xoxe-1-abcdefghijk1234567",
+])  # fmt: skip
+@pytest.mark.parametrize("place", ["command", "notify", "end", "variable", "durable"])
+def test_what_masking_hides_no_job_may_hold(place, value):
+    more = {
+        "command": {"command": ["a", value]},
+        "notify": {"notify": ["curl", value]},
+        "end": {"at_end": {"do": "run", "command": ["curl", value]}},
+        "variable": {"variables": {"WHERE": value}},
+        "durable": {"durable": {"to": value, "what": ["out"]}},
+    }[place]
+    with pytest.raises(JobError, match="secret") as refused:
+        from_object({**LEAST, **more})
+    assert value not in str(refused.value)
+
+
+def test_an_option_and_the_key_behind_it_are_seen_together():
+    words = ["train", "--wandb-key", "0123456789abcdef" * 2 + "01234567"]
+    for more in ({"command": words}, {"notify": words}, {"rehearsal": {"arguments": words}}):
+        with pytest.raises(JobError, match="looks like a key itself"):
+            from_object({**LEAST, **more})
+
+
+def test_only_known_waits_can_be_shortened():
+    assert from_object({**LEAST, "timings": {"tick": 0.1}}).timings == {"tick": 0.1}
+    with pytest.raises(JobError, match="timings: unknown wait 'tock'"):
+        from_object({**LEAST, "timings": {"tock": 1}})

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.platforms import profile, teardown
-from remote_gpu_trainer.runs import box_gone, ledger, pulling, release
+from remote_gpu_trainer.runs import box_gone, ledger, named_results, pulling, release, run_script
 from remote_gpu_trainer.runs.pulling import Unreleased
 from remote_gpu_trainer.text import BadRequest
 
@@ -150,7 +150,76 @@ def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
 def test_a_relative_result_lies_in_the_work_folder(tmp_path, expect, apart):
     script = tmp_path / "run.sh"
     script.write_text(f"RGT_WORK_DIR=~/sky_workdir\nRGT_EXPECT={expect}\n")
-    assert release.outside(script, "/home/a/runs/x", ()) == (["~/sky_workdir"], apart)
+    named = named_results.read(script)
+    found = named_results.reached(named, {"": "/home/a/runs/x"}, {}, {})
+    assert (found.outside, found.apart) == (["~/sky_workdir"], apart)
+
+
+def named_job(run, **fields) -> None:
+    """Give the run a script with the job in JSON, as it is rendered."""
+    given = {"name": "toy", "run_dir": "~/runs/toy", "work_dir": "~/runs/toy/code", **fields}
+    text = (run / "run.sh").read_text().partition("exit\n")[0] + "exit\n"
+    (run / "run.sh").write_text(text + run_script.text(given).partition("exit\n\n")[2])
+
+
+def test_a_result_behind_a_link_is_not_verified_until_its_target_came(ended, tmp_path):
+    data = tmp_path / "data" / "out"
+    data.mkdir(parents=True)
+    (data / "model.pt").write_bytes(b"x")
+    (ended / "code/big").symlink_to(data)
+    (ended / ".done").write_text("{}")
+    named_job(ended, results=["big/model.pt"])
+    found = bring(ended)
+    assert found.verdict == "unknown"
+    assert found.unreached == [
+        f"big/model.pt lies behind the link {ended}/code/big -> {data}; add --also {data}"
+    ]
+    text = release.as_text(found)
+    assert text.startswith("unknown: ") and "don't end the box yet" in text
+    (data / "model.pt").write_bytes(WEIGHTS)
+    (data / "model.pt").rename(data / "model.safetensors")
+    named_job(ended, results=["big/model.safetensors"])
+    found = bring(ended, "again", also=(str(data),))
+    assert (found.verdict, found.unreached) == ("verified", [])
+
+
+@pytest.mark.parametrize(("done", "verdict"), [(True, "unknown"), (False, "verified")])
+def test_a_result_that_a_done_run_lacks_is_no_release(ended, done, verdict):
+    named_job(ended, results=["out/weights.bin", "out/final-{cell}.bin"], cells=[{"name": "a"}])
+    if done:
+        (ended / ".done").write_text("{}")
+    found = bring(ended)
+    assert found.verdict == verdict
+    assert len(found.unreached) == 1 and found.unreached[0].startswith("out/final-a.bin: ")
+
+
+@pytest.mark.parametrize(
+    ("result", "links", "also", "answer"),
+    [
+        ("out/m", {"code/out/m": "w"}, {}, ""),  # to a file beside it
+        ("out/m", {"code/out": "/data/out"}, {}, "behind"),
+        ("out/m", {"code/out": "/data/out"}, {"out": "/data/out"}, ""),
+        ("out/m", {"code/out": "../../x"}, {}, "behind"),
+        ("out/m", {"code/out": "../kept"}, {}, ""),
+        ("out/m", {"code/out": "out"}, {}, "behind"),  # a circle
+        ("out/m", {"code/out": "/data/a", "a/m": "/else/m"}, {"a": "/data/a"}, "behind"),
+        ("/data/out/m", {}, {}, "outside"),
+        ("/data/out/m", {}, {"out": "/data/out"}, ""),
+        ("/home/u/runs/toy/code/out/m", {}, {}, ""),
+        ("~/runs/toy/code/out/m", {}, {}, ""),
+        ("../../toy2/m", {}, {}, "outside"),
+        ("out/gone", {}, {}, "absent"),
+        ("out", {}, {}, ""),  # a folder that holds files
+    ],
+)
+def test_each_named_result_is_followed_to_where_it_came(result, links, also, answer):
+    named = named_results.Named(run_dir="~/runs/toy", work_dir="~/runs/toy/code", results=(result,))
+    files = dict.fromkeys(["code/out/m", "code/out/w", "out/m", "kept/m"])
+    files = {name: 1 for name in files if not any(name.startswith(f"{link}/") for link in links)}
+    found = named_results.reached(named, {"": "/home/u/runs/toy", **also}, files, links)
+    told = {"behind": found.behind, "outside": found.outside, "absent": found.absent}
+    assert [kind for kind, value in told.items() if value] == ([answer] if answer else [])
+    assert found.apart == (answer == "outside")
 
 
 def test_a_checkpoint_that_does_not_load_is_bad(ended):

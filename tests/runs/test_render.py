@@ -1,24 +1,28 @@
-"""Scripts whole, for every target and launcher; the same bytes each time; and every value that reaches bash, exactly."""
+"""Scripts whole, for every target and launcher; the same bytes each time; what bash sees of them, and what the runner reads."""
 
 import json
 import re
 import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 
 import pytest
+import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.runs import runner_values, script_parts, shell_text
+from remote_gpu_trainer.runner import spec
+from remote_gpu_trainer.runs import job_text, run_script
 from remote_gpu_trainer.runs.job import Job
 from remote_gpu_trainer.runs.job_reading import JobError, from_object
+from remote_gpu_trainer.runs.job_text import Unfit, self_stop
+from remote_gpu_trainer.runs.launch_risks import warnings
 from remote_gpu_trainer.runs.render import OURS, TARGETS, render, usual_target
 from remote_gpu_trainer.runs.rendering import rendered
-from remote_gpu_trainer.runs.runner_values import Unfit, self_stop, values
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, engine
 
 DAY = date(2026, 11, 20)
 PLATFORMS = {
@@ -64,53 +68,120 @@ def job(**fields) -> Job:
     return from_object({**FULL, "command": ["python", "train.py"], **fields})
 
 
-def without_parts(text: str) -> str:
-    """The text with one line in place of each part, which must be there word for word."""
-    for name in [name for name, _ in script_parts.PARTS]:
-        for indent in ("", "  ", "    "):
-            block = "".join(
-                indent + line if line.strip() else line
-                for line in script_parts.part(name).splitlines(keepends=True)
-            )
-            if block in text:
-                text = text.replace(block + "\n", f"{indent}<<< {name} >>>\n").replace(
-                    block, f"{indent}<<< {name} >>>\n"
-                )
-    return re.sub(
-        r"\bRGT_[0-9A-F]{16}\b", "RGT_DELIMITER", text
-    )  # made from the runner's text as well
+def made(target: str, **fields):
+    return render(job(**fields), profile.get(PLATFORMS[target]), target, DAY)
+
+
+def script_of(target: str, text: str) -> str:
+    """The run.sh in what an engine takes."""
+    if target == "kubernetes":
+        return next(yaml.safe_load_all(text))["data"]["run.sh"]
+    if target == "skypilot":
+        run = yaml.safe_load(text)["run"]
+        return run[
+            run.index("#!/usr/bin/env bash\n") : run.index(run_script.END) + len(run_script.END)
+        ]
+    return text
+
+
+def job_in(script: str) -> dict:
+    """The fields that the runner in a run.sh reads."""
+    return json.loads(re.search(r"^#=== job ===\n(.*?)^#=== ", script, re.M | re.S)[1])
+
+
+def without_script(text: str) -> str:
+    """The text with two lines in place of what follows the comments of a run.sh."""
+    text = re.sub(
+        r"(?ms)^( *)if \[\[ ! -f \$\{BASH_SOURCE.*?#=== end ===\n",
+        "\\1<<< the runner >>>\n",
+        text,
+    )
+    return re.sub(r"\bRGT_[0-9A-F]{16}\b", "RGT_DELIMITER", text)  # made from the script
 
 
 @pytest.mark.parametrize("launcher", LAUNCHERS)
 @pytest.mark.parametrize("target", TARGETS)
 def test_every_target_and_launcher_gives_its_golden_file(target, launcher, golden):
     try:
-        made = render(job(**LAUNCHERS[launcher]), profile.get(PLATFORMS[target]), target, DAY)
+        given = made(target, **LAUNCHERS[launcher])
     except Unfit as refused:
         golden(f"{target}-{launcher}.txt", f"refused: {refused}\n")
         return
-    text = without_parts(made.script)
-    assert "<<< core/settings.sh >>>" in text
-    around = {key: value for key, value in made.as_dict().items() if key != "script"}
+    text = without_script(given.script)
+    assert "<<< the runner >>>" in text
+    around = {key: value for key, value in given.as_dict().items() if key != "script"}
     golden(
         f"{target}-{launcher}.txt",
         text + "\n===\n" + json.dumps(around, indent=1, ensure_ascii=False) + "\n",
     )
 
 
+@pytest.mark.parametrize("launcher", LAUNCHERS)
+@pytest.mark.parametrize("target", TARGETS)
+def test_every_target_and_launcher_gives_a_whole_script(target, launcher):
+    try:
+        here = made(target, **LAUNCHERS[launcher])
+    except Unfit:
+        return
+    script = script_of(target, here.script)
+    assert script.startswith("#!/usr/bin/env bash\n") and script.endswith(run_script.END)
+    assert spec.of(job_in(script)).name == "sft"
+    done = subprocess.run(
+        ["bash", "-n"],
+        input=script.partition("\n#=== loader")[0] + "\n",
+        text=True,
+        capture_output=True,
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_slurm_reads_its_lines_before_the_first_that_is_no_comment():
+    lines = made("slurm").script.split("\n")
+    end = next(n for n, line in enumerate(lines) if line and not line.startswith("#"))
+    assert sum(line.startswith("#SBATCH ") for line in lines[:end]) > 8
+    assert not [line for line in lines[end:] if line.startswith("#SBATCH ")]
+
+
+def test_the_verb_help_of_a_whole_script_names_the_verbs(tmp_path):
+    (tmp_path / "run.sh").write_text(made("local", python=sys.executable).script)
+    done = subprocess.run(
+        ["bash", "run.sh", "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+    assert "stop           save now, then end" in done.stdout
+    assert [path.name for path in tmp_path.iterdir()] == ["run.sh"]
+
+
+def test_python_3_8_runs_a_whole_script(tmp_path):
+    python = engine("python3.8", "pyenv install 3.8", "/root/.pyenv/versions/3.8.18/bin")
+    (tmp_path / "run.sh").write_text(made("local", python=python).script)
+    done = subprocess.run(
+        ["bash", "run.sh", "--help"], cwd=tmp_path, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stderr
+
+
+def test_the_shell_of_a_script_is_clean(tmp_path):
+    engine("shellcheck", "apt install shellcheck")
+    (tmp_path / "run.sh").write_text(made("slurm").script.partition("\n#=== loader")[0] + "\n")
+    done = subprocess.run(
+        ["shellcheck", "-S", "warning", "-e", "SC2088", "run.sh"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stdout
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_rendering_again_gives_the_same_bytes(target):
-    one, two = (render(job(), profile.get(PLATFORMS[target]), target, DAY).script for _ in range(2))
+    one, two = (made(target).script for _ in range(2))
     assert one == two and one.startswith((f"#!/usr/bin/env bash\n{OURS}", f"{OURS}.\n---\n"))
 
 
 def test_another_job_has_another_fingerprint():
-    texts = [
-        render(job(**more), profile.get("local"), "local", DAY).script
-        for more in ({}, {"deadline": "21h"})
-    ]
-    shas = [re.search(r"^RGT_JOB_SHA=([0-9a-f]{16})$", text, re.M)[1] for text in texts]
-    assert shas[0] != shas[1]
+    shas = {job_in(made("local", **more).script)["job_sha"] for more in ({}, {"deadline": "21h"})}
+    assert len(shas) == 2
 
 
 HOSTILE = st.one_of(
@@ -121,61 +192,32 @@ FIELDS = {
     "command": st.lists(HOSTILE, min_size=1, max_size=4), "variables": st.dictionaries(st.sampled_from(["A", "B_1"]), HOSTILE, max_size=2), "python": HOSTILE, "results": st.lists(HOSTILE, max_size=2), "notify": st.lists(HOSTILE, max_size=2),
     "step_pattern": HOSTILE, "environment": st.none() | HOSTILE, "checkpoint": st.none() | st.fixed_dictionaries({"folder": HOSTILE, "pattern": HOSTILE}), "durable": st.none() | st.fixed_dictionaries({"to": HOSTILE, "what": st.lists(HOSTILE, min_size=1, max_size=2)}),
     "data": st.lists(st.fixed_dictionaries({"from": HOSTILE, "to": HOSTILE}), max_size=1), "rehearsal": st.fixed_dictionaries({"arguments": st.lists(HOSTILE, max_size=2)}), "secrets": st.dictionaries(st.just("S"), st.fixed_dictionaries({"file": HOSTILE}), max_size=1),
-    "run_dir": st.none() | HOSTILE, "queue": st.none() | st.fixed_dictionaries({"claims": st.none() | HOSTILE, "cells": st.lists(st.fixed_dictionaries({"name": HOSTILE, "arguments": st.lists(HOSTILE, max_size=2)}), min_size=1, max_size=2)}),
+    "run_dir": st.none() | HOSTILE, "queue": st.none() | st.fixed_dictionaries({"cells": st.lists(st.fixed_dictionaries({"name": HOSTILE, "arguments": st.lists(HOSTILE, max_size=2)}), min_size=1, max_size=2)}),
     "name": st.just("a") | HOSTILE, "rendezvous": st.none() | HOSTILE, "code": st.none() | HOSTILE,
 }  # fmt: skip
 
 
-def as_bash_sees(given_values: dict, folder: Path) -> dict:
-    """Every variable as a bash that has read the assignments holds it."""
-    lines = [
-        "set -u\n",
-        shell_text.assignments(given_values),
-        "out() { printf '%s\\0' \"$@\"; printf '\\0\\1\\0'; }\n",
-    ]
-    lines += [
-        f'out {name} ${{{name}[@]+"${{{name}[@]}}"}}\n'
-        if isinstance(value, list)
-        else f'out {name} "${name}"\n'
-        for name, value in given_values.items()
-    ]
-    done = subprocess.run(
-        ["bash", "-s"], input="".join(lines).encode(), capture_output=True, cwd=folder, timeout=30
-    )
-    assert done.returncode == 0 and done.stderr == b"", done.stderr
-    found = {}
-    for block in done.stdout.decode().split("\0\0\1\0")[:-1]:
-        name, *parts = block.split("\0")
-        found[name] = parts
-    return found
-
-
-@given(st.fixed_dictionaries({}, optional=FIELDS))
-@settings(max_examples=250, deadline=None, suppress_health_check=list(HealthCheck))
-def test_a_hostile_value_reaches_bash_exactly_or_is_refused_by_its_field(tmp_path_factory, fields):
-    folder = tmp_path_factory.mktemp("empty")
+@given(
+    fields=st.fixed_dictionaries({}, optional={**FIELDS, "at_end": st.fixed_dictionaries({"do": st.just("run"), "command": FIELDS["notify"]})}),
+    target=st.sampled_from(TARGETS),
+)  # fmt: skip
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+def test_whatever_a_job_holds_reaches_the_runner_as_it_is_or_is_refused_by_its_field(
+    fields, target
+):
     try:
-        made = from_object({"name": "a", "command": ["x"], "deadline": "1h", **fields})
-        given_values = values(
-            made, profile.get("local"), "local", "0", "0", ("~/runs/a", "~/runs/a/code")
-        )
+        given_job = from_object({"name": "a", "command": ["x"], "deadline": "1h", **fields})
+        text = render(given_job, profile.get(PLATFORMS[target]), target, DAY).script
     except (JobError, Unfit) as refused:
-        assert any(
-            str(refused).splitlines()[0].startswith(name) for name in (*FIELDS, "found", "job")
-        ), refused
+        names = (*FIELDS, "at_end", "found", "job", "kubernetes", "skypilot", "nodes")
+        assert str(refused).splitlines()[0].startswith(names), refused
         return
-    held = as_bash_sees(given_values, folder)
-    for name, value in given_values.items():
-        assert held[name] == (
-            [str(item) for item in value] if isinstance(value, list) else [str(value)]
-        ), name
-    assert list(folder.iterdir()) == []
-
-
-def test_a_name_that_is_no_variable_of_the_runner_is_refused():
-    for name in ("PATH", "RGT_x", "RGT_A;touch x", "RGT_A\n"):
-        with pytest.raises(ValueError):
-            shell_text.assignments({name: "x"})
+    script = script_of(target, text)
+    read = job_in(script)
+    spec.of(read)
+    for field in ("variables", "results", "notify"):
+        assert read[field] == getattr(given_job, field)
+    assert script.count("\n#=== job ===\n") == 1
 
 
 def test_the_stop_of_a_platform_is_given_only_where_it_keeps_the_disk_and_its_gaps_can_be_filled():
@@ -221,16 +263,16 @@ def test_the_stop_of_a_platform_is_given_only_where_it_keeps_the_disk_and_its_ga
     ],
 )  # fmt: skip
 def test_each_risk_is_named_with_its_entry_and_nothing_else_is(fields, platform, target, ids):
-    made = render(job(**fields), profile.get(platform), target, date(2026, 8, 25))
-    assert [warning.id for warning in made.warnings if "." not in warning.id] == ids
+    answer = render(job(**fields), profile.get(platform), target, date(2026, 8, 25))
+    assert [warning.id for warning in answer.warnings if "." not in warning.id] == ids
 
 
 def about(fields: dict, target: str = "local", name: str = "job") -> list[str]:
     """The texts of the warnings about the job's fields. `fields` alone, not beside FULL."""
-    made = render(
+    answer = render(
         from_object({"name": "a", "deadline": "2h", **fields}), profile.get("local"), target, DAY
     )
-    return [warning.text for warning in made.warnings if warning.id.startswith(name)]
+    return [warning.text for warning in answer.warnings if warning.id.startswith(name)]
 
 
 @pytest.mark.parametrize(
@@ -248,7 +290,7 @@ def about(fields: dict, target: str = "local", name: str = "job") -> list[str]:
 def test_a_job_without_code_is_told_what_will_not_be_there(fields, named):
     told = about(fields, name="job.code")
     assert len(told) == bool(named)
-    assert not named or f"nothing is sent, and {named} must lie in ~/runs/a already" in told[0]
+    assert not named or f"nothing is sent; {named} must lie in ~/runs/a" in told[0]
 
 
 def test_the_code_of_a_cluster_is_in_its_image():
@@ -262,17 +304,14 @@ def test_the_code_of_a_cluster_is_in_its_image():
         (["python", "train.py"], ["/x/python", "train.py"]),
         (["python3", "-m", "a"], ["/x/python", "-m", "a"]),
         (["python3.11", "a.py", "python"], ["python3.11", "a.py", "python"]),
-        ("python train.py | tee a", ["bash", "-c", "/x/python train.py | tee a"]),
-        ("pythonic a", ["bash", "-c", "pythonic a"]),
+        ("python train.py | tee a", "/x/python train.py | tee a"),
+        ("pythonic a", "pythonic a"),
     ],
 )
 def test_a_first_word_python_is_the_interpreter_that_the_job_names(command, held):
     given = {"name": "a", "deadline": "2h", "command": command}
-    assert runner_values.command(from_object({**given, "python": "/x/python"})) == held
-    line = isinstance(command, str)
-    assert runner_values.command(from_object(given)) == (
-        ["bash", "-c", command] if line else command
-    )
+    assert job_text.command(from_object({**given, "python": "/x/python"})) == held
+    assert job_text.command(from_object(given)) == command
 
 
 def test_an_interpreter_that_the_command_does_not_use_is_told_or_refused():
@@ -302,14 +341,90 @@ def test_a_program_that_is_not_given_its_folder_is_told_what_a_rehearsal_needs(f
     assert len(texts) == told and all("RGT_CHECKPOINT_DIR" in text for text in texts)
 
 
-def test_the_target_local_is_judged_as_ones_own_machine():
+def test_without_a_platform_the_target_local_is_ones_own_machine_and_a_rented_box_stays_rented(
+    monkeypatch,
+):
     given = {"name": "a", "deadline": "2h", "command": ["x"]}
-    for named in ("generic-ssh", "local"):
+
+    def ids(named: str, target: str = "local") -> list[str]:
+        told = rendered(given, named, target, on=DAY)["warnings"]
+        return [warning["id"] for warning in told if "." not in warning["id"]]
+
+    monkeypatch.setenv("NEBIUS_IAM_TOKEN", "x")  # one's own machine may have this
+    for named in ("", "local"):
         answer = rendered(given, named, "local", on=date(2028, 12, 31))
         assert [warning["id"] for warning in answer["warnings"]] == ["C3", "job.results"]
-        assert "\nRGT_PROFILE=local\n" in answer["script"]
-    rented = rendered(given, "runpod", "local", on=DAY)  # whoever names a meter stands on it
-    assert "RP14" in [warning["id"] for warning in rented["warnings"]]
+        assert job_in(answer["script"])["profile"] == "local"
+    assert "RP14" in ids("runpod")  # whoever names a meter stands on it
+    assert "GEN1" in ids("generic-ssh")
+    monkeypatch.setenv("RUNPOD_POD_ID", "abc")
+    assert "RP14" in ids("")
+    kubernetes = {**given, "kubernetes": {"image": "x"}}
+    told = rendered(kubernetes, "", "kubernetes", on=DAY)["warnings"]
+    assert [warning["id"] for warning in told if "kubernetes." not in warning["id"]] == [
+        "C3",
+        "job.results",
+        "C4",
+    ]
+
+
+ENDED = {"do": "run", "command": ["provider", "stop", "a b"]}
+
+
+@pytest.mark.parametrize("end, durable, said", [
+    (ENDED, True, "when the run is done, when it failed and at the deadline, the box runs `provider stop 'a b'` (once its last copy is verified), and again until the box is gone: it must bear repeating."),
+    ({**ENDED, "when": ["done"]}, True, "when the run is done, the box runs `provider stop 'a b'` (once its last copy is verified),"),
+    ({**ENDED, "when": ["done", "unsaved"]}, True, "(also while results are on this box only)"),
+    (ENDED, False, "(no durable place is named, so what the command deletes is lost)"),
+    ({**ENDED, "command": "a && b", "credential": {"file": "~/key"}}, True, "`a && b` (once its last copy is verified), and again until the box is gone: it must bear repeating. It needs RGT_STOP_KEY=~/key there."),
+])  # fmt: skip
+@pytest.mark.parametrize(
+    "platform, target", [("local", "local"), ("generic-ssh", "ssh"), ("runpod", "local")]
+)
+def test_the_users_own_end_command_is_shown_word_for_word_with_its_cases(
+    end, durable, said, platform, target
+):
+    more = {} if durable else {"durable": None}
+    told = warnings(job(at_end=end, **more), profile.get(platform), target, DAY)
+    assert [w.text for w in told if w.id == "job.at_end" and said in w.text], told
+    billed = platform != "local"
+    lacks = [w for w in told if "at_end.when lacks deadline" in w.text]
+    assert bool(lacks) == (billed and "deadline" not in end.get("when", ["deadline"]))
+
+
+@pytest.mark.parametrize("end, platform, leads", [
+    ({}, "runpod", "set at_end.do: stop."), ({}, "lambda", "set your provider's own command, at_end: {do: run, command: [...]}."),
+    ({"do": "stop"}, "lambda", "at_end.do: stop does nothing here: lambda has no known stop that keeps the disk. Set your provider's own command, at_end: {do: run,"),
+    ({"do": "stop"}, "generic-ssh", "Set your provider's own command, at_end: {do: run,"),
+    ({"do": "stop"}, "nebius", "Set at_end.box_id;"),
+    ({"do": "stop"}, "local", "at_end.do: stop does nothing. If it is rented, name its platform (--profile), or your own command: at_end: {do: run,"),
+])  # fmt: skip
+def test_advice_about_the_meter_leads_somewhere(end, platform, leads):
+    told = warnings(job(at_end=end), profile.get(platform), "local", DAY)
+    assert [w.text for w in told if leads in w.text], told
+    followed = {**ENDED} if "do: run" in leads else {"do": "stop", "box_id": "computeinstance-1"}
+    told = warnings(job(at_end=followed), profile.get(platform), "local", DAY)
+    assert not [w.text for w in told if "billed" in w.text or "does nothing" in w.text], told
+
+
+@pytest.mark.parametrize("command, seen", [
+    ("nohup python train.py … &", "nohup"), ("python train.py &", "&"), ("python train.py & disown", "& disown"), ("(python train.py &)", "&)"),
+    ("cd x && setsid python train.py", "setsid"), (["nohup", "python", "train.py"], "nohup"), (["bash", "-c", "python train.py &"], "&"),
+    ("python a.py & python b.py; wait", ""), ("python a.py && python b.py", ""), ("python a.py 2>&1", ""), (["python", "nohup.py"], ""),
+])  # fmt: skip
+def test_a_program_in_the_background_is_told(command, seen):
+    told = about({"command": command}, name="job.command")
+    assert len(told) == bool(seen)
+    assert not seen or told[0].startswith(repr(seen))
+
+
+def test_a_stall_limit_under_three_heartbeats_is_raised_with_a_word():
+    assert about({"command": ["x"], "stall": {"log_minutes": 0.1}}, name="job.stall") == [
+        "log_minutes: under 30 s, in which the runner looks 3 times; 30 s are taken instead."
+    ]
+    assert not about(
+        {"command": ["x"], "stall": {"log_minutes": 0.5, "step_minutes": 0}}, name="job.stall"
+    )
 
 
 @pytest.mark.parametrize("place", ["/", "//", "/usr", "/home/", "home", "above home", "."])
@@ -354,7 +469,7 @@ def test_a_stale_fact_that_the_script_rests_on_is_named_with_its_source():
         "runpod.self_stop",
         "runpod.limits",
         "runpod.preemption",
-    } and all("days old; its source: profile://runpod" in w.text for w in stale)
+    } and all("days old; source: profile://runpod" in w.text for w in stale)
 
 
 def test_the_usual_target_of_a_platform():
@@ -388,8 +503,8 @@ def test_a_script_is_written_whole_and_no_other_file_is_replaced(tmp_path, monke
 def test_the_script_of_every_target_is_known_as_rendered(target, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     for command in ("first", "second"):
-        made = rendered({**FULL, "command": [command]}, PLATFORMS[target], target, "out/")
-        assert made["path"].startswith("out/sft.") and command in Path(made["path"]).read_text()
+        answer = rendered({**FULL, "command": [command]}, PLATFORMS[target], target, "out/")
+        assert answer["path"].startswith("out/sft.") and command in Path(answer["path"]).read_text()
 
 
 def test_a_script_is_written_neither_through_a_link_nor_into_a_hidden_folder(tmp_path, monkeypatch):
@@ -445,24 +560,10 @@ def test_code_is_recorded_with_commit_difference_and_ignored_files(tmp_path):
         subprocess.run([*git, *arguments], check=True)
     (tmp_path / "train.py").write_text("a = 2\n")
     answer = rendered({**FULL, "command": ["x"], "code": str(tmp_path)}, "local")
-    held = as_bash_sees_script(answer["script"])
-    assert (
-        held["RGT_CODE_COMMIT"].endswith(" first\n")
-        and "+a = 2" in held["RGT_CODE_DIFF"]
-        and held["RGT_CODE_IGNORED"] == "data/\n"
-    )
+    held = job_in(answer["script"])
+    assert held["code_commit"].endswith(" first\n")
+    assert "+a = 2" in held["code_diff"] and held["code_ignored"] == "data/\n"
     assert "ls-files -co --exclude-standard -z" in answer["start"]
-
-
-def as_bash_sees_script(script: str) -> dict[str, str]:
-    head = script[: script.index("RGT_WORK_DIR=")]
-    names = ("RGT_CODE_COMMIT", "RGT_CODE_DIFF", "RGT_CODE_IGNORED")
-    done = subprocess.run(
-        ["bash", "-c", head + "printf '%s\\0' " + " ".join(f'"${name}"' for name in names)],
-        capture_output=True,
-        check=True,
-    )
-    return dict(zip(names, done.stdout.decode().split("\0"), strict=False))
 
 
 def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, capsys):
@@ -503,7 +604,7 @@ def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, cap
         )
         == 1
     )
-    assert "+RGT_DEADLINE=hours:3\n" in capsys.readouterr().out
+    assert '+ "deadline": "hours:3",\n' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
@@ -558,10 +659,8 @@ PROBED = PLAIN | {"command": ["python", "train.py"], "checkpoint": {"folder": "o
     ],
 )
 def test_a_rehearsal_has_the_probe_where_a_python_program_trains_unless_the_job_says_no(fields, on):
-    made = from_object(PROBED | fields)
-    text = render(made, profile.get("local"), "local", DAY).script
-    assert values(made, profile.get("local"), "local", "1", "a", ("r", "w"))["RGT_PROBE"] == ("on" if on else "off")  # fmt: skip
-    assert ("rgt_ask_probe" in text) is on
+    probed = from_object(PROBED | fields)
+    assert job_in(render(probed, profile.get("local"), "local", DAY).script)["probe"] is on
 
 
 def test_a_misspelt_probe_is_refused_by_its_name():
@@ -572,8 +671,8 @@ def test_a_misspelt_probe_is_refused_by_its_name():
 @pytest.mark.parametrize("target", ["ssh", "slurm", "local"])
 def test_the_probe_is_written_beside_the_script_and_sent_with_it(target, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    made = rendered(PROBED, PLATFORMS[target], target, "a.sh")
-    assert "/runs/sft/probe.py" in made["start"] and "a.probe.py" in made["start"]
+    answer = rendered(PROBED, PLATFORMS[target], target, "a.sh")
+    assert "/runs/sft/probe.py" in answer["start"] and "a.probe.py" in answer["start"]
     assert (tmp_path / "a.probe.py").read_text() == (ROOT / "scripts/probe.py").read_text()
     rendered(PROBED, PLATFORMS[target], target, "a.sh")  # again, over the old ones
     assert "probe" not in rendered(PROBED | {"probe": False}, PLATFORMS[target], target)["start"]

@@ -56,6 +56,7 @@ def test_the_evidence_names_what_a_reader_should_know():
     assert found.evidence == [
         "phase failed, attempt 2, step 7, heartbeat 3 s ago, log 4 s ago",
         "exit 137, class host-oom, entry O1",
+        "host-oom: the runner doesn't retry: the next start would fail the same way",
         "reason: killed by the kernel",
         "deadline in 1.0 h",
         "last sync not verified, 60 s ago, to /mnt",
@@ -117,6 +118,12 @@ def test_no_deadline_is_told_before_the_first_start():
         ),
         ({"ok": True, "copied": 0, "absent": ["a"]}, "copied nothing (missing: a)"),
         ({"ok": False, "copied": 0, "absent": ["a"]}, "not verified (missing: a)"),
+        ({"ok": True, "verified": False}, "copied"),
+        ({"ok": True, "verified": True}, "verified"),
+        (
+            {"ok": True, "verified": False, "copied": 2, "absent": ["a"]},
+            "copied, but incomplete (missing: a)",
+        ),
         ({"ok": True, "copied": [], "absent": 7}, "verified"),
     ],
 )

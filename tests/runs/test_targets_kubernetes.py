@@ -1,22 +1,19 @@
 """Kubernetes objects: accepted by the schemas of the three newest versions in strict mode, and exact whatever the values hold."""
 
-import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 
 import pytest
 import yaml
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
-from remote_gpu_trainer.runs import shell_text, targets
+from remote_gpu_trainer.runner.spec import DEFAULTS
+from remote_gpu_trainer.runs import run_script, targets
 from remote_gpu_trainer.runs.targets import kubernetes
 
-from tests.conftest import ROOT
-from tests.runs import stub_runner
+from tests.runner.box import Box
+
+pytest_plugins = ["tests.runner.box"]
 
 VERSIONS = ("1.37", "1.36", "1.35")
 ONE = kubernetes.Options(
@@ -27,17 +24,17 @@ ONE = kubernetes.Options(
     claim="work",
     secret="tiny-secrets",
 )
-VALUES = {
-    "RGT_NAME": "tiny",
-    "RGT_NODES": 1,
-    "RGT_GPUS": 1,
-    "RGT_JOB_SHA": "0123456789abcdef",
-    "RGT_RUN_DIR": "/workspace/runs/tiny",
-    "RGT_COMMAND": ["python3", "train.py"],
-    "RGT_SAVE_SECONDS": 45,
-    "RGT_RDZV_HOST": "",
-    "RGT_SECRET_VARS": ["HF_TOKEN", "WANDB_API_KEY=WANDB"],
-    "RGT_SECRET_FILES": ["DEPLOY_KEY=/secrets/deploy_key"],
+SPEC = {
+    **DEFAULTS,
+    "name": "tiny",
+    "gpus": 1,
+    "deadline": "hours:20",
+    "job_sha": "0123456789abcdef",
+    "run_dir": "/workspace/runs/tiny",
+    "command": ["python3", "train.py"],
+    "save_seconds": 45.0,
+    "secret_variables": {"HF_TOKEN": "HF_TOKEN", "WANDB_API_KEY": "WANDB"},
+    "secret_files": {"DEPLOY_KEY": "/secrets/deploy_key"},
 }
 HOSTILE = st.text(
     st.one_of(
@@ -53,9 +50,9 @@ HOSTILE = st.text(
 def made():
     """The text for some values, with the script that went in."""
 
-    def make(options=ONE, **values):
-        given = {**VALUES, **values}
-        script = shell_text.script(given, stub_runner.parts())
+    def make(options=ONE, **fields):
+        given = {**SPEC, **fields}
+        script = run_script.text(given)
         return kubernetes.text(given, options, script), script
 
     return make
@@ -77,26 +74,22 @@ def objects(text):
 
 
 def several(nodes=3, **more):
-    return replace(ONE, nodes=nodes, **more), {"RGT_NODES": nodes}
+    return replace(ONE, nodes=nodes, **more), {"nodes": nodes}
 
 
 FULL = {
     "namespace": "team-a", "pull_secret": "registry", "cpus": 8, "memory_gb": 64, "node_selector": (("nvidia.com/gpu.product", "H100"), ("pool", "")),
 }  # fmt: skip
+CELLS = [{"name": "a", "arguments": ["--lr", "0.1"]}, {"name": "b", "arguments": []}]
 SHAPES = {
     "one node": (ONE, {}),
     "three nodes": several(),
     "every option": several(2, **FULL),
     "CPU, no claim, no deadline, no secret": (
         kubernetes.Options("tiny", "python", None, shm_gb=0),
-        {
-            "RGT_GPUS": 0,
-            "RGT_RUN_DIR": "~/runs/tiny",
-            "RGT_SECRET_VARS": [],
-            "RGT_SECRET_FILES": [],
-        },
+        {"gpus": 0, "run_dir": "~/runs/tiny", "secret_variables": {}, "secret_files": {}},
     ),
-    "a queue": (ONE, {"RGT_CELLS": ["a\x1f--lr\x1f0.1", "b"]}),
+    "a queue": (ONE, {"cells": CELLS}),
 }
 
 
@@ -119,7 +112,7 @@ def test_one_node_is_a_job_with_its_script_and_nothing_else(made):
     text, script = made()
     found = objects(text)
     assert list(found) == ["ConfigMap", "Job"]
-    assert found["ConfigMap"]["data"]["run.sh"] == targets.before_main(script, targets.RENDEZVOUS)
+    assert found["ConfigMap"]["data"]["run.sh"] == script
     job = found["Job"]["spec"]
     assert "completionMode" not in job
     assert job["backoffLimit"] == 3
@@ -188,17 +181,17 @@ def test_secrets_come_from_the_cluster_and_only_their_names_stand_in_the_text(ma
 
 def test_a_queue_runs_its_cells(made):
     assert (
-        objects(made(ONE, RGT_CELLS=["a", "b"])[0])["Job"]["spec"]["template"]["spec"][
-            "containers"
-        ][0]["command"][-1]
+        objects(made(ONE, cells=CELLS)[0])["Job"]["spec"]["template"]["spec"]["containers"][0][
+            "command"
+        ][-1]
         == "queue"
     )
 
 
 def test_a_readable_script_is_a_block_that_a_person_can_read(made):
-    text, _ = made(RGT_COMMAND=["python3", "训练.py", "a\tb"])
+    text, _ = made(command=["python3", "train.py", "it's"])
     assert "  run.sh: |\n    #!/usr/bin/env bash\n" in text
-    assert "'训练.py' 'a\tb'" in text
+    assert '      "it\'s"\n' in text
 
 
 def test_equal_values_give_equal_bytes(made):
@@ -210,16 +203,13 @@ def test_equal_values_give_equal_bytes(made):
 @given(st.lists(HOSTILE, max_size=4), HOSTILE)
 @example(["a\x85b", " leading", "trailing ", "\n\n"], "\ttab\n\n\n")
 @example(["---\n...\n%YAML 1.1\n", "\r\n", "no", "1e3"], "\u2028")
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-def test_any_value_comes_back_exactly_or_is_refused(made, command, value):
-    given = {"RGT_COMMAND": ["x", *command], "RGT_ENV": [f"V={value}"]}
-    if "\0" in "".join(command) + value:
-        with pytest.raises(ValueError, match="NUL"):
-            made(**given)
-        return
-    text, script = made(**given)
+@settings(
+    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_any_value_comes_back_exactly(made, command, value):
+    text, script = made(command=["x", *command], variables={"V": value})
     found = objects(text)
-    assert found["ConfigMap"]["data"]["run.sh"] == targets.before_main(script, targets.RENDEZVOUS)
+    assert found["ConfigMap"]["data"]["run.sh"] == script
     assert found["Job"] == objects(made()[0])["Job"], (
         "a value reached something else than the script"
     )
@@ -294,20 +284,15 @@ def test_a_bad_option_is_refused_by_name(change, field):
 @pytest.mark.parametrize(
     ("options", "values", "field"),
     [
-        (ONE, {"RGT_NODES": 2}, "nodes"),
-        (ONE, {"RGT_GPUS": 8}, "gpus"),
-        (ONE, {"RGT_RUN_DIR": "~/runs/tiny"}, "RGT_RUN_DIR"),
-        (ONE, {"RGT_RUN_DIR": "/workspace2/tiny"}, "RGT_RUN_DIR"),
-        (ONE, {"RGT_RUN_DIR": "/workspace/../etc"}, "RGT_RUN_DIR"),
-        (replace(ONE, nodes=2, claim=""), {"RGT_NODES": 2}, "claim"),
-        (replace(ONE, secret=""), {"RGT_SECRET_FILES": []}, "RGT_SECRET_VARS"),
-        (replace(ONE, secret=""), {}, "RGT_SECRET_FILES"),
-        (ONE, {"RGT_SECRET_FILES": ["KEY=~/key"]}, "RGT_SECRET_FILES"),
-        (ONE, {"RGT_SECRET_VARS": ["a b"]}, "RGT_SECRET_VARS"),
-        (ONE, {"RGT_SAVE_SECONDS": "soon"}, "RGT_SAVE_SECONDS"),
-        (ONE, {"RGT_JOB_SHA": "a b"}, "RGT_JOB_SHA"),
-        (ONE, {"RGT_COMMAND": ["x" * 1_048_576]}, "script"),
-        (ONE, {"RGT_COMMAND": ["\ud800"]}, "script"),
+        (ONE, {"run_dir": "~/runs/tiny"}, "run_dir"),
+        (ONE, {"run_dir": "/workspace2/tiny"}, "run_dir"),
+        (ONE, {"run_dir": "/workspace/../etc"}, "run_dir"),
+        (replace(ONE, nodes=2, claim=""), {"nodes": 2}, "claim"),
+        (replace(ONE, secret=""), {"secret_files": {}}, "secrets"),
+        (replace(ONE, secret=""), {"secret_variables": {}}, "secrets"),
+        (ONE, {"secret_files": {"KEY": "~/key"}}, "secrets"),
+        (ONE, {"secret_variables": {"S": "a b"}}, "secrets"),
+        (ONE, {"command": ["x" * 1_048_576]}, "script"),
     ],
 )
 def test_values_that_do_not_fit_are_refused_by_name(made, options, values, field):
@@ -318,16 +303,16 @@ def test_values_that_do_not_fit_are_refused_by_name(made, options, values, field
 
 
 def test_a_script_just_under_the_limit_of_a_config_map_passes(made):
-    size = len(objects(made(RGT_COMMAND=["x"])[0])["ConfigMap"]["data"]["run.sh"])
-    text, _ = made(RGT_COMMAND=["x" * (kubernetes.MIB - size + 1)])
-    assert len(objects(text)["ConfigMap"]["data"]["run.sh"]) == kubernetes.MIB
+    size = len(objects(made(notify=["x"])[0])["ConfigMap"]["data"]["run.sh"].encode())
+    text, _ = made(notify=["x" * (kubernetes.MIB - size + 1)])
+    assert len(objects(text)["ConfigMap"]["data"]["run.sh"].encode()) == kubernetes.MIB
     with pytest.raises(ValueError, match="1,048,577 bytes"):
-        made(RGT_COMMAND=["x" * (kubernetes.MIB - size + 2)])
+        made(notify=["x" * (kubernetes.MIB - size + 2)])
 
 
 def test_a_text_that_is_no_script_of_ours_is_refused():
     with pytest.raises(ValueError, match="^script: "):
-        kubernetes.text(VALUES, ONE, "echo\n")
+        kubernetes.text(SPEC, ONE, "echo\n")
 
 
 @pytest.mark.parametrize(
@@ -339,38 +324,17 @@ def test_a_text_that_is_no_script_of_ours_is_refused():
     ],
     ids=["an eviction", "a stop by the user", "the deadline"],
 )
-def test_only_a_run_that_is_to_go_on_ends_with_75(tmp_path, verb, class_, codes):
+def test_only_a_run_that_is_to_go_on_ends_with_75(box: Box, verb, class_, codes):
     """What a pod does: the script in its foreground, TERM, its exit code. The small trainer itself ends with 85 after a save."""
-    command = [sys.executable, str(ROOT / "tests/runs/runner_program.py"), "--steps", "1000"]
-    values = {
-        "RGT_TARGET": "kubernetes", "RGT_NAME": "tiny", "RGT_RUN_DIR": str(tmp_path / "run"), "RGT_WORK_DIR": str(tmp_path), "RGT_COMMAND": command, "RGT_GPUS": 0,
-        "RGT_CHECKPOINT_DIR": str(tmp_path / "checkpoints"), "RGT_CHECKPOINT_GLOB": "step-*.pt", "RGT_PYTHON": sys.executable, "RGT_SAVE_SECONDS": 3,
-        "RGT_DEADLINE": "hours:0.0025" if verb == "deadline" else "hours:1",
-    }  # fmt: skip
-    options = kubernetes.Options("tiny", "python", 1)
-    script = objects(kubernetes.text(values, options, shell_text.script(values)))["ConfigMap"][
-        "data"
-    ]["run.sh"]
-    path = tmp_path / "run.sh"
-    path.write_text(script)
-    env = {key: value for key, value in os.environ.items() if not key.startswith("RGT_")}
-    pod = subprocess.Popen(
-        ["bash", str(path), "run"], env=env, stdout=subprocess.DEVNULL, start_new_session=True
-    )
-    try:
-        end = time.monotonic() + 30
-        while not (tmp_path / "run/steps.log").exists() and time.monotonic() < end:
-            time.sleep(0.1)
-        if verb == "stop":
-            subprocess.run(["bash", str(path), "stop"], check=True, env=env, timeout=60)
-        elif not verb:
-            pod.terminate()
-        assert pod.wait(60) in codes
-    finally:
-        if pod.poll() is None:
-            os.killpg(pod.pid, signal.SIGKILL)
-            pod.wait()
-        keeper = tmp_path / "run/keeper.pid"  # in a pod it ends with the container
-        if keeper.exists():
-            subprocess.run(["kill", keeper.read_text().split()[0]], capture_output=True)
-    assert json.loads((tmp_path / "run/.preempted").read_text())["class"] == class_
+    box.make(
+        "--steps", 1000, target="kubernetes", platform="kubernetes", kubernetes={"image": "python"}, checkpoint={"save_seconds": 3},
+        deadline="8s" if verb == "deadline" else "1h",
+    )  # fmt: skip
+    pod = box.popen("run")
+    box.at_step(1)
+    if verb == "stop":
+        assert box.verb("stop").returncode == 0
+    elif not verb:
+        pod.terminate()
+    assert pod.wait(90) in codes
+    assert box.marker("preempted")["class"] == class_

@@ -167,9 +167,23 @@ def _limits(page: str, catalogue: Catalogue) -> dict[str, Any]:
 
 def _exits(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The exit codes of a run script."""
-    from ..runs.script_parts import exit_codes
+    from ..runner.phases import EXITS
 
-    return {"rows": exit_codes()}
+    return {"rows": EXITS}
+
+
+def _phases(page: str, catalogue: Catalogue) -> dict[str, Any]:
+    """The phases of a run, and what leads from one to the next."""
+    from ..runner.phases import TABLE
+
+    return {"rows": TABLE}
+
+
+def _failures(page: str, catalogue: Catalogue) -> dict[str, Any]:
+    """The classes of failure, and what the runner decides."""
+    from ..runner.failures import FAILURES
+
+    return {"rows": FAILURES}
 
 
 PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
@@ -184,6 +198,8 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "shares": _shares,
     "limits": _limits,
     "exits": _exits,
+    "phases": _phases,
+    "failures": _failures,
 }
 
 

@@ -166,7 +166,7 @@ def _read(config: str) -> bytes:
 
 def _card(name: str) -> tuple[str, float]:
     """The card of a name, and its memory in GiB. Raises BadRequest."""
-    from ..health.box_check.tables import sku_of
+    from ..health.box_check.cards import sku_of
     from ..platforms.cards import GPUS, SeveralCards, gpu_named
 
     try:

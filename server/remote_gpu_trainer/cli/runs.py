@@ -25,6 +25,20 @@ if TYPE_CHECKING:
     from ..runs.status import Status
 
 MOST_LISTING = 16 << 20  # bytes of a provider's list on standard input
+_BOX = click.argument("box", help=BOX)
+_RUN = click.option(
+    "--run",
+    default="",
+    metavar="NAME",
+    help="the run: a name under ~/runs, or a folder there (default: the newest)",
+)
+_ACCEPT_NEW = click.option(
+    "--accept-new-host-key",
+    "accept_new",
+    is_flag=True,
+    help="store the host key of an unknown box; a changed key is never accepted",
+)
+_JSON = click.option("--json", "as_json", is_flag=True, help="print a JSON object")
 
 
 def seconds(text: str) -> float:
@@ -44,10 +58,10 @@ def seconds(text: str) -> float:
 )
 @click.option(
     "--profile",
-    default="generic-ssh",
+    default="",
     metavar="NAME",
     shell_complete=profiles,
-    help="the platform (default generic-ssh); 'rgt profile' lists them",
+    help="the platform (default: the target's, or generic-ssh); 'rgt profile' lists them",
 )
 @click.option(
     "--target",
@@ -171,22 +185,6 @@ def _print_script(answer: dict) -> None:
     for warning in answer["warnings"]:
         line = f"warning {warning['id']}: {warning['text']}"
         terminal.write(line, {r"\Awarning [^:]*:": "bold yellow"}, sys.stderr)
-
-
-_BOX = click.argument("box", help=BOX)
-_RUN = click.option(
-    "--run",
-    default="",
-    metavar="NAME",
-    help="the run: a name under ~/runs, or a folder there (default: the newest)",
-)
-_ACCEPT_NEW = click.option(
-    "--accept-new-host-key",
-    "accept_new",
-    is_flag=True,
-    help="store the host key of an unknown box; a changed key is never accepted",
-)
-_JSON = click.option("--json", "as_json", is_flag=True, help="print a JSON object")
 
 
 @command("status", about_boxes=True)

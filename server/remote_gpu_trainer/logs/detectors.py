@@ -30,6 +30,31 @@ _EXCEPTION_ENDS = (
 _NAME = re.compile(r"(?:[A-Za-z_]\w*\.)*[A-Za-z_]\w*$")
 _CLASS = re.compile(r"(?:[A-Za-z_]\w{0,80}\.){1,8}[A-Z]\w{2,80}(?:: |$)|StopIteration(?:: |$)")
 _LOGGED = re.compile(r"\bError:|\b[eE]rror\b.{0,80}:|\bERROR\b")
+# What may tell of a lost peer.
+_LOST = (
+    "connection reset", "connection closed", "connection refused", "closed by peer", "broken pipe",
+    "recvvalue", "sigterm", "signal 15", "keyboardinterrupt", "watchdog", "timeout", "time out",
+    "timedout", "timed out", "remote process exited", "abort", "heartbeat", "sendbytes", "no error",
+    "monitoredbarrier", "tcpstore", "c10d store", "key-value store", "store based", "store->",
+    "diststore", "unhandled system error", "ncclremoteerror", "entire process down",
+    "instance of 'c10::dist", "ncclsystemerror", "exit of a remote peer",
+    "terminate called without an active exception", "flight recorder dump signal",
+    "to signal dumping",
+)  # fmt: skip
+# The files of launchers, at the end of a frame's path.
+_LAUNCHERS = re.compile(
+    r"(?:torch/distributed/(?:run|launch|launcher/api|elastic/\S{1,120})"
+    r"|accelerate/commands/\S{1,80}|deepspeed/launcher/\w{1,40}|runpy)\.py$|"
+    r"bin/(?:torchrun|accelerate|accelerate-launch|deepspeed)$|^<frozen runpy>$"
+)
+# The words in which a process ends.
+_ENDS = (
+    "killed", "segmentation", "bus error", "core dumped", "abort", "terminate called", "what():",
+    "cuda error", "oom", "out of memory", "fatal", "assertion", "signal", "exitcode", "exited",
+)  # fmt: skip
+_FAILS = {"most": SAYS_SO}
+# "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (…) detected by watchdog"
+_GROUP = r"\[(?:PG (?:ID )?(\w{1,12})(?: PG GUID (\w{1,80}))?(?: ?\(([^()\]]{0,80})\))? )?"
 
 
 class Detector(NamedTuple):
@@ -132,18 +157,6 @@ def _logged_error(text: str) -> tuple | None:
     return None
 
 
-_LOST = (
-    "connection reset", "connection closed", "connection refused", "closed by peer", "broken pipe",
-    "recvvalue", "sigterm", "signal 15", "keyboardinterrupt", "watchdog", "timeout", "time out",
-    "timedout", "timed out", "remote process exited", "abort", "heartbeat", "sendbytes", "no error",
-    "monitoredbarrier", "tcpstore", "c10d store", "key-value store", "store based", "store->",
-    "diststore", "unhandled system error", "ncclremoteerror", "entire process down",
-    "instance of 'c10::dist", "ncclsystemerror", "exit of a remote peer",
-    "terminate called without an active exception", "flight recorder dump signal",
-    "to signal dumping",
-)  # fmt: skip
-
-
 def _secondary(text: str) -> tuple | None:
     """Match what may tell of a lost peer, unless an exception raises it that no lost peer does."""
     low = text[:SAYS_SO].lower()
@@ -155,12 +168,6 @@ def _secondary(text: str) -> tuple | None:
     return None if text.partition(":")[0].rpartition(".")[2] in _OWN else ()
 
 
-# The files of launchers, at the end of a frame's path.
-_LAUNCHERS = re.compile(
-    r"(?:torch/distributed/(?:run|launch|launcher/api|elastic/\S{1,120})"
-    r"|accelerate/commands/\S{1,80}|deepspeed/launcher/\w{1,40}|runpy)\.py$|"
-    r"bin/(?:torchrun|accelerate|accelerate-launch|deepspeed)$|^<frozen runpy>$"
-)
 _FRAME = start(r'\s*File "([^"]{1,400})", line (\d+)(?:, in (\S+))?')
 
 
@@ -169,14 +176,6 @@ def _own_frame(text: str) -> tuple | None:
     frame = _FRAME(text)
     return () if frame and _LAUNCHERS.search(frame[0].replace("\\", "/")) else None
 
-
-_ENDS = (
-    "killed", "segmentation", "bus error", "core dumped", "abort", "terminate called", "what():",
-    "cuda error", "oom", "out of memory", "fatal", "assertion", "signal", "exitcode", "exited",
-)  # fmt: skip
-_FAILS = {"most": SAYS_SO}
-# "[PG ID 0 PG GUID 0(default_pg) Rank 3] Exception (…) detected by watchdog"
-_GROUP = r"\[(?:PG (?:ID )?(\w{1,12})(?: PG GUID (\w{1,80}))?(?: ?\(([^()\]]{0,80})\))? )?"
 
 TABLE = (
     # What a rank says of its own failure.

@@ -103,6 +103,18 @@ _RESUMED = re.compile(
 )
 _BAR = re.compile(r"\s\d{1,3}%\|.*")
 COUNTS = frozenset(("step", "iter", "iteration", "epoch", "global_step"))
+# Names of the training loss, where a log has several losses.
+_MAIN = (
+    "loss",
+    "total_loss",
+    "total loss",
+    "train_loss",
+    "train loss",
+    "training loss",
+    "lm loss",
+    "损失",
+    "训练损失",
+)
 
 
 @dataclass(frozen=True)
@@ -406,20 +418,6 @@ def _number(text: str, unit: str) -> float:
     value = float(text[:-2] if text[-2:] == ".0" and text[-3:-2].isalpha() else text)
     factors = {"ms": 0.001, "m": 0.001, "mb": 0.001, "mib": 0.001, "it/s": 1.0}
     return value * factors.get(unit.strip().lower(), 1.0)
-
-
-# Names of the training loss, where a log has several losses.
-_MAIN = (
-    "loss",
-    "total_loss",
-    "total loss",
-    "train_loss",
-    "train loss",
-    "training loss",
-    "lm loss",
-    "损失",
-    "训练损失",
-)
 
 
 def main_of(losses: list[Series]) -> Series | None:

@@ -18,6 +18,9 @@ from . import staleness
 
 MOST_BYTES = 60_000  # of a page; GitHub takes 65,536 characters in an issue
 SHOWN = 8  # findings of a section that a terminal shows without --all
+# What Markdown reads as markup, and the two forms of a source that become a link.
+_SPECIAL = re.compile(r"[\\`*\[\]<>&|~$]|(?<![^\W_])_|_(?![^\W_])")
+_LINK = re.compile(r"\[(.*)\]\((https?://[^\s<>]+)\)|(https?://[^\s<>]+)")
 
 
 def check(
@@ -231,10 +234,6 @@ def _tables(report: staleness.Report) -> list[dict]:
 
 class _Markdown(str):
     """Text that is already Markdown; the template doesn't escape it."""
-
-
-_SPECIAL = re.compile(r"[\\`*\[\]<>&|~$]|(?<![^\W_])_|_(?![^\W_])")
-_LINK = re.compile(r"\[(.*)\]\((https?://[^\s<>]+)\)|(https?://[^\s<>]+)")
 
 
 def _escaped(text: str) -> str:

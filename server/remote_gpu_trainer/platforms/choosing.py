@@ -13,6 +13,10 @@ from typing import Any
 from .profile import Fact, Profile
 from .showing import mark
 
+# Facts that can't rule out the user's own machine: nobody takes it away, limits its disk or bills
+# its traffic.
+_NEVER_AT_HOME = ("steady", "notice", "disk", "inodes", "free-egress")
+
 
 class BadNeed(Exception):
     """A need can't be read. The text is one line: what is wrong; what to do."""
@@ -163,11 +167,6 @@ def as_lines(choices: list[Choice], with_needs: bool) -> list[str]:
             f"{sign} {choice.profile.name}: {'; '.join(why) or choice.profile.title}{doubts}"
         )
     return out
-
-
-# Facts that can't rule out the user's own machine: nobody takes it away, limits its disk or bills
-# its traffic.
-_NEVER_AT_HOME = ("steady", "notice", "disk", "inodes", "free-egress")
 
 
 def _choice(profile: Profile, needs: list[tuple[str, float]], on: date) -> Choice:

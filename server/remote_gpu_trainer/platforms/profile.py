@@ -19,6 +19,15 @@ from ..catalogue.facts import FactError, pages, split
 
 Value = TypeVar("Value")
 Kind = Literal["price", "quota", "platform"]
+# Facts that may be null, by kind of platform, because the thing doesn't exist there or depends on a
+# provider that the page doesn't know.
+NOT_THERE: dict[str, frozenset[str]] = {
+    "own": frozenset(
+        {"stop_billing", "self_stop", "egress", "spot", "price", "quota", "listing", "preemption"}
+    ),
+    "scheduler": frozenset({"egress", "spot", "price"}),
+    "unnamed": frozenset({"egress", "spot", "price", "listing"}),
+}
 
 
 class ProfileError(FactError):
@@ -198,17 +207,6 @@ class Facts(Strict):
     price: Fact[Text] | None = Field(
         description="an example that shows the order of magnitude, and where to find today's price"
     )
-
-
-# Facts that may be null, by kind of platform, because the thing doesn't exist there or depends on a
-# provider that the page doesn't know.
-NOT_THERE: dict[str, frozenset[str]] = {
-    "own": frozenset(
-        {"stop_billing", "self_stop", "egress", "spot", "price", "quota", "listing", "preemption"}
-    ),
-    "scheduler": frozenset({"egress", "spot", "price"}),
-    "unnamed": frozenset({"egress", "spot", "price", "listing"}),
-}
 
 
 class Profile(Strict):

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic.json_schema import SkipJsonSchema
 
+from ..runner.spec import TIMINGS
 from .job_values import (
     BoxPath,
     Deadline,
@@ -16,11 +18,16 @@ from .job_values import (
     Text,
     Variable,
     no_secret_by_value,
+    no_secret_in_words,
 )
 
 MOST_TOGETHER = 600_000  # bytes of a job; a Kubernetes ConfigMap of 1 MiB holds the runner as well
 Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom",
                   "host-oom", "disk", "gpu"]  # fmt: skip
+
+
+Words = Annotated[list[Text], AfterValidator(no_secret_in_words)]
+Timings = dict[str, Annotated[float, Field(ge=0)]]
 
 
 class Strict(BaseModel):
@@ -87,23 +94,45 @@ class Durable(Strict):
         min_length=1,
         description="what to copy there; if one is missing at the end, the copy isn't verified",
     )
-    every_minutes: Minutes = 15
+    every_minutes: Minutes = Field(
+        default=0.5, description="how often to look for what is new and whole; 0.5 is 30 s"
+    )
+    on_this_box: bool = Field(
+        default=False, description="true: this place may be on the box's own root disk"
+    )
 
 
 class AtEnd(Strict):
     """What happens to the box after the end and at the deadline."""
 
-    do: Literal["keep", "stop"] = Field(
+    do: Literal["keep", "stop", "run"] = Field(
         default="keep",
-        description="stop: the stop of the profile that keeps the disk, once the last copy is "
-        "verified, and at the deadline in any case",
+        description="stop: the profile's stop that keeps the disk; run: `command`. Either once the "
+        "results are verified, and again until it answers",
+    )
+    command: Text | Words | None = Field(
+        default=None,
+        description="for run: a list of arguments, or one line for bash. It must bear repeating",
+    )
+    when: list[Literal["done", "failed", "deadline", "unsaved"]] = Field(
+        default=["done", "failed", "deadline"],
+        min_length=1,
+        description="in which cases; unsaved: also while the last copy isn't verified",
     )
     credential: Secret | None = Field(
-        default=None, description="the key that this stop needs on the box"
+        default=None, description="the key that this command needs on the box"
     )
     box_id: Annotated[str, Field(pattern=r"^[A-Za-z0-9._-]{1,100}$")] | None = Field(
-        default=None, description="the provider's id of the box, for its stop command"
+        default=None, description="the provider's id of the box; the command has it as RGT_BOX_ID"
     )
+
+    @model_validator(mode="after")
+    def _has_a_command(self):
+        if (self.do == "run") != bool(self.command):
+            raise ValueError(
+                "do and command belong together; write {do: run, command: [...]}, or neither"
+            )
+        return self
 
 
 class Stall(Strict):
@@ -124,7 +153,7 @@ class Floors(Strict):
 class Rehearsal(Strict):
     """A short trial of the run on the box, with another folder in RGT_CHECKPOINT_DIR."""
 
-    arguments: list[Text] = Field(
+    arguments: Words = Field(
         default=[],
         description="arguments added to the command, to save and evaluate after a few steps",
     )
@@ -135,22 +164,16 @@ class Cell(Strict):
     """One run of a queue: its name, and what is added to the command."""
 
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._=+-]{0,99}$")]
-    arguments: list[Text] = []
+    arguments: Words = []
 
 
 class Queue(Strict):
-    """Several runs of one command, one after another or side by side."""
+    """Several runs of one command, one after another or side by side on one box.
+
+    Several boxes share a list by `--part 1/2` and so on.
+    """
 
     cells: list[Cell] = Field(min_length=1, max_length=10_000)
-    claims: BoxPath | None = Field(
-        default=None,
-        description="a folder that all boxes share, to claim cells; else use --part 1/2, …",
-    )
-    lease_minutes: float = Field(
-        default=10,
-        gt=0,
-        description="after how long without a sign of life another box takes a claim over",
-    )
     slots: int = Field(
         default=1, ge=1, le=64, description="cells at a time on a box, sharing its GPUs"
     )
@@ -206,9 +229,10 @@ class Job(Strict):
     """A training run and what must be true at its end."""
 
     name: Name
-    command: Text | list[Text] = Field(description="a list of arguments, or one line for bash")
+    command: Text | Words = Field(description="a list of arguments, or one line for bash")
     deadline: Deadline = Field(
-        description="when to stop: 20h, 90m, 2d after the first start, or a time with its zone"
+        description="when to stop: 20h, 90m, 2d after the first start, 18:00+02:00 for the next "
+        "such time of day, or a date and time with its zone"
     )
     code: Line | None = Field(
         default=None, description="a folder here to send to the box; its git state is recorded"
@@ -250,7 +274,7 @@ class Job(Strict):
         default=None, gt=0, description="mean time between preemptions, if known"
     )
     retries: dict[Failure, Annotated[int, Field(ge=0, le=100)]] = {}
-    notify: list[Text] = Field(
+    notify: Words = Field(
         default=[],
         description="a command; it gets the message on standard input and in RGT_MESSAGE",
     )
@@ -271,6 +295,7 @@ class Job(Strict):
     slurm: Slurm = Slurm()
     kubernetes: Kubernetes | None = None
     skypilot: Skypilot = Skypilot()
+    timings: SkipJsonSchema[Timings] = {}  # waits that only tests shorten: runner/spec.py
 
     @model_validator(mode="after")
     def _fits_together(self):
@@ -292,6 +317,8 @@ class Job(Strict):
             raise ValueError(
                 f"save_signal: {self.launcher} doesn't forward {self.save_signal}; use TERM"
             )
+        for name in sorted(set(self.timings) - set(TIMINGS)):
+            raise ValueError(f"timings: unknown wait {name[:40]!r}; runner/spec.py lists them")
         names = [cell.name for cell in self.queue.cells] if self.queue else []
         if len(set(names)) < len(names):
             twice = min(name for name in names if names.count(name) > 1)

@@ -24,6 +24,16 @@ _BASH = re.compile(
 )
 
 
+# The next such time after the first start: 18:00Z, 18:00+02:00, 18:00+02.
+_TIME_OF_DAY = re.compile(
+    r"(?:clock:)?([01]?\d|2[0-3]):([0-5]\d)(?:Z|([+-](?:0\d|1[0-4]))(?::?([0-5]\d))?)"
+)
+_A_KEY = (
+    "this looks like a key itself; put it into a file or variable of the box, and name that under "
+    "`secrets`"
+)
+
+
 def _carried(text: str) -> str:
     try:
         size = len(text.encode())
@@ -51,10 +61,7 @@ def _on_one_line(text: str) -> str:
 
 def _no_token(text: str) -> str:
     if holds_secret(text):
-        raise ValueError(
-            "this looks like a key itself; put it into a file or variable of the box, and name "
-            "that under `secrets`"
-        )
+        raise ValueError(_A_KEY)
     return text
 
 
@@ -77,13 +84,24 @@ def no_secret_by_value(values: dict[str, str]) -> dict[str, str]:
     return values
 
 
+def no_secret_in_words(words: list[str]) -> list[str]:
+    """Return the words of a command. Raises ValueError for an option with a secret behind it."""
+    if holds_secret(" ".join(words)):
+        raise ValueError(_A_KEY)
+    return words
+
+
 def _deadline(value: object) -> str:
-    """Turn '20h' into 'hours:20', and a date with its zone into 'at:EPOCH'."""
+    """Turn '20h' into 'hours:20', '18:00Z' into 'clock:18:00+00:00', and a date with its zone into
+    'at:EPOCH'."""
     if isinstance(value, datetime):
         value = value.isoformat()
     text = str(value).strip()
     if re.fullmatch(r"at:\d{1,12}", text):
         return text
+    if found := _TIME_OF_DAY.fullmatch(text):
+        hour, minute, zone, zone_minute = found.groups()
+        return f"clock:{int(hour):02}:{minute}{zone or '+00'}:{zone_minute or '00'}"
     seconds = seconds_in(re.sub(r"\Ahours:([\d.]+)\Z", r"\1h", text))
     if seconds is not None:
         hours = seconds / 3600
@@ -96,8 +114,8 @@ def _deadline(value: object) -> str:
         at = None
     if at is None or at.tzinfo is None:
         raise ValueError(
-            f"{text[:40]!r} isn't a duration or a time with its zone; write 20h, 90m, 2d or "
-            "2026-11-22T09:00Z"
+            f"{text[:40]!r} isn't a duration or a time with its zone; write 20h, 90m, 2d, "
+            "18:00+02:00 or 2026-11-22T09:00Z"
         )
     return f"at:{int(at.astimezone(timezone.utc).timestamp())}"
 

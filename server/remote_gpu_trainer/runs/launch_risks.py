@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from ..platforms.profile import Profile
 from ..platforms.saving import between_saves
 from ..platforms.showing import mark
+from ..runner.spec import TIMINGS
+from ..text.masking import shown
 from .job import Job
-from .runner_values import self_stop
+from .job_text import billed, end_of
 
 # The facts that a script or a warning here rests on.
 USED = ("self_stop", "limits", "preemption", "paths", "survives")
@@ -19,6 +23,11 @@ USED = ("self_stop", "limits", "preemption", "paths", "survives")
 
 # A file that the program needs, by its path from the folder where it starts.
 _FILE = re.compile(r"(?:\./)?\w[\w.+/-]*\.(?:py|sh|ya?ml|toml|txt|lock)\Z")
+LEAST_BEATS = 3  # a stall limit is never below so many heartbeats
+# `a &` at the end, but not `a && b`; and what detaches a program.
+_IN_BACKGROUND = re.compile(
+    r"(?<![&>|])&\s*(?:disown\b[^;&|]*)?[;)]?\s*\Z|(?:\A|[\s;&|(])(?:nohup|setsid|disown)(?=\s|\Z)"
+)
 _LATER_PYTHON = re.compile(r"\S.*(?:\s|[;&|(])python3?\s", re.S)
 
 
@@ -155,32 +164,98 @@ def _deadline(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         )
 
 
+_OWN_COMMAND = "at_end: {do: run, command: [...]}"
+
+
 def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
-    if profile.kind not in ("rental", "unnamed"):
+    end, entry = end_of(job, profile), BILLED.get(profile.name, BILLED[""])
+    if end["end_do"] == "run":
+        yield Warning("job.at_end", _ending(job, end))
+    if profile.kind == "own" and job.at_end.do == "stop":
+        yield Warning(
+            "job.at_end",
+            f"{profile.name} counts as your own machine, so at_end.do: stop does nothing. If it is "
+            f"rented, name its platform (--profile), or your own command: {_OWN_COMMAND}.",
+        )
+    if not billed(job, profile, target):
         return
-    line, _ = self_stop(job, profile)
-    if job.at_end.do == "stop" and not line:
-        fact = profile.facts.self_stop
-        known = fact is not None and fact.value.possible and fact.value.keeps_disk is True
-        why = (
-            "its stop command needs the box's id: set at_end.box_id"
-            if known
-            else "no stop is known that keeps the disk"
-        )
-        alarm = "" if job.notify else ", and no notify command is set"
+    if end["end_do"] == "run":
+        if "deadline" not in job.at_end.when:
+            yield Warning(
+                entry,
+                "at_end.when lacks deadline: a run that has not ended by then leaves the box on "
+                "and billed.",
+            )
+        return
+    alarm = "the notify command calls you" if job.notify else "nobody is told: set notify"
+    fact = profile.facts.self_stop
+    can_stop = fact is not None and fact.value.possible and fact.value.keeps_disk is True
+    if job.at_end.do == "keep":
+        how = "at_end.do: stop" if can_stop else f"your provider's own command, {_OWN_COMMAND}"
         yield Warning(
-            BILLED.get(profile.name, BILLED[""]),
-            f"the box can't stop itself ({why}): at the deadline it only sends the alarm{alarm}.",
+            entry,
+            f"the box stays billed after run and deadline, and {alarm}. To end it, set {how}.",
         )
-    elif job.at_end.do == "keep":
-        who_is_told = (
-            "the notify command calls you"
-            if job.notify
-            else "nobody is told. Set notify, or at_end.do: stop"
-        )
+    elif can_stop:
         yield Warning(
-            BILLED.get(profile.name, BILLED[""]),
-            f"the box is still billed after the run ends and after the deadline; {who_is_told}.",
+            entry,
+            "the box can't stop itself yet: its stop command needs the box's id. Set "
+            f"at_end.box_id; without it the box stays billed, and {alarm}.",
+        )
+    else:
+        yield Warning(
+            entry,
+            f"at_end.do: stop does nothing here: {profile.name} has no known stop that keeps the "
+            f"disk. Set your provider's own command, {_OWN_COMMAND}; without it the box stays "
+            f"billed, and {alarm}.",
+        )
+
+
+def _ending(job: Job, end: dict[str, Any]) -> str:
+    """What is run on the box at the end, word for word, and when."""
+    command = end["end_command"]
+    line = command if isinstance(command, str) else shlex.join(command)
+    named = {
+        "done": "when the run is done",
+        "failed": "when it failed",
+        "deadline": "at the deadline",
+    }
+    cases = [named[case] for case in named if case in job.at_end.when]
+    when = ", ".join(cases[:-1]) + " and " + cases[-1] if len(cases) > 1 else "".join(cases)
+    if "unsaved" in job.at_end.when:
+        only = "also while results are on this box only"
+        when = when or "when the run has trained to its end"
+    elif job.durable:
+        only = "once its last copy is verified"
+    else:
+        only = "no durable place is named, so what the command deletes is lost"
+    needs = end["end_needs"]
+    key = f" It needs {needs} there." if needs else ""
+    return (
+        f"{when}, the box runs `{shown(line, 500)}` ({only}), and again until the box is gone: it "
+        f"must bear repeating.{key}"
+    )
+
+
+def _background(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    line = job.command if isinstance(job.command, str) else " ".join(job.command)
+    found = _IN_BACKGROUND.search(line)
+    if found:
+        yield Warning(
+            "job.command",
+            f"{found[0].strip()!r} puts the program into the background: its exit code and end "
+            "can't be seen. Leave it out: `start` outlives your login by itself.",
+        )
+
+
+def _stall(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    least = LEAST_BEATS * (job.timings.get("heartbeat") or TIMINGS["heartbeat"])
+    low = [name for name, minutes in job.stall if 0 < minutes * 60 < least]
+    if low:
+        yield Warning(
+            "job.stall",
+            f"{' and '.join(low)}: under {least:g} s, in which the runner looks {LEAST_BEATS} "
+            f"times; {least:g} s are taken instead.",
         )
 
 
@@ -230,7 +305,7 @@ def _code(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if file and not job.code and target != "kubernetes":  # on Kubernetes the image holds the code
         yield Warning(
             "job.code",
-            f"code isn't set: nothing is sent, and {file[:80]} must lie in {job.folder} already.",
+            f"code isn't set: nothing is sent; {file[:80]} must lie in {job.folder}.",
         )
     line = job.command if isinstance(job.command, str) else ""
     if "python" in job.model_fields_set and _LATER_PYTHON.search(line):
@@ -297,7 +372,7 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
         if against := mark(fact, on):
             yield Warning(
                 f"{profile.name}.{name}",
-                f"{against.partition(', the limit')[0]}; its source: profile://{profile.name}",
+                f"{against.partition(', the limit')[0]}; source: profile://{profile.name}",
             )
 
 
@@ -307,6 +382,8 @@ RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (
     _end,
     _deadline,
     _meter,
+    _background,
+    _stall,
     _notice,
     _queue,
     _code,

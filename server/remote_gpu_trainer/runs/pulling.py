@@ -52,11 +52,11 @@ class Pulled:
     """A folder that was copied.
 
     `files` are those of the box: {path: (bytes, SHA-256)}. `links` are its symbolic links, which
-    aren't copied. `differing` are the files whose copy here isn't the same.
+    aren't copied, {path: target}. `differing` are the files whose copy here isn't the same.
     """
 
     files: dict[str, tuple[int, str]]
-    links: list[str]
+    links: dict[str, str]
     differing: list[str]
 
 
@@ -67,7 +67,7 @@ def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
     size and time.
     """
     exclude = tuple(f"/{name}" for name in left)
-    pulled = Pulled({}, [], [])
+    pulled = Pulled({}, {}, [])
     for by_content in (False, True):
         copied = boxes.pull(box, folder, str(here), exclude=exclude, by_content=by_content)
         if copied.outcome != "ok" or copied.code not in (0, 24):
@@ -87,15 +87,15 @@ def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
     return pulled
 
 
-def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], list[str]]:
-    """Return the files, {path: (bytes, SHA-256)}, and the links that the box listed.
+def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
+    """Return the files, {path: (bytes, SHA-256)}, and the links, {path: target}, of the box's list.
 
     Raises Unreleased for a list that can't be read, or a path that leads out of the folder.
     """
     try:
         answer = json.loads(data)
         files = {str(path): (int(size), str(digest)) for path, size, digest in answer["files"]}
-        links = [f"{path} -> {target}" for path, target in answer["links"]]
+        links = {str(path): str(target) for path, target in answer["links"]}
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise Unreleased("the box's list of files can't be read; try again") from None
     for path in files:

@@ -3,9 +3,10 @@
 `release` checks that the run is over. It pulls the files, hashes them on both sides, compares and
 loads them. It deletes and stops nothing, neither here nor on the box.
 
-Not covered: what the run wrote outside its folder (named in `outside`; nothing counts as verified
-until it is pulled with `also`), symbolic links (named in `links`, never followed), and whether the
-results are any good.
+What the job names as its results must have come: what lies outside the run's folder is named in
+`outside`, what lies behind a symbolic link in `unreached`, and nothing counts as verified until it
+is pulled with `also`. Not covered: whether the results are any good. Links are named, never
+followed.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from pathlib import Path, PurePosixPath
 from ..boxes.box import Box
 from ..catalogue import bundle
 from ..text.masking import shown, shown_lines
-from . import status
+from . import named_results, status
 from .pulling import HASHING, Unreleased, pull
 
 # The runner's own files at the top of its folder: two change while they are read, and one belongs
@@ -37,8 +38,8 @@ class Released:
     """What was copied from `source` to `to`.
 
     `differing`: files that aren't the same as on the box. `links`: links, which aren't copied.
-    `outside`: places that the run names and that weren't pulled. `checked`: the result of loading
-    checkpoints.
+    `outside`: places that the run names and that weren't pulled. `unreached`: results that the job
+    names and that didn't come, each with what to do. `checked`: the result of loading checkpoints.
     `verdict`: verified, bad or unknown.
     """
 
@@ -49,6 +50,7 @@ class Released:
     differing: list[str] = field(default_factory=list)
     links: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
+    unreached: list[str] = field(default_factory=list)
     verdict: str = "unknown"
     checked: list[str] = field(default_factory=list)
 
@@ -101,20 +103,22 @@ def bring_home(
     if not verifier.is_file():
         raise Unreleased(f"{verifier} is missing; install the package again")
     released = Released(shown(source), str(to))
-    files = _pull_all(box, _places(source, also), to, released)
+    places = _places(source, also)
+    files, links = _pull_all(box, places, to, released)
     released.files, released.bytes = len(files), sum(size for size, _ in files.values())
-    released.outside, results_outside = outside(to / "run.sh", source, also)
+    named = named_results.read(to / "run.sh")
+    lacking = _compare(released, named_results.reached(named, places, files, links), files)
     unlisted = [path for path in files if _ODD.search(path)]
     _write_manifest(to, source, {name: files[name] for name in files if name not in unlisted})
     if released.differing:
         released.verdict = "bad"
         return released
-    _verify(released, verifier, to, expect, load, unlisted)
+    _verify(released, verifier, to, expect, load, unlisted, named.checkpoints)
     released.checked += [
         f"note: {shown(path)}: compared, but no manifest can hold such a name; rename it"
         for path in unlisted
     ]
-    if results_outside and released.verdict == "verified":
+    if lacking and released.verdict == "verified":
         released.verdict = "unknown"  # a part of the results isn't here
     return released
 
@@ -144,9 +148,10 @@ def _safe_name(folder: str) -> str:
 
 def _pull_all(
     box: Box, places: dict[str, str], to: Path, released: Released
-) -> dict[str, tuple[int, str]]:
-    """Pull each folder, and note links and differing files. Return all files as `pull` does."""
+) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
+    """Pull each folder, and note links and differing files. Return files and links as `pull`."""
     files: dict[str, tuple[int, str]] = {}
+    links: dict[str, str] = {}
     for name, folder in places.items():
         here, prefix = to / name, f"{name}/" if name else ""
         try:
@@ -156,10 +161,29 @@ def _pull_all(
                 f"can't write to {here} ({error.strerror}); give another folder with --to"
             ) from None
         pulled = pull(box, folder, here, () if name else LEFT_THERE)
-        released.links += [shown(prefix + link) for link in pulled.links]
+        links.update({prefix + path: target for path, target in pulled.links.items()})
         released.differing += [shown(prefix + path) for path in pulled.differing]
         files.update({prefix + path: about for path, about in pulled.files.items()})
-    return files
+    released.links = [shown(f"{path} -> {target}") for path, target in links.items()]
+    return files, links
+
+
+def _compare(
+    released: Released, reached: named_results.Reached, files: dict[str, tuple[int, str]]
+) -> bool:
+    """Note what the job names and didn't come. True if results are among it."""
+    released.outside = [shown(place) for place in reached.outside]
+    for name, link, target in reached.behind:
+        place = shlex.quote(str(PurePosixPath(link).parent / target))
+        released.unreached.append(
+            shown(f"{name} lies behind the link {link} -> {target}; add --also {place}", 400)
+        )
+    # A run that isn't done need not have them.
+    done = ".done" in files
+    for name in reached.absent:
+        why = "the job names it, and it isn't on the box" if done else "the run didn't write it"
+        released.unreached.append(shown(f"{name}: {why}", 400))
+    return reached.apart or bool(reached.behind) or (done and bool(reached.absent))
 
 
 def _write_manifest(to: Path, source: str, files: dict[str, tuple[int, str]]) -> None:
@@ -172,52 +196,6 @@ def _write_manifest(to: Path, source: str, files: dict[str, tuple[int, str]]) ->
     (to / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 
-def _places_in(script: Path) -> dict[str, list[str]]:
-    """Return the values of the variables in a rendered script that name folders."""
-    named: dict[str, list[str]] = {
-        name: [] for name in ("WORK_DIR", "CHECKPOINT_DIR", "CHECKPOINT_GLOB", "EXPECT")
-    }
-    try:
-        text = script.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return named
-    for name, value in re.findall(rf"^RGT_({'|'.join(named)})=\(?(.*?)\)?$", text, re.M):
-        try:
-            named[name] += shlex.split(value)
-        except ValueError:
-            continue
-    return named
-
-
-def _checkpoints(script: Path) -> str:
-    """Return a glob for the end of the paths of the job's checkpoints; '' if it names none."""
-    named = _places_in(script)
-    if not any(named["CHECKPOINT_GLOB"]):
-        return ""
-    glob, folder = named["CHECKPOINT_GLOB"][-1], "".join(named["CHECKPOINT_DIR"][-1:])
-    name = PurePosixPath(folder).name.strip("~.")
-    return glob.replace("**/", "") if "**" in glob or not name else f"{name}/{glob}"
-
-
-def outside(script: Path, source: str, also: tuple[str, ...]) -> tuple[list[str], bool]:
-    """Return the places that the script names and weren't pulled, and whether results are there.
-
-    Results are the checkpoints and the expected files. A relative path starts in the work folder.
-    """
-    named = _places_in(script)
-    inside = (source.rstrip("/") + "/", *(folder.rstrip("/") + "/" for folder in also))
-    inside += ("~/" + "/".join(PurePosixPath(source).parts[-2:]) + "/",)
-
-    def left(words: list[str]) -> list[str]:
-        rooted = (word for word in words if word.startswith(("/", "~/")))
-        return [word for word in rooted if not f"{word}/".startswith(inside)]
-
-    work, results = left(named["WORK_DIR"]), named["CHECKPOINT_DIR"] + named["EXPECT"]
-    apart = left(results)
-    within = any(word and not word.startswith(("/", "~/")) for word in results)
-    return [shown(word) for word in (*apart, *work)], bool(apart) or bool(work and within)
-
-
 def _verify(
     released: Released,
     verifier: Path,
@@ -225,13 +203,14 @@ def _verify(
     expect: int | None,
     load: bool,
     unlisted: list[str],
+    checkpoints: str,
 ) -> None:
     """Run scripts/verify_local.py on the folder here, and take over its verdict and findings.
 
-    `unlisted` are the files that the manifest can't hold.
+    `unlisted` are the files that the manifest can't hold. `checkpoints`: a glob for the job's own.
     """
     command = [sys.executable, str(verifier), str(to), "--manifest", str(to / MANIFEST), "--json"]
-    command += [f"--checkpoints={_checkpoints(to / 'run.sh')}"]
+    command += [f"--checkpoints={checkpoints}"]
     command += [f"--unlisted={path}" for path in unlisted]
     command += [] if expect is None else ["--expect", str(expect)]
     command += [] if load else ["--no-load"]
@@ -265,6 +244,7 @@ def as_text(released: Released) -> str:
         f"    not pulled, outside the run's folder: {path}; add --also {shlex.quote(path)}"
         for path in released.outside
     ]
+    out += [f"    a result didn't come: {text}" for text in released.unreached]
     if released.verdict != "verified":
         out.append("    don't end the box yet: the results here aren't verified")
     return "\n".join(out)

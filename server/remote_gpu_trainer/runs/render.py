@@ -1,6 +1,6 @@
 """Render a job for a platform as one self-contained script.
 
-Pure: no clock, no network, no file but the parts of the runner. Equal input gives equal bytes.
+Pure: no clock, no network, no file but the runner's source. Equal input gives equal bytes.
 """
 
 from __future__ import annotations
@@ -13,24 +13,16 @@ from pathlib import PurePath
 
 from .. import __version__
 from ..platforms.profile import Profile
-from . import TARGETS, shell_text
+from . import TARGETS, run_script, shell_text
+from .engine_options import field_of, for_kubernetes, for_skypilot, for_slurm
 from .job import Job
+from .job_text import Unfit, folders, probed, spec_of
 from .launch_risks import Warning, warnings
-from .runner_values import (
-    Unfit,
-    field_of,
-    folders,
-    for_kubernetes,
-    for_skypilot,
-    for_slurm,
-    probed,
-    values,
-)
+from .run_script import OURS
 from .snapshot import Snapshot
 from .targets import kubernetes, skypilot, slurm
 
 _ENGINES = {
-    "slurm": (slurm, for_slurm),
     "kubernetes": (kubernetes, for_kubernetes),
     "skypilot": (skypilot, for_skypilot),
 }
@@ -42,9 +34,6 @@ ENDINGS = {
     "kubernetes": "k8s.yaml",
     "skypilot": "sky.yaml",
 }
-
-# How a rendered file begins: the mark after the shebang, or before the first YAML document.
-SHEBANG, OURS = "#!/usr/bin/env bash\n", "# Rendered by remote-gpu-trainer"
 
 
 @dataclass(frozen=True)
@@ -94,17 +83,12 @@ def render(
     """
     if target not in TARGETS:
         raise Unfit(f"target: unknown target {target[:40]!r}; use one of {', '.join(TARGETS)}")
-    sha = fingerprint(job)
-    given = values(job, profile, target, __version__, sha, folders(job, target), snapshot)
-    text = shell_text.script(given)
-    if target in _ENGINES:
-        engine, options = _ENGINES[target]
-        try:
-            text = _marked(engine.text(given, options(job), text))
-        except Unfit:
-            raise
-        except ValueError as error:
-            raise Unfit(field_of(str(error))) from None
+    try:
+        text = _text(job, profile, target, snapshot)
+    except Unfit:
+        raise
+    except ValueError as error:
+        raise Unfit(field_of(str(error))) from None
     name = f"{job.name}.{ENDINGS[target]}"
     probe = probe_beside(job, target, file) if file else ""
     around = commands(job, target, file or name, snapshot, probe)
@@ -125,9 +109,18 @@ def probe_beside(job: Job, target: str, file: str) -> str:
     return str(PurePath(file).with_suffix(".probe.py")) if takes else ""
 
 
-def _marked(text: str) -> str:
-    head = SHEBANG if text.startswith(SHEBANG) else ""
-    return f"{head}{OURS}.\n{text.removeprefix(head)}"
+def _text(job: Job, profile: Profile, target: str, snapshot: Snapshot | None) -> str:
+    sha = fingerprint(job)
+    spec = spec_of(job, profile, target, __version__, sha, folders(job, target), snapshot)
+    if target == "slurm":
+        wanted = for_slurm(job)
+        slurm.check(spec, wanted)
+        return run_script.text(spec, slurm.head(wanted))
+    text = run_script.text(spec)
+    if target in _ENGINES:
+        engine, options = _ENGINES[target]
+        text = f"{OURS}.\n{engine.text(spec, options(job), text)}"
+    return text
 
 
 def fingerprint(job: Job) -> str:

@@ -6,22 +6,29 @@ Both front ends call it.
 from __future__ import annotations
 
 import difflib
+import os
+import re
 from datetime import date
 from pathlib import Path
 from typing import Any
 
 from ..catalogue.bundle import bundle_root
 from ..platforms import profile
+from ..platforms.profile import Profile
 from ..text import write_whole
 from . import code_state
 from .job_reading import JobError, from_object
-from .render import ENDINGS, OURS, SHEBANG, Rendered, probe_beside, render, usual_target
-from .runner_values import Unfit
+from .job_text import Unfit
+from .render import ENDINGS, Rendered, probe_beside, render, usual_target
+from .run_script import OURS, SHEBANG
+
+_VARIABLE = re.compile(r"(?!.*(?:KEY|TOKEN))[A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9]")
+_PATH = re.compile(r"/[\w-]+/[\w./-]+")
 
 
 def rendered(
     given: Any,
-    profile_name: str,
+    profile_name: str = "",
     target: str | None = None,
     write_to: str | None = None,
     on: date | None = None,
@@ -30,13 +37,12 @@ def rendered(
     """Return the answer of `render_run_script`.
 
     With `write_to`, a folder or a file, the answer has `path` in place of `script`. The path must
-    be inside the working folder unless `outside`. Without a platform this machine counts as the
-    user's own. Raises JobError, and ProfileError for an unknown platform.
+    be inside the working folder unless `outside`. Without a platform it is the one that the target
+    suits; for `local` the one whose box this is, else the user's own machine. Raises JobError, and
+    ProfileError for an unknown platform.
     """
     job = from_object(given)
-    platform = profile.get(profile_name)
-    if target == "local" and platform.kind == "unnamed":
-        platform = profile.get("local")
+    platform = profile.get(profile_name or _suits(target))
     chosen = target or usual_target(platform)
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}", outside) if write_to else None
     try:
@@ -54,6 +60,26 @@ def rendered(
         del answer["script"]
         answer["path"] = str(place)
     return answer
+
+
+def _suits(target: str | None) -> str:
+    """Return the platform of a target that comes without one."""
+    if target == "local":
+        return next((found.name for found in profile.load().values() if _is_here(found)), "local")
+    return target if target in ("slurm", "kubernetes") else "generic-ssh"
+
+
+def _is_here(platform: Profile) -> bool:
+    """Whether this machine is a box rented there, by a variable or a path that only its boxes have.
+
+    A key or token of the platform may lie on the user's own machine too.
+    """
+    return platform.kind == "rental" and any(
+        token in os.environ
+        if _VARIABLE.fullmatch(token)
+        else _PATH.fullmatch(token) and os.path.exists(token)
+        for token in platform.tokens
+    )
 
 
 def difference(old: Path, new: str) -> str:

@@ -13,6 +13,7 @@ import re
 from dataclasses import asdict, dataclass, field
 
 from ..numbers import finite
+from ..runner.failures import FAILURES
 from ..text.masking import shown, shown_lines
 
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
@@ -20,6 +21,7 @@ GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "nothing", "unsaved")
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
+_DECISIONS = {row.name: row.decision for row in FAILURES}
 
 
 @dataclass
@@ -198,6 +200,8 @@ def _say_where_it_is(status: Status, data: dict) -> None:
         failure = f", class {status.failure}" if status.failure else ""
         entry = f", entry {status.entry}" if status.entry else ""
         status.evidence.append(f"exit {_or_none(status.exit)}{failure}{entry}")
+        if status.failure in _DECISIONS and status.state == "failed":
+            status.evidence.append(f"{status.failure}: the runner {_DECISIONS[status.failure]}")
     if status.reason:
         status.evidence.append(f"reason: {status.reason}")
 
@@ -249,10 +253,12 @@ def _outcome(sync: dict) -> str:
     absent = ", ".join(shown(item, 60) for item in absent[:5]) if isinstance(absent, list) else ""
     if sync.get("ok") is not True:
         return f"not verified (missing: {absent})" if absent else "not verified"
+    # While a run goes on, new files are copied; verified, by their content, they are at its end.
+    word = "copied" if sync.get("verified") is False else "verified"
     if absent:
         copied = _number(sync, "copied")
-        return f"{'verified, but incomplete' if copied else 'copied nothing'} (missing: {absent})"
-    return "verified"
+        return f"{f'{word}, but incomplete' if copied else 'copied nothing'} (missing: {absent})"
+    return word
 
 
 def _text(data: dict, key: str) -> str:

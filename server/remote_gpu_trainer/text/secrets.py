@@ -22,6 +22,8 @@ _OWN_FORMS = ("-----begin", "hf_", "hook")
 # the beginning of a known token less is enough.
 _MADE = re.compile(r"(?=[A-Za-z_]*\d)[A-Za-z0-9_]{8,}|[A-Za-z0-9_]{16,}")
 _MADE_BY_NAME = re.compile(r"(?=[A-Za-z]*\d)[A-Za-z0-9]{12,}|[A-Za-z0-9]{16,}")
+# Between user: and @host stands nothing but a password, however it looks; *** is a masked one.
+_GIVEN = re.compile(r"[^*]")
 # $HF_TOKEN, <your token>, {token}, ~/.token and /run/secrets/token say where a secret is.
 _PLACE = ("$", "<", "{", "~", "/")
 
@@ -30,7 +32,7 @@ def holds_secret(text: str) -> bool:
     """Return whether a text holds the value of a secret, not only its name or its place."""
     if re.search(PRIVATE_KEY, text):
         return True
-    values = [(_MADE_BY_NAME, match[2]) for match in IN_ADDRESS.finditer(text)]
+    values = [(_GIVEN, match[2]) for match in IN_ADDRESS.finditer(text)]
     low = text.lower()
     for form, (hints, *_) in enumerate(FORMS):
         made = _MADE if hints[0] in _OWN_FORMS else _MADE_BY_NAME

@@ -65,7 +65,7 @@ def test_a_changed_part_makes_another_file(tmp_path):
 def test_a_circle_of_imports_is_refused():
     trees = {"a": ast.parse("from .b import x"), "b": ast.parse("from .a import y")}
     with pytest.raises(ValueError, match="circle"):
-        make_gpu_health.in_order(dict(trees, report=ast.parse("from .a import x")))
+        make_gpu_health.in_order(dict(trees, main=ast.parse("from .a import x")))
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
@@ -101,13 +101,15 @@ def test_a_part_imports_from_where_a_name_is_defined_and_nothing_is_renamed():
 
 
 def test_the_parts_give_the_same_answer_as_the_one_file():
-    report = importlib.import_module(f"{PACKAGE}.report")
+    report, recording = (
+        importlib.import_module(f"{PACKAGE}.{part}") for part in ("report", "recording")
+    )
     for name in ("h100x8", "amd-ecc", "lost", "old-faults"):
         capture = CAPTURES / name
         done = subprocess.run(
             [sys.executable, SCRIPT, "--replay", capture, "--json"], capture_output=True, text=True
         )
-        assert json.loads(done.stdout) == report.report(report.load(str(capture)))
+        assert json.loads(done.stdout) == report.report(recording.load(str(capture)))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +142,7 @@ def test_the_one_file_runs_under_python_3_8():
 
 
 def test_every_finding_is_used_and_every_use_is_a_finding():
-    tables = importlib.import_module(f"{PACKAGE}.tables")
+    findings = importlib.import_module(f"{PACKAGE}.findings")
     used, prefixed = set(), {"smi_" + kind for kind in failure_kinds()}
     for path in MODULES:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -152,19 +154,19 @@ def test_every_finding_is_used_and_every_use_is_a_finding():
                 continue
             if getattr(node.func, "id", getattr(node.func, "attr", "")) in ("add", "silence"):
                 used.add(node.args[1].value)
-    assert used | prefixed == set(tables.FINDINGS)
+    assert used | prefixed == set(findings.FINDINGS)
 
 
 def failure_kinds():
     """What nvidia-smi can fail with, by its words or its exit code."""
-    text = importlib.import_module(f"{PACKAGE}.text")
-    return {kind for kind, _ in text.FAILURES} | set(text.RC_FAILURES.values())
+    failures = importlib.import_module(f"{PACKAGE}.failures")
+    return {kind for kind, _ in failures.FAILURES} | set(failures.RC_FAILURES.values())
 
 
 def test_a_finding_has_a_known_level_and_the_values_that_its_texts_need():
-    tables = importlib.import_module(f"{PACKAGE}.tables")
-    for name, record in tables.FINDINGS.items():
-        assert record["level"] in (*tables.RANK, "-"), name
+    findings = importlib.import_module(f"{PACKAGE}.findings")
+    for name, record in findings.FINDINGS.items():
+        assert record["level"] in (*findings.RANK, "-"), name
         assert set(record) == {"level", "key", "entry", "found", "expected", "do"}, name
         for label in ("found", "expected", "do"):
             assert record[label] and not re.search(
@@ -173,7 +175,8 @@ def test_a_finding_has_a_known_level_and_the_values_that_its_texts_need():
 
 
 def test_a_rule_for_the_kernel_log_has_at_most_one_group_and_an_action():
-    tables = importlib.import_module(f"{PACKAGE}.tables")
-    for kind, level, pattern in tables.LOG_RULES:
-        assert level in tables.RANK and pattern.groups <= 1
-        assert kind == "xid 79" or tables.LOG_ACTION[kind]
+    findings = importlib.import_module(f"{PACKAGE}.findings")
+    rules = importlib.import_module(f"{PACKAGE}.log_rules")
+    for kind, level, pattern in rules.LOG_RULES:
+        assert level in findings.RANK and pattern.groups <= 1
+        assert kind == "xid 79" or rules.LOG_ACTION[kind]

@@ -6,12 +6,14 @@ folder.
 
 From bottom to top:
 
-- text (cells, places and failures), tables (cards, fields, Xids and findings);
+- text (cells) and failures (of calls); tables, with what is in data/: cards, fields, xids,
+  log_rules and findings; files (of a recording);
 - commands and gather: ask the box;
 - kernel_log, smi_outputs and box: what came back, as one box;
 - judge_gpu, judge_box, judge_host, judge_log, judge_torch, judge_amd and expectations: values in,
   findings out;
-- stress, watch and report: what the command line offers.
+- report (the findings as one answer), recording, stress and watch;
+- main: the command line.
 """
 
 from pathlib import Path

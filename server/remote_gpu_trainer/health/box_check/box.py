@@ -2,6 +2,8 @@
 
 import re
 
+from .failures import HANDLE, exit_of, lost_handles, smi_failure
+from .files import CALLS, FILES, LIMIT
 from .kernel_log import parse_log
 from .smi_outputs import (
     parse_apps,
@@ -13,23 +15,7 @@ from .smi_outputs import (
     parse_topo,
     parse_xml,
 )
-from .tables import CALLS, FILES, LIMIT
-from .text import (
-    COLOUR,
-    HANDLE,
-    as_dict,
-    as_list,
-    bdf,
-    clean,
-    exit_of,
-    lost_handles,
-    number,
-    short,
-    smi_failure,
-    state,
-    version,
-    yes,
-)
+from .text import COLOUR, as_dict, as_list, bdf, clean, number, short, state, version, yes
 
 
 class Gpu:

@@ -13,9 +13,13 @@ import signal
 import subprocess
 import time
 
+from .failures import smi_failure
+from .fields import FIELDS
+from .files import LIMIT, LOGS, SERIES_SECONDS
 from .kernel_log import OLD, WORTH
-from .tables import FIELDS, LIMIT, LOGS, SERIES_SECONDS
-from .text import short, smi_failure
+from .text import short
+
+APPS_QUERY = "--query-compute-apps=gpu_bus_id,gpu_uuid,pid,process_name,used_gpu_memory"
 
 
 def run(command, seconds):
@@ -188,9 +192,6 @@ class SmiSeries:
 def hung(got):
     """Whether a call had its full time and didn't end."""
     return got["timed_out"] and not got.get("short")
-
-
-APPS_QUERY = "--query-compute-apps=gpu_bus_id,gpu_uuid,pid,process_name,used_gpu_memory"
 
 
 def gather_nvidia(record, runner, limit):

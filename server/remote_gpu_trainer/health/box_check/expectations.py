@@ -3,7 +3,7 @@
 import re
 
 from .box import amd_cards
-from .tables import NVLINKS, sku_of
+from .cards import NVLINKS, sku_of
 from .text import as_dict, short, state, version
 
 # name -> (kind of its value, what it is)

@@ -11,8 +11,11 @@ import time
 
 from . import data_text
 from .commands import gather_log, gather_nvidia, read_text, run
-from .tables import CALL_SECONDS
+from .files import CALL_SECONDS
 from .text import short
+
+# A small program for the job's own interpreter.
+TORCH_PROBE = data_text("torch_probe.py")
 
 
 def gather_system(proc):
@@ -229,10 +232,6 @@ def gather_holders(proc):
                 }
             )
     proc["holders"], proc["hidden_processes"] = holders[:200], hidden
-
-
-# A small program for the job's own interpreter.
-TORCH_PROBE = data_text("torch_probe.py")
 
 
 def gather_torch(proc, runner, python):

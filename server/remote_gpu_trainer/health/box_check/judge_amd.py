@@ -1,6 +1,6 @@
 """Judge AMD cards by what amd-smi or rocm-smi says of them.
 
-`box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+`box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 """
 

@@ -3,8 +3,29 @@
 import re
 
 from .box import nvidia_cards
-from .tables import CALL_SECONDS, CALLS, NVLINKS, SERIES_SECONDS, TYPE, readable, sku_of
-from .text import RC_FAILURES, as_dict, as_list, number, short, state, usual, version
+from .cards import NVLINKS, sku_of
+from .failures import RC_FAILURES
+from .fields import TYPE, readable
+from .files import CALL_SECONDS, CALLS, SERIES_SECONDS
+from .text import as_dict, as_list, number, short, state, usual, version
+
+# Fields whose value doesn't change between two outputs.
+STABLE = (
+    "name",
+    "memory.total",
+    "mig.mode.current",
+    "mig.mode.pending",
+    "ecc.mode.current",
+    "ecc.mode.pending",
+    "compute_mode",
+    "pcie.link.width.max",
+    "pcie.link.gen.max",
+    "gpu_recovery_action",
+    "remapped_rows.pending",
+    "remapped_rows.failure",
+    "power.default_limit",
+)
+SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
 
 
 def judge_tools(box, add):
@@ -167,24 +188,6 @@ def judge_driver(box, there, add):
         add(None, "version_mismatch", " and ".join(drivers), module or "?")
 
 
-# Fields whose value doesn't change between two outputs.
-STABLE = (
-    "name",
-    "memory.total",
-    "mig.mode.current",
-    "mig.mode.pending",
-    "ecc.mode.current",
-    "ecc.mode.pending",
-    "compute_mode",
-    "pcie.link.width.max",
-    "pcie.link.gen.max",
-    "gpu_recovery_action",
-    "remapped_rows.pending",
-    "remapped_rows.failure",
-    "power.default_limit",
-)
-
-
 def judge_agreement(box, add):
     """Report two outputs that contradict each other about a GPU without findings.
 
@@ -208,9 +211,6 @@ def stable_value(field, text):
     if TYPE.get(field) == "n":
         return number(text)
     return {"0": "No", "1": "Yes"}.get(text, text)
-
-
-SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
 
 
 def judge_pace(box, add):

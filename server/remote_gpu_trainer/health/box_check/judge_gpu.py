@@ -6,27 +6,31 @@ Values in, findings out: no file, no clock, no command.
 import re
 
 from .box import nvidia_cards
-from .kernel_log import recovery_level
-from .tables import (
-    BACK,
-    FEWER_LANES,
-    HBM,
-    NO_OWN_MEMORY,
-    REASONS,
-    REQUIRED,
-    REQUIRED_590,
-    RESET,
-    TYPE,
-    readable,
-    sku_of,
-)
+from .cards import FEWER_LANES, HBM, NO_OWN_MEMORY, sku_of
+from .fields import REASONS, REQUIRED, REQUIRED_590, TYPE, readable
+from .findings import BACK, RESET
 from .text import bdf, number, short, state, version
+from .xids import recovery_level
 
 # What to do about a recovery action of this level.
 RECOVERY_ACTION = {
     "fatal": "do what it says: reset the GPU, or reboot the box",
     "degraded": "finish your job, start nothing new, then " + RESET,
 }
+REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
+# Nothing else depends on these sensors.
+COSMETIC = (
+    "fan.speed",
+    "power.draw",
+    "power.limit",
+    "enforced.power.limit",
+    "power.default_limit",
+    "utilization.gpu",
+    "utilization.memory",
+    "persistence_mode",
+    "display_active",
+    "pstate",
+)
 
 
 def judge_lost(box, gpu, add):
@@ -119,9 +123,6 @@ def judge_ecc(gpu, label, add):
         add(label, "many_corrected_errors", corrected, in_sram)
     elif ever > 0:
         add(label, "old_uncorrectable_errors", ever)
-
-
-REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
 
 
 def judge_link(box, gpu, add):
@@ -319,21 +320,6 @@ def judge_fabric(gpu, add):
         degraded = [part for part in parts if gpu.says("x.fabric_" + part, "Degraded", "True")]
         texts = ["{} {}".format(part, gpu.raw("x.fabric_" + part)) for part in degraded]
         add(gpu.label, "fabric_degraded", ", ".join(texts))
-
-
-# Nothing else depends on these sensors.
-COSMETIC = (
-    "fan.speed",
-    "power.draw",
-    "power.limit",
-    "enforced.power.limit",
-    "power.default_limit",
-    "utilization.gpu",
-    "utilization.memory",
-    "persistence_mode",
-    "display_active",
-    "pstate",
-)
 
 
 def judge_readable(box, gpu, add):

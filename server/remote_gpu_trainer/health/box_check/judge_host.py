@@ -1,6 +1,6 @@
 """Judge the host: disks, memory, the fabric manager, and cards that the driver doesn't show.
 
-`box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+`box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 """
 

@@ -1,16 +1,20 @@
 """Judge the kernel log: which of its lines are about this job's devices, and how bad they are.
 
-`box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+`box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 """
 
 import re
 
 from .box import amd_cards, nvidia_cards
+from .findings import BACK, RANK
 from .judge_host import level_of_lost
-from .kernel_log import ANOTHERS, HOST_KINDS, UNKNOWN_XID, xid_words
-from .tables import BACK, LOG_ACTION, RANK, SXID, XID, XID_ENTRY
+from .kernel_log import HOST_KINDS
+from .log_rules import LOG_ACTION
 from .text import as_dict, bdf, short
+from .xids import SXID, UNKNOWN_XID, XID, XID_ENTRY, xid_words
+
+ANOTHERS = "nothing: the device belongs to another job or container"
 
 
 class Devices:

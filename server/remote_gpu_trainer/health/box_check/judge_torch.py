@@ -1,6 +1,6 @@
 """Judge what the box's torch can do with its cards.
 
-`box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `tables.Findings`:
+`box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 """
 

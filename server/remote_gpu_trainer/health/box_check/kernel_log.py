@@ -1,42 +1,10 @@
-"""Turn the lines of the kernel log into events, and say what to do about an Xid."""
+"""Turn the lines of the kernel log into events."""
 
 import re
 
-from .tables import BACK, LOG_RULES, RANK, RESET, SXID, XID
+from .log_rules import LOG_RULES
 from .text import bdf, clean, short
-
-# NVIDIA's action for an Xid, in words
-NVIDIA_WORDS = {
-    "IGNORE": "nothing to do",
-    "RESTART_APP": "restart the job",
-    "RESET_GPU": RESET,
-    "RESTART_BM": "reboot the box",
-    "RESTART_VM": "reboot the box",
-    "CONTACT_SUPPORT": "ask the provider",
-    "CHECK_MECHANICALS": "power cable: " + BACK,
-    "UPDATE_SWFW": "versions of host and guest differ: ask the provider",
-    "WORKFLOW_XID_48": RESET,
-    "WORKFLOW_NVLINK_ERR": "reboot the box",
-    "WORKFLOW_NVLINK5_ERR": RESET,
-    "CHECK_UVM": "restart the job",
-    "XID_154": "do what it says",
-    "NONE_LISTED": "ask the provider",
-    "WORKFLOW_XID_45": "look at the Xid next to it",
-}
-# NVIDIA's IGNORE means that the job may go on, not that the card is fine.
-SPARE_CARD = "finish your job, then ask for another card"
-XID_WORDS = {92: SPARE_CARD, 157: SPARE_CARD, 161: SPARE_CARD}
-ANOTHERS = "nothing: the device belongs to another job or container"
-UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
-
-
-def xid_words(code, level):
-    """Return what to do about an Xid."""
-    action = XID.get(code, ("", "", ""))[1]
-    if action == "IGNORE" and RANK[level] < RANK["unknown"]:
-        return XID_WORDS.get(code, "finish your job, then " + RESET)
-    return NVIDIA_WORDS.get(action, "ask the provider")
-
+from .xids import SXID, xid_level
 
 # NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
 # NVRM: Xid (0000:03:00): 14, Channel 00000001
@@ -45,22 +13,27 @@ XID_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)([^)]*)\): (\d{1,6}
 
 # nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error
 SXID_LINE = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6})(?:[,\s]+(.*))?$")
+
 # [Feb 27 2025 15:10:02] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0
 #   on NVSwitch pci bus id 00000000:86:00.0 …      one line, Fabric Manager's
 FM_LINE = re.compile(
     r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,60}?pci bus id ([0-9a-fA-F:.]+)"
 )
+
 # A load of the driver begins with the first of these lines. The second comes after the driver has
 # looked at each card, so what it says about a card that failed stands between the two.
 LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
 LOAD_DONE = "NVRM: loading NVIDIA UNIX"
+
 # These lines end everything before them: a boot, a load or unload of the driver.
 OLD = re.compile(
     rf"Linux version \d+\.\d+|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded"
     r"|NVRM: .{0,60}unloading"
 )
+
 # What the driver says while it loads about cards that it can't use.
 LOAD_KINDS = ("probe", "probe failed", "bar", "legacy")
+
 # A line that looks like one of a log:
 # [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
 # 6,3973,227996636,-;…      2026-11-20T16:31:06 …
@@ -69,8 +42,10 @@ LOG_LIKE = re.compile(
     r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(",
     re.M,
 )
+
 # nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
+
 # Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
 # neighbours.
 HOST_KINDS = (
@@ -85,6 +60,7 @@ HOST_KINDS = (
     "panic",
     "nccl crash",
 )
+
 # A line with none of these is plain; the others are compared with every rule.
 WORTH = re.compile(
     r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
@@ -92,6 +68,7 @@ WORTH = re.compile(
     r"|Kernel panic|insufficient power|High Temperature|multicast team"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
+
 # NVRM: The NVIDIA GPU 0000:b3:00.0 / NVRM: (PCI ID: …) installed in this system has /
 # NVRM: fallen off the bus and is not responding
 SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
@@ -210,18 +187,6 @@ def of_driver(event):
     return event["kind"] not in HOST_KINDS
 
 
-def recovery_level(text):
-    """The level of a recovery action's words.
-
-    None and the forms of Reset and Drain are from the NVML enum; any other word is bad.
-    """
-    words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
-    if words in ("none", "0"):
-        return "ok"
-    urgent = "drain" not in words and re.search(r"reset|reboot", words)
-    return "fatal" if urgent else "degraded"
-
-
 def event_of(kind, code, place, level, line, **more):
     """An event as `parse_log` gives it."""
     return dict(more, kind=kind, code=code, bdf=place, level=level, line=line, old=False)
@@ -250,20 +215,6 @@ def log_event(line):
                 return event_of("xid", 79, place, level, line)
             return event_of(kind, 0, place, level, line)
     return None
-
-
-def xid_level(code, text):
-    """The level of an Xid: the table's, unless the line says more."""
-    level = XID[code][0] if code in XID else "unknown"
-    if 144 <= code <= 149:
-        word = re.search(r"\b(Fatal|Nonfatal|Non-fatal)\b", text)
-        return "fatal" if word and word.group(1) == "Fatal" else level
-    if code in (94, 95):
-        return "fatal" if re.search(r"\bRST: Yes", text) else level
-    if code == 154:
-        action = re.search(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?", text)
-        return recovery_level(action.group(1)) if action else "degraded"
-    return level
 
 
 def sxid_event(place, code, text, line):

@@ -3,12 +3,35 @@
 import re
 from functools import partial
 
-from .tables import CANON, ECC_SUMS, Q_PLACES, XML_PLACES
-from .text import HANDLE, bdf, clean, number, short, smi_failure, state
+from .failures import HANDLE, smi_failure
+from .fields import CANON, ECC_SUMS, Q_PLACES, XML_PLACES
+from .text import bdf, clean, number, short, state
 
 # dram, sram, l2_cache …: a part may have a number even if the total has none
 ECC_PART = re.compile(r"ecc\.errors\.(?:un)?corrected\.(?:volatile|aggregate)\.[a-z0-9_.]+$")
 HEADER_CELL = re.compile(r"[a-z][A-Za-z0-9_.]*(?: \[[^\]]{1,12}\])?$")
+# |   0  NVIDIA H100 80GB HBM3          On  |   00000000:00:09.0 Off |                    0 |
+ROW_1 = re.compile(
+    r"^\|\s+(\d+)\s+(\S.*?)\s+(On|Off|N/A)\s+\|\s+([0-9A-Fa-f:.]+)\s+(On|Off|N/A)\s+\|\s+(\S+)\s+\|"
+)
+# | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
+ROW_2 = re.compile(
+    r"^\|\s*(\S+?%?)\s+(\S+)\s+(P\d+|N/A|ERR!|Unknown)\s+(\S+)\s*/\s*(\S+)\s*"
+    r"\|\s+(\S+)\s*/\s*(\S+)\s*\|\s+(\S+)\s+(\S.*?)\s*\|"
+)
+# The columns of --query-compute-apps, under each of their names.
+APP_FIELDS = (
+    "timestamp",
+    "gpu_name",
+    "gpu_bus_id",
+    "gpu_serial",
+    "gpu_uuid",
+    "pid",
+    "process_name",
+    "name",
+    "used_gpu_memory",
+    "used_memory",
+)
 
 
 def is_header(cells):
@@ -240,17 +263,6 @@ def q_trees(text):
     return driver, trees
 
 
-# |   0  NVIDIA H100 80GB HBM3          On  |   00000000:00:09.0 Off |                    0 |
-ROW_1 = re.compile(
-    r"^\|\s+(\d+)\s+(\S.*?)\s+(On|Off|N/A)\s+\|\s+([0-9A-Fa-f:.]+)\s+(On|Off|N/A)\s+\|\s+(\S+)\s+\|"
-)
-# | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
-ROW_2 = re.compile(
-    r"^\|\s*(\S+?%?)\s+(\S+)\s+(P\d+|N/A|ERR!|Unknown)\s+(\S+)\s*/\s*(\S+)\s*"
-    r"\|\s+(\S+)\s*/\s*(\S+)\s*\|\s+(\S+)\s+(\S.*?)\s*\|"
-)
-
-
 def parse_table(text):
     """The default view -> [cells].
 
@@ -354,20 +366,6 @@ def parse_topo(text):
     if heads and {int(head) for head in heads} != {row for row, _ in pairs}:
         problems.append("topo -m: rows and columns name different GPUs")
     return pairs, problems[:3]
-
-
-APP_FIELDS = (
-    "timestamp",
-    "gpu_name",
-    "gpu_bus_id",
-    "gpu_serial",
-    "gpu_uuid",
-    "pid",
-    "process_name",
-    "name",
-    "used_gpu_memory",
-    "used_memory",
-)
 
 
 def parse_apps(text):

@@ -10,11 +10,14 @@ import threading
 
 from . import data_text
 from .box import parse
+from .cards import PEAK_TFLOPS
 from .commands import gather_log, run
+from .failures import exit_of
+from .fields import REASONS
+from .findings import Findings
 from .judge_log import judge_log
 from .smi_outputs import parse_csv
-from .tables import PEAK_TFLOPS, REASONS, Findings
-from .text import as_dict, as_list, clean, exit_of, number, short, state, usual
+from .text import as_dict, as_list, clean, number, short, state, usual
 
 # The program that the job's own interpreter runs.
 STRESS_WORKER = data_text("stress_worker.py")

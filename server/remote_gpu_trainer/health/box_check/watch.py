@@ -15,10 +15,15 @@ import sys
 import time
 
 from .commands import names_to_query, read_text, run
+from .failures import RC_FAILURES, lost_handles, smi_failure
+from .fields import CANON, REASONS, WATCH_FIELDS
+from .files import CALL_SECONDS, LIMIT
+from .findings import Findings
 from .gather import gather_holders, minor_of
-from .kernel_log import UNKNOWN_XID, parse_log, xid_words
-from .tables import CALL_SECONDS, CANON, LIMIT, LOG_ACTION, REASONS, WATCH_FIELDS, XID, Findings
-from .text import RC_FAILURES, bdf, lost_handles, number, short, smi_failure, state
+from .kernel_log import parse_log
+from .log_rules import LOG_ACTION
+from .text import bdf, number, short, state
+from .xids import UNKNOWN_XID, XID, xid_words
 
 # Our limits: a waiting collective draws less than this share of the power limit. It takes three
 # samples in a row, so that a pause between steps doesn't count.

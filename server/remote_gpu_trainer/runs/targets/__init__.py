@@ -1,26 +1,22 @@
 """The targets Slurm, Kubernetes and SkyPilot. This module holds what the three share.
 
-It checks the values that reach an engine's own files, and puts an engine's own bash into a script.
-Every refusal is a ValueError with the field, what it must be, what it is, and what to do.
+It checks the values that reach an engine's own files. A `spec` is a job in the fields of
+runner/spec.py. Every refusal is a ValueError with the field, what it must be, what it is, and what
+to do.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 
 import yaml
 
-from ..script_parts import Value, exit_codes, part
+from ...runner.phases import CODES
+from ..run_script import END, SHEBANG
 
-SHEBANG = "#!/usr/bin/env bash\n"
-MAIN = 'rgt_main "$@"\n'
-# Only at the start an engine knows which host is node 0.
-RENDEZVOUS = part("engines/rendezvous.sh")
-
-# Of all exit codes of the run script (`exit_codes` in ../script_parts.py), the one of a run that
-# is to be started again.
-AGAIN = next(code for code, name, _ in exit_codes() if name == "preempted")
+# Of all exit codes of a run, the one of a run that is to be started again.
+AGAIN = CODES["preempted"]
 
 
 def refuse(field: str, value: object, expected: str, do: str) -> ValueError:
@@ -57,20 +53,6 @@ def hours(field: str, value: object, do: str) -> None:
         raise refuse(field, value, "a number of hours above 0 and up to 8784", do)
 
 
-def same(field: str, value: object, values: Mapping[str, Value], variable: str) -> None:
-    """Raises ValueError if the script's variable and the engine's option differ."""
-    if str(values.get(variable, value)) != str(value):
-        raise refuse(
-            field, value, f"{values[variable]!r}, which is {variable}", "give both the same value"
-        )
-
-
-def words(values: Mapping[str, Value], variable: str) -> list[str]:
-    """Return the words of a variable that holds a list; none if the script lacks it."""
-    value = values.get(variable)
-    return list(value) if isinstance(value, (list, tuple)) else []
-
-
 def encodable(field: str, value: str) -> int:
     """The value's length in bytes.
 
@@ -90,21 +72,16 @@ def encodable(field: str, value: str) -> int:
     return size
 
 
-def before_main(script: str, lines: str) -> str:
-    """The script with an engine's bash between its functions and its last line.
-
-    Raises ValueError if the first and the last line aren't those of a rendered script, or if it
-    holds what no text file can.
-    """
-    if not script.startswith(SHEBANG) or not script.endswith("\n" + MAIN):
+def check_script(script: str) -> None:
+    """Raises ValueError for what is no run script of ours, or holds what no text file can."""
+    if not script.startswith(SHEBANG) or not script.endswith(END):
         raise refuse(
             "script",
             script[-40:],
-            f"a script from {SHEBANG.strip()} to {MAIN.strip()}",
-            "give the text that shell_text.script returns",
+            f"a script from {SHEBANG.strip()} to {END.strip()}",
+            "give the text that run_script.text returns",
         )
     encodable("script", script)
-    return script[: -len(MAIN)] + lines + MAIN
 
 
 _BARE = re.compile(r"[A-Za-z][A-Za-z0-9_./-]*\Z")

@@ -15,9 +15,9 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from .. import targets
-from ..script_parts import Value
 
 MIB = 1024 * 1024  # The limit of a ConfigMap's data; MaxSecretSize in pkg/apis/core/types.go
 _AGAIN = [targets.AGAIN, 137, 143]  # stopped after a save, KILL, TERM
@@ -137,18 +137,15 @@ class Options:
             )
 
 
-def text(values: Mapping[str, Value], options: Options, script: str) -> str:
+def text(spec: Mapping[str, Any], options: Options, script: str) -> str:
     """The objects as YAML.
 
-    Raises ValueError where values, options and script don't belong together, and for a script over
-    1 MiB.
+    Raises ValueError where the run folder isn't on the claim, and for a script over 1 MiB.
     """
-    targets.same("nodes", options.nodes, values, "RGT_NODES")
-    targets.same("gpus", options.gpus, values, "RGT_GPUS")
-    run_dir = str(values.get("RGT_RUN_DIR", ""))
+    run_dir = spec["run_dir"]
     if options.claim and not _inside(run_dir, options.mount):
         raise targets.refuse(
-            "RGT_RUN_DIR",
+            "run_dir",
             run_dir,
             f"a folder below {options.mount}, where the claim is mounted",
             f"use {options.mount}/runs/{options.name}",
@@ -157,18 +154,18 @@ def text(values: Mapping[str, Value], options: Options, script: str) -> str:
         raise targets.refuse(
             "claim", "", "a ReadWriteMany PersistentVolumeClaim, which all nodes see", "name one"
         )
-    whole = targets.before_main(script, targets.RENDEZVOUS)
-    if (size := targets.encodable("script", whole)) > MIB:
+    targets.check_script(script)
+    if (size := targets.encodable("script", script)) > MIB:
         raise targets.refuse(
             "script",
             f"{size:,} bytes",
             f"at most {MIB:,} bytes, the limit of a ConfigMap",
             "put long values into files of the code",
         )
-    documents = [_config_map(values, options, whole)]
+    documents = [_config_map(spec, options, script)]
     if options.nodes > 1:
-        documents.append(_service(values, options))
-    return targets.dump([*documents, _job(values, options)])
+        documents.append(_service(spec, options))
+    return targets.dump([*documents, _job(spec, options)])
 
 
 def _inside(path: str, folder: str) -> bool:
@@ -176,32 +173,32 @@ def _inside(path: str, folder: str) -> bool:
     return ".." not in parts and (path.rstrip("/") + "/").startswith(folder.rstrip("/") + "/")
 
 
-def _labels(values: Mapping[str, Value]) -> dict:
-    # A label holds 63 characters, one less than a SHA-256.
-    sha = str(values.get("RGT_JOB_SHA", ""))[:16]
-    targets.matched("RGT_JOB_SHA", sha, _VALUE, "hexadecimal digits", "give the job's SHA-256")
-    return {"app.kubernetes.io/managed-by": "remote-gpu-trainer", "remote-gpu-trainer/job": sha}
-
-
-def _metadata(values: Mapping[str, Value], options: Options) -> dict:
+def _labels(spec: Mapping[str, Any]) -> dict:
     return {
-        "name": options.name,
-        **({"namespace": options.namespace} if options.namespace else {}),
-        "labels": _labels(values),
+        "app.kubernetes.io/managed-by": "remote-gpu-trainer",
+        "remote-gpu-trainer/job": spec["job_sha"],
     }
 
 
-def _config_map(values: Mapping[str, Value], options: Options, script: str) -> dict:
+def _metadata(spec: Mapping[str, Any], options: Options) -> dict:
+    return {
+        "name": options.name,
+        **({"namespace": options.namespace} if options.namespace else {}),
+        "labels": _labels(spec),
+    }
+
+
+def _config_map(spec: Mapping[str, Any], options: Options, script: str) -> dict:
     return {
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": _metadata(values, options),
+        "metadata": _metadata(spec, options),
         "data": {"run.sh": script},
     }
 
 
-def _service(values: Mapping[str, Value], options: Options) -> dict:
-    spec = {
+def _service(spec: Mapping[str, Any], options: Options) -> dict:
+    service = {
         "clusterIP": "None",
         "publishNotReadyAddresses": True,
         "selector": {"batch.kubernetes.io/job-name": options.name},
@@ -209,23 +206,23 @@ def _service(values: Mapping[str, Value], options: Options) -> dict:
     return {
         "apiVersion": "v1",
         "kind": "Service",
-        "metadata": _metadata(values, options),
-        "spec": spec,
+        "metadata": _metadata(spec, options),
+        "spec": service,
     }
 
 
-def _job(values: Mapping[str, Value], options: Options) -> dict:
-    pod_seconds = math.ceil(options.hours * 3600) + grace(values) if options.hours else None
-    spec: dict = {"backoffLimit": options.backoff_limit}
+def _job(spec: Mapping[str, Any], options: Options) -> dict:
+    pod_seconds = math.ceil(options.hours * 3600) + grace(spec) if options.hours else None
+    job: dict = {"backoffLimit": options.backoff_limit}
     if pod_seconds:
-        spec["activeDeadlineSeconds"] = pod_seconds + math.ceil(options.wait_hours * 3600)
+        job["activeDeadlineSeconds"] = pod_seconds + math.ceil(options.wait_hours * 3600)
     if options.nodes > 1:
-        spec |= {
+        job |= {
             "completions": options.nodes,
             "parallelism": options.nodes,
             "completionMode": "Indexed",
         }
-    spec["podFailurePolicy"] = {
+    job["podFailurePolicy"] = {
         "rules": [
             {
                 "action": "Ignore",
@@ -237,7 +234,7 @@ def _job(values: Mapping[str, Value], options: Options) -> dict:
             },
         ]
     }
-    pod: dict = {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace(values)}
+    pod: dict = {"restartPolicy": "Never", "terminationGracePeriodSeconds": grace(spec)}
     if pod_seconds:
         pod["activeDeadlineSeconds"] = pod_seconds
     pod |= {"automountServiceAccountToken": False, "enableServiceLinks": False}
@@ -251,38 +248,28 @@ def _job(values: Mapping[str, Value], options: Options) -> dict:
         ]
     if options.pull_secret:
         pod["imagePullSecrets"] = [{"name": options.pull_secret}]
-    mounts, volumes = _storage(values, options)
-    pod["containers"] = [_container(values, options, mounts)]
+    mounts, volumes = _storage(spec, options)
+    pod["containers"] = [_container(spec, options, mounts)]
     pod["volumes"] = volumes
-    spec["template"] = {"metadata": {"labels": _labels(values)}, "spec": pod}
+    job["template"] = {"metadata": {"labels": _labels(spec)}, "spec": pod}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _metadata(values, options),
-        "spec": spec,
+        "metadata": _metadata(spec, options),
+        "spec": job,
     }
 
 
-def grace(values: Mapping[str, Value]) -> int:
-    """Return the seconds from TERM to KILL, for a save and the last copy to the durable place.
-
-    Raises ValueError when RGT_SAVE_SECONDS is no number.
-    """
-    seconds = str(values.get("RGT_SAVE_SECONDS", 30))
-    targets.matched(
-        "RGT_SAVE_SECONDS",
-        seconds,
-        r"[0-9]{1,6}",
-        "whole seconds",
-        "give the longest time of a save",
-    )
-    return int(seconds) + _FINAL_SYNC_SECONDS
+def grace(spec: Mapping[str, Any]) -> int:
+    """Return the seconds from TERM to KILL, for a save and the last copy to the durable place."""
+    return math.ceil(spec["save_seconds"]) + _FINAL_SYNC_SECONDS
 
 
-def _container(values: Mapping[str, Value], options: Options, mounts: list[dict]) -> dict:
-    command = ["bash", f"{_SCRIPT_DIR}/run.sh", "queue" if values.get("RGT_CELLS") else "run"]
+def _container(spec: Mapping[str, Any], options: Options, mounts: list[dict]) -> dict:
+    command = ["bash", f"{_SCRIPT_DIR}/run.sh", "queue" if spec["cells"] else "run"]
     env = [
-        _secret_variable(item, options) for item in sorted(targets.words(values, "RGT_SECRET_VARS"))
+        _secret_variable(variable, options)
+        for variable in sorted(spec["secret_variables"].values())
     ]
     if options.nodes > 1:
         command += ["--node-rank", "$(JOB_COMPLETION_INDEX)"]
@@ -302,11 +289,9 @@ def _container(values: Mapping[str, Value], options: Options, mounts: list[dict]
     return container
 
 
-def _secret_variable(item: str, options: Options) -> dict:
-    """`NAME`, or `NAME=KEY`: the runner reads KEY and gives it to the program as NAME."""
-    key = item.partition("=")[2] or item
+def _secret_variable(key: str, options: Options) -> dict:
     targets.matched(
-        "RGT_SECRET_VARS",
+        "secrets",
         key,
         r"[A-Za-z_][A-Za-z0-9_]{0,127}",
         "the name of a variable",
@@ -314,9 +299,7 @@ def _secret_variable(item: str, options: Options) -> dict:
     )
     return {
         "name": key,
-        "valueFrom": {
-            "secretKeyRef": {"name": _secret(options, "RGT_SECRET_VARS", key), "key": key}
-        },
+        "valueFrom": {"secretKeyRef": {"name": _secret(options, "secrets", key), "key": key}},
     }
 
 
@@ -331,7 +314,7 @@ def _secret(options: Options, field: str, value: str) -> str:
     return options.secret
 
 
-def _storage(values: Mapping[str, Value], options: Options) -> tuple[list[dict], list[dict]]:
+def _storage(spec: Mapping[str, Any], options: Options) -> tuple[list[dict], list[dict]]:
     """The container's mounts and the pod's volumes."""
     shm = {"medium": "Memory", **({"sizeLimit": f"{options.shm_gb}Gi"} if options.shm_gb else {})}
     mounts = [
@@ -346,17 +329,16 @@ def _storage(values: Mapping[str, Value], options: Options) -> tuple[list[dict],
         mounts.append({"name": "work", "mountPath": options.mount})
         volumes.append({"name": "work", "persistentVolumeClaim": {"claimName": options.claim}})
     items = []
-    for item in sorted(targets.words(values, "RGT_SECRET_FILES")):
-        key, _, path = item.partition("=")
+    for key, path in sorted(spec["secret_files"].items()):
         targets.matched(
-            "RGT_SECRET_FILES",
+            "secrets",
             key,
             r"[A-Za-z_][A-Za-z0-9_]{0,127}",
             "the name of a variable",
             "name it in letters, digits and '_'",
         )
         targets.matched(
-            "RGT_SECRET_FILES",
+            "secrets",
             path,
             _PATH,
             "an absolute path in the pod, of letters, digits and . _ / -",
@@ -366,7 +348,7 @@ def _storage(values: Mapping[str, Value], options: Options) -> tuple[list[dict],
         items.append({"key": key, "path": key})
     if items:
         secret = {
-            "secretName": _secret(options, "RGT_SECRET_FILES", items[0]["key"]),
+            "secretName": _secret(options, "secrets", items[0]["key"]),
             "defaultMode": 0o400,
             "items": items,
         }

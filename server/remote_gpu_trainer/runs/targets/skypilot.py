@@ -10,9 +10,10 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from .. import shell_text, targets
-from ..script_parts import Static, Value
+from ..shell_text import Static
 
 _NAME = r"[a-zA-Z0-9]+(?:[._-]{1,2}[a-zA-Z0-9]+)*"  # sky/task.py, _VALID_NAME_REGEX
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
@@ -93,16 +94,13 @@ class Options:
                 )
 
 
-def text(values: Mapping[str, Value], options: Options, script: str) -> str:
-    """The task as YAML.
-
-    Raises ValueError where values, options and script don't belong together.
-    """
-    targets.same("nodes", options.nodes, values, "RGT_NODES")
-    return targets.dump([_task(values, options, targets.before_main(script, targets.RENDEZVOUS))])
+def text(spec: Mapping[str, Any], options: Options, script: str) -> str:
+    """The task as YAML. Raises ValueError for what is no run script, and for a variable's name."""
+    targets.check_script(script)
+    return targets.dump([_task(spec, options, script)])
 
 
-def _task(values: Mapping[str, Value], options: Options, script: str) -> dict:
+def _task(spec: Mapping[str, Any], options: Options, script: str) -> dict:
     task = {
         "name": options.name,
         "resources": _given(
@@ -119,9 +117,9 @@ def _task(values: Mapping[str, Value], options: Options, script: str) -> dict:
         "workdir": options.workdir,
         "file_mounts": dict(options.file_mounts),
         "secrets": dict.fromkeys(
-            sorted({_on_the_box(item) for item in targets.words(values, "RGT_SECRET_VARS")})
+            sorted({_on_the_box(variable) for variable in spec["secret_variables"].values()})
         ),
-        "run": run(script, options, "queue" if values.get("RGT_CELLS") else "run"),
+        "run": run(script, options, "queue" if spec["cells"] else "run"),
     }
     return _given(**task)
 
@@ -130,11 +128,10 @@ def _given(**items: object) -> dict:
     return {key: value for key, value in items.items() if value}
 
 
-def _on_the_box(item: str) -> str:
-    """Return the variable that the box must have, for `NAME` or `NAME=VARIABLE`."""
-    variable = item.partition("=")[2] or item
+def _on_the_box(variable: str) -> str:
+    """Return the variable that the box must have."""
     targets.matched(
-        "RGT_SECRET_VARS",
+        "secrets",
         variable,
         _VARIABLE,
         "the name of a variable",
@@ -150,7 +147,7 @@ def run(script: str, options: Options, verb: str) -> str:
     while delimiter in lines:
         delimiter += "_"
     return shell_text.filled(
-        "engines/skypilot_run.j2",
+        "skypilot_run.j2",
         name=options.name,
         delimiter=delimiter,
         script=Static(script),

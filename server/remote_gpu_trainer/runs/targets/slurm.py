@@ -1,11 +1,6 @@
-"""Slurm: the `#SBATCH` lines, and the bash that hands over to the runner under sbatch. Pure.
+"""Slurm: the `#SBATCH` lines of a run script. Pure.
 
-One node: the batch script is the runner's own shell, so USR1 (`--signal=B:`) and TERM reach its
-traps.
-Several nodes: the batch script copies itself to the run folder, which must be on a file system
-that every node sees, and srun starts it once on each node.
-Array: task k runs cell k + 1 of the queue.
-With arguments, as in `bash run.sh status` on the login node, none of this happens.
+What runs under sbatch, on one node, on several, and in an array, is runner/slurm.sh.
 """
 
 from __future__ import annotations
@@ -14,11 +9,11 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 from jinja2 import Template
 
 from .. import shell_text, targets
-from ..script_parts import Value, part
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
 _FEATURES = r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}"
@@ -216,48 +211,13 @@ def head(options: Options) -> str:
     return _template().render(lines, requeue=options.requeue)
 
 
-def tail(options: Options) -> str:
-    """The bash between the runner's functions and its last line.
-
-    It is the same for all options and reads RGT_ and SLURM_ variables only.
-    """
-    return "\n" + part("engines/slurm.sh") + targets.RENDEZVOUS
-
-
-def text(values: Mapping[str, Value], options: Options, script: str) -> str:
-    """The whole batch script.
-
-    Raises ValueError where values, options and script don't belong together.
-    """
-    targets.same("nodes", options.nodes, values, "RGT_NODES")
-    targets.same(
-        "requeue",
-        "yes" if options.requeue else "no",
-        {"RGT_REQUEUE": values.get("RGT_REQUEUE") or "no"},
-        "RGT_REQUEUE",
-    )
-    save = str(values.get("RGT_SAVE_SECONDS", 0))
-    targets.matched(
-        "RGT_SAVE_SECONDS",
-        save,
-        r"[0-9]{1,6}",
-        "whole seconds",
-        "give the longest time of a save",
-    )
-    if int(save) > options.signal_seconds:
+def check(spec: Mapping[str, Any], options: Options) -> None:
+    """Raises ValueError where Slurm's signal would come too late for a save."""
+    save = math.ceil(spec["save_seconds"])
+    if save > options.signal_seconds:
         raise targets.refuse(
             "signal_seconds",
             options.signal_seconds,
             f"at least {save}, the time of a save",
             "let Slurm send its signal earlier",
         )
-    cells = targets.words(values, "RGT_CELLS")
-    if options.cells != len(cells):
-        raise targets.refuse(
-            "cells",
-            options.cells,
-            f"{len(cells)}, the number of RGT_CELLS",
-            "give each cell one array task",
-        )
-    whole = targets.before_main(script, tail(options))
-    return targets.SHEBANG + head(options) + whole[len(targets.SHEBANG) :]

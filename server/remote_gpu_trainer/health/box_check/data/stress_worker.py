@@ -8,6 +8,7 @@ import sys
 import time
 
 config = json.loads(sys.argv[1])
+kind, small = config.get("device", "cuda"), config.get("size")
 
 
 def say(**values):
@@ -17,8 +18,6 @@ def say(**values):
 
 say(stage="import")
 import torch  # noqa: E402, after its stage is printed: the import may hang
-
-kind, small = config.get("device", "cuda"), config.get("size")
 
 
 def wait(device):

@@ -1,0 +1,104 @@
+"""Findings: their levels and texts, the entries that they name, and the verdict they add up to.
+
+The texts are in data/findings.txt.
+"""
+
+import re
+
+from . import data_text
+from .text import short
+
+RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
+BACK = "hand the box back and ask for a refund"
+
+# The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
+# repair or ask. unknown: it couldn't be read. warn: good to know.
+RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
+
+# Catalogue entries that a finding points at, by its key or the word given with it. A test compares
+# them with the catalogue.
+ENTRY = {
+    word: entry
+    for entry, words in (
+        ("DP15", ["shm"]),
+        ("VAST14", ["sku"]),
+        ("U11", ["held"]),
+        ("ENV6", ["torch_driver"]),
+        ("ENV1", ["arch"]),
+        ("U31", ["no_runtime"]),
+        ("P3", ["bf16"]),
+        ("D20", ["stuck"]),
+        ("U6", ["disk"]),
+        ("U7", ["inodes"]),
+        ("U41", ["container memory"]),
+        ("HW1", ["lost", "count", "gsp", "init", "probe failed"]),
+        ("HW2", ["ecc", "remap", "pages", "repair"]),
+        ("HW3", ["p2p"]),
+        ("HW4", ["fabric", "fabricmanager", "fabric topology"]),
+        ("HW5", ["throttle", "capped", "clock"]),
+        ("HW6", ["width", "gen", "replays", "aer"]),
+        ("HW7", ["mig"]),
+        ("ENV10", ["cgroup"]),
+        ("ENV11", ["mismatch"]),
+    )
+    for word in words
+}
+FINDING_TABLE = data_text("findings.txt")
+
+
+def finding_texts():
+    """-> {name: {level, key, entry, found, expected, do}}."""
+    records, record = {}, {}
+    text = re.sub(r"(?m)^#.*\n", "", FINDING_TABLE)
+    text = text.replace("{RESET}", RESET).replace("{BACK}", BACK).replace("\n    ", " ")
+    for line in text.splitlines():
+        if line.startswith("  "):
+            label, text = line.strip().split(": ", 1)
+            record[label] = text
+        elif line:
+            name, level, key, entry = [*line.split(" | "), "", ""][:4]
+            record = records[name] = {"level": level, "key": key.strip(), "entry": entry}
+    return records
+
+
+FINDINGS = finding_texts()
+
+
+def verdict(findings):
+    """Turn the levels of findings into the verdict."""
+    levels = {finding["level"] for finding in findings}
+    for level, word in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
+        if level in levels:
+            return word
+    return "fit"
+
+
+class Findings:
+    """Collects findings. Call it with the name of a finding and the values of its texts."""
+
+    def __init__(self):
+        """`list`: the findings; `keys`: their (key, GPU)."""
+        self.list, self.keys = [], set()
+
+    def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
+        """Add a finding, once for each key and GPU. The record has the defaults."""
+        record = FINDINGS[name]
+        key = record["key"] if key is None else key
+        entry = record["entry"] if entry is None else entry
+        if key and (key, gpu) in self.keys:
+            return
+        self.keys.add((key, gpu))
+        self.list.append(
+            {
+                "gpu": gpu,
+                "level": level or record["level"],
+                "evidence": short(record["found"] % values, 300),
+                "threshold": record["expected"] % expected,
+                "action": record["do"] % do,
+                "entry": ENTRY.get(entry or key, ""),
+            }
+        )
+
+    def has(self, key, gpu):
+        """Whether a finding with this key was added for this GPU."""
+        return (key, gpu) in self.keys

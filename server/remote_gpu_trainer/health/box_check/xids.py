@@ -1,0 +1,102 @@
+"""Xids and SXids, the driver's numbers for faults: how bad each is, and what to do about it.
+
+Sources, read on 2026-11-20: NVIDIA's Xid catalogue page; open-gpu-kernel-modules 595.45.04;
+gpud's SXid table, which is from the Fabric Manager guide of October 2023.
+"""
+
+import re
+
+from . import data_text
+from .findings import BACK, RANK, RESET
+from .tables import codes_of, rows_of
+
+# Xid -> (level, NVIDIA's action, what it is)
+XID_TABLE = data_text("xids.txt")
+XID = {code: tuple(row[1:]) for row in rows_of(XID_TABLE) for code in codes_of(row[0])}
+
+# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
+SXID_FATAL = {
+    "always": "10003,12020,22003,22011,23001-23017",
+    "maybe": (
+        "10001,10002,10004,10005,11001,11009,11013,11018-11020,12001,12002,12022,12024-12027,"
+        "12030-12032,14017,15001,15006,15009,15010,15012,15013,19047,19048,19054,19056,19058,"
+        "19060,19061,19063,19064,19066,19067,19069,19070,20034,22012,24004-24007"
+    ),
+    "never": (
+        "11004,11012,11021-11023,12021,12023,12028,15008,15011,19049,19055,19057,19059,19062,"
+        "19065,19068,19071,19084,20001,20009,20012,22013,24001-24003"
+    ),
+}
+SXID = {code: when for when, codes in SXID_FATAL.items() for code in codes_of(codes)}
+
+# Xid -> word in ENTRY
+XID_ENTRY = {
+    48: "ecc",
+    63: "ecc",
+    64: "ecc",
+    92: "ecc",
+    94: "ecc",
+    95: "ecc",
+    79: "lost",
+    109: "stuck",
+    119: "gsp",
+    120: "gsp",
+}
+
+# NVIDIA's action for an Xid, in words
+NVIDIA_WORDS = {
+    "IGNORE": "nothing to do",
+    "RESTART_APP": "restart the job",
+    "RESET_GPU": RESET,
+    "RESTART_BM": "reboot the box",
+    "RESTART_VM": "reboot the box",
+    "CONTACT_SUPPORT": "ask the provider",
+    "CHECK_MECHANICALS": "power cable: " + BACK,
+    "UPDATE_SWFW": "versions of host and guest differ: ask the provider",
+    "WORKFLOW_XID_48": RESET,
+    "WORKFLOW_NVLINK_ERR": "reboot the box",
+    "WORKFLOW_NVLINK5_ERR": RESET,
+    "CHECK_UVM": "restart the job",
+    "XID_154": "do what it says",
+    "NONE_LISTED": "ask the provider",
+    "WORKFLOW_XID_45": "look at the Xid next to it",
+}
+
+# NVIDIA's IGNORE means that the job may go on, not that the card is fine.
+SPARE_CARD = "finish your job, then ask for another card"
+XID_WORDS = {92: SPARE_CARD, 157: SPARE_CARD, 161: SPARE_CARD}
+UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
+
+
+def xid_words(code, level):
+    """Return what to do about an Xid."""
+    action = XID.get(code, ("", "", ""))[1]
+    if action == "IGNORE" and RANK[level] < RANK["unknown"]:
+        return XID_WORDS.get(code, "finish your job, then " + RESET)
+    return NVIDIA_WORDS.get(action, "ask the provider")
+
+
+def xid_level(code, text):
+    """The level of an Xid: the table's, unless the line says more."""
+    level = XID[code][0] if code in XID else "unknown"
+    if 144 <= code <= 149:
+        word = re.search(r"\b(Fatal|Nonfatal|Non-fatal)\b", text)
+        return "fatal" if word and word.group(1) == "Fatal" else level
+    if code in (94, 95):
+        return "fatal" if re.search(r"\bRST: Yes", text) else level
+    if code == 154:
+        action = re.search(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?", text)
+        return recovery_level(action.group(1)) if action else "degraded"
+    return level
+
+
+def recovery_level(text):
+    """The level of a recovery action's words.
+
+    None and the forms of Reset and Drain are from the NVML enum; any other word is bad.
+    """
+    words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
+    if words in ("none", "0"):
+        return "ok"
+    urgent = "drain" not in words and re.search(r"reset|reboot", words)
+    return "fatal" if urgent else "degraded"

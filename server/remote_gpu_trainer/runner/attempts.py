@@ -1,0 +1,358 @@
+"""Attempts: start the program, watch it, judge its end, and decide whether to try again."""
+
+from __future__ import annotations
+
+import json
+from typing import NamedTuple
+
+from . import (
+    checkpoints,
+    collectors,
+    early_end,
+    launchers,
+    log,
+    memory,
+    procs,
+    results,
+    stacks,
+    stall,
+    why,
+)
+from .context import Run
+from .heart import Heart
+from .lingering import Lingering
+from .program import Program, with_arguments, words_of
+from .why import Verdict
+
+
+class Original(NamedTuple):
+    """The first failure of a chain of attempts that came no further."""
+
+    verdict: Verdict
+    exit: int | None
+    checkpoint: str
+    step: int | None
+
+
+class Attempts:
+    """All attempts of one start. `run` leaves class, entry and reason in the state."""
+
+    def __init__(self, heart: Heart, extra: list[str] | None = None):
+        self.heart, self.run, self.state = heart, heart.run, heart.state
+        self.extra = list(extra or [])
+        self.program = Program(self.run)
+        self._used: dict[str, int] = {}
+        self._tries: list[float] = []
+        self._original: Original | None = None
+        self._short_at: int | None = -1
+        self._began: checkpoints.Checkpoint | None = None
+        self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), 0, set(), "")
+        self._stalled = ""
+        self._linger: Lingering | None = None
+        self._told_lingering = False
+        self.owed: list[str] = []
+
+    def go(self, adopt: bool = False) -> Verdict:
+        """Try until the program is done, asked to end, or not to be tried again."""
+        while True:
+            try:
+                verdict = self._one(adopt)
+            except checkpoints.Lost as lost:
+                return Verdict("disk" if lost.entry == "U6" else "bug", lost.entry, str(lost))
+            adopt = False
+            if not verdict.failure:
+                self.run.folder.remove("last-failure")
+                return verdict
+            if self.run.asked:
+                return self._with_original(verdict)
+            again, verdict = self._again(verdict)
+            if not again:
+                return self._with_original(verdict)
+
+    def _one(self, adopt: bool) -> Verdict:
+        """Run one attempt, or go on with the one that a killed runner left; return its verdict."""
+        run, state, heart = self.run, self.state, self.heart
+        heart.nan, self._stalled, self.owed = "", "", []
+        state.stalled = False
+        if not (adopt and self._adopt()):
+            self._start()
+        self._watch()
+        state.exit = self._attempt.code = self.program.code
+        if self.program.end():
+            run.event("killed-leftovers")
+        heart.look_at_log()
+        newest = checkpoints.newest(run)
+        if state.step is None and newest is not None:
+            state.step = newest.step  # a log that was lost tells none
+        found = results.look(run)
+        state.missing = found.missing
+        self._attempt.step, self._attempt.stalled = state.step, self._stalled
+        self._attempt.asked = run.asked
+        verdict = self._judge(found)
+        run.event(
+            "ended",
+            attempt=state.attempt,
+            exit=state.exit,
+            **{"class": verdict.failure},
+            entry=verdict.entry,
+            reason=verdict.reason,
+            step=state.step,
+        )
+        state.failure, state.entry, state.reason = verdict
+        if verdict.failure:
+            entry = f" ({verdict.entry})" if verdict.entry else ""
+            shown = "unknown" if state.step is None else state.step
+            run.log(
+                f"ended: {verdict.failure}{entry}: {verdict.reason}, "
+                f"exit {state.exit}, step {shown}"
+            )
+        return verdict
+
+    def _start(self) -> None:
+        run, state = self.run, self.state
+        state.attempt = int(run.folder.number("attempt") or 0) + 1
+        run.folder.write("attempt", f"{state.attempt}\n")
+        state.failure = state.entry = state.reason = ""
+        state.exit = None
+        self._began = checkpoints.begin_with(run, self.heart.beat)
+        path = self._began.path if self._began else ""
+        if state.attempt == 1:
+            results.trust_later(run, self._began)
+        extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
+        words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
+        self._note(log.next_number(run))
+        # By this a runner that comes back adopts the attempt.
+        told = {
+            "attempt": state.attempt,
+            "log_first": self._attempt.log_first,
+            "checkpoint": self._attempt.checkpoint,
+        }
+        run.folder.write("attempt.json", json.dumps(told) + "\n")
+        self.program.start(
+            words, state.attempt, path, checkpoints.resume_variables(run, self._began)
+        )
+        run.event("attempt", attempt=state.attempt, resume=path, log=self._attempt.log_first)
+        run.log(f"attempt {state.attempt}" + (f" from {path}" if path else ""))
+        state.move("again" if state.phase == "running" else "ready")
+
+    def _adopt(self) -> bool:
+        """Take over the attempt of the runner before this one; False where its program is gone
+        and left no code."""
+        run, state = self.run, self.state
+        told = run.folder.json("attempt.json")
+        number, first = _whole(told.get("attempt")), _whole(told.get("log_first"))
+        if not number or number != int(run.folder.number("attempt") or 0):
+            return False
+        if not self.program.adopt(number, first):
+            self.program.number, self.program.first = number, first
+            if self.program.code is None and not procs.of_program(run.folder):
+                return False
+        state.attempt = number
+        self._note(first)
+        self._attempt.checkpoint = str(told.get("checkpoint") or "")
+        run.event("adopted", attempt=number, alive=self.program.alive())
+        run.log(f"attempt {number} goes on: its runner was gone")
+        if state.phase != "running":
+            state.move("program found alive")
+        return True
+
+    def _note(self, first: int) -> None:
+        """Take down what an end is compared with."""
+        run, state = self.run, self.state
+        self.heart.first = first
+        held = self._began.id if self._began else ""
+        self._attempt = why.Attempt(
+            state.attempt,
+            None,
+            "",
+            "",
+            first,
+            None,
+            memory.note(run),
+            collectors.xids(),
+            set(),
+            held,
+        )
+
+    def _watch(self) -> None:
+        """Serve requests and stalls until nothing of the program trains any more."""
+        run, state, heart, timings = self.run, self.state, self.heart, self.run.spec.timings
+        watch = stall.Watch(run)
+        kill_at: float | None = None
+        asked_at: float | None = None
+        before, look_at = "", run.up
+        while self._goes_on():
+            run.clock.nap(timings.tick)
+            heart.beat()
+            if run.up >= look_at:
+                look_at = run.up + timings.heartbeat
+                self._attempt.pids |= self.program.pids()
+            if run.asked and kill_at is None:
+                self.owed = results.owed(run)
+                if state.phase == "running":
+                    state.move("asked")
+                asked_at, before = run.up, _latest(run)
+                if heart.has_lost_lease:
+                    self.program.end()
+                    return
+                if not run.folder.has("save-now"):
+                    self.program.ask_to_save(run.asked)
+                kill_at = run.up + run.spec.save_seconds
+            if kill_at is not None and run.up >= kill_at:
+                run.event(
+                    "killed", why=f"not ended {run.spec.save_seconds:g} s after the save signal"
+                )
+                procs.kill_program(run.folder)
+                kill_at = run.up + 5
+            elif kill_at is None and self._is_stalled(watch):
+                return
+            elif kill_at is None and heart.nan and run.spec.on_nan == "stop":
+                procs.kill_program(run.folder)
+                break
+        if asked_at is not None and _id(run) != before:
+            heart.saves.note(asked_at, run.up)
+        self.program.wait_for_code()
+
+    def _goes_on(self) -> bool:
+        """Return whether the program, or what it left in the background, still trains."""
+        if self.program.alive():
+            self._linger = None
+            if not procs.alive(self.run.folder, "holder"):
+                self.program.look_after_log()
+            return True
+        if self.program.wait_for_code(1.0) == 137:
+            return False
+        if self._linger is None:
+            self._linger = Lingering(self.run, self.run.spec.timings.leftover)
+        trains = self._linger.trains()
+        if self._linger.told and not self._told_lingering:
+            self._told_lingering = True
+            self.run.event("background", processes=len(self._linger.told))
+            self.run.log("the command has ended, and processes that it left behind train on")
+        return trains
+
+    def _is_stalled(self, watch: stall.Watch) -> bool:
+        run, heart = self.run, self.heart
+        reason = watch.look(heart.log_grew, self.state.step, heart.collectors.hot)
+        heart.log_grew = False
+        if not reason:
+            return False
+        self._stalled, self.state.stalled = reason, True
+        run.event("stall", reason=reason)
+        run.log(f"stalled: {reason}")
+        self.state.write()
+        stacks.take(run, self.program.pid, self.state.attempt)
+        procs.kill_program(run.folder)
+        self.program.wait_for_code()
+        return True
+
+    def _judge(self, found: results.Found) -> Verdict:
+        """Return what the attempt came to."""
+        run, state = self.run, self.state
+        came = not found.missing and bool(self.owed)
+        if state.exit == 0 and not found.missing and (torn := results.torn(run)):
+            return Verdict("bug", "", f"the program ended, but its result {torn[0]} is broken")
+        if state.exit == 0 and not self._stalled and (not run.asked or came):
+            if not self.heart.has_lost_lease:
+                run.asked = ""
+            verdict = self._judge_end(found)
+        else:
+            verdict = why.classify(run, self._attempt)
+        if self.heart.nan:
+            if run.spec.on_nan == "stop" and not run.asked:
+                return Verdict("nan", "", self.heart.nan)
+            if self.heart.nan not in verdict.reason:
+                reason = "; ".join(filter(None, (verdict.reason, self.heart.nan)))
+                return verdict._replace(reason=reason)
+        return verdict
+
+    def _judge_end(self, found: results.Found) -> Verdict:
+        state = self.state
+        gained = _id(self.run) != self._attempt.checkpoint
+        again = self._short_at == state.step
+        verdict = early_end.judge(
+            self.run, self._attempt, found.missing, found.stale, gained, again
+        )
+        if verdict.failure == "killed":
+            self._short_at = state.step
+        if not verdict.failure:
+            last = early_end.last_words(self.run, self._attempt)
+            return verdict._replace(reason=last) if last else verdict
+        return verdict
+
+    def _again(self, verdict: Verdict) -> tuple[bool, Verdict]:
+        """Return whether another attempt follows, once its wait is over, and the verdict."""
+        run, state = self.run, self.state
+        if checkpoints.doubt(run, self._began, self._attempt):
+            return True, verdict
+        self._note_original(verdict)
+        newest = _id(run)
+        if newest and newest != self._attempt.checkpoint:
+            self._used.clear()  # progress gives all retries back
+        now = f"{verdict.failure} {'none' if state.step is None else state.step} {newest}"
+        peer = verdict.failure == "network" and run.spec.nodes > 1  # the other node's failure
+        if verdict.failure != "preempted" and not peer:
+            before = run.folder.read("last-failure").rstrip("\n")
+            run.folder.write("last-failure", now + "\n")
+            if now == before:
+                run.folder.touch(".same-failure")
+                more = "; the same failure at the same step twice, with no newer checkpoint between"
+                return False, verdict._replace(reason=verdict.reason + more)
+        refused = self._may_not_retry(verdict.failure)
+        if refused is not None:
+            return False, verdict._replace(reason=verdict.reason + refused)
+        wait = 0.0 if verdict.failure == "preempted" else run.spec.timings.retry_wait
+        if verdict.failure == "network":
+            wait = min(wait * 4 * self._used["network"], 300)
+        run.event("retry", **{"class": verdict.failure}, after=wait)
+        until = run.up + wait
+        while run.up < until:
+            run.clock.nap(run.spec.timings.tick)
+            if self.heart.beat():
+                self._attempt.asked = run.asked
+                return False, why.classify(run, self._attempt)
+        return True, verdict
+
+    def _may_not_retry(self, failure: str) -> str | None:
+        """Return None for another try, else what the reason says of why there is none."""
+        most, hourly = why.retries(self.run, failure), self.run.spec.timings.tries_an_hour
+        self._tries.append(self.run.up)
+        if sum(self.run.up - at < 3600 for at in self._tries) > hourly:
+            return f"; {hourly} tries within an hour"
+        self._used[failure] = self._used.get(failure, 0) + 1
+        if self._used[failure] > most:
+            return f"; {most} retries are used up" if most else ""
+        return None
+
+    def _note_original(self, verdict: Verdict) -> None:
+        if verdict.failure == "preempted" or self.state.exit == 0:
+            return
+        newest, step = _id(self.run), self.state.step
+        first = self._original
+        if first and (step or 0) <= (first.step or 0) and newest == first.checkpoint:
+            return
+        self._original = Original(verdict, self.state.exit, newest, step)
+
+    def _with_original(self, verdict: Verdict) -> Verdict:
+        """A retry that fails in another way must not hide why the run failed at first."""
+        first = self._original
+        if not first or verdict.failure in ("", "preempted", "deadline", first.verdict.failure):
+            return verdict
+        entry = f" ({verdict.entry})" if verdict.entry else ""
+        self.state.exit = first.exit
+        reason = f"{first.verdict.reason}; then {verdict.failure}{entry}: {verdict.reason}"
+        return first.verdict._replace(reason=reason)
+
+
+def _id(run: Run) -> str:
+    found = checkpoints.newest(run)
+    return found.id if found else ""
+
+
+def _latest(run: Run) -> str:
+    found = checkpoints.latest(run)
+    return found.id if found else ""
+
+
+def _whole(value: object) -> int:
+    return value if isinstance(value, int) else 0

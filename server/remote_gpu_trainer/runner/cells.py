@@ -1,0 +1,148 @@
+"""The cells of a queue: each one's job, folder and share of the box, and the parts of the whole."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Mapping
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from . import procs
+from .context import Run
+from .folder import Folder
+from .program import with_arguments, words_of
+from .spec import SpecError
+
+# Variables of a runner: its cell, the cell's share of the box as JSON, its part of the queue.
+CELL, SHARE, PART = "RGT_CELL", "RGT_SHARE", "RGT_PART"
+_NAME = re.compile(r"[^\W_][\w.=+-]{0,99}\Z", re.ASCII)
+_PART = re.compile(r"([1-9]\d{0,5})/([1-9]\d{0,5})\Z")
+
+
+class Cell(NamedTuple):
+    """A cell of this part: its name, its arguments, and the folder of its run."""
+
+    name: str
+    arguments: list[str]
+    folder: Folder
+
+
+def cells_of(run: Run) -> list[Cell]:
+    """Return the cells of this part, in the order of the job."""
+    found = _PART.match(os.environ.get(PART, ""))
+    which, parts = (int(found[1]), int(found[2])) if found else (1, 1)
+    return [
+        Cell(cell["name"], cell["arguments"], Folder(os.path.join(run.base, "cells", cell["name"])))
+        for cell in run.spec.cells[which - 1 :: parts]
+    ]
+
+
+def shape(spec: SimpleNamespace, verb: str, environ: Mapping[str, str]) -> SimpleNamespace:
+    """Return the job of this process: the queue as a run, or the cell that RGT_CELL names.
+
+    Raises SpecError.
+    """
+    seen: dict[str, list[str]] = {}
+    for cell in spec.cells:
+        name = cell["name"]
+        if not _NAME.match(name) or name in seen:
+            raise SpecError(
+                f"the queue has a cell {name!r}; use letters, digits and ._=+-, and each name once"
+            )
+        seen[name] = cell["arguments"]
+    name = environ.get(CELL, "") if seen else ""
+    if name and name not in seen:
+        raise SpecError(f"{CELL} is {name!r}; name a cell of this queue")
+    whole = SimpleNamespace(**vars(spec))
+    if name:
+        share = environ.get(SHARE, "")
+        return _as_cell(spec, name, seen[name], json.loads(share) if share else {})
+    if seen and verb in ("rehearse", "--rehearse"):
+        # The first cell stands for all.
+        whole.command = with_arguments(words_of(spec.command), spec.cells[0]["arguments"])
+        whole.cells = []
+    elif seen:
+        whole.checkpoint_folder, whole.results, whole.durable_what = "", [], []
+    return whole
+
+
+def _as_cell(
+    spec: SimpleNamespace, name: str, arguments: list[str], share: dict[str, Any]
+) -> SimpleNamespace:
+    """Return the job of one cell. What belongs to the box (setup, data, its end) is the queue's."""
+    cell, whole = SimpleNamespace(**vars(spec)), Run(spec)
+    cell.cells = []
+    cell.command = with_arguments(words_of(spec.command), arguments)
+    cell.run_dir = os.path.join(spec.run_dir, "cells", name)
+    cell.work_dir = spec.work_dir or spec.run_dir
+    if spec.checkpoint_folder:
+        cell.checkpoint_folder = os.path.join(spec.checkpoint_folder, name)
+    if spec.durable:
+        cell.durable = f"{spec.durable.rstrip('/')}/{name}"
+    cell.durable_what = [
+        cell.checkpoint_folder
+        if whole.checkpoints and whole.inside(item) == whole.checkpoints
+        else item.replace("{cell}", name)
+        for item in spec.durable_what
+    ]
+    cell.results = [item.replace("{cell}", name) for item in spec.results]
+    cell.variables = {**spec.variables, CELL: name}
+    cell.setup, cell.data, cell.notify, cell.notice = [], [], [], ""
+    cell.end_do, cell.billed, cell.requeue = "keep", False, False
+    # Cells beside each other need a port each.
+    if spec.rendezvous_port.isdigit():
+        cell.rendezvous_port = str(int(spec.rendezvous_port) + share.get("slot", 0))
+    cell.gpus_shared = share.get("gpus_shared", False)
+    for field in ("deadline", "gpus", "processes"):
+        setattr(cell, field, share.get(field, getattr(spec, field)))
+    return cell
+
+
+def share(run: Run, slot: int) -> dict[str, str]:
+    """Return the variables by which a cell in this slot knows its share of the box.
+
+    Cards are shared out evenly: those of the box, or those that were given to the queue. Where
+    there are more slots than cards, slots take turns.
+    """
+    spec = run.spec
+    told: dict[str, Any] = {"slot": slot}
+    deadline = run.folder.number("deadline")
+    if deadline:
+        told["deadline"] = f"at:{int(deadline)}"
+    if not spec.gpus:
+        return {SHARE: json.dumps(told)}
+    given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
+    cards = (given.split(",") if given else [str(card) for card in range(spec.gpus)])[: spec.gpus]
+    each = max(len(cards) // spec.slots, 1)
+    start = slot * each if each * spec.slots <= len(cards) else slot % len(cards)
+    told.update(gpus=each, processes=max(spec.processes * each // spec.gpus, 1))
+    told["gpus_shared"] = spec.slots > len(cards)
+    return {SHARE: json.dumps(told), "CUDA_VISIBLE_DEVICES": ",".join(cards[start : start + each])}
+
+
+def take_part(run: Run) -> None:
+    """Give a part a state of its own: parts may share the run folder, as the tasks of a Slurm array
+    do. Raises SpecError."""
+    part = os.environ.get(PART, "")
+    found = _PART.match(part)
+    if part and (not found or int(found[1]) > int(found[2])):
+        raise SpecError(f"--part is {part!r}; write K/N such as 1/2")
+    if found:
+        run.folder = Folder(os.path.join(run.base, "parts", f"{found[1]}-of-{found[2]}"))
+
+
+def take_newest_part(run: Run) -> None:
+    """Let the parts of one run folder answer as one: one that lives, else the last that wrote."""
+    place = run.folder.at("parts")
+    if run.folder.has("state.json") or not os.path.isdir(place):
+        return
+    parts = [Folder(os.path.join(place, name)) for name in os.listdir(place)]
+    told = [
+        (bool(procs.alive(part, "runner")), part.json("state.json").get("updated", 0), part.path)
+        for part in parts
+        if part.has("state.json")
+    ]
+    if told:
+        run.folder = Folder(max(told)[2])

@@ -1,0 +1,132 @@
+"""Free room, the cards and the kernel's log, asked of tools that may hang and are left behind."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import subprocess
+from contextlib import suppress
+
+from .context import Run
+
+EVERY = 6  # heartbeats between two questions
+LIMIT = 30.0  # seconds after which what isn't answered counts as unknown
+_QUERY = "utilization.gpu,power.draw,power.limit,memory.used,name"
+# A line of df -P: file system, blocks, used, available, capacity, path. Not all have --output.
+_ROOM = re.compile(r"\s\d+\s+-?\d+\s+(-?\d+)\s+(?:\d+%|-)\s+/")
+
+
+class Tool:
+    """A command whose answer is read when it has ended."""
+
+    def __init__(self, words: list[str]):
+        """Start it. Raises OSError."""
+        self._child = subprocess.Popen(
+            words,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            start_new_session=True,
+            env={**os.environ, "LC_ALL": "C"},
+        )
+
+    def is_open(self) -> bool:
+        """Return whether it still runs; what hangs in the kernel does so after its kill too."""
+        return self._child.poll() is None
+
+    def answer(self, seconds: float) -> str | None:
+        """Return what it says, None where it doesn't end in so many seconds."""
+        try:
+            return self._child.communicate(timeout=seconds)[0].decode("utf-8", "replace")
+        except subprocess.TimeoutExpired:
+            return None
+
+    def give_up(self) -> None:
+        """Kill it, and don't wait for its end."""
+        with suppress(OSError):
+            os.killpg(self._child.pid, signal.SIGKILL)
+
+
+class Collectors:
+    """`free_mb`: the least free room beside run and checkpoints. `gpu`: a text about the cards.
+    `hot`: whether all the run's cards are busy without work. None and False while unknown."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.free_mb: int | None = None
+        self.gpu: str | None = None
+        self.hot = False
+        self._tools: dict[str, Tool] = {}
+        self._asked: dict[str, float] = {}
+
+    def poll(self) -> None:
+        """Take what has come, leave behind what hangs, and ask again when it is time."""
+        folders = [self.run.folder.path]
+        if self.run.checkpoints:
+            folders.append(self.run.checkpoints)
+        self._poll("df", ["df", "-Pk", "--", *folders])
+        if self.run.spec.gpus:
+            options = ["--format=csv,noheader,nounits", f"--query-gpu={_QUERY}"]
+            self._poll("nvidia-smi", ["nvidia-smi", *options])
+
+    def _poll(self, name: str, words: list[str]) -> None:
+        age = self.run.up - self._asked.get(name, -1e9)
+        tool = self._tools.get(name)
+        if tool and tool.is_open():
+            if age >= LIMIT:
+                tool.give_up()
+                self._take(name, "")
+            return  # one that can't be killed would get a crowd beside it
+        if tool:
+            del self._tools[name]
+            self._take(name, tool.answer(1.0) or "")
+        if age >= EVERY * self.run.spec.timings.heartbeat:
+            self._asked[name] = self.run.up
+            try:
+                self._tools[name] = Tool(words)
+            except OSError:
+                self._take(name, "")
+
+    def _take(self, name: str, said: str) -> None:
+        """Read an answer; '' leaves nothing known."""
+        if name == "df":
+            free = [int(room) // 1024 for room in _ROOM.findall(said)]
+            self.free_mb = min(free) if free else None
+            return
+        cards, hot = [], 0
+        for line in said.splitlines():
+            words = [word.strip() for word in line.split(",", 4)]
+            if len(words) < 5:
+                continue
+            used, power, limit = (_number(word) for word in words[:3])
+            # At full utilisation and idle power the card waits for a message that doesn't come.
+            hot += used >= 99 and limit > 0 and power < 0.35 * limit
+            cards.append(f"{words[4]} {words[0]}% {int(power)}/{int(limit)}W {words[3]}MB")
+        self.gpu = "; ".join(cards) or None
+        self.hot = 0 < hot >= self.run.spec.gpus
+
+
+def _number(word: str) -> float:
+    """Return a number, 0 for what a card doesn't tell ([N/A])."""
+    try:
+        return float(word)
+    except ValueError:
+        return 0.0
+
+
+def kernel_log() -> str:
+    """Return what the kernel has logged, '' where it can't be read."""
+    try:
+        tool = Tool(["dmesg"])
+    except OSError:
+        return ""
+    said = tool.answer(5.0)
+    if said is None:
+        tool.give_up()
+    return said or ""
+
+
+def xids() -> int:
+    """Return how many Xid lines the kernel's log has."""
+    return kernel_log().count("NVRM: Xid")

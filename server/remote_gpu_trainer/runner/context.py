@@ -1,0 +1,129 @@
+"""A run in one hand: its job, folder, clock, paths and rank, and how it tells what happens."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any
+
+from .clock import Clock
+from .folder import Folder
+
+
+def home(path: str) -> str:
+    """Return a path with a leading ~ as the home folder; a login without HOME has one too."""
+    return os.path.expanduser(path) if path == "~" or path.startswith("~/") else path
+
+
+def plain_environment() -> dict[str, str]:
+    """Return this process's environment without this tool's settings, the run's mark among them."""
+    return {name: value for name, value in os.environ.items() if not name.startswith("RGT_")}
+
+
+def user_mask() -> int:
+    """Return the user's own umask, which the program and the copies keep."""
+    text = os.environ.get("RGT_UMASK", "")
+    return int(text, 8) if text.isdigit() else 0o022
+
+
+class Run:
+    """What every module is handed. Made once for each process of a run.
+
+    `spec`: the job (spec.DEFAULTS names its fields). `base`: the run folder; `folder`: the same,
+    but node-N in it for a further node. `work`, `checkpoints`, `durable`: resolved paths, '' for
+    none. `rank`: this node's number. `script`: the path of the run.sh that runs.
+    """
+
+    def __init__(
+        self,
+        spec: SimpleNamespace,
+        script: str = "",
+        rank: int = 0,
+        clock: Clock | None = None,
+        here: str = "",
+    ):
+        self.spec, self.script, self.rank, self.clock = spec, script, rank, clock or Clock()
+        self.base = os.path.abspath(home(spec.run_dir)).rstrip("/") or "/"
+        self.folder = Folder(self.base if rank == 0 else os.path.join(self.base, f"node-{rank}"))
+        work = home(spec.work_dir) or self.base
+        self.work = os.path.normpath(os.path.join(here or os.getcwd(), work))
+        self.given_checkpoints = spec.checkpoint_folder
+        folder = home(spec.checkpoint_folder)
+        self.checkpoints = os.path.normpath(os.path.join(self.work, folder)) if folder else ""
+        self.durable = home(spec.durable)
+        self.asked = ""  # why the run is to save and end
+        self._anchor = -1
+
+    @property
+    def now(self) -> float:
+        """Seconds since 1970."""
+        return self.clock.now()
+
+    @property
+    def up(self) -> float:
+        """Seconds of the clock that nobody sets."""
+        return self.clock.up()
+
+    def anchor(self) -> None:
+        """Hold on to the run's folder, so that `follow` finds it under another name."""
+        with suppress(OSError):
+            self._anchor = os.open(self.folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+
+    def follow(self) -> None:
+        """Go on in the run's folder where it was moved, or in a new one where it was deleted."""
+        if self._anchor < 0:
+            return
+        try:
+            held = os.fstat(self._anchor)
+            with suppress(OSError):
+                if os.path.samestat(held, os.stat(self.folder.path)):
+                    return
+            moved = os.readlink(f"/proc/self/fd/{self._anchor}")
+            if not os.path.isdir(moved) or not os.path.samestat(held, os.stat(moved)):
+                moved = self.folder.path  # deleted, or not to be seen from here
+                self.folder.make()
+        except OSError:
+            return
+        before = self.folder.path
+        self.folder.path = moved
+        self.base = os.path.normpath(os.path.join(moved, os.path.relpath(self.base, before)))
+        os.close(self._anchor)
+        self.anchor()
+        os.environ["RGT_FOLDER"] = self.base  # for whatever this process starts
+        self.folder.append("paths", before + "\n")  # the program's processes carry the old name
+        self.event("folder-moved", before=before, now=moved)
+        self.log(f"the run's folder is now {moved}; it was {before}")
+
+    def event(self, name: str, **fields: Any) -> None:
+        """Add a line to events.jsonl, each field as text. It never fails: the run goes on."""
+        told = {key: "" if value is None else str(value) for key, value in fields.items()}
+        line = {"t": int(self.now), "event": name, **told}
+        self.folder.append("events.jsonl", json.dumps(line) + "\n")
+
+    def log(self, text: str) -> None:
+        """Add a line to log/runner.log and to standard output."""
+        stamp = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(self.now))
+        line = text.replace("\n", " ")
+        self.folder.append("log/runner.log", f"{stamp} {line}\n")
+        with suppress(OSError):  # a closed terminal must not end the run
+            print(line, flush=True)
+
+    def inside(self, path: str) -> str:
+        """Return a path of the job, absolute: a relative one starts in the work folder."""
+        return os.path.normpath(os.path.join(self.work, home(path)))
+
+    def self_command(self, *words: str) -> list[str]:
+        """Return the words that start another process of this run, by its own copy of run.sh."""
+        own = self.folder.at("run.sh")
+        script = own if os.path.exists(own) else os.path.join(self.base, "run.sh")
+        rank = ["--node-rank", str(self.rank)] if self.rank else []
+        return ["bash", script if os.path.exists(script) else self.script, *words, *rank]
+
+
+def say(text: str) -> None:
+    """Print a line for whoever called a verb."""
+    print(text, file=sys.stderr, flush=True)

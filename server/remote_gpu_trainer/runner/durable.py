@@ -1,0 +1,240 @@
+"""The durable place: which one it is, and whether it is still the one that held this run.
+
+At first use it gets a file with a random id, and the run folder notes it. A mount that is gone, a
+new disk under the same name, or another bucket has no such file, or another id.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import uuid
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from . import asking, secrets
+from .context import Run, home, plain_environment
+from .copies import place
+from .copies.place import Place, join, kind_of
+from .copies.tool import Failed, Tools
+
+if TYPE_CHECKING:
+    from .preflight import Refusal
+
+FILE = ".rgt-place"
+NOTED = "place.json"
+LIMIT = 90.0  # seconds for a place to answer
+IN_MEMORY = ("tmpfs", "ramfs")
+
+
+class Item(NamedTuple):
+    """Something that goes to the durable place. `name`: as the job says it."""
+
+    name: str
+    here: str
+    there: str
+
+
+def tools(run: Run) -> list[str]:
+    """Return the programs that the durable place needs."""
+    kind = kind_of(run.durable)
+    if kind == "gs":
+        return [] if Tools(dict(os.environ), _nothing).has("gcloud") else ["gsutil"]
+    return {"ssh": ["ssh"], "rclone": ["rclone"], "s3": ["aws"]}.get(kind, [])
+
+
+def child_environment(run: Run) -> dict[str, str]:
+    """Return the environment of a program that copies: with the secrets, without settings."""
+    return {**plain_environment(), **secrets.load(run)}
+
+
+def mask(run: Run, text: str) -> str:
+    """Return what a program that copies said, in one line and without secrets."""
+    text = secrets.Mask(secrets.load(run).values()).text(text)
+    return " ".join(text.split())
+
+
+def items(run: Run) -> list[Item]:
+    """Return what goes to the durable place, and where it lies here and there."""
+    return [_item(run, name, run.spec.durable_what) for name in run.spec.durable_what]
+
+
+def own_files(run: Run) -> list[Item]:
+    """Return the run's log and events; where they would lie on something of the user's, aside."""
+    found = []
+    for name in ("log", "events.jsonl"):
+        own = _item(run, run.folder.at(name), run.spec.durable_what)
+        for item in items(run):
+            inside = (own.there + "/").startswith(item.there + "/")
+            rest = own.there[len(item.there) :] if inside else ""
+            covers = inside or (item.there + "/").startswith(own.there + "/")
+            theirs = item.here + rest
+            if covers and os.path.exists(theirs) and not _is_same(theirs, own.here):
+                own = own._replace(there=join(run.durable, f"runner/{name}"))
+                break
+        found.append(own)
+    return found
+
+
+def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
+    """Return why this place can't be used, before the first step. It may take LIMIT seconds."""
+    from .preflight import refuse
+
+    if not run.durable:
+        return []
+    missing = [name for name in tools(run) if not Tools(dict(os.environ), _nothing).has(name)]
+    if missing:
+        return [refuse(run, "python", f"{name} is missing on this box") for name in missing]
+    try:
+        found, error = asking.call(run, LIMIT, beat, guarded, _look, run, True)
+    except asking.Failed as failed:
+        found, error = "", str(failed)
+    if found:
+        return [refuse(run, "unwritable" if found.startswith("can't") else "", found)]
+    if error and kind_of(run.durable) == "local":
+        return [refuse(run, "unwritable", f"the durable folder {run.durable}: {error}")]
+    if error:
+        # A network that is gone for a moment refuses no run: nothing is called verified meanwhile.
+        said = mask(run, error)
+        run.event("durable-silent", why=said)
+        run.log(f"the durable place {run.durable} doesn't answer yet: {said}")
+    return []
+
+
+def guarded(function: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
+    """Return what a function returns, and '' or the text of its error: for a child process."""
+    try:
+        return function(*arguments), ""
+    except (Failed, OSError) as error:
+        return None, str(error)
+
+
+def is_place(run: Run, of: Place | None = None) -> str:
+    """Return '' while the durable place is the one that the run noted, else what is wrong.
+
+    It may hang with the place, so it is asked in a process that may.
+    """
+    try:
+        return _look(run, first=False, of=of)
+    except Failed as error:
+        return f"the durable place {run.durable} doesn't answer: {mask(run, str(error))}"
+
+
+def place_id(run: Run) -> str:
+    """Return the id of the place that the run noted, '' for none."""
+    noted = run.folder.json(NOTED)
+    return str(noted.get("id", "")) if noted.get("to") == run.durable else ""
+
+
+def on_own_disk(path: str) -> str:
+    """Return what of this box would hold a path: its root disk or its memory; '' for neither."""
+    while not os.path.exists(path):
+        path = os.path.dirname(path) or "/"
+    source, kind = _mount_of(path)
+    if kind in IN_MEMORY:
+        return "memory"
+    # Two volumes of one btrfs differ in number, and have one source.
+    is_root = os.stat(path).st_dev == os.stat("/").st_dev
+    return (
+        "root disk" if is_root or source.startswith("/dev/") and source == _mount_of("/")[0] else ""
+    )
+
+
+def _nothing() -> None:
+    pass
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:
+        return False
+
+
+def _item(run: Run, name: str, names: list[str]) -> Item:
+    path = home(name)
+    if not os.path.isabs(path):
+        below_work = os.path.join(run.work, path)
+        path = below_work if os.path.lexists(below_work) else run.folder.at(path)
+    # A way out of the folder here is none out of the durable place.
+    path = os.path.normpath(path)
+    for folder in (run.work, run.base):
+        if (path + "/").startswith(folder.rstrip("/") + "/"):
+            return Item(name, path, join(run.durable, os.path.relpath(path, folder)))
+    below = os.path.basename(path)
+    # Of two folders with one name, each would cover the other's files there.
+    others = [other.rstrip("/") for other in names if other.rstrip("/") != name.rstrip("/")]
+    if any(("/" + other).endswith("/" + below) for other in others):
+        below = path.lstrip("/")
+    return Item(name, path, join(run.durable, below))
+
+
+def _look(run: Run, first: bool, of: Place | None = None) -> str:
+    """Compare the place's id with the one noted; at first use give it one. Raises Failed."""
+    of = of or place.at(run.durable, Tools(child_environment(run), _nothing))
+    is_local = kind_of(run.durable) == "local"
+    noted = place_id(run)
+    if is_local and not run.spec.durable_on_this_box:
+        where = on_own_disk(run.durable)
+        if where:
+            once = "; it held this run before: is its volume mounted?" if noted else ""
+            return (
+                f"the durable place {run.durable} is on this box's own {where} and goes with it"
+                f"{once}; mount a volume there, or set durable.on_this_box: true"
+            )
+    told = of.read(join(run.durable, FILE))
+    found = _id_in(told)
+    if noted and found != noted:
+        is_now = "is another one now" if found else f"is empty or has lost its {FILE}"
+        return (
+            f"the durable place {run.durable}, which held this run before, {is_now}; mount the "
+            f"right one, or remove {run.folder.at(NOTED)} to use it as a new one"
+        )
+    try:
+        if not found and run.rank == 0:
+            found = uuid.uuid4().hex
+            of.write(join(run.durable, FILE), (json.dumps({"id": found}) + "\n").encode())
+        elif first and is_local:
+            of.write(join(run.durable, ".rgt-write-test"), b"x")
+            os.unlink(join(run.durable, ".rgt-write-test"))
+    except (Failed, OSError) as error:
+        return f"can't write to the durable place {run.durable}: {mask(run, str(error))}"
+    if found and not noted:
+        run.folder.write(NOTED, json.dumps({"to": run.durable, "id": found}) + "\n")
+    return _other_run(run, of) if first else ""
+
+
+def _other_run(run: Run, of: Place) -> str:
+    """Return whose checkpoints lie where this run's would go, '' for nobody else's."""
+    from . import lineage
+
+    there = lineage.there(run)
+    line = lineage.parse(of.read(join(there, lineage.FILE))) if there else None
+    if line is None or lineage.is_of(run, line):
+        return ""
+    return (
+        f"the checkpoints at {there} are of the run {line.name!r} with the checkpoint folder "
+        f"{line.folder!r}; give this run another durable.to"
+    )
+
+
+def _id_in(told: bytes | None) -> str:
+    try:
+        return str(json.loads(told or b"{}").get("id", ""))
+    except (ValueError, AttributeError):
+        return ""
+
+
+def _mount_of(path: str) -> tuple[str, str]:
+    """Return (source, type) of the file system that holds a path."""
+    real, best = os.path.realpath(path), ("", "", "")
+    try:
+        with open("/proc/self/mounts", encoding="utf-8", errors="surrogateescape") as file:
+            for line in file:
+                source, where, kind = line.split(" ")[:3]
+                where = where.replace("\\040", " ")
+                if (real + "/").startswith(where.rstrip("/") + "/") and len(where) >= len(best[0]):
+                    best = (where, source, kind)
+    except (OSError, ValueError):
+        pass
+    return best[1], best[2]

@@ -1,0 +1,110 @@
+"""The folder of a run: whole-file writes that a full disk can't break, and tolerant reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+from contextlib import suppress
+from typing import Any
+
+ENDS = ("done", "failed", "preempted", "unsaved")
+SPARE = 65536  # bytes kept back, so that a full disk can still hold the end of a run
+
+
+class Folder:
+    """A folder by its path. Every read answers '' or None where nothing can be read."""
+
+    def __init__(self, path: str):
+        self.path = path
+
+    def at(self, *names: str) -> str:
+        """Return the path of something in the folder."""
+        return os.path.join(self.path, *names)
+
+    def make(self) -> None:
+        """Make the folder and its log folder. Raises OSError."""
+        os.makedirs(self.at("log"), exist_ok=True)
+
+    def write(self, name: str, text: str) -> bool:
+        """Write a file whole or not at all; False where the disk refuses, and the old one stays."""
+        # Two threads or processes never share the temporary name.
+        temporary = self.at(f"{name}.tmp.{os.getpid()}.{threading.get_ident() % 100000}")
+        try:
+            with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
+                file.write(text)
+            os.replace(temporary, self.at(name))
+        except OSError:
+            with suppress(OSError):
+                os.unlink(temporary)
+            return False
+        return True
+
+    def read(self, name: str) -> str:
+        """Return a file's text, '' where there is none."""
+        try:
+            with open(self.at(name), encoding="utf-8", errors="surrogateescape") as file:
+                return file.read()
+        except OSError:
+            return ""
+
+    def number(self, name: str) -> float | None:
+        """Return the number that a file begins with."""
+        words = self.read(name)[:100].split()
+        try:
+            value = float(words[0])
+        except (IndexError, ValueError):
+            return None
+        return value if abs(value) < 1e15 else None
+
+    def json(self, name: str) -> dict[str, Any]:
+        """Return a file's JSON object, {} where there is none."""
+        try:
+            found = json.loads(self.read(name))
+        except ValueError:
+            return {}
+        return found if isinstance(found, dict) else {}
+
+    def has(self, name: str) -> bool:
+        """Return whether a name is there."""
+        return os.path.lexists(self.at(name))
+
+    def touch(self, name: str) -> bool:
+        """Create an empty file; a name needs no room on a full disk."""
+        try:
+            with open(self.at(name), "a"):
+                return True
+        except OSError:
+            return False
+
+    def remove(self, *names: str) -> None:
+        """Remove files that may be there."""
+        for name in names:
+            with suppress(OSError):
+                os.unlink(self.at(name))
+
+    def append(self, name: str, text: str) -> bool:
+        """Add a line or more to a file, in one write."""
+        try:
+            with open(self.at(name), "ab", buffering=0) as file:
+                file.write(text.encode("utf-8", "surrogateescape"))
+        except OSError:
+            return False
+        return True
+
+    def keep_spare(self) -> None:
+        """Keep back a little room for the end of the run."""
+        self.write(".spare", "\0" * SPARE)
+
+    def mark(self, end: str, fields: dict[str, Any]) -> None:
+        """Leave the marker of an end, and take away those of other ends."""
+        text = json.dumps(fields) + "\n"
+        if not self.write(f".{end}", text):
+            self.remove(".spare")
+            if not self.write(f".{end}", text):
+                self.touch(f".{end}")
+        self.remove(*(f".{name}" for name in ENDS if name != end))
+
+    def ended(self) -> str:
+        """Return the end that a marker names, '' while there is none."""
+        return next((name for name in ENDS if self.has(f".{name}")), "")

@@ -1,0 +1,137 @@
+"""The heartbeat: what grew, where the run is, who must be raised, and the files that say so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from contextlib import suppress
+from typing import Any
+
+from . import checkpoints, log, nan, notices, procs
+from .collectors import Collectors
+from .context import Run
+from .locks import Lease
+from .state import State
+from .sync import Sync
+
+
+class Heart:
+    """Made once for a runner. `beat` is called at every tick of whatever the runner waits for."""
+
+    def __init__(self, run: Run, state: State, lease: Lease):
+        self.run, self.state, self.lease = run, state, lease
+        self.sync = Sync(run)
+        self.collectors = Collectors(run)
+        self.saves = checkpoints.SaveTimes(run)
+        self.first = 0  # number of the attempt's first log file
+        self.log_grew = False  # since a stall was last looked for
+        self.nan = ""  # told once in an attempt
+        self.has_lost_lease = False
+        self._signals: list[int] = []
+        self._seen: Any = None
+        self._last = -1e9
+
+    def listen(self) -> None:
+        """Let TERM, INT and USR1 ask for a save; a closed terminal or pipe does nothing."""
+        for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1):
+            signal.signal(sign, lambda number, _: self._signals.append(number))
+        for sign in (signal.SIGHUP, signal.SIGPIPE):
+            signal.signal(sign, signal.SIG_IGN)
+
+    @property
+    def signalled(self) -> str:
+        """Return the name of the last signal that asked, '' for none."""
+        return signal.Signals(self._signals[-1]).name[3:] if self._signals else ""
+
+    def beat(self) -> bool:
+        """Serve signals, and once a heartbeat all else; True when the run is asked to end."""
+        run = self.run
+        if self._signals and not run.asked:
+            run.asked = run.folder.read("asked").strip() or f"signal {self.signalled}"
+            run.folder.write("asked", run.asked + "\n")  # a runner that is raised must know
+        if run.up - self._last >= run.spec.timings.heartbeat:
+            self._last = run.up
+            self._beat()
+        return bool(run.asked)
+
+    def _beat(self) -> None:
+        run, state = self.run, self.state
+        run.follow()
+        self.look_at_log()
+        self.collectors.poll()
+        state.free_mb, state.gpu = self.collectors.free_mb, self.collectors.gpu
+        raise_helpers(run)
+        run.folder.write("heartbeat", f"{int(run.now)}\n")
+        state.checkpoint = checkpoints.glance(run) or state.checkpoint
+        run.folder.write("save-seconds", f"{self.saves.seconds():.1f}\n")
+        state.write()
+        if self.lease.lost() and not self.has_lost_lease:
+            self.has_lost_lease = True
+            run.asked = run.asked or "another machine took this run over"
+            run.event("lease-lost")
+            run.log("another machine took this run over; ending here")
+        else:
+            self.lease.beat()
+        self.sync.beat(state.phase)
+
+    def look_at_log(self) -> None:
+        """Note whether the log grew, the newest step, and a loss of nan."""
+        run, state = self.run, self.state
+        files = log.files(run)
+        newest = files[-1] if files else ""
+        seen = None
+        with suppress(OSError):
+            told = os.stat(newest)
+            seen = (newest, told.st_size, told.st_mtime)
+            state.log_age = int(max(run.now - told.st_mtime, 0))
+        state.log = newest
+        if seen is None or seen == self._seen:
+            return
+        self._seen, self.log_grew = seen, True
+        tail = log.tail(run, self.first, 65536)
+        step = log.find_step(run, tail)
+        if step is not None:
+            state.step = step
+        if not self.nan and nan.is_lost(tail):
+            shown = "unknown" if state.step is None else state.step
+            self.nan = f"the loss is nan, first seen at step {shown}"
+            state.reason = self.nan
+            run.log(self.nan)
+            notices.notify(run, self.nan)
+
+
+def raise_helpers(run: Run) -> None:
+    """Start the keeper and the third hand where they are gone or stopped."""
+    if os.environ.get("RGT_KEEPER") == "off":
+        return  # a cell of a queue has the queue's keeper
+    for name in ("keeper", "deadman"):
+        pid = procs.alive(run.folder, name)
+        if pid and procs.stopped(pid):
+            procs.send([pid], signal.SIGKILL)
+            pid = 0
+        if not pid:
+            start_apart(run, name)
+
+
+def start_apart(run: Run, *words: str, log: str = "") -> subprocess.Popen[bytes] | None:
+    """Start another process of this run in a session of its own; None where that fails.
+
+    `log`: the file in log/ for what it prints; its verb names one otherwise.
+    """
+    try:
+        with open(run.folder.at("log", log or f"{words[0]}.log"), "ab") as output:
+            child = subprocess.Popen(
+                run.self_command(*words),
+                stdin=subprocess.DEVNULL,
+                stdout=output,
+                stderr=output,
+                start_new_session=True,
+                cwd="/",
+            )
+    except OSError as error:
+        run.log(f"can't start {words[0]}: {error.strerror}")
+        return None
+    if words[0] in ("keeper", "deadman"):
+        procs.note(run.folder, words[0], child.pid)
+    return child

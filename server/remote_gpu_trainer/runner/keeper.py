@@ -1,0 +1,267 @@
+"""The keeper: a process of its own that enforces the deadline and raises a dead runner."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import signal
+import subprocess
+from contextlib import suppress
+
+from . import notices, procs, program, state
+from .context import Run
+from .deadline import Window, known
+from .ending import Ending
+from .heart import start_apart
+from .preemption import Poll
+from .sync import Sync, unverified
+
+COPY_AT_DEADLINE = 20.0  # seconds for one more copy after the deadline
+MOST_RAISES = 5  # of a runner that comes no further
+OWED_FIRST, OWED_MOST = 5.0, 60.0  # seconds between two tries of an owed copy
+FIRST_TRY = 30.0  # seconds for the first of them, before anybody is told
+
+
+class Keeper:
+    """One keeper. It outlives the training, the runner and the connection."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.sync = Sync(run)
+        self.ending = Ending(run)
+        self.poll = Poll(run)
+        self.window = Window(_deadline(run), run.now, run.up)
+        self.asked = self.passed = False
+        self._gone_since: float | None = None
+        self._stopped_since: float | None = None
+        self._raised_at = -1e9
+        self._raises = 0  # since it last came further
+        self._came_to: object = None
+        self._beat_seen = (0.0, 0.0)  # the newest beat, and when it was seen first, by run.up
+        self._owed_at, self._owed_wait, self._owed_tries = -1e9, OWED_FIRST, 0
+        self._copy: subprocess.Popen[bytes] | None = None
+
+    def go(self) -> int:
+        """Look once a second until nothing is left to do."""
+        run = self.run
+        run.anchor()
+        with suppress(OSError):  # a full disk may have hidden that another one is there
+            lock = os.open(run.folder.at("keeper.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                return 0
+        procs.note(run.folder, "keeper", os.getpid())
+        for sign in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
+            signal.signal(sign, signal.SIG_IGN)
+        with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:
+            file.write("-500")
+        while not self.look():
+            run.clock.nap(min(1.0, run.spec.timings.raise_after))
+        run.folder.remove("keeper.pid")  # it goes by itself: nobody is to raise another one
+        return 0
+
+    def look(self) -> bool:
+        """Do what this second needs; True when nothing is left to do."""
+        run = self.run
+        run.follow()
+        end = run.folder.ended() if not procs.alive(run.folder, "runner") else ""
+        at = _deadline(run)
+        if at != self.window.at:
+            self.window = Window(at, run.now, run.up)
+        now = self.window.look(run.now, run.up, save_seconds(run))
+        if not end and now != "over":
+            self._look_for_runner()
+            self._pass_on(now)
+            return False
+        if now == "over" and not self.passed:
+            self.passed = True
+            self._at_deadline()
+            end = run.folder.ended()
+        whole = self._is_whole(end)
+        if not whole and self._is_in_first_try():
+            return False
+        return self.ending.step(end, self.passed, whole)
+
+    def _pass_on(self, now: str) -> None:
+        """Ask for a save: before the deadline, or when the provider tells that the box goes."""
+        if self.asked:
+            return
+        notice = self.poll.look()
+        if now == "save" or notice:
+            self.asked = True
+            reason = "deadline" if now == "save" else notice
+            self.run.log(f"{reason}: asking to save")
+            ask(self.run, reason)
+
+    def _look_for_runner(self) -> None:
+        """Raise a runner that is gone, wake one that was stopped, replace one that hangs."""
+        run, timings = self.run, self.run.spec.timings
+        pid = procs.alive(run.folder, "runner")
+        if pid and not procs.stopped(pid):
+            self._gone_since = self._stopped_since = None
+            beat = run.folder.number("heartbeat")
+            if beat is not None and run.now - beat > timings.hung and self._hangs():
+                procs.send([pid], signal.SIGKILL)
+            return
+        if pid:
+            self._stopped_since = run.up if self._stopped_since is None else self._stopped_since
+            if run.up - self._stopped_since > timings.stopped:
+                run.event("woken", process="runner")
+                procs.send([pid], signal.SIGCONT)
+                self._stopped_since = None
+            return
+        self._gone_since = run.up if self._gone_since is None else self._gone_since
+        # Each time that it comes no further it is given twice as long.
+        wait = timings.raise_after * 2 ** min(self._raises, 5)
+        if run.up - self._gone_since < timings.raise_after or run.up - self._raised_at < wait:
+            return
+        self._raised_at = run.up
+        if self._is_hopeless():
+            return
+        run.event("raising", process="runner")
+        run.log("the runner is gone without an end; raising it again")
+        start_apart(run, "run", "--raised")
+
+    def _is_hopeless(self) -> bool:
+        """End a run whose runner was raised again and again, and comes no further.
+
+        While its program lives nothing is ended: the program may still come to its end.
+        """
+        run = self.run
+        now = (run.folder.read("attempt"), run.folder.json("state.json").get("checkpoint"))
+        self._raises = self._raises + 1 if now == self._came_to else 1
+        self._came_to = now
+        if self._raises <= MOST_RAISES or procs.of_program(run.folder):
+            return False
+        told = state.State(run)
+        told.read()
+        told.phase, told.failure, told.entry = "failed", "unknown", ""
+        told.reason = f"its runner ended {MOST_RAISES} times without a word; see log/runner.log"
+        run.log(told.reason)
+        told.write()
+        told.mark("failed")
+        notices.notify(run, told.reason)
+        return True
+
+    def _hangs(self) -> bool:
+        """A jumped clock makes a beat look old: it must also stand still for as long."""
+        run = self.run
+        beat = run.folder.number("heartbeat") or 0.0
+        if self._beat_seen[0] != beat:
+            self._beat_seen = (beat, run.up)
+        return run.up - self._beat_seen[1] > run.spec.timings.hung
+
+    def _at_deadline(self) -> None:
+        run = self.run
+        run.log("deadline reached")
+        run.event("deadline")
+        if procs.alive(run.folder, "runner") or not run.folder.ended():
+            self._end_run()
+        if run.spec.durable and not self.sync.is_whole():
+            self._start_copy()
+            self._wait_for_copy(COPY_AT_DEADLINE)
+
+    def _end_run(self) -> None:
+        """End the program, and a runner that doesn't notice; its marker is there afterwards."""
+        run = self.run
+        if procs.kill_program(run.folder):
+            run.event("killed", why="deadline")
+        self.sync.stop()
+        until = run.up + 4
+        while run.up < until and procs.alive(run.folder, "runner"):
+            run.clock.nap(0.1)
+        if pid := procs.alive(run.folder, "runner"):
+            procs.send([pid], signal.SIGKILL)
+            procs.kill_program(run.folder)  # one between two attempts may just have started one
+        if run.folder.ended():
+            return
+        now = state.State(run)
+        now.read()
+        now.phase = now.outcome if now.outcome in ("preempted", "failed") else "preempted"
+        if now.outcome == "done":
+            now.phase, now.failure = "unsaved", "unsaved"
+            now.reason = f"{unverified(run)}; ended by the deadline"
+        elif now.phase == "preempted":
+            now.failure = now.reason = "deadline"
+            now.exit = 137
+        now.mark(now.phase)
+        now.write()
+
+    def _is_whole(self, end: str) -> bool:
+        """Return whether the last copy is verified; where it isn't, try it again and again."""
+        run = self.run
+        if not run.spec.durable or self.sync.is_whole():
+            return True
+        if self._copy is not None:
+            self._take_copy()
+        elif end and run.up - self._owed_at >= self._owed_wait:
+            self._owed_at = run.up
+            self._owed_tries += 1
+            self._owed_wait = min(self._owed_wait * 2, OWED_MOST)
+            self._start_copy()
+        return self.sync.is_whole()
+
+    def _is_in_first_try(self) -> bool:
+        """Return whether a first copy after the end may still come through: nobody is woken, and
+        no box ended, for what is there a moment later."""
+        since = self.run.up - self._owed_at
+        return self._copy is not None and self._owed_tries == 1 and since < FIRST_TRY
+
+    def _start_copy(self) -> None:
+        self._copy = start_apart(self.run, "sync", log="runner.log")
+
+    def _take_copy(self) -> None:
+        """See whether a copy has come to its end; one that hangs is given up."""
+        copy = self._copy
+        if copy is None:
+            return
+        if copy.poll() is not None:
+            self._copy = None
+        elif self.run.up - self._owed_at > 3600:
+            self._end_copy(copy)
+
+    def _wait_for_copy(self, seconds: float) -> None:
+        until = self.run.up + seconds
+        while self._copy is not None and self.run.up < until:
+            self.run.clock.nap(0.1)
+            self._take_copy()
+        if self._copy is not None:
+            self._end_copy(self._copy)
+            self._copy = None
+
+    def _end_copy(self, copy: subprocess.Popen[bytes]) -> None:
+        self.sync.stop()
+        with suppress(OSError):
+            os.killpg(copy.pid, signal.SIGKILL)
+
+
+def _deadline(run: Run) -> float:
+    """Return the deadline that the run began with; no damaged file gives it other hours."""
+    found = known(run) or run.folder.number("deadline")
+    if not found:
+        found = run.folder.json("state.json").get("deadline")
+    return float(found) if found else run.now + 1e9
+
+
+def save_seconds(run: Run) -> float:
+    """Return how long before the deadline to ask for a save: as measured, else as the job says."""
+    measured = run.folder.number("save-seconds")
+    return min(measured, run.spec.save_seconds) if measured else run.spec.save_seconds
+
+
+def ask(run: Run, reason: str) -> None:
+    """Ask runner and program to save: the runner by signal, and the program itself when the runner
+    is dead, stopped or hung."""
+    if not run.folder.read("asked").strip():
+        run.folder.write("asked", reason + "\n")
+    pid = procs.alive(run.folder, "runner")
+    if pid:
+        procs.send([pid], signal.SIGTERM)
+        until = run.up + 2
+        while run.up < until:
+            if run.folder.has("save-now"):
+                return
+            run.clock.nap(0.1)
+    if procs.alive(run.folder, "train"):
+        program.ask_to_save(run, reason)

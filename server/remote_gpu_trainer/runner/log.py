@@ -1,0 +1,187 @@
+"""The program's log: files of limited size, whose trouble never reaches the program."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+from contextlib import suppress
+from functools import lru_cache
+
+from .context import Run
+
+_NAME = re.compile(r"train\.log\.(\d{4,9})\Z")
+LINE = 4096  # bytes at a line's end in which a step is looked for
+
+
+def path(run: Run, number: int) -> str:
+    """Return the path of a log file."""
+    return run.folder.at("log", f"train.log.{number:04d}")
+
+
+def _numbers(run: Run) -> list[int]:
+    try:
+        found = [_NAME.match(name) for name in os.listdir(run.folder.at("log"))]
+    except OSError:
+        return []
+    return sorted(int(match[1]) for match in found if match)
+
+
+def files(run: Run) -> list[str]:
+    """Return the paths of the log's files, the oldest first."""
+    return [path(run, number) for number in _numbers(run)]
+
+
+def next_number(run: Run) -> int:
+    """Return the number of the file that comes after the newest."""
+    return max(_numbers(run), default=-1) + 1
+
+
+def tail(run: Run, first: int, size: int) -> bytes:
+    """Return the last `size` bytes of the log from file number `first` on."""
+    parts, left = [], size
+    for number in reversed([number for number in _numbers(run) if number >= first]):
+        with suppress(OSError), open(path(run, number), "rb") as file:
+            file.seek(max(file.seek(0, os.SEEK_END) - left, 0))
+            parts.append(file.read(left))
+            left -= len(parts[-1])
+        if left <= 0:
+            break
+    return b"".join(reversed(parts))
+
+
+def find_step(run: Run, text: bytes) -> int | None:
+    """Return the last number of the last match of the job's pattern in a piece of the log."""
+    pattern = _compiled(run.spec.step_pattern)
+    if pattern is None:
+        return None
+    for line in reversed(re.split(rb"[\r\n]", text)):
+        matches = list(pattern.finditer(line[-LINE:]))
+        digits = re.findall(rb"[0-9]+", matches[-1][0]) if matches else []
+        if digits:
+            return int(digits[-1]) if len(digits[-1]) < 16 else None
+    return None
+
+
+_CLASSES = {
+    "[:digit:]": r"0-9", "[:alpha:]": r"A-Za-z", "[:alnum:]": r"A-Za-z0-9", "[:upper:]": r"A-Z",
+    "[:lower:]": r"a-z", "[:space:]": r" \t\r\n\f\v", "[:blank:]": r" \t",
+    "[:xdigit:]": r"0-9A-Fa-f", "[:punct:]": r"!-/:-@\[-`{-~", r"\<": r"\b", r"\>": r"\b",
+}  # fmt: skip
+
+
+@lru_cache(maxsize=4)
+def _compiled(text: str) -> re.Pattern[bytes] | None:
+    """Return a POSIX extended regular expression as one of Python; None if it is broken."""
+    for posix, python in _CLASSES.items():
+        text = text.replace(posix, python)
+    try:
+        return re.compile(text.encode("utf-8", "surrogateescape")) if text else None
+    except (re.error, OverflowError):
+        return None
+
+
+class Writer:
+    """Writes the program's output to files of `log_bytes` each, from number `first` on.
+
+    A disk that is full costs lines, which are counted and told as soon as there is room again.
+    All files together keep to `log_cap`: the oldest go, but the very first stays.
+    """
+
+    def __init__(self, run: Run, first: int):
+        self.run, self.number = run, first
+        self._file = -1
+        self._size = self._lost = 0
+        self._why = ""
+        self._looked = run.up
+        self._has_cut = False
+
+    def write(self, data: bytes) -> None:
+        """Write what can be written. Never raises."""
+        self._look()
+        if self._lost:
+            note = f"\n[{self._lost} bytes of this log were lost: {self._why}]\n".encode()
+            if self._put(note) < len(note):
+                self._lost += len(data)
+                return
+            self.run.event("log-lost", bytes=self._lost, reason=self._why)
+            self._lost = 0
+        self._lost += len(data) - self._put(data)
+
+    def close(self) -> None:
+        """Tell what was lost at the end, and close the file."""
+        if self._lost:
+            self.write(b"")
+        self._close()
+
+    def _put(self, data: bytes) -> int:
+        """Return how many of these bytes were written."""
+        done = 0
+        while done < len(data):
+            try:
+                self._open()
+                room = self.run.spec.timings.log_bytes - self._size
+                size = os.write(self._file, data[done : done + room])
+            except OSError as error:
+                # A limit of this process on a file's size (ulimit -f): the next file has room.
+                if error.errno == errno.EFBIG and self._size:
+                    self._next()
+                    continue
+                self._why = error.strerror or "the file can't be written"
+                return done
+            done += size
+            self._size += size
+        return done
+
+    def _open(self) -> None:
+        """Have a file with room. Raises OSError."""
+        if self._size >= self.run.spec.timings.log_bytes:
+            self._next()
+        if self._file < 0:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
+            self._file = os.open(path(self.run, self.number), flags, 0o640)
+            self._size = os.fstat(self._file).st_size
+            if self._size >= self.run.spec.timings.log_bytes:
+                self._open()
+
+    def _next(self) -> None:
+        self._close()
+        self.number += 1
+        self._keep_to_cap()
+
+    def _close(self) -> None:
+        if self._file >= 0:
+            with suppress(OSError):
+                os.close(self._file)
+        self._file, self._size = -1, 0
+
+    def _look(self) -> None:
+        """Once a second: open the file anew where somebody moved or removed it."""
+        if self._file < 0 or self.run.up < self._looked + 1:
+            return
+        self._looked = self.run.up
+        try:
+            here = os.stat(path(self.run, self.number))
+            is_same = os.path.samestat(here, os.fstat(self._file))
+        except OSError:
+            is_same = False
+        if not is_same:
+            self._close()
+
+    def _keep_to_cap(self) -> None:
+        """Remove the oldest files but the very first, until there is room for the next one."""
+        sizes = {}
+        for number in _numbers(self.run):
+            with suppress(OSError):
+                sizes[number] = os.stat(path(self.run, number)).st_size
+        total = sum(sizes.values()) + self.run.spec.timings.log_bytes
+        for number in sorted(sizes)[1:]:
+            if total <= self.run.spec.timings.log_cap or number >= self.number:
+                break
+            with suppress(OSError):
+                os.unlink(path(self.run, number))
+                total -= sizes[number]
+                if not self._has_cut:
+                    self._has_cut = True
+                    self.run.event("log-cut", limit=self.run.spec.timings.log_cap)
+                    self.run.log("the log has reached its limit; the oldest files but the first go")

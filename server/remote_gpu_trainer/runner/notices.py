@@ -1,0 +1,24 @@
+"""Messages to the user, by the job's own command."""
+
+from __future__ import annotations
+
+from ..text.masking import mask
+from . import limited, procs, secrets
+from .context import Run, plain_environment
+
+LIMIT = 30.0  # seconds for the command
+LONGEST = 2000  # characters
+
+
+def notify(run: Run, text: str) -> None:
+    """Tell the user: an event, and the job's command with the text in RGT_MESSAGE and on its
+    standard input. Nobody waits for it."""
+    values = secrets.load(run)
+    shown = secrets.Mask(values.values()).text(mask(text))[:LONGEST]
+    message = f"{run.spec.name} on {procs.host()}: {shown}"
+    run.event("notify", message=message)
+    if not run.spec.notify:
+        return
+    env = {**plain_environment(), **values, "RGT_MESSAGE": message}
+    if limited.start(list(run.spec.notify), LIMIT, env, text=message + "\n") is None:
+        run.log(f"can't start the command of notify: {run.spec.notify[0]}")

@@ -1,0 +1,282 @@
+"""Checks before the start: what would fail in an hour is refused now.
+
+What may hang is looked at in a child; `beat` goes on meanwhile.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+from contextlib import suppress
+from typing import NamedTuple
+
+from . import asking, durable, secrets, why
+from .asking import Beat
+from .context import Run
+
+FIRST_SECOND = 1767225600  # 2026-01-01; an earlier clock was never set
+FOLDER_LIMIT = 20.0  # seconds in which a folder must answer
+CARD_LIMIT = 60.0  # seconds for nvidia-smi, which wakes the cards up
+KERNEL_LIMIT = 180.0  # seconds for a first kernel: importing torch from a network disk is slow
+NO_GPU = "; for a run without a GPU set `gpus: 0` in the job"
+
+# Runs one small kernel on each GPU that the job wants. Says nothing without torch.
+KERNEL = """\
+import sys
+try:
+    import torch
+except ImportError:
+    sys.exit(0)
+want = int(sys.argv[1])
+if not torch.cuda.is_available() or torch.cuda.device_count() < want:
+    sys.exit(f"torch {torch.__version__} sees {torch.cuda.device_count()} GPUs, expected {want}")
+for index in range(want):
+    assert (torch.ones(64, device=f"cuda:{index}") * 2).sum().item() == 128.0
+"""
+
+
+class Refusal(NamedTuple):
+    """Why nothing is started. `kind`: of why's table, or ''; `entry`: of the catalogue, or ''."""
+
+    kind: str
+    entry: str
+    reason: str
+
+
+class Card(NamedTuple):
+    """A GPU as nvidia-smi lists it; MB, None where it doesn't say."""
+
+    index: str
+    uuid: str
+    used: int | None
+    total: int | None
+
+
+def check(run: Run, sent_at: str = "", beat: Beat | None = None) -> list[Refusal]:
+    """Return all that speaks against a start. `sent_at`: the sender's clock, seconds since 1970."""
+    found = [
+        *_tools(run),
+        *_folder(run, "the run folder", run.folder.path, beat),
+        *(_folder(run, "the checkpoint folder", run.checkpoints, beat) if run.checkpoints else ()),
+        *durable.check(run, beat),
+        *_work(run, beat),
+        *_clock(run, sent_at),
+        *[refuse(run, kind, reason) for kind, reason in secrets.problems(run)],
+        *_rendezvous(run, beat),
+    ]
+    return found + (_gpus(run, beat) if run.spec.gpus else [])
+
+
+def refuse(run: Run, kind: str, reason: str) -> Refusal:
+    """Return a refusal with the entry that the catalogue has for its kind."""
+    return Refusal(kind, why.entry_of(run, kind), reason)
+
+
+def _tools(run: Run) -> list[Refusal]:
+    needed = ["bash"] if isinstance(run.spec.command, str) else []
+    if run.spec.launcher != "none":
+        needed.append(run.spec.python)
+    return [
+        refuse(run, "python", f"{tool} is missing on this box")
+        for tool in needed
+        if not _which(run, tool)
+    ]
+
+
+def _which(run: Run, tool: str) -> str | None:
+    """Return where the program would find a tool."""
+    return shutil.which(tool, path=_given(run).get("PATH"))
+
+
+def _given(run: Run) -> dict[str, str]:
+    """Return the box's variables with the job's over them."""
+    return {**os.environ, **run.spec.variables}
+
+
+def _folder(run: Run, what: str, folder: str, beat: Beat | None) -> list[Refusal]:
+    """Look whether a folder can be written and has room."""
+    try:
+        is_writable, megabytes, inodes = asking.call(run, FOLDER_LIMIT, beat, _try_folder, folder)
+    except asking.Failed as failed:
+        return [refuse(run, "unwritable", f"{what} {folder} can't be looked at: {failed}")]
+    # A full disk is told as one; anything else as a folder that can't be written.
+    if not is_writable and megabytes != 0:
+        return [refuse(run, "unwritable", f"{what} {folder} is not writable")]
+    found = []
+    least = run.spec.min_free_mb
+    if megabytes is not None and megabytes < max(least, 0 if is_writable else 1):
+        reason = f"{what} {folder} has {megabytes} MB free, expected {least} MB"
+        found.append(refuse(run, "disk", reason))
+    least = run.spec.min_free_inodes
+    if inodes is not None and inodes < least:
+        reason = f"{what} {folder} has {inodes} inodes free, expected {least}"
+        found.append(refuse(run, "inodes", reason))
+    return found
+
+
+def _try_folder(folder: str) -> list[int | bool | None]:
+    """Return whether it can be written, and its free MB and inodes, None for what isn't known."""
+    file = os.path.join(folder, f".rgt-write-{os.getpid()}")
+    is_writable = True
+    try:
+        os.makedirs(folder, exist_ok=True)
+        with open(file, "wb") as written:
+            written.write(b"x")
+            written.flush()
+            os.fsync(written.fileno())
+    except OSError:
+        is_writable = False
+    with suppress(OSError):
+        os.unlink(file)
+    try:
+        told = os.statvfs(folder)
+    except OSError:
+        return [is_writable, None, None]
+    # btrfs and network mounts count no inodes.
+    inodes = told.f_favail if told.f_files else None
+    return [is_writable, told.f_bavail * told.f_frsize // (1 << 20), inodes]
+
+
+def _work(run: Run, beat: Beat | None) -> list[Refusal]:
+    """Look at the work folder and the files that the command names."""
+    command = run.spec.command
+    words = command.split() if isinstance(command, str) else command
+    found = [] if words else [refuse(run, "", "the job has no command; set `command`")]
+    try:
+        is_there, bad = asking.call(run, FOLDER_LIMIT, beat, _try_work, run.work, words)
+    except asking.Failed as failed:
+        return [*found, refuse(run, "", f"the work folder {run.work} can't be looked at: {failed}")]
+    if not is_there:
+        found.append(refuse(run, "", f"the work folder {run.work} is missing"))
+    for word in bad:
+        reason = f"{word} has Windows line ends: sed -i 's/\\r$//' {word}"
+        found.append(refuse(run, "crlf", reason))
+    return found
+
+
+def _try_work(folder: str, words: list[str]) -> list[object]:
+    """Return whether the folder is there, and the scripts among the words with Windows line
+    ends."""
+    bad = []
+    for word in words:
+        path = os.path.join(folder, word)
+        if len(word) > 4096 or "\n" in word or not os.path.isfile(path):
+            continue
+        with suppress(OSError), open(path, "rb") as file:
+            text = file.read(1 << 20)
+            if (path.endswith(".sh") or text.startswith(b"#!")) and b"\r\n" in text:
+                bad.append(word)
+    return [os.path.isdir(folder), bad]
+
+
+def _clock(run: Run, sent_at: str) -> list[Refusal]:
+    found = []
+    now = int(run.now)
+    if now < FIRST_SECOND:
+        found.append(refuse(run, "clock", f"the clock says {now}, before 2026"))
+    try:
+        away = now - int(float(sent_at))
+    except (ValueError, OverflowError):
+        return found
+    if abs(away) > 300:
+        reason = f"the clock differs from the sender's by {away} s, more than 300"
+        found.append(refuse(run, "clock", reason))
+    return found
+
+
+def _rendezvous(run: Run, beat: Beat | None) -> list[Refusal]:
+    """Wait until the first node's name is known: it may come a while after the node."""
+    spec, host = run.spec, run.spec.rendezvous_host
+    if spec.nodes == 1 or spec.launcher == "none":
+        return []
+    if not host:
+        reason = "the address of the first node is unknown; set `rendezvous` in the job"
+        return [refuse(run, "", reason)]
+    until = run.up + spec.timings.name_wait
+    while True:
+        with suppress(asking.Failed):
+            asking.call(run, 10, beat, _resolve, host)
+            return []
+        if run.up >= until or run.asked:
+            return [refuse(run, "", f"can't resolve the first node's name, {host}")]
+        run.clock.nap(2)
+        if beat is not None:
+            beat()
+
+
+def _resolve(host: str) -> None:
+    socket.getaddrinfo(host, None)
+
+
+def _gpus(run: Run, beat: Beat | None) -> list[Refusal]:
+    want = run.spec.gpus
+    if not shutil.which("nvidia-smi"):
+        return [refuse(run, "no-gpu", f"nvidia-smi is missing, expected {want} GPUs{NO_GPU}")]
+    query = ["nvidia-smi", "--query-gpu=index,uuid,memory.used,memory.total"]
+    form = "--format=csv,noheader,nounits"
+    code, said = asking.ask(run, CARD_LIMIT, beat, [*query, form])
+    if code != 0:
+        return [refuse(run, "no-gpu", f"nvidia-smi failed or hung: {said[:200].strip()}{NO_GPU}")]
+    cards = _cards(said)
+    if len(cards) < want:
+        hint = "" if cards else NO_GPU
+        return [refuse(run, "no-gpu", f"found {len(cards)} GPUs, expected {want}{hint}")]
+    query = ["nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_memory"]
+    code, said = asking.ask(run, CARD_LIMIT, beat, [*query, form])
+    rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
+    apps = [row for row in rows if len(row) == 3] if code == 0 else []
+    chosen = _visible(cards, _given(run).get("CUDA_VISIBLE_DEVICES", ""))[:want]
+    shared = run.spec.gpus_shared
+    busy = [reason for card in chosen if not shared for reason in _busy(card, apps)]
+    return [refuse(run, *reason) for reason in busy] + _kernel(run, beat)
+
+
+def _cards(said: str) -> list[Card]:
+    found = []
+    for line in said.splitlines():
+        cells = [cell.strip() for cell in line.split(",")]
+        if len(cells) == 4 and cells[0].isdigit():
+            used, total = (int(cell) if cell.isdigit() else None for cell in cells[2:])
+            found.append(Card(cells[0], cells[1], used, total))
+    return found
+
+
+def _visible(cards: list[Card], named: str) -> list[Card]:
+    """Return the cards that the program takes: those that CUDA_VISIBLE_DEVICES names, else all."""
+    if not named:
+        return cards
+    names = [name.strip() for name in named.split(",")]
+    return [
+        card
+        for card in cards
+        if card.index in names or any(name and card.uuid.startswith(name) for name in names)
+    ]
+
+
+def _busy(card: Card, apps: list[list[str]]) -> list[tuple[str, str]]:
+    """Return (kind, reason) for each process that holds the card's memory."""
+    found = []
+    for uuid, pid, used in apps:
+        # A display server or an idle MPS daemon holds a little.
+        if uuid == card.uuid and not (used.isdigit() and int(used) < 64):
+            found.append(("busy", f"GPU {card.index} is used by process {pid} ({used} MB)"))
+    # In a container the list is empty although the memory is taken.
+    if not found and card.used and card.total and card.used > max(2048, card.total // 10):
+        taken = f"{card.used} of {card.total} MB in use by a process that is not listed"
+        found.append(("held", f"GPU {card.index} has {taken}"))
+    return found
+
+
+def _kernel(run: Run, beat: Beat | None) -> list[Refusal]:
+    """Run one small kernel on each GPU, in the program's own interpreter and variables."""
+    python = run.spec.python
+    if not _which(run, python):
+        return [refuse(run, "python", f"the interpreter {python} is missing")]
+    words = [python, "-c", KERNEL, str(run.spec.gpus)]
+    code, said = asking.ask(run, KERNEL_LIMIT, beat, words, _given(run))
+    if code == 0:
+        return []
+    lines = said.strip().splitlines() or [f"no answer within {KERNEL_LIMIT:g} s"]
+    kind = "driver" if "driver" in lines[-1] else "kernel"
+    return [refuse(run, kind, f"no CUDA kernel runs in {python}: {lines[-1][:300]}")]

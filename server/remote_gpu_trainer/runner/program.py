@@ -1,0 +1,199 @@
+"""The training program of one attempt: started by a holder, asked to save, ended, adopted."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import time
+
+from . import holder, launchers, log, procs, secrets, stacks
+from .context import Run, plain_environment, user_mask
+
+SHELLS = {
+    "bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "busybox", "timeout", "nice", "ionice",
+    "env", "time", "stdbuf", "coreutils",
+}  # fmt: skip
+READERS = {"tee", "cat", "head", "tail", "grep", "sed", "gawk", "mawk", "tr", "ts", "logger"}
+_TEE = re.compile(r"(.*[^|])(\|&?\s*tee(?:\s[^|;&]*)?)\Z", re.S)
+
+
+class Program:
+    """One attempt's program. `pid` and `start` say which process it is, 0 before the start."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.pid = self.start_time = self.number = self.first = 0
+        self._env: dict[str, str] = {}
+
+    def start(
+        self, words: list[str], number: int, checkpoint: str, extra: dict[str, str] | None = None
+    ) -> None:
+        """Start attempt `number` with these words. Raises OSError."""
+        run = self.run
+        run.folder.remove("save-now", "rc")
+        self.number, self.first = number, log.next_number(run)
+        self._env = {**environment(run, number, checkpoint), **(extra or {})}
+        self.pid, self.start_time = holder.start(
+            run, words, self._env, run.work, number, self.first, user_mask()
+        )
+
+    def adopt(self, number: int, first: int) -> bool:
+        """Take over the program that a runner before this one started; False if it is gone."""
+        pid, started = procs.noted(self.run.folder, "train")
+        if not procs.same(pid, started):
+            return False
+        self.pid, self.start_time, self.number, self.first = pid, started, number, first
+        self._env = {**os.environ, **secrets.load(self.run)}
+        self.look_after_log()
+        return True
+
+    def look_after_log(self) -> None:
+        """Put another process to its output where the one that read it is gone."""
+        if self.alive() and not procs.alive(self.run.folder, "holder"):
+            first = log.next_number(self.run)
+            if holder.take_over(self.run, self.pid, self.number, first, self._env):
+                self.run.event("log-taken-over")
+                until = self.run.up + 5
+                while self.run.up < until and not procs.alive(self.run.folder, "holder"):
+                    time.sleep(0.02)
+
+    def alive(self) -> bool:
+        """Return whether the program's first process lives."""
+        return procs.same(self.pid, self.start_time)
+
+    @property
+    def code(self) -> int | None:
+        """Return the exit code, as a shell tells it; None while it isn't known."""
+        told = self.run.folder.json("rc")
+        found = told.get("code") if told.get("number") == self.number else None
+        return found if isinstance(found, int) else None
+
+    def wait_for_code(self, seconds: float = 5.0) -> int | None:
+        """Return the code of a program that has ended; the holder may need a moment to tell."""
+        until = time.monotonic() + seconds
+        while self.code is None and time.monotonic() < until:
+            if not procs.alive(self.run.folder, "holder"):
+                break
+            time.sleep(0.02)
+        return self.code
+
+    def pids(self) -> set[int]:
+        """Return all living processes of the program."""
+        return procs.of_program(self.run.folder, self.pid)
+
+    def ask_to_save(self, reason: str) -> bool:
+        """Ask once for a save: a file and one signal; False if somebody has asked before."""
+        return ask_to_save(self.run, reason)
+
+    def end(self) -> bool:
+        """Kill what is left and wait for the log; True if anything was left."""
+        had = procs.kill_program(self.run.folder)
+        until = time.monotonic() + 10
+        while procs.alive(self.run.folder, "holder") and time.monotonic() < until:
+            time.sleep(0.02)
+        self.run.folder.remove("train.pid")
+        return had
+
+
+def environment(run: Run, number: int, checkpoint: str) -> dict[str, str]:
+    """Return the program's whole environment. Settings of this tool reach it on purpose or not."""
+    spec = run.spec
+    env = plain_environment()
+    env.update(
+        RGT_RUN_DIR=run.folder.path,
+        RGT_CHECKPOINT_DIR=run.checkpoints,
+        RGT_ATTEMPT=str(number),
+        RGT_RESUME_FROM=checkpoint,
+        RGT_SAVE_FILE=run.folder.at("save-now"),
+        RGT_NODE_RANK=str(run.rank),
+        PYTHONUNBUFFERED="1",
+        PYTHONFAULTHANDLER="1",
+        TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
+        # A rank that leaves first must not cost the others their save.
+        TORCH_ELASTIC_SHUTDOWN_TIMEOUT=str(int(max(spec.save_seconds, 30))),
+    )
+    if not spec.gpus:
+        env.update(ACCELERATE_USE_CPU="true", DS_ACCELERATOR="cpu")
+    env.update(spec.variables)
+    env.update(secrets.load(run))
+    env.update(stacks.environment(run))
+    for name, value in launchers.environment(run, number).items():
+        env.setdefault(name, value)
+    return env
+
+
+def words_of(command: list[str] | str) -> list[str]:
+    """Return the words of a job's command; a line of shell is one argument of bash."""
+    return ["bash", "-c", command] if isinstance(command, str) else list(command)
+
+
+def with_arguments(words: list[str], extra: list[str]) -> list[str]:
+    """Return the command with further arguments; a line of bash gets them as words behind it.
+
+    A last `| tee log` must hide neither them from the program nor its exit code from us.
+    """
+    if len(words) != 3 or os.path.basename(words[0]) != "bash" or words[1] != "-c":
+        return [*words, *extra]
+    line, copy = words[2], ""
+    if found := _TEE.match(line):
+        line, copy = f"set -o pipefail\n{found[1]}", f" {found[2]}"
+    if not extra:
+        return [*words[:2], line + copy]
+    return [*words[:2], f'{line.rstrip()} "$@"{copy}', "bash", *extra]
+
+
+def save_targets(run: Run, leader: int) -> set[int]:
+    """Return who should hear the save signal.
+
+    A shell would die of it and leave its child alone, so the signal goes to what the shell runs.
+    What reads the program's output (`| tee log`) stays, or the program would die of the broken
+    pipe while it saves.
+    """
+    among = procs.table()
+    todo = list(launchers.ranks(run, leader, among)) or [leader]
+    found: set[int] = set()
+    readers: set[int] = set()
+    while todo:
+        pid = todo.pop()
+        told = among.get(pid)
+        if told is None:
+            continue
+        name = _executable(pid) or told.name
+        below = [child for child, at in among.items() if at.parent == pid]
+        if name in READERS:
+            readers.add(pid)
+        elif name in SHELLS and below:
+            todo += below
+        else:
+            found.add(pid)
+    return found or readers
+
+
+def _executable(pid: int) -> str:
+    """Return the name of what a process runs; for a script, that of its shell."""
+    try:
+        name = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
+    except OSError:
+        return ""
+    return name[: -len(" (deleted)")] if name.endswith(" (deleted)") else name
+
+
+def ask_to_save(run: Run, reason: str) -> bool:
+    """Create the file that asks for a save, and send one signal; False if it was there.
+
+    Whoever creates the file sends the signal, so that runner and keeper can both ask.
+    """
+    leader = procs.alive(run.folder, "train")
+    # Looked for first: a program that watches the file could be on its way out when a signal comes.
+    targets = save_targets(run, leader) if leader else procs.of_program(run.folder)
+    try:
+        os.close(os.open(run.folder.at("save-now"), os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o644))
+    except FileExistsError:
+        return False
+    except OSError:
+        pass  # on a full disk the signal is sent all the same
+    procs.send(targets, getattr(signal, f"SIG{run.spec.save_signal}"))
+    run.folder.write("save-now", reason + "\n")
+    run.event("save-now", reason=reason, signal=run.spec.save_signal)
+    return bool(targets)

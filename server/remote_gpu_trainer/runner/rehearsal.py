@@ -1,0 +1,410 @@
+"""A rehearsal: train, save, kill and resume in minutes, beside the run.
+
+It is a run of its own in the run's folder: other state, other checkpoints, the same program for a
+few steps.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import shutil
+import signal
+from contextlib import suppress
+from types import SimpleNamespace
+from typing import Any, NamedTuple
+
+from . import apart, checkpoints, content, launchers, log, preflight, procs, program, results
+from .asking import Failed
+from .context import Run, say
+from .folder import Folder
+from .locks import Lease, RunLock
+from .phases import CODES
+from .probing import Probe, shown
+from .runner import tell_refusals
+
+FOLDER = "rehearsal"  # in the run folder
+STRAY = 2.0  # seconds between two looks at the run's own checkpoints
+LAST_SAVE = 1.0  # seconds in which a program that has saved may still end by itself
+SLACK = 60.0  # seconds beyond the limit until the guard ends the program
+
+
+class Failure(Exception):
+    """What went wrong in which phase: `save: no whole checkpoint in 10 minutes`."""
+
+
+class Strayed(Exception):
+    """The program changed the run's own checkpoints."""
+
+
+def rehearse(run: Run) -> int:
+    """Rehearse and print what came of it; return the exit code."""
+    run.folder.make()
+    lock = RunLock(run)
+    told = lock.take() or Lease(run).respect()
+    if told:
+        say(told)
+        return CODES["preempted"]
+    end_left(run)
+    code = Rehearsal(run).go()
+    lock.release()
+    return code
+
+
+def end_left(run: Run) -> None:
+    """Kill what a rehearsal left that was itself killed."""
+    procs.kill_program(Folder(run.folder.at(FOLDER)))
+
+
+def of(run: Run) -> Run:
+    """Return the run that rehearses another one: the same job with folders of its own."""
+    folder = run.folder.at(FOLDER)
+    fresh = os.path.join(folder, f"checkpoints-{os.getpid()}")
+    spec = run.spec
+    forms = [run.given_checkpoints, run.checkpoints]
+
+    def swap(text: str, is_line: bool) -> str:
+        return swap_folder(text, forms, fresh, is_line)
+
+    words: Any = spec.command
+    if isinstance(words, str):
+        words = swap(words, True)
+    else:
+        words = [swap(word, _is_line(words, at)) for at, word in enumerate(words)]
+    changed = {
+        "run_dir": folder,
+        "work_dir": run.work,
+        "checkpoint_folder": fresh if run.checkpoints else "",
+        "command": words,
+        "variables": {name: swap(value, True) for name, value in spec.variables.items()},
+        "results": [swap(name, False) for name in spec.results],
+        "cells": [],
+    }
+    own = Run(SimpleNamespace(**{**vars(spec), **changed}), run.script, run.rank, run.clock)
+    # A node's folder lies in its run's; a rehearsal's is of one node.
+    own.base, own.folder = folder, Folder(folder)
+    return own
+
+
+class Rehearsal:
+    """`real` is the run that is rehearsed, `run` the rehearsal itself."""
+
+    def __init__(self, real: Run):
+        self.real, self.run = real, of(real)
+        self.program = program.Program(self.run)
+        self.limit = self.run.up + self.run.spec.rehearse_minutes * 60
+        self.number = 0
+        self.aside: list[str] = []  # results that weren't there before
+        self.before: dict[str, str] | None = None  # the run's own checkpoints; None: not known
+        self.stray_at = 0.0
+        self.probe: Probe | None = None
+
+    def go(self) -> int:
+        """Return 0 where all phases went well."""
+        run = self.run
+        run.folder.make()
+        for name in os.listdir(run.folder.path):
+            if name.startswith("checkpoints-"):  # of an earlier rehearsal that failed
+                shutil.rmtree(run.folder.at(name), ignore_errors=True)
+        if run.checkpoints:
+            os.makedirs(run.checkpoints)
+        run.folder.remove(checkpoints.LAST, checkpoints.DOUBTED)
+        self._listen()
+        guard = _guard(run.folder, self.limit - run.up + SLACK)
+        code = 1
+        try:
+            code = self._phases()
+        except Failure as failure:
+            self.program.end()
+            if not self._strays():
+                print(f"failed {failure}", flush=True)
+                self._print_tail()
+        except Strayed:
+            pass  # told below
+        finally:
+            self.program.end()
+            if self._move_strays():
+                code = 1
+            if self.probe is not None:
+                self.probe.tell()
+            self._set_aside()
+            os.close(guard)
+        if code == 0:
+            shutil.rmtree(run.checkpoints, ignore_errors=True)
+        return code
+
+    def _phases(self) -> int:
+        run = self.run
+        refusals = preflight.check(run, beat=lambda: bool(run.asked))
+        if refusals:
+            tell_refusals(run, refusals)
+            return 1
+        run.spec.durable = run.durable = ""  # nothing of a rehearsal goes there or comes from there
+        paths = [run.inside(name) for name in run.spec.results]
+        self.aside = [path for path in paths if not os.path.lexists(path)]
+        results.note_before(run)
+        self.before = self._list_real()
+        self.probe = Probe(run, self.real)
+        saved = self._until_saved()
+        self.program.end()
+        print("ok kill: KILL, nothing left running", flush=True)
+        return self._resume(saved)
+
+    def _until_saved(self) -> checkpoints.Checkpoint:
+        """Train up to the first whole checkpoint, and tell what it took."""
+        run, begin = self.run, self.run.up
+        first = grew = saved = 0.0
+        found = None
+        self._launch("train")
+        while self.program.alive():
+            self._look("train")
+            first = first or (run.up if log.tail(run, self.program.first, 1) else 0)
+            grew = grew or (run.up if _has_files(run.checkpoints) else 0)
+            if grew and checkpoints.glance(run):
+                saved = saved or run.up
+                if not (self.probe and self.probe.waits(saved)):
+                    break
+            if run.up >= self.limit:
+                minutes = f"{run.spec.rehearse_minutes:g} minutes"
+                raise Failure(f"save: no whole checkpoint in {minutes}")
+        found = checkpoints.newest(run)
+        if found is None:
+            code = self.program.wait_for_code()
+            where = run.folder.at("log")
+            raise Failure(f"train: ended with {code} before the first checkpoint; see {where}")
+        saved = saved or run.up
+        print(f"ok train: first line after {(first or run.up) - begin:.0f} s")
+        print(
+            f"ok save: first whole checkpoint after {saved - begin:.0f} s, a save takes"
+            f" {saved - (grew or saved):.0f} s and {self._megabytes(found)} MB:"
+            f" {os.path.basename(found.path)}",
+            flush=True,
+        )
+        return found
+
+    def _resume(self, saved: checkpoints.Checkpoint) -> int:
+        """Start the program again: it must come to a newer checkpoint, or to its end."""
+        run = self.run
+        # What the program saved while it was being killed is what it goes on from.
+        saved = checkpoints.newest(run) or saved
+        begin = run.up
+        self._launch("resume")
+        newer_at = 0.0
+        while self.program.alive():
+            self._look("resume")
+            checkpoints.glance(run)
+            found = checkpoints.latest(run)
+            if found and found.id != saved.id:
+                newer_at = newer_at or run.up
+                # A save may be the last thing that the program does: then its results count too.
+                if run.up < newer_at + LAST_SAVE:
+                    continue
+                self.program.end()
+                name = os.path.basename(found.path)
+                print(f"ok resume: newer checkpoint after {newer_at - begin:.0f} s: {name}")
+                return 0
+            if run.up >= self.limit:
+                minutes = f"{run.spec.rehearse_minutes:g} minutes"
+                raise Failure(f"resume: no newer checkpoint in {minutes}")
+        code = self.program.wait_for_code()
+        self.program.end()
+        if code != 0:
+            raise Failure(f"resume: ended with {code}; see {run.folder.at('log')}")
+        print(f"ok resume: ran to its end in {run.up - begin:.0f} s", flush=True)
+        missing, stale = results.look(run)
+        if missing:
+            old = f"; from before and not written again: {' '.join(stale)}" if stale else ""
+            print(f"failed evaluate: missing {' '.join(missing)}{old}")
+            return 1
+        if run.spec.results:
+            print("ok evaluate: all expected files are there")
+        return 0
+
+    def _launch(self, phase: str) -> None:
+        run, self.number = self.run, self.number + 1
+        try:
+            found = checkpoints.begin_with(run)
+        except checkpoints.Lost as lost:
+            raise Failure(f"{phase}: {lost}") from None
+        extra = [*run.spec.rehearse, *checkpoints.resume_words(run, found)]
+        words = program.with_arguments(program.words_of(run.spec.command), extra)
+        self.program.start(
+            launchers.wrap(run, words),
+            self.number,
+            found.path if found else "",
+            checkpoints.resume_variables(run, found),
+        )
+
+    def _look(self, phase: str) -> None:
+        """Wait for a moment; end the program where it strays or somebody interrupts."""
+        run = self.run
+        run.clock.nap(0.2)
+        if run.asked:
+            raise Failure(f"{phase}: interrupted")
+        if run.up >= self.stray_at:
+            # Looked at soon: a program that keeps its last three deletes the run's.
+            self.stray_at = run.up + STRAY
+            if self._strays():
+                self.program.end()
+                raise Strayed
+
+    def _listen(self) -> None:
+        def ask(number: int, _: object) -> None:
+            self.run.asked = f"signal {signal.Signals(number).name[3:]}"
+
+        for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
+            signal.signal(sign, ask)
+
+    def _megabytes(self, found: checkpoints.Checkpoint) -> int:
+        with suppress(Failed):
+            return -(-apart.call(self.run, content.stamp, found.path)[2] // (1 << 20))
+        return 0
+
+    def _list_real(self) -> dict[str, str] | None:
+        """Return the stamps of the run's own checkpoints; None where they can't be listed."""
+        run, real = self.run, self.real
+        if not real.checkpoints:
+            return {}
+        try:
+            found = apart.call(
+                run, content.newest_first, real.checkpoints, real.spec.checkpoint_pattern
+            )
+        except Failed:
+            return None
+        own = run.folder.path + "/"
+        items = [content.Item(*item) for item in found]
+        # The rehearsal's folder may lie below the run's folder of checkpoints.
+        return {
+            item.path: f"{item.changed} {item.size}"
+            for item in items
+            if not own.startswith(item.path + "/") and not item.path.startswith(own)
+        }
+
+    def _strays(self) -> Strays | None:
+        """Return what the program changed among the run's own checkpoints, None for nothing."""
+        now = self._list_real() if self.before is not None else None
+        if now is None or self.before is None:
+            return None
+        changed = sorted(path for path in now if self.before.get(path) != now[path])
+        gone = sorted(path for path in self.before if path not in now)
+        return Strays(changed, gone) if changed or gone else None
+
+    def _move_strays(self) -> bool:
+        """Move away what the program saved among the run's checkpoints, or a start would go on
+        from it; return whether there was anything."""
+        found = self._strays()
+        if found is None:
+            return False
+        print(
+            f"failed save: the program saved to {self.real.checkpoints}, not to the folder in"
+            " RGT_CHECKPOINT_DIR; make it read that variable, or name checkpoint.folder in its"
+            " arguments"
+        )
+        to = self.run.folder.at(f"strays-{os.getpid()}")
+        for path in found.changed:
+            over = ", which the rehearsal wrote over" if path in (self.before or {}) else ""
+            if _move(path, to):
+                print(f"  moved to {to}: {os.path.basename(path)}{over}")
+            else:
+                print(f"  can't move {path}: move it away before the start")
+        for path in found.gone:
+            print(f"  the rehearsal deleted {path}")
+        return True
+
+    def _set_aside(self) -> None:
+        """Move the results that only the rehearsal wrote: they aren't the run's."""
+        for path in self.aside:
+            if os.path.lexists(path) and _move(path, self.run.folder.at("results")):
+                self.run.event("set-aside", path=path)
+
+    def _print_tail(self) -> None:
+        """Print the end of what the program said: the log is on the box, the reader often isn't."""
+        text = log.tail(self.run, self.program.first, 16384) if self.number else b""
+        lines = text.decode("utf-8", "replace").replace("\r", "\n").splitlines()
+        for line in lines[-20:]:
+            print(shown(line))
+
+
+class Strays(NamedTuple):
+    """Paths among the run's own checkpoints that the rehearsal wrote, and that it deleted."""
+
+    changed: list[str]
+    gone: list[str]
+
+
+def swap_folder(text: str, folders: list[str], new: str, is_line: bool) -> str:
+    """Return a text with each folder of checkpoints replaced, and only where it stands as a path.
+
+    out and out/x and --dir=out, but neither --timeout nor layout/x; an absolute path inside of
+    words too. `is_line`: of shell, where quotes and operators part words.
+    """
+    # The new folder may lie below an old one, so it comes in last.
+    mark = "\1"
+    for folder in folders:
+        folder = re.sub(r"^(\./)+", "", folder).rstrip("/")
+        if folder in ("", ".", "~"):
+            continue
+        before, after = "=", ""
+        if is_line or folder.startswith("/"):
+            before, after = " \t\n='\"();&|<>`", " \t\n'\"();&|<>`"
+        if folder.startswith("/"):
+            before, after = before + ":,[@", after + ":,]"
+        start = rf"(?:\A|(?<=[{re.escape(before)}]))" + ("" if folder[0] == "/" else r"(?:\./)*")
+        end = rf"(?=/|\Z{'|[' + re.escape(after) + ']' if after else ''})"
+        text = re.sub(start + re.escape(folder) + end, mark, text)
+    return text.replace(mark, new)
+
+
+def _is_line(words: list[str], at: int) -> bool:
+    """Return whether a word is the line of `bash -c LINE`."""
+    before = words[at - 1] if at else ""
+    return before.startswith("-") and before.endswith("c") and words[0].endswith("sh")
+
+
+def _has_files(folder: str) -> bool:
+    try:
+        return bool(os.listdir(folder))
+    except OSError:
+        return False
+
+
+def _move(path: str, to: str) -> bool:
+    """Move something into a folder of the rehearsal."""
+    target = os.path.join(to, os.path.basename(path))
+    try:
+        os.makedirs(to, exist_ok=True)
+        if os.path.isdir(target) and not os.path.islink(target):
+            shutil.rmtree(target)
+        elif os.path.lexists(target):
+            os.unlink(target)
+        shutil.move(path, target)
+    except OSError:
+        return False
+    return True
+
+
+def _guard(folder: Folder, seconds: float) -> int:
+    """Fork a process that ends the program where this one is killed, or stopped beyond `seconds`.
+
+    Returns the file whose closing says that this one is gone.
+    """
+    reader, writer = os.pipe()
+    if os.fork() == 0:
+        try:
+            os.setsid()
+            for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+                signal.signal(sign, signal.SIG_IGN)
+            null = os.open(os.devnull, os.O_RDWR)
+            for standard in range(3):
+                os.dup2(null, standard)
+            for name in os.listdir("/proc/self/fd"):
+                if int(name) > 2 and int(name) != reader:
+                    with suppress(OSError):
+                        os.close(int(name))  # the run's lock and the writer among them
+            select.select([reader], [], [], seconds)
+            procs.kill_program(folder)
+        finally:
+            os._exit(0)
+    os.close(reader)
+    return writer

@@ -1,0 +1,129 @@
+"""The results that a job names: which are there, and which are from before the run.
+
+They may lie on a mount that hangs, so a child looks at them; what can't be seen is missing.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from contextlib import suppress
+from typing import TYPE_CHECKING, NamedTuple
+
+from . import apart, content
+from .asking import Failed
+from .context import Run
+
+if TYPE_CHECKING:
+    from .checkpoints import Checkpoint
+
+BEFORE = "results.before"  # {path: [ns since 1970, bytes]} of what lay there before
+
+
+class Found(NamedTuple):
+    """`missing`: names of results that aren't there, or are `stale`: as before the run."""
+
+    missing: list[str]
+    stale: list[str]
+
+
+def note_before(run: Run) -> None:
+    """Note before the first attempt what lies there: of a rehearsal or an earlier run."""
+    if run.folder.number("attempt") is None:
+        _note(run, list(_stamps(run).items()))
+
+
+def look(run: Run) -> Found:
+    """Return which results are missing now. They are the first node's to write."""
+    if run.rank or not run.spec.results:
+        return Found([], [])
+    before, stamps = run.folder.json(BEFORE), _stamps(run)
+    missing, stale = [], []
+    for name in run.spec.results:
+        path = run.inside(name)
+        if stamps.get(path) and stamps[path] == before.get(path):
+            stale.append(name)
+        if not stamps.get(path) or name in stale:
+            missing.append(name)
+    return Found(missing, stale)
+
+
+def owed(run: Run) -> list[str]:
+    """Return which results would show, after a request to save and end, that the program came to
+    its end by itself.
+
+    Those that are missing now; but what lies among the checkpoints shows nothing, for the save
+    writes there.
+    """
+    missing = look(run).missing
+    if not run.checkpoints or not missing:
+        return missing
+    try:
+        return apart.call(
+            run, _outside, {name: run.inside(name) for name in missing}, run.checkpoints
+        )
+    except Failed:
+        return []
+
+
+def trust_later(run: Run, checkpoint: Checkpoint | None) -> None:
+    """Take results for this run's that came to this box along with the checkpoint it begins with:
+    they were written after it."""
+    if checkpoint is None or not run.folder.json(BEFORE):
+        return
+    saved, stamps = int(checkpoint.id.rpartition(" ")[2]), _stamps(run)
+    paths = [run.inside(name) for name in look(run).stale]
+    _note(run, [(path, stamps.get(path)) for path in paths if (stamps.get(path) or [0])[0] < saved])
+
+
+def torn(run: Run) -> list[str]:
+    """Return the results that are checkpoints and aren't whole, each with its fault."""
+    if run.rank:
+        return []
+    try:
+        return apart.call(run, _faults, {name: run.inside(name) for name in run.spec.results})
+    except Failed:
+        return []
+
+
+def _note(run: Run, stamps: list[tuple[str, list[int] | None]]) -> None:
+    told = {path: stamp for path, stamp in stamps if stamp}
+    run.folder.write(BEFORE, json.dumps(told) + "\n")
+
+
+def _stamps(run: Run) -> dict[str, list[int] | None]:
+    """Return each result's stamp, by its path."""
+    paths = [run.inside(name) for name in run.spec.results]
+    if not paths:
+        return {}
+    try:
+        return apart.call(run, _stamp_all, paths)
+    except Failed as error:
+        run.log(f"the results can't be looked at: {error}")
+        return {}
+
+
+def _stamp_all(paths: list[str]) -> dict[str, list[int] | None]:
+    found = {}
+    for path in paths:
+        with suppress(OSError):
+            item = content.stamp(path)
+            has_content = item.size and (os.path.isfile(path) or any(content.files_of(path)))
+            found[path] = [item.changed, item.size] if has_content else None
+    return found
+
+
+def _outside(paths: dict[str, str], folder: str) -> list[str]:
+    """Return the names whose paths don't lead into a folder."""
+    below = os.path.realpath(folder).rstrip("/") + "/"
+    return [n for n, path in paths.items() if not (os.path.realpath(path) + "/").startswith(below)]
+
+
+def _faults(paths: dict[str, str]) -> list[str]:
+    found = []
+    for name, path in paths.items():
+        with suppress(OSError):
+            fault = content.fault_of(path) if os.path.exists(path) else ""
+            if fault:
+                found.append(f"{name}: {fault}")
+    return found

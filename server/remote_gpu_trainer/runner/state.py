@@ -1,0 +1,105 @@
+"""What state.json and the markers of an end say."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from . import procs
+from .context import Run
+from .phases import NEXT
+
+
+class State:
+    """What state.json says. `move` follows the table of phases.py; `write` leaves the file."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self.phase = "new"
+        self.attempt = 0
+        self.step: int | None = None
+        self.exit: int | None = None
+        self.failure = self.entry = self.reason = ""  # class, entry and reason of the last end
+        self.started = 0
+        self.deadline = 0
+        self.stalled = False
+        self.checkpoint = ""  # the newest whole one, by its path
+        self.missing: list[str] = []
+        self.outcome = ""  # what the run came to, while its last copy is still on the way
+        self.log = ""
+        self.log_age: int | None = None
+        self.gpu: str | None = None
+        self.free_mb: int | None = None
+
+    def move(self, on: str) -> None:
+        """Go to the next phase. Raises KeyError for a step that the table doesn't have."""
+        before, self.phase = self.phase, NEXT[self.phase, on]
+        self.write()
+        if before != self.phase:
+            self.run.event("phase", phase=self.phase)
+
+    def as_dict(self) -> dict[str, Any]:
+        """All keys of `status --json` but those that only a reader can fill in."""
+        return {
+            "name": self.run.spec.name,
+            "phase": self.phase,
+            "alive": True,
+            "attempt": self.attempt,
+            "step": self.step,
+            "exit": self.exit,
+            "class": self.failure,
+            "entry": self.entry,
+            "reason": self.reason,
+            "started": self.started,
+            "updated": int(self.run.now),
+            "heartbeat_age": 0,
+            "log_age": self.log_age,
+            "log": self.log,
+            "deadline": self.deadline,
+            "keeper_alive": bool(procs.alive(self.run.folder, "keeper")),
+            "stalled": self.stalled,
+            "gpu": self.gpu,
+            "disk_free_mb": self.free_mb,
+            "backstop": "deadman" if procs.alive(self.run.folder, "deadman") else "",
+            "checkpoint": self.checkpoint,
+            "last_sync": self.run.folder.json("last-sync") or None,
+            "runner_alive": True,
+            "elsewhere": False,
+            "host": procs.host(),
+            "boot_id": procs.boot_id(),
+            "tail": "",
+            "expect_missing": self.missing,
+            "outcome": self.outcome,
+        }
+
+    def write(self) -> bool:
+        """Write state.json. False on a full disk; the run goes on."""
+        return self.run.folder.write("state.json", json.dumps(self.as_dict()) + "\n")
+
+    def read(self) -> None:
+        """Take over what the last runner wrote; what can't be read stays as it is."""
+        told = self.run.folder.json("state.json")
+        numbers = ("attempt", "step", "exit", "started", "deadline")
+        kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
+                      "checkpoint": "checkpoint", "outcome": "outcome"}  # fmt: skip
+        for key in numbers:
+            if isinstance(told.get(key), int) and not isinstance(told.get(key), bool):
+                setattr(self, key, told[key])
+        for key, name in kinds_text.items():
+            if isinstance(told.get(key), str):
+                setattr(self, name, told[key])
+
+    def mark(self, end: str) -> None:
+        """Leave the marker of an end, with class, entry, reason, exit, step and attempt."""
+        self.run.folder.mark(
+            end,
+            {
+                "t": int(self.run.now),
+                "exit": self.exit,
+                "class": self.failure,
+                "entry": self.entry,
+                "reason": self.reason,
+                "step": self.step,
+                "attempt": self.attempt,
+            },
+        )

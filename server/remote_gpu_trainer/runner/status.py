@@ -1,0 +1,126 @@
+"""The verb status: what the folder tells of a run. It reads only."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import time
+from contextlib import suppress
+from typing import Any
+
+from . import elsewhere, log, procs
+from .context import Run
+from .state import State
+
+TAIL = 4000  # bytes of the log's end
+# Control characters, and those that turn the direction of what is printed.
+_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
+_SHOWN = (
+    "name", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
+    "class", "entry", "reason", "heartbeat_age", "log_age", "stalled", "gpu", "disk_free_mb",
+    "checkpoint", "last_sync", "deadline", "keeper_alive", "backstop", "log",
+)  # fmt: skip
+
+
+def status(run: Run, as_json: bool) -> int:
+    """Print the state; 2 where the folder can't be read."""
+    if os.path.isdir(run.folder.path) and not os.access(run.folder.path, os.R_OK | os.X_OK):
+        print(f"can't read {run.folder.path}; ask as its owner, or as root")
+        return 2
+    told = look(run)
+    if as_json:
+        print(json.dumps(told))
+        return 0
+    for name in _SHOWN:
+        value = told[name]
+        plain = isinstance(value, str)
+        print(f"{name:<14} {clean(value) if plain else '' if value is None else json.dumps(value)}")
+    print(told["tail"], end="")
+    return 0
+
+
+def look(run: Run) -> dict[str, Any]:
+    """Return all keys of `status --json`."""
+    state = State(run)
+    state.read()
+    written = run.folder.json("state.json")
+    end = run.folder.ended()
+    if end and state.phase != "syncing":
+        state.phase = end
+        _take_marker(state, run.folder.json(f".{end}"))
+    told = {**state.as_dict(), **{k: written[k] for k in ("gpu", "stalled") if k in written}}
+    updated = written.get("updated", 0)
+    pid = procs.alive(run.folder, "runner")
+    train = bool(procs.alive(run.folder, "train"))
+    told.update(
+        updated=updated,
+        alive=bool(pid or train),
+        runner_alive=bool(pid) and not procs.stopped(pid),
+        keeper_alive=_works(procs.alive(run.folder, "keeper")),
+        expect_missing=written.get("expect_missing", []),
+        boot_id=written.get("boot_id") or procs.boot_id(),
+    )
+    if not told["alive"]:
+        found = elsewhere.look(run, state)
+        if found is not None:
+            told.update(alive=found.fresh, runner_alive=found.fresh, elsewhere=True)
+            told.update(host=found.host, keeper_alive=None)
+    if not told["alive"] and state.phase == "new" and end:
+        told["phase"] = end
+    now = time.time()
+    beat = run.folder.number("heartbeat")
+    told["heartbeat_age"] = None if beat is None else int(now - max(beat, updated or 0))
+    _add_log(run, told, now)
+    deadline = run.folder.number("deadline")
+    told["deadline"] = int(deadline) if deadline else told["deadline"]
+    told["disk_free_mb"] = written.get("disk_free_mb") or _free(run)
+    limit = run.spec.stall_log_seconds
+    if told["alive"] and told["phase"] == "running" and 0 < limit < (told["log_age"] or 0):
+        told["stalled"] = True
+    return told
+
+
+def _works(pid: int) -> bool:
+    """A process that was stopped keeps nothing."""
+    return bool(pid) and not procs.stopped(pid)
+
+
+def _take_marker(state: State, marker: dict[str, Any]) -> None:
+    """Take over what the marker says, where a full disk kept an older state."""
+    names = {"class": "failure", "entry": "entry", "reason": "reason", "exit": "exit",
+             "step": "step", "attempt": "attempt"}  # fmt: skip
+    for key, name in names.items():
+        if key in marker:
+            setattr(state, name, marker[key])
+
+
+def _add_log(run: Run, told: dict[str, Any], now: float) -> None:
+    """Add the newest log file, its age, and its last lines."""
+    files = log.files(run)
+    told["log"], told["log_age"], told["tail"] = files[-1] if files else "", None, ""
+    if not files:
+        return
+    with suppress(OSError):
+        told["log_age"] = int(max(now - os.stat(files[-1]).st_mtime, 0))
+        with open(files[-1], "rb") as file:
+            file.seek(max(os.fstat(file.fileno()).st_size - 4 * TAIL, 0))
+            text = file.read().decode("utf-8", "replace").replace("\r", "\n")
+        lines = [line for line in map(clean, text.split("\n")) if line.strip()][-40:]
+        shown = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
+        told["tail"] = shown[-TAIL:].decode("utf-8", "ignore")
+
+
+def _free(run: Run) -> int | None:
+    """Return the free megabytes beside the run; a mount that hangs says nothing."""
+    with suppress(OSError, ValueError, IndexError, subprocess.TimeoutExpired):
+        words = ["df", "-k", "--output=avail", "--", run.folder.path]
+        done = subprocess.run(words, capture_output=True, timeout=1, check=False)
+        return int(done.stdout.split()[-1]) // 1024
+    return None
+
+
+def clean(text: str) -> str:
+    """Return a text without what a terminal would obey."""
+    return _UNSEEN.sub("", text)

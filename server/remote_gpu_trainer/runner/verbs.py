@@ -1,0 +1,180 @@
+"""The verbs that a person or an agent calls: start, stop, save and what they wait for."""
+
+from __future__ import annotations
+
+import fcntl
+import signal
+import subprocess
+from collections.abc import Callable
+
+from . import checkpoints, elsewhere, ending, procs, program, state
+from .context import Run, say
+from .locks import RunLock
+from .phases import CODES
+from .runner import end_if_over, is_leaving, keep_script
+
+BILLED = "the box stays on, and billed if you rent it"
+
+
+def start(run: Run, again: bool, words: list[str]) -> int:
+    """Start the run detached: it goes on without the login. Return when it is past its checks."""
+    run.folder.make()
+    with open(run.folder.at("start.lock"), "a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            say(f"{run.spec.name}: another start is under way")
+            return CODES["preempted"]
+        return _start(run, again, words)
+
+
+def _start(run: Run, again: bool, words: list[str]) -> int:
+    lock = RunLock(run)
+    if told := lock.take(wait=5 if is_leaving(run) else 0):
+        say(told)
+        return CODES["preempted"]
+    lock.release()
+    over = end_if_over(run, again) if not run.spec.cells else None
+    if over is not None:
+        return over
+    keep_script(run)
+    run.folder.remove("start.refused", "start.begun", ".refused")
+    verb = "queue" if run.spec.cells else "resume-run" if again else "run"
+    subprocess.Popen(
+        [*run.self_command(verb), *words],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+        cwd="/",
+    )
+    log = run.folder.at("log", "runner.log")
+    if not _within(run, 20, lambda: run.folder.has("start.begun") or _refused(run)):
+        if run.folder.has(".done"):
+            return end_if_over(run, False) or 0  # its copy came through at this very moment
+        say(f"{run.spec.name} did not start; see {log}")
+        return 1
+    if _refused(run):
+        say(run.folder.read("start.refused").rstrip("\n"))
+        held = "holds" in run.folder.read("start.refused")
+        return CODES["preempted" if held else "refused"]
+    _within(run, 45, lambda: _is_past_checks(run))
+    if run.folder.has(".refused"):
+        _say_refusals(run)
+        return CODES["refused"]
+    script = run.folder.at("run.sh")
+    print(
+        f"started {run.spec.name} in {run.folder.path}; watch: bash {script} status".replace(
+            "\n", " "
+        )
+    )
+    if told := ending.sentence(run):
+        print(told)
+    return 0
+
+
+def _refused(run: Run) -> bool:
+    return bool(run.folder.read("start.refused"))
+
+
+def _is_past_checks(run: Run) -> bool:
+    phase = run.folder.json("state.json").get("phase", "new")
+    return (
+        phase not in ("new", "preflight")
+        or bool(run.folder.ended())
+        or not procs.alive(run.folder, "runner")
+    )
+
+
+def _say_refusals(run: Run) -> None:
+    lines = [line for line in run.folder.read("log/runner.log").splitlines() if " refused " in line]
+    for line in lines[-20:]:
+        say(line.split(" ", 2)[2])
+
+
+def stop(run: Run) -> int:
+    """Save now, then end. The box stays as it is."""
+    name = run.spec.name
+    if not _is_here(run):
+        found = _elsewhere(run)
+        if found:
+            say(found)
+            return 1
+        quiet = _quiet_alarm(run)
+        print(f"{name} is not running{quiet}")
+        return 0
+    run.folder.write("asked", "asked\n")
+    pid = procs.alive(run.folder, "runner")
+    if pid:
+        procs.send([pid], signal.SIGTERM)
+        procs.send([pid], signal.SIGCONT)
+    else:
+        program.ask_to_save(run, "asked")
+    limit = run.spec.save_seconds + 30
+    if not _within(run, limit, lambda: bool(run.folder.ended()) and not _is_here(run)):
+        if procs.alive(run.folder, "runner"):
+            say(f"{name} is still saving or syncing; the deadline still applies")
+            return 1
+        # Nobody is there to do it: the program has had its time for a save.
+        procs.kill_program(run.folder)
+    if not run.folder.ended():
+        now = state.State(run)
+        now.read()
+        now.failure, now.reason, now.entry, now.exit = "preempted", "asked", "", None
+        now.mark("preempted")
+    print(f"{name} has stopped; {BILLED}")
+    return 0
+
+
+def save(run: Run) -> int:
+    """Save now, then go on."""
+    if not procs.alive(run.folder, "train"):
+        say(_elsewhere(run) or f"{run.spec.name} is not running")
+        return 1
+    before = checkpoints.newest(run)
+    program.ask_to_save(run, "save")
+
+    def is_new() -> bool:
+        found = checkpoints.newest(run)
+        return found is not None and (before is None or found.id != before.id)
+
+    came = _within(run, run.spec.save_seconds, is_new)
+    run.folder.remove("save-now")
+    if not came:
+        say(f"no new checkpoint within {run.spec.save_seconds:g} s")
+        return 1
+    found = checkpoints.newest(run)
+    print(f"saved {found.path if found else ''}")
+    return 0
+
+
+def _is_here(run: Run) -> bool:
+    return bool(procs.alive(run.folder, "runner") or procs.alive(run.folder, "train"))
+
+
+def _elsewhere(run: Run) -> str:
+    """Return why this can't be done here where the run may be on another machine, else ''."""
+    now = state.State(run)
+    now.read()
+    found = elsewhere.look(run, now)
+    return elsewhere.refusal(run, found) if found is not None else ""
+
+
+def _quiet_alarm(run: Run) -> str:
+    """After the end of a run, and after its deadline, `stop` keeps the box: nothing ends it or
+    calls for somebody who does."""
+    deadline = run.folder.number("deadline")
+    is_late = bool(deadline) and run.now >= deadline
+    if not is_late and not (run.folder.ended() and procs.alive(run.folder, "keeper")):
+        return ""
+    run.folder.touch("quiet")
+    return f"; its alarm and its end command are off: {BILLED}"
+
+
+def _within(run: Run, seconds: float, is_true: Callable[[], bool]) -> bool:
+    until = run.up + seconds
+    while not is_true():
+        if run.up >= until:
+            return False
+        run.clock.nap(0.1)
+    return True

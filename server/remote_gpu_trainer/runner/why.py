@@ -1,0 +1,184 @@
+"""Why an attempt ended: a class, an entry of the catalogue, a reason, and whether to try again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from . import asking, collectors, log, memory, results
+from .context import Run
+from .failures import ENTRIES, RETRIES, SIGNS
+
+
+class Verdict(NamedTuple):
+    """What an attempt came to; class '' is success."""
+
+    failure: str
+    entry: str
+    reason: str
+
+
+@dataclass
+class Attempt:
+    """What an attempt left. `code` is None where nobody could read it; `log_first`: its first log
+    file; `memory` and `xids`: the kernel's counts before it; `checkpoint`: the id it began with."""
+
+    number: int
+    code: int | None
+    asked: str
+    stalled: str
+    log_first: int
+    step: int | None
+    memory: memory.Mark
+    xids: int
+    pids: set[int] = field(default_factory=set)
+    checkpoint: str = ""
+
+
+LAST = 200_000  # bytes of an attempt's log that are searched
+LAST_WORDS = 4000  # of a program that was killed: what it survived before isn't why
+RECENT = 20_000  # a lost connection that long ago was got over
+
+
+def entry_of(run: Run, kind: str) -> str:
+    """Return the entry that explains a kind of failure on this platform, '' for none."""
+    places = (run.spec.profile, run.spec.target, "*")
+    return next((entry for k, place, entry in ENTRIES if k == kind and place in places), "")
+
+
+def retries(run: Run, failure: str) -> int:
+    """Return how often a class is tried again: as the job says, else as the table says."""
+    return int(run.spec.retries.get(failure, RETRIES.get(failure, 0)))
+
+
+def has_sign(kind: str, text: bytes) -> bool:
+    """Return whether a log holds a text of this kind."""
+    return any(sign.encode() in text for sign in SIGNS[kind])
+
+
+def classify(run: Run, attempt: Attempt, said: bytes | None = None) -> Verdict:
+    """Return class, entry and reason of an attempt that didn't end well.
+
+    Our own flags first, then the disk, the kernel, the log, the status. `said`: the log, where it
+    isn't the attempt's. Class '' for an end that nobody saw and that left all it should.
+    """
+    if attempt.stalled:
+        return Verdict("stall", entry_of(run, "stall"), attempt.stalled)
+    text = log.tail(run, attempt.log_first, LAST) if said is None else said
+    if attempt.asked:
+        name = "deadline" if attempt.asked == "deadline" else "preempted"
+        kind = "timelimit" if has_sign("timelimit", text) else "preempted"
+        return Verdict(name, entry_of(run, kind), attempt.asked)
+    if attempt.code is None and said is None and _has_all(run, attempt):
+        return Verdict("", "", "its exit code is unknown, and all that the job names is there")
+    sign = _signal(attempt.code)
+    near = text[-LAST_WORDS:] if sign == "KILL" else text
+    for judge in (_disk, _memory, _card):
+        verdict = judge(run, attempt, near)
+        if verdict is not None:
+            return verdict
+    return _rest(run, attempt, text, near, sign)
+
+
+def _has_all(run: Run, attempt: Attempt) -> bool:
+    """Return whether results and final step show that a program came to its end."""
+    spec = run.spec
+    if run.rank or (spec.final_step and (attempt.step or 0) < spec.final_step):
+        return False
+    return bool(spec.final_step or spec.results) and not results.look(run).missing
+
+
+def _signal(code: int | None) -> str:
+    if code is None or not 128 < code < 192:
+        return ""
+    try:
+        return signal.Signals(code - 128).name[3:]
+    except ValueError:
+        return str(code - 128)
+
+
+def _disk(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
+    # Libraries that find no place for a cache say so and go on: only as last words it is why.
+    if has_sign("read-only", near[-LAST_WORDS:]):
+        reason = "a file system can't be written any more"
+        return Verdict("disk", entry_of(run, "read-only"), reason)
+    full = full_folder(run)
+    if full or has_sign("disk", near):
+        where = f" in {full}" if full else ""
+        return Verdict("disk", entry_of(run, "disk"), f"no room left{where}")
+    return None
+
+
+def _memory(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
+    if has_sign("shm", near):
+        reason = "too little shared memory for the workers that load data"
+        return Verdict("host-oom", entry_of(run, "shm"), reason)
+    if reason := memory.killed(run, attempt.memory, attempt.pids):
+        return Verdict("host-oom", entry_of(run, "host-oom"), reason)
+    if run.spec.gpus and has_sign("oom", near):
+        return Verdict("oom", entry_of(run, "oom"), "the GPU ran out of memory")
+    if has_sign("host-oom", near):
+        return Verdict("host-oom", entry_of(run, "host-oom"), "host memory ran out")
+    return None
+
+
+def _card(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
+    """A job without a card can meet only what says that there is none."""
+    told = (
+        ("kernel", "torch has no kernels for this GPU"),
+        ("driver", "the driver does not fit torch"),
+    )
+    for kind, reason in told if run.spec.gpus else ():
+        if has_sign(kind, near):
+            return Verdict("gpu", entry_of(run, kind), reason)
+    signs = SIGNS["gpu"] if run.spec.gpus else SIGNS["gpu"][:2]
+    if any(sign.encode() in near for sign in signs) or (
+        run.spec.gpus and collectors.xids() > attempt.xids
+    ):
+        return Verdict("gpu", entry_of(run, "gpu"), "the GPU or its driver failed")
+    return None
+
+
+def _rest(run: Run, attempt: Attempt, text: bytes, near: bytes, sign: str) -> Verdict:
+    code = attempt.code
+    if has_sign("hang", near):
+        return Verdict("hang", entry_of(run, "hang"), "a collective operation timed out")
+    if sign == "KILL" or has_sign("killed", text):
+        reason = "killed by signal 9 from outside"
+        if memory.is_likely(run, attempt.memory):
+            reason += "; memory is likely: the kernel killed for it on this machine"
+        return Verdict("killed", entry_of(run, "killed"), reason)
+    if sign in ("TERM", "HUP", "INT", "USR1", "USR2"):
+        return Verdict("killed", entry_of(run, "killed"), f"ended by signal {sign} from outside")
+    if has_sign("port", text):
+        return Verdict("network", entry_of(run, "port"), "the port is taken")
+    if has_sign("network", text[-RECENT:]):
+        return Verdict("network", entry_of(run, "network"), "a connection failed")
+    if code is None and not has_sign("bug", text):
+        reason = "it ended unseen: its exit code is unknown"
+        return Verdict("killed", entry_of(run, "killed"), reason)
+    shown = "unknown" if code is None else code
+    if code in (2, 126, 127) or has_sign("bug", text):
+        return Verdict("bug", "", f"the program failed with exit status {shown}")
+    return Verdict("unknown", "", f"exit status {shown}" + (f" (signal {sign})" if sign else ""))
+
+
+def full_folder(run: Run) -> str:
+    """Return the first of the run's folders that has no room left, '' for none."""
+    for folder in (run.folder.path, run.checkpoints, run.durable):
+        if not folder.startswith("/"):
+            continue
+        try:
+            if asking.call(run, 5, None, _is_full, folder):
+                return folder
+        except asking.Failed:
+            continue
+    return ""
+
+
+def _is_full(folder: str) -> bool:
+    room = os.statvfs(folder)
+    # btrfs and network mounts count no inodes.
+    return room.f_bavail * room.f_frsize < 1 << 20 or bool(room.f_files and room.f_favail < 8)

@@ -1,0 +1,93 @@
+"""A job as the options that Slurm, Kubernetes and SkyPilot take. Pure."""
+
+from __future__ import annotations
+
+import re
+
+from .job import Job
+from .job_text import Unfit
+from .targets import kubernetes, skypilot, slurm
+
+SECRETS = "{name}-secrets"  # the Kubernetes Secret with the keys that the job's secrets name
+
+
+def for_slurm(job: Job) -> slurm.Options:
+    """What the sbatch head needs. Raises Unfit and ValueError."""
+    if job.hours is None:
+        raise Unfit(
+            "deadline: a Slurm job waits in the queue first, so a time of day doesn't work; write "
+            "a span such as 20h"
+        )
+    wanted = job.slurm
+    return slurm.Options(
+        name=job.name,
+        hours=job.hours,
+        nodes=job.nodes,
+        gpus=job.gpus,
+        gpu_type=wanted.gpu_type or "",
+        cpus=wanted.cpus or 0,
+        memory_mb=(wanted.memory_gb or 0) * 1024,
+        limit_hours=wanted.most_hours,
+        partition=wanted.partition or "",
+        account=wanted.account or "",
+        qos=wanted.qos or "",
+        cells=len(job.queue.cells) if job.queue else 0,
+        at_once=wanted.at_a_time or 0,
+        requeue=wanted.requeue,
+        signal_seconds=wanted.signal_seconds,
+    )
+
+
+def for_kubernetes(job: Job) -> kubernetes.Options:
+    """What the Kubernetes objects need. Raises Unfit and ValueError."""
+    wanted = job.kubernetes
+    if wanted is None:
+        raise Unfit(
+            "kubernetes: missing; set kubernetes.image, and kubernetes.claim if anything is to "
+            "outlive the pod"
+        )
+    return kubernetes.Options(
+        name=job.name,
+        image=wanted.image,
+        hours=job.hours,
+        gpus=job.gpus,
+        nodes=job.nodes,
+        claim=wanted.claim or "",
+        mount=wanted.mount,
+        namespace=wanted.namespace or "",
+        secret=SECRETS.format(name=job.name) if job.secrets else "",
+        shm_gb=wanted.shm_gb,
+        cpus=wanted.cpus or 0,
+        memory_gb=wanted.memory_gb or 0,
+        node_selector=tuple(sorted(wanted.node_selector.items())),
+    )
+
+
+def for_skypilot(job: Job) -> skypilot.Options:
+    """What the SkyPilot task needs. Raises Unfit and ValueError."""
+    wanted = job.skypilot
+    if job.gpus and not wanted.accelerator:
+        raise Unfit("skypilot.accelerator: missing; name a GPU such as H100, or set gpus: 0")
+    return skypilot.Options(
+        name=job.name,
+        gpus=job.gpus,
+        accelerator=wanted.accelerator or "",
+        nodes=job.nodes,
+        infra=wanted.infra or "",
+        spot=wanted.spot,
+        disk_gb=wanted.disk_gb or 0,
+        image=wanted.image or "",
+        workdir=job.code or "",
+    )
+
+
+def field_of(message: str) -> str:
+    """A target's refusal, with the field as the job names it."""
+    renamed = {
+        "hours": "deadline",
+        "limit_hours": "slurm.most_hours",
+        "memory_mb": "slurm.memory_gb",
+        "at_once": "slurm.at_a_time",
+        "cells": "queue.cells",
+    }
+    return re.sub(r"^(\w+):", lambda found: renamed.get(found[1], found[1]) + ":", message)

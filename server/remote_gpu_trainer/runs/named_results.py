@@ -1,0 +1,194 @@
+"""What a job names as its results, and which of it came home with a release. Pure, but for `read`.
+
+A result may lie outside the run's folder, or behind a symbolic link, which isn't followed.
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import re
+import shlex
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+_JOB = re.compile(r"^#=== job ===\n(.*?)^#=== ", re.M | re.S)
+# The same in a script whose runner is in bash.
+_OLD = {
+    "RUN_DIR": "run_dir",
+    "WORK_DIR": "work_dir",
+    "CHECKPOINT_DIR": "checkpoint_folder",
+    "CHECKPOINT_GLOB": "checkpoint_pattern",
+}
+MOST_LINKS = 20  # a longer chain is a circle
+
+
+@dataclass(frozen=True)
+class Named:
+    """The places of a job, as it writes them: a relative one starts in the work folder.
+
+    `results` are files. '' stands for what the job doesn't name.
+    """
+
+    run_dir: str = ""
+    work_dir: str = ""
+    checkpoint_folder: str = ""
+    checkpoint_pattern: str = ""
+    results: tuple[str, ...] = ()
+
+    @property
+    def checkpoints(self) -> str:
+        """Return a glob for the end of the paths of the checkpoints; '' if the job names none."""
+        glob, name = self.checkpoint_pattern, PurePosixPath(self.checkpoint_folder).name.strip("~.")
+        if not glob or "**" in glob or not name:
+            return glob.replace("**/", "")
+        return f"{name}/{glob}"
+
+
+@dataclass
+class Reached:
+    """What of the named places didn't come.
+
+    `outside`: places that weren't pulled. `behind`: [(what the job names, link, its target)].
+    `absent`: results that aren't on the box, as far as it was pulled. `apart`: whether results are
+    among what is outside.
+    """
+
+    outside: list[str] = field(default_factory=list)
+    behind: list[tuple[str, str, str]] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+    apart: bool = False
+
+
+def read(script: Path) -> Named:
+    """Return the places that a rendered script names; none of a script that can't be read."""
+    try:
+        text = script.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return Named()
+    found = _JOB.search(text)
+    return _of_job(found[1]) if found else _of_bash(text)
+
+
+def _of_job(text: str) -> Named:
+    try:
+        job = json.loads(text)
+        cells = [cell["name"] for cell in job.get("cells", [])] or [""]
+        results = [name.replace("{cell}", cell) for name in job["results"] for cell in cells]
+        texts = {name: str(job.get(name, "")) for name in _OLD.values()}
+    except (ValueError, TypeError, KeyError, AttributeError):
+        return Named()
+    return Named(**texts, results=tuple(dict.fromkeys(results)))
+
+
+def _of_bash(text: str) -> Named:
+    texts: dict[str, str] = {}
+    results: list[str] = []
+    names = "|".join([*_OLD, "EXPECT"])
+    for name, value in re.findall(rf"^RGT_({names})=\(?(.*?)\)?$", text, re.M):
+        try:
+            words = shlex.split(value)
+        except ValueError:
+            continue
+        if name == "EXPECT":
+            results += words
+        else:
+            texts[_OLD[name]] = "".join(words[-1:])
+    return Named(**texts, results=tuple(results))
+
+
+def reached(
+    named: Named,
+    places: Mapping[str, str],
+    files: Mapping[str, object],
+    links: Mapping[str, str],
+) -> Reached:
+    """Return what of the named places didn't come.
+
+    `places`: the folders that were pulled, {prefix here: path on the box}; '' is the run's folder.
+    `files` and `links` ({path: target}) are by their paths here.
+    """
+    found = Reached()
+    at = _Places(named, places)
+    folders = [named.checkpoint_folder] if named.checkpoint_folder else []
+    for path in [*folders, *named.results]:
+        here, way = at.follow(path, links)
+        if here is None and way:
+            found.behind.append((path, *way))
+        elif here is None and (place := at.outside(path)):
+            _add(found.outside, place)
+            found.apart = True
+        elif here is not None and path in named.results and not _holds(files, here):
+            found.absent.append(path)
+    if _is_rooted(named.work_dir) and at.here(at.whole(named.work_dir)) is None:
+        _add(found.outside, named.work_dir)
+    return found
+
+
+def _holds(files: Mapping[str, object], path: str) -> bool:
+    """Whether a file, or one in a folder of that name, came."""
+    return path in files or any(name.startswith(f"{path}/") for name in files)
+
+
+def _is_rooted(path: str) -> bool:
+    return path.startswith(("/", "~"))
+
+
+def _add(places: list[str], place: str) -> None:
+    if place not in places:
+        places.append(place)
+
+
+class _Places:
+    """Paths on the box, and where they came to."""
+
+    def __init__(self, named: Named, places: Mapping[str, str]):
+        self.run, self.source = named.run_dir.rstrip("/"), places[""].rstrip("/")
+        if not self.run:  # a script as old as that lies in ~/runs
+            self.run = "~/" + "/".join(PurePosixPath(self.source).parts[-2:])
+        self.work = named.work_dir
+        self.places = {prefix: folder.rstrip("/") for prefix, folder in places.items()}
+
+    def whole(self, path: str) -> str:
+        """Return a path with the run's folder as the box calls it."""
+        if not _is_rooted(path):
+            path = posixpath.join(self.work or self.source, path)
+        path = posixpath.normpath(path)
+        if f"{path}/".startswith(f"{self.run}/"):
+            path = self.source + path[len(self.run) :]
+        return path
+
+    def here(self, path: str) -> str | None:
+        """Return where a whole path came to, None for nowhere."""
+        for prefix, folder in self.places.items():
+            if f"{path}/".startswith(f"{folder}/"):
+                return posixpath.join(prefix, path[len(folder) + 1 :]).rstrip("/")
+        return None
+
+    def follow(
+        self, path: str, links: Mapping[str, str]
+    ) -> tuple[str | None, tuple[str, str] | None]:
+        """Return where a path came to, and the last link on the way, (path on the box, target)."""
+        whole, way = self.whole(path), None
+        for _ in range(MOST_LINKS):
+            here = self.here(whole)
+            link = next((part for part in _above(here or "") if part in links), None)
+            if here is None or link is None:
+                return here, way
+            rest = here[len(link) :]
+            at, target = whole.removesuffix(rest), links[link]
+            way = (at, target)
+            whole = self.whole(posixpath.join(posixpath.dirname(at), target) + rest)
+        return None, way
+
+    def outside(self, path: str) -> str:
+        """Return what to pull for a path that came nowhere; '' where nobody can say."""
+        place = path if _is_rooted(path) else self.work
+        return place if _is_rooted(place) else ""
+
+
+def _above(path: str) -> list[str]:
+    """Return a path's folders, the highest first, and the path itself."""
+    parts = path.split("/")
+    return ["/".join(parts[: end + 1]) for end in range(len(parts))]

@@ -1,2 +1,0 @@
-# A word between quotes, in rgt_q.
-rgt_quote() { rgt_q="'${1//\'/\'\\\'\'}'"; }

@@ -1,2 +1,0 @@
-# Nothing comes before the program.
-rgt_stage() { rgt_set_phase staging; }

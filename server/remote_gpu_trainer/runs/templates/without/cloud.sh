@@ -1,2 +1,0 @@
-# No copies to or from a cloud.
-rgt_copy_to_cloud() { return 1; }

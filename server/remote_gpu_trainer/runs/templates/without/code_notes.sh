@@ -1,2 +1,0 @@
-# No record of the code.
-rgt_write_code_notes() { :; }

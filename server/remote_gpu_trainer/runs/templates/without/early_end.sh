@@ -1,2 +1,0 @@
-# Nothing tells the end of the program but its exit status.
-rgt_judge_end() { :; }

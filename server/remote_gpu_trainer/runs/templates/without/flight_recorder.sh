@@ -1,1 +1,0 @@
-rgt_note_hangs() { :; }

@@ -1,2 +1,0 @@
-# No provider to ask for a notice.
-rgt_pass_notice_on() { :; }

@@ -1,3 +1,0 @@
-# No queue of cells.
-rgt_queue_main() { :; }
-rgt_resolve_cell() { :; }

@@ -1,2 +1,0 @@
-# Not put back into a queue.
-rgt_requeue() { :; }

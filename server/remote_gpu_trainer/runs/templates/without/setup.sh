@@ -1,2 +1,0 @@
-# Nothing to install.
-rgt_set_up() { :; }

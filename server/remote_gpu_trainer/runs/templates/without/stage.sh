@@ -1,2 +1,0 @@
-# No data to bring.
-rgt_stage_data() { :; }

@@ -1,2 +1,0 @@
-# No test for a stall.
-rgt_end_stalled() { :; }

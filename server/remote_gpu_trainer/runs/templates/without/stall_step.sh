@@ -1,2 +1,0 @@
-# No limit for a step.
-rgt_step_waits() { return 1; }

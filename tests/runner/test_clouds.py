@@ -1,0 +1,265 @@
+"""rclone, and the tools of buckets: what they are asked, and what counts as compared."""
+
+import hashlib
+import json
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from remote_gpu_trainer.runner import durable, fetch, sync
+from remote_gpu_trainer.runner.context import Run
+
+from tests.conftest import engine
+from tests.runner.copying import events, fill, make, rows, same_size, tool
+
+# A bucket in a folder. As S3 does, it names the MD5 of what came in one part, and the MD5 of the
+# MD5s of the parts; `kms` makes its sums useless. As aws does, sync goes by size and time.
+AWS = """\
+import fnmatch, hashlib, json, os, shutil, sys
+from pathlib import Path
+root, words = Path(BUCKETS), sys.argv[1:]
+part = 8 << 20
+def path(url): return root / url[5:] if url.startswith("s3://") else Path(url)
+def etag(file):
+    data = file.read_bytes()
+    if (root / "kms").exists(): return hashlib.sha1(data).hexdigest()[:32]
+    if len(data) < part: return hashlib.md5(data).hexdigest()
+    parts = [hashlib.md5(data[n:n + part]).digest() for n in range(0, len(data), part)]
+    return hashlib.md5(b"".join(parts)).hexdigest() + "-" + str(len(parts))
+with open(root / "calls", "a") as calls: calls.write(json.dumps(words) + "\\n")
+if (root / "down").exists(): sys.exit("Could not connect to the endpoint URL")
+if words[:2] == ["s3", "cp"]:
+    source, target = words[2:4]
+    if source != "-" and not path(source).exists():
+        sys.exit("fatal error: An error occurred (404) when calling the HeadObject operation: Not Found")
+    data = sys.stdin.buffer.read() if source == "-" else path(source).read_bytes()
+    if target == "-":
+        sys.stdout.buffer.write(data)
+    else:
+        path(target).parent.mkdir(parents=True, exist_ok=True)
+        path(target).write_bytes(data)
+elif words[:2] == ["s3", "sync"]:
+    source, target = map(path, words[2:4])
+    rules = [(words[n], words[n + 1]) for n in range(len(words)) if words[n] in ("--include", "--exclude")]
+    for file in sorted(source.rglob("*")):
+        name, take = str(file.relative_to(source)), True
+        for kind, pattern in rules:
+            if fnmatch.fnmatchcase(name, pattern): take = kind == "--include"
+        far = target / name
+        if not file.is_file() or not take: continue
+        if far.exists() and far.stat().st_size == file.stat().st_size and far.stat().st_mtime >= file.stat().st_mtime:
+            continue
+        far.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(file, far)
+elif words[:2] == ["s3api", "list-objects-v2"]:
+    bucket, prefix = words[words.index("--bucket") + 1], words[words.index("--prefix") + 1]
+    rows = []
+    for file in (root / bucket).rglob("*"):
+        key = str(file.relative_to(root / bucket))
+        if file.is_file() and key.startswith(prefix): rows.append([key, file.stat().st_size, f'"{etag(file)}"'])
+    print(json.dumps(rows or None))
+else:
+    sys.exit(2)
+"""
+
+
+@pytest.fixture
+def buckets(tmp_path, monkeypatch) -> Path:
+    folder = tmp_path / "buckets"
+    folder.mkdir()
+    tool(
+        tmp_path,
+        "aws",
+        f"#!{sys.executable}\n{AWS.replace('BUCKETS', repr(str(folder)))}",
+        monkeypatch,
+    )
+    return folder
+
+
+def once(run: Run) -> bool:
+    return sync.worker(run, "whole") == 0
+
+
+def why(run: Run) -> str:
+    return run.folder.json("last-sync").get("why", "")
+
+
+def test_a_bucket_of_s3_is_compared_by_its_sums(tmp_path, buckets):
+    name = "a [1], it's *.bin"
+    run = make(
+        tmp_path, durable="s3://bucket/runs/a b", durable_what=[str(tmp_path / "ckpt"), name]
+    )
+    fill(tmp_path, 10, 20)
+    (tmp_path / "ckpt/large.pt").write_bytes(os.urandom(9 << 20))
+    (tmp_path / "run" / name).write_bytes(b"the end" * 100)
+    (tmp_path / "run/a [1], it's not.bin").write_bytes(b"not asked for")
+    assert durable.check(run) == [] and once(run), rows(run)
+    there = buckets / "bucket/runs/a b"
+    assert (there / name).read_bytes() == b"the end" * 100 and not (
+        there / "a [1], it's not.bin"
+    ).exists()
+    assert sorted(path.name for path in (there / "ckpt").iterdir()) == [
+        ".rgt-run.json", "large.pt", "step-10.pt", "step-20.pt",
+    ]  # fmt: skip
+    for changed in ("ckpt/step-20.pt", "ckpt/large.pt"):
+        right = same_size(there / changed)
+        assert not once(run) and why(run) == f"differs at the destination: {changed[5:]}"
+        assert once(run) and (there / changed).read_bytes() == right
+
+
+def test_a_bucket_whose_sums_say_nothing_is_compared_by_a_download(tmp_path, buckets):
+    (buckets / "kms").touch()
+    run = make(tmp_path, durable="s3://bucket")
+    fill(tmp_path, 10)
+    assert once(run)
+    same_size(buckets / "bucket/ckpt/step-10.pt")
+    assert not once(run) and once(run)
+
+
+def test_a_round_that_only_copies_to_a_bucket_is_not_called_verified(tmp_path, buckets):
+    run = make(tmp_path, durable="s3://bucket")
+    fill(tmp_path, 10)
+    assert sync.worker(run, "quick") == 0
+    told = run.folder.json("last-sync")
+    assert told["ok"] is True and told["verified"] is False
+    calls = [json.loads(line) for line in (buckets / "calls").read_text().splitlines()]
+    assert not [call for call in calls if call[0] == "s3api"], "a listing costs"
+
+
+def test_a_bucket_that_does_not_answer_is_not_verified(tmp_path, buckets):
+    run = make(tmp_path, durable="s3://bucket")
+    fill(tmp_path, 10)
+    assert once(run)
+    (buckets / "down").touch()
+    assert not once(run) and "Could not connect" in why(run)
+    run.folder.remove("place.json")
+    assert durable.check(run) == [] and events(run, "durable-silent")
+
+
+def test_checkpoints_come_back_from_a_bucket(tmp_path, buckets, monkeypatch):
+    monkeypatch.setattr("remote_gpu_trainer.runner.checkpoints.newest", lambda run, beat=None: None)
+    run = make(tmp_path, durable="s3://bucket/x", data=[["s3://bucket/x/nothing.tar", "data"]])
+    assert fetch.restore(run, lambda: False) is None, "nothing is there yet"
+    fill(tmp_path, 10, 20)
+    sync.worker(run, "quick")
+    (buckets / "bucket/x/ckpt/step-99.pt").write_text("of another line")
+    shutil.rmtree(tmp_path / "ckpt")
+    assert fetch.restore(run, lambda: False) is None
+    assert sorted(os.listdir(tmp_path / "ckpt")) == [".rgt-run.json", "step-10.pt", "step-20.pt"]
+    verdict = fetch.data(run, lambda: False)
+    assert verdict and "no file came; name a folder" in verdict.reason
+
+
+RECORD = """\
+#!/bin/bash
+printf '%s\\x1f' "${{0##*/}}" "$@" >>{0}/calls; echo >>{0}/calls
+case $* in
+  *' cat '* | 'cat '*) echo 'One or more URLs matched no objects.' >&2; exit 1 ;;
+  *--dry-run* | *' -n '*) cat {0}/says; exit "$(<{0}/code)" ;;
+esac
+"""
+
+
+@pytest.mark.parametrize("kind", ["gcloud", "gsutil"])
+def test_a_bucket_of_google_s_is_compared_by_its_own_tool(tmp_path, monkeypatch, kind):
+    name = "a [1], it's.bin"
+    where = "gs://bucket/runs/a b"
+    bin_ = tmp_path / "bin"
+    bin_.mkdir()
+    for program in ("bash", "cat", "env", "sh"):
+        (bin_ / program).symlink_to(shutil.which(program) or "")
+    tool(tmp_path, kind, RECORD.format(tmp_path), monkeypatch)
+    monkeypatch.setenv("PATH", str(bin_))
+    (tmp_path / "says").write_text("")
+    (tmp_path / "code").write_text("0")
+    run = make(tmp_path, durable=where, durable_what=[str(tmp_path / "ckpt"), name])
+    fill(tmp_path, 10)
+    (tmp_path / "run" / name).write_text("x")
+    run.folder.write("place.json", json.dumps({"to": "elsewhere", "id": "x"}))
+    monkeypatch.setattr(durable, "is_place", lambda *_: "")
+    assert once(run), rows(run)
+    folder, base = str(tmp_path / "ckpt"), str(run.folder.path)
+    regex = "^(?!a \\[1\\]\\x2c it's\\.bin$).*"
+    calls = [line.split("\x1f")[:-1] for line in (tmp_path / "calls").read_text().splitlines()]
+    new = [
+        ["gcloud", "storage", "rsync", "-r", folder, f"{where}/ckpt"],
+        ["gcloud", "storage", "rsync", "--dry-run", "--checksums-only", "-r", folder, f"{where}/ckpt"],
+        ["gcloud", "storage", "rsync", f"--exclude={regex}", base, where],
+        ["gcloud", "storage", "rsync", "--dry-run", "--checksums-only", f"--exclude={regex}", base, where],
+    ]  # fmt: skip
+    old = [
+        ["gsutil", "-m", "rsync", "-r", folder, f"{where}/ckpt"],
+        ["gsutil", "-m", "rsync", "-n", "-c", "-r", folder, f"{where}/ckpt"],
+        ["gsutil", "-m", "rsync", "-x", regex, base, where],
+        ["gsutil", "-m", "rsync", "-n", "-c", "-x", regex, base, where],
+    ]
+    assert calls[:4] == (new if kind == "gcloud" else old)
+    (tmp_path / "says").write_text("Would copy file://x to gs://y\n")
+    assert not once(run) and why(run) == "differs at the destination: Would copy file://x to gs://y"
+    (tmp_path / "calls").unlink()
+    (tmp_path / "says").write_text("no credentials\n")
+    (tmp_path / "code").write_text("1")
+    assert not once(run) and "no credentials" in why(run)
+    calls = [line.split("\x1f")[:-1] for line in (tmp_path / "calls").read_text().splitlines()]
+    assert ("--checksums-only" if kind == "gcloud" else "-c") in calls[0], "after a failure by sums"
+
+
+def test_rclone_is_compared_and_mended(tmp_path, monkeypatch):
+    engine("rclone", "apt-get install -y --no-install-recommends rclone")
+    there = tmp_path / "there"
+    config = tmp_path / "rclone.conf"
+    config.write_text(f"[keep]\ntype = alias\nremote = {there}\n")
+    monkeypatch.setenv("RCLONE_CONFIG", str(config))
+    name = "it's [1] {a,b} *.bin"
+    fields = {"durable": "rclone:keep:runs/a b", "durable_what": [str(tmp_path / "ckpt"), name]}
+    run = make(tmp_path, **fields)
+    fill(tmp_path, 10, 40)
+    (tmp_path / "run" / name).write_bytes(b"the end")
+    (tmp_path / "run/it's [1] {a,b} other.bin").write_text("not asked for")
+    (tmp_path / "elsewhere.pt").write_text("the best")
+    (tmp_path / "ckpt/best.pt").symlink_to(tmp_path / "elsewhere.pt")
+    assert durable.check(run) == [] and once(run), rows(run)
+    kept = there / "runs/a b"
+    assert (kept / name).read_bytes() == b"the end" and (
+        kept / "ckpt/best.pt"
+    ).read_text() == "the best"
+    assert not (kept / "it's [1] {a,b} other.bin").exists()
+    right = same_size(kept / "ckpt/step-40.pt")
+    assert not once(run) and why(run) == "differs at the destination: step-40.pt"
+    assert once(run) and (kept / "ckpt/step-40.pt").read_bytes() == right
+    monkeypatch.setattr("remote_gpu_trainer.runner.checkpoints.newest", lambda run, beat=None: None)
+    shutil.rmtree(tmp_path / "ckpt")
+    (kept / "ckpt/step-99.pt").write_text("of another line")
+    assert fetch.restore(make(tmp_path, **fields), lambda: False) is None
+    assert sorted(os.listdir(tmp_path / "ckpt")) == [
+        ".rgt-run.json",
+        "best.pt",
+        "step-10.pt",
+        "step-40.pt",
+    ]
+    config.write_text(config.read_text().replace("alias", "nothing"))
+    assert not once(run) and "doesn't answer" in why(run)
+
+
+@pytest.mark.parametrize("size", [0, 1, 8 << 20, 17 << 20])
+def test_the_sum_of_an_upload_in_parts(tmp_path, size):
+    from remote_gpu_trainer.runner.copies.clouds import S3
+    from remote_gpu_trainer.runner.copies.tool import Tools
+
+    data = bytes(size)
+    (tmp_path / "x").write_bytes(data)
+    s3 = S3(Tools({}, lambda: None))
+    for part in (8 << 20, 16 << 20, 5 << 20):
+        sums = [hashlib.md5(data[n : n + part]).digest() for n in range(0, size, part)] or [
+            hashlib.md5(b"").digest()
+        ]
+        tag = (
+            f"{hashlib.md5(b''.join(sums)).hexdigest()}-{len(sums)}"
+            if size > part
+            else hashlib.md5(data).hexdigest()
+        )
+        known = size <= part or part != 5 << 20
+        assert s3._has_tag(str(tmp_path / "x"), size, tag) == known
+    assert not s3._has_tag(str(tmp_path / "x"), size, "0" * 32)

@@ -1,0 +1,237 @@
+"""Is a checkpoint whole, and which is the newest? On files of every kind."""
+
+import json
+import os
+import time
+import zipfile
+from pathlib import Path
+
+import pytest
+from remote_gpu_trainer.runner import content
+
+
+def ask(folder: Path, pattern: str, cache: str = "") -> list[tuple[str, str]]:
+    """(kind, name) newest first, up to the first whole one."""
+    look = content.look(str(folder), pattern, cache)
+    found = [("torn", item) for item, _ in look.torn]
+    found += [("unread", item) for item, _ in look.unread]
+    found += [("whole", look.whole)] if look.whole else []
+    return [(kind, os.path.relpath(item.path, folder)) for kind, item in found]
+
+
+_age = iter(range(1, 10**6))
+
+
+def aged(path: Path) -> None:
+    """Each file is a second younger than the one before."""
+    when = 1_700_000_000 + next(_age)
+    os.utime(path, (when, when))
+
+
+def zipped(path: Path, size: int = 1000) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("data", os.urandom(size))
+    aged(path)
+
+
+def safetensors(path: Path, cut: int = 0) -> None:
+    header = json.dumps({"w": {"dtype": "F32", "shape": [4], "data_offsets": [0, 16]}}).encode()
+    whole = len(header).to_bytes(8, "little") + header + b"\1" * 16
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(whole[: len(whole) - cut])
+    aged(path)
+
+
+def test_the_newest_whole_file_is_found_behind_torn_ones(tmp_path):
+    for n in (1, 2, 3, 10):
+        zipped(tmp_path / f"s-{n}.pt")
+    whole = (tmp_path / "s-10.pt").read_bytes()
+    (tmp_path / "s-10.pt").write_bytes(whole[:-10])
+    (tmp_path / "s-3.pt").write_bytes(b"\0" * 900)
+    assert ask(tmp_path, "*.pt") == [("torn", "s-10.pt"), ("torn", "s-3.pt"), ("whole", "s-2.pt")]
+
+
+def test_one_wrong_byte_in_a_zip_is_torn(tmp_path):
+    zipped(tmp_path / "s-1.pt")
+    data = bytearray((tmp_path / "s-1.pt").read_bytes())
+    data[200] ^= 1
+    (tmp_path / "s-1.pt").write_bytes(data)
+    assert ask(tmp_path, "*.pt") == [("torn", "s-1.pt")]
+
+
+@pytest.mark.parametrize(("cut", "kind"), [(0, "whole"), (1, "torn"), (40, "torn")])
+def test_safetensors_must_have_the_size_of_their_header(tmp_path, cut, kind):
+    safetensors(tmp_path / "model.safetensors", cut)
+    assert ask(tmp_path, "*.safetensors") == [(kind, "model.safetensors")]
+
+
+def test_a_header_of_another_form_is_torn_and_breaks_nothing(tmp_path):
+    header = b'[{"data_offsets": 5}]'
+    (tmp_path / "m.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
+    assert ask(tmp_path, "*") == [("torn", "m.safetensors")]
+
+
+def test_a_folder_is_as_whole_as_its_worst_file(tmp_path):
+    for n in (10, 20):
+        safetensors(tmp_path / f"checkpoint-{n}/model.safetensors")
+        zipped(tmp_path / f"checkpoint-{n}/optimizer.pt")
+    assert ask(tmp_path, "checkpoint-*") == [("whole", "checkpoint-20")]
+    safetensors(tmp_path / "checkpoint-20/model.safetensors", cut=3)
+    assert ask(tmp_path, "checkpoint-*") == [("torn", "checkpoint-20"), ("whole", "checkpoint-10")]
+
+
+def test_a_folder_that_lacks_what_its_neighbour_holds_is_torn(tmp_path):
+    for n in (10, 20):
+        zipped(tmp_path / f"checkpoint-{n}/rng_state_0.pth")
+        zipped(tmp_path / f"checkpoint-{n}/model.pt")
+    (tmp_path / "checkpoint-10/trainer_state.json").write_text("{}")
+    assert ask(tmp_path, "checkpoint-*") == [("torn", "checkpoint-20"), ("whole", "checkpoint-10")]
+
+
+def test_a_file_that_only_one_of_two_older_folders_holds_is_not_missed(tmp_path):
+    for n in (10, 20, 30):
+        zipped(tmp_path / f"checkpoint-{n}/model.pt")
+    zipped(tmp_path / "checkpoint-20/merged.pt")
+    assert ask(tmp_path, "checkpoint-*") == [("whole", "checkpoint-30")]
+    zipped(tmp_path / "checkpoint-10/merged.pt")
+    assert ask(tmp_path, "checkpoint-*")[:1] == [("torn", "checkpoint-30")]
+
+
+def test_folders_of_different_kinds_need_not_hold_the_same(tmp_path):
+    zipped(tmp_path / "checkpoint-10/model.pt")
+    zipped(tmp_path / "checkpoint-10/optimizer.pt")
+    zipped(tmp_path / "final/model.pt")
+    assert ask(tmp_path, "*") == [("whole", "final")]
+
+
+def test_an_index_must_find_its_shards(tmp_path):
+    safetensors(tmp_path / "c-1/model-1.safetensors")
+    (tmp_path / "c-1/model.safetensors.index.json").write_text(
+        json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})
+    )
+    assert ask(tmp_path, "c-*") == [("torn", "c-1")]
+
+
+def test_leftovers_and_notes_are_no_checkpoints(tmp_path):
+    zipped(tmp_path / "s-1.pt")
+    for name in ("s-2.pt.tmp", "s-3.pt.torn", ".s-4.pt.Xy12", "latest", "log.txt", "args.json"):
+        (tmp_path / name).write_text("x")
+    assert ask(tmp_path, "*") == [("whole", "s-1.pt")]
+    assert content.is_leftover("s-2.pt.tmp") and not content.is_leftover("s-1.pt")
+
+
+def test_what_a_trainer_writes_beside_its_checkpoints_is_none(tmp_path):
+    zipped(tmp_path / "checkpoint-10/model.pt")
+    zipped(tmp_path / "checkpoint-20/model.pt")
+    (tmp_path / "runs/today").mkdir(parents=True)
+    (tmp_path / "runs/today/events.out.tfevents.1").write_text("x")
+    (tmp_path / "samples").mkdir()
+    for name in ("zero_to_fp32.py", "sample_30.png", "README.md"):
+        (tmp_path / name).write_text("x")
+    os.mkfifo(tmp_path / "pipe-30.pt")
+    assert ask(tmp_path, "*") == [("whole", "checkpoint-20")]
+
+
+def test_what_was_whole_is_not_read_again_until_it_changes(tmp_path, monkeypatch):
+    (tmp_path / "a").mkdir()
+    zipped(tmp_path / "a/s-1.pt")
+    read, real = [], content.fault_of
+    monkeypatch.setattr(content, "fault_of", lambda path: read.append(path) or real(path))
+    cache = str(tmp_path / "cache")
+    for _ in range(2):
+        assert ask(tmp_path / "a", "*.pt", cache) == [("whole", "s-1.pt")]
+    assert len(read) == 1
+    (tmp_path / "a/s-1.pt").write_bytes(b"PK broken")
+    assert ask(tmp_path / "a", "*.pt", cache) == [("torn", "s-1.pt")]
+
+
+def test_real_files_of_torch_are_whole(tmp_path):
+    torch = pytest.importorskip("torch")
+    torch.save({"w": torch.ones(8)}, tmp_path / "new.pt")
+    torch.save({"w": torch.ones(8)}, tmp_path / "old.pt", _use_new_zipfile_serialization=False)
+    for name in ("new.pt", "old.pt"):
+        assert ask(tmp_path, name) == [("whole", name)]
+
+
+def broken(monkeypatch, name: str, number: int = 116) -> None:
+    """Files and folders of this name can't be read, as on a mount that is gone."""
+    for module, of in ((os, "listdir"), (content, "open")):
+        real = getattr(module, of, open)
+
+        def fails(path, *more, real=real, **names):
+            if str(path).endswith(name):
+                raise OSError(number, "Stale file handle")
+            return real(path, *more, **names)
+
+        monkeypatch.setattr(module, of, fails, raising=False)
+
+
+def test_a_checkpoint_that_cannot_be_read_is_not_called_torn(tmp_path, monkeypatch):
+    zipped(tmp_path / "s-1.pt")
+    zipped(tmp_path / "s-2.pt")
+    broken(monkeypatch, "s-2.pt")
+    assert ask(tmp_path, "s-*.pt") == [("unread", "s-2.pt"), ("whole", "s-1.pt")]
+
+
+def test_a_folder_that_cannot_be_listed_is_not_called_empty(tmp_path, monkeypatch):
+    assert ask(tmp_path / "nowhere", "*") == []
+    broken(monkeypatch, tmp_path.name)
+    with pytest.raises(OSError, match="Stale"):
+        content.look(str(tmp_path), "*")
+
+
+def test_an_evaluation_in_an_older_folder_does_not_make_it_the_newest(tmp_path):
+    for n in (500, 1000):
+        zipped(tmp_path / f"checkpoint-{n}/model.pt")
+    (tmp_path / "checkpoint-500/eval_results.json").write_text("{}")
+    assert ask(tmp_path, "checkpoint-*") == [("whole", "checkpoint-1000")]
+    zipped(tmp_path / "best/model.pt")
+    (tmp_path / "checkpoint-500/eval_results.json").touch()
+    assert ask(tmp_path, "*") == [("whole", "best")]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [
+        ("step-900.pt", "step-1000.pt"),
+        ("epoch=2-step=90-val_loss=0.9.ckpt", "epoch=3-step=10-val_loss=0.1.ckpt"),
+        ("acc91_epoch2.pt", "acc90_epoch3.pt"),
+    ],
+)
+def test_of_names_that_differ_in_numbers_the_higher_is_newer(tmp_path, older, newer):
+    zipped(tmp_path / newer)
+    zipped(tmp_path / older)
+    assert ask(tmp_path, "*") == [("whole", newer)]
+
+
+@pytest.mark.parametrize(
+    ("older", "newer"),
+    [("loss-0.91.pt", "loss-0.52.pt"), ("step-90.pt", "last.pt"), ("a9/w.pt", "a1/w.pt")],
+)
+def test_other_names_are_ordered_by_time(tmp_path, older, newer):
+    zipped(tmp_path / older)
+    zipped(tmp_path / newer)
+    assert ask(tmp_path, "**/*.pt") == [("whole", newer)]
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("step-40.pt", 40),
+        ("epoch=2-step=90-loss=0.25.ckpt", 90),
+        ("checkpoint-500", 500),
+        ("global_step1200", 1200),
+        ("last.pt", None),
+    ],
+)
+def test_a_name_tells_its_step(name, step):
+    assert content.step_of(f"/checkpoints-7/{name}") == step
+
+
+def test_the_time_of_a_folder_is_that_of_its_weights(tmp_path):
+    zipped(tmp_path / "c-1/model.pt")
+    weights = os.stat(tmp_path / "c-1/model.pt").st_mtime_ns
+    (tmp_path / "c-1/note.txt").write_text("now")
+    item = content.stamp(str(tmp_path / "c-1"))
+    assert item.weights == weights and item.changed > weights and item.changed <= time.time_ns()

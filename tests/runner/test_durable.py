@@ -1,0 +1,118 @@
+"""The durable place: its identity, and what is refused before the first step."""
+
+import json
+import os
+
+import pytest
+from remote_gpu_trainer.runner import durable, lineage
+
+from tests.runner.copying import events, fill, make, tool
+
+
+def reasons(run) -> list[str]:
+    return [refusal.reason for refusal in durable.check(run)]
+
+
+def test_a_place_gets_an_id_at_first_use_and_keeps_it(tmp_path):
+    run = make(tmp_path)
+    assert durable.check(run) == [] and durable.is_place(run) == ""
+    first = (tmp_path / "durable/.rgt-place").read_text()
+    assert durable.place_id(run) == json.loads(first)["id"] != ""
+    assert durable.check(run) == [] and (tmp_path / "durable/.rgt-place").read_text() == first
+    again = make(tmp_path, run_dir=str(tmp_path / "another box"))
+    assert durable.check(again) == [] and durable.place_id(again) == durable.place_id(run)
+    assert sorted(os.listdir(tmp_path / "durable")) == [".rgt-place"]
+
+
+def test_a_place_that_is_empty_now_or_another_one_is_refused(tmp_path):
+    run = make(tmp_path)
+    durable.check(run)
+    (tmp_path / "durable/.rgt-place").unlink()
+    assert "held this run before, is empty or has lost" in reasons(run)[0]
+    assert "place.json" in reasons(run)[0], "what to do"
+    (tmp_path / "durable/.rgt-place").write_text('{"id": "other"}')
+    assert "is another one now" in reasons(run)[0]
+    (tmp_path / "durable/.rgt-place").write_text("broken")
+    assert durable.is_place(run)
+    run.folder.remove("place.json")
+    assert durable.check(run) == []
+
+
+def test_a_place_on_the_box_s_own_disk_is_refused_unless_the_job_says_so(tmp_path, monkeypatch):
+    run = make(tmp_path, durable_on_this_box=False)
+    monkeypatch.setattr(durable, "on_own_disk", lambda path: "root disk")
+    assert "is on this box's own root disk" in reasons(run)[0]
+    assert "durable.on_this_box: true" in reasons(run)[0]
+    assert not (tmp_path / "durable").exists()
+    monkeypatch.setattr(durable, "on_own_disk", lambda path: "")
+    assert reasons(run) == []
+    monkeypatch.setattr(durable, "on_own_disk", lambda path: "root disk")
+    assert "held this run before: is its volume mounted?" in durable.is_place(run)
+
+
+def test_the_root_disk_and_memory_are_known():
+    assert durable.on_own_disk("/no such folder/below/it") == "root disk"
+    if os.path.ismount("/dev/shm"):
+        assert durable.on_own_disk("/dev/shm/x/y") == "memory"
+    if os.path.ismount("/sys"):
+        assert durable.on_own_disk("/sys/kernel") == ""
+
+
+def test_a_place_that_can_t_be_written_is_refused(tmp_path):
+    (tmp_path / "file").write_text("")
+    run = make(tmp_path, durable=str(tmp_path / "file/durable"))
+    refusal = durable.check(run)[0]
+    assert refusal.kind == "unwritable" and "can't write to the durable place" in refusal.reason
+
+
+def test_the_checkpoints_of_another_run_are_not_written_over(tmp_path):
+    run = make(tmp_path)
+    fill(tmp_path, 10)
+    (tmp_path / "durable/ckpt").mkdir(parents=True)
+    lineage.note(make(tmp_path, name="other"))
+    (tmp_path / "ckpt/.rgt-run.json").rename(tmp_path / "durable/ckpt/.rgt-run.json")
+    assert "are of the run 'other'" in reasons(run)[0]
+    assert durable.check(make(tmp_path, name="other")) == []
+
+
+def test_a_network_that_is_gone_refuses_no_run_but_a_missing_tool_does(tmp_path, monkeypatch):
+    tool(tmp_path, "ssh", "#!/bin/sh\necho no route >&2\nexit 255\n", monkeypatch)
+    run = make(tmp_path, durable="gpu:/kept")
+    assert durable.check(run) == [] and "no route" in events(run, "durable-silent")[0]["why"]
+    assert "doesn't answer" in durable.is_place(run)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    for to, name in {
+        "gpu:/kept": "ssh",
+        "rclone:a:b": "rclone",
+        "s3://b": "aws",
+        "gs://b": "gsutil",
+    }.items():
+        assert reasons(make(tmp_path, durable=to)) == [f"{name} is missing on this box"]
+
+
+def test_a_folder_that_hangs_is_given_up(tmp_path, monkeypatch):
+    run = make(tmp_path)
+    monkeypatch.setattr(durable, "LIMIT", 0.2)
+    monkeypatch.setattr(durable, "on_own_disk", lambda path: "")
+    os.mkfifo(tmp_path / "fifo")
+    monkeypatch.setattr(durable, "_look", lambda *_: open(tmp_path / "fifo").read())  # noqa: SIM115
+    refusal = durable.check(run)[0]
+    assert refusal.kind == "unwritable" and "no answer within 0.2 s" in refusal.reason
+
+
+@pytest.mark.parametrize(
+    ("to", "item", "there"),
+    [
+        ("rclone:keep:runs/a", "ckpt", "rclone:keep:runs/a/ckpt"),
+        ("s3://bucket/", "out/x.bin", "s3://bucket/out/x.bin"),
+        ("gpu:~/kept", ".", "gpu:~/kept"),
+        ("/mnt/x", "../../etc/a b", "/mnt/x/a b"),
+    ],
+)
+def test_where_an_item_goes(tmp_path, to, item, there):
+    (tmp_path / "work/sub").mkdir(parents=True)
+    run = make(tmp_path, durable=to, durable_what=[item], work_dir=str(tmp_path / "work"))
+    if item.startswith(("ckpt", "out")):
+        (tmp_path / "work" / item).parent.mkdir(exist_ok=True)
+        (tmp_path / "work" / item).write_text("")
+    assert durable.items(run)[0].there == there

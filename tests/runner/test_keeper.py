@@ -1,0 +1,100 @@
+"""The keeper's decisions by a clock of the test's own: whom it raises, when it asks, when it gives up."""
+
+import json
+import os
+
+import pytest
+from remote_gpu_trainer.runner import keeper, procs, spec
+from remote_gpu_trainer.runner.context import Run
+
+from .clocks import Clock
+
+
+@pytest.fixture
+def kept(tmp_path, monkeypatch):
+    """A keeper of a run that has an hour; `started` are the processes that it wanted to start."""
+    clock = Clock()
+    run = Run(spec.of({"run_dir": str(tmp_path), "deadline": "hours:1"}), clock=clock)
+    run.folder.make()
+    run.folder.write("deadline.from", f"{int(clock.now())}\thours:1\n")
+    run.folder.write("deadline", f"{int(clock.now()) + 3600}\n")
+    made = keeper.Keeper(run)
+    made.started = []
+    monkeypatch.setattr(keeper, "start_apart", lambda _, *words: made.started.append(words))
+    monkeypatch.setattr(procs, "of_program", lambda *_: set())
+    return made
+
+
+def pass_seconds(kept, seconds: int) -> None:
+    for _ in range(seconds):
+        kept.run.clock.nap(1)
+        kept.look()
+
+
+def test_a_runner_that_lives_is_left_alone(kept):
+    procs.note(kept.run.folder, "runner", os.getpid())
+    pass_seconds(kept, 60)
+    assert kept.started == []
+
+
+def test_a_runner_that_is_gone_is_raised_after_a_moment(kept):
+    pass_seconds(kept, 2)
+    assert kept.started == []
+    pass_seconds(kept, 3)
+    assert kept.started == [("run", "--raised")]
+
+
+def test_a_runner_that_comes_no_further_is_given_up_and_told(kept):
+    pass_seconds(kept, 400)
+    assert len(kept.started) == keeper.MOST_RAISES
+    marker = kept.run.folder.json(".failed")
+    assert "ended 5 times" in marker["reason"]
+
+
+def test_a_newer_checkpoint_gives_all_raises_back(kept):
+    for number in range(12):
+        kept.run.folder.write("state.json", json.dumps({"checkpoint": f"step-{number}.pt"}))
+        pass_seconds(kept, 32)
+    assert len(kept.started) >= 11 and not kept.run.folder.ended()
+
+
+def test_the_save_is_asked_for_as_late_as_was_measured(kept, monkeypatch):
+    procs.note(kept.run.folder, "runner", os.getpid())
+    asked = []
+    monkeypatch.setattr(keeper, "ask", lambda run, reason: asked.append((run.now, reason)))
+    monkeypatch.setattr(keeper.Keeper, "_at_deadline", lambda self: None)
+    begin = kept.run.now
+    kept.run.folder.write("save-seconds", "4.0\n")
+    pass_seconds(kept, 3599)
+    assert [reason for _, reason in asked] == ["deadline"]
+    assert 3594 <= asked[0][0] - begin <= 3597
+
+
+def test_after_an_end_nothing_is_raised(kept):
+    kept.run.folder.mark("done", {})
+    pass_seconds(kept, 60)
+    assert kept.started == []
+
+
+class Copying:
+    """A copy that has not come to its end."""
+
+    pid = 4_194_000
+
+    def poll(self):
+        return None
+
+
+def test_a_first_copy_after_the_end_is_awaited_before_anybody_is_told(kept, monkeypatch):
+    kept.run.durable = kept.run.spec.durable = "/mnt/keep"
+    told = []
+    monkeypatch.setattr(keeper, "start_apart", lambda *_, **more: Copying())
+    monkeypatch.setattr(keeper.Ending, "step", lambda self, *args: told.append(args) or False)
+    kept.run.folder.mark("done", {})
+    pass_seconds(kept, int(keeper.FIRST_TRY))
+    assert told == []
+    pass_seconds(kept, 3)
+    assert told and told[0] == ("done", False, False)
+    kept.run.folder.write("final-sync", "{}")
+    pass_seconds(kept, 1)
+    assert told[-1] == ("done", False, True)

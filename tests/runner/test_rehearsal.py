@@ -1,0 +1,388 @@
+"""A rehearsal takes the user's program through train, save, kill and resume beside the run."""
+
+import json
+import os
+import re
+import shutil
+import signal
+import sys
+import zipfile
+
+import pytest
+from remote_gpu_trainer.runner import rehearsal
+from remote_gpu_trainer.runs import run_script
+
+from tests.conftest import ROOT, module
+from tests.runner.box import PROGRAM, TIMINGS, Box
+
+pytest_plugins = ["tests.runner.box"]
+
+
+def make(box: Box, *arguments: object, **fields) -> Box:
+    """The script of a run with the small trainer; `fields` of the runner's job over the usual ones."""
+    usual = {
+        "name": "toy", "run_dir": str(box.run_dir), "command": [sys.executable, str(PROGRAM), *map(str, arguments)],
+        "python": sys.executable, "deadline": "hours:1", "step_pattern": "step [0-9]+", "timings": TIMINGS,
+        "checkpoint_folder": str(box.checkpoints), "checkpoint_pattern": "step-*.pt", "save_seconds": 10.0,
+        "results": [str(box.run_dir / "final.bin")], "rehearse_minutes": 15.0,
+    }  # fmt: skip
+    box.script.write_text(run_script.text({**usual, **fields}), encoding="utf-8")
+    return box
+
+
+def test_a_rehearsal_goes_through_all_phases_and_touches_no_checkpoint_of_the_run(box: Box):
+    make(box, "--sleep", 0.05, rehearse=["--steps", "200"])
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        "ok train",
+        "ok save",
+        "ok kill",
+        "ok resume",
+    ]
+    assert "a save takes" in done.stdout
+    assert not list(box.checkpoints.glob("*")) and not (box.run_dir / "steps.log").exists()
+    assert not box.processes()
+    assert not list((box.run_dir / "rehearsal").glob("checkpoints-*"))
+    box.start()
+    assert box.wait()["phase"] == "done" and box.steps()[0][1] == 1
+
+
+def test_a_rehearsal_that_ends_looks_for_the_results(box: Box):
+    make(box, "--sleep", 0.03, rehearse=["--steps", "9", "--every", "5"], results=["nowhere.bin"])
+    done = box.verb("--rehearse")
+    assert done.returncode == 1 and "failed evaluate: missing nowhere.bin" in done.stdout
+
+
+def test_a_program_that_saves_elsewhere_or_fails_is_told(box: Box):
+    make(box, command=["python3", "-c", "import sys; print('x'); sys.exit(4)"], results=[])
+    done = box.verb("rehearse")
+    assert (
+        done.returncode == 1
+        and "failed train: ended with 4 before the first checkpoint" in done.stdout
+    )
+
+
+def test_a_program_that_cannot_resume_is_told(box: Box):
+    never = "import os, sys, time, zipfile, glob\nd=os.environ['RGT_CHECKPOINT_DIR']\n"
+    never += "if glob.glob(d+'/*.pt'): sys.exit('cannot load')\n"
+    never += "z=zipfile.ZipFile(d+'/step-1.pt','w'); z.writestr('a','b'); z.close(); time.sleep(60)"
+    make(box, command=["python3", "-c", never], results=[])
+    done = box.verb("rehearse")
+    assert done.returncode == 1
+    assert "\nfailed resume: ended with 1" in done.stdout
+    assert done.stdout.splitlines()[-1] == "cannot load", "what the program said last"
+    kept = list((box.run_dir / "rehearsal").glob("checkpoints-*"))
+    assert len(kept) == 1 and list(kept[0].iterdir())
+    box.verb("rehearse")
+    assert not kept[0].exists()
+
+
+SAVES = """
+import os, sys, time, zipfile, pathlib
+folder = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])
+folder.mkdir(exist_ok=True)
+print(sys.argv[1:], os.environ['OUT'], os.environ['TIMEOUT'], flush=True)
+number = 1 + len(list(folder.glob('*.pt')))
+with zipfile.ZipFile(folder / f'step-{number}.pt', 'w') as archive: archive.writestr('a', 'b')
+time.sleep(60)
+"""
+
+
+def rehearsed(box: Box, command: list[str], **values) -> str:
+    """What the program was called with, the rehearsal's folder written as NEW."""
+    (box.folder / "saves.py").write_text(SAVES)
+    make(
+        box,
+        command=command,
+        results=[],
+        work_dir=str(box.folder),
+        variables={"OUT": "out/x", "TIMEOUT": "outer layout/out"},
+        **values,
+    )
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    log = (box.run_dir / "rehearsal/log/train.log.0000").read_text().splitlines()[0]
+    return re.sub(rf"{box.run_dir}/rehearsal/checkpoints-\d+", "NEW", log)
+
+
+def test_only_a_path_is_taken_for_the_folder_of_checkpoints(box: Box):
+    words = [
+        "--out",
+        "out",
+        "--timeout",
+        "5",
+        "--last=out/last.pt",
+        "layout/out",
+        "./out/",
+        "outer",
+        f"{box.folder}/out2",
+        f"a:{box.folder}/out/x",
+    ]
+    said = rehearsed(box, [sys.executable, "saves.py", *words], checkpoint_folder="out")
+    expected = [
+        "--out",
+        "NEW",
+        "--timeout",
+        "5",
+        "--last=NEW/last.pt",
+        "layout/out",
+        "NEW/",
+        "outer",
+        f"{box.folder}/out2",
+        "a:NEW/x",
+    ]
+    assert said == f"{expected} NEW/x outer layout/out"
+    assert not (box.folder / "out").exists()
+
+
+def test_in_a_shell_line_only_a_whole_word_is(box: Box):
+    line = f"mkdir -p out layout && {sys.executable} saves.py --out \"out\" --timeout 5 --last='out/l' layout/out out.txt ${{out:-out2}} {box.folder}/out; true"
+    said = rehearsed(box, ["bash", "-c", line], checkpoint_folder="./out/")
+    assert (
+        said
+        == "['--out', 'NEW', '--timeout', '5', '--last=NEW/l', 'layout/out', 'out.txt', 'out2', 'NEW'] NEW/x outer layout/out"
+    )
+    assert not (box.folder / "out").exists()
+
+
+def test_a_run_folder_below_the_folder_of_checkpoints_is_replaced_once(box: Box):
+    said = rehearsed(
+        box,
+        [sys.executable, "saves.py", "--out", str(box.folder)],
+        checkpoint_folder=str(box.folder),
+    )
+    assert said.startswith("['--out', 'NEW'] ")
+
+
+STRAYS = """
+import os, pathlib, sys, time, zipfile
+folder = pathlib.Path(__file__).parent / 'ckpt'
+folder.mkdir(exist_ok=True)
+steps = sorted(int(path.stem[5:]) for path in folder.glob('step-*.pt'))
+print('from', steps, flush=True)
+for step in range(1 + max(steps, default=0), 5 + max(steps, default=0)):
+    with zipfile.ZipFile(folder / f'step-{step}.pt', 'w') as archive: archive.writestr('a', 'b')
+    for old in sorted(folder.glob('step-*.pt'), key=lambda path: int(path.stem[5:]))[:-3]: old.unlink()
+    time.sleep(float(sys.argv[1]))
+"""
+
+
+def strays(box: Box, sleep: float = 0, **values) -> Box:
+    """A program that saves to a folder of its own, the run's, whatever it is told."""
+    (box.folder / "strays.py").write_text(STRAYS)
+    command = [sys.executable, str(box.folder / "strays.py"), str(sleep)]
+    return make(box, command=command, results=[], **values)
+
+
+def test_a_program_that_saves_among_the_runs_checkpoints_is_refused_and_nothing_goes_on_from_it(
+    box: Box,
+):
+    strays(box)
+    done = box.verb("rehearse")
+    assert done.returncode == 1
+    assert done.stdout.startswith(
+        f"failed save: the program saved to {box.checkpoints}, not to the folder in "
+        "RGT_CHECKPOINT_DIR; make it read that variable"
+    )
+    assert not list(box.checkpoints.iterdir())
+    aside = next((box.run_dir / "rehearsal").glob("strays-*"))
+    assert sorted(path.name for path in aside.iterdir()) == ["step-2.pt", "step-3.pt", "step-4.pt"]
+    assert f"  moved to {aside}: step-4.pt\n" in done.stdout
+    box.start()
+    box.wait()
+    assert box.output() == b"from []\n" and box.events("attempt")[0]["resume"] == ""
+
+
+def test_a_rehearsal_ends_before_such_a_program_has_deleted_the_runs_checkpoints(box: Box):
+    box.checkpoints.mkdir()
+    for step in (10, 20, 30):
+        with zipfile.ZipFile(box.checkpoints / f"step-{step}.pt", "w") as archive:
+            archive.writestr("a", "b")
+    strays(box, sleep=20)
+    done = box.verb("rehearse")
+    assert done.returncode == 1 and f"  the rehearsal deleted {box.checkpoints}/step-10.pt\n" in (
+        done.stdout
+    )
+    assert sorted(path.name for path in box.checkpoints.iterdir()) == ["step-20.pt", "step-30.pt"]
+
+
+def test_a_rehearsal_that_is_refused_before_it_begins_moves_nothing(box: Box):
+    box.checkpoints.mkdir()
+    with zipfile.ZipFile(box.checkpoints / "step-10.pt", "w") as archive:
+        archive.writestr("a", "b")
+    strays(box, min_free_mb=10**9)
+    assert box.verb("rehearse").returncode == 1
+    assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt"]
+
+
+def test_what_a_rehearsal_writes_is_not_the_run_s_result(box: Box):
+    final = box.folder / "final.bin"
+    fields = {"rehearse": ["--steps", "9", "--every", "5"], "results": [str(final)]}
+    make(box, "--sleep", 0.03, "--final", final, **fields)
+    done = box.verb("rehearse")
+    assert done.returncode == 0 and "ok evaluate" in done.stdout, done.stdout
+    assert not final.exists() and (box.run_dir / "rehearsal/results/final.bin").exists()
+    make(box, command=["true"], results=[str(final)])
+    assert box.verb("run").returncode == 1 and box.marker("failed")["class"] == "bug"
+
+
+def test_a_rehearsal_leaves_a_result_that_was_there_before(box: Box):
+    final = box.folder / "final.bin"
+    final.write_bytes(b"of the real run")
+    fields = {"rehearse": ["--steps", "9", "--every", "5"], "results": [str(final)]}
+    make(box, "--sleep", 0.03, "--fail-at", 7, "--final", final, **fields)
+    assert box.verb("rehearse").returncode == 1
+    assert final.read_bytes() == b"of the real run"
+    assert not (box.run_dir / "rehearsal/results").exists()
+
+
+def trains(box: Box) -> bool:
+    log = box.run_dir / "rehearsal/log/train.log.0000"
+    return log.exists() and b"step 3" in log.read_bytes()
+
+
+@pytest.mark.parametrize("also", [False, True], ids=["the shell", "and its guard"])
+def test_a_rehearsal_that_is_killed_leaves_no_program_for_the_run_to_meet(box: Box, also: bool):
+    make(box, "--steps", 4000, "--every", 4000, "--sleep", 0.02)
+    child = box.popen("rehearse")
+    box.until(lambda: trains(box))
+    program = int((box.run_dir / "rehearsal/train.pid").read_text().split()[0])
+    if also:
+        for pid in set(box.processes()) - {program}:
+            os.kill(pid, signal.SIGKILL)
+        assert program in box.processes()
+        make(box, command=["true"], results=[])
+        assert box.verb("rehearse").returncode == 1
+    else:
+        os.kill(child.pid, signal.SIGKILL)
+    box.until(lambda: not box.processes(), what="the rehearsed program lives on")
+
+
+def test_a_rehearsal_and_a_run_exclude_each_other(box: Box):
+    make(box, "--steps", 4000, "--every", 4000, "--sleep", 0.02)
+    child = box.popen("rehearse")
+    box.until(lambda: trains(box))
+    assert box.verb("start").returncode == 75
+    child.send_signal(signal.SIGTERM)
+    assert child.wait(30) == 1 and "failed train: interrupted\n" in child.stdout.read()
+    make(box, "--steps", 4000, "--sleep", 0.02)
+    box.start()
+    box.at_step(6)
+    assert box.verb("rehearse").returncode == 75
+    other = make(box, run_dir=str(box.folder / "other"))
+    done = other.verb("rehearse")
+    assert done.returncode == 75 and "trains into" in done.stderr, "the same folder of checkpoints"
+
+
+def test_the_end_of_a_log_steers_no_terminal(box: Box):
+    say = "print('one\\x1b[31mtwo\\x9bthree\\u202e')\nraise SystemExit(3)"
+    make(box, command=[sys.executable, "-c", say], results=[])
+    assert box.verb("rehearse").stdout.splitlines()[-1] == "one[31mtwothree"
+
+
+@pytest.mark.parametrize(
+    ("text", "is_line", "expected"),
+    [
+        ("out", False, "NEW"),
+        ("out/a", False, "NEW/a"),
+        ("././out/", False, "NEW/"),
+        ("--dir=out", False, "--dir=NEW"),
+        ("--dir out", False, "--dir out"),
+        ("--dir out", True, "--dir NEW"),
+        ("layout out2 out.txt a/out", True, "layout out2 out.txt a/out"),
+        ("x:/w/out,/w/out2", False, "x:NEW,/w/out2"),
+        ("a.*b", False, "a.*b"),
+    ],
+)
+def test_a_folder_is_replaced_where_it_stands_as_a_path(text, is_line, expected):
+    assert rehearsal.swap_folder(text, ["./out/", "/w/out"], "NEW", is_line) == expected
+    assert rehearsal.swap_folder(text, ["", ".", "~"], "NEW", is_line) == text
+
+
+# The probe
+
+SILENT = """
+import os, pathlib, torch
+from torch import nn
+torch.manual_seed(0)
+model = nn.Sequential(nn.Linear(4, 3), nn.Softmax(dim=1))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+folder, step = pathlib.Path(os.environ["RGT_CHECKPOINT_DIR"]), 0
+if os.environ["RGT_RESUME_FROM"]:
+    held = torch.load(os.environ["RGT_RESUME_FROM"])
+    model.load_state_dict(held["model"]), optimizer.load_state_dict(held["optimizer"])
+    step = held["step"]
+while step < 44:
+    optimizer.zero_grad()
+    loss = nn.functional.cross_entropy(model(torch.randn(8, 4)), torch.randint(3, (8,)))
+    loss.backward()
+    optimizer.step()
+    step += 1
+    print("step", step, flush=True)
+    if step % 4 == 0:
+        held = {"model": model.state_dict(), "optimizer": optimizer.state_dict(), "step": step}
+        torch.save(held, folder / "new"), os.replace(folder / "new", folder / f"step-{step}.pt")
+    import time; time.sleep(0.02)
+"""
+WAYS = {"ok train", "ok save", "ok kill", "ok resume"}
+
+
+def outcomes(text: str) -> list[str]:
+    """The lines of a rehearsal before their numbers, without the probe's."""
+    told = text.partition("\nprobe: ")[0]
+    return [line.split(":")[0] for line in told.splitlines() if not line.startswith("probe: ")]
+
+
+def probed(box: Box) -> Box:
+    """With the probe beside the script."""
+    shutil.copy(ROOT / "scripts/probe.py", box.script.with_suffix(".probe.py"))
+    return box
+
+
+def test_a_rehearsal_names_a_silent_failure_after_thirty_steps_and_leaves_a_page(box: Box):
+    module("torch", "pip install -e '.[proofs]'")
+    (box.folder / "train.py").write_text(SILENT)
+    command = [sys.executable, str(box.folder / "train.py")]
+    (box.folder / "own").mkdir()
+    env = {"PYTHONPATH": f"{box.folder}/own"}
+    (box.folder / "own/sitecustomize.py").write_text("print('the own sitecustomize', flush=True)")
+    make(probed(box), command=command, results=[], probe=True, variables=env, rehearse_minutes=2.0)  # fmt: skip
+    done = box.verb("rehearse", timeout=200)
+    assert done.returncode == 0, done.stdout + done.stderr + box.log()
+    assert set(outcomes(done.stdout)) == WAYS
+    told = done.stdout.partition("\nprobe: ")[2].splitlines()
+    assert told[0] == "wrong (30 steps of 2 processes looked at)"
+    assert told[1].endswith("the loss gets probabilities where it wants raw scores [O12]")
+    log = box.run_dir / "rehearsal/log"
+    report = json.loads((log / "probe.json").read_text())
+    assert [one["id"] for one in report["findings"]] == ["O12"]
+    assert '<span class="bad">wrong</span>' in (log / "probe.html").read_text()
+    assert b"the own sitecustomize" in b"".join(p.read_bytes() for p in log.glob("train.log.*"))
+    assert not (box.run_dir / "rehearsal/probe").exists()
+    box.start()
+    box.wait()
+    assert not list(box.run_dir.glob("log/probe*")), "the run itself has no probe"
+
+
+def test_the_probe_says_one_line_of_a_program_without_torch_and_changes_no_outcome(box: Box):
+    values = {"rehearse": ["--steps", "9", "--every", "5"], "results": ["nowhere.bin"]}
+    plain = make(box, "--sleep", 0.03, **values).verb("rehearse")
+    looked = make(probed(box), "--sleep", 0.03, probe=True, **values).verb("rehearse")
+    assert plain.returncode == looked.returncode == 1, plain.stdout + looked.stdout
+    assert outcomes(plain.stdout) == outcomes(looked.stdout)
+    lines = [line for line in looked.stdout.splitlines() if "probe" in line]
+    assert lines == ["probe: not looked at (0 steps of 0 processes looked at): no Python process of the program took a step of a torch optimizer"]  # fmt: skip
+    assert "probe" not in plain.stdout
+
+
+def test_where_the_probe_is_missing_or_broken_the_rehearsal_says_so_and_goes_on(box: Box):
+    values = {"rehearse": ["--steps", "200"], "probe": True}
+    missing = make(box, "--sleep", 0.05, **values, target="ssh").verb("rehearse")
+    assert missing.returncode == 0 and set(outcomes(missing.stdout)) == WAYS
+    place = box.run_dir / "probe.py"
+    assert f"probe: not looked at: no {place}; send it with: rgt probe --script | ssh BOX 'cat >{place}'\n" in missing.stdout  # fmt: skip
+    box.script.with_suffix(".probe.py").write_text("raise SystemExit(3)")
+    broken = make(box, "--sleep", 0.05, **values).verb("rehearse")
+    assert broken.returncode == 0 and set(outcomes(broken.stdout)) == WAYS
+    assert ".probe.py ended with 3; see " in broken.stdout

@@ -1,0 +1,271 @@
+"""What a failure is called, whether it is tried again, and a disk that fills."""
+
+import os
+import re
+import shutil
+import subprocess
+
+import pytest
+from remote_gpu_trainer.runner import failures
+
+from tests.conftest import ROOT
+from tests.runner.box import Box, assert_nothing_repeated, undisturbed
+
+pytest_plugins = ["tests.runner.box"]
+
+# A real line of each kind, class, entry, attempts that are made of it when nothing is gained between.
+SAID = [
+    ("OSError: [Errno 28] No space left on device: 'step-10.pt'", 1, "disk", "U6", 1),
+    (
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+        1,
+        "oom",
+        "LOC3",
+        1,
+    ),
+    (
+        "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.",
+        1,
+        "host-oom",
+        "DP9",
+        1,
+    ),
+    (
+        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
+        1,
+        "host-oom",
+        "DP15",
+        1,
+    ),
+    ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", 137, "host-oom", "DP9", 1),
+    (
+        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+        1,
+        "gpu",
+        "ENV1",
+        1,
+    ),
+    ("RuntimeError: No CUDA GPUs are available", 1, "gpu", "", 1),
+    (
+        "[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 milliseconds",
+        134,
+        "hang",
+        "D20",
+        2,
+    ),
+    (
+        "  exitcode  : -9 (pid: 4242)\n  traceback : Signal 9 (SIGKILL) received by PID 4242",
+        1,
+        "killed",
+        "",
+        2,
+    ),
+    (
+        "RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use). EADDRINUSE",
+        1,
+        "network",
+        "D4",
+        2,
+    ),
+    (
+        "requests.exceptions.ConnectionError: HTTPSConnectionPool: Max retries exceeded with url: /api",
+        1,
+        "network",
+        "",
+        2,
+    ),
+    ("Traceback (most recent call last):\nValueError: wrong shape", 1, "bug", "", 1),
+    ("", 2, "bug", "", 1),
+    ("", 139, "unknown", "", 2),
+]
+
+
+SMI = """#!/bin/bash
+case "$*" in
+  *query-compute-apps*) exit 0 ;;
+  *query-gpu=index*) echo "0, GPU-aa, 10, 80000" ;;
+esac
+"""
+
+
+def with_gpu(box: Box) -> dict:
+    """The values of a run on a box with one idle GPU, whose Python has no torch to check it with."""
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text(SMI)
+    (tools / "nvidia-smi").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    return {"gpus": 1, "python": "/usr/bin/python3"}
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "name", "entry", "attempts"),
+    SAID,
+    ids=[f"{c}-{n}" for n, (_, _, c, _, _) in enumerate(SAID)],
+)
+def test_a_failure_is_named_by_its_evidence_and_retried_by_its_class(
+    box: Box, text, code, name, entry, attempts
+):
+    end = f"os.kill(os.getpid(), {code - 128})" if code > 128 else f"os._exit({code})"
+    program = f"import os, sys; print(sys.argv[1], file=sys.stderr, flush=True); {end}"
+    box.make(
+        command=["python3", "-c", program, text],
+        results=[],
+        target="ssh",
+        **(with_gpu(box) if "CUDA" in text else {}),
+    )
+    assert box.verb("run").returncode == code
+    marker = box.marker("failed")
+    assert (marker["class"], marker["entry"], marker["exit"]) == (name, entry, code)
+    assert len(box.events("attempt")) == attempts, "the same failure at the same step twice stops"
+
+
+def test_a_platform_has_entries_of_its_own(box: Box):
+    box.make(
+        command=["bash", "-c", "echo 'No space left on device'; exit 1"],
+        results=[],
+        spec={"profile": "runpod"},
+    )
+    box.verb("run")
+    assert box.marker("failed")["entry"] == "RP11"
+
+
+def test_a_failure_that_comes_later_each_time_is_tried_as_often_as_allowed(box: Box):
+    program = "import os; a=int(os.environ['RGT_ATTEMPT']); [print('step', n) for n in range(a * 10)]; print('Connection reset by peer'); os._exit(1)"
+    box.make(command=["python3", "-c", program], results=[], retries={"network": 2})
+    assert box.verb("run").returncode == 1
+    assert len(box.events("attempt")) == 3
+    assert "2 retries are used up" in box.marker("failed")["reason"]
+
+
+def test_the_same_failure_again_needs_a_resume(box: Box):
+    box.make(
+        "--fail-at",
+        12,
+        "--sleep",
+        0,
+        "--fail-code",
+        9,
+        "--say",
+        "Connection reset by peer",
+        results=[],
+    )
+    box.verb("run")
+    marker = box.marker("failed")
+    assert (
+        marker["class"] == "network" and "same failure at the same step twice" in marker["reason"]
+    )
+    # The second attempt began at the checkpoint of step 10 and brought no newer one.
+    assert len(box.events("attempt")) == 2
+    refused = box.verb("start")
+    assert refused.returncode == 78 and "resume" in refused.stderr
+    box.make("--sleep", 0)
+    box.start("resume")
+    assert box.wait()["phase"] == "done"
+    assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
+    assert_nothing_repeated(box)
+
+
+def test_the_kernel_s_memory_killer_is_read_from_its_counter(box: Box):
+    counters = box.folder / "cgroup"
+    counters.mkdir()
+    (counters / "memory.events").write_text("low 0\noom 0\noom_kill 3\n")
+    program = f"import os, pathlib; pathlib.Path({str(counters / 'memory.events')!r}).write_text('low 0\\noom_kill 4\\n'); os.kill(os.getpid(), 9)"
+    box.make(
+        command=["python3", "-c", program],
+        results=[],
+        target="slurm",
+        spec={"cgroup": str(counters)},
+    )
+    assert box.verb("run").returncode == 137
+    assert (box.marker("failed")["class"], box.marker("failed")["entry"]) == ("host-oom", "SLURM4")
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
+)
+def test_a_checkpoint_disk_that_fills_stops_the_run_and_a_freed_one_goes_on(box: Box):
+    box.checkpoints.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(box.checkpoints)],
+        capture_output=True,
+        check=False,
+    )
+    if mounted.returncode:
+        pytest.skip("mount is not allowed here")
+    try:
+        box.make("--pad", 150_000)
+        box.start()
+        box.at_step(11)
+        # Someone else's file takes the room of the next checkpoint.
+        (box.checkpoints / "other").write_bytes(b"1" * 500_000)
+        now = box.wait("failed")
+        assert (now["class"], now["exit"]) == ("disk", 1) and len(box.events("attempt")) == 1
+        held = max(int(path.stem[5:]) for path in box.checkpoints.glob("step-*.pt"))
+        (box.checkpoints / "other").unlink()
+        box.start("resume")
+        assert box.wait()["phase"] == "done"
+        assert (
+            box.steps()[-1][1] == 40
+            and next(step for attempt, step, _ in box.steps() if attempt == 2) == held + 1
+        )
+        assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
+        assert_nothing_repeated(box)
+    finally:
+        box.kill_everything()
+        subprocess.run(["umount", "-l", str(box.checkpoints)], check=True)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
+)
+def test_a_full_disk_under_the_run_folder_still_gets_a_marker(box: Box):
+    box.run_dir.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(box.run_dir)],
+        capture_output=True,
+        check=False,
+    ).returncode:
+        pytest.skip("mount is not allowed here")
+    try:
+        box.make(
+            command=[
+                "python3",
+                "-c",
+                "for n in range(400): print('x' * 9999)\nraise SystemExit(3)",
+            ],
+            results=[],
+        )
+        box.popen("run").wait(60)
+        assert (box.run_dir / ".failed").exists()
+        assert box.status()["phase"] == "failed"
+        text = (box.run_dir / ".failed").read_text()
+        assert '"class": "disk"' in text or text == ""
+        if text:
+            now = box.status()
+            assert (now["class"], now["entry"], now["exit"]) == (
+                "disk",
+                "U6",
+                box.marker("failed")["exit"],
+            ) and "no room left" in now["reason"]
+    finally:
+        box.kill_everything()
+        subprocess.run(["umount", "-l", str(box.run_dir)], check=True)
+
+
+def test_every_entry_that_the_runner_names_is_in_the_catalogue():
+    named = {entry for _, _, entry in failures.ENTRIES}
+    headings = "".join(
+        path.read_text()
+        for folder in ("references", "profiles")
+        for path in (ROOT / folder).rglob("*.md")
+    )
+    known = set(re.findall(r"^### ([A-Z0-9]+) — ", headings, re.MULTILINE))
+    assert len(named) > 20 and named <= known, named - known
+
+
+def test_what_a_killed_program_said_long_before_is_not_why_it_was_killed(box: Box):
+    program = "import os, sys; print('CUDA out of memory: batch skipped'); [print('step', n) for n in range(3000)]; sys.stdout.flush(); os.kill(os.getpid(), 9)"
+    box.make(command=["python3", "-c", program], results=[], **with_gpu(box))
+    box.verb("run")
+    assert box.marker("failed")["class"] == "killed" and len(box.events("attempt")) == 2

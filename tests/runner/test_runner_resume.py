@@ -1,0 +1,316 @@
+"""Whatever ends an attempt, the next one goes on where the newest whole checkpoint ended."""
+
+import json
+import os
+import pickle
+import shutil
+import signal
+import sys
+import time
+import zipfile
+
+import pytest
+from remote_gpu_trainer.runs.status_reply import status_from
+
+from tests.runner.box import PROGRAM, Box, assert_nothing_repeated, undisturbed
+
+pytest_plugins = ["tests.runner.box"]
+
+
+def final(box: Box) -> bytes:
+    return (box.run_dir / "final.bin").read_bytes()
+
+
+@pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
+def test_a_signal_to_the_runner_saves_and_the_next_start_resumes(box: Box, name):
+    box.make()
+    box.start()
+    box.at_step(7)
+    os.kill(box.pid("runner"), getattr(signal, name))
+    box.wait("preempted")
+    marker = box.marker("preempted")
+    assert (marker["class"], marker["exit"], marker["reason"]) == (
+        "preempted",
+        85,
+        f"signal {name[3:]}",
+    )
+    box.start()
+    assert box.wait()["phase"] == "done"
+    assert not (box.run_dir / ".preempted").exists()
+    assert final(box) == undisturbed()
+    assert_nothing_repeated(box)
+    assert [s for _, s, _ in box.steps()] == list(range(1, 41))
+
+
+def test_stop_saves_and_marks_the_run_as_preempted_because_asked(box: Box):
+    box.make("--sleep", 0.2)
+    box.start()
+    box.at_step(5)
+    done = box.verb("stop")
+    assert done.returncode == 0, done.stderr
+    assert box.marker("preempted")["reason"] == "asked"
+    box.start("resume")
+    assert box.wait()["phase"] == "done"
+    assert final(box) == undisturbed()
+    assert_nothing_repeated(box)
+
+
+def test_a_program_killed_from_outside_is_started_again_at_its_checkpoint(box: Box):
+    box.make()
+    box.start()
+    box.at_step(12)
+    os.kill(box.pid("train"), signal.SIGKILL)
+    assert box.wait()["phase"] == "done"
+    assert box.events("ended")[0]["class"] == "killed"
+    assert final(box) == undisturbed()
+    assert_nothing_repeated(box)
+
+
+def test_after_all_processes_were_killed_a_start_goes_on(box: Box):
+    box.make()
+    box.start()
+    box.at_step(12)
+    box.kill_everything()
+    now = box.status()
+    assert now["alive"] is False and now["keeper_alive"] is False
+    box.start()
+    assert box.wait()["phase"] == "done"
+    assert final(box) == undisturbed()
+    assert_nothing_repeated(box)
+
+
+def test_a_runner_that_was_killed_alone_gives_its_program_to_the_next_start(box: Box):
+    box.make("--sleep", 0.2, timings={"raise_after": 30})
+    box.start()
+    box.at_step(8)
+    program = box.pid("train")
+    os.kill(box.pid("runner"), signal.SIGKILL)
+    time.sleep(0.3)
+    now = box.status()
+    assert now["alive"] is True and now["runner_alive"] is False
+    told = status_from(
+        "here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time()
+    )
+    assert told.state == "stalled" and "its runner is gone or stopped" in told.evidence[0]
+    box.start()
+    assert box.status()["runner_alive"] is True
+    assert box.wait()["phase"] == "done"
+    assert not os.path.exists(f"/proc/{program}")
+    assert final(box) == undisturbed()
+    assert [s for _, s, _ in box.steps()] == list(range(1, 41))
+
+
+def test_a_program_that_ignores_the_save_signal_is_killed_after_its_time(box: Box):
+    box.make("--ignore-term", "--steps", 400, checkpoint={"save_seconds": 2})
+    box.start()
+    box.at_step(6)
+    begin = time.monotonic()
+    os.kill(box.pid("runner"), signal.SIGTERM)
+    box.wait("preempted")
+    assert time.monotonic() - begin < 12
+    assert box.marker("preempted")["exit"] == 137
+    assert not [p for p in box.processes() if p != box.pid("keeper")] or box.until(
+        lambda: len(box.processes()) <= 1
+    )
+
+
+@pytest.mark.parametrize(
+    "how", [("flag", "--resume-from"), ("flag", "--resume-from="), ("variable", "MY_CHECKPOINT")]
+)
+def test_the_newest_whole_checkpoint_is_named_to_the_program(box: Box, how):
+    seen = "import os, sys; print(sys.argv[1:], os.environ.get('MY_CHECKPOINT'), os.environ['RGT_RESUME_FROM'])"
+    box.make(
+        command=["python3", "-c", seen],
+        results=[],
+        resume={how[0]: how[1]} if how[1] else how[0],
+    )
+    box.checkpoints.mkdir()
+    for step in (5, 10, 15):
+        with zipfile.ZipFile(box.checkpoints / f"step-{step}.pt", "w") as archive:
+            archive.writestr("data", b"1" * 1000)
+        time.sleep(0.01)
+    torn = box.checkpoints / "step-15.pt"
+    torn.write_bytes(torn.read_bytes()[:-40])
+    assert box.verb("run").returncode == 0
+    whole = str(box.checkpoints / "step-10.pt")
+    expected = {
+        "--resume-from": [["--resume-from", whole], "None"],
+        "--resume-from=": [[f"--resume-from={whole}"], "None"],
+        "MY_CHECKPOINT": [[], whole],
+    }[how[1]]
+    assert box.output().decode() == f"{expected[0]} {expected[1]} {whole}\n"
+    assert torn.exists() and box.events("torn-checkpoint")[0]["entry"] == "C2"
+
+
+def test_a_torn_checkpoint_is_put_aside_and_the_one_before_is_used(box: Box):
+    box.make("--sleep", 0.2)
+    box.start()
+    box.at_step(17)
+    box.kill_everything()
+    torn = box.checkpoints / "step-15.pt"
+    whole = torn.read_bytes()
+    torn.write_bytes(whole[: len(whole) // 2])
+    box.start()
+    assert box.wait()["phase"] == "done"
+    assert final(box) == undisturbed()
+    assert (box.checkpoints / "step-15.pt.torn").read_bytes() == whole[: len(whole) // 2]
+    assert box.events("renamed")[0]["to"].endswith("step-15.pt.torn")
+    second = next(step for attempt, step, _ in box.steps() if attempt == 2)
+    assert second == 11
+
+
+def test_a_shell_line_gets_signal_and_flag_where_its_program_is(box: Box):
+    line = f"cd / && {sys.executable} {PROGRAM} --steps 30 --final {box.run_dir}/final.bin"
+    box.make(command=["bash", "-c", line], resume={"flag": "--resume-from"})
+    box.start()
+    box.at_step(7)
+    os.kill(box.pid("runner"), signal.SIGUSR1)
+    box.wait("preempted")
+    assert box.marker("preempted")["exit"] == 85
+    box.start()
+    assert box.wait()["phase"] == "done"
+    assert final(box) == undisturbed(30)
+    assert [s for _, s, _ in box.steps()] == list(range(1, 31))
+
+
+def test_save_keeps_the_program_going_where_its_signal_is_not_term(box: Box):
+    save = "import os,signal,time,zipfile\nd=os.environ['RGT_CHECKPOINT_DIR']\n"
+    save += "def f(*_):\n z=zipfile.ZipFile(d+'/step-1.pt','w'); z.writestr('a','b'); z.close()\n"
+    save += "signal.signal(signal.SIGUSR1,f); print('ready',flush=True)\nfor _ in range(300): time.sleep(0.1)"
+    box.make(command=["python3", "-c", save], results=[], save_signal="USR1")
+    assert box.verb("save").returncode == 1
+    box.start()
+    box.until(lambda: b"ready" in box.output())
+    done = box.verb("save")
+    assert done.returncode == 0 and "step-1.pt" in done.stdout, done.stderr
+    assert box.status()["phase"] == "running" and not (box.run_dir / "save-now").exists()
+
+
+def test_a_check_that_fails_is_no_reason_to_begin_again(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "python3").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.checkpoints.mkdir()
+    (box.checkpoints / "step-10.pt").write_bytes(b"kept")
+    box.make(command=["echo"], results=[], resume={"flag": "--from"})
+    assert box.verb("run").returncode == 0
+    assert box.output().decode() == f"--from {box.checkpoints}/step-10.pt\n"
+
+
+def test_without_a_check_the_higher_number_is_newer_too(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")
+    (tools / "python3").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.checkpoints.mkdir()
+    for number, name in enumerate(("step-1000.pt", "step-900.pt", "loss-0.9.pt", "loss-0.5.pt")):
+        (box.checkpoints / name).write_bytes(b"kept")
+        os.utime(box.checkpoints / name, (1e9 + number,) * 2)
+    for pattern, newest in (("step-*.pt", "step-1000.pt"), ("loss-*.pt", "loss-0.5.pt")):
+        box.make(
+            command=["echo"],
+            results=[],
+            resume={"flag": "--from"},
+            checkpoint={"pattern": pattern},
+        )
+        assert box.verb("resume-run").returncode == 0
+        assert box.output().decode().splitlines()[-1] == f"--from {box.checkpoints}/{newest}"
+
+
+@pytest.mark.parametrize("node", [0, 1])
+def test_a_checkpoint_that_another_node_may_be_writing_keeps_its_name(box: Box, node):
+    box.checkpoints.mkdir()
+    (box.checkpoints / "step-10.pt").write_bytes(b"PK half")
+    box.make(command=["true"], results=[], spec={"nodes": 2})
+    assert box.verb("run", "--node-rank", str(node)).returncode == 0
+    assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt"]
+    if node == 0:
+        os.utime(box.checkpoints / "step-10.pt", (time.time() - 100,) * 2)
+        (box.run_dir / ".done").unlink()
+        assert box.verb("run", "--node-rank", "0").returncode == 0
+        assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt.torn"]
+
+
+PICKLES = """
+import os, pickle, sys
+from pathlib import Path
+path = os.environ['RGT_RESUME_FROM']
+print('Loading checkpoint shards:  50%| | 1/2\\rLoading checkpoint shards: 100%| | 2/2', flush=True)
+step = pickle.loads(Path(path).read_bytes())['step'] if path else 0
+if 'bug' in sys.argv: raise KeyError('lr')
+for step in range(step + 1, step + 4): print(f'step {step}', flush=True)
+if 'late' in sys.argv: raise KeyError('lr')
+new = Path(os.environ['RGT_CHECKPOINT_DIR'], f'step-{step}.pkl')
+new.write_bytes(pickle.dumps({'step': step}))
+"""
+
+
+def pickled(box: Box, *words: str, steps=(10, 20), torn: bool = False, **values) -> Box:
+    """Old pickles, whose ends the runner can't check."""
+    box.checkpoints.mkdir()
+    for step in steps:
+        path = box.checkpoints / f"step-{step}.pkl"
+        path.write_bytes(pickle.dumps({"step": step, "weights": bytes(1000)}))
+    if torn:
+        path.write_bytes(path.read_bytes()[:-40])
+    (box.folder / "pickles.py").write_text(PICKLES)
+    return box.make(
+        command=[sys.executable, str(box.folder / "pickles.py"), *words],
+        results=[],
+        checkpoint={"pattern": "step-*.pkl"},
+        **values,
+    )
+
+
+@pytest.mark.parametrize("resume", ["automatic", "flag"])
+def test_the_first_crash_on_a_checkpoint_that_never_loaded_sets_it_aside(box: Box, resume):
+    told = box.folder / "told"
+    pickled(
+        box,
+        torn=True,
+        notify=["bash", "-c", f"cat >>{told}"],
+        resume={"flag": "--from"} if resume == "flag" else resume,
+    )
+    assert box.verb("run").returncode == 0, box.log()
+    resumed = [event["resume"] for event in box.events("attempt")]
+    assert resumed == [str(box.checkpoints / name) for name in ("step-20.pkl", "step-10.pkl")]
+    names = sorted(path.name for path in box.checkpoints.iterdir())
+    assert names == ["step-10.pkl", "step-13.pkl", "step-20.pkl.torn"]
+    assert "no attempt has ever loaded it (C2)" in told.read_text()
+
+
+@pytest.mark.parametrize(
+    ("words", "steps", "attempts", "why"),
+    [
+        (["bug"], (10, 20), 2, "the older one crashes too, so the program is to blame"),
+        (["late"], (10, 20), 1, "it loaded, and went on"),
+        (["bug"], (20,), 1, "there is no older one"),
+    ],
+)
+def test_a_checkpoint_that_is_not_to_blame_keeps_its_name(box: Box, words, steps, attempts, why):
+    pickled(box, *words, steps=steps)
+    assert box.verb("run").returncode == 1
+    assert box.marker("failed")["class"] == "bug"
+    assert len(box.events("attempt")) == attempts, why
+    names = sorted(path.name for path in box.checkpoints.iterdir())
+    assert names == [f"step-{step}.pkl" for step in steps], why
+
+
+def test_checkpoints_that_vanish_in_the_first_attempt_are_missed_aloud(box: Box):
+    told = box.folder / "told"
+    box.make("--steps", 4000, "--sleep", 0.1, notify=["bash", "-c", f"cat >>{told}"])
+    box.start()
+    last = box.run_dir / "last-checkpoint"
+    box.until(lambda: last.exists() and "step-" in last.read_text())
+    program = box.pid("train")
+    os.kill(program, signal.SIGSTOP)
+    shutil.rmtree(box.checkpoints)
+    os.kill(program, signal.SIGKILL)
+    lost = box.until(lambda: box.events("lost-checkpoints"))
+    told_of = [event["event"] for event in box.events()]
+    before = told_of[: told_of.index("lost-checkpoints")]
+    assert (lost[0]["entry"], before.count("attempt")) == ("C4", 1)
+    box.until(lambda: told.exists() and "training starts from nothing" in told.read_text())

@@ -1,0 +1,72 @@
+"""A run that stands still: noticed three ways, its stacks taken first, then started again."""
+
+import sys
+
+from tests.runner.box import Box, assert_nothing_repeated, undisturbed
+
+pytest_plugins = ["tests.runner.box"]
+
+
+def test_a_silent_log_is_a_stall_whose_stacks_are_kept(box: Box):
+    box.make("--hang-at", 12, "--fail-times", 1, spec={"stall_log_seconds": 3})
+    box.start()
+    assert box.wait(timeout=60)["phase"] == "done"
+    first = box.events("ended")[0]
+    assert (first["class"], first["entry"]) == ("stall", "D19") and "no line in the log" in first[
+        "reason"
+    ]
+    kept = "".join(path.read_text() for path in (box.run_dir / "stacks").iterdir())
+    assert "runner_program.py" in kept and (
+        "in knobs" in kept or "knobs (" in kept
+    )  # as faulthandler says it, or py-spy
+    assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
+    assert_nothing_repeated(box)
+
+
+def test_a_step_that_does_not_move_is_a_stall_although_lines_come(box: Box):
+    talk = "import time\nfor n in range(9): print('step', n)\nwhile True: print('still here', flush=True); time.sleep(0.2)"
+    box.make(
+        command=["python3", "-c", talk],
+        results=[],
+        retries={"stall": 0},
+        spec={"stall_step_seconds": 3},
+    )
+    box.verb("run")
+    marker = box.marker("failed")
+    assert (
+        marker["class"] == "stall"
+        and marker["reason"].startswith("step 8 for")
+        and marker["step"] == 8
+    )
+
+
+def test_full_utilisation_at_idle_power_is_a_stall(box: Box):
+    tools = box.folder / "bin"
+    tools.mkdir()
+    (tools / "nvidia-smi").write_text("""#!/bin/bash
+case "$*" in
+  *query-compute-apps*) exit 0 ;;
+  *query-gpu=index*) echo "0, GPU-aa, 10, 80000" ;;
+  *query-gpu=utilization*) echo "100, 75.10, 700.00, 20000, NVIDIA H100" ;;
+esac
+""")
+    (tools / "nvidia-smi").chmod(0o755)
+    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    talk = "import time\nwhile True: print('waiting', flush=True); time.sleep(0.2)"
+    box.make(
+        command=[sys.executable, "-c", talk],
+        results=[],
+        gpus=1,
+        python="/usr/bin/python3",
+        retries={"stall": 0},
+        spec={"stall_power_seconds": 3},
+    )
+    assert box.verb("run").returncode != 0
+    assert "idle power" in box.marker("failed")["reason"]
+    assert box.status()["gpu"].startswith("NVIDIA H100 100% 75/700W")
+
+
+def test_a_program_that_goes_on_is_no_stall(box: Box):
+    box.make("--sleep", 0.1, spec={"stall_log_seconds": 3, "stall_step_seconds": 3})
+    box.start()
+    assert box.wait()["phase"] == "done" and not box.events("stall")

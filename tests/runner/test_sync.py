@@ -1,0 +1,439 @@
+"""Copies to the durable place: compared by content there, none able to hold up the run or to lie."""
+
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from remote_gpu_trainer.runner import durable, procs, sync
+from remote_gpu_trainer.runner.context import Run
+
+from tests.runner.copying import events, fill, make, rows, same_size, tool, without
+
+FOREVER = 4_000_000_000.0
+pytest_plugins = ["tests.engines.sshd"]
+
+
+def last(run: Run, whole: bool = True, until: float = FOREVER, beat=lambda: False) -> bool:
+    return sync.Sync(run).last(whole, until, beat)
+
+
+def once(run: Run, mode: str = "whole") -> bool:
+    """Copy once, in this process."""
+    return sync.worker(run, mode) == 0
+
+
+def last_sync(run: Run) -> dict:
+    return run.folder.json("last-sync") | {"t": 0}
+
+
+def beats(copies: sync.Sync, times: int, phase: str = "running") -> None:
+    """Let a heartbeat pass so often."""
+    for _ in range(times):
+        copies.beat(phase)
+        if copies._look is not None:
+            copies._look.wait()
+        copies.run.clock.nap(1.0)
+
+
+def until(copies: sync.Sync, true: Callable[[], object]) -> None:
+    """Beat until something is true and no worker is left."""
+    for _ in range(400):
+        beats(copies, 1)
+        if true() and copies._child is None:
+            return
+    raise AssertionError((rows(copies.run), copies.run.folder.read("log/runner.log")))
+
+
+def test_the_last_copy_is_compared_and_whole(tmp_path):
+    run = make(tmp_path)
+    fill(tmp_path, 10, 20)
+    begun = run.up
+    assert last(run)
+    assert run.up - begun < 5, "it waited for something"
+    assert {row["result"] for row in rows(run)} == {"ok"}
+    assert (tmp_path / "durable/ckpt/step-20.pt").read_bytes() == (
+        tmp_path / "ckpt/step-20.pt"
+    ).read_bytes()
+    assert (tmp_path / "durable/final.bin").exists() and (
+        tmp_path / "durable/events.jsonl"
+    ).exists() is False
+    assert last_sync(run) == {"t": 0, "ok": True, "verified": True, "to": str(tmp_path / "durable")}
+    assert sync.Sync(run).is_whole()
+    sync.Sync(run).beat("running")
+    assert not sync.Sync(run).is_whole(), "the program may change something again"
+
+
+@pytest.mark.parametrize("way", ["rsync", "without"])
+def test_another_content_of_the_same_size_and_time_is_found_and_mended(
+    tmp_path, monkeypatch, capfd, way
+):
+    if way == "without":
+        without("rsync", tmp_path, monkeypatch)
+    run = make(tmp_path)
+    fill(tmp_path, 40)
+    assert once(run)
+    copy = tmp_path / "durable/ckpt/step-40.pt"
+    right = same_size(copy)
+    assert sync.by_hand(run) == 1
+    assert "differs at the destination: step-40.pt" in capfd.readouterr().err
+    assert last_sync(run)["verified"] is False
+    assert sync.by_hand(run) == 0 and copy.read_bytes() == right
+    assert capfd.readouterr().out == f"verified at {tmp_path}/durable\n"
+    same_size(copy)
+    assert last(run) and copy.read_bytes() == right, "the last copy mends what it finds"
+
+
+@pytest.mark.parametrize("way", ["rsync", "without"])
+def test_a_file_cut_short_there_with_a_time_in_the_future_is_found(tmp_path, monkeypatch, way):
+    if way == "without":
+        without("rsync", tmp_path, monkeypatch)
+    run = make(tmp_path)
+    fill(tmp_path, 40)
+    (tmp_path / "ckpt/a\nb\x01#.pt").write_bytes(b"c" * 500)
+    assert once(run)
+    copy = tmp_path / "durable/ckpt/a\nb\x01#.pt"
+    copy.write_bytes(b"c" * 100)
+    os.utime(copy, (FOREVER, FOREVER))
+    assert once(run)
+    assert copy.read_bytes() == b"c" * 500
+
+
+def test_new_files_are_copied_once_they_lie_still_and_nothing_starts_without_them(tmp_path):
+    run = make(tmp_path)
+    fill(tmp_path, 10)
+    copies = sync.Sync(run)
+    until(copies, lambda: rows(run))
+    assert rows(run)[0]["mode"] == "quick" and last_sync(run)["verified"] is True
+    before = len(rows(run))
+    beats(copies, 200)
+    assert len(rows(run)) == before, "nothing was new"
+    fill(tmp_path, 20)
+    begun = run.up
+    until(copies, lambda: len(rows(run)) > before)
+    assert (tmp_path / "durable/ckpt/step-20.pt").exists()
+    assert run.up - begun < 60
+    growing = tmp_path / "ckpt/step-30.pt"
+    before = len(rows(run))
+    for size in range(40):
+        growing.write_bytes(b"x" * size)
+        beats(copies, 1)
+    assert len(rows(run)) == before, "it was copied while it was written"
+
+
+def test_a_copy_without_progress_is_ended_told_and_made_another_way(tmp_path, monkeypatch):
+    tool(tmp_path, "rsync", "#!/bin/sh\nsleep 100\n", monkeypatch)
+    monkeypatch.setenv("IS_OF", str(tmp_path))  # this process began without it
+    run = make(tmp_path, timings={"copy_quiet": 30.0})
+    fill(tmp_path, 10)
+    assert last(run)
+    assert (
+        events(run, "sync-hung")
+        and "made no progress for 30 s" in events(run, "notify")[0]["message"]
+    )
+    assert (tmp_path / "durable/ckpt/step-10.pt").exists() and last_sync(run)["verified"]
+    left = [pid for pid in procs.table() if procs.environ(pid).get("IS_OF") == str(tmp_path)]
+    assert left == []
+
+
+def test_a_place_that_only_a_person_can_mend_is_not_waited_for(tmp_path):
+    run = make(tmp_path, timings={"sync_wait": 100.0})
+    fill(tmp_path, 10)
+    (tmp_path / "durable").mkdir()
+    (tmp_path / "durable/ckpt").write_text("in the way")
+    begun = run.up
+    assert not last(run)
+    assert run.up - begun < 20 and not sync.Sync(run).is_whole()
+    assert last_sync(run)["ok"] is False and "can't make" in last_sync(run)["why"]
+    assert len(events(run, "sync-failed")) == 1
+
+
+def test_a_network_that_is_cut_is_waited_for_until_the_end(tmp_path, monkeypatch):
+    cut = tmp_path / "cut"
+    cut.touch()
+    real = subprocess.run(
+        ["which", "rsync"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    line = (
+        f'[ -e {cut} ] && echo "connection unexpectedly closed" >&2 && exit 12\nexec {real} "$@"\n'
+    )
+    tool(tmp_path, "rsync", f"#!/bin/sh\n{line}", monkeypatch)
+    run = make(tmp_path)
+    fill(tmp_path, 10)
+    assert not last(run, until=run.now + 40)
+    tries = len(events(run, "sync-failed"))
+    assert (
+        tries > 1
+        and "connection unexpectedly closed" in rows(run)[-2]["detail"] + rows(run)[-1]["detail"]
+    )
+
+    def mend() -> bool:
+        if len(events(run, "sync-failed")) > tries:
+            cut.unlink(missing_ok=True)
+        return False
+
+    assert last(run, beat=mend)
+
+
+def test_a_network_that_stays_away_leaves_the_run_unsaved_within_minutes(tmp_path, monkeypatch):
+    tool(tmp_path, "rsync", "#!/bin/sh\nexit 12\n", monkeypatch)
+    run = make(tmp_path, timings={"copy_quiet": 30.0, "sync_wait": 5.0})
+    fill(tmp_path, 10)
+    begun = run.up
+    assert not last(run)
+    assert 30 <= run.up - begun < 120
+    assert events(run, "notify")
+
+
+def test_who_is_asked_to_end_gets_one_short_try(tmp_path, monkeypatch):
+    tool(tmp_path, "rsync", "#!/bin/sh\nsleep 100\n", monkeypatch)
+    run = make(tmp_path)
+    fill(tmp_path, 10)
+    begun, asked = run.up, [False]
+
+    def beat() -> bool:
+        asked[0] = run.up > begun + 3
+        return asked[0]
+
+    assert not last(run, beat=beat)
+    assert run.up - begun < 3 + sync.SHORT + 3
+
+
+def test_a_run_that_was_asked_before_has_all_its_time(tmp_path, monkeypatch):
+    tool(tmp_path, "rsync", "#!/bin/sh\nexit 12\n", monkeypatch)
+    run = make(tmp_path, timings={"sync_wait": 5.0})
+    fill(tmp_path, 10)
+    run.asked = "stop"
+    begun = run.up
+    assert not last(run, until=run.now + 20, beat=lambda: True)
+    assert run.up - begun > sync.SHORT + 5
+
+
+def test_what_was_never_there_is_not_verified_after_a_good_end(tmp_path, capfd):
+    run = make(tmp_path, durable_what=[str(tmp_path / "ckpt"), "resluts"])
+    fill(tmp_path, 10)
+    assert not last(run)
+    assert last_sync(run)["ok"] is False and len(events(run, "sync-failed")) == 1
+    assert [row["result"] for row in rows(run)] == ["ok", "failed"]
+    run.folder.mark(
+        "unsaved", {"exit": 0, "class": "unsaved", "reason": "not verified", "step": 40}
+    )
+    assert sync.by_hand(run) == 1
+    assert "resluts after the run's end, although durable.what names it" in capfd.readouterr().err
+    (tmp_path / "run/resluts").write_text("x")
+    assert sync.by_hand(run) == 0
+    marker = run.folder.json(".done")
+    assert (marker["exit"], marker["class"], marker["step"]) == (0, "", 40)
+    assert sync.Sync(run).is_whole() and not run.folder.has(".unsaved")
+
+
+def test_what_a_failed_run_never_wrote_is_absent_and_no_fault(tmp_path):
+    run = make(tmp_path, durable_what=[str(tmp_path / "ckpt"), "later.bin"])
+    fill(tmp_path, 10)
+    assert once(run, "full")
+    assert last_sync(run) == {
+        "t": 0, "ok": True, "verified": True, "copied": 1, "absent": ["later.bin"], "to": run.durable,
+    }  # fmt: skip
+
+
+def test_a_mistyped_name_is_not_verified_where_something_was_saved(tmp_path):
+    run = make(tmp_path, durable_what=["resluts", "fianl.bin"])
+    fill(tmp_path, 10)
+    assert not once(run, "full")
+    told = last_sync(run)
+    assert told["ok"] is False and (told["copied"], told["absent"]) == (0, ["resluts", "fianl.bin"])
+
+
+def test_no_item_leaves_the_durable_place_or_covers_another(tmp_path):
+    for name in ("common", "one/out", "two/out", "work"):
+        (tmp_path / name).mkdir(parents=True)
+        (tmp_path / name / "a file").write_text(name)
+    items = ["../common", str(tmp_path / "one/out"), str(tmp_path / "two/out/")]
+    to = tmp_path / "durable/run"
+    run = make(tmp_path, work_dir=str(tmp_path / "work"), durable=str(to), durable_what=items)
+    assert once(run)
+    assert sorted(path.read_text() for path in to.rglob("a file")) == [
+        "common",
+        "one/out",
+        "two/out",
+    ]
+    assert [path.name for path in (tmp_path / "durable").iterdir()] == ["run"]
+
+
+@pytest.mark.parametrize("items", [["events.jsonl", "log"], ["."], ["log/tb"]], ids=" ".join)
+def test_the_runner_s_own_files_do_not_cover_the_user_s(tmp_path, items):
+    work = tmp_path / "work"
+    (work / "log/tb").mkdir(parents=True)
+    for name in ("events.jsonl", "log/runner.log", "log/tb/events"):
+        (work / name).write_text("the user's")
+    run = make(tmp_path, work_dir=str(work), durable_what=items)
+    run.log("a line")
+    run.event("something")
+    assert once(run)
+    copy = tmp_path / "durable"
+    assert (copy / "log/tb/events").read_text() == "the user's"
+    assert (copy / "runner/log/runner.log").exists()
+    if items != ["log/tb"]:
+        assert (
+            (copy / "events.jsonl").read_text()
+            == (copy / "log/runner.log").read_text()
+            == "the user's"
+        )
+
+
+@pytest.mark.parametrize("way", ["rsync", "without"])
+def test_what_a_link_leads_to_elsewhere_is_copied_and_links_within_stay(tmp_path, monkeypatch, way):
+    if way == "without":
+        without("rsync", tmp_path, monkeypatch)
+    scratch, out, copy = tmp_path / "scratch", tmp_path / "out", tmp_path / "durable/out"
+    for folder in (scratch / "deep", out / "sub", copy):
+        folder.mkdir(parents=True)
+    (scratch / "best.pt").write_text("the weights")
+    (scratch / "deep/shard.pt").write_text("a shard")
+    (out / "step-1.pt").write_text("one")
+    (out / "best.pt").symlink_to(scratch / "best.pt")
+    (out / "sub/far.pt").symlink_to("../../scratch/best.pt")
+    (out / "folder").symlink_to(scratch / "deep")
+    (out / "latest.pt").symlink_to("step-1.pt")
+    (tmp_path / "final.pt").symlink_to(scratch / "best.pt")
+    for name in ("out/best.pt", "final.pt"):
+        (tmp_path / "durable" / name).symlink_to(scratch / "best.pt")
+    run = make(tmp_path, work_dir=str(tmp_path), durable_what=["out", "final.pt"])
+    assert once(run), rows(run)
+    for path in scratch.rglob("*.pt"):
+        path.unlink()
+    found = {
+        "out/best.pt": "the weights", "out/sub/far.pt": "the weights", "out/folder/shard.pt": "a shard",
+        "final.pt": "the weights",
+    }  # fmt: skip
+    for name, text in found.items():
+        path = tmp_path / "durable" / name
+        assert not path.is_symlink() and path.read_text() == text, name
+    assert os.readlink(copy / "latest.pt") == "step-1.pt"
+
+
+@pytest.mark.parametrize("way", ["rsync", "without"])
+def test_a_link_that_leads_nowhere_or_back_is_not_verified(tmp_path, monkeypatch, way):
+    if way == "without":
+        without("rsync", tmp_path, monkeypatch)
+    fill(tmp_path, 10)
+    (tmp_path / "ckpt/best.pt").symlink_to(tmp_path / "gone/best.pt")
+    (tmp_path / "final.pt").symlink_to(tmp_path / "gone/final.pt")
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/a.txt").write_text("a")
+    (tmp_path / "self/back").symlink_to(tmp_path)
+    run = make(tmp_path, work_dir=str(tmp_path), durable_what=["ckpt", "final.pt", "self"])
+    assert not once(run)
+    details = [row["detail"] for row in rows(run)]
+    assert "best.pt leads to nothing" in details[0] and "a link to nothing: " in details[1]
+    assert "leads back to" in details[2]
+    assert (tmp_path / "durable/ckpt/step-10.pt").exists() and (
+        tmp_path / "durable/self/a.txt"
+    ).exists()
+
+
+def test_core_dumps_and_leases_stay_here(tmp_path):
+    fill(tmp_path, 10)
+    (tmp_path / "ckpt/core.123").write_bytes(b"\x7fELF" + b"\2" * 12 + b"\4\0" + b"memory")
+    (tmp_path / "ckpt/core.py").write_bytes(b"import os")
+    (tmp_path / "ckpt/.rgt-lease").write_bytes(b"{}")
+    run = make(tmp_path)
+    assert once(run)
+    names = sorted(path.name for path in (tmp_path / "durable/ckpt").iterdir())
+    assert names == [".rgt-run.json", "core.py", "step-10.pt"]
+    assert rows(run)[0]["detail"] == "left out: .rgt-lease, core.123"
+
+
+def test_a_mount_that_goes_in_the_middle_is_never_verified(tmp_path):
+    run = make(tmp_path)
+    fill(tmp_path, 10)
+    copies = sync.Sync(run)
+    until(copies, lambda: rows(run))
+    (tmp_path / "durable").rename(tmp_path / "was mounted")
+    fill(tmp_path, 20)
+    until(copies, lambda: last_sync(run)["verified"] is False)
+    assert last_sync(run)["verified"] is False and ".rgt-place" in last_sync(run)["why"]
+    assert not (tmp_path / "durable").exists(), "nothing was written where the mount was"
+    begun = run.up
+    assert not last(run) and run.up - begun < 20
+    (tmp_path / "was mounted").rename(tmp_path / "durable")
+    assert once(run)
+
+
+def test_secrets_that_a_tool_says_are_masked(tmp_path, monkeypatch):
+    (tmp_path / "token").write_text("hunter2hunter2\n")
+    tool(tmp_path, "rclone", '#!/bin/sh\necho "bad key $KEY" >&2\nexit 1\n', monkeypatch)
+    run = make(tmp_path, durable="rclone:keep:x", secret_files={"KEY": str(tmp_path / "token")})
+    fill(tmp_path, 10)
+    assert not once(run)
+    run.log(run.folder.json("last-sync")["why"])
+    told = "".join(path.read_text() for path in (tmp_path / "run").rglob("*") if path.is_file())
+    assert "bad key ***" in told and "hunter2" not in told.replace("bad key ***", "")
+
+
+def test_a_copy_by_hand_in_a_terminal_is_not_ended_by_the_run(tmp_path):
+    run = make(tmp_path)
+    login = subprocess.Popen(
+        ["bash", "-c", "sleep 100 & echo $!; wait"],
+        stdout=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    assert login.stdout
+    child = int(login.stdout.readline())
+    procs.note(run.folder, "sync", child)
+    sync.Sync(run).stop()
+    assert procs.stat(child) and login.poll() is None
+    os.killpg(login.pid, 9)
+    login.wait()
+    login.stdout.close()
+
+
+def test_without_a_durable_place_all_is_whole(tmp_path):
+    run = make(tmp_path, durable="", durable_what=[])
+    copies = sync.Sync(run)
+    copies.beat("running")
+    assert copies.last(True, 0.0, lambda: True) and copies.is_whole()
+    assert sync.worker(run, "whole") == 0 and sync.by_hand(run) == 1
+
+
+@pytest.mark.parametrize("way", ["rsync", "without here", "without there"])
+def test_copies_go_over_ssh_and_are_compared_there(tmp_path, monkeypatch, sshd, way):
+    real = subprocess.run(
+        ["which", "ssh"], capture_output=True, text=True, check=True
+    ).stdout.strip()
+    tool(tmp_path, "ssh", f'#!/bin/sh\nexec {real} -F {sshd.ssh_config} "$@"\n', monkeypatch)
+    if way == "without here":
+        without("rsync", tmp_path, monkeypatch)
+    if way == "without there":
+        # As a login answers that has no rsync.
+        line = 'case $* in *"rsync --server"*) echo "bash: line 1: rsync: command not found" >&2; exit 127;; esac'
+        tool(
+            tmp_path,
+            "ssh",
+            f'#!/bin/sh\n{line}\nexec {real} -F {sshd.ssh_config} "$@"\n',
+            monkeypatch,
+        )
+    run = make(tmp_path, durable="gpu:~/kept/it's here")
+    fill(tmp_path, 10, 20)
+    (tmp_path / "ckpt/a\nb\\ 'c.pt").write_bytes(b"c" * 500)
+    (tmp_path / "ckpt/latest.pt").symlink_to("step-20.pt")
+    assert durable.check(run) == []
+    assert once(run), rows(run)
+    there = Path(sshd.home) / "kept/it's here"
+    assert (there / "final.bin").read_bytes() == (tmp_path / "run/final.bin").read_bytes()
+    assert (there / "ckpt/a\nb\\ 'c.pt").read_bytes() == b"c" * 500
+    assert os.readlink(there / "ckpt/latest.pt") == "step-20.pt"
+    right = same_size(there / "ckpt/step-20.pt")
+    assert not once(run) and last_sync(run)["why"] == "differs at the destination: step-20.pt"
+    assert once(run) and (there / "ckpt/step-20.pt").read_bytes() == right
+
+
+def test_an_end_that_called_a_copy_unverified_no_longer_says_so_once_it_is(tmp_path):
+    run = make(tmp_path)
+    fill(tmp_path, 5)
+    reason = f"deadline; {sync.unverified(run)}"
+    run.folder.mark("preempted", {"class": "deadline", "reason": reason, "exit": 85})
+    assert once(run, "full")
+    assert run.folder.json(".preempted") == {"class": "deadline", "reason": "deadline", "exit": 85}
