@@ -303,11 +303,11 @@ def test_values_that_do_not_fit_are_refused_by_name(made, options, values, field
 
 
 def test_a_script_just_under_the_limit_of_a_config_map_passes(made):
-    size = len(objects(made(notify=["x"])[0])["ConfigMap"]["data"]["run.sh"].encode())
-    text, _ = made(notify=["x" * (kubernetes.MIB - size + 1)])
+    size = len(objects(made(results=["x"])[0])["ConfigMap"]["data"]["run.sh"].encode())
+    text, _ = made(results=["x" * (kubernetes.MIB - size + 1)])
     assert len(objects(text)["ConfigMap"]["data"]["run.sh"].encode()) == kubernetes.MIB
     with pytest.raises(ValueError, match="1,048,577 bytes"):
-        made(notify=["x" * (kubernetes.MIB - size + 2)])
+        made(results=["x" * (kubernetes.MIB - size + 2)])
 
 
 def test_a_text_that_is_no_script_of_ours_is_refused():
