@@ -223,7 +223,9 @@ class Attempts:
         if self.program.wait_for_code(1.0) == 137:
             return False
         if self._linger is None:
-            self._linger = Lingering(self.run, self.run.spec.timings.leftover)
+            self._linger = Lingering(
+                self.run, self.run.spec.timings.leftover, lambda: self.state.step
+            )
         trains = self._linger.trains()
         if self._linger.told and not self._told_lingering:
             self._told_lingering = True

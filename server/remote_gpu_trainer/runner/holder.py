@@ -130,7 +130,7 @@ def _begin(words: list[str], env: dict[str, str], folder: str, umask: int) -> tu
 def _hold(
     run: Run, source: int, pid: int, number: int, first: int, env: dict[str, str], watch: int = 0
 ) -> None:
-    """Pump the output until the program has ended and nobody writes any more.
+    """Pump the output until the program has ended, with what it left in the background.
 
     `pid`: the program where it is a child of this process; `watch`: where it isn't.
     """
@@ -145,8 +145,8 @@ def _hold(
     poll = select.poll()
     poll.register(source, select.POLLIN)
     poll.register(woken, select.POLLIN)
-    owed, is_open = "", True
-    while is_open or pid or owed or (watch and procs.stat(watch) is not None):
+    owed, is_open, has_children = "", True, not watch
+    while is_open or has_children or owed or (watch and procs.stat(watch) is not None):
         ready_now = poll.poll(200 if owed else 1000)
         run.follow()
         for ready, _ in ready_now:
@@ -155,11 +155,12 @@ def _hold(
             elif not _pump(source, writer, mask):
                 is_open = False
                 poll.unregister(source)
-        if ended := _reap(pid):
-            owed = json.dumps({"number": number, "code": ended[0]}) + "\n"
+        ended, has_children = _reap(pid)
+        if ended is not None:
+            owed = json.dumps({"number": number, "code": ended}) + "\n"
         # On a full disk the code waits for room: it is worth more than this process.
         if owed and run.folder.write("rc", owed):
-            owed, pid = "", 0
+            owed = ""
     writer.write(mask.flush())
     writer.close()
 
@@ -178,18 +179,19 @@ def _pump(source: int, writer: Writer, mask: Mask) -> bool:
         writer.write(mask.feed(data))
 
 
-def _reap(pid: int) -> list[int]:
-    """Take every child that has ended; return the program's code if it was among them."""
-    found = []
+def _reap(pid: int) -> tuple[int | None, bool]:
+    """Take every child that has ended; return the program's code if it was among them, and whether
+    there are more children."""
+    found = None
     while True:
         try:
             ended, status = os.waitpid(-1, os.WNOHANG)
         except ChildProcessError:
-            return found
+            return found, False
         if ended == 0:
-            return found
+            return found, True
         if ended == pid:
-            found = [code(status)]
+            found = code(status)
 
 
 def code(status: int) -> int:

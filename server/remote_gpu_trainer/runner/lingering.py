@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from . import checkpoints, procs, results
 from .context import Run
@@ -12,11 +13,15 @@ BUSY = 0.5  # of a core; loggers, TensorBoard and the daemons of Ray idle below 
 
 
 class Lingering:
-    """Made when the first process ended; `trains` is asked until it says no."""
+    """Made when the first process ended; `trains` is asked until it says no.
 
-    def __init__(self, run: Run, seconds: float):
+    `step`: the last step that the log tells.
+    """
+
+    def __init__(self, run: Run, seconds: float, step: Callable[[], int | None]):
         self.run, self._until = run, run.up + seconds
-        self._seconds = seconds
+        self._seconds, self._step = seconds, step
+        self._steps = step()
         self._newest = _id(run)
         self._missing = len(results.look(run).missing)
         self._used = _used(procs.of_program(run.folder))
@@ -27,7 +32,7 @@ class Lingering:
         """Return whether to go on waiting for what is left.
 
         They train when one of them holds a card, writes into the folder of checkpoints, or
-        computes; or when a checkpoint or a named result has come since the first process ended.
+        computes; or when a step, a checkpoint or a named result has come since the last look.
         Nobody is believed for longer than a window without such a sign.
         """
         left = procs.of_program(self.run.folder)
@@ -42,10 +47,11 @@ class Lingering:
         return signs
 
     def _has_grown(self, left: set[int]) -> bool:
-        newest, missing = _id(self.run), len(results.look(self.run).missing)
+        newest, missing, step = _id(self.run), len(results.look(self.run).missing), self._step()
         used, seconds = _used(left), max(self.run.up - self._since, 0.001)
         most = max(((used[pid] - self._used.get(pid, 0)) / seconds for pid in used), default=0)
         grown = newest != self._newest or missing < self._missing or most > BUSY
+        grown, self._steps = grown or step != self._steps, step
         self._newest, self._missing, self._used, self._since = newest, missing, used, self.run.up
         return grown
 

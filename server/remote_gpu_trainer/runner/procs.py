@@ -108,8 +108,8 @@ def of_program(folder: Folder, leader: int = 0) -> set[int]:
     """Return every process of the program.
 
     Found by the run's mark in the environment (workers of torchrun open sessions of their own, and
-    orphans lose their parent), by the leader's session, and by descent. Runner, keeper and holder
-    don't count.
+    orphans lose their parent), by the leader's session, and by descent from it or from its holder,
+    which inherits orphans whatever their environment. Runner, keeper and holder don't count.
     """
     among = table()
     names = {folder.path, *folder.read("paths").splitlines()}
@@ -124,7 +124,9 @@ def of_program(folder: Folder, leader: int = 0) -> set[int]:
             continue
     if leader:
         found |= {pid for pid, told in among.items() if told.session == leader}
-    ours = {os.getpid(), *(alive(folder, n) for n in ("runner", "keeper", "holder", "deadman"))}
+    holder = alive(folder, "holder")
+    found |= {pid for pid, told in among.items() if holder and told.parent == holder}
+    ours = {os.getpid(), holder, *(alive(folder, n) for n in ("runner", "keeper", "deadman"))}
     return children(found - ours, among) - ours
 
 
