@@ -49,6 +49,14 @@ def test_a_deadline_that_is_nearer_than_a_save_is_kept():
     assert seen[0] == "save" and seen.index("over") <= 4
 
 
+def test_a_count_that_begins_behind_the_deadline_leaves_a_living_program_its_save():
+    clock = Clock()
+    late = clock.now() - 7200
+    assert Window(late, clock.now(), clock.up()).look(clock.now(), clock.up(), 8) == "over"
+    seen = walk(Window(late, clock.now(), clock.up(), owes_save=True), clock, 12, save=8)
+    assert seen[0] == "save" and 7 <= seen.index("over") <= 9
+
+
 @pytest.mark.parametrize(
     ("text", "first", "expected"),
     [

@@ -130,11 +130,19 @@ def test_a_job_without_a_gpu_fails_for_want_of_one_or_of_the_machines_memory(mak
 
 def test_a_new_xid_is_a_failure_of_the_gpu_and_an_old_one_is_not(make, kernel):
     run = make()
-    kernel.append("NVRM: Xid (PCI:0000:3b:00): 31")
+    kernel.append("NVRM: Xid (PCI:0000:3b:00): 48, pid=1, name=python3")
     ended = attempt(run)
     assert why.classify(run, ended).failure == "unknown"
-    kernel.append("NVRM: Xid (PCI:0000:3b:00): 79")
-    assert why.classify(run, ended).failure == "gpu"
+    kernel.append("NVRM: Xid (PCI:0000:3b:00): 79, GPU has fallen off the bus")
+    assert why.classify(run, ended)[::2] == ("gpu", "the GPU or its driver failed (Xid 79)")
+
+
+def test_an_xid_of_the_programs_own_fault_is_a_bug(make, kernel):
+    """On an H100 a device-side assert leaves Xid 43 behind, and the card is well."""
+    run = make(TRACE + "torch.AcceleratorError: CUDA error: device-side assert triggered\n")
+    ended = attempt(run)
+    kernel.append("NVRM: Xid (PCI:0000:00:06): 43, pid=1285, name=python3, channel 0x0000000a")
+    assert why.classify(run, ended).failure == "bug"
 
 
 def test_a_neighbours_kill_does_not_name_the_class(make, kernel, monkeypatch):

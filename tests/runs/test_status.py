@@ -81,7 +81,7 @@ def test_a_program_without_its_runner_is_no_live_run():
     assert (lost.state, lost.code) == ("stalled", 1)
     assert (
         lost.evidence[0]
-        == "the program is alive but its runner is gone or stopped: no copies, no retries, no stall detection; run bash run.sh start"
+        == "the program is alive but its runner is gone or stopped: no copies, no retries, no stall detection; run bash run.sh start, which wakes it or goes on with the program"
     )
     hung = said(runner_alive=True, heartbeat_age=700)
     assert hung.state == "stalled" and hung.evidence[0].startswith(

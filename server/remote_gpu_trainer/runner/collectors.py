@@ -9,12 +9,15 @@ import subprocess
 from contextlib import suppress
 
 from .context import Run
+from .failures import OWN_XIDS
 
 EVERY = 6  # heartbeats between two questions
 LIMIT = 30.0  # seconds after which what isn't answered counts as unknown
 _QUERY = "utilization.gpu,power.draw,power.limit,memory.used,name"
 # A line of df -P: file system, blocks, used, available, capacity, path. Not all have --output.
 _ROOM = re.compile(r"\s\d+\s+-?\d+\s+(-?\d+)\s+(?:\d+%|-)\s+/")
+
+_XID = re.compile(r"NVRM: Xid \([^)\n]{0,100}\): (\d{1,4})")
 
 
 class Tool:
@@ -127,6 +130,7 @@ def kernel_log() -> str:
     return said or ""
 
 
-def xids() -> int:
-    """Return how many Xid lines the kernel's log has."""
-    return kernel_log().count("NVRM: Xid")
+def xids(text: str | None = None) -> list[int]:
+    """Return the Xids of a failed card in a text, the kernel's log by default, the oldest first."""
+    found = map(int, _XID.findall(kernel_log() if text is None else text))
+    return [number for number in found if number not in OWN_XIDS]

@@ -75,13 +75,14 @@ class Window:
     """Counts down to a deadline by two clocks: one may be set back, the other may stand still.
 
     A clock that jumps over the whole time for the save takes none of it away: the window is then
-    counted from where the jump was seen.
+    counted from where the jump was seen. `owes_save`: a program lives that nobody has asked to
+    save, so the window is whole even where the count begins within it or behind it.
     """
 
-    def __init__(self, at: float, now: float, up: float):
+    def __init__(self, at: float, now: float, up: float, owes_save: bool = False):
         self.at, self._monotonic = at, up + at - now + 1
         self._end: float | None = None
-        self._wide: bool | None = None
+        self._wide: bool | None = True if owes_save else None
 
     def left(self, now: float, up: float) -> float:
         """Return the seconds left by the clock that says less."""

@@ -100,7 +100,6 @@ SIGNS: dict[str, tuple[str, ...]] = {
     "gpu": (
         "no CUDA-capable device is detected",
         "No CUDA GPUs are available",
-        "NVRM: Xid",
         "fallen off the bus",
         "uncorrectable ECC error",
         "device(s) is/are busy or unavailable",
@@ -134,6 +133,8 @@ SIGNS: dict[str, tuple[str, ...]] = {
     "bug": ("Traceback (most recent call last)",),
     "signal": ("SIGTERM", "SIGINT", "signal 15", "death signal"),
 }
+# Xids that a program causes by its own fault, or by its end; the card is well (NVIDIA's catalogue).
+OWN_XIDS = (13, 31, 43, 45)
 # Kind, platform (profile or target; * for all), entry. The first line that fits counts.
 ENTRIES = (
     ("disk", "runpod", "RP11"),

@@ -26,13 +26,20 @@ class Folder:
         """Make the folder and its log folder. Raises OSError."""
         os.makedirs(self.at("log"), exist_ok=True)
 
-    def write(self, name: str, text: str) -> bool:
-        """Write a file whole or not at all; False where the disk refuses, and the old one stays."""
+    def write(self, name: str, text: str, lasting: bool = False) -> bool:
+        """Write a file whole or not at all; False where the disk refuses, and the old one stays.
+
+        `lasting`: on the disk before it has its name, so that a machine that crashes leaves no
+        empty file.
+        """
         # Two threads or processes never share the temporary name.
         temporary = self.at(f"{name}.tmp.{os.getpid()}.{threading.get_ident() % 100000}")
         try:
             with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(text)
+                if lasting:
+                    file.flush()
+                    os.fsync(file.fileno())
             os.replace(temporary, self.at(name))
         except OSError:
             with suppress(OSError):
@@ -99,11 +106,20 @@ class Folder:
     def mark(self, end: str, fields: dict[str, Any]) -> None:
         """Leave the marker of an end, and take away those of other ends."""
         text = json.dumps(fields) + "\n"
-        if not self.write(f".{end}", text):
+        if not self.write(f".{end}", text, lasting=True):
             self.remove(".spare")
-            if not self.write(f".{end}", text):
+            if not self.write(f".{end}", text, lasting=True):
                 self.touch(f".{end}")
         self.remove(*(f".{name}" for name in ENDS if name != end))
+
+    def is_closed(self) -> bool:
+        """Return whether there is a run here that this user may not read."""
+        if not os.path.isdir(self.path):
+            return False
+        if not os.access(self.path, os.R_OK | os.X_OK):
+            return True
+        names = [self.at(name) for name in ("state.json", "runner.pid", "events.jsonl")]
+        return any(os.path.lexists(name) and not os.access(name, os.R_OK) for name in names)
 
     def ended(self) -> str:
         """Return the end that a marker names, '' while there is none."""

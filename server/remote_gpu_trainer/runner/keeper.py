@@ -30,7 +30,7 @@ class Keeper:
         self.sync = Sync(run)
         self.ending = Ending(run)
         self.poll = Poll(run)
-        self.window = Window(_deadline(run), run.now, run.up)
+        self.window = _window(run)
         self.asked = self.passed = False
         self._gone_since: float | None = None
         self._stopped_since: float | None = None
@@ -68,7 +68,7 @@ class Keeper:
         end = run.folder.ended() if not procs.alive(run.folder, "runner") else ""
         at = _deadline(run)
         if at != self.window.at:
-            self.window = Window(at, run.now, run.up)
+            self.window = _window(run)
         now = self.window.look(run.now, run.up, save_seconds(run))
         if not end and now != "over":
             self._look_for_runner()
@@ -234,6 +234,12 @@ class Keeper:
         self.sync.stop()
         with suppress(OSError):
             os.killpg(copy.pid, signal.SIGKILL)
+
+
+def _window(run: Run) -> Window:
+    """Count down to the deadline from now on, as a keeper does that begins, or begins anew."""
+    owes = bool(procs.alive(run.folder, "train")) and not run.folder.has("save-now")
+    return Window(_deadline(run), run.now, run.up, owes)
 
 
 def _deadline(run: Run) -> float:

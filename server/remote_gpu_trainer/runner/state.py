@@ -34,7 +34,7 @@ class State:
     def move(self, on: str) -> None:
         """Go to the next phase. Raises KeyError for a step that the table doesn't have."""
         before, self.phase = self.phase, NEXT[self.phase, on]
-        self.write()
+        self.write(lasting=before != self.phase)
         if before != self.phase:
             self.run.event("phase", phase=self.phase)
 
@@ -72,13 +72,13 @@ class State:
             "outcome": self.outcome,
         }
 
-    def write(self) -> bool:
+    def write(self, lasting: bool = False) -> bool:
         """Write state.json. False on a full disk; the run goes on."""
-        return self.run.folder.write("state.json", json.dumps(self.as_dict()) + "\n")
+        return self.run.folder.write("state.json", json.dumps(self.as_dict()) + "\n", lasting)
 
     def read(self) -> None:
         """Take over what the last runner wrote; what can't be read stays as it is."""
-        told = self.run.folder.json("state.json")
+        told = self.run.folder.json("state.json") or self._from_events()
         numbers = ("attempt", "step", "exit", "started", "deadline")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
                       "checkpoint": "checkpoint", "outcome": "outcome"}  # fmt: skip
@@ -88,6 +88,24 @@ class State:
         for key, name in kinds_text.items():
             if isinstance(told.get(key), str):
                 setattr(self, name, told[key])
+
+    def _from_events(self) -> dict[str, Any]:
+        """What events.jsonl tells, where state.json was lost or came out of a crash empty."""
+        told: dict[str, Any] = {}
+        for line in self.run.folder.read("events.jsonl").splitlines():
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue  # the last line of a crash
+            if not isinstance(event, dict):
+                continue
+            if event.get("event") == "phase":
+                told["phase"] = event.get("phase")
+            elif event.get("event") == "start":
+                told["started"] = event.get("t")
+            elif event.get("event") == "attempt" and str(event.get("attempt")).isdigit():
+                told["attempt"] = int(event["attempt"])
+        return told
 
     def mark(self, end: str) -> None:
         """Leave the marker of an end, with class, entry, reason, exit, step and attempt."""

@@ -26,7 +26,7 @@ _SHOWN = (
 
 def status(run: Run, as_json: bool) -> int:
     """Print the state; 2 where the folder can't be read."""
-    if os.path.isdir(run.folder.path) and not os.access(run.folder.path, os.R_OK | os.X_OK):
+    if run.folder.is_closed():
         print(f"can't read {run.folder.path}; ask as its owner, or as root")
         return 2
     told = look(run)

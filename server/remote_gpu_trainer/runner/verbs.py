@@ -31,6 +31,9 @@ def start(run: Run, again: bool, words: list[str]) -> int:
 def _start(run: Run, again: bool, words: list[str]) -> int:
     lock = RunLock(run)
     if told := lock.take(wait=5 if is_leaving(run) else 0):
+        if _wake(run):
+            print(f"{run.spec.name}: its runner was stopped, and goes on")
+            return 0
         say(told)
         return CODES["preempted"]
     lock.release()
@@ -73,6 +76,15 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
     return 0
 
 
+def _wake(run: Run) -> bool:
+    """Let a runner go on that a signal stopped; False where it wasn't."""
+    pid = procs.alive(run.folder, "runner")
+    if not pid or not procs.stopped(pid):
+        return False
+    procs.send([pid], signal.SIGCONT)
+    return _within(run, 5, lambda: not procs.stopped(pid))
+
+
 def _refused(run: Run) -> bool:
     return bool(run.folder.read("start.refused"))
 
@@ -95,6 +107,9 @@ def _say_refusals(run: Run) -> None:
 def stop(run: Run) -> int:
     """Save now, then end. The box stays as it is."""
     name = run.spec.name
+    if run.folder.is_closed():
+        say(f"can't read {run.folder.path}; call it as its owner, or as root")
+        return 2
     if not _is_here(run):
         found = _elsewhere(run)
         if found:

@@ -23,7 +23,7 @@ class Verdict(NamedTuple):
 @dataclass
 class Attempt:
     """What an attempt left. `code` is None where nobody could read it; `log_first`: its first log
-    file; `memory` and `xids`: the kernel's counts before it; `checkpoint`: the id it began with."""
+    file; `memory`, `xids`: what the kernel told before it; `checkpoint`: the id it began with."""
 
     number: int
     code: int | None
@@ -32,7 +32,7 @@ class Attempt:
     log_first: int
     step: int | None
     memory: memory.Mark
-    xids: int
+    xids: list[int]
     pids: set[int] = field(default_factory=set)
     checkpoint: str = ""
 
@@ -134,10 +134,13 @@ def _card(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
         if has_sign(kind, near):
             return Verdict("gpu", entry_of(run, kind), reason)
     signs = SIGNS["gpu"] if run.spec.gpus else SIGNS["gpu"][:2]
-    if any(sign.encode() in near for sign in signs) or (
-        run.spec.gpus and collectors.xids() > attempt.xids
-    ):
-        return Verdict("gpu", entry_of(run, "gpu"), "the GPU or its driver failed")
+    xids: list[int] = []
+    if run.spec.gpus:
+        said = collectors.xids(near.decode("utf-8", "replace"))
+        xids = said or collectors.xids()[len(attempt.xids) :]
+    if xids or any(sign.encode() in near for sign in signs):
+        told = f" (Xid {xids[-1]})" if xids else ""
+        return Verdict("gpu", entry_of(run, "gpu"), f"the GPU or its driver failed{told}")
     return None
 
 

@@ -145,9 +145,9 @@ def _write(path: Path, made: Rendered) -> None:
                 f"write_to: {path} exists and isn't a rendered script; "
                 "pass a new name or a rendered script"
             )
-        write_whole(
-            path, made.script.encode(), 0o644 if made.file_name.endswith(".yaml") else 0o755
-        )
+        # For its owner alone: a job may hold what its writer didn't know for a secret.
+        mode = 0o600 if made.file_name.endswith(".yaml") else 0o700
+        write_whole(path, made.script.encode(), mode)
     except OSError as error:
         raise JobError(
             f"write_to: {path}: {error.strerror}; pass a place that can be written"

@@ -211,7 +211,7 @@ def _lost_runner(data: dict, beat: float | None) -> str:
     if data.get("runner_alive") is False:
         return (
             "the program is alive but its runner is gone or stopped: no copies, no retries, "
-            "no stall detection; run bash run.sh start"
+            "no stall detection; run bash run.sh start, which wakes it or goes on with the program"
         )
     if beat is not None and beat > SILENT:
         return (

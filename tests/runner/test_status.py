@@ -1,0 +1,91 @@
+"""What `status` reads from a folder that a crash, a stranger or a terminal's tricks have been at."""
+
+import json
+import os
+import signal
+import subprocess
+
+import pytest
+from remote_gpu_trainer.runner import procs, spec, status, verbs
+from remote_gpu_trainer.runner.context import Run
+
+from .clocks import Clock
+
+
+@pytest.fixture
+def run(tmp_path) -> Run:
+    made = Run(spec.of({"run_dir": str(tmp_path / "run"), "name": "toy"}), clock=Clock())
+    made.folder.make()
+    return made
+
+
+@pytest.fixture
+def stopped():
+    """A process that a signal has stopped."""
+    child = subprocess.Popen(["sleep", "60"])
+    os.kill(child.pid, signal.SIGSTOP)
+    os.waitpid(child.pid, os.WUNTRACED)
+    yield child.pid
+    child.kill()
+    child.wait()
+
+
+def test_an_empty_state_after_a_crash_is_made_again_from_the_events(run):
+    run.event("phase", phase="preflight")
+    run.event("start")
+    run.event("attempt", attempt=3)
+    run.event("phase", phase="running")
+    run.folder.append("events.jsonl", '{"t": 5, "event": "ph')
+    run.folder.write("state.json", "")
+    told = status.look(run)
+    assert (told["phase"], told["attempt"], told["alive"]) == ("running", 3, False)
+    assert told["started"] > 0
+
+
+def test_a_folder_without_a_run_is_new(run):
+    assert status.look(run)["phase"] == "new"
+
+
+def test_a_keeper_that_was_stopped_is_not_shown_as_alive(run, stopped):
+    procs.note(run.folder, "keeper", stopped)
+    assert status.look(run)["keeper_alive"] is False
+    os.kill(stopped, signal.SIGCONT)
+    os.waitpid(stopped, os.WCONTINUED)
+    assert status.look(run)["keeper_alive"] is True
+
+
+def test_start_wakes_a_runner_that_was_stopped(run, stopped, capsys, monkeypatch):
+    procs.note(run.folder, "runner", stopped)
+    monkeypatch.setattr(verbs.RunLock, "take", lambda *_, **__: "a run holds it")
+    assert verbs.start(run, False, []) == 0
+    assert "was stopped, and goes on" in capsys.readouterr().out
+    assert verbs.start(run, False, []) == 75, "one that works isn't woken"
+
+
+@pytest.mark.parametrize("closed", ["the folder", "its files"])
+def test_who_may_not_read_a_run_is_told_so_by_status_and_stop(run, closed, capsys, monkeypatch):
+    run.folder.write("state.json", json.dumps({"phase": "running"}))
+    path = run.folder.path if closed == "the folder" else run.folder.at("state.json")
+    monkeypatch.setattr(os, "access", lambda name, _: name != path)
+    assert status.status(run, False) == 2
+    assert verbs.stop(run) == 2
+    said = capsys.readouterr()
+    assert "can't read" in said.out and "can't read" in said.err
+    assert not run.folder.has("asked")
+
+
+def test_nothing_that_a_terminal_obeys_is_printed(run, capsys):
+    with open(run.folder.at("log", "train.log.0000"), "w") as file:
+        file.write("step 1 \x1b[2J\u009b2K \u202eevil\u2066 ok\n")
+    status.status(run, False)
+    said = capsys.readouterr().out
+    assert "step 1 [2J2K evil ok" in said and not set(said) & set("\x1b\u009b\u202e\u2066")
+
+
+def test_a_marker_and_a_changed_phase_are_on_the_disk_before_they_have_their_name(run, monkeypatch):
+    synced = []
+    monkeypatch.setattr(os, "fsync", lambda number: synced.append(number))
+    run.folder.write("heartbeat", "1")
+    assert not synced
+    run.folder.mark("done", {})
+    assert len(synced) == 1
