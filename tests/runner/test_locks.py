@@ -285,3 +285,12 @@ def test_of_many_that_take_over_at_once_one_wins(tmp_path, run, other):
 def test_the_file_system_of_a_path_is_known():
     assert locks.file_system("/proc/self") == "proc"
     assert locks.file_system("/sys/no/such") == "sysfs"
+
+
+def test_a_lock_is_lost_with_its_folder_whatever_lies_under_the_name_now(run, tmp_path):
+    lock = locks.RunLock(run)
+    assert not lock.is_held() and lock.take() == "" and lock.is_held()
+    os.rename(run.folder.path, tmp_path / "away")
+    assert not lock.is_held()
+    make(tmp_path).folder.touch("lock")
+    assert not lock.is_held(), "that one is another start's"

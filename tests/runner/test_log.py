@@ -50,10 +50,7 @@ def test_a_full_disk_costs_lines_that_are_counted(run):
     run.clock.nap(2)
     writer.write(b"there again\n")
     writer.close()
-    assert (
-        written(run)
-        == b"\n[42 bytes of this log were lost: No space left on device]\nthere again\n"
-    )
+    assert written(run) == b"\n[42 bytes of this log were lost: its disk was full]\nthere again\n"
     assert '"log-lost"' in run.folder.read("events.jsonl")
 
 

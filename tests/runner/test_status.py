@@ -42,6 +42,14 @@ def test_an_empty_state_after_a_crash_is_made_again_from_the_events(run):
     assert told["started"] > 0
 
 
+def test_a_done_run_is_done_though_a_full_disk_kept_the_older_state(run):
+    run.folder.write("state.json", json.dumps({"phase": "syncing"}))
+    run.folder.mark("done", {"exit": 0})
+    assert status.look(run)["phase"] == "done"
+    run.folder.mark("preempted", {})
+    assert status.look(run)["phase"] == "syncing", "its last copy is still under way"
+
+
 def test_a_folder_without_a_run_is_new(run):
     assert status.look(run)["phase"] == "new"
 

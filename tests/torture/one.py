@@ -14,11 +14,12 @@ import traceback
 from contextlib import suppress
 from pathlib import Path
 
-from .faults import EVERY, Fault, Hangup, code_of, drawn
+from .faults import EVERY, Fault, Hangup, Moved, code_of, drawn
 from .world import World, digest
 
 MOST_SECONDS = 90  # a run that nothing happens to takes about six
 NEAR = 8  # seconds between two faults; what a nearer one leaves to be told of both is no promise
+KILLS = ("kill", "broken checkpoint")  # what ends a program by signal 9
 PATIENCE = 6  # seconds without anybody who could raise it
 
 
@@ -72,10 +73,13 @@ class Run:
         world = self.world
         if self.ends and "end" in told("/mnt/ended"):
             world.kill_everything()  # the box is off
+            for fault, _ in self.active:
+                if isinstance(fault, Moved):
+                    fault.end(world)  # or nothing lies where it is looked for
             return True
-        return (
-            world.ended() == "done" and not self.ends and not self.active and not self.due_later()
-        )
+        if world.ended() != "done" or self.ends or self.active or world.alive("runner"):
+            return False
+        return not self.due_later()
 
     def due_later(self) -> bool:
         """Whether a fault is still to come; a run that is done leaves none."""
@@ -245,7 +249,10 @@ class Run:
         known = {name for fault in self.happened for name in fault.classes}
         reason = str(told.get("reason"))
         refused = reason.startswith("preflight") and self.had("durable place", "full disk")
-        if told.get("class") not in known and not refused:
+        # Two kills at one step are what a step that needs too much memory looks like.
+        kills = [fault.at_step for fault in self.happened if fault.name in KILLS]
+        twice = "the same failure at the same step twice" in reason and len(kills) > len({*kills})
+        if told.get("class") not in known and not refused and not twice:
             self.wrong(f"failed: {told.get('class')} ({told.get('reason')})")
         if not self.active:
             self.call("resume")

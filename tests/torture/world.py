@@ -62,7 +62,7 @@ END = """#!/bin/bash
 # The user's command that ends the box: tells when it was called, and whether the result was safe.
 echo "begin $$" >>/mnt/ended
 copy=$(find /mnt/volumes/durable -name final.bin | head -n 1)
-if [[ -e {run}/.done ]] && cmp -s "$copy" /mnt/expected; then echo "safe $$"; else echo "unsafe $$"; fi >>/mnt/ended
+if compgen -G "/mnt/disk/*/.done" >/dev/null && cmp -s "$copy" /mnt/expected; then echo "safe $$"; else echo "unsafe $$"; fi >>/mnt/ended
 sleep 0.3
 echo "end $$" >>/mnt/ended
 """
@@ -118,7 +118,7 @@ class World(Box):
         self.steps_wanted, self.expected = STEPS, undisturbed(STEPS)
         Path("/mnt/expected").write_bytes(self.expected)
         program("/mnt/bin/rsync", RSYNC.format(rsync=shutil.which("rsync")))
-        program("/mnt/end.sh", END.format(run=self.run_dir))
+        program("/mnt/end.sh", END)
         self.python = self._python()
         self.env = {
             **self.env,

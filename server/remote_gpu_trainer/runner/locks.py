@@ -64,6 +64,14 @@ class RunLock:
             os.close(file)
         return is_same
 
+    def is_held(self) -> bool:
+        """Return whether it is still the lock of the run folder, which may be another one now."""
+        try:
+            there = os.stat(self.run.folder.at("lock"))
+            return os.path.samestat(os.fstat(self._file), there)
+        except OSError:
+            return False
+
     def release(self) -> None:
         """Give it back."""
         if self._file >= 0:

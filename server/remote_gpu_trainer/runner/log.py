@@ -127,7 +127,9 @@ class Writer:
                 if error.errno == errno.EFBIG and self._size:
                     self._next()
                     continue
-                self._why = error.strerror or "the file can't be written"
+                # In other words than the system's: a reader would take them for the program's.
+                is_full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+                self._why = "its disk was full" if is_full else error.strerror or "unknown"
                 return done
             done += size
             self._size += size

@@ -75,6 +75,7 @@ class Program:
         """Return the code of a program that has ended; the holder may need a moment to tell."""
         until = time.monotonic() + seconds
         while self.code is None and time.monotonic() < until:
+            self.run.follow()
             if not procs.alive(self.run.folder, "holder"):
                 break
             time.sleep(0.02)

@@ -69,6 +69,11 @@ class Runner:
         self.state.deadline = at
         if told := self.lease.take(self.heart.beat):
             return self._refuse(told, "preempted")
+        # The folder that was locked may have gone while the lease was waited for; what lies under
+        # its name now is another start's.
+        if not lock.is_held():
+            say(f"{run.spec.name}: the run folder was taken away; call start again")
+            return CODES["preempted"]
         self.heart.listen()
         code = self._go(arguments or [])
         self.lease.free()

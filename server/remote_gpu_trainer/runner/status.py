@@ -47,7 +47,7 @@ def look(run: Run) -> dict[str, Any]:
     state.read()
     written = run.folder.json("state.json")
     end = run.folder.ended()
-    if end and state.phase != "syncing":
+    if end == "done" or (end and state.phase != "syncing"):
         state.phase = end
         _take_marker(state, run.folder.json(f".{end}"))
     told = {**state.as_dict(), **{k: written[k] for k in ("gpu", "stalled") if k in written}}
