@@ -222,7 +222,8 @@ class Twice(Fault):
         return True
 
     def told(self, world):
-        lost = [code for code in self.codes if code not in (0, 75)]  # 0: the run had ended before
+        # 0: the run had ended before; 78: its folder is away, or a disk is full
+        lost = [code for code in self.codes if code not in (0, 75, 78)]
         return f"start, called twice, ended with {lost}" if lost else ""
 
 
@@ -232,6 +233,8 @@ class Moved(Fault):
     name, lasts, resource, person, restarts = "run folder moved", (0.5, 3), "run folder", True, 2
 
     def begin(self, world):
+        if world.with_durable and not (world.place / ".rgt-place").exists():
+            return False  # a new run folder takes whatever lies there for its durable place
         self.aside = world.run_dir.with_name(f"moved-{time.monotonic_ns()}")
         try:
             os.rename(world.run_dir, self.aside)

@@ -75,7 +75,9 @@ class Run:
             world.kill_everything()  # the box is off
             for fault, _ in self.active:
                 if isinstance(fault, Moved):
-                    fault.end(world)  # or nothing lies where it is looked for
+                    fault.end(world)
+                    if fault.aside.exists():  # a second run has its place; the first is judged
+                        world.run_dir = fault.aside
             return True
         if world.ended() != "done" or self.ends or self.active or world.alive("runner"):
             return False

@@ -46,7 +46,7 @@ class Attempts:
         self._original: Original | None = None
         self._short_at: int | None = -1
         self._began: checkpoints.Checkpoint | None = None
-        self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), 0, set(), "")
+        self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), [], set(), "")
         self._stalled = ""
         self._linger: Lingering | None = None
         self._told_lingering = False

@@ -115,6 +115,10 @@ def _work(run: Run, verb: str, given: Words, rest: list[str]) -> int:
         return verbs.stop(run)
     if verb == "save":
         return verbs.save(run)
+    if verb in ("sync", "sync-worker") and not run.folder.has("job.sha"):
+        # Or the folder was moved away a moment ago, and a new one would know no durable place.
+        say(f"no run was started in {run.folder.path}, so there is nothing to copy")
+        return 1
     if verb == "sync":
         return sync.by_hand(run)
     if verb == "sync-worker":

@@ -149,6 +149,7 @@ class Runner:
         left = run.folder.json("rc").get("number") == told and told is not None
         if not procs.of_program(run.folder) and not left:
             run.log(f"the runner was gone in the phase {now.phase}; going on from there")
+            self.heart.look_at_log()  # the program may have told more steps than the state
             if now.phase in ("running", "saving"):
                 reason = "its runner and its program were killed"
                 run.event("ended", attempt=now.attempt, **{"class": "killed"}, reason=reason)
@@ -332,7 +333,7 @@ def tell_refusals(run: Run, refusals: list[preflight.Refusal]) -> None:
 def _nothing_tried(run: Run) -> why.Attempt:
     from . import memory
 
-    return why.Attempt(0, None, run.asked, "", 0, None, memory.note(run), 0, set(), "")
+    return why.Attempt(0, None, run.asked, "", 0, None, memory.note(run), [], set(), "")
 
 
 def _write_code_notes(run: Run) -> None:

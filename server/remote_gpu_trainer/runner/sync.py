@@ -354,6 +354,7 @@ def worker(run: Run, mode: str) -> int:
     """
     if not run.durable:
         return 0
+    run.anchor()
     if run.rank and os.path.exists(os.path.join(run.base, "state.json")):
         # Where the nodes share their folder, the first node copies for all.
         _write_last(run, {"ok": True, "verified": True})
@@ -426,6 +427,7 @@ class _Round:
         self.moves += 1
         if time.monotonic() - self.written >= 1:
             self.written = time.monotonic()
+            self.run.follow()
             self.run.folder.write("sync.progress", f"{os.getpid()} {self.moves}\n")
 
     def go(self) -> int:
@@ -451,6 +453,7 @@ class _Round:
                 failed.append(durable.mask(run, result.detail))
             else:
                 missing = True
+        run.follow()
         if not failed:
             self._copy_log()
         if self.full or place.kind_of(run.durable) == "local":
@@ -467,6 +470,7 @@ class _Round:
     def _end(self, verified: bool, failed: list[str], copied: int, absent: list[str]) -> int:
         """Write down how the round went."""
         run = self.run
+        run.follow()
         ok = not failed and (verified or not self.full)
         if failed:
             run.folder.touch(".sync-failed")
