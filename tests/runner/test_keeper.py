@@ -98,3 +98,15 @@ def test_a_first_copy_after_the_end_is_awaited_before_anybody_is_told(kept, monk
     kept.run.folder.write("final-sync", "{}")
     pass_seconds(kept, 1)
     assert told[-1] == ("done", False, True)
+
+
+def test_a_run_that_is_done_but_not_copied_at_its_deadline_is_unsaved(kept):
+    kept.run.folder.write("state.json", json.dumps({"phase": "syncing", "outcome": "done"}))
+    procs.note(kept.run.folder, "runner", os.getpid())
+    kept.run.clock.nap(3590)
+    kept.look()
+    kept.run.folder.remove("runner.pid")
+    pass_seconds(kept, 700)
+    told = kept.run.folder.json(".unsaved")
+    assert told["class"] == "unsaved" and "ended by the deadline" in told["reason"]
+    assert not kept.run.folder.has(".done")

@@ -151,3 +151,19 @@ def test_a_rehearsal_leaves_a_result_that_was_there_before(box: Box):
         final.read_bytes() == b"of the real run"
         and not Path(box.run_dir / "rehearsal/results").exists()
     )
+
+
+def test_an_end_with_0_behind_a_traceback_is_done_and_says_how_it_ended(box: Box):
+    last = "ValueError: the last batch is empty"
+    line = f"printf 'step 1\\nTraceback (most recent call last):\\n  File \"a\"\\n{last}\\n'; true"
+    box.make(command=["bash", "-c", line], results=[], notify=["bash", "-c", "cat >>told"])
+    assert box.verb("run").returncode == 0
+    assert last in box.status()["reason"] and last in box.marker("done")["reason"]
+    assert last in box.events("done")[0]["reason"]
+
+
+def test_half_a_checkpoint_as_a_named_result_is_not_done(box: Box):
+    half = "import zipfile as z; a = z.ZipFile('r.pt', 'w'); a.writestr('d', bytes(9999)); a.close(); b = open('r.pt', 'r+b'); b.truncate(5000)"
+    box.make(command=["python3", "-c", half], results=[str(box.run_dir / "r.pt")])
+    assert box.verb("run").returncode != 0
+    assert "r.pt is broken" in box.status()["reason"]

@@ -546,6 +546,17 @@ def test_a_file_that_vanished_meanwhile_is_no_failure_and_a_cut_list_is_one(ende
         bring(ended, "again")
 
 
+def test_a_full_disk_here_is_told_and_not_the_broken_pipe_that_ssh_makes_of_it(ended, monkeypatch):
+    said = (
+        'rsync: [receiver] write failed on "/out/step-9.pt": No space left on device (28)\n'
+        "rsync error: error in file IO (code 11) at receiver.c(381)\nclient_loop: send disconnect: Broken pipe\n"
+    )
+    broken = box.Reply("unreachable", 255, errors=said, why="network", text="the connection broke")
+    monkeypatch.setattr(box, "pull", lambda *_, **__: broken)
+    with pytest.raises(Unreleased, match="^the disk under .* is full; make room there"):
+        bring(ended)
+
+
 def test_this_machine_is_on_nobodys_meter(monkeypatch, tmp_path):
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     done = rgt("release", "local", "--profile", "local", "--confirm-gone")

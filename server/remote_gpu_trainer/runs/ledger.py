@@ -23,7 +23,7 @@ try:
 except ImportError:  # Windows: there a line is only appended whole, without a lock
     fcntl = None
 
-MOST_BYTES = 4 << 20  # only this much of the file's end is read
+MOST_BYTES = 64 << 20  # of the file's end, some 300,000 events: what is older is forgotten
 OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
 LATEST = 1e11  # seconds since 1970 in the year 5138; a time in milliseconds lies above
 ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import shutil
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -71,6 +72,11 @@ def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
     for by_content in (False, True):
         copied = boxes.pull(box, folder, str(here), exclude=exclude, by_content=by_content)
         if copied.outcome != "ok" or copied.code not in (0, 24):
+            if _is_full(here, copied.errors):
+                raise Unreleased(
+                    f"the disk under {here} is full; make room there, or pass another folder with "
+                    "--to: what has been copied stays"
+                )
             raise Unreleased(_why(copied, f"copying {shown(folder)}"))
         reply = boxes.run(
             box, LIST, interpreter=boxes.PYTHON, args=(folder, *left), limit=HASHING, most=MOST_LIST
@@ -117,6 +123,16 @@ def _same(path: Path, size: int, digest: str) -> bool:
     except (OSError, ValueError):
         return False
     return hashed.hexdigest() == digest
+
+
+def _is_full(here: Path, errors: str) -> bool:
+    """Return whether a copy failed for want of room here, which ssh then tells as a broken pipe."""
+    if "No space left on device" in errors or "Disk quota exceeded" in errors:
+        return True
+    try:
+        return shutil.disk_usage(here).free < 1 << 20
+    except OSError:
+        return False
 
 
 def _why(reply: Reply, what: str) -> str:

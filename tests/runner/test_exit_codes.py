@@ -1,0 +1,27 @@
+"""The code with which a run ends: of this tool's table, else the program's own."""
+
+import pytest
+from remote_gpu_trainer.runner import runner, spec, state
+from remote_gpu_trainer.runner.context import Run
+from remote_gpu_trainer.runner.phases import CODES
+
+
+@pytest.mark.parametrize(
+    ("failure", "own", "expected"),
+    [
+        ("", 0, 0),
+        ("bug", 3, 3),
+        ("bug", 0, 1),
+        ("bug", None, 1),
+        ("killed", 137, 137),
+        *[("bug", own, 1) for own in sorted({*CODES.values()}) if own >= 74],
+        ("preempted", 137, CODES["preempted"]),
+        ("deadline", 137, CODES["deadline"]),
+        ("unsaved", 0, CODES["unsaved"]),
+    ],
+)
+def test_a_programs_own_code_is_never_taken_for_one_of_the_table(tmp_path, failure, own, expected):
+    run = Run(spec.of({"run_dir": str(tmp_path)}))
+    now = state.State(run)
+    now.failure, now.exit = failure, own
+    assert runner.exit_code(run, now) == expected
