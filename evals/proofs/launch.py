@@ -57,7 +57,7 @@ def free_port() -> int:
 def run_ranks(
     script: str,
     nproc: int = 2,
-    timeout: float = 25,
+    timeout: float = 90,
     env: dict | None = None,
     by_torchrun: bool = False,
 ) -> Finished:
@@ -126,7 +126,7 @@ def torchrun(*arguments: str) -> list[str]:
 
 def run_commands(
     commands: list[list[str]],
-    timeout: float = 25,
+    timeout: float = 90,
     env: dict | None = None,
     cwd: str | Path | None = None,
 ) -> list[Finished]:

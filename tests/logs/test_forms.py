@@ -147,6 +147,6 @@ def test_a_text_in_one_line_gets_its_frames_back():
     ids=range(9),
 )
 def test_hostile_forms_take_no_time(text):
-    started = time.perf_counter()
+    started = time.process_time()
     assert answer_for(text=text).matches == []
-    assert time.perf_counter() - started < 0.5
+    assert time.process_time() - started < 0.5

@@ -178,6 +178,7 @@ def gemini(home):
     return program
 
 
+@pytest.mark.alone  # gemini gives a server five seconds to answer
 def test_the_line_for_gemini_gives_a_server_and_a_skill(type_in, gemini):
     type_in(line_with("gemini"))
     assert re.search(r"✓ remote-gpu-trainer: .* - Connected", type_in("gemini mcp list 2>&1"))

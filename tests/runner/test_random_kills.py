@@ -191,6 +191,7 @@ CAMPAIGN = [
 ]
 
 
+@pytest.mark.alone  # four runs at once need both cores
 @pytest.mark.timeout(1500)
 def test_random_kills_change_no_result_and_cost_few_steps(tmp_path, campaign):
     told, kills, steps, chosen = campaign("random_kills"), KILLS, STEPS, CAMPAIGN

@@ -51,7 +51,12 @@ FAILURES = (
     Failure("oom", 0, "the card's memory ran out", _AGAIN),
     Failure("host-oom", 0, "the kernel's count of kills for memory; too little /dev/shm", _AGAIN),
     Failure("disk", 0, "no room left, or a disk that can't be written", _AGAIN),
-    Failure("gpu", 0, "Xid lines, a card or driver that failed", "doesn't retry on this card"),
+    Failure(
+        "gpu",
+        0,
+        "an Xid that no program causes by itself, a card or driver that failed",
+        "doesn't retry on this card",
+    ),
     Failure("nan", 0, "three losses of nan in a row, if the job ends for them", _AGAIN),
     Failure("deadline", 0, "the deadline", "saves and ends; a later deadline goes on from there"),
     Failure("preflight", 0, "a check before the first attempt", "starts nothing"),
