@@ -102,11 +102,18 @@ def test_a_first_copy_after_the_end_is_awaited_before_anybody_is_told(kept, monk
 
 def test_a_run_that_is_done_but_not_copied_at_its_deadline_is_unsaved(kept):
     kept.run.folder.write("state.json", json.dumps({"phase": "syncing", "outcome": "done"}))
-    procs.note(kept.run.folder, "runner", os.getpid())
-    kept.run.clock.nap(3590)
-    kept.look()
-    kept.run.folder.remove("runner.pid")
-    pass_seconds(kept, 700)
+    kept.run.clock.nap(3598)
+    pass_seconds(kept, 10)
     told = kept.run.folder.json(".unsaved")
     assert told["class"] == "unsaved" and "ended by the deadline" in told["reason"]
     assert not kept.run.folder.has(".done")
+
+
+@pytest.mark.parametrize(("step", "where"), [(145, " at step 145"), (None, "")])
+def test_the_end_by_a_deadline_is_told(kept, monkeypatch, step, where):
+    said = []
+    monkeypatch.setattr(keeper.notices, "notify", lambda _, text: said.append(text))
+    kept.run.folder.write("state.json", json.dumps({"phase": "running", "step": step}))
+    kept.run.clock.nap(3598)
+    pass_seconds(kept, 10)
+    assert said == [f"ended by its deadline{where}; with a later deadline it goes on from there"]

@@ -36,6 +36,13 @@ def lines(path: Path) -> list[str]:
     return path.read_text().splitlines() if path.exists() else []
 
 
+def alarms(box: Box) -> list[str]:
+    """The messages that came behind the one that tells of the end by the deadline."""
+    said = lines(box.folder / "alarms")
+    assert not said or "ended by its deadline at step" in said[0]
+    return said[2:]
+
+
 def soon(seconds: int) -> dict:
     """A deadline so near. A busy machine takes seconds to start a run: leave ten before the save is asked for."""
     at = datetime.datetime.fromtimestamp(int(time.time()) + seconds, datetime.timezone.utc)
@@ -190,9 +197,7 @@ def test_without_a_credential_the_alarm_is_sent_and_repeated(box: Box):
         **alarm(box),
     )
     box.start()
-    said = box.until(
-        lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30
-    )
+    said = box.until(lambda: len(alarms(box)) >= 4 and alarms(box), timeout=30)
     assert "the deadline ended the run" in said[0] and "BOX_KEY is missing" in said[0]
     assert said[1] == "+ " + said[0]
     assert not (box.folder / "stopped").exists()
@@ -210,7 +215,7 @@ def test_a_stop_that_fails_is_told_and_tried_again(box: Box):
     )
     box.start()
     box.until(lambda: len(lines(box.folder / "stopped")) >= 2, timeout=30)
-    said = box.until(lambda: lines(box.folder / "alarms"))
+    said = box.until(lambda: alarms(box))
     assert "exit status 7" in said[0]
     assert "the-key" not in "".join(
         path.read_text(errors="replace") for path in box.run_dir.rglob("*") if path.is_file()
@@ -228,7 +233,7 @@ def test_a_box_that_is_still_there_after_its_stop_is_told(box: Box):
         **alarm(box, end_wait=2),
     )
     box.start()
-    said = box.until(lambda: lines(box.folder / "alarms"), timeout=30)
+    said = box.until(lambda: alarms(box), timeout=30)
     assert "still on" in said[0]
 
 
@@ -372,9 +377,7 @@ def test_a_stop_command_that_leaves_something_behind_holds_up_no_alarm(box: Box)
         **alarm(box),
     )
     box.start()
-    said = box.until(
-        lambda: len(lines(box.folder / "alarms")) >= 4 and lines(box.folder / "alarms"), timeout=30
-    )
+    said = box.until(lambda: len(alarms(box)) >= 4 and alarms(box), timeout=30)
     assert "exit status 7: not now" in said[0]
 
 

@@ -166,4 +166,4 @@ def test_half_a_checkpoint_as_a_named_result_is_not_done(box: Box):
     half = "import zipfile as z; a = z.ZipFile('r.pt', 'w'); a.writestr('d', bytes(9999)); a.close(); b = open('r.pt', 'r+b'); b.truncate(5000)"
     box.make(command=["python3", "-c", half], results=[str(box.run_dir / "r.pt")])
     assert box.verb("run").returncode != 0
-    assert "r.pt is broken" in box.status()["reason"]
+    assert f"a result is broken: {box.run_dir}/r.pt" in box.status()["reason"]

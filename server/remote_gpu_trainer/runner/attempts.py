@@ -254,7 +254,7 @@ class Attempts:
         run, state = self.run, self.state
         came = not found.missing and bool(self.owed)
         if state.exit == 0 and not found.missing and (torn := results.torn(run)):
-            return Verdict("bug", "", f"the program ended, but its result {torn[0]} is broken")
+            return Verdict("bug", "", f"the program ended, but a result is broken: {torn[0]}")
         if state.exit == 0 and not self._stalled and (not run.asked or came):
             if not self.heart.has_lost_lease:
                 run.asked = ""

@@ -187,6 +187,10 @@ class Keeper:
             now.exit = 137
         now.mark(now.phase)
         now.write()
+        if now.failure in ("deadline", "unsaved"):
+            notices.notify(
+                run, now.reason if now.failure == "unsaved" else notices.at_deadline(now.step)
+            )
 
     def _is_whole(self, end: str) -> bool:
         """Return whether the last copy is verified; where it isn't, try it again and again."""

@@ -22,3 +22,9 @@ def notify(run: Run, text: str) -> None:
     env = {**plain_environment(), **values, "RGT_MESSAGE": message}
     if limited.start(list(run.spec.notify), LIMIT, env, text=message + "\n") is None:
         run.log(f"can't start the command of notify: {run.spec.notify[0]}")
+
+
+def at_deadline(step: int | None) -> str:
+    """Return what is told of a run that its deadline ended."""
+    where = "" if step is None else f" at step {step}"
+    return f"ended by its deadline{where}; with a later deadline it goes on from there"

@@ -263,7 +263,9 @@ class Runner:
         run.log(outcome + (f": {now.reason}" if now.reason else ""))
         now.mark(outcome)
         run.folder.remove("runner.pid")
-        if outcome != "preempted":
+        if now.failure == "deadline":
+            notices.notify(run, notices.at_deadline(now.step))
+        elif outcome != "preempted":
             notices.notify(run, outcome + (f": {now.reason}" if now.reason else ""))
         if now.failure == "preempted":
             self._requeue()
