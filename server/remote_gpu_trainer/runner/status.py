@@ -57,7 +57,7 @@ def look(run: Run) -> dict[str, Any]:
     told.update(
         updated=updated,
         alive=bool(pid or train),
-        runner_alive=bool(pid) and not procs.stopped(pid),
+        runner_alive=_works(pid),
         keeper_alive=_works(procs.alive(run.folder, "keeper")),
         expect_missing=written.get("expect_missing", []),
         boot_id=written.get("boot_id") or procs.boot_id(),
