@@ -158,6 +158,6 @@ def test_rehearse_tries_a_job_here_with_the_probe_and_starts_nothing(tmp_path):
     *ok, told = done.stdout.splitlines()
     assert [line.split(":")[0] for line in ok] == ["ok train", "ok save", "ok kill", "ok resume"]
     assert told.startswith("probe: not looked at (0 steps")
-    assert not list((tmp_path / "run").glob("*.json")), "no run was started"
+    assert not (tmp_path / "run/state.json").exists(), "no run was started"
     quiet = rgt("rehearse", "job.yaml", "--set", "probe=off", cwd=tmp_path)
     assert quiet.returncode == 0 and "probe" not in quiet.stdout

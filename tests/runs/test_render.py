@@ -572,7 +572,7 @@ def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, cap
     out, err = capsys.readouterr()
     assert (
         out.startswith("#!/usr/bin/env bash\n# Rendered by remote-gpu-trainer")
-        and "# start\nssh BOX" in err
+        and "# start\n(set -eo pipefail\nssh BOX" in err
         and "warning RP3: no durable place" in err
     )
     (tmp_path / "old.sh").write_text(out)

@@ -21,9 +21,11 @@ import sys
 import threading
 import time
 from dataclasses import dataclass
-from typing import Literal
+from pathlib import Path
+from typing import IO, Literal
 
 from ..text.masking import shown, shown_lines
+from . import streaming
 from .ssh import BadBox, Box, Trouble, parse, trouble
 
 __all__ = ["BASH", "PYTHON", "BadBox", "Box", "Reply", "address", "parse", "pull", "run"]
@@ -67,7 +69,7 @@ class Reply:
 
 def run(
     box: Box,
-    program: str,
+    program: str | bytes | IO[bytes],
     *,
     interpreter: tuple[str, ...] = BASH,
     args: tuple[str, ...] = (),
@@ -78,6 +80,8 @@ def run(
 ) -> Reply:
     """Run a program's text on the box, for at most `limit` seconds and `most` bytes of output.
 
+    `program` is what the interpreter reads from standard input: a text, bytes or an open file; an
+    interpreter that has its program among its own words gets the program's input there.
     `accept_new` stores an unknown host key; a changed key is never accepted. `ssh_config` is the
     ssh configuration to use instead of the user's.
     """
@@ -89,7 +93,7 @@ def run(
     )
     done = _start(
         [*_ssh(box, accept_new, ssh_config), "--", box.host, command],
-        program.encode(),
+        _given(program),
         limit,
         most + 4096,
     )
@@ -110,9 +114,13 @@ def run(
     )
 
 
+def _given(program: str | bytes | IO[bytes]) -> bytes | IO[bytes]:
+    return program.encode() if isinstance(program, str) else program
+
+
 def _run_here(
     box: Box,
-    program: str,
+    program: str | bytes | IO[bytes],
     interpreter: tuple[str, ...],
     args: tuple[str, ...],
     limit: float,
@@ -121,7 +129,7 @@ def _run_here(
     """Run a program on this machine. Without a `python3` here, this Python runs it."""
     no_python = interpreter[0] == "python3" and not shutil.which("python3")
     first = sys.executable if no_python else interpreter[0]
-    done = _start([first, *interpreter[1:], *args], program.encode(), limit, most)
+    done = _start([first, *interpreter[1:], *args], _given(program), limit, most)
     if done.missing:
         return Reply(
             "unreachable",
@@ -181,10 +189,11 @@ def pull(
     by_content: bool = False,
     ssh_config: str = "",
 ) -> Reply:
-    """Copy the contents of the folder `source` on the box into the folder `to` here, by rsync.
+    """Copy the contents of the folder `source` on the box into the folder `to` here.
 
-    A copy that broke off continues. Nothing here is deleted, and symbolic links aren't copied. The
-    limit is in seconds. `by_content`: files of equal size and time are compared as well.
+    By rsync, or where one end has none by the box's Python. A copy that broke off continues.
+    Nothing here is deleted, and symbolic links aren't copied. The limit is in seconds.
+    `by_content`: files of equal size and time are compared as well.
     """
     rsync = [
         "rsync",
@@ -205,8 +214,8 @@ def pull(
             " ".join("'" + word.replace("'", "''") + "'" for word in _ssh(box, False, ssh_config)),
         ]
     done = _start([*rsync, "--", place, os.path.join(to, "")], b"", limit, MOST)
-    if done.missing:
-        return Reply("unreachable", why="other", text="rsync isn't installed here; install it")
+    if done.missing or (done.code and streaming.lacks_rsync(done.errors)):
+        return _pull_without_rsync(box, source, to, limit, exclude, by_content, ssh_config)
     if done.late:
         return _overtime(box, limit, done)
     if done.code in (RSYNC_CUT, 255):
@@ -214,6 +223,47 @@ def pull(
         if done.code == 255 or reason.why != "other":
             return Reply("unreachable", 255, errors=done.errors, why=reason.why, text=reason.text)
     return Reply("ok", done.code, done.out, done.errors)
+
+
+def _pull_without_rsync(
+    box: Box,
+    source: str,
+    to: str,
+    limit: float,
+    exclude: tuple[str, ...],
+    by_content: bool,
+    ssh_config: str,
+) -> Reply:
+    def begin(words: tuple[str, ...]) -> subprocess.Popen[bytes]:
+        if box.local:
+            words = (sys.executable, *words[1:])
+        else:
+            words = (*_ssh(box, False, ssh_config), "--", box.host, shlex.join(words))
+        pipe = subprocess.PIPE
+        return subprocess.Popen(
+            words,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=pipe,
+            env=_environment(words[0]),
+            start_new_session=True,
+        )
+
+    try:
+        streaming.receive(begin, source, Path(to), exclude, by_content, limit)
+    except streaming.Broken as broken:
+        done = _Done(broken.code, errors=broken.errors)
+        if broken.late:
+            return _overtime(box, limit, done)
+        if broken.code == 255:
+            reason = trouble(box, 255, done.errors, "", _keys(box, done, ssh_config))
+            return Reply("unreachable", 255, errors=done.errors, why=reason.why, text=reason.text)
+        return Reply("ok", broken.code or 1, errors=broken.errors)
+    except FileNotFoundError as error:
+        return Reply("unreachable", why="no-ssh", text=f"{error.filename} isn't installed here")
+    except OSError as error:
+        return Reply("ok", 1, errors=f"{error.filename or to}: {error.strerror}")
+    return Reply("ok", 0)
 
 
 def address(box: Box, ssh_config: str = "") -> str:
@@ -286,8 +336,9 @@ class _Done:
     seconds: float = 0.0
 
 
-def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
-    """Run an argument list, with limits on time and output. `given` is its standard input.
+def _start(command: list[str], given: bytes | IO[bytes], limit: float, most: int) -> _Done:
+    """Run an argument list, with limits on time and output. `given` is its standard input, which is
+    read from its place if it is a file.
 
     It has no terminal, so no program can ask a question.
     """
@@ -296,7 +347,7 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
     try:
         process = subprocess.Popen(
             command,
-            stdin=pipe,
+            stdin=pipe if isinstance(given, bytes) else given,
             stdout=pipe,
             stderr=pipe,
             env=_environment(command[0]),
@@ -305,7 +356,7 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
     except FileNotFoundError:
         return _Done(missing=True)
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
-    assert stdin and stdout and stderr  # pipes were asked for
+    assert stdout and stderr  # pipes were asked for
     done, stop, out, errors = _Done(), threading.Event(), bytearray(), bytearray()
 
     def collect(stream, into: bytearray, bound: int) -> None:
@@ -318,6 +369,8 @@ def _start(command: list[str], given: bytes, limit: float, most: int) -> _Done:
                 return
 
     def write() -> None:
+        if stdin is None or not isinstance(given, bytes):
+            return
         try:
             stdin.write(given)
             stdin.close()

@@ -32,6 +32,11 @@ class Listed(NamedTuple):
 COMMANDS = {
     "lookup": Listed("lookup", "find the known failure behind an error, a log or a description"),
     "render": Listed("runs", "write a script that runs a job unattended on a rented box"),
+    "start": Listed(
+        "starting", "start a job on a box: check it, send the code, begin, see that it trains"
+    ),
+    "stop": Listed("starting", "let the run on a box save, and end it"),
+    "resume": Listed("starting", "go on with a run from its newest checkpoint"),
     "rehearse": Listed(
         "probe", "try a job for minutes on this machine: train, save, kill, resume, with the probe"
     ),

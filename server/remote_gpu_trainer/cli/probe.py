@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import datetime
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
 import click
 
 from ..text import BadRequest
+from ..text.masking import shown
+from . import terminal
+from .boxes import BOX, box_of, remember
 from .completion import files
+from .jobs import read_job
 from .parsing import command
+
+LONGEST = 4 * 3600.0  # seconds of a rehearsal on a box, with the packages that it installs first
 
 
 @command("probe", context_settings={"allow_interspersed_args": False})
@@ -106,19 +112,28 @@ def _become(words: list[str]) -> int:
     metavar="FIELD=VALUE",
     help="set a field of the job, such as rehearsal.minutes=5; repeatable",
 )
-def rehearse(job: str, fields: tuple[str, ...]) -> int:
-    """Rehearse a job on this machine, as 'bash run.sh rehearse' does on a box: train a few steps,
-    save, kill and resume, apart from the run. The probe looks at the first optimizer steps for
+@click.option("--on", "box", default="local", metavar="BOX", help=BOX + " (default: this machine)")
+def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
+    """Rehearse a job here or on a box: train a few steps, save, kill and resume, apart from the
+    run. The code is sent as 'start' sends it. The probe looks at the first optimizer steps for
     failures that no log shows, unless the job has 'probe: off'.
 
     Exit 0: it went well, whatever the probe says.
     """
-    from ..runs.job_reading import from_file, with_options
-    from ..runs.rendering import rendered
+    from ..runs import calling, starting
 
-    given = with_options(from_file(Path(job)), list(fields))
-    with tempfile.TemporaryDirectory(prefix="rgt-rehearse-") as folder:
-        answer = rendered(given, "local", "local", f"{folder}/", outside=True)
-        *send, _ = answer["start"].splitlines()
-        lines = ["set -e", *send, f"exec {answer['stop'].removesuffix(' stop')} rehearse"]
-        return subprocess.call(["bash", "-c", "\n".join(lines)])
+    given = read_job(job, fields, None, None)
+    if not given.get("code"):
+        given["code"] = str(Path(job).parent)
+    place = box_of(box)
+    plan = starting.plan(given, "", place, datetime.date.today())
+    starting.refuse_living(place, plan)
+    starting.send(place, plan)
+    if place.local:
+        script = Path(plan.job.folder).expanduser() / "run.sh"
+        return subprocess.call(["bash", str(script), "rehearse"])
+    remember(place, plan.platform.name)
+    with terminal.waiting(f"rehearsing on {shown(place.name, 60)} …"):
+        answer = calling.verb(place, plan.job.folder, "rehearse", limit=LONGEST)
+    print("\n".join(answer.lines))
+    return answer.code

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import shlex
 import sys
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +18,7 @@ from ..text.spans import seconds_in
 from . import terminal
 from .boxes import BOX, box_of, remember
 from .completion import files, folders, profiles, targets
+from .jobs import read_job, with_job_options
 from .parsing import command, near
 
 if TYPE_CHECKING:
@@ -24,21 +26,26 @@ if TYPE_CHECKING:
     from ..platforms.profile import Profile
     from ..runs.status import Status
 
+STATES = {  # of a run, after the time
+    r"(?<=\d )(alive|finished)\b": "bold green",
+    r"(?<=\d )(stopped|unreachable|unknown|nothing)\b": "bold yellow",
+    r"(?<=\d )(failed|unsaved|preempted|stalled)\b": "bold red",
+}
 MOST_LISTING = 16 << 20  # bytes of a provider's list on standard input
-_BOX = click.argument("box", help=BOX)
-_RUN = click.option(
+BOX_ARGUMENT = click.argument("box", help=BOX)
+RUN = click.option(
     "--run",
     default="",
     metavar="NAME",
     help="the run: a name under ~/runs, or a folder there (default: the newest)",
 )
-_ACCEPT_NEW = click.option(
+ACCEPT_NEW = click.option(
     "--accept-new-host-key",
     "accept_new",
     is_flag=True,
     help="store the host key of an unknown box; a changed key is never accepted",
 )
-_JSON = click.option("--json", "as_json", is_flag=True, help="print a JSON object")
+JSON = click.option("--json", "as_json", is_flag=True, help="print a JSON object")
 
 
 def seconds(text: str) -> float:
@@ -56,39 +63,12 @@ def seconds(text: str) -> float:
     shell_complete=files,
     help="a YAML or JSON file with the job, or '-' for JSON on standard input",
 )
-@click.option(
-    "--profile",
-    default="",
-    metavar="NAME",
-    shell_complete=profiles,
-    help="the platform (default: the target's, or generic-ssh); 'rgt profile' lists them",
-)
+@with_job_options
 @click.option(
     "--target",
     metavar="NAME",
     shell_complete=targets,
     help="ssh, slurm, kubernetes, skypilot or local (default: the one that suits the platform)",
-)
-@click.option(
-    "--set",
-    "fields",
-    multiple=True,
-    metavar="FIELD=VALUE",
-    help="set a field of the job, such as deadline=20h or checkpoint.folder=out; repeatable",
-)
-@click.option(
-    "--queue",
-    type=Path,
-    metavar="FILE",
-    shell_complete=files,
-    help="run several cells in turn, one per line: NAME ARGUMENT …",
-)
-@click.option(
-    "--sweep",
-    type=Path,
-    metavar="FILE",
-    shell_complete=files,
-    help="a YAML file with a `grid`: every combination becomes a cell",
 )
 @click.option(
     "--write-to",
@@ -110,10 +90,10 @@ def seconds(text: str) -> float:
 def render(
     job: str | None,
     profile: str,
-    target: str | None,
     fields: tuple[str, ...],
     queue: Path | None,
     sweep: Path | None,
+    target: str | None,
     write_to: str | None,
     outside: bool,
     compared: Path | None,
@@ -128,7 +108,7 @@ def render(
     go to stderr. With --diff: exit 1 if the scripts differ.
     """
     from ..runs.job import Job
-    from ..runs.job_reading import JobError, with_options, with_queue
+    from ..runs.job_reading import JobError
     from ..runs.rendering import rendered
 
     if schema:
@@ -140,7 +120,7 @@ def render(
         )
     if target and target not in TARGETS and (nearest := near(target, TARGETS)):
         raise BadRequest(f"target: unknown target {target[:40]!r}; did you mean {nearest}?")
-    given = with_queue(with_options(_read_job(job), list(fields)), queue, sweep)
+    given = read_job(job, fields, queue, sweep)
     place = None if compared else write_to
     answer = rendered(given, profile, target, place, outside=outside)
     if compared:
@@ -149,19 +129,12 @@ def render(
         print(json.dumps(answer, ensure_ascii=False, indent=1))
     else:
         _print_script(answer)
+        if job not in (None, "-") and answer["file_name"].endswith(".run.sh"):
+            options = [f"--profile {profile}"] if profile else []
+            options += [f"--set {shlex.quote(field)}" for field in fields]
+            words = ["rgt start BOX", shlex.quote(job or ""), *options]
+            print(f"# or all of it, checked and watched: {' '.join(words)}", file=sys.stderr)
     return 0
-
-
-def _read_job(job: str | None) -> dict:
-    """The fields of a job in a file, or on standard input for '-'. Raises JobError."""
-    from ..runs.job_reading import JobError, from_file
-
-    if job != "-":
-        return from_file(Path(job)) if job else {}
-    try:
-        return json.load(sys.stdin)
-    except ValueError as error:
-        raise JobError(f"standard input: not JSON ({error}); pass a JSON object") from None
 
 
 def _print_difference(existing: Path, script: str) -> int:
@@ -183,12 +156,16 @@ def _print_script(answer: dict) -> None:
     for name in ("start", "watch", "stop", "resume"):
         terminal.write(f"# {name}\n{answer[name]}", {r"\A#.*": "bold magenta"}, sys.stderr)
     for warning in answer["warnings"]:
-        line = f"warning {warning['id']}: {warning['text']}"
-        terminal.write(line, {r"\Awarning [^:]*:": "bold yellow"}, sys.stderr)
+        print_warning(warning["id"], warning["text"])
+
+
+def print_warning(entry: str, text: str) -> None:
+    """Print a risk of a job on stderr, after the entry or field that it is about."""
+    terminal.write(f"warning {entry}: {text}", {r"\Awarning [^:]*:": "bold yellow"}, sys.stderr)
 
 
 @command("status", about_boxes=True)
-@_BOX
+@BOX_ARGUMENT
 @click.option(
     "--wait",
     is_flag=True,
@@ -216,9 +193,9 @@ def _print_script(answer: dict) -> None:
     metavar="SPAN",
     help="time without an answer after which the box counts as unreachable (default 15m)",
 )
-@_RUN
-@_ACCEPT_NEW
-@_JSON
+@RUN
+@ACCEPT_NEW
+@JSON
 def status(
     box: str,
     wait: bool,
@@ -229,10 +206,11 @@ def status(
     accept_new: bool,
     as_json: bool,
 ) -> int:
-    """Show the state of the run on a box, with one ssh call.
+    """Show the state of the run on a box, with one ssh call. With --wait, a line on stderr tells
+    the state at once and whenever it changes.
 
-    Exit 0: alive or finished. Exit 1: failed, unsaved, preempted, stalled, or no run there. Exit 2:
-    could not tell.
+    Exit 0: alive, finished, or stopped by you. Exit 1: failed, unsaved, preempted, stalled, or no
+    run there. Exit 2: could not tell.
     """
     from ..runs import status as run_status
 
@@ -248,7 +226,9 @@ def status(
         return state
 
     if wait:
-        state = run_status.wait(ask, most=most, interval=max(every, 1.0), lost=lost)
+        state = run_status.wait(
+            ask, most=most, interval=max(every, 1.0), lost=lost, tell=print_change
+        )
     else:
         state = ask()
     run_status.explain(state)
@@ -257,6 +237,14 @@ def status(
     else:
         print(run_status.as_text(state))
     return state.code
+
+
+def print_change(state: Status) -> None:
+    """Print the state of a run in one line on stderr, with the time."""
+    from ..runs.status import in_a_line
+
+    line = f"{datetime.datetime.now():%H:%M:%S} {in_a_line(state)}"
+    terminal.write(line, STATES, sys.stderr)
 
 
 @dataclass(frozen=True)
@@ -273,7 +261,7 @@ class ProviderList:
 
 
 @command("release", about_boxes=True, exclusive=("mine", "forget"))
-@_BOX
+@BOX_ARGUMENT
 @click.option(
     "--profile",
     metavar="NAME",
@@ -334,9 +322,9 @@ class ProviderList:
     is_flag=True,
     help="you ended this box: stop the reminder without a list. BOX as for --mine",
 )
-@_RUN
-@_ACCEPT_NEW
-@_JSON
+@RUN
+@ACCEPT_NEW
+@JSON
 def release(
     box: str,
     profile: str | None,

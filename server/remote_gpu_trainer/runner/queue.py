@@ -7,12 +7,14 @@ queue remembers only what it tried.
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable
+from typing import Any
 
 from . import procs, status, why
 from .cells import CELL, PART, Cell, cells_of, share, take_newest_part, take_part
@@ -298,6 +300,17 @@ def _begin(run: Run, verb: str, words: list[str]) -> int | None:
     return QueueRunner(run, "--raised" in words, sent_at).go()
 
 
+def _signs(run: Run, seen: dict[str, Seen]) -> dict[str, Any]:
+    """Return what shows that the first cell that runs trains; {} where none runs."""
+    for cell in cells_of(run):
+        if seen[cell.name].state == "running":
+            of_cell = copy.copy(run)
+            of_cell.folder = cell.folder
+            newest = cell.folder.json("state.json").get("checkpoint")
+            return status.signs(of_cell, newest if isinstance(newest, str) else "")
+    return {}
+
+
 def _tell_status(run: Run, as_json: bool) -> int:
     seen = look_at_all(run)
     take_newest_part(run)
@@ -306,6 +319,7 @@ def _tell_status(run: Run, as_json: bool) -> int:
         sys.stdout.write(f"{'cells':<14} {summary(seen)}\n")
         return code
     told = {**status.look(run), "cells": for_status(seen)}
+    told["signs"] = _signs(run, seen)
     lines = run.folder.read("log/runner.log").splitlines()[-20:]
     told["tail"] = told["tail"] or status.clean("\n".join(lines))[-status.TAIL :]
     sys.stdout.write(json.dumps(told) + "\n")

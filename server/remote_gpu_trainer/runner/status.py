@@ -73,6 +73,7 @@ def look(run: Run) -> dict[str, Any]:
     beat = run.folder.number("heartbeat")
     told["heartbeat_age"] = None if beat is None else int(now - max(beat, updated or 0))
     _add_log(run, told, now)
+    told["signs"] = signs(run, told["checkpoint"]) if train else {}
     deadline = run.folder.number("deadline")
     told["deadline"] = int(deadline) if deadline else told["deadline"]
     told["disk_free_mb"] = written.get("disk_free_mb") or _free(run)
@@ -80,6 +81,21 @@ def look(run: Run) -> dict[str, Any]:
     if told["alive"] and told["phase"] == "running" and 0 < limit < (told["log_age"] or 0):
         told["stalled"] = True
     return told
+
+
+def signs(run: Run, checkpoint: str) -> dict[str, Any]:
+    """Return what shows that this attempt trains: a step in its own log, a checkpoint that it made,
+    and the seconds of CPU time that its processes have used."""
+    began = run.folder.json("attempt.json")
+    first, held = began.get("log_first"), str(began.get("checkpoint") or "")
+    step = log.find_step(run, log.tail(run, first, 65536)) if isinstance(first, int) else None
+    is_new = bool(checkpoint) and not held.startswith(f"{checkpoint} ")
+    pids = procs.of_program(run.folder, procs.alive(run.folder, "train"))
+    return {
+        "step": step,
+        "checkpoint": checkpoint if is_new else "",
+        "cpu_seconds": round(procs.cpu_seconds(pids), 1),
+    }
 
 
 def _works(pid: int) -> bool:

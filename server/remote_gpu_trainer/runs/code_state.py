@@ -7,10 +7,12 @@ import os
 import subprocess
 from pathlib import Path
 
+from . import code_files
 from .snapshot import Snapshot
 
 MOST_DIFFERENCE = 60_000  # bytes in the script
 MOST_NAMES = 400  # of ignored files
+CHECKPOINTS = "RGT_CHECKPOINT_DIR"  # by this variable a program finds its folder
 
 # Folders of a whole machine. Sending one would send the machine's keys too.
 _NOBODYS_CODE = frozenset(
@@ -38,7 +40,15 @@ def take(folder: Path) -> Snapshot:
         )
     if _git(folder, "rev-parse", "--is-inside-work-tree").strip() != "true":
         return Snapshot(
-            "no git repository: the files were sent as they were\n", "", "", tracked=False
+            "no git repository: the files were sent as they were\n",
+            "",
+            "",
+            tracked=False,
+            finds_checkpoints=any(
+                _mentions(folder / name)
+                for name in code_files.choose(folder).sizes
+                if name.endswith((".py", ".sh"))
+            ),
         )
     commit = _git(folder, "log", "-1", "--format=%H %cI %s") or "no commit yet\n"
     difference = _git(folder, "diff", "HEAD", "--", ".") if not commit.startswith("no ") else ""
@@ -55,7 +65,20 @@ def take(folder: Path) -> Snapshot:
     names = ignored[:MOST_NAMES] + (
         [f"… and {len(ignored) - MOST_NAMES} more"] if len(ignored) > MOST_NAMES else []
     )
-    return Snapshot(commit, difference, "".join(f"{name}\n" for name in names), tracked=True)
+    return Snapshot(
+        commit,
+        difference,
+        "".join(f"{name}\n" for name in names),
+        tracked=True,
+        finds_checkpoints=bool(_git(folder, "grep", "-l", "--untracked", CHECKPOINTS, "--", ".")),
+    )
+
+
+def _mentions(path: Path) -> bool:
+    try:
+        return CHECKPOINTS.encode() in path.read_bytes()
+    except OSError:
+        return False
 
 
 def _git(folder: Path, *arguments: str) -> str:

@@ -16,6 +16,7 @@ from ..runner.spec import TIMINGS
 from ..text.masking import shown
 from .job import Job
 from .job_text import billed, end_of
+from .snapshot import Snapshot
 
 # The facts that a script or a warning here rests on.
 USED = ("self_stop", "limits", "preemption", "paths", "survives")
@@ -85,14 +86,18 @@ TAKEN = {
 }
 
 
-def warnings(job: Job, profile: Profile, target: str, on: date) -> list[Warning]:
+def warnings(
+    job: Job, profile: Profile, target: str, on: date, snapshot: Snapshot | None = None
+) -> list[Warning]:
     """Return every risk of this job on this platform, the gravest first.
 
-    `on`: the day by which facts are judged stale.
+    `on`: the day by which facts are judged stale. `snapshot`: what is known of the code.
     """
     risks = []
     for risk in RISKS:
         risks += list(risk(job, profile, target))
+    if snapshot is None or not snapshot.finds_checkpoints:
+        risks += list(_rehearsal(job))
     return risks + list(_stale(job, profile, on))
 
 
@@ -315,7 +320,7 @@ def _code(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         )
 
 
-def _rehearsal(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+def _rehearsal(job: Job) -> Iterator[Warning]:
     if job.checkpoint is None:
         return
     folder = job.checkpoint.folder.removeprefix("./").rstrip("/")
@@ -387,6 +392,5 @@ RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (
     _notice,
     _queue,
     _code,
-    _rehearsal,
     _target,
 )

@@ -42,7 +42,7 @@ def rendered(
     ProfileError for an unknown platform.
     """
     job = from_object(given)
-    platform = profile.get(profile_name or _suits(target))
+    platform = platform_of(profile_name, target)
     chosen = target or usual_target(platform)
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}", outside) if write_to else None
     try:
@@ -60,6 +60,14 @@ def rendered(
         del answer["script"]
         answer["path"] = str(place)
     return answer
+
+
+def platform_of(name: str, target: str | None) -> Profile:
+    """Return the platform of a name, or for '' the one that suits the target.
+
+    For `local` that is the one whose box this is, else the user's own machine. Raises ProfileError.
+    """
+    return profile.get(name or _suits(target))
 
 
 def _suits(target: str | None) -> str:

@@ -11,10 +11,11 @@ class Snapshot:
 
     `commit`: id, date and subject, or why there is none. `difference`: `git diff HEAD`, cut if it
     is too long for a script. `ignored`: the names of files that aren't sent, one a line. `tracked`:
-    git knows the folder.
+    git knows the folder. `finds_checkpoints`: a file of the code reads RGT_CHECKPOINT_DIR.
     """
 
     commit: str
     difference: str
     ignored: str
     tracked: bool
+    finds_checkpoints: bool = False

@@ -1,4 +1,4 @@
-"""Ask a box for the state of its run, by ssh to the run's own script, once or until it ends.
+"""Ask a box for the state of its run, by its own script, once or until it ends.
 
 `status_reply` judges the answer.
 """
@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..text.masking import shown
+from . import calling
 from .status_reply import Status, status_from
 
 LIMIT = 30  # seconds for one question
@@ -20,37 +20,6 @@ LOST = 900.0  # seconds without an answer after which the box counts as unreacha
 FOR_GOOD = ("host-key-unknown", "host-key-changed", "restricted", "no-ssh")  # waiting doesn't help
 AT_FIRST = ("name", "auth")  # nor here, unless the box has answered before
 
-# Runs on the box. A folder's name may hold anything; a line break in it becomes '?'.
-ASK = r"""
-main() {
-  set -u
-  local want=$1 dir='' best='' one mark count=0
-  tell() { printf '%s %s\n' "$1" "$(printf '%s' "$2" | tr '\n\r' '??')"; }
-  case $want in
-    '~/'*) dir=$HOME/${want#'~/'} ;;
-    /*) dir=$want ;;
-    */*) dir=$HOME/$want ;;
-    ?*) dir=$HOME/runs/$want ;;
-    *)
-      for one in "$HOME"/runs/*/; do
-        one=${one%/}
-        [ -f "$one/run.sh" ] || continue
-        count=$((count + 1))
-        [ "$count" -gt 100 ] || tell rgt-run "${one##*/}"
-        mark=$one/state.json
-        [ -e "$mark" ] || mark=$one/run.sh
-        if [ -z "$dir" ] || [ "$mark" -nt "$best" ]; then dir=$one best=$mark; fi
-      done
-      ;;
-  esac
-  tell rgt-dir "$dir"
-  [ -n "$dir" ] && [ -f "$dir/run.sh" ] || return 0
-  printf 'rgt-status\n'
-  bash "$dir/run.sh" status --json </dev/null
-}
-main "$@"
-"""
-
 
 def ask(box: Box, run: str = "", *, accept_new: bool = False, now: float | None = None) -> Status:
     """Return the state of a run, by one call.
@@ -58,7 +27,7 @@ def ask(box: Box, run: str = "", *, accept_new: bool = False, now: float | None 
     `run`: a name under ~/runs, or a folder on the box; '' for the newest run. `now`: seconds since
     1970, for tests.
     """
-    reply = boxes.run(box, ASK, args=(run,), limit=LIMIT, accept_new=accept_new)
+    reply = calling.call(box, run, "status", "--json", limit=LIMIT, accept_new=accept_new)
     name = shown(box.name, 80)
     if reply.outcome == "unreachable":
         return Status("unreachable", name, why=reply.why, text=reply.text)
@@ -75,16 +44,20 @@ def wait(
     most: float,
     interval: float = INTERVAL,
     lost: float = LOST,
+    tell: Callable[[Status], None] = lambda _: None,
     clock=time.monotonic,
     sleep=time.sleep,
 ) -> Status:
     """Ask until the run isn't alive any more, its loss is nan, or `most` seconds are over.
 
-    A box that doesn't answer is asked again for `lost` seconds, because the run may go on.
+    `tell` gets the first state, and each one that differs from the one before. A box that doesn't
+    answer is asked again for `lost` seconds, because the run may go on.
     """
-    began, silent_since, tries, reached = clock(), None, 0, False
+    began, silent_since, tries, reached, told = clock(), None, 0, False, ()
     while True:
         status = question()
+        if told != (told := status.shows):
+            tell(status)
         now = clock()
         status.waited = now - began
         if status.state in ("unreachable", "unknown"):
@@ -124,6 +97,24 @@ def explain(status: Status) -> None:
     status.matches += explanations(status.tail, status.entry, by, status.reason, further)
     if not any(match["by"] == by for match in status.matches):
         status.entry = ""  # none of this catalogue
+
+
+def in_a_line(status: Status) -> str:
+    """Return the state, and what changes it, in one line."""
+    words = [status.state]
+    if status.state in ("unreachable", "unknown", "nothing"):
+        return f"{status.state}: {status.text}"
+    if status.phase and status.phase != "running" and status.state in ("alive", "stalled"):
+        words.append(status.phase)
+    if (status.attempt or 1) > 1:
+        words.append(f"attempt {status.attempt}")
+    if status.step is not None:
+        words.append(f"step {status.step}")
+    if status.failure:
+        words.append(f"class {status.failure}")
+    if status.reason:
+        words.append(status.reason)
+    return f"{words[0]}: {', '.join(words[1:])}" if words[1:] else words[0]
 
 
 def as_text(status: Status) -> str:

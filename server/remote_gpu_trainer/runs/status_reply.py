@@ -1,9 +1,9 @@
 """Read the state of a run from what its script prints. Pure.
 
 States: alive, finished, unsaved (trained to its end, and the last copy isn't verified), failed,
-preempted, stalled; nothing (no run there); unreachable (no answer from the box); unknown (an answer
-that can't be read). Nothing in an answer is trusted: types are checked, texts are cut, cleaned and
-masked.
+stopped (by its user), preempted, stalled; nothing (no run there); unreachable (no answer from the
+box); unknown (an answer that can't be read). Nothing in an answer is trusted: types are checked,
+texts are cut, cleaned and masked.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 import re
 from dataclasses import asdict, dataclass, field
+from typing import NamedTuple
 
 from ..numbers import finite
 from ..runner.failures import FAILURES
@@ -22,6 +23,16 @@ BAD = ("failed", "stalled", "preempted", "nothing", "unsaved")
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 _DECISIONS = {row.name: row.decision for row in FAILURES}
+
+
+@dataclass(frozen=True)
+class Signs:
+    """What shows that an attempt trains: a step in its own log, a checkpoint that it made, and the
+    seconds of CPU time that its processes have used."""
+
+    step: int | None = None
+    checkpoint: str = ""
+    cpu_seconds: float = 0.0
 
 
 @dataclass
@@ -57,30 +68,56 @@ class Status:
     waited: float | None = None
     ceiling: bool = False
     numbers: str = ""
+    signs: Signs = Signs()
 
     def as_dict(self) -> dict:
         """Return all fields, as `status --json` prints them."""
         return asdict(self)
 
     @property
+    def shows(self) -> tuple[object, ...]:
+        """Return what a change of the state is seen by; steps go on all the time."""
+        return (self.state, self.phase, self.attempt, self.failure, self.reason, self.why)
+
+    @property
     def code(self) -> int:
-        """Return the exit code: 0 alive or finished, 1 bad or a loss of nan, 2 unknown."""
-        if self.state in ("alive", "finished"):
+        """Return the exit code.
+
+        0 alive, finished or stopped by its user, 1 bad or a loss of nan, 2 unknown.
+        """
+        if self.state in ("alive", "finished", "stopped"):
             return int(bool(self.numbers))
         return 1 if self.state in BAD else 2
 
 
-def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
-    """Return the state of a run by a reply of `status.ASK`. Pure.
+class Parts(NamedTuple):
+    """A reply of `calling.call` in its parts. `body`: what run.sh printed; None without a run."""
 
-    `run` is the run in question, `now` seconds since 1970, `cut` whether the reply was too long.
-    """
+    runs: list[str]
+    living: list[str]
+    folder: str
+    body: str | None
+
+
+def parts_of(reply: str) -> Parts:
+    """Take a reply apart: the runs on the box, those alive, the folder, what run.sh printed."""
     head, marked, body = reply.partition("\nrgt-status\n")
     words = [line.partition(" ") for line in head.splitlines()]
     runs = [shown(value, 100) for kind, _, value in words if kind == "rgt-run"]
-    place = shown(next((value for kind, _, value in words if kind == "rgt-dir"), ""), 300)
-    status = Status("unknown", name, place, runs=runs)
-    if not marked:
+    living = [shown(value, 100) for kind, _, value in words if kind == "rgt-live"]
+    folder = shown(next((value for kind, _, value in words if kind == "rgt-dir"), ""), 300)
+    return Parts(runs, living, folder, body if marked else None)
+
+
+def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: str = "") -> Status:
+    """Return the state of a run by a reply of `calling.call`. Pure.
+
+    `run` is the run in question, `now` seconds since 1970, `cut` whether the reply was too long.
+    """
+    parts = parts_of(reply)
+    place, body = parts.folder, parts.body
+    status = Status("unknown", name, place, runs=parts.runs)
+    if body is None:
         missing = f"no run script in {place}" if run else "no run under ~/runs"
         status.state = "nothing"
         status.text = f"{missing} on {name}; start one, or name its folder with --run"
@@ -126,6 +163,10 @@ def _fill(status: Status, data: dict) -> None:
     status.deadline = _number(data, "deadline")
     status.heartbeat_age = _number(data, "heartbeat_age")
     status.log = shown(_text(data, "log"), 300)
+    signs = data.get("signs")
+    if isinstance(signs, dict):
+        made = shown(_text(signs, "checkpoint"), 300)
+        status.signs = Signs(_whole(signs, "step"), made, _number(signs, "cpu_seconds") or 0.0)
     status.tail = shown_lines(_text(data, "tail"), 40, 300)
     entry = _text(data, "entry")
     status.entry = entry if _ENTRY.match(entry) else ""
@@ -162,6 +203,12 @@ def _judge_ended(status: Status, data: dict) -> None:
         status.evidence.append(
             "the run calls itself done, and what it left says otherwise: see below"
         )
+    if status.state == "preempted" and status.reason == "asked":
+        status.state, status.failure, status.reason = "stopped", "", ""
+        status.evidence.append(
+            "stopped as asked: the box stays on, and billed if you rent it; "
+            "rgt resume goes on from the newest checkpoint"
+        )
     if status.state == "unsaved":
         status.evidence.append(
             "what the run made is on that box only: keep it, run bash run.sh sync there, or "
@@ -191,8 +238,9 @@ def _judge_going(status: Status, data: dict, alive: bool) -> None:
 
 def _say_where_it_is(status: Status, data: dict) -> None:
     """Add the phase, the step, the ages, and how the last attempt ended."""
+    phase = "stopped" if status.state == "stopped" else status.phase
     status.evidence.append(
-        f"phase {status.phase or 'not given'}, attempt {_or_none(status.attempt)}, "
+        f"phase {phase or 'not given'}, attempt {_or_none(status.attempt)}, "
         f"step {_or_none(status.step)}, heartbeat {_ago(status.heartbeat_age)}, "
         f"log {_ago(_number(data, 'log_age'))}"
     )
@@ -224,7 +272,8 @@ def _lost_runner(data: dict, beat: float | None) -> str:
 def _warn(status: Status, data: dict, now: float) -> None:
     """Add warnings that matter in any state."""
     evidence, going = status.evidence, status.state in ("alive", "stalled")
-    if status.deadline:  # 0 before the first start
+    over = status.state in ("finished", "stopped")  # nothing happens at its deadline any more
+    if status.deadline and not over:  # 0 before the first start
         hours = (status.deadline - now) / 3600
         evidence.append(
             f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago"

@@ -1,0 +1,303 @@
+"""The commands `start`, `stop` and `resume`: a job begins on a box, ends there, and goes on."""
+
+from __future__ import annotations
+
+import datetime
+import json
+import shlex
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from ..text import UserError
+from ..text.masking import shown
+from . import terminal
+from .boxes import box_of, remember
+from .completion import files
+from .health import COLOURS
+from .jobs import read_job, with_job_options
+from .parsing import command, program
+from .runs import ACCEPT_NEW, BOX_ARGUMENT, JSON, RUN, print_change, print_warning
+
+if TYPE_CHECKING:
+    from ..boxes.ssh import Box
+    from ..health.reading import Health
+    from ..runs.starting import Begun, Plan
+
+LARGE = 200_000_000  # bytes of code above which the user is asked: the box is paid for meanwhile
+
+
+class Undecided(UserError):
+    """Only the user can decide whether to begin. One line: what is unknown; what to pass."""
+
+
+class Declined(Exception):
+    """The user said no, or the box is unfit: nothing is sent or started."""
+
+
+@dataclass(frozen=True)
+class Asking:
+    """Whom a question goes to. `yes`: the user has answered all of them with --yes."""
+
+    box: str
+    yes: bool
+    dry_run: bool
+
+    def may(self, what: str, option: str, yes: bool | None = None) -> None:
+        """Ask the user. Raises Declined for a no, and Undecided where nobody is at a terminal.
+
+        `option`: what answers the question beforehand. `yes`: whether it was given.
+        """
+        if self.dry_run or (self.yes if yes is None else yes):
+            return
+        if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+            raise Undecided(f"{shown(self.box, 80)}: {what}? Nobody is here to ask; {option}")
+        if not click.confirm(f"{what[:1].upper()}{what[1:]}?", default=False, err=True):
+            raise Declined
+
+
+@command("start", about_boxes=True)
+@BOX_ARGUMENT
+@click.argument(
+    "job",
+    shell_complete=files,
+    help="a YAML or JSON file with the job, or '-' for JSON on standard input",
+)
+@with_job_options
+@click.option("--dry-run", is_flag=True, help="show and check everything, and send nothing")
+@click.option(
+    "-y",
+    "--yes",
+    is_flag=True,
+    help="begin without a question: on a box that could not be judged, or with much code to send",
+)
+@ACCEPT_NEW
+@JSON
+def start(
+    box: str,
+    job: str,
+    profile: str,
+    fields: tuple[str, ...],
+    queue: Path | None,
+    sweep: Path | None,
+    dry_run: bool,
+    yes: bool,
+    accept_new: bool,
+    as_json: bool,
+) -> int:
+    """Start a job on a box: show its risks, check the box, send the code, begin, and return when it
+    trains. The first part that fails ends it, and nothing after it is done.
+
+    The code is what git tracks in the job's `code` folder, by default the folder of the job file;
+    .env files and keys stay here. Without git, all files but hidden folders. The box's GPUs are
+    checked if the job wants any: `fit` and `care` begin, `unfit` doesn't, and on a box that could
+    not be judged you are asked. The run outlives this command, your login and your network.
+
+    Exit 0: it trains. Exit 1: refused, or it failed. Exit 2: could not tell, or a question that
+    nobody answered.
+    """
+    from ..runs import starting
+
+    place = box_of(box)
+    given = read_job(job, fields, queue, sweep)
+    if not given.get("code") and job != "-":
+        given["code"] = str(Path(job).parent)
+    today = datetime.date.today()
+    plan = starting.plan(given, profile, place, today)
+    report: dict[str, Any] = {"warnings": plan.rendered.as_dict()["warnings"]}
+    asking = Asking(box, yes, dry_run)
+    _print_plan(plan, box, dry_run)
+    try:
+        starting.refuse_living(place, plan, accept_new=accept_new)
+        remember(place, plan.platform.name)
+        if _settle_cards(place, plan, asking, accept_new, report) == 0:
+            plan = starting.plan({**given, "gpus": 0}, profile, place, today)
+        if plan.code and plan.code.bytes > LARGE:
+            size = _size(plan.code.bytes)
+            asking.may(f"send {size} of code", "--yes sends it; git rm --cached leaves files out")
+    except starting.Living as error:
+        terminal.error(str(error))
+        return 1
+    except Declined:
+        _print(as_json, report)
+        return 1
+    if dry_run:
+        _say("dry run", "nothing was sent and nothing started")
+        _print(as_json, report)
+        return 0
+    sent = starting.send(place, plan)
+    _say("sent", f"{sent.new} of {sent.files} files, {_size(sent.bytes)}; all compared by SHA-256")
+    return _begin(place, box, plan.job.folder, "start", report, as_json)
+
+
+def _settle_cards(
+    place: Box, plan: Plan, asking: Asking, accept_new: bool, report: dict[str, Any]
+) -> int:
+    """Check the box's cards, and return how many GPUs the job is to have: 0 where there is none and
+    the user agreed. Raises Declined, Undecided and NotStarted.
+    """
+    if not plan.job.gpus:
+        _say("box", "not checked: the job wants no GPU")
+        return plan.job.gpus
+    verdict = _check(place, accept_new)
+    report["box"] = verdict.as_dict()
+    name = shown(place.name, 80)
+    if verdict.verdict == "unfit":
+        terminal.error(f"{name} is unfit, so nothing was started; hand it back, or start elsewhere")
+        raise Declined
+    if verdict.verdict == "unknown" and _has_no_card(verdict):
+        asking.may("it shows no GPU: train on its CPU", "--set gpus=0 trains on its CPU", yes=False)
+        return 0
+    if verdict.verdict == "unknown":
+        asking.may("begin on a box that could not be judged", "--yes begins all the same")
+    return plan.job.gpus
+
+
+def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
+    """Show what would run, its risks, and what is sent."""
+    job, code = plan.job, plan.code
+    _say("job", f"{job.name} in {job.folder} on {shown(box, 80)}, platform {plan.platform.name}")
+    for warning in plan.rendered.warnings:
+        print_warning(warning.id, warning.text)
+    if code is None:
+        _say("code", "none: the job names no code folder")
+        return
+    whose = "that git tracks in" if code.tracked else "without git: all files in"
+    _say("code", f"{len(code.sizes)} files, {_size(code.bytes)}, {whose} {shown(code.folder, 200)}")
+    for what, names in (("looks like a key", code.keys), ("not tracked by git", code.untracked)):
+        if names:
+            _say("", f"stays here, {what}: {_some(names)}")
+    if dry_run:
+        _say("", f"sends: {_some(sorted(code.sizes))}")
+
+
+def _some(names: list[str]) -> str:
+    """The first names of a list, and how many there are beside these."""
+    listed = ", ".join(shown(name, 60) for name in names[:6])
+    return listed + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+
+
+def _check(box: Box, accept_new: bool) -> Health:
+    """Check the box's cards and print the verdict. Raises NotStarted where it gives no answer."""
+    from ..health.examine import examine
+    from ..health.reading import as_text
+    from ..runs.starting import NotStarted
+
+    with terminal.waiting(f"checking {shown(box.name, 60)} …"):
+        verdict = examine(box, accept_new=accept_new)
+    if verdict.why:
+        finding = verdict.findings[0]
+        raise NotStarted(f"{finding['evidence']}; {finding['action']}")
+    terminal.write(as_text(verdict), COLOURS, sys.stderr)
+    return verdict
+
+
+def _has_no_card(verdict: Health) -> bool:
+    return not verdict.gpus and any(finding["entry"] == "U31" for finding in verdict.findings)
+
+
+def _begin(
+    place: Box, box: str, folder: str, verb: str, report: dict[str, Any], as_json: bool
+) -> int:
+    """Let the run begin, show what its script says, and wait until it trains."""
+    from ..runs import starting
+    from ..runs import status as run_status
+
+    answer = starting.begin(place, folder, verb)
+    for line in answer.lines:
+        print(line, file=sys.stderr)
+    if answer.code:
+        _print(as_json, {**report, "lines": answer.lines})
+        name = shown(place.name, 80)
+        terminal.error(f"the run script on {name} refused with exit {answer.code}; see above")
+        return 1
+    try:
+        begun = starting.watch(place, folder, print_change)
+    except KeyboardInterrupt:
+        print("the run goes on there; watch it with rgt status", file=sys.stderr)
+        return 2
+    state = begun.status
+    if begun.sign:
+        _say("trains", begun.sign)
+    else:
+        run_status.explain(state)
+        if not as_json:
+            print(run_status.as_text(state))
+    _print(as_json, {**report, "sign": begun.sign, "status": state.as_dict()})
+    _print_next(begun, box, folder)
+    return 0 if begun.sign else state.code
+
+
+def _print_next(begun: Begun, box: str, folder: str) -> None:
+    """The commands that come next, as the user would type them."""
+    name = folder.removeprefix("~/runs/")
+    where = f"{shlex.quote(box)} --run {shlex.quote(name)}"
+    verbs = ("status", "stop") if begun.status.state == "alive" else ("release",)
+    for verb in verbs:
+        option = " --wait" if verb == "status" else " --profile NAME" if verb == "release" else ""
+        _say("next", f"{program()} {verb} {where}{option}")
+
+
+def _say(what: str, text: str) -> None:
+    """A step of `start`, on stderr."""
+    terminal.write(f"{what:<8} {text}", {r"\A\S+": "bold"}, sys.stderr)
+
+
+def _print(as_json: bool, report: dict[str, Any]) -> None:
+    if as_json:
+        print(json.dumps(report, ensure_ascii=False, indent=1))
+
+
+def _size(count: int) -> str:
+    """Bytes as a person reads them."""
+    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if count >= least:
+            return f"{count / least:.1f} {unit}"
+    return f"{count} bytes"
+
+
+@command("stop", about_boxes=True)
+@BOX_ARGUMENT
+@RUN
+@ACCEPT_NEW
+def stop(box: str, run: str, accept_new: bool) -> int:
+    """Let the run on a box save, and end it. The box stays on, and billed if you rent it.
+
+    Without --run it is the one that is alive; where several are, name it.
+
+    Exit 0: it has stopped, or wasn't running. Exit 1: it goes on. Exit 2: could not tell.
+    """
+    from ..runs import calling
+
+    place = box_of(box)
+    run = run or calling.the_living_one(place, accept_new=accept_new)
+    with terminal.waiting("waiting until it has saved and ended …"):
+        answer = calling.verb(place, run, "stop", accept_new=accept_new)
+    remember(place)
+    for line in answer.lines:
+        print(line)
+    return answer.code
+
+
+@command("resume", about_boxes=True)
+@BOX_ARGUMENT
+@RUN
+@ACCEPT_NEW
+@JSON
+def resume(box: str, run: str, accept_new: bool, as_json: bool) -> int:
+    """Go on with a run that was stopped, was preempted or failed, from its newest whole checkpoint,
+    with the script and the code that are on the box. Return when it trains.
+
+    Exit 0: it trains. Exit 1: refused, or it failed. Exit 2: could not tell.
+    """
+    from ..runs import calling, status
+
+    place = box_of(box)
+    before = status.ask(place, run, accept_new=accept_new)
+    if before.state in ("unreachable", "unknown") or not before.phase:
+        raise calling.NotCalled(before.text)
+    remember(place)
+    return _begin(place, box, before.dir, "resume", {}, as_json)

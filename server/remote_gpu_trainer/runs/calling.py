@@ -1,0 +1,111 @@
+"""Call a verb of a run's own script on a box: find the run, and let its run.sh do the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ..boxes import box as boxes
+from ..boxes.box import Box, Reply
+from ..text import UserError
+from ..text.masking import shown, shown_lines
+from .status_reply import parts_of
+
+ANSWERED = 4000.0  # seconds that `stop` may take: a save may last an hour
+
+# Runs on the box: the run, and the words for its run.sh. Without a name it is the newest run. A
+# folder's name may hold anything; a line break in it becomes '?'.
+CALL = r"""
+main() {
+  set -u
+  local want=$1 dir='' best='' one mark pid count=0
+  shift
+  tell() { printf '%s %s\n' "$1" "$(printf '%s' "$2" | tr '\n\r' '??')"; }
+  lives() {
+    pid=''
+    { IFS=' ' read -r pid _ <"$1/$2.pid"; } 2>/dev/null
+    case $pid in '' | *[!0-9]*) return 1 ;; esac
+    kill -0 "$pid" 2>/dev/null
+  }
+  case $want in
+    '~/'*) dir=$HOME/${want#'~/'} ;;
+    /*) dir=$want ;;
+    */*) dir=$HOME/$want ;;
+    ?*) dir=$HOME/runs/$want ;;
+    *)
+      for one in "$HOME"/runs/*/; do
+        one=${one%/}
+        [ -f "$one/run.sh" ] || continue
+        count=$((count + 1))
+        [ "$count" -gt 100 ] || tell rgt-run "${one##*/}"
+        if lives "$one" runner || lives "$one" train; then tell rgt-live "${one##*/}"; fi
+        mark=$one/state.json
+        [ -e "$mark" ] || mark=$one/run.sh
+        if [ -z "$dir" ] || [ "$mark" -nt "$best" ]; then dir=$one best=$mark; fi
+      done
+      ;;
+  esac
+  tell rgt-dir "$dir"
+  [ -n "$dir" ] && [ -f "$dir/run.sh" ] || return 0
+  printf 'rgt-status\n'
+  bash "$dir/run.sh" "$@" </dev/null
+}
+main "$@"
+"""
+
+
+class NotCalled(UserError):
+    """A run could not be asked. One line: what is wrong; what to do."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What a verb said: `lines` for people, `code` its exit code, `folder` the run's on the box."""
+
+    lines: list[str]
+    code: int
+    folder: str
+
+
+def call(
+    box: Box, run: str, *words: str, limit: float, accept_new: bool = False, most: int = boxes.MOST
+) -> Reply:
+    """Return the box's reply to `run.sh WORDS` of a run: one line a fact, then the script's own.
+
+    `run`: a name under ~/runs, or a folder on the box; '' for the newest run.
+    """
+    return boxes.run(box, CALL, args=(run, *words), limit=limit, most=most, accept_new=accept_new)
+
+
+def verb(
+    box: Box, run: str, *words: str, limit: float = ANSWERED, accept_new: bool = False
+) -> Answer:
+    """Let a run do something, and return what its script said. Raises NotCalled."""
+    reply = call(box, run, *words, limit=limit, accept_new=accept_new)
+    name = shown(box.name, 80)
+    if reply.outcome != "ok":
+        raise NotCalled(reply.text)
+    parts = parts_of(reply.out.decode("utf-8", "replace"))
+    if parts.body is None:
+        missing = f"no run script in {parts.folder}" if run else "no run under ~/runs"
+        raise NotCalled(f"{missing} on {name}; start one, or name its folder with --run")
+    if reply.code is None:
+        raise NotCalled(f"{parts.folder}/run.sh printed too much; look at the script there")
+    lines = shown_lines(parts.body) + shown_lines(reply.errors)
+    return Answer(lines, reply.code, parts.folder)
+
+
+def the_living_one(box: Box, *, accept_new: bool = False) -> str:
+    """Return the name of the one run that is alive on a box, '' where none is.
+
+    Raises NotCalled where several are, because the wrong one might be stopped.
+    """
+    reply = call(box, "", "--help", limit=30, accept_new=accept_new)
+    if reply.outcome != "ok":
+        raise NotCalled(reply.text)
+    living = parts_of(reply.out.decode("utf-8", "replace")).living
+    if len(living) > 1:
+        raise NotCalled(
+            f"{len(living)} runs are alive on {shown(box.name, 80)} ({', '.join(living)}); "
+            "name one with --run"
+        )
+    return living[0] if living else ""

@@ -1,0 +1,210 @@
+"""Start a job on a box: render it, send it with its code, begin, and wait until it trains.
+
+What a person or an agent decides, such as whether to begin on a box that could not be judged, is
+the caller's.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+from ..boxes.box import Box
+from ..catalogue.bundle import bundle_root
+from ..platforms.profile import Profile
+from ..text import UserError
+from ..text.masking import shown
+from . import calling, code_files, code_state, sending, status
+from .code_files import CodeFiles
+from .job import Job
+from .job_reading import JobError, from_object
+from .job_text import Unfit, probed
+from .render import Rendered, render
+from .rendering import platform_of
+from .sending import Parcel, Sent
+from .status_reply import Status
+
+BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its checks are over
+POLL = 2.0  # seconds between two looks at a run that was started
+QUIET = 30.0  # seconds after which a program that works counts as started without a step
+WORKED = 1.0  # seconds of CPU time that such a program has used at least
+TO_BRING = 4 * 3600.0  # seconds for what comes before the program: packages, data, checkpoints
+_WORD = re.compile(r"[\s;&|()<>'\"=]+")
+
+
+class NotStarted(UserError):
+    """A run was not started. One line: what is wrong; what to do."""
+
+
+class Living(NotStarted):
+    """A run of this name is alive on the box. One line: what it does; what to do."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What is to be started: a job, rendered for a platform, and the code that goes with it."""
+
+    job: Job
+    platform: Profile
+    rendered: Rendered
+    code: CodeFiles | None
+
+    @property
+    def parcel(self) -> Parcel:
+        """Return the files for the run's folder on the box."""
+        code = self.code
+        paths = {f"code/{name}": code.folder / name for name in code.sizes} if code else {}
+        texts = {"run.sh": (self.rendered.script.encode(), 0o700)}
+        if probed(self.job):
+            texts["probe.py"] = ((bundle_root() / "scripts" / "probe.py").read_bytes(), 0o644)
+        return Parcel(self.job.folder, paths, texts)
+
+
+def plan(given: Any, profile_name: str, box: Box, on: date) -> Plan:
+    """Return what would be started on the box. Raises JobError, and ProfileError.
+
+    `given`: the fields of a job. `on`: the day by which facts of the platform are judged stale.
+    """
+    job = from_object(given)
+    target = "local" if box.local else "ssh"
+    platform = platform_of(profile_name, target)
+    if platform.name in ("slurm", "kubernetes"):
+        raise JobError(
+            f"{platform.name}: its own scheduler starts a job; rgt render prints the command for it"
+        )
+    if job.nodes > 1:
+        raise JobError(
+            "nodes: this starts one box; rgt render prints the commands for several, which begin "
+            "together"
+        )
+    try:
+        snapshot = code_state.take(Path(job.code)) if job.code else None
+        files = code_files.choose(Path(job.code)) if job.code else None
+        rendered = render(job, platform, target, on, snapshot)
+    except (Unfit, code_state.CodeError) as error:
+        raise JobError(str(error)) from None
+    except OSError as error:
+        raise JobError(
+            f"code: {error.filename}: {error.strerror}; name a folder that can be read"
+        ) from None
+    _refuse_missing(job, files)
+    return Plan(job, platform, rendered, files)
+
+
+def _refuse_missing(job: Job, files: CodeFiles | None) -> None:
+    """Raise JobError for a file of the code that the command names and that isn't sent."""
+    if files is None:
+        return
+    line = job.command if isinstance(job.command, str) else "\n".join(job.command)
+    named = {word.removeprefix("./") for word in _WORD.split(f"{line} {job.environment or ''}")}
+    if lost := sorted(named.intersection(files.untracked)):
+        raise JobError(
+            f"code: git doesn't track {shown(lost[0], 100)}, so it isn't sent; run git add "
+            f"{shown(lost[0], 100)}"
+        )
+    if kept := sorted(named.intersection(files.keys)):
+        raise JobError(
+            f"code: {shown(kept[0], 100)} looks like a key and isn't sent; put it on the box "
+            "yourself, and name it in secrets"
+        )
+    programs = [word for word in job.command if word.endswith(".py")]
+    programs = [] if isinstance(job.command, str) else programs
+    absent = [word for word in programs if word.removeprefix("./") not in files.sizes]
+    if absent and files.sizes and not absent[0].startswith(("/", "~", "../")):
+        raise JobError(
+            f"code: no {shown(absent[0], 100)} in {shown(files.folder, 100)}; name the folder with "
+            "the program in code"
+        )
+    if not files.sizes:
+        raise JobError(
+            f"code: git tracks no file in {shown(files.folder, 100)}; run git add there"
+            if files.tracked
+            else f"code: {shown(files.folder, 100)} is empty; name the folder with the program"
+        )
+
+
+def refuse_living(box: Box, plan: Plan, *, accept_new: bool = False) -> Status:
+    """Return the state of an earlier run of this name on the box.
+
+    Raises Living where it is alive, since its code would change under it, and NotStarted where the
+    box doesn't answer.
+    """
+    before = status.ask(box, plan.job.folder, accept_new=accept_new)
+    if before.state == "unreachable":
+        raise NotStarted(before.text)
+    if before.state in ("alive", "stalled"):
+        step = "" if before.step is None else f" at step {before.step}"
+        raise Living(
+            f"{plan.job.name} is {before.state} on {shown(box.name, 80)}{step}; rgt status shows "
+            "it, rgt stop ends it, another name starts a second run"
+        )
+    return before
+
+
+def send(box: Box, plan: Plan, *, accept_new: bool = False) -> Sent:
+    """Bring script and code to the box. Raises NotSent."""
+    return sending.send(box, plan.parcel, accept_new=accept_new)
+
+
+def begin(box: Box, folder: str, verb: str = "start") -> calling.Answer:
+    """Let a run begin, by `start` or `resume`. Raises NotCalled."""
+    sent_at = str(int(time.time()))
+    return calling.verb(box, folder, verb, "--sent-at", sent_at, limit=BEGINNING)
+
+
+@dataclass(frozen=True)
+class Begun:
+    """What a run that was started came to. `sign`: what shows that it trains; '' for nothing."""
+
+    status: Status
+    sign: str
+
+
+def watch(
+    box: Box,
+    folder: str,
+    tell: Callable[[Status], None],
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Begun:
+    """Look at a run until it trains or has ended.
+
+    It trains with a step in its log or a checkpoint that came after its start; without either, once
+    its processes have worked for a while. `tell` gets each state that differs from the one before.
+    """
+    until, alone_since, last = clock() + TO_BRING, math.inf, ()
+    while True:
+        found = status.ask(box, folder)
+        now = clock()
+        if last != (last := found.shows):
+            tell(found)
+        if found.state == "alive" and found.phase == "running":
+            alone_since = min(alone_since, now)
+            if sign := _sign(found, now - alone_since):
+                return Begun(found, sign)
+        elif found.state != "alive":
+            return Begun(found, "")
+        if now >= until:
+            return Begun(found, "")
+        sleep(POLL)
+
+
+def _sign(found: Status, seconds: float) -> str:
+    """What shows that a running program trains; '' for nothing yet."""
+    signs = found.signs
+    if signs.step is not None:
+        return f"step {signs.step}"
+    if signs.checkpoint:
+        return f"a new checkpoint, {shown(signs.checkpoint, 200)}"
+    if seconds >= QUIET and signs.cpu_seconds >= WORKED:
+        return (
+            f"no step and no checkpoint yet, but it has used {signs.cpu_seconds:.0f} s of CPU time"
+        )
+    return ""

@@ -1,0 +1,292 @@
+"""A job starts on a box: what is sent, what stays here, and what shows that it trains."""
+
+import json
+import os
+import subprocess
+from datetime import date
+
+import pytest
+from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.runs import calling, code_files, sending, starting
+from remote_gpu_trainer.runs.job_reading import JobError
+from remote_gpu_trainer.runs.sending import NotSent, Parcel
+from remote_gpu_trainer.runs.status_reply import Signs, Status
+
+from tests.engines.fake_run import fake_run
+from tests.engines.sshd import boxes, sshd  # noqa: F401
+
+GPU = box.Box("gpu", "gpu")
+JOB = {"name": "toy", "command": ["python3", "train.py"], "gpus": 0, "deadline": "1h"}
+DAY = date(2026, 11, 27)
+
+
+def git(folder, *words):
+    env = {**os.environ, "GIT_CONFIG_GLOBAL": "/dev/null", "GIT_AUTHOR_NAME": "a"}
+    names = ["-c", "user.name=a", "-c", "user.email=a@example.org"]
+    subprocess.run(["git", *names, *words], cwd=folder, env=env, check=True, capture_output=True)
+
+
+@pytest.fixture
+def code(tmp_path):
+    """A repository with one tracked program."""
+    folder = tmp_path / "code"
+    folder.mkdir()
+    git(folder, "init", "-q")
+    (folder / "train.py").write_text("print('step 1')\n")
+    git(folder, "add", ".")
+    return folder
+
+
+def test_what_git_tracks_is_sent_as_it_is_now_and_new_files_are_named(code):
+    (code / "train.py").write_text("print('step 2')\n")
+    (code / "gone.py").write_text("")
+    git(code, "add", ".")
+    (code / "gone.py").unlink()
+    (code / "new.py").write_text("")
+    (code / ".gitignore").write_text("data/\n")
+    git(code, "add", ".gitignore")
+    (code / "data").mkdir()
+    (code / "data/big.bin").write_bytes(bytes(1000))
+    found = code_files.choose(code)
+    assert sorted(found.sizes) == [".gitignore", "train.py"] and found.tracked
+    assert found.untracked == ["new.py"] and found.bytes == 16 + 6
+
+
+KEYS = {
+    ".env": "A=1",
+    ".env.local": "A=1",
+    "deploy/id_ed25519": "x",
+    "certs/server.pem": "x",
+    ".netrc": "machine x",
+    "kaggle.json": "{}",
+    ".aws/credentials": "x",
+    "odd.txt": "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n",
+    "service.json": '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\n"}',
+}
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+def test_keys_stay_here_even_where_git_tracks_them(code, tracked):
+    for name, content in KEYS.items():
+        (code / name).parent.mkdir(exist_ok=True)
+        (code / name).write_text(content)
+    (code / "tokenizer.py").write_text("# reads -----BEGIN PRIVATE KEY-----\n")
+    if tracked:
+        git(code, "add", "-f", ".")
+    else:
+        subprocess.run(["rm", "-rf", code / ".git"], check=True)
+    found = code_files.choose(code)
+    assert sorted(found.sizes) == ["tokenizer.py", "train.py"]
+    # Without git, hidden folders aren't even looked into.
+    hidden = {".aws/credentials"} if not tracked else set()
+    assert set(found.keys) == set(KEYS) - hidden
+
+
+def test_a_folder_without_git_is_sent_but_for_what_is_nobodys_code(tmp_path):
+    for name in ("a.py", ".venv/x.py", "__pycache__/a.pyc", "sub/b.py", ".hidden/c", "venv/d.py"):
+        (tmp_path / name).parent.mkdir(exist_ok=True, parents=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "link").symlink_to("sub")
+    found = code_files.choose(tmp_path)
+    assert sorted(found.sizes) == ["a.py", "link", "sub/b.py"] and not found.tracked
+
+
+def parcel(folder, names, **texts):
+    given = {name: (text.encode(), 0o600) for name, text in texts.items()}
+    return Parcel("~/runs/toy", {f"code/{name}": folder / name for name in names}, given)
+
+
+def test_files_arrive_whole_and_a_second_time_only_what_changed(sshd, tmp_path):
+    names = ["a b.py", "$(touch x)", "sub/run.sh", "link", "é.txt", "-rf"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        if name == "link":
+            (tmp_path / name).symlink_to("a b.py")
+        else:
+            (tmp_path / name).write_bytes(os.urandom(3000))
+    (tmp_path / "sub/run.sh").chmod(0o755)
+    first = sending.send(GPU, parcel(tmp_path, names, script="text"))
+    there = sshd.home / "runs/toy"
+    assert (first.files, first.new, first.bytes) == (7, 7, 5 * 3000 + 4)
+    for name in names:
+        assert (there / "code" / name).read_bytes() == (tmp_path / name).read_bytes()
+    assert (there / "code/sub/run.sh").stat().st_mode & 0o777 == 0o755
+    assert (there / "script").stat().st_mode & 0o777 == 0o600
+    assert os.readlink(there / "code/link") == "a b.py"
+    (there / "code/out").mkdir()
+    (there / "code/out/step_1.pt").write_text("weights")
+    (tmp_path / "a b.py").write_text("changed")
+    again = sending.send(GPU, parcel(tmp_path, names[:-1], script="text"))
+    assert (again.files, again.new, again.bytes) == (6, 1, 7)
+    assert (there / "code/a b.py").read_text() == "changed"
+    assert not (there / "code/-rf").exists(), "what isn't sent any more is gone there"
+    assert (there / "code/out/step_1.pt").read_text() == "weights"
+    assert not list(sshd.home.glob("**/x")) and not list(there.glob("**/*.rgt-new"))
+
+
+def test_an_equal_size_and_time_is_no_equal_content(sshd, tmp_path):
+    (tmp_path / "a.py").write_text("aaaa")
+    sending.send(GPU, parcel(tmp_path, ["a.py"]))
+    there = sshd.home / "runs/toy/code/a.py"
+    told = there.stat()
+    there.write_text("bbbb")
+    os.utime(there, ns=(told.st_atime_ns, told.st_mtime_ns))
+    assert sending.send(GPU, parcel(tmp_path, ["a.py"])).new == 1
+    assert there.read_text() == "aaaa"
+
+
+@pytest.mark.parametrize("full", ["code", "run"])
+def test_what_does_not_arrive_is_told(sshd, tmp_path, full):
+    (tmp_path / "a.py").write_text("aaaa")
+    (sshd.home / "runs/toy").mkdir(parents=True)
+    if full == "code":
+        (sshd.home / "runs/toy/code").write_text("a file in the way")
+    else:
+        (sshd.home / "runs/toy").rmdir()
+        (sshd.home / "runs/toy").write_text("a file in the way")
+    with pytest.raises(NotSent, match=r"sending to ~/runs/toy on gpu failed \(.*look whether"):
+        sending.send(GPU, parcel(tmp_path, ["a.py"]))
+    sshd.stop()
+    with pytest.raises(NotSent, match="refused"):
+        sending.send(GPU, parcel(tmp_path, ["a.py"]))
+
+
+def test_a_file_that_changes_while_it_is_sent_is_found(sshd, tmp_path, monkeypatch):
+    (tmp_path / "a.py").write_text("aaaa")
+    pack = sending._pack
+
+    def late(packed, given, manifest, wanted):
+        (tmp_path / "a.py").write_text("bbbb")
+        pack(packed, given, manifest, wanted)
+
+    monkeypatch.setattr(sending, "_pack", late)
+    with pytest.raises(NotSent, match=r"1 files on gpu aren't as they are here \(code/a.py\)"):
+        sending.send(GPU, parcel(tmp_path, ["a.py"]))
+
+
+def planned(code, **fields):
+    given = {**JOB, "code": str(code), **fields}
+    return starting.plan(given, "generic-ssh", GPU, DAY)
+
+
+def test_a_plan_holds_the_script_the_code_and_for_a_rehearsal_the_probe(code):
+    found = planned(code)
+    assert set(found.parcel.paths) == {"code/train.py"} and set(found.parcel.texts) == {"run.sh"}
+    assert found.rendered.script.startswith("#!/usr/bin/env bash")
+    with_probe = planned(code, checkpoint={"folder": "out"})
+    assert set(with_probe.parcel.texts) == {"run.sh", "probe.py"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "untracked", "said"),
+    [
+        ({"command": ["python3", "new.py"]}, "new.py", "git doesn't track new.py"),
+        ({"command": "cd . && python3 ./new.py"}, "new.py", "git doesn't track new.py"),
+        ({"command": ["python3", "other.py"]}, "", "code: no other.py in"),
+        ({"command": ["python3", "train.py", "--token", ".env"]}, "", "looks like a key"),
+        ({"environment": "requirements.txt"}, "requirements.txt", "git doesn't track require"),
+        ({"nodes": 2, "launcher": "torchrun"}, "", "nodes: this starts one box"),
+        ({"command": ""}, "", "command: nothing to run"),
+        ({"deadline": None}, "", "deadline"),
+    ],
+)
+def test_what_would_fail_on_the_box_is_refused_before_anything_is_sent(
+    code, fields, untracked, said
+):
+    (code / ".env").write_text("A=1")
+    git(code, "add", "-f", ".env")
+    if untracked:
+        (code / untracked).write_text("")
+    with pytest.raises(JobError, match=said):
+        planned(code, **fields)
+
+
+@pytest.mark.parametrize("platform", ["slurm", "kubernetes"])
+def test_a_scheduler_starts_its_own_jobs(code, platform):
+    with pytest.raises(JobError, match=f"{platform}: its own scheduler"):
+        starting.plan({**JOB, "code": str(code)}, platform, GPU, DAY)
+
+
+def test_an_empty_repository_and_an_empty_folder_are_told_apart(tmp_path):
+    (tmp_path / "a").mkdir()
+    with pytest.raises(JobError, match="is empty"):
+        planned(tmp_path / "a", command=["true"])
+    git(tmp_path / "a", "init", "-q")
+    with pytest.raises(JobError, match="git tracks no file"):
+        planned(tmp_path / "a", command=["true"])
+
+
+def test_code_is_never_changed_under_a_run_that_is_alive(sshd, code):
+    fake_run(sshd.home)
+    with pytest.raises(starting.Living, match="toy is alive on gpu at step 120; rgt status"):
+        starting.refuse_living(GPU, planned(code))
+    fake_run(sshd.home, phase="done", alive=False)
+    assert starting.refuse_living(GPU, planned(code)).state == "finished"
+    sshd.stop()
+    with pytest.raises(starting.NotStarted, match="refused"):
+        starting.refuse_living(GPU, planned(code))
+
+
+def states(monkeypatch, *found):
+    """Let the box answer with one state after another, a second apart."""
+    answers = iter(found)
+    monkeypatch.setattr(starting.status, "ask", lambda *_: next(answers))
+    now = [0.0]
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    told = []
+    begun = starting.watch(
+        GPU, "~/runs/toy", lambda s: told.append(s.phase), clock=lambda: now[0], sleep=sleep
+    )
+    return begun, told
+
+
+def going(phase="running", attempt=1, **signs):
+    return Status("alive", "gpu", phase=phase, attempt=attempt, signs=Signs(**signs))
+
+
+def test_a_step_or_a_new_checkpoint_shows_that_it_trains(monkeypatch):
+    begun, told = states(monkeypatch, going("preflight"), going("staging"), going(), going(step=0))
+    assert begun.sign == "step 0" and told == ["preflight", "staging", "running"]
+    begun, _ = states(monkeypatch, going(), going(checkpoint="out/step_3.pt"))
+    assert begun.sign == "a new checkpoint, out/step_3.pt"
+
+
+def test_without_either_it_counts_once_it_has_worked_for_a_while(monkeypatch):
+    begun, _ = states(monkeypatch, *[going(cpu_seconds=n / 2) for n in range(40)])
+    assert begun.sign.startswith("no step and no checkpoint yet, but it has used 8 s of CPU")
+    idle = [going(cpu_seconds=0.2)] * 40
+    begun, _ = states(monkeypatch, *idle, Status("failed", "gpu", phase="failed"))
+    assert (begun.sign, begun.status.state) == ("", "failed")
+
+
+def test_a_program_that_ends_at_once_is_told_as_what_it_came_to(monkeypatch):
+    begun, _ = states(monkeypatch, going("preflight"), Status("finished", "gpu", phase="done"))
+    assert (begun.sign, begun.status.state) == ("", "finished")
+
+
+def test_of_several_living_runs_none_is_chosen(sshd):
+    assert calling.the_living_one(GPU) == ""
+    fake_run(sshd.home, "old", phase="done", alive=False)
+    fake_run(sshd.home, "toy")
+    (sshd.home / "runs/toy/runner.pid").write_text(f"{os.getpid()} 1\n")
+    assert calling.the_living_one(GPU) == "toy"
+    fake_run(sshd.home, "other")
+    (sshd.home / "runs/other/train.pid").write_text(f"{os.getpid()} 1\n")
+    with pytest.raises(calling.NotCalled, match=r"2 runs are alive on gpu \(other, toy\)"):
+        calling.the_living_one(GPU)
+    with pytest.raises(calling.NotCalled, match="no run script in"):
+        calling.verb(GPU, "gone", "stop")
+
+
+def test_what_a_script_prints_is_only_text(sshd):
+    folder = fake_run(sshd.home)
+    (folder / "run.sh").write_text(
+        "printf '\\033[31mred token=abcdef123456\\n'; echo oops >&2; exit 3\n"
+    )
+    answer = calling.verb(GPU, "toy", "stop")
+    assert (answer.code, answer.folder) == (3, str(folder))
+    assert answer.lines == ["red token=***", "oops"]
+    assert json.dumps(answer.lines)
