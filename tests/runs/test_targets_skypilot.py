@@ -38,7 +38,7 @@ case "$*" in
 esac
 """
 FULL = replace(
-    ONE, nodes=2, infra="aws/us-east-1", spot=True, disk_gb=300, cpus=8, memory_gb=64, image="docker:pytorch/pytorch:2.13.0", workdir="/tmp",
+    ONE, nodes=2, infra="aws", region="us-east-1", zone="us-east-1a", setup="set +H\napt-get install -y x || true\n", spot=True, disk_gb=300, cpus=8, memory_gb=64, image="docker:pytorch/pytorch:2.13.0", workdir="/tmp",
     file_mounts=(("~/key", "/etc/hostname"), ("/data", "s3://bucket/data")),
 )  # fmt: skip
 
@@ -122,7 +122,8 @@ def test_skypilot_loads_a_task_with_every_option_and_one_with_none(load, made):
     assert (
         got["accelerators"] == {"H100": 1} and got["use_spot"] is True and got["disk_size"] == 300
     )
-    assert (got["infra"], got["cpus"], got["memory"]) == ("aws/us-east-1", "8+", "64+")
+    assert (got["infra"], got["cpus"], got["memory"]) == ("aws/us-east-1/us-east-1a", "8+", "64+")
+    assert full["task"]["setup"] == FULL.setup and "setup" not in least["task"]
     assert full["task"]["file_mounts"] == dict(FULL.file_mounts)
     assert least["task"]["name"] == "tiny"
     assert "error" not in spots
@@ -210,6 +211,18 @@ def test_any_value_comes_back_exactly(made, value):
 
 
 @given(HOSTILE)
+@example("a\x85\r\n$(x) !!")
+@settings(max_examples=15, deadline=None)
+def test_any_setup_comes_back_exactly(made, value):
+    try:
+        text, _ = made(replace(ONE, setup=value))
+    except ValueError as refused:
+        assert "\0" in value and str(refused).startswith("setup: must be ")
+        return
+    assert yaml.safe_load(text).get("setup", "") == value
+
+
+@given(HOSTILE)
 @settings(deadline=None)
 def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
     try:
@@ -230,6 +243,11 @@ def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
         ({"gpus": 0, "accelerator": "H100"}, "accelerator"),
         ({"accelerator": "H100:8"}, "accelerator"),
         ({"infra": "aws us"}, "infra"),
+        ({"region": "us-east-1"}, "region"),
+        ({"infra": "aws", "region": "us east"}, "region"),
+        ({"infra": "aws/us-east-1", "region": "us-east-1"}, "region"),
+        ({"infra": "aws", "zone": "a"}, "zone"),
+        ({"setup": "a\0b"}, "setup"),
         ({"image": "a\nb"}, "image"),
         ({"nodes": 0}, "nodes"),
         ({"disk_gb": -1}, "disk_gb"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ..runner.spec import TIMINGS
@@ -180,16 +180,27 @@ class Queue(Strict):
 
 
 class Slurm(Strict):
-    """What only Slurm needs."""
+    """What only Slurm needs. Its lines know no quoting, so each value has a strict form."""
 
-    partition: str | None = None
+    partition: str | None = Field(default=None, description="one, or several as a,b")
     account: str | None = None
     qos: str | None = None
     gpu_type: str | None = Field(
         default=None, description="as `sinfo -o %G` shows it, such as a100"
     )
     cpus: int | None = Field(default=None, ge=1)
-    memory_gb: int | None = Field(default=None, ge=1)
+    memory_gb: int | None = Field(default=None, ge=0, description="0: all memory of the node")
+    constraint: str | None = Field(default=None, description="features, such as a100&nvlink")
+    exclude: str | None = Field(default=None, description="nodes to keep away from: n[01-04,7]")
+    nodelist: str | None = Field(default=None, description="nodes that the job must have")
+    dependency: str | None = Field(default=None, description="such as afterok:123 or singleton")
+    reservation: str | None = None
+    exclusive: bool = Field(default=False, description="no other job on the nodes")
+    options: dict[str, Annotated[StrictBool | Text, Field(union_mode="left_to_right")]] = Field(
+        default={},
+        description="further options of sbatch by name, such as {comment: x, contiguous: true}; "
+        "runs/targets/sbatch_options.py lists them",
+    )
     most_hours: float | None = Field(
         default=None, gt=0, description="the partition's limit; the run is requeued before it"
     )
@@ -200,6 +211,14 @@ class Slurm(Strict):
     at_a_time: int | None = Field(
         default=None, ge=1, description="cells of a queue that run at once"
     )
+
+
+class Toleration(Strict):
+    """A taint of nodes that the pod may run on; without a value any value of its key."""
+
+    key: str | None = None
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
 
 class Kubernetes(Strict):
@@ -213,6 +232,19 @@ class Kubernetes(Strict):
     cpus: int | None = Field(default=None, ge=1)
     memory_gb: int | None = Field(default=None, ge=1)
     node_selector: dict[str, str] = {}
+    labels: dict[str, Text] = Field(
+        default={},
+        description="of the Job and its pods, such as {kueue.x-k8s.io/queue-name: team}",
+    )
+    annotations: dict[str, Text] = Field(default={}, description="of the Job and its pods")
+    resources: dict[str, Text] = Field(
+        default={},
+        description="what one node needs beside gpus, cpus and memory_gb, in limits and requests: "
+        "{rdma/hca_shared_devices_a: 1}",
+    )
+    tolerations: list[Toleration] = []
+    priority_class: str | None = None
+    host_network: bool = Field(default=False, description="the pod uses its node's network")
 
 
 class Skypilot(Strict):
@@ -220,9 +252,19 @@ class Skypilot(Strict):
 
     accelerator: str | None = Field(default=None, description="such as H100")
     infra: str | None = Field(default=None, description="such as runpod, aws or kubernetes")
+    region: str | None = Field(default=None, description="of infra, such as us-east-1")
+    zone: str | None = Field(default=None, description="of the region")
     spot: bool = False
     disk_gb: int | None = Field(default=None, ge=1)
     image: str | None = None
+    file_mounts: dict[BoxPath, Line] = Field(
+        default={}, description="{path on the box: path here, or s3://…, gs://… and so on}"
+    )
+    setup: list[Text] = Field(
+        default=[],
+        description="lines of bash that SkyPilot runs once on each new box, such as apt-get "
+        "install; what they export doesn't reach the program, as `setup` of the job does",
+    )
 
 
 class Job(Strict):

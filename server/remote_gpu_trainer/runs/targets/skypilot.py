@@ -25,7 +25,7 @@ class Options:
     """What only SkyPilot needs. GPUs are for one node. '' and 0 leave the choice to SkyPilot.
 
     `workdir` is a folder here, sent to ~/sky_workdir. `file_mounts`: (path on the box, path here or
-    bucket) pairs.
+    bucket) pairs. `setup`: bash that SkyPilot runs once on each new box.
 
     Raises ValueError that names the field.
     """
@@ -42,6 +42,9 @@ class Options:
     image: str = ""
     workdir: str = ""
     file_mounts: tuple[tuple[str, str], ...] = ()
+    region: str = ""
+    zone: str = ""
+    setup: str = ""
 
     def __post_init__(self) -> None:
         targets.matched(
@@ -73,6 +76,8 @@ class Options:
                 "CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE",
                 "look at `sky check`",
             )
+        self._check_place()
+        targets.encodable("setup", self.setup)
         if self.image:
             targets.matched(
                 "image",
@@ -93,6 +98,26 @@ class Options:
                     "rename it",
                 )
 
+    def _check_place(self) -> None:
+        """Raises ValueError for a region without its cloud, or one that `infra` names too."""
+        for field, above in (("region", "infra"), ("zone", "region")):
+            value = getattr(self, field)
+            if not value:
+                continue
+            words = "a name of letters, digits, '.', '_' and '-'"
+            do = "look at `sky show-gpus --infra`"
+            targets.matched(field, value, r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", words, do)
+            if not getattr(self, above):
+                raise targets.refuse(field, value, f"empty without {above}", f"set {above}")
+        if self.region and "/" in self.infra:
+            do = "write the region in one place"
+            raise targets.refuse("region", self.region, "empty where infra names one", do)
+
+    @property
+    def place(self) -> str:
+        """Return CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE; '' for any."""
+        return "/".join(part for part in (self.infra, self.region, self.zone) if part)
+
 
 def text(spec: Mapping[str, Any], options: Options, script: str) -> str:
     """The task as YAML. Raises ValueError for what is no run script, and for a variable's name."""
@@ -104,7 +129,7 @@ def _task(spec: Mapping[str, Any], options: Options, script: str) -> dict:
     task = {
         "name": options.name,
         "resources": _given(
-            infra=options.infra,
+            infra=options.place,
             accelerators={options.accelerator: options.gpus} if options.gpus else None,
             cpus=f"{options.cpus}+" if options.cpus else None,
             memory=f"{options.memory_gb}+" if options.memory_gb else None,
@@ -119,6 +144,7 @@ def _task(spec: Mapping[str, Any], options: Options, script: str) -> dict:
         "secrets": dict.fromkeys(
             sorted({_on_the_box(variable) for variable in spec["secret_variables"].values()})
         ),
+        "setup": options.setup,
         "run": run(script, options, "queue" if spec["cells"] else "run"),
     }
     return _given(**task)
