@@ -34,7 +34,7 @@ HOSTILE = [
     "x > pwned", "", " ", "\t", "\ud800",
 ]  # fmt: skip
 FIELDS = [
-    "name", "command", "command.0", "command.1", "deadline", "code", "environment", "python", "variables.A", "variables.NAME", "secrets.S.file", "secrets.S.variable", "rendezvous", "data.0.from", "data.0.to", "checkpoint.folder",
+    "name", "command", "command.0", "command.1", "setup.0", "deadline", "code", "environment", "python", "variables.A", "variables.NAME", "secrets.S.file", "secrets.S.variable", "rendezvous", "data.0.from", "data.0.to", "checkpoint.folder",
     "checkpoint.pattern", "resume.flag", "resume.variable", "durable.to", "durable.what.0", "at_end.command", "at_end.box_id", "at_end.credential.file", "results.0", "notify.0", "notify.1", "step_pattern", "rehearsal.arguments.0", "run_dir",
     "queue.cells.0.name", "queue.cells.0.arguments.0", "slurm.partition", "slurm.account", "slurm.qos", "slurm.gpu_type", "slurm.constraint", "slurm.exclude", "slurm.nodelist", "slurm.dependency", "slurm.reservation", "slurm.options.comment", "slurm.options.NAME", "kubernetes.image", "kubernetes.claim", "kubernetes.namespace", "kubernetes.mount", "kubernetes.labels.team", "kubernetes.labels.NAME", "kubernetes.annotations.note", "kubernetes.annotations.NAME", "kubernetes.resources.NAME",
     "kubernetes.priority_class", "kubernetes.tolerations.0.key", "kubernetes.tolerations.0.value", "skypilot.region", "skypilot.zone", "skypilot.setup.0", "skypilot.file_mounts.x", "skypilot.file_mounts.NAME", "skypilot.accelerator", "skypilot.infra", "skypilot.image",

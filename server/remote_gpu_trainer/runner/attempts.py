@@ -14,6 +14,7 @@ from . import (
     memory,
     procs,
     results,
+    setting_up,
     stacks,
     stall,
     why,
@@ -259,6 +260,8 @@ class Attempts:
             if not self.heart.has_lost_lease:
                 run.asked = ""
             verdict = self._judge_end(found)
+        elif not run.asked and (told := setting_up.failure(run.folder, run.spec.setup)):
+            return Verdict("setup", "", told)
         else:
             verdict = why.classify(run, self._attempt)
         if self.heart.nan:

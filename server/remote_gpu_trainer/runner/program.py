@@ -7,7 +7,7 @@ import re
 import signal
 import time
 
-from . import holder, launchers, log, procs, secrets, stacks
+from . import holder, launchers, log, procs, secrets, setting_up, stacks
 from .context import Run, plain_environment, user_mask
 
 SHELLS = {
@@ -29,13 +29,19 @@ class Program:
     def start(
         self, words: list[str], number: int, checkpoint: str, extra: dict[str, str] | None = None
     ) -> None:
-        """Start attempt `number` with these words. Raises OSError."""
+        """Start attempt `number` with these words, behind the job's setup. Raises OSError."""
         run = self.run
         run.folder.remove("save-now", "rc")
         self.number, self.first = number, log.next_number(run)
         self._env = {**environment(run, number, checkpoint), **(extra or {})}
         self.pid, self.start_time = holder.start(
-            run, words, self._env, run.work, number, self.first, user_mask()
+            run,
+            setting_up.before(run.folder, run.spec.setup, words),
+            self._env,
+            run.work,
+            number,
+            self.first,
+            user_mask(),
         )
 
     def adopt(self, number: int, first: int) -> bool:

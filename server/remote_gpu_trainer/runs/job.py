@@ -22,8 +22,8 @@ from .job_values import (
 )
 
 MOST_TOGETHER = 600_000  # bytes of a job; a Kubernetes ConfigMap of 1 MiB holds the runner as well
-Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom",
-                  "host-oom", "disk", "gpu"]  # fmt: skip
+Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "setup", "bug",
+                  "oom", "host-oom", "disk", "gpu"]  # fmt: skip
 
 
 Words = Annotated[list[Text], AfterValidator(no_secret_in_words)]
@@ -283,6 +283,12 @@ class Job(Strict):
         default=None,
         description="requirements.txt, environment.yml or uv.lock of the code, to install",
     )
+    setup: list[Text] = Field(
+        default=[],
+        description="lines of bash before the program, in its shell: module load, conda activate, "
+        "export. Each must succeed. They run before every check of the interpreter, every attempt "
+        "and every cell, so what is to happen once belongs elsewhere",
+    )
     python: Line = Field(default="python3", min_length=1, description="the interpreter on the box")
     variables: Annotated[dict[Variable, Text], AfterValidator(no_secret_by_value)] = {}
     secrets: dict[Variable, Secret] = {}
@@ -291,7 +297,11 @@ class Job(Strict):
         default=None, ge=1, le=1024, description="processes of one node (default: one for each GPU)"
     )
     nodes: int = Field(default=1, ge=1, le=1024)
-    launcher: Literal["none", "torchrun", "accelerate", "deepspeed"] = "none"
+    launcher: Literal["none", "torchrun", "accelerate", "deepspeed", "slurm-tasks"] = Field(
+        default="none",
+        description="slurm-tasks: torchrun starts a process for each GPU, with the variables that "
+        "srun would give it (SLURM_PROCID, SLURM_LOCALID, SLURM_NTASKS and so on)",
+    )
     rendezvous: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,200}(:\d{2,5})?$")] | None = Field(
         default=None, description="HOST:PORT of node 0, for several boxes over ssh"
     )
@@ -352,7 +362,9 @@ class Job(Strict):
                 "launcher: deepspeed can't start several nodes; use torchrun for the same program"
             )
         if self.nodes > 1 and self.launcher == "none":
-            raise ValueError("launcher: several nodes need one; use torchrun or accelerate")
+            raise ValueError(
+                "launcher: several nodes need one; use torchrun, accelerate or slurm-tasks"
+            )
         if self.nodes > 1 and self.queue:
             raise ValueError("queue: its cells run on one node each; leave nodes out")
         if self.launcher != "none" and self.save_signal != "TERM":

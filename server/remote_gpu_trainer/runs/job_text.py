@@ -60,7 +60,8 @@ def spec_of(
         "variables": dict(job.variables),
         "secret_files": {name: s.file for name, s in job.secrets.items() if s.file},
         "secret_variables": {name: s.variable for name, s in job.secrets.items() if s.variable},
-        "setup": setup(job),
+        "setup": list(job.setup),
+        "install": install(job),
         "data": [[copy.source, copy.to] for copy in job.data],
         "save_signal": job.save_signal,
         "save_seconds": checkpoint.save_seconds if checkpoint else 30.0,
@@ -123,7 +124,7 @@ def probed(job: Job) -> bool:
     return job.probe and job.checkpoint is not None and named
 
 
-def setup(job: Job) -> list[str]:
+def install(job: Job) -> list[str]:
     """The command that installs the environment file. Raises Unfit."""
     path = job.environment
     if not path:

@@ -59,9 +59,13 @@ class Toleration:
 
     def as_dict(self) -> dict:
         """Return what the API takes."""
-        exists = "Equal" if self.value else "Exists"
-        given = {"key": self.key, "value": self.value, "effect": self.effect}
-        return {"operator": exists, **{name: text for name, text in given.items() if text}}
+        given = {
+            "key": self.key,
+            "operator": "Equal" if self.value else "Exists",
+            "value": self.value,
+            "effect": self.effect,
+        }
+        return {name: text for name, text in given.items() if text}
 
 
 @dataclass(frozen=True)
