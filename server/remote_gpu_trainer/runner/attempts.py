@@ -8,6 +8,7 @@ from typing import NamedTuple
 from . import (
     checkpoints,
     collectors,
+    containers,
     early_end,
     launchers,
     log,
@@ -260,7 +261,7 @@ class Attempts:
             if not self.heart.has_lost_lease:
                 run.asked = ""
             verdict = self._judge_end(found)
-        elif not run.asked and (told := setting_up.failure(run.folder, run.spec.setup)):
+        elif not run.asked and (told := self._never_started()):
             return Verdict("setup", "", told)
         else:
             verdict = why.classify(run, self._attempt)
@@ -271,6 +272,11 @@ class Attempts:
                 reason = "; ".join(filter(None, (verdict.reason, self.heart.nan)))
                 return verdict._replace(reason=reason)
         return verdict
+
+    def _never_started(self) -> str:
+        """Return what failed before the program itself, '' where that was started."""
+        line = setting_up.failure(self.run.folder, self.run.spec.setup)
+        return line or containers.failure(self.run, self.state.exit)
 
     def _judge_end(self, found: results.Found) -> Verdict:
         state = self.state

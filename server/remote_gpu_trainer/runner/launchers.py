@@ -11,7 +11,7 @@ import socket
 import subprocess
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Mapping
+from typing import Iterable, Mapping
 
 from . import procs
 from .context import Run, home
@@ -151,8 +151,12 @@ def _given(run: Run) -> dict[str, str]:
     return {**os.environ, **run.spec.variables}
 
 
-def ranks(run: Run, leader: int, table: Mapping[int, procs.Stat]) -> set[int]:
+def ranks(
+    run: Run, leader: int, table: Mapping[int, procs.Stat], inside: Iterable[int] = ()
+) -> set[int]:
     """Return the ranks below a launcher whose first process is `leader`; none without a launcher.
+
+    `inside`: the first processes of a container that isn't below it.
 
     A launcher of one process and DeepSpeed's pass no signal on; torchrun and DeepSpeed kill 30 s
     after theirs.
@@ -162,7 +166,7 @@ def ranks(run: Run, leader: int, table: Mapping[int, procs.Stat]) -> set[int]:
         return set()
     is_single = spec.launcher == "accelerate" and spec.processes * spec.nodes == 1
     mark = "ACCELERATE_MIXED_PRECISION" if is_single else "LOCAL_RANK"
-    below = procs.children([leader], dict(table)) - {leader}
+    below = procs.children([leader, *inside], dict(table)) - {leader}
     marked = {pid for pid in below if mark in procs.environ(pid)}
     return {pid for pid in marked if table[pid].parent not in marked}
 

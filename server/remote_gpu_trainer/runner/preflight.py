@@ -13,7 +13,7 @@ import sys
 from contextlib import suppress
 from typing import Mapping, NamedTuple
 
-from . import asking, durable, program, secrets, setting_up, why
+from . import asking, containers, durable, procs, program, secrets, setting_up, why
 from .asking import Beat
 from .context import Run
 
@@ -22,6 +22,9 @@ FOLDER_LIMIT = 20.0  # seconds in which a folder must answer
 CARD_LIMIT = 60.0  # seconds for nvidia-smi, which wakes the cards up
 KERNEL_LIMIT = 180.0  # seconds for a first kernel: importing torch from a network disk is slow
 SETUP_LIMIT = 600.0  # seconds for the setup: modules and conda on a network disk are slow
+IMAGE_LIMIT = 30.0  # seconds in which an engine must say whether it has an image
+# What docker and podman say of an image that they would fetch first.
+NO_IMAGE = ("no such image", "image not known", "no such object", "unable to inspect")
 NO_GPU = "; for a run without a GPU set `gpus: 0` in the job"
 
 # Runs one small kernel on each GPU that the job wants. Says nothing without torch.
@@ -64,6 +67,7 @@ def check(run: Run, sent_at: str = "", beat: Beat | None = None) -> list[Refusal
     env, broken = _after_setup(run, beat)
     found = [
         *(broken or _tools(run, env)),
+        *(_container(run, env, beat) if run.spec.container and not broken else ()),
         *_folder(run, "the run folder", run.folder.path, beat),
         *(_folder(run, "the checkpoint folder", run.checkpoints, beat) if run.checkpoints else ()),
         *durable.check(run, beat),
@@ -77,7 +81,7 @@ def check(run: Run, sent_at: str = "", beat: Beat | None = None) -> list[Refusal
         found += cards
         # Behind a setup that fails nothing can be said of the interpreter.
         if not broken and not any(refusal.kind == "no-gpu" for refusal in cards):
-            found += _kernel(run, beat, env)
+            found += _kernel(run, beat, env) if _is_at_hand(run, env, beat) else []
     return found
 
 
@@ -90,7 +94,9 @@ def _after_setup(run: Run, beat: Beat | None) -> tuple[dict[str, str], list[Refu
     """Return the variables that the program will have, and the line of the setup that fails."""
     spec = run.spec
     if not spec.setup:
-        return {**os.environ, **spec.variables}, []
+        # A container is told the names of the run's own variables too.
+        env = program.environment(run, 0, "") if spec.container else {**os.environ}
+        return {**env, **spec.variables}, []
     env = program.environment(run, 0, "")
     tell = [sys.executable, "-I", "-S", "-c", TELL]
     words = setting_up.before(run.folder, spec.setup, tell)
@@ -108,14 +114,52 @@ def _after_setup(run: Run, beat: Beat | None) -> tuple[dict[str, str], list[Refu
 
 
 def _tools(run: Run, env: Mapping[str, str]) -> list[Refusal]:
-    needed = ["bash"] if isinstance(run.spec.command, str) or run.spec.setup else []
-    if run.spec.launcher != "none":
-        needed.append(run.spec.python)
+    """Look for what is started on the box itself; in a container the image has the rest."""
+    spec = run.spec
+    needed = ["bash"] if spec.setup else []
+    if spec.container:
+        needed.append(containers.program_of(spec.container["engine"]))
+    elif isinstance(spec.command, str):
+        needed.append("bash")
+    if spec.launcher != "none" and not spec.container:
+        needed.append(spec.python)
     return [
         refuse(run, "python", f"{tool} is missing on this box")
         for tool in needed
         if not _which(tool, env)
     ]
+
+
+def _container(run: Run, env: Mapping[str, str], beat: Beat | None) -> list[Refusal]:
+    """Look for the image where that is cheap, and whether its engine answers."""
+    engine, name = run.spec.container["engine"], run.spec.container["image"]
+    odd = [bind for bind in containers.binds(run) if "," in bind or bind.count(":") > 2]
+    if odd:
+        return [refuse(run, "", f"container: {odd[0]} has a ',' or ':', which no engine can bind")]
+    if not _which(containers.program_of(engine), env):
+        return []
+    if containers.is_file(name) and not os.path.exists(containers.image(run)):
+        return [refuse(run, "", f"container: there is no image {containers.image(run)}")]
+    if engine == "pyxis":
+        code, said = asking.ask(run, IMAGE_LIMIT, beat, ["srun", "--help"], env)
+        if code == 0 and "--container-image" not in said:
+            return [refuse(run, "", "container: this Slurm has no pyxis, srun has no such option")]
+    if engine in ("docker", "podman"):
+        code, said = asking.ask(run, IMAGE_LIMIT, beat, [engine, "image", "inspect", name], env)
+        lines = said.strip().splitlines() or [f"no answer within {IMAGE_LIMIT:g} s"]
+        if code != 0 and not any(sign in said.lower() for sign in NO_IMAGE):
+            return [refuse(run, "", f"container: {engine} doesn't answer: {lines[-1][:300]}")]
+    return []
+
+
+def _is_at_hand(run: Run, env: Mapping[str, str], beat: Beat | None) -> bool:
+    """Return whether a check can run in the program's surroundings without fetching an image."""
+    if not run.spec.container:
+        return True
+    engine, name = run.spec.container["engine"], run.spec.container["image"]
+    if engine in ("docker", "podman"):
+        return asking.ask(run, IMAGE_LIMIT, beat, [engine, "image", "inspect", name], env)[0] == 0
+    return engine != "pyxis" and os.path.exists(containers.image(run))
 
 
 def _which(tool: str, env: Mapping[str, str]) -> str | None:
@@ -300,10 +344,11 @@ def _busy(card: Card, apps: list[list[str]]) -> list[tuple[str, str]]:
 def _kernel(run: Run, beat: Beat | None, env: Mapping[str, str]) -> list[Refusal]:
     """Run one small kernel on each GPU, in the program's own interpreter and variables."""
     python = run.spec.python
-    if not _which(python, env):
+    if not run.spec.container and not _which(python, env):
         return [refuse(run, "python", f"the interpreter {python} is missing")]
     words = [python, "-c", KERNEL, str(run.spec.gpus)]
-    code, said = asking.ask(run, KERNEL_LIMIT, beat, words, env)
+    code, said = asking.ask(run, KERNEL_LIMIT, beat, containers.around(run, words, env), env)
+    procs.end_container(run.folder)
     if code == 0:
         return []
     lines = said.strip().splitlines() or [f"no answer within {KERNEL_LIMIT:g} s"]

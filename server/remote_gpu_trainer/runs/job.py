@@ -179,6 +179,57 @@ class Queue(Strict):
     )
 
 
+_BOUND = r"(~/|/)[A-Za-z0-9._/@+=-]*"
+
+
+# Options that put the program into the background, need a terminal, give the container another
+# name, or keep the run's variables and signals from it.
+_CLOSED = {"-e", "--cleanenv", "-C", "--containall", "-p", "--pid"}
+_DETACHED = {"-d", "--detach", "-t", "--tty", "-it", "-ti", "--name", "--sig-proxy", "--restart"}
+_NOT_WITH_US = {
+    "apptainer": _CLOSED,
+    "singularity": _CLOSED,
+    "docker": _DETACHED,
+    "podman": _DETACHED,
+    "pyxis": {"--pty", "--container-image", "--container-mounts", "--container-env"},
+}
+
+
+class Container(Strict):
+    """A container around the program. Folders of the run lie at the same paths inside."""
+
+    engine: Literal["apptainer", "singularity", "docker", "podman", "pyxis"] = Field(
+        description="on the box; pyxis (srun --container-image) with Slurm only"
+    )
+    image: Annotated[Line, Field(pattern=r"^[A-Za-z0-9~./][A-Za-z0-9._:@/+~#=-]{0,254}$")] = Field(
+        description="a path of the box that ends in .sif, .img or .sqsh, or a name"
+    )
+    mounts: list[Annotated[str, Field(pattern=rf"^{_BOUND}(:/[A-Za-z0-9._/@+=-]*)?(:r[ow])?$")]] = (
+        Field(
+            default=[],
+            max_length=100,
+            description="SOURCE, SOURCE:TARGET or with :ro; run folder, code, checkpoints and "
+            "absolute targets of `data` are always there",
+        )
+    )
+    options: Words = Field(
+        default=[],
+        description="further words for the engine, before the image, such as --shm-size=16g",
+    )
+
+    @model_validator(mode="after")
+    def _keeps_to_what_we_need(self):
+        if self.options and not self.options[0].startswith("-"):
+            raise ValueError("options: the first word is no option; begin with one such as --env")
+        for word in self.options:
+            if word.partition("=")[0] in _NOT_WITH_US[self.engine]:
+                raise ValueError(
+                    f"options: {word.partition('=')[0]} would hide the program from its runner; "
+                    "leave it out"
+                )
+        return self
+
+
 class Slurm(Strict):
     """What only Slurm needs. Its lines know no quoting, so each value has a strict form."""
 
@@ -289,6 +340,9 @@ class Job(Strict):
         "export. Each must succeed. They run before every check of the interpreter, every attempt "
         "and every cell, so what is to happen once belongs elsewhere",
     )
+    container: Container | None = Field(
+        default=None, description="around the program; setup runs outside of it"
+    )
     python: Line = Field(default="python3", min_length=1, description="the interpreter on the box")
     variables: Annotated[dict[Variable, Text], AfterValidator(no_secret_by_value)] = {}
     secrets: dict[Variable, Secret] = {}
@@ -364,6 +418,10 @@ class Job(Strict):
         if self.nodes > 1 and self.launcher == "none":
             raise ValueError(
                 "launcher: several nodes need one; use torchrun, accelerate or slurm-tasks"
+            )
+        if self.container and self.environment:
+            raise ValueError(
+                "environment: what is installed into a container is lost; build it into the image"
             )
         if self.nodes > 1 and self.queue:
             raise ValueError("queue: its cells run on one node each; leave nodes out")

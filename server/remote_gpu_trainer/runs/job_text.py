@@ -61,6 +61,7 @@ def spec_of(
         "secret_files": {name: s.file for name, s in job.secrets.items() if s.file},
         "secret_variables": {name: s.variable for name, s in job.secrets.items() if s.variable},
         "setup": list(job.setup),
+        "container": container(job, target),
         "install": install(job),
         "data": [[copy.source, copy.to] for copy in job.data],
         "save_signal": job.save_signal,
@@ -122,6 +123,23 @@ def probed(job: Job) -> bool:
     words = job.command.split() if isinstance(job.command, str) else job.command
     named = job.launcher != "none" or any(map(_TRAINING.search, words))
     return job.probe and job.checkpoint is not None and named
+
+
+def container(job: Job, target: str) -> dict[str, Any]:
+    """The container's fields, {} for none. Raises Unfit for a target that can't run it."""
+    given = job.container
+    if given is None:
+        return {}
+    if target == "kubernetes":
+        raise Unfit("container: a pod is one already; set kubernetes.image")
+    if given.engine == "pyxis" and target != "slurm":
+        raise Unfit("container.engine: pyxis is a part of Slurm; use apptainer, docker or podman")
+    folders = {"checkpoint.folder": job.checkpoint.folder} if job.checkpoint else {}
+    folders |= {f"data.{at}.to": copy.to for at, copy in enumerate(job.data)}
+    for field, path in folders.items():
+        if ":" in path or "," in path:
+            raise Unfit(f"{field}: no engine binds a path with ':' or ','; rename the folder")
+    return given.model_dump()
 
 
 def install(job: Job) -> list[str]:
