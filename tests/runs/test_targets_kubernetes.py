@@ -1,6 +1,7 @@
 """Kubernetes objects: accepted by the schemas of the three newest versions in strict mode, and exact whatever the values hold."""
 
 import os
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -93,6 +94,7 @@ SHAPES = {
         {"gpus": 0, "run_dir": "~/runs/tiny", "secret_variables": {}, "secret_files": {}},
     ),
     "a queue": (ONE, {"cells": CELLS}),
+    "a queue on two pods": (replace(ONE, boxes=2), {"cells": CELLS}),
 }
 
 
@@ -208,6 +210,21 @@ def test_a_resource_with_a_field_of_its_own_is_refused_by_that_field(taken):
 def test_a_bad_toleration_is_refused_by_name(parts):
     with pytest.raises(ValueError, match="^tolerations: must be .*, not .*; "):
         kubernetes.Toleration(*parts)
+
+
+def test_pods_that_share_a_queue_take_a_part_each_and_fail_alone(made, tmp_path):
+    job = objects(made(replace(ONE, boxes=2), cells=CELLS)[0])["Job"]["spec"]
+    assert (job["completions"], job["parallelism"], job["completionMode"]) == (2, 2, "Indexed")
+    assert (job["backoffLimitPerIndex"], "backoffLimit" in job) == (3, False)
+    assert job["podFailurePolicy"]["rules"][1]["action"] == "FailIndex"
+    command = job["template"]["spec"]["containers"][0]["command"]
+    assert command[:2] == ["bash", "-c"]
+    (tmp_path / "run.sh").write_text('echo "$@"')
+    line = command[2].replace("/rgt/run.sh", str(tmp_path / "run.sh"))
+    for index in "01":
+        env = {"PATH": os.environ["PATH"], "JOB_COMPLETION_INDEX": index}
+        done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True)
+        assert done.stdout == f"queue --part {int(index) + 1}/2\n"
 
 
 def test_secrets_come_from_the_cluster_and_only_their_names_stand_in_the_text(made):

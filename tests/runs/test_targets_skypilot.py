@@ -34,7 +34,7 @@ STAND_IN = """\
 #!/bin/sh
 case "$*" in
   *sys.version_info*) ;;
-  *) shift 8; echo "$*|rdzv=${RGT_RENDEZVOUS-}" >> "$HOME/calls" ;;
+  *) shift 8; echo "$*|rdzv=${RGT_RENDEZVOUS-}${RGT_PART:+|part=$RGT_PART}" >> "$HOME/calls" ;;
 esac
 """
 FULL = replace(
@@ -184,6 +184,25 @@ def test_a_queue_runs_its_cells(execute, made, stand_in):
     cells = [{"name": "a", "arguments": []}]
     home = execute(yaml.safe_load(made(python=stand_in, cells=cells)[0])["run"])
     assert (home / "calls").read_text().startswith("queue|")
+
+
+def test_boxes_that_share_a_queue_are_told_their_part(execute, made, load, stand_in):
+    cells = [{"name": name, "arguments": []} for name in "abc"]
+    options = replace(ONE, boxes=3, managed=True)
+    text = made(options, python=stand_in, cells=cells)[0]
+    task = yaml.safe_load(text)
+    assert task["envs"] == {"RGT_PART": None}
+    assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
+    assert "RGT_PART" in load(text)[0]["error"], "SkyPilot starts none without its part"
+    home = execute(task["run"], RGT_PART="2/3")
+    assert (home / "calls").read_text() == "queue|rdzv=|part=2/3\n"
+
+
+def test_skypilot_takes_the_part_that_the_start_command_names(load, made):
+    cells = [{"name": name, "arguments": []} for name in "abc"]
+    text = made(replace(ONE, boxes=3, managed=True), cells=cells)[0]
+    [found] = load(text.replace("RGT_PART: null", 'RGT_PART: "1/3"'))
+    assert found["task"]["envs"] == {"RGT_PART": "1/3"}
 
 
 def test_the_delimiter_is_no_line_of_the_script():

@@ -25,7 +25,7 @@ rgt_fits() {
 
 # The path of a Python that only the job's setup brings, such as that of a module.
 rgt_python_of_setup() (
-  { cd -- "$RGT_DIR/code" || cd -- "$RGT_DIR" || cd; } 2>/dev/null
+  { cd -- "$RGT_DIR/code" || cd -- "$RGT_DIR" || cd || exit; } 2>/dev/null
   timeout 300 "${RGT_SETUP[@]}" "$1" -I -S -c 'import sys; print(); print(sys.executable)' \
     </dev/null 2>/dev/null | tail -n 1
 )

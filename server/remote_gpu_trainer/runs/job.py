@@ -170,12 +170,20 @@ class Cell(Strict):
 class Queue(Strict):
     """Several runs of one command, one after another or side by side on one box.
 
-    Several boxes share a list by `--part 1/2` and so on.
+    Several boxes share a list by `--part 1/2` and so on, which `boxes` does for SkyPilot and
+    Kubernetes.
     """
 
     cells: list[Cell] = Field(min_length=1, max_length=10_000)
     slots: int = Field(
         default=1, ge=1, le=64, description="cells at a time on a box, sharing its GPUs"
+    )
+    boxes: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="boxes that share the cells, a part each: managed jobs of SkyPilot, pods of "
+        "Kubernetes. Slurm runs each cell by itself; other targets start one box",
     )
 
 
@@ -435,12 +443,24 @@ class Job(Strict):
         if len(set(names)) < len(names):
             twice = min(name for name in names if names.count(name) > 1)
             raise ValueError(f"queue: two cells are called {twice!r}; give each its own name")
+        if self.queue and self.queue.boxes > len(names):
+            raise ValueError("queue: more boxes than cells; leave some out")
         if (size := len(self.model_dump_json().encode())) > MOST_TOGETHER:
             raise ValueError(
                 f"a job of {size:,} bytes is over {MOST_TOGETHER:,}; put long values into files of "
                 "the code"
             )
         return self
+
+    @property
+    def boxes(self) -> int:
+        """Return how many boxes share the job's cells; 1 for a job without cells."""
+        return self.queue.boxes if self.queue else 1
+
+    @property
+    def is_managed(self) -> bool:
+        """Return whether SkyPilot runs it as managed jobs, whose boxes it ends by itself."""
+        return self.skypilot.spot or self.boxes > 1
 
     @property
     def folder(self) -> str:

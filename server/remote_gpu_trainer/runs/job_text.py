@@ -39,6 +39,7 @@ def spec_of(
 
     `folders`: run folder and work folder on the box. `sha`: the job's fingerprint.
     """
+    _check_boxes(job, target)
     host, _, port = (job.rendezvous or "").partition(":")
     checkpoint, durable, stall = job.checkpoint, job.durable, job.stall
     return {
@@ -125,6 +126,16 @@ def probed(job: Job) -> bool:
     return job.probe and job.checkpoint is not None and named
 
 
+def _check_boxes(job: Job, target: str) -> None:
+    """Raises Unfit where a target can't share cells among boxes."""
+    if job.boxes == 1 or target in ("skypilot", "kubernetes"):
+        return
+    do = "leave it out, and start each box with its part: bash run.sh start --queue --part 1/2"
+    if target == "slurm":
+        do = "leave it out: each cell is a task of the array; slurm.at_a_time limits them"
+    raise Unfit(f"queue.boxes: target {target} shares no cells among boxes; {do}")
+
+
 def container(job: Job, target: str) -> dict[str, Any]:
     """The container's fields, {} for none. Raises Unfit for a target that can't run it."""
     given = job.container
@@ -165,7 +176,7 @@ def billed(job: Job, profile: Profile, target: str) -> bool:
 
     A scheduler takes its machine back. `local` is a command typed on a box, which stays rented.
     """
-    if target in ("slurm", "kubernetes") or (target == "skypilot" and job.skypilot.spot):
+    if target in ("slurm", "kubernetes") or (target == "skypilot" and job.is_managed):
         return False
     return profile.kind == "rental" or (
         profile.kind == "unnamed" and target in ("ssh", "local", "skypilot")

@@ -78,7 +78,8 @@ class Options:
     is ReadWriteMany. `secret`: the Secret whose keys are the names of the secret variables and
     files. `shm_gb`: /dev/shm, which counts as memory of the pod. `labels` and `annotations` are put
     on the Job and its pods; `resources`: (name, amount) of what a node has beside GPUs, cpus and
-    memory.
+    memory. `boxes`: pods that share the cells of a queue, each a part; they need a claim that is
+    ReadWriteMany, or none.
 
     Raises ValueError that names the field.
     """
@@ -88,6 +89,7 @@ class Options:
     hours: float | None
     gpus: int = 0
     nodes: int = 1
+    boxes: int = 1
     claim: str = ""
     mount: str = "/workspace"
     namespace: str = ""
@@ -124,6 +126,7 @@ class Options:
         )
         targets.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
         targets.whole("nodes", self.nodes, 1, 10_000, "give the number of pods")
+        targets.whole("boxes", self.boxes, 1, 1000, "give the pods that share the cells")
         for field, high in (
             ("shm_gb", 100_000),
             ("cpus", 4096),
@@ -275,12 +278,12 @@ def _job(spec: Mapping[str, Any], options: Options) -> dict:
     job: dict = {"backoffLimit": options.backoff_limit}
     if pod_seconds:
         job["activeDeadlineSeconds"] = pod_seconds + math.ceil(options.wait_hours * 3600)
-    if options.nodes > 1:
-        job |= {
-            "completions": options.nodes,
-            "parallelism": options.nodes,
-            "completionMode": "Indexed",
-        }
+    pods = max(options.nodes, options.boxes)
+    if pods > 1:
+        job |= {"completions": pods, "parallelism": pods, "completionMode": "Indexed"}
+    if options.boxes > 1:
+        # A part that fails ends none of the others.
+        job["backoffLimitPerIndex"] = job.pop("backoffLimit")
     job["podFailurePolicy"] = {
         "rules": [
             {
@@ -288,7 +291,7 @@ def _job(spec: Mapping[str, Any], options: Options) -> dict:
                 "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
             },
             {
-                "action": "FailJob",
+                "action": "FailIndex" if options.boxes > 1 else "FailJob",
                 "onExitCodes": {"containerName": _CONTAINER, "operator": "NotIn", "values": _AGAIN},
             },
         ]
@@ -336,6 +339,9 @@ def grace(spec: Mapping[str, Any]) -> int:
 
 def _container(spec: Mapping[str, Any], options: Options, mounts: list[dict]) -> dict:
     command = ["bash", f"{_SCRIPT_DIR}/run.sh", "queue" if spec["cells"] else "run"]
+    if options.boxes > 1:
+        part = f'"$((JOB_COMPLETION_INDEX + 1))/{options.boxes}"'
+        command = ["bash", "-c", f"exec {' '.join(command)} --part {part}"]
     env = [
         _secret_variable(variable, options)
         for variable in sorted(spec["secret_variables"].values())

@@ -26,6 +26,8 @@ class Options:
 
     `workdir` is a folder here, sent to ~/sky_workdir. `file_mounts`: (path on the box, path here or
     bucket) pairs. `setup`: bash that SkyPilot runs once on each new box.
+    `managed`: it is started as a managed job. `boxes` that share the cells: each is started with
+    its own RGT_PART.
 
     Raises ValueError that names the field.
     """
@@ -45,6 +47,8 @@ class Options:
     region: str = ""
     zone: str = ""
     setup: str = ""
+    managed: bool = False
+    boxes: int = 1
 
     def __post_init__(self) -> None:
         targets.matched(
@@ -56,6 +60,7 @@ class Options:
         )
         targets.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
         targets.whole("nodes", self.nodes, 1, 10_000, "give the number of boxes")
+        targets.whole("boxes", self.boxes, 1, 1000, "give the boxes that share the cells")
         for field in ("disk_gb", "cpus", "memory_gb"):
             targets.whole(field, getattr(self, field), 0, 1_000_000, "give it for one node, or 0")
         if self.accelerator or self.gpus:
@@ -134,13 +139,15 @@ def _task(spec: Mapping[str, Any], options: Options, script: str) -> dict:
             cpus=f"{options.cpus}+" if options.cpus else None,
             memory=f"{options.memory_gb}+" if options.memory_gb else None,
             use_spot=options.spot,
-            job_recovery={"recover_on_exit_codes": [targets.AGAIN]} if options.spot else None,
+            job_recovery={"recover_on_exit_codes": [targets.AGAIN]} if options.managed else None,
             disk_size=options.disk_gb,
             image_id=options.image,
         ),
         "num_nodes": options.nodes,
         "workdir": options.workdir,
         "file_mounts": dict(options.file_mounts),
+        # SkyPilot asks for the value of an empty one: `--env RGT_PART=1/3`.
+        "envs": {"RGT_PART": None} if options.boxes > 1 else None,
         "secrets": dict.fromkeys(
             sorted({_on_the_box(variable) for variable in spec["secret_variables"].values()})
         ),
