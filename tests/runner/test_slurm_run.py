@@ -253,6 +253,37 @@ def test_a_task_that_fails_fails_the_job(slurm, tmp_path):
     assert json.loads((run.run / ".failed").read_text())["class"] == "bug"
 
 
+# In the place of srun with pyxis, which isn't here: the real srun without pyxis's options.
+SRUN = """\
+#!/bin/bash
+[[ $1 != --help ]] || { echo --container-image; exit; }
+printf '%s\\n' "$@" >>"${BASH_SOURCE[0]}.words"
+words=()
+for word; do [[ $word == --container-* ]] || words+=("$word"); done
+exec /usr/bin/srun "${words[@]}"
+"""
+
+
+def test_a_container_of_pyxis_is_a_step_that_saves_and_goes_on(slurm, tmp_path, weights):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/srun").write_text(SRUN)
+    (tmp_path / "bin/srun").chmod(0o755)
+    run = Run(
+        tmp_path,
+        sleep=0.3,
+        container={"engine": "pyxis", "image": "a/b:1", "mounts": [], "options": []},
+        variables={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
+    )
+    job = slurm.sbatch(run.script)
+    run.at_step(slurm, 6)
+    words = (tmp_path / "bin/srun.words").read_text().splitlines()
+    assert "--nodelist=gpu" in words and "--container-image=a/b:1" in words
+    slurm.client("scancel", "--batch", "--signal=USR1", job)
+    slurm.restart_now(job)
+    run.finished(slurm, job, weights(1), 1)
+    assert run.steps() == list(range(1, 41)), "a step was done twice"
+
+
 def test_an_array_runs_each_cell_once_also_those_that_are_requeued(slurm, tmp_path):
     options = target.Options("tiny", 2, gpus=1, cells=4, at_once=2, requeue=True, signal_seconds=60)
     cells = [
