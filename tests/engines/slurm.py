@@ -59,8 +59,9 @@ SlurmdTimeout=30
 PreemptType=preempt/partition_prio
 PreemptMode=REQUEUE
 GresTypes=gpu
+Licenses=matlab:4
 PlugStackConfig={at}/plugstack.conf
-NodeName=gpu NodeHostname={host} NodeAddr=127.0.0.1 Port={gpu} CPUs=4 RealMemory=4000 Gres=gpu:2 State=UNKNOWN
+NodeName=gpu NodeHostname={host} NodeAddr=127.0.0.1 Port={gpu} CPUs=4 RealMemory=4000 Gres=gpu:2 Feature=hbm,nvlink State=UNKNOWN
 NodeName=localhost NodeHostname={host} NodeAddr=127.0.0.1 Port={localhost} CPUs=2 RealMemory=2000 State=UNKNOWN
 NodeName=z NodeHostname={host} NodeAddr=127.0.0.1 Port={z} CPUs=2 RealMemory=2000 State=UNKNOWN
 PartitionName=main Nodes=gpu Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=4 PreemptMode=REQUEUE OverSubscribe=NO

@@ -9,8 +9,8 @@ from remote_gpu_trainer.runner.context import Run
 
 @pytest.fixture
 def make(tmp_path):
-    def make(setup, **fields) -> Run:
-        given = {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path), "setup": setup,
+    def make(install, **fields) -> Run:
+        given = {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path), "install": install,
                  "job_sha": "one", "timings": {"tick": 0.01}}  # fmt: skip
         run = Run(spec.of(given | fields))
         run.folder.make()
@@ -48,18 +48,20 @@ def test_a_failure_is_judged_by_its_own_output_and_tried_again(make):
     for _ in range(2):
         found = installing.install(run, no)
         assert found and found.failure == "network"
-        assert found.reason.startswith("setup: ") and found.reason.endswith(" (log/setup.log)")
-        assert run.folder.read("log/setup.log") == "Temporary failure in name resolution\n"
-    assert run.folder.number("setup.rc") == 3 and not run.folder.has("setup.done")
-    run.spec.setup = ["true"]
-    assert installing.install(run, no) is None and not run.folder.has("setup.rc")
+        assert found.reason.startswith("environment: ") and found.reason.endswith(
+            " (log/install.log)"
+        )
+        assert run.folder.read("log/install.log") == "Temporary failure in name resolution\n"
+    assert run.folder.number("install.rc") == 3 and not run.folder.has("install.done")
+    run.spec.install = ["true"]
+    assert installing.install(run, no) is None and not run.folder.has("install.rc")
 
 
 def test_a_program_that_is_not_there_is_told(make):
     run = make(["/no/such/installer"])
     assert installing.install(run, no) is not None
-    assert run.folder.number("setup.rc") == 127
-    assert run.folder.read("log/setup.log") == "/no/such/installer: No such file or directory\n"
+    assert run.folder.number("install.rc") == 127
+    assert run.folder.read("log/install.log") == "/no/such/installer: No such file or directory\n"
 
 
 def test_its_log_holds_no_secret(make, monkeypatch):
@@ -68,7 +70,7 @@ def test_its_log_holds_no_secret(make, monkeypatch):
         shell('echo "$A_TOKEN"; echo "<$A_TOKEN>" >&2'), secret_variables={"A_TOKEN": "A_TOKEN"}
     )
     assert installing.install(run, no) is None
-    assert run.folder.read("log/setup.log") == "***\n<***>\n"
+    assert run.folder.read("log/install.log") == "***\n<***>\n"
 
 
 def test_the_log_is_cut_and_the_end_still_judged(make):
@@ -76,7 +78,7 @@ def test_the_log_is_cut_and_the_end_still_judged(make):
     run = make(shell(f"for n in {{1..3000}}; do echo line $n; done; {last}; exit 1"))
     run.spec.timings.log_bytes = 5000
     found = installing.install(run, no)
-    assert found and found.failure == "network" and len(run.folder.read("log/setup.log")) <= 5000
+    assert found and found.failure == "network" and len(run.folder.read("log/install.log")) <= 5000
 
 
 def test_one_that_is_asked_to_end_is_ended(make, monkeypatch):
@@ -89,7 +91,7 @@ def test_one_that_is_asked_to_end_is_ended(make, monkeypatch):
         return bool(run.asked)
 
     assert installing.install(run, beat) == ("preempted", "", "stop")
-    assert time.monotonic() - begin < 20 and not run.folder.has("setup.done")
+    assert time.monotonic() - begin < 20 and not run.folder.has("install.done")
 
 
 def test_what_it_leaves_in_the_background_keeps_nobody_waiting(make):
@@ -98,4 +100,4 @@ def test_what_it_leaves_in_the_background_keeps_nobody_waiting(make):
     assert installing.install(run, no) is None and time.monotonic() - begin < 20
     assert procs.of_program(run.folder)
     assert installing.install(make(["true"]), no) is None
-    assert not procs.of_program(run.folder), "a setup begins alone"
+    assert not procs.of_program(run.folder), "an installation begins alone"

@@ -1,6 +1,7 @@
 """Command lines of the launchers, their ranks, and which node this is."""
 
 import os
+import subprocess
 
 import pytest
 from remote_gpu_trainer.runner import launchers, procs, spec
@@ -59,6 +60,35 @@ def test_torchrun_on_two_nodes_keeps_rank_0_on_node_0(make):
             "--rdzv-id=toy", f"--local-addr={address}",
             f"--rdzv-conf=is_host={1 - rank},read_timeout=900,join_timeout=900", "t.py",
         ]  # fmt: skip
+
+
+TASK = {
+    "RANK": "3", "LOCAL_RANK": "1", "WORLD_SIZE": "4", "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": "1", "TORCHELASTIC_RUN_ID": "x",
+    "SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_NTASKS": "2", "SLURM_JOB_ID": "77", "PATH": os.environ["PATH"],
+}  # fmt: skip
+
+
+def test_a_task_has_the_variables_that_srun_would_give_it(make):
+    run = make("slurm-tasks", 1, nodes=2)
+    words = launchers.wrap(run, ["env", "-0"])
+    assert (
+        words[: words.index("--no-python")]
+        == launchers.wrap(make("torchrun", 1, nodes=2), ["t.py"])[:-1]
+    )
+    said = subprocess.run(words[words.index("bash") :], env=TASK, capture_output=True, text=True)
+    env = dict(line.split("=", 1) for line in said.stdout.split("\0") if "=" in line)
+    assert {name: value for name, value in env.items() if name.startswith("SLURM_")} == {
+        "SLURM_PROCID": "3", "SLURM_LOCALID": "1", "SLURM_NTASKS": "4", "SLURM_NPROCS": "4", "SLURM_NTASKS_PER_NODE": "2",
+        "SLURM_NODEID": "1", "SLURM_NNODES": "2", "SLURM_JOB_ID": "77", "SLURM_JOB_NUM_NODES": "2", "SLURM_STEP_NUM_NODES": "2",
+        "SLURM_STEP_NUM_TASKS": "4", "SLURM_TASKS_PER_NODE": "2(x2)", "SLURM_STEP_TASKS_PER_NODE": "2(x2)",
+    }  # fmt: skip
+    assert "TORCHELASTIC_RUN_ID" not in env and env["RANK"] == "3"
+
+
+def test_a_task_is_the_program_with_its_words(make):
+    run = make("slurm-tasks")
+    assert launchers.wrap(run, ["t.py", "it's"])[-4:] == ["task", PYTHON, "t.py", "it's"]
+    assert launchers.wrap(run, ["python", "-m", "a"])[-4:] == ["task", "python", "-m", "a"]
 
 
 def test_accelerate_is_told_what_it_would_guess_wrong(make, tmp_path):

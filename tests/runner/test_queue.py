@@ -161,7 +161,8 @@ def test_a_cell_is_a_run_of_its_own(bench):
         results=["out-{cell}.txt"],
         rendezvous_port="29400",
         notify=["mail"],
-        setup=["pip"],
+        install=["pip"],
+        setup=["module load x"],
         end_do="run",
         billed=True,
         variables={"SEED": "1"},
@@ -179,7 +180,14 @@ def test_a_cell_is_a_run_of_its_own(bench):
     ]
     assert job.results == ["out-a.txt"] and job.variables == {"SEED": "1", "RGT_CELL": "a"}
     assert (job.rendezvous_port, job.deadline) == ("29403", "at:9")
-    assert (job.notify, job.setup, job.end_do, job.billed, job.cells) == ([], [], "keep", False, [])
+    assert (job.notify, job.install, job.end_do, job.billed, job.cells) == (
+        [],
+        [],
+        "keep",
+        False,
+        [],
+    )
+    assert job.setup == ["module load x"]
 
 
 def test_the_arguments_of_a_shell_line_reach_it_as_words(bench):

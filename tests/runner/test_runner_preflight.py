@@ -150,20 +150,20 @@ def test_a_refused_start_says_why_and_leaves_a_failed_marker(box: Box):
     assert not box.events("attempt")
 
 
-def test_setup_runs_once_and_its_failure_ends_the_start(box: Box):
-    plain(box, spec={"setup": ["bash", "-c", f"echo installed >> {box.folder}/setup"]})
+def test_an_environment_is_installed_once_and_its_failure_ends_the_start(box: Box):
+    plain(box, spec={"install": ["bash", "-c", f"echo installed >> {box.folder}/setup"]})
     assert box.verb("run").returncode == 0
     box.start("resume")
     box.wait("done")
     assert (box.folder / "setup").read_text() == "installed\n"
     plain(
-        box, spec={"setup": ["bash", "-c", "echo 'Temporary failure in name resolution'; exit 3"]}
+        box, spec={"install": ["bash", "-c", "echo 'Temporary failure in name resolution'; exit 3"]}
     )
     box.verb("resume")
     marker = (box.wait("failed"), box.marker("failed"))[1]
     assert (
         marker["class"] == "network"
-        and marker["reason"].startswith("setup: ")
+        and marker["reason"].startswith("environment: ")
         and marker["exit"] == 3
     )
 

@@ -187,6 +187,103 @@ def test_two_nodes_under_torchrun_save_are_requeued_and_go_on(slurm, tmp_path, w
     assert (run.run / "node-1/.done").exists()
 
 
+# Leaves the variables of its task, and then trains.
+TASK = """\
+import json, os, sys
+names = ("SLURM_PROCID", "SLURM_LOCALID", "SLURM_NTASKS", "SLURM_NODEID", "SLURM_NTASKS_PER_NODE", "SLURM_JOB_ID")
+told = {name: os.environ.get(name) for name in names}
+print("task", told["SLURM_PROCID"], flush=True)
+with open(f"{sys.argv[1]}/task-{told['SLURM_PROCID']}.json", "w") as file:
+    json.dump(told, file)
+os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
+"""
+
+
+@pytest.mark.alone
+def test_two_nodes_of_two_tasks_each_know_their_number_save_and_go_on(slurm, tmp_path, weights):
+    pytest.importorskip("torch")
+    options = target.Options("tiny", 2, nodes=2, requeue=True, signal_seconds=60, partition="pair")
+    (tmp_path / "task.py").write_text(TASK)
+    run = Run(
+        tmp_path,
+        options,
+        launcher="slurm-tasks",
+        processes=2,
+        command=["task.py", str(tmp_path), str(PROGRAM), "--every", "4", "--sleep", "0.15"],
+        rendezvous_port=str(slurm.free_port()),
+        variables={"OMP_NUM_THREADS": "1"},
+    )
+    job = slurm.sbatch(run.script)
+    run.at_step(slurm, 10)
+    told = [json.loads((tmp_path / f"task-{rank}.json").read_text()) for rank in range(4)]
+    assert told == [
+        {
+            "SLURM_PROCID": str(rank),
+            "SLURM_LOCALID": str(rank % 2),
+            "SLURM_NTASKS": "4",
+            "SLURM_NODEID": str(rank // 2),
+            "SLURM_NTASKS_PER_NODE": "2",
+            "SLURM_JOB_ID": job,
+        }
+        for rank in range(4)
+    ]
+    slurm.client("scancel", "--batch", "--signal=USR1", job)
+    slurm.restart_now(job, seconds=180)
+    for folder in (run.run, run.run / "node-1"):
+        assert json.loads((folder / ".preempted").read_text())["class"] == "preempted"
+    run.finished(slurm, job, weights(4), 1)
+    assert run.steps() == list(range(1, 41)), "a step was done twice"
+
+
+def test_a_task_that_fails_fails_the_job(slurm, tmp_path):
+    pytest.importorskip("torch")
+    run = Run(
+        tmp_path,
+        launcher="slurm-tasks",
+        processes=2,
+        command=[
+            "bash",
+            "-c",
+            "echo Traceback '(most recent call last)'; exit $((SLURM_PROCID * 7))",
+        ],
+        retries={"bug": 0, "unknown": 0},
+    )
+    facts = slurm.until(slurm.sbatch(run.script), "COMPLETED", "FAILED", seconds=120)
+    assert (facts["JobState"], facts["ExitCode"]) == ("FAILED", "1:0"), "as under torchrun"
+    assert json.loads((run.run / ".failed").read_text())["class"] == "bug"
+
+
+# In the place of srun with pyxis, which isn't here: the real srun without pyxis's options.
+SRUN = """\
+#!/bin/bash
+[[ $1 != --help ]] || { echo --container-image; exit; }
+printf '%s\\n' "$@" >>"${BASH_SOURCE[0]}.words"
+words=()
+for word; do [[ $word == --container-* ]] || words+=("$word"); done
+exec /usr/bin/srun "${words[@]}"
+"""
+
+
+def test_a_container_of_pyxis_is_a_step_that_saves_and_goes_on(slurm, tmp_path, weights):
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin/srun").write_text(SRUN)
+    (tmp_path / "bin/srun").chmod(0o755)
+    run = Run(
+        tmp_path,
+        sleep=0.3,
+        container={"engine": "pyxis", "image": "a/b:1", "mounts": [], "options": []},
+        variables={"PATH": f"{tmp_path}/bin:{os.environ['PATH']}"},
+    )
+    job = slurm.sbatch(run.script)
+    run.at_step(slurm, 6)
+    words = (tmp_path / "bin/srun.words").read_text().splitlines()
+    assert "--nodelist=gpu" in words and "--container-image=a/b:1" in words
+    slurm.client("scancel", "--batch", "--signal=USR1", job)
+    slurm.restart_now(job)
+    run.finished(slurm, job, weights(1), 1)
+    assert run.steps() == list(range(1, 41)), "a step was done twice"
+
+
 def test_an_array_runs_each_cell_once_also_those_that_are_requeued(slurm, tmp_path):
     options = target.Options("tiny", 2, gpus=1, cells=4, at_once=2, requeue=True, signal_seconds=60)
     cells = [

@@ -53,6 +53,8 @@ def test_a_misspelt_field_of_a_job_is_refused_by_its_name_at_any_depth(path):
     for listed in ("data", "cells"):  # their items are what has fields
         if listed in path:
             job = {**JOB, "data": [at]} if listed == "data" else {**JOB, "queue": {"cells": [at]}}
+    if "tolerations" in path:
+        job = {**JOB, "kubernetes": {"image": "x", "tolerations": [at]}}
     if path == ("secrets",):
         job = {**JOB, "secrets": {"HF_TOKEN": {"variable": "HF_TOKEN", "timeoutSecnds": 1}}}
     with pytest.raises(JobError, match="timeoutSecnds: unknown field"):

@@ -34,9 +34,10 @@ HOSTILE = [
     "x > pwned", "", " ", "\t", "\ud800",
 ]  # fmt: skip
 FIELDS = [
-    "name", "command", "command.0", "command.1", "deadline", "code", "environment", "python", "variables.A", "variables.NAME", "secrets.S.file", "secrets.S.variable", "rendezvous", "data.0.from", "data.0.to", "checkpoint.folder",
+    "name", "command", "command.0", "command.1", "setup.0", "container.image", "container.mounts.0", "container.options.0", "deadline", "code", "environment", "python", "variables.A", "variables.NAME", "secrets.S.file", "secrets.S.variable", "rendezvous", "data.0.from", "data.0.to", "checkpoint.folder",
     "checkpoint.pattern", "resume.flag", "resume.variable", "durable.to", "durable.what.0", "at_end.command", "at_end.box_id", "at_end.credential.file", "results.0", "notify.0", "notify.1", "step_pattern", "rehearsal.arguments.0", "run_dir",
-    "queue.cells.0.name", "queue.cells.0.arguments.0", "slurm.partition", "slurm.account", "slurm.qos", "slurm.gpu_type", "kubernetes.image", "kubernetes.claim", "kubernetes.namespace", "kubernetes.mount", "skypilot.accelerator", "skypilot.infra", "skypilot.image",
+    "queue.cells.0.name", "queue.cells.0.arguments.0", "slurm.partition", "slurm.account", "slurm.qos", "slurm.gpu_type", "slurm.constraint", "slurm.exclude", "slurm.nodelist", "slurm.dependency", "slurm.reservation", "slurm.options.comment", "slurm.options.NAME", "kubernetes.image", "kubernetes.claim", "kubernetes.namespace", "kubernetes.mount", "kubernetes.labels.team", "kubernetes.labels.NAME", "kubernetes.annotations.note", "kubernetes.annotations.NAME", "kubernetes.resources.NAME",
+    "kubernetes.priority_class", "kubernetes.tolerations.0.key", "kubernetes.tolerations.0.value", "skypilot.region", "skypilot.zone", "skypilot.setup.0", "skypilot.file_mounts.x", "skypilot.file_mounts.NAME", "skypilot.accelerator", "skypilot.infra", "skypilot.image",
 ]  # fmt: skip
 REFUSED = (JobError, Unfit, ValueError)
 
@@ -44,8 +45,12 @@ REFUSED = (JobError, Unfit, ValueError)
 def with_field(path: str, value: str) -> dict:
     """A job with this value in a field, and what the field needs around it."""
     job = {"name": "a", "command": ["x", "y"], "deadline": "1h", "gpus": 0, "kubernetes": {"image": "i", "claim": "c"}, "skypilot": {}}  # fmt: skip
-    around = {"durable": {"to": "/d", "what": ["x"]}, "checkpoint": {"folder": "f"}, "data": [{"from": "/f", "to": "t"}], "secrets": {"S": {}}, "queue": {"cells": [{"name": "c", "arguments": ["x"]}]}, "at_end": {"do": "run", "command": "x"} if path == "at_end.command" else {"do": "stop"}, "resume": {}, "notify": ["n"]}  # fmt: skip
+    around = {"durable": {"to": "/d", "what": ["x"]}, "checkpoint": {"folder": "f"}, "data": [{"from": "/f", "to": "t"}], "secrets": {"S": {}}, "queue": {"cells": [{"name": "c", "arguments": ["x"]}]}, "at_end": {"do": "run", "command": "x"} if path == "at_end.command" else {"do": "stop"}, "resume": {}, "container": {"engine": "docker", "image": "i"}, "notify": ["n"]}  # fmt: skip
     words = path.split(".")
+    if path in ("skypilot.region", "skypilot.zone"):
+        job["skypilot"] = {"infra": "aws", "region": "r"}
+    if path == "kubernetes.tolerations.0.value":
+        job["kubernetes"]["tolerations"] = [{"key": "k"}]
     if words[0] in around:
         job[words[0]] = around[words[0]]
     if path == "slurm.gpu_type":
@@ -53,15 +58,19 @@ def with_field(path: str, value: str) -> dict:
     if path.startswith("skypilot.acc"):
         job["gpus"] = 1
     if words[-1] == "NAME":
-        job["variables"] = {value: "x"}
+        place = job
+        for word in words[:-2]:
+            place = place.setdefault(word, {})
+        place[words[-2]] = {value: "x"}
         return job
     place = job
     for word, following in itertools.pairwise(words):
         if isinstance(place, list):
+            place += [{}] if not place else []
             place = place[int(word)]
         else:
             place = place.setdefault(word, [] if following.isdigit() else {})
-    if isinstance(place, list):
+    if isinstance(place, list) and words[-1].isdigit():
         place[int(words[-1]) : int(words[-1]) + 1] = [value]
     else:
         place[words[-1]] = value
@@ -149,7 +158,8 @@ def check(path: str, value: str, target: str, folder) -> bool:
         lines = [line for line in comments if line.startswith("#SBATCH")]
         assert lines == slurm.head(for_slurm(job)).splitlines()
         assert all(
-            re.fullmatch(r"#SBATCH --[a-z-]+(=[A-Za-z0-9.:@%&|_/-]+)?", line) for line in lines
+            re.fullmatch(r"#SBATCH --[a-z-]+(=[A-Za-z0-9.:@%&|_/()\[\]*,+=?!-]+)?", line)
+            for line in lines
         )
     usual = plain(path, target)
     if target in ("local", "ssh"):
@@ -160,7 +170,7 @@ def check(path: str, value: str, target: str, folder) -> bool:
     return True
 
 
-PLAIN_VALUES = {"secrets.S.file": "/secrets/S", "deadline": "1h", "resume.flag": "--resume", "rendezvous": "a:29400", "run_dir": "~/x", "queue.cells.0.name": "c", "kubernetes.mount": "/workspace", "environment": "requirements.txt"}  # fmt: skip
+PLAIN_VALUES = {"container.mounts.0": "/x", "container.options.0": "--x", "secrets.S.file": "/secrets/S", "deadline": "1h", "resume.flag": "--resume", "rendezvous": "a:29400", "run_dir": "~/x", "queue.cells.0.name": "c", "kubernetes.mount": "/workspace", "slurm.dependency": "singleton", "slurm.options.NAME": "comment", "environment": "requirements.txt"}  # fmt: skip
 
 
 def around(made) -> tuple[str, ...]:

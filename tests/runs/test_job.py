@@ -125,7 +125,7 @@ def test_a_job_without_a_deadline_is_refused():
         ({"command": []}, "command: nothing to run; name a program"),
         ({"command": "train.py", "launcher": "torchrun"}, "command: torchrun can't start one line; write a list of arguments"),
         ({"launcher": "deepspeed", "nodes": 2}, "launcher: deepspeed can't start several nodes; use torchrun"),
-        ({"nodes": 2}, "launcher: several nodes need one; use torchrun or accelerate"),
+        ({"nodes": 2}, "launcher: several nodes need one; use torchrun, accelerate or slurm-tasks"),
         ({"launcher": "torchrun", "save_signal": "USR1"}, "save_signal: torchrun doesn't forward USR1; use TERM"),
         ({"variables": {"RGT_NAME": "x"}}, "names that begin with RGT_ belong to the runner; use another name"),
         ({"variables": {"a b": "x"}}, "variables"),

@@ -173,6 +173,73 @@ def test_the_shell_of_a_script_is_clean(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+CELLS = {"cells": [{"name": name} for name in "abc"]}
+
+
+def test_one_command_starts_all_boxes_of_a_queue():
+    given = made("skypilot", queue={**CELLS, "boxes": 3}, skypilot={"accelerator": "H100"})
+    launch = (
+        "sky jobs launch -n sft-$n --yes --detach-run --env RGT_PART=$n/3 --secret WANDB_API_KEY"
+    )
+    assert given.start == f"for n in $(seq 1 3); do\n{launch} sft.sky.yaml\ndone" == given.resume
+    assert given.stop == "for n in $(seq 1 3); do\nsky jobs cancel --yes -n sft-$n\ndone"
+    assert given.watch == "sky jobs queue"
+
+
+@pytest.mark.parametrize("target", ["ssh", "local", "slurm"])
+def test_boxes_are_refused_where_a_target_has_one(target):
+    with pytest.raises(Unfit, match=rf"^queue.boxes: target {target} shares no cells .*; leave"):
+        made(target, queue={**CELLS, "boxes": 2})
+
+
+def test_more_boxes_than_cells_are_refused():
+    with pytest.raises(JobError, match="more boxes than cells"):
+        job(queue={**CELLS, "boxes": 4})
+
+
+@pytest.mark.parametrize("engine", ["docker", "apptainer"])
+def test_a_container_reaches_the_runner_as_the_job_says(engine):
+    given = {"engine": engine, "image": "a/b:1", "mounts": ["/x:/y:ro"], "options": ["--z=1"]}
+    assert job_in(made("local", container=given).script)["container"] == given
+
+
+@pytest.mark.parametrize(
+    ("target", "fields", "told"),
+    [
+        ("kubernetes", {"engine": "docker"}, "container: a pod is one already"),
+        ("ssh", {"engine": "pyxis"}, "container.engine: pyxis is a part of Slurm"),
+    ],
+)
+def test_a_container_that_a_target_has_not_is_refused(target, fields, told):
+    with pytest.raises(Unfit, match=told):
+        made(target, container={"image": "a", **fields})
+    with pytest.raises(Unfit, match="checkpoint.folder: no engine binds"):
+        made("local", container={"engine": "docker", "image": "a"}, checkpoint={"folder": "a,b"})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"image": "-x"},
+        {"image": "a b"},
+        {"mounts": ["x:/y"]},
+        {"mounts": ["/x:y"]},
+        {"mounts": ["/x,/y"]},
+        {"options": ["x"]},
+        {"options": ["--detach"]},
+        {"options": ["--v", "--name=x"]},
+    ],
+)
+def test_a_container_that_would_hide_its_program_is_refused(fields):
+    with pytest.raises(JobError, match=r"^container"):
+        job(container={"engine": "docker", "image": "a", **fields})
+
+
+def test_an_environment_is_not_installed_into_a_container():
+    with pytest.raises(JobError, match="environment: what is installed into a container is lost"):
+        job(container={"engine": "docker", "image": "a"}, environment="requirements.txt")
+
+
 @pytest.mark.parametrize("target", TARGETS)
 def test_rendering_again_gives_the_same_bytes(target):
     one, two = (made(target).script for _ in range(2))

@@ -1,6 +1,7 @@
 """Kubernetes objects: accepted by the schemas of the three newest versions in strict mode, and exact whatever the values hold."""
 
 import os
+import subprocess
 from dataclasses import replace
 
 import pytest
@@ -79,6 +80,9 @@ def several(nodes=3, **more):
 
 FULL = {
     "namespace": "team-a", "pull_secret": "registry", "cpus": 8, "memory_gb": 64, "node_selector": (("nvidia.com/gpu.product", "H100"), ("pool", "")),
+    "labels": (("kueue.x-k8s.io/queue-name", "team"),), "annotations": (("example.org/note", "it's $(x)\n: y"),), "priority_class": "high", "host_network": True,
+    "resources": (("rdma/hca_shared_devices_a", "1"), ("ephemeral-storage", "20Gi")),
+    "tolerations": (kubernetes.Toleration("pool", "train", "NoExecute"), kubernetes.Toleration()),
 }  # fmt: skip
 CELLS = [{"name": "a", "arguments": ["--lr", "0.1"]}, {"name": "b", "arguments": []}]
 SHAPES = {
@@ -90,6 +94,7 @@ SHAPES = {
         {"gpus": 0, "run_dir": "~/runs/tiny", "secret_variables": {}, "secret_files": {}},
     ),
     "a queue": (ONE, {"cells": CELLS}),
+    "a queue on two pods": (replace(ONE, boxes=2), {"cells": CELLS}),
 }
 
 
@@ -163,6 +168,63 @@ def test_several_nodes_are_an_indexed_job_that_meets_at_pod_0(made):
         "$(JOB_COMPLETION_INDEX)",
     ]
     assert {"name": "RGT_RENDEZVOUS", "value": "tiny-0.tiny"} in pod["containers"][0]["env"]
+
+
+def test_labels_and_annotations_are_on_the_job_and_its_pods_alone(made):
+    options, values = several(2, **FULL)
+    found = objects(made(options, **values)[0])
+    for metadata in (found["Job"]["metadata"], found["Job"]["spec"]["template"]["metadata"]):
+        assert metadata["labels"]["kueue.x-k8s.io/queue-name"] == "team"
+        assert metadata["labels"]["remote-gpu-trainer/job"] == "0123456789abcdef"
+        assert metadata["annotations"] == {"example.org/note": "it's $(x)\n: y"}
+    assert "kueue.x-k8s.io/queue-name" not in found["ConfigMap"]["metadata"]["labels"]
+
+
+def test_further_resources_are_limits_and_requests_beside_the_gpus(made):
+    options, values = several(2, **FULL)
+    pod = objects(made(options, **values)[0])["Job"]["spec"]["template"]["spec"]
+    more = {"rdma/hca_shared_devices_a": "1", "ephemeral-storage": "20Gi"}
+    limits = {"nvidia.com/gpu": "1", "cpu": "8", "memory": "64Gi", **more}
+    assert pod["containers"][0]["resources"] == {"limits": limits, "requests": more}
+
+
+def test_a_pod_in_its_node_s_network_resolves_names_of_the_cluster(made):
+    options, values = several(2, **FULL)
+    pod = objects(made(options, **values)[0])["Job"]["spec"]["template"]["spec"]
+    assert (pod["hostNetwork"], pod["dnsPolicy"]) == (True, "ClusterFirstWithHostNet")
+    assert pod["priorityClassName"] == "high"
+    assert pod["tolerations"] == [
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"operator": "Equal", "key": "pool", "value": "train", "effect": "NoExecute"},
+        {"operator": "Exists"},
+    ]
+
+
+@pytest.mark.parametrize("taken", ["cpu", "memory", "nvidia.com/gpu"])
+def test_a_resource_with_a_field_of_its_own_is_refused_by_that_field(taken):
+    with pytest.raises(ValueError, match=rf"^resources: {taken} is said by .*; set that\Z"):
+        replace(ONE, resources=((taken, "1"),))
+
+
+@pytest.mark.parametrize("parts", [("a b",), ("", "x"), ("a", "b c"), ("a", "", "Never")])
+def test_a_bad_toleration_is_refused_by_name(parts):
+    with pytest.raises(ValueError, match="^tolerations: must be .*, not .*; "):
+        kubernetes.Toleration(*parts)
+
+
+def test_pods_that_share_a_queue_take_a_part_each_and_fail_alone(made, tmp_path):
+    job = objects(made(replace(ONE, boxes=2), cells=CELLS)[0])["Job"]["spec"]
+    assert (job["completions"], job["parallelism"], job["completionMode"]) == (2, 2, "Indexed")
+    assert (job["backoffLimitPerIndex"], "backoffLimit" in job) == (3, False)
+    assert job["podFailurePolicy"]["rules"][1]["action"] == "FailIndex"
+    command = job["template"]["spec"]["containers"][0]["command"]
+    assert command[:2] == ["bash", "-c"]
+    (tmp_path / "run.sh").write_text('echo "$@"')
+    line = command[2].replace("/rgt/run.sh", str(tmp_path / "run.sh"))
+    for index in "01":
+        env = {"PATH": os.environ["PATH"], "JOB_COMPLETION_INDEX": index}
+        done = subprocess.run(["bash", "-c", line], env=env, capture_output=True, text=True)
+        assert done.stdout == f"queue --part {int(index) + 1}/2\n"
 
 
 def test_secrets_come_from_the_cluster_and_only_their_names_stand_in_the_text(made):
@@ -274,6 +336,14 @@ def test_a_word_that_some_yaml_reads_as_something_else_gets_quotes(word):
         ({"wait_hours": -1}, "wait_hours"),
         ({"node_selector": (("a b", "c"),)}, "node_selector"),
         ({"node_selector": (("a", "b c"),)}, "node_selector"),
+        ({"labels": (("a b", "c"),)}, "labels"),
+        ({"labels": (("a", "b\n"),)}, "labels"),
+        ({"labels": (("remote-gpu-trainer/job", "x"),)}, "labels"),
+        ({"annotations": (("a\nb", "c"),)}, "annotations"),
+        ({"annotations": (("a", "c" * 10_001),)}, "annotations"),
+        ({"resources": (("a b", "1"),)}, "resources"),
+        ({"resources": (("a/b", "1 x"),)}, "resources"),
+        ({"priority_class": "a b"}, "priority_class"),
     ],
 )
 def test_a_bad_option_is_refused_by_name(change, field):

@@ -34,11 +34,11 @@ STAND_IN = """\
 #!/bin/sh
 case "$*" in
   *sys.version_info*) ;;
-  *) shift 8; echo "$*|rdzv=${RGT_RENDEZVOUS-}" >> "$HOME/calls" ;;
+  *) shift 8; echo "$*|rdzv=${RGT_RENDEZVOUS-}${RGT_PART:+|part=$RGT_PART}" >> "$HOME/calls" ;;
 esac
 """
 FULL = replace(
-    ONE, nodes=2, infra="aws/us-east-1", spot=True, disk_gb=300, cpus=8, memory_gb=64, image="docker:pytorch/pytorch:2.13.0", workdir="/tmp",
+    ONE, nodes=2, infra="aws", region="us-east-1", zone="us-east-1a", setup="set +H\napt-get install -y x || true\n", spot=True, disk_gb=300, cpus=8, memory_gb=64, image="docker:pytorch/pytorch:2.13.0", workdir="/tmp",
     file_mounts=(("~/key", "/etc/hostname"), ("/data", "s3://bucket/data")),
 )  # fmt: skip
 
@@ -122,7 +122,8 @@ def test_skypilot_loads_a_task_with_every_option_and_one_with_none(load, made):
     assert (
         got["accelerators"] == {"H100": 1} and got["use_spot"] is True and got["disk_size"] == 300
     )
-    assert (got["infra"], got["cpus"], got["memory"]) == ("aws/us-east-1", "8+", "64+")
+    assert (got["infra"], got["cpus"], got["memory"]) == ("aws/us-east-1/us-east-1a", "8+", "64+")
+    assert full["task"]["setup"] == FULL.setup and "setup" not in least["task"]
     assert full["task"]["file_mounts"] == dict(FULL.file_mounts)
     assert least["task"]["name"] == "tiny"
     assert "error" not in spots
@@ -185,6 +186,25 @@ def test_a_queue_runs_its_cells(execute, made, stand_in):
     assert (home / "calls").read_text().startswith("queue|")
 
 
+def test_boxes_that_share_a_queue_are_told_their_part(execute, made, load, stand_in):
+    cells = [{"name": name, "arguments": []} for name in "abc"]
+    options = replace(ONE, boxes=3, managed=True)
+    text = made(options, python=stand_in, cells=cells)[0]
+    task = yaml.safe_load(text)
+    assert task["envs"] == {"RGT_PART": None}
+    assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
+    assert "RGT_PART" in load(text)[0]["error"], "SkyPilot starts none without its part"
+    home = execute(task["run"], RGT_PART="2/3")
+    assert (home / "calls").read_text() == "queue|rdzv=|part=2/3\n"
+
+
+def test_skypilot_takes_the_part_that_the_start_command_names(load, made):
+    cells = [{"name": name, "arguments": []} for name in "abc"]
+    text = made(replace(ONE, boxes=3, managed=True), cells=cells)[0]
+    [found] = load(text.replace("RGT_PART: null", 'RGT_PART: "1/3"'))
+    assert found["task"]["envs"] == {"RGT_PART": "1/3"}
+
+
 def test_the_delimiter_is_no_line_of_the_script():
     script = "x\n"
     first = skypilot.run(script, ONE, "run").split("<<'")[1].split("'")[0]
@@ -210,6 +230,18 @@ def test_any_value_comes_back_exactly(made, value):
 
 
 @given(HOSTILE)
+@example("a\x85\r\n$(x) !!")
+@settings(max_examples=15, deadline=None)
+def test_any_setup_comes_back_exactly(made, value):
+    try:
+        text, _ = made(replace(ONE, setup=value))
+    except ValueError as refused:
+        assert "\0" in value and str(refused).startswith("setup: must be ")
+        return
+    assert yaml.safe_load(text).get("setup", "") == value
+
+
+@given(HOSTILE)
 @settings(deadline=None)
 def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
     try:
@@ -230,6 +262,11 @@ def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
         ({"gpus": 0, "accelerator": "H100"}, "accelerator"),
         ({"accelerator": "H100:8"}, "accelerator"),
         ({"infra": "aws us"}, "infra"),
+        ({"region": "us-east-1"}, "region"),
+        ({"infra": "aws", "region": "us east"}, "region"),
+        ({"infra": "aws/us-east-1", "region": "us-east-1"}, "region"),
+        ({"infra": "aws", "zone": "a"}, "zone"),
+        ({"setup": "a\0b"}, "setup"),
         ({"image": "a\nb"}, "image"),
         ({"nodes": 0}, "nodes"),
         ({"disk_gb": -1}, "disk_gb"),

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from remote_gpu_trainer.runs import run_script
+from remote_gpu_trainer.runs.targets import sbatch_options
 from remote_gpu_trainer.runs.targets import slurm as target
 
 pytest_plugins = ["tests.engines.slurm"]
@@ -15,7 +16,8 @@ ONE = target.Options(name="tiny", hours=2, gpus=1)
 PAIR = target.Options(name="pair", hours=2, nodes=2, partition="pair", cpus=2)
 FULL = target.Options(
     name="tiny", hours=20, nodes=1, gpus=2, gpu_type="h100", cpus=8, memory_mb=64000, limit_hours=12, partition="main", account="lab", qos="normal",
-    constraint="hbm&nvlink", cells=4, at_once=2, requeue=True, signal_seconds=300, output="logs/%x-%A_%a.out",
+    constraint="hbm&nvlink", exclude="n[01-02]", nodelist="gpu", dependency="afterok:12,singleton", reservation="week", exclusive=True,
+    options=(("comment", "run=1"), ("contiguous", "true"), ("nice", "10")), cells=4, at_once=2, requeue=True, signal_seconds=300, output="logs/%x-%A_%a.out",
 )  # fmt: skip
 
 
@@ -47,6 +49,14 @@ def test_the_lines_for_sbatch_stand_in_a_fixed_order():
 #SBATCH --account=lab
 #SBATCH --qos=normal
 #SBATCH --constraint=hbm&nvlink
+#SBATCH --exclude=n[01-02]
+#SBATCH --nodelist=gpu
+#SBATCH --dependency=afterok:12,singleton
+#SBATCH --reservation=week
+#SBATCH --exclusive
+#SBATCH --comment=run=1
+#SBATCH --contiguous
+#SBATCH --nice=10
 #SBATCH --array=0-3%2
 #SBATCH --requeue
 #SBATCH --open-mode=append
@@ -97,7 +107,10 @@ def test_no_value_can_add_a_line_for_sbatch(write):
     assert read == target.head(ONE).splitlines()
 
 
-TEXT_FIELDS = ("name", "gpu_type", "partition", "account", "qos", "constraint", "output")
+TEXT_FIELDS = (
+    "name", "gpu_type", "partition", "account", "qos", "constraint", "exclude", "nodelist", "dependency", "reservation", "output",
+)  # fmt: skip
+LINE = r"#SBATCH --[a-z-]+(=[A-Za-z0-9.:@%&|_/()\[\]*,+=?!-]+)?"
 
 
 @given(
@@ -111,8 +124,69 @@ def test_a_text_is_one_plain_word_or_refused_by_name(field, value):
         assert re.match(rf"{field}: must be .*, not .*; .+\Z", str(refused))
         return
     found = target.head(options)
-    assert re.fullmatch(r"(#SBATCH --[a-z-]+(=[A-Za-z0-9.:@%&|_/-]+)?\n)+", found)
-    assert len(found.splitlines()) in (15, 16)
+    assert re.fullmatch(rf"({LINE}\n)+", found)
+    assert len(found.splitlines()) in (23, 24)
+
+
+@given(
+    st.sampled_from(sorted(sbatch_options.FORMS)),
+    st.one_of(st.text(), st.text("ab1 \n\r\t'\"`$();&|#=\\,%-_./@:[]*\u2028", min_size=1)),
+)
+def test_a_further_option_is_one_plain_word_or_refused(name, value):
+    try:
+        options = replace(ONE, options=((name, value),))
+    except ValueError as refused:
+        assert re.match(r"options: must be .*, not .*; .+\Z", str(refused))
+        return
+    assert re.fullmatch(rf"({LINE}\n)+", target.head(options))
+
+
+@pytest.mark.parametrize("name", sorted(sbatch_options.OURS))
+def test_an_option_that_a_job_says_otherwise_names_that_field(name):
+    with pytest.raises(ValueError, match=rf"^options: --{name} is said by .*; set that\Z"):
+        replace(ONE, options=((name, "1"),))
+    assert name not in sbatch_options.FORMS
+
+
+def test_an_option_that_nobody_knows_is_refused_with_those_that_are():
+    with pytest.raises(ValueError, match="not 'cpu-bind'; use one of .*wckey"):
+        replace(ONE, options=(("cpu-bind", "cores"),))
+
+
+@pytest.mark.parametrize(
+    ("options", "fields"),
+    [
+        (("cpus-per-gpu",), {"cpus": 4}),
+        (("mem-per-cpu",), {"memory_mb": 0}),
+        (("mem-per-gpu",), {"memory_mb": 100}),
+        (("mem-per-cpu", "mem-per-gpu"), {}),
+    ],
+)
+def test_two_options_of_which_sbatch_takes_one_are_refused(options, fields):
+    with pytest.raises(ValueError, match=r"^options: sbatch takes either .*; leave out one\Z"):
+        replace(ONE, options=tuple((name, "2") for name in options), **fields)
+
+
+# A value of each further option, which the sbatch that is installed reads.
+VALUES = {
+    "acctg-freq": "task=30", "batch": "hbm", "begin": "now+1hours", "cluster-constraint": "a100", "clusters": "t", "comment": "run=1", "contiguous": "true", "core-spec": "1", "cores-per-socket": "1",
+    "cpu-freq": "Performance", "cpus-per-gpu": "1", "delay-boot": "5", "distribution": "block:cyclic,NoPack", "gpu-bind": "map_gpu:0,1", "gpu-freq": "medium,memory=high", "gres-flags": "enforce-binding",
+    "hint": "nomultithread", "kill-on-invalid-dep": "yes", "licenses": "matlab:2", "mail-type": "END,FAIL,TIME_LIMIT_80", "mail-user": "a.b@example.org", "mcs-label": "x", "mem-bind": "quiet,local",
+    "mem-per-cpu": "500M", "mem-per-gpu": "1G", "mincpus": "1", "network": "system", "nice": "-5", "oversubscribe": "true", "prefer": "hbm", "priority": "TOP", "profile": "task,energy", "propagate": "NOFILE,MEMLOCK",
+    "reboot": "true", "sockets-per-node": "1", "spread-job": "true", "switches": "1@10:00", "thread-spec": "1", "threads-per-core": "1", "tmp": "1G", "use-min-nodes": "true", "wait-all-nodes": "1", "wckey": "lab",
+}  # fmt: skip
+# What this small cluster has not: a constraint of two features, a network plugin, mcs, disks in /tmp, spare cores.
+NOT_HERE = {"batch", "cluster-constraint", "mcs-label", "network", "tmp", "core-spec", "thread-spec"}  # fmt: skip
+
+
+# Without slurmdbd --clusters waits for it for minutes.
+@pytest.mark.parametrize("name", sorted(set(sbatch_options.FORMS) - {"clusters"}))
+def test_sbatch_knows_each_further_option_and_its_value(slurm, write, name):
+    script = write(replace(ONE, options=((name, VALUES[name]),)))
+    done = slurm.client("sbatch", "--test-only", str(script), check=False)
+    for said in ("unrecognized option", "Invalid --", "invalid option", "Invalid argument"):
+        assert said not in done.stderr
+    assert done.returncode == 0 or name in NOT_HERE, done.stderr
 
 
 @pytest.mark.parametrize(
@@ -134,7 +208,15 @@ def test_a_text_is_one_plain_word_or_refused_by_name(field, value):
         ({"signal_seconds": 0}, "signal_seconds"),
         ({"signal_seconds": 70000}, "signal_seconds"),
         ({"limit_hours": 0.05, "signal_seconds": 121}, "signal_seconds"),
-        ({"partition": "main,high"}, "partition"),
+        ({"partition": "main,"}, "partition"),
+        ({"memory_mb": -1}, "memory_mb"),
+        ({"constraint": "a b"}, "constraint"),
+        ({"exclude": "n[1-2] x"}, "exclude"),
+        ({"nodelist": "$(x)"}, "nodelist"),
+        ({"dependency": "afterok"}, "dependency"),
+        ({"dependency": "afterok:1;afterok:2"}, "dependency"),
+        ({"reservation": "-x"}, "reservation"),
+        ({"options": (("contiguous", "1"),)}, "options"),
         ({"name": "-x"}, "name"),
         ({"name": "x\n#SBATCH --partition=high"}, "name"),
     ],
@@ -154,8 +236,18 @@ SHAPES = {
     "one GPU": ONE,
     "two nodes": PAIR,
     "most options": replace(
-        FULL, gpu_type="", cpus=2, memory_mb=1000, constraint="", account="", qos=""
+        FULL,
+        gpu_type="",
+        cpus=2,
+        memory_mb=1000,
+        exclude="z",
+        reservation="",
+        dependency="singleton",
+        account="",
+        qos="",
     ),
+    "all memory of the node": replace(ONE, memory_mb=0, exclusive=True),
+    "one of two partitions": replace(ONE, partition="main,high"),
     "account and qos": replace(ONE, account="lab", qos="normal"),
     "no time": replace(ONE, hours=None),
     "a year": replace(ONE, hours=8784),

@@ -117,8 +117,10 @@ def ask(
     beat: Beat | None,
     words: Sequence[str],
     env: Mapping[str, str] | None = None,
+    folder: str | None = None,
 ) -> tuple[int | None, str]:
-    """Run a command; return its exit code, None for one that was given up, and what it said."""
+    """Run a command, in a folder; return its exit code, None for one that was given up, and what it
+    said."""
     output = -1
     try:
         output = scratch()
@@ -128,13 +130,14 @@ def ask(
             stdout=output,
             stderr=output,
             start_new_session=True,
+            cwd=folder,
             env=env,
         )
         code = _wait(run, child, limit, beat)
         os.lseek(output, 0, os.SEEK_SET)
         return code, os.read(output, 1 << 20).replace(b"\0", b"").decode("utf-8", "replace")
     except OSError as error:
-        return 127, f"{words[0]}: {error.strerror}"
+        return 127, f"{error.filename or words[0]}: {error.strerror}"
     finally:
         if output >= 0:
             os.close(output)

@@ -8,12 +8,14 @@ from typing import NamedTuple
 from . import (
     checkpoints,
     collectors,
+    containers,
     early_end,
     launchers,
     log,
     memory,
     procs,
     results,
+    setting_up,
     stacks,
     stall,
     why,
@@ -259,6 +261,8 @@ class Attempts:
             if not self.heart.has_lost_lease:
                 run.asked = ""
             verdict = self._judge_end(found)
+        elif not run.asked and (told := self._never_started()):
+            return Verdict("setup", "", told)
         else:
             verdict = why.classify(run, self._attempt)
         if self.heart.nan:
@@ -268,6 +272,11 @@ class Attempts:
                 reason = "; ".join(filter(None, (verdict.reason, self.heart.nan)))
                 return verdict._replace(reason=reason)
         return verdict
+
+    def _never_started(self) -> str:
+        """Return what failed before the program itself, '' where that was started."""
+        line = setting_up.failure(self.run.folder, self.run.spec.setup)
+        return line or containers.failure(self.run, self.state.exit)
 
     def _judge_end(self, found: results.Found) -> Verdict:
         state = self.state

@@ -71,7 +71,8 @@ def shape(spec: SimpleNamespace, verb: str, environ: Mapping[str, str]) -> Simpl
 def _as_cell(
     spec: SimpleNamespace, name: str, arguments: list[str], share: dict[str, Any]
 ) -> SimpleNamespace:
-    """Return the job of one cell. What belongs to the box (setup, data, its end) is the queue's."""
+    """Return the job of one cell. What belongs to the box is the queue's: installation,
+    data, its end."""
     cell, whole = SimpleNamespace(**vars(spec)), Run(spec)
     cell.cells = []
     cell.command = with_arguments(words_of(spec.command), arguments)
@@ -89,7 +90,7 @@ def _as_cell(
     ]
     cell.results = [item.replace("{cell}", name) for item in spec.results]
     cell.variables = {**spec.variables, CELL: name}
-    cell.setup, cell.data, cell.notify, cell.notice = [], [], [], ""
+    cell.install, cell.data, cell.notify, cell.notice = [], [], [], ""
     cell.end_do, cell.billed, cell.requeue = "keep", False, False
     # Cells beside each other need a port each.
     if spec.rendezvous_port.isdigit():

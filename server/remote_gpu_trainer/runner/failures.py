@@ -47,6 +47,12 @@ FAILURES = (
         "retries 3 times, waiting longer each time",
     ),
     Failure("unknown", 1, "nothing known in the log", "retries once"),
+    Failure(
+        "setup",
+        1,
+        "a line of the job's `setup` that failed; a container that docker or podman didn't start",
+        "retries once",
+    ),
     Failure("bug", 0, "a traceback", _AGAIN),
     Failure("oom", 0, "the card's memory ran out", _AGAIN),
     Failure("host-oom", 0, "the kernel's count of kills for memory; too little /dev/shm", _AGAIN),

@@ -17,13 +17,30 @@ rgt_lives() {
 # One that was stopped by a signal keeps nothing.
 rgt_works() { rgt_lives "$@" && [[ $rgt_lives_as != [Tt] ]]; }
 
+rgt_fits() {
+  timeout 20 "$rgt_python" -I -S -c \
+    'import sys, ctypes, fcntl, json; sys.exit(sys.version_info < (3, 8))' \
+    </dev/null >/dev/null 2>&1
+}
+
+# The path of a Python that only the job's setup brings, such as that of a module.
+rgt_python_of_setup() (
+  { cd -- "$RGT_DIR/code" || cd -- "$RGT_DIR" || cd || exit; } 2>/dev/null
+  timeout 300 "${RGT_SETUP[@]}" "$1" -I -S -c 'import sys; print(); print(sys.executable)' \
+    </dev/null 2>/dev/null | tail -n 1
+)
+
 # Job's own Python first. Sets rgt_python.
 rgt_find_python() {
+  local name
   for rgt_python in "$RGT_PYTHON" python3 python python3.{13,12,11,10,9,8} /usr/bin/python3 \
     /usr/local/bin/python3 /opt/conda/bin/python3 /usr/libexec/platform-python; do
-    timeout 20 "$rgt_python" -I -S -c \
-      'import sys, ctypes, fcntl, json; sys.exit(sys.version_info < (3, 8))' \
-      </dev/null >/dev/null 2>&1 && return
+    rgt_fits && return
+  done
+  for name in "$RGT_PYTHON" python3 python; do
+    ((${#RGT_SETUP[@]})) || break
+    rgt_python=$(rgt_python_of_setup "$name")
+    [[ -n $rgt_python ]] && rgt_fits && return
   done
   echo "$RGT_NAME: no Python of 3.8 or newer on this machine; install one, or name it as" \
     "\`python\` in the job" >&2

@@ -1,4 +1,4 @@
-"""Installs the job's environment file, once for a job."""
+"""Installs the job's environment file, once for a job, behind the job's setup."""
 
 from __future__ import annotations
 
@@ -9,43 +9,47 @@ import signal
 import subprocess
 from contextlib import suppress
 
-from . import collectors, memory, procs, program, secrets, why
+from . import collectors, memory, procs, program, secrets, setting_up, why
 from .asking import Beat
 from .context import Run, user_mask
 from .why import Verdict
 
-GRACE = 5.0  # seconds that a setup which is asked to end may take
+GRACE = 5.0  # seconds that an installation which is asked to end may take
 TAIL = 200_000  # bytes of its output that are judged
 
 
 def install(run: Run, beat: Beat) -> Verdict | None:
-    """Run the job's setup where it hasn't run yet; return why it failed, None for success.
+    """Install what the job names where that hasn't been done; return why it failed, None for
+    success.
 
-    The exit code of one that failed is in `setup.rc`.
+    The exit code of one that failed is in `install.rc`.
     """
-    words = program.words_of(run.spec.setup)
-    done = json.dumps([run.spec.job_sha, words])
-    run.folder.remove("setup.rc")
-    if not run.spec.setup or run.folder.read("setup.done") == done:
+    words = program.words_of(run.spec.install)
+    done = json.dumps([run.spec.job_sha, run.spec.setup, words])
+    run.folder.remove("install.rc")
+    if not run.spec.install or run.folder.read("install.done") == done:
         return None
-    run.event("setup")
-    run.log("setup")
-    procs.kill_program(run.folder)  # a setup that a killed runner left
+    run.event("install")
+    run.log("installing the environment")
+    procs.kill_program(run.folder)  # an installation that a killed runner left
     before, xids = memory.note(run), collectors.xids()
-    code, said = _Setup(run, words).run_it(beat)
+    behind = setting_up.before(run.folder, run.spec.setup, words)
+    code, said = _Installation(run, behind).run_it(beat)
     if run.asked:
         return Verdict("preempted", "", run.asked)
     if code == 0:
-        run.folder.write("setup.done", done)
+        run.folder.write("install.done", done)
         return None
-    run.folder.write("setup.rc", f"{code}\n")
+    run.folder.write("install.rc", f"{code}\n")
+    if told := setting_up.failure(run.folder, run.spec.setup):
+        return Verdict("setup", "", f"{told} (log/install.log)")
     attempt = why.Attempt(0, code, "", "", 0, None, before, xids)
     verdict = why.classify(run, attempt, said)
-    return verdict._replace(reason=f"setup: {verdict.reason} (log/setup.log)")
+    return verdict._replace(reason=f"environment: {verdict.reason} (log/install.log)")
 
 
-class _Setup:
-    """One process of the setup, and its output in log/setup.log."""
+class _Installation:
+    """One process that installs, and its output in log/install.log."""
 
     def __init__(self, run: Run, words: list[str]):
         self.run, self.words = run, words
@@ -53,7 +57,7 @@ class _Setup:
         values = [self._env[name] for name in secrets.names(run.spec) if self._env.get(name)]
         self._mask = secrets.Mask(values)
         self._size, self._tail = 0, b""
-        run.folder.remove("log/setup.log")
+        run.folder.remove("log/install.log")
 
     def run_it(self, beat: Beat) -> tuple[int, bytes]:
         """Return its exit code and the end of its output; one that is asked to end is ended."""
@@ -113,7 +117,7 @@ class _Setup:
         self._tail = (self._tail + text)[-TAIL:]
         self._size += len(text)
         if self._size <= self.run.spec.timings.log_bytes:
-            self.run.folder.append("log/setup.log", text.decode("utf-8", "surrogateescape"))
+            self.run.folder.append("log/install.log", text.decode("utf-8", "surrogateescape"))
 
 
 def _signal(child: subprocess.Popen[bytes], sign: int) -> None:

@@ -1,4 +1,7 @@
-"""A launcher around the program: torchrun, accelerate or deepspeed, on one node or several."""
+"""A launcher around the program: torchrun, accelerate or deepspeed, on one node or several.
+
+slurm-tasks is torchrun with the variables that srun would give one task for each GPU.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +11,7 @@ import socket
 import subprocess
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Mapping
+from typing import Iterable, Mapping
 
 from . import procs
 from .context import Run, home
@@ -19,6 +22,21 @@ _BARE = {"torchrun": ["--no-python"], "accelerate": ["--no_python"],
          "deepspeed": ["--no_python", "--no_local_rank"]}  # fmt: skip
 # A configuration of accelerate on the box that decides for itself how processes work together.
 _SHARDED = re.compile(r"^distributed_type: *(FSDP|DEEPSPEED|MEGATRON_LM)", re.M)
+# Under torchrun's spawner, in each process: the variables of a task of srun (man srun, OUTPUT
+# ENVIRONMENT VARIABLES). Without TORCHELASTIC_RUN_ID a library such as Lightning takes the process
+# for what it is told to be, a task of Slurm. A job that runs elsewhere has no number.
+_TASK = """\
+export SLURM_PROCID=$RANK SLURM_LOCALID=$LOCAL_RANK
+export SLURM_NTASKS=$WORLD_SIZE SLURM_NPROCS=$WORLD_SIZE
+export SLURM_NTASKS_PER_NODE=$LOCAL_WORLD_SIZE SLURM_NODEID=$GROUP_RANK
+export SLURM_NNODES=$((WORLD_SIZE / LOCAL_WORLD_SIZE)) SLURM_JOB_ID=${SLURM_JOB_ID-0}
+export SLURM_JOB_NUM_NODES=$SLURM_NNODES SLURM_STEP_NUM_NODES=$SLURM_NNODES
+export SLURM_STEP_NUM_TASKS=$WORLD_SIZE SLURM_TASKS_PER_NODE=$LOCAL_WORLD_SIZE
+((SLURM_NNODES == 1)) || SLURM_TASKS_PER_NODE+="(x$SLURM_NNODES)"
+export SLURM_STEP_TASKS_PER_NODE=$SLURM_TASKS_PER_NODE
+unset TORCHELASTIC_RUN_ID
+exec -- "$@"
+"""
 
 
 def wrap(run: Run, words: list[str]) -> list[str]:
@@ -26,6 +44,9 @@ def wrap(run: Run, words: list[str]) -> list[str]:
     spec = run.spec
     if spec.launcher == "none":
         return words
+    if spec.launcher == "slurm-tasks":
+        python = [spec.python] if words[0].endswith(".py") else []
+        return [*_torchrun(run), "--no-python", "bash", "-c", _TASK, "task", *python, *words]
     head = {"torchrun": _torchrun, "accelerate": _accelerate, "deepspeed": _deepspeed}
     start = head[spec.launcher](run)
     rest = words[1:]
@@ -130,8 +151,12 @@ def _given(run: Run) -> dict[str, str]:
     return {**os.environ, **run.spec.variables}
 
 
-def ranks(run: Run, leader: int, table: Mapping[int, procs.Stat]) -> set[int]:
+def ranks(
+    run: Run, leader: int, table: Mapping[int, procs.Stat], inside: Iterable[int] = ()
+) -> set[int]:
     """Return the ranks below a launcher whose first process is `leader`; none without a launcher.
+
+    `inside`: the first processes of a container that isn't below it.
 
     A launcher of one process and DeepSpeed's pass no signal on; torchrun and DeepSpeed kill 30 s
     after theirs.
@@ -141,7 +166,7 @@ def ranks(run: Run, leader: int, table: Mapping[int, procs.Stat]) -> set[int]:
         return set()
     is_single = spec.launcher == "accelerate" and spec.processes * spec.nodes == 1
     mark = "ACCELERATE_MIXED_PRECISION" if is_single else "LOCAL_RANK"
-    below = procs.children([leader], dict(table)) - {leader}
+    below = procs.children([leader, *inside], dict(table)) - {leader}
     marked = {pid for pid in below if mark in procs.environ(pid)}
     return {pid for pid in marked if table[pid].parent not in marked}
 

@@ -5,13 +5,15 @@ What may hang is looked at in a child; `beat` goes on meanwhile.
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import socket
+import sys
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Mapping, NamedTuple
 
-from . import asking, durable, secrets, why
+from . import asking, containers, durable, procs, program, secrets, setting_up, why
 from .asking import Beat
 from .context import Run
 
@@ -19,6 +21,10 @@ FIRST_SECOND = 1767225600  # 2026-01-01; an earlier clock was never set
 FOLDER_LIMIT = 20.0  # seconds in which a folder must answer
 CARD_LIMIT = 60.0  # seconds for nvidia-smi, which wakes the cards up
 KERNEL_LIMIT = 180.0  # seconds for a first kernel: importing torch from a network disk is slow
+SETUP_LIMIT = 600.0  # seconds for the setup: modules and conda on a network disk are slow
+IMAGE_LIMIT = 30.0  # seconds in which an engine must say whether it has an image
+# What docker and podman say of an image that they would fetch first.
+NO_IMAGE = ("no such image", "image not known", "no such object", "unable to inspect")
 NO_GPU = "; for a run without a GPU set `gpus: 0` in the job"
 
 # Runs one small kernel on each GPU that the job wants. Says nothing without torch.
@@ -34,6 +40,9 @@ if not torch.cuda.is_available() or torch.cuda.device_count() < want:
 for index in range(want):
     assert (torch.ones(64, device=f"cuda:{index}") * 2).sum().item() == 128.0
 """
+
+# Behind the setup: the environment that it leaves, as the last line.
+TELL = "import json, os; print(); print(json.dumps(dict(os.environ)))"
 
 
 class Refusal(NamedTuple):
@@ -55,8 +64,10 @@ class Card(NamedTuple):
 
 def check(run: Run, sent_at: str = "", beat: Beat | None = None) -> list[Refusal]:
     """Return all that speaks against a start. `sent_at`: the sender's clock, seconds since 1970."""
+    env, broken = _after_setup(run, beat)
     found = [
-        *_tools(run),
+        *(broken or _tools(run, env)),
+        *(_container(run, env, beat) if run.spec.container and not broken else ()),
         *_folder(run, "the run folder", run.folder.path, beat),
         *(_folder(run, "the checkpoint folder", run.checkpoints, beat) if run.checkpoints else ()),
         *durable.check(run, beat),
@@ -65,7 +76,13 @@ def check(run: Run, sent_at: str = "", beat: Beat | None = None) -> list[Refusal
         *[refuse(run, kind, reason) for kind, reason in secrets.problems(run)],
         *_rendezvous(run, beat),
     ]
-    return found + (_gpus(run, beat) if run.spec.gpus else [])
+    if run.spec.gpus:
+        cards = _gpus(run, beat, env)
+        found += cards
+        # Behind a setup that fails nothing can be said of the interpreter.
+        if not broken and not any(refusal.kind == "no-gpu" for refusal in cards):
+            found += _kernel(run, beat, env) if _is_at_hand(run, env, beat) else []
+    return found
 
 
 def refuse(run: Run, kind: str, reason: str) -> Refusal:
@@ -73,25 +90,81 @@ def refuse(run: Run, kind: str, reason: str) -> Refusal:
     return Refusal(kind, why.entry_of(run, kind), reason)
 
 
-def _tools(run: Run) -> list[Refusal]:
-    needed = ["bash"] if isinstance(run.spec.command, str) else []
-    if run.spec.launcher != "none":
-        needed.append(run.spec.python)
+def _after_setup(run: Run, beat: Beat | None) -> tuple[dict[str, str], list[Refusal]]:
+    """Return the variables that the program will have, and the line of the setup that fails."""
+    spec = run.spec
+    if not spec.setup:
+        # A container is told the names of the run's own variables too.
+        env = program.environment(run, 0, "") if spec.container else {**os.environ}
+        return {**env, **spec.variables}, []
+    env = program.environment(run, 0, "")
+    tell = [sys.executable, "-I", "-S", "-c", TELL]
+    words = setting_up.before(run.folder, spec.setup, tell)
+    code, said = asking.ask(run, SETUP_LIMIT, beat, words, env, run.work)
+    lines = said.strip().splitlines() or [""]
+    if code == 0:
+        with suppress(ValueError):
+            return json.loads(lines[-1]), []
+    told = setting_up.failure(run.folder, spec.setup)
+    if code is None:
+        told = f"setup: no answer within {SETUP_LIMIT:g} s"
+    if told and lines[-1].strip():
+        told += f" ({lines[-1].strip()[:300]})"
+    return env, [refuse(run, "", told or f"setup: it ended with {code}: {lines[-1][:300]}")]
+
+
+def _tools(run: Run, env: Mapping[str, str]) -> list[Refusal]:
+    """Look for what is started on the box itself; in a container the image has the rest."""
+    spec = run.spec
+    needed = ["bash"] if spec.setup else []
+    if spec.container:
+        needed.append(containers.program_of(spec.container["engine"]))
+    elif isinstance(spec.command, str):
+        needed.append("bash")
+    if spec.launcher != "none" and not spec.container:
+        needed.append(spec.python)
     return [
         refuse(run, "python", f"{tool} is missing on this box")
         for tool in needed
-        if not _which(run, tool)
+        if not _which(tool, env)
     ]
 
 
-def _which(run: Run, tool: str) -> str | None:
+def _container(run: Run, env: Mapping[str, str], beat: Beat | None) -> list[Refusal]:
+    """Look for the image where that is cheap, and whether its engine answers."""
+    engine, name = run.spec.container["engine"], run.spec.container["image"]
+    odd = [bind for bind in containers.binds(run) if "," in bind or bind.count(":") > 2]
+    if odd:
+        return [refuse(run, "", f"container: {odd[0]} has a ',' or ':', which no engine can bind")]
+    if not _which(containers.program_of(engine), env):
+        return []
+    if containers.is_file(name) and not os.path.exists(containers.image(run)):
+        return [refuse(run, "", f"container: there is no image {containers.image(run)}")]
+    if engine == "pyxis":
+        code, said = asking.ask(run, IMAGE_LIMIT, beat, ["srun", "--help"], env)
+        if code == 0 and "--container-image" not in said:
+            return [refuse(run, "", "container: this Slurm has no pyxis, srun has no such option")]
+    if engine in ("docker", "podman"):
+        code, said = asking.ask(run, IMAGE_LIMIT, beat, [engine, "image", "inspect", name], env)
+        lines = said.strip().splitlines() or [f"no answer within {IMAGE_LIMIT:g} s"]
+        if code != 0 and not any(sign in said.lower() for sign in NO_IMAGE):
+            return [refuse(run, "", f"container: {engine} doesn't answer: {lines[-1][:300]}")]
+    return []
+
+
+def _is_at_hand(run: Run, env: Mapping[str, str], beat: Beat | None) -> bool:
+    """Return whether a check can run in the program's surroundings without fetching an image."""
+    if not run.spec.container:
+        return True
+    engine, name = run.spec.container["engine"], run.spec.container["image"]
+    if engine in ("docker", "podman"):
+        return asking.ask(run, IMAGE_LIMIT, beat, [engine, "image", "inspect", name], env)[0] == 0
+    return engine != "pyxis" and os.path.exists(containers.image(run))
+
+
+def _which(tool: str, env: Mapping[str, str]) -> str | None:
     """Return where the program would find a tool."""
-    return shutil.which(tool, path=_given(run).get("PATH"))
-
-
-def _given(run: Run) -> dict[str, str]:
-    """Return the box's variables with the job's over them."""
-    return {**os.environ, **run.spec.variables}
+    return shutil.which(tool, path=env.get("PATH"))
 
 
 def _folder(run: Run, what: str, folder: str, beat: Beat | None) -> list[Refusal]:
@@ -209,7 +282,7 @@ def _resolve(host: str) -> None:
     socket.getaddrinfo(host, None)
 
 
-def _gpus(run: Run, beat: Beat | None) -> list[Refusal]:
+def _gpus(run: Run, beat: Beat | None, env: Mapping[str, str]) -> list[Refusal]:
     want = run.spec.gpus
     if not shutil.which("nvidia-smi"):
         return [refuse(run, "no-gpu", f"nvidia-smi is missing, expected {want} GPUs{NO_GPU}")]
@@ -226,10 +299,10 @@ def _gpus(run: Run, beat: Beat | None) -> list[Refusal]:
     code, said = asking.ask(run, CARD_LIMIT, beat, [*query, form])
     rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
     apps = [row for row in rows if len(row) == 3] if code == 0 else []
-    chosen = _visible(cards, _given(run).get("CUDA_VISIBLE_DEVICES", ""))[:want]
+    chosen = _visible(cards, env.get("CUDA_VISIBLE_DEVICES", ""))[:want]
     shared = run.spec.gpus_shared
     busy = [reason for card in chosen if not shared for reason in _busy(card, apps)]
-    return [refuse(run, *reason) for reason in busy] + _kernel(run, beat)
+    return [refuse(run, *reason) for reason in busy]
 
 
 def _cards(said: str) -> list[Card]:
@@ -268,13 +341,14 @@ def _busy(card: Card, apps: list[list[str]]) -> list[tuple[str, str]]:
     return found
 
 
-def _kernel(run: Run, beat: Beat | None) -> list[Refusal]:
+def _kernel(run: Run, beat: Beat | None, env: Mapping[str, str]) -> list[Refusal]:
     """Run one small kernel on each GPU, in the program's own interpreter and variables."""
     python = run.spec.python
-    if not _which(run, python):
+    if not run.spec.container and not _which(python, env):
         return [refuse(run, "python", f"the interpreter {python} is missing")]
     words = [python, "-c", KERNEL, str(run.spec.gpus)]
-    code, said = asking.ask(run, KERNEL_LIMIT, beat, words, _given(run))
+    code, said = asking.ask(run, KERNEL_LIMIT, beat, containers.around(run, words, env), env)
+    procs.end_container(run.folder)
     if code == 0:
         return []
     lines = said.strip().splitlines() or [f"no answer within {KERNEL_LIMIT:g} s"]

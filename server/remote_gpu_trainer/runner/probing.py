@@ -9,6 +9,7 @@ import glob
 import os
 import shutil
 import subprocess
+import sys
 from contextlib import suppress
 
 from .context import Run
@@ -70,7 +71,7 @@ class Probe:
         with suppress(OSError), open(log, "ab") as errors:
             try:
                 done = subprocess.run(
-                    [self.run.spec.python, self.file, *words],
+                    [sys.executable, self.file, *words],
                     stdin=subprocess.DEVNULL,
                     stdout=subprocess.PIPE,
                     stderr=errors,

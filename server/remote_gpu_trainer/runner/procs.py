@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
+import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import suppress
@@ -11,6 +13,8 @@ from typing import NamedTuple
 
 from .folder import Folder
 
+CONTAINER = "container.json"  # in the run folder: the words that remove the program's container
+CONTAINER_LIMIT = 60.0  # seconds for that
 MARK = "RGT_RUN_DIR"  # in the environment of every process of the program
 
 
@@ -148,7 +152,10 @@ def send(pids: Iterable[int], sign: int) -> None:
 
 
 def kill_program(folder: Folder, tries: int = 20) -> bool:
-    """Kill what is left of the program, until nothing is found; True if there was anything."""
+    """Kill what is left of the program, until nothing is found; True if there was anything.
+
+    A container whose processes can't be seen from here is removed by its engine.
+    """
     had = False
     for _ in range(tries):
         left = of_program(folder, alive(folder, "train"))
@@ -157,7 +164,26 @@ def kill_program(folder: Folder, tries: int = 20) -> bool:
         had = True
         send(left, signal.SIGKILL)
         time.sleep(0.05)
+    end_container(folder)
     return had
+
+
+def end_container(folder: Folder) -> None:
+    """Remove the program's container, where an engine with a daemon runs one."""
+    try:
+        words = json.loads(folder.read(CONTAINER) or "[]")
+        if words:
+            subprocess.run(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                timeout=CONTAINER_LIMIT,
+                check=False,
+            )
+            folder.remove(CONTAINER)
+    except (OSError, ValueError, subprocess.SubprocessError):
+        return
 
 
 def boot_id() -> str:

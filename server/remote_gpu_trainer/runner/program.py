@@ -7,12 +7,14 @@ import re
 import signal
 import time
 
-from . import holder, launchers, log, procs, secrets, stacks
+from . import containers, holder, launchers, log, procs, secrets, setting_up, stacks
 from .context import Run, plain_environment, user_mask
 
 SHELLS = {
     "bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "busybox", "timeout", "nice", "ionice",
     "env", "time", "stdbuf", "coreutils",
+    # The first processes of containers: not all of them pass a signal on to more than one child.
+    "apptainer", "singularity", "starter", "starter-suid", "docker-init", "tini", "catatonit",
 }  # fmt: skip
 READERS = {"tee", "cat", "head", "tail", "grep", "sed", "gawk", "mawk", "tr", "ts", "logger"}
 _TEE = re.compile(r"(.*[^|])(\|&?\s*tee(?:\s[^|;&]*)?)\Z", re.S)
@@ -29,13 +31,24 @@ class Program:
     def start(
         self, words: list[str], number: int, checkpoint: str, extra: dict[str, str] | None = None
     ) -> None:
-        """Start attempt `number` with these words. Raises OSError."""
+        """Start attempt `number` with these words, in the job's container and behind its setup.
+
+        Raises OSError.
+        """
         run = self.run
         run.folder.remove("save-now", "rc")
         self.number, self.first = number, log.next_number(run)
         self._env = {**environment(run, number, checkpoint), **(extra or {})}
+        procs.end_container(run.folder)  # one that outlived its client
+        words = containers.around(run, words, self._env)
         self.pid, self.start_time = holder.start(
-            run, words, self._env, run.work, number, self.first, user_mask()
+            run,
+            setting_up.before(run.folder, run.spec.setup, words),
+            self._env,
+            run.work,
+            number,
+            self.first,
+            user_mask(),
         )
 
     def adopt(self, number: int, first: int) -> bool:
@@ -154,7 +167,8 @@ def save_targets(run: Run, leader: int) -> set[int]:
     pipe while it saves.
     """
     among = procs.table()
-    todo = list(launchers.ranks(run, leader, among)) or [leader]
+    inside = containers.roots(run, leader, among)
+    todo = list(launchers.ranks(run, leader, among, inside) or inside or [leader])
     found: set[int] = set()
     readers: set[int] = set()
     while todo:

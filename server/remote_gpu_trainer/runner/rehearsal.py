@@ -78,6 +78,7 @@ def of(run: Run) -> Run:
         "checkpoint_folder": fresh if run.checkpoints else "",
         "command": words,
         "variables": {name: swap(value, True) for name, value in spec.variables.items()},
+        "setup": [swap(line, True) for line in spec.setup],
         "results": [swap(name, False) for name in spec.results],
         "cells": [],
     }

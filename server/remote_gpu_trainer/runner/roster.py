@@ -15,7 +15,7 @@ from .context import Run, say
 
 STATES = ("done", "failed", "running", "unsaved", "left")
 # What the next cell would meet too. Such a cell is left, so it runs again at the next start.
-OF_THE_BOX = ("disk", "gpu", "preflight")
+OF_THE_BOX = ("disk", "gpu", "setup", "preflight")
 LONGEST = 4000  # characters of what a status says about single cells
 
 

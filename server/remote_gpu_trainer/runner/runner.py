@@ -118,7 +118,7 @@ class Runner:
             verdict = before.stage(run, self.heart.beat)
             if not verdict.failure and not run.asked:
                 return self._finish(attempts.go(), attempts)
-            code = run.folder.number("setup.rc")
+            code = run.folder.number("install.rc")
             now.exit = None if code is None else int(code)
         else:
             verdict = Verdict("preempted", "", run.asked)

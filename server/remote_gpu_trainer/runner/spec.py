@@ -50,7 +50,9 @@ DEFAULTS: dict[str, Any] = {
     "variables": {},
     "secret_files": {},  # {variable: file on the box}
     "secret_variables": {},  # {variable of the program: variable of the box}
-    "setup": [],  # words that install the environment file
+    "setup": [],  # lines of bash before the program, in its shell
+    "container": {},  # engine, image, mounts, options; {} for none
+    "install": [],  # words that install the environment file
     "data": [],  # [[from, to], ...]
     "save_signal": "TERM",
     "save_seconds": 30.0,

@@ -26,16 +26,29 @@ def for_slurm(job: Job) -> slurm.Options:
         gpus=job.gpus,
         gpu_type=wanted.gpu_type or "",
         cpus=wanted.cpus or 0,
-        memory_mb=(wanted.memory_gb or 0) * 1024,
+        memory_mb=None if wanted.memory_gb is None else wanted.memory_gb * 1024,
         limit_hours=wanted.most_hours,
         partition=wanted.partition or "",
         account=wanted.account or "",
         qos=wanted.qos or "",
+        constraint=wanted.constraint or "",
+        exclude=wanted.exclude or "",
+        nodelist=wanted.nodelist or "",
+        dependency=wanted.dependency or "",
+        reservation=wanted.reservation or "",
+        exclusive=wanted.exclusive,
+        options=_sbatch_options(wanted.options),
         cells=len(job.queue.cells) if job.queue else 0,
         at_once=wanted.at_a_time or 0,
         requeue=wanted.requeue,
         signal_seconds=wanted.signal_seconds,
     )
+
+
+def _sbatch_options(given: dict[str, str | bool]) -> tuple[tuple[str, str], ...]:
+    """The pairs in the order of their names; a flag that is false is left out."""
+    pairs = {name: "true" if value is True else value for name, value in given.items()}
+    return tuple((name, str(value)) for name, value in sorted(pairs.items()) if value is not False)
 
 
 def for_kubernetes(job: Job) -> kubernetes.Options:
@@ -52,6 +65,7 @@ def for_kubernetes(job: Job) -> kubernetes.Options:
         hours=job.hours,
         gpus=job.gpus,
         nodes=job.nodes,
+        boxes=job.boxes,
         claim=wanted.claim or "",
         mount=wanted.mount,
         namespace=wanted.namespace or "",
@@ -60,6 +74,15 @@ def for_kubernetes(job: Job) -> kubernetes.Options:
         cpus=wanted.cpus or 0,
         memory_gb=wanted.memory_gb or 0,
         node_selector=tuple(sorted(wanted.node_selector.items())),
+        labels=tuple(sorted(wanted.labels.items())),
+        annotations=tuple(sorted(wanted.annotations.items())),
+        resources=tuple(sorted(wanted.resources.items())),
+        tolerations=tuple(
+            kubernetes.Toleration(one.key or "", one.value or "", one.effect or "")
+            for one in wanted.tolerations
+        ),
+        priority_class=wanted.priority_class or "",
+        host_network=wanted.host_network,
     )
 
 
@@ -75,9 +98,16 @@ def for_skypilot(job: Job) -> skypilot.Options:
         nodes=job.nodes,
         infra=wanted.infra or "",
         spot=wanted.spot,
+        managed=job.is_managed,
+        boxes=job.boxes,
         disk_gb=wanted.disk_gb or 0,
         image=wanted.image or "",
         workdir=job.code or "",
+        region=wanted.region or "",
+        zone=wanted.zone or "",
+        file_mounts=tuple(sorted(wanted.file_mounts.items())),
+        # SkyPilot gives it to `bash -i`, which replaces `!`.
+        setup="".join(f"{line}\n" for line in ("set +H", *wanted.setup)) if wanted.setup else "",
     )
 
 
@@ -88,6 +118,9 @@ def field_of(message: str) -> str:
         "limit_hours": "slurm.most_hours",
         "memory_mb": "slurm.memory_gb",
         "at_once": "slurm.at_a_time",
+        "options": "slurm.options",
+        "resources": "kubernetes.resources",
+        "region": "skypilot.region",
         "cells": "queue.cells",
     }
     return re.sub(r"^(\w+):", lambda found: renamed.get(found[1], found[1]) + ":", message)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
 from ..runner.spec import TIMINGS
@@ -22,8 +22,8 @@ from .job_values import (
 )
 
 MOST_TOGETHER = 600_000  # bytes of a job; a Kubernetes ConfigMap of 1 MiB holds the runner as well
-Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "bug", "oom",
-                  "host-oom", "disk", "gpu"]  # fmt: skip
+Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "setup", "bug",
+                  "oom", "host-oom", "disk", "gpu"]  # fmt: skip
 
 
 Words = Annotated[list[Text], AfterValidator(no_secret_in_words)]
@@ -170,26 +170,96 @@ class Cell(Strict):
 class Queue(Strict):
     """Several runs of one command, one after another or side by side on one box.
 
-    Several boxes share a list by `--part 1/2` and so on.
+    Several boxes share a list by `--part 1/2` and so on, which `boxes` does for SkyPilot and
+    Kubernetes.
     """
 
     cells: list[Cell] = Field(min_length=1, max_length=10_000)
     slots: int = Field(
         default=1, ge=1, le=64, description="cells at a time on a box, sharing its GPUs"
     )
+    boxes: int = Field(
+        default=1,
+        ge=1,
+        le=1000,
+        description="boxes that share the cells, a part each: managed jobs of SkyPilot, pods of "
+        "Kubernetes. Slurm runs each cell by itself; other targets start one box",
+    )
+
+
+_BOUND = r"(~/|/)[A-Za-z0-9._/@+=-]*"
+
+
+# Options that put the program into the background, need a terminal, give the container another
+# name, or keep the run's variables and signals from it.
+_CLOSED = {"-e", "--cleanenv", "-C", "--containall", "-p", "--pid"}
+_DETACHED = {"-d", "--detach", "-t", "--tty", "-it", "-ti", "--name", "--sig-proxy", "--restart"}
+_NOT_WITH_US = {
+    "apptainer": _CLOSED,
+    "singularity": _CLOSED,
+    "docker": _DETACHED,
+    "podman": _DETACHED,
+    "pyxis": {"--pty", "--container-image", "--container-mounts", "--container-env"},
+}
+
+
+class Container(Strict):
+    """A container around the program. Folders of the run lie at the same paths inside."""
+
+    engine: Literal["apptainer", "singularity", "docker", "podman", "pyxis"] = Field(
+        description="on the box; pyxis (srun --container-image) with Slurm only"
+    )
+    image: Annotated[Line, Field(pattern=r"^[A-Za-z0-9~./][A-Za-z0-9._:@/+~#=-]{0,254}$")] = Field(
+        description="a path of the box that ends in .sif, .img or .sqsh, or a name"
+    )
+    mounts: list[Annotated[str, Field(pattern=rf"^{_BOUND}(:/[A-Za-z0-9._/@+=-]*)?(:r[ow])?$")]] = (
+        Field(
+            default=[],
+            max_length=100,
+            description="SOURCE, SOURCE:TARGET or with :ro; run folder, code, checkpoints and "
+            "absolute targets of `data` are always there",
+        )
+    )
+    options: Words = Field(
+        default=[],
+        description="further words for the engine, before the image, such as --shm-size=16g",
+    )
+
+    @model_validator(mode="after")
+    def _keeps_to_what_we_need(self):
+        if self.options and not self.options[0].startswith("-"):
+            raise ValueError("options: the first word is no option; begin with one such as --env")
+        for word in self.options:
+            if word.partition("=")[0] in _NOT_WITH_US[self.engine]:
+                raise ValueError(
+                    f"options: {word.partition('=')[0]} would hide the program from its runner; "
+                    "leave it out"
+                )
+        return self
 
 
 class Slurm(Strict):
-    """What only Slurm needs."""
+    """What only Slurm needs. Its lines know no quoting, so each value has a strict form."""
 
-    partition: str | None = None
+    partition: str | None = Field(default=None, description="one, or several as a,b")
     account: str | None = None
     qos: str | None = None
     gpu_type: str | None = Field(
         default=None, description="as `sinfo -o %G` shows it, such as a100"
     )
     cpus: int | None = Field(default=None, ge=1)
-    memory_gb: int | None = Field(default=None, ge=1)
+    memory_gb: int | None = Field(default=None, ge=0, description="0: all memory of the node")
+    constraint: str | None = Field(default=None, description="features, such as a100&nvlink")
+    exclude: str | None = Field(default=None, description="nodes to keep away from: n[01-04,7]")
+    nodelist: str | None = Field(default=None, description="nodes that the job must have")
+    dependency: str | None = Field(default=None, description="such as afterok:123 or singleton")
+    reservation: str | None = None
+    exclusive: bool = Field(default=False, description="no other job on the nodes")
+    options: dict[str, Annotated[StrictBool | Text, Field(union_mode="left_to_right")]] = Field(
+        default={},
+        description="further options of sbatch by name, such as {comment: x, contiguous: true}; "
+        "runs/targets/sbatch_options.py lists them",
+    )
     most_hours: float | None = Field(
         default=None, gt=0, description="the partition's limit; the run is requeued before it"
     )
@@ -200,6 +270,14 @@ class Slurm(Strict):
     at_a_time: int | None = Field(
         default=None, ge=1, description="cells of a queue that run at once"
     )
+
+
+class Toleration(Strict):
+    """A taint of nodes that the pod may run on; without a value any value of its key."""
+
+    key: str | None = None
+    value: str | None = None
+    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
 
 
 class Kubernetes(Strict):
@@ -213,6 +291,19 @@ class Kubernetes(Strict):
     cpus: int | None = Field(default=None, ge=1)
     memory_gb: int | None = Field(default=None, ge=1)
     node_selector: dict[str, str] = {}
+    labels: dict[str, Text] = Field(
+        default={},
+        description="of the Job and its pods, such as {kueue.x-k8s.io/queue-name: team}",
+    )
+    annotations: dict[str, Text] = Field(default={}, description="of the Job and its pods")
+    resources: dict[str, Text] = Field(
+        default={},
+        description="what one node needs beside gpus, cpus and memory_gb, in limits and requests: "
+        "{rdma/hca_shared_devices_a: 1}",
+    )
+    tolerations: list[Toleration] = []
+    priority_class: str | None = None
+    host_network: bool = Field(default=False, description="the pod uses its node's network")
 
 
 class Skypilot(Strict):
@@ -220,9 +311,19 @@ class Skypilot(Strict):
 
     accelerator: str | None = Field(default=None, description="such as H100")
     infra: str | None = Field(default=None, description="such as runpod, aws or kubernetes")
+    region: str | None = Field(default=None, description="of infra, such as us-east-1")
+    zone: str | None = Field(default=None, description="of the region")
     spot: bool = False
     disk_gb: int | None = Field(default=None, ge=1)
     image: str | None = None
+    file_mounts: dict[BoxPath, Line] = Field(
+        default={}, description="{path on the box: path here, or s3://…, gs://… and so on}"
+    )
+    setup: list[Text] = Field(
+        default=[],
+        description="lines of bash that SkyPilot runs once on each new box, such as apt-get "
+        "install; what they export doesn't reach the program, as `setup` of the job does",
+    )
 
 
 class Job(Strict):
@@ -241,6 +342,15 @@ class Job(Strict):
         default=None,
         description="requirements.txt, environment.yml or uv.lock of the code, to install",
     )
+    setup: list[Text] = Field(
+        default=[],
+        description="lines of bash before the program, in its shell: module load, conda activate, "
+        "export. Each must succeed. They run before every check of the interpreter, every attempt "
+        "and every cell, so what is to happen once belongs elsewhere",
+    )
+    container: Container | None = Field(
+        default=None, description="around the program; setup runs outside of it"
+    )
     python: Line = Field(default="python3", min_length=1, description="the interpreter on the box")
     variables: Annotated[dict[Variable, Text], AfterValidator(no_secret_by_value)] = {}
     secrets: dict[Variable, Secret] = {}
@@ -249,7 +359,11 @@ class Job(Strict):
         default=None, ge=1, le=1024, description="processes of one node (default: one for each GPU)"
     )
     nodes: int = Field(default=1, ge=1, le=1024)
-    launcher: Literal["none", "torchrun", "accelerate", "deepspeed"] = "none"
+    launcher: Literal["none", "torchrun", "accelerate", "deepspeed", "slurm-tasks"] = Field(
+        default="none",
+        description="slurm-tasks: torchrun starts a process for each GPU, with the variables that "
+        "srun would give it (SLURM_PROCID, SLURM_LOCALID, SLURM_NTASKS and so on)",
+    )
     rendezvous: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,200}(:\d{2,5})?$")] | None = Field(
         default=None, description="HOST:PORT of node 0, for several boxes over ssh"
     )
@@ -310,7 +424,13 @@ class Job(Strict):
                 "launcher: deepspeed can't start several nodes; use torchrun for the same program"
             )
         if self.nodes > 1 and self.launcher == "none":
-            raise ValueError("launcher: several nodes need one; use torchrun or accelerate")
+            raise ValueError(
+                "launcher: several nodes need one; use torchrun, accelerate or slurm-tasks"
+            )
+        if self.container and self.environment:
+            raise ValueError(
+                "environment: what is installed into a container is lost; build it into the image"
+            )
         if self.nodes > 1 and self.queue:
             raise ValueError("queue: its cells run on one node each; leave nodes out")
         if self.launcher != "none" and self.save_signal != "TERM":
@@ -323,12 +443,24 @@ class Job(Strict):
         if len(set(names)) < len(names):
             twice = min(name for name in names if names.count(name) > 1)
             raise ValueError(f"queue: two cells are called {twice!r}; give each its own name")
+        if self.queue and self.queue.boxes > len(names):
+            raise ValueError("queue: more boxes than cells; leave some out")
         if (size := len(self.model_dump_json().encode())) > MOST_TOGETHER:
             raise ValueError(
                 f"a job of {size:,} bytes is over {MOST_TOGETHER:,}; put long values into files of "
                 "the code"
             )
         return self
+
+    @property
+    def boxes(self) -> int:
+        """Return how many boxes share the job's cells; 1 for a job without cells."""
+        return self.queue.boxes if self.queue else 1
+
+    @property
+    def is_managed(self) -> bool:
+        """Return whether SkyPilot runs it as managed jobs, whose boxes it ends by itself."""
+        return self.skypilot.spot or self.boxes > 1
 
     @property
     def folder(self) -> str:

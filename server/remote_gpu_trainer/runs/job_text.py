@@ -39,6 +39,7 @@ def spec_of(
 
     `folders`: run folder and work folder on the box. `sha`: the job's fingerprint.
     """
+    _check_boxes(job, target)
     host, _, port = (job.rendezvous or "").partition(":")
     checkpoint, durable, stall = job.checkpoint, job.durable, job.stall
     return {
@@ -60,7 +61,9 @@ def spec_of(
         "variables": dict(job.variables),
         "secret_files": {name: s.file for name, s in job.secrets.items() if s.file},
         "secret_variables": {name: s.variable for name, s in job.secrets.items() if s.variable},
-        "setup": setup(job),
+        "setup": list(job.setup),
+        "container": container(job, target),
+        "install": install(job),
         "data": [[copy.source, copy.to] for copy in job.data],
         "save_signal": job.save_signal,
         "save_seconds": checkpoint.save_seconds if checkpoint else 30.0,
@@ -123,7 +126,34 @@ def probed(job: Job) -> bool:
     return job.probe and job.checkpoint is not None and named
 
 
-def setup(job: Job) -> list[str]:
+def _check_boxes(job: Job, target: str) -> None:
+    """Raises Unfit where a target can't share cells among boxes."""
+    if job.boxes == 1 or target in ("skypilot", "kubernetes"):
+        return
+    do = "leave it out, and start each box with its part: bash run.sh start --queue --part 1/2"
+    if target == "slurm":
+        do = "leave it out: each cell is a task of the array; slurm.at_a_time limits them"
+    raise Unfit(f"queue.boxes: target {target} shares no cells among boxes; {do}")
+
+
+def container(job: Job, target: str) -> dict[str, Any]:
+    """The container's fields, {} for none. Raises Unfit for a target that can't run it."""
+    given = job.container
+    if given is None:
+        return {}
+    if target == "kubernetes":
+        raise Unfit("container: a pod is one already; set kubernetes.image")
+    if given.engine == "pyxis" and target != "slurm":
+        raise Unfit("container.engine: pyxis is a part of Slurm; use apptainer, docker or podman")
+    folders = {"checkpoint.folder": job.checkpoint.folder} if job.checkpoint else {}
+    folders |= {f"data.{at}.to": copy.to for at, copy in enumerate(job.data)}
+    for field, path in folders.items():
+        if ":" in path or "," in path:
+            raise Unfit(f"{field}: no engine binds a path with ':' or ','; rename the folder")
+    return given.model_dump()
+
+
+def install(job: Job) -> list[str]:
     """The command that installs the environment file. Raises Unfit."""
     path = job.environment
     if not path:
@@ -146,7 +176,7 @@ def billed(job: Job, profile: Profile, target: str) -> bool:
 
     A scheduler takes its machine back. `local` is a command typed on a box, which stays rented.
     """
-    if target in ("slurm", "kubernetes") or (target == "skypilot" and job.skypilot.spot):
+    if target in ("slurm", "kubernetes") or (target == "skypilot" and job.is_managed):
         return False
     return profile.kind == "rental" or (
         profile.kind == "unnamed" and target in ("ssh", "local", "skypilot")

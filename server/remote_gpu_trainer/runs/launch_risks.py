@@ -353,17 +353,22 @@ def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
             f"ssh is limited there ({profile.facts.ssh.value.limits[:120]}): sending the code by "
             "rsync may fail.",
         )
-    if target == "skypilot" and job.skypilot.spot and job.hours is not None:
+    if target == "skypilot" and job.is_managed and job.hours is not None:
         yield Warning(
             "GEN1",
-            f"when SkyPilot moves a spot task to a new box, the {job.hours:g} h start again; "
+            f"when SkyPilot moves a managed task to a new box, the {job.hours:g} h start again; "
             "give the deadline as a time, such as 2026-11-22T09:00Z.",
         )
-    if target == "skypilot" and job.skypilot.spot and not job.durable:
+    if target == "skypilot" and job.is_managed and not job.durable:
         yield Warning(
             "C4",
-            "spot without a durable place: SkyPilot restarts the job on another machine, without "
-            "the files.",
+            "a managed job without a durable place: SkyPilot ends its box, or restarts it on "
+            "another one, without the files.",
+        )
+    if target == "kubernetes" and job.boxes > 1 and job.kubernetes and job.kubernetes.claim:
+        yield Warning(
+            "job.queue",
+            f"{job.boxes} pods share the claim {job.kubernetes.claim}: it must be ReadWriteMany.",
         )
 
 

@@ -169,7 +169,8 @@ def commands(
         listed=snapshot is None or bool(snapshot.tracked),
         secrets=secrets,
         namespace=(job.kubernetes.namespace if job.kubernetes else None) or "",
-        spot=job.skypilot.spot,
+        managed=job.is_managed,
+        boxes=job.boxes,
     )
     return Commands(**lines)
 

@@ -15,6 +15,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from ..runner.setting_up import around
 from ..runner.spec import DEFAULTS, TIMINGS
 
 SHEBANG = "#!/usr/bin/env bash\n"
@@ -150,7 +151,10 @@ def _assignments(spec: dict[str, Any], requeue: bool) -> str:
     lines.append(f"RGT_DIR={home}{word(inside)}")  # bash puts the home folder in for a bare ~/
     for name, words_of in (("END", words), ("NOTIFY", whole["notify"])):
         lines.append(f"RGT_{name}=({' '.join(map(word, words_of))})")
-    names = " ".join(f"RGT_{name}" for name in (*values, "DIR", "END", "NOTIFY"))
+    # The words of a shell behind the job's setup: what follows them runs there.
+    shell = around(whole["setup"], []) if whole["setup"] else []
+    lines.append(f"RGT_SETUP=({' '.join(map(word, shell))})")
+    names = " ".join(f"RGT_{name}" for name in (*values, "DIR", "END", "NOTIFY", "SETUP"))
     lines.append(f"export -n {names}")
     return "\n".join([*lines, "rgt_script=${BASH_SOURCE[0]}", ""])
 

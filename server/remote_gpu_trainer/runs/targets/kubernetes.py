@@ -28,7 +28,44 @@ _SUBDOMAIN = r"[a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?"
 _PATH = r"/[A-Za-z0-9._/-]{1,250}"
 _KEY = r"([a-z0-9]([a-z0-9.-]{0,251}[a-z0-9])?/)?[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?"
 _VALUE = r"([A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?)?"
+_AMOUNT = r"[0-9]{1,15}(\.[0-9]{1,3})?(m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei)?"
+_SAID_ELSEWHERE = {
+    "cpu": "kubernetes.cpus",
+    "memory": "kubernetes.memory_gb",
+    "nvidia.com/gpu": "gpus",
+}
+_OUR_LABELS = ("app.kubernetes.io/managed-by", "remote-gpu-trainer/job")
+_MOST_ANNOTATION = 10_000  # bytes of one; the API takes 256 KiB of all together
 _IMAGE = r"[A-Za-z0-9][A-Za-z0-9._:@/-]{0,254}"
+
+
+@dataclass(frozen=True)
+class Toleration:
+    """A taint of nodes that the pod may run on. '' leaves a part out; without `key` all taints."""
+
+    key: str = ""
+    value: str = ""
+    effect: str = ""
+
+    def __post_init__(self) -> None:
+        look = "look at `kubectl describe nodes`"
+        if self.key:
+            targets.matched("tolerations", self.key, _KEY, "the key of a taint", look)
+        targets.matched("tolerations", self.value, _VALUE, "the value of a taint", look)
+        effects = "(NoSchedule|PreferNoSchedule|NoExecute)?"
+        targets.matched("tolerations", self.effect, effects, "an effect of a taint", look)
+        if self.value and not self.key:
+            raise targets.refuse("tolerations", self.value, "empty without a key", "set the key")
+
+    def as_dict(self) -> dict:
+        """Return what the API takes."""
+        given = {
+            "key": self.key,
+            "operator": "Equal" if self.value else "Exists",
+            "value": self.value,
+            "effect": self.effect,
+        }
+        return {name: text for name, text in given.items() if text}
 
 
 @dataclass(frozen=True)
@@ -39,7 +76,10 @@ class Options:
     `wait_hours` later, because its clock also runs while it waits for a node. `claim`:
     PersistentVolumeClaim that holds the run folder, mounted at `mount`; several nodes need one that
     is ReadWriteMany. `secret`: the Secret whose keys are the names of the secret variables and
-    files. `shm_gb`: /dev/shm, which counts as memory of the pod.
+    files. `shm_gb`: /dev/shm, which counts as memory of the pod. `labels` and `annotations` are put
+    on the Job and its pods; `resources`: (name, amount) of what a node has beside GPUs, cpus and
+    memory. `boxes`: pods that share the cells of a queue, each a part; they need a claim that is
+    ReadWriteMany, or none.
 
     Raises ValueError that names the field.
     """
@@ -49,6 +89,7 @@ class Options:
     hours: float | None
     gpus: int = 0
     nodes: int = 1
+    boxes: int = 1
     claim: str = ""
     mount: str = "/workspace"
     namespace: str = ""
@@ -60,6 +101,12 @@ class Options:
     wait_hours: float = 24
     backoff_limit: int = 3
     node_selector: tuple[tuple[str, str], ...] = ()
+    labels: tuple[tuple[str, str], ...] = ()
+    annotations: tuple[tuple[str, str], ...] = ()
+    resources: tuple[tuple[str, str], ...] = ()
+    tolerations: tuple[Toleration, ...] = ()
+    priority_class: str = ""
+    host_network: bool = False
 
     def __post_init__(self) -> None:
         letter = "[a-z]" if self.nodes != 1 else ""  # the Service's name must begin with one
@@ -79,6 +126,7 @@ class Options:
         )
         targets.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
         targets.whole("nodes", self.nodes, 1, 10_000, "give the number of pods")
+        targets.whole("boxes", self.boxes, 1, 1000, "give the pods that share the cells")
         for field, high in (
             ("shm_gb", 100_000),
             ("cpus", 4096),
@@ -86,7 +134,7 @@ class Options:
             ("backoff_limit", 1000),
         ):
             targets.whole(field, getattr(self, field), 0, high, "give it for one node, or 0")
-        for field in ("claim", "secret", "pull_secret"):
+        for field in ("claim", "secret", "pull_secret", "priority_class"):
             if getattr(self, field):
                 targets.matched(
                     field,
@@ -120,21 +168,28 @@ class Options:
                 f"a folder other than {_SCRIPT_DIR} and {_SHM_DIR}",
                 "choose another folder",
             )
-        for key, value in self.node_selector:
-            targets.matched(
-                "node_selector",
-                key,
-                _KEY,
-                "a label's name",
-                "look at `kubectl get nodes --show-labels`",
-            )
-            targets.matched(
-                "node_selector",
-                value,
-                _VALUE,
-                "a label's value",
-                "look at `kubectl get nodes --show-labels`",
-            )
+        _check_labels("node_selector", self.node_selector, "look at `kubectl get nodes -L NAME`")
+        _check_labels("labels", self.labels, "write it as its reader wants it")
+        for key, _ in self.labels:
+            if key in _OUR_LABELS:
+                raise targets.refuse("labels", key, "a label that isn't ours", "choose another")
+        for key, value in self.annotations:
+            targets.matched("annotations", key, _KEY, "an annotation's name", "look at its reader")
+            if targets.encodable("annotations", value) > _MOST_ANNOTATION:
+                most = f"at most {_MOST_ANNOTATION:,} bytes"
+                raise targets.refuse("annotations", value, most, "shorten it")
+        for key, amount in self.resources:
+            if key in _SAID_ELSEWHERE:
+                raise ValueError(f"resources: {key} is said by {_SAID_ELSEWHERE[key]}; set that")
+            do = "look at the Allocatable of `kubectl describe node`"
+            targets.matched("resources", key, _KEY, "the name of a resource", do)
+            targets.matched("resources", amount, _AMOUNT, "an amount such as 1 or 20Gi", do)
+
+
+def _check_labels(field: str, labels: tuple[tuple[str, str], ...], do: str) -> None:
+    for key, value in labels:
+        targets.matched(field, key, _KEY, "a label's name", do)
+        targets.matched(field, value, _VALUE, "a label's value", do)
 
 
 def text(spec: Mapping[str, Any], options: Options, script: str) -> str:
@@ -174,6 +229,7 @@ def _inside(path: str, folder: str) -> bool:
 
 
 def _labels(spec: Mapping[str, Any]) -> dict:
+    """The labels by which our own objects are found."""
     return {
         "app.kubernetes.io/managed-by": "remote-gpu-trainer",
         "remote-gpu-trainer/job": spec["job_sha"],
@@ -186,6 +242,12 @@ def _metadata(spec: Mapping[str, Any], options: Options) -> dict:
         **({"namespace": options.namespace} if options.namespace else {}),
         "labels": _labels(spec),
     }
+
+
+def _with_own(metadata: dict, options: Options) -> dict:
+    """The metadata of the Job or its pods, with the labels and annotations of the job."""
+    found = {**metadata, "labels": {**metadata["labels"], **dict(options.labels)}}
+    return {**found, "annotations": dict(options.annotations)} if options.annotations else found
 
 
 def _config_map(spec: Mapping[str, Any], options: Options, script: str) -> dict:
@@ -216,12 +278,12 @@ def _job(spec: Mapping[str, Any], options: Options) -> dict:
     job: dict = {"backoffLimit": options.backoff_limit}
     if pod_seconds:
         job["activeDeadlineSeconds"] = pod_seconds + math.ceil(options.wait_hours * 3600)
-    if options.nodes > 1:
-        job |= {
-            "completions": options.nodes,
-            "parallelism": options.nodes,
-            "completionMode": "Indexed",
-        }
+    pods = max(options.nodes, options.boxes)
+    if pods > 1:
+        job |= {"completions": pods, "parallelism": pods, "completionMode": "Indexed"}
+    if options.boxes > 1:
+        # A part that fails ends none of the others.
+        job["backoffLimitPerIndex"] = job.pop("backoffLimit")
     job["podFailurePolicy"] = {
         "rules": [
             {
@@ -229,7 +291,7 @@ def _job(spec: Mapping[str, Any], options: Options) -> dict:
                 "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}],
             },
             {
-                "action": "FailJob",
+                "action": "FailIndex" if options.boxes > 1 else "FailJob",
                 "onExitCodes": {"containerName": _CONTAINER, "operator": "NotIn", "values": _AGAIN},
             },
         ]
@@ -242,22 +304,32 @@ def _job(spec: Mapping[str, Any], options: Options) -> dict:
         pod["subdomain"] = options.name
     if options.node_selector:
         pod["nodeSelector"] = dict(sorted(options.node_selector))
-    if options.gpus:
-        pod["tolerations"] = [
-            {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-        ]
+    if options.host_network:
+        # Without this policy a pod in the node's network can't resolve names of the cluster.
+        pod |= {"hostNetwork": True, "dnsPolicy": "ClusterFirstWithHostNet"}
+    if options.priority_class:
+        pod["priorityClassName"] = options.priority_class
+    if tolerations := _tolerations(options):
+        pod["tolerations"] = tolerations
     if options.pull_secret:
         pod["imagePullSecrets"] = [{"name": options.pull_secret}]
     mounts, volumes = _storage(spec, options)
     pod["containers"] = [_container(spec, options, mounts)]
     pod["volumes"] = volumes
-    job["template"] = {"metadata": {"labels": _labels(spec)}, "spec": pod}
+    job["template"] = {"metadata": _with_own({"labels": _labels(spec)}, options), "spec": pod}
     return {
         "apiVersion": "batch/v1",
         "kind": "Job",
-        "metadata": _metadata(spec, options),
+        "metadata": _with_own(_metadata(spec, options), options),
         "spec": job,
     }
+
+
+def _tolerations(options: Options) -> list[dict]:
+    found = [toleration.as_dict() for toleration in options.tolerations]
+    if options.gpus:
+        found.insert(0, {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"})
+    return found
 
 
 def grace(spec: Mapping[str, Any]) -> int:
@@ -267,6 +339,9 @@ def grace(spec: Mapping[str, Any]) -> int:
 
 def _container(spec: Mapping[str, Any], options: Options, mounts: list[dict]) -> dict:
     command = ["bash", f"{_SCRIPT_DIR}/run.sh", "queue" if spec["cells"] else "run"]
+    if options.boxes > 1:
+        part = f'"$((JOB_COMPLETION_INDEX + 1))/{options.boxes}"'
+        command = ["bash", "-c", f"exec {' '.join(command)} --part {part}"]
     env = [
         _secret_variable(variable, options)
         for variable in sorted(spec["secret_variables"].values())
@@ -283,8 +358,10 @@ def _container(spec: Mapping[str, Any], options: Options, mounts: list[dict]) ->
     container: dict = {"name": _CONTAINER, "image": options.image, "command": command}
     if env:
         container["env"] = env
-    if limits:
-        container["resources"] = {"limits": limits}
+    if limits or options.resources:
+        container["resources"] = {"limits": {**limits, **dict(options.resources)}}
+    if options.resources:
+        container["resources"]["requests"] = dict(options.resources)
     container["volumeMounts"] = mounts
     return container
 

@@ -25,7 +25,9 @@ class Options:
     """What only SkyPilot needs. GPUs are for one node. '' and 0 leave the choice to SkyPilot.
 
     `workdir` is a folder here, sent to ~/sky_workdir. `file_mounts`: (path on the box, path here or
-    bucket) pairs.
+    bucket) pairs. `setup`: bash that SkyPilot runs once on each new box.
+    `managed`: it is started as a managed job. `boxes` that share the cells: each is started with
+    its own RGT_PART.
 
     Raises ValueError that names the field.
     """
@@ -42,6 +44,11 @@ class Options:
     image: str = ""
     workdir: str = ""
     file_mounts: tuple[tuple[str, str], ...] = ()
+    region: str = ""
+    zone: str = ""
+    setup: str = ""
+    managed: bool = False
+    boxes: int = 1
 
     def __post_init__(self) -> None:
         targets.matched(
@@ -53,6 +60,7 @@ class Options:
         )
         targets.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
         targets.whole("nodes", self.nodes, 1, 10_000, "give the number of boxes")
+        targets.whole("boxes", self.boxes, 1, 1000, "give the boxes that share the cells")
         for field in ("disk_gb", "cpus", "memory_gb"):
             targets.whole(field, getattr(self, field), 0, 1_000_000, "give it for one node, or 0")
         if self.accelerator or self.gpus:
@@ -73,6 +81,8 @@ class Options:
                 "CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE",
                 "look at `sky check`",
             )
+        self._check_place()
+        targets.encodable("setup", self.setup)
         if self.image:
             targets.matched(
                 "image",
@@ -93,6 +103,26 @@ class Options:
                     "rename it",
                 )
 
+    def _check_place(self) -> None:
+        """Raises ValueError for a region without its cloud, or one that `infra` names too."""
+        for field, above in (("region", "infra"), ("zone", "region")):
+            value = getattr(self, field)
+            if not value:
+                continue
+            words = "a name of letters, digits, '.', '_' and '-'"
+            do = "look at `sky show-gpus --infra`"
+            targets.matched(field, value, r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}", words, do)
+            if not getattr(self, above):
+                raise targets.refuse(field, value, f"empty without {above}", f"set {above}")
+        if self.region and "/" in self.infra:
+            do = "write the region in one place"
+            raise targets.refuse("region", self.region, "empty where infra names one", do)
+
+    @property
+    def place(self) -> str:
+        """Return CLOUD, CLOUD/REGION or CLOUD/REGION/ZONE; '' for any."""
+        return "/".join(part for part in (self.infra, self.region, self.zone) if part)
+
 
 def text(spec: Mapping[str, Any], options: Options, script: str) -> str:
     """The task as YAML. Raises ValueError for what is no run script, and for a variable's name."""
@@ -104,21 +134,24 @@ def _task(spec: Mapping[str, Any], options: Options, script: str) -> dict:
     task = {
         "name": options.name,
         "resources": _given(
-            infra=options.infra,
+            infra=options.place,
             accelerators={options.accelerator: options.gpus} if options.gpus else None,
             cpus=f"{options.cpus}+" if options.cpus else None,
             memory=f"{options.memory_gb}+" if options.memory_gb else None,
             use_spot=options.spot,
-            job_recovery={"recover_on_exit_codes": [targets.AGAIN]} if options.spot else None,
+            job_recovery={"recover_on_exit_codes": [targets.AGAIN]} if options.managed else None,
             disk_size=options.disk_gb,
             image_id=options.image,
         ),
         "num_nodes": options.nodes,
         "workdir": options.workdir,
         "file_mounts": dict(options.file_mounts),
+        # SkyPilot asks for the value of an empty one: `--env RGT_PART=1/3`.
+        "envs": {"RGT_PART": None} if options.boxes > 1 else None,
         "secrets": dict.fromkeys(
             sorted({_on_the_box(variable) for variable in spec["secret_variables"].values()})
         ),
+        "setup": options.setup,
         "run": run(script, options, "queue" if spec["cells"] else "run"),
     }
     return _given(**task)

@@ -14,13 +14,39 @@ from typing import Any
 from jinja2 import Template
 
 from .. import shell_text, targets
+from . import sbatch_options
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
-_FEATURES = r"[A-Za-z0-9][A-Za-z0-9._&|-]{0,127}"
 _FILE = r"[A-Za-z0-9%_./-]{1,255}"
 _WORD_SAYS = "1 to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
 _SIGNAL_LIMIT = 65535  # sbatch's own, man sbatch --signal
 _MARGIN_MINUTES = 5  # from the runner's deadline to Slurm's time limit
+
+# Values of several parts: the form, what it is in words, what to do.
+_LISTS = {
+    "partition": (
+        sbatch_options.PARTITIONS,
+        "the name of a partition, or several with ',' between them",
+        "write them as `sinfo` shows them",
+    ),
+    "constraint": (
+        sbatch_options.CONSTRAINT,
+        "features joined by '&', '|' or in brackets",
+        "write them as `sinfo -o %f` shows them",
+    ),
+    "exclude": (sbatch_options.HOSTS, "names of nodes, such as n[01-04,7]", "look at `sinfo -N`"),
+    "nodelist": (sbatch_options.HOSTS, "names of nodes, such as n[01-04,7]", "look at `sinfo -N`"),
+    "dependency": (
+        sbatch_options.DEPENDENCY,
+        "such as afterok:123 or singleton",
+        "take the numbers from `squeue --me`",
+    ),
+    "reservation": (
+        sbatch_options.RESERVATIONS,
+        "the name of a reservation",
+        "look at `scontrol show reservation`",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -30,7 +56,8 @@ class Options:
     `#SBATCH` lines know no shell quoting, so each value has a strict form.
 
     `hours` is the deadline (None: a time of day), `limit_hours` the partition's limit (None: none).
-    GPUs, cpus and memory are for one node; 0 and '' leave the choice to Slurm. `cells` above 0
+    GPUs, cpus and memory are for one node; 0, '' and None leave the choice to Slurm. A memory of 0
+    is all that a node has. `options`: (name, value) pairs of sbatch_options.FORMS. `cells` above 0
     makes an array, `at_once` of it at the same time (0: all). `output` is a file name in Slurm's
     pattern; its folder must exist.
 
@@ -43,12 +70,18 @@ class Options:
     gpus: int = 0
     gpu_type: str = ""
     cpus: int = 0
-    memory_mb: int = 0
+    memory_mb: int | None = None
     limit_hours: float | None = None
     partition: str = ""
     account: str = ""
     qos: str = ""
     constraint: str = ""
+    exclude: str = ""
+    nodelist: str = ""
+    dependency: str = ""
+    reservation: str = ""
+    exclusive: bool = False
+    options: tuple[tuple[str, str], ...] = ()
     cells: int = 0
     at_once: int = 0
     requeue: bool = False
@@ -62,10 +95,10 @@ class Options:
         targets.whole("nodes", self.nodes, 1, 10_000, "look at `sinfo`")
         targets.whole("gpus", self.gpus, 0, 64, "give the GPUs of one node")
         targets.whole("cpus", self.cpus, 0, 4096, "give the cores of one node, or 0")
-        targets.whole(
-            "memory_mb", self.memory_mb, 0, 100_000_000, "give the memory of one node in MB, or 0"
-        )
-        for field in ("gpu_type", "partition", "account", "qos"):
+        if self.memory_mb is not None:
+            do = "give the memory of one node in MB, or 0 for all of it"
+            targets.whole("memory_mb", self.memory_mb, 0, 100_000_000, do)
+        for field in ("gpu_type", "account", "qos"):
             if getattr(self, field) != "":
                 targets.matched(
                     field,
@@ -74,14 +107,15 @@ class Options:
                     _WORD_SAYS,
                     "write it as `sinfo` or `sacctmgr` shows it",
                 )
-        if self.constraint:
-            targets.matched(
-                "constraint",
-                self.constraint,
-                _FEATURES,
-                "features joined by '&' or '|'",
-                "write them as `sinfo -o %f` shows them",
-            )
+        for field, (form, says, do) in _LISTS.items():
+            if getattr(self, field) != "":
+                targets.matched(field, getattr(self, field), form, says, do)
+        for name, value in self.options:
+            sbatch_options.check(name, value)
+        given = {"cpus"} if self.cpus else set()
+        if self.memory_mb is not None:
+            given.add("memory_mb")
+        sbatch_options.check_together({name for name, _ in self.options}, given)
         if self.gpu_type and not self.gpus:
             raise targets.refuse("gpu_type", self.gpu_type, "empty if gpus is 0", "set gpus")
         targets.whole(
@@ -146,12 +180,11 @@ _FORMS = {
     "nodes": _NUMBER,
     "gres": rf"gpu(:{_WORD})?:{_NUMBER}",
     "cpus": _NUMBER,
-    "memory_mb": rf"{_NUMBER}M",
+    "memory_mb": rf"({_NUMBER}M|0)",
     "hours": r"[0-9]{1,3}-[0-9]{2}:[0-9]{2}:00",
-    "partition": _WORD,
     "account": _WORD,
     "qos": _WORD,
-    "constraint": _FEATURES,
+    **{field: form for field, (form, _, _) in _LISTS.items()},
     "cells": rf"0-[0-9]{{1,7}}(%{_NUMBER})?",
     "signal_seconds": _NUMBER,
     "output": _FILE,
@@ -188,12 +221,11 @@ def head(options: Options) -> str:
         "nodes": options.nodes,
         "gres": gpu if options.gpus else "",
         "cpus": options.cpus or "",
-        "memory_mb": f"{options.memory_mb}M" if options.memory_mb else "",
+        "memory_mb": _memory(options.memory_mb),
         "hours": f"{days}-{rest // 60:02}:{rest % 60:02}:00" if options.minutes else "",
-        "partition": options.partition,
         "account": options.account,
         "qos": options.qos,
-        "constraint": options.constraint,
+        **{field: getattr(options, field) for field in _LISTS},
         "cells": f"0-{options.cells - 1}{at_once}" if options.cells else "",
         "signal_seconds": options.signal_seconds,
         "output": options.output or ("slurm-%A_%a.out" if options.cells else "slurm-%j.out"),
@@ -207,8 +239,23 @@ def head(options: Options) -> str:
                 "in the form that sbatch accepts",
                 "write it as in sbatch's manual",
             )
+    for name, value in options.options:
+        sbatch_options.check(name, value)
+    more = [
+        (_Fits(name), _Fits("" if sbatch_options.FORMS[name] == sbatch_options.FLAG else value))
+        for name, value in options.options
+    ]
     lines = {field: _Fits(value) for field, value in values.items()}
-    return _template().render(lines, requeue=options.requeue)
+    return _template().render(
+        lines, requeue=options.requeue, exclusive=options.exclusive, options=more
+    )
+
+
+def _memory(memory_mb: int | None) -> str:
+    """The value of --mem, '' for none. 0 stays: all memory of the node."""
+    if memory_mb is None:
+        return ""
+    return f"{memory_mb}M" if memory_mb else "0"
 
 
 def check(spec: Mapping[str, Any], options: Options) -> None:
