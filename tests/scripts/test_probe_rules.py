@@ -174,10 +174,10 @@ for step in range(32):
 # name: a program that is sound: nothing of level wrong or hint may be said about it
 HEALTHY = {
     "a convolution's bias before batch norm": """
-images = torch.randn(640, 3, 8, 8)
-model = nn.Sequential(nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Flatten(), nn.Linear(256, 5))
+images = torch.randn(640, 3, 16, 16)
+model = nn.Sequential(nn.Conv2d(3, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 5))
 x = images
-fit(model, torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9))
+fit(model, torch.optim.SGD(model.parameters(), lr=0.001))
 """,
     "the same under Adam": """
 images = torch.randn(640, 3, 8, 8)
