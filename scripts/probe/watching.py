@@ -64,6 +64,30 @@ class Detoured:
             del self.function.__wrapped__, self.function.__globals__[self.name]
 
 
+class Named:
+    """Calls `around` in the place of a builtin function, and is pickled as that function.
+
+    A model may hold on to it, and be saved whole, long after the probe is gone.
+    """
+
+    def __init__(self, original, around):
+        functools.update_wrapper(self, original)
+        self.original, self.around = original, around
+
+    def __call__(self, *args, **kwargs):
+        """Do what the builtin does, with the looks around it."""
+        return self.around(*args, **kwargs)
+
+    def __reduce_ex__(self, protocol):
+        """How to find the builtin again."""
+        told = self.original.__reduce_ex__(protocol)
+        if isinstance(told, str):  # a name in its module, where this one may stand now
+            import pydoc
+
+            return pydoc.locate, (f"{self.original.__module__}.{told}",)
+        return told
+
+
 def plain(owner, function):
     """Whether it is a module's own function without a closure, written in Python."""
     return (
@@ -198,6 +222,8 @@ class Watch:
             detour.lead(around)
             self.patches.append((fragile, detour))
             return
+        if isinstance(owner, types.ModuleType) and not isinstance(original, types.FunctionType):
+            around = Named(original, around)
         for place in (owner, *places):
             if getattr(place, attribute, None) is original:
                 self.patches.append((fragile, Replaced(place, attribute, original, around)))

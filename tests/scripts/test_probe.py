@@ -196,6 +196,38 @@ def test_a_compiled_program_ends_with_the_same_weights_and_isnt_looked_into(tmp_
     assert report["observations"]["parameters"]["state"] == "sound"
 
 
+BUILTINS = (
+    TRAINING
+    + """
+import copy, io
+class Holds(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.own, self.best, self.attend = build(), torch.argmax, nn.functional.scaled_dot_product_attention
+    def forward(self, x):
+        self.best(x, 1)
+        return self.own(x)
+model = Holds()
+for epochs in (0, 2, 6):
+    train(model, epochs)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (torch.load(file, weights_only=False), copy.deepcopy(model)):
+        query = torch.ones(1, 2, 4)
+        print(told(other), other.best(torch.tensor([1, 3])), other.attend(query, query, query).sum())
+"""
+)
+
+
+def test_a_program_saves_whole_models_that_hold_builtin_functions(tmp_path):
+    torch_is_there()
+    alone, _, errors = run(tmp_path, BUILTINS, with_probe=False)
+    assert alone[0] == 0, errors
+    watched, report, errors = run(tmp_path, BUILTINS, "--steps", "10")
+    assert (watched, report["steps"]) == (alone, 10), errors
+
+
 # A card refuses to read a value while a graph is captured. Here the reads are counted instead.
 CAPTURED = (
     TRAINING
