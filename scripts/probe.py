@@ -19,7 +19,8 @@ too).
 Where the catalogue lies beside this file's folder, a finding shows the entry's check and fix.
 
 The exit code is the program's own. Verdict: wrong (what was seen proves a fault), suspicious (a
-hint), sound, or not looked at. Of your data, only shapes, ranges and hashes are kept.
+hint), sound, or not looked at. A note, on speed or taste, leaves the verdict alone. Of your data,
+only shapes, ranges and hashes are kept.
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
 """
 
@@ -53,6 +54,7 @@ import zlib
 # Kinds of findings about parameters, gradients, losses and layers, and what to do about each.
 
 WRONG, HINT = "wrong", "hint"
+NOTE = "note"  # about speed or taste, or of what is often meant: it leaves the verdict alone
 
 # kind: (entry, level, what is the matter, what it would be if all were well, what to do)
 IN_THE_MODEL = {
@@ -60,6 +62,11 @@ IN_THE_MODEL = {
         "O2", WRONG, "gradients arrive, but the weights stay as they are",
         "each weight with a gradient moves at each step",
         "give the optimizer the parameters of the model that computes the loss",
+    ),
+    "forgotten weights": (
+        "O2", WRONG, "the optimizer holds weights that nothing computes with, in place of others",
+        "the optimizer's weights are those of the model that computes the loss",
+        "make the optimizer after the model has its last form, from that model's parameters",
     ),
     "outside the optimizer": (
         "O2", HINT, "parameters get a gradient that no optimizer uses",
@@ -70,6 +77,26 @@ IN_THE_MODEL = {
         "O3", HINT, "parameters ran in the forward pass and never got a gradient",
         "each trainable parameter that computes something gets a gradient",
         "look for detach(), no_grad() or .item() between these layers and the loss",
+    ),
+    "no gradient arrives": (
+        "O3", WRONG, "no gradient reaches any weight of the optimizer",
+        "each step has gradients that aren't all zero",
+        "look for detach(), no_grad(), .item() or a factor of 0 between the model and the loss",
+    ),
+    "lost loss": (
+        "O3", WRONG, "a loss is computed in each step and never goes back",
+        "each loss that trains a part of the model is a part of what backward() is called on",
+        "add this loss to the one that goes back, or compute it under no_grad()",
+    ),
+    "output without a loss": (
+        "O3", NOTE, "parameters ran in the forward pass, and no loss depends on them",
+        "each trainable parameter that computes something gets a gradient",
+        "freeze or drop the layer if it isn't wanted; else use its output in the loss",
+    ),
+    "gradients gone before the step": (
+        "O4", WRONG, "gradients are set back before the step that should use them",
+        "zero_grad() comes before backward(), or after step()",
+        "keep one order: zero_grad(), forward, backward(), step()",
     ),
     "gradients pile up": (
         "O4", WRONG, "gradients are never set back",
@@ -92,7 +119,7 @@ IN_THE_MODEL = {
         "call model.eval() before the evaluation, and model.train() after it",
     ),
     "decay in Adam": (
-        "O6", HINT, "Adam has a weight decay",
+        "O6", NOTE, "Adam has a weight decay",
         "AdamW, where the decay acts on the weights and not through the gradient",
         "use torch.optim.AdamW with the decay of the recipe",
     ),
@@ -175,6 +202,12 @@ IN_THE_MODEL = {
         "O21", HINT, "adapter weights are there and don't train",
         "lora_A and lora_B require a gradient and are in the optimizer",
         "set requires_grad on the adapters, and make the optimizer afterwards",
+    ),
+    "adapters get no gradient": (
+        "O21", WRONG, "adapter weights are in the optimizer, and never get a gradient",
+        "at least one of the two matrices of an adapter isn't zero at the start",
+        "let lora_A begin with random numbers and lora_B with zeros; look for no_grad() and "
+        "reentrant checkpointing",
     ),
     "scaler skips": (
         "O24", WRONG, "the gradient scaler skips every step",
@@ -287,7 +320,7 @@ IN_THE_MODEL = {
         "convert the model by SyncBatchNorm.convert_sync_batchnorm before wrapping it",
     ),
     "autocast doesn't reach": (
-        "T13", HINT, "autocast is on, and most of the products run in float32",
+        "T13", NOTE, "autocast is on, and most of the products run in float32",
         "under autocast linear layers and convolutions give half precision",
         "look for autocast(enabled=False), .float() and casts within forward()",
     ),
@@ -297,7 +330,7 @@ IN_THE_MODEL = {
         "set rope_parameters for the new length, or cut the sequences",
     ),
     "causal mask as a matrix": (
-        "T14", HINT, "attention gets a causal mask as a matrix, which rules out flash kernels",
+        "T14", NOTE, "attention gets a causal mask as a matrix, which rules out flash kernels",
         "is_causal=True and no attn_mask",
         "pass is_causal=True instead of the mask",
     ),
@@ -312,6 +345,30 @@ IN_THE_MODEL = {
         "freeze the rest for a first phase, or load the connector's file",
     ),
 }  # fmt: skip
+
+# Check and fix of kinds whose entry has another case in front.
+OWN_ADVICE = {
+    "weights stand still": {
+        "check": "Print `w[0].item()` of a named weight before and after optimizer.step(): equal "
+        "numbers in each step prove it.",
+        "fix": "Look into the optimizer's step(): a class of your own, a wrapper or a hook that "
+        "doesn't write to the weights.",
+    },
+    "no gradient arrives": {
+        "check": "After backward(): `print([n for n, p in model.named_parameters() if p.grad is "
+        "not None and p.grad.any()])`. `[]` proves it.",
+        "fix": "Find where the graph ends: detach(), no_grad(), .item(), .data, argmax, a factor "
+        "of 0, or a loss of another model.",
+    },
+    "lost loss": {
+        "check": "`print(loss.grad_fn)` and follow next_functions: the second loss isn't in it.",
+        "fix": "loss = main + weight * auxiliary, before backward().",
+    },
+    "gradients gone before the step": {
+        "check": "Print a weight's .grad right before optimizer.step(): None or zeros prove it.",
+        "fix": "zero_grad() comes before backward(), or after step(); never between them.",
+    },
+}
 
 
 # --------------------------------------------------------------------------------------------------
@@ -340,13 +397,18 @@ IN_THE_RUN = {
         "each rank gets batches of its own",
         "use a DistributedSampler, or split the stream by rank",
     ),
+    "ranks drift apart": (
+        "D38", WRONG, "the ranks have different weights under DistributedDataParallel",
+        "after each step all ranks have the same weights",
+        "call the wrapped model, never model.module, where the loss is computed",
+    ),
     "workers share random numbers": (
         "DP1", WRONG, "all workers draw the same random numbers",
         "each worker's generators begin in another state",
         "seed them in worker_init_fn from torch.initial_seed()",
     ),
     "pinning has no effect": (
-        "DP5", HINT, "pin_memory=True has no effect on this batch",
+        "DP5", NOTE, "pin_memory=True has no effect on this batch",
         "the batch is made of tensors, dicts, lists and tuples, or has pin_memory()",
         "give the batch class a method pin_memory()",
     ),
@@ -391,27 +453,27 @@ IN_THE_RUN = {
         "register hooks once, before the loop, or remove them after use",
     ),
     "anomaly detection": (
-        "T12", HINT, "anomaly detection is on",
+        "T12", NOTE, "anomaly detection is on",
         "it is off in a real run",
         "remove detect_anomaly",
     ),
     "loading in the way": (
-        "T4", HINT, "training waits for data, which one process loads",
+        "T4", NOTE, "training waits for data, which one process loads",
         "the next batch is ready when the step is over",
         "set num_workers to a few cores",
     ),
     "loader too slow": (
-        "U24", HINT, "training waits for data in spite of workers",
+        "U24", NOTE, "training waits for data in spite of workers",
         "the next batch is ready when the step is over",
         "measure the loader alone; then more workers, or less work per sample",
     ),
     "workers start anew": (
-        "T5", HINT, "each epoch waits for new workers",
+        "T5", NOTE, "each epoch waits for new workers",
         "workers stay from epoch to epoch",
         "set persistent_workers=True",
     ),
     "checkpoint lacks the optimizer": (
-        "C1", HINT, "the checkpoint holds only the model's weights",
+        "C1", NOTE, "the checkpoint holds only the model's weights",
         "it holds the optimizer, the scheduler and the step too",
         "save the state_dict() of every object that has one",
     ),
@@ -436,42 +498,42 @@ IN_THE_RUN = {
         "use one normalisation for training, evaluation and deployment",
     ),
     "bursts of batches": (
-        "T7", HINT, "every N-th batch is waited for, N is the number of workers",
+        "T7", NOTE, "every N-th batch is waited for, N is the number of workers",
         "batches arrive as fast as steps are made",
         "more workers, less work per sample, or a larger prefetch_factor for uneven samples",
     ),
     "garbage collection": (
-        "T20", HINT, "Python's garbage collector holds up the steps",
+        "T20", NOTE, "Python's garbage collector holds up the steps",
         "collections take next to no time",
         "gc.freeze() after set-up, and gc.collect() in rare steps",
     ),
     "checkpointing with room": (
-        "T17", HINT, "activations are computed twice although memory is free",
+        "T17", NOTE, "activations are computed twice although memory is free",
         "activation checkpointing is on only where memory is short",
         "switch gradient checkpointing off and compare time and memory",
     ),
     "too many threads": (
-        "U40", HINT, "more threads compute than cores may be used",
+        "U40", NOTE, "more threads compute than cores may be used",
         "threads of all processes together are as many as the usable cores",
         "set OMP_NUM_THREADS to the usable cores divided by the processes",
     ),
     "compiles again and again": (
-        "CMP1", HINT, "torch.compile goes on compiling after the first steps",
+        "CMP1", NOTE, "torch.compile goes on compiling after the first steps",
         "no new graph after the first few steps",
         "pad to a few sizes, or let sizes be dynamic",
     ),
     "exchange in each micro-batch": (
-        "T23", HINT, "gradients are exchanged in each micro-batch",
+        "T23", NOTE, "gradients are exchanged in each micro-batch",
         "ranks exchange gradients once a step",
         "run all micro-batches but the last under no_sync()",
     ),
     "one unit": (
-        "D12", HINT, "FSDP treats the whole model as one unit",
+        "D12", NOTE, "FSDP treats the whole model as one unit",
         "each block is a unit of its own",
         "call fully_shard on each block before the model, or give a wrapping policy",
     ),
     "few rows for each gather": (
-        "D13", HINT, "FSDP gathers all weights for a few rows",
+        "D13", NOTE, "FSDP gathers all weights for a few rows",
         "each gather serves hundreds of rows or tokens",
         "use larger batches for each rank, or DDP where the model fits",
     ),
@@ -481,7 +543,7 @@ IN_THE_RUN = {
         "load in float32 and set MixedPrecisionPolicy(param_dtype=torch.bfloat16)",
     ),
     "stage 3 for a model that fits": (
-        "D16", HINT, "ZeRO stage 3 splits a model that fits on each device",
+        "D16", NOTE, "ZeRO stage 3 splits a model that fits on each device",
         "the lowest stage that fits",
         "use stage 1, or 2 where the gradients don't fit",
     ),
@@ -522,25 +584,45 @@ IN_THE_RUN = {
     ),
 }  # fmt: skip
 
+# Check and fix of kinds whose entry has another case in front.
+OWN_ADVICE_OF_RUNS = {
+    "ranks share data": {
+        "check": "Print the first sample's index or hash on each rank: equal ones prove it.",
+        "fix": "Give the loader sampler=DistributedSampler(dataset) and call "
+        "sampler.set_epoch(epoch); split a stream by rank.",
+    },
+    "ranks drift apart": {
+        "check": "Print `sum(p.double().sum() for p in model.parameters())` on each rank after a "
+        "step: the numbers must be equal.",
+        "fix": "Call the DistributedDataParallel model itself: model.module(x) and methods of "
+        "model.module bypass the exchange of gradients.",
+    },
+}
+
 
 # --------------------------------------------------------------------------------------------------
 # table.py
 # What the probe can report, which part sees it, and what a finding looks like.
 
-SOUND, SUSPICIOUS, NOT_LOOKED = "sound", "suspicious", "not looked at"
+SOUND, SUSPICIOUS, NOT_LOOKED, FOUND = "sound", "suspicious", "not looked at", "found"
 KINDS = {**IN_THE_MODEL, **IN_THE_RUN}
+ADVICE = {**OWN_ADVICE, **OWN_ADVICE_OF_RUNS}
+LEVELS = (WRONG, HINT, NOTE)  # the worst first
 
 # What is looked at, and the kinds of findings that each part can give.
 OBSERVATIONS = {
     "parameters": (
-        "weights stand still", "outside the optimizer", "no gradient", "frozen weight moves",
-        "adapters don't train", "bf16 swallows steps", "tiny updates", "huge updates",
+        "weights stand still", "forgotten weights", "outside the optimizer", "no gradient arrives",
+        "no gradient", "lost loss", "output without a loss", "frozen weight moves",
+        "adapters don't train", "adapters get no gradient", "bf16 swallows steps",
+        "tiny updates", "huge updates",
         "decay in Adam", "nan enters the weights", "connector is frozen", "one vision rate",
         "old and new at one rate", "new connector trains along",
     ),
     "gradients": (
-        "gradients pile up", "undivided accumulation", "gradient spikes", "always clipped",
-        "gradients fade", "fp16 without scaler", "clipped while scaled", "scaler skips",
+        "gradients gone before the step", "gradients pile up", "undivided accumulation",
+        "gradient spikes", "always clipped", "gradients fade", "fp16 without scaler",
+        "clipped while scaled", "scaler skips",
     ),
     "rates": (
         "rate is zero", "rate fell to zero", "scheduler too fast", "scheduler never steps",
@@ -558,6 +640,7 @@ OBSERVATIONS = {
     ),
     "batches": (
         "same order each epoch", "set_epoch missing", "workers repeat the stream",
+        "workers share random numbers",
         "pinning has no effect", "images from 0 to 255", "images aren't normalised",
         "random evaluation data", "end is never learned", "other inputs in evaluation",
     ),
@@ -569,9 +652,9 @@ OBSERVATIONS = {
         "causal mask as a matrix",
     ),
     "ranks": (
-        "batch norm of one rank", "exchange in each micro-batch", "one unit",
-        "few rows for each gather", "sharded in half precision", "stage 3 for a model that fits",
-        "accumulated twice",
+        "ranks drift apart", "ranks share data", "batch norm of one rank",
+        "exchange in each micro-batch", "one unit", "few rows for each gather",
+        "sharded in half precision", "stage 3 for a model that fits", "accumulated twice",
     ),
     "time and memory": (
         "graphs are kept", "hooks pile up", "anomaly detection", "loading in the way",
@@ -581,7 +664,7 @@ OBSERVATIONS = {
     "checkpoints": (
         "checkpoint lacks the optimizer", "optimizer not restored", "scheduler not restored",
         "nothing was loaded", "older checkpoint", "counting from the start", "Trainer began anew",
-        "newest was deleted", "saved by a signal handler",
+        "newest was deleted", "saved by a signal handler", "ranks write one file",
     ),
 }  # fmt: skip
 
@@ -589,6 +672,10 @@ OBSERVATIONS = {
 def finding(kind, step, evidence, level=None, **numbers):
     """One finding. `numbers` are JSON values."""
     entry, usual, told, well, do = KINDS[kind]
+    numbers = {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in numbers.items()
+    }
     return {
         "id": entry, "kind": kind, "level": level or usual, "step": step, "what": told,
         "evidence": evidence, "well": well, "do": do, "numbers": numbers,
@@ -669,6 +756,20 @@ def made_by(tensor):
     return ""
 
 
+def number(value):
+    """A float of a number or of a tensor with one; None for anything else, as lr=None."""
+    try:
+        value = float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def middle_or_less(numbers):
+    """The middle of a list of numbers; of two, the smaller one."""
+    return sorted(numbers)[(len(numbers) - 1) // 2]
+
+
 def median(numbers):
     """The middle of a list of numbers, which isn't empty."""
     return sorted(numbers)[len(numbers) // 2]
@@ -739,6 +840,30 @@ class Detoured:
             del self.function.__wrapped__, self.function.__globals__[self.name]
 
 
+class Named:
+    """Calls `around` in the place of a builtin function, and is pickled as that function.
+
+    A model may hold on to it, and be saved whole, long after the probe is gone.
+    """
+
+    def __init__(self, original, around):
+        functools.update_wrapper(self, original)
+        self.original, self.around = original, around
+
+    def __call__(self, *args, **kwargs):
+        """Do what the builtin does, with the looks around it."""
+        return self.around(*args, **kwargs)
+
+    def __reduce_ex__(self, protocol):
+        """How to find the builtin again."""
+        told = self.original.__reduce_ex__(protocol)
+        if isinstance(told, str):  # a name in its module, where this one may stand now
+            import pydoc
+
+            return pydoc.locate, (f"{self.original.__module__}.{told}",)
+        return told
+
+
 def plain(owner, function):
     """Whether it is a module's own function without a closure, written in Python."""
     return (
@@ -762,6 +887,25 @@ class Observer:
         """What was found, at the end."""
         return []
 
+    def each(self, *checks):
+        """What checks find, given as (method, arguments). An error ends that check alone."""
+        found = []
+        for check, *arguments in checks:
+            try:
+                found += check(*arguments)
+            except Exception as error:
+                told = f"{check.__name__}: {type(error).__name__}: {error}"[:200]
+                self.watch.failed.setdefault(self.name, told)
+        return found
+
+    def unseen(self):
+        """Why nothing can be said about it, or an empty text."""
+        return ""
+
+    def partly(self):
+        """What of it couldn't be looked at, or an empty text."""
+        return ""
+
 
 class Watch:
     """What one process shows until it has taken `limit` steps.
@@ -778,6 +922,7 @@ class Watch:
     def begin(self):
         """Forget everything: at the start, and in a forked child."""
         self.failed = {}
+        self.aside = set()  # parts that stand aside for compiled code
         self.over = False
         self.step = 0
         self.turn = set()  # the optimizers that took the newest step
@@ -813,6 +958,18 @@ class Watch:
             self.failed[part] = f"{type(error).__name__}: {error}"[:200]
             return None
 
+    def careful(self, hook):
+        """A hook whose errors end the looking, never the program."""
+
+        @functools.wraps(hook)
+        def around(*args):
+            try:
+                hook(*args)
+            except Exception as error:
+                self.failed.setdefault("series", f"{type(error).__name__}: {error}"[:200])
+
+        return around
+
     def wrap(self, owner, attribute, part, before="", after="", fragile=False, places=()):
         """Put a function around `owner.attribute` that looks before and after it.
 
@@ -841,6 +998,8 @@ class Watch:
             detour.lead(around)
             self.patches.append((fragile, detour))
             return
+        if isinstance(owner, types.ModuleType) and not isinstance(original, types.FunctionType):
+            around = Named(original, around)
         for place in (owner, *places):
             if getattr(place, attribute, None) is original:
                 self.patches.append((fragile, Replaced(place, attribute, original, around)))
@@ -860,6 +1019,7 @@ class Watch:
         self.handles = []
         for part in ("activations", "modes", "losses", "shapes"):
             self.failed.setdefault(part, why)
+            self.aside.add(part)
 
     def tidy(self):
         """Once it is over: take everything off."""
@@ -874,14 +1034,26 @@ class Watch:
         return self.names().get(id(thing), "?")
 
     def names(self):
-        """id -> name, of all modules and parameters of the models that were called."""
-        found = {}
-        for root in self.models():
-            for name, module in root.named_modules():
-                found.setdefault(id(module), name or type(root).__name__)
-            for name, parameter in root.named_parameters():
-                found.setdefault(id(parameter), name)
-        return found
+        """id -> name, of all modules and parameters of the models that were called.
+
+        Where two models have equal names, the model stands before the name.
+        """
+        found, owners = {}, {}
+        for place, root in enumerate(self.models(), 1):
+            model = type(root).__name__
+            try:
+                for name, module in root.named_modules():
+                    found.setdefault(id(module), (name or model, model, place))
+                for name, parameter in root.named_parameters():
+                    found.setdefault(id(parameter), (name, model, place))
+            except Exception as error:  # a model may have such methods of its own
+                self.failed.setdefault("series", f"{type(error).__name__}: {error}"[:200])
+        for name, _, place in found.values():
+            owners.setdefault(name, set()).add(place)
+        return {
+            key: name if len(owners[name]) == 1 else f"{model} {place}: {name}"
+            for key, (name, model, place) in found.items()
+        }
 
     def models(self):
         """The models that were called and are still there, outermost first."""
@@ -889,7 +1061,8 @@ class Watch:
 
     def add_model(self, module):
         """Remember a module that was called from outside."""
-        if id(module) not in self.roots and len(self.roots) < 64:
+        held = self.roots.get(id(module))
+        if (held is None or held() is not module) and len(self.roots) < 64:
             self.roots[id(module)] = weakref.ref(module)
 
     def stepped(self, optimizer):
@@ -911,46 +1084,70 @@ class Watch:
     def finish(self):
         """Write what was seen, and let everything else pass through from now on."""
         if not self.over and self.pid == os.getpid():
-            self.write()
+            self.write(last=True)
             self.over = True
 
-    def write(self):
+    def write(self, last=False):
         """Write the findings so far into the folder, whole."""
         if not self.step or self.pid != os.getpid():
             return
-        report = self.report()
-        path = os.path.join(self.folder, "rank-{}-{}.json".format(report["rank"], self.pid))
         try:
-            with open(path + ".part", "w", encoding="utf-8") as handle:
-                json.dump(report, handle)
-            os.replace(path + ".part", path)
-        except (OSError, ValueError):
-            pass
+            report = self.report()
+            path = os.path.join(self.folder, "rank-{}-{}.json".format(report["rank"], self.pid))
+            try:
+                with open(path + ".part", "w", encoding="utf-8") as handle:
+                    json.dump(report, handle, default=str)
+                os.replace(path + ".part", path)
+            except OSError as error:
+                if last and os.path.isdir(self.folder):  # else the parent is gone
+                    self.say(report, error)
+        except Exception as error:
+            self.failed.setdefault("series", f"{type(error).__name__}: {error}"[:200])
 
-    def report(self):
-        """What this process hands to the parent."""
+    def say(self, report, error):
+        """Print the findings where the folder takes no file, as on a full disk."""
+        sys.stderr.write(f"probe: the report can't be written ({error.strerror}); seen so far:\n")
+        for one in report["findings"]:
+            sys.stderr.write("{level} [{id}] {what}: {evidence}\n".format(**one))
+
+    def rank(self):
+        """The rank of this process."""
         import torch
 
-        found, looked = [], {}
+        spread = torch.distributed
+        if spread.is_available() and spread.is_initialized():
+            return spread.get_rank()
+        told = os.environ.get("RANK") or "0"
+        return int(told) if told.isdigit() else 0
+
+    def report(self):
+        """What this process hands to the parent. A part that fails costs the others nothing."""
+        import torch
+
+        found, looked, told = [], {}, {}
+        rank = self.rank()
         for name in OBSERVATIONS:
             if name not in self.parts:
                 continue
-            before = self.failed.get(name)
-            part = [] if before else self.guard(name, "findings") or []
+            # What a part saw before an error is still told.
+            before = None if name in self.aside else self.failed.pop(name, None)
+            told_by_part = [] if name in self.aside else self.guard(name, "findings")
+            mine = [dict(one, rank=rank) for one in told_by_part or [] if one["kind"] in KINDS]
+            if before:
+                self.failed[name] = before
             why = self.failed.get(name)
-            found += part
-            state = "not looked at" if why else ("found" if part else "sound")
-            looked[name] = {"state": state, **({"why": why} if why else {})}
-        rank = int(os.environ.get("RANK") or 0)
-        spread = torch.distributed
-        if spread.is_available() and spread.is_initialized():
-            rank = spread.get_rank()
-        for one in found:
-            one["rank"] = rank
-        assert all(one["kind"] in KINDS for one in found)
-        told = {}
-        for name in ("batches", "checkpoints"):
-            told.update({} if name in self.failed else self.parts[name].told())
+            if told_by_part is None and not why:
+                why = "another thread or a graph's capture was in the way"
+            why = why or ("" if mine else self.guard(name, "unseen")) or self.failed.get(name)
+            state = FOUND if mine else NOT_LOOKED if why else SOUND
+            partly = self.guard(name, "partly")
+            found += mine
+            looked[name] = {"state": state}
+            looked[name].update({"why": why} if why else {})
+            looked[name].update({"partly": partly} if partly else {})
+            looked[name].update({"broken": True} if self.failed.get(name) else {})
+        for name in ("batches", "checkpoints", "ranks"):
+            told.update(self.guard(name, "told") or {})
         return {
             "rank": rank,
             "pid": self.pid,
@@ -959,6 +1156,7 @@ class Watch:
             "series": self.guard("series", "told") or {},
             "findings": found,
             "observations": looked,
+            "program": os.path.basename(sys.argv[0] if sys.argv else ""),
             "torch": str(torch.__version__),
             "python": sys.version.split()[0],
             **told,
@@ -970,6 +1168,19 @@ class Watch:
 # Outputs of layers: dead and saturated units, attention scores, routers.
 
 
+def has_experts(module, count):
+    """Whether a module, or one right below it, has so many parts, or as many stacked weights."""
+    import torch
+
+    for one in (module, *module.children()):
+        if isinstance(one, torch.nn.ModuleList) and len(one) == count:
+            return True
+        stacked = [p for p in one._parameters.values() if p is not None and p.dim() == 3]
+        if any(p.shape[0] == count for p in stacked):
+            return True
+    return False
+
+
 class Activations(Observer):
     """Looks at outputs in training."""
 
@@ -979,13 +1190,13 @@ class Activations(Observer):
         super().__init__(watch)
         self.alive = {}  # (module, place of the call) -> [units that were above 0, rows, calls]
         self.calls = {}  # id of a module -> ReLU calls within it since it was entered
-        self.names = {}
         self.full = {}  # id of a tanh or sigmoid -> [(share at the ends, place in the forward)]
         self.scores = []  # (step, largest attention score)
         self.routers = {}  # id -> (weak reference, tokens of each expert)
+        self.counted = {}  # (id of a module, choices) -> whether it has as many experts
         self.unfinished = ""  # the first layer whose output isn't finite
         self.last_layer = 0
-        self.held = {}
+        self.held = {}  # id of a tanh or sigmoid -> weak reference
 
     def training(self, tensor):
         """Whether an output belongs to training."""
@@ -1019,16 +1230,32 @@ class Activations(Observer):
             )
             self.held[id(module)] = weakref.ref(module)
             self.full.setdefault(id(module), []).append(float(ends.float().mean()))
-        if isinstance(module, torch.nn.Linear) and 2 <= module.out_features <= 512:
-            name = self.names.get(id(module))
-            if name is None:
-                name = self.names[id(module)] = self.watch.name_of(module)
-            if name.rsplit(".", 1)[-1] in ("gate", "router", "gating", "router_proj"):
-                counts = torch.bincount(
-                    output.reshape(-1, output.shape[-1]).argmax(1).cpu(), minlength=output.shape[-1]
-                )
-                ref, old = self.routers.get(id(module), (weakref.ref(module), 0))
-                self.routers[id(module)] = (ref, counts + old)
+
+    def after_choice(self, token, result, args, kwargs):
+        """topk() or argmax() within a module: a router, where there are as many experts."""
+        import torch
+
+        scores = args[0] if args else kwargs.get("input")
+        stack = getattr(self.watch.local, "stack", None)
+        if not stack or not self.training(scores) or scores.dim() < 2:
+            return
+        chosen = result if isinstance(result, torch.Tensor) else result[1]
+        count = scores.shape[-1]
+        if not 2 <= count <= 512 or chosen.is_floating_point():
+            return
+        if chosen.dim() == scores.dim() and chosen.shape[:-1] == scores.shape[:-1]:
+            chosen = chosen[..., 0]
+        if chosen.shape != scores.shape[:-1]:
+            return
+        for module in stack[:-4:-1]:
+            key = (id(module), count)
+            if key not in self.counted:
+                self.counted[key] = has_experts(module, count)
+            if self.counted[key]:
+                counts = torch.bincount(chosen.reshape(-1).cpu(), minlength=count)
+                ref, old = self.routers.get(key, (weakref.ref(module), 0))
+                self.routers[key] = (ref, counts + old)
+                return
 
     def ended(self):
         """The outermost module has ended: the last layer may be an output on purpose."""
@@ -1078,6 +1305,12 @@ class Activations(Observer):
             if part.numel() and scores.shape[-1] == scores.shape[-2]:
                 self.scores.append((self.watch.step + 1, float(part.abs().max())))
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        if self.alive or self.full or self.held or self.scores or self.routers:
+            return ""
+        return "no ReLU, tanh, sigmoid, attention or router ran in training"
+
     def findings(self):
         """What the outputs showed."""
         step, found, names = self.watch.step, [], self.watch.names()
@@ -1122,7 +1355,7 @@ class Activations(Observer):
                     highest=max(high),
                 )
             )
-        for key, (_ref, counts) in self.routers.items():
+        for (key, _), (_ref, counts) in self.routers.items():
             total, experts = int(counts.sum()), len(counts)
             busiest = float(counts.max()) / max(1, total) * experts
             unused = int((counts < 0.05 * total / experts).sum())
@@ -1131,7 +1364,7 @@ class Activations(Observer):
                     finding(
                         "uneven experts",
                         step,
-                        "the busiest of {} experts behind {} is the first choice of {:.0%} of {} "
+                        "the busiest of {} experts in {} is the first choice of {:.0%} of {} "
                         "tokens, and {} experts get next to none".format(
                             experts, names.get(key, "?"), busiest / experts, total, unused
                         ),
@@ -1352,6 +1585,10 @@ class Batches(Observer):
             ),
         }
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if self.training() else "no batch of a DataLoader was trained on"
+
     def findings(self):
         """What the batches showed."""
         found, step = [], self.watch.step
@@ -1410,7 +1647,8 @@ class Batches(Observer):
         if held.iterable and held.workers >= 2 and epochs:
             first = epochs[0][: len(epochs[0]) // held.workers * held.workers]
             groups = [first[i : i + held.workers] for i in range(0, len(first), held.workers)]
-            if len(groups) >= 3 and all(len(set(group)) == 1 for group in groups):
+            alike = all(len(set(group)) == 1 for group in groups)
+            if alike and len({group[0] for group in groups}) >= 3:
                 return [
                     finding(
                         "workers repeat the stream",
@@ -1688,15 +1926,27 @@ class Checkpoints(Observer):
         if self.started:
             return
         self.started = True
-        steps = [float(state["step"]) for state in optimizer.state.values() if "step" in state]
+        states = [state for state in optimizer.state.values() if isinstance(state, dict)]
+        steps = [number(state.get("step")) for state in states]
+        steps = [count for count in steps if count is not None]
         for held in self.watch.parts["rates"].schedulers:
             scheduler = held["ref"]()
             if scheduler is not None and held["optimizer"]() is optimizer and steps:
                 self.counts.append((max(steps), scheduler.last_epoch))
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        there = self.saved or self.read or self.loaded_model or self.loaded_optimizer
+        return "" if there else "nothing was saved or loaded"
+
     def findings(self):
         """What was saved and loaded."""
-        step, found = self.watch.step, []
+        step = self.watch.step
+        return self.each((self.of_states, step), (self.of_files, step), (self.of_weights, step))
+
+    def of_states(self, step):
+        """Which states were saved and loaded."""
+        found = []
         early = [(when, parts) for when, parts in self.saved if 0 < when < step]
         kinds = set().union(*(parts for _, parts in self.saved)) if self.saved else set()
         if early and any("weights" in parts for _, parts in early) and "optimizer" not in kinds:
@@ -1744,7 +1994,7 @@ class Checkpoints(Observer):
                     names=given,
                 )
             )
-        return found + self.of_files(step) + self.of_weights(step)
+        return found
 
     def of_files(self, step):
         """Which files were chosen, written and deleted."""
@@ -1887,6 +2137,7 @@ class Gradients(Observer):
         self.known = {}  # id of the optimizer -> [(parameter, its gradient when last seen)]
         self.cleared = {}  # id of the optimizer -> whether they were set back since its last step
         self.piled, self.fresh = {}, {}
+        self.arrived = set()  # ids of optimizers for which a backward() left a gradient
         self.backwards = self.undivided = 0  # since the last step
         self.windows = []  # (backwards, undivided, batches) of each step
         self.norms = []  # (step, norm before clipping, limit)
@@ -1938,6 +2189,12 @@ class Gradients(Observer):
         self.watch.in_backward = False
         for key in list(self.known):
             self.remember(key)
+            if key not in self.arrived and any(bool(g.any()) for _, g in self.known.get(key, ())):
+                self.arrived.add(key)
+
+    def was_there(self, optimizer):
+        """Whether a gradient that isn't zero was there after a backward()."""
+        return id(optimizer) in self.arrived
 
     def remember(self, key):
         """Copy samples of the gradients of a few parameters of an optimizer."""
@@ -2017,9 +2274,18 @@ class Gradients(Observer):
 
     # what it shows
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if any(w[0] for w in self.windows) else "no backward() of a loss was seen"
+
     def findings(self):
         """What the gradients showed."""
-        step, found = self.watch.step, []
+        step = self.watch.step
+        return self.each((self.of_backwards, step), (self.of_norms, step), (self.of_layers, step))
+
+    def of_backwards(self, step):
+        """Gradients that pile up, losses that aren't divided, and the scaler."""
+        found = []
         for key, piled in self.piled.items():
             if piled >= 4 and not self.fresh.get(key):
                 found.append(
@@ -2072,7 +2338,7 @@ class Gradients(Observer):
                     taken=self.taken,
                 )
             )
-        return found + self.of_norms(step) + self.of_layers(step)
+        return found
 
     def of_norms(self, step):
         """Spikes, and clipping that always fires."""
@@ -2279,10 +2545,15 @@ def shape_of(node, place=0):
     return tuple(told[place].shape)
 
 
-def from_the_loss(node):
+def is_leaf(node):
+    """Whether a node adds to the gradient of a parameter."""
+    return type(node).__name__ == "AccumulateGrad"
+
+
+def from_the_loss(node, most=NODES):
     """The first few operations behind a loss, nearest first."""
     todo, found = [node], []
-    while todo and len(found) < NODES:
+    while todo and len(found) < most:
         node = todo.pop(0)
         if node is None or any(node is one for one in found):
             continue
@@ -2301,6 +2572,15 @@ class LossGraphs:
         self.unequal = []  # (step, shape of the input, of the target) of a loss function
         self.weights = []  # (mean size, mean, deviation) of what multiplies log-probabilities
         self.preferences = []  # losses that are made of logsigmoid
+        self.behind = {}  # id of a parameter -> losses computed from it, in the first steps
+
+    def remember(self, loss):
+        """A loss function gave a result: which parameters lie next behind it."""
+        if self.watch.step >= GRAPH_STEPS or getattr(loss, "grad_fn", None) is None:
+            return
+        found = {id(node.variable) for node in from_the_loss(loss.grad_fn, 64) if is_leaf(node)}
+        for key in found:
+            self.behind[key] = self.behind.get(key, 0) + 1
 
     def regression(self, prediction, target):
         """A loss function got a prediction and a target."""
@@ -2457,6 +2737,7 @@ class Losses(Observer):
         if not self.training(scores) or scores.dim() < 2:
             return
         self.calls += 1
+        self.graphs.remember(result)
         rows = scores.detach()[:64].float()
         classes = scores.shape[1]
         even = classes >= 2 and bool(((rows.sum(1) - 1).abs() < 1e-3).all())
@@ -2494,6 +2775,7 @@ class Losses(Observer):
         """F.binary_cross_entropy_with_logits(input, target)."""
         scores = self.argument(args, kwargs, 0, "input", None)
         if self.training(scores):
+            self.graphs.remember(result)
             self.binary += 1
             self.sigmoids += made_by(scores) == "SigmoidBackward0"
 
@@ -2501,6 +2783,7 @@ class Losses(Observer):
         """F.nll_loss(input, target)."""
         scores = self.argument(args, kwargs, 0, "input", None)
         if self.training(scores) and scores.dim() >= 2 and scores.shape[1] >= 2:
+            self.graphs.remember(result)
             self.nll += 1
             sums = scores.detach()[:64].float().exp().sum(1)
             if bool(((sums - 1).abs() > 0.1).any()):
@@ -2509,6 +2792,8 @@ class Losses(Observer):
 
     def after_regression(self, token, result, args, kwargs):
         """F.mse_loss(input, target) and its relatives."""
+        if not self.watch.in_backward:
+            self.graphs.remember(result)
         self.graphs.regression(*(args[:2] if len(args) > 1 else [*args, *kwargs.values()][:2]))
 
     def after_log_probability(self, token, result, args, kwargs):
@@ -2532,9 +2817,23 @@ class Losses(Observer):
             self.unfinished = (step, str(value), layer)
         self.values.append((step, value))
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if self.values or self.calls else "no loss was seen"
+
     def findings(self):
         """What the losses showed."""
-        step, found = self.watch.step, []
+        step = self.watch.step
+        return self.each(
+            (self.of_scores, step),
+            (self.of_padding, step),
+            (self.graphs.findings, step),
+            (self.of_values, step),
+        )
+
+    def of_scores(self, step):
+        """What the loss functions got, and losses that aren't finite."""
+        found = []
         if self.probabilities >= 3 and self.probabilities == self.calls:
             proved = self.by == "SoftmaxBackward0"
             found.append(
@@ -2581,6 +2880,11 @@ class Losses(Observer):
                     layer=layer,
                 )
             )
+        return found
+
+    def of_padding(self, step):
+        """Labels that count though they are padding."""
+        found = []
         # One label more in each row may be the end of the text, put behind it on purpose.
         over = [(counted, real) for counted, real, rows in self.padded if counted > real + rows]
         models = [getattr(model, "config", None) for model in self.watch.models()]
@@ -2608,7 +2912,7 @@ class Losses(Observer):
                         share=round(share, 3),
                     )
                 )
-        return found + self.graphs.findings(step) + self.of_values(step)
+        return found
 
     def of_values(self, step):
         """The course of the loss, and the labels."""
@@ -2690,7 +2994,7 @@ class Modes(Observer):
 
     def __init__(self, watch):
         super().__init__(watch)
-        self.ran = set()  # ids of parameters whose module ran with gradients
+        self.ran = {}  # id of a parameter -> its place in the order of modules with gradients
         self.now = {}  # id -> (weak reference, training, sensitive), since the last backward
         self.history = {}  # id -> (weak reference, [training at each backward], sensitive)
         self.count = 0  # backwards with a model
@@ -2715,7 +3019,7 @@ class Modes(Observer):
         self.now[id(module)] = (weakref.ref(module), module.training, norm or drop)
         for parameter in module._parameters.values():
             if parameter is not None:
-                self.ran.add(id(parameter))
+                self.ran.setdefault(id(parameter), len(self.ran))
         if norm and module.track_running_stats and module.running_mean is not None:
             free = any(p is not None and p.requires_grad for p in module._parameters.values())
             self.trainable[id(module)] = self.trainable.get(id(module), False) or free
@@ -2740,6 +3044,10 @@ class Modes(Observer):
         for key, (ref, training, sensitive) in self.now.items():
             self.history.setdefault(key, (ref, [], sensitive))[1].append(training)
         self.now = {}
+
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if self.history else "no module ran before a loss went back"
 
     def findings(self):
         """What the modes showed."""
@@ -2822,6 +3130,7 @@ class Modes(Observer):
 
 # Their optimizers hold parts of the weights under other tensors.
 SHARDERS = ("DeepSpeedEngine", "FullyShardedDataParallel")
+HUGE = 0.5  # of a matrix, in one step; a thousandth is usual
 HALF = ("torch.bfloat16", "torch.float16")
 
 
@@ -2838,7 +3147,30 @@ class Seen:
         self.frozen_moved = []
         self.poisoned = []
         self.ratios, self.sizes, self.zeros = [], [], []
+        self.jumps = []  # (step, change beside the weights, or beside those of a usual start)
         self.rates = []
+
+
+def rate_of(group):
+    """The learning rate of a parameter group, or None where it isn't a number."""
+    return number(group.get("lr"))
+
+
+def is_adapter(name):
+    """Whether a parameter's name is that of LoRA's matrices."""
+    return ".lora_" in name or name.startswith("lora_")
+
+
+def above_rounding(gradient, before, rate):
+    """Whether a step along a gradient should show in the weights, whatever the optimizer.
+
+    An optimizer that normalises takes at least rate times the gradient where that is below 1.
+    """
+    import torch
+
+    step = rate * gradient.abs().float().clamp(max=1.0)
+    room = 4 * torch.finfo(before.dtype).eps * before.abs().float()
+    return bool(gradient.isfinite().all()) and bool((step > room + 1e-30).any())
 
 
 class Parameters(Observer):
@@ -2849,24 +3181,34 @@ class Parameters(Observer):
     def __init__(self, watch):
         super().__init__(watch)
         self.optimizers = {}  # id -> {ref, steps, skipped, rates, kind}
+        self.built = []  # weak references to all optimizers
         self.seen = {}  # id of the parameter -> Seen
         self.before = {}  # id of the optimizer -> {id of the parameter: sample}
         self.squares = []  # (step, square of the gradient's norm, by a sample) of matrices
-        self.outside = {}  # id of the parameter -> looks with a gradient outside each optimizer
+        self.outside = {}  # id of the parameter -> [weak reference, looks with a gradient]
+        self.unread = set()  # (type of the optimizer, its lr) of groups without a number there
+
+    def after_built(self, token, result, args, kwargs):
+        """An optimizer was made. It may hold parameters long before its first step."""
+        if len(self.built) < 64:
+            self.built.append(weakref.ref(args[0]))
 
     def of(self, optimizer):
         """The record of an optimizer."""
         held = self.optimizers.get(id(optimizer))
         if held is None or held["ref"]() is not optimizer:
+            groups = optimizer.param_groups
             self.optimizers[id(optimizer)] = {
                 "ref": weakref.ref(optimizer),
                 "steps": 0,
                 "skipped": 0,
                 "rates": [],
+                "alive": False,  # whether any gradient wasn't zero
+                "dead": [],  # in each look before that: whether all gradients were None
                 "type": type(optimizer).__name__,
                 "ours": type(optimizer).__module__,
-                "decay": max([float(g.get("weight_decay") or 0) for g in optimizer.param_groups]),
-                "decoupled": any(g.get("decoupled_weight_decay") for g in optimizer.param_groups),
+                "decay": max([number(g.get("weight_decay")) or 0.0 for g in groups] or [0.0]),
+                "decoupled": any(g.get("decoupled_weight_decay") for g in groups),
             }
         return self.optimizers[id(optimizer)]
 
@@ -2886,17 +3228,41 @@ class Parameters(Observer):
         """Compare each weight with its sample, and with its gradient."""
         held = self.of(optimizer)
         held["steps"] += 1
-        held["rates"].append(max(float(group["lr"]) for group in optimizer.param_groups))
+        rates = [rate_of(group) for group in optimizer.param_groups]
+        known = [rate for rate in rates if rate is not None]
+        if known:
+            held["rates"].append(max(known))
         before = self.before.pop(id(optimizer), None)
         if before is None:
             self.look_for_nan(optimizer, held["steps"])
-        if before is not None:
-            for group in optimizer.param_groups:
-                for parameter in group["params"]:
-                    if id(parameter) in before:
-                        rate = float(group["lr"])
-                        self.compare(parameter, before[id(parameter)], rate, held["steps"])
-            self.look_outside()
+            return
+        for group, rate in zip(optimizer.param_groups, rates):
+            if rate is None:
+                self.unread.add((held["type"], str(group.get("lr"))[:40]))
+            for parameter in group["params"]:
+                if id(parameter) in before:
+                    self.compare(parameter, before[id(parameter)], rate, held["steps"])
+        if not held["alive"]:
+            self.look_for_life(optimizer, held, any(rate != 0 for rate in rates))
+        self.look_outside()
+
+    def look_for_life(self, optimizer, held, has_rate):
+        """Whether any gradient of an optimizer isn't zero. Most have one in the first step."""
+        every = [p for group in optimizer.param_groups for p in group["params"]]
+        seen = [self.seen[id(p)] for p in every if id(p) in self.seen]
+        given = [p.grad for p in every if p.grad is not None]
+        # An optimizer that clears the gradients itself has none left, but its weights move.
+        held["alive"] = any(one.nonzero for one in seen) or (
+            not given and any(one.moved for one in seen)
+        )
+        for gradient in [] if held["alive"] else given:
+            part = gradient._values() if gradient.is_sparse else local_part(gradient)
+            if bool(part.any()):
+                held["alive"] = True
+                break
+        mine = any(p.requires_grad and local_part(p).numel() for p in every)
+        if not held["alive"] and has_rate and mine:
+            held["dead"].append(not given)
 
     def look_for_nan(self, optimizer, step):
         """In a step that isn't looked at in full: whether weights ceased to be finite."""
@@ -2911,12 +3277,13 @@ class Parameters(Observer):
                     seen.poisoned.append(step)
 
     def compare(self, parameter, before, rate, step):
-        """One parameter in one step."""
+        """One parameter in one step. `rate` is None where nobody can tell."""
         seen = self.seen.get(id(parameter))
         if seen is None or seen.ref() is not parameter:
             seen = self.seen[id(parameter)] = Seen(parameter)
         seen.looks += 1
-        seen.rates.append(rate)
+        if rate is not None:
+            seen.rates.append(rate)
         after = strided(parameter)
         if after.numel() != before.numel() or not after.numel():
             return
@@ -2945,32 +3312,43 @@ class Parameters(Observer):
         if not count:
             return
         seen.nonzero += 1
-        if rate > 0:
+        if rate is not None and rate > 0:
             followed = int((changed & pushed).sum())
-            seen.stuck += followed == 0
+            seen.stuck += followed == 0 and above_rounding(gradient, before, rate)
             seen.pushed += count
             seen.followed += followed
         if parameter.dim() >= 2:
             seen.sizes.append(float(gradient.float().pow(2).mean().sqrt()))
             self.squares.append((step, seen.sizes[-1] ** 2 * parameter.numel()))
             size = float(before.float().pow(2).mean().sqrt())
-            if size > 0 and moved:
+            if size > 0 and rate != 0:
                 difference = after.float() - before.float()
-                seen.ratios.append((step, float(difference.pow(2).mean().sqrt()) / size))
+                change = float(difference.pow(2).mean().sqrt())
+                seen.ratios.append((step, change / size))
+                # A weight that begins at 0, as LoRA's B, is new and not small.
+                start = (3 * parameter.numel() / parameter.shape[0]) ** -0.5
+                seen.jumps.append((step, change / max(size, start)))
 
     def look_outside(self):
         """Count parameters of the models that have a gradient and no optimizer."""
-        held = self.held()
+        held = self.held(waiting=True)
         for model in self.watch.models():
             for parameter in model.parameters():
                 if id(parameter) in held or parameter.grad is None or not parameter.requires_grad:
                     continue
+                if id(parameter) in self.seen and self.seen[id(parameter)].ref() is parameter:
+                    continue  # left from an optimizer that is gone
                 if parameter.grad.is_sparse or bool(strided(parameter.grad).any()):
-                    self.outside[id(parameter)] = self.outside.get(id(parameter), 0) + 1
+                    held_there = self.outside.get(id(parameter))
+                    if held_there is None or held_there[0]() is not parameter:
+                        held_there = self.outside[id(parameter)] = [weakref.ref(parameter), 0]
+                    held_there[1] += 1
 
-    def held(self):
-        """The ids of the parameters in all optimizers that took a step."""
+    def held(self, waiting=False):
+        """The ids of the parameters in all optimizers that took a step, or that wait for one."""
         optimizers = [held["ref"]() for held in self.optimizers.values()]
+        if waiting:
+            optimizers += [ref() for ref in self.built]
         return {
             id(p)
             for optimizer in optimizers
@@ -2979,129 +3357,227 @@ class Parameters(Observer):
             for p in group["params"]
         }
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        if any(seen.looks >= 3 for seen in self.seen.values()):
+            return ""
+        return "no optimizer took three steps that were looked at"
+
+    def partly(self):
+        """What of it couldn't be looked at."""
+        if not self.unread:
+            return ""
+        told = sorted(f"{kind}, lr={rate}" for kind, rate in self.unread)
+        return f"parameter groups whose rate isn't a number ({some(told, 3)})"
+
     def findings(self):
         """What the parameters showed."""
         step, names = self.watch.step, self.watch.names()
-        known = {
-            names.get(key, f"parameter of shape {tuple(seen.ref().shape)}"): seen
+        known = [
+            (names.get(key, f"parameter of shape {tuple(seen.ref().shape)}"), seen)
             for key, seen in self.seen.items()
             if seen.ref() is not None
-        }
-        found = []
+        ]
+        checks = [(self.thawed, known), (self.poisoned, known), (self.decayed,)]
         if step >= 3:
-            found += self.still(step, names, known) + self.dull(step, known)
-            found += self.unreached(step, names, known) + self.parts_of_models(step, names)
-        thawed = {name: seen.frozen_moved for name, seen in known.items() if seen.frozen_moved}
-        if thawed:
-            steps = sorted({when for moved in thawed.values() for when in moved})
-            found.append(
-                finding(
-                    "frozen weight moves",
-                    steps[0],
-                    f"{some(thawed)} have requires_grad=False and changed in {len(steps)} of the "
-                    "steps that were looked at",
-                    parameters=list(thawed)[:20],
-                    steps=steps[:20],
-                )
+            outside = self.of_outside(names)
+            checks += [
+                (self.lifeless, step, names, outside),
+                (self.still, step, known),
+                (self.forgotten, step, names, outside),
+                (self.rounded, step, known),
+                (self.dull, step, known),
+                (self.unreached, step, names),
+                (self.parts_of_models, step),
+            ]
+        return self.each(*checks)
+
+    def thawed(self, known):
+        """Frozen weights that moved."""
+        thawed = [(name, seen.frozen_moved) for name, seen in known if seen.frozen_moved]
+        if not thawed:
+            return []
+        steps = sorted({when for _, moved in thawed for when in moved})
+        return [
+            finding(
+                "frozen weight moves",
+                steps[0],
+                f"{some(name for name, _ in thawed)} have requires_grad=False and changed in "
+                f"{len(steps)} of the steps that were looked at",
+                parameters=[name for name, _ in thawed[:20]],
+                steps=steps[:20],
             )
-        poisoned = {name: seen for name, seen in known.items() if seen.poisoned}
-        if poisoned:
-            first = min(seen.poisoned[0] for seen in poisoned.values())
-            found.append(
-                finding(
-                    "nan enters the weights",
-                    first,
-                    f"{some(poisoned)} were finite before step {first}, got a gradient that "
-                    "isn't, and are not finite after",
-                    parameters=list(poisoned)[:20],
-                )
+        ]
+
+    def poisoned(self, known):
+        """Weights that a gradient made infinite or nan."""
+        poisoned = [(name, seen) for name, seen in known if seen.poisoned]
+        if not poisoned:
+            return []
+        first = min(seen.poisoned[0] for _, seen in poisoned)
+        return [
+            finding(
+                "nan enters the weights",
+                first,
+                f"{some(name for name, _ in poisoned)} were finite before step {first}, got a "
+                "gradient that isn't, and are not finite after",
+                parameters=[name for name, _ in poisoned[:20]],
             )
-        for held in self.optimizers.values():
-            if held["type"] == "Adam" and held["decay"] > 0 and not held["decoupled"]:
-                found.append(
-                    finding(
-                        "decay in Adam",
-                        1,
-                        "torch.optim.Adam with weight_decay={:g}".format(held["decay"]),
-                        weight_decay=held["decay"],
-                    )
+        ]
+
+    def decayed(self):
+        """Adam with a weight decay."""
+        return [
+            finding(
+                "decay in Adam",
+                1,
+                "torch.optim.Adam with weight_decay={:g}".format(held["decay"]),
+                weight_decay=held["decay"],
+            )
+            for held in self.optimizers.values()
+            if held["type"] == "Adam" and held["decay"] > 0 and not held["decoupled"]
+        ]
+
+    def of_outside(self, names):
+        """Names of parameters that have a gradient and no optimizer."""
+        if any(type(model).__name__ in SHARDERS for model in self.watch.models()):
+            return []
+        return [
+            names[key]
+            for key, (ref, looks) in self.outside.items()
+            if looks >= 2 and key in names and ref() is not None
+        ]
+
+    def lifeless(self, step, names, outside):
+        """Optimizers that never got a gradient, or only zeros."""
+        lifeless = [
+            held
+            for held in self.optimizers.values()
+            if held["ref"]() is not None and len(held["dead"]) >= 5 and not held["alive"]
+        ]
+        rest = [held for held in self.optimizers.values() if held["alive"]]
+        losses = self.watch.parts["losses"].values
+        if losses and not any(value for _, value in losses):
+            return []  # nothing to learn so far, as without a reward
+        found = []
+        for held in lifeless[:1]:
+            every = [p for group in held["ref"]().param_groups for p in group["params"]]
+            mine = [names[id(p)] for p in every if id(p) in names]
+            ran = self.watch.parts["modes"].ran
+            if rest and not any(id(p) in ran for p in every):
+                continue  # a part that isn't in use yet
+            looks, level = len(held["dead"]), "hint" if rest else None
+            told = (
+                "were None" if all(held["dead"]) else "were exactly 0, or None"
+            ) + f" at each of {looks} steps that were looked at"
+            if self.watch.parts["gradients"].was_there(held["ref"]()):
+                kind = "gradients gone before the step"
+                told = f"after backward() they weren't zero; before the step all {told}"
+            elif mine and all(is_adapter(name) for name in mine):
+                kind, told = "adapters get no gradient", f"all gradients of {some(mine, 2)} {told}"
+            elif outside and not mine:
+                kind = "forgotten weights"
+                told = (
+                    f"all gradients of its {len(every)} weights {told}; {some(outside)} get one, "
+                    "and no optimizer has them"
                 )
+            else:
+                kind, told = "no gradient arrives", f"all gradients {told}"
+            told = "{}: {}".format(held["type"], told)
+            found.append(finding(kind, step, told, level=level, looks=looks, weights=len(every)))
         return found
 
-    def still(self, step, names, known):
-        """Weights that get a gradient and don't move, in an optimizer or outside it."""
-        found = []
+    def still(self, step, known):
+        """Matrices that should move by more than rounding, and never do."""
+        # A bias before a norm layer, or of an attention's keys, has a gradient of round-off.
         fixed = [
-            n
-            for n, s in known.items()
-            if s.stuck >= 3
-            and s.stuck == s.nonzero
-            and s.dtype not in HALF
-            # A long warm-up begins with steps that are too small for float32.
-            and s.rates[-1] <= 1.2 * s.rates[0]
+            name
+            for name, seen in known
+            if seen.dim >= 2 and seen.stuck >= 3 and not seen.moved and seen.dtype not in HALF
         ]
-        if fixed:
-            found.append(
-                finding(
-                    "weights stand still",
-                    step,
-                    f"{some(fixed)} had a gradient that isn't zero and a rate above 0, and no "
-                    "element of the "
-                    "sample changed in any step",
-                    parameters=fixed[:20],
-                )
+        if not fixed:
+            return []
+        return [
+            finding(
+                "weights stand still",
+                step,
+                f"{some(fixed)} had a gradient and a rate that should move them by more than "
+                "float32 rounds off, and no element of the sample changed in any step",
+                parameters=fixed[:20],
             )
-        half = {n: s for n, s in known.items() if s.dtype in HALF and s.pushed}
-        pushed = sum(s.pushed for s in half.values())
-        followed = sum(s.followed for s in half.values())
-        if pushed and followed < 0.5 * pushed:
-            plain = all(h["ours"].startswith("torch.optim") for h in self.optimizers.values())
-            found.append(
-                finding(
-                    "bf16 swallows steps",
-                    step,
-                    f"{len(half)} weights in {next(iter(half.values())).dtype}: "
-                    f"{followed / pushed:.0%} of the elements with a gradient changed in a step",
-                    level=None if plain else "hint",
-                    share=round(followed / pushed, 4),
-                )
+        ]
+
+    def rounded(self, step, known):
+        """Weights in half precision that are too coarse for their steps."""
+        half = [seen for _, seen in known if seen.dtype in HALF and seen.pushed]
+        pushed = sum(seen.pushed for seen in half)
+        followed = sum(seen.followed for seen in half)
+        if not pushed or followed >= 0.5 * pushed:
+            return []
+        plain = all(h["ours"].startswith("torch.optim") for h in self.optimizers.values())
+        return [
+            finding(
+                "bf16 swallows steps",
+                step,
+                f"{len(half)} weights in {half[0].dtype}: {followed / pushed:.0%} of the elements "
+                "with a gradient changed in a step",
+                level=None if plain else "hint",
+                share=round(followed / pushed, 4),
             )
-        outside = [names[key] for key, looks in self.outside.items() if looks >= 2 and key in names]
-        if any(type(model).__name__ in SHARDERS for model in self.watch.models()):
-            outside = []
-        if outside and self.held() & set(names):
-            found.append(
-                finding(
-                    "outside the optimizer",
-                    step,
-                    f"{some(outside)} get a gradient that isn't zero, and no optimizer that "
-                    "steps has them",
-                    parameters=outside[:20],
-                    count=len(outside),
-                )
+        ]
+
+    def forgotten(self, step, names, outside):
+        """Parameters with a gradient that no optimizer has."""
+        if not outside or not any(held["alive"] for held in self.optimizers.values()):
+            return []
+        orphans = self.orphans(names)
+        told = f"{some(outside)} get a gradient that isn't zero, and no optimizer has them"
+        if orphans:
+            told += "; it holds weights that nothing else refers to, of shape " + some(orphans, 3)
+        return [
+            finding(
+                "forgotten weights" if orphans else "outside the optimizer",
+                step,
+                told,
+                parameters=outside[:20],
+                count=len(outside),
             )
-        elif outside and not any(seen.with_gradient for seen in self.seen.values()):
-            found.append(
-                finding(
-                    "weights stand still",
-                    step,
-                    f"{some(outside)} get a gradient, and the optimizer holds none of them; none "
-                    "of its own "
-                    "parameters ever had a gradient",
-                    parameters=outside[:20],
-                    count=len(outside),
-                )
-            )
-        return found
+        ]
+
+    def orphans(self, names):
+        """Shapes of weights that never had a gradient and lie in optimizers alone."""
+        lost = [
+            seen.ref()
+            for key, seen in self.seen.items()
+            if key not in names and not seen.with_gradient and seen.ref() is not None
+        ]
+        lost = [p for p in lost if p.requires_grad][:64]
+        if not lost:
+            return []
+        own = {id(lost)}
+        for held in self.optimizers.values():
+            optimizer = held["ref"]()
+            if optimizer is not None:
+                own |= {id(optimizer.state)} | {id(g["params"]) for g in optimizer.param_groups}
+        elsewhere = set()
+        for holder in gc.get_referrers(*lost):
+            if id(holder) not in own and isinstance(holder, (dict, list, tuple, set)):
+                inside = holder.values() if isinstance(holder, dict) else holder
+                elsewhere |= {id(one) for one in list(inside)}
+        return [str(tuple(p.shape)) for p in lost if id(p) not in elsewhere]
 
     def dull(self, step, known):
         """Steps that are tiny or huge beside the weights."""
-        by_step = {}
-        for seen in known.values():
+        if any(seen.dtype in HALF for _, seen in known):
+            return []
+        steps, jumps = {}, {}
+        for _, seen in known:
             for when, ratio in seen.ratios:
-                by_step.setdefault(when, []).append(ratio)
-        medians = [median(ratios) for when, ratios in sorted(by_step.items()) if when > 2]
-        if len(medians) < 3 or any(seen.dtype in HALF for seen in known.values()):
+                steps.setdefault(when, []).append(ratio)
+            for when, ratio in seen.jumps:
+                jumps.setdefault(when, []).append(ratio)
+        medians = [median(ratios) for when, ratios in sorted(steps.items()) if when > 2]
+        if len(medians) < 3:
             return []
         warming = max(medians) == medians[-1] and medians[-1] > 1.2 * medians[0]
         told = (
@@ -3110,56 +3586,94 @@ class Parameters(Observer):
         )
         if max(medians) < 2e-5 and not warming:
             return [finding("tiny updates", step, told, ratio=median(medians))]
-        if median(medians) > 0.1:
-            return [finding("huge updates", step, told, ratio=median(medians))]
+        sizes = [(middle_or_less(of), -when) for when, of in jumps.items() if len(of) >= 2]
+        most, when = max(sizes, default=(0.0, 0))
+        if most > HUGE:
+            told = (
+                f"in step {-when} the median matrix changed by {most:.2g} of its size; 1e-4 to "
+                "1e-2 is usual"
+            )
+            return [finding("huge updates", -when, told, ratio=most)]
         return []
 
-    def unreached(self, step, names, known):
+    def unreached(self, step, names):
         """Parameters that were used in the forward pass and never got a gradient."""
-        ran = self.watch.parts["modes"].ran if "modes" not in self.watch.failed else set()
+        ran = self.watch.parts["modes"].ran if "modes" not in self.watch.failed else {}
+        learning = [ran[key] for key, seen in self.seen.items() if seen.nonzero and key in ran]
         silent = [
-            names[key]
+            key
             for key, seen in self.seen.items()
             if key in names
             and key in ran
+            and seen.looks >= 3
             and seen.ref() is not None
             and seen.ref().requires_grad
             and not seen.with_gradient
             and key not in self.outside
+            and not is_adapter(names[key])
         ]
-        some_learn = any(seen.nonzero for seen in known.values())
-        if silent and some_learn:
+        if not silent or not learning:
+            return []
+        behind = self.watch.parts["losses"].graphs.behind
+        told = {"lost loss": [], "no gradient": [], "output without a loss": []}
+        for key in silent:
+            if behind.get(key, 0) >= 3:
+                kind = "lost loss"
+            elif ran[key] < min(learning):  # all that ran before it is cut off too
+                kind = "no gradient"
+            else:
+                kind = "output without a loss"
+            told[kind].append(names[key])
+        return [
+            finding(
+                kind,
+                step,
+                f"{some(these)} are in the optimizer and their modules ran, but .grad is None in "
+                "each step" + ("; a loss was computed from them" if kind == "lost loss" else ""),
+                parameters=these[:20],
+                count=len(these),
+            )
+            for kind, these in told.items()
+            if these
+        ]
+
+    def of_adapters(self, step, named, held):
+        """Adapters that aren't trained, or that no gradient reaches."""
+        adapters = [n for n in named if is_adapter(n)]
+        trains = [n for n in adapters if named[n].requires_grad and id(named[n]) in held]
+        if adapters and not trains:
             return [
                 finding(
-                    "no gradient",
+                    "adapters don't train",
                     step,
-                    f"{some(silent)} are in the optimizer and their modules ran, but .grad is "
-                    "None in each step",
-                    parameters=silent[:20],
-                    count=len(silent),
+                    f"none of {len(adapters)} adapter weights ({some(adapters, 2)}) is trainable "
+                    "and in the optimizer",
+                    count=len(adapters),
+                )
+            ]
+        seen = [self.seen[id(named[n])] for n in trains if id(named[n]) in self.seen]
+        alive = any(one["alive"] for one in self.optimizers.values())
+        looks = min([one.looks for one in seen] or [0])
+        if alive and looks >= 5 and not any(one.nonzero for one in seen):
+            return [
+                finding(
+                    "adapters get no gradient",
+                    step,
+                    f"the gradients of {len(trains)} adapter weights ({some(trains, 2)}) were None "
+                    f"or exactly 0 at each of {looks} steps that were looked at",
+                    count=len(trains),
                 )
             ]
         return []
 
-    def parts_of_models(self, step, names):
+    def parts_of_models(self, step):
         """Adapters and the parts of vision-language models, by their names."""
         held, found = self.held(), []
         for model in self.watch.models():
             named = dict(model.named_parameters())
             if not any(id(p) in held for p in named.values()):
                 continue
-            adapters = [n for n in named if ".lora_" in n or n.startswith("lora_")]
-            trains = [n for n in adapters if named[n].requires_grad and id(named[n]) in held]
-            if adapters and not trains:
-                found.append(
-                    finding(
-                        "adapters don't train",
-                        step,
-                        f"none of {len(adapters)} adapter weights ({some(adapters, 2)}) is "
-                        "trainable and in the optimizer",
-                        count=len(adapters),
-                    )
-                )
+            found += self.of_adapters(step, named, held)
             vision = [n for n in named if any(w in n for w in ("vision_", "visual", "image_enc"))]
             bridge = [
                 n
@@ -3221,6 +3735,13 @@ def memory_of_a_device():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def weights_of(model, most=256):
+    """Hashes of samples of at most `most` weights that DDP keeps equal."""
+    own = set(getattr(model, "parameters_to_ignore", None) or ())
+    every = [p for n, p in model.module.named_parameters() if p.requires_grad and n not in own]
+    return [fingerprint(p, 64) for p in every[:: max(1, -(-len(every) // most))]]
+
+
 class Ranks(Observer):
     """Looks at wrappers for several ranks."""
 
@@ -3233,6 +3754,14 @@ class Ranks(Observer):
         self.backwards = 0
         self.rows = []  # rows or tokens in a call of an FSDP model
         self.engine = None
+        self.steps, self.world = 0, 1
+        self.wrapped = []  # weak references to DDP models; a program may never call them
+        self.weights = {}  # steps so far -> hash of the weights, where all ranks should have them
+
+    def after_wrapping(self, token, result, args, kwargs):
+        """A model was wrapped in DistributedDataParallel."""
+        if len(self.wrapped) < 16:
+            self.wrapped.append(weakref.ref(args[0]))
 
     def entered(self, module, args, outermost):
         """A module is called."""
@@ -3257,21 +3786,48 @@ class Ranks(Observer):
         """Close the window between two steps."""
         self.windows.append((self.forwards, self.exchanging, self.backwards))
         self.forwards = self.exchanging = self.backwards = 0
+        self.steps += 1
+        # Who steps without an exchange, as local SGD does, has unlike weights on purpose.
+        local = any(forwards and not exchanging for forwards, exchanging, _ in self.windows)
+        if self.size() > 1 and self.steps in (2, 4, 8, 16, 24) and not local:
+            told = [weights_of(model) for model in self.replicas()]
+            if told:
+                self.weights[self.steps] = zlib.crc32(repr(told).encode())
+
+    def replicas(self):
+        """The models of which each rank of the program holds a copy that DDP keeps equal."""
+        found = []
+        for one in [ref() for ref in self.wrapped]:
+            # A hook may keep ranks apart on purpose, as local SGD does.
+            if one is not None and not getattr(one, "_comm_hooks", None):
+                found += [one] if one.process_group.size() == self.size() else []
+        return found
+
+    def told(self):
+        """What the parent compares between ranks."""
+        return {"weights": self.weights, "world": self.size()}
+
+    def unseen(self):
+        """Why nothing can be said, if so. The parent compares the weights."""
+        if self.size() < 2:
+            return "one process"
+        return "" if self.weights else "weights of ranks are compared only under DDP"
 
     def size(self):
         """The number of ranks."""
         import torch
 
         spread = torch.distributed
-        there = spread.is_available() and spread.is_initialized()
-        return spread.get_world_size() if there else 1
+        if spread.is_available() and spread.is_initialized():
+            self.world = max(self.world, spread.get_world_size())
+        return self.world  # a program may leave the group before it ends
 
     def findings(self):
         """What the wrappers showed."""
         step = self.watch.step
         if step < 4:
             return []
-        return self.of_ddp(step) + self.of_fsdp(step) + self.of_deepspeed(step)
+        return self.each((self.of_ddp, step), (self.of_fsdp, step), (self.of_deepspeed, step))
 
     def of_ddp(self, step):
         """Exchanges in each micro-batch, and batch norm of one rank."""
@@ -3433,6 +3989,13 @@ class Rates(Observer):
             if scheduler is not None and held["optimizer"]() is optimizer:
                 held["marks"].append(scheduler.last_epoch)
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        optimizers = self.watch.parts["parameters"].optimizers.values()
+        return (
+            "" if any(held["rates"] for held in optimizers) else "no optimizer has a rate to read"
+        )
+
     def findings(self):
         """What the rates showed."""
         step, found = self.watch.step, []
@@ -3440,11 +4003,13 @@ class Rates(Observer):
         for held in optimizers.values():
             rates = held["rates"]
             if len(rates) >= 10 and not any(rates):
+                others = any(any(other["rates"]) for other in optimizers.values())
                 found.append(
                     finding(
                         "rate is zero",
                         len(rates),
                         f"the rate was 0 in each of {len(rates)} steps",
+                        level="hint" if others else None,
                         steps=len(rates),
                     )
                 )
@@ -3610,6 +4175,10 @@ class Resources(Observer):
         if self.last is not None:
             self.times.append(now - self.last)
         self.last = now
+
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if len(self.times) >= 8 else "less than nine steps"
 
     def findings(self):
         """What grew, and what waits."""
@@ -3952,6 +4521,12 @@ class Shapes(Observer):
             if len(rows) >= 3
         ]
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        if self.norms or self.shares or self.lengths or self.masks:
+            return ""
+        return "no batch norm, autocast, attention or limit of positions in training"
+
     def findings(self):
         """What shapes and types showed."""
         step, found = self.watch.step, []
@@ -4106,13 +4681,20 @@ def after_fork(watch):
 
 
 def attach(watch, torch):
-    """Put the hooks and wrappers on."""
-    attach_losses(watch, torch)
-    attach_steps(watch, torch)
-    attach_modules(watch, torch)
-    attach_files(watch, torch)
-    attach_loaders(watch, torch)
-    attach_compilers(watch, torch)
+    """Put the hooks and wrappers on. What this torch lacks costs the rest nothing."""
+    for put_on in (
+        attach_steps,
+        attach_losses,
+        attach_modules,
+        attach_files,
+        attach_loaders,
+        attach_compilers,
+    ):
+        try:
+            put_on(watch, torch)
+        except Exception as error:
+            told = f"{put_on.__name__}: {type(error).__name__}: {error}"
+            sys.stderr.write(f"probe: could not attach all ({told})\n")
 
 
 def attach_losses(watch, torch):
@@ -4133,6 +4715,9 @@ def attach_losses(watch, torch):
         wrap(kind, "log_prob", "losses", after="after_log_probability", fragile=True)
     wrap(functions, "relu", "activations", after="after_relu", fragile=True)
     wrap(functions, "softmax", "activations", after="after_softmax", fragile=True)
+    for owner in (torch, torch.Tensor):
+        for name in ("topk", "argmax"):
+            wrap(owner, name, "activations", after="after_choice", fragile=True)
     wrap(
         functions,
         "scaled_dot_product_attention",
@@ -4171,10 +4756,12 @@ def attach_steps(watch, torch):
         register_optimizer_step_pre_hook,
     )
 
+    @watch.careful
     def before(optimizer, args, kwargs):
         watch.guard("checkpoints", "before_step", optimizer)
         watch.guard("parameters", "before_step", optimizer)
 
+    @watch.careful
     def after(optimizer, args, kwargs):
         watch.in_backward = False
         for part in ("parameters", "gradients", "rates", "ranks", "time and memory"):
@@ -4186,6 +4773,7 @@ def attach_steps(watch, torch):
         register_optimizer_step_pre_hook(before),
         register_optimizer_step_post_hook(after),
     ]
+    watch.wrap(torch.optim.Optimizer, "__init__", "parameters", after="after_built")
     schedulers = torch.optim.lr_scheduler
     base = getattr(schedulers, "LRScheduler", None) or schedulers._LRScheduler
     watch.wrap(base, "__init__", "rates", after="after_scheduler")
@@ -4199,6 +4787,7 @@ def attach_modules(watch, torch):
         register_module_forward_pre_hook,
     )
 
+    @watch.careful
     def entered(module, args):
         if watch.resting():
             watch.tidy()
@@ -4214,6 +4803,7 @@ def attach_modules(watch, torch):
             watch.guard("shapes", "entered", module, args, not stack)
         stack.append(module)
 
+    @watch.careful
     def left(module, args, output):
         stack = watch.local.__dict__.get("stack")
         if watch.resting() or not stack:
@@ -4230,6 +4820,9 @@ def attach_modules(watch, torch):
             watch.guard("shapes", "ended")
             watch.guard("modes", "left", module)
 
+    watch.wrap(
+        torch.nn.parallel.DistributedDataParallel, "__init__", "ranks", after="after_wrapping"
+    )
     watch.handles += [
         register_module_forward_pre_hook(entered),
         register_module_forward_hook(left, always_call=True),
@@ -4337,7 +4930,14 @@ def advice(ids, root):
                 found[entry.group()] = {
                     name.lower(): first_of(part, name) for name in ("Check", "Fix")
                 }
+                found[entry.group()]["page"] = place_of(part, path, root)
     return found
+
+
+def place_of(part, path, root):
+    """Where an entry stands in the project's repository, with the mark of its heading."""
+    heading = re.sub(r"[^\w\- ]", "", part.splitlines()[0].strip().lower()).replace(" ", "-")
+    return os.path.relpath(path, root).replace(os.sep, "/") + "#" + heading
 
 
 def first_of(part, name):
@@ -4354,7 +4954,10 @@ def first_of(part, name):
 # page.py
 # The page of a run: one HTML file that needs no network. It is filled by jinja2, as torch is.
 
-GREEN = {SOUND: "good", "found": "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
+GREEN = {SOUND: "good", FOUND: "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
+COLOURS = {"wrong": "bad", "hint": "hint", "note": "dim"}  # of a finding's level
+HOME = "https://github.com/remote-gpu-trainer/remote-gpu-trainer/blob/main/"
+PLACE = re.compile(r"(?:references|profiles)/[\w/.-]+\.md(?:#[\w-]*)?")
 PLOTS = (
     ("loss", "Loss", ""),
     ("gradient norm", "Gradient norm", ""),
@@ -4417,6 +5020,7 @@ svg { display: block; width: 100%; height: 90px; border-bottom: 1px solid var(--
 polyline { fill: none; stroke: var(--line); stroke-width: 2; vector-effect: non-scaling-stroke }
 .ends { display: flex; justify-content: space-between; font-size: .75rem; color: var(--dim) }
 .bar svg { height: 10px; border: 0 }
+a { color: inherit }
 rect { fill: var(--line) }
 .number { white-space: nowrap; text-align: right }
 </style>
@@ -4424,6 +5028,12 @@ rect { fill: var(--line) }
 <body>
 <h1>Probe: <span class="{{ colour }}">{{ report.verdict }}</span></h1>
 <p class="dim">
+{% if report.get("program") %}
+{{ report.program }},
+{% endif %}
+{% if report.get("date") %}
+{{ report.date }}:
+{% endif %}
 {{ report.steps }} step{{ "" if report.steps == 1 else "s" }} of
 {{ report.processes | length }} process{{ "" if report.processes | length == 1 else "es" }}
 looked at
@@ -4431,12 +5041,19 @@ looked at
 {%- endif %}</p>
 <h2>Findings</h2>
 {% for one in report.findings %}
-<section>
-<h3 class="{{ 'bad' if one.level == 'wrong' else 'hint' }}">
-{{ one.level }}: {{ one.what }} [{{ one.id }}]</h3>
+<section id="{{ one.id }}">
+<h3 class="{{ colours[one.level] }}">
+{{ one.level }}: {{ one.what }}
+{% if links[one.id] is defined %}
+[<a href="{{ links[one.id] }}">{{ one.id }}</a>]
+{%- else %}
+[{{ one.id }}]
+{%- endif %}
+</h3>
 <dl>
 <dt>seen at step {{ one.step }}
-{%- if report.processes | length > 1 and one.ranks %}, rank {{ one.ranks | join(", ") }}
+{%- if report.processes | length > 1 and one.ranks is defined and one.ranks -%}
+, rank {{ one.ranks | join(", ") }}
 {%- endif %}</dt><dd>{{ one.evidence }}</dd>
 <dt>if all were well</dt><dd>{{ one.well }}</dd>
 {% if one.check is defined and one.check %}
@@ -4451,7 +5068,11 @@ looked at
 <h2>What was looked at</h2>
 <table>
 {% for one in looked %}
-<tr><th>{{ one.name }}</th><td class="{{ one.colour }}">{{ one.state }}</td>
+<tr><th>{{ one.name }}</th><td class="{{ one.colour }}">{{ "" if one.findings else one.state }}
+{%- for found in one.findings %}
+{{ found.what }} [<a href="#{{ found.id }}">{{ found.id }}</a>]{{ "" if loop.last else ", " }}
+{%- endfor %}
+</td>
 <td class="dim">{{ one.for }}</td></tr>
 {% endfor %}
 </table>
@@ -4512,11 +5133,9 @@ def curve(points):
         if value is None or not math.isfinite(value):
             lines.append([])
             continue
-        y = (
-            50
-            if high == low
-            else 95 - 90 * (value / unit - low / unit) / (high / unit - low / unit)
-        )
+        y = 50  # a difference that the numbers beside the plot don't show is none
+        if f"{high:.4g}" != f"{low:.4g}":
+            y = 95 - 90 * (value / unit - low / unit) / (high / unit - low / unit)
         lines[-1].append(f"{1000 * (step - first) / span:.1f},{y:.1f}")
     lines = [line if len(line) > 1 else line * 2 for line in lines if line]
     return {"lines": [" ".join(line) for line in lines], "low": f"{low:.4g}", "high": f"{high:.4g}"}
@@ -4549,21 +5168,31 @@ def page(report):
     for name in OBSERVATIONS:
         state = report["observations"].get(name) or {"state": NOT_LOOKED}
         mine = [one for one in report["findings"] if one["kind"] in OBSERVATIONS[name]]
-        colour = GREEN[state["state"]]
-        if mine and all(one["level"] == "hint" for one in mine):
-            colour = "hint"
-        told = ", ".join(f"{one['what']} [{one['id']}]" for one in mine)
+        colour = GREEN.get(state["state"], "dim")
+        if mine:
+            colour = min((one["level"] for one in mine), key=list(COLOURS).index)
+            colour = COLOURS[colour]
+        told = state.get("why") or state["state"]
+        if state.get("partly"):
+            told = f"{told}, not looked at: {state['partly']}"
         looked.append(
             {
                 "name": name,
                 "colour": colour,
-                "state": told or state.get("why") or state["state"],
+                "state": told,
+                "findings": mine,
                 "for": ", ".join(OBSERVATIONS[name]),
             }
         )
     return made.from_string(PAGE).render(
         report=report,
-        colour=GREEN[report["verdict"]],
+        colour=GREEN.get(report["verdict"], "dim"),
+        colours=COLOURS,
+        links={
+            one["id"]: HOME + one["page"]
+            for one in report["findings"]
+            if isinstance(one.get("page"), str) and PLACE.fullmatch(one["page"])
+        },
         looked=looked,
         plots=plots,
         modules=[
@@ -4636,9 +5265,22 @@ def prepare(folder):
 
 
 def run(program, folder, steps):
-    """Run the program to its end. Returns its exit code, or the negative number of a signal."""
-    prepare(folder)
-    child = subprocess.Popen(program, env=environment(folder, steps))
+    """Run the program to its end. Returns its exit code, or the negative number of a signal.
+
+    Without a folder, or where nothing can be put there, it runs without the probe.
+    """
+    own = None
+    if folder:
+        try:
+            prepare(folder)
+            own = environment(folder, steps)
+        except OSError as error:
+            complain(f"probe: not looked at: {folder} can't be written ({error.strerror})")
+    try:
+        child = subprocess.Popen(program, env=own)
+    except OSError as error:
+        complain(f"error: {program[0]} can't be started ({error.strerror}); give another program")
+        return 126
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the child too
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
         if hasattr(signal, name):
@@ -4742,39 +5384,114 @@ def same_files(reports):
     ]
 
 
+def drifting(reports):
+    """A finding where ranks that DDP keeps equal have other weights after the same step."""
+    by_step = {}
+    for report in reports:
+        for steps, told in (report.get("weights") or {}).items():
+            by_step.setdefault(int(steps), {})[report["rank"]] = (told, report.get("host"))
+    for steps, told in sorted(by_step.items()):
+        if len({weights for weights, _ in told.values()}) > 1:
+            ranks = sorted(told)
+            # Two kinds of machine may round in two ways.
+            beside = len(set(told.values())) > len({host for _, host in told.values()})
+            return [
+                dict(
+                    finding(
+                        "ranks drift apart",
+                        steps,
+                        f"after step {steps} the weights of ranks "
+                        f"{', '.join(map(str, ranks[:8]))} aren't all equal; samples of each "
+                        "weight were compared",
+                        level=None if beside else HINT,
+                        ranks=ranks,
+                    ),
+                    rank=ranks[0],
+                )
+            ]
+    return []
+
+
+def compared(reports):
+    """Why the weights of ranks weren't compared with each other, or an empty text."""
+    if len(reports) < 2:
+        return "one process"
+    steps = [set(report.get("weights") or {}) for report in reports]
+    if len({report["rank"] for report in reports}) < 2:
+        return "one rank"
+    return "" if set.intersection(*steps) else "the weights of the ranks weren't compared"
+
+
+def is_report(one):
+    """Whether something that was read is what a process writes."""
+    needed = {"rank": int, "pid": int, "steps": int, "findings": list, "observations": dict}
+    if not isinstance(one, dict) or not all(isinstance(one.get(k), t) for k, t in needed.items()):
+        return False
+    named = all(
+        isinstance(f, dict) and f.get("kind") in KINDS and f.get("level") in LEVELS
+        for f in one["findings"]
+    )
+    return named and all(isinstance(state, dict) for state in one["observations"].values())
+
+
+def state_of_part(name, reports, every):
+    """What is told about one part: found, sound, or why it wasn't looked at."""
+    states = [report["observations"].get(name) or {"state": NOT_LOOKED} for report in reports]
+    kept = {}
+    partly = sorted({state["partly"] for state in states if state.get("partly")})
+    if partly:
+        kept["partly"] = "; ".join(partly[:3])
+    if any(one["kind"] in OBSERVATIONS[name] for one in every):
+        return {"state": FOUND, **kept}
+    broken = [state for state in states if state.get("broken")]
+    missing = [state for state in states if state["state"] == NOT_LOOKED]
+    if broken or len(missing) == len(states):
+        why = [state.get("why") for state in broken or missing]
+        told = {"state": NOT_LOOKED, "why": (why or ["no process took an optimizer step"])[0]}
+        return {**told, **({"broken": True} if broken else {})}
+    if name == "ranks" and compared(reports):
+        return {"state": NOT_LOOKED, "why": compared(reports)}
+    return {"state": SOUND, **kept}
+
+
 def merged(reports, workers, code):
     """One report of all processes."""
+    reports = [report for report in reports if is_report(report)]
     found = {}
     for one in [f for report in reports for f in report["findings"]]:
         held = found.setdefault((one["kind"], one["id"]), dict(one, ranks=[]))
         held["ranks"] = sorted({*held["ranks"], one["rank"]})
-        if one["level"] == WRONG:
-            held["level"] = WRONG
-    every = list(found.values()) + same_random_numbers(workers)
-    every += same_batches(reports) + same_files(reports)
-    every.sort(key=lambda one: (one["level"] != WRONG, list(KINDS).index(one["kind"])))
-    looked = {}
-    for name in OBSERVATIONS:
-        states = [report["observations"].get(name, {"state": NOT_LOOKED}) for report in reports]
-        missing = [state for state in states if state["state"] == NOT_LOOKED]
-        if missing or not states:
-            why = missing[0].get("why") if missing else "no process took an optimizer step"
-            looked[name] = {"state": NOT_LOOKED, "why": why}
-        else:
-            there = any(one["kind"] in OBSERVATIONS[name] for one in every)
-            looked[name] = {"state": "found" if there else SOUND}
+        held["level"] = min(held["level"], one["level"], key=LEVELS.index)
+    every = list(found.values())
+    for look, told in (
+        (same_random_numbers, workers),
+        (same_batches, reports),
+        (same_files, reports),
+        (drifting, reports),
+    ):
+        for one in attempt(look, told, otherwise=[]):
+            every.append(dict(one, ranks=one["numbers"].get("ranks") or []))
+    every.sort(key=lambda one: (LEVELS.index(one["level"]), list(KINDS).index(one["kind"])))
+    broken = {"state": NOT_LOOKED, "why": "the probe failed", "broken": True}
+    looked = {
+        name: attempt(state_of_part, name, reports, every, otherwise=broken)
+        for name in OBSERVATIONS
+    }
     levels = {one["level"] for one in every}
-    verdict = SOUND if reports else NOT_LOOKED
-    verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else verdict
+    verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else SOUND
+    if verdict == SOUND and all(state["state"] == NOT_LOOKED for state in looked.values()):
+        verdict = NOT_LOOKED
     # Of rank 0, or of the process that went furthest on it.
     first = min(reports, key=lambda one: (one["rank"], -one["steps"]), default={})
     return {
         "form": FORM,
         "verdict": verdict,
         "exit": code,
+        "program": first.get("program") or "",
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "steps": max([report["steps"] for report in reports] or [0]),
         "processes": [
-            {key: report[key] for key in ("rank", "pid", "steps", "torch", "python")}
+            {key: report.get(key) for key in ("rank", "pid", "steps", "torch", "python")}
             for report in reports
         ],
         "findings": every,
@@ -4807,9 +5524,14 @@ def shown(report):
         lines += [f"    {name}: {one[name]}" for name in told or ("do",)]
     if not count:
         lines[0] += ": no Python process of the program took a step of a torch optimizer"
+    told = []
     for name, state in report["observations"].items():
-        if count and state["state"] == NOT_LOOKED:
-            lines.append("not looked at: {} ({})".format(name, state.get("why") or "no report"))
+        if state["state"] == NOT_LOOKED:
+            told.append("{} ({})".format(name, state.get("why") or "no report"))
+        elif state.get("partly"):
+            told.append("{}, of it {}".format(name, state["partly"]))
+    if count and told:
+        lines.append("not looked at: " + "; ".join(told))
     return "\n".join(lines) + "\n"
 
 
@@ -4828,13 +5550,74 @@ def end_like(code):
     return code if code >= 0 else 128 - code
 
 
+def nowhere():
+    """A stream that takes everything."""
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def complain(text):
+    """A line on the standard error, where there is one."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        sys.stderr = nowhere()  # at its end Python writes out what it holds
+
+
+def attempt(make, *args, otherwise=None):
+    """What a function gives. What breaks in the probe is told, and ends nothing."""
+    try:
+        return make(*args)
+    except Exception as error:
+        name = getattr(make, "__name__", "a part")
+        complain(f"probe: {name} failed ({type(error).__name__}: {error}); the rest is told")
+        return otherwise
+
+
+def as_read(reports, code):
+    """A report of no more than what the processes wrote, for when nothing else can be made."""
+    every = [one for report in reports for one in report.get("findings") or []]
+    levels = {one.get("level") for one in every}
+    verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else NOT_LOOKED
+    return {
+        "form": FORM,
+        "verdict": verdict,
+        "exit": code,
+        "steps": max([report.get("steps") or 0 for report in reports] or [0]),
+        "processes": [
+            {key: report.get(key) for key in ("rank", "pid", "steps", "torch", "python")}
+            for report in reports
+        ],
+        "findings": [dict(one, ranks=[one.get("rank")]) for one in every],
+        "observations": {},
+        "series": {},
+    }  # fmt: skip
+
+
+def plainly(report):
+    """The findings as text, made of as little as can be."""
+    lines = ["probe: {}".format(report.get("verdict"))]
+    for one in report.get("findings") or []:
+        words = [str(one.get(key)) for key in ("level", "id", "what", "evidence", "do")]
+        lines.append("{} [{}] {}; seen: {}; do: {}".format(*words))
+    return "\n".join(lines) + "\n"
+
+
 def report_of(folder, code=None):
     """The report of what the program's processes wrote into a folder."""
-    report = merged(read(folder, "rank-*.json"), read(folder, "worker-*.json"), code)
+    reports = attempt(read, folder, "rank-*.json", otherwise=[])
+    workers = attempt(read, folder, "worker-*.json", otherwise=[])
+    report = attempt(merged, reports, workers, code) or as_read(reports, code)
+    attempt(advise, report)
+    return report
+
+
+def advise(report):
+    """Give each finding the check and the fix of its entry, or those of its kind."""
     known = advice({one["id"] for one in report["findings"]}, catalogue())
     for one in report["findings"]:
         one.update(known.get(one["id"], {}))
-    return report
+        one.update(ADVICE.get(one["kind"], {}))
 
 
 def write(path, make, report):
@@ -4844,9 +5627,35 @@ def write(path, make, report):
         with open(path, "w", encoding="utf-8", errors="replace") as handle:
             handle.write(text)
     except OSError as error:
-        sys.stderr.write(f"error: {path} can't be written ({error.strerror}); give another file\n")
+        complain(f"error: {path} can't be written ({error.strerror}); give another file")
     except ImportError:
-        sys.stderr.write(f"error: {path}: a page needs jinja2; install it for {sys.executable}\n")
+        complain(f"error: {path}: a page needs jinja2; install it for {sys.executable}")
+    except Exception as error:
+        complain(f"error: {path} can't be made ({type(error).__name__}: {error})")
+
+
+def as_json(report):
+    """The report as JSON."""
+    return json.dumps(report, indent=1, default=str) + "\n"
+
+
+def tell(options, folder, code):
+    """Print and write what was found."""
+    report = report_of(folder, code) if folder else as_read([], code)
+    if options.json:
+        write(options.json, as_json, report)
+    if options.page:
+        write(options.page, page, report)
+    if options.quiet:
+        return
+    text = attempt(shown, report) or plainly(report)
+    try:
+        sys.stdout.flush()
+        stream = sys.stdout if options.report else sys.stderr
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError, AttributeError):
+        sys.stdout = sys.stderr = nowhere()
 
 
 def main(argv=None):
@@ -4856,23 +5665,18 @@ def main(argv=None):
         prepare(options.prepare)
         return 0
     folder, code = options.report, 0
-    if folder:
-        report = report_of(folder)
-    else:
-        folder = tempfile.mkdtemp(prefix="rgt-probe-")
+    if not folder:
         try:
+            folder = tempfile.mkdtemp(prefix="rgt-probe-")
+        except OSError as error:
+            complain(f"probe: not looked at: no folder for its files ({error.strerror})")
+    try:
+        if not options.report:
             code = run(program, folder, options.steps)
-            report = report_of(folder, code)
-        finally:
+        attempt(tell, options, folder, None if options.report else code)
+    finally:
+        if folder and not options.report:
             shutil.rmtree(folder, ignore_errors=True)
-    if options.json:
-        write(options.json, lambda told: json.dumps(told, indent=1) + "\n", report)
-    if options.page:
-        write(options.page, page, report)
-    if not options.quiet:
-        sys.stdout.flush()
-        (sys.stdout if options.report else sys.stderr).write(shown(report))
-        sys.stderr.flush()
     return end_like(code)
 
 

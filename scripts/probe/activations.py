@@ -7,6 +7,19 @@ from .values import some, strided
 from .watching import Observer
 
 
+def has_experts(module, count):
+    """Whether a module, or one right below it, has so many parts, or as many stacked weights."""
+    import torch
+
+    for one in (module, *module.children()):
+        if isinstance(one, torch.nn.ModuleList) and len(one) == count:
+            return True
+        stacked = [p for p in one._parameters.values() if p is not None and p.dim() == 3]
+        if any(p.shape[0] == count for p in stacked):
+            return True
+    return False
+
+
 class Activations(Observer):
     """Looks at outputs in training."""
 
@@ -16,13 +29,13 @@ class Activations(Observer):
         super().__init__(watch)
         self.alive = {}  # (module, place of the call) -> [units that were above 0, rows, calls]
         self.calls = {}  # id of a module -> ReLU calls within it since it was entered
-        self.names = {}
         self.full = {}  # id of a tanh or sigmoid -> [(share at the ends, place in the forward)]
         self.scores = []  # (step, largest attention score)
         self.routers = {}  # id -> (weak reference, tokens of each expert)
+        self.counted = {}  # (id of a module, choices) -> whether it has as many experts
         self.unfinished = ""  # the first layer whose output isn't finite
         self.last_layer = 0
-        self.held = {}
+        self.held = {}  # id of a tanh or sigmoid -> weak reference
 
     def training(self, tensor):
         """Whether an output belongs to training."""
@@ -56,16 +69,32 @@ class Activations(Observer):
             )
             self.held[id(module)] = weakref.ref(module)
             self.full.setdefault(id(module), []).append(float(ends.float().mean()))
-        if isinstance(module, torch.nn.Linear) and 2 <= module.out_features <= 512:
-            name = self.names.get(id(module))
-            if name is None:
-                name = self.names[id(module)] = self.watch.name_of(module)
-            if name.rsplit(".", 1)[-1] in ("gate", "router", "gating", "router_proj"):
-                counts = torch.bincount(
-                    output.reshape(-1, output.shape[-1]).argmax(1).cpu(), minlength=output.shape[-1]
-                )
-                ref, old = self.routers.get(id(module), (weakref.ref(module), 0))
-                self.routers[id(module)] = (ref, counts + old)
+
+    def after_choice(self, token, result, args, kwargs):
+        """topk() or argmax() within a module: a router, where there are as many experts."""
+        import torch
+
+        scores = args[0] if args else kwargs.get("input")
+        stack = getattr(self.watch.local, "stack", None)
+        if not stack or not self.training(scores) or scores.dim() < 2:
+            return
+        chosen = result if isinstance(result, torch.Tensor) else result[1]
+        count = scores.shape[-1]
+        if not 2 <= count <= 512 or chosen.is_floating_point():
+            return
+        if chosen.dim() == scores.dim() and chosen.shape[:-1] == scores.shape[:-1]:
+            chosen = chosen[..., 0]
+        if chosen.shape != scores.shape[:-1]:
+            return
+        for module in stack[:-4:-1]:
+            key = (id(module), count)
+            if key not in self.counted:
+                self.counted[key] = has_experts(module, count)
+            if self.counted[key]:
+                counts = torch.bincount(chosen.reshape(-1).cpu(), minlength=count)
+                ref, old = self.routers.get(key, (weakref.ref(module), 0))
+                self.routers[key] = (ref, counts + old)
+                return
 
     def ended(self):
         """The outermost module has ended: the last layer may be an output on purpose."""
@@ -115,6 +144,12 @@ class Activations(Observer):
             if part.numel() and scores.shape[-1] == scores.shape[-2]:
                 self.scores.append((self.watch.step + 1, float(part.abs().max())))
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        if self.alive or self.full or self.held or self.scores or self.routers:
+            return ""
+        return "no ReLU, tanh, sigmoid, attention or router ran in training"
+
     def findings(self):
         """What the outputs showed."""
         step, found, names = self.watch.step, [], self.watch.names()
@@ -159,7 +194,7 @@ class Activations(Observer):
                     highest=max(high),
                 )
             )
-        for key, (_ref, counts) in self.routers.items():
+        for (key, _), (_ref, counts) in self.routers.items():
             total, experts = int(counts.sum()), len(counts)
             busiest = float(counts.max()) / max(1, total) * experts
             unused = int((counts < 0.05 * total / experts).sum())
@@ -168,7 +203,7 @@ class Activations(Observer):
                     finding(
                         "uneven experts",
                         step,
-                        "the busiest of {} experts behind {} is the first choice of {:.0%} of {} "
+                        "the busiest of {} experts in {} is the first choice of {:.0%} of {} "
                         "tokens, and {} experts get next to none".format(
                             experts, names.get(key, "?"), busiest / experts, total, unused
                         ),

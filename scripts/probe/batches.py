@@ -212,6 +212,10 @@ class Batches(Observer):
             ),
         }
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if self.training() else "no batch of a DataLoader was trained on"
+
     def findings(self):
         """What the batches showed."""
         found, step = [], self.watch.step
@@ -270,7 +274,8 @@ class Batches(Observer):
         if held.iterable and held.workers >= 2 and epochs:
             first = epochs[0][: len(epochs[0]) // held.workers * held.workers]
             groups = [first[i : i + held.workers] for i in range(0, len(first), held.workers)]
-            if len(groups) >= 3 and all(len(set(group)) == 1 for group in groups):
+            alike = all(len(set(group)) == 1 for group in groups)
+            if alike and len({group[0] for group in groups}) >= 3:
                 return [
                     finding(
                         "workers repeat the stream",

@@ -6,7 +6,7 @@ import sys
 
 from .files import UNFINISHED, beside, crc, handler_above, numbered, path_of
 from .table import finding
-from .values import some
+from .values import number, some
 from .watching import Observer
 
 
@@ -136,15 +136,27 @@ class Checkpoints(Observer):
         if self.started:
             return
         self.started = True
-        steps = [float(state["step"]) for state in optimizer.state.values() if "step" in state]
+        states = [state for state in optimizer.state.values() if isinstance(state, dict)]
+        steps = [number(state.get("step")) for state in states]
+        steps = [count for count in steps if count is not None]
         for held in self.watch.parts["rates"].schedulers:
             scheduler = held["ref"]()
             if scheduler is not None and held["optimizer"]() is optimizer and steps:
                 self.counts.append((max(steps), scheduler.last_epoch))
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        there = self.saved or self.read or self.loaded_model or self.loaded_optimizer
+        return "" if there else "nothing was saved or loaded"
+
     def findings(self):
         """What was saved and loaded."""
-        step, found = self.watch.step, []
+        step = self.watch.step
+        return self.each((self.of_states, step), (self.of_files, step), (self.of_weights, step))
+
+    def of_states(self, step):
+        """Which states were saved and loaded."""
+        found = []
         early = [(when, parts) for when, parts in self.saved if 0 < when < step]
         kinds = set().union(*(parts for _, parts in self.saved)) if self.saved else set()
         if early and any("weights" in parts for _, parts in early) and "optimizer" not in kinds:
@@ -192,7 +204,7 @@ class Checkpoints(Observer):
                     names=given,
                 )
             )
-        return found + self.of_files(step) + self.of_weights(step)
+        return found
 
     def of_files(self, step):
         """Which files were chosen, written and deleted."""

@@ -119,13 +119,20 @@ def after_fork(watch):
 
 
 def attach(watch, torch):
-    """Put the hooks and wrappers on."""
-    attach_losses(watch, torch)
-    attach_steps(watch, torch)
-    attach_modules(watch, torch)
-    attach_files(watch, torch)
-    attach_loaders(watch, torch)
-    attach_compilers(watch, torch)
+    """Put the hooks and wrappers on. What this torch lacks costs the rest nothing."""
+    for put_on in (
+        attach_steps,
+        attach_losses,
+        attach_modules,
+        attach_files,
+        attach_loaders,
+        attach_compilers,
+    ):
+        try:
+            put_on(watch, torch)
+        except Exception as error:
+            told = f"{put_on.__name__}: {type(error).__name__}: {error}"
+            sys.stderr.write(f"probe: could not attach all ({told})\n")
 
 
 def attach_losses(watch, torch):
@@ -146,6 +153,9 @@ def attach_losses(watch, torch):
         wrap(kind, "log_prob", "losses", after="after_log_probability", fragile=True)
     wrap(functions, "relu", "activations", after="after_relu", fragile=True)
     wrap(functions, "softmax", "activations", after="after_softmax", fragile=True)
+    for owner in (torch, torch.Tensor):
+        for name in ("topk", "argmax"):
+            wrap(owner, name, "activations", after="after_choice", fragile=True)
     wrap(
         functions,
         "scaled_dot_product_attention",
@@ -184,10 +194,12 @@ def attach_steps(watch, torch):
         register_optimizer_step_pre_hook,
     )
 
+    @watch.careful
     def before(optimizer, args, kwargs):
         watch.guard("checkpoints", "before_step", optimizer)
         watch.guard("parameters", "before_step", optimizer)
 
+    @watch.careful
     def after(optimizer, args, kwargs):
         watch.in_backward = False
         for part in ("parameters", "gradients", "rates", "ranks", "time and memory"):
@@ -199,6 +211,7 @@ def attach_steps(watch, torch):
         register_optimizer_step_pre_hook(before),
         register_optimizer_step_post_hook(after),
     ]
+    watch.wrap(torch.optim.Optimizer, "__init__", "parameters", after="after_built")
     schedulers = torch.optim.lr_scheduler
     base = getattr(schedulers, "LRScheduler", None) or schedulers._LRScheduler
     watch.wrap(base, "__init__", "rates", after="after_scheduler")
@@ -212,6 +225,7 @@ def attach_modules(watch, torch):
         register_module_forward_pre_hook,
     )
 
+    @watch.careful
     def entered(module, args):
         if watch.resting():
             watch.tidy()
@@ -227,6 +241,7 @@ def attach_modules(watch, torch):
             watch.guard("shapes", "entered", module, args, not stack)
         stack.append(module)
 
+    @watch.careful
     def left(module, args, output):
         stack = watch.local.__dict__.get("stack")
         if watch.resting() or not stack:
@@ -243,6 +258,9 @@ def attach_modules(watch, torch):
             watch.guard("shapes", "ended")
             watch.guard("modes", "left", module)
 
+    watch.wrap(
+        torch.nn.parallel.DistributedDataParallel, "__init__", "ranks", after="after_wrapping"
+    )
     watch.handles += [
         register_module_forward_pre_hook(entered),
         register_module_forward_hook(left, always_call=True),

@@ -29,7 +29,14 @@ def advice(ids, root):
                 found[entry.group()] = {
                     name.lower(): first_of(part, name) for name in ("Check", "Fix")
                 }
+                found[entry.group()]["page"] = place_of(part, path, root)
     return found
+
+
+def place_of(part, path, root):
+    """Where an entry stands in the project's repository, with the mark of its heading."""
+    heading = re.sub(r"[^\w\- ]", "", part.splitlines()[0].strip().lower()).replace(" ", "-")
+    return os.path.relpath(path, root).replace(os.sep, "/") + "#" + heading
 
 
 def first_of(part, name):

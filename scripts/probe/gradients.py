@@ -28,6 +28,7 @@ class Gradients(Observer):
         self.known = {}  # id of the optimizer -> [(parameter, its gradient when last seen)]
         self.cleared = {}  # id of the optimizer -> whether they were set back since its last step
         self.piled, self.fresh = {}, {}
+        self.arrived = set()  # ids of optimizers for which a backward() left a gradient
         self.backwards = self.undivided = 0  # since the last step
         self.windows = []  # (backwards, undivided, batches) of each step
         self.norms = []  # (step, norm before clipping, limit)
@@ -79,6 +80,12 @@ class Gradients(Observer):
         self.watch.in_backward = False
         for key in list(self.known):
             self.remember(key)
+            if key not in self.arrived and any(bool(g.any()) for _, g in self.known.get(key, ())):
+                self.arrived.add(key)
+
+    def was_there(self, optimizer):
+        """Whether a gradient that isn't zero was there after a backward()."""
+        return id(optimizer) in self.arrived
 
     def remember(self, key):
         """Copy samples of the gradients of a few parameters of an optimizer."""
@@ -158,9 +165,18 @@ class Gradients(Observer):
 
     # what it shows
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if any(w[0] for w in self.windows) else "no backward() of a loss was seen"
+
     def findings(self):
         """What the gradients showed."""
-        step, found = self.watch.step, []
+        step = self.watch.step
+        return self.each((self.of_backwards, step), (self.of_norms, step), (self.of_layers, step))
+
+    def of_backwards(self, step):
+        """Gradients that pile up, losses that aren't divided, and the scaler."""
+        found = []
         for key, piled in self.piled.items():
             if piled >= 4 and not self.fresh.get(key):
                 found.append(
@@ -213,7 +229,7 @@ class Gradients(Observer):
                     taken=self.taken,
                 )
             )
-        return found + self.of_norms(step) + self.of_layers(step)
+        return found
 
     def of_norms(self, step):
         """Spikes, and clipping that always fires."""

@@ -1,6 +1,7 @@
 """Kinds of findings about parameters, gradients, losses and layers, and what to do about each."""
 
 WRONG, HINT = "wrong", "hint"
+NOTE = "note"  # about speed or taste, or of what is often meant: it leaves the verdict alone
 
 # kind: (entry, level, what is the matter, what it would be if all were well, what to do)
 IN_THE_MODEL = {
@@ -8,6 +9,11 @@ IN_THE_MODEL = {
         "O2", WRONG, "gradients arrive, but the weights stay as they are",
         "each weight with a gradient moves at each step",
         "give the optimizer the parameters of the model that computes the loss",
+    ),
+    "forgotten weights": (
+        "O2", WRONG, "the optimizer holds weights that nothing computes with, in place of others",
+        "the optimizer's weights are those of the model that computes the loss",
+        "make the optimizer after the model has its last form, from that model's parameters",
     ),
     "outside the optimizer": (
         "O2", HINT, "parameters get a gradient that no optimizer uses",
@@ -18,6 +24,26 @@ IN_THE_MODEL = {
         "O3", HINT, "parameters ran in the forward pass and never got a gradient",
         "each trainable parameter that computes something gets a gradient",
         "look for detach(), no_grad() or .item() between these layers and the loss",
+    ),
+    "no gradient arrives": (
+        "O3", WRONG, "no gradient reaches any weight of the optimizer",
+        "each step has gradients that aren't all zero",
+        "look for detach(), no_grad(), .item() or a factor of 0 between the model and the loss",
+    ),
+    "lost loss": (
+        "O3", WRONG, "a loss is computed in each step and never goes back",
+        "each loss that trains a part of the model is a part of what backward() is called on",
+        "add this loss to the one that goes back, or compute it under no_grad()",
+    ),
+    "output without a loss": (
+        "O3", NOTE, "parameters ran in the forward pass, and no loss depends on them",
+        "each trainable parameter that computes something gets a gradient",
+        "freeze or drop the layer if it isn't wanted; else use its output in the loss",
+    ),
+    "gradients gone before the step": (
+        "O4", WRONG, "gradients are set back before the step that should use them",
+        "zero_grad() comes before backward(), or after step()",
+        "keep one order: zero_grad(), forward, backward(), step()",
     ),
     "gradients pile up": (
         "O4", WRONG, "gradients are never set back",
@@ -40,7 +66,7 @@ IN_THE_MODEL = {
         "call model.eval() before the evaluation, and model.train() after it",
     ),
     "decay in Adam": (
-        "O6", HINT, "Adam has a weight decay",
+        "O6", NOTE, "Adam has a weight decay",
         "AdamW, where the decay acts on the weights and not through the gradient",
         "use torch.optim.AdamW with the decay of the recipe",
     ),
@@ -123,6 +149,12 @@ IN_THE_MODEL = {
         "O21", HINT, "adapter weights are there and don't train",
         "lora_A and lora_B require a gradient and are in the optimizer",
         "set requires_grad on the adapters, and make the optimizer afterwards",
+    ),
+    "adapters get no gradient": (
+        "O21", WRONG, "adapter weights are in the optimizer, and never get a gradient",
+        "at least one of the two matrices of an adapter isn't zero at the start",
+        "let lora_A begin with random numbers and lora_B with zeros; look for no_grad() and "
+        "reentrant checkpointing",
     ),
     "scaler skips": (
         "O24", WRONG, "the gradient scaler skips every step",
@@ -235,7 +267,7 @@ IN_THE_MODEL = {
         "convert the model by SyncBatchNorm.convert_sync_batchnorm before wrapping it",
     ),
     "autocast doesn't reach": (
-        "T13", HINT, "autocast is on, and most of the products run in float32",
+        "T13", NOTE, "autocast is on, and most of the products run in float32",
         "under autocast linear layers and convolutions give half precision",
         "look for autocast(enabled=False), .float() and casts within forward()",
     ),
@@ -245,7 +277,7 @@ IN_THE_MODEL = {
         "set rope_parameters for the new length, or cut the sequences",
     ),
     "causal mask as a matrix": (
-        "T14", HINT, "attention gets a causal mask as a matrix, which rules out flash kernels",
+        "T14", NOTE, "attention gets a causal mask as a matrix, which rules out flash kernels",
         "is_causal=True and no attn_mask",
         "pass is_causal=True instead of the mask",
     ),
@@ -260,3 +292,27 @@ IN_THE_MODEL = {
         "freeze the rest for a first phase, or load the connector's file",
     ),
 }  # fmt: skip
+
+# Check and fix of kinds whose entry has another case in front.
+OWN_ADVICE = {
+    "weights stand still": {
+        "check": "Print `w[0].item()` of a named weight before and after optimizer.step(): equal "
+        "numbers in each step prove it.",
+        "fix": "Look into the optimizer's step(): a class of your own, a wrapper or a hook that "
+        "doesn't write to the weights.",
+    },
+    "no gradient arrives": {
+        "check": "After backward(): `print([n for n, p in model.named_parameters() if p.grad is "
+        "not None and p.grad.any()])`. `[]` proves it.",
+        "fix": "Find where the graph ends: detach(), no_grad(), .item(), .data, argmax, a factor "
+        "of 0, or a loss of another model.",
+    },
+    "lost loss": {
+        "check": "`print(loss.grad_fn)` and follow next_functions: the second loss isn't in it.",
+        "fix": "loss = main + weight * auxiliary, before backward().",
+    },
+    "gradients gone before the step": {
+        "check": "Print a weight's .grad right before optimizer.step(): None or zeros prove it.",
+        "fix": "zero_grad() comes before backward(), or after step(); never between them.",
+    },
+}

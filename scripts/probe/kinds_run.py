@@ -1,6 +1,6 @@
 """Kinds of findings about data, ranks, time and files, and what to do about each."""
 
-from .kinds_model import HINT, WRONG
+from .kinds_model import HINT, NOTE, WRONG
 
 # kind: (entry, level, what is the matter, what it would be if all were well, what to do)
 IN_THE_RUN = {
@@ -24,13 +24,18 @@ IN_THE_RUN = {
         "each rank gets batches of its own",
         "use a DistributedSampler, or split the stream by rank",
     ),
+    "ranks drift apart": (
+        "D38", WRONG, "the ranks have different weights under DistributedDataParallel",
+        "after each step all ranks have the same weights",
+        "call the wrapped model, never model.module, where the loss is computed",
+    ),
     "workers share random numbers": (
         "DP1", WRONG, "all workers draw the same random numbers",
         "each worker's generators begin in another state",
         "seed them in worker_init_fn from torch.initial_seed()",
     ),
     "pinning has no effect": (
-        "DP5", HINT, "pin_memory=True has no effect on this batch",
+        "DP5", NOTE, "pin_memory=True has no effect on this batch",
         "the batch is made of tensors, dicts, lists and tuples, or has pin_memory()",
         "give the batch class a method pin_memory()",
     ),
@@ -75,27 +80,27 @@ IN_THE_RUN = {
         "register hooks once, before the loop, or remove them after use",
     ),
     "anomaly detection": (
-        "T12", HINT, "anomaly detection is on",
+        "T12", NOTE, "anomaly detection is on",
         "it is off in a real run",
         "remove detect_anomaly",
     ),
     "loading in the way": (
-        "T4", HINT, "training waits for data, which one process loads",
+        "T4", NOTE, "training waits for data, which one process loads",
         "the next batch is ready when the step is over",
         "set num_workers to a few cores",
     ),
     "loader too slow": (
-        "U24", HINT, "training waits for data in spite of workers",
+        "U24", NOTE, "training waits for data in spite of workers",
         "the next batch is ready when the step is over",
         "measure the loader alone; then more workers, or less work per sample",
     ),
     "workers start anew": (
-        "T5", HINT, "each epoch waits for new workers",
+        "T5", NOTE, "each epoch waits for new workers",
         "workers stay from epoch to epoch",
         "set persistent_workers=True",
     ),
     "checkpoint lacks the optimizer": (
-        "C1", HINT, "the checkpoint holds only the model's weights",
+        "C1", NOTE, "the checkpoint holds only the model's weights",
         "it holds the optimizer, the scheduler and the step too",
         "save the state_dict() of every object that has one",
     ),
@@ -120,42 +125,42 @@ IN_THE_RUN = {
         "use one normalisation for training, evaluation and deployment",
     ),
     "bursts of batches": (
-        "T7", HINT, "every N-th batch is waited for, N is the number of workers",
+        "T7", NOTE, "every N-th batch is waited for, N is the number of workers",
         "batches arrive as fast as steps are made",
         "more workers, less work per sample, or a larger prefetch_factor for uneven samples",
     ),
     "garbage collection": (
-        "T20", HINT, "Python's garbage collector holds up the steps",
+        "T20", NOTE, "Python's garbage collector holds up the steps",
         "collections take next to no time",
         "gc.freeze() after set-up, and gc.collect() in rare steps",
     ),
     "checkpointing with room": (
-        "T17", HINT, "activations are computed twice although memory is free",
+        "T17", NOTE, "activations are computed twice although memory is free",
         "activation checkpointing is on only where memory is short",
         "switch gradient checkpointing off and compare time and memory",
     ),
     "too many threads": (
-        "U40", HINT, "more threads compute than cores may be used",
+        "U40", NOTE, "more threads compute than cores may be used",
         "threads of all processes together are as many as the usable cores",
         "set OMP_NUM_THREADS to the usable cores divided by the processes",
     ),
     "compiles again and again": (
-        "CMP1", HINT, "torch.compile goes on compiling after the first steps",
+        "CMP1", NOTE, "torch.compile goes on compiling after the first steps",
         "no new graph after the first few steps",
         "pad to a few sizes, or let sizes be dynamic",
     ),
     "exchange in each micro-batch": (
-        "T23", HINT, "gradients are exchanged in each micro-batch",
+        "T23", NOTE, "gradients are exchanged in each micro-batch",
         "ranks exchange gradients once a step",
         "run all micro-batches but the last under no_sync()",
     ),
     "one unit": (
-        "D12", HINT, "FSDP treats the whole model as one unit",
+        "D12", NOTE, "FSDP treats the whole model as one unit",
         "each block is a unit of its own",
         "call fully_shard on each block before the model, or give a wrapping policy",
     ),
     "few rows for each gather": (
-        "D13", HINT, "FSDP gathers all weights for a few rows",
+        "D13", NOTE, "FSDP gathers all weights for a few rows",
         "each gather serves hundreds of rows or tokens",
         "use larger batches for each rank, or DDP where the model fits",
     ),
@@ -165,7 +170,7 @@ IN_THE_RUN = {
         "load in float32 and set MixedPrecisionPolicy(param_dtype=torch.bfloat16)",
     ),
     "stage 3 for a model that fits": (
-        "D16", HINT, "ZeRO stage 3 splits a model that fits on each device",
+        "D16", NOTE, "ZeRO stage 3 splits a model that fits on each device",
         "the lowest stage that fits",
         "use stage 1, or 2 where the gradients don't fit",
     ),
@@ -205,3 +210,18 @@ IN_THE_RUN = {
         "write only where the rank is 0",
     ),
 }  # fmt: skip
+
+# Check and fix of kinds whose entry has another case in front.
+OWN_ADVICE_OF_RUNS = {
+    "ranks share data": {
+        "check": "Print the first sample's index or hash on each rank: equal ones prove it.",
+        "fix": "Give the loader sampler=DistributedSampler(dataset) and call "
+        "sampler.set_epoch(epoch); split a stream by rank.",
+    },
+    "ranks drift apart": {
+        "check": "Print `sum(p.double().sum() for p in model.parameters())` on each rank after a "
+        "step: the numbers must be equal.",
+        "fix": "Call the DistributedDataParallel model itself: model.module(x) and methods of "
+        "model.module bypass the exchange of gradients.",
+    },
+}

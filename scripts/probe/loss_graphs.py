@@ -18,10 +18,15 @@ def shape_of(node, place=0):
     return tuple(told[place].shape)
 
 
-def from_the_loss(node):
+def is_leaf(node):
+    """Whether a node adds to the gradient of a parameter."""
+    return type(node).__name__ == "AccumulateGrad"
+
+
+def from_the_loss(node, most=NODES):
     """The first few operations behind a loss, nearest first."""
     todo, found = [node], []
-    while todo and len(found) < NODES:
+    while todo and len(found) < most:
         node = todo.pop(0)
         if node is None or any(node is one for one in found):
             continue
@@ -40,6 +45,15 @@ class LossGraphs:
         self.unequal = []  # (step, shape of the input, of the target) of a loss function
         self.weights = []  # (mean size, mean, deviation) of what multiplies log-probabilities
         self.preferences = []  # losses that are made of logsigmoid
+        self.behind = {}  # id of a parameter -> losses computed from it, in the first steps
+
+    def remember(self, loss):
+        """A loss function gave a result: which parameters lie next behind it."""
+        if self.watch.step >= GRAPH_STEPS or getattr(loss, "grad_fn", None) is None:
+            return
+        found = {id(node.variable) for node in from_the_loss(loss.grad_fn, 64) if is_leaf(node)}
+        for key in found:
+            self.behind[key] = self.behind.get(key, 0) + 1
 
     def regression(self, prediction, target):
         """A loss function got a prediction and a target."""

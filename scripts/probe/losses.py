@@ -51,6 +51,7 @@ class Losses(Observer):
         if not self.training(scores) or scores.dim() < 2:
             return
         self.calls += 1
+        self.graphs.remember(result)
         rows = scores.detach()[:64].float()
         classes = scores.shape[1]
         even = classes >= 2 and bool(((rows.sum(1) - 1).abs() < 1e-3).all())
@@ -88,6 +89,7 @@ class Losses(Observer):
         """F.binary_cross_entropy_with_logits(input, target)."""
         scores = self.argument(args, kwargs, 0, "input", None)
         if self.training(scores):
+            self.graphs.remember(result)
             self.binary += 1
             self.sigmoids += made_by(scores) == "SigmoidBackward0"
 
@@ -95,6 +97,7 @@ class Losses(Observer):
         """F.nll_loss(input, target)."""
         scores = self.argument(args, kwargs, 0, "input", None)
         if self.training(scores) and scores.dim() >= 2 and scores.shape[1] >= 2:
+            self.graphs.remember(result)
             self.nll += 1
             sums = scores.detach()[:64].float().exp().sum(1)
             if bool(((sums - 1).abs() > 0.1).any()):
@@ -103,6 +106,8 @@ class Losses(Observer):
 
     def after_regression(self, token, result, args, kwargs):
         """F.mse_loss(input, target) and its relatives."""
+        if not self.watch.in_backward:
+            self.graphs.remember(result)
         self.graphs.regression(*(args[:2] if len(args) > 1 else [*args, *kwargs.values()][:2]))
 
     def after_log_probability(self, token, result, args, kwargs):
@@ -126,9 +131,23 @@ class Losses(Observer):
             self.unfinished = (step, str(value), layer)
         self.values.append((step, value))
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if self.values or self.calls else "no loss was seen"
+
     def findings(self):
         """What the losses showed."""
-        step, found = self.watch.step, []
+        step = self.watch.step
+        return self.each(
+            (self.of_scores, step),
+            (self.of_padding, step),
+            (self.graphs.findings, step),
+            (self.of_values, step),
+        )
+
+    def of_scores(self, step):
+        """What the loss functions got, and losses that aren't finite."""
+        found = []
         if self.probabilities >= 3 and self.probabilities == self.calls:
             proved = self.by == "SoftmaxBackward0"
             found.append(
@@ -175,6 +194,11 @@ class Losses(Observer):
                     layer=layer,
                 )
             )
+        return found
+
+    def of_padding(self, step):
+        """Labels that count though they are padding."""
+        found = []
         # One label more in each row may be the end of the text, put behind it on purpose.
         over = [(counted, real) for counted, real, rows in self.padded if counted > real + rows]
         models = [getattr(model, "config", None) for model in self.watch.models()]
@@ -202,7 +226,7 @@ class Losses(Observer):
                         share=round(share, 3),
                     )
                 )
-        return found + self.graphs.findings(step) + self.of_values(step)
+        return found
 
     def of_values(self, step):
         """The course of the loss, and the labels."""

@@ -14,7 +14,7 @@ class Modes(Observer):
 
     def __init__(self, watch):
         super().__init__(watch)
-        self.ran = set()  # ids of parameters whose module ran with gradients
+        self.ran = {}  # id of a parameter -> its place in the order of modules with gradients
         self.now = {}  # id -> (weak reference, training, sensitive), since the last backward
         self.history = {}  # id -> (weak reference, [training at each backward], sensitive)
         self.count = 0  # backwards with a model
@@ -39,7 +39,7 @@ class Modes(Observer):
         self.now[id(module)] = (weakref.ref(module), module.training, norm or drop)
         for parameter in module._parameters.values():
             if parameter is not None:
-                self.ran.add(id(parameter))
+                self.ran.setdefault(id(parameter), len(self.ran))
         if norm and module.track_running_stats and module.running_mean is not None:
             free = any(p is not None and p.requires_grad for p in module._parameters.values())
             self.trainable[id(module)] = self.trainable.get(id(module), False) or free
@@ -64,6 +64,10 @@ class Modes(Observer):
         for key, (ref, training, sensitive) in self.now.items():
             self.history.setdefault(key, (ref, [], sensitive))[1].append(training)
         self.now = {}
+
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if self.history else "no module ran before a loss went back"
 
     def findings(self):
         """What the modes showed."""

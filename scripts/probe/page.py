@@ -2,10 +2,14 @@
 
 import math
 import os
+import re
 
-from .table import NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS
+from .table import FOUND, NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS
 
-GREEN = {SOUND: "good", "found": "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
+GREEN = {SOUND: "good", FOUND: "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
+COLOURS = {"wrong": "bad", "hint": "hint", "note": "dim"}  # of a finding's level
+HOME = "https://github.com/remote-gpu-trainer/remote-gpu-trainer/blob/main/"
+PLACE = re.compile(r"(?:references|profiles)/[\w/.-]+\.md(?:#[\w-]*)?")
 PLOTS = (
     ("loss", "Loss", ""),
     ("gradient norm", "Gradient norm", ""),
@@ -46,11 +50,9 @@ def curve(points):
         if value is None or not math.isfinite(value):
             lines.append([])
             continue
-        y = (
-            50
-            if high == low
-            else 95 - 90 * (value / unit - low / unit) / (high / unit - low / unit)
-        )
+        y = 50  # a difference that the numbers beside the plot don't show is none
+        if f"{high:.4g}" != f"{low:.4g}":
+            y = 95 - 90 * (value / unit - low / unit) / (high / unit - low / unit)
         lines[-1].append(f"{1000 * (step - first) / span:.1f},{y:.1f}")
     lines = [line if len(line) > 1 else line * 2 for line in lines if line]
     return {"lines": [" ".join(line) for line in lines], "low": f"{low:.4g}", "high": f"{high:.4g}"}
@@ -83,21 +85,31 @@ def page(report):
     for name in OBSERVATIONS:
         state = report["observations"].get(name) or {"state": NOT_LOOKED}
         mine = [one for one in report["findings"] if one["kind"] in OBSERVATIONS[name]]
-        colour = GREEN[state["state"]]
-        if mine and all(one["level"] == "hint" for one in mine):
-            colour = "hint"
-        told = ", ".join(f"{one['what']} [{one['id']}]" for one in mine)
+        colour = GREEN.get(state["state"], "dim")
+        if mine:
+            colour = min((one["level"] for one in mine), key=list(COLOURS).index)
+            colour = COLOURS[colour]
+        told = state.get("why") or state["state"]
+        if state.get("partly"):
+            told = f"{told}, not looked at: {state['partly']}"
         looked.append(
             {
                 "name": name,
                 "colour": colour,
-                "state": told or state.get("why") or state["state"],
+                "state": told,
+                "findings": mine,
                 "for": ", ".join(OBSERVATIONS[name]),
             }
         )
     return made.from_string(PAGE).render(
         report=report,
-        colour=GREEN[report["verdict"]],
+        colour=GREEN.get(report["verdict"], "dim"),
+        colours=COLOURS,
+        links={
+            one["id"]: HOME + one["page"]
+            for one in report["findings"]
+            if isinstance(one.get("page"), str) and PLACE.fullmatch(one["page"])
+        },
         looked=looked,
         plots=plots,
         modules=[

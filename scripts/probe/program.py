@@ -16,7 +16,8 @@ too).
 Where the catalogue lies beside this file's folder, a finding shows the entry's check and fix.
 
 The exit code is the program's own. Verdict: wrong (what was seen proves a fault), suspicious (a
-hint), sound, or not looked at. Of your data, only shapes, ranges and hashes are kept.
+hint), sound, or not looked at. A note, on speed or taste, leaves the verdict alone. Of your data,
+only shapes, ranges and hashes are kept.
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
 """
 
@@ -29,12 +30,23 @@ import signal
 import subprocess
 import sys
 import tempfile
+import time
 
 from .entering import SITE
 from .entries import advice, catalogue
 from .kinds_model import HINT, WRONG
 from .page import page
-from .table import KINDS, NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS, finding
+from .table import (
+    ADVICE,
+    FOUND,
+    KINDS,
+    LEVELS,
+    NOT_LOOKED,
+    OBSERVATIONS,
+    SOUND,
+    SUSPICIOUS,
+    finding,
+)
 
 FORM = 1
 
@@ -96,9 +108,22 @@ def prepare(folder):
 
 
 def run(program, folder, steps):
-    """Run the program to its end. Returns its exit code, or the negative number of a signal."""
-    prepare(folder)
-    child = subprocess.Popen(program, env=environment(folder, steps))
+    """Run the program to its end. Returns its exit code, or the negative number of a signal.
+
+    Without a folder, or where nothing can be put there, it runs without the probe.
+    """
+    own = None
+    if folder:
+        try:
+            prepare(folder)
+            own = environment(folder, steps)
+        except OSError as error:
+            complain(f"probe: not looked at: {folder} can't be written ({error.strerror})")
+    try:
+        child = subprocess.Popen(program, env=own)
+    except OSError as error:
+        complain(f"error: {program[0]} can't be started ({error.strerror}); give another program")
+        return 126
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the terminal sends it to the child too
     for name in ("SIGTERM", "SIGHUP", "SIGUSR1", "SIGUSR2"):
         if hasattr(signal, name):
@@ -202,39 +227,114 @@ def same_files(reports):
     ]
 
 
+def drifting(reports):
+    """A finding where ranks that DDP keeps equal have other weights after the same step."""
+    by_step = {}
+    for report in reports:
+        for steps, told in (report.get("weights") or {}).items():
+            by_step.setdefault(int(steps), {})[report["rank"]] = (told, report.get("host"))
+    for steps, told in sorted(by_step.items()):
+        if len({weights for weights, _ in told.values()}) > 1:
+            ranks = sorted(told)
+            # Two kinds of machine may round in two ways.
+            beside = len(set(told.values())) > len({host for _, host in told.values()})
+            return [
+                dict(
+                    finding(
+                        "ranks drift apart",
+                        steps,
+                        f"after step {steps} the weights of ranks "
+                        f"{', '.join(map(str, ranks[:8]))} aren't all equal; samples of each "
+                        "weight were compared",
+                        level=None if beside else HINT,
+                        ranks=ranks,
+                    ),
+                    rank=ranks[0],
+                )
+            ]
+    return []
+
+
+def compared(reports):
+    """Why the weights of ranks weren't compared with each other, or an empty text."""
+    if len(reports) < 2:
+        return "one process"
+    steps = [set(report.get("weights") or {}) for report in reports]
+    if len({report["rank"] for report in reports}) < 2:
+        return "one rank"
+    return "" if set.intersection(*steps) else "the weights of the ranks weren't compared"
+
+
+def is_report(one):
+    """Whether something that was read is what a process writes."""
+    needed = {"rank": int, "pid": int, "steps": int, "findings": list, "observations": dict}
+    if not isinstance(one, dict) or not all(isinstance(one.get(k), t) for k, t in needed.items()):
+        return False
+    named = all(
+        isinstance(f, dict) and f.get("kind") in KINDS and f.get("level") in LEVELS
+        for f in one["findings"]
+    )
+    return named and all(isinstance(state, dict) for state in one["observations"].values())
+
+
+def state_of_part(name, reports, every):
+    """What is told about one part: found, sound, or why it wasn't looked at."""
+    states = [report["observations"].get(name) or {"state": NOT_LOOKED} for report in reports]
+    kept = {}
+    partly = sorted({state["partly"] for state in states if state.get("partly")})
+    if partly:
+        kept["partly"] = "; ".join(partly[:3])
+    if any(one["kind"] in OBSERVATIONS[name] for one in every):
+        return {"state": FOUND, **kept}
+    broken = [state for state in states if state.get("broken")]
+    missing = [state for state in states if state["state"] == NOT_LOOKED]
+    if broken or len(missing) == len(states):
+        why = [state.get("why") for state in broken or missing]
+        told = {"state": NOT_LOOKED, "why": (why or ["no process took an optimizer step"])[0]}
+        return {**told, **({"broken": True} if broken else {})}
+    if name == "ranks" and compared(reports):
+        return {"state": NOT_LOOKED, "why": compared(reports)}
+    return {"state": SOUND, **kept}
+
+
 def merged(reports, workers, code):
     """One report of all processes."""
+    reports = [report for report in reports if is_report(report)]
     found = {}
     for one in [f for report in reports for f in report["findings"]]:
         held = found.setdefault((one["kind"], one["id"]), dict(one, ranks=[]))
         held["ranks"] = sorted({*held["ranks"], one["rank"]})
-        if one["level"] == WRONG:
-            held["level"] = WRONG
-    every = list(found.values()) + same_random_numbers(workers)
-    every += same_batches(reports) + same_files(reports)
-    every.sort(key=lambda one: (one["level"] != WRONG, list(KINDS).index(one["kind"])))
-    looked = {}
-    for name in OBSERVATIONS:
-        states = [report["observations"].get(name, {"state": NOT_LOOKED}) for report in reports]
-        missing = [state for state in states if state["state"] == NOT_LOOKED]
-        if missing or not states:
-            why = missing[0].get("why") if missing else "no process took an optimizer step"
-            looked[name] = {"state": NOT_LOOKED, "why": why}
-        else:
-            there = any(one["kind"] in OBSERVATIONS[name] for one in every)
-            looked[name] = {"state": "found" if there else SOUND}
+        held["level"] = min(held["level"], one["level"], key=LEVELS.index)
+    every = list(found.values())
+    for look, told in (
+        (same_random_numbers, workers),
+        (same_batches, reports),
+        (same_files, reports),
+        (drifting, reports),
+    ):
+        for one in attempt(look, told, otherwise=[]):
+            every.append(dict(one, ranks=one["numbers"].get("ranks") or []))
+    every.sort(key=lambda one: (LEVELS.index(one["level"]), list(KINDS).index(one["kind"])))
+    broken = {"state": NOT_LOOKED, "why": "the probe failed", "broken": True}
+    looked = {
+        name: attempt(state_of_part, name, reports, every, otherwise=broken)
+        for name in OBSERVATIONS
+    }
     levels = {one["level"] for one in every}
-    verdict = SOUND if reports else NOT_LOOKED
-    verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else verdict
+    verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else SOUND
+    if verdict == SOUND and all(state["state"] == NOT_LOOKED for state in looked.values()):
+        verdict = NOT_LOOKED
     # Of rank 0, or of the process that went furthest on it.
     first = min(reports, key=lambda one: (one["rank"], -one["steps"]), default={})
     return {
         "form": FORM,
         "verdict": verdict,
         "exit": code,
+        "program": first.get("program") or "",
+        "date": time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime()),
         "steps": max([report["steps"] for report in reports] or [0]),
         "processes": [
-            {key: report[key] for key in ("rank", "pid", "steps", "torch", "python")}
+            {key: report.get(key) for key in ("rank", "pid", "steps", "torch", "python")}
             for report in reports
         ],
         "findings": every,
@@ -267,9 +367,14 @@ def shown(report):
         lines += [f"    {name}: {one[name]}" for name in told or ("do",)]
     if not count:
         lines[0] += ": no Python process of the program took a step of a torch optimizer"
+    told = []
     for name, state in report["observations"].items():
-        if count and state["state"] == NOT_LOOKED:
-            lines.append("not looked at: {} ({})".format(name, state.get("why") or "no report"))
+        if state["state"] == NOT_LOOKED:
+            told.append("{} ({})".format(name, state.get("why") or "no report"))
+        elif state.get("partly"):
+            told.append("{}, of it {}".format(name, state["partly"]))
+    if count and told:
+        lines.append("not looked at: " + "; ".join(told))
     return "\n".join(lines) + "\n"
 
 
@@ -288,13 +393,74 @@ def end_like(code):
     return code if code >= 0 else 128 - code
 
 
+def nowhere():
+    """A stream that takes everything."""
+    return os.fdopen(os.open(os.devnull, os.O_WRONLY), "w")
+
+
+def complain(text):
+    """A line on the standard error, where there is one."""
+    try:
+        sys.stderr.write(text + "\n")
+        sys.stderr.flush()
+    except (OSError, ValueError, AttributeError):
+        sys.stderr = nowhere()  # at its end Python writes out what it holds
+
+
+def attempt(make, *args, otherwise=None):
+    """What a function gives. What breaks in the probe is told, and ends nothing."""
+    try:
+        return make(*args)
+    except Exception as error:
+        name = getattr(make, "__name__", "a part")
+        complain(f"probe: {name} failed ({type(error).__name__}: {error}); the rest is told")
+        return otherwise
+
+
+def as_read(reports, code):
+    """A report of no more than what the processes wrote, for when nothing else can be made."""
+    every = [one for report in reports for one in report.get("findings") or []]
+    levels = {one.get("level") for one in every}
+    verdict = WRONG if WRONG in levels else SUSPICIOUS if HINT in levels else NOT_LOOKED
+    return {
+        "form": FORM,
+        "verdict": verdict,
+        "exit": code,
+        "steps": max([report.get("steps") or 0 for report in reports] or [0]),
+        "processes": [
+            {key: report.get(key) for key in ("rank", "pid", "steps", "torch", "python")}
+            for report in reports
+        ],
+        "findings": [dict(one, ranks=[one.get("rank")]) for one in every],
+        "observations": {},
+        "series": {},
+    }  # fmt: skip
+
+
+def plainly(report):
+    """The findings as text, made of as little as can be."""
+    lines = ["probe: {}".format(report.get("verdict"))]
+    for one in report.get("findings") or []:
+        words = [str(one.get(key)) for key in ("level", "id", "what", "evidence", "do")]
+        lines.append("{} [{}] {}; seen: {}; do: {}".format(*words))
+    return "\n".join(lines) + "\n"
+
+
 def report_of(folder, code=None):
     """The report of what the program's processes wrote into a folder."""
-    report = merged(read(folder, "rank-*.json"), read(folder, "worker-*.json"), code)
+    reports = attempt(read, folder, "rank-*.json", otherwise=[])
+    workers = attempt(read, folder, "worker-*.json", otherwise=[])
+    report = attempt(merged, reports, workers, code) or as_read(reports, code)
+    attempt(advise, report)
+    return report
+
+
+def advise(report):
+    """Give each finding the check and the fix of its entry, or those of its kind."""
     known = advice({one["id"] for one in report["findings"]}, catalogue())
     for one in report["findings"]:
         one.update(known.get(one["id"], {}))
-    return report
+        one.update(ADVICE.get(one["kind"], {}))
 
 
 def write(path, make, report):
@@ -304,9 +470,35 @@ def write(path, make, report):
         with open(path, "w", encoding="utf-8", errors="replace") as handle:
             handle.write(text)
     except OSError as error:
-        sys.stderr.write(f"error: {path} can't be written ({error.strerror}); give another file\n")
+        complain(f"error: {path} can't be written ({error.strerror}); give another file")
     except ImportError:
-        sys.stderr.write(f"error: {path}: a page needs jinja2; install it for {sys.executable}\n")
+        complain(f"error: {path}: a page needs jinja2; install it for {sys.executable}")
+    except Exception as error:
+        complain(f"error: {path} can't be made ({type(error).__name__}: {error})")
+
+
+def as_json(report):
+    """The report as JSON."""
+    return json.dumps(report, indent=1, default=str) + "\n"
+
+
+def tell(options, folder, code):
+    """Print and write what was found."""
+    report = report_of(folder, code) if folder else as_read([], code)
+    if options.json:
+        write(options.json, as_json, report)
+    if options.page:
+        write(options.page, page, report)
+    if options.quiet:
+        return
+    text = attempt(shown, report) or plainly(report)
+    try:
+        sys.stdout.flush()
+        stream = sys.stdout if options.report else sys.stderr
+        stream.write(text)
+        stream.flush()
+    except (OSError, ValueError, AttributeError):
+        sys.stdout = sys.stderr = nowhere()
 
 
 def main(argv=None):
@@ -316,23 +508,18 @@ def main(argv=None):
         prepare(options.prepare)
         return 0
     folder, code = options.report, 0
-    if folder:
-        report = report_of(folder)
-    else:
-        folder = tempfile.mkdtemp(prefix="rgt-probe-")
+    if not folder:
         try:
+            folder = tempfile.mkdtemp(prefix="rgt-probe-")
+        except OSError as error:
+            complain(f"probe: not looked at: no folder for its files ({error.strerror})")
+    try:
+        if not options.report:
             code = run(program, folder, options.steps)
-            report = report_of(folder, code)
-        finally:
+        attempt(tell, options, folder, None if options.report else code)
+    finally:
+        if folder and not options.report:
             shutil.rmtree(folder, ignore_errors=True)
-    if options.json:
-        write(options.json, lambda told: json.dumps(told, indent=1) + "\n", report)
-    if options.page:
-        write(options.page, page, report)
-    if not options.quiet:
-        sys.stdout.flush()
-        (sys.stdout if options.report else sys.stderr).write(shown(report))
-        sys.stderr.flush()
     return end_like(code)
 
 

@@ -4,9 +4,10 @@ import gc
 import os
 import sys
 import weakref
+import zlib
 
 from .table import finding
-from .values import median
+from .values import fingerprint, median
 from .watching import Observer
 
 FEW_ROWS = 32  # rows or tokens of a rank, below which a gather costs more than it serves
@@ -28,6 +29,13 @@ def memory_of_a_device():
     return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
 
 
+def weights_of(model, most=256):
+    """Hashes of samples of at most `most` weights that DDP keeps equal."""
+    own = set(getattr(model, "parameters_to_ignore", None) or ())
+    every = [p for n, p in model.module.named_parameters() if p.requires_grad and n not in own]
+    return [fingerprint(p, 64) for p in every[:: max(1, -(-len(every) // most))]]
+
+
 class Ranks(Observer):
     """Looks at wrappers for several ranks."""
 
@@ -40,6 +48,14 @@ class Ranks(Observer):
         self.backwards = 0
         self.rows = []  # rows or tokens in a call of an FSDP model
         self.engine = None
+        self.steps, self.world = 0, 1
+        self.wrapped = []  # weak references to DDP models; a program may never call them
+        self.weights = {}  # steps so far -> hash of the weights, where all ranks should have them
+
+    def after_wrapping(self, token, result, args, kwargs):
+        """A model was wrapped in DistributedDataParallel."""
+        if len(self.wrapped) < 16:
+            self.wrapped.append(weakref.ref(args[0]))
 
     def entered(self, module, args, outermost):
         """A module is called."""
@@ -64,21 +80,48 @@ class Ranks(Observer):
         """Close the window between two steps."""
         self.windows.append((self.forwards, self.exchanging, self.backwards))
         self.forwards = self.exchanging = self.backwards = 0
+        self.steps += 1
+        # Who steps without an exchange, as local SGD does, has unlike weights on purpose.
+        local = any(forwards and not exchanging for forwards, exchanging, _ in self.windows)
+        if self.size() > 1 and self.steps in (2, 4, 8, 16, 24) and not local:
+            told = [weights_of(model) for model in self.replicas()]
+            if told:
+                self.weights[self.steps] = zlib.crc32(repr(told).encode())
+
+    def replicas(self):
+        """The models of which each rank of the program holds a copy that DDP keeps equal."""
+        found = []
+        for one in [ref() for ref in self.wrapped]:
+            # A hook may keep ranks apart on purpose, as local SGD does.
+            if one is not None and not getattr(one, "_comm_hooks", None):
+                found += [one] if one.process_group.size() == self.size() else []
+        return found
+
+    def told(self):
+        """What the parent compares between ranks."""
+        return {"weights": self.weights, "world": self.size()}
+
+    def unseen(self):
+        """Why nothing can be said, if so. The parent compares the weights."""
+        if self.size() < 2:
+            return "one process"
+        return "" if self.weights else "weights of ranks are compared only under DDP"
 
     def size(self):
         """The number of ranks."""
         import torch
 
         spread = torch.distributed
-        there = spread.is_available() and spread.is_initialized()
-        return spread.get_world_size() if there else 1
+        if spread.is_available() and spread.is_initialized():
+            self.world = max(self.world, spread.get_world_size())
+        return self.world  # a program may leave the group before it ends
 
     def findings(self):
         """What the wrappers showed."""
         step = self.watch.step
         if step < 4:
             return []
-        return self.of_ddp(step) + self.of_fsdp(step) + self.of_deepspeed(step)
+        return self.each((self.of_ddp, step), (self.of_fsdp, step), (self.of_deepspeed, step))
 
     def of_ddp(self, step):
         """Exchanges in each micro-batch, and batch norm of one rank."""

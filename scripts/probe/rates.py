@@ -40,6 +40,13 @@ class Rates(Observer):
             if scheduler is not None and held["optimizer"]() is optimizer:
                 held["marks"].append(scheduler.last_epoch)
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        optimizers = self.watch.parts["parameters"].optimizers.values()
+        return (
+            "" if any(held["rates"] for held in optimizers) else "no optimizer has a rate to read"
+        )
+
     def findings(self):
         """What the rates showed."""
         step, found = self.watch.step, []
@@ -47,11 +54,13 @@ class Rates(Observer):
         for held in optimizers.values():
             rates = held["rates"]
             if len(rates) >= 10 and not any(rates):
+                others = any(any(other["rates"]) for other in optimizers.values())
                 found.append(
                     finding(
                         "rate is zero",
                         len(rates),
                         f"the rate was 0 in each of {len(rates)} steps",
+                        level="hint" if others else None,
                         steps=len(rates),
                     )
                 )

@@ -116,6 +116,10 @@ class Resources(Observer):
             self.times.append(now - self.last)
         self.last = now
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        return "" if len(self.times) >= 8 else "less than nine steps"
+
     def findings(self):
         """What grew, and what waits."""
         step, found = self.watch.step, []

@@ -108,6 +108,12 @@ class Shapes(Observer):
             if len(rows) >= 3
         ]
 
+    def unseen(self):
+        """Why nothing can be said, if so."""
+        if self.norms or self.shares or self.lengths or self.masks:
+            return ""
+        return "no batch norm, autocast, attention or limit of positions in training"
+
     def findings(self):
         """What shapes and types showed."""
         step, found = self.watch.step, []

@@ -1,22 +1,29 @@
 """What the probe can report, which part sees it, and what a finding looks like."""
 
-from .kinds_model import IN_THE_MODEL
-from .kinds_run import IN_THE_RUN
+import math
 
-SOUND, SUSPICIOUS, NOT_LOOKED = "sound", "suspicious", "not looked at"
+from .kinds_model import HINT, IN_THE_MODEL, NOTE, OWN_ADVICE, WRONG
+from .kinds_run import IN_THE_RUN, OWN_ADVICE_OF_RUNS
+
+SOUND, SUSPICIOUS, NOT_LOOKED, FOUND = "sound", "suspicious", "not looked at", "found"
 KINDS = {**IN_THE_MODEL, **IN_THE_RUN}
+ADVICE = {**OWN_ADVICE, **OWN_ADVICE_OF_RUNS}
+LEVELS = (WRONG, HINT, NOTE)  # the worst first
 
 # What is looked at, and the kinds of findings that each part can give.
 OBSERVATIONS = {
     "parameters": (
-        "weights stand still", "outside the optimizer", "no gradient", "frozen weight moves",
-        "adapters don't train", "bf16 swallows steps", "tiny updates", "huge updates",
+        "weights stand still", "forgotten weights", "outside the optimizer", "no gradient arrives",
+        "no gradient", "lost loss", "output without a loss", "frozen weight moves",
+        "adapters don't train", "adapters get no gradient", "bf16 swallows steps",
+        "tiny updates", "huge updates",
         "decay in Adam", "nan enters the weights", "connector is frozen", "one vision rate",
         "old and new at one rate", "new connector trains along",
     ),
     "gradients": (
-        "gradients pile up", "undivided accumulation", "gradient spikes", "always clipped",
-        "gradients fade", "fp16 without scaler", "clipped while scaled", "scaler skips",
+        "gradients gone before the step", "gradients pile up", "undivided accumulation",
+        "gradient spikes", "always clipped", "gradients fade", "fp16 without scaler",
+        "clipped while scaled", "scaler skips",
     ),
     "rates": (
         "rate is zero", "rate fell to zero", "scheduler too fast", "scheduler never steps",
@@ -34,6 +41,7 @@ OBSERVATIONS = {
     ),
     "batches": (
         "same order each epoch", "set_epoch missing", "workers repeat the stream",
+        "workers share random numbers",
         "pinning has no effect", "images from 0 to 255", "images aren't normalised",
         "random evaluation data", "end is never learned", "other inputs in evaluation",
     ),
@@ -45,9 +53,9 @@ OBSERVATIONS = {
         "causal mask as a matrix",
     ),
     "ranks": (
-        "batch norm of one rank", "exchange in each micro-batch", "one unit",
-        "few rows for each gather", "sharded in half precision", "stage 3 for a model that fits",
-        "accumulated twice",
+        "ranks drift apart", "ranks share data", "batch norm of one rank",
+        "exchange in each micro-batch", "one unit", "few rows for each gather",
+        "sharded in half precision", "stage 3 for a model that fits", "accumulated twice",
     ),
     "time and memory": (
         "graphs are kept", "hooks pile up", "anomaly detection", "loading in the way",
@@ -57,7 +65,7 @@ OBSERVATIONS = {
     "checkpoints": (
         "checkpoint lacks the optimizer", "optimizer not restored", "scheduler not restored",
         "nothing was loaded", "older checkpoint", "counting from the start", "Trainer began anew",
-        "newest was deleted", "saved by a signal handler",
+        "newest was deleted", "saved by a signal handler", "ranks write one file",
     ),
 }  # fmt: skip
 
@@ -65,6 +73,10 @@ OBSERVATIONS = {
 def finding(kind, step, evidence, level=None, **numbers):
     """One finding. `numbers` are JSON values."""
     entry, usual, told, well, do = KINDS[kind]
+    numbers = {
+        name: str(value) if isinstance(value, float) and not math.isfinite(value) else value
+        for name, value in numbers.items()
+    }
     return {
         "id": entry, "kind": kind, "level": level or usual, "step": step, "what": told,
         "evidence": evidence, "well": well, "do": do, "numbers": numbers,

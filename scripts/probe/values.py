@@ -1,5 +1,6 @@
 """Small, exact looks at tensors. Nothing here draws random numbers or changes a tensor."""
 
+import math
 import zlib
 
 MOST = 1024  # elements of a tensor that are looked at
@@ -70,6 +71,20 @@ def made_by(tensor):
             return name
         node = node.next_functions[0][0] if node.next_functions else None
     return ""
+
+
+def number(value):
+    """A float of a number or of a tensor with one; None for anything else, as lr=None."""
+    try:
+        value = float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def middle_or_less(numbers):
+    """The middle of a list of numbers; of two, the smaller one."""
+    return sorted(numbers)[(len(numbers) - 1) // 2]
 
 
 def median(numbers):

@@ -8,7 +8,7 @@ import threading
 import types
 import weakref
 
-from .table import KINDS, OBSERVATIONS
+from .table import FOUND, KINDS, NOT_LOOKED, OBSERVATIONS, SOUND
 
 
 class Replaced:
@@ -64,6 +64,30 @@ class Detoured:
             del self.function.__wrapped__, self.function.__globals__[self.name]
 
 
+class Named:
+    """Calls `around` in the place of a builtin function, and is pickled as that function.
+
+    A model may hold on to it, and be saved whole, long after the probe is gone.
+    """
+
+    def __init__(self, original, around):
+        functools.update_wrapper(self, original)
+        self.original, self.around = original, around
+
+    def __call__(self, *args, **kwargs):
+        """Do what the builtin does, with the looks around it."""
+        return self.around(*args, **kwargs)
+
+    def __reduce_ex__(self, protocol):
+        """How to find the builtin again."""
+        told = self.original.__reduce_ex__(protocol)
+        if isinstance(told, str):  # a name in its module, where this one may stand now
+            import pydoc
+
+            return pydoc.locate, (f"{self.original.__module__}.{told}",)
+        return told
+
+
 def plain(owner, function):
     """Whether it is a module's own function without a closure, written in Python."""
     return (
@@ -87,6 +111,25 @@ class Observer:
         """What was found, at the end."""
         return []
 
+    def each(self, *checks):
+        """What checks find, given as (method, arguments). An error ends that check alone."""
+        found = []
+        for check, *arguments in checks:
+            try:
+                found += check(*arguments)
+            except Exception as error:
+                told = f"{check.__name__}: {type(error).__name__}: {error}"[:200]
+                self.watch.failed.setdefault(self.name, told)
+        return found
+
+    def unseen(self):
+        """Why nothing can be said about it, or an empty text."""
+        return ""
+
+    def partly(self):
+        """What of it couldn't be looked at, or an empty text."""
+        return ""
+
 
 class Watch:
     """What one process shows until it has taken `limit` steps.
@@ -103,6 +146,7 @@ class Watch:
     def begin(self):
         """Forget everything: at the start, and in a forked child."""
         self.failed = {}
+        self.aside = set()  # parts that stand aside for compiled code
         self.over = False
         self.step = 0
         self.turn = set()  # the optimizers that took the newest step
@@ -138,6 +182,18 @@ class Watch:
             self.failed[part] = f"{type(error).__name__}: {error}"[:200]
             return None
 
+    def careful(self, hook):
+        """A hook whose errors end the looking, never the program."""
+
+        @functools.wraps(hook)
+        def around(*args):
+            try:
+                hook(*args)
+            except Exception as error:
+                self.failed.setdefault("series", f"{type(error).__name__}: {error}"[:200])
+
+        return around
+
     def wrap(self, owner, attribute, part, before="", after="", fragile=False, places=()):
         """Put a function around `owner.attribute` that looks before and after it.
 
@@ -166,6 +222,8 @@ class Watch:
             detour.lead(around)
             self.patches.append((fragile, detour))
             return
+        if isinstance(owner, types.ModuleType) and not isinstance(original, types.FunctionType):
+            around = Named(original, around)
         for place in (owner, *places):
             if getattr(place, attribute, None) is original:
                 self.patches.append((fragile, Replaced(place, attribute, original, around)))
@@ -185,6 +243,7 @@ class Watch:
         self.handles = []
         for part in ("activations", "modes", "losses", "shapes"):
             self.failed.setdefault(part, why)
+            self.aside.add(part)
 
     def tidy(self):
         """Once it is over: take everything off."""
@@ -199,14 +258,26 @@ class Watch:
         return self.names().get(id(thing), "?")
 
     def names(self):
-        """id -> name, of all modules and parameters of the models that were called."""
-        found = {}
-        for root in self.models():
-            for name, module in root.named_modules():
-                found.setdefault(id(module), name or type(root).__name__)
-            for name, parameter in root.named_parameters():
-                found.setdefault(id(parameter), name)
-        return found
+        """id -> name, of all modules and parameters of the models that were called.
+
+        Where two models have equal names, the model stands before the name.
+        """
+        found, owners = {}, {}
+        for place, root in enumerate(self.models(), 1):
+            model = type(root).__name__
+            try:
+                for name, module in root.named_modules():
+                    found.setdefault(id(module), (name or model, model, place))
+                for name, parameter in root.named_parameters():
+                    found.setdefault(id(parameter), (name, model, place))
+            except Exception as error:  # a model may have such methods of its own
+                self.failed.setdefault("series", f"{type(error).__name__}: {error}"[:200])
+        for name, _, place in found.values():
+            owners.setdefault(name, set()).add(place)
+        return {
+            key: name if len(owners[name]) == 1 else f"{model} {place}: {name}"
+            for key, (name, model, place) in found.items()
+        }
 
     def models(self):
         """The models that were called and are still there, outermost first."""
@@ -214,7 +285,8 @@ class Watch:
 
     def add_model(self, module):
         """Remember a module that was called from outside."""
-        if id(module) not in self.roots and len(self.roots) < 64:
+        held = self.roots.get(id(module))
+        if (held is None or held() is not module) and len(self.roots) < 64:
             self.roots[id(module)] = weakref.ref(module)
 
     def stepped(self, optimizer):
@@ -236,46 +308,70 @@ class Watch:
     def finish(self):
         """Write what was seen, and let everything else pass through from now on."""
         if not self.over and self.pid == os.getpid():
-            self.write()
+            self.write(last=True)
             self.over = True
 
-    def write(self):
+    def write(self, last=False):
         """Write the findings so far into the folder, whole."""
         if not self.step or self.pid != os.getpid():
             return
-        report = self.report()
-        path = os.path.join(self.folder, "rank-{}-{}.json".format(report["rank"], self.pid))
         try:
-            with open(path + ".part", "w", encoding="utf-8") as handle:
-                json.dump(report, handle)
-            os.replace(path + ".part", path)
-        except (OSError, ValueError):
-            pass
+            report = self.report()
+            path = os.path.join(self.folder, "rank-{}-{}.json".format(report["rank"], self.pid))
+            try:
+                with open(path + ".part", "w", encoding="utf-8") as handle:
+                    json.dump(report, handle, default=str)
+                os.replace(path + ".part", path)
+            except OSError as error:
+                if last and os.path.isdir(self.folder):  # else the parent is gone
+                    self.say(report, error)
+        except Exception as error:
+            self.failed.setdefault("series", f"{type(error).__name__}: {error}"[:200])
 
-    def report(self):
-        """What this process hands to the parent."""
+    def say(self, report, error):
+        """Print the findings where the folder takes no file, as on a full disk."""
+        sys.stderr.write(f"probe: the report can't be written ({error.strerror}); seen so far:\n")
+        for one in report["findings"]:
+            sys.stderr.write("{level} [{id}] {what}: {evidence}\n".format(**one))
+
+    def rank(self):
+        """The rank of this process."""
         import torch
 
-        found, looked = [], {}
+        spread = torch.distributed
+        if spread.is_available() and spread.is_initialized():
+            return spread.get_rank()
+        told = os.environ.get("RANK") or "0"
+        return int(told) if told.isdigit() else 0
+
+    def report(self):
+        """What this process hands to the parent. A part that fails costs the others nothing."""
+        import torch
+
+        found, looked, told = [], {}, {}
+        rank = self.rank()
         for name in OBSERVATIONS:
             if name not in self.parts:
                 continue
-            before = self.failed.get(name)
-            part = [] if before else self.guard(name, "findings") or []
+            # What a part saw before an error is still told.
+            before = None if name in self.aside else self.failed.pop(name, None)
+            told_by_part = [] if name in self.aside else self.guard(name, "findings")
+            mine = [dict(one, rank=rank) for one in told_by_part or [] if one["kind"] in KINDS]
+            if before:
+                self.failed[name] = before
             why = self.failed.get(name)
-            found += part
-            state = "not looked at" if why else ("found" if part else "sound")
-            looked[name] = {"state": state, **({"why": why} if why else {})}
-        rank = int(os.environ.get("RANK") or 0)
-        spread = torch.distributed
-        if spread.is_available() and spread.is_initialized():
-            rank = spread.get_rank()
-        for one in found:
-            one["rank"] = rank
-        assert all(one["kind"] in KINDS for one in found)
-        told = {}
-        for name in ("batches", "checkpoints"):
-            told.update({} if name in self.failed else self.parts[name].told())
+            if told_by_part is None and not why:
+                why = "another thread or a graph's capture was in the way"
+            why = why or ("" if mine else self.guard(name, "unseen")) or self.failed.get(name)
+            state = FOUND if mine else NOT_LOOKED if why else SOUND
+            partly = self.guard(name, "partly")
+            found += mine
+            looked[name] = {"state": state}
+            looked[name].update({"why": why} if why else {})
+            looked[name].update({"partly": partly} if partly else {})
+            looked[name].update({"broken": True} if self.failed.get(name) else {})
+        for name in ("batches", "checkpoints", "ranks"):
+            told.update(self.guard(name, "told") or {})
         return {
             "rank": rank,
             "pid": self.pid,
@@ -284,6 +380,7 @@ class Watch:
             "series": self.guard("series", "told") or {},
             "findings": found,
             "observations": looked,
+            "program": os.path.basename(sys.argv[0] if sys.argv else ""),
             "torch": str(torch.__version__),
             "python": sys.version.split()[0],
             **told,

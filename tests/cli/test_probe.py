@@ -70,10 +70,12 @@ NAN = float("nan")
 def hostile_report() -> dict:
     """A report whose every text is hostile, with numbers that aren't finite."""
     found = dict(probe.finding("softmax twice", 1, HOSTILE), rank=0, ranks=[0, 1])
-    texts = dict.fromkeys(("what", "well", "do", "check", "fix"), HOSTILE)
+    texts = dict.fromkeys(("what", "well", "do", "check", "fix", "page"), HOSTILE)
     process = {"rank": 0, "pid": 1, "steps": 3, "torch": HOSTILE, "python": HOSTILE}
     return {
         "verdict": "wrong",
+        "program": HOSTILE,
+        "date": HOSTILE,
         "steps": 3,
         "processes": [process, process],
         "findings": [found | texts],
@@ -93,19 +95,21 @@ class Elements(html.parser.HTMLParser):
 
     def __init__(self, text: str):
         super().__init__()
-        self.tags, self.attributes = set(), set()
+        self.tags, self.attributes, self.links = set(), set(), []
         self.feed(text)
 
     def handle_starttag(self, tag, attrs):
         self.tags.add(tag)
         self.attributes |= {name for name, _ in attrs}
+        self.links += [value for name, value in attrs if name == "href"]
 
 
 def test_a_page_shows_hostile_names_as_text_and_loads_nothing(tmp_path):
     probe.write(str(tmp_path / "page.html"), probe.page, hostile_report())
     text = (tmp_path / "page.html").read_text()
     found = Elements(text)
-    assert not found.tags & {"script", "img", "link", "iframe", "a", "form"}
+    assert not found.tags & {"script", "img", "link", "iframe", "form"}
+    assert found.links == ["#O12"]
     assert not {name for name in found.attributes if name.startswith("on")} and "src" not in text.replace("default-src", "").replace("style-src", "")  # fmt: skip
     assert "{{ 7 * 7 }}" in text and "&lt;script&gt;" in text and "http" not in text.replace("http-equiv", "")  # fmt: skip
     assert text.count("<polyline") == 3, "two lines of the loss, one of the seconds"
@@ -119,6 +123,33 @@ def test_a_sound_run_has_a_green_page_and_a_program_without_torch_one_too():
     looked = {name: {"state": "sound"} for name in probe.OBSERVATIONS}
     sound = nothing | {"verdict": "sound", "observations": looked}
     assert probe.page(sound).count('class="good">sound') == 1 + len(looked)
+
+
+def test_a_page_links_each_entry_and_names_the_program_and_the_day():
+    report = probe.merged([], [], 0) | {"program": "train.py", "date": "2026-01-02 03:04 UTC"}
+    report["findings"] = [dict(probe.finding("tiny updates", 3, "seen"), ranks=[])]
+    probe.advise(report)
+    text = probe.page(report)
+    place = "references/training/convergence-debugging.md#o7--loss-falls-smoothly-but-so-slowly-that-whole-epochs-bring-almost-nothing"  # fmt: skip
+    assert Elements(text).links == [f"{probe.HOME}{place}", "#O7"]
+    assert 'id="O7"' in text and "train.py,\n2026-01-02 03:04 UTC:" in text
+
+
+def test_a_page_draws_no_cliff_that_its_numbers_dont_show():
+    flat = probe.curve([[1, 0.30551], [2, 0.30549], [3, 0.3055]])
+    assert flat["lines"] == ["0.0,50.0 500.0,50.0 1000.0,50.0"] and flat["low"] == flat["high"]
+    assert probe.curve([[1, 2.0], [2, 1.0]])["lines"] == ["0.0,5.0 1000.0,95.0"]
+
+
+def test_a_kind_with_words_of_its_own_has_these_in_place_of_the_entrys():
+    report = probe.merged([], [], 0)
+    kinds = ("ranks share data", "workers repeat the stream", "weights stand still", "forgotten weights")  # fmt: skip
+    report["findings"] = [probe.finding(kind, 3, "seen") for kind in kinds]
+    probe.advise(report)
+    shared, streams, still, forgotten = report["findings"]
+    assert "DistributedSampler(dataset)" in shared["fix"] and "Number all readers" in streams["fix"]
+    assert "before and after optimizer.step()" in still["check"]
+    assert "held = {id(p)" in forgotten["check"]
 
 
 def test_without_jinja2_the_rest_of_the_report_is_written(tmp_path, capsys, monkeypatch):

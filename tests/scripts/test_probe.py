@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import types
+from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
@@ -151,13 +152,9 @@ def test_each_kind_of_finding_names_an_entry_and_belongs_to_one_observation():
     catalogue = bundle.load()
     assert all(catalogue.get(kind[0]) for kind in probe.KINDS.values())
     placed = [kind for kinds in probe.OBSERVATIONS.values() for kind in kinds]
-    beside = {  # what only the parent sees
-        "ranks share data",
-        "workers share random numbers",
-        "ranks write one file",
-    }
     assert len(placed) == len(set(placed))
-    assert set(placed) | beside == set(probe.KINDS)
+    assert set(placed) == set(probe.KINDS)
+    assert set(probe.ADVICE) <= set(probe.KINDS)
 
 
 def test_a_program_ends_with_the_same_weights_output_and_code(tmp_path):
@@ -197,6 +194,38 @@ def test_a_compiled_program_ends_with_the_same_weights_and_isnt_looked_into(tmp_
     assert report["observations"]["activations"]["state"] == "not looked at"
     assert "torch.compile" in report["observations"]["activations"]["why"]
     assert report["observations"]["parameters"]["state"] == "sound"
+
+
+BUILTINS = (
+    TRAINING
+    + """
+import copy, io
+class Holds(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.own, self.best, self.attend = build(), torch.argmax, nn.functional.scaled_dot_product_attention
+    def forward(self, x):
+        self.best(x, 1)
+        return self.own(x)
+model = Holds()
+for epochs in (0, 2, 6):
+    train(model, epochs)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    for other in (torch.load(file, weights_only=False), copy.deepcopy(model)):
+        query = torch.ones(1, 2, 4)
+        print(told(other), other.best(torch.tensor([1, 3])), other.attend(query, query, query).sum())
+"""
+)
+
+
+def test_a_program_saves_whole_models_that_hold_builtin_functions(tmp_path):
+    torch_is_there()
+    alone, _, errors = run(tmp_path, BUILTINS, with_probe=False)
+    assert alone[0] == 0, errors
+    watched, report, errors = run(tmp_path, BUILTINS, "--steps", "10")
+    assert (watched, report["steps"]) == (alone, 10), errors
 
 
 # A card refuses to read a value while a graph is captured. Here the reads are counted instead.
@@ -263,6 +292,277 @@ def test_a_program_that_a_signal_ends_shows_that_signal(tmp_path):
         assert probed[0] == -number
         assert report["verdict"] == "not looked at" and report["exit"] == -number
         assert "probe: not looked at (0 steps of 0 processes looked at)" in errors
+
+
+# What breaks in the probe
+
+
+def in_a_folder(folder, *reports):
+    """Write the reports of processes as the probe does."""
+    for one in reports:
+        (folder / "rank-{}-{}.json".format(one["rank"], one["pid"])).write_text(json.dumps(one))
+
+
+def broken(*args, **kwargs):
+    raise ZeroDivisionError("broken on purpose")
+
+
+PARTS_OF_A_REPORT = [
+    "is_report",
+    "merged",
+    "same_random_numbers",
+    "same_batches",
+    "same_files",
+    "drifting",
+    "compared",
+    "state_of_part",
+    "advise",
+    "advice",
+    "catalogue",
+    "first_of",
+    "place_of",
+    "shown",
+    "plainly",
+    "as_json",
+    "page",
+    "curve",
+    "complain",
+]
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("part", PARTS_OF_A_REPORT)
+def test_whatever_breaks_in_the_report_the_findings_and_the_code_stay(
+    part, ranks, tmp_path, monkeypatch, capsys
+):
+    same = {"batches": [1, 2, 3], "spread": True, "saved": [7], "host": 1, "weights": {"2": 5}}
+    reports = [report_of(rank, "softmax twice") | same for rank in range(ranks)]
+    monkeypatch.setattr(
+        probe, "run", lambda program, folder, steps: in_a_folder(Path(folder), *reports) or 7
+    )
+    if part != "complain":
+        monkeypatch.setattr(probe, part, broken)
+    else:
+        monkeypatch.setattr(probe, "same_files", broken)
+        monkeypatch.setattr(probe.sys, "stderr", None)
+    for files in ([], ["--json", tmp_path / "a.json", "--page", tmp_path / "a.html"]):
+        assert probe.main([*map(str, files), "--", sys.executable]) == 7
+        told = capsys.readouterr().err
+        assert part == "complain" or "O12" in told, told
+    if part != "as_json":
+        assert "O12" in (tmp_path / "a.json").read_text()
+    if part not in ("page", "curve"):
+        assert "O12" in (tmp_path / "a.html").read_text()
+    probe.sys.stderr = sys.__stderr__
+
+
+def test_a_report_that_another_program_wrote_is_left_out(tmp_path, capsys):
+    in_a_folder(tmp_path, report_of(0, "softmax twice"))
+    for place, text in enumerate(["{", "[]", "{}", '{"rank": "0"}', "\x00"]):
+        (tmp_path / f"rank-9-{place}.json").write_text(text)
+    told = probe.report_of(str(tmp_path), 0)
+    assert [one["id"] for one in told["findings"]] == ["O12"] and len(told["processes"]) == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="needs /dev/full")
+def test_a_full_disk_takes_the_files_and_nothing_else(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(
+        probe,
+        "run",
+        lambda program, folder, steps: (
+            in_a_folder(Path(folder), report_of(0, "softmax twice")) or 7
+        ),
+    )
+    full = ["--json", "/dev/full", "--page", "/dev/full"]
+    assert probe.main([*full, "--", sys.executable]) == 7
+    told = capsys.readouterr().err
+    assert told.count("/dev/full can't be written (No space left on device)") == 2
+    assert "[O12]" in told
+
+
+def test_a_program_runs_where_the_probe_finds_no_room(tmp_path, monkeypatch, capfd):
+    (tmp_path / "program.py").write_text("print('ran')\nraise SystemExit(4)\n")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(probe.signal, "signal", lambda *args: None)
+
+    def full(*args, **kwargs):
+        raise OSError(28, "No space left on device")
+
+    for owner, name in ((probe.tempfile, "mkdtemp"), (probe, "prepare")):
+        with monkeypatch.context() as patched:
+            patched.setattr(owner, name, full)
+            assert probe.main(["--json", "a.json", "--", "program.py"]) == 4
+        out, errors = capfd.readouterr()
+        assert out == "ran\n" and "probe: not looked at" in errors
+        assert json.loads((tmp_path / "a.json").read_text())["verdict"] == "not looked at"
+
+
+BREAK_PARTS = (
+    TRAINING.replace("nn.Linear(16, 3))", "nn.Linear(16, 3), nn.Softmax(1))")
+    + """
+import importlib.util, json, pathlib, sys, tempfile
+spec = importlib.util.spec_from_file_location("_rgt_probe", PROBE)
+probe = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(probe)
+folder = pathlib.Path(tempfile.mkdtemp())
+watch = probe.Watch(str(folder), 30, probe.CLASSES)
+probe.attach(watch, torch)
+train(build(), 1)
+
+def broken(*args, **kwargs):
+    raise ZeroDivisionError("broken on purpose")
+
+def told(owner, name, function=broken):
+    kept = getattr(owner, name)
+    setattr(owner, name, function)
+    watch.failed.clear()
+    for path in folder.glob("*"):
+        path.unlink()
+    try:
+        watch.write(last=True)
+        report = probe.report_of(str(folder), 0)
+        print(json.dumps([getattr(owner, "__name__", "?"), getattr(owner, "name", ""), name, report["verdict"], report["observations"]]))
+    finally:
+        setattr(owner, name, kept)
+
+for cls in probe.CLASSES:
+    for name in ("findings", "unseen", "partly", "told"):
+        if hasattr(cls, name):
+            told(cls, name)
+for name in ("names", "models", "rank"):
+    told(probe.Watch, name)
+print("---")
+def full(*args):
+    raise OSError(28, "No space left on device")
+told(probe.os, "replace", full)
+watch.failed.clear()
+probe.Series.entered = probe.Watch.add_model = broken
+train(build(), 1)
+print("trained")
+"""
+)
+
+
+def test_a_part_of_a_process_that_breaks_costs_the_others_nothing(tmp_path):
+    torch_is_there()
+    text = BREAK_PARTS.replace("PROBE)", repr(str(PROBE)) + ")")
+    done, _, errors = run(tmp_path, text, with_probe=False)
+    assert done[0] == 0, errors
+    lines, last = done[1].split("---\n")
+    told = [json.loads(line) for line in lines.splitlines()]
+    assert len(told) > 30 and last.endswith("trained\n")
+    for owner, part, name, verdict, looked in told:
+        missing = [
+            n for n, state in looked.items() if "ZeroDivisionError" in (state.get("why") or "")
+        ]
+        if name == "rank":
+            assert verdict == "not looked at"
+        elif owner == "Watch":
+            assert verdict == "wrong" and "losses" not in missing, (name, looked)
+        elif (part, name) == ("losses", "findings"):
+            assert missing == ["losses"]
+        else:
+            assert verdict == "wrong" and set(missing) <= {part}, (part, name, looked)
+    assert "can't be written (No space left on device); seen so far" in errors
+    assert "wrong [O12] the loss gets probabilities" in errors
+
+
+# Several ranks
+
+DRIFT = """
+import os, torch
+from torch import nn
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+torch.manual_seed(rank)
+model = nn.parallel.DistributedDataParallel(nn.Linear(4, 3))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for _ in range(10):
+    optimizer.zero_grad()
+    CALL(torch.rand(8, 4)).square().mean().backward()
+    optimizer.step()
+torch.distributed.destroy_process_group()
+raise SystemExit(3)
+"""
+
+
+@pytest.mark.parametrize("call, ids, state", [("model", [], "sound"), ("model.module", ["D38"], "found")])  # fmt: skip
+def test_the_weights_of_ranks_are_compared(call, ids, state, tmp_path):
+    torch_is_there()
+    (tmp_path / "train.py").write_text(DRIFT.replace("CALL", call))
+    torchrun = [
+        "torchrun",
+        "--standalone",
+        "--local-addr=127.0.0.1",
+        "--nproc-per-node=2",
+        "train.py",
+    ]
+    done = subprocess.run(
+        [sys.executable, PROBE, "--json", "told.json", "--page", "told.html", "--", *torchrun],
+        capture_output=True, text=True, cwd=tmp_path, timeout=300,
+        env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == 1, done.stderr  # torchrun's own, for ranks that fail
+    told = json.loads((tmp_path / "told.json").read_text())
+    assert [one["id"] for one in told["findings"]] == ids
+    assert told["observations"]["ranks"]["state"] == state, told["observations"]
+    assert "train.py" in (tmp_path / "told.html").read_text()
+
+
+def test_ranks_are_sound_only_where_their_weights_were_compared():
+    def state(*weights):
+        reports = [dict(report_of(rank), weights=told) for rank, told in enumerate(weights)]
+        return probe.merged(reports, [], 0)["observations"]["ranks"]
+
+    assert state({"2": 5}) == {"state": "not looked at", "why": "one process"}
+    assert state({"2": 5}, {"4": 5})["why"] == "the weights of the ranks weren't compared"
+    assert state({}, {})["state"] == "not looked at"
+    assert state({"2": 5}, {"2": 5}) == {"state": "sound"}
+    assert state({"2": 5}, {"2": 6}) == {"state": "found"}
+
+
+@pytest.mark.parametrize(
+    "weights, hosts, levels",
+    [
+        ([5, 6], [1, 1], ["wrong"]),
+        ([5, 5], [1, 1], []),
+        ([5, 6], [1, 2], ["hint"]),  # unlike machines may round in two ways
+        ([5, 6, 6], [1, 1, 2], ["wrong"]),
+    ],
+)
+def test_ranks_of_one_machine_with_other_weights_are_wrong(weights, hosts, levels):
+    reports = [
+        dict(report_of(rank), weights={"2": told}, host=host)
+        for rank, (told, host) in enumerate(zip(weights, hosts, strict=True))
+    ]
+    found = probe.merged(reports, [], 0)["findings"]
+    assert [(one["id"], one["level"]) for one in found] == [("D38", level) for level in levels]
+
+
+def test_a_part_that_saw_nothing_says_so_and_none_is_sound_beside_a_fault(tmp_path):
+    torch_is_there()
+    bare = """
+import torch
+weight = torch.nn.Parameter(torch.ones(4, 4))
+optimizer = torch.optim.SGD([weight], lr=0.1)
+for _ in range(STEPS):
+    optimizer.zero_grad()
+    (weight ** 2).sum().backward()
+    optimizer.step()
+"""
+    _, report, errors = run(tmp_path, bare.replace("STEPS", "30"))
+    looked = {name: state["state"] for name, state in report["observations"].items()}
+    sound = {name for name, state in looked.items() if state == "sound"}
+    assert sound == {"parameters", "gradients", "rates", "losses", "time and memory"}
+    assert report["observations"]["ranks"]["why"] == "one process"
+    assert errors.count("not looked at: ") == 1 and "batches (no batch of a DataLoader" in errors
+    _, report, _ = run(tmp_path, bare.replace("STEPS", "1"))
+    assert report["observations"]["parameters"]["state"] == "not looked at"
+    every = [dict(report_of(r), saved=[7], host=1, batches=[1, 2, 3], spread=True) for r in (0, 1)]
+    told = probe.merged(every, [], 0)
+    for one in told["findings"]:
+        mine = [name for name, kinds in probe.OBSERVATIONS.items() if one["kind"] in kinds]
+        assert [told["observations"][name]["state"] for name in mine] == ["found"]
 
 
 def test_wrong_usage_says_what_to_do(tmp_path):
@@ -356,8 +656,8 @@ def report_of(rank, *kinds, batches=(), spread=False):
 
 
 def test_findings_of_several_ranks_become_one_with_its_ranks():
-    told = probe.merged([report_of(0, "decay in Adam"), report_of(1, "decay in Adam")], [], 0)
-    assert [(one["id"], one["ranks"]) for one in told["findings"]] == [("O6", [0, 1])]
+    told = probe.merged([report_of(0, "no gradient"), report_of(1, "no gradient")], [], 0)
+    assert [(one["id"], one["ranks"]) for one in told["findings"]] == [("O3", [0, 1])]
     assert told["verdict"] == "suspicious"
     assert told["observations"]["parameters"] == {"state": "found"}
 
@@ -366,15 +666,16 @@ def test_findings_of_several_ranks_become_one_with_its_ranks():
     "kinds, verdict",
     [
         ((), "sound"),
-        (("decay in Adam",), "suspicious"),
-        (("decay in Adam", "softmax twice"), "wrong"),
+        (("decay in Adam",), "sound"),  # a note, on taste
+        (("decay in Adam", "no gradient"), "suspicious"),
+        (("decay in Adam", "no gradient", "softmax twice"), "wrong"),
     ],
 )
 def test_the_worst_finding_gives_the_verdict_and_stands_first(kinds, verdict):
     told = probe.merged([report_of(0, *kinds)], [], 0)
     assert told["verdict"] == verdict
     assert [one["level"] for one in told["findings"]] == sorted(
-        (one["level"] for one in told["findings"]), key=["wrong", "hint"].index
+        (one["level"] for one in told["findings"]), key=["wrong", "hint", "note"].index
     )
 
 
@@ -382,6 +683,9 @@ def test_ranks_with_the_same_batches_are_wrong_only_where_they_exchange_gradient
     same = [report_of(rank, batches=[1, 2, 3, 4], spread=True) for rank in (0, 1)]
     told = probe.merged(same, [], 0)
     assert [(one["id"], one["level"]) for one in told["findings"]] == [("DP2", "wrong")]
+    assert told["observations"]["ranks"] == {"state": "found"}
+    assert told["findings"][0]["ranks"] == [0, 1]
+    assert "DistributedSampler" in probe.ADVICE["ranks share data"]["fix"]
     other = [
         report_of(0, batches=[1, 2, 3], spread=True),
         report_of(1, batches=[4, 5, 6], spread=True),
@@ -516,4 +820,5 @@ def test_the_text_says_what_was_seen_what_would_be_well_and_what_to_do():
         "    seen: seen",
         "    if all were well: cross entropy gets the model's raw scores",
         "    do: drop the softmax or sigmoid at the end of the model while training",
+        "not looked at: ranks (one process)",
     ]

@@ -23,6 +23,8 @@ page, kept_aside = pages.page, pages.kept_aside
 UNSEEN = {"C11", "C12", "DP11", "L2", "R4"}
 # Told from the rhythm of the workers, which a busy machine disturbs; test_probe.py has the numbers.
 BY_TIME = {"T7"}
+# Healthy programs that get a hint: a reward that is reached early leaves spikes in the gradients.
+HINTED = {"policy_gradient"}
 ALONE = {
     "OMP_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "",
@@ -67,7 +69,7 @@ def findings(program, folder):
     missing = [
         n
         for n, state in report["observations"].items()
-        if state["state"] == "not looked at" and not state["why"].startswith("torch.compile:")
+        if state.get("broken") and not state["why"].startswith("torch.compile:")
     ]
     assert not missing, (name, report["observations"])
     return sorted([one["id"], one["level"]] for one in report["findings"])
@@ -96,7 +98,9 @@ def test_each_failure_is_named_on_the_failing_program_alone(campaign, folder):
     assert [one["id"] for one in results] == IDS + HEALTHY
     for one in [*results, *live]:
         entry = one["id"]
-        assert "wrong" not in {level for _, level in one["healthy"]}, one
+        levels = {level for _, level in one["healthy"]}
+        assert "wrong" not in levels, one
+        assert "failing" in one or entry in HINTED or levels <= {"note"}, one
         if "failing" in one and entry not in UNSEEN:
             assert entry not in {found for found, _ in one["healthy"]}, one
             named = entry in {found for found, _ in one["failing"]}

@@ -12,8 +12,8 @@ PROBE = "scripts/probe"
 def probed(catalogue: Catalogue) -> set[str] | None:
     """Return the ids of the entries that the probe can name, or None without the probe's source.
 
-    The source holds each kind of finding as a tuple of an id, WRONG or HINT, and texts. It is
-    parsed, never run.
+    The source holds each kind of finding as a tuple of an id, a level such as WRONG, and texts. It
+    is parsed, never run.
     """
     parts = sorted((catalogue.root / PROBE).glob("*.py"))
     if not parts:
@@ -31,7 +31,7 @@ def _id_of_kind(node: ast.Tuple) -> str:
     if len(node.elts) < 2:
         return ""
     first, second = node.elts[:2]
-    is_kind = isinstance(second, ast.Name) and second.id in ("WRONG", "HINT")
+    is_kind = isinstance(second, ast.Name) and second.id in ("WRONG", "HINT", "NOTE")
     if is_kind and isinstance(first, ast.Constant) and isinstance(first.value, str):
         return first.value
     return ""

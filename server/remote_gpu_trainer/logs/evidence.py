@@ -33,7 +33,7 @@ class Probed:
     @classmethod
     def of(cls, item: object, source: str) -> Probed | None:
         """Return the finding in JSON of unknown origin, None for what can't be one."""
-        if not isinstance(item, dict) or item.get("level") not in ("wrong", "hint"):
+        if not isinstance(item, dict) or item.get("level") not in ("wrong", "hint", "note"):
             return None
         entry, sentence = item.get("id"), item.get("evidence")
         if not isinstance(entry, str) or not _ID.fullmatch(entry):

@@ -96,7 +96,8 @@ def with_reports(evidence: Evidence, reports: list[Report]) -> Evidence:
     probed = [finding for report in reports for finding in report.probed]
     verdicts = dict.fromkeys(report.said for report in reports[:MOST_SENTENCES])
     # A log without a fault isn't the whole story where the probe saw one.
-    is_doubted = bool(probed) and evidence.seen == "sound"
+    is_doubted = bool(probed) and not all(report.is_sound for report in reports)
+    is_doubted = is_doubted and evidence.seen == "sound"
     return replace(
         evidence,
         left_out=" ".join(filter(None, (evidence.left_out, *verdicts))),
