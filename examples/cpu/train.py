@@ -1,4 +1,4 @@
-"""Fit a line by gradient descent, with checkpoints. Needs Python alone, takes half a minute."""
+"""Fit a line by gradient descent, with checkpoints. Needs Python alone, takes a minute."""
 
 import json
 import os
@@ -38,6 +38,6 @@ for step in range(state["step"] + 1, STEPS + 1):
         save(f"step_{step:04}.json", state)
     if asked:
         raise SystemExit(143)
-    time.sleep(0.5)
+    time.sleep(1)
 
 save("final.json", state)

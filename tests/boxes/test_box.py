@@ -28,6 +28,9 @@ from tests.engines.sshd import INSTALL, boxes, free_port, sshd  # noqa: F401
             ("-p", "40122", "-i", "/k/key"),
         ),
         ("ssh -p40122 -l root 203.0.113.7", "root@203.0.113.7", ("-p", "40122")),
+        # As Vast shows it; nothing is forwarded.
+        ("ssh -p 7 root@h -L 8080:localhost:8080", "root@h", ("-p", "7")),
+        ("ssh -L8080:localhost:8080 -p 7 h", "h", ("-p", "7")),
         (
             "ssh -i 'my key' -o ServerAliveInterval=30 -o 'ConnectTimeout 9' u@h",
             "u@h",
@@ -68,8 +71,8 @@ def test_a_box_is_named_as_users_name_it(text, host, options):
         ("ssh -p", "-p has no value"),
         ("ssh h rm -rf /", "'rm' comes after the host"),
         (
-            "ssh -L 8080:localhost:8080 root@h",
-            "the option '-L' isn't allowed, only -p, -i, -l, -J and -o are; leave it out with its value",
+            "ssh -F config root@h",
+            "the option '-F' isn't allowed, only -p, -i, -l, -J and -o are; leave it out with its value",
         ),
         ("ssh -A h", "the option '-A' isn't allowed"),
         ("ssh -tt h", "the option '-tt' isn't allowed"),

@@ -273,5 +273,5 @@ def test_the_example_of_readme_runs_as_it_is(tmp_path):
     assert brought.returncode == 0 and brought.stdout.startswith("verified: ")
     final = json.loads((tmp_path / "clone/results/code/out/final.json").read_text())
     assert final["step"] == 60
-    assert time.monotonic() - began < 120
+    assert time.monotonic() - began < 180
     assert Path(home, "runs/try-me").is_dir()

@@ -3,7 +3,6 @@
 import json
 import os
 import subprocess
-from datetime import date
 
 import pytest
 from remote_gpu_trainer.boxes import box
@@ -17,7 +16,7 @@ from tests.engines.sshd import boxes, sshd  # noqa: F401
 
 GPU = box.Box("gpu", "gpu")
 JOB = {"name": "toy", "command": ["python3", "train.py"], "gpus": 0, "deadline": "1h"}
-DAY = date(2026, 11, 27)
+NOW = 1795000000.0  # in November 2026
 
 
 def git(folder, *words):
@@ -80,6 +79,14 @@ def test_keys_stay_here_even_where_git_tracks_them(code, tracked):
     # Without git, hidden folders aren't even looked into.
     hidden = {".aws/credentials"} if not tracked else set()
     assert set(found.keys) == set(KEYS) - hidden
+
+
+def test_a_file_that_holds_a_token_is_named_with_its_line(code):
+    (code / "conf.yaml").write_text("a: 1\ntoken: hf_abcdefghijklmnopqrstuvwxyz012345\n")
+    (code / "read.py").write_text("import os\ntoken = os.environ['HF_TOKEN']\n")
+    (code / "big.txt").write_text("hf_abcdefghijklmnopqrstuvwxyz012345\n" * 10_000)
+    git(code, "add", ".")
+    assert starting.with_secrets(code_files.choose(code)) == ["conf.yaml:2"]
 
 
 def test_a_folder_without_git_is_sent_but_for_what_is_nobodys_code(tmp_path):
@@ -166,7 +173,7 @@ def test_a_file_that_changes_while_it_is_sent_is_found(sshd, tmp_path, monkeypat
 
 def planned(code, **fields):
     given = {**JOB, "code": str(code), **fields}
-    return starting.plan(given, "generic-ssh", GPU, DAY)
+    return starting.plan(given, "generic-ssh", GPU, NOW)
 
 
 def test_a_plan_holds_the_script_the_code_and_for_a_rehearsal_the_probe(code):
@@ -188,6 +195,7 @@ def test_a_plan_holds_the_script_the_code_and_for_a_rehearsal_the_probe(code):
         ({"nodes": 2, "launcher": "torchrun"}, "", "nodes: this starts one box"),
         ({"command": ""}, "", "command: nothing to run"),
         ({"deadline": None}, "", "deadline"),
+        ({"deadline": "2020-01-01T00:00Z"}, "", "deadline: 20.* has passed; give a later one"),
     ],
 )
 def test_what_would_fail_on_the_box_is_refused_before_anything_is_sent(
@@ -204,7 +212,7 @@ def test_what_would_fail_on_the_box_is_refused_before_anything_is_sent(
 @pytest.mark.parametrize("platform", ["slurm", "kubernetes"])
 def test_a_scheduler_starts_its_own_jobs(code, platform):
     with pytest.raises(JobError, match=f"{platform}: its own scheduler"):
-        starting.plan({**JOB, "code": str(code)}, platform, GPU, DAY)
+        starting.plan({**JOB, "code": str(code)}, platform, GPU, NOW)
 
 
 def test_an_empty_repository_and_an_empty_folder_are_told_apart(tmp_path):
@@ -221,7 +229,10 @@ def test_code_is_never_changed_under_a_run_that_is_alive(sshd, code):
     with pytest.raises(starting.Living, match="toy is alive on gpu at step 120; rgt status"):
         starting.refuse_living(GPU, planned(code))
     fake_run(sshd.home, phase="done", alive=False)
-    assert starting.refuse_living(GPU, planned(code)).state == "finished"
+    with pytest.raises(starting.Done, match="toy has finished on gpu, so nothing was started"):
+        starting.refuse_living(GPU, planned(code))
+    fake_run(sshd.home, phase="failed", alive=False)
+    assert starting.refuse_living(GPU, planned(code)).state == "failed"
     sshd.stop()
     with pytest.raises(starting.NotStarted, match="refused"):
         starting.refuse_living(GPU, planned(code))

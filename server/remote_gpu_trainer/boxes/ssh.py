@@ -25,6 +25,7 @@ _HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"(?:({_USER})@)?({_HOST})\Z")
 _HOP = re.compile(rf"(?:{_USER}@)?{_HOST}(?::\d{{1,5}})?\Z")
 _WITH_VALUE = "bcDEeFIiJLlmOopQRSWw"  # ssh's own options that take a value
+_FORWARDS = "LRD"
 # The options that a pasted line may have. Others could run programs, forward ports or weaken the
 # check of the host key.
 OPTIONS = {
@@ -178,6 +179,10 @@ def _pasted(line: str) -> Box:
             host = word
             continue
         letter, value = word[1:2], word[2:]
+        if letter in _FORWARDS and letter:  # some providers' lines have one; nothing is forwarded
+            if not value and words:
+                words.pop()
+            continue
         if letter not in "piJlo" or not letter:
             with_value = letter and letter in _WITH_VALUE
             raise BadBox(

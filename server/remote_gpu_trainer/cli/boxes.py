@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..text import BadRequest
@@ -20,9 +21,13 @@ def box_of(text: str) -> Box:
     from ..boxes.box import BadBox, parse
 
     try:
-        return parse(text)
+        box = parse(text)
     except BadBox as error:
         raise BadRequest(str(error)) from None
+    for option, value in zip(box.options, box.options[1:], strict=False):
+        if option == "-i" and not Path(value).is_file():
+            raise BadRequest(f"no key file at {value[:200]}; check what follows -i")
+    return box
 
 
 def remember(box: Box, profile: str = "") -> None:

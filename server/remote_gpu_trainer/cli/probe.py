@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import datetime
 import os
 import shutil
 import subprocess
 import sys
+import time
 from collections.abc import Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -126,8 +127,9 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     if not given.get("code"):
         given["code"] = str(Path(job).parent)
     place = box_of(box)
-    plan = starting.plan(given, "", place, datetime.date.today())
-    starting.refuse_living(place, plan)
+    plan = starting.plan(given, "", place, time.time())
+    with suppress(starting.Done):
+        starting.refuse_living(place, plan)
     starting.send(place, plan)
     if place.local:
         script = Path(plan.job.folder).expanduser() / "run.sh"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import datetime
 import json
 import shlex
 import sys
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,22 +40,26 @@ class Declined(Exception):
 
 @dataclass(frozen=True)
 class Asking:
-    """Whom a question goes to. `yes`: the user has answered all of them with --yes."""
+    """Whom a question goes to. `yes`: the user has answered with --yes. `dry`: only name it."""
 
     box: str
     yes: bool
-    dry_run: bool
+    dry: bool
 
     def may(self, what: str, option: str, yes: bool | None = None) -> None:
         """Ask the user. Raises Declined for a no, and Undecided where nobody is at a terminal.
 
         `option`: what answers the question beforehand. `yes`: whether it was given.
         """
-        if self.dry_run or (self.yes if yes is None else yes):
+        if self.yes if yes is None else yes:
+            return
+        if self.dry:
+            _say("asks", f"{what}? {option}")
             return
         if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
             raise Undecided(f"{shown(self.box, 80)}: {what}? Nobody is here to ask; {option}")
         if not click.confirm(f"{what[:1].upper()}{what[1:]}?", default=False, err=True):
+            _say("box", "nothing was sent and nothing started")
             raise Declined
 
 
@@ -72,7 +76,8 @@ class Asking:
     "-y",
     "--yes",
     is_flag=True,
-    help="begin without a question: on a box that could not be judged, or with much code to send",
+    help="begin without a question on a box that could not be judged, or with much code to send; "
+    "never on a CPU in place of a GPU",
 )
 @ACCEPT_NEW
 @JSON
@@ -96,8 +101,8 @@ def start(
     checked if the job wants any: `fit` and `care` begin, `unfit` doesn't, and on a box that could
     not be judged you are asked. The run outlives this command, your login and your network.
 
-    Exit 0: it trains. Exit 1: refused, or it failed. Exit 2: could not tell, or a question that
-    nobody answered.
+    Exit 0: it trains, or it has finished there before. Exit 1: refused, or it failed. Exit 2:
+    could not tell, or a question that nobody answered.
     """
     from ..runs import starting
 
@@ -105,19 +110,22 @@ def start(
     given = read_job(job, fields, queue, sweep)
     if not given.get("code") and job != "-":
         given["code"] = str(Path(job).parent)
-    today = datetime.date.today()
-    plan = starting.plan(given, profile, place, today)
+    now = time.time()
+    plan = starting.plan(given, profile, place, now)
     report: dict[str, Any] = {"warnings": plan.rendered.as_dict()["warnings"]}
     asking = Asking(box, yes, dry_run)
-    _print_plan(plan, box, dry_run)
+    _print_plan(plan, box, now, dry_run)
     try:
         starting.refuse_living(place, plan, accept_new=accept_new)
         remember(place, plan.platform.name)
         if _settle_cards(place, plan, asking, accept_new, report) == 0:
-            plan = starting.plan({**given, "gpus": 0}, profile, place, today)
+            plan = starting.plan({**given, "gpus": 0}, profile, place, now)
         if plan.code and plan.code.bytes > LARGE:
             size = _size(plan.code.bytes)
             asking.may(f"send {size} of code", "--yes sends it; git rm --cached leaves files out")
+    except starting.Done as error:
+        print(error, file=sys.stderr)
+        return 0
     except starting.Living as error:
         terminal.error(str(error))
         return 1
@@ -129,8 +137,12 @@ def start(
         _print(as_json, report)
         return 0
     sent = starting.send(place, plan)
-    _say("sent", f"{sent.new} of {sent.files} files, {_size(sent.bytes)}; all compared by SHA-256")
-    return _begin(place, box, plan.job.folder, "start", report, as_json)
+    _say(
+        "sent",
+        f"{sent.new} of {sent.files} files with the run script, {_size(sent.bytes)}; all compared "
+        "by SHA-256",
+    )
+    return _begin(place, box, plan.job.folder, "start", plan.platform.name, report, as_json)
 
 
 def _settle_cards(
@@ -156,10 +168,13 @@ def _settle_cards(
     return plan.job.gpus
 
 
-def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
-    """Show what would run, its risks, and what is sent."""
+def _print_plan(plan: Plan, box: str, now: float, dry_run: bool) -> None:
+    """Show what would run and until when, its risks, and what is sent."""
+    from ..runs import starting
+
     job, code = plan.job, plan.code
     _say("job", f"{job.name} in {job.folder} on {shown(box, 80)}, platform {plan.platform.name}")
+    _say("until", f"{starting.until(job, now)} at the latest, counted from its first start")
     for warning in plan.rendered.warnings:
         print_warning(warning.id, warning.text)
     if code is None:
@@ -170,8 +185,10 @@ def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
     for what, names in (("looks like a key", code.keys), ("not tracked by git", code.untracked)):
         if names:
             _say("", f"stays here, {what}: {_some(names)}")
+    for place in starting.with_secrets(code):
+        print_warning("job.code", f"{shown(place, 200)} looks like it holds a secret, and is sent")
     if dry_run:
-        _say("", f"sends: {_some(sorted(code.sizes))}")
+        _say("", f"sends: {', '.join(shown(name, 200) for name in sorted(code.sizes))}")
 
 
 def _some(names: list[str]) -> str:
@@ -200,7 +217,13 @@ def _has_no_card(verdict: Health) -> bool:
 
 
 def _begin(
-    place: Box, box: str, folder: str, verb: str, report: dict[str, Any], as_json: bool
+    place: Box,
+    box: str,
+    folder: str,
+    verb: str,
+    profile: str,
+    report: dict[str, Any],
+    as_json: bool,
 ) -> int:
     """Let the run begin, show what its script says, and wait until it trains."""
     from ..runs import starting
@@ -208,7 +231,7 @@ def _begin(
 
     answer = starting.begin(place, folder, verb)
     for line in answer.lines:
-        print(line, file=sys.stderr)
+        print(line.partition("; watch: bash ")[0], file=sys.stderr)
     if answer.code:
         _print(as_json, {**report, "lines": answer.lines})
         name = shown(place.name, 80)
@@ -227,18 +250,20 @@ def _begin(
         if not as_json:
             print(run_status.as_text(state))
     _print(as_json, {**report, "sign": begun.sign, "status": state.as_dict()})
-    _print_next(begun, box, folder)
+    _print_next(begun, box, folder, profile)
     return 0 if begun.sign else state.code
 
 
-def _print_next(begun: Begun, box: str, folder: str) -> None:
+def _print_next(begun: Begun, box: str, folder: str, profile: str) -> None:
     """The commands that come next, as the user would type them."""
-    name = folder.removeprefix("~/runs/")
+    above, _, last = folder.rpartition("/")
+    name = last if above.endswith("/runs") or above == "~/runs" else folder
     where = f"{shlex.quote(box)} --run {shlex.quote(name)}"
-    verbs = ("status", "stop") if begun.status.state == "alive" else ("release",)
-    for verb in verbs:
-        option = " --wait" if verb == "status" else " --profile NAME" if verb == "release" else ""
-        _say("next", f"{program()} {verb} {where}{option}")
+    if begun.status.state == "alive":
+        _say("next", f"{program()} status {where} --wait")
+        _say("next", f"{program()} stop {where}")
+    else:
+        _say("next", f"{program()} release {where} --profile {profile or 'NAME'}")
 
 
 def _say(what: str, text: str) -> None:
@@ -300,4 +325,4 @@ def resume(box: str, run: str, accept_new: bool, as_json: bool) -> int:
     if before.state in ("unreachable", "unknown") or not before.phase:
         raise calling.NotCalled(before.text)
     remember(place)
-    return _begin(place, box, before.dir, "resume", {}, as_json)
+    return _begin(place, box, before.dir, "resume", "", {}, as_json)

@@ -5,7 +5,9 @@ All of them fail with the same lines.
 
 from __future__ import annotations
 
+import difflib
 import json
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -114,11 +116,26 @@ def _line(fault: ErrorDetails) -> str:
     kind, message = fault["type"], fault["msg"].removeprefix("Value error, ")
     if kind == "missing":
         return f"{where}: missing; give it a value"
+    if kind == "string_type":
+        message = "must be a text; put it into quotes"
+    if kind == "string_pattern_mismatch" and where == "name":
+        message = "must be 1 to 50 of a-z, 0-9 and '-', with '-' neither first nor last"
     if kind == "extra_forbidden":
+        meant = difflib.get_close_matches(where.rpartition(".")[2], _fields(), 1)
+        if meant:
+            return f"{where}: unknown field; did you mean {meant[0]}?"
         return f"{where}: unknown field; rgt render --schema lists the fields (schema://job in MCP)"
     if not where and "UnicodeEncodeError" in message:
         message = "a text has half a character (a lone surrogate); write it again"
     return f"{where or 'job'}: {message}"
+
+
+@lru_cache(maxsize=1)
+def _fields() -> list[str]:
+    """Return the names of all fields of a job and its parts."""
+    schema = Job.model_json_schema()
+    parts = [schema, *schema["$defs"].values()]
+    return sorted({name for part in parts for name in part.get("properties", {})})
 
 
 def _kind(given: object) -> str:

@@ -375,6 +375,13 @@ def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
 def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
     if profile.kind == "own":
         return  # the user's own machine: they know what it bills and deletes
+    if profile.kind == "unnamed":
+        yield Warning(
+            profile.name,
+            "without the platform's name nothing is known of what it bills, deletes and takes "
+            "away. Name it with --profile (rgt profile lists them).",
+        )
+        return
     for name in USED:
         fact = getattr(profile.facts, name)
         if fact is None or (name == "self_stop" and job.at_end.do != "stop"):

@@ -11,15 +11,17 @@ import re
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import date
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
 from ..boxes.box import Box
 from ..catalogue.bundle import bundle_root
 from ..platforms.profile import Profile
+from ..runner.deadline import after
 from ..text import UserError
 from ..text.masking import shown
+from ..text.secrets import holds_secret
 from . import calling, code_files, code_state, sending, status
 from .code_files import CodeFiles
 from .job import Job
@@ -35,6 +37,8 @@ POLL = 2.0  # seconds between two looks at a run that was started
 QUIET = 30.0  # seconds after which a program that works counts as started without a step
 WORKED = 1.0  # seconds of CPU time that such a program has used at least
 TO_BRING = 4 * 3600.0  # seconds for what comes before the program: packages, data, checkpoints
+READ_FOR_SECRETS = 300_000  # bytes; a longer file is data
+_TEXTS = (".py", ".sh", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".txt", ".env", ".conf")
 _WORD = re.compile(r"[\s;&|()<>'\"=]+")
 
 
@@ -44,6 +48,10 @@ class NotStarted(UserError):
 
 class Living(NotStarted):
     """A run of this name is alive on the box. One line: what it does; what to do."""
+
+
+class Done(NotStarted):
+    """A run of this name has finished on the box. One line: what it is; what to do."""
 
 
 @dataclass(frozen=True)
@@ -66,10 +74,11 @@ class Plan:
         return Parcel(self.job.folder, paths, texts)
 
 
-def plan(given: Any, profile_name: str, box: Box, on: date) -> Plan:
+def plan(given: Any, profile_name: str, box: Box, now: float) -> Plan:
     """Return what would be started on the box. Raises JobError, and ProfileError.
 
-    `given`: the fields of a job. `on`: the day by which facts of the platform are judged stale.
+    `given`: the fields of a job. `now`: seconds since 1970, by which facts of the platform are
+    judged stale and the deadline is told.
     """
     job = from_object(given)
     target = "local" if box.local else "ssh"
@@ -86,7 +95,7 @@ def plan(given: Any, profile_name: str, box: Box, on: date) -> Plan:
     try:
         snapshot = code_state.take(Path(job.code)) if job.code else None
         files = code_files.choose(Path(job.code)) if job.code else None
-        rendered = render(job, platform, target, on, snapshot)
+        rendered = render(job, platform, target, date.fromtimestamp(now), snapshot)
     except (Unfit, code_state.CodeError) as error:
         raise JobError(str(error)) from None
     except OSError as error:
@@ -94,6 +103,8 @@ def plan(given: Any, profile_name: str, box: Box, on: date) -> Plan:
             f"code: {error.filename}: {error.strerror}; name a folder that can be read"
         ) from None
     _refuse_missing(job, files)
+    if (at := after(job.deadline, now)) is not None and at <= now:
+        raise JobError(f"deadline: {when(at)} has passed; give a later one")
     return Plan(job, platform, rendered, files)
 
 
@@ -129,11 +140,36 @@ def _refuse_missing(job: Job, files: CodeFiles | None) -> None:
         )
 
 
+def until(job: Job, now: float) -> str:
+    """Return when a first start at `now` would end at the latest, in this machine's time."""
+    at = after(job.deadline, now)
+    return when(at) if at is not None else job.deadline
+
+
+def when(at: float) -> str:
+    """Return a moment in this machine's time, with its zone."""
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M %z}"
+
+
+def with_secrets(files: CodeFiles) -> list[str]:
+    """Return the files of the code that hold what looks like a secret, each with its line."""
+    found = []
+    for name, size in files.sizes.items():
+        if 0 < size <= READ_FOR_SECRETS and name.endswith(_TEXTS):
+            try:
+                lines = (files.folder / name).read_text(encoding="utf-8").splitlines()
+            except (OSError, UnicodeDecodeError):
+                continue
+            at = next((n for n, line in enumerate(lines, 1) if holds_secret(line[:2000])), 0)
+            found += [f"{name}:{at}"] if at else []
+    return found
+
+
 def refuse_living(box: Box, plan: Plan, *, accept_new: bool = False) -> Status:
     """Return the state of an earlier run of this name on the box.
 
-    Raises Living where it is alive, since its code would change under it, and NotStarted where the
-    box doesn't answer.
+    Raises Living where it is alive, since its code would change under it, Done where it has
+    finished, and NotStarted where the box doesn't answer.
     """
     before = status.ask(box, plan.job.folder, accept_new=accept_new)
     if before.state == "unreachable":
@@ -143,6 +179,12 @@ def refuse_living(box: Box, plan: Plan, *, accept_new: bool = False) -> Status:
         raise Living(
             f"{plan.job.name} is {before.state} on {shown(box.name, 80)}{step}; rgt status shows "
             "it, rgt stop ends it, another name starts a second run"
+        )
+    if before.state == "finished":
+        raise Done(
+            f"{plan.job.name} has finished on {shown(box.name, 80)}, so nothing was started; "
+            "rgt release brings its results, another name starts a new run, rgt resume runs it "
+            "again"
         )
     return before
 
