@@ -103,6 +103,8 @@ def test_a_job_starts_trains_stops_and_goes_on_by_one_command_each(here, job):
     log = (here.home / "runs/toy/log").glob("train.log.*")
     steps = [line for file in sorted(log) for line in file.read_text().splitlines()]
     assert steps.count("step 1") == 1, "it went on from its checkpoint"
+    alive = rgt("resume", "gpu")
+    assert alive.returncode == 1 and "is alive; rgt status shows it" in alive.stderr
     assert rgt("stop", "gpu", "--run", "toy").returncode == 0
     assert rgt("stop", "gpu").stdout.startswith("toy is not running")
 
@@ -163,6 +165,19 @@ def test_a_box_that_could_not_be_judged_is_asked_about(here, job, monkeypatch, c
     assert not (here.home / "runs").exists()
     assert main([*words, "--yes"]) == 0
     assert (here.home / "runs/toy/run.sh").exists()
+
+
+def test_leaving_the_question_is_a_no(here, job, monkeypatch, capsys):
+    cards(monkeypatch, "unknown", gpus=H100)
+    monkeypatch.setattr(starting.terminal, "is_terminal", lambda _: True)
+
+    def leave(*_, **__):
+        raise starting.click.Abort
+
+    monkeypatch.setattr(starting.click, "confirm", leave)
+    assert main(["start", "gpu", str(job), "--set", "gpus=1"]) == 1
+    assert "nothing was sent and nothing started" in capsys.readouterr().err
+    assert not (here.home / "runs").exists()
 
 
 def test_without_a_card_its_cpu_is_offered(here, job, monkeypatch, capsys):

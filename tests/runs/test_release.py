@@ -85,8 +85,8 @@ def test_a_run_that_lives_is_not_released(ended):
     done = rgt("release", "gpu", "--profile", "runpod")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        "is alive (step 120); wait for its end with rgt status --wait, or stop it there with bash "
-        in (done.stderr)
+        "is alive (step 120); wait for its end with rgt status --wait, or end it with rgt stop"
+        in done.stderr
     )
 
 

@@ -58,7 +58,12 @@ class Asking:
             return
         if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
             raise Undecided(f"{shown(self.box, 80)}: {what}? Nobody is here to ask; {option}")
-        if not click.confirm(f"{what[:1].upper()}{what[1:]}?", default=False, err=True):
+        try:
+            said = click.confirm(f"{what[:1].upper()}{what[1:]}?", default=False, err=True)
+        except click.Abort:  # Ctrl-C or Ctrl-D at the question
+            print(file=sys.stderr)
+            said = False
+        if not said:
             _say("box", "nothing was sent and nothing started")
             raise Declined
 
@@ -237,6 +242,7 @@ def _begin(
         name = shown(place.name, 80)
         terminal.error(f"the run script on {name} refused with exit {answer.code}; see above")
         return 1
+    _say("waits", "for a step or a new checkpoint; Ctrl-C leaves the run going")
     try:
         begun = starting.watch(place, folder, print_change)
     except KeyboardInterrupt:
@@ -325,4 +331,7 @@ def resume(box: str, run: str, accept_new: bool, as_json: bool) -> int:
     if before.state in ("unreachable", "unknown") or not before.phase:
         raise calling.NotCalled(before.text)
     remember(place)
+    if before.state == "alive":
+        terminal.error(f"{shown(before.dir, 200)} is alive; rgt status shows it")
+        return 1
     return _begin(place, box, before.dir, "resume", "", {}, as_json)

@@ -77,10 +77,9 @@ def release(
     if answer.state in ("unreachable", "unknown", "nothing"):
         raise Unreleased(answer.text)
     if answer.state in ("alive", "stalled"):
-        script = shlex.quote(answer.dir + "/run.sh")
         raise Unreleased(
             f"the run in {answer.dir} is {answer.state} (step {answer.step}); wait for its end "
-            f"with rgt status --wait, or stop it there with bash {script} stop"
+            "with rgt status --wait, or end it with rgt stop"
         )
     to = to or Path("results") / default_name(box, answer.dir)
     return bring_home(box, answer.dir, to, also=also, expect=expect, load=load)

@@ -207,7 +207,7 @@ def _judge_ended(status: Status, data: dict) -> None:
         status.state, status.failure, status.reason = "stopped", "", ""
         status.evidence.append(
             "stopped as asked: the box stays on, and billed if you rent it; "
-            "rgt resume goes on from the newest checkpoint"
+            "rgt resume goes on from the newest whole checkpoint, if there is one"
         )
     if status.state == "unsaved":
         status.evidence.append(
