@@ -13,7 +13,13 @@ from tests.conftest import ENTRY, ROOT
 
 # What `rgt dev docs` reads or writes.
 PARTS = ("references", "profiles", "server", "scripts", "tools", "docs", "examples", "README.md")
-FILES = (".gitattributes", "SKILL.md", "evals/RESULTS.md", "evals/sets/sealed_opened.json")
+FILES = (
+    ".gitattributes",
+    "SKILL.md",
+    "evals/RESULTS.md",
+    "evals/sets/sealed_opened.json",
+    "tests/runs/launch_scripts.yaml",
+)
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
 
 

@@ -135,6 +135,16 @@ def test_every_target_and_launcher_gives_a_whole_script(target, launcher):
     assert (done.returncode, done.stderr) == (0, "")
 
 
+def test_where_whole_nodes_come_with_their_gpus_no_line_asks_for_them():
+    asked = made("slurm", gpus=8, slurm={"exclusive": True}).script
+    script = made("slurm", gpus=8, slurm={"exclusive": True, "gres": False}).script
+    assert "\n#SBATCH --gres=gpu:8\n" in asked
+    assert "#SBATCH --gres" not in script and "\n#SBATCH --exclusive\n" in script
+    assert job_in(script)["gpus"] == 8
+    with pytest.raises(Unfit, match="^slurm.gpu_type: "):
+        made("slurm", gpus=8, slurm={"gpu_type": "h100", "gres": False})
+
+
 def test_slurm_reads_its_lines_before_the_first_that_is_no_comment():
     lines = made("slurm").script.split("\n")
     end = next(n for n, line in enumerate(lines) if line and not line.startswith("#"))

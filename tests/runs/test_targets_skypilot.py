@@ -129,6 +129,15 @@ def test_skypilot_loads_a_task_with_every_option_and_one_with_none(load, made):
     assert "error" not in spots
 
 
+def test_of_several_gpus_skypilot_takes_any(load, made):
+    loaded = load(made(replace(ONE, gpus=2, accelerator="A100,L4"))[0])[0]
+    choice = loaded["task"]["resources"]["any_of"]
+    assert dict(item for one in choice for item in one["accelerators"].items()) == {
+        "A100": 2,
+        "L4": 2,
+    }
+
+
 def test_skypilot_would_refuse_a_misspelt_key(load, made):
     task = yaml.safe_load(made()[0])
     task["resources"]["use_spott"] = True
@@ -261,6 +270,7 @@ def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
         ({"gpus": 1, "accelerator": ""}, "accelerator"),
         ({"gpus": 0, "accelerator": "H100"}, "accelerator"),
         ({"accelerator": "H100:8"}, "accelerator"),
+        ({"accelerator": "H100,"}, "accelerator"),
         ({"infra": "aws us"}, "infra"),
         ({"region": "us-east-1"}, "region"),
         ({"infra": "aws", "region": "us east"}, "region"),

@@ -217,6 +217,7 @@ def test_sbatch_knows_each_further_option_and_its_value(slurm, write, name):
         ({"dependency": "afterok:1;afterok:2"}, "dependency"),
         ({"reservation": "-x"}, "reservation"),
         ({"options": (("contiguous", "1"),)}, "options"),
+        ({"account": "@gpu"}, "account"),
         ({"name": "-x"}, "name"),
         ({"name": "x\n#SBATCH --partition=high"}, "name"),
     ],
@@ -249,6 +250,7 @@ SHAPES = {
     "all memory of the node": replace(ONE, memory_mb=0, exclusive=True),
     "one of two partitions": replace(ONE, partition="main,high"),
     "account and qos": replace(ONE, account="lab", qos="normal"),
+    "account with its kind of nodes": replace(ONE, account="lab@gpu"),
     "no time": replace(ONE, hours=None),
     "a year": replace(ONE, hours=8784),
 }

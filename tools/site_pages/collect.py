@@ -40,9 +40,11 @@ PLACES = {
     "page:figures": "figures/",
     "page:find": finder.ADDRESS,
     "page:glossary": "reference/glossary/",
+    "page:launch_scripts": "reference/launch_scripts/",
 }
 GUIDES = "references/guides/"  # guides that the skill carries; those of docs/ are for the site only
-REFERENCE = ("commands", "glossary")  # pages of docs/ that belong to the reference, not the guides
+# Pages of docs/ that belong to the reference, not the guides.
+REFERENCE = ("commands", "glossary", "launch_scripts")
 
 
 @dataclass
@@ -259,7 +261,7 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
         {
             "Reference": [
                 item(PLACES[f"page:{name}"])
-                for name in ("commands", "tools", "job", "scripts", "glossary")
+                for name in ("commands", "tools", "job", "launch_scripts", "scripts", "glossary")
             ]
             + about
         },

@@ -24,6 +24,7 @@ from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole
 from .commands_page import commands_page
 from .held_out_figures import held_out_reports, openings
+from .launch_scripts_page import launch_scripts_page
 from .lookup_picture import lookup_picture
 from .templates_of_documents import filled
 
@@ -213,6 +214,7 @@ def prober(root: Path, name: str = "gpu_health") -> str:
 
 WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/commands.md", commands_page),
+    ("docs/launch_scripts.md", launch_scripts_page),
     ("docs/assets/lookup.svg", lookup_picture),
     ("scripts/gpu_health.py", prober),
     ("scripts/probe.py", lambda root: prober(root, "probe")),

@@ -19,11 +19,13 @@ def for_slurm(job: Job) -> slurm.Options:
             "a span such as 20h"
         )
     wanted = job.slurm
+    if wanted.gpu_type and not wanted.gres:
+        raise Unfit("slurm.gpu_type: it stands in the --gres line, which gres: false leaves out")
     return slurm.Options(
         name=job.name,
         hours=job.hours,
         nodes=job.nodes,
-        gpus=job.gpus,
+        gpus=job.gpus if wanted.gres else 0,
         gpu_type=wanted.gpu_type or "",
         cpus=wanted.cpus or 0,
         memory_mb=None if wanted.memory_gb is None else wanted.memory_gb * 1024,
@@ -101,6 +103,8 @@ def for_skypilot(job: Job) -> skypilot.Options:
         managed=job.is_managed,
         boxes=job.boxes,
         disk_gb=wanted.disk_gb or 0,
+        cpus=wanted.cpus or 0,
+        memory_gb=wanted.memory_gb or 0,
         image=wanted.image or "",
         workdir=job.code or "",
         region=wanted.region or "",

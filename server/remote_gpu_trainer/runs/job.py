@@ -247,6 +247,9 @@ class Slurm(Strict):
     gpu_type: str | None = Field(
         default=None, description="as `sinfo -o %G` shows it, such as a100"
     )
+    gres: bool = Field(
+        default=True, description="false: no --gres line, where whole nodes come with their GPUs"
+    )
     cpus: int | None = Field(default=None, ge=1)
     memory_gb: int | None = Field(default=None, ge=0, description="0: all memory of the node")
     constraint: str | None = Field(default=None, description="features, such as a100&nvlink")
@@ -309,7 +312,11 @@ class Kubernetes(Strict):
 class Skypilot(Strict):
     """What only SkyPilot needs."""
 
-    accelerator: str | None = Field(default=None, description="such as H100")
+    accelerator: str | None = Field(
+        default=None, description="such as H100, or A100,L4 for the one that can be had"
+    )
+    cpus: int | None = Field(default=None, ge=1, description="at least so many on a box")
+    memory_gb: int | None = Field(default=None, ge=1, description="at least so much on a box")
     infra: str | None = Field(default=None, description="such as runpod, aws or kubernetes")
     region: str | None = Field(default=None, description="of infra, such as us-east-1")
     zone: str | None = Field(default=None, description="of the region")

@@ -17,6 +17,7 @@ from ..shell_text import Static
 
 _NAME = r"[a-zA-Z0-9]+(?:[._-]{1,2}[a-zA-Z0-9]+)*"  # sky/task.py, _VALID_NAME_REGEX
 _VARIABLE = r"[A-Za-z_][A-Za-z0-9_]{0,127}"
+_GPU = r"[A-Za-z][A-Za-z0-9._-]{0,63}"
 _PART = r"[A-Za-z0-9*][A-Za-z0-9*._:@/-]{0,199}"
 
 
@@ -67,8 +68,8 @@ class Options:
             targets.matched(
                 "accelerator",
                 self.accelerator,
-                r"[A-Za-z][A-Za-z0-9._-]{0,63}",
-                "the name of a GPU, such as H100",
+                rf"{_GPU}(,{_GPU}){{0,15}}",
+                "the name of a GPU, such as H100, or several with ',' between them",
                 "take it from `sky show-gpus`",
             )
         if self.accelerator and not self.gpus:
@@ -135,7 +136,10 @@ def _task(spec: Mapping[str, Any], options: Options, script: str) -> dict:
         "name": options.name,
         "resources": _given(
             infra=options.place,
-            accelerators={options.accelerator: options.gpus} if options.gpus else None,
+            # Of several SkyPilot takes one that can be had.
+            accelerators=dict.fromkeys(options.accelerator.split(","), options.gpus)
+            if options.gpus
+            else None,
             cpus=f"{options.cpus}+" if options.cpus else None,
             memory=f"{options.memory_gb}+" if options.memory_gb else None,
             use_spot=options.spot,

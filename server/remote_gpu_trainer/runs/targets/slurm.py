@@ -17,6 +17,7 @@ from .. import shell_text, targets
 from . import sbatch_options
 
 _WORD = r"[A-Za-z0-9][A-Za-z0-9._-]{0,63}"
+_ACCOUNT = r"[A-Za-z0-9][A-Za-z0-9@._-]{0,63}"  # some sites add @gpu
 _FILE = r"[A-Za-z0-9%_./-]{1,255}"
 _WORD_SAYS = "1 to 64 letters, digits, '.', '_' and '-', the first a letter or digit"
 _SIGNAL_LIMIT = 65535  # sbatch's own, man sbatch --signal
@@ -103,7 +104,7 @@ class Options:
                 targets.matched(
                     field,
                     getattr(self, field),
-                    _WORD,
+                    _ACCOUNT if field == "account" else _WORD,
                     _WORD_SAYS,
                     "write it as `sinfo` or `sacctmgr` shows it",
                 )
@@ -182,7 +183,7 @@ _FORMS = {
     "cpus": _NUMBER,
     "memory_mb": rf"({_NUMBER}M|0)",
     "hours": r"[0-9]{1,3}-[0-9]{2}:[0-9]{2}:00",
-    "account": _WORD,
+    "account": _ACCOUNT,
     "qos": _WORD,
     **{field: form for field, (form, _, _) in _LISTS.items()},
     "cells": rf"0-[0-9]{{1,7}}(%{_NUMBER})?",
