@@ -273,6 +273,12 @@ def test_without_either_it_counts_once_it_has_worked_for_a_while(monkeypatch):
     assert (begun.sign, begun.status.state) == ("", "failed")
 
 
+def test_a_box_that_does_not_answer_for_a_moment_is_asked_again(monkeypatch):
+    away = Status("unreachable", "gpu", why="refused")
+    begun, _ = states(monkeypatch, going(), away, away, going(step=7))
+    assert begun.sign == "step 7"
+
+
 def test_a_program_that_ends_at_once_is_told_as_what_it_came_to(monkeypatch):
     begun, _ = states(monkeypatch, going("preflight"), Status("finished", "gpu", phase="done"))
     assert (begun.sign, begun.status.state) == ("", "finished")

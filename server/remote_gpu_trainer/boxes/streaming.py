@@ -5,7 +5,6 @@ A file that was cut short is sent again from its beginning.
 
 from __future__ import annotations
 
-import hashlib
 import json
 import os
 import re
@@ -16,6 +15,8 @@ import threading
 from collections.abc import Callable
 from pathlib import Path, PurePosixPath
 from typing import IO
+
+from ..text import sha256_of
 
 PIECE = 1 << 20  # bytes read at a time
 MOST_BEFORE = 1 << 20  # bytes that a login may print before the tar begins
@@ -143,21 +144,13 @@ def _have(to: Path, by_content: bool) -> dict[str, tuple[int, int, str]]:
             path = Path(base) / name
             told = path.lstat()
             if path.is_file() and not path.is_symlink():
-                digest = _content(path) if by_content else ""
+                digest = sha256_of(path) if by_content else ""
                 found[path.relative_to(to).as_posix()] = (
                     told.st_size,
                     int(told.st_mtime),
                     digest,
                 )
     return found
-
-
-def _content(path: Path) -> str:
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(PIECE):
-            digest.update(piece)
-    return digest.hexdigest()
 
 
 def _skip_to(stream: IO[bytes], mark: bytes) -> bool:
@@ -171,25 +164,30 @@ def _skip_to(stream: IO[bytes], mark: bytes) -> bool:
 
 
 def _unpack(stream: IO[bytes], to: Path) -> bool:
-    """Write the files of a tar below `to`; False where it is cut short. Raises OSError."""
+    """Write the files of a tar below `to`; False where it is cut short.
+
+    Raises Broken and OSError.
+    """
     try:
         with tarfile.open(fileobj=stream, mode="r|") as tar:
             for member in tar:
                 data = tar.extractfile(member) if member.isreg() else None
-                if data is not None:
-                    _put(to / _safe(member.name), data, member.mtime)
+                if data is None:
+                    continue
+                if leads_out(member.name):
+                    name = ascii(member.name)[:100]
+                    raise Broken(f"the box sends an unsafe path, {name}", None)
+                _put(to / member.name, data, member.mtime)
     except (tarfile.TarError, EOFError):
         return False
     return True
 
 
-def _safe(name: str) -> str:
-    """Return a path that stays below its folder. Raises Broken for any other."""
+def leads_out(name: str) -> bool:
+    """Whether a path of a box, below a folder, could lead out of that folder here."""
     pure = PurePosixPath(name)
     odd = not pure.parts or "\0" in name or ("\\" in name and os.sep == "\\")
-    if odd or pure.is_absolute() or ".." in pure.parts:
-        raise Broken(f"the box sends an unsafe path, {ascii(name)[:100]}", None)
-    return name
+    return odd or pure.is_absolute() or ".." in pure.parts
 
 
 def _put(path: Path, data: IO[bytes], when: float) -> None:

@@ -71,3 +71,13 @@ def read_job(
         if job and isinstance(code, str) and not code.startswith("~"):
             given = {**given, "code": str(Path(job).parent / code)}
     return with_queue(with_options(given, list(fields)), queue, sweep)
+
+
+def read_job_with_code(
+    job: str, fields: tuple[str, ...], queue: Path | None = None, sweep: Path | None = None
+) -> dict[str, Any]:
+    """As `read_job`, for a job whose code is sent: by default the folder of its file."""
+    given = read_job(job, fields, queue, sweep)
+    if not given.get("code") and job != "-":
+        given["code"] = str(Path(job).parent)
+    return given

@@ -18,7 +18,7 @@ from ..text.masking import shown
 from . import terminal
 from .boxes import BOX, box_of, remember
 from .completion import files
-from .jobs import read_job
+from .jobs import read_job_with_code
 from .parsing import command
 
 LONGEST = 4 * 3600.0  # seconds of a rehearsal on a box, with the packages that it installs first
@@ -123,9 +123,7 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     """
     from ..runs import calling, starting
 
-    given = read_job(job, fields, None, None)
-    if not given.get("code"):
-        given["code"] = str(Path(job).parent)
+    given = read_job_with_code(job, fields)
     place = box_of(box)
     plan = starting.plan(given, "", place, time.time())
     with suppress(starting.Done):

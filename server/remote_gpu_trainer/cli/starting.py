@@ -18,7 +18,7 @@ from . import terminal
 from .boxes import box_of, remember
 from .completion import files
 from .health import COLOURS
-from .jobs import read_job, with_job_options
+from .jobs import read_job_with_code, with_job_options
 from .parsing import command, program
 from .runs import ACCEPT_NEW, BOX_ARGUMENT, JSON, RUN, print_change, print_warning
 
@@ -112,9 +112,7 @@ def start(
     from ..runs import starting
 
     place = box_of(box)
-    given = read_job(job, fields, queue, sweep)
-    if not given.get("code") and job != "-":
-        given["code"] = str(Path(job).parent)
+    given = read_job_with_code(job, fields, queue, sweep)
     now = time.time()
     plan = starting.plan(given, profile, place, now)
     report: dict[str, Any] = {"warnings": plan.rendered.as_dict()["warnings"]}

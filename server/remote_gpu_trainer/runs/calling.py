@@ -86,8 +86,7 @@ def verb(
         raise NotCalled(reply.text)
     parts = parts_of(reply.out.decode("utf-8", "replace"))
     if parts.body is None:
-        missing = f"no run script in {parts.folder}" if run else "no run under ~/runs"
-        raise NotCalled(f"{missing} on {name}; start one, or name its folder with --run")
+        raise NotCalled(parts.without_run(name, run))
     if reply.code is None:
         raise NotCalled(f"{parts.folder}/run.sh printed too much; look at the script there")
     lines = shown_lines(parts.body) + shown_lines(reply.errors)

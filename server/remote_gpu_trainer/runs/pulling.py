@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
-import os
 import shutil
 from dataclasses import dataclass
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from ..boxes import box as boxes
 from ..boxes.box import Box, Reply
+from ..boxes.streaming import leads_out
+from ..text import sha256_of
 from ..text.masking import shown, shown_lines
 
 HASHING = 3 * 3600  # seconds; a terabyte from a network disk
@@ -105,9 +105,7 @@ def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
     except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
         raise Unreleased("the box's list of files can't be read; try again") from None
     for path in files:
-        pure = PurePosixPath(path)
-        unsafe = not pure.parts or "\0" in path or ("\\" in path and os.sep == "\\")
-        if unsafe or pure.is_absolute() or ".." in pure.parts:
+        if leads_out(path):
             raise Unreleased(f"the box lists an unsafe path, {ascii(path)[:100]}; rename it there")
     return files, links
 
@@ -116,13 +114,9 @@ def _same(path: Path, size: int, digest: str) -> bool:
     try:
         if path.is_symlink() or path.stat().st_size != size:
             return False
-        hashed = hashlib.sha256()
-        with path.open("rb") as file:
-            while piece := file.read(1 << 20):
-                hashed.update(piece)
+        return sha256_of(path) == digest
     except (OSError, ValueError):
         return False
-    return hashed.hexdigest() == digest
 
 
 def _is_full(here: Path, errors: str) -> bool:

@@ -20,7 +20,7 @@ from typing import IO, Any
 
 from ..boxes import box as boxes
 from ..boxes.box import Box, Reply
-from ..text import UserError
+from ..text import UserError, sha256_of
 from ..text.masking import shown, shown_lines
 
 COMPARING = 600.0  # seconds to hash what is there already
@@ -155,11 +155,7 @@ def send(box: Box, parcel: Parcel, *, accept_new: bool = False) -> Sent:
 def _about(path: Path) -> dict[str, Any]:
     if path.is_symlink():
         return {"link": os.readlink(path)}
-    digest = hashlib.sha256()
-    with path.open("rb") as file:
-        while piece := file.read(1 << 20):
-            digest.update(piece)
-        return {"bytes": file.tell(), "sha256": digest.hexdigest()}
+    return {"bytes": path.stat().st_size, "sha256": sha256_of(path)}
 
 
 def _about_text(content: bytes) -> dict[str, Any]:

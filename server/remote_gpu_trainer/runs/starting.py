@@ -219,23 +219,27 @@ def watch(
     """Look at a run until it trains or has ended.
 
     It trains with a step in its log or a checkpoint that came after its start; without either, once
-    its processes have worked for a while. `tell` gets each state that differs from the one before.
+    its processes have worked for a while. `tell` and a box that doesn't answer: as `status.wait`.
     """
-    until, alone_since, last = clock() + TO_BRING, math.inf, ()
-    while True:
-        found = status.ask(box, folder)
-        now = clock()
-        if last != (last := found.shows):
-            tell(found)
-        if found.state == "alive" and found.phase == "running":
-            alone_since = min(alone_since, now)
-            if sign := _sign(found, now - alone_since):
-                return Begun(found, sign)
-        elif found.state != "alive":
-            return Begun(found, "")
-        if now >= until:
-            return Begun(found, "")
-        sleep(POLL)
+    running_since, sign = math.inf, ""
+
+    def trains(found: Status) -> bool:
+        nonlocal running_since, sign
+        if found.phase == "running":
+            running_since = min(running_since, clock())
+            sign = _sign(found, clock() - running_since)
+        return bool(sign)
+
+    found = status.wait(
+        lambda: status.ask(box, folder),
+        most=TO_BRING,
+        interval=POLL,
+        until=trains,
+        tell=tell,
+        clock=clock,
+        sleep=sleep,
+    )
+    return Begun(found, sign)
 
 
 def _sign(found: Status, seconds: float) -> str:

@@ -44,14 +44,16 @@ def wait(
     most: float,
     interval: float = INTERVAL,
     lost: float = LOST,
+    until: Callable[[Status], bool] = lambda _: False,
     tell: Callable[[Status], None] = lambda _: None,
     clock=time.monotonic,
     sleep=time.sleep,
 ) -> Status:
     """Ask until the run isn't alive any more, its loss is nan, or `most` seconds are over.
 
-    `tell` gets the first state, and each one that differs from the one before. A box that doesn't
-    answer is asked again for `lost` seconds, because the run may go on.
+    `until` says of a run that is alive whether that is enough. `tell` gets the first state, and
+    each one that differs from the one before. A box that doesn't answer is asked again for `lost`
+    seconds, because the run may go on.
     """
     began, silent_since, tries, reached, told = clock(), None, 0, False, ()
     while True:
@@ -74,7 +76,7 @@ def wait(
             pause = min(5.0 * 2 ** min(tries - 1, 9), MOST_PAUSE, lost - (now - silent_since))
         else:
             silent_since, tries, reached, pause = None, 0, True, interval
-            if status.state != "alive" or status.numbers:
+            if status.state != "alive" or until(status) or status.numbers:
                 return status
         left = most - (now - began)
         if left <= 0:

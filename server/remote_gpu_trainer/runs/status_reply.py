@@ -98,6 +98,11 @@ class Parts(NamedTuple):
     folder: str
     body: str | None
 
+    def without_run(self, name: str, run: str) -> str:
+        """Return why there is no `body`. `name`: the box; `run`: the run in question."""
+        missing = f"no run script in {self.folder}" if run else "no run under ~/runs"
+        return f"{missing} on {name}; start one, or name its folder with --run"
+
 
 def parts_of(reply: str) -> Parts:
     """Take a reply apart: the runs on the box, those alive, the folder, what run.sh printed."""
@@ -118,9 +123,7 @@ def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: 
     place, body = parts.folder, parts.body
     status = Status("unknown", name, place, runs=parts.runs)
     if body is None:
-        missing = f"no run script in {place}" if run else "no run under ~/runs"
-        status.state = "nothing"
-        status.text = f"{missing} on {name}; start one, or name its folder with --run"
+        status.state, status.text = "nothing", parts.without_run(name, run)
         return status
     try:
         data = json.loads(body[body.index("{") : body.rindex("}") + 1])

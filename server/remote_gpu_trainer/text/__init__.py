@@ -7,6 +7,7 @@ into place.
 
 from __future__ import annotations
 
+import hashlib
 import os
 import tempfile
 from contextlib import suppress
@@ -19,6 +20,15 @@ class UserError(Exception):
 
 class BadRequest(UserError):
     """The request itself is wrong: an argument that can't be used."""
+
+
+def sha256_of(path: Path) -> str:
+    """The SHA-256 of a file, in hexadecimal digits. Raises OSError."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while piece := file.read(1 << 20):
+            digest.update(piece)
+    return digest.hexdigest()
 
 
 def write_whole(target: Path, data: bytes, mode: int) -> None:
