@@ -362,8 +362,7 @@ def _target(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if target == "skypilot" and job.is_managed and not job.durable:
         yield Warning(
             "C4",
-            "a managed job without a durable place: SkyPilot ends its box, or restarts it on "
-            "another one, without the files.",
+            "SkyPilot ends a managed job's box, or moves it to another one, without its files.",
         )
     if target == "kubernetes" and job.boxes > 1 and job.kubernetes and job.kubernetes.claim:
         yield Warning(
