@@ -27,6 +27,7 @@ Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard 
 import argparse
 import atexit
 import collections
+import contextlib
 import functools
 import gc
 import glob
@@ -40,6 +41,7 @@ import random
 import re
 import shutil
 import signal
+import stat
 import subprocess
 import sys
 import tempfile
@@ -48,6 +50,207 @@ import time
 import types
 import weakref
 import zlib
+
+# --------------------------------------------------------------------------------------------------
+# facts.py
+# Facts beside the findings, and the sheet that shows them in the order of a reader's questions.
+
+TOPICS = (
+    "in force",  # what trains, with which settings
+    "data",
+    "loss",
+    "weights",
+    "saved",
+    "time",
+)
+MOST_SHEET = 2100  # characters of a sheet, about 600 tokens with what wasn't looked at
+MOST_FACT = 260  # characters of one fact
+
+
+def fact(place, text, usual="", **numbers):
+    """One fact. `place` is its topic and its name, as in "data/loader".
+
+    `usual` says what it mostly is, where this one differs from that. `numbers` are what two runs
+    are compared by.
+    """
+    about, name = place.split("/", 1)
+    return {"about": about, "name": name, "text": text, "usual": usual, "numbers": numbers}
+
+
+def count_of(number, one, many=""):
+    """A number with its word: 1 step, 1,200 steps."""
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def brief(number):
+    """A number in three digits."""
+    return f"{number:.3g}"
+
+
+def share(part):
+    """A share in percent; a small one isn't rounded to nothing."""
+    return f"{part:.0%}" if not part or part >= 0.01 else f"{100 * part:.1g}%"
+
+
+def sheet(facts, unseen, most=MOST_SHEET):
+    """The lines of a page: what wasn't seen, what differs from the usual, then the rest.
+
+    What is usual is left out, from the end, where the page would get longer than `most`.
+    """
+    lines = [f"not looked at: {unseen}"] if unseen else []
+    odd = [one for topic in TOPICS for one in facts if one["about"] == topic and one["usual"]]
+    for one in odd:
+        lines.append("! {}: {} (usual: {})".format(one["about"], cut(one["text"]), one["usual"]))
+    room, left_out = most - sum(map(len, lines)), 0
+    for topic in TOPICS:
+        texts = [one["text"] for one in facts if one["about"] == topic and not one["usual"]]
+        kept = []
+        for text in map(cut, texts):
+            if room >= len(text) + 2:
+                kept.append(text)
+                room -= len(text) + 2
+            else:
+                left_out += 1
+        if kept:
+            lines.append("{}: {}".format(topic, "; ".join(kept)))
+    if left_out:
+        lines.append(f"({count_of(left_out, 'more fact')} in --json)")
+    return lines
+
+
+def cut(text):
+    """A text on one line, not longer than a fact may be."""
+    text = " ".join(str(text).split())
+    return text if len(text) <= MOST_FACT else text[: MOST_FACT - 2] + " …"
+
+
+def differences(facts, others, tolerance=0.25):
+    """The lines that tell how two runs' facts differ, those of one topic together.
+
+    Numbers may differ by a share of `tolerance`: two healthy runs aren't equal.
+    """
+    mine, theirs = ({(one["about"], one["name"]): one for one in run} for run in (facts, others))
+    lines = []
+    for key in dict.fromkeys([*mine, *theirs]):
+        one, other = mine.get(key), theirs.get(key)
+        if one and other and alike(one.get("numbers"), other.get("numbers"), tolerance):
+            continue
+        here = cut(one["text"]) if one else "nothing was seen"
+        there = cut(other["text"]) if other else "nothing was seen"
+        lines.append((TOPICS.index(key[0]), f"{key[0]}, {key[1]}: {here}", f"    there: {there}"))
+    lines.sort(key=lambda line: line[0])
+    return [text for _, *texts in lines for text in texts]
+
+
+def alike(one, other, tolerance):
+    """Whether two values are equal, or numbers that are near each other."""
+    if isinstance(one, dict) and isinstance(other, dict):
+        return set(one) == set(other) and all(alike(one[k], other[k], tolerance) for k in one)
+    numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (one, other))
+    if numbers:
+        return abs(one - other) <= tolerance * max(abs(one), abs(other))
+    return one == other
+
+
+# --------------------------------------------------------------------------------------------------
+# values.py
+# Small, exact looks at tensors. Nothing here draws random numbers or changes a tensor.
+
+MOST = 1024  # elements of a tensor that are looked at
+
+
+def local_part(tensor):
+    """The part of a sharded tensor that lies here; any other tensor as it is."""
+    return getattr(tensor, "_local_tensor", tensor)
+
+
+def strided(tensor, most=MOST):
+    """At most `most` elements, spread evenly over a tensor. A view where the layout allows it."""
+    flat = local_part(tensor).detach().reshape(-1)
+    step = max(1, -(-flat.numel() // most))
+    return flat[:: step | 1] if step > 1 else flat
+
+
+def sample(tensor, most=MOST):
+    """A copy of `strided`, so that a later change of the tensor doesn't change it."""
+    return strided(tensor, most).clone()
+
+
+def fingerprint(tensor, most=4096):
+    """A hash of shape, type and up to `most` elements. The elements can't be had back from it."""
+    import torch
+
+    part = strided(tensor, most).cpu().contiguous()
+    if part.is_complex():
+        part = torch.view_as_real(part)
+    told = repr((tuple(tensor.shape), str(tensor.dtype))).encode()
+    raw = bytes(part.view(torch.uint8).reshape(-1).tolist()) if part.numel() else b""
+    return zlib.crc32(raw, zlib.crc32(told))
+
+
+def leaves(batch, name="", depth=4):
+    """(name, tensor) for each tensor in a batch of nested dicts, lists and tuples."""
+    import torch
+
+    if isinstance(batch, torch.Tensor):
+        yield name, batch
+    elif depth and hasattr(batch, "items") and hasattr(batch, "keys"):
+        for key, value in batch.items():
+            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
+    elif depth and isinstance(batch, (list, tuple)):
+        for place, value in enumerate(batch[:64]):
+            yield from leaves(value, f"{name}[{place}]", depth - 1)
+    elif depth and hasattr(batch, "__dict__"):
+        for key, value in list(vars(batch).items())[:64]:
+            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
+
+
+def bare(optimizer):
+    """An optimizer without the wrappers of accelerate and its like."""
+    while hasattr(optimizer, "optimizer") and hasattr(optimizer.optimizer, "param_groups"):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def made_by(tensor):
+    """The name of the operation that made a tensor, without those that only change its shape."""
+    node = tensor.grad_fn
+    for _ in range(4):
+        if node is None:
+            return ""
+        name = type(node).__name__
+        shaping = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Alias", "T", "Permute")
+        if name.rstrip("0123456789") not in {shape + "Backward" for shape in shaping}:
+            return name
+        node = node.next_functions[0][0] if node.next_functions else None
+    return ""
+
+
+def number(value):
+    """A float of a number or of a tensor with one; None for anything else, as lr=None."""
+    try:
+        value = float(value)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    return value if math.isfinite(value) else None
+
+
+def middle_or_less(numbers):
+    """The middle of a list of numbers; of two, the smaller one."""
+    return sorted(numbers)[(len(numbers) - 1) // 2]
+
+
+def median(numbers):
+    """The middle of a list of numbers, which isn't empty."""
+    return sorted(numbers)[len(numbers) // 2]
+
+
+def some(names, most=4):
+    """The first few names in a list, and how many more there are."""
+    names = list(names)
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
 
 # --------------------------------------------------------------------------------------------------
 # kinds_model.py
@@ -683,106 +886,6 @@ def finding(kind, step, evidence, level=None, **numbers):
 
 
 # --------------------------------------------------------------------------------------------------
-# values.py
-# Small, exact looks at tensors. Nothing here draws random numbers or changes a tensor.
-
-MOST = 1024  # elements of a tensor that are looked at
-
-
-def local_part(tensor):
-    """The part of a sharded tensor that lies here; any other tensor as it is."""
-    return getattr(tensor, "_local_tensor", tensor)
-
-
-def strided(tensor, most=MOST):
-    """At most `most` elements, spread evenly over a tensor. A view where the layout allows it."""
-    flat = local_part(tensor).detach().reshape(-1)
-    step = max(1, -(-flat.numel() // most))
-    return flat[:: step | 1] if step > 1 else flat
-
-
-def sample(tensor, most=MOST):
-    """A copy of `strided`, so that a later change of the tensor doesn't change it."""
-    return strided(tensor, most).clone()
-
-
-def fingerprint(tensor, most=4096):
-    """A hash of shape, type and up to `most` elements. The elements can't be had back from it."""
-    import torch
-
-    part = strided(tensor, most).cpu().contiguous()
-    if part.is_complex():
-        part = torch.view_as_real(part)
-    told = repr((tuple(tensor.shape), str(tensor.dtype))).encode()
-    raw = bytes(part.view(torch.uint8).reshape(-1).tolist()) if part.numel() else b""
-    return zlib.crc32(raw, zlib.crc32(told))
-
-
-def leaves(batch, name="", depth=4):
-    """(name, tensor) for each tensor in a batch of nested dicts, lists and tuples."""
-    import torch
-
-    if isinstance(batch, torch.Tensor):
-        yield name, batch
-    elif depth and hasattr(batch, "items") and hasattr(batch, "keys"):
-        for key, value in batch.items():
-            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
-    elif depth and isinstance(batch, (list, tuple)):
-        for place, value in enumerate(batch[:64]):
-            yield from leaves(value, f"{name}[{place}]", depth - 1)
-    elif depth and hasattr(batch, "__dict__"):
-        for key, value in list(vars(batch).items())[:64]:
-            yield from leaves(value, f"{name}.{key}".lstrip("."), depth - 1)
-
-
-def bare(optimizer):
-    """An optimizer without the wrappers of accelerate and its like."""
-    while hasattr(optimizer, "optimizer") and hasattr(optimizer.optimizer, "param_groups"):
-        optimizer = optimizer.optimizer
-    return optimizer
-
-
-def made_by(tensor):
-    """The name of the operation that made a tensor, without those that only change its shape."""
-    node = tensor.grad_fn
-    for _ in range(4):
-        if node is None:
-            return ""
-        name = type(node).__name__
-        shaping = ("View", "UnsafeView", "Reshape", "Squeeze", "Unsqueeze", "Alias", "T", "Permute")
-        if name.rstrip("0123456789") not in {shape + "Backward" for shape in shaping}:
-            return name
-        node = node.next_functions[0][0] if node.next_functions else None
-    return ""
-
-
-def number(value):
-    """A float of a number or of a tensor with one; None for anything else, as lr=None."""
-    try:
-        value = float(value)
-    except (TypeError, ValueError, RuntimeError):
-        return None
-    return value if math.isfinite(value) else None
-
-
-def middle_or_less(numbers):
-    """The middle of a list of numbers; of two, the smaller one."""
-    return sorted(numbers)[(len(numbers) - 1) // 2]
-
-
-def median(numbers):
-    """The middle of a list of numbers, which isn't empty."""
-    return sorted(numbers)[len(numbers) // 2]
-
-
-def some(names, most=4):
-    """The first few names in a list, and how many more there are."""
-    names = list(names)
-    more = len(names) - most
-    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
-
-
-# --------------------------------------------------------------------------------------------------
 # watching.py
 # What is seen in one process, the guards around it, and how it ends.
 
@@ -898,6 +1001,10 @@ class Observer:
                 self.watch.failed.setdefault(self.name, told)
         return found
 
+    def facts(self):
+        """What was seen beside the findings: a list of facts."""
+        return []
+
     def unseen(self):
         """Why nothing can be said about it, or an empty text."""
         return ""
@@ -923,7 +1030,7 @@ class Watch:
         """Forget everything: at the start, and in a forked child."""
         self.failed = {}
         self.aside = set()  # parts that stand aside for compiled code
-        self.over = False
+        self.over = self.final = False
         self.step = 0
         self.turn = set()  # the optimizers that took the newest step
         self.in_backward = self.gradients = False
@@ -1084,7 +1191,9 @@ class Watch:
     def finish(self):
         """Write what was seen, and let everything else pass through from now on."""
         if not self.over and self.pid == os.getpid():
+            self.final = True
             self.write(last=True)
+            self.guard("data sets", "look")
             self.over = True
 
     def write(self, last=False):
@@ -1148,6 +1257,7 @@ class Watch:
             looked[name].update({"broken": True} if self.failed.get(name) else {})
         for name in ("batches", "checkpoints", "ranks"):
             told.update(self.guard(name, "told") or {})
+        facts = [one for name in self.parts for one in self.guard(name, "facts") or []]
         return {
             "rank": rank,
             "pid": self.pid,
@@ -1156,11 +1266,462 @@ class Watch:
             "series": self.guard("series", "told") or {},
             "findings": found,
             "observations": looked,
+            "facts": facts,
             "program": os.path.basename(sys.argv[0] if sys.argv else ""),
             "torch": str(torch.__version__),
             "python": sys.version.split()[0],
             **told,
         }
+
+
+# --------------------------------------------------------------------------------------------------
+# data_sets.py
+# Samples of the data sets, looked at in a process of its own once the first steps are over.
+#
+# Two forks away from the program, nothing that a data set does can reach it: files are opened anew,
+# so that the program's own place in them stays, and nothing may be written, sent or started. Of the
+# samples, only shapes, shares, ranges and hashes are kept, and the hashes with a salt that no file
+# holds.
+
+MOST_SAMPLES = 2000  # of all data sets together
+MOST_SECONDS = 20  # of the whole look
+BLOCKS = 8  # parts of a data set, in its own order, whose numbers are compared
+COLUMNS = 64  # the widest last dimension whose columns are looked at one by one
+FORBIDDEN = (
+    "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink",
+    "os.chmod", "os.chown", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.kill",
+    "shutil.rmtree", "shutil.move", "socket.connect", "socket.bind", "subprocess.Popen",
+)  # fmt: skip
+
+
+class DataSets(Observer):
+    """Looks at the map-style data sets of the program's loaders. Streams are never touched."""
+
+    name = "data sets"
+
+    def sets(self):
+        """(name, data set, loader) of each data set that may be looked at, training first."""
+        held = list(self.watch.parts["batches"].loaders.values())
+        held.sort(key=lambda one: not one.trained)
+        found, known = [], set()
+        for one in held:
+            data = one.dataset()
+            if data is None or one.iterable or id(data) in known:
+                continue
+            if not hasattr(type(data), "__getitem__") or not hasattr(type(data), "__len__"):
+                continue
+            known.add(id(data))
+            name = "training" if one.trained else "evaluation"
+            found.append((name if len(known) < 3 else f"{name} {len(known)}", data, one))
+        return found[:4]
+
+    def look(self):
+        """Start the look. The program goes on at once, and has no new child."""
+        sets = self.sets()
+        if not sets or not hasattr(os, "fork") or self.watch.rank():
+            return
+        path = os.path.join(self.watch.folder, f"data-{os.getpid()}.json")
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            return
+        try:
+            if os.fork():
+                os._exit(0)
+            self.watch.over = True  # each fork begins a watch of its own
+            isolate(path)
+            facts = facts_of(sets)
+            hand_over(path, {"facts": facts})
+        except BaseException as error:
+            hand_over(path, {"facts": [], "why": f"{type(error).__name__}: {error}"[:200]})
+        finally:
+            os._exit(0)
+
+
+def isolate(path):
+    """Make this process one that can change nothing of the program's."""
+    with open(path + ".part", "w", encoding="ascii") as handle:
+        handle.write(str(os.getpid()))
+    for number in range(1, signal.NSIG):
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.alarm(MOST_SECONDS + 10)
+    os.nice(19)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in map(int, os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ()):
+        try:
+            kind = os.fstat(number).st_mode
+            if number == nothing:
+                continue
+            if number > 2 and stat.S_ISREG(kind):
+                here = os.lseek(number, 0, os.SEEK_CUR)
+                anew = os.open(f"/proc/self/fd/{number}", os.O_RDONLY)
+                os.lseek(anew, here, os.SEEK_SET)
+                os.dup2(anew, number)
+                os.close(anew)
+            else:
+                os.dup2(nothing, number)
+        except OSError:
+            continue
+    own = path + ".part"
+
+    def guard(event, args):
+        if event == "open":
+            flags = args[2] or 0
+            if flags & (os.O_WRONLY | os.O_RDWR) and str(args[0]) not in (own, os.devnull):
+                raise PermissionError("the probe only reads")
+        elif event in FORBIDDEN and not (event == "os.rename" and str(args[0]) == own):
+            raise PermissionError("the probe only reads")
+
+    sys.addaudithook(guard)
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+
+
+def hand_over(path, told):
+    """Hand over what was seen."""
+    try:
+        with open(path + ".part", "w", encoding="utf-8") as handle:
+            json.dump(told, handle, default=str)
+        os.rename(path + ".part", path)
+    except OSError:
+        pass
+
+
+class Leaf:
+    """One field of the samples of one data set: numbers, a text, or a picture."""
+
+    def __init__(self):
+        self.shapes = collections.Counter()
+        self.kind = ""
+        self.low, self.high = math.inf, -math.inf
+        self.whole = True  # whether all numbers are whole
+        self.bad = 0  # samples with a value that isn't finite
+        self.hashes = {}  # hash -> number of samples
+        self.blocks = [None] * BLOCKS  # [count, sums, squares] of the columns in each part
+        self.values = {}  # place of the sample -> its single number
+        self.size = 0
+
+
+class Sampled:
+    """What the samples of one data set showed."""
+
+    def __init__(self, name, data, loader):
+        self.name, self.data, self.loader = name, data, loader
+        self.length = len(data)
+        self.looked = 0
+        self.leaves = {}
+        self.random = False
+        self.labels = {}  # hash of the inputs -> set of hashes of the rest
+
+    def look(self, most, until, salt):
+        """Look at samples spread evenly over the data set."""
+        for place in spread(self.length, most):
+            if time.monotonic() > until:
+                break
+            sample = self.data[place]
+            self.looked += 1
+            fields = list(fields_of(sample))[:24]
+            block = min(BLOCKS - 1, BLOCKS * place // max(self.length, 1))
+            hashes = [self.add(name, value, place, block, salt) for name, value in fields]
+            wide = hash(tuple(told for told, big in hashes if big))
+            rest = hash(tuple(told for told, big in hashes if not big))
+            self.labels.setdefault(wide, set()).add(rest)
+            if not place:
+                again = [digest(value, salt) for _, value in list(fields_of(self.data[0]))[:24]]
+                self.random = again != [told for told, _ in hashes]
+
+    def add(self, name, value, place, block, salt):
+        """One field of a sample -> (its hash, whether it is large enough to be an input)."""
+        import torch
+
+        leaf = self.leaves.setdefault(name, Leaf())
+        told = digest(value, salt)
+        leaf.hashes[told] = leaf.hashes.get(told, 0) + 1
+        if not isinstance(value, torch.Tensor):
+            leaf.kind, leaf.size = type(value).__name__, len(value)
+            return told, len(value) >= 16
+        leaf.kind = str(value.dtype).replace("torch.", "")
+        leaf.shapes[tuple(value.shape)] += 1
+        leaf.size = max(leaf.size, value.numel())
+        if not value.numel():
+            return told, False
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            leaf.bad += 1
+            return told, value.numel() >= 4
+        numbers = value.double() if not value.is_complex() else value.abs().double()
+        leaf.low = min(leaf.low, float(numbers.min()))
+        leaf.high = max(leaf.high, float(numbers.max()))
+        leaf.whole = leaf.whole and bool((numbers == numbers.round()).all())
+        if value.numel() == 1:
+            leaf.values[place] = float(numbers)
+        wide = value.dim() and value.shape[-1] <= COLUMNS and value.is_floating_point()
+        if wide:
+            rows = numbers.reshape(-1, value.shape[-1])
+            held = leaf.blocks[block]
+            sums = [len(rows), rows.sum(0), rows.pow(2).sum(0)]
+            if held is None:
+                leaf.blocks[block] = sums
+            elif held[1].shape == sums[1].shape:
+                leaf.blocks[block] = [one + two for one, two in zip(held, sums)]
+        return told, value.numel() >= 4
+
+
+def spread(length, most):
+    """Places of at most `most` samples; the first few of them lie all over the data set."""
+    step = max(1, -(-length // max(most, 1)))
+    count = -(-length // step)
+    stride = max(1, round(count * 0.618))
+    while math.gcd(stride, count) > 1:
+        stride += 1
+    return (step * (place * stride % count) for place in range(count))
+
+
+def fields_of(sample):
+    """(name, tensor or text or bytes) for each field of a sample."""
+    import torch
+
+    numpy = sys.modules.get("numpy")
+    if isinstance(sample, (str, bytes)):
+        yield "", sample
+    elif isinstance(sample, (bool, int, float)):
+        yield "", torch.tensor(sample)
+    elif isinstance(sample, torch.Tensor):
+        yield "", sample.detach().cpu()
+    elif numpy is not None and isinstance(sample, (numpy.ndarray, numpy.generic)):
+        if sample.dtype.kind in "biufc":
+            yield "", torch.as_tensor(numpy.ascontiguousarray(sample)).reshape(sample.shape)
+    elif hasattr(sample, "tobytes") and hasattr(sample, "getbands"):
+        yield "", sample.tobytes()
+    elif hasattr(sample, "items") and hasattr(sample, "keys"):
+        for key, value in sample.items():
+            for name, part in fields_of(value):
+                yield f".{key}{name}", part
+    elif isinstance(sample, (list, tuple)):
+        plain = isinstance(sample, list) and all(type(x) in (int, float, bool) for x in sample)
+        if plain and len(sample) > 3:
+            yield "", torch.tensor(sample)
+            return
+        for place, value in enumerate(sample[:16]):
+            for name, part in fields_of(value):
+                yield f"[{place}]{name}", part
+    else:
+        yield from leaves(sample)
+
+
+def digest(value, salt):
+    """A salted hash of a tensor, a text or bytes."""
+    told = hashlib.blake2b(key=salt, digest_size=8)
+    if isinstance(value, str):
+        told.update(value.encode("utf-8", "replace"))
+    elif isinstance(value, bytes):
+        told.update(value)
+    else:
+        import torch
+
+        told.update(repr((tuple(value.shape), str(value.dtype))).encode())
+        flat = value.contiguous().reshape(-1)
+        if flat.numel():
+            flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
+            raw = flat.view(torch.uint8)
+            told.update(raw.numpy().tobytes() if "numpy" in sys.modules else bytes(raw.tolist()))
+    return told.digest()
+
+
+def facts_of(sets):
+    """The facts of all data sets."""
+    salt, until = os.urandom(16), time.monotonic() + MOST_SECONDS
+    looked, found = [], []
+    for place, (name, data, loader) in enumerate(sets):
+        try:
+            one = Sampled(name, data, loader)
+            left = len(sets) - place
+            room = time.monotonic() + (until - time.monotonic()) / left
+            one.look(MOST_SAMPLES // len(sets), room, salt)
+            looked.append(one)
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            found.append(
+                fact(f"data/{name} set", f"the {name} set couldn't be looked at ({told[:120]})")
+            )
+    for one in looked:
+        found += of_one(one, looked[0])
+    for other in looked[1:]:
+        found += between(looked[0], other)
+    found += numbering(sets)
+    return found
+
+
+def of_one(one, train):
+    """Facts of one data set. Of one like the training set, only what differs is told."""
+    text = f"{one.name} set: {count_of(one.length, 'sample')}, {one.looked} looked at"
+    told = [described(name, leaf) for name, leaf in one.leaves.items()]
+    if one is train:
+        text += ": " + ", ".join(told[:6])
+    found = [fact(f"data/{one.name} set", text, length=one.length, fields=told)]
+    repeats = one.looked - len(one.labels)
+    if one.looked >= 20 and len(one.labels) > 1 and not one.random and repeats >= 3:
+        text = f"{share(repeats / one.looked)} of the {one.name} samples equal another one's inputs"
+        found.append(fact(f"data/{one.name} repeats", text, "none", share=repeats / one.looked))
+    clash = sum(len(rest) > 1 for rest in one.labels.values())
+    if clash and not one.random:
+        text = f"{one.name} set: {count_of(clash, 'input')} with more than one label"
+        found.append(
+            fact(f"data/{one.name} clash", text, "one label for equal inputs", inputs=clash)
+        )
+    for name, leaf in one.leaves.items():
+        if leaf.bad:
+            text = f"{one.name} set, {name or 'value'}: {count_of(leaf.bad, 'sample')} with values"
+            found.append(
+                fact(
+                    f"data/{one.name} nan {name}",
+                    text + " that aren't finite",
+                    "none",
+                    bad=leaf.bad,
+                )
+            )
+    columns = [told for name, leaf in one.leaves.items() for told in of_columns(one, name, leaf)]
+    return found + columns[:1] + of_labels(one)
+
+
+def described(name, leaf):
+    """A field in a few words: type, shape, range."""
+    size = "x".join(map(str, leaf.shapes.most_common(1)[0][0])) if leaf.shapes else leaf.size
+    more = " and other lengths" if len(leaf.shapes) > 1 else ""
+    span = f" {brief(leaf.low)} to {brief(leaf.high)}" if leaf.high >= leaf.low else ""
+    return f"{name or 'value'} {leaf.kind} {size or 'one'}{more}{span}"
+
+
+def of_columns(one, name, leaf):
+    """Columns that are on another scale from one place in the data set on."""
+    blocks = [block for block in leaf.blocks if block is not None and block[0] > 1]
+    if leaf.whole or len(blocks) < BLOCKS or len({block[1].shape for block in blocks}) > 1:
+        return []
+    found = []
+    means = [sums / count for count, sums, _ in blocks]
+    spreads = [
+        (squares / count - mean.pow(2)).clamp(min=0).sqrt().tolist()
+        for (count, _, squares), mean in zip(blocks, means)
+    ]
+    for column in range(len(spreads[0])):
+        mine = [spread[column] for spread in spreads]
+        for cut in range(2, BLOCKS - 1):
+            before, after = mine[:cut], mine[cut:]
+            low, high = (before, after) if max(before) < min(after) else (after, before)
+            if max(low) * 4 < min(high):
+                text = (
+                    f"{one.name} set, {name or 'value'}, column {column}: by place in the set its "
+                    f"deviation is {', '.join(map(brief, mine))}"
+                )
+                found.append(
+                    fact(f"data/{one.name} scale", text, "one scale all through", column=column)
+                )
+    return found
+
+
+def of_labels(one):
+    """How labels are spread, and whether a set that isn't shuffled is sorted by them."""
+    found = []
+    for name, leaf in one.leaves.items():
+        values = [value for _, value in sorted(leaf.values.items())]
+        whole = leaf.kind.startswith(("int", "uint", "bool"))
+        if not whole or len(values) < 40 or len(values) < one.looked:
+            continue
+        counted = collections.Counter(values)
+        if not 2 <= len(counted) <= 1000:
+            continue
+        even = sum((count / len(values)) ** 2 for count in counted.values())
+        alike = sum(a == b for a, b in zip(values, values[1:])) / (len(values) - 1)
+        most, least = max(counted.values()), min(counted.values())
+        text = (
+            f"{one.name} set, {name or 'value'}: {len(counted)} classes, the largest "
+            f"{share(most / len(values))}, the smallest {share(least / len(values))}"
+        )
+        found.append(
+            fact(
+                f"data/{one.name} classes {name}",
+                text,
+                classes=len(counted),
+                most=most / len(values),
+                least=least / len(values),
+            )
+        )
+        if alike > 0.5 + even / 2 and one.loader.trained and not one.loader.shuffles:
+            text = (
+                f"{one.name} set is stored by {name or 'value'}: {share(alike)} of neighbours "
+                f"have one class, {share(even)} would by chance"
+            )
+            found.append(
+                fact(f"data/{one.name} sorted", text, "a loader that shuffles", alike=alike)
+            )
+    return found[:4]
+
+
+def between(train, other):
+    """Samples of one data set that lie in the training set too, field by field."""
+    found = []
+    for name, leaf in other.leaves.items():
+        mine = train.leaves.get(name)
+        if mine is None or leaf.size < 8 or train.random or other.random:
+            continue
+        # A field with few values, as a mask, is the same in many samples.
+        if len(mine.hashes) < 0.8 * train.looked or len(leaf.hashes) < 0.8 * other.looked:
+            continue
+        both = sum(count for told, count in leaf.hashes.items() if told in mine.hashes)
+        if both >= 3:
+            text = (
+                f"{share(both / other.looked)} of the {other.name} samples' {name or 'value'} "
+                f"equal one of {train.looked} training samples that were looked at"
+            )
+            found.append(
+                fact(f"data/{other.name} overlap {name}", text, "none", share=both / other.looked)
+            )
+    return found[:3]
+
+
+def numbering(sets):
+    """Tables from names to numbers that differ between the data sets."""
+    tables = {}
+    for name, data, _ in sets:
+        for path, table in tables_of(data):
+            tables.setdefault(path, []).append((name, table))
+    found = []
+    for path, held in tables.items():
+        (first, table), *rest = held
+        for name, other in rest:
+            both = set(table) & set(other)
+            differ = sum(table[key] != other[key] for key in both)
+            alone = len(set(table) ^ set(other))
+            if differ or alone:
+                text = (
+                    f"{path} of the {first} and the {name} set: {count_of(differ, 'name')} with "
+                    f"another number, {count_of(alone, 'name')} in one of them only"
+                )
+                found.append(
+                    fact(f"data/table {path}", text, "the same table", differ=differ, alone=alone)
+                )
+    return found[:3]
+
+
+def tables_of(data, depth=3):
+    """(path, table) of tables from texts to whole numbers within a data set."""
+    todo, known = [("", data, 0)], set()
+    while todo and len(known) < 200:
+        path, thing, level = todo.pop(0)
+        if id(thing) in known:
+            continue
+        known.add(id(thing))
+        held = getattr(thing, "__dict__", None)
+        if not isinstance(held, dict):
+            continue
+        for key, value in list(held.items())[:64]:
+            if isinstance(value, dict) and 2 <= len(value) <= 200000:
+                if all(isinstance(k, str) and isinstance(v, int) for k, v in value.items()):
+                    yield f"{key}", value
+            elif level < depth and hasattr(value, "__dict__") and not callable(value):
+                todo.append((f"{path}.{key}", value, level + 1))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -1377,20 +1938,166 @@ class Activations(Observer):
 
 
 # --------------------------------------------------------------------------------------------------
+# token_rows.py
+# Rows of tokens beside their labels: what is padding, what is learned, and where rows end.
+
+SPECIAL = (("end", "eos_token_id"), ("begin", "bos_token_id"), ("padding", "pad_token_id"))
+MOST_ROWS = 1024
+IGNORED = -100
+
+
+def tokenizers():
+    """The tokenizers of transformers that the program holds."""
+    return [
+        one
+        for one in gc.get_objects()
+        if any(kind.__name__ == "PreTrainedTokenizerBase" for kind in type(one).__mro__)
+    ]
+
+
+def specials(tokenizer):
+    """{name: id} of a tokenizer's marks."""
+    found = {name: getattr(tokenizer, key, None) for name, key in SPECIAL}
+    return {name: value for name, value in found.items() if isinstance(value, int)}
+
+
+class TokenRows:
+    """What rows of tokens showed. Of the tokens, only how often each stands in a row is kept."""
+
+    def __init__(self):
+        self.count = self.empty = self.full = 0
+        self.elements = self.learned = self.padding = 0
+        self.with_token, self.with_label = collections.Counter(), collections.Counter()
+        self.twice = collections.Counter()  # id that a row begins with twice -> rows
+
+    def add(self, tokens, labels):
+        """Look at rows: whole numbers, both of one shape (rows, length)."""
+        for row, learned in zip(tokens.tolist(), labels.tolist()):
+            if self.count >= MOST_ROWS:
+                return
+            kept = {value for value in learned if value != IGNORED}
+            run = len(row) - next((i for i in range(len(row), 0, -1) if row[i - 1] != row[-1]), 0)
+            self.count += 1
+            self.empty += not kept
+            self.full += run < 2
+            self.elements += len(row)
+            self.learned += sum(value != IGNORED for value in learned)
+            self.padding += run if run >= 2 else 0
+            self.with_token.update(set(row))
+            self.with_label.update(kept)
+            if row[0] == row[1]:
+                self.twice[row[0]] += 1
+
+    def facts(self, name, final):
+        """The facts. `final`: whether tokenizers may be looked for."""
+        if self.count < 4:
+            return []
+        text = (
+            f"{name} rows of tokens: {share(self.learned / self.elements)} of the labels count, "
+            f"{share(self.padding / self.elements)} is padding, "
+            f"{share(self.full / self.count)} fill the whole length"
+        )
+        found = [
+            fact(
+                f"data/{name} rows of tokens",
+                text,
+                learned=self.learned / self.elements,
+                padding=self.padding / self.elements,
+                full=self.full / self.count,
+            )
+        ]
+        if self.empty:
+            text = f"{share(self.empty / self.count)} of {count_of(self.count, name + ' row')}"
+            text += " have no label that counts"
+            found.append(
+                fact(
+                    f"data/{name} rows without labels",
+                    text,
+                    "each row has one",
+                    share=self.empty / self.count,
+                )
+            )
+        for marks in [specials(one) for one in tokenizers()][:1] if final else []:
+            found += self.of_marks(name, marks)
+        return found
+
+    def of_marks(self, name, marks):
+        """Whether the marks of a tokenizer are where they belong."""
+        found, end = [], marks.get("end")
+        held = self.with_token[end]
+        if end is not None and held:
+            learned = self.with_label[end]
+            text = (
+                f"the tokenizer's end token stands in {share(held / self.count)} of the {name} "
+                f"rows and is a label in {share(learned / self.count)}"
+            )
+            text += "; it is the padding token too" if marks.get("padding") == end else ""
+            usual = "a label where it ends a row" if learned < 0.5 * held else ""
+            found.append(
+                fact(
+                    f"data/{name} end token",
+                    text,
+                    usual,
+                    rows=held / self.count,
+                    labels=learned / self.count,
+                )
+            )
+        begin = marks.get("begin")
+        if begin is not None and self.twice[begin] and begin != marks.get("padding"):
+            text = f"{share(self.twice[begin] / self.count)} of the {name} rows begin with the "
+            text += "tokenizer's begin token twice"
+            found.append(
+                fact(f"data/{name} begin token", text, "once", rows=self.twice[begin] / self.count)
+            )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
 # batches.py
 # What data loaders hand out: order, repeats, ranges, and the time that it takes.
+
+
+def held_weakly(thing):
+    """A call that gives a thing, or None once it is gone. What can't be held so stays."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return lambda: thing
+
+
+def shares_in(tensor, most=4096):
+    """{value: share} of the whole numbers in a tensor, by a sample; {} where they are many."""
+    counted = collections.Counter(strided(tensor, most).reshape(-1).tolist())
+    total = sum(counted.values())
+    return {value: n / total for value, n in counted.items()} if len(counted) <= 256 else {}
+
+
+def distance(one, two):
+    """How unlike two shares are: 0 for equal ones, 1 where nothing is in both."""
+    return sum(abs(one.get(k, 0) - two.get(k, 0)) for k in {*one, *two}) / 2
 
 
 class Loader:
     """What one loader handed out. Loaders of the same dataset count as one."""
 
     def __init__(self, loader):
+        self.dataset = held_weakly(loader.dataset)
+        try:
+            self.length = len(loader)  # batches of an epoch
+        except TypeError:  # a stream has none
+            self.length = 0
+        self.rows = 0
+        self.token_rows = TokenRows()
+        self.labels = []  # {value: share} of the whole-number labels of each batch
         self.workers = loader.num_workers
         self.persistent = loader.persistent_workers
         self.pinned = loader.pin_memory
         sampler = getattr(loader, "sampler", None)
         self.sampler = type(sampler).__name__
         self.shuffles = self.sampler == "RandomSampler" or bool(getattr(sampler, "shuffle", False))
+        batches = getattr(loader, "batch_sampler", None)
+        if batches is not None and type(batches).__name__ != "BatchSampler":
+            self.sampler = type(batches).__name__  # one of the program's own
         self.iterable = self.sampler == "_InfiniteConstantSampler"
         self.epochs = []  # [hash of each batch]
         self.inputs = []  # [(hash of the inputs, hash of the labels) of each batch]
@@ -1462,6 +2169,9 @@ class Batches(Observer):
             import torch
 
             held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+        held.rows = held.rows or next((len(t) for _, t in found if t.dim()), 0)
+        self.labels_in(held, found)
+        self.rows_in(held, dict(found))
         self.spread_in(held, found)
         self.images_in(held, found)
         self.last_tokens = None
@@ -1476,6 +2186,78 @@ class Batches(Observer):
                     part = strided(tensor, 4096).float()
                     rows.append((float(part.mean()), float(part.std())))
                 return
+
+    def labels_in(self, held, found):
+        """The labels of a batch: its last whole numbers, where the inputs aren't tokens too."""
+        whole = [t for _, t in found if not t.is_floating_point() and not t.is_complex()]
+        inputs = [t for _, t in found if t.is_floating_point() and t.dim() >= 2]
+        if whole and inputs and whole[-1].numel() >= 4 and len(held.labels) < 64:
+            held.labels.append(shares_in(whole[-1]))
+
+    def rows_in(self, held, named):
+        """Rows of tokens and of labels: by their names, else the first and the last."""
+        whole = {
+            name: t
+            for name, t in named.items()
+            if t.dim() == 2 and t.shape[1] >= 8 and not t.is_floating_point()
+            and not t.is_complex() and "mask" not in name and int(t.max()) > 1
+        }  # fmt: skip
+        tokens = next((t for n, t in whole.items() if n.endswith("input_ids")), None)
+        labels = next((t for n, t in whole.items() if n.endswith("labels")), None)
+        if tokens is None and len(whole) >= 2:
+            tokens, labels = list(whole.values())[0], list(whole.values())[-1]
+        if tokens is not None and labels is not None and tokens.shape == labels.shape:
+            held.token_rows.add(tokens, labels)
+
+    def rows(self):
+        """The rows of a batch that trains; 0 where no loader gave one."""
+        training = self.training()
+        return training[0].rows if training else 0
+
+    def facts(self):
+        """The loaders, repeats, and whether batches lie in the order of their labels."""
+        found = []
+        for held in self.training()[:2]:
+            seen = sum(map(len, held.epochs))
+            order = "shuffled" if held.shuffles else f"by {held.sampler}"
+            order = "a stream" if held.iterable else order
+            length = f"{held.length:,} batches an epoch" if held.length else "length unknown"
+            text = (
+                f"training loader: {length}, {order}, {held.workers} workers; {seen} batches seen"
+            )
+            found.append(
+                fact(
+                    "data/loader",
+                    text,
+                    length=held.length,
+                    rows=held.rows,
+                    shuffled=held.shuffles,
+                    workers=held.workers,
+                )
+            )
+            within = [len(epoch) - len(set(epoch)) for epoch in held.epochs]
+            if sum(within):
+                text = f"{sum(within)} of {seen} training batches came twice within an epoch"
+                found.append(fact("data/repeated batches", text, "none", repeats=sum(within)))
+            found += self.of_neighbours(held)
+            found += held.token_rows.facts("training", self.watch.final)
+        return found
+
+    def of_neighbours(self, held):
+        """Whether batches that follow each other have more alike labels than others."""
+        labels = [one for one in held.labels if one]
+        if len(labels) < 8:
+            return []
+        near = [distance(a, b) for a, b in zip(labels, labels[1:])]
+        far = [distance(labels[i], labels[j]) for i in range(len(labels)) for j in range(i - 2)]
+        near, far = sum(near) / len(near), sum(far) / len(far)
+        if far < 0.05 or near > 0.6 * far:
+            return []
+        text = (
+            f"labels of batches that follow each other differ by {share(near)}, of others by "
+            f"{share(far)}: the data come in blocks"
+        )
+        return [fact("data/blocks", text, "as unlike as any two", near=near, far=far)]
 
     def of_scales(self, step):
         """Inputs of the same shape in training and evaluation, on unlike scales."""
@@ -1722,6 +2504,179 @@ class Batches(Observer):
 
 
 # --------------------------------------------------------------------------------------------------
+# copies.py
+# Copies of a model beside the one that trains: averages, teachers, what is evaluated.
+
+FIRST = 2  # the step after which copies are looked for
+ELEMENTS = 256  # of each weight
+MOST_WEIGHTS = 64  # of a model
+
+
+def bare_name(name):
+    """A weight's name without what wrappers put before it."""
+    for part in ("module.", "_orig_mod.", "model."):
+        if name.startswith(part):
+            return bare_name(name[len(part) :])
+    return name
+
+
+def matrices_of(model):
+    """name -> weight of a model, of matrices, spread over all of them."""
+    every = [(bare_name(n), p) for n, p in model.named_parameters() if p.dim() >= 2]
+    return dict(every[:: max(1, -(-len(every) // MOST_WEIGHTS))])
+
+
+def way_between(one, two):
+    """The distance between two {name: sample}."""
+    return math.sqrt(sum(float((one[n] - two[n]).double().pow(2).sum()) for n in one))
+
+
+def steps_to_half(part, steps):
+    """In how many steps an average goes half of the way to a model that stands still.
+
+    `part`: how far it went, beside a model that went on steadily for `steps` steps.
+    """
+    if not part:
+        return math.inf
+    low, high = 1e-12, 1.0  # how much of the distance it goes in a step
+    for _ in range(60):
+        weight = math.sqrt(low * high)
+        kept = math.exp(steps * math.log1p(-weight)) if weight < 1 else 0.0
+        if 1 - (1 - kept) / (weight * steps) < part:
+            low = weight
+        else:
+            high = weight
+    return math.log(2) / -math.log1p(-weight) if weight < 1 - 1e-9 else 0.0
+
+
+class Copy:
+    """A model with the shapes of another one, whose weights no optimizer has."""
+
+    def __init__(self, module, weights, of):
+        self.ref, self.of = weakref.ref(module), of
+        self.kind = type(module).__name__
+        self.names = list(weights)
+        self.start = samples(weights)
+
+    def now(self):
+        """Its weights now, or None if it is gone."""
+        module = self.ref()
+        if module is None:
+            return None
+        every = {bare_name(n): p for n, p in module.named_parameters()}
+        return samples({n: every[n] for n in self.names if n in every})
+
+
+def samples(weights):
+    """name -> sample of a weight, in double precision."""
+    return {n: strided(p, ELEMENTS).double().cpu().clone() for n, p in weights.items()}
+
+
+class Copies(Observer):
+    """Compares the way that a copy goes with the way of the model that trains."""
+
+    name = "copies"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.trained = []  # (weak reference to a model that trains, its samples)
+        self.copies = []
+        self.done = False
+        self.evaluated = {}  # id of a model -> calls without gradients
+        self.steps = 0
+
+    def after_step(self, optimizer):
+        """Look for copies once, early."""
+        self.steps += 1
+        if self.done or self.steps < FIRST:
+            return
+        self.done = True
+        held = self.watch.parts["parameters"].held()
+        for model in self.watch.models():
+            weights = matrices_of(model)
+            if weights and any(id(p) in held for p in weights.values()):
+                self.trained.append((weakref.ref(model), samples(weights)))
+        self.find(held)
+
+    def find(self, held):
+        """Modules with the names and shapes of a model that trains, and other weights."""
+        import torch
+
+        shapes = []
+        for ref, _ in self.trained:
+            model = ref()
+            every = {bare_name(n): tuple(p.shape) for n, p in model.named_parameters()}
+            shapes.append((every, matrices_of(model)))
+        if not shapes:
+            return
+        inside = set()
+        every = [one for one in gc.get_objects() if isinstance(one, torch.nn.Module)]
+        for module in every:
+            inside |= {id(child) for child in module._modules.values() if child is not None}
+        for module in every:
+            if id(module) in inside:
+                continue
+            mine = {bare_name(n): p for n, p in module.named_parameters()}
+            for place, (table, weights) in enumerate(shapes):
+                if len(mine) < 2 or {n: tuple(p.shape) for n, p in mine.items()} != table:
+                    continue
+                if any(id(p) in held for p in mine.values()):
+                    continue
+                chosen = {n: mine[n] for n in weights}
+                if all(chosen[n] is not weights[n] for n in weights):
+                    self.copies.append(Copy(module, chosen, place))
+                break
+
+    def left(self, module):
+        """A model has run without gradients."""
+        if len(self.evaluated) < 32 or id(module) in self.evaluated:
+            self.evaluated[id(module)] = self.evaluated.get(id(module), 0) + 1
+
+    def half_life(self, copy):
+        """(its way beside the model's, steps in which it goes half of the way) or None."""
+        ref, start = self.trained[copy.of]
+        model, now = ref(), copy.now()
+        steps = self.steps - FIRST
+        if model is None or now is None or set(now) != set(start) or steps < 3:
+            return None
+        every = {bare_name(n): p for n, p in model.named_parameters()}
+        way = way_between(samples({n: every[n] for n in start}), start)
+        mine = way_between(now, copy.start)
+        if not way:
+            return None
+        return mine / way, steps_to_half(mine / way, steps)
+
+    def facts(self):
+        """How far copies follow, and whose weights were evaluated."""
+        found, planned = [], self.watch.parts["settings"].planned()
+        for copy in self.copies[:3]:
+            told = self.half_life(copy)
+            if told is None:
+                continue
+            way, half = told
+            module = copy.ref()
+            ran = self.evaluated.get(id(module), 0)
+            ran += sum(self.evaluated.get(id(m), 0) for m in module._modules.values() if m)
+            used = f", evaluated {count_of(ran, 'time')}" if ran else ""
+            if math.isinf(half):
+                text = (
+                    f"a copy of the model ({copy.kind}{used}) has not moved in {self.steps} steps"
+                )
+                found.append(fact(f"weights/copy {copy.kind}", text, way=0))
+                continue
+            text = (
+                f"a copy of the model ({copy.kind}{used}) went {share(way)} as far as the model "
+                f"in {self.steps} steps; half of the way takes it about {brief(half)} steps"
+            )
+            usual = ""
+            if planned and half > planned / 4:
+                text += f", and the run has about {planned:,}"
+                usual = "it follows within a small part of the run"
+            found.append(fact(f"weights/copy {copy.kind}", text, usual, way=way))
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
 # files.py
 # Where files are saved and found: numbers in their names, and who wrote them.
 
@@ -1824,6 +2779,21 @@ def parts_of(thing, depth=3):
     return found
 
 
+def tensors_in(thing, depth=4):
+    """Name -> tensor of all tensors in a saved thing, by the names of their weights."""
+    if hasattr(thing, "state_dict") and hasattr(thing, "parameters"):
+        thing = thing.state_dict()
+    found = {}
+    if depth and hasattr(thing, "items"):
+        for key, value in thing.items():
+            if hasattr(value, "untyped_storage"):
+                found.setdefault(bare_name(str(key)), value)
+            else:
+                for name, tensor in tensors_in(value, depth - 1).items():
+                    found.setdefault(name, tensor)
+    return found
+
+
 class Checkpoints(Observer):
     """Looks at torch.save, torch.load and load_state_dict."""
 
@@ -1841,6 +2811,7 @@ class Checkpoints(Observer):
         self.written, self.opened = [], []  # (step, path)
         self.older = None  # (path, numbers, newer numbers) of a checkpoint that was read
         self.lower = None  # (step, numbers, higher numbers) of a save, nothing having been loaded
+        self.compared = []  # (step, how the weights in a save compare with those that train)
         self.handlers = []  # (step, signal) of saves within a handler
         self.own = {}  # id of a parameter that was loaded -> its name
         self.new_connectors = []  # names of connector weights that a state lacks
@@ -1860,6 +2831,8 @@ class Checkpoints(Observer):
         """torch.save(obj, f)."""
         thing = args[0] if args else kwargs.get("obj")
         self.saved.append((self.watch.step, parts_of(thing)))
+        if len(self.compared) < 8:
+            self.compared.append((self.watch.step, self.beside_models(thing)))
         path = path_of(args[1] if len(args) > 1 else kwargs.get("f"))
         if path and len(self.written) < 200:
             self.written.append((self.watch.step, path))
@@ -1933,6 +2906,53 @@ class Checkpoints(Observer):
             scheduler = held["ref"]()
             if scheduler is not None and held["optimizer"]() is optimizer and steps:
                 self.counts.append((max(steps), scheduler.last_epoch))
+
+    def beside_models(self, thing):
+        """(weights that train, those of them in the saved thing, those that are equal there)."""
+        there, held = tensors_in(thing), self.watch.parts["parameters"].held()
+        trained = [
+            (bare_name(name), parameter)
+            for model in self.watch.models()
+            for name, parameter in model.named_parameters()
+            if id(parameter) in held
+        ]
+        mine = dict(trained)
+        named = [name for name in mine if name in there and there[name].shape == mine[name].shape]
+        equal = [
+            name
+            for name in named
+            if bool((strided(there[name], 256).cpu() == strided(mine[name], 256).cpu()).all())
+        ]
+        return len(mine), len(named), len(equal)
+
+    def facts(self):
+        """What was saved, beside the weights that train, and what was loaded."""
+        found = []
+        kinds = set().union(*(parts for _, parts in self.saved)) if self.saved else set()
+        for when, (mine, named, equal) in self.compared[-1:]:
+            if not mine or not named:
+                continue
+            also = ", ".join(sorted(kinds - {"weights"})) or "nothing else"
+            text = (
+                f"after step {when}: {named} of {mine} trained weights, {equal} of them equal to "
+                f"the model's; and {also}"
+            )
+            usual = "all, and equal" if min(named, equal) < mine else ""
+            found.append(fact("saved/weights", text, usual, trained=mine, saved=named, equal=equal))
+        read = [parts for _, parts in self.read if parts]
+        if read:
+            held = ", ".join(sorted(set().union(*read)))
+            text = f"loaded before or between the steps: {held}"
+            text += f"; optimizers {self.loaded_optimizer}, schedulers {self.loaded_scheduler}"
+            found.append(
+                fact(
+                    "saved/loaded",
+                    text,
+                    optimizers=self.loaded_optimizer,
+                    schedulers=self.loaded_scheduler,
+                )
+            )
+        return found
 
     def unseen(self):
         """Why nothing can be said, if so."""
@@ -2226,6 +3246,22 @@ class Gradients(Observer):
         self.backwards = self.undivided = 0
         self.scaled = False
 
+    def facts(self):
+        """Clipping, and the scale of the loss."""
+        found = []
+        if self.norms:
+            limit = self.norms[-1][2]
+            over = sum(norm > limit for _, norm, limit in self.norms) / len(self.norms)
+            middle = median([norm for _, norm, _ in self.norms])
+            text = f"clipped at {limit:g}: {share(over)} of the steps, a norm of {brief(middle)}"
+            found.append(fact("in force/clipping", text, limit=limit, share=over, norm=middle))
+        else:
+            found.append(fact("in force/clipping", "no clipping by norm was seen", limit=0))
+        for scales in list(self.scales.values())[:1]:
+            text = f"loss scale {scales[0]:g} to {scales[-1]:g}, {self.skipped} steps skipped"
+            found.append(fact("in force/loss scale", text, scale=scales[-1], skipped=self.skipped))
+        return found
+
     # clipping and scaling
 
     def after_clip(self, token, result, args, kwargs):
@@ -2412,6 +3448,65 @@ class Gradients(Observer):
                 )
             )
         return found
+
+
+# --------------------------------------------------------------------------------------------------
+# inputs.py
+# What enters the model: the first layer's input, and tokens beside their labels.
+
+CALLS = 32  # that are looked at
+
+
+class Inputs(Observer):
+    """Looks at what the first layer of each call gets, whoever made the batch."""
+
+    name = "inputs"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.fresh = False  # whether the outermost module was entered, and no layer yet
+        self.calls = []  # (name of the layer, type, shape, lowest, highest, mean, deviation)
+
+    def entered(self, module, args, outermost):
+        """A module is called."""
+        import torch
+
+        if outermost:
+            self.fresh = self.watch.gradients and not self.watch.in_backward
+        if not self.fresh or module._modules or len(self.calls) >= CALLS:
+            return
+        given = next((one for one in args if isinstance(one, torch.Tensor)), None)
+        if given is None or not given.numel() or not given.dim():
+            return
+        self.fresh = False
+        part = strided(given, 4096).double() if not given.is_complex() else None
+        if part is None or not bool(part.isfinite().all()):
+            return
+        kind = str(given.dtype).replace("torch.", "")
+        told = [float(f(part)) for f in (torch.min, torch.max, torch.mean, torch.std)]
+        self.calls.append((type(module).__name__, kind, tuple(given.shape), *told))
+
+    def rows(self):
+        """The rows of a call."""
+        return self.calls[0][2][0] if self.calls else 0
+
+    def facts(self):
+        """The input of the first layer in all calls."""
+        if not self.calls:
+            return []
+        layer, kind, shape = self.calls[0][:3]
+        low, high = min(call[3] for call in self.calls), max(call[4] for call in self.calls)
+        usual = ""
+        text = f"{layer} gets {kind} {'x'.join(map(str, shape))}, {brief(low)} to {brief(high)}"
+        if kind.startswith(("float", "bfloat")):
+            mean = sum(call[5] for call in self.calls) / len(self.calls)
+            spread = sum(call[6] for call in self.calls) / len(self.calls)
+            text += f", mean {brief(mean)}, deviation {brief(spread)}"
+            if spread and (not 0.02 < spread < 20 or abs(mean) > 20):
+                usual = "a deviation near 1"
+        others = {call[2] for call in self.calls} - {shape}
+        text += f"; {count_of(len(others), 'other shape')}" if others else ""
+        return [fact("data/first input", text, usual, shape=list(shape[1:]), low=low, high=high)]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -2707,6 +3802,7 @@ class Losses(Observer):
         self.sigmoids, self.binary = 0, 0
         self.nll, self.bad_nll, self.sums = 0, 0, []
         self.first = None  # (loss, classes)
+        self.counted = []  # (labels that count, labels) of each call of cross entropy
         self.labels = collections.Counter()
         self.padded = []  # (labels that count, real tokens, rows) of each batch with a mask
         self.unmasked = []  # (padding value, share) of batches without a mask
@@ -2752,6 +3848,7 @@ class Losses(Observer):
             self.first = (float(result.detach()) if plain else None, classes)
         if target.is_floating_point():
             return
+        self.counted.append((int((target != ignored).sum()), target.numel()))
         if target.dim() == 1 and scores.dim() == 2 and target.numel() == scores.shape[0]:
             self.labels.update(target[:2048].tolist())
         if reduction in ("mean", "sum"):
@@ -2820,6 +3917,31 @@ class Losses(Observer):
     def unseen(self):
         """Why nothing can be said, if so."""
         return "" if self.values or self.calls else "no loss was seen"
+
+    def facts(self):
+        """The course of the loss, beside what a guess without the inputs would give."""
+        values, found = [value for _, value in self.values if math.isfinite(value)], []
+        if values:
+            last = sum(values[-3:]) / len(values[-3:])
+            text = f"{brief(values[0])} at first, {brief(last)} in the last of {len(values)}"
+            loss, classes = self.first or (None, 0)
+            usual = ""
+            if loss is not None and classes >= 2:
+                text += f"; {classes} classes alike give {brief(math.log(classes))}"
+                if abs(loss - math.log(classes)) > 1 + 0.5 * math.log(classes):
+                    usual = "near that in a model that begins anew"
+            total = sum(self.labels.values())
+            if total >= 200 and len(self.labels) >= 2:
+                guess = -sum(n / total * math.log(n / total) for n in self.labels.values())
+                text += f", the labels' own shares {brief(guess)}"
+            found.append(fact("loss/course", text, usual, first=values[0], last=last))
+        labels = sum(whole for _, whole in self.counted)
+        if labels and any(counted < whole for counted, whole in self.counted):
+            part = sum(counted for counted, _ in self.counted) / labels
+            least = min(counted / whole for counted, whole in self.counted)
+            text = f"{share(part)} of the labels count, {share(least)} in the least batch"
+            found.append(fact("loss/labels that count", text, share=part))
+        return found
 
     def findings(self):
         """What the losses showed."""
@@ -3045,6 +4167,14 @@ class Modes(Observer):
             self.history.setdefault(key, (ref, [], sensitive))[1].append(training)
         self.now = {}
 
+    def facts(self):
+        """Evaluations between the steps."""
+        if not self.evaluations:
+            return []
+        return [
+            fact("loss/evaluations", f"evaluated after steps {some(map(str, self.evaluations), 4)}")
+        ]
+
     def unseen(self):
         """Why nothing can be said, if so."""
         return "" if self.history else "no module ran before a loss went back"
@@ -3122,6 +4252,125 @@ class Modes(Observer):
                 )
             )
         return found
+
+
+# --------------------------------------------------------------------------------------------------
+# opened.py
+# Which files the program reads: data, settings, caches, weights.
+
+MOST_FILES = 4000  # that are remembered
+NOT_DATA = (".py", ".pyc", ".pyi", ".so", ".pth.lock", ".lock", ".json.lock", ".h", ".cpp", ".pem")
+ELSEWHERE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/tmp/rgt-probe-")
+CACHES = (".pkl", ".pickle", ".npy", ".npz", ".pt", ".bin", ".cache", ".arrow", ".h5", ".feather")
+SETTINGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
+
+
+class Opened:
+    """Remembers the files that this process opens to read, by an audit hook of Python.
+
+    A hook can't be taken off, so it looks at nothing once it is switched off.
+    """
+
+    def __init__(self):
+        self.read, self.on, self.busy = {}, True, threading.local()
+        sys.addaudithook(self.saw)
+
+    def saw(self, event, args):
+        """Called by Python at each event that can be audited."""
+        if not self.on or event != "open" or getattr(self.busy, "now", False):
+            return
+        path, mode, flags = args
+        if not isinstance(path, str) or (flags or 0) & (os.O_WRONLY | os.O_RDWR):
+            return
+        if path in self.read or path.endswith(NOT_DATA) or len(self.read) >= MOST_FILES:
+            return
+        self.busy.now = True
+        try:
+            whole = os.path.abspath(path)
+            if not whole.startswith(ELSEWHERE) and not is_library(whole):
+                self.read[path] = whole
+        except Exception:
+            pass
+        finally:
+            self.busy.now = False
+
+
+def is_library(path):
+    """Whether a file lies with the packages that Python imports, and not with the program."""
+    if any(part in path for part in ("site-packages", "dist-packages", sys.base_prefix, "/.")):
+        return True
+    here = os.getcwd() + os.sep
+    roots = [os.path.abspath(root) + os.sep for root in sys.path if root]
+    return any(path.startswith(root) and not here.startswith(root) for root in roots)
+
+
+class Files(Observer):
+    """Tells which files were read. Files of one folder and kind are counted, not named."""
+
+    name = "files"
+    opened = None
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        if Files.opened is None:
+            Files.opened = Opened()
+
+    def facts(self):
+        """What was read, and caches that are older than what they may be made from."""
+        paths = [path for path in dict.fromkeys(self.opened.read.values()) if os.path.isfile(path)]
+        groups = {}
+        for path in paths:
+            above = os.path.dirname(os.path.dirname(path))
+            kind = os.path.splitext(path)[1].lower()
+            groups.setdefault((above, kind), []).append(path)
+        texts = []
+        for (above, kind), inside in groups.items():
+            if len(inside) > 3:
+                texts.append(f"{len(inside)} {kind or 'other'} files below {short(above)}")
+            else:
+                texts += [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
+        found = [fact("data/files", "read " + some(texts, 8), files=texts[:64])] if texts else []
+        return self.of_caches(paths) + found
+
+    def of_caches(self, paths):
+        """Caches beside a newer file that they seem to be made from and that nobody read."""
+        found = []
+        for path in paths:
+            if not path.lower().endswith(CACHES):
+                continue
+            folder, name = os.path.split(path)
+            for other in sorted(os.listdir(folder))[:2000]:
+                source, stem = os.path.join(folder, other), os.path.splitext(other)[0]
+                if source == path or other.lower().endswith(CACHES) or len(stem) < 4:
+                    continue
+                if not name.startswith(stem) or source in paths or not os.path.isfile(source):
+                    continue
+                days = (os.path.getmtime(source) - os.path.getmtime(path)) / 86400
+                text = f"{short(path)} was read and {other} beside it was not"
+                if days > 0:
+                    text += f", which is {days:.1f} days newer"
+                usual = "a cache is newer than its source" if days > 0 else ""
+                found.append(fact(f"data/cache {name}", text, usual, days=round(days, 2)))
+        return found[:3]
+
+
+def size_of(path):
+    """The bytes of a file; 0 if it is gone."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def in_words(size):
+    """Bytes as kB or MB."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{max(size / 1e3, 0.1):.1f} kB"
+
+
+def short(path):
+    """A path as seen from the program's folder."""
+    here = os.path.relpath(path)
+    return here if len(here) < len(path) else path
 
 
 # --------------------------------------------------------------------------------------------------
@@ -3356,6 +4605,53 @@ class Parameters(Observer):
             for group in optimizer.param_groups
             for p in group["params"]
         }
+
+    def facts(self):
+        """What trains, what never moved and why, and how far a step goes."""
+        names, held = self.watch.names(), self.held()
+        moved, still = 0, {}
+        for model in self.watch.models():
+            if not any(id(p) in held for p in model.parameters()):
+                continue
+            for parameter in model.parameters():
+                seen = self.seen.get(id(parameter))
+                if seen is not None and seen.moved:
+                    moved += 1
+                else:
+                    why = self.why_still(parameter, seen, id(parameter) in held)
+                    still.setdefault(why, []).append(names.get(id(parameter), "?"))
+        found = []
+        if moved:
+            found.append(fact("weights/moved", f"{count_of(moved, 'tensor')} moved", moved=moved))
+        for why, these in still.items():
+            text = f"{count_of(len(these), 'tensor')} never moved, {why}: {some(these, 3)}"
+            usual = "" if why == "frozen" else "all but frozen ones move"
+            found.append(fact(f"weights/still, {why}", text, usual, count=len(these)))
+        ratios = [ratio for seen in self.seen.values() for _, ratio in seen.ratios]
+        if ratios:
+            text = f"the median matrix changes by {brief(median(ratios))} of its size in a step"
+            found.append(fact("weights/step", text, ratio=median(ratios)))
+        half = [seen for seen in self.seen.values() if seen.dtype in HALF and seen.pushed]
+        if half:
+            part = sum(seen.followed for seen in half) / sum(seen.pushed for seen in half)
+            text = (
+                f"{count_of(len(half), 'tensor')} of {half[0].dtype[6:]}: a step changes "
+                f"{share(part)} of the elements that have a gradient"
+            )
+            found.append(fact("weights/half", text, "all" if part < 0.9 else "", share=part))
+        return found
+
+    def why_still(self, parameter, seen, held):
+        """Why a weight never moved."""
+        if not parameter.requires_grad:
+            return "frozen"
+        if not held:
+            return "in no optimizer" + ("" if id(parameter) in self.outside else ", no gradient")
+        if seen is None or not seen.with_gradient:
+            return "no gradient came"
+        if not seen.nonzero:
+            return "its gradient was exactly 0"
+        return "rate 0" if not any(seen.rates) else "each step is below its rounding"
 
     def unseen(self):
         """Why nothing can be said, if so."""
@@ -3716,6 +5012,7 @@ class Parameters(Observer):
 # ranks.py
 # What wraps a model for several ranks: DDP, FSDP, DeepSpeed.
 
+WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
 FEW_ROWS = 32  # rows or tokens of a rank, below which a gather costs more than it serves
 BYTES = 16  # of each parameter under Adam in mixed precision
 
@@ -3806,6 +5103,14 @@ class Ranks(Observer):
     def told(self):
         """What the parent compares between ranks."""
         return {"weights": self.weights, "world": self.size()}
+
+    def facts(self):
+        """How many ranks there are, and what wraps the model."""
+        if self.size() < 2:
+            return []
+        kinds = [type(m).__name__ for m in self.watch.models()[:1]]
+        kinds = [kind for kind in kinds if kind in WRAPPERS] or ["no wrapper that is known"]
+        return [fact("in force/ranks", f"{self.size()} ranks, {kinds[0]}", world=self.size())]
 
     def unseen(self):
         """Why nothing can be said, if so. The parent compares the weights."""
@@ -3956,6 +5261,8 @@ class Ranks(Observer):
 # rates.py
 # Learning rates as they are used, and the schedulers behind them.
 
+PLANS = ("total_steps", "T_max", "total_iters")  # where schedulers keep their length
+
 
 class Rates(Observer):
     """Follows each scheduler from step to step."""
@@ -3988,6 +5295,46 @@ class Rates(Observer):
             scheduler = held["ref"]()
             if scheduler is not None and held["optimizer"]() is optimizer:
                 held["marks"].append(scheduler.last_epoch)
+
+    def facts(self):
+        """Each optimizer with its rate by step, and the schedulers behind it."""
+        found = []
+        for key, held in list(self.watch.parts["parameters"].optimizers.items())[:3]:
+            rates = held["rates"]
+            if not rates:
+                continue
+            chosen = [rates[i] for i in sorted({0, len(rates) // 2, len(rates) - 1})]
+            told = " to ".join(dict.fromkeys(map(brief, chosen)))
+            text = "{}: rate {} over {}, weight decay {:g}".format(
+                held["type"], told, count_of(len(rates), "step"), held["decay"]
+            )
+            usual = ""
+            for one in self.schedulers:
+                scheduler, optimizer = one["ref"](), one["optimizer"]()
+                if scheduler is None or optimizer is None or id(optimizer) != key:
+                    continue
+                marks = one["marks"]
+                ticks = scheduler.last_epoch - max(0, marks[0] if marks else 0)
+                length = next(
+                    (n for n in map(scheduler.__dict__.get, PLANS) if isinstance(n, int)), 0
+                )
+                text += f"; {type(scheduler).__name__} took {count_of(ticks, 'tick')}"
+                text += f" of {length:,}" if length else ""
+                planned = self.watch.parts["settings"].planned()
+                each_step = abs(ticks - len(marks)) <= 2
+                if length and planned and each_step and not 0.5 <= length / planned <= 2:
+                    usual = f"as many as the run has steps, about {planned:,}"
+            found.append(
+                fact(
+                    "in force/{}".format(held["type"]),
+                    text,
+                    usual,
+                    first=rates[0],
+                    last=rates[-1],
+                    decay=held["decay"],
+                )
+            )
+        return found
 
     def unseen(self):
         """Why nothing can be said, if so."""
@@ -4230,6 +5577,20 @@ class Resources(Observer):
             )
         return found + self.of_machine(step) + self.waiting(step)
 
+    def facts(self):
+        """Seconds of a step, the share that waits for data, and memory."""
+        if len(self.times) < 3:
+            return []
+        text = f"{brief(median(self.times))} s a step"
+        training = self.watch.parts["batches"].training()
+        if training and sum(self.times):
+            waited = sum(sum(held.waits) for held in training)
+            text += f", {share(min(1, waited / sum(self.times)))} of it waiting for batches"
+        used, whole = share_of_memory()
+        if whole:
+            text += f"; at most {share(used)} of {whole / 2**30:.0f} GiB of memory"
+        return [fact("time/step", text, seconds=median(self.times), memory=used)]
+
     def of_machine(self, step):
         """Threads, memory and the garbage collector."""
         import torch
@@ -4414,6 +5775,131 @@ class Series(Observer):
 
 
 # --------------------------------------------------------------------------------------------------
+# settings.py
+# What the program was asked for on its command line, beside what is in force.
+
+# What a flag's name asks for, the most special first.
+ASKED = (
+    ("accumulation", re.compile(r"(?i)accum")),
+    ("clip", re.compile(r"(?i)clip|max_grad_norm|grad_norm")),
+    ("decay", re.compile(r"(?i)weight_?decay|^wd$")),
+    ("epochs", re.compile(r"(?i)^(n_|num_|train_|max_|num_train_)*epochs?$")),
+    ("steps", re.compile(r"(?i)^(max|total|num|train)_*(\w+_)?(steps|iters)$")),
+    ("workers", re.compile(r"(?i)^(num_?|n_?)?(data_?loader_?)?(num_?)?workers$")),
+    ("batch", re.compile(r"(?i)^(per_device_)?(train_)?(micro_)?batch(_?size)?$|^bs$")),
+    ("rate", re.compile(r"(?i)^(base_|max_|peak_)?(lr|learning_?rate)$")),
+)  # fmt: skip
+
+
+def asked(words):
+    """{what: (flag, value)} of the numbers on a command line."""
+    found = {}
+    pairs = [word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word]
+    for flag, value in zip(words, words[1:]):
+        if flag.startswith("-") and "=" not in flag:
+            pairs.append([flag.lstrip("-"), value])
+    pairs += [word.split("=", 1) for word in words if re.fullmatch(r"[\w.]+=[^=]+", word)]
+    for flag, value in pairs:
+        if number(value) is None:
+            continue
+        name = flag.split(".")[-1].replace("-", "_")
+        what = next((what for what, pattern in ASKED if pattern.search(name)), None)
+        if what and what not in found:
+            found[what] = (flag, number(value))
+    return found
+
+
+class Settings(Observer):
+    """Puts what was asked for beside what is in force."""
+
+    name = "settings"
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        self.asked = asked(list(sys.argv[1:]))
+
+    def accumulated(self):
+        """Losses that went back for each step."""
+        windows = [window[0] for window in self.watch.parts["gradients"].windows if window[0]]
+        return median(windows) if windows else 1
+
+    def planned(self):
+        """About how many steps the run has; 0 where nothing tells."""
+        if "steps" in self.asked:
+            return int(self.asked["steps"][1])
+        training = self.watch.parts["batches"].training()
+        length = training[0].length if training else 0
+        if "epochs" in self.asked and length:
+            return int(self.asked["epochs"][1] * length / max(1, self.accumulated()))
+        return 0
+
+    def facts(self):
+        """Types, batch, schedule; then what differs from the command line."""
+        parts, found = self.watch.parts, []
+        world, folds = parts["ranks"].size(), self.accumulated()
+        rows = parts["batches"].rows() or parts["inputs"].rows()
+        if rows:
+            text = f"{count_of(rows, 'row')} a batch x {folds} batches a step x {world} ranks"
+            text += f" = {rows * folds * world:,}"
+            found.append(fact("in force/batch", text, rows=rows, accumulated=folds, world=world))
+        found += self.of_types() + self.of_attention() + self.of_difference(rows, folds)
+        return found
+
+    def of_types(self):
+        """Types of the weights, by their number, and what the configuration says."""
+        counted = {}
+        models = self.watch.models()
+        for model in models[:1]:
+            for parameter in model.parameters():
+                kind = str(parameter.dtype).replace("torch.", "")
+                counted[kind] = counted.get(kind, 0) + parameter.numel()
+        total = sum(counted.values())
+        if not total:
+            return []
+        told = ", ".join(f"{kind} {share(n / total)}" for kind, n in counted.items())
+        cast = any(self.watch.parts["shapes"].shares)
+        text = f"{type(models[0]).__name__}: {brief(total / 1e6)} M weights, {told}"
+        text += ", under autocast" if cast else ""
+        return [fact("in force/types", text, **counted)]
+
+    def of_attention(self):
+        """The backend of attention that a configuration names."""
+        for model in self.watch.models():
+            config = getattr(model, "config", None)
+            chosen = getattr(config, "_attn_implementation", None)
+            if isinstance(chosen, str):
+                return [fact("in force/attention", f"attention: {chosen[:40]}", chosen=chosen[:40])]
+        return []
+
+    def of_difference(self, rows, folds):
+        """What the command line asked for and isn't so."""
+        found = []
+        optimizers = list(self.watch.parts["parameters"].optimizers.values())
+        rates = [rate for held in optimizers for rate in held["rates"]]
+        norms = self.watch.parts["gradients"].norms
+        training = self.watch.parts["batches"].training()
+        now = {
+            "rate": max(rates, default=None),
+            "batch": rows or None,
+            "accumulation": folds,
+            "clip": norms[0][2] if norms else 0,
+            "decay": max([held["decay"] for held in optimizers], default=None),
+            "workers": training[0].workers if training else None,
+        }
+        for what, (flag, value) in self.asked.items():
+            held = now.get(what)
+            if held is None or abs(held - value) <= 1e-6 * max(abs(held), abs(value)):
+                continue
+            if what == "rate" and held < value:
+                continue  # it warms up, or falls
+            text = f"--{flag} asks for {value:g}; in force is {held:g}"
+            found.append(
+                fact(f"in force/--{flag}", text, "what was asked for", asked=value, held=held)
+            )
+        return found
+
+
+# --------------------------------------------------------------------------------------------------
 # shapes.py
 # Shapes and types of what layers get and give.
 
@@ -4594,6 +6080,11 @@ CLASSES = (
     Ranks,
     Resources,
     Checkpoints,
+    Settings,
+    Inputs,
+    Copies,
+    Files,
+    DataSets,
     Series,
 )
 
@@ -4764,7 +6255,7 @@ def attach_steps(watch, torch):
     @watch.careful
     def after(optimizer, args, kwargs):
         watch.in_backward = False
-        for part in ("parameters", "gradients", "rates", "ranks", "time and memory"):
+        for part in ("parameters", "gradients", "rates", "ranks", "time and memory", "copies"):
             watch.guard(part, "after_step", optimizer)
         if not watch.resting():
             watch.stepped(optimizer)
@@ -4801,6 +6292,8 @@ def attach_modules(watch, torch):
             watch.guard("ranks", "entered", module, args, not stack)
         if watch.step < SHAPE_STEPS:
             watch.guard("shapes", "entered", module, args, not stack)
+        if not stack or watch.parts["inputs"].fresh:
+            watch.guard("inputs", "entered", module, args, not stack)
         stack.append(module)
 
     @watch.careful
@@ -4819,6 +6312,8 @@ def attach_modules(watch, torch):
             watch.guard("activations", "ended")
             watch.guard("shapes", "ended")
             watch.guard("modes", "left", module)
+            if not watch.gradients:
+                watch.parts["copies"].left(module)
 
     watch.wrap(
         torch.nn.parallel.DistributedDataParallel, "__init__", "ranks", after="after_wrapping"
@@ -5223,6 +6718,9 @@ def parse(argv):
     parser.add_argument("--steps", type=int, default=30, help="optimizer steps to look at (30)")
     parser.add_argument("--json", metavar="FILE", help="write the findings into this file")
     parser.add_argument("--page", metavar="FILE", help="write an HTML page into this file")
+    parser.add_argument(
+        "--compare", metavar="FILE", help="tell how this run differs from the one of a --json file"
+    )
     parser.add_argument("--prepare", metavar="FOLDER", help="put the probe into this folder")
     parser.add_argument("--report", metavar="FOLDER", help="say what was seen from this folder")
     parser.add_argument("--quiet", action="store_true", help="print no findings")
@@ -5496,12 +6994,24 @@ def merged(reports, workers, code):
         ],
         "findings": every,
         "observations": looked,
+        "facts": facts_in(first),
         "series": first.get("series") or {},
     }
 
 
-def shown(report):
-    """The report as text."""
+def facts_in(report):
+    """The facts of one process's report, those that aren't facts left out."""
+    return [
+        one
+        for one in report.get("facts") or []
+        if isinstance(one, dict)
+        and one.get("about") in TOPICS
+        and all(isinstance(one.get(key), str) for key in ("name", "text", "usual"))
+    ]
+
+
+def shown(report, other=None):
+    """The report as text. `other`: the report of another run, which this one is compared with."""
     count = len(report["processes"])
     lines = [
         "probe: {} ({} step{} of {} process{} looked at)".format(
@@ -5518,6 +7028,8 @@ def shown(report):
         if len(report["processes"]) > 1 and ranks:
             where += ", rank " + ", ".join(map(str, ranks))
         lines.append("{} {}: {} [{}]".format(one["level"], where, one["what"], one["id"]))
+        if one["level"] == NOTE:
+            continue  # the rest is in the JSON
         lines.append("    seen: " + one["evidence"])
         lines.append("    if all were well: " + one["well"])
         told = [name for name in ("check", "fix") if one.get(name)]
@@ -5530,9 +7042,21 @@ def shown(report):
             told.append("{} ({})".format(name, state.get("why") or "no report"))
         elif state.get("partly"):
             told.append("{}, of it {}".format(name, state["partly"]))
-    if count and told:
-        lines.append("not looked at: " + "; ".join(told))
+    if other is not None:
+        lines += compared_with(report, other)
+    elif count:
+        lines += sheet(report.get("facts") or [], "; ".join(told))
     return "\n".join(lines) + "\n"
+
+
+def compared_with(report, other):
+    """The lines that tell how this run differs from another one."""
+    kinds = [{one.get("kind") for one in run.get("findings") or []} for run in (report, other)]
+    new, gone = sorted(map(str, kinds[0] - kinds[1])), sorted(map(str, kinds[1] - kinds[0]))
+    lines = [f"found here and not there: {', '.join(new)}"] if new else []
+    lines += [f"found there and not here: {', '.join(gone)}"] if gone else []
+    lines += differences(report.get("facts") or [], facts_in(other))
+    return lines or ["no fact differs from the other run's"]
 
 
 def end_like(code):
@@ -5608,8 +7132,29 @@ def report_of(folder, code=None):
     reports = attempt(read, folder, "rank-*.json", otherwise=[])
     workers = attempt(read, folder, "worker-*.json", otherwise=[])
     report = attempt(merged, reports, workers, code) or as_read(reports, code)
+    for one in attempt(looked_later, folder, otherwise=[]):
+        report["facts"] = [*report.get("facts", []), *facts_in(one)]
     attempt(advise, report)
     return report
+
+
+def looked_later(folder, most=MOST_SECONDS):
+    """What the looks at data sets wrote, once those that still run have ended."""
+    until = time.monotonic() + most
+    running = os.path.join(glob.escape(folder), "data-*.json.part")
+    while any(map(lives, glob.glob(running))) and time.monotonic() < until:
+        time.sleep(0.1)
+    return read(folder, "data-*.json")
+
+
+def lives(path):
+    """Whether the process whose number a file holds is still there."""
+    try:
+        with open(path, encoding="ascii") as handle:
+            os.kill(int(handle.read() or 0) or os.getpid(), 0)
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 def advise(report):
@@ -5639,6 +7184,20 @@ def as_json(report):
     return json.dumps(report, indent=1, default=str) + "\n"
 
 
+def other_run(path):
+    """The report in a file that --json wrote; None if there is none, which is told."""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            report = json.load(handle)
+        if isinstance(report.get("facts"), list):
+            return report
+        why = "it holds no facts"
+    except (OSError, ValueError, AttributeError) as error:
+        why = getattr(error, "strerror", None) or "it isn't a report"
+    complain(f"error: {path}: {why}; give a file that --json wrote")
+    return None
+
+
 def tell(options, folder, code):
     """Print and write what was found."""
     report = report_of(folder, code) if folder else as_read([], code)
@@ -5648,7 +7207,8 @@ def tell(options, folder, code):
         write(options.page, page, report)
     if options.quiet:
         return
-    text = attempt(shown, report) or plainly(report)
+    other = attempt(other_run, options.compare) if options.compare else None
+    text = attempt(shown, report, other) or plainly(report)
     try:
         sys.stdout.flush()
         stream = sys.stdout if options.report else sys.stderr

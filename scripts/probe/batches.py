@@ -1,23 +1,57 @@
 """What data loaders hand out: order, repeats, ranges, and the time that it takes."""
 
+import collections
 import time
 import weakref
 
+from .facts import fact, share
 from .table import finding
+from .token_rows import TokenRows
 from .values import fingerprint, leaves, median, strided
 from .watching import Observer
+
+
+def held_weakly(thing):
+    """A call that gives a thing, or None once it is gone. What can't be held so stays."""
+    try:
+        return weakref.ref(thing)
+    except TypeError:
+        return lambda: thing
+
+
+def shares_in(tensor, most=4096):
+    """{value: share} of the whole numbers in a tensor, by a sample; {} where they are many."""
+    counted = collections.Counter(strided(tensor, most).reshape(-1).tolist())
+    total = sum(counted.values())
+    return {value: n / total for value, n in counted.items()} if len(counted) <= 256 else {}
+
+
+def distance(one, two):
+    """How unlike two shares are: 0 for equal ones, 1 where nothing is in both."""
+    return sum(abs(one.get(k, 0) - two.get(k, 0)) for k in {*one, *two}) / 2
 
 
 class Loader:
     """What one loader handed out. Loaders of the same dataset count as one."""
 
     def __init__(self, loader):
+        self.dataset = held_weakly(loader.dataset)
+        try:
+            self.length = len(loader)  # batches of an epoch
+        except TypeError:  # a stream has none
+            self.length = 0
+        self.rows = 0
+        self.token_rows = TokenRows()
+        self.labels = []  # {value: share} of the whole-number labels of each batch
         self.workers = loader.num_workers
         self.persistent = loader.persistent_workers
         self.pinned = loader.pin_memory
         sampler = getattr(loader, "sampler", None)
         self.sampler = type(sampler).__name__
         self.shuffles = self.sampler == "RandomSampler" or bool(getattr(sampler, "shuffle", False))
+        batches = getattr(loader, "batch_sampler", None)
+        if batches is not None and type(batches).__name__ != "BatchSampler":
+            self.sampler = type(batches).__name__  # one of the program's own
         self.iterable = self.sampler == "_InfiniteConstantSampler"
         self.epochs = []  # [hash of each batch]
         self.inputs = []  # [(hash of the inputs, hash of the labels) of each batch]
@@ -89,6 +123,9 @@ class Batches(Observer):
             import torch
 
             held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+        held.rows = held.rows or next((len(t) for _, t in found if t.dim()), 0)
+        self.labels_in(held, found)
+        self.rows_in(held, dict(found))
         self.spread_in(held, found)
         self.images_in(held, found)
         self.last_tokens = None
@@ -103,6 +140,78 @@ class Batches(Observer):
                     part = strided(tensor, 4096).float()
                     rows.append((float(part.mean()), float(part.std())))
                 return
+
+    def labels_in(self, held, found):
+        """The labels of a batch: its last whole numbers, where the inputs aren't tokens too."""
+        whole = [t for _, t in found if not t.is_floating_point() and not t.is_complex()]
+        inputs = [t for _, t in found if t.is_floating_point() and t.dim() >= 2]
+        if whole and inputs and whole[-1].numel() >= 4 and len(held.labels) < 64:
+            held.labels.append(shares_in(whole[-1]))
+
+    def rows_in(self, held, named):
+        """Rows of tokens and of labels: by their names, else the first and the last."""
+        whole = {
+            name: t
+            for name, t in named.items()
+            if t.dim() == 2 and t.shape[1] >= 8 and not t.is_floating_point()
+            and not t.is_complex() and "mask" not in name and int(t.max()) > 1
+        }  # fmt: skip
+        tokens = next((t for n, t in whole.items() if n.endswith("input_ids")), None)
+        labels = next((t for n, t in whole.items() if n.endswith("labels")), None)
+        if tokens is None and len(whole) >= 2:
+            tokens, labels = list(whole.values())[0], list(whole.values())[-1]
+        if tokens is not None and labels is not None and tokens.shape == labels.shape:
+            held.token_rows.add(tokens, labels)
+
+    def rows(self):
+        """The rows of a batch that trains; 0 where no loader gave one."""
+        training = self.training()
+        return training[0].rows if training else 0
+
+    def facts(self):
+        """The loaders, repeats, and whether batches lie in the order of their labels."""
+        found = []
+        for held in self.training()[:2]:
+            seen = sum(map(len, held.epochs))
+            order = "shuffled" if held.shuffles else f"by {held.sampler}"
+            order = "a stream" if held.iterable else order
+            length = f"{held.length:,} batches an epoch" if held.length else "length unknown"
+            text = (
+                f"training loader: {length}, {order}, {held.workers} workers; {seen} batches seen"
+            )
+            found.append(
+                fact(
+                    "data/loader",
+                    text,
+                    length=held.length,
+                    rows=held.rows,
+                    shuffled=held.shuffles,
+                    workers=held.workers,
+                )
+            )
+            within = [len(epoch) - len(set(epoch)) for epoch in held.epochs]
+            if sum(within):
+                text = f"{sum(within)} of {seen} training batches came twice within an epoch"
+                found.append(fact("data/repeated batches", text, "none", repeats=sum(within)))
+            found += self.of_neighbours(held)
+            found += held.token_rows.facts("training", self.watch.final)
+        return found
+
+    def of_neighbours(self, held):
+        """Whether batches that follow each other have more alike labels than others."""
+        labels = [one for one in held.labels if one]
+        if len(labels) < 8:
+            return []
+        near = [distance(a, b) for a, b in zip(labels, labels[1:])]
+        far = [distance(labels[i], labels[j]) for i in range(len(labels)) for j in range(i - 2)]
+        near, far = sum(near) / len(near), sum(far) / len(far)
+        if far < 0.05 or near > 0.6 * far:
+            return []
+        text = (
+            f"labels of batches that follow each other differ by {share(near)}, of others by "
+            f"{share(far)}: the data come in blocks"
+        )
+        return [fact("data/blocks", text, "as unlike as any two", near=near, far=far)]
 
     def of_scales(self, step):
         """Inputs of the same shape in training and evaluation, on unlike scales."""

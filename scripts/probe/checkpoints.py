@@ -4,9 +4,11 @@ import os
 import platform
 import sys
 
+from .copies import bare_name
+from .facts import fact
 from .files import UNFINISHED, beside, crc, handler_above, numbered, path_of
 from .table import finding
-from .values import number, some
+from .values import number, some, strided
 from .watching import Observer
 
 
@@ -34,6 +36,21 @@ def parts_of(thing, depth=3):
     return found
 
 
+def tensors_in(thing, depth=4):
+    """Name -> tensor of all tensors in a saved thing, by the names of their weights."""
+    if hasattr(thing, "state_dict") and hasattr(thing, "parameters"):
+        thing = thing.state_dict()
+    found = {}
+    if depth and hasattr(thing, "items"):
+        for key, value in thing.items():
+            if hasattr(value, "untyped_storage"):
+                found.setdefault(bare_name(str(key)), value)
+            else:
+                for name, tensor in tensors_in(value, depth - 1).items():
+                    found.setdefault(name, tensor)
+    return found
+
+
 class Checkpoints(Observer):
     """Looks at torch.save, torch.load and load_state_dict."""
 
@@ -51,6 +68,7 @@ class Checkpoints(Observer):
         self.written, self.opened = [], []  # (step, path)
         self.older = None  # (path, numbers, newer numbers) of a checkpoint that was read
         self.lower = None  # (step, numbers, higher numbers) of a save, nothing having been loaded
+        self.compared = []  # (step, how the weights in a save compare with those that train)
         self.handlers = []  # (step, signal) of saves within a handler
         self.own = {}  # id of a parameter that was loaded -> its name
         self.new_connectors = []  # names of connector weights that a state lacks
@@ -70,6 +88,8 @@ class Checkpoints(Observer):
         """torch.save(obj, f)."""
         thing = args[0] if args else kwargs.get("obj")
         self.saved.append((self.watch.step, parts_of(thing)))
+        if len(self.compared) < 8:
+            self.compared.append((self.watch.step, self.beside_models(thing)))
         path = path_of(args[1] if len(args) > 1 else kwargs.get("f"))
         if path and len(self.written) < 200:
             self.written.append((self.watch.step, path))
@@ -143,6 +163,53 @@ class Checkpoints(Observer):
             scheduler = held["ref"]()
             if scheduler is not None and held["optimizer"]() is optimizer and steps:
                 self.counts.append((max(steps), scheduler.last_epoch))
+
+    def beside_models(self, thing):
+        """(weights that train, those of them in the saved thing, those that are equal there)."""
+        there, held = tensors_in(thing), self.watch.parts["parameters"].held()
+        trained = [
+            (bare_name(name), parameter)
+            for model in self.watch.models()
+            for name, parameter in model.named_parameters()
+            if id(parameter) in held
+        ]
+        mine = dict(trained)
+        named = [name for name in mine if name in there and there[name].shape == mine[name].shape]
+        equal = [
+            name
+            for name in named
+            if bool((strided(there[name], 256).cpu() == strided(mine[name], 256).cpu()).all())
+        ]
+        return len(mine), len(named), len(equal)
+
+    def facts(self):
+        """What was saved, beside the weights that train, and what was loaded."""
+        found = []
+        kinds = set().union(*(parts for _, parts in self.saved)) if self.saved else set()
+        for when, (mine, named, equal) in self.compared[-1:]:
+            if not mine or not named:
+                continue
+            also = ", ".join(sorted(kinds - {"weights"})) or "nothing else"
+            text = (
+                f"after step {when}: {named} of {mine} trained weights, {equal} of them equal to "
+                f"the model's; and {also}"
+            )
+            usual = "all, and equal" if min(named, equal) < mine else ""
+            found.append(fact("saved/weights", text, usual, trained=mine, saved=named, equal=equal))
+        read = [parts for _, parts in self.read if parts]
+        if read:
+            held = ", ".join(sorted(set().union(*read)))
+            text = f"loaded before or between the steps: {held}"
+            text += f"; optimizers {self.loaded_optimizer}, schedulers {self.loaded_scheduler}"
+            found.append(
+                fact(
+                    "saved/loaded",
+                    text,
+                    optimizers=self.loaded_optimizer,
+                    schedulers=self.loaded_scheduler,
+                )
+            )
+        return found
 
     def unseen(self):
         """Why nothing can be said, if so."""

@@ -8,15 +8,20 @@ import sys
 from .activations import Activations
 from .batches import Batches
 from .checkpoints import Checkpoints
+from .copies import Copies
+from .data_sets import DataSets
 from .gradients import Gradients
+from .inputs import Inputs
 from .loading import Workers
 from .losses import Losses
 from .modes import Modes
+from .opened import Files
 from .parameters import Parameters
 from .ranks import Ranks
 from .rates import Rates
 from .resources import Resources
 from .series import Series
+from .settings import Settings
 from .shapes import SHAPE_STEPS, Shapes
 from .watching import Watch
 
@@ -32,6 +37,11 @@ CLASSES = (
     Ranks,
     Resources,
     Checkpoints,
+    Settings,
+    Inputs,
+    Copies,
+    Files,
+    DataSets,
     Series,
 )
 
@@ -202,7 +212,7 @@ def attach_steps(watch, torch):
     @watch.careful
     def after(optimizer, args, kwargs):
         watch.in_backward = False
-        for part in ("parameters", "gradients", "rates", "ranks", "time and memory"):
+        for part in ("parameters", "gradients", "rates", "ranks", "time and memory", "copies"):
             watch.guard(part, "after_step", optimizer)
         if not watch.resting():
             watch.stepped(optimizer)
@@ -239,6 +249,8 @@ def attach_modules(watch, torch):
             watch.guard("ranks", "entered", module, args, not stack)
         if watch.step < SHAPE_STEPS:
             watch.guard("shapes", "entered", module, args, not stack)
+        if not stack or watch.parts["inputs"].fresh:
+            watch.guard("inputs", "entered", module, args, not stack)
         stack.append(module)
 
     @watch.careful
@@ -257,6 +269,8 @@ def attach_modules(watch, torch):
             watch.guard("activations", "ended")
             watch.guard("shapes", "ended")
             watch.guard("modes", "left", module)
+            if not watch.gradients:
+                watch.parts["copies"].left(module)
 
     watch.wrap(
         torch.nn.parallel.DistributedDataParallel, "__init__", "ranks", after="after_wrapping"

@@ -3,6 +3,7 @@
 import math
 import weakref
 
+from .facts import brief, fact, share
 from .table import finding
 from .values import bare, median, sample, strided
 from .watching import Observer
@@ -116,6 +117,22 @@ class Gradients(Observer):
         self.windows.append((self.backwards, self.undivided, batches))
         self.backwards = self.undivided = 0
         self.scaled = False
+
+    def facts(self):
+        """Clipping, and the scale of the loss."""
+        found = []
+        if self.norms:
+            limit = self.norms[-1][2]
+            over = sum(norm > limit for _, norm, limit in self.norms) / len(self.norms)
+            middle = median([norm for _, norm, _ in self.norms])
+            text = f"clipped at {limit:g}: {share(over)} of the steps, a norm of {brief(middle)}"
+            found.append(fact("in force/clipping", text, limit=limit, share=over, norm=middle))
+        else:
+            found.append(fact("in force/clipping", "no clipping by norm was seen", limit=0))
+        for scales in list(self.scales.values())[:1]:
+            text = f"loss scale {scales[0]:g} to {scales[-1]:g}, {self.skipped} steps skipped"
+            found.append(fact("in force/loss scale", text, scale=scales[-1], skipped=self.skipped))
+        return found
 
     # clipping and scaling
 

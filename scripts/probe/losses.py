@@ -3,6 +3,7 @@
 import collections
 import math
 
+from .facts import brief, fact, share
 from .loss_graphs import GRAPH_STEPS, LossGraphs
 from .table import finding
 from .values import made_by, median
@@ -21,6 +22,7 @@ class Losses(Observer):
         self.sigmoids, self.binary = 0, 0
         self.nll, self.bad_nll, self.sums = 0, 0, []
         self.first = None  # (loss, classes)
+        self.counted = []  # (labels that count, labels) of each call of cross entropy
         self.labels = collections.Counter()
         self.padded = []  # (labels that count, real tokens, rows) of each batch with a mask
         self.unmasked = []  # (padding value, share) of batches without a mask
@@ -66,6 +68,7 @@ class Losses(Observer):
             self.first = (float(result.detach()) if plain else None, classes)
         if target.is_floating_point():
             return
+        self.counted.append((int((target != ignored).sum()), target.numel()))
         if target.dim() == 1 and scores.dim() == 2 and target.numel() == scores.shape[0]:
             self.labels.update(target[:2048].tolist())
         if reduction in ("mean", "sum"):
@@ -134,6 +137,31 @@ class Losses(Observer):
     def unseen(self):
         """Why nothing can be said, if so."""
         return "" if self.values or self.calls else "no loss was seen"
+
+    def facts(self):
+        """The course of the loss, beside what a guess without the inputs would give."""
+        values, found = [value for _, value in self.values if math.isfinite(value)], []
+        if values:
+            last = sum(values[-3:]) / len(values[-3:])
+            text = f"{brief(values[0])} at first, {brief(last)} in the last of {len(values)}"
+            loss, classes = self.first or (None, 0)
+            usual = ""
+            if loss is not None and classes >= 2:
+                text += f"; {classes} classes alike give {brief(math.log(classes))}"
+                if abs(loss - math.log(classes)) > 1 + 0.5 * math.log(classes):
+                    usual = "near that in a model that begins anew"
+            total = sum(self.labels.values())
+            if total >= 200 and len(self.labels) >= 2:
+                guess = -sum(n / total * math.log(n / total) for n in self.labels.values())
+                text += f", the labels' own shares {brief(guess)}"
+            found.append(fact("loss/course", text, usual, first=values[0], last=last))
+        labels = sum(whole for _, whole in self.counted)
+        if labels and any(counted < whole for counted, whole in self.counted):
+            part = sum(counted for counted, _ in self.counted) / labels
+            least = min(counted / whole for counted, whole in self.counted)
+            text = f"{share(part)} of the labels count, {share(least)} in the least batch"
+            found.append(fact("loss/labels that count", text, share=part))
+        return found
 
     def findings(self):
         """What the losses showed."""

@@ -2,6 +2,7 @@
 
 import weakref
 
+from .facts import fact
 from .table import finding
 from .values import sample, some, strided
 from .watching import Observer
@@ -64,6 +65,14 @@ class Modes(Observer):
         for key, (ref, training, sensitive) in self.now.items():
             self.history.setdefault(key, (ref, [], sensitive))[1].append(training)
         self.now = {}
+
+    def facts(self):
+        """Evaluations between the steps."""
+        if not self.evaluations:
+            return []
+        return [
+            fact("loss/evaluations", f"evaluated after steps {some(map(str, self.evaluations), 4)}")
+        ]
 
     def unseen(self):
         """Why nothing can be said, if so."""

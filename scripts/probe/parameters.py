@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+from .facts import brief, count_of, fact, share
 from .table import finding
 from .values import local_part, median, middle_or_less, number, sample, some, strided
 from .watching import Observer
@@ -235,6 +236,53 @@ class Parameters(Observer):
             for group in optimizer.param_groups
             for p in group["params"]
         }
+
+    def facts(self):
+        """What trains, what never moved and why, and how far a step goes."""
+        names, held = self.watch.names(), self.held()
+        moved, still = 0, {}
+        for model in self.watch.models():
+            if not any(id(p) in held for p in model.parameters()):
+                continue
+            for parameter in model.parameters():
+                seen = self.seen.get(id(parameter))
+                if seen is not None and seen.moved:
+                    moved += 1
+                else:
+                    why = self.why_still(parameter, seen, id(parameter) in held)
+                    still.setdefault(why, []).append(names.get(id(parameter), "?"))
+        found = []
+        if moved:
+            found.append(fact("weights/moved", f"{count_of(moved, 'tensor')} moved", moved=moved))
+        for why, these in still.items():
+            text = f"{count_of(len(these), 'tensor')} never moved, {why}: {some(these, 3)}"
+            usual = "" if why == "frozen" else "all but frozen ones move"
+            found.append(fact(f"weights/still, {why}", text, usual, count=len(these)))
+        ratios = [ratio for seen in self.seen.values() for _, ratio in seen.ratios]
+        if ratios:
+            text = f"the median matrix changes by {brief(median(ratios))} of its size in a step"
+            found.append(fact("weights/step", text, ratio=median(ratios)))
+        half = [seen for seen in self.seen.values() if seen.dtype in HALF and seen.pushed]
+        if half:
+            part = sum(seen.followed for seen in half) / sum(seen.pushed for seen in half)
+            text = (
+                f"{count_of(len(half), 'tensor')} of {half[0].dtype[6:]}: a step changes "
+                f"{share(part)} of the elements that have a gradient"
+            )
+            found.append(fact("weights/half", text, "all" if part < 0.9 else "", share=part))
+        return found
+
+    def why_still(self, parameter, seen, held):
+        """Why a weight never moved."""
+        if not parameter.requires_grad:
+            return "frozen"
+        if not held:
+            return "in no optimizer" + ("" if id(parameter) in self.outside else ", no gradient")
+        if seen is None or not seen.with_gradient:
+            return "no gradient came"
+        if not seen.nonzero:
+            return "its gradient was exactly 0"
+        return "rate 0" if not any(seen.rates) else "each step is below its rounding"
 
     def unseen(self):
         """Why nothing can be said, if so."""

@@ -32,9 +32,11 @@ import sys
 import tempfile
 import time
 
+from .data_sets import MOST_SECONDS
 from .entering import SITE
 from .entries import advice, catalogue
-from .kinds_model import HINT, WRONG
+from .facts import TOPICS, differences, sheet
+from .kinds_model import HINT, NOTE, WRONG
 from .page import page
 from .table import (
     ADVICE,
@@ -66,6 +68,9 @@ def parse(argv):
     parser.add_argument("--steps", type=int, default=30, help="optimizer steps to look at (30)")
     parser.add_argument("--json", metavar="FILE", help="write the findings into this file")
     parser.add_argument("--page", metavar="FILE", help="write an HTML page into this file")
+    parser.add_argument(
+        "--compare", metavar="FILE", help="tell how this run differs from the one of a --json file"
+    )
     parser.add_argument("--prepare", metavar="FOLDER", help="put the probe into this folder")
     parser.add_argument("--report", metavar="FOLDER", help="say what was seen from this folder")
     parser.add_argument("--quiet", action="store_true", help="print no findings")
@@ -339,12 +344,24 @@ def merged(reports, workers, code):
         ],
         "findings": every,
         "observations": looked,
+        "facts": facts_in(first),
         "series": first.get("series") or {},
     }
 
 
-def shown(report):
-    """The report as text."""
+def facts_in(report):
+    """The facts of one process's report, those that aren't facts left out."""
+    return [
+        one
+        for one in report.get("facts") or []
+        if isinstance(one, dict)
+        and one.get("about") in TOPICS
+        and all(isinstance(one.get(key), str) for key in ("name", "text", "usual"))
+    ]
+
+
+def shown(report, other=None):
+    """The report as text. `other`: the report of another run, which this one is compared with."""
     count = len(report["processes"])
     lines = [
         "probe: {} ({} step{} of {} process{} looked at)".format(
@@ -361,6 +378,8 @@ def shown(report):
         if len(report["processes"]) > 1 and ranks:
             where += ", rank " + ", ".join(map(str, ranks))
         lines.append("{} {}: {} [{}]".format(one["level"], where, one["what"], one["id"]))
+        if one["level"] == NOTE:
+            continue  # the rest is in the JSON
         lines.append("    seen: " + one["evidence"])
         lines.append("    if all were well: " + one["well"])
         told = [name for name in ("check", "fix") if one.get(name)]
@@ -373,9 +392,21 @@ def shown(report):
             told.append("{} ({})".format(name, state.get("why") or "no report"))
         elif state.get("partly"):
             told.append("{}, of it {}".format(name, state["partly"]))
-    if count and told:
-        lines.append("not looked at: " + "; ".join(told))
+    if other is not None:
+        lines += compared_with(report, other)
+    elif count:
+        lines += sheet(report.get("facts") or [], "; ".join(told))
     return "\n".join(lines) + "\n"
+
+
+def compared_with(report, other):
+    """The lines that tell how this run differs from another one."""
+    kinds = [{one.get("kind") for one in run.get("findings") or []} for run in (report, other)]
+    new, gone = sorted(map(str, kinds[0] - kinds[1])), sorted(map(str, kinds[1] - kinds[0]))
+    lines = [f"found here and not there: {', '.join(new)}"] if new else []
+    lines += [f"found there and not here: {', '.join(gone)}"] if gone else []
+    lines += differences(report.get("facts") or [], facts_in(other))
+    return lines or ["no fact differs from the other run's"]
 
 
 def end_like(code):
@@ -451,8 +482,29 @@ def report_of(folder, code=None):
     reports = attempt(read, folder, "rank-*.json", otherwise=[])
     workers = attempt(read, folder, "worker-*.json", otherwise=[])
     report = attempt(merged, reports, workers, code) or as_read(reports, code)
+    for one in attempt(looked_later, folder, otherwise=[]):
+        report["facts"] = [*report.get("facts", []), *facts_in(one)]
     attempt(advise, report)
     return report
+
+
+def looked_later(folder, most=MOST_SECONDS):
+    """What the looks at data sets wrote, once those that still run have ended."""
+    until = time.monotonic() + most
+    running = os.path.join(glob.escape(folder), "data-*.json.part")
+    while any(map(lives, glob.glob(running))) and time.monotonic() < until:
+        time.sleep(0.1)
+    return read(folder, "data-*.json")
+
+
+def lives(path):
+    """Whether the process whose number a file holds is still there."""
+    try:
+        with open(path, encoding="ascii") as handle:
+            os.kill(int(handle.read() or 0) or os.getpid(), 0)
+        return True
+    except (OSError, ValueError):
+        return False
 
 
 def advise(report):
@@ -482,6 +534,20 @@ def as_json(report):
     return json.dumps(report, indent=1, default=str) + "\n"
 
 
+def other_run(path):
+    """The report in a file that --json wrote; None if there is none, which is told."""
+    try:
+        with open(path, encoding="utf-8") as handle:
+            report = json.load(handle)
+        if isinstance(report.get("facts"), list):
+            return report
+        why = "it holds no facts"
+    except (OSError, ValueError, AttributeError) as error:
+        why = getattr(error, "strerror", None) or "it isn't a report"
+    complain(f"error: {path}: {why}; give a file that --json wrote")
+    return None
+
+
 def tell(options, folder, code):
     """Print and write what was found."""
     report = report_of(folder, code) if folder else as_read([], code)
@@ -491,7 +557,8 @@ def tell(options, folder, code):
         write(options.page, page, report)
     if options.quiet:
         return
-    text = attempt(shown, report) or plainly(report)
+    other = attempt(other_run, options.compare) if options.compare else None
+    text = attempt(shown, report, other) or plainly(report)
     try:
         sys.stdout.flush()
         stream = sys.stdout if options.report else sys.stderr

@@ -6,10 +6,12 @@ import sys
 import weakref
 import zlib
 
+from .facts import fact
 from .table import finding
 from .values import fingerprint, median
 from .watching import Observer
 
+WRAPPERS = ("DistributedDataParallel", "FullyShardedDataParallel", "DeepSpeedEngine")
 FEW_ROWS = 32  # rows or tokens of a rank, below which a gather costs more than it serves
 BYTES = 16  # of each parameter under Adam in mixed precision
 
@@ -100,6 +102,14 @@ class Ranks(Observer):
     def told(self):
         """What the parent compares between ranks."""
         return {"weights": self.weights, "world": self.size()}
+
+    def facts(self):
+        """How many ranks there are, and what wraps the model."""
+        if self.size() < 2:
+            return []
+        kinds = [type(m).__name__ for m in self.watch.models()[:1]]
+        kinds = [kind for kind in kinds if kind in WRAPPERS] or ["no wrapper that is known"]
+        return [fact("in force/ranks", f"{self.size()} ranks, {kinds[0]}", world=self.size())]
 
     def unseen(self):
         """Why nothing can be said, if so. The parent compares the weights."""

@@ -3,9 +3,12 @@
 import os
 import weakref
 
+from .facts import brief, count_of, fact
 from .table import finding
 from .values import bare
 from .watching import Observer
+
+PLANS = ("total_steps", "T_max", "total_iters")  # where schedulers keep their length
 
 
 class Rates(Observer):
@@ -39,6 +42,46 @@ class Rates(Observer):
             scheduler = held["ref"]()
             if scheduler is not None and held["optimizer"]() is optimizer:
                 held["marks"].append(scheduler.last_epoch)
+
+    def facts(self):
+        """Each optimizer with its rate by step, and the schedulers behind it."""
+        found = []
+        for key, held in list(self.watch.parts["parameters"].optimizers.items())[:3]:
+            rates = held["rates"]
+            if not rates:
+                continue
+            chosen = [rates[i] for i in sorted({0, len(rates) // 2, len(rates) - 1})]
+            told = " to ".join(dict.fromkeys(map(brief, chosen)))
+            text = "{}: rate {} over {}, weight decay {:g}".format(
+                held["type"], told, count_of(len(rates), "step"), held["decay"]
+            )
+            usual = ""
+            for one in self.schedulers:
+                scheduler, optimizer = one["ref"](), one["optimizer"]()
+                if scheduler is None or optimizer is None or id(optimizer) != key:
+                    continue
+                marks = one["marks"]
+                ticks = scheduler.last_epoch - max(0, marks[0] if marks else 0)
+                length = next(
+                    (n for n in map(scheduler.__dict__.get, PLANS) if isinstance(n, int)), 0
+                )
+                text += f"; {type(scheduler).__name__} took {count_of(ticks, 'tick')}"
+                text += f" of {length:,}" if length else ""
+                planned = self.watch.parts["settings"].planned()
+                each_step = abs(ticks - len(marks)) <= 2
+                if length and planned and each_step and not 0.5 <= length / planned <= 2:
+                    usual = f"as many as the run has steps, about {planned:,}"
+            found.append(
+                fact(
+                    "in force/{}".format(held["type"]),
+                    text,
+                    usual,
+                    first=rates[0],
+                    last=rates[-1],
+                    decay=held["decay"],
+                )
+            )
+        return found
 
     def unseen(self):
         """Why nothing can be said, if so."""

@@ -7,6 +7,7 @@ import sys
 import time
 import weakref
 
+from .facts import brief, fact, share
 from .table import finding
 from .values import median
 from .watching import Observer
@@ -169,6 +170,20 @@ class Resources(Observer):
                 )
             )
         return found + self.of_machine(step) + self.waiting(step)
+
+    def facts(self):
+        """Seconds of a step, the share that waits for data, and memory."""
+        if len(self.times) < 3:
+            return []
+        text = f"{brief(median(self.times))} s a step"
+        training = self.watch.parts["batches"].training()
+        if training and sum(self.times):
+            waited = sum(sum(held.waits) for held in training)
+            text += f", {share(min(1, waited / sum(self.times)))} of it waiting for batches"
+        used, whole = share_of_memory()
+        if whole:
+            text += f"; at most {share(used)} of {whole / 2**30:.0f} GiB of memory"
+        return [fact("time/step", text, seconds=median(self.times), memory=used)]
 
     def of_machine(self, step):
         """Threads, memory and the garbage collector."""

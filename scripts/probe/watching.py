@@ -122,6 +122,10 @@ class Observer:
                 self.watch.failed.setdefault(self.name, told)
         return found
 
+    def facts(self):
+        """What was seen beside the findings: a list of facts."""
+        return []
+
     def unseen(self):
         """Why nothing can be said about it, or an empty text."""
         return ""
@@ -147,7 +151,7 @@ class Watch:
         """Forget everything: at the start, and in a forked child."""
         self.failed = {}
         self.aside = set()  # parts that stand aside for compiled code
-        self.over = False
+        self.over = self.final = False
         self.step = 0
         self.turn = set()  # the optimizers that took the newest step
         self.in_backward = self.gradients = False
@@ -308,7 +312,9 @@ class Watch:
     def finish(self):
         """Write what was seen, and let everything else pass through from now on."""
         if not self.over and self.pid == os.getpid():
+            self.final = True
             self.write(last=True)
+            self.guard("data sets", "look")
             self.over = True
 
     def write(self, last=False):
@@ -372,6 +378,7 @@ class Watch:
             looked[name].update({"broken": True} if self.failed.get(name) else {})
         for name in ("batches", "checkpoints", "ranks"):
             told.update(self.guard(name, "told") or {})
+        facts = [one for name in self.parts for one in self.guard(name, "facts") or []]
         return {
             "rank": rank,
             "pid": self.pid,
@@ -380,6 +387,7 @@ class Watch:
             "series": self.guard("series", "told") or {},
             "findings": found,
             "observations": looked,
+            "facts": facts,
             "program": os.path.basename(sys.argv[0] if sys.argv else ""),
             "torch": str(torch.__version__),
             "python": sys.version.split()[0],

@@ -1,0 +1,462 @@
+"""Samples of the data sets, looked at in a process of its own once the first steps are over.
+
+Two forks away from the program, nothing that a data set does can reach it: files are opened anew,
+so that the program's own place in them stays, and nothing may be written, sent or started. Of the
+samples, only shapes, shares, ranges and hashes are kept, and the hashes with a salt that no file
+holds.
+"""
+
+import collections
+import contextlib
+import hashlib
+import json
+import math
+import os
+import signal
+import stat
+import sys
+import time
+
+from .facts import brief, count_of, fact, share
+from .values import leaves
+from .watching import Observer
+
+MOST_SAMPLES = 2000  # of all data sets together
+MOST_SECONDS = 20  # of the whole look
+BLOCKS = 8  # parts of a data set, in its own order, whose numbers are compared
+COLUMNS = 64  # the widest last dimension whose columns are looked at one by one
+FORBIDDEN = (
+    "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink",
+    "os.chmod", "os.chown", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.kill",
+    "shutil.rmtree", "shutil.move", "socket.connect", "socket.bind", "subprocess.Popen",
+)  # fmt: skip
+
+
+class DataSets(Observer):
+    """Looks at the map-style data sets of the program's loaders. Streams are never touched."""
+
+    name = "data sets"
+
+    def sets(self):
+        """(name, data set, loader) of each data set that may be looked at, training first."""
+        held = list(self.watch.parts["batches"].loaders.values())
+        held.sort(key=lambda one: not one.trained)
+        found, known = [], set()
+        for one in held:
+            data = one.dataset()
+            if data is None or one.iterable or id(data) in known:
+                continue
+            if not hasattr(type(data), "__getitem__") or not hasattr(type(data), "__len__"):
+                continue
+            known.add(id(data))
+            name = "training" if one.trained else "evaluation"
+            found.append((name if len(known) < 3 else f"{name} {len(known)}", data, one))
+        return found[:4]
+
+    def look(self):
+        """Start the look. The program goes on at once, and has no new child."""
+        sets = self.sets()
+        if not sets or not hasattr(os, "fork") or self.watch.rank():
+            return
+        path = os.path.join(self.watch.folder, f"data-{os.getpid()}.json")
+        child = os.fork()
+        if child:
+            os.waitpid(child, 0)
+            return
+        try:
+            if os.fork():
+                os._exit(0)
+            self.watch.over = True  # each fork begins a watch of its own
+            isolate(path)
+            facts = facts_of(sets)
+            hand_over(path, {"facts": facts})
+        except BaseException as error:
+            hand_over(path, {"facts": [], "why": f"{type(error).__name__}: {error}"[:200]})
+        finally:
+            os._exit(0)
+
+
+def isolate(path):
+    """Make this process one that can change nothing of the program's."""
+    with open(path + ".part", "w", encoding="ascii") as handle:
+        handle.write(str(os.getpid()))
+    for number in range(1, signal.NSIG):
+        with contextlib.suppress(OSError, ValueError):
+            signal.signal(number, signal.SIG_DFL)
+    signal.alarm(MOST_SECONDS + 10)
+    os.nice(19)
+    nothing = os.open(os.devnull, os.O_RDWR)
+    for number in map(int, os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ()):
+        try:
+            kind = os.fstat(number).st_mode
+            if number == nothing:
+                continue
+            if number > 2 and stat.S_ISREG(kind):
+                here = os.lseek(number, 0, os.SEEK_CUR)
+                anew = os.open(f"/proc/self/fd/{number}", os.O_RDONLY)
+                os.lseek(anew, here, os.SEEK_SET)
+                os.dup2(anew, number)
+                os.close(anew)
+            else:
+                os.dup2(nothing, number)
+        except OSError:
+            continue
+    own = path + ".part"
+
+    def guard(event, args):
+        if event == "open":
+            flags = args[2] or 0
+            if flags & (os.O_WRONLY | os.O_RDWR) and str(args[0]) not in (own, os.devnull):
+                raise PermissionError("the probe only reads")
+        elif event in FORBIDDEN and not (event == "os.rename" and str(args[0]) == own):
+            raise PermissionError("the probe only reads")
+
+    sys.addaudithook(guard)
+    import torch
+
+    torch.set_num_threads(1)
+    torch.set_grad_enabled(False)
+
+
+def hand_over(path, told):
+    """Hand over what was seen."""
+    try:
+        with open(path + ".part", "w", encoding="utf-8") as handle:
+            json.dump(told, handle, default=str)
+        os.rename(path + ".part", path)
+    except OSError:
+        pass
+
+
+class Leaf:
+    """One field of the samples of one data set: numbers, a text, or a picture."""
+
+    def __init__(self):
+        self.shapes = collections.Counter()
+        self.kind = ""
+        self.low, self.high = math.inf, -math.inf
+        self.whole = True  # whether all numbers are whole
+        self.bad = 0  # samples with a value that isn't finite
+        self.hashes = {}  # hash -> number of samples
+        self.blocks = [None] * BLOCKS  # [count, sums, squares] of the columns in each part
+        self.values = {}  # place of the sample -> its single number
+        self.size = 0
+
+
+class Sampled:
+    """What the samples of one data set showed."""
+
+    def __init__(self, name, data, loader):
+        self.name, self.data, self.loader = name, data, loader
+        self.length = len(data)
+        self.looked = 0
+        self.leaves = {}
+        self.random = False
+        self.labels = {}  # hash of the inputs -> set of hashes of the rest
+
+    def look(self, most, until, salt):
+        """Look at samples spread evenly over the data set."""
+        for place in spread(self.length, most):
+            if time.monotonic() > until:
+                break
+            sample = self.data[place]
+            self.looked += 1
+            fields = list(fields_of(sample))[:24]
+            block = min(BLOCKS - 1, BLOCKS * place // max(self.length, 1))
+            hashes = [self.add(name, value, place, block, salt) for name, value in fields]
+            wide = hash(tuple(told for told, big in hashes if big))
+            rest = hash(tuple(told for told, big in hashes if not big))
+            self.labels.setdefault(wide, set()).add(rest)
+            if not place:
+                again = [digest(value, salt) for _, value in list(fields_of(self.data[0]))[:24]]
+                self.random = again != [told for told, _ in hashes]
+
+    def add(self, name, value, place, block, salt):
+        """One field of a sample -> (its hash, whether it is large enough to be an input)."""
+        import torch
+
+        leaf = self.leaves.setdefault(name, Leaf())
+        told = digest(value, salt)
+        leaf.hashes[told] = leaf.hashes.get(told, 0) + 1
+        if not isinstance(value, torch.Tensor):
+            leaf.kind, leaf.size = type(value).__name__, len(value)
+            return told, len(value) >= 16
+        leaf.kind = str(value.dtype).replace("torch.", "")
+        leaf.shapes[tuple(value.shape)] += 1
+        leaf.size = max(leaf.size, value.numel())
+        if not value.numel():
+            return told, False
+        if value.is_floating_point() and not bool(value.isfinite().all()):
+            leaf.bad += 1
+            return told, value.numel() >= 4
+        numbers = value.double() if not value.is_complex() else value.abs().double()
+        leaf.low = min(leaf.low, float(numbers.min()))
+        leaf.high = max(leaf.high, float(numbers.max()))
+        leaf.whole = leaf.whole and bool((numbers == numbers.round()).all())
+        if value.numel() == 1:
+            leaf.values[place] = float(numbers)
+        wide = value.dim() and value.shape[-1] <= COLUMNS and value.is_floating_point()
+        if wide:
+            rows = numbers.reshape(-1, value.shape[-1])
+            held = leaf.blocks[block]
+            sums = [len(rows), rows.sum(0), rows.pow(2).sum(0)]
+            if held is None:
+                leaf.blocks[block] = sums
+            elif held[1].shape == sums[1].shape:
+                leaf.blocks[block] = [one + two for one, two in zip(held, sums)]
+        return told, value.numel() >= 4
+
+
+def spread(length, most):
+    """Places of at most `most` samples; the first few of them lie all over the data set."""
+    step = max(1, -(-length // max(most, 1)))
+    count = -(-length // step)
+    stride = max(1, round(count * 0.618))
+    while math.gcd(stride, count) > 1:
+        stride += 1
+    return (step * (place * stride % count) for place in range(count))
+
+
+def fields_of(sample):
+    """(name, tensor or text or bytes) for each field of a sample."""
+    import torch
+
+    numpy = sys.modules.get("numpy")
+    if isinstance(sample, (str, bytes)):
+        yield "", sample
+    elif isinstance(sample, (bool, int, float)):
+        yield "", torch.tensor(sample)
+    elif isinstance(sample, torch.Tensor):
+        yield "", sample.detach().cpu()
+    elif numpy is not None and isinstance(sample, (numpy.ndarray, numpy.generic)):
+        if sample.dtype.kind in "biufc":
+            yield "", torch.as_tensor(numpy.ascontiguousarray(sample)).reshape(sample.shape)
+    elif hasattr(sample, "tobytes") and hasattr(sample, "getbands"):
+        yield "", sample.tobytes()
+    elif hasattr(sample, "items") and hasattr(sample, "keys"):
+        for key, value in sample.items():
+            for name, part in fields_of(value):
+                yield f".{key}{name}", part
+    elif isinstance(sample, (list, tuple)):
+        plain = isinstance(sample, list) and all(type(x) in (int, float, bool) for x in sample)
+        if plain and len(sample) > 3:
+            yield "", torch.tensor(sample)
+            return
+        for place, value in enumerate(sample[:16]):
+            for name, part in fields_of(value):
+                yield f"[{place}]{name}", part
+    else:
+        yield from leaves(sample)
+
+
+def digest(value, salt):
+    """A salted hash of a tensor, a text or bytes."""
+    told = hashlib.blake2b(key=salt, digest_size=8)
+    if isinstance(value, str):
+        told.update(value.encode("utf-8", "replace"))
+    elif isinstance(value, bytes):
+        told.update(value)
+    else:
+        import torch
+
+        told.update(repr((tuple(value.shape), str(value.dtype))).encode())
+        flat = value.contiguous().reshape(-1)
+        if flat.numel():
+            flat = torch.view_as_real(flat).reshape(-1) if flat.is_complex() else flat
+            raw = flat.view(torch.uint8)
+            told.update(raw.numpy().tobytes() if "numpy" in sys.modules else bytes(raw.tolist()))
+    return told.digest()
+
+
+def facts_of(sets):
+    """The facts of all data sets."""
+    salt, until = os.urandom(16), time.monotonic() + MOST_SECONDS
+    looked, found = [], []
+    for place, (name, data, loader) in enumerate(sets):
+        try:
+            one = Sampled(name, data, loader)
+            left = len(sets) - place
+            room = time.monotonic() + (until - time.monotonic()) / left
+            one.look(MOST_SAMPLES // len(sets), room, salt)
+            looked.append(one)
+        except Exception as error:
+            told = f"{type(error).__name__}: {error}"
+            found.append(
+                fact(f"data/{name} set", f"the {name} set couldn't be looked at ({told[:120]})")
+            )
+    for one in looked:
+        found += of_one(one, looked[0])
+    for other in looked[1:]:
+        found += between(looked[0], other)
+    found += numbering(sets)
+    return found
+
+
+def of_one(one, train):
+    """Facts of one data set. Of one like the training set, only what differs is told."""
+    text = f"{one.name} set: {count_of(one.length, 'sample')}, {one.looked} looked at"
+    told = [described(name, leaf) for name, leaf in one.leaves.items()]
+    if one is train:
+        text += ": " + ", ".join(told[:6])
+    found = [fact(f"data/{one.name} set", text, length=one.length, fields=told)]
+    repeats = one.looked - len(one.labels)
+    if one.looked >= 20 and len(one.labels) > 1 and not one.random and repeats >= 3:
+        text = f"{share(repeats / one.looked)} of the {one.name} samples equal another one's inputs"
+        found.append(fact(f"data/{one.name} repeats", text, "none", share=repeats / one.looked))
+    clash = sum(len(rest) > 1 for rest in one.labels.values())
+    if clash and not one.random:
+        text = f"{one.name} set: {count_of(clash, 'input')} with more than one label"
+        found.append(
+            fact(f"data/{one.name} clash", text, "one label for equal inputs", inputs=clash)
+        )
+    for name, leaf in one.leaves.items():
+        if leaf.bad:
+            text = f"{one.name} set, {name or 'value'}: {count_of(leaf.bad, 'sample')} with values"
+            found.append(
+                fact(
+                    f"data/{one.name} nan {name}",
+                    text + " that aren't finite",
+                    "none",
+                    bad=leaf.bad,
+                )
+            )
+    columns = [told for name, leaf in one.leaves.items() for told in of_columns(one, name, leaf)]
+    return found + columns[:1] + of_labels(one)
+
+
+def described(name, leaf):
+    """A field in a few words: type, shape, range."""
+    size = "x".join(map(str, leaf.shapes.most_common(1)[0][0])) if leaf.shapes else leaf.size
+    more = " and other lengths" if len(leaf.shapes) > 1 else ""
+    span = f" {brief(leaf.low)} to {brief(leaf.high)}" if leaf.high >= leaf.low else ""
+    return f"{name or 'value'} {leaf.kind} {size or 'one'}{more}{span}"
+
+
+def of_columns(one, name, leaf):
+    """Columns that are on another scale from one place in the data set on."""
+    blocks = [block for block in leaf.blocks if block is not None and block[0] > 1]
+    if leaf.whole or len(blocks) < BLOCKS or len({block[1].shape for block in blocks}) > 1:
+        return []
+    found = []
+    means = [sums / count for count, sums, _ in blocks]
+    spreads = [
+        (squares / count - mean.pow(2)).clamp(min=0).sqrt().tolist()
+        for (count, _, squares), mean in zip(blocks, means)
+    ]
+    for column in range(len(spreads[0])):
+        mine = [spread[column] for spread in spreads]
+        for cut in range(2, BLOCKS - 1):
+            before, after = mine[:cut], mine[cut:]
+            low, high = (before, after) if max(before) < min(after) else (after, before)
+            if max(low) * 4 < min(high):
+                text = (
+                    f"{one.name} set, {name or 'value'}, column {column}: by place in the set its "
+                    f"deviation is {', '.join(map(brief, mine))}"
+                )
+                found.append(
+                    fact(f"data/{one.name} scale", text, "one scale all through", column=column)
+                )
+    return found
+
+
+def of_labels(one):
+    """How labels are spread, and whether a set that isn't shuffled is sorted by them."""
+    found = []
+    for name, leaf in one.leaves.items():
+        values = [value for _, value in sorted(leaf.values.items())]
+        whole = leaf.kind.startswith(("int", "uint", "bool"))
+        if not whole or len(values) < 40 or len(values) < one.looked:
+            continue
+        counted = collections.Counter(values)
+        if not 2 <= len(counted) <= 1000:
+            continue
+        even = sum((count / len(values)) ** 2 for count in counted.values())
+        alike = sum(a == b for a, b in zip(values, values[1:])) / (len(values) - 1)
+        most, least = max(counted.values()), min(counted.values())
+        text = (
+            f"{one.name} set, {name or 'value'}: {len(counted)} classes, the largest "
+            f"{share(most / len(values))}, the smallest {share(least / len(values))}"
+        )
+        found.append(
+            fact(
+                f"data/{one.name} classes {name}",
+                text,
+                classes=len(counted),
+                most=most / len(values),
+                least=least / len(values),
+            )
+        )
+        if alike > 0.5 + even / 2 and one.loader.trained and not one.loader.shuffles:
+            text = (
+                f"{one.name} set is stored by {name or 'value'}: {share(alike)} of neighbours "
+                f"have one class, {share(even)} would by chance"
+            )
+            found.append(
+                fact(f"data/{one.name} sorted", text, "a loader that shuffles", alike=alike)
+            )
+    return found[:4]
+
+
+def between(train, other):
+    """Samples of one data set that lie in the training set too, field by field."""
+    found = []
+    for name, leaf in other.leaves.items():
+        mine = train.leaves.get(name)
+        if mine is None or leaf.size < 8 or train.random or other.random:
+            continue
+        # A field with few values, as a mask, is the same in many samples.
+        if len(mine.hashes) < 0.8 * train.looked or len(leaf.hashes) < 0.8 * other.looked:
+            continue
+        both = sum(count for told, count in leaf.hashes.items() if told in mine.hashes)
+        if both >= 3:
+            text = (
+                f"{share(both / other.looked)} of the {other.name} samples' {name or 'value'} "
+                f"equal one of {train.looked} training samples that were looked at"
+            )
+            found.append(
+                fact(f"data/{other.name} overlap {name}", text, "none", share=both / other.looked)
+            )
+    return found[:3]
+
+
+def numbering(sets):
+    """Tables from names to numbers that differ between the data sets."""
+    tables = {}
+    for name, data, _ in sets:
+        for path, table in tables_of(data):
+            tables.setdefault(path, []).append((name, table))
+    found = []
+    for path, held in tables.items():
+        (first, table), *rest = held
+        for name, other in rest:
+            both = set(table) & set(other)
+            differ = sum(table[key] != other[key] for key in both)
+            alone = len(set(table) ^ set(other))
+            if differ or alone:
+                text = (
+                    f"{path} of the {first} and the {name} set: {count_of(differ, 'name')} with "
+                    f"another number, {count_of(alone, 'name')} in one of them only"
+                )
+                found.append(
+                    fact(f"data/table {path}", text, "the same table", differ=differ, alone=alone)
+                )
+    return found[:3]
+
+
+def tables_of(data, depth=3):
+    """(path, table) of tables from texts to whole numbers within a data set."""
+    todo, known = [("", data, 0)], set()
+    while todo and len(known) < 200:
+        path, thing, level = todo.pop(0)
+        if id(thing) in known:
+            continue
+        known.add(id(thing))
+        held = getattr(thing, "__dict__", None)
+        if not isinstance(held, dict):
+            continue
+        for key, value in list(held.items())[:64]:
+            if isinstance(value, dict) and 2 <= len(value) <= 200000:
+                if all(isinstance(k, str) and isinstance(v, int) for k, v in value.items()):
+                    yield f"{key}", value
+            elif level < depth and hasattr(value, "__dict__") and not callable(value):
+                todo.append((f"{path}.{key}", value, level + 1))

@@ -1,0 +1,123 @@
+"""Which files the program reads: data, settings, caches, weights."""
+
+import os
+import sys
+import threading
+
+from .facts import fact
+from .values import some
+from .watching import Observer
+
+MOST_FILES = 4000  # that are remembered
+NOT_DATA = (".py", ".pyc", ".pyi", ".so", ".pth.lock", ".lock", ".json.lock", ".h", ".cpp", ".pem")
+ELSEWHERE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/tmp/rgt-probe-")
+CACHES = (".pkl", ".pickle", ".npy", ".npz", ".pt", ".bin", ".cache", ".arrow", ".h5", ".feather")
+SETTINGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
+
+
+class Opened:
+    """Remembers the files that this process opens to read, by an audit hook of Python.
+
+    A hook can't be taken off, so it looks at nothing once it is switched off.
+    """
+
+    def __init__(self):
+        self.read, self.on, self.busy = {}, True, threading.local()
+        sys.addaudithook(self.saw)
+
+    def saw(self, event, args):
+        """Called by Python at each event that can be audited."""
+        if not self.on or event != "open" or getattr(self.busy, "now", False):
+            return
+        path, mode, flags = args
+        if not isinstance(path, str) or (flags or 0) & (os.O_WRONLY | os.O_RDWR):
+            return
+        if path in self.read or path.endswith(NOT_DATA) or len(self.read) >= MOST_FILES:
+            return
+        self.busy.now = True
+        try:
+            whole = os.path.abspath(path)
+            if not whole.startswith(ELSEWHERE) and not is_library(whole):
+                self.read[path] = whole
+        except Exception:
+            pass
+        finally:
+            self.busy.now = False
+
+
+def is_library(path):
+    """Whether a file lies with the packages that Python imports, and not with the program."""
+    if any(part in path for part in ("site-packages", "dist-packages", sys.base_prefix, "/.")):
+        return True
+    here = os.getcwd() + os.sep
+    roots = [os.path.abspath(root) + os.sep for root in sys.path if root]
+    return any(path.startswith(root) and not here.startswith(root) for root in roots)
+
+
+class Files(Observer):
+    """Tells which files were read. Files of one folder and kind are counted, not named."""
+
+    name = "files"
+    opened = None
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        if Files.opened is None:
+            Files.opened = Opened()
+
+    def facts(self):
+        """What was read, and caches that are older than what they may be made from."""
+        paths = [path for path in dict.fromkeys(self.opened.read.values()) if os.path.isfile(path)]
+        groups = {}
+        for path in paths:
+            above = os.path.dirname(os.path.dirname(path))
+            kind = os.path.splitext(path)[1].lower()
+            groups.setdefault((above, kind), []).append(path)
+        texts = []
+        for (above, kind), inside in groups.items():
+            if len(inside) > 3:
+                texts.append(f"{len(inside)} {kind or 'other'} files below {short(above)}")
+            else:
+                texts += [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
+        found = [fact("data/files", "read " + some(texts, 8), files=texts[:64])] if texts else []
+        return self.of_caches(paths) + found
+
+    def of_caches(self, paths):
+        """Caches beside a newer file that they seem to be made from and that nobody read."""
+        found = []
+        for path in paths:
+            if not path.lower().endswith(CACHES):
+                continue
+            folder, name = os.path.split(path)
+            for other in sorted(os.listdir(folder))[:2000]:
+                source, stem = os.path.join(folder, other), os.path.splitext(other)[0]
+                if source == path or other.lower().endswith(CACHES) or len(stem) < 4:
+                    continue
+                if not name.startswith(stem) or source in paths or not os.path.isfile(source):
+                    continue
+                days = (os.path.getmtime(source) - os.path.getmtime(path)) / 86400
+                text = f"{short(path)} was read and {other} beside it was not"
+                if days > 0:
+                    text += f", which is {days:.1f} days newer"
+                usual = "a cache is newer than its source" if days > 0 else ""
+                found.append(fact(f"data/cache {name}", text, usual, days=round(days, 2)))
+        return found[:3]
+
+
+def size_of(path):
+    """The bytes of a file; 0 if it is gone."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def in_words(size):
+    """Bytes as kB or MB."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{max(size / 1e3, 0.1):.1f} kB"
+
+
+def short(path):
+    """A path as seen from the program's folder."""
+    here = os.path.relpath(path)
+    return here if len(here) < len(path) else path

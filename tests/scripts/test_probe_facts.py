@@ -1,0 +1,396 @@
+"""The facts that the probe tells beside its findings, each on a small program that has what it tells of and one that hasn't."""
+
+import json
+import os
+import subprocess
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+from tests.programs import loaded
+
+PROBE = ROOT / "scripts/probe.py"
+HEAD = """
+import argparse, copy, json, os, pickle, sys
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+torch.manual_seed(0)
+torch.set_num_threads(1)
+
+def net(inputs=16, classes=4):
+    return nn.Sequential(nn.Linear(inputs, 32), nn.GELU(), nn.Linear(32, classes))
+
+def fit(model, loader, rate=0.1, epochs=4, after=None):
+    optimizer = torch.optim.SGD(model.parameters(), lr=rate)
+    for epoch in range(epochs):
+        for x, y in loader:
+            optimizer.zero_grad()
+            F.cross_entropy(model(x), y).backward()
+            optimizer.step()
+            if after:
+                after(model)
+
+class Rows(Dataset):
+    def __init__(self, x, y, **more):
+        self.x, self.y = x, y
+        self.__dict__.update(more)
+    def __len__(self):
+        return len(self.x)
+    def __getitem__(self, place):
+        return self.x[place], int(self.y[place])
+
+x = torch.randn(320, 16)
+y = (x @ torch.randn(16, 4)).argmax(1)
+"""
+
+
+def probed(folder, text, *words, options=(), **environment):
+    """The report on a program, and what was printed."""
+    folder.mkdir(exist_ok=True)
+    (folder / "program.py").write_text(HEAD + text)
+    done = subprocess.run(
+        [sys.executable, str(PROBE), "--json", "report.json", *options, "--", "program.py", *words],
+        cwd=folder,
+        env={**os.environ, "OMP_NUM_THREADS": "1", **environment},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads((folder / "report.json").read_text()), done.stderr
+
+
+def facts_of(folder, text, *words):
+    """name -> fact."""
+    report, said = probed(folder, text, *words)
+    assert not [state for state in report["observations"].values() if state.get("broken")], said
+    return {one["name"]: one for one in report["facts"]}
+
+
+def odd(facts):
+    return {name for name, one in facts.items() if one["usual"]}
+
+
+def test_a_sound_program_differs_in_nothing_from_what_is_usual(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        "fit(net(), DataLoader(Rows(x, y), 32, shuffle=True))",
+        "--lr=0.1", "--batch-size", "32", "--epochs", "4",
+    )  # fmt: skip
+    assert not odd(facts), facts
+    assert facts["SGD"]["numbers"]["first"] == facts["SGD"]["numbers"]["last"] == 0.1
+    assert facts["loader"]["numbers"] == {
+        "length": 10, "rows": 32, "shuffled": True, "workers": 0,
+    }  # fmt: skip
+    assert facts["moved"]["numbers"]["moved"] == 4
+    assert "4 classes alike give 1.39" in facts["course"]["text"]
+    assert "320 looked at" in facts["training set"]["text"]
+    assert {"types", "batch", "step", "first input"} <= set(facts)
+
+
+@pytest.mark.parametrize("decay, is_odd", [(0.9999, True), (0.8, False)])
+def test_a_copy_that_follows_too_slowly_for_the_run(decay, is_odd, tmp_path):
+    facts = facts_of(
+        tmp_path,
+        f"""
+model = net()
+average = copy.deepcopy(model)
+@torch.no_grad()
+def follow(model):
+    for mine, theirs in zip(average.parameters(), model.parameters()):
+        mine.lerp_(theirs, 1 - {decay})
+    average(x[:4])
+fit(model, DataLoader(Rows(x, y), 32, shuffle=True), after=follow)
+""",
+        "--epochs", "4",
+    )  # fmt: skip
+    copied = facts["copy Sequential"]
+    assert bool(copied["usual"]) == is_odd, copied
+    assert "evaluated" in copied["text"]
+    assert (copied["numbers"]["way"] < 0.01) == is_odd
+
+
+def test_two_models_that_both_train_are_no_copies(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+one, two = net(), net()
+optimizer = torch.optim.SGD([*one.parameters(), *two.parameters()], lr=0.1)
+for step in range(30):
+    optimizer.zero_grad()
+    F.cross_entropy(one(x) + two(x), y).backward()
+    optimizer.step()
+""",
+    )
+    assert not [name for name in facts if name.startswith("copy")]
+
+
+def test_data_sets_are_compared(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+table = {"a": 0, "b": 1, "c": 2, "d": 3}
+other = {"B": 0, "a": 1, "c": 2, "d": 3}
+x[:160, 5] /= 8
+held = torch.cat([x[:40], torch.randn(40, 16)])[torch.randperm(80)]
+loader = DataLoader(Rows(x, y, class_to_idx=table), 32, shuffle=True)
+later = DataLoader(Rows(held, torch.zeros(80), class_to_idx=other), 32)
+model = net()
+fit(model, loader, epochs=2)
+with torch.no_grad():
+    for rows, _ in later:
+        model(rows)
+fit(model, loader, epochs=2)
+""",
+    )
+    assert odd(facts) == {"training scale", "evaluation overlap [0]", "table class_to_idx"}, facts
+    assert "column 5" in facts["training scale"]["text"]
+    assert facts["evaluation overlap [0]"]["numbers"]["share"] == pytest.approx(0.5)
+    assert facts["table class_to_idx"]["numbers"] == {"differ": 1, "alone": 2}
+    told = json.dumps(facts)
+    assert '"a"' not in told and "'B'" not in told, "no name of a label is told"
+
+
+def test_equal_inputs_with_other_labels_and_values_that_are_not_finite(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+x[200:240] = x[:40]
+y[200:240] = (y[:40] + 1) % 4
+x[300, 3] = float("inf")
+class Careful(nn.Sequential):
+    def forward(self, x):
+        return super().forward(x.clamp(-5, 5))
+fit(Careful(*net()), DataLoader(Rows(x, y), 32, shuffle=True))
+""",
+    )
+    assert {"training repeats", "training clash", "training nan [0]"} <= odd(facts)
+    assert facts["training clash"]["numbers"]["inputs"] == 40
+
+
+@pytest.mark.parametrize("shuffle", [False, True])
+def test_batches_in_the_order_of_their_labels(shuffle, tmp_path):
+    facts = facts_of(
+        tmp_path,
+        f"""
+order = y.sort().indices
+fit(net(), DataLoader(Rows(x[order], y[order]), 16, shuffle={shuffle}))
+""",
+    )
+    assert odd(facts) == (set() if shuffle else {"blocks", "training sorted"})
+
+
+TOKENS = """
+class PreTrainedTokenizerBase:
+    eos_token_id, pad_token_id, bos_token_id = END, PAD, 1
+tokenizer = PreTrainedTokenizerBase()
+class Lines(Dataset):
+    def __len__(self):
+        return 96
+    def __getitem__(self, place):
+        draw = torch.Generator().manual_seed(place)
+        words = torch.randint(5, 25, (10 + place % 5,), generator=draw).tolist()
+        words = [1] * BEGINS + words + [END]
+        row = torch.tensor(words + [PAD] * (24 - len(words)))
+        labels = row.masked_fill(row == PAD, -100)
+        if place % 3 == 0:
+            labels[:] = ABSENT
+        return row, labels
+model = nn.Sequential(nn.Embedding(30, 16), nn.Linear(16, 30))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    for row, labels in DataLoader(Lines(), 8, shuffle=True):
+        optimizer.zero_grad()
+        labels = labels.clamp(min=-100)
+        F.cross_entropy(model(row)[:, :-1].flatten(0, 1), labels[:, 1:].flatten()).backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize(
+    "end, pad, begins, absent, expected",
+    [
+        (2, 0, 1, "labels[:]", set()),
+        (2, 2, 1, "labels[:]", {"training end token"}),
+        (2, 0, 2, "labels[:]", {"training begin token"}),
+        (2, 0, 1, "-100", {"training rows without labels"}),
+    ],
+)
+def test_rows_of_tokens(end, pad, begins, absent, expected, tmp_path):
+    text = TOKENS.replace("END", str(end)).replace("PAD", str(pad))
+    text = text.replace("BEGINS", str(begins)).replace("ABSENT", absent)
+    assert odd(facts_of(tmp_path, text)) == expected
+
+
+def test_a_cache_that_is_older_than_its_source(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+for name in ("stale", "fresh"):
+    with open(name + ".csv", "w") as handle:
+        handle.write("1,2")
+    with open(name + ".csv.pkl", "wb") as handle:
+        pickle.dump([1, 2], handle)
+os.utime("stale.csv.pkl", (10**9, 10**9))
+for name in ("stale", "fresh"):
+    pickle.load(open(name + ".csv.pkl", "rb"))
+fit(net(), DataLoader(Rows(x, y), 32, shuffle=True))
+""",
+    )
+    assert odd(facts) == {"cache stale.csv.pkl"}
+    assert "stale.csv beside it was not" in facts["cache stale.csv.pkl"]["text"]
+    assert "cache fresh.csv.pkl" in facts
+
+
+def test_what_was_asked_for_beside_what_is_in_force(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        "fit(net(), DataLoader(Rows(x, y), 16, shuffle=True), rate=0.5)",
+        "--lr", "0.1", "--batch_size", "32", "--seed", "3",
+    )  # fmt: skip
+    assert odd(facts) == {"--lr", "--batch_size"}
+    assert facts["--lr"]["numbers"] == {"asked": 0.1, "held": 0.5}
+
+
+def test_weights_that_never_moved_are_told_with_the_reason(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+model = nn.ModuleDict({"body": nn.Linear(16, 32), "head": nn.Linear(32, 4), "frozen": nn.Linear(16, 32), "spare": nn.Linear(3, 3)})
+model["frozen"].requires_grad_(False)
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.parts = model
+    def forward(self, x):
+        return self.parts["head"](torch.tanh(self.parts["body"](x) + self.parts["frozen"](x)))
+fit(Whole(), DataLoader(Rows(x, y), 32, shuffle=True))
+""",
+    )
+    assert facts["still, frozen"]["numbers"]["count"] == 2 and not facts["still, frozen"]["usual"]
+    assert facts["still, no gradient came"]["usual"]
+    assert "parts.spare.weight" in facts["still, no gradient came"]["text"]
+
+
+def test_what_was_saved_is_compared_with_what_trains(tmp_path):
+    program = """
+model = net()
+def after(model):
+    after.count = getattr(after, "count", 0) + 1
+    if after.count == 12:
+        state = {name: value.clone() for name, value in model.state_dict().items()}
+        CHANGE
+        torch.save({"model": state}, "saved.pt")
+fit(model, DataLoader(Rows(x, y), 32, shuffle=True), after=after)
+"""
+    facts = facts_of(tmp_path / "one", program.replace("CHANGE", "pass"))
+    assert facts["weights"]["numbers"] == {"trained": 4, "saved": 4, "equal": 4}
+    assert not facts["weights"]["usual"]
+    facts = facts_of(tmp_path / "two", program.replace("CHANGE", "state['0.weight'] *= 0"))
+    assert facts["weights"]["numbers"]["equal"] == 3 and facts["weights"]["usual"]
+
+
+# A data set with a file of its own, which it reads at the place where it stands, and that writes and counts.
+READING = """
+import random
+with open("rows.bin", "wb") as handle:
+    handle.write(bytes(range(256)) * 80)
+class Reading(Dataset):
+    def __init__(self):
+        self.handle, self.count = open("rows.bin", "rb", buffering=0), 0
+    def __len__(self):
+        return 320
+    def __getitem__(self, place):
+        self.count += 1
+        try:
+            with open(f"asked-{self.count}.txt", "w") as told:
+                told.write("1")
+        except OSError:
+            pass
+        return torch.tensor(list(self.handle.read(16))).float() / 256 + random.random(), int(y[place])
+data = Reading()
+model = net()
+seen = []
+fit(model, DataLoader(data, 8, shuffle=True), after=lambda m: seen.append(data.handle.tell()), epochs=2)
+import time
+time.sleep(3)
+fit(model, DataLoader(data, 8, shuffle=True), after=lambda m: seen.append(data.handle.tell()), epochs=1)
+print(json.dumps([seen, data.count, float(sum(p.double().sum() for p in model.parameters()))]))
+"""
+
+
+def test_a_look_at_the_data_set_changes_nothing_of_the_program(tmp_path):
+    (tmp_path / "plain").mkdir()
+    (tmp_path / "plain/program.py").write_text(
+        HEAD + "random = __import__('random'); random.seed(1)" + READING
+    )
+    plain = subprocess.run(
+        [sys.executable, "program.py"],
+        cwd=tmp_path / "plain",
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    folder = tmp_path / "probed"
+    folder.mkdir()
+    (folder / "program.py").write_text(
+        HEAD + "random = __import__('random'); random.seed(1)" + READING
+    )
+    done = subprocess.run(
+        [sys.executable, str(PROBE), "--json", "report.json", "--", "program.py"],
+        cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert done.stdout == plain.stdout
+    names = [{path.name for path in (tmp_path / place).iterdir()} for place in ("plain", "probed")]
+    assert names[1] - names[0] == {"report.json"}, "the look wrote no file of the data set's"
+    facts = {one["name"]: one for one in json.loads((folder / "report.json").read_text())["facts"]}
+    assert "320 samples" in facts["training set"]["text"], "and yet it looked"
+
+
+def test_a_stream_is_never_read_a_second_time(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+class Stream(torch.utils.data.IterableDataset):
+    def __iter__(self):
+        with open("begun.txt", "a") as handle:
+            handle.write("1")
+        return iter(list(zip(x, y)))
+fit(net(), DataLoader(Stream(), 10), epochs=1)
+""",
+    )
+    assert (tmp_path / "begun.txt").read_text() == "1"
+    assert "training set" not in facts and "a stream" in facts["loader"]["text"]
+
+
+def test_the_sheet_says_first_what_was_not_seen_then_what_is_odd_and_keeps_to_its_length():
+    facts = loaded(PROBE)
+    told = [facts.fact("data/one", "plain " * 30), facts.fact("weights/two", "odd", "even")]
+    told += [facts.fact(f"loss/{i}", f"number {i} " + "x" * 200) for i in range(20)]
+    lines = facts.sheet(told, "ranks (one process)")
+    assert lines[0] == "not looked at: ranks (one process)"
+    assert lines[1] == "! weights: odd (usual: even)"
+    assert lines[2].startswith("data: plain")
+    assert lines[-1].endswith("more facts in --json)") and sum(map(len, lines)) < 2500
+
+
+def test_two_runs_are_compared_fact_by_fact(tmp_path):
+    text = "fit(net(), DataLoader(Rows(x, y), {rows}, shuffle=True), rate={rate}, epochs=8)"
+    probed(tmp_path / "good", text.format(rows=32, rate=0.1))
+    _, said = probed(
+        tmp_path / "bad",
+        text.format(rows=32, rate=0.4),
+        options=("--compare", "../good/report.json"),
+    )
+    lines = said.splitlines()
+    place = next(i for i, line in enumerate(lines) if line.startswith("in force, SGD: "))
+    assert "rate 0.4" in lines[place] and "rate 0.1" in lines[place + 1]
+    assert "data, loader" not in said, "what is equal isn't told"
+    _, said = probed(
+        tmp_path / "bad", text.format(rows=32, rate=0.4), options=("--compare", "none.json")
+    )
+    assert "error: none.json: No such file or directory; give a file that --json wrote" in said
