@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 # Generated from the modules in scripts/probe/.
 # Edit them there, then run: rgt dev docs --write
-"""Look at the first steps of a training program for failures that no log shows.
+"""Look at the first steps of a training program, and tell what neither code nor log shows.
 
 usage:
   probe.py [--steps 30] [--json FILE] [--page FILE] -- train.py ARGS ...
   probe.py [--steps 30] [--json FILE] -- torchrun --nproc-per-node 2 train.py ARGS ...
+  probe.py --compare OTHER.json -- train.py ARGS ...      how it differs from another run
   probe.py --prepare FOLDER             then start the program with FOLDER first on PYTHONPATH,
   probe.py --report FOLDER [--json FILE] [--page FILE]        and ask for what was seen so far
 
@@ -19,8 +20,13 @@ too).
 Where the catalogue lies beside this file's folder, a finding shows the entry's check and fix.
 
 The exit code is the program's own. Verdict: wrong (what was seen proves a fault), suspicious (a
-hint), sound, or not looked at. A note, on speed or taste, leaves the verdict alone. Of your data,
-only shapes, ranges and hashes are kept.
+hint), sound, or not looked at. A note, on speed or taste, leaves the verdict alone. Below it stand
+facts: what is in force, the data as they came, the loss, what never moved, what was saved, the time
+of a step. Those that begin with ! are unlike what is usual. All of them are in --json.
+
+Once the steps are over, up to 2,000 samples of the data sets are read in a process of their own,
+which can write, send and start nothing; streams aren't read. Of your data, only shapes, shares,
+ranges and salted hashes are kept.
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
 """
 
@@ -98,8 +104,7 @@ def sheet(facts, unseen, most=MOST_SHEET):
     What is usual is left out, from the end, where the page would get longer than `most`.
     """
     lines = [f"not looked at: {unseen}"] if unseen else []
-    odd = [one for topic in TOPICS for one in facts if one["about"] == topic and one["usual"]]
-    for one in odd:
+    for one in [one for one in in_order(facts) if one["usual"]]:
         lines.append("! {}: {} (usual: {})".format(one["about"], cut(one["text"]), one["usual"]))
     room, left_out = most - sum(map(len, lines)), 0
     for topic in TOPICS:
@@ -116,6 +121,11 @@ def sheet(facts, unseen, most=MOST_SHEET):
     if left_out:
         lines.append(f"({count_of(left_out, 'more fact')} in --json)")
     return lines
+
+
+def in_order(facts):
+    """The facts by topic, in each topic those first that differ from the usual."""
+    return sorted(facts, key=lambda one: (TOPICS.index(one["about"]), not one["usual"]))
 
 
 def cut(text):
@@ -1315,10 +1325,26 @@ class DataSets(Observer):
             found.append((name if len(known) < 3 else f"{name} {len(known)}", data, one))
         return found[:4]
 
+    def hindered(self):
+        """Why no look may start, or an empty text."""
+        import torch
+
+        spread = torch.distributed
+        if not hasattr(os, "fork"):
+            return "this system has no fork"
+        if spread.is_available() and spread.is_initialized() and "nccl" in spread.get_backend():
+            return "a fork may move memory that an InfiniBand card reads (RDMAV_FORK_SAFE)"
+        return ""
+
+    def facts(self):
+        """That no sample was looked at, if so. What they show comes later, by itself."""
+        why = self.hindered()
+        return [fact("data/samples", f"no sample was looked at: {why}")] if why else []
+
     def look(self):
         """Start the look. The program goes on at once, and has no new child."""
         sets = self.sets()
-        if not sets or not hasattr(os, "fork") or self.watch.rank():
+        if not sets or self.hindered() or self.watch.rank():
             return
         path = os.path.join(self.watch.folder, f"data-{os.getpid()}.json")
         child = os.fork()
@@ -1549,7 +1575,7 @@ def facts_of(sets):
     for one in looked:
         found += of_one(one, looked[0])
     for other in looked[1:]:
-        found += between(looked[0], other)
+        found += [] if other.loader.trained else between(looked[0], other)
     found += numbering(sets)
     return found
 
@@ -1564,7 +1590,7 @@ def of_one(one, train):
     repeats = one.looked - len(one.labels)
     if one.looked >= 20 and len(one.labels) > 1 and not one.random and repeats >= 3:
         text = f"{share(repeats / one.looked)} of the {one.name} samples equal another one's inputs"
-        found.append(fact(f"data/{one.name} repeats", text, "none", share=repeats / one.looked))
+        found.append(fact(f"data/{one.name} repeats", text, share=repeats / one.looked))
     clash = sum(len(rest) > 1 for rest in one.labels.values())
     if clash and not one.random:
         text = f"{one.name} set: {count_of(clash, 'input')} with more than one label"
@@ -1671,13 +1697,15 @@ def between(train, other):
             continue
         both = sum(count for told, count in leaf.hashes.items() if told in mine.hashes)
         if both >= 3:
+            # Of a training set that was looked at in part, as many more lie in the rest.
+            part = min(1.0, both / other.looked * train.length / train.looked)
             text = (
-                f"{share(both / other.looked)} of the {other.name} samples' {name or 'value'} "
-                f"equal one of {train.looked} training samples that were looked at"
+                f"{share(part)} of the {other.name} samples' {name or 'value'} equal one of the "
+                f"training set's, by {count_of(both, 'pair')} among {train.looked:,} and "
+                f"{other.looked:,} samples"
             )
-            found.append(
-                fact(f"data/{other.name} overlap {name}", text, "none", share=both / other.looked)
-            )
+            place = f"data/{other.name} overlap {name}"
+            found.append(fact(place, text, "none", share=part))
     return found[:3]
 
 
@@ -2081,7 +2109,7 @@ class Loader:
     """What one loader handed out. Loaders of the same dataset count as one."""
 
     def __init__(self, loader):
-        self.dataset = held_weakly(loader.dataset)
+        self.dataset = held_weakly(getattr(loader, "dataset", None))
         try:
             self.length = len(loader)  # batches of an epoch
         except TypeError:  # a stream has none
@@ -2751,6 +2779,166 @@ def crc(text):
 
 
 # --------------------------------------------------------------------------------------------------
+# opened.py
+# Which files the program reads: data, settings, caches, weights.
+
+MOST_FILES = 4000  # that are remembered
+NOT_DATA = (".py", ".pyc", ".pyi", ".so", ".pth.lock", ".lock", ".json.lock", ".h", ".cpp", ".pem")
+ELSEWHERE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/tmp/rgt-probe-")
+CACHES = (".pkl", ".pickle", ".npy", ".npz", ".pt", ".bin", ".cache", ".arrow", ".h5", ".feather")
+
+
+class Opened:
+    """Remembers the files that this process opens to read, by an audit hook of Python.
+
+    A hook can't be taken off, so it looks at nothing once it is switched off.
+    """
+
+    def __init__(self):
+        self.read, self.on, self.busy = {}, True, threading.local()
+        sys.addaudithook(self.saw)
+
+    def saw(self, event, args):
+        """Called by Python at each event that can be audited."""
+        if not self.on or event != "open" or getattr(self.busy, "now", False):
+            return
+        path, mode, flags = args
+        if not isinstance(path, str) or (flags or 0) & (os.O_WRONLY | os.O_RDWR):
+            return
+        if path in self.read or path.endswith(NOT_DATA) or len(self.read) >= MOST_FILES:
+            return
+        self.busy.now = True
+        try:
+            whole = os.path.abspath(path)
+            if not whole.startswith(ELSEWHERE) and not is_library(whole):
+                self.read[path] = whole
+        except Exception:
+            pass
+        finally:
+            self.busy.now = False
+
+
+def is_library(path):
+    """Whether a file lies with the packages that Python imports, and not with the program."""
+    if any(part in path for part in ("site-packages", "dist-packages", sys.base_prefix, "/.")):
+        return True
+    here = os.getcwd() + os.sep
+    roots = [os.path.abspath(root) + os.sep for root in sys.path if root]
+    return any(path.startswith(root) and not here.startswith(root) for root in roots)
+
+
+class Files(Observer):
+    """Tells which files were read. Files of one folder and kind are counted, not named."""
+
+    name = "files"
+    opened = None
+
+    def __init__(self, watch):
+        super().__init__(watch)
+        if Files.opened is None:
+            Files.opened = Opened()
+
+    def facts(self):
+        """What was read, and caches that are older than what they may be made from."""
+        paths = [path for path in dict.fromkeys(self.opened.read.values()) if os.path.isfile(path)]
+        groups = {}
+        for path in paths:
+            above = os.path.dirname(os.path.dirname(path))
+            kind = os.path.splitext(path)[1].lower()
+            groups.setdefault((above, kind), []).append(path)
+        texts = []
+        for (above, kind), inside in groups.items():
+            if len(inside) > 3:
+                texts.append(f"{len(inside)} {kind or 'other'} files below {short(above)}")
+            else:
+                texts += [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
+        found = [fact("data/files", "read " + some(texts, 8), files=texts[:64])] if texts else []
+        return self.of_caches(paths) + self.of_settings(paths) + found
+
+    def of_settings(self, paths):
+        """Settings in a checkpoint that was loaded beside a file of settings that was read."""
+        found = []
+        for source, held in self.watch.parts["checkpoints"].settings[:8]:
+            for path in paths:
+                told = flat(settings_in(path))
+                both = set(told) & set(held)
+                if len(both) < 4 or len(both) < 0.5 * max(len(told), len(held)):
+                    continue
+                differ = sorted(name for name in both if told[name] != held[name])
+                if differ:
+                    text = (
+                        f"{short(source)} holds settings that differ from those in {short(path)} "
+                        f"in {len(differ)} of {len(both)}: {some(differ, 4)}"
+                    )
+                    usual = "the same settings"
+                    found.append(fact(f"in force/settings {short(path)}", text, usual))
+        return found[:2]
+
+    def of_caches(self, paths):
+        """Caches beside a newer file that they seem to be made from and that nobody read."""
+        found = []
+        for path in paths:
+            if not path.lower().endswith(CACHES):
+                continue
+            folder, name = os.path.split(path)
+            for other in sorted(os.listdir(folder))[:2000]:
+                source, stem = os.path.join(folder, other), os.path.splitext(other)[0]
+                if source == path or other.lower().endswith(CACHES) or len(stem) < 4:
+                    continue
+                if not name.startswith(stem) or source in paths or not os.path.isfile(source):
+                    continue
+                days = (os.path.getmtime(source) - os.path.getmtime(path)) / 86400
+                text = f"{short(path)} was read and {other} beside it was not"
+                if days > 0:
+                    text += f", which is {days:.1f} days newer"
+                usual = "a cache is newer than its source" if days > 0 else ""
+                found.append(fact(f"data/cache {name}", text, usual, days=round(days, 2)))
+        return found[:3]
+
+
+def settings_in(path):
+    """The settings in a JSON file; {} for anything else."""
+    if not path.lower().endswith(".json") or size_of(path) > 1 << 20:
+        return {}
+    try:
+        with open(path, encoding="utf-8") as handle:
+            held = json.load(handle)
+    except (OSError, ValueError):
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def flat(held, above="", depth=4):
+    """Dotted name -> value, of plain values within dicts."""
+    found = {}
+    for key, value in list(held.items())[:256]:
+        if isinstance(value, dict) and depth:
+            found.update(flat(value, f"{above}{key}.", depth - 1))
+        elif value is None or isinstance(value, (str, int, float, bool)):
+            found[above + str(key)] = value
+    return found
+
+
+def size_of(path):
+    """The bytes of a file; 0 if it is gone."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def in_words(size):
+    """Bytes as kB or MB."""
+    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{max(size / 1e3, 0.1):.1f} kB"
+
+
+def short(path):
+    """A path as seen from the program's folder."""
+    here = os.path.relpath(path)
+    return here if len(here) < len(path) else path
+
+
+# --------------------------------------------------------------------------------------------------
 # checkpoints.py
 # What is saved and loaded.
 
@@ -2794,6 +2982,9 @@ def tensors_in(thing, depth=4):
     return found
 
 
+SETTINGS = ("config", "cfg", "args", "opt", "hparams", "hyper_parameters")
+
+
 class Checkpoints(Observer):
     """Looks at torch.save, torch.load and load_state_dict."""
 
@@ -2811,6 +3002,7 @@ class Checkpoints(Observer):
         self.written, self.opened = [], []  # (step, path)
         self.older = None  # (path, numbers, newer numbers) of a checkpoint that was read
         self.lower = None  # (step, numbers, higher numbers) of a save, nothing having been loaded
+        self.settings = []  # (path, {dotted name: value}) of checkpoints that hold settings
         self.compared = []  # (step, how the weights in a save compare with those that train)
         self.handlers = []  # (step, signal) of saves within a handler
         self.own = {}  # id of a parameter that was loaded -> its name
@@ -2843,6 +3035,7 @@ class Checkpoints(Observer):
     def after_load(self, token, result, args, kwargs):
         """torch.load(f)."""
         self.read.append((self.watch.step, parts_of(result)))
+        self.note_settings(args[0] if args else kwargs.get("f"), result)
         path = path_of(args[0] if args else kwargs.get("f"))
         told = numbered(path) if path else None
         if told is None:
@@ -2853,6 +3046,17 @@ class Checkpoints(Observer):
         newer = [list(n) for n, when in times.items() if list(n) > told[2] and when >= mine]
         if newer and self.older is None:
             self.older = (path, told, max(newer), self.watch.step)
+
+    def note_settings(self, target, thing):
+        """Keep the settings of the run that wrote a checkpoint, where it holds them."""
+        path = path_of(target)
+        if not path or not isinstance(thing, dict):
+            return
+        for key in SETTINGS:
+            held = thing.get(key)
+            held = held if isinstance(held, dict) else getattr(held, "__dict__", None)
+            if held and len(self.settings) < 8:
+                self.settings.append((path, flat(held)))
 
     def after_model(self, token, result, args, kwargs):
         """Module.load_state_dict(state_dict, strict=True)."""
@@ -4255,131 +4459,13 @@ class Modes(Observer):
 
 
 # --------------------------------------------------------------------------------------------------
-# opened.py
-# Which files the program reads: data, settings, caches, weights.
-
-MOST_FILES = 4000  # that are remembered
-NOT_DATA = (".py", ".pyc", ".pyi", ".so", ".pth.lock", ".lock", ".json.lock", ".h", ".cpp", ".pem")
-ELSEWHERE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/tmp/rgt-probe-")
-CACHES = (".pkl", ".pickle", ".npy", ".npz", ".pt", ".bin", ".cache", ".arrow", ".h5", ".feather")
-SETTINGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
-
-
-class Opened:
-    """Remembers the files that this process opens to read, by an audit hook of Python.
-
-    A hook can't be taken off, so it looks at nothing once it is switched off.
-    """
-
-    def __init__(self):
-        self.read, self.on, self.busy = {}, True, threading.local()
-        sys.addaudithook(self.saw)
-
-    def saw(self, event, args):
-        """Called by Python at each event that can be audited."""
-        if not self.on or event != "open" or getattr(self.busy, "now", False):
-            return
-        path, mode, flags = args
-        if not isinstance(path, str) or (flags or 0) & (os.O_WRONLY | os.O_RDWR):
-            return
-        if path in self.read or path.endswith(NOT_DATA) or len(self.read) >= MOST_FILES:
-            return
-        self.busy.now = True
-        try:
-            whole = os.path.abspath(path)
-            if not whole.startswith(ELSEWHERE) and not is_library(whole):
-                self.read[path] = whole
-        except Exception:
-            pass
-        finally:
-            self.busy.now = False
-
-
-def is_library(path):
-    """Whether a file lies with the packages that Python imports, and not with the program."""
-    if any(part in path for part in ("site-packages", "dist-packages", sys.base_prefix, "/.")):
-        return True
-    here = os.getcwd() + os.sep
-    roots = [os.path.abspath(root) + os.sep for root in sys.path if root]
-    return any(path.startswith(root) and not here.startswith(root) for root in roots)
-
-
-class Files(Observer):
-    """Tells which files were read. Files of one folder and kind are counted, not named."""
-
-    name = "files"
-    opened = None
-
-    def __init__(self, watch):
-        super().__init__(watch)
-        if Files.opened is None:
-            Files.opened = Opened()
-
-    def facts(self):
-        """What was read, and caches that are older than what they may be made from."""
-        paths = [path for path in dict.fromkeys(self.opened.read.values()) if os.path.isfile(path)]
-        groups = {}
-        for path in paths:
-            above = os.path.dirname(os.path.dirname(path))
-            kind = os.path.splitext(path)[1].lower()
-            groups.setdefault((above, kind), []).append(path)
-        texts = []
-        for (above, kind), inside in groups.items():
-            if len(inside) > 3:
-                texts.append(f"{len(inside)} {kind or 'other'} files below {short(above)}")
-            else:
-                texts += [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
-        found = [fact("data/files", "read " + some(texts, 8), files=texts[:64])] if texts else []
-        return self.of_caches(paths) + found
-
-    def of_caches(self, paths):
-        """Caches beside a newer file that they seem to be made from and that nobody read."""
-        found = []
-        for path in paths:
-            if not path.lower().endswith(CACHES):
-                continue
-            folder, name = os.path.split(path)
-            for other in sorted(os.listdir(folder))[:2000]:
-                source, stem = os.path.join(folder, other), os.path.splitext(other)[0]
-                if source == path or other.lower().endswith(CACHES) or len(stem) < 4:
-                    continue
-                if not name.startswith(stem) or source in paths or not os.path.isfile(source):
-                    continue
-                days = (os.path.getmtime(source) - os.path.getmtime(path)) / 86400
-                text = f"{short(path)} was read and {other} beside it was not"
-                if days > 0:
-                    text += f", which is {days:.1f} days newer"
-                usual = "a cache is newer than its source" if days > 0 else ""
-                found.append(fact(f"data/cache {name}", text, usual, days=round(days, 2)))
-        return found[:3]
-
-
-def size_of(path):
-    """The bytes of a file; 0 if it is gone."""
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
-
-
-def in_words(size):
-    """Bytes as kB or MB."""
-    return f"{size / 1e6:.1f} MB" if size >= 1e5 else f"{max(size / 1e3, 0.1):.1f} kB"
-
-
-def short(path):
-    """A path as seen from the program's folder."""
-    here = os.path.relpath(path)
-    return here if len(here) < len(path) else path
-
-
-# --------------------------------------------------------------------------------------------------
 # parameters.py
 # Parameters around each step of an optimizer: who has a gradient, and who moves.
 
 # Their optimizers hold parts of the weights under other tensors.
 SHARDERS = ("DeepSpeedEngine", "FullyShardedDataParallel")
 HUGE = 0.5  # of a matrix, in one step; a thousandth is usual
+USUALLY_STILL = ("frozen", "no gradient came", "in no optimizer, no gradient")
 HALF = ("torch.bfloat16", "torch.float16")
 
 
@@ -4625,7 +4711,7 @@ class Parameters(Observer):
             found.append(fact("weights/moved", f"{count_of(moved, 'tensor')} moved", moved=moved))
         for why, these in still.items():
             text = f"{count_of(len(these), 'tensor')} never moved, {why}: {some(these, 3)}"
-            usual = "" if why == "frozen" else "all but frozen ones move"
+            usual = "" if why in USUALLY_STILL else "all that get a gradient move"
             found.append(fact(f"weights/still, {why}", text, usual, count=len(these)))
         ratios = [ratio for seen in self.seen.values() for _, ratio in seen.ratios]
         if ratios:
@@ -5586,6 +5672,9 @@ class Resources(Observer):
         if training and sum(self.times):
             waited = sum(sum(held.waits) for held in training)
             text += f", {share(min(1, waited / sum(self.times)))} of it waiting for batches"
+        inside = self.watch.parts["series"].forward()
+        if inside and sum(self.times):
+            text += f", {share(min(1, inside / sum(self.times)))} in the model's forward"
         used, whole = share_of_memory()
         if whole:
             text += f"; at most {share(used)} of {whole / 2**30:.0f} GiB of memory"
@@ -5747,6 +5836,10 @@ class Series(Observer):
             seconds = time.perf_counter() - self.begun[depth]
             held = self.modules.setdefault(id(module), [weakref.ref(module), 0.0, depth])
             held[1] += seconds
+
+    def forward(self):
+        """Seconds in the outermost modules, evaluations included."""
+        return sum(seconds for _, seconds, depth in self.modules.values() if not depth)
 
     def told(self):
         """{name: [[step, value], ...]}, and `modules`: [[name, seconds a step], ...]."""
@@ -6560,6 +6653,18 @@ looked at
 {% else %}
 <p>None.</p>
 {% endfor %}
+{% if facts %}
+<h2>Facts</h2>
+<table>
+{% for one in facts %}
+<tr><th>{{ one.about }}</th><td class="{{ "hint" if one.usual else "" }}">{{ one.text }}
+{%- if one.usual %}
+ <span class="dim">(usual: {{ one.usual }})</span>
+{%- endif %}
+</td></tr>
+{% endfor %}
+</table>
+{% endif %}
 <h2>What was looked at</h2>
 <table>
 {% for one in looked %}
@@ -6688,6 +6793,7 @@ def page(report):
             for one in report["findings"]
             if isinstance(one.get("page"), str) and PLACE.fullmatch(one["page"])
         },
+        facts=in_order(report.get("facts") or []),
         looked=looked,
         plots=plots,
         modules=[

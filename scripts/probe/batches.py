@@ -35,7 +35,7 @@ class Loader:
     """What one loader handed out. Loaders of the same dataset count as one."""
 
     def __init__(self, loader):
-        self.dataset = held_weakly(loader.dataset)
+        self.dataset = held_weakly(getattr(loader, "dataset", None))
         try:
             self.length = len(loader)  # batches of an epoch
         except TypeError:  # a stream has none

@@ -7,6 +7,7 @@ import sys
 from .copies import bare_name
 from .facts import fact
 from .files import UNFINISHED, beside, crc, handler_above, numbered, path_of
+from .opened import flat
 from .table import finding
 from .values import number, some, strided
 from .watching import Observer
@@ -51,6 +52,9 @@ def tensors_in(thing, depth=4):
     return found
 
 
+SETTINGS = ("config", "cfg", "args", "opt", "hparams", "hyper_parameters")
+
+
 class Checkpoints(Observer):
     """Looks at torch.save, torch.load and load_state_dict."""
 
@@ -68,6 +72,7 @@ class Checkpoints(Observer):
         self.written, self.opened = [], []  # (step, path)
         self.older = None  # (path, numbers, newer numbers) of a checkpoint that was read
         self.lower = None  # (step, numbers, higher numbers) of a save, nothing having been loaded
+        self.settings = []  # (path, {dotted name: value}) of checkpoints that hold settings
         self.compared = []  # (step, how the weights in a save compare with those that train)
         self.handlers = []  # (step, signal) of saves within a handler
         self.own = {}  # id of a parameter that was loaded -> its name
@@ -100,6 +105,7 @@ class Checkpoints(Observer):
     def after_load(self, token, result, args, kwargs):
         """torch.load(f)."""
         self.read.append((self.watch.step, parts_of(result)))
+        self.note_settings(args[0] if args else kwargs.get("f"), result)
         path = path_of(args[0] if args else kwargs.get("f"))
         told = numbered(path) if path else None
         if told is None:
@@ -110,6 +116,17 @@ class Checkpoints(Observer):
         newer = [list(n) for n, when in times.items() if list(n) > told[2] and when >= mine]
         if newer and self.older is None:
             self.older = (path, told, max(newer), self.watch.step)
+
+    def note_settings(self, target, thing):
+        """Keep the settings of the run that wrote a checkpoint, where it holds them."""
+        path = path_of(target)
+        if not path or not isinstance(thing, dict):
+            return
+        for key in SETTINGS:
+            held = thing.get(key)
+            held = held if isinstance(held, dict) else getattr(held, "__dict__", None)
+            if held and len(self.settings) < 8:
+                self.settings.append((path, flat(held)))
 
     def after_model(self, token, result, args, kwargs):
         """Module.load_state_dict(state_dict, strict=True)."""

@@ -53,10 +53,26 @@ class DataSets(Observer):
             found.append((name if len(known) < 3 else f"{name} {len(known)}", data, one))
         return found[:4]
 
+    def hindered(self):
+        """Why no look may start, or an empty text."""
+        import torch
+
+        spread = torch.distributed
+        if not hasattr(os, "fork"):
+            return "this system has no fork"
+        if spread.is_available() and spread.is_initialized() and "nccl" in spread.get_backend():
+            return "a fork may move memory that an InfiniBand card reads (RDMAV_FORK_SAFE)"
+        return ""
+
+    def facts(self):
+        """That no sample was looked at, if so. What they show comes later, by itself."""
+        why = self.hindered()
+        return [fact("data/samples", f"no sample was looked at: {why}")] if why else []
+
     def look(self):
         """Start the look. The program goes on at once, and has no new child."""
         sets = self.sets()
-        if not sets or not hasattr(os, "fork") or self.watch.rank():
+        if not sets or self.hindered() or self.watch.rank():
             return
         path = os.path.join(self.watch.folder, f"data-{os.getpid()}.json")
         child = os.fork()
@@ -287,7 +303,7 @@ def facts_of(sets):
     for one in looked:
         found += of_one(one, looked[0])
     for other in looked[1:]:
-        found += between(looked[0], other)
+        found += [] if other.loader.trained else between(looked[0], other)
     found += numbering(sets)
     return found
 
@@ -302,7 +318,7 @@ def of_one(one, train):
     repeats = one.looked - len(one.labels)
     if one.looked >= 20 and len(one.labels) > 1 and not one.random and repeats >= 3:
         text = f"{share(repeats / one.looked)} of the {one.name} samples equal another one's inputs"
-        found.append(fact(f"data/{one.name} repeats", text, "none", share=repeats / one.looked))
+        found.append(fact(f"data/{one.name} repeats", text, share=repeats / one.looked))
     clash = sum(len(rest) > 1 for rest in one.labels.values())
     if clash and not one.random:
         text = f"{one.name} set: {count_of(clash, 'input')} with more than one label"
@@ -409,13 +425,15 @@ def between(train, other):
             continue
         both = sum(count for told, count in leaf.hashes.items() if told in mine.hashes)
         if both >= 3:
+            # Of a training set that was looked at in part, as many more lie in the rest.
+            part = min(1.0, both / other.looked * train.length / train.looked)
             text = (
-                f"{share(both / other.looked)} of the {other.name} samples' {name or 'value'} "
-                f"equal one of {train.looked} training samples that were looked at"
+                f"{share(part)} of the {other.name} samples' {name or 'value'} equal one of the "
+                f"training set's, by {count_of(both, 'pair')} among {train.looked:,} and "
+                f"{other.looked:,} samples"
             )
-            found.append(
-                fact(f"data/{other.name} overlap {name}", text, "none", share=both / other.looked)
-            )
+            place = f"data/{other.name} overlap {name}"
+            found.append(fact(place, text, "none", share=part))
     return found[:3]
 
 

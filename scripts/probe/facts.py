@@ -43,8 +43,7 @@ def sheet(facts, unseen, most=MOST_SHEET):
     What is usual is left out, from the end, where the page would get longer than `most`.
     """
     lines = [f"not looked at: {unseen}"] if unseen else []
-    odd = [one for topic in TOPICS for one in facts if one["about"] == topic and one["usual"]]
-    for one in odd:
+    for one in [one for one in in_order(facts) if one["usual"]]:
         lines.append("! {}: {} (usual: {})".format(one["about"], cut(one["text"]), one["usual"]))
     room, left_out = most - sum(map(len, lines)), 0
     for topic in TOPICS:
@@ -61,6 +60,11 @@ def sheet(facts, unseen, most=MOST_SHEET):
     if left_out:
         lines.append(f"({count_of(left_out, 'more fact')} in --json)")
     return lines
+
+
+def in_order(facts):
+    """The facts by topic, in each topic those first that differ from the usual."""
+    return sorted(facts, key=lambda one: (TOPICS.index(one["about"]), not one["usual"]))
 
 
 def cut(text):

@@ -1,5 +1,6 @@
 """Which files the program reads: data, settings, caches, weights."""
 
+import json
 import os
 import sys
 import threading
@@ -12,7 +13,6 @@ MOST_FILES = 4000  # that are remembered
 NOT_DATA = (".py", ".pyc", ".pyi", ".so", ".pth.lock", ".lock", ".json.lock", ".h", ".cpp", ".pem")
 ELSEWHERE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/tmp/rgt-probe-")
 CACHES = (".pkl", ".pickle", ".npy", ".npz", ".pt", ".bin", ".cache", ".arrow", ".h5", ".feather")
-SETTINGS = (".json", ".yaml", ".yml", ".toml", ".ini", ".cfg")
 
 
 class Opened:
@@ -80,7 +80,26 @@ class Files(Observer):
             else:
                 texts += [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
         found = [fact("data/files", "read " + some(texts, 8), files=texts[:64])] if texts else []
-        return self.of_caches(paths) + found
+        return self.of_caches(paths) + self.of_settings(paths) + found
+
+    def of_settings(self, paths):
+        """Settings in a checkpoint that was loaded beside a file of settings that was read."""
+        found = []
+        for source, held in self.watch.parts["checkpoints"].settings[:8]:
+            for path in paths:
+                told = flat(settings_in(path))
+                both = set(told) & set(held)
+                if len(both) < 4 or len(both) < 0.5 * max(len(told), len(held)):
+                    continue
+                differ = sorted(name for name in both if told[name] != held[name])
+                if differ:
+                    text = (
+                        f"{short(source)} holds settings that differ from those in {short(path)} "
+                        f"in {len(differ)} of {len(both)}: {some(differ, 4)}"
+                    )
+                    usual = "the same settings"
+                    found.append(fact(f"in force/settings {short(path)}", text, usual))
+        return found[:2]
 
     def of_caches(self, paths):
         """Caches beside a newer file that they seem to be made from and that nobody read."""
@@ -102,6 +121,29 @@ class Files(Observer):
                 usual = "a cache is newer than its source" if days > 0 else ""
                 found.append(fact(f"data/cache {name}", text, usual, days=round(days, 2)))
         return found[:3]
+
+
+def settings_in(path):
+    """The settings in a JSON file; {} for anything else."""
+    if not path.lower().endswith(".json") or size_of(path) > 1 << 20:
+        return {}
+    try:
+        with open(path, encoding="utf-8") as handle:
+            held = json.load(handle)
+    except (OSError, ValueError):
+        return {}
+    return held if isinstance(held, dict) else {}
+
+
+def flat(held, above="", depth=4):
+    """Dotted name -> value, of plain values within dicts."""
+    found = {}
+    for key, value in list(held.items())[:256]:
+        if isinstance(value, dict) and depth:
+            found.update(flat(value, f"{above}{key}.", depth - 1))
+        elif value is None or isinstance(value, (str, int, float, bool)):
+            found[above + str(key)] = value
+    return found
 
 
 def size_of(path):

@@ -4,6 +4,7 @@ import math
 import os
 import re
 
+from .facts import in_order
 from .table import FOUND, NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS
 
 GREEN = {SOUND: "good", FOUND: "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
@@ -110,6 +111,7 @@ def page(report):
             for one in report["findings"]
             if isinstance(one.get("page"), str) and PLACE.fullmatch(one["page"])
         },
+        facts=in_order(report.get("facts") or []),
         looked=looked,
         plots=plots,
         modules=[

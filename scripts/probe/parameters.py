@@ -11,6 +11,7 @@ from .watching import Observer
 # Their optimizers hold parts of the weights under other tensors.
 SHARDERS = ("DeepSpeedEngine", "FullyShardedDataParallel")
 HUGE = 0.5  # of a matrix, in one step; a thousandth is usual
+USUALLY_STILL = ("frozen", "no gradient came", "in no optimizer, no gradient")
 HALF = ("torch.bfloat16", "torch.float16")
 
 
@@ -256,7 +257,7 @@ class Parameters(Observer):
             found.append(fact("weights/moved", f"{count_of(moved, 'tensor')} moved", moved=moved))
         for why, these in still.items():
             text = f"{count_of(len(these), 'tensor')} never moved, {why}: {some(these, 3)}"
-            usual = "" if why == "frozen" else "all but frozen ones move"
+            usual = "" if why in USUALLY_STILL else "all that get a gradient move"
             found.append(fact(f"weights/still, {why}", text, usual, count=len(these)))
         ratios = [ratio for seen in self.seen.values() for _, ratio in seen.ratios]
         if ratios:

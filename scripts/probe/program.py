@@ -1,8 +1,9 @@
-"""Look at the first steps of a training program for failures that no log shows.
+"""Look at the first steps of a training program, and tell what neither code nor log shows.
 
 usage:
   probe.py [--steps 30] [--json FILE] [--page FILE] -- train.py ARGS ...
   probe.py [--steps 30] [--json FILE] -- torchrun --nproc-per-node 2 train.py ARGS ...
+  probe.py --compare OTHER.json -- train.py ARGS ...      how it differs from another run
   probe.py --prepare FOLDER             then start the program with FOLDER first on PYTHONPATH,
   probe.py --report FOLDER [--json FILE] [--page FILE]        and ask for what was seen so far
 
@@ -16,8 +17,13 @@ too).
 Where the catalogue lies beside this file's folder, a finding shows the entry's check and fix.
 
 The exit code is the program's own. Verdict: wrong (what was seen proves a fault), suspicious (a
-hint), sound, or not looked at. A note, on speed or taste, leaves the verdict alone. Of your data,
-only shapes, ranges and hashes are kept.
+hint), sound, or not looked at. A note, on speed or taste, leaves the verdict alone. Below it stand
+facts: what is in force, the data as they came, the loss, what never moved, what was saved, the time
+of a step. Those that begin with ! are unlike what is usual. All of them are in --json.
+
+Once the steps are over, up to 2,000 samples of the data sets are read in a process of their own,
+which can write, send and start nothing; streams aren't read. Of your data, only shapes, shares,
+ranges and salted hashes are kept.
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
 """
 

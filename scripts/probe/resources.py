@@ -180,6 +180,9 @@ class Resources(Observer):
         if training and sum(self.times):
             waited = sum(sum(held.waits) for held in training)
             text += f", {share(min(1, waited / sum(self.times)))} of it waiting for batches"
+        inside = self.watch.parts["series"].forward()
+        if inside and sum(self.times):
+            text += f", {share(min(1, inside / sum(self.times)))} in the model's forward"
         used, whole = share_of_memory()
         if whole:
             text += f"; at most {share(used)} of {whole / 2**30:.0f} GiB of memory"

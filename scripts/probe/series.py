@@ -50,6 +50,10 @@ class Series(Observer):
             held = self.modules.setdefault(id(module), [weakref.ref(module), 0.0, depth])
             held[1] += seconds
 
+    def forward(self):
+        """Seconds in the outermost modules, evaluations included."""
+        return sum(seconds for _, seconds, depth in self.modules.values() if not depth)
+
     def told(self):
         """{name: [[step, value], ...]}, and `modules`: [[name, seconds a step], ...]."""
         parts, names = self.watch.parts, self.watch.names()

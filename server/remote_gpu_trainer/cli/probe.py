@@ -47,6 +47,13 @@ LONGEST = 4 * 3600.0  # seconds of a rehearsal on a box, with the packages that 
     help="write an HTML page with the findings and plots",
 )
 @click.option(
+    "--compare",
+    "other_file",
+    metavar="FILE",
+    shell_complete=files,
+    help="tell how this run differs from the one of a --json file, such as last week's",
+)
+@click.option(
     "--script",
     "print_script",
     is_flag=True,
@@ -64,15 +71,16 @@ def probe(
     steps: int,
     json_file: str | None,
     page_file: str | None,
+    other_file: str | None,
     print_script: bool,
     program: tuple[str, ...],
 ) -> int:
-    """Run a training program on this machine, look at its first optimizer steps, and name what goes
-    wrong in silence: frozen or forgotten weights, batches that repeat, rates, clipping,
-    checkpoints. Its code isn't changed.
+    """Run a training program on this machine, look at its first optimizer steps, and tell what its
+    code doesn't say: the data as they come, which settings are in force, what never moves, what was
+    saved. Name what goes wrong in silence. Its code isn't changed.
 
-    The findings go to stderr once the program has ended. The exit code is the program's own; the
-    verdict is in --json.
+    A line that begins with ! is unlike what is usual. Findings and facts go to stderr once the
+    program has ended. The exit code is the program's own; the verdict is in --json.
     """
     from ..catalogue.bundle import bundle_root
 
@@ -85,6 +93,7 @@ def probe(
     options = ["--steps", str(steps)]
     options += ["--json", json_file] if json_file else []
     options += ["--page", page_file] if page_file else []
+    options += ["--compare", other_file] if other_file else []
     return _become([sys.executable, str(script), *options, "--", *_with_python(program)])
 
 

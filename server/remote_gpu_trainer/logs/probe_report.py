@@ -21,6 +21,7 @@ VERDICTS = ("wrong", "suspicious", "sound", "not looked at")
 HEAD = 1 << 12  # bytes within which a report says its verdict
 MOST_BYTES = 4 << 20  # of a report
 MOST_FINDINGS = 64  # of a report, and of all in a folder
+MOST_FACTS = 3  # of a report that are told in words
 MOST_NAMES = 20_000  # files of a folder that are looked at
 MOST_SENTENCES = 3  # reports of a folder whose verdicts are told
 
@@ -54,12 +55,24 @@ def parse(data: bytes, source: str) -> Report | None:
     if verdict not in VERDICTS or not isinstance(findings, list):
         return None
     steps = steps if type(steps) is int and 0 <= steps < 10**9 else 0
+    odd = _unlike_the_usual(report.get("facts"))
     probed = [Probed.of(finding, shown(source, 200)) for finding in findings[:MOST_FINDINGS]]
     return Report(
-        f"The probe's verdict on the first {steps} steps: {verdict}.",
-        verdict == "sound",
+        " ".join([f"The probe's verdict on the first {steps} steps: {verdict}.", *odd]),
+        verdict == "sound" and not odd,
         tuple(finding for finding in probed if finding is not None),
     )
+
+
+def _unlike_the_usual(facts: object) -> list[str]:
+    """Return a sentence for each fact that the probe calls unlike the usual, MOST_FACTS at most."""
+    told = [
+        f"Unlike the usual: {shown(fact['text'], 240)} (usual: {shown(fact['usual'], 80)})."
+        for fact in (facts if isinstance(facts, list) else [])
+        if isinstance(fact, dict)
+        and all(isinstance(fact.get(key), str) and fact[key] for key in ("text", "usual"))
+    ]
+    return told[:MOST_FACTS]
 
 
 def in_rows(rows: list[Row], source: str, path: str = "") -> Report | None:
