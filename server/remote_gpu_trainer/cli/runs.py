@@ -342,14 +342,16 @@ def release(
     accept_new: bool,
     as_json: bool,
 ) -> int:
-    """Pull the results of a run that has ended, compare and load them. Then show what each way of
-    stopping still bills, and the provider's command for you to run. With --confirm-gone, look the
-    box up in the provider's list. Nothing is deleted or stopped.
+    """Pull the results of a run that has ended, compare and load them. Then name the other runs on
+    the box whose results aren't here, and show what each way of stopping still bills, and the
+    provider's command for you to run: only once no other run lives there. With --confirm-gone, look
+    the box up in the provider's list. Nothing is deleted or stopped.
 
     The commands about boxes remind you once a day of each box that they reached, until you confirm
     that it is gone, --forget it, or say that it is --mine.
 
-    Exit 0: verified, gone or forgotten. Exit 1: not. Exit 2: could not tell.
+    Exit 0: verified, gone or forgotten. Exit 1: not, or another run lives there. Exit 2: could not
+    tell.
     """
     from ..platforms import profile as profiles
     from ..runs.pulling import Unreleased
@@ -388,9 +390,12 @@ class Pull:
 
 
 def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
-    """Pull, compare and load the results: 0 verified, 1 bad, 2 could not tell."""
+    """Pull, compare and load the results, and name the other runs there.
+
+    Returns 0 verified, 1 bad or another run lives there, 2 could not tell.
+    """
     from ..platforms import teardown
-    from ..runs import box_gone
+    from ..runs import box_gone, other_runs
     from ..runs import release as releasing
 
     results = releasing.release(
@@ -405,14 +410,26 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     if profile.kind != "own":
         remember(box, profile.name)
     ways = teardown.ways(profile, datetime.date.today())
-    next_step = box_gone.next_step(box, profile)
+    others = other_runs.Others()
+    if ways:  # somebody may end this box
+        others = other_runs.look(box, results.source, results.verdict == "verified")
+    ways = ways if others.may_end else []
+    next_step = box_gone.next_step(box, profile) if others.may_end else ""
     if as_json:
-        report = {**results.as_dict(), "ways": [way.__dict__ for way in ways], "next": next_step}
+        report = {
+            **results.as_dict(),
+            "others": others.as_dict(),
+            "ways": [way.__dict__ for way in ways],
+            "next": next_step,
+        }
         print(json.dumps(report, ensure_ascii=False, indent=1))
     else:
-        texts = (releasing.as_text(results), teardown.ways_as_text(ways), next_step)
+        told = releasing.as_text(results), other_runs.as_text(others, box)
+        texts = (*told, teardown.ways_as_text(ways), next_step)
         print("\n".join(text for text in texts if text))
-    return {"verified": 0, "bad": 1}.get(results.verdict, 2)
+    if results.verdict != "verified":
+        return 1 if results.verdict == "bad" else 2
+    return 1 if others.living else 2 if others.why else 0
 
 
 def _confirm_gone(box: Box, profile: Profile, source: ProviderList, as_json: bool) -> int:
