@@ -208,8 +208,11 @@ def _judge_ended(status: Status, data: dict) -> None:
         )
     if status.state == "preempted" and status.reason == "asked":
         status.state, status.failure, status.reason = "stopped", "", ""
+        billed = (
+            "" if data.get("billed") is False else "the box stays on, and billed if you rent it; "
+        )
         status.evidence.append(
-            "stopped as asked: the box stays on, and billed if you rent it; "
+            f"stopped as asked: {billed}"
             "rgt resume goes on from the newest whole checkpoint, if there is one"
         )
     if status.state == "unsaved":
