@@ -96,6 +96,7 @@ def test_a_folder_without_git_is_sent_but_for_what_is_nobodys_code(tmp_path):
     (tmp_path / "link").symlink_to("sub")
     found = code_files.choose(tmp_path)
     assert sorted(found.sizes) == ["a.py", "link", "sub/b.py"] and not found.tracked
+    assert found.left == [".hidden/", ".venv/", "__pycache__/", "venv/"]
 
 
 def parcel(folder, names, **texts):

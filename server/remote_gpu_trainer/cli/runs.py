@@ -6,6 +6,7 @@ import datetime
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from ..text.spans import seconds_in
 from . import terminal
 from .boxes import BOX, box_of, remember
 from .completion import files, folders, profiles, targets
-from .jobs import read_job, with_job_options
+from .jobs import JOB, read_job, with_job_options
 from .parsing import command, near
 
 if TYPE_CHECKING:
@@ -29,16 +30,19 @@ if TYPE_CHECKING:
 STATES = {  # of a run, after the time
     r"(?<=\d )(alive|finished)\b": "bold green",
     r"(?<=\d )(stopped|unreachable|unknown|nothing)\b": "bold yellow",
-    r"(?<=\d )(failed|unsaved|preempted|stalled)\b": "bold red",
+    r"(?<=\d )(failed|unsaved|preempted|deadline|stalled)\b": "bold red",
 }
 MOST_LISTING = 16 << 20  # bytes of a provider's list on standard input
 BOX_ARGUMENT = click.argument("box", help=BOX)
-RUN = click.option(
-    "--run",
-    default="",
-    metavar="NAME",
-    help="the run: a name under ~/runs, or a folder there (default: the newest)",
-)
+
+
+def which_run(usual: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return the option --run; `usual` says which run it is without."""
+    told = f"the run: a name under ~/runs, or a folder there (default: {usual})"
+    return click.option("--run", default="", metavar="NAME", help=told)
+
+
+RUN = which_run("the newest")
 ACCEPT_NEW = click.option(
     "--accept-new-host-key",
     "accept_new",
@@ -56,12 +60,12 @@ def seconds(text: str) -> float:
     return span
 
 
-@command("render")
+@command("render", called_elsewhere=dict.fromkeys(("--out", "--output", "-o"), "--write-to"))
 @click.argument(
     "job",
     required=False,
     shell_complete=files,
-    help="a YAML or JSON file with the job, or '-' for JSON on standard input",
+    help=JOB,
 )
 @with_job_options
 @click.option(
@@ -209,8 +213,8 @@ def status(
     """Show the state of the run on a box, with one ssh call. With --wait, a line on stderr tells
     the state at once and whenever it changes.
 
-    Exit 0: alive, finished, or stopped by you. Exit 1: failed, unsaved, preempted, stalled, or no
-    run there. Exit 2: could not tell.
+    Exit 0: alive, finished, or stopped by you. Exit 1: failed, unsaved, preempted, ended by its
+    deadline, stalled, or no run there. Exit 2: could not tell.
     """
     from ..runs import status as run_status
 

@@ -218,12 +218,17 @@ def _ask(
     return names
 
 
+def without_python(box: Box) -> str:
+    """Return what is told of a box that nothing can be sent to."""
+    return f"no python3 on {shown(box.name, 80)}; install Python 3.8 or newer there"
+
+
 def _why(box: Box, folder: str, reply: Reply) -> str:
     if reply.outcome != "ok":
         return reply.text
     name = shown(box.name, 80)
     if reply.code == 127:
-        return f"no python3 on {name}; install Python 3.8 or newer there"
+        return without_python(box)
     last = next(reversed(shown_lines(reply.errors, 1, 200)), "no message")
     return (
         f"sending to {shown(folder, 100)} on {name} failed ({last}); look whether the folder can "

@@ -1,9 +1,9 @@
 """Read the state of a run from what its script prints. Pure.
 
 States: alive, finished, unsaved (trained to its end, and the last copy isn't verified), failed,
-stopped (by its user), preempted, stalled; nothing (no run there); unreachable (no answer from the
-box); unknown (an answer that can't be read). Nothing in an answer is trusted: types are checked,
-texts are cut, cleaned and masked.
+stopped (by its user), deadline (ended by it), preempted, stalled; nothing (no run there);
+unreachable (no answer from the box); unknown (an answer that can't be read). Nothing in an answer
+is trusted: types are checked, texts are cut, cleaned and masked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..text.masking import shown, shown_lines
 
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
-BAD = ("failed", "stalled", "preempted", "nothing", "unsaved")
+BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 _DECISIONS = {row.name: row.decision for row in FAILURES}
@@ -215,6 +215,12 @@ def _judge_ended(status: Status, data: dict) -> None:
             f"stopped as asked: {billed}"
             "rgt resume goes on from the newest whole checkpoint, if there is one"
         )
+    if status.state == "preempted" and status.failure == "deadline":
+        status.state = "deadline"
+        status.evidence.append(
+            "ended by its deadline: with a later one it goes on from the newest whole checkpoint, "
+            "if there is one"
+        )
     if status.state == "unsaved":
         status.evidence.append(
             "what the run made is on that box only: keep it, run bash run.sh sync there, or "
@@ -244,7 +250,7 @@ def _judge_going(status: Status, data: dict, alive: bool) -> None:
 
 def _say_where_it_is(status: Status, data: dict) -> None:
     """Add the phase, the step, the ages, and how the last attempt ended."""
-    phase = "stopped" if status.state == "stopped" else status.phase
+    phase = status.state if status.state in ("stopped", "deadline") else status.phase
     status.evidence.append(
         f"phase {phase or 'not given'}, attempt {_or_none(status.attempt)}, "
         f"step {_or_none(status.step)}, heartbeat {_ago(status.heartbeat_age)}, "
