@@ -131,10 +131,10 @@ def test_a_run_that_cannot_be_judged_counts_as_one_that_lives(ended):
 
 def test_runs_whose_results_are_nowhere_else_are_named_before_the_box_may_go(ended):
     home = ended.parent.parent
-    for name, end in (("sent", "done"), ("old", "failed"), ("refused", "failed"), ("new", "")):
+    for name, end in (("sent", "done"), ("old", "preempted"), ("refused", "failed"), ("new", "")):
         folder = fake_run(home, name, phase=end or "new", alive=False)
         if end:
-            (folder / f".{end}").write_text("{}")
+            (folder / f".{end}").write_text('{"class": "preempted", "reason": "asked"}')
         if name in ("sent", "old"):
             (folder / "attempt").write_text("1")
     (home / "runs/sent/final-sync").write_text("{}")
@@ -143,18 +143,18 @@ def test_runs_whose_results_are_nowhere_else_are_named_before_the_box_may_go(end
     words = ["release", "gpu", "--profile", "runpod"]
     done = rgt(*words, "--run", "toy")
     assert done.returncode == 0 and "run it yourself: curl" in done.stdout
-    named = [line for line in done.stdout.splitlines() if "on this box only" in line]
+    named = [line for line in done.stdout.splitlines() if "another run has ended" in line]
     assert named == [
-        "the results of another run are on this box only: old (failed); rgt release gpu --run old "
-        "--profile NAME brings them"
+        "another run has ended, and no release from here has verified its results: old (stopped); "
+        "rgt release gpu --run old --profile runpod brings them"
     ]
     brought = rgt(*words, "--run", "old", "--expect", "0")
     assert brought.returncode == 0, brought.stdout
-    assert "on this box only" not in rgt(*words, "--run", "toy").stdout
-    os.utime(home / "runs/old/.failed")  # it went on, and ended once more
-    assert "on this box only: old (failed)" in rgt(*words, "--run", "toy").stdout
+    assert "another run" not in rgt(*words, "--run", "toy").stdout
+    os.utime(home / "runs/old/.preempted")  # it went on, and ended once more
+    assert "its results: old (stopped)" in rgt(*words, "--run", "toy").stdout
     script.write_text(script.read_text().replace('"s3://a"', '"/mnt", "durable_on_this_box": 1'))
-    assert "on this box only: sent (finished)" in rgt(*words, "--run", "toy").stdout
+    assert "its results: sent (finished)" in rgt(*words, "--run", "toy").stdout
 
 
 def test_results_of_another_run_are_not_overwritten(ended, tmp_path):

@@ -428,7 +428,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
         }
         print(json.dumps(report, ensure_ascii=False, indent=1))
     else:
-        told = releasing.as_text(results), other_runs.as_text(others, box)
+        told = releasing.as_text(results), other_runs.as_text(others, box, profile.name)
         texts = (*told, teardown.ways_as_text(ways), next_step)
         print("\n".join(text for text in texts if text))
     if results.verdict != "verified":

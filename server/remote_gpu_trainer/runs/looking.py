@@ -55,10 +55,11 @@ def refusals(box: Box, job: Job, *, accept_new: bool = False) -> list[str]:
         return [sending.without_python(box)]
     try:
         seen = json.loads(reply.out) if reply.outcome == "ok" else []
-        told = [
-            judge_folder(f"{what} {path}", *row, *job_text.floors(job))
-            for (what, path), row in zip(folders.items(), seen, strict=True)
-        ]
+        told = []
+        for (what, path), row in zip(folders.items(), seen, strict=True):
+            is_writable, megabytes, inodes = row
+            free = bool(is_writable), megabytes, inodes
+            told.append(judge_folder(f"{what} {path}", *free, *job_text.floors(job)))
     except (ValueError, TypeError):
         why = reply.text or "its answer can't be read"
         return [f"{shown(box.name, 80)} couldn't be looked at for room: {why}"]

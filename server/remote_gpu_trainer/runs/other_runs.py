@@ -15,10 +15,9 @@ from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..text.masking import shown
 from . import ledger
-from .status_reply import status_from
+from .status_reply import ended_as, status_from
 
 LIMIT = 120.0  # seconds for all runs of a box
-_ENDS = {"done": "finished", "unsaved": "unsaved", "failed": "failed", "preempted": "preempted"}
 
 # Runs on the box: each run under ~/runs, and each that a process of this user belongs to. One with
 # the marker of an end and no process is told by it, any other by its own script. Argument: the
@@ -64,7 +63,13 @@ def look(folder):
             if os.path.exists(os.path.join(folder, "." + name))]
     paths = [os.path.join(folder, name) for name in ("state.json", *("." + end for end in ends))]
     end = ends[0] if ends else ""
-    told = {"folder": folder, "end": end, "asked_for": folder == asked_for, "saved": saved(folder),
+    try:
+        with open(os.path.join(folder, "." + end), encoding="utf-8") as file:
+            marker = json.load(file)
+    except (OSError, ValueError):
+        marker = {}
+    told = {"folder": folder, "end": end, "marker": marker,
+            "asked_for": folder == asked_for, "saved": saved(folder),
             "mark": str(max((os.stat(path).st_mtime_ns for path in paths if os.path.exists(path)),
                             default="")),
             "began": os.path.exists(os.path.join(folder, "attempt"))}
@@ -154,15 +159,18 @@ def _other(box: Box, row: dict, folder: str) -> Other:
     name = shown(last if above.endswith("/runs") else folder, 200)
     end = str(row.get("end", ""))
     if end:
-        never = end == "failed" and row.get("began") is not True  # refused before it began
-        return Other(name, "nothing" if never else _ENDS.get(end, "unknown"))
+        if end == "failed" and row.get("began") is not True:
+            return Other(name, "nothing")  # refused before it began
+        marker = row.get("marker")
+        marker = marker if isinstance(marker, dict) else {}
+        return Other(name, ended_as(end, marker.get("class"), marker.get("reason")))
     reply = f"rgt-dir {folder}\nrgt-status\n{row.get('status', '')}"
     status = status_from(box.name, reply, False, folder, time.time())
     return Other(name, status.state, status.step)
 
 
-def as_text(others: Others, box: Box) -> str:
-    """Return what a release says of the other runs, for a terminal."""
+def as_text(others: Others, box: Box, profile: str) -> str:
+    """Return what a release says of the other runs, for a terminal. `profile`: the box's."""
     named = f"rgt {{}} {box.argument} --run {{}}"
     out = [
         f"another run lives on this box, and would be lost with it: {other.text}; "
@@ -170,8 +178,8 @@ def as_text(others: Others, box: Box) -> str:
         for other in others.living
     ]
     out += [
-        f"the results of another run are on this box only: {other.text}; "
-        f"{named.format('release', shlex.quote(other.run))} --profile NAME brings them"
+        f"another run has ended, and no release from here has verified its results: {other.text}; "
+        f"{named.format('release', shlex.quote(other.run))} --profile {profile} brings them"
         for other in others.owed
     ]
     if others.why:

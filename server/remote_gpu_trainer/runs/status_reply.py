@@ -197,17 +197,26 @@ def _judge(status: Status, data: dict, now: float) -> None:
         status.evidence += [f"log: {line}" for line in status.tail[-6:]]
 
 
+def ended_as(end: str, failure: object, reason: object) -> str:
+    """Return the state of a run by the marker of its end, with that one's class and reason."""
+    if end == "preempted" and reason == "asked":
+        return "stopped"
+    if end == "preempted" and failure == "deadline":
+        return "deadline"
+    return ENDED.get(end, "unknown")
+
+
 def _judge_ended(status: Status, data: dict) -> None:
     """Judge a run that left an end state. One that calls itself done must have its results."""
-    status.state = ENDED[status.phase]
+    status.state = ended_as(status.phase, status.failure, status.reason)
     missing = data.get("expect_missing") or None
     if status.state == "finished" and (status.exit or status.failure or missing):
         status.state = "failed"
         status.evidence.append(
             "the run calls itself done, and what it left says otherwise: see below"
         )
-    if status.state == "preempted" and status.reason == "asked":
-        status.state, status.failure, status.reason = "stopped", "", ""
+    if status.state == "stopped":
+        status.failure, status.reason = "", ""
         billed = (
             "" if data.get("billed") is False else "the box stays on, and billed if you rent it; "
         )
@@ -215,8 +224,7 @@ def _judge_ended(status: Status, data: dict) -> None:
             f"stopped as asked: {billed}"
             "rgt resume goes on from the newest whole checkpoint, if there is one"
         )
-    if status.state == "preempted" and status.failure == "deadline":
-        status.state = "deadline"
+    if status.state == "deadline":
         status.evidence.append(
             "ended by its deadline: with a later one it goes on from the newest whole checkpoint, "
             "if there is one"
