@@ -1,10 +1,13 @@
 """Preflight: what it refuses, with the entry and the reason, and what it lets pass."""
 
+import json
 import os
 import sys
 import time
 
 import pytest
+from remote_gpu_trainer.runner import procs, spec, verbs
+from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.box import Box
 
@@ -157,6 +160,21 @@ def test_a_refusal_is_told_where_no_file_can_hold_it(box: Box):
     done = box.verb("start")
     assert done.returncode == 78 and done.stderr.startswith("refused U6 the run folder")
     assert "has less room than floors.free_gb: " in done.stderr
+
+
+@pytest.mark.parametrize(("phase", "is_past"), [
+    ("failed", False),  # an earlier start's, where a full disk keeps the old state
+    ("preflight", False),
+    ("staging", True),
+    ("running", True),
+])  # fmt: skip
+def test_a_start_waits_until_its_own_checks_are_over(tmp_path, phase, is_past):
+    run = Run(spec.of({"run_dir": str(tmp_path)}))
+    procs.note(run.folder, "runner", os.getpid())
+    run.folder.write("state.json", json.dumps({"phase": phase}))
+    assert verbs._is_past_checks(run) is is_past
+    run.folder.touch(".failed")
+    assert verbs._is_past_checks(run)
 
 
 def test_a_start_whose_run_folder_says_nothing_tells_what_the_runner_said(box: Box):

@@ -13,7 +13,7 @@ from . import checkpoints, elsewhere, ending, procs, program, state
 from .asking import scratch
 from .context import Run, say
 from .locks import RunLock
-from .phases import CODES
+from .phases import CODES, GOING
 from .runner import end_if_over, is_leaving, keep_script
 
 BILLED = "the box stays on, and billed if you rent it"
@@ -104,9 +104,10 @@ def _refused(run: Run) -> bool:
 
 
 def _is_past_checks(run: Run) -> bool:
+    # On a full disk the state is still that of an earlier start, which may have ended.
     phase = run.folder.json("state.json").get("phase", "new")
     return (
-        phase not in ("new", "preflight")
+        (phase in GOING and phase != "preflight")
         or bool(run.folder.ended())
         or not procs.alive(run.folder, "runner")
     )
