@@ -123,9 +123,137 @@ def test_a_program_that_fails_at_once_is_told_with_its_class(here, job):
     assert done.stdout.startswith("failed: ") and "exit 3" in done.stdout
 
 
+def test_after_a_failure_the_log_and_another_start_come_before_the_release(here, job):
+    (job.parent / "train.py").write_text("raise SystemExit(3)\n")
+    done = rgt("start", "gpu", str(job), "--set", "retries.unknown=0", "--set", "retries.bug=0")
+    options = "--set retries.unknown=0 --set retries.bug=0"
+    said = done.stderr.replace("remote-gpu-trainer", "rgt")
+    assert [line[9:] for line in said.splitlines() if line.startswith("next")] == [
+        f"rgt lookup --log gpu:{here.home}/runs/toy/log",
+        f"mend it, then: rgt start gpu {job} {options}",
+        "rgt release gpu --run toy --profile generic-ssh",
+    ]
+    read = rgt("lookup", "--log", f"gpu:{here.home}/runs/toy/log")
+    assert read.returncode in (0, 1), read.stderr
+    again = rgt("resume", "gpu").stderr.replace("remote-gpu-trainer", "rgt")
+    assert f"mend it, then: rgt resume gpu --run {here.home}/runs/toy\n" in again
+
+
+def test_a_finished_run_is_run_again_only_when_that_was_meant(here, job):
+    (job.parent / "train.py").write_text("print('step 1')\n")
+    assert "finished" in rgt("start", "gpu", str(job)).stdout
+    done = rgt("resume", "gpu")
+    assert done.returncode == 1
+    assert (
+        "toy has finished, so nothing was started; rgt release brings its results, --yes runs it "
+        "again"
+    ) in done.stderr
+    assert not list((here.home / "runs/toy/log").glob("train.log.0001"))
+    assert "finished" in rgt("resume", "gpu", "--yes").stdout
+    assert "rgt resume --yes runs it again" in rgt("start", "gpu", str(job)).stderr
+
+
+def test_the_limits_that_hold_and_those_that_do_not_are_told(here, job):
+    words = ["start", "gpu", str(job), "--dry-run"]
+    told = rgt(*words).stderr
+    assert "limits   stalled after 30 min without a line in the log\n" in told
+    assert "no limit on the time at the same step (stall.step_minutes: 0)\n" in told
+    told = rgt(*words, "--set", "stall.log_minutes=0").stderr
+    assert "limits   its deadline only\n" in told
+    told = rgt(*words, "--set", "stall.step_minutes=5").stderr
+    assert (
+        "without a line in the log or 5 min at the same step\n" in told and "no limit" not in told
+    )
+
+
+@pytest.mark.parametrize(("fields", "says"), [
+    (["floors.free_gb=100000000"], "the run folder ~/runs/toy has less room than floors.free_gb: "),
+    (["floors.free_inodes=1000000000000"], "has fewer inodes than floors.free_inodes: "),
+    (["run_dir=/dev/null/runs"], "the run folder /dev/null/runs is not writable"),
+    (["checkpoint.folder=/dev/null/out"], "the checkpoint folder /dev/null/out is not writable"),
+])  # fmt: skip
+def test_a_dry_run_says_what_the_box_would_refuse(here, job, fields, says):
+    options = [word for field in fields for word in ("--set", field)]
+    done = rgt("start", "gpu", str(job), "--dry-run", "--json", *options)
+    assert done.returncode == 1, done.stderr
+    assert f"refused  the {'run' if 'inodes' in says else says.split()[1]} folder" in done.stderr
+    assert says in done.stderr and "nothing was sent and nothing started" in done.stderr
+    assert any(says in reason for reason in json.loads(done.stdout)["refusals"])
+    assert not (here.home / "runs").exists(), "it only looks"
+
+
+def test_a_dry_run_finds_a_file_in_the_way_and_a_missing_python(boxes, tmp_path, job):
+    (tmp_path / "bin").mkdir()
+    for tool in ("bash", "sh", "timeout", "cat", "tr"):
+        (tmp_path / "bin" / tool).symlink_to(shutil.which(tool))
+    [bare, other] = boxes("bare", path=str(tmp_path / "bin")) + boxes("other")
+    done = rgt("start", "bare", str(job), "--dry-run")
+    assert done.returncode == 1
+    assert "refused  no python3 on bare; install Python 3.8 or newer there\n" in done.stderr
+    (other.home / "runs").write_text("a file in the way")
+    done = rgt("start", "other", str(job), "--dry-run")
+    assert done.returncode == 1 and "the run folder ~/runs/toy is not writable" in done.stderr
+
+
+def test_folders_that_are_nobodys_code_are_named(here, job):
+    for name in ("venv", ".cache", "sub/__pycache__"):
+        (job.parent / name).mkdir(parents=True)
+        (job.parent / name / "x.py").write_text("")
+    told = rgt("start", "gpu", str(job), "--dry-run").stderr
+    assert "stays here, no code of yours: .cache/, sub/__pycache__/, venv/\n" in told
+
+
+def test_an_own_machine_is_neither_handed_back_nor_billed(here, job, monkeypatch, capsys):
+    back = {**NO_CARD["findings"][0], "level": "fatal", "action": "reboot the box, or hand it back"}
+    cards(monkeypatch, "unfit", findings=[back])
+    words = [str(job), "--set", "gpus=1", "--set", f"run_dir={here.home}/runs/own"]
+    assert main(["start", "local", *words, "--profile", "local", "--dry-run"]) == 1
+    said = capsys.readouterr().err
+    assert "gpu is unfit, so nothing was started; start elsewhere" not in said
+    assert "local is unfit, so nothing was started; start elsewhere\n" in said
+    assert "do: reboot the box, or have the machine repaired" in said and "back" not in said
+    assert main(["start", "gpu", str(job), "--set", "gpus=1"]) == 1
+    assert "or hand it back" in capsys.readouterr().err
+
+
+def test_a_run_on_an_own_machine_is_stopped_without_a_word_of_rent(here, job):
+    started = rgt("start", "gpu", str(job), "--profile", "local")
+    assert started.returncode == 0, started.stderr
+    assert rgt("stop", "gpu").stdout == "toy has stopped\n"
+    told = rgt("status", "gpu").stdout
+    assert "stopped as asked: rgt resume goes on from" in told and "rent" not in told
+
+
+def test_a_yaml_job_may_come_from_standard_input_and_name_its_code(here, job):
+    text = "name: toy\ncommand: [python3, train.py]\ngpus: 0\ndeadline: 1h\n"
+    done = rgt("start", "gpu", "-", "--dry-run", input=text)
+    assert "none: the job names no code folder; --set code=FOLDER sends one" in done.stderr
+    code = f"code={job.parent}"
+    done = rgt("start", "gpu", "-", "--dry-run", "--set", code, input=text)
+    assert done.returncode == 0 and "sends: job.json, train.py" in done.stderr
+    for wrong, says in (("{'a': 1", "make it valid JSON"), ("a: [", "make it valid YAML")):
+        done = rgt("start", "gpu", "-", input=wrong)
+        assert done.returncode == 2 and "standard input: " in done.stderr and says in done.stderr
+
+
+def test_each_help_says_which_run_is_meant():
+    helps = {name: " ".join(rgt(name, "--help").stdout.split()) for name in ("stop", "resume")}
+    assert "(default: the one that is alive, else the newest)" in helps["stop"]
+    assert "(default: the newest)" in helps["resume"]
+
+
+@pytest.mark.parametrize("option", ["--out", "--output", "-o"])
+def test_what_other_tools_call_the_place_of_a_script_is_named(job, option):
+    done = rgt("render", str(job), option, "run.sh")
+    assert done.returncode == 2
+    assert done.stderr == f"error: no such option: {option}; did you mean --write-to?\n"
+    assert not Path("run.sh").exists()
+
+
 def test_what_the_box_refuses_ends_the_start(here, job):
     done = rgt("start", "gpu", str(job), "--set", "floors.free_gb=100000000")
     assert done.returncode == 1
+    assert "next     mend that, then: " in done.stderr and " start gpu " in done.stderr
     assert "the run script on gpu refused with exit 78" in done.stderr
     assert "MB free, expected" in done.stderr
 

@@ -232,7 +232,7 @@ def test_a_box_that_nobody_bills_is_left_in_silence(bench):
 
 
 def test_a_billed_box_without_a_command_is_told_at_its_end_and_again_after_its_deadline(bench):
-    one = bench(end_do="keep")
+    one = bench(end_do="keep", notify=["cat"])
     one.mark("failed", **{"class": "bug", "reason": "exit status 1"})
     assert not one.go(2000, "failed")
     assert len(one.told) == 1 and one.told[0].startswith(
@@ -243,6 +243,29 @@ def test_a_billed_box_without_a_command_is_told_at_its_end_and_again_after_its_d
     assert len(one.told) == 4
     one.run.folder.touch("quiet")
     assert one.go(1, "failed", passed=True)
+
+
+@pytest.mark.parametrize("passed", [False, True])
+def test_where_nobody_would_hear_it_again_a_billed_box_is_told_once(bench, passed):
+    one = bench(end_do="keep")
+    one.mark("failed", **{"class": "bug", "reason": "exit status 1"})
+    assert one.go(1, "failed", passed) and len(one.told) == 1
+    assert "The box is still on and billed" in one.run.folder.read("log/runner.log")
+
+
+@pytest.mark.parametrize(("fields", "stays"), [
+    ({"end_do": "keep", "notify": ["cat"]}, False),
+    ({"end_when": ["done", "failed"]}, False),
+    ({"end_when": ["done", "deadline"]}, True),  # the box is billed until then
+])  # fmt: skip
+def test_after_a_refused_start_only_an_end_at_the_deadline_is_waited_for(bench, fields, stays):
+    one = bench(**fields)
+    one.mark("failed", **{"class": "disk", "reason": "preflight: no room"})
+    one.run.folder.touch(".refused")
+    assert one.go(5, "failed") is not stays and not one.called
+    if stays:
+        one.go(2, "failed", passed=True)
+        assert one.called == 1
 
 
 def test_a_billed_box_that_waits_for_its_deadline_says_so_once(bench):

@@ -203,6 +203,41 @@ def test_a_run_that_was_ended_is_no_success_to_the_shell(box: Box, how, code, cl
     assert (marker["class"], marker["exit"]) == (class_, 0), "the program itself ended with 0"
 
 
+STUBBORN = """\
+import os, pathlib, signal, sys, time
+at = pathlib.Path(os.environ['RGT_CHECKPOINT_DIR'])
+at.mkdir(exist_ok=True)
+def save(name):
+    (at / name).write_bytes(b'x' * 9)
+if sys.argv[1] != 'never':
+    save('step-1.pt')
+signal.signal(15, lambda *_: save('step-7.pt') if sys.argv[1] == 'asked' else None)
+print('step 1', flush=True)
+while True:
+    time.sleep(0.1)
+"""
+
+
+@pytest.mark.parametrize(("saves", "said", "platform"), [
+    ("once", "without a save; the last checkpoint is {at}/step-1.pt", "generic-ssh"),
+    ("never", "without a save, ever", "local"),
+    ("asked", "and had saved {at}/step-7.pt since", "local"),
+])  # fmt: skip
+def test_a_program_that_was_killed_is_not_said_to_have_stopped(box: Box, saves, said, platform):
+    """And a box that nobody rents out isn't said to be billed."""
+    checkpoint = {"save_seconds": 3, "pattern": "*"}
+    words = [sys.executable, "-c", STUBBORN, saves]
+    box.make(command=words, results=[], checkpoint=checkpoint, platform=platform, target="ssh")
+    box.start()
+    box.until(lambda: box.status()["step"] == 1)
+    done = box.verb("stop")
+    billed = "; the box stays on, and billed if you rent it" if platform == "generic-ssh" else ""
+    said = said.format(at=box.checkpoints)
+    assert done.returncode == 0
+    assert done.stdout == f"toy was killed 3 s after TERM asked it to end, {said}{billed}\n"
+    assert box.status()["billed"] == bool(billed)
+
+
 def test_a_run_that_is_refused_has_a_code_of_its_own(box: Box):
     box.make(spec={"work_dir": "/no/such/folder"})
     assert box.verb("run").returncode == 78

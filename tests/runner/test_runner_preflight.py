@@ -1,10 +1,13 @@
 """Preflight: what it refuses, with the entry and the reason, and what it lets pass."""
 
+import json
 import os
 import sys
 import time
 
 import pytest
+from remote_gpu_trainer.runner import procs, spec, verbs
+from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.box import Box
 
@@ -148,6 +151,56 @@ def test_a_refused_start_says_why_and_leaves_a_failed_marker(box: Box):
     marker = box.marker("failed")
     assert (marker["class"], marker["entry"], marker["exit"]) == ("disk", "AD5", None)
     assert not box.events("attempt")
+
+
+def test_a_refusal_is_told_where_no_file_can_hold_it(box: Box):
+    plain(box, spec={"min_free_mb": 10**9})
+    (box.run_dir / "log").mkdir(parents=True)
+    (box.run_dir / "log/runner.log").symlink_to("/dev/full")
+    done = box.verb("start")
+    assert done.returncode == 78 and done.stderr.startswith("refused U6 the run folder")
+    assert "has less room than floors.free_gb: " in done.stderr
+
+
+@pytest.mark.parametrize(("phase", "is_past"), [
+    ("failed", False),  # an earlier start's, where a full disk keeps the old state
+    ("preflight", False),
+    ("staging", True),
+    ("running", True),
+])  # fmt: skip
+def test_a_start_waits_until_its_own_checks_are_over(tmp_path, phase, is_past):
+    run = Run(spec.of({"run_dir": str(tmp_path)}))
+    procs.note(run.folder, "runner", os.getpid())
+    run.folder.write("state.json", json.dumps({"phase": phase}))
+    assert verbs._is_past_checks(run) is is_past
+    run.folder.touch(".failed")
+    assert verbs._is_past_checks(run)
+
+
+def test_a_start_whose_run_folder_says_nothing_tells_what_the_runner_said(box: Box):
+    plain(box, spec={"deadline": "at:1"})
+    (box.run_dir / "log").mkdir(parents=True)
+    (box.run_dir / "log/runner.log").symlink_to("/dev/full")
+    (box.run_dir / "start.refused").mkdir()  # as on a full disk: it can't be written
+    done = box.verb("start")
+    assert done.returncode == 78 and "the deadline of toy passed" in done.stderr
+
+
+@pytest.mark.parametrize("platform", ["generic-ssh", "runpod"])
+def test_a_refused_start_leaves_no_process_on_a_billed_box(box: Box, platform):
+    plain(box, platform=platform, floors={"free_gb": 10**6})
+    assert box.verb("start").returncode == 78
+    box.until(lambda: not box.processes(), timeout=15, what="somebody lives on")
+
+
+def test_a_refused_start_says_that_the_box_is_ended_at_its_deadline(box: Box):
+    end = {"do": "run", "command": "true"}
+    plain(box, platform="generic-ssh", floors={"free_gb": 10**6}, at_end=end)
+    done = box.verb("start")
+    assert "the end command still runs at the deadline; bash " in done.stderr
+    assert box.processes()
+    assert "its alarm and its end command are off" in box.verb("stop").stdout
+    box.until(lambda: not box.processes(), timeout=15, what="somebody lives on")
 
 
 def test_an_environment_is_installed_once_and_its_failure_ends_the_start(box: Box):

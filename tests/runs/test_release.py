@@ -3,6 +3,8 @@
 import dataclasses
 import json
 import os
+import subprocess
+import sys
 from datetime import date
 from pathlib import Path
 
@@ -13,7 +15,7 @@ from remote_gpu_trainer.runs import box_gone, ledger, named_results, pulling, re
 from remote_gpu_trainer.runs.pulling import Unreleased
 from remote_gpu_trainer.text import BadRequest
 
-from tests.conftest import engine
+from tests.conftest import ROOT, engine
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import INSTALL, boxes, sshd  # noqa: F401
 from tests.programs import rgt
@@ -88,6 +90,123 @@ def test_a_run_that_lives_is_not_released(ended):
         "is alive (step 120); wait for its end with rgt status --wait, or end it with rgt stop"
         in done.stderr
     )
+
+
+def test_the_end_of_a_box_is_not_shown_while_another_run_lives_there(ended):
+    fake_run(ended.parent.parent, "other", step=7)
+    done = rgt("release", "gpu", "--run", "toy", "--profile", "runpod")
+    assert done.returncode == 1 and done.stdout.startswith("verified: "), done.stdout
+    assert (
+        "another run lives on this box, and would be lost with it: other (alive at step 7); "
+        in (done.stdout)
+    )
+    assert "rgt stop gpu --run other saves and ends it" in done.stdout
+    assert "run it yourself" not in done.stdout and "--confirm-gone" not in done.stdout
+    told = rgt("release", "gpu", "--run", "toy", "--profile", "runpod", "--json")
+    report = json.loads(told.stdout)
+    assert (told.returncode, report["ways"], report["next"]) == (1, [], "")
+    assert report["others"]["living"] == [{"run": "other", "state": "alive", "step": 7}]
+    own = rgt("release", "gpu", "--run", "toy", "--profile", "local")
+    assert own.returncode == 0, "nobody ends a machine that nobody bills"
+
+
+def test_a_run_elsewhere_on_the_box_is_found_by_its_processes(ended, tmp_path):
+    folder = fake_run(tmp_path / "scratch", "apart").rename(tmp_path / "apart")
+    env = {"HOME": str(ended.parent.parent), "RGT_RUN_DIR": f"{folder}/cells/a"}
+    process = subprocess.Popen(["sleep", "60"], env={**os.environ, **env})
+    try:
+        done = rgt("release", "gpu", "--run", "toy", "--profile", "runpod")
+    finally:
+        process.kill()
+        process.wait()
+    assert done.returncode == 1 and f"lost with it: {folder} (alive at step 120)" in done.stdout
+
+
+def test_a_run_that_cannot_be_judged_counts_as_one_that_lives(ended):
+    fake_run(ended.parent.parent, "odd", raw=b"Traceback")
+    done = rgt("release", "gpu", "--run", "toy", "--profile", "runpod")
+    assert done.returncode == 1 and "lost with it: odd (unknown)" in done.stdout
+    assert "run it yourself" not in done.stdout
+
+
+def test_runs_whose_results_are_nowhere_else_are_named_before_the_box_may_go(ended):
+    home = ended.parent.parent
+    for name, end in (("sent", "done"), ("old", "preempted"), ("refused", "failed"), ("new", "")):
+        folder = fake_run(home, name, phase=end or "new", alive=False)
+        if end:
+            (folder / f".{end}").write_text('{"class": "preempted", "reason": "asked"}')
+        if name in ("sent", "old"):
+            (folder / "attempt").write_text("1")
+    (home / "runs/sent/final-sync").write_text("{}")
+    script = home / "runs/sent/run.sh"
+    script.write_text(script.read_text() + '\n#=== job ===\n{"durable": "s3://a"}\n#=== end ===\n')
+    words = ["release", "gpu", "--profile", "runpod"]
+    done = rgt(*words, "--run", "toy")
+    assert done.returncode == 0 and "run it yourself: curl" in done.stdout
+    named = [line for line in done.stdout.splitlines() if "another run has ended" in line]
+    assert named == [
+        "another run has ended, and no release from here has verified its results: old (stopped); "
+        "rgt release gpu --run old --profile runpod brings them"
+    ]
+    brought = rgt(*words, "--run", "old", "--expect", "0")
+    assert brought.returncode == 0, brought.stdout
+    assert "another run" not in rgt(*words, "--run", "toy").stdout
+    os.utime(home / "runs/old/.preempted")  # it went on, and ended once more
+    assert "its results: old (stopped)" in rgt(*words, "--run", "toy").stdout
+    script.write_text(script.read_text().replace('"s3://a"', '"/mnt", "durable_on_this_box": 1'))
+    assert "its results: sent (finished)" in rgt(*words, "--run", "toy").stdout
+
+
+def test_results_of_another_run_are_not_overwritten(ended, tmp_path):
+    other = fake_run(ended.parent.parent, "other", phase="done", alive=False)
+    (other / "code").mkdir()
+    (other / "code/metrics.json").write_text('{"loss": 9.0}')
+    bring(ended)
+    with pytest.raises(Unreleased) as refused:
+        bring(other)
+    assert str(refused.value) == (
+        f"the results of {ended} on {box.address(GPU)} lie in {tmp_path}/box-gpu/here, and would be "
+        "overwritten; give another folder with --to"
+    )
+    assert json.loads((tmp_path / "box-gpu/here/code/metrics.json").read_text()) == {"loss": 0.25}
+    assert bring(ended).verdict == "verified", "its own folder takes it again"
+    assert bring(other, "there", expect=0).verdict == "verified"
+
+
+def test_a_copy_that_broke_off_claims_its_folder_and_is_not_taken_for_whole(
+    ended, tmp_path, monkeypatch
+):
+    def broken(*_, **__):
+        raise Unreleased("the connection broke")
+
+    monkeypatch.setattr(release, "pull", broken)
+    with pytest.raises(Unreleased, match="broke"):
+        bring(ended)
+    other = fake_run(ended.parent.parent, "other", phase="done", alive=False)
+    with pytest.raises(Unreleased, match=f"the results of {ended} on "):
+        bring(other)
+    verifier = [
+        sys.executable,
+        str(ROOT / "scripts/verify_local.py"),
+        str(tmp_path / "box-gpu/here"),
+    ]
+    manifest = ["--manifest", str(tmp_path / "box-gpu/here" / release.MANIFEST)]
+    assert subprocess.run([*verifier, *manifest], capture_output=True).returncode == 2
+
+
+@pytest.mark.parametrize(("text", "free"), [
+    ('{"schema": 1, "run_id": "toy", "files": []}', True),  # of a release before this one
+    ('{"schema": 1, "run_id": "else", "files": []}', False),
+    ("torn", False),
+])  # fmt: skip
+def test_a_manifest_that_names_no_box_is_judged_by_the_runs_name(ended, tmp_path, text, free):
+    (tmp_path / "box-gpu/here").mkdir()
+    (tmp_path / "box-gpu/here" / release.MANIFEST).write_text(text)
+    if free:
+        assert bring(ended).verdict == "verified"
+        return
+    with pytest.raises(Unreleased, match="would be overwritten; give another folder with --to"):
+        bring(ended)
 
 
 def test_a_file_that_was_changed_on_the_way_is_bad(ended, monkeypatch):

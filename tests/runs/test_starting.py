@@ -96,6 +96,7 @@ def test_a_folder_without_git_is_sent_but_for_what_is_nobodys_code(tmp_path):
     (tmp_path / "link").symlink_to("sub")
     found = code_files.choose(tmp_path)
     assert sorted(found.sizes) == ["a.py", "link", "sub/b.py"] and not found.tracked
+    assert found.left == [".hidden/", ".venv/", "__pycache__/", "venv/"]
 
 
 def parcel(folder, names, **texts):
@@ -129,6 +130,31 @@ def test_files_arrive_whole_and_a_second_time_only_what_changed(sshd, tmp_path):
     assert not (there / "code/-rf").exists(), "what isn't sent any more is gone there"
     assert (there / "code/out/step_1.pt").read_text() == "weights"
     assert not list(sshd.home.glob("**/x")) and not list(there.glob("**/*.rgt-new"))
+
+
+def test_a_sending_that_broke_off_leaves_nothing_behind_the_next_one(sshd, tmp_path, monkeypatch):
+    names = ["a.bin", "b.bin", "sub/c.bin"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(os.urandom(3_000_000))
+    there = sshd.home / "runs/toy/code"
+    there.mkdir(parents=True)
+    (there / "mine.rgt-new").write_text("of the user")
+    pack = sending._pack
+
+    def torn(packed, *rest):
+        pack(packed, *rest)
+        packed.truncate(8_000_000)
+
+    monkeypatch.setattr(sending, "_pack", torn)
+    with pytest.raises(NotSent):
+        sending.send(GPU, parcel(tmp_path, names))
+    assert [path.name for path in there.glob("**/*.rgt-new")] != ["mine.rgt-new"], "it broke off"
+    monkeypatch.setattr(sending, "_pack", pack)
+    sending.send(GPU, parcel(tmp_path, names[:2]))  # the third isn't sent any more
+    assert [path.name for path in sshd.home.glob("**/*.rgt-new")] == ["mine.rgt-new"]
+    assert not (there / "sub").exists() and not (there.parent / "sending.json").exists()
+    assert {path.name for path in there.parent.iterdir()} == {"code", "sent.json"}
 
 
 def test_an_equal_size_and_time_is_no_equal_content(sshd, tmp_path):

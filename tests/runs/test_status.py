@@ -35,6 +35,7 @@ def said(**says) -> Status:
         ({"phase": "done", "alive": False, "exit": 0}, "finished", 0),
         ({"phase": "failed", "alive": False, "exit": 1}, "failed", 1),
         ({"phase": "preempted", "alive": False}, "preempted", 1),
+        ({"phase": "preempted", "alive": False, "class": "deadline"}, "deadline", 1),
         ({"stalled": True}, "stalled", 1),
         ({"alive": False}, "failed", 1),
         ({"phase": "new", "alive": False}, "nothing", 1),
@@ -46,6 +47,14 @@ def said(**says) -> Status:
 def test_a_state_follows_from_phase_processes_and_stall(says, state, code):
     found = said(**says)
     assert (found.state, found.code) == (state, code)
+
+
+def test_a_run_that_its_deadline_ended_is_not_called_preempted():
+    says = {"class": "deadline", "reason": "deadline", "deadline": 900}
+    found = said(phase="preempted", alive=False, step=7, exit=0, **says)
+    assert found.evidence[0].startswith("ended by its deadline: with a later one it goes on")
+    assert "preempted" not in status.as_text(found)
+    assert status.in_a_line(found) == "deadline: step 7"
 
 
 def test_the_evidence_names_what_a_reader_should_know():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +11,10 @@ import click
 
 from .completion import files, profiles
 
+JOB = (
+    "a YAML or JSON file with the job, or '-' for standard input: then no folder is its code, "
+    "until --set code=FOLDER names one"
+)
 _OPTIONS = (
     click.option(
         "--profile",
@@ -58,13 +61,10 @@ def read_job(
 
     A relative `code` is a folder beside the file. Raises JobError.
     """
-    from ..runs.job_reading import JobError, from_file, with_options, with_queue
+    from ..runs.job_reading import from_file, from_text, with_options, with_queue
 
     if job == "-":
-        try:
-            given = json.load(sys.stdin)
-        except ValueError as error:
-            raise JobError(f"standard input: not JSON ({error}); pass a JSON object") from None
+        given = from_text(sys.stdin.read(), "standard input")
     else:
         given = from_file(Path(job)) if job else {}
         code = given.get("code")

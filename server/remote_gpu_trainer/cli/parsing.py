@@ -30,7 +30,8 @@ class Command(click.Command):
     """A command that can be run.
 
     `exclusive`: names of parameters of which at most one may be given. `about_boxes`: remind the
-    user, before the command runs, of boxes that may still be billed.
+    user, before the command runs, of boxes that may still be billed. `called_elsewhere`: {what
+    other tools call an option: what it is called here}, to be named to who types it.
     """
 
     def __init__(
@@ -38,10 +39,12 @@ class Command(click.Command):
         *args: Any,
         exclusive: Sequence[str] = (),
         about_boxes: bool = False,
+        called_elsewhere: Mapping[str, str] | None = None,
         **settings: Any,
     ):
         super().__init__(*args, **settings)
         self.exclusive = exclusive
+        self.called_elsewhere = called_elsewhere or {}
         self.about_boxes = about_boxes
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
@@ -246,6 +249,9 @@ def _candidates(typed: str, options: Iterable[str]) -> list[str]:
 
 def _whole_name(ctx: click.Context, typed: str, options: Mapping[str, click.Option]) -> str:
     """The option that is meant; an unknown one stays as it is, for click to refuse."""
+    meant = getattr(ctx.command, "called_elsewhere", {}).get(typed)
+    if meant and not ctx.resilient_parsing:
+        raise Misspelt(f"no such option: {typed}", ctx, meant)
     names = _candidates(typed, options)
     if len(names) > 1 and not ctx.resilient_parsing:
         ctx.fail(f"ambiguous option {typed!r}: it could be {' or '.join(names)}")

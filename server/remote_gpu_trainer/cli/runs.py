@@ -6,6 +6,7 @@ import datetime
 import json
 import shlex
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,7 +19,7 @@ from ..text.spans import seconds_in
 from . import terminal
 from .boxes import BOX, box_of, remember
 from .completion import files, folders, profiles, targets
-from .jobs import read_job, with_job_options
+from .jobs import JOB, read_job, with_job_options
 from .parsing import command, near
 
 if TYPE_CHECKING:
@@ -29,16 +30,19 @@ if TYPE_CHECKING:
 STATES = {  # of a run, after the time
     r"(?<=\d )(alive|finished)\b": "bold green",
     r"(?<=\d )(stopped|unreachable|unknown|nothing)\b": "bold yellow",
-    r"(?<=\d )(failed|unsaved|preempted|stalled)\b": "bold red",
+    r"(?<=\d )(failed|unsaved|preempted|deadline|stalled)\b": "bold red",
 }
 MOST_LISTING = 16 << 20  # bytes of a provider's list on standard input
 BOX_ARGUMENT = click.argument("box", help=BOX)
-RUN = click.option(
-    "--run",
-    default="",
-    metavar="NAME",
-    help="the run: a name under ~/runs, or a folder there (default: the newest)",
-)
+
+
+def which_run(usual: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    """Return the option --run; `usual` says which run it is without."""
+    told = f"the run: a name under ~/runs, or a folder there (default: {usual})"
+    return click.option("--run", default="", metavar="NAME", help=told)
+
+
+RUN = which_run("the newest")
 ACCEPT_NEW = click.option(
     "--accept-new-host-key",
     "accept_new",
@@ -56,12 +60,12 @@ def seconds(text: str) -> float:
     return span
 
 
-@command("render")
+@command("render", called_elsewhere=dict.fromkeys(("--out", "--output", "-o"), "--write-to"))
 @click.argument(
     "job",
     required=False,
     shell_complete=files,
-    help="a YAML or JSON file with the job, or '-' for JSON on standard input",
+    help=JOB,
 )
 @with_job_options
 @click.option(
@@ -209,8 +213,8 @@ def status(
     """Show the state of the run on a box, with one ssh call. With --wait, a line on stderr tells
     the state at once and whenever it changes.
 
-    Exit 0: alive, finished, or stopped by you. Exit 1: failed, unsaved, preempted, stalled, or no
-    run there. Exit 2: could not tell.
+    Exit 0: alive, finished, or stopped by you. Exit 1: failed, unsaved, preempted, ended by its
+    deadline, stalled, or no run there. Exit 2: could not tell.
     """
     from ..runs import status as run_status
 
@@ -342,14 +346,16 @@ def release(
     accept_new: bool,
     as_json: bool,
 ) -> int:
-    """Pull the results of a run that has ended, compare and load them. Then show what each way of
-    stopping still bills, and the provider's command for you to run. With --confirm-gone, look the
-    box up in the provider's list. Nothing is deleted or stopped.
+    """Pull the results of a run that has ended, compare and load them. Then name the other runs on
+    the box whose results aren't here, and show what each way of stopping still bills, and the
+    provider's command for you to run: only once no other run lives there. With --confirm-gone, look
+    the box up in the provider's list. Nothing is deleted or stopped.
 
     The commands about boxes remind you once a day of each box that they reached, until you confirm
     that it is gone, --forget it, or say that it is --mine.
 
-    Exit 0: verified, gone or forgotten. Exit 1: not. Exit 2: could not tell.
+    Exit 0: verified, gone or forgotten. Exit 1: not, or another run lives there. Exit 2: could not
+    tell.
     """
     from ..platforms import profile as profiles
     from ..runs.pulling import Unreleased
@@ -388,9 +394,12 @@ class Pull:
 
 
 def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
-    """Pull, compare and load the results: 0 verified, 1 bad, 2 could not tell."""
+    """Pull, compare and load the results, and name the other runs there.
+
+    Returns 0 verified, 1 bad or another run lives there, 2 could not tell.
+    """
     from ..platforms import teardown
-    from ..runs import box_gone
+    from ..runs import box_gone, other_runs
     from ..runs import release as releasing
 
     results = releasing.release(
@@ -405,14 +414,26 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     if profile.kind != "own":
         remember(box, profile.name)
     ways = teardown.ways(profile, datetime.date.today())
-    next_step = box_gone.next_step(box, profile)
+    others = other_runs.Others()
+    if ways:  # somebody may end this box
+        others = other_runs.look(box, results.source, results.verdict == "verified")
+    ways = ways if others.may_end else []
+    next_step = box_gone.next_step(box, profile) if others.may_end else ""
     if as_json:
-        report = {**results.as_dict(), "ways": [way.__dict__ for way in ways], "next": next_step}
+        report = {
+            **results.as_dict(),
+            "others": others.as_dict(),
+            "ways": [way.__dict__ for way in ways],
+            "next": next_step,
+        }
         print(json.dumps(report, ensure_ascii=False, indent=1))
     else:
-        texts = (releasing.as_text(results), teardown.ways_as_text(ways), next_step)
+        told = releasing.as_text(results), other_runs.as_text(others, box, profile.name)
+        texts = (*told, teardown.ways_as_text(ways), next_step)
         print("\n".join(text for text in texts if text))
-    return {"verified": 0, "bad": 1}.get(results.verdict, 2)
+    if results.verdict != "verified":
+        return 1 if results.verdict == "bad" else 2
+    return 1 if others.living else 2 if others.why else 0
 
 
 def _confirm_gone(box: Box, profile: Profile, source: ProviderList, as_json: bool) -> int:

@@ -18,9 +18,9 @@ from . import terminal
 from .boxes import box_of, remember
 from .completion import files
 from .health import COLOURS
-from .jobs import read_job_with_code, with_job_options
+from .jobs import JOB, read_job_with_code, with_job_options
 from .parsing import command, program
-from .runs import ACCEPT_NEW, BOX_ARGUMENT, JSON, RUN, print_change, print_warning
+from .runs import ACCEPT_NEW, BOX_ARGUMENT, JSON, RUN, print_change, print_warning, which_run
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
@@ -73,7 +73,7 @@ class Asking:
 @click.argument(
     "job",
     shell_complete=files,
-    help="a YAML or JSON file with the job, or '-' for JSON on standard input",
+    help=JOB,
 )
 @with_job_options
 @click.option("--dry-run", is_flag=True, help="show and check everything, and send nothing")
@@ -136,16 +136,45 @@ def start(
         _print(as_json, report)
         return 1
     if dry_run:
+        report["refusals"] = _look(place, plan, accept_new)
         _say("dry run", "nothing was sent and nothing started")
         _print(as_json, report)
-        return 0
+        return int(bool(report["refusals"]))
     sent = starting.send(place, plan)
     _say(
         "sent",
         f"{sent.new} of {sent.files} files with the run script, {_size(sent.bytes)}; all compared "
         "by SHA-256",
     )
-    return _begin(place, box, plan.job.folder, "start", plan.platform.name, report, as_json)
+    again = _start_again(box, job, profile, fields, queue, sweep)
+    following = Following(box, plan.platform.name, again)
+    return _begin(place, plan.job.folder, "start", following, report, as_json)
+
+
+def _look(place: Box, plan: Plan, accept_new: bool) -> list[str]:
+    """Print and return what the box lacks for this start."""
+    from ..runs import looking
+
+    with terminal.waiting(f"looking for room on {shown(place.name, 60)} …"):
+        found = looking.refusals(place, plan.job, accept_new=accept_new)
+    for reason in found:
+        _say("refused", reason)
+    return found
+
+
+def _start_again(
+    box: str,
+    job: str,
+    profile: str,
+    fields: tuple[str, ...],
+    queue: Path | None,
+    sweep: Path | None,
+) -> str:
+    """The command that starts the same job once more."""
+    options = [("--profile", profile), ("--queue", queue), ("--sweep", sweep)]
+    options += [("--set", field) for field in fields]
+    words = ["start", box, job, *(str(word) for pair in options if pair[1] for word in pair)]
+    return shlex.join(words)
 
 
 def _settle_cards(
@@ -157,11 +186,13 @@ def _settle_cards(
     if not plan.job.gpus:
         _say("box", "not checked: the job wants no GPU")
         return plan.job.gpus
-    verdict = _check(place, accept_new)
+    is_own = plan.platform.kind == "own"
+    verdict = _check(place, accept_new, is_own)
     report["box"] = verdict.as_dict()
     name = shown(place.name, 80)
     if verdict.verdict == "unfit":
-        terminal.error(f"{name} is unfit, so nothing was started; hand it back, or start elsewhere")
+        back = "" if is_own else "hand it back, or "
+        terminal.error(f"{name} is unfit, so nothing was started; {back}start elsewhere")
         raise Declined
     if verdict.verdict == "unknown" and _has_no_card(verdict):
         asking.may("it shows no GPU: train on its CPU", "--set gpus=0 trains on its CPU", yes=False)
@@ -178,14 +209,23 @@ def _print_plan(plan: Plan, box: str, now: float, dry_run: bool) -> None:
     job, code = plan.job, plan.code
     _say("job", f"{job.name} in {job.folder} on {shown(box, 80)}, platform {plan.platform.name}")
     _say("until", f"{starting.until(job, now)} at the latest, counted from its first start")
+    holds, holds_not = starting.limits(job)
+    _say("limits", f"stalled after {' or '.join(holds)}" if holds else "its deadline only")
+    if holds_not:
+        _say("", f"no limit on the {', nor on the '.join(holds_not)}")
     for warning in plan.rendered.warnings:
         print_warning(warning.id, warning.text)
     if code is None:
-        _say("code", "none: the job names no code folder")
+        _say("code", "none: the job names no code folder; --set code=FOLDER sends one")
         return
     whose = "that git tracks in" if code.tracked else "without git: all files in"
     _say("code", f"{len(code.sizes)} files, {_size(code.bytes)}, {whose} {shown(code.folder, 200)}")
-    for what, names in (("looks like a key", code.keys), ("not tracked by git", code.untracked)):
+    staying = {
+        "looks like a key": code.keys,
+        "not tracked by git": code.untracked,
+        "no code of yours": code.left,
+    }
+    for what, names in staying.items():
         if names:
             _say("", f"stays here, {what}: {_some(names)}")
     for place in starting.with_secrets(code):
@@ -200,10 +240,10 @@ def _some(names: list[str]) -> str:
     return listed + (f" and {len(names) - 6} more" if len(names) > 6 else "")
 
 
-def _check(box: Box, accept_new: bool) -> Health:
+def _check(box: Box, accept_new: bool, is_own: bool) -> Health:
     """Check the box's cards and print the verdict. Raises NotStarted where it gives no answer."""
     from ..health.examine import examine
-    from ..health.reading import as_text
+    from ..health.reading import as_text, of_own_machine
     from ..runs.starting import NotStarted
 
     with terminal.waiting(f"checking {shown(box.name, 60)} …"):
@@ -211,6 +251,7 @@ def _check(box: Box, accept_new: bool) -> Health:
     if verdict.why:
         finding = verdict.findings[0]
         raise NotStarted(f"{finding['evidence']}; {finding['action']}")
+    verdict = of_own_machine(verdict) if is_own else verdict
     terminal.write(as_text(verdict), COLOURS, sys.stderr)
     return verdict
 
@@ -219,12 +260,20 @@ def _has_no_card(verdict: Health) -> bool:
     return not verdict.gpus and any(finding["entry"] == "U31" for finding in verdict.findings)
 
 
+@dataclass(frozen=True)
+class Following:
+    """The commands that may follow a start: of which box and platform, and what tries it again."""
+
+    box: str
+    profile: str
+    again: str
+
+
 def _begin(
     place: Box,
-    box: str,
     folder: str,
     verb: str,
-    profile: str,
+    following: Following,
     report: dict[str, Any],
     as_json: bool,
 ) -> int:
@@ -239,6 +288,7 @@ def _begin(
         _print(as_json, {**report, "lines": answer.lines})
         name = shown(place.name, 80)
         terminal.error(f"the run script on {name} refused with exit {answer.code}; see above")
+        _say("next", f"mend that, then: {program()} {following.again}")
         return 1
     _say("waits", "for a step or a new checkpoint; Ctrl-C leaves the run going")
     try:
@@ -254,20 +304,26 @@ def _begin(
         if not as_json:
             print(run_status.as_text(state))
     _print(as_json, {**report, "sign": begun.sign, "status": state.as_dict()})
-    _print_next(begun, box, folder, profile)
+    _print_next(begun, following, folder)
     return 0 if begun.sign else state.code
 
 
-def _print_next(begun: Begun, box: str, folder: str, profile: str) -> None:
+def _print_next(begun: Begun, following: Following, folder: str) -> None:
     """The commands that come next, as the user would type them."""
+    state, box = begun.status, following.box
     above, _, last = folder.rpartition("/")
     name = last if above.endswith("/runs") or above == "~/runs" else folder
     where = f"{shlex.quote(box)} --run {shlex.quote(name)}"
-    if begun.status.state == "alive":
+    if state.state == "alive":
         _say("next", f"{program()} status {where} --wait")
         _say("next", f"{program()} stop {where}")
-    else:
-        _say("next", f"{program()} release {where} --profile {profile or 'NAME'}")
+        return
+    if state.state in ("failed", "stalled"):
+        log = f"{state.dir or folder}/log"
+        log = log if box == "local" else f"{box}:{log}"
+        _say("next", f"{program()} lookup --log {shlex.quote(log)}")
+        _say("next", f"mend it, then: {program()} {following.again}")
+    _say("next", f"{program()} release {where} --profile {following.profile or 'NAME'}")
 
 
 def _say(what: str, text: str) -> None:
@@ -290,7 +346,7 @@ def _size(count: int) -> str:
 
 @command("stop", about_boxes=True)
 @BOX_ARGUMENT
-@RUN
+@which_run("the one that is alive, else the newest")
 @ACCEPT_NEW
 def stop(box: str, run: str, accept_new: bool) -> int:
     """Let the run on a box save, and end it. The box stays on, and billed if you rent it.
@@ -314,11 +370,13 @@ def stop(box: str, run: str, accept_new: bool) -> int:
 @command("resume", about_boxes=True)
 @BOX_ARGUMENT
 @RUN
+@click.option("-y", "--yes", is_flag=True, help="run once more what has finished")
 @ACCEPT_NEW
 @JSON
-def resume(box: str, run: str, accept_new: bool, as_json: bool) -> int:
+def resume(box: str, run: str, yes: bool, accept_new: bool, as_json: bool) -> int:
     """Go on with a run that was stopped, was preempted or failed, from its newest whole checkpoint,
-    with the script and the code that are on the box. Return when it trains.
+    with the script and the code that are on the box. Return when it trains. A run that has finished
+    is run again only with --yes.
 
     Exit 0: it trains. Exit 1: refused, or it failed. Exit 2: could not tell.
     """
@@ -332,4 +390,11 @@ def resume(box: str, run: str, accept_new: bool, as_json: bool) -> int:
     if before.state == "alive":
         terminal.error(f"{shown(before.dir, 200)} is alive; rgt status shows it")
         return 1
-    return _begin(place, box, before.dir, "resume", "", {}, as_json)
+    if before.state == "finished" and not yes:
+        terminal.error(
+            f"{shown(before.dir, 200)} has finished, so nothing was started; rgt release brings "
+            "its results, --yes runs it again"
+        )
+        return 1
+    again = shlex.join(["resume", box, "--run", run or before.dir])
+    return _begin(place, before.dir, "resume", Following(box, "", again), {}, as_json)

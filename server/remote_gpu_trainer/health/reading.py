@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from ..numbers import finite
 from ..text.masking import shown, shown_lines
@@ -19,6 +19,7 @@ WORST = ("unfit", "care", "unknown", "fit")
 CODES = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
 MOST_FINDINGS, MOST_KINDS, MOST_GPUS, MOST_LISTED = 24, 8, 64, 1000
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z|(?=)\Z")
+_HAND_BACK = re.compile(r"hand (?:the box|it) back(?: and ask for a refund)?")
 _LABEL = re.compile(r"[0-9A-Za-z:. _-]{1,40}\Z")
 _ABOUT_A_GPU = {
     "name": str,
@@ -243,6 +244,15 @@ def _plain(value, depth: int = 0):
     if depth < 3 and isinstance(value, dict):
         return {shown(key, 40): _plain(item, depth + 1) for key, item in list(value.items())[:20]}
     return None
+
+
+def of_own_machine(health: Health) -> Health:
+    """Return the answer for a machine that nobody rents out, so that nobody can hand it back."""
+    findings = [
+        {**finding, "action": _HAND_BACK.sub("have the machine repaired", finding["action"])}
+        for finding in health.findings
+    ]
+    return replace(health, findings=findings)
 
 
 def as_text(health: Health) -> str:

@@ -202,10 +202,12 @@ class Attempts:
                     self.program.ask_to_save(run.asked)
                 kill_at = run.up + run.spec.save_seconds
             if kill_at is not None and run.up >= kill_at:
-                run.event(
-                    "killed", why=f"not ended {run.spec.save_seconds:g} s after the save signal"
-                )
                 procs.kill_program(run.folder)
+                run.event(
+                    "killed",
+                    why=f"not ended {run.spec.save_seconds:g} s after the save signal",
+                    saved="yes" if _id(run) != before else "",
+                )
                 kill_at = run.up + 5
             elif kill_at is None and self._is_stalled(watch):
                 return

@@ -62,10 +62,10 @@ class Ending:
                 told = "the box stays on until its deadline, where its end command runs"
                 self._tell("waits", f"{self._what(end)}; {told}", again=False)
             return False
-        if not spec.billed:
+        if not spec.billed or _never_began(run, end):
             return True
         self._tell_billed(self._what(end), passed)
-        return False
+        return not spec.notify  # nobody would hear it again
 
     def _what(self, end: str) -> str:
         """Say how this run ended: the beginning of every message."""
@@ -211,9 +211,15 @@ def _cases(run: Run, end: str, passed: bool, whole: bool, marker: dict[str, Any]
         found.add("done")
     elif end == "unsaved":
         found |= {"done", "unsaved"}
-    elif end == "failed" and marker.get("class") != "preflight" and not run.folder.has(".refused"):
+    elif end == "failed" and not _never_began(run, end):
         found.add("failed")  # but where nothing was started, somebody sits there and mends it
     return found
+
+
+def _never_began(run: Run, end: str) -> bool:
+    """Return whether the checks refused the start."""
+    marker = run.folder.json(f".{end}")
+    return end == "failed" and (marker.get("class") == "preflight" or run.folder.has(".refused"))
 
 
 def _is_late(marker: dict[str, Any]) -> bool:

@@ -173,18 +173,30 @@ def _folder(run: Run, what: str, folder: str, beat: Beat | None) -> list[Refusal
         is_writable, megabytes, inodes = asking.call(run, FOLDER_LIMIT, beat, _try_folder, folder)
     except asking.Failed as failed:
         return [refuse(run, "unwritable", f"{what} {folder} can't be looked at: {failed}")]
+    floors = run.spec.min_free_mb, run.spec.min_free_inodes
+    found = judge_folder(f"{what} {folder}", is_writable, megabytes, inodes, *floors)
+    return [refuse(run, *reason) for reason in found]
+
+
+def judge_folder(
+    name: str,
+    is_writable: bool,
+    megabytes: int | None,
+    inodes: int | None,
+    least_megabytes: int,
+    least_inodes: int,
+) -> list[tuple[str, str]]:
+    """Return (kind, reason) for what a folder lacks. None: what isn't known of it."""
     # A full disk is told as one; anything else as a folder that can't be written.
     if not is_writable and megabytes != 0:
-        return [refuse(run, "unwritable", f"{what} {folder} is not writable")]
+        return [("unwritable", f"{name} is not writable")]
     found = []
-    least = run.spec.min_free_mb
-    if megabytes is not None and megabytes < max(least, 0 if is_writable else 1):
-        reason = f"{what} {folder} has {megabytes} MB free, expected {least} MB"
-        found.append(refuse(run, "disk", reason))
-    least = run.spec.min_free_inodes
-    if inodes is not None and inodes < least:
-        reason = f"{what} {folder} has {inodes} inodes free, expected {least}"
-        found.append(refuse(run, "inodes", reason))
+    if megabytes is not None and megabytes < max(least_megabytes, 0 if is_writable else 1):
+        numbers = f"{megabytes} MB free, expected {least_megabytes} MB"
+        found.append(("disk", f"{name} has less room than floors.free_gb: {numbers}"))
+    if inodes is not None and inodes < least_inodes:
+        numbers = f"{inodes} inodes free, expected {least_inodes}"
+        found.append(("inodes", f"{name} has fewer inodes than floors.free_inodes: {numbers}"))
     return found
 
 

@@ -61,6 +61,7 @@ def look(run: Run) -> dict[str, Any]:
         keeper_alive=_works(procs.alive(run.folder, "keeper")),
         expect_missing=written.get("expect_missing", []),
         boot_id=written.get("boot_id") or procs.boot_id(),
+        billed=run.spec.billed,
     )
     if not told["alive"]:
         found = elsewhere.look(run, state)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import fcntl
+import json
+import os
 import signal
 import subprocess
 from collections.abc import Callable
 
 from . import checkpoints, elsewhere, ending, procs, program, state
+from .asking import scratch
 from .context import Run, say
 from .locks import RunLock
-from .phases import CODES
+from .phases import CODES, GOING
 from .runner import end_if_over, is_leaving, keep_script
 
 BILLED = "the box stays on, and billed if you rent it"
@@ -42,28 +45,39 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
         return over
     keep_script(run)
     run.folder.remove("start.refused", "start.begun", ".refused")
+    try:
+        output = scratch()  # on a full disk no file says why nothing began
+    except OSError:
+        output = subprocess.DEVNULL
     verb = "queue" if run.spec.cells else "resume-run" if again else "run"
-    subprocess.Popen(
+    child = subprocess.Popen(
         [*run.self_command(verb), *words],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
+        stdout=output,
+        stderr=output,
         start_new_session=True,
         cwd="/",
     )
     log = run.folder.at("log", "runner.log")
-    if not _within(run, 20, lambda: run.folder.has("start.begun") or _refused(run)):
+
+    def is_decided() -> bool:
+        return run.folder.has("start.begun") or _refused(run) or child.poll() is not None
+
+    _within(run, 20, is_decided)
+    if not run.folder.has("start.begun") and not _refused(run):
         if run.folder.has(".done"):
             return end_if_over(run, False) or 0  # its copy came through at this very moment
+        for line in _said(output)[-20:]:
+            say(line)
         say(f"{run.spec.name} did not start; see {log}")
-        return 1
+        return child.returncode or 1
     if _refused(run):
         say(run.folder.read("start.refused").rstrip("\n"))
         held = "holds" in run.folder.read("start.refused")
         return CODES["preempted" if held else "refused"]
     _within(run, 45, lambda: _is_past_checks(run))
     if run.folder.has(".refused"):
-        _say_refusals(run)
+        _say_refusals(run, output)
         return CODES["refused"]
     script = run.folder.at("run.sh")
     print(
@@ -90,18 +104,29 @@ def _refused(run: Run) -> bool:
 
 
 def _is_past_checks(run: Run) -> bool:
+    # On a full disk the state is still that of an earlier start, which may have ended.
     phase = run.folder.json("state.json").get("phase", "new")
     return (
-        phase not in ("new", "preflight")
+        (phase in GOING and phase != "preflight")
         or bool(run.folder.ended())
         or not procs.alive(run.folder, "runner")
     )
 
 
-def _say_refusals(run: Run) -> None:
-    lines = [line for line in run.folder.read("log/runner.log").splitlines() if " refused " in line]
-    for line in lines[-20:]:
-        say(line.split(" ", 2)[2])
+def _say_refusals(run: Run, output: int) -> None:
+    for line in [line for line in _said(output) if line.startswith("refused ")][-20:]:
+        say(line)
+    if run.spec.end_do == "run" and "deadline" in run.spec.end_when:
+        script = run.folder.at("run.sh")
+        say(f"the end command still runs at the deadline; bash {script} stop calls it off")
+
+
+def _said(output: int) -> list[str]:
+    """Return the lines that the runner has printed so far."""
+    if output < 0:
+        return []
+    text = os.pread(output, 1 << 20, 0).decode("utf-8", "replace")
+    return [line for line in text.splitlines() if line.strip()]
 
 
 def stop(run: Run) -> int:
@@ -119,6 +144,7 @@ def stop(run: Run) -> int:
         print(f"{name} is not running{quiet}")
         return 0
     run.folder.write("asked", "asked\n")
+    before = len(run.folder.read("events.jsonl"))
     pid = procs.alive(run.folder, "runner")
     if pid:
         procs.send([pid], signal.SIGTERM)
@@ -131,14 +157,34 @@ def stop(run: Run) -> int:
             say(f"{name} is still saving or syncing; the deadline still applies")
             return 1
         # Nobody is there to do it: the program has had its time for a save.
-        procs.kill_program(run.folder)
+        if procs.kill_program(run.folder):
+            run.event("killed", why="not ended after the save signal, and no runner there")
     if not run.folder.ended():
         now = state.State(run)
         now.read()
         now.failure, now.reason, now.entry, now.exit = "preempted", "asked", "", None
         now.mark("preempted")
-    print(f"{name} has stopped; {BILLED}")
+    killed = _killed(run, run.folder.read("events.jsonl")[before:])
+    print("; ".join(filter(None, (killed or f"{name} has stopped", _billed(run)))))
     return 0
+
+
+def _killed(run: Run, events: str) -> str:
+    """Say that the program was killed, and what it leaves, '' where it wasn't, by new events."""
+    told = [json.loads(line) for line in events.splitlines() if '"event": "killed"' in line]
+    if not told:
+        return ""
+    last = run.folder.json("state.json").get("checkpoint")
+    saved = f"without a save; the last checkpoint is {last}" if last else "without a save, ever"
+    if any(event.get("saved") for event in told):
+        saved = f"and had saved {last} since"
+    signal_name, seconds = run.spec.save_signal, run.spec.save_seconds
+    return f"{run.spec.name} was killed {seconds:g} s after {signal_name} asked it to end, {saved}"
+
+
+def _billed(run: Run) -> str:
+    """Say that a stop ends no box, where somebody may rent it out."""
+    return BILLED if run.spec.billed else ""
 
 
 def save(run: Run) -> int:
@@ -183,7 +229,7 @@ def _quiet_alarm(run: Run) -> str:
     if not is_late and not (run.folder.ended() and procs.alive(run.folder, "keeper")):
         return ""
     run.folder.touch("quiet")
-    return f"; its alarm and its end command are off: {BILLED}"
+    return "; ".join(filter(None, ("; its alarm and its end command are off", _billed(run))))
 
 
 def _within(run: Run, seconds: float, is_true: Callable[[], bool]) -> bool:

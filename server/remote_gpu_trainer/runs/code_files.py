@@ -29,14 +29,16 @@ class CodeFiles:
     """The files that are sent, by their paths below `folder`.
 
     `sizes`: of the files, in bytes; links count 0. `keys`: left out because they look like keys.
-    `untracked`: new files that git doesn't track and doesn't ignore, which aren't sent. `tracked`:
-    whether git said what belongs to the code.
+    `untracked`: new files that git doesn't track and doesn't ignore, which aren't sent. `left`:
+    folders that nobody's code is in, where git has no say. `tracked`: whether git said what belongs
+    to the code.
     """
 
     folder: Path
     sizes: dict[str, int]
     keys: list[str] = field(default_factory=list)
     untracked: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
     tracked: bool = True
 
     @property
@@ -49,8 +51,9 @@ def choose(folder: Path) -> CodeFiles:
     """Return what is sent of a code folder. Raises OSError."""
     listed = _git_names(folder, "--cached", "--recurse-submodules")
     untracked: list[str] = []
+    left: list[str] = []
     if listed is None:
-        names = _all_names(folder)
+        names, left = _all_names(folder)
     else:
         names = listed
         untracked = _git_names(folder, "--others", "--exclude-standard") or []
@@ -67,7 +70,7 @@ def choose(folder: Path) -> CodeFiles:
             keys.append(name)
         else:
             sizes[name] = told.st_size if stat.S_ISREG(told.st_mode) else 0
-    return CodeFiles(folder, sizes, keys, untracked, listed is not None)
+    return CodeFiles(folder, sizes, keys, untracked, left, listed is not None)
 
 
 def _git_names(folder: Path, *which: str) -> list[str] | None:
@@ -86,8 +89,9 @@ def _git_names(folder: Path, *which: str) -> list[str] | None:
     return sorted({os.fsdecode(name) for name in done.stdout.split(b"\0") if name})
 
 
-def _all_names(folder: Path) -> list[str]:
-    names = []
+def _all_names(folder: Path) -> tuple[list[str], list[str]]:
+    """Return the files below a folder, and the folders there that nobody's code is in."""
+    names, left = [], []
     for base, folders, files in os.walk(folder):
         at = os.path.relpath(base, folder)
         names += [os.path.normpath(os.path.join(at, name)) for name in files]
@@ -96,10 +100,12 @@ def _all_names(folder: Path) -> list[str]:
             for name in folders
             if os.path.islink(os.path.join(base, name))
         ]
-        folders[:] = [
-            name for name in folders if not name.startswith(".") and name not in _BY_PRODUCTS
-        ]
-    return sorted(names)
+        kept = [name for name in folders if not name.startswith(".") and name not in _BY_PRODUCTS]
+        gone = set(folders).difference(kept)
+        whole = [os.path.join(base, name) for name in gone]
+        left += [f"{os.path.relpath(one, folder)}/" for one in whole if not os.path.islink(one)]
+        folders[:] = kept
+    return sorted(names), sorted(left)
 
 
 def _is_key(path: Path, name: str, told: os.stat_result) -> bool:

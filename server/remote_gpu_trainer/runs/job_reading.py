@@ -48,14 +48,24 @@ def from_file(path: Path) -> dict:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise JobError(f"{path}: {_unread(error)}; pass a YAML or JSON file with a job") from None
+    return from_text(text, str(path), path.suffix == ".json")
+
+
+def from_text(text: str, name: str, is_json: bool | None = None) -> dict:
+    """Return the object in a text. Raises JobError.
+
+    `name`: of where it comes from. `is_json`: None for a text that may be either; it is read as
+    JSON where it begins like it.
+    """
+    is_json = text.lstrip()[:1] == "{" if is_json is None else is_json
     try:
-        given = json.loads(text) if path.suffix == ".json" else yaml.safe_load(text)
+        given = json.loads(text) if is_json else yaml.safe_load(text)
     except (ValueError, yaml.YAMLError) as error:
         raise JobError(
-            f"{path}: {_where(error)}; make it valid {'JSON' if path.suffix == '.json' else 'YAML'}"
+            f"{name}: {_where(error)}; make it valid {'JSON' if is_json else 'YAML'}"
         ) from None
     if not isinstance(given, dict):
-        raise JobError(f"{path}: this is {_kind(given)}, not a job; {_NEEDS}")
+        raise JobError(f"{name}: this is {_kind(given)}, not a job; {_NEEDS}")
     return given
 
 

@@ -86,8 +86,7 @@ def spec_of(
         "stall_log_seconds": stall.log_minutes * 60,
         "stall_step_seconds": stall.step_minutes * 60,
         "stall_power_seconds": stall.idle_power_minutes * 60 if job.gpus else 0.0,
-        "min_free_mb": round(job.floors.free_gb * 1000),
-        "min_free_inodes": job.floors.free_inodes,
+        **dict(zip(("min_free_mb", "min_free_inodes"), floors(job), strict=True)),
         "step_pattern": job.step_pattern or STEP,
         "rehearse": list(job.rehearsal.arguments),
         "rehearse_minutes": job.rehearsal.minutes,
@@ -117,6 +116,11 @@ def command(job: Job) -> str | list[str]:
         return _PYTHON.sub(lambda _: line, job.command) if named else job.command
     first, *rest = job.command
     return [job.python if named and first in ("python", "python3") else first, *rest]
+
+
+def floors(job: Job) -> tuple[int, int]:
+    """Return the megabytes and the inodes that must be free."""
+    return round(job.floors.free_gb * 1000), job.floors.free_inodes
 
 
 def probed(job: Job) -> bool:

@@ -25,6 +25,7 @@ except ImportError:  # Windows: there a line is only appended whole, without a l
 
 MOST_BYTES = 64 << 20  # of the file's end, some 300,000 events: what is older is forgotten
 OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
+RELEASED = "released"
 LATEST = 1e11  # seconds since 1970 in the year 5138; a time in milliseconds lies above
 ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder
 DAY = 24 * 3600  # seconds between two reminders
@@ -95,6 +96,23 @@ def ids_of(address: str) -> set[str]:
             elif event["event"] == LISTED:
                 ids.add(str(event.get("id")))
     return ids
+
+
+def released(address: str, folder: str, mark: str, now: float | None = None) -> bool:
+    """Note that a run's results are verified here. False when it can't be written.
+
+    `folder`: of the run, on the box. `mark`: by it the box tells that the run didn't go on since.
+    """
+    return _append(RELEASED, now, address=address, folder=folder, mark=mark)
+
+
+def releases(address: str) -> dict[str, str]:
+    """Return the mark of each run of a box that was released, by its folder there."""
+    found: dict[str, str] = {}
+    for event, _ in _events():
+        if event["event"] == RELEASED and event.get("address") == address:
+            found[str(event.get("folder"))] = str(event.get("mark"))
+    return found
 
 
 def forget(name: str, address: str, *, own: bool, now: float | None = None) -> str:

@@ -19,6 +19,7 @@ import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
+from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..catalogue import bundle
 from ..text.masking import shown, shown_lines
@@ -36,7 +37,6 @@ _ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|\A[^/]*:")
 @dataclass
 class Released:
     """What was copied from `source` to `to`.
-
     `differing`: files that aren't the same as on the box. `links`: links, which aren't copied.
     `outside`: places that the run names and that weren't pulled. `unreached`: results that the job
     names and that didn't come, each with what to do. `checked`: the result of loading checkpoints.
@@ -103,12 +103,22 @@ def bring_home(
         raise Unreleased(f"{verifier} is missing; install the package again")
     released = Released(shown(source), str(to))
     places = _places(source, also)
+    origin = {"box": boxes.address(box) or "local", "folder": source}
+    _claim(to, origin)
     files, links = _pull_all(box, places, to, released)
     released.files, released.bytes = len(files), sum(size for size, _ in files.values())
     named = named_results.read(to / "run.sh")
     lacking = _compare(released, named_results.reached(named, places, files, links), files)
     unlisted = [path for path in files if _ODD.search(path)]
-    _write_manifest(to, source, {name: files[name] for name in files if name not in unlisted})
+    listed = {name: files[name] for name in files if name not in unlisted}
+    _write_manifest(
+        to,
+        origin,
+        [
+            {"path": path, "bytes": size, "sha256": digest}
+            for path, (size, digest) in sorted(listed.items())
+        ],
+    )
     if released.differing:
         released.verdict = "bad"
         return released
@@ -185,13 +195,49 @@ def _compare(
     return reached.apart or bool(reached.behind) or (done and bool(reached.absent))
 
 
-def _write_manifest(to: Path, source: str, files: dict[str, tuple[int, str]]) -> None:
-    """Write the list by which scripts/verify_local.py compares the folder, now and later."""
-    rows = [
-        {"path": path, "bytes": size, "sha256": digest}
-        for path, (size, digest) in sorted(files.items())
-    ]
-    manifest = {"schema": 1, "run_id": PurePosixPath(source).name or "run", "files": rows}
+def _claim(to: Path, origin: dict[str, str]) -> None:
+    """Make the folder here this run's, before anything is copied. Raises Unreleased.
+
+    Results of another run there would be overwritten, and be taken for this one's.
+    """
+    if whose := _held_by_another(to, origin):
+        raise Unreleased(
+            f"the results of {shown(whose, 300)} lie in {to}, and would be overwritten; give "
+            "another folder with --to"
+        )
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        _write_manifest(to, origin, None)
+    except OSError as error:
+        raise Unreleased(
+            f"can't write to {to} ({error.strerror}); give another folder with --to"
+        ) from None
+
+
+def _held_by_another(to: Path, origin: dict[str, str]) -> str:
+    """Return the run whose results a folder holds, '' where it is this one or there are none."""
+    try:
+        told = json.loads((to / MANIFEST).read_text(encoding="utf-8"))
+        source, name = told.get("source"), str(told["run_id"])
+    except (FileNotFoundError, NotADirectoryError):
+        return ""
+    except (OSError, ValueError, AttributeError, KeyError):
+        return f"a run that {MANIFEST} doesn't name"
+    if isinstance(source, dict):
+        return "" if source == origin else f"{source.get('folder')} on {source.get('box')}"
+    return "" if name == _run_id(origin) else name  # older: it says no more than the name
+
+
+def _run_id(origin: dict[str, str]) -> str:
+    return PurePosixPath(origin["folder"]).name or "run"
+
+
+def _write_manifest(to: Path, origin: dict[str, str], rows: list[dict] | None) -> None:
+    """Write the list by which scripts/verify_local.py compares the folder, now and later.
+
+    `rows`: None while the files are still on the way, so that nobody takes them for whole.
+    """
+    manifest = {"schema": 1, "run_id": _run_id(origin), "source": origin, "files": rows}
     (to / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
 
 

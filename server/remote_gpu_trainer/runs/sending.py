@@ -1,6 +1,7 @@
 """Send files to a box, and compare each one there with the one here by its SHA-256.
 
-Files are written whole under their names. What was sent before and isn't sent any more is removed
+Files are written whole under their names; what a sending that broke off left half-written is
+removed by the next one. What was sent before and isn't sent any more is removed
 there; what else lies in the folder stays. It takes `tar` at neither end, nor rsync: the box's own
 Python unpacks what arrives.
 """
@@ -33,7 +34,8 @@ MOST_REPLY = 64 << 20  # bytes of the box's list
 RECEIVER = r"""
 import hashlib, json, os, sys, tarfile
 top, verb = os.path.expanduser(sys.argv[1]), sys.argv[2]
-SENT = os.path.join(top, "sent.json")
+SENT, GOING = os.path.join(top, "sent.json"), os.path.join(top, "sending.json")
+UNDER_WAY = ".rgt-new"
 def same(path, about):
     try:
         if os.path.islink(path) or "link" in about:
@@ -49,9 +51,9 @@ def same(path, about):
         return False
 def lacking(files):
     return [name for name in sorted(files) if not same(os.path.join(top, name), files[name])]
-def before():
+def names_in(path):
     try:
-        with open(SENT, encoding="utf-8", errors="surrogateescape") as file:
+        with open(path, encoding="utf-8", errors="surrogateescape") as file:
             return [name for name in json.load(file) if isinstance(name, str)]
     except (OSError, ValueError):
         return []
@@ -71,7 +73,7 @@ def write(text, path):
 def put(member, data):
     path = os.path.join(top, member.name)
     os.makedirs(os.path.dirname(path), exist_ok=True)
-    new = path + ".rgt-new"
+    new = path + UNDER_WAY
     if os.path.lexists(new):
         os.unlink(new)
     if member.issym():
@@ -91,11 +93,16 @@ os.makedirs(top, exist_ok=True)
 with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as packed:
     members = iter(packed)
     files = json.loads(packed.extractfile(next(members)).read().decode("utf-8"))
-    for name in set(before()) - set(files):
+    for name in names_in(GOING):  # of a sending that broke off
+        if name + UNDER_WAY not in files:
+            drop(name + UNDER_WAY)
+    write(json.dumps(sorted(files)), GOING)
+    for name in set(names_in(SENT)) - set(files):
         drop(name)
     for member in members:
         put(member, packed.extractfile(member) if member.isreg() else None)
 write(json.dumps(sorted(files)), SENT)
+os.unlink(GOING)
 print(json.dumps(lacking(files)))
 """
 
@@ -218,12 +225,17 @@ def _ask(
     return names
 
 
+def without_python(box: Box) -> str:
+    """Return what is told of a box that nothing can be sent to."""
+    return f"no python3 on {shown(box.name, 80)}; install Python 3.8 or newer there"
+
+
 def _why(box: Box, folder: str, reply: Reply) -> str:
     if reply.outcome != "ok":
         return reply.text
     name = shown(box.name, 80)
     if reply.code == 127:
-        return f"no python3 on {name}; install Python 3.8 or newer there"
+        return without_python(box)
     last = next(reversed(shown_lines(reply.errors, 1, 200)), "no message")
     return (
         f"sending to {shown(folder, 100)} on {name} failed ({last}); look whether the folder can "

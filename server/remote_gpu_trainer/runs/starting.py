@@ -146,6 +146,21 @@ def until(job: Job, now: float) -> str:
     return when(at) if at is not None else job.deadline
 
 
+def limits(job: Job) -> tuple[list[str], list[str]]:
+    """Return what ends a run that shows nothing, beside its deadline, and what doesn't."""
+    holds, holds_not = [], []
+    kinds = [("log_minutes", "without a line in the log"), ("step_minutes", "at the same step")]
+    if job.gpus:
+        kinds.append(("idle_power_minutes", "of busy cards at idle power"))
+    for name, what in kinds:
+        minutes = getattr(job.stall, name)
+        if minutes:
+            holds.append(f"{minutes:g} min {what}")
+        else:
+            holds_not.append(f"time {what} (stall.{name}: 0)")
+    return holds, holds_not
+
+
 def when(at: float) -> str:
     """Return a moment in this machine's time, with its zone."""
     return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M %z}"
@@ -183,8 +198,8 @@ def refuse_living(box: Box, plan: Plan, *, accept_new: bool = False) -> Status:
     if before.state == "finished":
         raise Done(
             f"{plan.job.name} has finished on {shown(box.name, 80)}, so nothing was started; "
-            "rgt release brings its results, another name starts a new run, rgt resume runs it "
-            "again"
+            "rgt release brings its results, another name starts a new run, rgt resume --yes runs "
+            "it again"
         )
     return before
 

@@ -90,12 +90,12 @@ def explain(status: Status) -> None:
 
     They come from the look-up over the end of the log.
     """
-    if status.state not in ("failed", "stalled", "preempted") and not status.numbers:
+    if status.state not in ("failed", "stalled", "preempted", "deadline") and not status.numbers:
         return
     from ..lookup.explanations import explanations  # loads NumPy and the entries
 
     by = "the numbers at the log's end" if status.numbers else "the run's own script"
-    further = status.state != "preempted" and not status.numbers
+    further = status.state not in ("preempted", "deadline") and not status.numbers
     status.matches += explanations(status.tail, status.entry, by, status.reason, further)
     if not any(match["by"] == by for match in status.matches):
         status.entry = ""  # none of this catalogue
@@ -112,9 +112,9 @@ def in_a_line(status: Status) -> str:
         words.append(f"attempt {status.attempt}")
     if status.step is not None:
         words.append(f"step {status.step}")
-    if status.failure:
+    if status.failure and status.failure != status.state:
         words.append(f"class {status.failure}")
-    if status.reason:
+    if status.reason and status.reason != status.state:
         words.append(status.reason)
     return f"{words[0]}: {', '.join(words[1:])}" if words[1:] else words[0]
 

@@ -1,9 +1,9 @@
 """Read the state of a run from what its script prints. Pure.
 
 States: alive, finished, unsaved (trained to its end, and the last copy isn't verified), failed,
-stopped (by its user), preempted, stalled; nothing (no run there); unreachable (no answer from the
-box); unknown (an answer that can't be read). Nothing in an answer is trusted: types are checked,
-texts are cut, cleaned and masked.
+stopped (by its user), deadline (ended by it), preempted, stalled; nothing (no run there);
+unreachable (no answer from the box); unknown (an answer that can't be read). Nothing in an answer
+is trusted: types are checked, texts are cut, cleaned and masked.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..text.masking import shown, shown_lines
 
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
-BAD = ("failed", "stalled", "preempted", "nothing", "unsaved")
+BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 _DECISIONS = {row.name: row.decision for row in FAILURES}
@@ -197,20 +197,37 @@ def _judge(status: Status, data: dict, now: float) -> None:
         status.evidence += [f"log: {line}" for line in status.tail[-6:]]
 
 
+def ended_as(end: str, failure: object, reason: object) -> str:
+    """Return the state of a run by the marker of its end, with that one's class and reason."""
+    if end == "preempted" and reason == "asked":
+        return "stopped"
+    if end == "preempted" and failure == "deadline":
+        return "deadline"
+    return ENDED.get(end, "unknown")
+
+
 def _judge_ended(status: Status, data: dict) -> None:
     """Judge a run that left an end state. One that calls itself done must have its results."""
-    status.state = ENDED[status.phase]
+    status.state = ended_as(status.phase, status.failure, status.reason)
     missing = data.get("expect_missing") or None
     if status.state == "finished" and (status.exit or status.failure or missing):
         status.state = "failed"
         status.evidence.append(
             "the run calls itself done, and what it left says otherwise: see below"
         )
-    if status.state == "preempted" and status.reason == "asked":
-        status.state, status.failure, status.reason = "stopped", "", ""
+    if status.state == "stopped":
+        status.failure, status.reason = "", ""
+        billed = (
+            "" if data.get("billed") is False else "the box stays on, and billed if you rent it; "
+        )
         status.evidence.append(
-            "stopped as asked: the box stays on, and billed if you rent it; "
+            f"stopped as asked: {billed}"
             "rgt resume goes on from the newest whole checkpoint, if there is one"
+        )
+    if status.state == "deadline":
+        status.evidence.append(
+            "ended by its deadline: with a later one it goes on from the newest whole checkpoint, "
+            "if there is one"
         )
     if status.state == "unsaved":
         status.evidence.append(
@@ -241,7 +258,7 @@ def _judge_going(status: Status, data: dict, alive: bool) -> None:
 
 def _say_where_it_is(status: Status, data: dict) -> None:
     """Add the phase, the step, the ages, and how the last attempt ended."""
-    phase = "stopped" if status.state == "stopped" else status.phase
+    phase = status.state if status.state in ("stopped", "deadline") else status.phase
     status.evidence.append(
         f"phase {phase or 'not given'}, attempt {_or_none(status.attempt)}, "
         f"step {_or_none(status.step)}, heartbeat {_ago(status.heartbeat_age)}, "
