@@ -59,6 +59,15 @@ def test_a_sound_report_claims_nothing(tmp_path):
     assert answer.ask.startswith("The probe's verdict on the first 30 steps: sound. No error found.")  # fmt: skip
 
 
+def test_a_fact_that_is_unlike_the_usual_is_told_and_nothing_is_called_sound(tmp_path):
+    facts = [probe.fact("data/one", "58% of the rows\x1b[2J have no label", "each row has one")]
+    facts += [probe.fact("data/two", "10 batches an epoch"), {"text": 3, "usual": "x"}, "no fact"]
+    answer = asked(tmp_path, report(facts=facts))
+    assert not answer.matches and "No error found" not in answer.ask
+    assert "Unlike the usual: 58% of the rows have no label (usual: each row has one)." in answer.ask
+    assert "10 batches" not in answer.ask
+
+
 def test_beside_a_healthy_log_the_report_decides(tmp_path):
     (tmp_path / "rank_0.log").write_text(HEALTHY)
     asked(tmp_path, report("softmax twice"), "probe.json")
