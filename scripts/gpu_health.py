@@ -6036,13 +6036,18 @@ def lacks(name, card):
 
 def keeps_wide_sums(name):
     """Forbid sums in the narrow type of the results. Whether this torch lets us."""
+    switch_off("allow_fp16_accumulation")
+    return name not in NARROW_SUMS or switch_off(NARROW_SUMS[name])
+
+
+def switch_off(flag):
+    """Switch off a way to multiply less exactly. Whether this torch knows it."""
     flags = torch.backends.cuda.matmul
-    if hasattr(flags, "allow_fp16_accumulation"):
-        flags.allow_fp16_accumulation = False
-    if name in NARROW_SUMS:
-        if not hasattr(flags, NARROW_SUMS[name]):
-            return False
-        setattr(flags, NARROW_SUMS[name], False)
+    try:
+        getattr(flags, flag)
+    except (AttributeError, AssertionError):  # the second: torch before 2
+        return False
+    setattr(flags, flag, False)
     return True
 
 
