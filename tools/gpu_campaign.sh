@@ -7,7 +7,8 @@
 # record says so. No setting of the card is changed.
 #
 # parts, in this order:
-#   health   scripts/gpu_health.py, plain and with its stress, with the captures that it read
+#   health   scripts/gpu_health.py, plain and with its stress, with the captures that it read; its
+#            check of numbers for twenty seconds, with the false alarms and the seconds of a round
 #   errors   short programs that fail as users' programs do: their whole stderr, and the entry that
 #            the look-up names for it
 #   fit      the peak memory of 30 small models beside the estimate of `rgt fit`

@@ -18,6 +18,8 @@ FILES = (
     "SKILL.md",
     "evals/RESULTS.md",
     "evals/sets/sealed_opened.json",
+    "tests/records/bit_flips.json",
+    "tests/records/sound_products.json",
     "tests/runs/launch_scripts.yaml",
 )
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"

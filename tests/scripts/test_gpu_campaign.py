@@ -3,6 +3,7 @@
 import ast
 import json
 import re
+import shutil
 import subprocess
 import sys
 from importlib import import_module
@@ -157,6 +158,16 @@ def test_the_box_check_says_of_each_capture_what_it_said_then(record, tmp_path):
 
 
 @each_record
+def test_the_check_of_numbers_raised_no_alarm_on_a_card(record):
+    """Records from before it came say nothing of it."""
+    numbers = read(record)["parts"]["health"].get("numbers")
+    if numbers:
+        assert numbers["rc"] == 0 and numbers["products"] > 0
+        assert numbers["false_alarms"] == 0, numbers["lines"]
+        assert all(card["seconds"] <= 60 for card in numbers["cards"])
+
+
+@each_record
 def test_the_probe_named_each_fault_and_no_other(record):
     for row in results(record, "probe"):
         found = {finding["id"]: finding["level"] for finding in row["report"]["findings"]}
@@ -257,6 +268,30 @@ def test_without_a_card_the_campaign_runs_what_needs_none(tmp_path):
         "card_hidden": "ENV13",
     }
     assert told["fit"]["not_run"] == {"fit": "not run: no card"}
+
+
+def test_each_fault_that_the_check_of_numbers_tells_is_a_false_alarm(parts, tmp_path):
+    done = {"stage": "numbers done", "gpu": 0, "products": 28, "faults": 1, "seconds": 3.5}
+    lines = [{"stage": "numbers, fp64"}, {"stage": "numbers wrong", "gpu": 0, "type": "bf16"}]
+    lines += [{"stage": "numbers memory", "gpu": 0}, done, {"stage": "end"}]
+    worker = tmp_path / "server/remote_gpu_trainer/health/box_check/data/numbers_worker.py"
+    worker.parent.mkdir(parents=True)
+    text = "\n".join("GPU_HEALTH " + json.dumps(line) for line in lines)
+    worker.write_text(f"print({text!r})\n", encoding="utf-8")
+    shutil.copy(ROOT / worker.relative_to(tmp_path).with_name("in_turn.py"), worker.parent)
+    clock, env = parts["apart"].Clock(60), parts["apart"].environment(ROOT)
+    told = parts["health"].count_alarms(tmp_path, env, clock)
+    assert (told["rc"], told["products"], told["false_alarms"]) == (0, 28, 2)
+    assert told["cards"] == [done] and told["lines"][0]["type"] == "bf16"
+
+
+def test_without_a_card_no_number_is_checked_and_the_part_says_why(parts, monkeypatch):
+    monkeypatch.setattr(parts["health"], "run_check", lambda *_: {"stdout": "", "answer": None})
+    box = {"versions": {"torch": "2.13.0", "available": False}}
+    clock, env = parts["apart"].Clock(60), parts["apart"].environment(ROOT)
+    told = parts["health"].run_part(ROOT, env, box, clock)
+    assert told["numbers"] is None
+    assert told["not_run"] == dict.fromkeys(("stress", "numbers"), "not run: no card")
 
 
 def test_every_row_of_a_long_answer_is_read(parts, tmp_path, monkeypatch):

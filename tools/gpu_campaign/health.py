@@ -1,4 +1,4 @@
-"""The box check on a real card: plain, and under load, with the captures that it judged."""
+"""The box check on a real card: plain, under load, and its check of numbers again and again."""
 
 import json
 import re
@@ -10,6 +10,7 @@ from apart import MOST, WHOLE, anonymous, run
 from machine import NO_TIME, missing
 
 STRESS = 20  # seconds of load
+NUMBERS = 100  # seconds of a load, a fifth of which are for numbers: 20 s
 # Lines of a kernel log that say something of a card, its memory or its link. The rest belongs to
 # whoever runs the machine.
 OF_A_CARD = re.compile(
@@ -73,13 +74,42 @@ def replayed(root, env, clock, files):
         return None
 
 
+def count_alarms(root, env, clock):
+    """Run the check of numbers alone, for as many rounds as its time allows -> what it said.
+
+    No card here is known to be faulty, so that each fault that it tells is a false alarm. `lines`
+    holds them.
+    """
+    data = root / "server/remote_gpu_trainer/health/box_check/data"
+    worker = (data / "numbers_worker.py").read_text(encoding="utf-8")
+    command = [sys.executable, data / "in_turn.py", json.dumps({"seconds": NUMBERS}), worker]
+    done = run(command, env, clock.left(), most=WHOLE)
+    lines = []
+    for line in done["stdout"].splitlines():
+        if line.startswith("GPU_HEALTH "):
+            lines.append(json.loads(line[len("GPU_HEALTH ") :]))
+    products = [line for line in lines if line["stage"] == "numbers wrong"]
+    rest = ("numbers memory", "numbers copy", "numbers host")
+    others = [line for line in lines if line["stage"] in rest]
+    cards = [line for line in lines if line["stage"] == "numbers done"]
+    return {
+        "rc": done["rc"],
+        "seconds": done["seconds"],
+        "products": sum(card["products"] for card in cards),
+        "false_alarms": sum(card["faults"] for card in cards) + len(others),
+        "cards": cards,
+        "lines": products + others,
+        "stderr": done["stderr"][-MOST:],
+    }
+
+
 def run_part(root, env, box, clock):
     """Return the part's results."""
-    results, not_run = [], {}
+    results, not_run, numbers = [], {}, None
     runs = {"plain": ()}
     why = missing(box)
     if why:
-        not_run["stress"] = why
+        not_run.update(stress=why, numbers=why)
     else:
         runs["stress"] = ("--stress", str(STRESS))
     for name, words in runs.items():
@@ -94,4 +124,9 @@ def run_part(root, env, box, clock):
         done["answer"] = json.loads(without_ids(json.dumps(done["answer"])))
         verdict = replayed(root, env, clock, files) if files else None
         results.append(dict(done, name=name, capture=files, replayed=verdict))
-    return {"results": results, "not_run": not_run}
+    if not why:
+        if clock.left() < NUMBERS / 5 + 10:
+            not_run["numbers"] = NO_TIME
+        else:
+            numbers = count_alarms(root, env, clock)
+    return {"results": results, "not_run": not_run, "numbers": numbers}

@@ -41,10 +41,11 @@ PLACES = {
     "page:find": finder.ADDRESS,
     "page:glossary": "reference/glossary/",
     "page:launch_scripts": "reference/launch_scripts/",
+    "page:bit_flips": "reference/bit_flips/",
 }
 GUIDES = "references/guides/"  # guides that the skill carries; those of docs/ are for the site only
 # Pages of docs/ that belong to the reference, not the guides.
-REFERENCE = ("commands", "glossary", "launch_scripts")
+REFERENCE = ("bit_flips", "commands", "glossary", "launch_scripts")
 
 
 @dataclass
@@ -261,7 +262,15 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
         {
             "Reference": [
                 item(PLACES[f"page:{name}"])
-                for name in ("commands", "tools", "job", "launch_scripts", "scripts", "glossary")
+                for name in (
+                    "commands",
+                    "tools",
+                    "job",
+                    "launch_scripts",
+                    "bit_flips",
+                    "scripts",
+                    "glossary",
+                )
             ]
             + about
         },

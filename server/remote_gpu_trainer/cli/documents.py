@@ -22,6 +22,7 @@ from ..catalogue.seen_by_probe import probed
 from ..lookup.budget import plain
 from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole
+from .bit_flips_page import bit_flips_page
 from .commands_page import commands_page
 from .held_out_figures import held_out_reports, openings
 from .launch_scripts_page import launch_scripts_page
@@ -215,6 +216,7 @@ def prober(root: Path, name: str = "gpu_health") -> str:
 WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/commands.md", commands_page),
     ("docs/launch_scripts.md", launch_scripts_page),
+    ("docs/bit_flips.md", bit_flips_page),
     ("docs/assets/lookup.svg", lookup_picture),
     ("scripts/gpu_health.py", prober),
     ("scripts/probe.py", lambda root: prober(root, "probe")),

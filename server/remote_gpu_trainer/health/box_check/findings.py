@@ -38,6 +38,7 @@ ENTRY = {
         ("HW5", ["throttle", "capped", "clock"]),
         ("HW6", ["width", "gen", "replays", "aer"]),
         ("HW7", ["mig"]),
+        ("HW9", ["wrong"]),
         ("ENV10", ["cgroup"]),
         ("ENV11", ["mismatch"]),
     )

@@ -16,11 +16,14 @@ from .failures import exit_of
 from .fields import REASONS
 from .findings import Findings
 from .judge_log import judge_log
+from .judge_numbers import judge_numbers
 from .smi_outputs import parse_csv
 from .text import as_dict, as_list, clean, number, short, state, usual
 
-# The program that the job's own interpreter runs.
+# The programs that the job's own interpreter runs, and the one that runs both in one process.
 STRESS_WORKER = data_text("stress_worker.py")
+NUMBERS_WORKER = data_text("numbers_worker.py")
+IN_TURN = data_text("in_turn.py")
 # GB/s of one lane: PCI-SIG line rates less their coding.
 LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 
@@ -52,7 +55,8 @@ def stress(seconds, python, record, device="cuda", size=None):
     if not any(end["timed_out"] for end in map(exit_of, record["exit"].values())) and smi:
         threading.Thread(target=sample, daemon=True).start()
     config = json.dumps({"seconds": seconds, "device": device, "size": size})
-    got = run([python, "-c", STRESS_WORKER, config], seconds * 2 + 90.0)
+    programs = [STRESS_WORKER, NUMBERS_WORKER]
+    got = run([python, "-c", IN_TURN, config, *programs], seconds * 2 + 90.0)
     stop.set()
     again = {"files": {}, "exit": {}}
     gather_log(again, run, 10.0)
@@ -94,6 +98,7 @@ def judged_stress(got, samples, record, log_after):
         for index, right in enumerate(as_list(line.get("right"))):
             if not right:
                 add(index, "wrong_all_reduce", expected=(len(line["right"]),))
+    measured["numbers"] = judge_numbers(lines, add)
     judge_load_samples(samples, add)
     judge_new_lines(record, log_after, add)
     return measured, add.list

@@ -172,7 +172,7 @@ def main():
         copy_on(device, block)
     if kind == "cuda" and len(devices) > 1:
         reduce_on(devices, block)
-    say(stage="end")
+    say(stage="load done")
 
 
 main()
