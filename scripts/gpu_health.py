@@ -30,6 +30,7 @@ makers other than NVIDIA and AMD.
 
 import argparse
 import contextlib
+import difflib
 import errno
 import glob
 import io
@@ -48,23 +49,12 @@ from functools import partial
 from typing import NamedTuple
 
 # --------------------------------------------------------------------------------------------------
-# text.py
-# Read the cells of nvidia-smi. Text from a box is cut, cleaned, not trusted.
+# places.py
+# The place of a card, and clean text. Text from a box is cut, cleaned, not trusted.
 
 # ANSI sequences: \x1b[4m and the longer forms, and a title that ends with a bell.
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b.")
 COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")  # topo -m and dmesg colour their output
-NOT_AVAILABLE = (
-    "n/a",
-    "not supported",
-    "not available",
-    "requested functionality has been deprecated",
-    "not found",
-    "",
-)
-
-# 81559 MiB · 26.562 GB/s · 16x · 0x0000000000000001 · 512 bank(s) · -5 C
-NUMBER = re.compile(r"(-?\d{1,16}(?:\.\d{1,6})?)\s*(?:x|%|[a-zA-Z]{1,7}(?:/s)?|bank\(s\))?$")
 BDF = re.compile(r"^(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?$")
 
 
@@ -80,46 +70,6 @@ def short(text, most=240):
     return text if len(text) <= most else text[: most - 1] + "…"
 
 
-def state(cell):
-    """Classify a cell: value, na (not available, never 0), denied, lost, error, bad, missing."""
-    if cell is None:
-        return "missing"
-    text = cell.strip()
-    bare = text.strip("[]").strip().lower()
-    if text.startswith("[") != text.endswith("]"):
-        return "bad"
-    if bare in NOT_AVAILABLE:
-        return "na"
-    if bare == "insufficient permissions":
-        return "denied"
-    if bare in ("gpu is lost", "gpu requires reset"):
-        return "lost"
-    if bare in ("unknown error", "err!"):
-        return "error"
-    return "bad" if text.startswith("[") else "value"
-
-
-def number(cell):
-    """The number of a cell without its unit, or None."""
-    if state(cell) != "value":
-        return None
-    text = cell.strip()
-    if re.match(r"0[xX][0-9a-fA-F]{1,16}$", text):
-        return int(text, 16)
-    match = NUMBER.match(text)
-    return float(match.group(1)) if match else None
-
-
-def yes(cell):
-    """True, False or None. Some drivers print Yes and No, others numbers."""
-    if state(cell) != "value":
-        return None
-    text = cell.strip().lower()
-    if text in ("yes", "no"):
-        return text == "yes"
-    return int(text) > 0 if re.match(r"\d{1,9}$", text) else None
-
-
 def bdf(text):
     """The place of a card as 0000:3b:00, or None.
 
@@ -132,189 +82,9 @@ def bdf(text):
     return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
-def version(text):
-    """'590.44.01' -> (590, 44, 1); () for what is no version."""
-    match = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
-    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
-
-
-def as_dict(value):
-    """The value if it is a dict, otherwise an empty dict."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value):
-    """The value if it is a list, otherwise an empty list."""
-    return value if isinstance(value, list) else []
-
-
-def usual(values):
-    """The most common value that isn't None or empty, or None."""
-    values = [value for value in values if value not in (None, "")]
-    return max(sorted(set(values), key=str), key=values.count) if values else None
-
-
 # --------------------------------------------------------------------------------------------------
-# failures.py
-# How a call failed: what nvidia-smi prints when it can't work, its exit code, a time-out.
-
-# What nvidia-smi prints if it can't work at all. "smi_" and the key are its name in findings.txt.
-FAILURES = (
-    # Failed to initialize NVML: Driver/library version mismatch
-    ("mismatch", re.compile(r"Failed to initialize NVML: Driver/library version mismatch")),
-    # NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure …
-    (
-        "no_driver",
-        re.compile(
-            r"couldn.?t communicate with the NVIDIA driver"
-            r"|Failed to initialize NVML: Driver Not Loaded"
-        ),
-    ),
-    # No devices were found
-    ("no_devices", re.compile(r"^\s*No devices were found", re.M)),
-    # Failed to initialize NVML: Unknown Error (only inside a container)
-    ("cgroup", re.compile(r"Failed to initialize NVML: Unknown Error")),
-    ("denied", re.compile(r"Failed to initialize NVML: Insufficient Permissions")),
-    ("blocked", re.compile(r"GPU access blocked by the operating system")),
-    ("library", re.compile(r"couldn.?t find (?:the )?libnvidia-ml")),
-    ("nvml", re.compile(r"Failed to initialize NVML: \S.*")),
-)
-
-# Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error
-# … for gpu 0000:01:00.0: GPU is lost.      newer drivers: … for GPU0000:07:00.0: …
-# … for GPU5: 0000:70:00.0: Unknown Error      … for GPU0: Unknown Error
-PLACE = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?"
-HANDLE = re.compile(
-    r"Unable to determine the device handle for gpu\s*"
-    rf"(?:({PLACE})|(\d{{1,3}})(?::\s*({PLACE}))?): .{{0,80}}",
-    re.I,
-)
-
-# nvidia-smi's exit codes follow nvmlReturn (man page; 18 from gputil#55)
-RC_FAILURES = {
-    8: "power",
-    10: "interrupt",
-    9: "no_driver",
-    6: "no_devices",
-    12: "library",
-    18: "mismatch",
-    17: "blocked",
-    4: "denied",
-    15: "lost",
-    16: "reset",
-}
-
-
-def smi_failure(text):
-    """(kind, the line) when nvidia-smi says that it can't work at all, otherwise None."""
-    for kind, pattern in FAILURES:
-        match = pattern.search(text)
-        if match:
-            start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
-            return kind, short(text[start : end if end > 0 else None])
-    return None
-
-
-def lost_handles(text):
-    """(place or None, index or None, the line) of each GPU that nvidia-smi has no handle for."""
-    return [
-        (
-            bdf(match.group(1) or match.group(3)),
-            int(match.group(2)) if match.group(2) else None,
-            short(match.group(0)),
-        )
-        for match in HANDLE.finditer(clean(text))
-    ]
-
-
-def exit_of(value):
-    """Return how a command ended: {rc, timed_out, cut, asked, short, unasked}, and its times.
-
-    exit.json of other tools may hold a bare number, or the word for a time-out.
-    """
-    if isinstance(value, dict):
-        code = next(
-            (
-                value[key]
-                for key in ("rc", "exit", "code", "returncode", "exit_code")
-                if key in value
-            ),
-            None,
-        )
-        late = any(value.get(key) for key in ("timed_out", "timeout", "timedout"))
-        times = {
-            key: value[key]
-            for key in ("limit_s", "seconds")
-            if isinstance(value.get(key), (int, float))
-        }
-        return dict(
-            times,
-            rc=code if isinstance(code, int) else None,
-            timed_out=bool(late),
-            cut=bool(value.get("cut")),
-            asked=as_list(value.get("asked")),
-            short=value.get("short") is True,
-            unasked=value.get("unasked") is True,
-        )
-    out = {
-        "rc": None,
-        "timed_out": False,
-        "cut": False,
-        "asked": [],
-        "short": False,
-        "unasked": False,
-    }
-    if isinstance(value, str) and "time" in value.lower():
-        return dict(out, timed_out=True)
-    return dict(
-        out,
-        rc=value if isinstance(value, int) and not isinstance(value, bool) else None,
-        timed_out=value is None,
-    )
-
-
-# --------------------------------------------------------------------------------------------------
-# files.py
-# The files of a recording, the calls of nvidia-smi that make them, and the limits of a call.
-
-# The files of a recording, in the order in which a finding names missing ones.
-FILES = (
-    "nvidia-smi.csv",
-    "nvidia-smi-q.xml",
-    "nvidia-smi-list.txt",
-    "nvlink.txt",
-    "topo.txt",
-    "apps.csv",
-    "dmesg.txt",
-    "proc.json",
-    "exit.json",
-)
-EXTRA_FILES = ("fields.txt",)
-LOGS = ("dmesg", "journalctl")  # the end counts, so a long one loses plain lines instead
-
-# The call of nvidia-smi that makes a file.
-CALLS = {
-    "fields.txt": "--help-query-gpu",
-    "nvidia-smi.csv": "--query-gpu",
-    "nvidia-smi-list.txt": "-L",
-    "nvidia-smi-q.xml": "-q -x",
-    "nvlink.txt": "nvlink -s",
-    "topo.txt": "topo -m",
-    "apps.csv": "--query-compute-apps",
-}
-LIMIT = 4 << 20  # bytes of one reply; cutting a longer one gives a finding
-CALL_SECONDS = 25.0  # for one call of nvidia-smi
-
-# For all its calls: an MCP call has 50 s, and ssh needs some of them. The first call wakes the
-# GPUs, and may use all of this time.
-SERIES_SECONDS = 42.0
-
-
-# --------------------------------------------------------------------------------------------------
-# findings.py
-# Findings: their levels and texts, the entries that they name, and the verdict they add up to.
-#
-# The texts are in data/findings.txt.
+# advice.py
+# How bad a fault is, and the two things that are done about most of them.
 
 RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
 BACK = "hand the box back and ask for a refund"
@@ -322,795 +92,6 @@ BACK = "hand the box back and ask for a refund"
 # The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
 # repair or ask. unknown: it couldn't be read. warn: good to know.
 RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
-
-# Catalogue entries that a finding points at, by its key or the word given with it. A test compares
-# them with the catalogue.
-ENTRY = {
-    word: entry
-    for entry, words in (
-        ("DP15", ["shm"]),
-        ("VAST14", ["sku"]),
-        ("U11", ["held"]),
-        ("ENV6", ["torch_driver"]),
-        ("ENV1", ["arch"]),
-        ("U31", ["no_runtime"]),
-        ("P3", ["bf16"]),
-        ("D20", ["stuck"]),
-        ("U6", ["disk"]),
-        ("U7", ["inodes"]),
-        ("U41", ["container memory"]),
-        ("HW1", ["lost", "count", "gsp", "init", "probe failed"]),
-        ("HW2", ["ecc", "remap", "pages", "repair"]),
-        ("HW3", ["p2p"]),
-        ("HW4", ["fabric", "fabricmanager", "fabric topology"]),
-        ("HW5", ["throttle", "capped", "clock"]),
-        ("HW6", ["width", "gen", "replays", "aer"]),
-        ("HW7", ["mig"]),
-        ("ENV10", ["cgroup"]),
-        ("ENV11", ["mismatch"]),
-    )
-    for word in words
-}
-FINDING_TABLE = r"""
-# The findings of the check. A record is
-#   name | level | key | key of the catalogue entry
-#     found: what was seen, with values from the code
-#     expected: what a healthy box shows, with its source
-#     do: what to do about it
-# A GPU gets one finding for each key; without a key every finding counts. Without a catalogue
-# entry, the entry of the key applies (ENTRY in findings.py). The code gives the level for "-", and
-# the values for %s. %% is a percent sign. {RESET} and {BACK} are texts in findings.py.
-
-# The whole
-damaged_output | unknown
-  found: %s
-  expected: every answer can be read completely
-  do: run the check again; if it comes back, look at this output yourself
-
-# nvidia-smi itself
-no_handle | fatal | lost
-  found: %s
-  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
-  do: reboot the box; if it comes back, {BACK}
-slow_calls | unknown | slow
-  found: nvidia-smi is slow: its calls took %d s, which left no time for %s
-  expected: all calls within %d s; without persistence mode each call starts the driver again (8 x
-    A100: 30 s instead of 2, Azure/aks-gpu#105)
-  do: turn persistence mode on (nvidia-smi -pm 1, or start nvidia-persistenced), and run the check
-    again
-hung_call | fatal | hang
-  found: the nvidia-smi call for %s did not end in time
-  expected: nvidia-smi answers within %.0f s (8 x A100 without persistence mode: 30 s for the first
-    call); it hangs after Xid 79 or 119
-  do: don't call it again; reboot the box, and if it hangs again, {BACK}
-late_command | unknown
-  found: %s did not end in time
-  expected: every command ends
-  do: run it yourself
-inforom_exit | degraded | inforom
-  found: nvidia-smi ended with 14
-  expected: 0; 14 is a damaged InfoROM: usable, but the card needs repair (NVIDIA gpu-operator
-    docs)
-  do: finish your job, then ask the provider for another card
-no_tool_for_card | fatal | tool | no_runtime
-  found: an NVIDIA card at %s, but no nvidia-smi
-  expected: driver and tools are installed
-  do: install the driver, start the container with the GPU, or {BACK}
-no_card | unknown | tool | no_runtime
-  found: no nvidia-smi, no NVIDIA or AMD card in sysfs
-  expected: a GPU
-  do: this box shows no GPU: start the container with it, or {BACK}
-failed_call | unknown | tool
-  found: nvidia-smi ended with %d
-  expected: 0
-  do: run nvidia-smi yourself
-failed_part | unknown
-  found: the call for %s ended with %d
-  expected: 0
-  do: run it yourself
-incomplete_recording | unknown | missing
-  found: the recording lacks %s
-  expected: a complete recording
-  do: record again
-no_state | unknown | state
-  found: no output shows the state of a GPU
-  expected: nvidia-smi --query-gpu or -q -x
-  do: record the whole box
-
-# nvidia-smi can't work at all: by its words or its exit code, see FAILURES and RC_FAILURES
-smi_mismatch | fatal |  | mismatch
-  found: %s
-  expected: driver and library are of one version (nvidia-smi exit 18)
-  do: stop all GPU programs and reload the nvidia modules, or reboot the box
-smi_no_driver | unknown
-  found: %s
-  expected: the driver answers (nvidia-smi exit 9)
-  do: no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or {BACK}
-smi_no_devices | fatal |  | lost
-  found: %s
-  expected: the driver finds a GPU (nvidia-smi exit 6)
-  do: look for RmInitAdapter in the kernel log; reboot the box, then {BACK}
-smi_cgroup | fatal |  | cgroup
-  found: %s
-  expected: NVML starts; this text means that a container lost its devices (nvidia-docker#1730)
-  do: restart the container; the host is fine
-smi_denied | unknown
-  found: %s
-  expected: permission to use NVML (exit 4)
-  do: run as root, or give the container the devices
-smi_blocked | fatal |  | no_runtime
-  found: %s
-  expected: the system lets programs use the GPU (exit 17)
-  do: start the container with the GPU, or ask the provider
-smi_library | unknown |  | no_runtime
-  found: %s
-  expected: libnvidia-ml is installed (exit 12)
-  do: start the container with the NVIDIA runtime, or install the driver
-smi_nvml | fatal
-  found: %s
-  expected: NVML starts
-  do: reboot the box; if it comes back, {BACK}
-smi_lost | fatal |  | lost
-  found: %s
-  expected: every GPU answers (exit 15: fell off the bus)
-  do: reboot the box; if it comes back, {BACK}
-smi_reset | fatal
-  found: %s
-  expected: no GPU needs a reset (exit 16)
-  do: {RESET}
-smi_power | fatal
-  found: %s
-  expected: every power cable is attached (exit 8)
-  do: {BACK}
-smi_interrupt | fatal
-  found: %s
-  expected: the kernel gets the GPU's interrupts (exit 10)
-  do: reboot the box; if it comes back, {BACK}
-
-# Lost GPUs
-lost_cell | fatal | lost
-  found: %s: %s
-  expected: every cell answers (NVML %s)
-  do: %s
-unanswered_query | fatal | lost
-  found: GPU %s (%s) is listed by %s but doesn't answer the query
-  expected: every listed GPU answers; -L lists lost GPUs too (k8s-test-infra)
-  do: reboot the box; if it comes back, {BACK}
-unlisted_gpu | unknown | disagree
-  found: GPU %s answers the query but is missing from the output of %s
-  expected: all outputs name the same GPUs
-  do: run the check again
-uncounted_gpu | fatal | count
-  found: the driver counts %d GPUs, but %d answer
-  expected: all answer
-  do: reboot the box; if it comes back, {BACK}
-
-# Memory. Sources: NVIDIA GPU Memory Error Management, DCGM, Azure NHC, Meta's gcm
-recovery_action | - | recovery
-  found: gpu_recovery_action: %s
-  expected: None (NVML recovery action)
-  do: %s
-reset_required | fatal | recovery
-  found: reset_required: Yes
-  expected: No
-  do: {RESET}
-drain_and_reset | degraded | recovery
-  found: drain_and_reset_recommended: Yes
-  expected: No
-  do: finish what runs, start nothing new, then {RESET}
-remap_failed | fatal | remap
-  found: remapped_rows.failure: %s
-  expected: No; a failed remap qualifies for replacement (NVIDIA memory error management)
-  do: {BACK}
-remap_pending | degraded | remap
-  found: remapped_rows.pending: %s
-  expected: No; a pending remap takes effect after a reset (NVIDIA memory error management)
-  do: {RESET}
-remap_limit | degraded | remap
-  found: remapped_rows.uncorrectable: %d
-  expected: below 512 (DCGM, NVIDIA's limit)
-  do: {BACK}
-no_spare_rows | degraded | remap
-  found: banks without a spare row: %d
-  expected: 0; the next fault there can't be remapped
-  do: finish your job, then {BACK}
-rows_remapped | warn | remap
-  found: remapped_rows.uncorrectable: %d
-  expected: 0; repaired, below NVIDIA's limit of 512
-  do: watch it
-few_spare_rows | warn | remap
-  found: banks with few spare rows: %d
-  expected: 0
-  do: watch it
-pages_limit | fatal | pages
-  found: retired pages: %d
-  expected: below 63 (DCGM)
-  do: {BACK}
-pages_pending | degraded | pages
-  found: retired_pages.pending: Yes
-  expected: No; takes effect after a reset (DCGM warns)
-  do: {RESET}
-many_pages | degraded | pages
-  found: retired pages: %d, %d of them for double-bit errors
-  expected: at most 10 (gcm), 15 double-bit (DCGM)
-  do: finish your job, then {BACK}
-unrepairable_memory | fatal | repair
-  found: unrepairable_memory: Yes
-  expected: No
-  do: {BACK}
-repair_pending | degraded | repair
-  found: %s repair pending: Yes
-  expected: No; repaired by a reset
-  do: {RESET}
-sram_threshold | fatal | ecc
-  found: SRAM uncorrectable threshold exceeded: Yes
-  expected: No; qualifies for replacement (NVIDIA memory error management)
-  do: {BACK}
-uncorrectable_errors | fatal | ecc
-  found: uncorrectable ECC errors since the driver was loaded: %d
-  expected: 0 (DCGM, gcm, Azure NHC)
-  do: {RESET}; if it comes back, {BACK}
-many_corrected_errors | degraded | ecc
-  found: corrected ECC errors: %d, in SRAM %d
-  expected: at most 20000000, in SRAM 10000 (Azure NHC, H100)
-  do: finish your job, then ask for another card
-old_uncorrectable_errors | warn | ecc
-  found: uncorrectable ECC errors: %d in the card's life, 0 since the driver was loaded
-  expected: 0 (Azure NHC for SRAM)
-  do: watch it; ask the provider if it grows
-inforom_checksum | degraded | inforom
-  found: inforom.checksum_validation: %s
-  expected: valid
-  do: finish your job, then ask for another card
-
-# PCIe link
-narrow_link | degraded | width
-  found: PCIe width x%d of x%d
-  expected: the card's full width; an idle card keeps it (all captures)
-  do: reboot; if it comes back, the slot or riser is bad, or the slot has fewer lanes%s: ask the
-    provider, or pass --expect pcie=%d
-narrow_as_rented | warn | width
-  found: PCIe width x%d of x%d, on every %s of this virtual machine
-  expected: the card's full width; some providers wire this card with fewer lanes (unconfirmed)
-  do: nothing, if loading data keeps up; otherwise measure with --stress and ask the provider
-slow_link | degraded | gen
-  found: PCIe generation %d of %d at %d %% utilisation
-  expected: the highest, under load
-  do: reboot; if it comes back, {BACK}
-link_replays | warn | replays
-  found: PCIe replays: %d since the driver was loaded
-  expected: %d in the %d minutes since boot (DCGM: %.2f per minute and lane)
-  do: a bad slot, riser or cable: reboot, watch it, ask the provider
-capped_link | warn | gen
-  found: PCIe generation %d at most, the card supports %d
-  expected: SKU table
-  do: the host limits it: expect slower loading from host memory
-
-# Throttling, heat, clocks and power
-hardware_throttle | degraded | throttle
-  found: throttled now: %s
-  expected: no hardware slowdown (gpud, Azure NHC)
-  do: heat or power supply: ask the provider, or change the box
-thermal_throttle | - | throttle
-  found: throttled now: %s at %s %% utilisation
-  expected: no thermal slowdown
-  do: bad cooling: ask the provider, or change the box
-was_throttled | warn | throttle
-  found: %s for %.1f s since the driver was loaded
-  expected: 0
-  do: watch clocks under load (--stress)
-was_slowed_by_heat | warn | throttle
-  found: sw_thermal_slowdown for %.0f s since the driver was loaded
-  expected: 60 s (our limit)
-  do: watch clocks under load (--stress)
-hot_gpu | degraded | throttle
-  found: GPU at %d C%s
-  expected: below %d C and above 0 to the limit
-  do: bad cooling: ask the provider, or change the box
-hot_memory | degraded | throttle
-  found: memory at %d C
-  expected: below %d C (-q -x)
-  do: bad cooling: ask the provider, or change the box
-clock_held | degraded | clock
-  found: held at %d MHz of %d by a clock setting, at %d %% utilisation
-  expected: at least half of the highest, or the default (our limit)
-  do: reset it: nvidia-smi -rgc and -rac; or ask the provider
-slower_than_others | degraded | clock
-  found: %d MHz at %d %% utilisation, the others of its kind at %d MHz
-  expected: at least %.1f of the others' clock under the same load (our limit)
-  do: the slowest card sets the pace: check it again under load, reboot; if it comes back, {BACK}
-low_application_clock | warn | clock
-  found: application clock %d MHz, default %d MHz
-  expected: the default (Azure NHC and gcm require a fixed clock)
-  do: expect less speed, or reset it: nvidia-smi -rac
-no_power_reading | warn | power
-  found: power.draw: %s
-  expected: readable on a data-centre GPU (DCGM)
-  do: watch clocks under load (--stress)
-enforced_power_limit | degraded | power | capped
-  found: enforced power limit %d W, set %d W
-  expected: 0.9 of the set limit (our limit): something else lowers it
-  do: power supply or heat of the machine: ask the provider, or change the box
-low_power_limit | warn | power | capped
-  found: power limit %d W, default %d W
-  expected: 0.9 of the default (our limit)
-  do: expect less speed, or raise it: nvidia-smi -pl
-
-# MIG, ECC and other modes
-mig_pending | degraded | mig
-  found: MIG mode %s, pending %s
-  expected: the same
-  do: {RESET}
-no_mig_instance | fatal | mig
-  found: MIG mode is on, but there is no instance
-  expected: an instance; without one CUDA sees no device
-  do: make instances (nvidia-smi mig -cgi … -C), or turn MIG off and reset
-odd_mig_mode | degraded | mig
-  found: MIG mode %s, unlike the others
-  expected: the same mode on all GPUs
-  do: set it like the others and reset, or don't use this GPU
-ecc_pending | warn | eccmode
-  found: ECC mode %s, pending %s
-  expected: the same
-  do: {RESET}
-ecc_disabled | degraded | eccmode
-  found: ECC mode Disabled
-  expected: Enabled on a data-centre GPU: without it a memory error is silent
-  do: nvidia-smi -e 1, then reset the GPU
-odd_ecc_mode | warn | eccmode
-  found: ECC mode %s, unlike most of the others
-  expected: the same mode on all GPUs
-  do: nvidia-smi -e, then reset the GPU
-compute_prohibited | fatal | compute
-  found: compute_mode: Prohibited
-  expected: Default
-  do: nvidia-smi -c 0 -i N
-compute_exclusive | warn | compute
-  found: compute_mode: %s
-  expected: Default
-  do: run one process per GPU, or nvidia-smi -c 0 -i N
-no_persistence_mode | warn | persistence
-  found: persistence_mode: Disabled
-  expected: Enabled
-  do: nvidia-smi -pm 1: otherwise each start takes seconds and counters are reset
-fabric_not_ready | fatal | fabric
-  found: fabric state %s, status %s
-  expected: Completed and Success; until then CUDA and NCCL can't start
-  do: wait a minute; then restart nvidia-fabricmanager, reboot, or {BACK}
-fabric_unhealthy | - | fabric
-  found: fabric health: %s
-  expected: Healthy
-  do: reboot the box, then {BACK}
-fabric_degraded | degraded | fabric
-  found: fabric health: %s
-  expected: bandwidth full, no route unhealthy or in recovery (gpud, DCGM)
-  do: wait a minute; if it is still so, reboot the box, then {BACK}
-
-# Cells
-failed_sensor | - | sensor
-  found: %s: %s
-  expected: every sensor answers; a fan or power sensor alone may fail (i3pystatus#850,
-    nvidia_gpu_exporter#393)
-  do: check again after 5 s; if it is still so, look at the recovery action and the kernel log, then
-    {RESET}
-unreadable_cell | unknown | unread
-  found: can't read %s
-  expected: values in a known form
-  do: run the check again; if it comes back, look at this output yourself
-denied_cell | unknown | denied
-  found: %s: [Insufficient Permissions]
-  expected: readable
-  do: run as root
-missing_cell | unknown | lacks
-  found: missing: %s%s
-  expected: what drivers 465 to 610 report
-  do: query these fields
-
-# Is the card what its name says
-different_names | unknown | identity
-  found: %s
-  expected: all outputs say the same
-  do: run the check again
-wrong_card | degraded | identity | sku
-  found: %s
-  expected: name, memory (0.90 for ECC) and capability of one SKU, all cards alike
-  do: this isn't the card that its name says: compare it with what you rented, and {BACK}
-odd_vbios | warn | vbios
-  found: VBIOS %s, most of the others %s
-  expected: the same version on all GPUs (gcm, Azure NHC)
-  do: the card was probably exchanged: ask the provider if it is slower than the others
-version_mismatch | fatal | mismatch
-  found: driver %s, kernel module %s
-  expected: one version
-  do: stop all GPU programs and reload the nvidia modules, or reboot the box
-no_peer_to_peer | warn | p2p
-  found: %d x %s have no peer-to-peer on stock drivers
-  expected: SKU table; nccl-tests#117
-  do: set NCCL_P2P_DISABLE=1 if NCCL hangs
-
-# Outputs that contradict each other
-different_values | unknown | disagree
-  found: %s: %s
-  expected: all outputs say the same
-  do: run the check again
-different_uuids | unknown | disagree
-  found: uuid %s, in -L %s
-  expected: all outputs say the same
-  do: run the check again
-
-# NVLink
-no_nvlink_output | unknown | nvlink
-  found: no output shows its NVLinks
-  expected: nvlink -s lists them
-  do: run nvidia-smi nvlink -s yourself
-no_nvlink | fatal | nvlink
-  found: no NVLink is listed
-  expected: %s links
-  do: reboot the box, then {BACK}
-single_gpu_nvlinks | warn | nvlink
-  found: all %d NVLinks are inactive, and the box has one GPU
-  expected: active
-  do: nothing: one GPU doesn't need them
-unwired_nvlinks | warn | nvlink
-  found: NVLink %s inactive (%d of %d), the same number on every GPU
-  expected: every pair has an NVLink; a board may wire only some links
-  do: nothing, or pass how many you pay for: --expect nvlink=N
-inactive_nvlinks | - | nvlink
-  found: NVLink %s inactive (%d of %d)
-  expected: none inactive (NVIDIA Health Validation, Azure NHC)
-  do: reboot the box; if it comes back, {BACK}
-missing_nvlinks | - | nvlink
-  found: %d NVLinks listed
-  expected: %d
-  do: reboot the box; if it comes back, {BACK}
-slow_nvlink | degraded | nvlink
-  found: an NVLink at %.3f GB/s
-  expected: %.3f GB/s
-  do: reboot the box; if it comes back, {BACK}
-no_nvlink_pair | degraded | nvlink
-  found: topo -m: no pair of the %d GPUs is connected by NVLink (%s)
-  expected: NV and a number (gpud asks NVML)
-  do: restart nvidia-fabricmanager or reboot the box; if it comes back, {BACK}
-odd_nvlink_pair | degraded | nvlink
-  found: topo -m: GPU%d to GPU%d is %s, the others %s
-  expected: %s
-  do: reboot the box; if it comes back, {BACK}
-
-# Memory in use
-stuck_holder | degraded |  | held
-  found: process %s (%s) holds %s in state %s
-  expected: no holder in state D or Z
-  do: unmount the dead mount that it waits for, or reboot the box
-memory_of_nobody_known | warn | use | held
-  found: %d MiB in use at 0 %% utilisation, by an unknown process
-  expected: 1024 MiB (our limit; gcm 15 MiB)
-  do: nvidia-smi, fuser -v /dev/nvidia*
-memory_of_another_job | warn | use | held
-  found: %d MiB in use by %s
-  expected: 1024 MiB (our limit)
-  do: another job uses this GPU: wait, or choose another GPU
-memory_of_another_program | warn | use | held
-  found: %d MiB in use by %s
-  expected: 15 MiB (gcm)
-  do: another program uses this GPU
-memory_without_process | - | use | held
-  found: %d MiB in use, but no process listed%s
-  expected: 1024 MiB (our limit; gcm 15 MiB)
-  do: a process of another container, or a dead one, holds it: fuser -v /dev/nvidia*, restart the
-    container, or reboot
-little_memory_without_process | warn | use | held
-  found: %d MiB in use, but no process listed
-  expected: 15 MiB (gcm)
-  do: fuser -v /dev/nvidia*
-
-# Kernel log
-no_kernel_log | - | log
-  found: %s
-  expected: readable
-  do: run as root on the host, or accept that it is unknown: --expect log=no
-odd_kernel_log | unknown | log
-  found: %d of %d lines of the kernel log don't look like log lines
-  expected: 0
-  do: look at the log yourself
-late_kernel_log | - | log
-  found: the kernel log begins %s after boot: earlier lines are overwritten
-  expected: it goes back to the load of the driver
-  do: journalctl -k -b as root
-xid | -
-  found: %s
-  expected: no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)
-  do: %s
-sxid | -
-  found: %s
-  expected: no SXid %d (%s)
-  do: %s
-kernel_log_line | -
-  found: %s
-  expected: no such line since boot%s
-  do: %s
-
-# Disks, memory, device nodes
-dead_mount | degraded
-  found: %s does not answer
-  expected: a mount answers within 3 s
-  do: it is a dead network mount: unmount it, or reboot the box
-path_error | unknown
-  found: %s: %s
-  expected: readable
-  do: choose another path
-path_read_only | degraded
-  found: %s is read-only
-  expected: the job can write there (--path)
-  do: mount it writable, or choose another path
-path_size | unknown
-  found: %s: size can't be read
-  expected: numbers
-  do: df %s
-shm_default | degraded | shm | shm
-  found: /dev/shm has %d MiB
-  expected: more than 64 MiB, docker's default, at which DataLoader workers die with a bus error
-  do: start the container with --shm-size or --ipc=host
-shm_small | warn | shm | shm
-  found: /dev/shm has %d MiB
-  expected: 1024 MiB
-  do: use few workers, or a larger --shm-size
-shm_full | degraded | shm | shm
-  found: /dev/shm has %d MiB free
-  expected: 64 MiB free
-  do: remove what dead jobs left there
-disk_full | fatal |  | disk
-  found: %s: %d MiB free of %d
-  expected: 512 MiB free
-  do: free space before you start: a checkpoint would be cut off
-disk_nearly_full | degraded |  | disk
-  found: %s: %d MiB free of %d
-  expected: 5 GiB free
-  do: free space, or write elsewhere
-disk_filling | warn |  | disk
-  found: %s: %d MiB free of %d
-  expected: 3 %% free, or 50 GiB
-  do: compare it with the size of your checkpoints
-no_inodes | fatal |  | inodes
-  found: %s: %d inodes free of %d
-  expected: 100 free
-  do: remove small files (caches, datasets)
-few_inodes | degraded |  | inodes
-  found: %s: %d inodes free of %d
-  expected: 2 %% free
-  do: remove small files (caches, datasets)
-container_memory | degraded | memory | container memory
-  found: memory: %d of %d MiB of the container's limit in use
-  expected: 0.95 of the limit
-  do: end other processes, or ask for a larger limit
-little_memory | degraded | memory
-  found: memory: %d of %d MiB available
-  expected: 1024 MiB
-  do: end other processes
-closed_node | fatal | node | no_runtime
-  found: %s: %s
-  expected: the node can be opened
-  do: the container's device list lacks it (cgroup): restart the container
-no_fabric_manager | - | fabricmanager
-  found: %d NVSwitches, but nv-fabricmanager isn't running
-  expected: it runs; without it CUDA can't start on this board (gpud)
-  do: systemctl start nvidia-fabricmanager; it must have the driver's version
-unfinished_part | unknown
-  found: %s did not end
-  expected: every part ends in time
-  do: run the check again
-unknown_card | fatal | lost
-  found: the card at %s has the nvidia driver, but nvidia-smi doesn't list it
-  expected: every card answers whose device node can be opened
-  do: look for RmInitAdapter in the kernel log; reboot, then {BACK}
-card_without_driver | - | lost
-  found: the card at %s has no NVIDIA driver (%s)
-  expected: the driver has every card of the box; one that it can't start is lost
-  do: read what the kernel log says about its load; reboot; if it comes back, {BACK}
-hidden_cards | unknown | count
-  found: nvidia-smi doesn't show %d of %d NVIDIA cards: they are lost, or another job's
-  expected: /proc/driver/nvidia/gpus says which device node belongs to which card
-  do: compare with the number of GPUs that you asked for: --expect gpus=N
-spare_nodes | unknown | count
-  found: %d device nodes /dev/nvidiaN, but %d GPUs answer
-  expected: a GPU for each node
-  do: this container may have lost a GPU: restart the container; if it stays lost, {BACK}
-
-# torch (--python)
-no_torch | unknown | torch
-  found: %s: %s
-  expected: torch can be imported
-  do: install torch there, or pass the job's interpreter with --python
-torch_without_gpu | fatal | torch
-  found: torch %s (CUDA %s) finds no GPU: %s
-  expected: torch.cuda.is_available()
-  do: %s
-failed_kernel | fatal | torch
-  found: a small kernel failed: %s
-  expected: it runs and its sum is correct
-  do: %s
-
-# AMD
-amd_ras | fatal | ras
-  found: %s: %s
-  expected: ue: 0
-  do: reboot the box, or hand it back
-narrow_amd_link | degraded | width
-  found: PCIe width x%d of x%d
-  expected: the card's full width
-  do: reboot; if it comes back, {BACK}
-unreadable_amd_output | unknown
-  found: %s can't be read
-  expected: JSON
-  do: run amd-smi yourself
-amd_uncorrectable | fatal | ras
-  found: amd-smi metric: %s %d
-  expected: 0
-  do: reboot the box, or hand it back
-amd_bad_pages | degraded | pages
-  found: amd-smi bad-pages: %s
-  expected: none pending
-  do: reboot the box
-amd_ecc_untold | unknown | amd
-  found: %d of %d AMD GPUs: neither amd-smi nor ras files show their ECC state
-  expected: amd-smi metric --ecc, bad-pages
-  do: install amd-smi, or run it on the host
-
-# Expectations (--expect)
-not_as_expected | fatal
-  found: %s: %s
-  expected: expected %s%s%s
-  do: it isn't what you pay for, or what the job needs: change the box or the job, or {BACK}
-expectation_untold | unknown
-  found: %s could not be read
-  expected: expected %s%s%s
-  do: find out yourself
-
-# Load (--stress)
-stress_refused | unknown | stress
-  found: stress: %s
-  expected: the load runs
-  do: free the GPU, or pass the job's interpreter with --python
-stress_hung | fatal | stress
-  found: stress: no answer in stage %s
-  expected: each stage ends
-  do: reboot the box; a hang in all-reduce: set NCCL_P2P_DISABLE=1 and try again
-stress_no_answer | unknown | stress
-  found: stress: %s
-  expected: torch in the interpreter
-  do: pass the job's interpreter with --python
-stress_ended | fatal | stress
-  found: stress: ended in stage %s: %s
-  expected: it runs to its end
-  do: restart the job; if it comes back, reset the GPU
-changing_product | fatal | wrong
-  found: the same product gave a different result in %s of %s runs
-  expected: bit for bit the same each time
-  do: this GPU computes wrong results: {BACK}
-odd_product | fatal | wrong
-  found: the product differs from that of the other %s
-  expected: bit for bit the same on cards of the same kind
-  do: this GPU computes wrong results: {BACK}
-two_products | fatal | wrong
-  found: the two %s give different products
-  expected: bit for bit the same
-  do: one of them computes wrong results: {BACK}
-slow_matmul | degraded | slow
-  found: matmul at %.0f TFLOPS
-  expected: 0.5 of the %d in the data sheet (our limit)
-  do: look at clocks, power limit and heat; or change the box
-slowest_matmul | degraded | slow
-  found: matmul at %.0f TFLOPS, the others at %.0f
-  expected: 0.85 of the median (our limit): the slowest card sets the pace
-  do: look at clocks, power limit and heat; or change the box
-slow_host_copy | degraded | h2d
-  found: host to device at %.1f GB/s
-  expected: 0.4 of %.0f GB/s (PCIe %d x%d, our limit)
-  do: look at the PCIe link under load and at NUMA; or change the box
-wrong_all_reduce | fatal | wrong
-  found: a wrong sum after all-reduce
-  expected: the sum over %d GPUs
-  do: NVLink or PCIe path: reboot, then {BACK}
-hung_under_load | fatal | hang
-  found: nvidia-smi did not end under load
-  expected: 10 s
-  do: reboot the box, and if it hangs again, {BACK}
-throttled_under_load | degraded | throttle
-  found: throttled under load: %s
-  expected: power cap only
-  do: heat or power supply: ask the provider, or change the box
-lost_under_load | fatal | lost
-  found: [GPU is lost] under load
-  expected: it answers
-  do: reboot the box; if it comes back, {BACK}
-
-# Samples (--watch)
-gone_from_samples | fatal | lost
-  found: GPU %d is missing from the samples
-  expected: every GPU is in every sample
-  do: stop the job, reboot the box; if it comes back, {BACK}
-lost_sample | fatal | lost
-  found: [GPU is lost]
-  expected: it answers
-  do: stop the job, reboot the box; if it comes back, {BACK}
-throttled_sample | degraded | throttle
-  found: throttled: %s at %s C
-  expected: power cap only
-  do: heat or power supply: ask the provider
-stuck_kernel | degraded | stuck | stuck
-  found: %d %% utilisation at %.0f W of %.0f W for %d samples
-  expected: more than %.1f of the limit under load (our limit)
-  do: run py-spy dump on every rank: one of them is in a different place
-no_handle_at_end | fatal | lost
-  found: %s
-  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
-  do: stop the job, reboot the box; if it comes back, {BACK}
-watched_line | -
-  found: %s
-  expected: no such line while the job runs
-  do: %s
-no_sample | fatal
-  found: nvidia-smi gave nothing for %d s
-  expected: a sample every %s s
-  do: don't call it again; reboot the box, and if it hangs again, {BACK}
-"""
-
-
-def finding_texts():
-    """-> {name: {level, key, entry, found, expected, do}}."""
-    records, record = {}, {}
-    text = re.sub(r"(?m)^#.*\n", "", FINDING_TABLE)
-    text = text.replace("{RESET}", RESET).replace("{BACK}", BACK).replace("\n    ", " ")
-    for line in text.splitlines():
-        if line.startswith("  "):
-            label, text = line.strip().split(": ", 1)
-            record[label] = text
-        elif line:
-            name, level, key, entry = [*line.split(" | "), "", ""][:4]
-            record = records[name] = {"level": level, "key": key.strip(), "entry": entry}
-    return records
-
-
-FINDINGS = finding_texts()
-
-
-def verdict(findings):
-    """Turn the levels of findings into the verdict."""
-    levels = {finding["level"] for finding in findings}
-    for level, word in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
-        if level in levels:
-            return word
-    return "fit"
-
-
-class Findings:
-    """Collects findings. Call it with the name of a finding and the values of its texts."""
-
-    def __init__(self):
-        """`list`: the findings; `keys`: their (key, GPU)."""
-        self.list, self.keys = [], set()
-
-    def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
-        """Add a finding, once for each key and GPU. The record has the defaults."""
-        record = FINDINGS[name]
-        key = record["key"] if key is None else key
-        entry = record["entry"] if entry is None else entry
-        if key and (key, gpu) in self.keys:
-            return
-        self.keys.add((key, gpu))
-        self.list.append(
-            {
-                "gpu": gpu,
-                "level": level or record["level"],
-                "evidence": short(record["found"] % values, 300),
-                "threshold": record["expected"] % expected,
-                "action": record["do"] % do,
-                "entry": ENTRY.get(entry or key, ""),
-            }
-        )
-
-    def has(self, key, gpu):
-        """Whether a finding with this key was added for this GPU."""
-        return (key, gpu) in self.keys
 
 
 # --------------------------------------------------------------------------------------------------
@@ -1680,6 +661,241 @@ def sxid_event(place, code, text, line):
 
 
 # --------------------------------------------------------------------------------------------------
+# text.py
+# Read the cells of nvidia-smi. Text from a box is cut, cleaned, not trusted.
+
+NOT_AVAILABLE = (
+    "n/a",
+    "not supported",
+    "not available",
+    "requested functionality has been deprecated",
+    "not found",
+    "",
+)
+
+# 81559 MiB · 26.562 GB/s · 16x · 0x0000000000000001 · 512 bank(s) · -5 C
+NUMBER = re.compile(r"(-?\d{1,16}(?:\.\d{1,6})?)\s*(?:x|%|[a-zA-Z]{1,7}(?:/s)?|bank\(s\))?$")
+
+
+def state(cell):
+    """Classify a cell: value, na (not available, never 0), denied, lost, error, bad, missing."""
+    if cell is None:
+        return "missing"
+    text = cell.strip()
+    bare = text.strip("[]").strip().lower()
+    if text.startswith("[") != text.endswith("]"):
+        return "bad"
+    if bare in NOT_AVAILABLE:
+        return "na"
+    if bare == "insufficient permissions":
+        return "denied"
+    if bare in ("gpu is lost", "gpu requires reset"):
+        return "lost"
+    if bare in ("unknown error", "err!"):
+        return "error"
+    return "bad" if text.startswith("[") else "value"
+
+
+def number(cell):
+    """The number of a cell without its unit, or None."""
+    if state(cell) != "value":
+        return None
+    text = cell.strip()
+    if re.match(r"0[xX][0-9a-fA-F]{1,16}$", text):
+        return int(text, 16)
+    match = NUMBER.match(text)
+    return float(match.group(1)) if match else None
+
+
+def yes(cell):
+    """True, False or None. Some drivers print Yes and No, others numbers."""
+    if state(cell) != "value":
+        return None
+    text = cell.strip().lower()
+    if text in ("yes", "no"):
+        return text == "yes"
+    return int(text) > 0 if re.match(r"\d{1,9}$", text) else None
+
+
+def version(text):
+    """'590.44.01' -> (590, 44, 1); () for what is no version."""
+    match = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
+    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
+
+
+def as_dict(value):
+    """The value if it is a dict, otherwise an empty dict."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value):
+    """The value if it is a list, otherwise an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def usual(values):
+    """The most common value that isn't None or empty, or None."""
+    values = [value for value in values if value not in (None, "")]
+    return max(sorted(set(values), key=str), key=values.count) if values else None
+
+
+# --------------------------------------------------------------------------------------------------
+# failures.py
+# How a call failed: what nvidia-smi prints when it can't work, its exit code, a time-out.
+
+# What nvidia-smi prints if it can't work at all. "smi_" and the key are its name in findings.txt.
+FAILURES = (
+    # Failed to initialize NVML: Driver/library version mismatch
+    ("mismatch", re.compile(r"Failed to initialize NVML: Driver/library version mismatch")),
+    # NVIDIA-SMI has failed because it couldn't communicate with the NVIDIA driver. Make sure …
+    (
+        "no_driver",
+        re.compile(
+            r"couldn.?t communicate with the NVIDIA driver"
+            r"|Failed to initialize NVML: Driver Not Loaded"
+        ),
+    ),
+    # No devices were found
+    ("no_devices", re.compile(r"^\s*No devices were found", re.M)),
+    # Failed to initialize NVML: Unknown Error (only inside a container)
+    ("cgroup", re.compile(r"Failed to initialize NVML: Unknown Error")),
+    ("denied", re.compile(r"Failed to initialize NVML: Insufficient Permissions")),
+    ("blocked", re.compile(r"GPU access blocked by the operating system")),
+    ("library", re.compile(r"couldn.?t find (?:the )?libnvidia-ml")),
+    ("nvml", re.compile(r"Failed to initialize NVML: \S.*")),
+)
+
+# Unable to determine the device handle for GPU 0000:09:00.0: Unknown Error
+# … for gpu 0000:01:00.0: GPU is lost.      newer drivers: … for GPU0000:07:00.0: …
+# … for GPU5: 0000:70:00.0: Unknown Error      … for GPU0: Unknown Error
+PLACE = r"(?:[0-9a-f]{4,8}:)?[0-9a-f]{2}:[0-9a-f]{2}(?:\.[0-7])?"
+HANDLE = re.compile(
+    r"Unable to determine the device handle for gpu\s*"
+    rf"(?:({PLACE})|(\d{{1,3}})(?::\s*({PLACE}))?): .{{0,80}}",
+    re.I,
+)
+
+# nvidia-smi's exit codes follow nvmlReturn (man page; 18 from gputil#55)
+RC_FAILURES = {
+    8: "power",
+    10: "interrupt",
+    9: "no_driver",
+    6: "no_devices",
+    12: "library",
+    18: "mismatch",
+    17: "blocked",
+    4: "denied",
+    15: "lost",
+    16: "reset",
+}
+
+
+def smi_failure(text):
+    """(kind, the line) when nvidia-smi says that it can't work at all, otherwise None."""
+    for kind, pattern in FAILURES:
+        match = pattern.search(text)
+        if match:
+            start, end = text.rfind("\n", 0, match.start()) + 1, text.find("\n", match.end())
+            return kind, short(text[start : end if end > 0 else None])
+    return None
+
+
+def lost_handles(text):
+    """(place or None, index or None, the line) of each GPU that nvidia-smi has no handle for."""
+    return [
+        (
+            bdf(match.group(1) or match.group(3)),
+            int(match.group(2)) if match.group(2) else None,
+            short(match.group(0)),
+        )
+        for match in HANDLE.finditer(clean(text))
+    ]
+
+
+def exit_of(value):
+    """Return how a command ended: {rc, timed_out, cut, asked, short, unasked}, and its times.
+
+    exit.json of other tools may hold a bare number, or the word for a time-out.
+    """
+    if isinstance(value, dict):
+        code = next(
+            (
+                value[key]
+                for key in ("rc", "exit", "code", "returncode", "exit_code")
+                if key in value
+            ),
+            None,
+        )
+        late = any(value.get(key) for key in ("timed_out", "timeout", "timedout"))
+        times = {
+            key: value[key]
+            for key in ("limit_s", "seconds")
+            if isinstance(value.get(key), (int, float))
+        }
+        return dict(
+            times,
+            rc=code if isinstance(code, int) else None,
+            timed_out=bool(late),
+            cut=bool(value.get("cut")),
+            asked=as_list(value.get("asked")),
+            short=value.get("short") is True,
+            unasked=value.get("unasked") is True,
+        )
+    out = {
+        "rc": None,
+        "timed_out": False,
+        "cut": False,
+        "asked": [],
+        "short": False,
+        "unasked": False,
+    }
+    if isinstance(value, str) and "time" in value.lower():
+        return dict(out, timed_out=True)
+    return dict(
+        out,
+        rc=value if isinstance(value, int) and not isinstance(value, bool) else None,
+        timed_out=value is None,
+    )
+
+
+# --------------------------------------------------------------------------------------------------
+# files.py
+# The files of a recording, the calls of nvidia-smi that make them, and the limits of a call.
+
+# The files of a recording, in the order in which a finding names missing ones.
+FILES = (
+    "nvidia-smi.csv",
+    "nvidia-smi-q.xml",
+    "nvidia-smi-list.txt",
+    "nvlink.txt",
+    "topo.txt",
+    "apps.csv",
+    "dmesg.txt",
+    "proc.json",
+    "exit.json",
+)
+EXTRA_FILES = ("fields.txt",)
+LOGS = ("dmesg", "journalctl")  # the end counts, so a long one loses plain lines instead
+
+# The call of nvidia-smi that makes a file.
+CALLS = {
+    "fields.txt": "--help-query-gpu",
+    "nvidia-smi.csv": "--query-gpu",
+    "nvidia-smi-list.txt": "-L",
+    "nvidia-smi-q.xml": "-q -x",
+    "nvlink.txt": "nvlink -s",
+    "topo.txt": "topo -m",
+    "apps.csv": "--query-compute-apps",
+}
+LIMIT = 4 << 20  # bytes of one reply; cutting a longer one gives a finding
+CALL_SECONDS = 25.0  # for one call of nvidia-smi
+
+# For all its calls: an MCP call has 50 s, and ssh needs some of them. The first call wakes the
+# GPUs, and may use all of this time.
+SERIES_SECONDS = 42.0
+
+
+# --------------------------------------------------------------------------------------------------
 # fields.py
 # The fields of nvidia-smi: their names, places and types, and the form that a cell must have.
 
@@ -1968,6 +1184,7 @@ def field_names():
     for name in ("reset_required", "drain_and_reset", "channel_repair", "tpc_repair"):
         types["x." + name] = "y"
     types["x.unrepairable"] = "y"
+    types["x.other"] = "t"
     return used, types
 
 
@@ -2107,11 +1324,16 @@ def broken_cells(cells, line):
 
 def csv_row(header, cells):
     """Return the cells by field. If two columns have the same field, the first value counts."""
-    row = {}
+    row = failed_cells(cell for name, cell in zip(header, cells) if not name)
     for name, cell in zip(header, cells):
         if name and (name not in row or state(row[name]) != "value"):
             row[name] = cell
     return row
+
+
+def failed_cells(texts):
+    """The cell for a sensor that failed among fields that the check has no name for, or none."""
+    return {"x.other": "ERR!"} if any(text.strip(" []") == "ERR!" for text in texts) else {}
 
 
 def from_tree(places, find, leaves):
@@ -2165,6 +1387,7 @@ def parse_xml(text):
     driver = (root.findtext("driver_version") or "").strip()
     for item in root.findall("gpu")[:256]:
         cells = from_tree(XML_PLACES, partial(text_at, item), partial(leaves_at, item))
+        cells.update(failed_cells(leaf.text or "" for leaf in item.iter()))
         cells["pci.bus_id"] = item.get("id") or item.findtext("pci/pci_bus_id") or ""
         if driver:
             cells["driver_version"] = driver
@@ -2212,6 +1435,7 @@ def parse_q(text):
     gpus, problems = [], []
     for tree in trees[:256]:
         cells = from_tree(XML_PLACES, tree.get, partial(leaves_below, tree))
+        cells.update(failed_cells(tree.values()))
         cells["pci.bus_id"] = tree[""]
         if driver:
             cells["driver_version"] = driver
@@ -2282,7 +1506,7 @@ def parse_table(text):
                 cells["name"] = name
             if driver:
                 cells["driver_version"] = driver.group(1)
-            if re.match(r"\d+$", ecc):
+            if re.match(r"\d+$|ERR!$", ecc):
                 cells["ecc.errors.uncorrected.volatile.total"] = ecc
             gpus.append(cells)
         elif re.match(r"^\|\s+\|\s+\|\s+(Enabled|Disabled|N/A)\*?\s+\|", line) and gpus:
@@ -2955,13 +2179,327 @@ def sku_of(name):
 
 
 # --------------------------------------------------------------------------------------------------
+# names.py
+# Which card a name means: the driver's own, or one that a person writes.
+
+NAME_TABLE = r"""
+# SKU | the driver's other names, by commas | a way in which people write it | another way …
+# The SKU itself is a name of the driver and a way too. In a way, [words] may be left out, and [a,b]
+# is one of them or nothing. Case, blanks and signs don't count, nor do the makers' words NVIDIA,
+# GeForce, Tesla, AMD and Instinct. A name without a board means the usual one: H100 is the SXM
+# board, A100 any A100. An indented line continues the row before it.
+# Sources, read on 2026-11-27: the driver's names of Turing and newer cards from the list of
+# supported GPUs of open-gpu-kernel-modules 595.45.04 (2026-03-05); older ones from captures of
+# nvidia-smi. From general knowledge: the ways (price lists of vast.ai, RunPod, Lambda, SkyPilot)
+# and AMD's names.
+P100 SXM | P100-SXM2-16GB | p100 [16gb] | p100 sxm[2] [16gb]
+P100 PCIe | P100-PCIE-16GB, P100-PCIE-12GB | p100 [16gb] | p100 pcie [12gb,16gb]
+P40 | - | p40 [24gb]
+P4 | - | p4 [8gb]
+V100 SXM 16GB | V100-SXM2-16GB, V100-SXM3-16GB | v100 [sxm,sxm2,sxm3] [16gb] | v100 16gb
+    [sxm,sxm2,sxm3]
+V100 SXM 32GB | V100-SXM2-32GB, V100-SXM3-32GB, V100-SXM2-32GB-LS, V100-SXM3-32GB-H | v100
+    [sxm,sxm2,sxm3] [32gb] | v100 32gb [sxm,sxm2,sxm3]
+V100 PCIe 16GB | V100-FHHL-16GB | v100 [pcie] [16gb] | v100 16gb [pcie]
+V100 PCIe 32GB | - | v100 [pcie] [32gb] | v100 32gb [pcie]
+V100S | V100S-PCIE-32GB | v100s [pcie] [32gb] | v100s 32gb
+T4 | - | t4 [16gb]
+A100 SXM 40GB | A100-SXM4-40GB | a100 [sxm,sxm4,hgx] [40gb] | a100 40gb [sxm,sxm4,hgx]
+A100 SXM 64GB | - | a100 [sxm,sxm4,hgx] [64gb] | a100 64gb [sxm,sxm4,hgx]
+A100 SXM 80GB | A100-SXM4-80GB | a100 [sxm,sxm4,hgx] [80gb] | a100 80gb [sxm,sxm4,hgx]
+A100 PCIe 40GB | - | a100 [pcie] [40gb] | a100 40gb [pcie]
+A100 PCIe 80GB | A100 80GB PCIe | a100 [pcie] [80gb] | a100 80gb [pcie]
+A800 SXM 40GB | A800-SXM4-40GB | a800 [sxm,sxm4] [40gb] | a800 40gb [sxm,sxm4]
+A800 SXM 80GB | A800-SXM4-80GB | a800 [sxm,sxm4] [80gb] | a800 80gb [sxm,sxm4]
+A800 PCIe 80GB | A800 80GB PCIe, A800 80GB PCIe LC | a800 [pcie] [80gb] | a800 80gb [pcie]
+A800 Active | A800 40GB Active | a800 [40gb] active
+A30 | - | a30 [pcie] [24gb]
+A40 | - | a40 [pcie] [48gb]
+A10 | - | a10 [pcie] [24gb]
+A10G | - | a10g [24gb]
+A16 | - | a16 [16gb,64gb]
+A2 | - | a2 [16gb]
+L2 | - | l2 [24gb]
+L4 | - | l4 [24gb]
+L20 | - | l20 [48gb]
+L40 | - | l40 [48gb]
+L40S | - | l40s [48gb]
+H100 SXM | H100 80GB HBM3, H100 | h100 [80gb] [sxm,sxm5,hgx,hbm3] | h100 [sxm,sxm5,hgx] [80gb]
+    [hbm3]
+H100 PCIe | - | h100 pcie [80gb] | h100 80gb pcie
+H100 NVL | - | h100 nvl [94gb] | h100 94gb [nvl]
+H800 SXM | H800 | h800 [80gb] [sxm,sxm5,hgx] | h800 [sxm,sxm5,hgx] [80gb]
+H800 PCIe | - | h800 pcie [80gb] | h800 80gb pcie
+H800 NVL | - | h800 nvl [94gb]
+H20 | - | h20 [sxm,sxm5] [96gb] | h20 96gb [sxm,sxm5]
+H20 141GB | H20-3e | h20 3e | h20e
+H20 NVL16 | -
+H200 SXM | H200 | h200 [141gb,140gb] [sxm,sxm5,hgx] | h200 [sxm,sxm5,hgx] [141gb,140gb]
+H200 NVL | - | h200 nvl [141gb] | h200 [141gb] nvl | h200 pcie
+GH200 96GB | GH200 480GB, GH200 120GB | gh200 [96gb,480gb,120gb] | gh200 superchip
+GH200 144GB | GH200 144G HBM3e | gh200 [144gb,144g] [hbm3e] | gh200 superchip
+B100 | - | b100 [192gb,180gb] [sxm,sxm6,hgx]
+B200 | - | b200 [180gb,192gb] [sxm,sxm6,hgx] | b200 [sxm,sxm6,hgx] [180gb,192gb]
+GB200 | - | gb200 [nvl72,186gb,192gb]
+B300 | B300 SXM6 AC | b300 [288gb,268gb,262gb] [sxm,sxm6,hgx] | b300 [sxm,sxm6,hgx] [ac]
+    [288gb,268gb,262gb]
+GB300 | - | gb300 [nvl72,288gb]
+GB10 | - | dgx spark
+TITAN V | -
+TITAN Xp | -
+TITAN RTX | -
+Quadro RTX 8000 | - | [quadro] rtx 8000 [48gb]
+Quadro RTX 6000 | - | [quadro] rtx 6000 [24gb]
+Quadro RTX 5000 | - | [quadro] rtx 5000 [16gb]
+Quadro RTX 4000 | - | [quadro] rtx 4000 [8gb]
+RTX A2000 | RTX A2000 12GB | [rtx] a2000 [6gb,12gb]
+RTX 6000 Ada | RTX 6000 Ada Generation | [rtx] 6000 ada [generation] [48gb]
+RTX PRO 6000 Workstation | RTX PRO 6000 Blackwell Workstation Edition | [rtx] pro 6000 [blackwell]
+    [96gb] | [rtx] pro 6000 [blackwell] [workstation,workstation edition,ws,wk,w] [96gb]
+RTX PRO 6000 Server | RTX PRO 6000 Blackwell Server Edition | [rtx] pro 6000 [blackwell] [96gb] |
+    [rtx] pro 6000 [blackwell] [server,server edition,se,s] [96gb]
+RTX PRO 6000 Max-Q | RTX PRO 6000 Blackwell Max-Q Workstation Edition | [rtx] pro 6000 [blackwell]
+    max q [workstation,workstation edition] [96gb] | [rtx] pro 6000 [blackwell] mq
+RTX PRO 5000 72GB | RTX PRO 5000 72GB Blackwell | [rtx] pro 5000 72gb [blackwell] | [rtx] pro 5000
+    blackwell 72gb
+RTX PRO 5000 | RTX PRO 5000 Blackwell | [rtx] pro 5000 [blackwell] [48gb]
+RTX PRO 4000 SFF | RTX PRO 4000 Blackwell SFF Edition | [rtx] pro 4000 [blackwell] sff [edition]
+    [24gb]
+MI50 | Radeon Instinct MI50 | mi50 [16gb,32gb]
+MI100 | - | mi100 [32gb]
+MI210 | - | mi210 [64gb]
+MI250 | - | mi250 [128gb]
+MI250X | - | mi250x [128gb]
+MI300A | - | mi300a [128gb]
+MI300X | MI300X OAM, MI300X VF | mi300x [192gb] [oam]
+MI308X | - | mi308x [192gb]
+MI325X | MI325X VF | mi325x [256gb] [oam]
+MI350X | - | mi350x [288gb] [oam]
+MI355X | - | mi355x [288gb] [oam]
+GTX 1060 | - | [gtx] 1060 [3gb,6gb]
+GTX 1070 | - | [gtx] 1070 [8gb]
+GTX 1070 Ti | - | [gtx] 1070 ti
+GTX 1080 | - | [gtx] 1080 [8gb]
+GTX 1080 Ti | - | [gtx] 1080 ti [11gb]
+AX800 | -
+GTX 1630 | - | [gtx] 1630
+GTX 1650 | - | [gtx] 1650
+GTX 1650 SUPER | - | [gtx] 1650 super | [gtx] 1650 s
+GTX 1650 Ti | - | [gtx] 1650 ti
+GTX 1650 Ti with Max-Q Design | - | [gtx] 1650 ti with max-q design
+GTX 1650 with Max-Q Design | - | [gtx] 1650 with max-q design
+GTX 1660 | - | [gtx] 1660
+GTX 1660 SUPER | - | [gtx] 1660 super | [gtx] 1660 s
+GTX 1660 Ti | - | [gtx] 1660 ti
+GTX 1660 Ti with Max-Q Design | - | [gtx] 1660 ti with max-q design
+RTX 2050 | - | [rtx] 2050
+RTX 2060 | - | [rtx] 2060 [6gb,12gb]
+RTX 2060 SUPER | - | [rtx] 2060 super [8gb] | [rtx] 2060 s [8gb]
+RTX 2060 with Max-Q Design | - | [rtx] 2060 with max-q design
+RTX 2070 | - | [rtx] 2070 [8gb]
+RTX 2070 SUPER | - | [rtx] 2070 super [8gb] | [rtx] 2070 s [8gb]
+RTX 2070 Super with Max-Q Design | - | [rtx] 2070 super with max-q design
+RTX 2070 with Max-Q Design | - | [rtx] 2070 with max-q design
+RTX 2080 | - | [rtx] 2080 [8gb]
+RTX 2080 SUPER | - | [rtx] 2080 super [8gb] | [rtx] 2080 s [8gb]
+RTX 2080 Super with Max-Q Design | - | [rtx] 2080 super with max-q design
+RTX 2080 Ti | - | [rtx] 2080 ti [11gb]
+RTX 2080 with Max-Q Design | - | [rtx] 2080 with max-q design
+RTX 3050 | - | [rtx] 3050 [6gb,8gb]
+RTX 3050 4GB Laptop GPU | - | [rtx] 3050 4gb laptop [gpu]
+RTX 3050 6GB Laptop GPU | - | [rtx] 3050 6gb laptop [gpu]
+RTX 3050 A Laptop GPU | - | [rtx] 3050 a laptop [gpu]
+RTX 3050 Laptop GPU | - | [rtx] 3050 laptop [gpu]
+RTX 3050 OEM | - | [rtx] 3050 oem
+RTX 3050 Ti Laptop GPU | - | [rtx] 3050 ti laptop [gpu]
+RTX 3060 | - | [rtx] 3060 [8gb,12gb]
+RTX 3060 Laptop GPU | - | [rtx] 3060 laptop [gpu]
+RTX 3060 Ti | - | [rtx] 3060 ti [8gb]
+RTX 3070 | - | [rtx] 3070 [8gb]
+RTX 3070 Laptop GPU | - | [rtx] 3070 laptop [gpu]
+RTX 3070 Ti | - | [rtx] 3070 ti [8gb]
+RTX 3070 Ti Laptop GPU | - | [rtx] 3070 ti laptop [gpu]
+RTX 3080 | - | [rtx] 3080 [10gb,12gb]
+RTX 3080 Laptop GPU | - | [rtx] 3080 laptop [gpu]
+RTX 3080 Ti | - | [rtx] 3080 ti [12gb]
+RTX 3080 Ti Laptop GPU | - | [rtx] 3080 ti laptop [gpu]
+RTX 3090 | - | [rtx] 3090 [24gb]
+RTX 3090 Ti | - | [rtx] 3090 ti [24gb]
+RTX 4050 Laptop GPU | - | [rtx] 4050 laptop [gpu]
+RTX 4060 | - | [rtx] 4060 [8gb]
+RTX 4060 Laptop GPU | - | [rtx] 4060 laptop [gpu]
+RTX 4060 Ti | - | [rtx] 4060 ti [8gb,16gb]
+RTX 4070 | - | [rtx] 4070 [12gb]
+RTX 4070 Laptop GPU | - | [rtx] 4070 laptop [gpu]
+RTX 4070 SUPER | - | [rtx] 4070 super [12gb] | [rtx] 4070 s [12gb]
+RTX 4070 Ti | - | [rtx] 4070 ti [12gb]
+RTX 4070 Ti SUPER | - | [rtx] 4070 ti super [16gb] | [rtx] 4070 s ti [16gb] | [rtx] 4070 ti s
+    [16gb]
+RTX 4080 | - | [rtx] 4080 [16gb]
+RTX 4080 Laptop GPU | - | [rtx] 4080 laptop [gpu]
+RTX 4080 SUPER | - | [rtx] 4080 super [16gb] | [rtx] 4080 s [16gb]
+RTX 4090 | - | [rtx] 4090 [24gb]
+RTX 4090 D | - | [rtx] 4090 d [24gb]
+RTX 4090 Laptop GPU | - | [rtx] 4090 laptop [gpu]
+RTX 5050 | - | [rtx] 5050
+RTX 5050 Laptop GPU | - | [rtx] 5050 laptop [gpu]
+RTX 5060 | - | [rtx] 5060 [8gb]
+RTX 5060 Laptop GPU | - | [rtx] 5060 laptop [gpu]
+RTX 5060 Ti | - | [rtx] 5060 ti [8gb,16gb]
+RTX 5070 | - | [rtx] 5070 [12gb]
+RTX 5070 Laptop GPU | - | [rtx] 5070 laptop [gpu]
+RTX 5070 Ti | - | [rtx] 5070 ti [16gb]
+RTX 5070 Ti Laptop GPU | - | [rtx] 5070 ti laptop [gpu]
+RTX 5080 | - | [rtx] 5080 [16gb]
+RTX 5080 Laptop GPU | - | [rtx] 5080 laptop [gpu]
+RTX 5090 | - | [rtx] 5090 [32gb]
+RTX 5090 D | - | [rtx] 5090 d [32gb]
+RTX 5090 D v2 | - | [rtx] 5090 d v2
+RTX 5090 Laptop GPU | - | [rtx] 5090 laptop [gpu]
+RTX 1000 Ada Generation Laptop GPU | - | [rtx] 1000 ada [generation] laptop [gpu]
+RTX 2000 Ada Generation | - | [rtx] 2000 ada [generation] [16gb]
+RTX 2000 Ada Generation Laptop GPU | - | [rtx] 2000 ada [generation] laptop [gpu]
+RTX 2000E Ada Generation | - | [rtx] 2000e ada [generation]
+RTX 3000 Ada Generation Laptop GPU | - | [rtx] 3000 ada [generation] laptop [gpu]
+RTX 3500 Ada Generation Laptop GPU | - | [rtx] 3500 ada [generation] laptop [gpu]
+RTX 4000 Ada Generation | - | [rtx] 4000 ada [generation] [20gb]
+RTX 4000 Ada Generation Laptop GPU | - | [rtx] 4000 ada [generation] laptop [gpu]
+RTX 4000 SFF Ada Generation | - | [rtx] 4000 sff ada [generation] [20gb]
+RTX 4500 Ada Generation | - | [rtx] 4500 ada [generation] [24gb]
+RTX 500 Ada Generation Laptop GPU | - | [rtx] 500 ada [generation] laptop [gpu]
+RTX 5000 Ada Generation | - | [rtx] 5000 ada [generation] [32gb]
+RTX 5000 Ada Generation Laptop GPU | - | [rtx] 5000 ada [generation] laptop [gpu]
+RTX 5880 Ada Generation | - | [rtx] 5880 ada [generation] [48gb]
+RTX 6000D | - | [rtx] 6000d
+RTX A1000 | - | [rtx] a1000
+RTX A1000 6GB Laptop GPU | - | [rtx] a1000 6gb laptop [gpu]
+RTX A1000 Laptop GPU | - | [rtx] a1000 laptop [gpu]
+RTX A2000 8GB Laptop GPU | - | [rtx] a2000 8gb laptop [gpu]
+RTX A2000 Laptop GPU | - | [rtx] a2000 laptop [gpu]
+RTX A3000 12GB Laptop GPU | - | [rtx] a3000 12gb laptop [gpu]
+RTX A3000 Laptop GPU | - | [rtx] a3000 laptop [gpu]
+RTX A400 | - | [rtx] a400
+RTX A4000 | - | [rtx] a4000 [16gb]
+RTX A4000 Laptop GPU | - | [rtx] a4000 laptop [gpu]
+RTX A4000H | - | [rtx] a4000h
+RTX A4500 | - | [rtx] a4500 [20gb]
+RTX A4500 Laptop GPU | - | [rtx] a4500 laptop [gpu]
+RTX A500 Laptop GPU | - | [rtx] a500 laptop [gpu]
+RTX A5000 | - | [rtx] a5000 [24gb]
+RTX A5000 Laptop GPU | - | [rtx] a5000 laptop [gpu]
+RTX A5500 | - | [rtx] a5500
+RTX A5500 Laptop GPU | - | [rtx] a5500 laptop [gpu]
+RTX A6000 | - | [rtx] a6000 [48gb]
+RTX PRO 1000 Blackwell Generation Laptop GPU | - | [rtx] pro 1000 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 2000 Blackwell | - | [rtx] pro 2000 [blackwell]
+RTX PRO 2000 Blackwell Generation Laptop GPU | - | [rtx] pro 2000 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 3000 Blackwell Generation Laptop GPU | - | [rtx] pro 3000 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 4000 Blackwell | - | [rtx] pro 4000 [blackwell] [24gb]
+RTX PRO 4000 Blackwell Generation Laptop GPU | - | [rtx] pro 4000 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 4500 Blackwell | - | [rtx] pro 4500 [blackwell] [32gb]
+RTX PRO 500 Blackwell Generation Laptop GPU | - | [rtx] pro 500 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 5000 Blackwell Generation Laptop GPU | - | [rtx] pro 5000 [blackwell] [generation] laptop
+    [gpu]
+T1000 | -
+T1000 8GB | -
+T1200 Laptop GPU | - | t1200 laptop [gpu]
+T400 | -
+T400 4GB | -
+T400E | -
+T550 Laptop GPU | - | t550 laptop [gpu]
+T600 | -
+T600 Laptop GPU | - | t600 laptop [gpu]
+Quadro RTX 3000 | -
+Quadro RTX 3000 with Max-Q Design | -
+Quadro RTX 4000 with Max-Q Design | -
+Quadro RTX 5000 with Max-Q Design | -
+Quadro T1000 | -
+Quadro T1000 with Max-Q Design | -
+Quadro T2000 | -
+Quadro T2000 with Max-Q Design | -
+"""
+MAKERS = re.compile(r"nvidia|geforce|tesla|amd|instinct|graphics|\(r\)|\(tm\)")
+# GRID A100-10C, NVIDIA A40-8Q, GRID A100X-1-10CME: parts of a card in a virtual machine
+PART_OF_A_CARD = re.compile(r"^GRID |(?:-\d)?-\d{1,3}(?:[QCAB]|CME)$")
+
+
+OPTION = re.compile(r" *\[[^\]]*\]")
+
+
+def squashed(name):
+    """A name without case, blanks, signs and the words of makers: 'RTX_4090' -> 'rtx4090'."""
+    return re.sub(r"[^a-z0-9]", "", MAKERS.sub(" ", name.lower()))
+
+
+def way_of(text):
+    """A way of writing as a pattern of squashed names: 'h100 [80gb] nvl' -> 'h100(?:80gb)?nvl'."""
+    parts = re.split(r"\[([^\]]*)\]", text)
+    for at in range(1, len(parts), 2):
+        words = "|".join(map(squashed, parts[at].split(",")))
+        parts[at] = f"(?:{words})?".replace("gb", "gb?")
+    parts[::2] = [squashed(part).replace("gb", "gb?") for part in parts[::2]]
+    return re.compile("".join(parts) + r"\Z")
+
+
+# (SKU, the driver's names squashed, patterns of the ways in which people write it)
+NAMES = [
+    (
+        sku,
+        {squashed(name) for name in (sku, *drivers.split(","))} - {""},
+        [way_of(way) for way in ways],
+    )
+    for sku, drivers, *ways in rows_of(NAME_TABLE)
+]
+
+
+def cards_of(name):
+    """The SKUs that the driver's name of a card means, mostly one. -> [SKU]"""
+    text = squashed(PART_OF_A_CARD.sub("", name))
+    exact = [sku for sku, drivers, _ in NAMES if text in drivers]
+    part = [] if not PART_OF_A_CARD.search(name) else meant_by(text)
+    return exact or part
+
+
+def meant_by(text):
+    """The SKUs that a person means who writes this, none for an unknown name. -> [SKU]"""
+    name = squashed(text)
+    return [
+        sku
+        for sku, drivers, ways in NAMES
+        if name in drivers or any(way.match(name) for way in ways)
+    ]
+
+
+def is_called(name, text):
+    """Whether a card with this name of the driver is what a person means by the text."""
+    return squashed(name) == squashed(text) or bool(set(cards_of(name)) & set(meant_by(text)))
+
+
+def did_you_mean(text):
+    """The nearest names of cards, as one may write them. -> at most three"""
+    names = {}
+    for sku, _, *ways in rows_of(NAME_TABLE):
+        shortest = OPTION.sub("", [*ways, sku][0]).strip().upper()
+        names.update({squashed(sku): sku, squashed(shortest): shortest})
+    return [names[name] for name in difflib.get_close_matches(squashed(text), names, 3, 0.7)]
+
+
+# --------------------------------------------------------------------------------------------------
 # expectations.py
 # Expectations (--expect): what was paid for, and what the job needs.
 
 # name -> (kind of its value, what it is)
 EXPECT = {
     "gpus": ("count", "number of GPUs"),
-    "name": ("text", "part of the card's name"),
+    "name": (
+        "text",
+        "the card, as you or the driver writes it: H100 (the SXM board), H100 PCIe, 4090, L40S",
+    ),
     "vram": (
         "memory",
         "GiB of each card (80, 80GB, 81920MiB); 0.90 is enough; under MIG the largest instance",
@@ -3098,9 +2636,9 @@ class Expectation:
         """`want` is the value as typed, `value` as `value_of` gives it."""
         self.add, self.what, self.operator, self.want, self.value = add, what, operator, want, value
 
-    def miss(self, gpu, got, entry="sku"):
-        """Add the finding that it isn't met."""
-        expected = (self.what, self.operator, self.want)
+    def miss(self, gpu, got, entry="sku", meaning=""):
+        """Add the finding that it isn't met. `meaning`: what the wanted value stands for."""
+        expected = (self.what, self.operator, self.want + meaning)
         key = "expect " + self.what
         self.add(gpu, "not_as_expected", self.what, got, expected=expected, entry=entry, key=key)
 
@@ -3152,6 +2690,9 @@ def expect_of_gpus(cards, answered, expectation):
     if expectation.what == "vram" and cards:
         for label, card in cards:
             expectation.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
+    elif expectation.what == "name" and cards:
+        for label, card in cards:
+            expect_amd_name(label, card, expectation)
     elif not answered:
         expectation.unknown()
     for gpu in answered:
@@ -3202,14 +2743,42 @@ def expect_torch(torch, expectation):
 
 
 def expect_name(gpu, expectation):
-    """name: a part of the card's name; all outputs have to agree."""
+    """name: exactly this card, in any form of its name; all outputs have to agree."""
     names = sorted(set(gpu.cells.get("name", [])))
     if not gpu.name:
         expectation.unknown()
-    elif expectation.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
-        expectation.miss(gpu.label, gpu.name)
+    elif not is_called(gpu.name, expectation.want):
+        miss_name(expectation, gpu.label, gpu.name)
     elif expectation.add.has("identity", gpu.label) and len(names) > 1:
         expectation.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
+
+
+def expect_amd_name(label, card, expectation):
+    """name, of an AMD card: sysfs has it on server cards only."""
+    name, meant = str(card.get("product_name") or ""), meant_by(expectation.want)
+    if name and not is_called(name, expectation.want):
+        miss_name(expectation, label, name)
+    elif not name and meant and not any(sku.startswith("MI") for sku in meant):
+        miss_name(expectation, label, "an AMD card")
+    elif not name:
+        expectation.unknown()
+
+
+def miss_name(expectation, label, name):
+    """Add the finding that a card has another name than the wanted one, or that no card has that.
+
+    A name that nobody knows is no proof of a wrong card: it may be misspelt, or newer than the
+    table.
+    """
+    meant = meant_by(expectation.want)
+    if meant:
+        said = len(meant) > 1 or meant[0].lower() != expectation.want.lower()
+        expectation.miss(label, name, meaning=" ({})".format(", ".join(meant)) if said else "")
+        return
+    near = did_you_mean(expectation.want)
+    hint = "did you mean {}?".format(" or ".join(near)) if near else "write it as the driver does"
+    wanted = (short(expectation.want, 40), name)
+    expectation.add(None, "unknown_name", *wanted, do=(hint,), key="expect name")
 
 
 def expect_vram(gpu, expectation):
@@ -3715,7 +3284,7 @@ def card_at(path, kind, vendor):
         card["virtual_function"] = True
     names = ["current_link_width", "max_link_width", "current_link_speed", "max_link_speed"]
     if vendor == "0x1002":
-        names += ["mem_info_vram_total", "mem_info_vram_used"]
+        names += ["mem_info_vram_total", "mem_info_vram_used", "product_name"]
         counts = glob.glob(path + "/ras/*_err_count")
         card["ras"] = {os.path.basename(item): word_of(item) for item in counts}
     card.update((name, word_of(path + "/" + name)) for name in names)
@@ -4105,6 +3674,810 @@ KINDS_OF_OUTPUT = (
 
 
 # --------------------------------------------------------------------------------------------------
+# findings.py
+# Findings: their levels and texts, the entries that they name, and the verdict they add up to.
+#
+# The texts are in data/findings.txt.
+
+# Catalogue entries that a finding points at, by its key or the word given with it. A test compares
+# them with the catalogue.
+ENTRY = {
+    word: entry
+    for entry, words in (
+        ("DP15", ["shm"]),
+        ("VAST14", ["sku"]),
+        ("U11", ["held"]),
+        ("ENV6", ["torch_driver"]),
+        ("ENV1", ["arch"]),
+        ("U31", ["no_runtime"]),
+        ("P3", ["bf16"]),
+        ("D20", ["stuck"]),
+        ("U6", ["disk"]),
+        ("U7", ["inodes"]),
+        ("U41", ["container memory"]),
+        ("HW1", ["lost", "count", "gsp", "init", "probe failed"]),
+        ("HW2", ["ecc", "remap", "pages", "repair"]),
+        ("HW3", ["p2p"]),
+        ("HW4", ["fabric", "fabricmanager", "fabric topology"]),
+        ("HW5", ["throttle", "capped", "clock"]),
+        ("HW6", ["width", "gen", "replays", "aer"]),
+        ("HW7", ["mig"]),
+        ("ENV10", ["cgroup"]),
+        ("ENV11", ["mismatch"]),
+    )
+    for word in words
+}
+FINDING_TABLE = r"""
+# The findings of the check. A record is
+#   name | level | key | key of the catalogue entry
+#     found: what was seen, with values from the code
+#     expected: what a healthy box shows, with its source
+#     do: what to do about it
+# A GPU gets one finding for each key; without a key every finding counts. Without a catalogue
+# entry, the entry of the key applies (ENTRY in findings.py). The code gives the level for "-", and
+# the values for %s. %% is a percent sign. {RESET} and {BACK} are texts in findings.py.
+
+# The whole
+damaged_output | unknown
+  found: %s
+  expected: every answer can be read completely
+  do: run the check again; if it comes back, look at this output yourself
+
+# nvidia-smi itself
+no_handle | fatal | lost
+  found: %s
+  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
+  do: reboot the box; if it comes back, {BACK}
+slow_calls | unknown | slow
+  found: nvidia-smi is slow: its calls took %d s, which left no time for %s
+  expected: all calls within %d s; without persistence mode each call starts the driver again (8 x
+    A100: 30 s instead of 2, Azure/aks-gpu#105)
+  do: turn persistence mode on (nvidia-smi -pm 1, or start nvidia-persistenced), and run the check
+    again
+hung_call | fatal | hang
+  found: the nvidia-smi call for %s did not end in time
+  expected: nvidia-smi answers within %.0f s (8 x A100 without persistence mode: 30 s for the first
+    call); it hangs after Xid 79 or 119
+  do: don't call it again; reboot the box, and if it hangs again, {BACK}
+late_command | unknown
+  found: %s did not end in time
+  expected: every command ends
+  do: run it yourself
+inforom_exit | degraded | inforom
+  found: nvidia-smi ended with 14
+  expected: 0; 14 is a damaged InfoROM: usable, but the card needs repair (NVIDIA gpu-operator
+    docs)
+  do: finish your job, then ask the provider for another card
+no_tool_for_card | fatal | tool | no_runtime
+  found: an NVIDIA card at %s, but no nvidia-smi
+  expected: driver and tools are installed
+  do: install the driver, start the container with the GPU, or {BACK}
+no_card | unknown | tool | no_runtime
+  found: no nvidia-smi, no NVIDIA or AMD card in sysfs
+  expected: a GPU
+  do: this box shows no GPU: start the container with it, or {BACK}
+failed_call | unknown | tool
+  found: nvidia-smi ended with %d
+  expected: 0
+  do: run nvidia-smi yourself
+failed_part | unknown
+  found: the call for %s ended with %d
+  expected: 0
+  do: run it yourself
+incomplete_recording | unknown | missing
+  found: the recording lacks %s
+  expected: a complete recording
+  do: record again
+no_state | unknown | state
+  found: no output shows the state of a GPU
+  expected: nvidia-smi --query-gpu or -q -x
+  do: record the whole box
+
+# nvidia-smi can't work at all: by its words or its exit code, see FAILURES and RC_FAILURES
+smi_mismatch | fatal |  | mismatch
+  found: %s
+  expected: driver and library are of one version (nvidia-smi exit 18)
+  do: stop all GPU programs and reload the nvidia modules, or reboot the box
+smi_no_driver | unknown
+  found: %s
+  expected: the driver answers (nvidia-smi exit 9)
+  do: no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or {BACK}
+smi_no_devices | fatal |  | lost
+  found: %s
+  expected: the driver finds a GPU (nvidia-smi exit 6)
+  do: look for RmInitAdapter in the kernel log; reboot the box, then {BACK}
+smi_cgroup | fatal |  | cgroup
+  found: %s
+  expected: NVML starts; this text means that a container lost its devices (nvidia-docker#1730)
+  do: restart the container; the host is fine
+smi_denied | unknown
+  found: %s
+  expected: permission to use NVML (exit 4)
+  do: run as root, or give the container the devices
+smi_blocked | fatal |  | no_runtime
+  found: %s
+  expected: the system lets programs use the GPU (exit 17)
+  do: start the container with the GPU, or ask the provider
+smi_library | unknown |  | no_runtime
+  found: %s
+  expected: libnvidia-ml is installed (exit 12)
+  do: start the container with the NVIDIA runtime, or install the driver
+smi_nvml | fatal
+  found: %s
+  expected: NVML starts
+  do: reboot the box; if it comes back, {BACK}
+smi_lost | fatal |  | lost
+  found: %s
+  expected: every GPU answers (exit 15: fell off the bus)
+  do: reboot the box; if it comes back, {BACK}
+smi_reset | fatal
+  found: %s
+  expected: no GPU needs a reset (exit 16)
+  do: {RESET}
+smi_power | fatal
+  found: %s
+  expected: every power cable is attached (exit 8)
+  do: {BACK}
+smi_interrupt | fatal
+  found: %s
+  expected: the kernel gets the GPU's interrupts (exit 10)
+  do: reboot the box; if it comes back, {BACK}
+
+# Lost GPUs
+lost_cell | fatal | lost
+  found: %s: %s
+  expected: every cell answers (NVML %s)
+  do: %s
+unanswered_query | fatal | lost
+  found: GPU %s (%s) is listed by %s but doesn't answer the query
+  expected: every listed GPU answers; -L lists lost GPUs too (k8s-test-infra)
+  do: reboot the box; if it comes back, {BACK}
+unlisted_gpu | unknown | disagree
+  found: GPU %s answers the query but is missing from the output of %s
+  expected: all outputs name the same GPUs
+  do: run the check again
+uncounted_gpu | fatal | count
+  found: the driver counts %d GPUs, but %d answer
+  expected: all answer
+  do: reboot the box; if it comes back, {BACK}
+
+# Memory. Sources: NVIDIA GPU Memory Error Management, DCGM, Azure NHC, Meta's gcm
+recovery_action | - | recovery
+  found: gpu_recovery_action: %s
+  expected: None (NVML recovery action)
+  do: %s
+reset_required | fatal | recovery
+  found: reset_required: Yes
+  expected: No
+  do: {RESET}
+drain_and_reset | degraded | recovery
+  found: drain_and_reset_recommended: Yes
+  expected: No
+  do: finish what runs, start nothing new, then {RESET}
+remap_failed | fatal | remap
+  found: remapped_rows.failure: %s
+  expected: No; a failed remap qualifies for replacement (NVIDIA memory error management)
+  do: {BACK}
+remap_pending | degraded | remap
+  found: remapped_rows.pending: %s
+  expected: No; a pending remap takes effect after a reset (NVIDIA memory error management)
+  do: {RESET}
+remap_limit | degraded | remap
+  found: remapped_rows.uncorrectable: %d
+  expected: below 512 (DCGM, NVIDIA's limit)
+  do: {BACK}
+no_spare_rows | degraded | remap
+  found: banks without a spare row: %d
+  expected: 0; the next fault there can't be remapped
+  do: finish your job, then {BACK}
+rows_remapped | warn | remap
+  found: remapped_rows.uncorrectable: %d
+  expected: 0; repaired, below NVIDIA's limit of 512
+  do: watch it
+few_spare_rows | warn | remap
+  found: banks with few spare rows: %d
+  expected: 0
+  do: watch it
+pages_limit | fatal | pages
+  found: retired pages: %d
+  expected: below 63 (DCGM)
+  do: {BACK}
+pages_pending | degraded | pages
+  found: retired_pages.pending: Yes
+  expected: No; takes effect after a reset (DCGM warns)
+  do: {RESET}
+many_pages | degraded | pages
+  found: retired pages: %d, %d of them for double-bit errors
+  expected: at most 10 (gcm), 15 double-bit (DCGM)
+  do: finish your job, then {BACK}
+unrepairable_memory | fatal | repair
+  found: unrepairable_memory: Yes
+  expected: No
+  do: {BACK}
+repair_pending | degraded | repair
+  found: %s repair pending: Yes
+  expected: No; repaired by a reset
+  do: {RESET}
+sram_threshold | fatal | ecc
+  found: SRAM uncorrectable threshold exceeded: Yes
+  expected: No; qualifies for replacement (NVIDIA memory error management)
+  do: {BACK}
+uncorrectable_errors | fatal | ecc
+  found: uncorrectable ECC errors since the driver was loaded: %d
+  expected: 0 (DCGM, gcm, Azure NHC)
+  do: {RESET}; if it comes back, {BACK}
+many_corrected_errors | degraded | ecc
+  found: corrected ECC errors: %d, in SRAM %d
+  expected: at most 20000000, in SRAM 10000 (Azure NHC, H100)
+  do: finish your job, then ask for another card
+old_uncorrectable_errors | warn | ecc
+  found: uncorrectable ECC errors: %d in the card's life, 0 since the driver was loaded
+  expected: 0 (Azure NHC for SRAM)
+  do: watch it; ask the provider if it grows
+inforom_checksum | degraded | inforom
+  found: inforom.checksum_validation: %s
+  expected: valid
+  do: finish your job, then ask for another card
+
+# PCIe link
+narrow_link | degraded | width
+  found: PCIe width x%d of x%d
+  expected: the card's full width; an idle card keeps it (all captures)
+  do: reboot; if it comes back, the slot or riser is bad, or the slot has fewer lanes%s: ask the
+    provider, or pass --expect pcie=%d
+narrow_as_rented | warn | width
+  found: PCIe width x%d of x%d, on every %s of this virtual machine
+  expected: the card's full width; some providers wire this card with fewer lanes (unconfirmed)
+  do: nothing, if loading data keeps up; otherwise measure with --stress and ask the provider
+slow_link | degraded | gen
+  found: PCIe generation %d of %d at %d %% utilisation
+  expected: the highest, under load
+  do: reboot; if it comes back, {BACK}
+link_replays | warn | replays
+  found: PCIe replays: %d since the driver was loaded
+  expected: %d in the %d minutes since boot (DCGM: %.2f per minute and lane)
+  do: a bad slot, riser or cable: reboot, watch it, ask the provider
+capped_link | warn | gen
+  found: PCIe generation %d at most, the card supports %d
+  expected: SKU table
+  do: the host limits it: expect slower loading from host memory
+
+# Throttling, heat, clocks and power
+hardware_throttle | degraded | throttle
+  found: throttled now: %s
+  expected: no hardware slowdown (gpud, Azure NHC)
+  do: heat or power supply: ask the provider, or change the box
+thermal_throttle | - | throttle
+  found: throttled now: %s at %s %% utilisation
+  expected: no thermal slowdown
+  do: bad cooling: ask the provider, or change the box
+was_throttled | warn | throttle
+  found: %s for %.1f s since the driver was loaded
+  expected: 0
+  do: watch clocks under load (--stress)
+was_slowed_by_heat | warn | throttle
+  found: sw_thermal_slowdown for %.0f s since the driver was loaded
+  expected: 60 s (our limit)
+  do: watch clocks under load (--stress)
+hot_gpu | degraded | throttle
+  found: GPU at %d C%s
+  expected: below %d C and above 0 to the limit
+  do: bad cooling: ask the provider, or change the box
+hot_memory | degraded | throttle
+  found: memory at %d C
+  expected: below %d C (-q -x)
+  do: bad cooling: ask the provider, or change the box
+clock_held | degraded | clock
+  found: held at %d MHz of %d by a clock setting, at %d %% utilisation
+  expected: at least half of the highest, or the default (our limit)
+  do: reset it: nvidia-smi -rgc and -rac; or ask the provider
+slower_than_others | degraded | clock
+  found: %d MHz at %d %% utilisation, the others of its kind at %d MHz
+  expected: at least %.1f of the others' clock under the same load (our limit)
+  do: the slowest card sets the pace: check it again under load, reboot; if it comes back, {BACK}
+low_application_clock | warn | clock
+  found: application clock %d MHz, default %d MHz
+  expected: the default (Azure NHC and gcm require a fixed clock)
+  do: expect less speed, or reset it: nvidia-smi -rac
+no_power_reading | warn | power
+  found: power.draw: %s
+  expected: readable on a data-centre GPU (DCGM)
+  do: watch clocks under load (--stress)
+enforced_power_limit | degraded | power | capped
+  found: enforced power limit %d W, set %d W
+  expected: 0.9 of the set limit (our limit): something else lowers it
+  do: power supply or heat of the machine: ask the provider, or change the box
+low_power_limit | warn | power | capped
+  found: power limit %d W, default %d W
+  expected: 0.9 of the default (our limit)
+  do: expect less speed, or raise it: nvidia-smi -pl
+
+# MIG, ECC and other modes
+mig_pending | degraded | mig
+  found: MIG mode %s, pending %s
+  expected: the same
+  do: {RESET}
+no_mig_instance | fatal | mig
+  found: MIG mode is on, but there is no instance
+  expected: an instance; without one CUDA sees no device
+  do: make instances (nvidia-smi mig -cgi … -C), or turn MIG off and reset
+odd_mig_mode | degraded | mig
+  found: MIG mode %s, unlike the others
+  expected: the same mode on all GPUs
+  do: set it like the others and reset, or don't use this GPU
+ecc_pending | warn | eccmode
+  found: ECC mode %s, pending %s
+  expected: the same
+  do: {RESET}
+ecc_disabled | degraded | eccmode
+  found: ECC mode Disabled
+  expected: Enabled on a data-centre GPU: without it a memory error is silent
+  do: nvidia-smi -e 1, then reset the GPU
+odd_ecc_mode | warn | eccmode
+  found: ECC mode %s, unlike most of the others
+  expected: the same mode on all GPUs
+  do: nvidia-smi -e, then reset the GPU
+compute_prohibited | fatal | compute
+  found: compute_mode: Prohibited
+  expected: Default
+  do: nvidia-smi -c 0 -i N
+compute_exclusive | warn | compute
+  found: compute_mode: %s
+  expected: Default
+  do: run one process per GPU, or nvidia-smi -c 0 -i N
+no_persistence_mode | warn | persistence
+  found: persistence_mode: Disabled
+  expected: Enabled
+  do: nvidia-smi -pm 1: otherwise each start takes seconds and counters are reset
+fabric_not_ready | fatal | fabric
+  found: fabric state %s, status %s
+  expected: Completed and Success; until then CUDA and NCCL can't start
+  do: wait a minute; then restart nvidia-fabricmanager, reboot, or {BACK}
+fabric_unhealthy | - | fabric
+  found: fabric health: %s
+  expected: Healthy
+  do: reboot the box, then {BACK}
+fabric_degraded | degraded | fabric
+  found: fabric health: %s
+  expected: bandwidth full, no route unhealthy or in recovery (gpud, DCGM)
+  do: wait a minute; if it is still so, reboot the box, then {BACK}
+
+# Cells
+failed_sensor | - | sensor
+  found: %s: %s
+  expected: every sensor answers; a fan or power sensor alone may fail (i3pystatus#850,
+    nvidia_gpu_exporter#393)
+  do: check again after 5 s; if it is still so, look at the recovery action and the kernel log, then
+    {RESET}
+unreadable_cell | unknown | unread
+  found: can't read %s
+  expected: values in a known form
+  do: run the check again; if it comes back, look at this output yourself
+denied_cell | unknown | denied
+  found: %s: [Insufficient Permissions]
+  expected: readable
+  do: run as root
+missing_cell | unknown | lacks
+  found: missing: %s%s
+  expected: what drivers 465 to 610 report
+  do: query these fields
+
+# Is the card what its name says
+different_names | unknown | identity
+  found: %s
+  expected: all outputs say the same
+  do: run the check again
+wrong_card | degraded | identity | sku
+  found: %s
+  expected: name, memory (0.90 for ECC) and capability of one SKU, all cards alike
+  do: this isn't the card that its name says: compare it with what you rented, and {BACK}
+odd_vbios | warn | vbios
+  found: VBIOS %s, most of the others %s
+  expected: the same version on all GPUs (gcm, Azure NHC)
+  do: the card was probably exchanged: ask the provider if it is slower than the others
+version_mismatch | fatal | mismatch
+  found: driver %s, kernel module %s
+  expected: one version
+  do: stop all GPU programs and reload the nvidia modules, or reboot the box
+no_peer_to_peer | warn | p2p
+  found: %d x %s have no peer-to-peer on stock drivers
+  expected: SKU table; nccl-tests#117
+  do: set NCCL_P2P_DISABLE=1 if NCCL hangs
+
+# Outputs that contradict each other
+different_values | unknown | disagree
+  found: %s: %s
+  expected: all outputs say the same
+  do: run the check again
+same_uuid | fatal | identity
+  found: GPU %s and GPU %s have one UUID: %s
+  expected: every card has its own
+  do: one card is shown twice, or a program stands between you and the driver: {BACK}
+different_uuids | unknown | disagree
+  found: uuid %s, in -L %s
+  expected: all outputs say the same
+  do: run the check again
+
+# NVLink
+no_nvlink_output | unknown | nvlink
+  found: no output shows its NVLinks
+  expected: nvlink -s lists them
+  do: run nvidia-smi nvlink -s yourself
+no_nvlink | fatal | nvlink
+  found: no NVLink is listed
+  expected: %s links
+  do: reboot the box, then {BACK}
+single_gpu_nvlinks | warn | nvlink
+  found: all %d NVLinks are inactive, and the box has one GPU
+  expected: active
+  do: nothing: one GPU doesn't need them
+unwired_nvlinks | warn | nvlink
+  found: NVLink %s inactive (%d of %d), the same number on every GPU
+  expected: every pair has an NVLink; a board may wire only some links
+  do: nothing, or pass how many you pay for: --expect nvlink=N
+inactive_nvlinks | - | nvlink
+  found: NVLink %s inactive (%d of %d)
+  expected: none inactive (NVIDIA Health Validation, Azure NHC)
+  do: reboot the box; if it comes back, {BACK}
+missing_nvlinks | - | nvlink
+  found: %d NVLinks listed
+  expected: %d
+  do: reboot the box; if it comes back, {BACK}
+slow_nvlink | degraded | nvlink
+  found: an NVLink at %.3f GB/s
+  expected: %.3f GB/s
+  do: reboot the box; if it comes back, {BACK}
+no_nvlink_pair | degraded | nvlink
+  found: topo -m: no pair of the %d GPUs is connected by NVLink (%s)
+  expected: NV and a number (gpud asks NVML)
+  do: restart nvidia-fabricmanager or reboot the box; if it comes back, {BACK}
+odd_nvlink_pair | degraded | nvlink
+  found: topo -m: GPU%d to GPU%d is %s, the others %s
+  expected: %s
+  do: reboot the box; if it comes back, {BACK}
+
+# Memory in use
+stuck_holder | degraded |  | held
+  found: process %s (%s) holds %s in state %s
+  expected: no holder in state D or Z
+  do: unmount the dead mount that it waits for, or reboot the box
+memory_of_nobody_known | warn | use | held
+  found: %d MiB in use at 0 %% utilisation, by an unknown process
+  expected: 1024 MiB (our limit; gcm 15 MiB)
+  do: nvidia-smi, fuser -v /dev/nvidia*
+memory_of_another_job | warn | use | held
+  found: %d MiB in use by %s
+  expected: 1024 MiB (our limit)
+  do: another job uses this GPU: wait, or choose another GPU
+memory_of_another_program | warn | use | held
+  found: %d MiB in use by %s
+  expected: 15 MiB (gcm)
+  do: another program uses this GPU
+memory_without_process | - | use | held
+  found: %d MiB in use, but no process listed%s
+  expected: 1024 MiB (our limit; gcm 15 MiB)
+  do: a process of another container, or a dead one, holds it: fuser -v /dev/nvidia*, restart the
+    container, or reboot
+little_memory_without_process | warn | use | held
+  found: %d MiB in use, but no process listed
+  expected: 15 MiB (gcm)
+  do: fuser -v /dev/nvidia*
+
+# Kernel log
+no_kernel_log | - | log
+  found: %s
+  expected: readable
+  do: run as root on the host, or accept that it is unknown: --expect log=no
+odd_kernel_log | unknown | log
+  found: %d of %d lines of the kernel log don't look like log lines
+  expected: 0
+  do: look at the log yourself
+late_kernel_log | - | log
+  found: the kernel log begins %s after boot: earlier lines are overwritten
+  expected: it goes back to the load of the driver
+  do: journalctl -k -b as root
+xid | -
+  found: %s
+  expected: no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)
+  do: %s
+sxid | -
+  found: %s
+  expected: no SXid %d (%s)
+  do: %s
+kernel_log_line | -
+  found: %s
+  expected: no such line since boot%s
+  do: %s
+
+# Disks, memory, device nodes
+dead_mount | degraded
+  found: %s does not answer
+  expected: a mount answers within 3 s
+  do: it is a dead network mount: unmount it, or reboot the box
+path_error | unknown
+  found: %s: %s
+  expected: readable
+  do: choose another path
+path_read_only | degraded
+  found: %s is read-only
+  expected: the job can write there (--path)
+  do: mount it writable, or choose another path
+path_size | unknown
+  found: %s: size can't be read
+  expected: numbers
+  do: df %s
+shm_default | degraded | shm | shm
+  found: /dev/shm has %d MiB
+  expected: more than 64 MiB, docker's default, at which DataLoader workers die with a bus error
+  do: start the container with --shm-size or --ipc=host
+shm_small | warn | shm | shm
+  found: /dev/shm has %d MiB
+  expected: 1024 MiB
+  do: use few workers, or a larger --shm-size
+shm_full | degraded | shm | shm
+  found: /dev/shm has %d MiB free
+  expected: 64 MiB free
+  do: remove what dead jobs left there
+disk_full | fatal |  | disk
+  found: %s: %d MiB free of %d
+  expected: 512 MiB free
+  do: free space before you start: a checkpoint would be cut off
+disk_nearly_full | degraded |  | disk
+  found: %s: %d MiB free of %d
+  expected: 5 GiB free
+  do: free space, or write elsewhere
+disk_filling | warn |  | disk
+  found: %s: %d MiB free of %d
+  expected: 3 %% free, or 50 GiB
+  do: compare it with the size of your checkpoints
+no_inodes | fatal |  | inodes
+  found: %s: %d inodes free of %d
+  expected: 100 free
+  do: remove small files (caches, datasets)
+few_inodes | degraded |  | inodes
+  found: %s: %d inodes free of %d
+  expected: 2 %% free
+  do: remove small files (caches, datasets)
+container_memory | degraded | memory | container memory
+  found: memory: %d of %d MiB of the container's limit in use
+  expected: 0.95 of the limit
+  do: end other processes, or ask for a larger limit
+little_memory | degraded | memory
+  found: memory: %d of %d MiB available
+  expected: 1024 MiB
+  do: end other processes
+closed_node | fatal | node | no_runtime
+  found: %s: %s
+  expected: the node can be opened
+  do: the container's device list lacks it (cgroup): restart the container
+no_fabric_manager | - | fabricmanager
+  found: %d NVSwitches, but nv-fabricmanager isn't running
+  expected: it runs; without it CUDA can't start on this board (gpud)
+  do: systemctl start nvidia-fabricmanager; it must have the driver's version
+unfinished_part | unknown
+  found: %s did not end
+  expected: every part ends in time
+  do: run the check again
+unknown_card | fatal | lost
+  found: the card at %s has the nvidia driver, but nvidia-smi doesn't list it
+  expected: every card answers whose device node can be opened
+  do: look for RmInitAdapter in the kernel log; reboot, then {BACK}
+card_without_driver | - | lost
+  found: the card at %s has no NVIDIA driver (%s)
+  expected: the driver has every card of the box; one that it can't start is lost
+  do: read what the kernel log says about its load; reboot; if it comes back, {BACK}
+hidden_cards | unknown | count
+  found: nvidia-smi doesn't show %d of %d NVIDIA cards: they are lost, or another job's
+  expected: /proc/driver/nvidia/gpus says which device node belongs to which card
+  do: compare with the number of GPUs that you asked for: --expect gpus=N
+spare_nodes | unknown | count
+  found: %d device nodes /dev/nvidiaN, but %d GPUs answer
+  expected: a GPU for each node
+  do: this container may have lost a GPU: restart the container; if it stays lost, {BACK}
+
+# torch (--python)
+no_torch | unknown | torch
+  found: %s: %s
+  expected: torch can be imported
+  do: install torch there, or pass the job's interpreter with --python
+torch_without_gpu | fatal | torch
+  found: torch %s (CUDA %s) finds no GPU: %s
+  expected: torch.cuda.is_available()
+  do: %s
+failed_kernel | fatal | torch
+  found: a small kernel failed: %s
+  expected: it runs and its sum is correct
+  do: %s
+
+# AMD
+amd_ras | fatal | ras
+  found: %s: %s
+  expected: ue: 0
+  do: reboot the box, or hand it back
+narrow_amd_link | degraded | width
+  found: PCIe width x%d of x%d
+  expected: the card's full width
+  do: reboot; if it comes back, {BACK}
+unreadable_amd_output | unknown
+  found: %s can't be read
+  expected: JSON
+  do: run amd-smi yourself
+amd_uncorrectable | fatal | ras
+  found: amd-smi metric: %s %d
+  expected: 0
+  do: reboot the box, or hand it back
+amd_bad_pages | degraded | pages
+  found: amd-smi bad-pages: %s
+  expected: none pending
+  do: reboot the box
+amd_ecc_untold | unknown | amd
+  found: %d of %d AMD GPUs: neither amd-smi nor ras files show their ECC state
+  expected: amd-smi metric --ecc, bad-pages
+  do: install amd-smi, or run it on the host
+
+# Expectations (--expect)
+not_as_expected | fatal
+  found: %s: %s
+  expected: expected %s%s%s
+  do: it isn't what you pay for, or what the job needs: change the box or the job, or {BACK}
+unknown_name | unknown
+  found: no card is called %s; this one is %s
+  expected: a name of the table of cards, or the driver's own
+  do: %s
+expectation_untold | unknown
+  found: %s could not be read
+  expected: expected %s%s%s
+  do: find out yourself
+
+# Load (--stress)
+stress_refused | unknown | stress
+  found: stress: %s
+  expected: the load runs
+  do: free the GPU, or pass the job's interpreter with --python
+stress_hung | fatal | stress
+  found: stress: no answer in stage %s
+  expected: each stage ends
+  do: reboot the box; a hang in all-reduce: set NCCL_P2P_DISABLE=1 and try again
+stress_no_answer | unknown | stress
+  found: stress: %s
+  expected: torch in the interpreter
+  do: pass the job's interpreter with --python
+stress_ended | fatal | stress
+  found: stress: ended in stage %s: %s
+  expected: it runs to its end
+  do: restart the job; if it comes back, reset the GPU
+changing_product | fatal | wrong
+  found: the same product gave a different result in %s of %s runs
+  expected: bit for bit the same each time
+  do: this GPU computes wrong results: {BACK}
+odd_product | fatal | wrong
+  found: the product differs from that of the other %s
+  expected: bit for bit the same on cards of the same kind
+  do: this GPU computes wrong results: {BACK}
+two_products | fatal | wrong
+  found: the two %s give different products
+  expected: bit for bit the same
+  do: one of them computes wrong results: {BACK}
+slow_matmul | degraded | slow
+  found: matmul at %.0f TFLOPS
+  expected: 0.5 of the %d in the data sheet (our limit)
+  do: look at clocks, power limit and heat; or change the box
+slowest_matmul | degraded | slow
+  found: matmul at %.0f TFLOPS, the others at %.0f
+  expected: 0.85 of the median (our limit): the slowest card sets the pace
+  do: look at clocks, power limit and heat; or change the box
+slow_host_copy | degraded | h2d
+  found: host to device at %.1f GB/s
+  expected: 0.4 of %.0f GB/s (PCIe %d x%d, our limit)
+  do: look at the PCIe link under load and at NUMA; or change the box
+wrong_all_reduce | fatal | wrong
+  found: a wrong sum after all-reduce
+  expected: the sum over %d GPUs
+  do: NVLink or PCIe path: reboot, then {BACK}
+hung_under_load | fatal | hang
+  found: nvidia-smi did not end under load
+  expected: 10 s
+  do: reboot the box, and if it hangs again, {BACK}
+throttled_under_load | degraded | throttle
+  found: throttled under load: %s
+  expected: power cap only
+  do: heat or power supply: ask the provider, or change the box
+lost_under_load | fatal | lost
+  found: [GPU is lost] under load
+  expected: it answers
+  do: reboot the box; if it comes back, {BACK}
+
+# Samples (--watch)
+gone_from_samples | fatal | lost
+  found: GPU %d is missing from the samples
+  expected: every GPU is in every sample
+  do: stop the job, reboot the box; if it comes back, {BACK}
+lost_sample | fatal | lost
+  found: [GPU is lost]
+  expected: it answers
+  do: stop the job, reboot the box; if it comes back, {BACK}
+throttled_sample | degraded | throttle
+  found: throttled: %s at %s C
+  expected: power cap only
+  do: heat or power supply: ask the provider
+stuck_kernel | degraded | stuck | stuck
+  found: %d %% utilisation at %.0f W of %.0f W for %d samples
+  expected: more than %.1f of the limit under load (our limit)
+  do: run py-spy dump on every rank: one of them is in a different place
+no_handle_at_end | fatal | lost
+  found: %s
+  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
+  do: stop the job, reboot the box; if it comes back, {BACK}
+watched_line | -
+  found: %s
+  expected: no such line while the job runs
+  do: %s
+no_sample | fatal
+  found: nvidia-smi gave nothing for %d s
+  expected: a sample every %s s
+  do: don't call it again; reboot the box, and if it hangs again, {BACK}
+"""
+
+
+def finding_texts():
+    """-> {name: {level, key, entry, found, expected, do}}."""
+    records, record = {}, {}
+    text = re.sub(r"(?m)^#.*\n", "", FINDING_TABLE)
+    text = text.replace("{RESET}", RESET).replace("{BACK}", BACK).replace("\n    ", " ")
+    for line in text.splitlines():
+        if line.startswith("  "):
+            label, text = line.strip().split(": ", 1)
+            record[label] = text
+        elif line:
+            name, level, key, entry = [*line.split(" | "), "", ""][:4]
+            record = records[name] = {"level": level, "key": key.strip(), "entry": entry}
+    return records
+
+
+FINDINGS = finding_texts()
+
+
+def verdict(findings):
+    """Turn the levels of findings into the verdict."""
+    levels = {finding["level"] for finding in findings}
+    for level, word in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
+        if level in levels:
+            return word
+    return "fit"
+
+
+class Findings:
+    """Collects findings. Call it with the name of a finding and the values of its texts."""
+
+    def __init__(self):
+        """`list`: the findings; `keys`: their (key, GPU)."""
+        self.list, self.keys = [], set()
+
+    def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
+        """Add a finding, once for each key and GPU. The record has the defaults."""
+        record = FINDINGS[name]
+        key = record["key"] if key is None else key
+        entry = record["entry"] if entry is None else entry
+        if key and (key, gpu) in self.keys:
+            return
+        self.keys.add((key, gpu))
+        self.list.append(
+            {
+                "gpu": gpu,
+                "level": level or record["level"],
+                "evidence": short(record["found"] % values, 300),
+                "threshold": record["expected"] % expected,
+                "action": record["do"] % do,
+                "entry": ENTRY.get(entry or key, ""),
+            }
+        )
+
+    def has(self, key, gpu):
+        """Whether a finding with this key was added for this GPU."""
+        return (key, gpu) in self.keys
+
+
+# --------------------------------------------------------------------------------------------------
 # judge_amd.py
 # Judge AMD cards by what amd-smi or rocm-smi says of them.
 #
@@ -4211,6 +4584,7 @@ STABLE = (
     "remapped_rows.failure",
     "power.default_limit",
 )
+UUID = re.compile(r"(?:GPU-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
 
 
@@ -4309,6 +4683,7 @@ def judge_identity(box, add):
             add(gpu.label, "different_names", odd[0])
         elif odd:
             add(gpu.label, "wrong_card", "; ".join(odd))
+    judge_uuids(there, add)
     firmware = usual([gpu.raw("x.vbios") for gpu in there])
     for gpu in there:
         own = gpu.raw("x.vbios")
@@ -4321,6 +4696,15 @@ def judge_identity(box, add):
         name = bare[0].name
         if "RTX" in name and re.search(r"RTX (?:40|50)\d\d", name):
             add(None, "no_peer_to_peer", len(bare), name)
+
+
+def judge_uuids(there, add):
+    """Report two cards with one UUID. One that its recorder masked tells nothing."""
+    first = {}
+    for gpu in there:
+        for uuid in sorted({gpu.uuid, gpu.listed_uuid} - {None}):
+            if UUID.match(uuid) and first.setdefault(uuid, gpu) is not gpu:
+                add(gpu.label, "same_uuid", first[uuid].label, gpu.label, uuid)
 
 
 def odd_names(gpu, reported, there):
@@ -4559,19 +4943,8 @@ RECOVERY_ACTION = {
     "degraded": "finish your job, start nothing new, then " + RESET,
 }
 REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
-# Nothing else depends on these sensors.
-COSMETIC = (
-    "fan.speed",
-    "power.draw",
-    "power.limit",
-    "enforced.power.limit",
-    "power.default_limit",
-    "utilization.gpu",
-    "utilization.memory",
-    "persistence_mode",
-    "display_active",
-    "pstate",
-)
+# Nothing else depends on these. A sensor that says ERR! is a fault whichever it is.
+COSMETIC = ("fan.speed", "persistence_mode", "display_active")
 
 
 def judge_lost(box, gpu, add):
@@ -4890,11 +5263,12 @@ def judge_sensors(gpu, add):
     """Cells that say Unknown Error or ERR!."""
     failed = fields_that_are(gpu, "error")
     if failed:
+        said = [text for field in failed for text in gpu.cells[field] if state(text) == "error"]
         hard = [field for field in failed if field not in COSMETIC]
         sure = gpu.raw("gpu_recovery_action") == "None" or not gpu.cells.get("x.table")
-        text = next(text for text in gpu.cells[failed[0]] if state(text) == "error")
-        level = "degraded" if hard or not sure else "warn"
-        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), text, level=level)
+        broken = hard or not sure or any("ERR!" in text for text in said)
+        level = "degraded" if broken else "warn"
+        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), said[0], level=level)
 
 
 def unreadable_fields(gpu):
@@ -5460,7 +5834,8 @@ def brief(box):
             card["mig"] = [short(name, 20) for name in gpu.migs or []]
         out.append((gpu.label, card))
     for label, card in amd_cards(box):
-        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
+        name = short(card.get("product_name") or "AMD", 60)
+        out.append((label, {"name": name, "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
     groups = []
     for label, card in out:
         same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)

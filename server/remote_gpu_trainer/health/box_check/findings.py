@@ -5,15 +5,9 @@ The texts are in data/findings.txt.
 
 import re
 
+from ...logs.kernel.advice import BACK, RESET
+from ...logs.kernel.places import short
 from . import data_text
-from .text import short
-
-RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
-BACK = "hand the box back and ask for a refund"
-
-# The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
-# repair or ask. unknown: it couldn't be read. warn: good to know.
-RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
 
 # Catalogue entries that a finding points at, by its key or the word given with it. A test compares
 # them with the catalogue.

@@ -6,13 +6,14 @@ add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is ab
 
 import re
 
+from ...logs.kernel.advice import BACK, RANK
+from ...logs.kernel.kernel_log import HOST_KINDS
+from ...logs.kernel.log_rules import LOG_ACTION
+from ...logs.kernel.places import bdf, short
+from ...logs.kernel.xids import SXID, UNKNOWN_XID, XID, XID_ENTRY, xid_words
 from .box import amd_cards, nvidia_cards
-from .findings import BACK, RANK
 from .judge_host import level_of_lost
-from .kernel_log import HOST_KINDS
-from .log_rules import LOG_ACTION
-from .text import as_dict, bdf, short
-from .xids import SXID, UNKNOWN_XID, XID, XID_ENTRY, xid_words
+from .text import as_dict
 
 ANOTHERS = "nothing: the device belongs to another job or container"
 

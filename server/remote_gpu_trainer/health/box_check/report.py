@@ -1,10 +1,12 @@
 """Judge a record: every finding, the verdict, and the cards in short, as one answer."""
 
+from ...logs.kernel.advice import RANK
+from ...logs.kernel.places import short
 from .box import amd_cards, nvidia_cards, parse
 from .cards import HBM, sku_of
 from .expectations import judge_expectations
 from .files import FILES
-from .findings import RANK, Findings, verdict
+from .findings import Findings, verdict
 from .judge_amd import judge_amd
 from .judge_box import (
     judge_agreement,
@@ -26,7 +28,7 @@ from .judge_gpu import (
 from .judge_host import judge_system
 from .judge_log import judge_log
 from .judge_torch import judge_torch
-from .text import as_dict, short
+from .text import as_dict
 
 
 def judge(record, expectations=None):
@@ -104,7 +106,8 @@ def brief(box):
             card["mig"] = [short(name, 20) for name in gpu.migs or []]
         out.append((gpu.label, card))
     for label, card in amd_cards(box):
-        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
+        name = short(card.get("product_name") or "AMD", 60)
+        out.append((label, {"name": name, "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
     groups = []
     for label, card in out:
         same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)

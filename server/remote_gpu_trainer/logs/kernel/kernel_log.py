@@ -3,7 +3,7 @@
 import re
 
 from .log_rules import LOG_RULES
-from .text import bdf, clean, short
+from .places import bdf, clean, short
 from .xids import SXID, xid_level
 
 # NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.

@@ -7,7 +7,7 @@ gpud's SXid table, which is from the Fabric Manager guide of October 2023.
 import re
 
 from . import data_text
-from .findings import BACK, RANK, RESET
+from .advice import BACK, RANK, RESET
 from .tables import codes_of, rows_of
 
 # Xid -> (level, NVIDIA's action, what it is)
