@@ -143,6 +143,30 @@ gsp | fatal | reset the GPU or reboot the box; if it comes back, {BACK}
   # (an Xid line is read before these patterns are tried)
   NVRM: .*(?:[Tt]imeout|timed out).{0,60}\bGSP\d?\b
 
+lost | fatal | reboot the box; if it comes back, {BACK}
+  # NVRM: GPU is lost, skipping nvidia_ioctl
+  NVRM: GPU is lost, skipping
+
+start failed | fatal | reboot the box; if it comes back, {BACK}
+  # NVRM: Device start failed for 0000:3b:00.0 (ret=-5)
+  NVRM: Device start failed for ([0-9a-f:.]+)
+  # NVRM: Can't find an IRQ for your NVIDIA card!
+  NVRM: (?:Can't find an IRQ for your NVIDIA card|NVSwitch init failed|NVLink core init failed)
+  NVRM: FATAL: Failed to re-allocate BAR1
+  NVRM: Fatal Error while attempting to resize PCIe BARs
+
+unified memory | fatal | reboot the box; if it comes back, {BACK}
+  # nvidia-uvm: uvm encountered global fatal error 0x60, requiring os reboot to recover.
+  uvm encountered global fatal error
+
+watchdog | degraded | restart the job; if it comes back, reset the GPU or reboot the box
+  # NVRM: krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7
+  NVRM: .{0,60}GPU is probably locked
+
+interrupts | degraded | finish your job, then reboot; if it comes back, {BACK}
+  # NVRM: Going over RM unhandled interrupt threshold for irq 104
+  NVRM: Going over RM unhandled interrupt threshold
+
 reset required | fatal | reset the GPU or reboot the box
   NV_ERR_RESET_REQUIRED
 
@@ -225,8 +249,18 @@ killed | warn | the box or the container ran out of memory: fewer workers, or a 
 stuck | warn | look at the disks and mounts that this process used; reboot if it comes back
   # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]
   # INFO: task python3:77 blocked for more than 120 seconds.
+  # rcu: INFO: rcu_sched self-detected stall on CPU
   soft lockup - CPU#\d+ stuck
-  task \S{1,80}:\d+.{0,20} blocked for more than \d+ seconds
+  task \S.{0,80}:\d+.{0,20} blocked for more than \d+ seconds
+  rcu\w*: INFO: rcu\w+ (?:self-)?detected stall
+  Watchdog detected hard LOCKUP
+
+# The two kinds below are those of `stuck` whose trace of calls says what the task waits for.
+stuck in a file system | degraded | wait for the mount or its server; if it doesn't answer, save
+    elsewhere, and start again without it: the process can't be killed meanwhile
+
+stuck in the driver | degraded | nvidia-smi and kill won't help: save what you can, reboot the box;
+    if it comes back, {BACK}
 
 files | warn | raise fs.file-max, or open fewer files
   VFS: file-max limit \d+ reached
@@ -273,17 +307,76 @@ LOG_RULES, LOG_ACTION = log_rules()
 
 
 # --------------------------------------------------------------------------------------------------
+# traces.py
+# What a hung task or a locked processor waited for, by the trace of calls below its line.
+
+TRACED = ("stuck",)  # kinds of events below which the kernel prints a trace
+MOST = 60  # lines of a trace; a hung task with its registers has about 30
+
+#  gpfs_f_rdwr_iter+0x217/0x300 [mmfslinux]
+#  rpc_wait_bit_killable+0x1e/0xa0 [sunrpc]      nfs_wait_bit_killable+0x1e/0x70
+CALL = re.compile(r"(?:\? )?([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[(\w+)[^\]]*\])?\s*$")
+
+# The file system by its module, or by how its functions begin where it is built in.
+FILE_SYSTEMS = (
+    ("GPFS", "mmfslinux|mmfs26|tracedev", "gpfs"),
+    ("Lustre", "lustre|ptlrpc|obdclass|lov|osc|mdc|lmv|ksocklnd|lnet", "ptlrpc|ll_file"),
+    ("NFS", "nfs|nfsv3|nfsv4|sunrpc|rpcrdma", "nfs|nfs4|rpc_wait"),
+    ("CephFS", "ceph|libceph", "ceph"),
+    ("SMB", "cifs|smb3?", "cifs"),
+    ("BeeGFS", "beegfs", "FhgfsOps"),
+    ("Weka", "wekafsio|wekafsgw", "wekafs"),
+    ("FUSE", "fuse", "fuse"),
+    ("9p", "9p|9pnet|v9fs", "v9fs|p9_client"),
+)
+DRIVER = re.compile(r"nvidia(?:_\w+)?\Z")
+
+
+class Trace:
+    """The lines below an event, which may say what its task waits for."""
+
+    def __init__(self, event):
+        """`event`: as `kernel_log.event_of` gives it; it is changed here."""
+        self.event, self.left = event, MOST
+
+    def take(self, line):
+        """Read the next line of the log. Return whether the trace may go on."""
+        self.left -= 1
+        call = CALL.search(line)
+        kind, what = waits_for(*call.groups()) if call else ("", "")
+        if kind:
+            self.event.update(kind=kind, level="degraded")
+            self.event["line"] += f" [waits in {what}]"
+            return False
+        return self.left > 0 and "blocked for more than" not in line
+
+
+def waits_for(function, module):
+    """-> (the kind of the event, what is waited for) for a call of a trace, ("", "") for others."""
+    for name, modules, starts in FILE_SYSTEMS:
+        by_name = not module and re.match(f"(?:{starts})_", function)
+        if by_name or (module and re.fullmatch(modules, module)):
+            return "stuck in a file system", f"{name}, {module or function}"
+    if module and DRIVER.match(module):
+        return "stuck in the driver", f"NVIDIA's driver, {module}"
+    return "", ""
+
+
+# --------------------------------------------------------------------------------------------------
 # xids.py
 # Xids and SXids, the driver's numbers for faults: how bad each is, and what to do about it.
 #
-# Sources, read on 2026-11-20: NVIDIA's Xid catalogue page; open-gpu-kernel-modules 595.45.04;
-# gpud's SXid table, which is from the Fabric Manager guide of October 2023.
+# Sources: of the Xids, see data/xids.txt. SXids: gpud's table, read on 2026-11-20, which is from the
+# Fabric Manager guide of October 2023. Recovery actions: NVML, and `nvidia-smi` from R565 on.
 
-# Xid -> (level, NVIDIA's action, what it is)
+# Xid -> (level, NVIDIA's action, what it is); where we say otherwise, Xid -> (what to do, why)
 XID_TABLE = r"""
-# numbers | level | NVIDIA's action | what it is
-# Source: NVIDIA's Xid catalogue page and open-gpu-kernel-modules 595.45.04, read on 2026-11-20.
-# Names and actions are NVIDIA's, levels are this project's. Numbers not listed are unknown.
+# numbers | level | NVIDIA's action | what it is | what we say to do | why it isn't NVIDIA's action
+# Names and actions are NVIDIA's, levels and reasons this project's. Without the last two cells, what
+# to do is NVIDIA's action in words (xids.py). Numbers that aren't listed are unknown.
+# Sources, compared on 2026-11-27: NVIDIA's Xid catalogue page (numbers to 172; its rows give no
+# action for 162 to 172, some a note), which gpud's table of 2025-10-29 repeats row by row;
+# open-gpu-kernel-modules 595.45.04 of 2026-03-05 (to 176); 185 from the page as of 2026-11-20.
 1-7,9,10,12,15-24,26-30,33-36,47,49-53,55,56,65,73,90,91,
     111-118,138 | warn | CONTACT_SUPPORT | legacy or reserved number, unused on current GPUs
 8 | warn | RESTART_APP | idle timeout of a channel
@@ -291,7 +384,9 @@ XID_TABLE = r"""
 13 | warn | RESTART_APP | fault inside a kernel, usually the application's bug
 14,106,107 | ok | IGNORE | test message
 31 | warn | RESTART_APP | GPU page fault, usually the application's illegal address
-32 | degraded | RESTART_APP | push-buffer DMA fault, suspect the PCIe link
+32 | degraded | RESTART_APP | push-buffer DMA fault, suspect the PCIe link | restart the job; if it
+    comes back, hand the box back: slot, riser or card | the data was damaged on its way to the
+    card, which a restart doesn't mend
 37,38,44,66,67 | warn | IGNORE | context-switch firmware or driver check
 39-41,70-72,75-77,85,126-135 | warn | RESTART_APP | copy engine exception
 42 | warn | CONTACT_SUPPORT | legacy video exception
@@ -303,19 +398,23 @@ XID_TABLE = r"""
 57,58,59,61 | degraded | CONTACT_SUPPORT | memory link or power controller error of older GPUs
 60 | warn | RESTART_APP | video processor exception
 62 | fatal | RESET_GPU | power-management controller halted
-63 | degraded | IGNORE | a page or row was retired, active after a reset
+63 | degraded | IGNORE | a page or row was retired, active after a reset | finish your job, then {RESET}
+    | until the reset the card still uses the bad page or row
 64 | fatal | RESET_GPU | a page or row could not be retired
 68,69,82-84,86,88,89,96-105,139 | warn | RESTART_APP | engine exception, usually the application's
 74 | fatal | WORKFLOW_NVLINK_ERR | NVLink error
 78 | degraded | UPDATE_SWFW | vGPU could not start, versions differ
 79 | fatal | RESTART_BM | the GPU has fallen off the bus
-80 | degraded | RESTART_APP | command data damaged on the way to the GPU
+80 | degraded | RESTART_APP | command data damaged on the way to the GPU | restart the job; if it
+    comes back, hand the box back: slot, riser or card | as for 32
 81 | degraded | CONTACT_SUPPORT | legacy VGA error
 87 | ok | CONTACT_SUPPORT | unused
 152,153 | ok | IGNORE | informational
-92 | degraded | IGNORE | too many corrected ECC errors
+92 | degraded | IGNORE | too many corrected ECC errors | finish your job, then ask for another card |
+    the job may go on, but the memory is about to fail
 93 | warn | IGNORE | InfoROM write limit reached
-94 | degraded | RESTART_APP | contained ECC error
+94 | degraded | RESTART_APP | contained ECC error | restart the job; at its end {RESET} | the bad row is
+    replaced by the reset only
 95 | fatal | RESET_GPU | uncontained ECC error
 108,121,137,141 | warn | IGNORE | NVLink address, C2C or fast-path error
 109 | degraded | RESET_GPU | context switch timed out
@@ -332,16 +431,42 @@ XID_TABLE = r"""
 151 | fatal | RESTART_VM | key rotation failed
 154 | degraded | XID_154 | recovery action changed
 155,156 | degraded | RESET_GPU | link declared down, or a resource was retired
-157,160,161 | degraded | IGNORE | no spare resource, or a memory channel is marked for repair
+157,161 | degraded | IGNORE | no spare resource is left, or a repair could not be recorded | finish your
+    job, then ask for another card | the next fault there can't be repaired
+160 | degraded | IGNORE | a memory channel is marked for repair | finish your job, then {RESET} | the
+    repair takes effect with a reset
 158 | fatal | RESET_GPU | fatal timeout
 159 | degraded | CHECK_UVM | coherent link error
-162,174 | ok | NONE_LISTED | informational
-163,164,170,176 | warn | NONE_LISTED | power smoothing, link or PCIe notice
-165,166,168,175,185 | degraded | NONE_LISTED | power, memory or link resource lost
-167,169,171-173 | fatal | NONE_LISTED | PCIe timeout, halted controller, uncorrectable memory or C2C
-    error
-"""
-XID = {code: tuple(row[1:]) for row in rows_of(XID_TABLE) for code in codes_of(row[0])}
+162 | ok | NONE_LISTED | power smoothing works again
+163 | warn | NONE_LISTED | power smoothing is off, because of heat or a timeout | nothing, if nobody
+    needs power smoothing; else cool the card, or {RESET} | NVIDIA gives a note instead of an action:
+    no reset is required
+164 | warn | NONE_LISTED | power smoothing near the end of its life | watch it | NVIDIA gives a note: plan
+    to replace the card where power smoothing is wanted
+165 | degraded | NONE_LISTED | power smoothing is at the end of its life | finish your job, then ask the
+    provider whether the power swings are acceptable | NVIDIA gives a note: replace the card where they
+    aren't
+166 | degraded | NONE_LISTED | confidential computing: NVLink traffic before it was encrypted
+167 | fatal | NONE_LISTED | PCIe timeout | reboot the box | the catalogue lists no action; the link is
+    dead until then
+168 | degraded | NONE_LISTED | errors in the protected memory region, seen only with ECC off | turn ECC on
+    (nvidia-smi -e 1), then {RESET} | NVIDIA gives a note: enable ECC, or boot again
+169 | fatal | NONE_LISTED | the security controller halted | {RESET} | the catalogue lists no action; a
+    halted controller starts again with a reset
+170 | warn | NONE_LISTED | confidential computing: an interrupt of NVLink
+171,172 | fatal | NONE_LISTED | detail of Xid 48: the error was in DRAM or SRAM | {RESET} | the catalogue
+    lists no action; the Xid 48 beside it has one
+173 | fatal | NONE_LISTED | the C2C link failed | reboot the box | not in the catalogue
+174 | ok | NONE_LISTED | a process was ended with its channel
+175 | degraded | NONE_LISTED | memory subsystem error | finish your job, then {RESET} | not in the
+    catalogue
+176 | warn | NONE_LISTED | many corrected PCIe errors | watch it | not in the catalogue
+185 | degraded | NONE_LISTED | spare memory was put to use, or is gone | finish your job, then {RESET} |
+    not in the catalogue
+""".replace("{RESET}", RESET)
+XID_ROWS = [(codes_of(row[0]), row[1:4], row[4:]) for row in rows_of(XID_TABLE)]
+XID = {code: tuple(nvidias) for codes, nvidias, _ in XID_ROWS for code in codes}
+XID_OURS = {code: tuple(ours) for codes, _, ours in XID_ROWS if ours for code in codes}
 
 # SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
 SXID_FATAL = {
@@ -391,17 +516,23 @@ NVIDIA_WORDS = {
     "WORKFLOW_XID_45": "look at the Xid next to it",
 }
 
-# NVIDIA's IGNORE means that the job may go on, not that the card is fine.
-SPARE_CARD = "finish your job, then ask for another card"
-XID_WORDS = {92: SPARE_CARD, 157: SPARE_CARD, 161: SPARE_CARD}
 UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
 
 
-def xid_words(code, level):
-    """Return what to do about an Xid."""
+# 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)
+CHANGED = re.compile(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?")
+
+
+def xid_words(code, level, line=""):
+    """Return what to do about an Xid. `line`: its line, in which Xid 154 says it."""
+    changed = CHANGED.search(line) if code == 154 else None
+    if changed:
+        return recovery_of(changed.group(1))[1]
+    if code in XID_OURS:
+        return XID_OURS[code][0]
     action = XID.get(code, ("", "", ""))[1]
     if action == "IGNORE" and RANK[level] < RANK["unknown"]:
-        return XID_WORDS.get(code, "finish your job, then " + RESET)
+        return "finish your job, then " + RESET
     return NVIDIA_WORDS.get(action, "ask the provider")
 
 
@@ -414,21 +545,45 @@ def xid_level(code, text):
     if code in (94, 95):
         return "fatal" if re.search(r"\bRST: Yes", text) else level
     if code == 154:
-        action = re.search(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?", text)
+        action = CHANGED.search(text)
         return recovery_level(action.group(1)) if action else "degraded"
     return level
 
 
-def recovery_level(text):
-    """The level of a recovery action's words.
+# The recovery actions: the words of NVML (R615), nvidia-smi and Xid 154, how bad, what to do.
+RECOVERY = (
+    ("none|0", "ok", "nothing"),
+    ("gpu reset|reset|gpu reset required|1", "fatal", RESET),
+    (
+        "node reboot|reboot|node reboot required|system reboot|2|7",
+        "fatal",
+        "reboot the box; if it comes back, " + BACK,
+    ),
+    ("bus reset|6", "fatal", "reboot the box: a reset of its bus is up to the host"),
+    (
+        "drain p2p|3",
+        "degraded",
+        "finish what runs, then restart every job that uses NVLink or peer-to-peer with this GPU",
+    ),
+    ("drain and reset|4", "degraded", "finish your job, start nothing new, then " + RESET),
+    ("recover imex domain|5", "degraded", "ask the provider to restore the IMEX domain"),
+)
+RECOVERY_OF = {
+    words: (level, action) for names, level, action in RECOVERY for words in names.split("|")
+}
 
-    None and the forms of Reset and Drain are from the NVML enum; any other word is bad.
-    """
+
+def recovery_of(text):
+    """-> (the level of a recovery action's words, what to do). Any word but None is bad."""
     words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
-    if words in ("none", "0"):
-        return "ok"
     urgent = "drain" not in words and re.search(r"reset|reboot", words)
-    return "fatal" if urgent else "degraded"
+    unknown = ("fatal" if urgent else "degraded", "do what it says; if it comes back, " + BACK)
+    return RECOVERY_OF.get(words, unknown)
+
+
+def recovery_level(text):
+    """The level of a recovery action's words."""
+    return recovery_of(text)[0]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -455,9 +610,10 @@ LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
 LOAD_DONE = "NVRM: loading NVIDIA UNIX"
 
 # These lines end everything before them: a boot, a load or unload of the driver.
+# -- Boot 6d43c94c5e0a4d4c8f2f2e2f0a1b2c3d --   and   -- Reboot --      journalctl, between boots
+BOOT = re.compile(r"Linux version \d+\.\d+|^-- (?:Boot [0-9a-f]{32}|Reboot) --")
 OLD = re.compile(
-    rf"Linux version \d+\.\d+|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded"
-    r"|NVRM: .{0,60}unloading"
+    rf"{BOOT.pattern}|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded|NVRM: .{{0,60}}unloading"
 )
 
 # What the driver says while it loads about cards that it can't use.
@@ -483,6 +639,7 @@ HOST_KINDS = (
     "nfs",
     "killed",
     "stuck",
+    "stuck in a file system",
     "files",
     "network card",
     "network register",
@@ -494,7 +651,8 @@ HOST_KINDS = (
 WORTH = re.compile(
     r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
     r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
-    r"|Kernel panic|insufficient power|High Temperature|multicast team"
+    r"|Kernel panic|insufficient power|High Temperature|multicast team|uvm encountered"
+    r"|detected stall|LOCKUP"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 
@@ -525,19 +683,18 @@ def parse_log(text):
 
     `first`: seconds after boot of the first line, or None; `boot`: it holds the boot or the load of
     the driver; `looks`: some line looks like one of a log; `odd`: how many of the `lines` don't.
-    An event: {kind, code, bdf, level, line, old}. `old`: before the last boot, load of the driver,
-    or reset of that GPU.
+    An event: {kind, code, bdf, level, line, at, old}. `at`: the number of its line, from 0. `old`:
+    before the last boot, load of the driver, or reset of that GPU.
     """
     lines = clean(text).splitlines()
-    kept = lines[-200000:]
-    events, problems = events_of(kept)
+    events, problems = events_of(lines)
     starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
-    times = (seconds_of(line) for line in kept)
+    times = map(seconds_of, lines)
     return {
         "events": events,
         "problems": problems[:3],
         "first": next((seconds for seconds in times if seconds is not None), None),
-        "boot": any(OLD.search(line) for line in kept),
+        "boot": any(OLD.search(line) for line in lines),
         "looks": bool(LOG_LIKE.search(text)),
         "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
         "lines": len(lines),
@@ -546,9 +703,11 @@ def parse_log(text):
 
 def events_of(lines):
     """-> (the events of a log, what can't be read in it)."""
-    events, problems, report = [], [], None
+    events, problems, report, trace = [], [], None, None
     load = {"begun": False, "before": 0}
-    for line in lines:
+    for at, line in enumerate(lines):
+        if trace and not trace.take(line):
+            trace = None
         if ends_events(line, events, load) or not WORTH.search(line):
             continue
         event, split = log_event(line), SPLIT_LINE.search(line)
@@ -558,20 +717,24 @@ def events_of(lines):
             event = report.take(line) or event
             report = report if report.lines_left > 0 else None
         if event:
+            event["at"] = at
             # back to None: the GPU was reset since
             if event["kind"] == "xid" and event["code"] == 154 and event["level"] == "ok":
                 make_old(events, lambda other, place=event["bdf"]: other["bdf"] == place)
             events.append(event)
+            trace = Trace(event) if event["kind"] in TRACED else None
         elif re.search(r"\bS?Xid\b", line) and "Xid (" in line:
             problems.append(f"a line names an Xid and can't be read: {short(line, 120)}")
     return events, problems
 
 
+SECONDS = re.compile(r"(?:^|kernel: )(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]|^\d+,\d+,(\d{1,16})\d{6},")
+
+
 def seconds_of(line):
     """Seconds after boot at the beginning of a line, or None."""
-    stamp = re.match(r"(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]", line)
-    stamp = stamp or re.match(r"\d+,\d+,(\d{1,16})\d{6},", line)
-    return int(stamp.group(1)) if stamp else None
+    stamp = SECONDS.search(line[:200])
+    return int(stamp.group(1) or stamp.group(2)) if stamp else None
 
 
 def make_old(events, over):
@@ -596,7 +759,7 @@ def ends_events(line, events, load):
             )
         return True
     if OLD.search(line):
-        whole = "Linux version" in line
+        whole = bool(BOOT.search(line))
         load["begun"] = LOAD_BEGINS in line
         make_old(events, lambda event: whole or of_driver(event))
         return True
@@ -4937,11 +5100,6 @@ def judge_memory_in_use(box, gpu, used, holders, stuck, add):
 #
 # Values in, findings out: no file, no clock, no command.
 
-# What to do about a recovery action of this level.
-RECOVERY_ACTION = {
-    "fatal": "do what it says: reset the GPU, or reboot the box",
-    "degraded": "finish your job, start nothing new, then " + RESET,
-}
 REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
 # Nothing else depends on these. A sensor that says ERR! is a fault whichever it is.
 COSMETIC = ("fan.speed", "persistence_mode", "display_active")
@@ -4981,8 +5139,8 @@ def judge_memory(gpu, add):
     label = gpu.label
     for text in gpu.cells.get("gpu_recovery_action", []):
         if state(text) == "value" and recovery_level(text) != "ok":
-            level = recovery_level(text)
-            add(label, "recovery_action", text, level=level, do=(RECOVERY_ACTION[level],))
+            level, action = recovery_of(text)
+            add(label, "recovery_action", text, level=level, do=(action,))
     if gpu.is_yes("x.reset_required"):
         add(label, "reset_required")
     elif gpu.is_yes("x.drain_and_reset"):
@@ -5507,12 +5665,89 @@ def level_of_lost(box):
 
 
 # --------------------------------------------------------------------------------------------------
+# storms.py
+# Many lines of one fault as one: how many, from when to when, by which processes.
+
+# [  300.123456]      [Sat Mar  4 04:25:12 2026]      Nov 22 18:29:55 host kernel:
+# 2026-11-20T16:31:06.123456+00:00 host kernel:      6,3973,227996636,-;
+STAMP = re.compile(
+    r"\s*(?:<\d+>)?(?:\[\s*(?P<monotonic>\d+\.\d+)\]"
+    r"|\[(?P<day>[A-Z]\w\w [A-Z]\w\w +\d+ [\d:]+ \d{4})\]"
+    r"|(?P<syslog>[A-Z]\w\w +\d+ \d\d:\d\d:\d\d)|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)"
+    r"|\d+,\d+,(?P<micro>\d+),)"
+)
+# pid=1234, name=python,      pid='<unknown>', name=<unknown>,      Killed process 4100 (python3)
+# [python3:2254956]      task python3:77 blocked
+PROCESSES = (
+    re.compile(r"\bpid='?(\d+)'?(?:, name=([^,\n]{1,60}))?"),
+    re.compile(r"Killed process (\d+) \(([^)]{1,60})\)"),
+    re.compile(r"stuck for \d+s! \[([^\]:]{1,60}):(\d+)\]"),
+    re.compile(r"task (\S.{0,60}):(\d+).{0,20} blocked for more"),
+)
+MOST_NAMED = 2
+# Graphics SM Warp Exception on (GPC 3, TPC 5, SM 1): Out Of Range Address
+UNIT = re.compile(r"\bGPC (\d+), TPC (\d+)")
+
+
+def when(line):
+    """The time that a line begins with, as it writes it; seconds since boot as `300 s`."""
+    stamp = STAMP.match(line)
+    if not stamp:
+        return ""
+    seconds = stamp["monotonic"] or (stamp["micro"] and int(stamp["micro"]) / 1e6)
+    if seconds:
+        return f"{float(seconds):.0f} s"
+    return " ".join((stamp["day"] or stamp["syslog"] or stamp["iso"]).split())
+
+
+def process_of(line):
+    """The process that a line names, as `python 1234`, or ""."""
+    for pattern in PROCESSES:
+        found = pattern.search(line)
+        if found:
+            pid, name = sorted(found.groups(""), key=lambda text: not text.isdigit())
+            return f"{name} {pid}".strip()
+    return ""
+
+
+def storm(lines):
+    """What a reader needs of lines that tell one fault: '', or ' (N times, from A to B; by P)'."""
+    if len(lines) < 2:
+        return ""
+    processes = list(dict.fromkeys(filter(None, map(process_of, lines))))
+    named = ", ".join(short(name, 40) for name in processes[:MOST_NAMED])
+    more = len(processes) - MOST_NAMED
+    by = f"; by {named}" + (f" and {more} more" if more > 0 else "") if processes else ""
+    first, last = when(lines[0]), when(lines[-1])
+    texts = {STAMP.sub("", line, count=1) for line in lines}
+    distinct = f", {len(texts)} different" if 1 < len(texts) < len(lines) else ""
+    span = f", from {first} to {last}" if first and last and first != last else ""
+    return f" ({len(lines)} times{distinct}{span}{by})"
+
+
+def same_unit(lines):
+    """The unit of a card in which kernels of several processes failed, and nowhere else, or ''.
+
+    A program's own fault comes anywhere on the card. NVIDIA's workflow for Xid 13 suspects the
+    hardware where GPC and TPC repeat.
+    """
+    units = {}
+    for line in lines:
+        process, unit = process_of(line), UNIT.search(line)
+        if process and unit:
+            units.setdefault(process, set()).add("GPC {}, TPC {}".format(*unit.groups()))
+    places = set().union(*units.values())
+    return places.pop() if len(units) > 1 and len(places) == 1 else ""
+
+
+# --------------------------------------------------------------------------------------------------
 # judge_log.py
 # Judge the kernel log: which of its lines are about this job's devices, and how bad they are.
 #
 # `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 # add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 
+SUSPECT = "several programs failed in one unit: run them on another card; if they pass, " + BACK
 ANOTHERS = "nothing: the device belongs to another job or container"
 
 
@@ -5580,6 +5815,9 @@ def judge_group(box, devices, place, kind, code, group, add):
     """Add one finding for the events of one kind at one place. `group`: [(level, event)]."""
     worst = worst_of(group)
     evidence, owner = line_of(group, worst), owner_of(box, devices, place)
+    unit = same_unit([event["line"] for _, event in group]) if kind == "xid" and code == 13 else ""
+    if unit:
+        worst, evidence = "degraded", f"{evidence} (only in {unit})"
     if owner == "another job":
         worst = "warn"
     elif owner == "perhaps this job":
@@ -5591,7 +5829,14 @@ def judge_group(box, devices, place, kind, code, group, add):
         add_line(box, kind, place, label, worst, evidence, elsewhere, add)
     # Of a GPU that is off the bus (Xid 79), the finding "lost" says the same.
     elif code != 79 or place not in devices.nvidia or not add.has("lost", label):
-        add_xid(code, place, label, worst, evidence, elsewhere, add)
+        advice = (
+            ANOTHERS
+            if elsewhere
+            else SUSPECT
+            if unit
+            else xid_words(code, worst, group[-1][1]["line"])
+        )
+        add_xid(code, place, label, worst, evidence, advice, add)
 
 
 def owner_of(box, devices, place):
@@ -5633,24 +5878,22 @@ def judge_reach_of_log(box, add):
 
 
 def line_of(pairs, level):
-    """Return the last line of this level in [(level, event)], with the number of events."""
+    """Return the last line of this level in [(level, event)], with what all of them amount to."""
     line = next(event["line"] for other, event in reversed(pairs) if other == level)
     return times(line, pairs)
 
 
-def times(line, events):
-    """Return a line cut to fit, with the number of events if there are several."""
-    return short(line, 250) + (f" ({len(events)} times)" if len(events) > 1 else "")
+def times(line, pairs):
+    """Return a line cut to fit, with number, times and processes if there are several."""
+    several = storm([event["line"] for _, event in pairs])
+    return short(line, 250 - len(several)) + several
 
 
-def add_xid(code, place, label, level, evidence, elsewhere, add):
-    """Add a finding for the events of one Xid on one GPU. `elsewhere`: another job uses the GPU."""
+def add_xid(code, place, label, level, evidence, advice, add):
+    """Add a finding for the events of one Xid on one GPU, with what to do and NVIDIA's own word."""
     unknown = ("unknown", "", "not in the table of Xids")
     _, nvidia_action, meaning = XID.get(code, unknown)
-    advice = UNKNOWN_XID
-    if nvidia_action:
-        own_advice = ANOTHERS if elsewhere else xid_words(code, level)
-        advice = f"{own_advice} (NVIDIA's action: {nvidia_action})"
+    advice = f"{advice} (NVIDIA's action: {nvidia_action})" if nvidia_action else UNKNOWN_XID
     if level == "fatal" and BACK not in advice:
         advice += "; if it comes back, " + BACK
     key, entry = f"xid {code} {place}", XID_ENTRY.get(code, "")
@@ -5705,6 +5948,18 @@ def level_of_probe(box, line):
     if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
+
+
+def ended(box):
+    """The faults of the log that a boot, a load of the driver or a reset ended, in words."""
+    old = [event for event in box.log["events"] if event["old"]] if box.log else []
+    old = [event for event in old if event["code"] != 154]  # it goes with another Xid
+    named = [
+        f"Xid {event['code']}" if event["kind"] == "xid" else event["kind"]
+        for event in old
+        if event["level"] != "ok"
+    ]
+    return ", ".join(dict.fromkeys(named))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -5811,6 +6066,8 @@ def recognised(box):
     # A finding only on data-centre cards: others just start some seconds later.
     if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
         out.append("persistence mode off (nvidia-smi -pm 1)")
+    if ended(box):
+        out.append("older faults, ended since: " + short(ended(box), 50))
     if not box.gpus and "AMD" not in out:
         out.append("no GPU seen")
     return out
@@ -6453,7 +6710,7 @@ class RunningWatch:
         kind, code, level = event["kind"], event["code"], event["level"]
         label = self.places.get(event["bdf"], event["bdf"])
         gpu = int(label) if str(label).isdigit() else label
-        action = xid_words(code, level) if code in XID else UNKNOWN_XID
+        action = xid_words(code, level, event["line"]) if code in XID else UNKNOWN_XID
         action = LOG_ACTION.get(kind) or action
         key = f"{kind} {code}"
         add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)

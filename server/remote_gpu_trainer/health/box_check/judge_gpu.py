@@ -7,17 +7,12 @@ import re
 
 from ...logs.kernel.advice import BACK, RESET
 from ...logs.kernel.places import bdf, short
-from ...logs.kernel.xids import recovery_level
+from ...logs.kernel.xids import recovery_level, recovery_of
 from .box import nvidia_cards
 from .cards import FEWER_LANES, HBM, NO_OWN_MEMORY, sku_of
 from .fields import REASONS, REQUIRED, REQUIRED_590, TYPE, readable
 from .text import number, state, version
 
-# What to do about a recovery action of this level.
-RECOVERY_ACTION = {
-    "fatal": "do what it says: reset the GPU, or reboot the box",
-    "degraded": "finish your job, start nothing new, then " + RESET,
-}
 REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
 # Nothing else depends on these. A sensor that says ERR! is a fault whichever it is.
 COSMETIC = ("fan.speed", "persistence_mode", "display_active")
@@ -57,8 +52,8 @@ def judge_memory(gpu, add):
     label = gpu.label
     for text in gpu.cells.get("gpu_recovery_action", []):
         if state(text) == "value" and recovery_level(text) != "ok":
-            level = recovery_level(text)
-            add(label, "recovery_action", text, level=level, do=(RECOVERY_ACTION[level],))
+            level, action = recovery_of(text)
+            add(label, "recovery_action", text, level=level, do=(action,))
     if gpu.is_yes("x.reset_required"):
         add(label, "reset_required")
     elif gpu.is_yes("x.drain_and_reset"):

@@ -26,7 +26,7 @@ from .judge_gpu import (
     no_persistence,
 )
 from .judge_host import judge_system
-from .judge_log import judge_log
+from .judge_log import ended, judge_log
 from .judge_torch import judge_torch
 from .text import as_dict
 
@@ -83,6 +83,8 @@ def recognised(box):
     # A finding only on data-centre cards: others just start some seconds later.
     if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
         out.append("persistence mode off (nvidia-smi -pm 1)")
+    if ended(box):
+        out.append("older faults, ended since: " + short(ended(box), 50))
     if not box.gpus and "AMD" not in out:
         out.append("no GPU seen")
     return out

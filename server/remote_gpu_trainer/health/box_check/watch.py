@@ -242,7 +242,7 @@ class RunningWatch:
         kind, code, level = event["kind"], event["code"], event["level"]
         label = self.places.get(event["bdf"], event["bdf"])
         gpu = int(label) if str(label).isdigit() else label
-        action = xid_words(code, level) if code in XID else UNKNOWN_XID
+        action = xid_words(code, level, event["line"]) if code in XID else UNKNOWN_XID
         action = LOG_ACTION.get(kind) or action
         key = f"{kind} {code}"
         add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)
