@@ -366,19 +366,19 @@ def waits_for(function, module):
 # xids.py
 # Xids and SXids, the driver's numbers for faults: how bad each is, and what to do about it.
 #
-# Sources: of the Xids, see data/xids.txt. SXids: gpud's table, read on 2026-11-20, which is from the
+# Sources: of the Xids, see data/xids.txt. SXids: gpud's table, read on 2026-11-20, from the
 # Fabric Manager guide of October 2023. Recovery actions: NVML, and `nvidia-smi` from R565 on.
 
 # Xid -> (level, NVIDIA's action, what it is); where we say otherwise, Xid -> (what to do, why)
 XID_TABLE = r"""
 # numbers | level | NVIDIA's action | what it is | what we say to do | why it isn't NVIDIA's action
-# Names and actions are NVIDIA's, levels and reasons this project's. Without the last two cells, what
+# Names and actions are NVIDIA's, levels and reasons ours. Without the last two cells, what
 # to do is NVIDIA's action in words (xids.py). Numbers that aren't listed are unknown.
 # Sources, compared on 2026-11-27: NVIDIA's Xid catalogue page (numbers to 172; its rows give no
 # action for 162 to 172, some a note), which gpud's table of 2025-10-29 repeats row by row;
 # open-gpu-kernel-modules 595.45.04 of 2026-03-05 (to 176); 185 from the page as of 2026-11-20.
-1-7,9,10,12,15-24,26-30,33-36,47,49-53,55,56,65,73,90,91,
-    111-118,138 | warn | CONTACT_SUPPORT | legacy or reserved number, unused on current GPUs
+1-7,9,10,12,15-24,26-30,33-36,47,49-53,55,56,65,73,90,91, 111-118,138 | warn | CONTACT_SUPPORT |
+    legacy or reserved number, unused on current GPUs
 8 | warn | RESTART_APP | idle timeout of a channel
 11,25 | warn | RESTART_APP | invalid command stream
 13 | warn | RESTART_APP | fault inside a kernel, usually the application's bug
@@ -398,8 +398,8 @@ XID_TABLE = r"""
 57,58,59,61 | degraded | CONTACT_SUPPORT | memory link or power controller error of older GPUs
 60 | warn | RESTART_APP | video processor exception
 62 | fatal | RESET_GPU | power-management controller halted
-63 | degraded | IGNORE | a page or row was retired, active after a reset | finish your job, then {RESET}
-    | until the reset the card still uses the bad page or row
+63 | degraded | IGNORE | a page or row was retired, active after a reset | finish your job, then
+    {RESET} | until the reset the card still uses the bad page or row
 64 | fatal | RESET_GPU | a page or row could not be retired
 68,69,82-84,86,88,89,96-105,139 | warn | RESTART_APP | engine exception, usually the application's
 74 | fatal | WORKFLOW_NVLINK_ERR | NVLink error
@@ -410,11 +410,11 @@ XID_TABLE = r"""
 81 | degraded | CONTACT_SUPPORT | legacy VGA error
 87 | ok | CONTACT_SUPPORT | unused
 152,153 | ok | IGNORE | informational
-92 | degraded | IGNORE | too many corrected ECC errors | finish your job, then ask for another card |
-    the job may go on, but the memory is about to fail
+92 | degraded | IGNORE | too many corrected ECC errors | finish your job, then ask for another card
+    | the job may go on, but the memory is about to fail
 93 | warn | IGNORE | InfoROM write limit reached
-94 | degraded | RESTART_APP | contained ECC error | restart the job; at its end {RESET} | the bad row is
-    replaced by the reset only
+94 | degraded | RESTART_APP | contained ECC error | restart the job; at its end {RESET} | the bad
+    row is replaced by the reset only
 95 | fatal | RESET_GPU | uncontained ECC error
 108,121,137,141 | warn | IGNORE | NVLink address, C2C or fast-path error
 109 | degraded | RESET_GPU | context switch timed out
@@ -431,38 +431,38 @@ XID_TABLE = r"""
 151 | fatal | RESTART_VM | key rotation failed
 154 | degraded | XID_154 | recovery action changed
 155,156 | degraded | RESET_GPU | link declared down, or a resource was retired
-157,161 | degraded | IGNORE | no spare resource is left, or a repair could not be recorded | finish your
-    job, then ask for another card | the next fault there can't be repaired
-160 | degraded | IGNORE | a memory channel is marked for repair | finish your job, then {RESET} | the
-    repair takes effect with a reset
+157,161 | degraded | IGNORE | no spare resource is left, or a repair could not be recorded | finish
+    your job, then ask for another card | the next fault there can't be repaired
+160 | degraded | IGNORE | a memory channel is marked for repair | finish your job, then {RESET} |
+    the repair takes effect with a reset
 158 | fatal | RESET_GPU | fatal timeout
 159 | degraded | CHECK_UVM | coherent link error
 162 | ok | NONE_LISTED | power smoothing works again
-163 | warn | NONE_LISTED | power smoothing is off, because of heat or a timeout | nothing, if nobody
-    needs power smoothing; else cool the card, or {RESET} | NVIDIA gives a note instead of an action:
-    no reset is required
-164 | warn | NONE_LISTED | power smoothing near the end of its life | watch it | NVIDIA gives a note: plan
-    to replace the card where power smoothing is wanted
-165 | degraded | NONE_LISTED | power smoothing is at the end of its life | finish your job, then ask the
-    provider whether the power swings are acceptable | NVIDIA gives a note: replace the card where they
-    aren't
+163 | warn | NONE_LISTED | power smoothing is off, because of heat or a timeout | nothing, if
+    nobody needs power smoothing; else cool the card, or {RESET} | NVIDIA gives a note instead of
+    an action: no reset is required
+164 | warn | NONE_LISTED | power smoothing near the end of its life | watch it | NVIDIA gives a
+    note: plan to replace the card where power smoothing is wanted
+165 | degraded | NONE_LISTED | power smoothing is at the end of its life | finish your job, then
+    ask the provider whether the power swings are acceptable | NVIDIA gives a note: replace the
+    card where they aren't
 166 | degraded | NONE_LISTED | confidential computing: NVLink traffic before it was encrypted
-167 | fatal | NONE_LISTED | PCIe timeout | reboot the box | the catalogue lists no action; the link is
-    dead until then
-168 | degraded | NONE_LISTED | errors in the protected memory region, seen only with ECC off | turn ECC on
-    (nvidia-smi -e 1), then {RESET} | NVIDIA gives a note: enable ECC, or boot again
-169 | fatal | NONE_LISTED | the security controller halted | {RESET} | the catalogue lists no action; a
-    halted controller starts again with a reset
+167 | fatal | NONE_LISTED | PCIe timeout | reboot the box | the catalogue lists no action; the link
+    is dead until then
+168 | degraded | NONE_LISTED | errors in the protected memory region, seen only with ECC off | turn
+    ECC on (nvidia-smi -e 1), then {RESET} | NVIDIA gives a note: enable ECC, or boot again
+169 | fatal | NONE_LISTED | the security controller halted | {RESET} | the catalogue lists no
+    action; a halted controller starts again with a reset
 170 | warn | NONE_LISTED | confidential computing: an interrupt of NVLink
-171,172 | fatal | NONE_LISTED | detail of Xid 48: the error was in DRAM or SRAM | {RESET} | the catalogue
-    lists no action; the Xid 48 beside it has one
+171,172 | fatal | NONE_LISTED | detail of Xid 48: the error was in DRAM or SRAM | {RESET} | the
+    catalogue lists no action; the Xid 48 beside it has one
 173 | fatal | NONE_LISTED | the C2C link failed | reboot the box | not in the catalogue
 174 | ok | NONE_LISTED | a process was ended with its channel
 175 | degraded | NONE_LISTED | memory subsystem error | finish your job, then {RESET} | not in the
     catalogue
 176 | warn | NONE_LISTED | many corrected PCIe errors | watch it | not in the catalogue
-185 | degraded | NONE_LISTED | spare memory was put to use, or is gone | finish your job, then {RESET} |
-    not in the catalogue
+185 | degraded | NONE_LISTED | spare memory was put to use, or is gone | finish your job, then
+    {RESET} | not in the catalogue
 """.replace("{RESET}", RESET)
 XID_ROWS = [(codes_of(row[0]), row[1:4], row[4:]) for row in rows_of(XID_TABLE)]
 XID = {code: tuple(nvidias) for codes, nvidias, _ in XID_ROWS for code in codes}
@@ -4609,6 +4609,33 @@ def verdict(findings):
     return "fit"
 
 
+# What somebody who rents the box does about a finding, by how its action begins or ends.
+STEPS = {
+    "hand back": "hand it back: end or move your job first, and keep the answer as proof",
+    "watch": "watch it: do the step below, check again, and hand it back if it is still there",
+    "keep": "keep it: mend what is named below, then train",
+}
+NO_MORE = re.compile(
+    r"(?<!comes back, )(?<!box, then )hand the box back|another card|change the box"
+)
+LATER = re.compile(
+    r"hand the box back|reset|reboot|restart the job|comes back|watch|check .*again|ask"
+)
+
+
+def renters_step(findings):
+    """Say in one line whether to keep, watch or hand back a box with these findings.
+
+    The worst of the degraded findings decides; without one there is nothing to say.
+    """
+    actions = [finding["action"] for finding in findings if finding["level"] == "degraded"]
+    steps = [
+        "hand back" if NO_MORE.search(text) else "watch" if LATER.search(text) else "keep"
+        for text in actions
+    ]
+    return next((STEPS[step] for step in STEPS if step in steps), "")
+
+
 class Findings:
     """Collects findings. Call it with the name of a finding and the values of its texts."""
 
@@ -6123,25 +6150,81 @@ def report(record, expectations=None, extra=()):
 
 def as_text(answer):
     """Findings first, worst first; then one line for each kind of card."""
-    lines = ["verdict: {}".format(answer["verdict"])]
+    lines = ["verdict: {}".format(answer["verdict"]), *finding_lines(answer), *care_line(answer)]
+    for card in answer["gpus"]:
+        labels, name = ", ".join(map(str, card["gpu"])), card["name"] or "GPU"
+        lines.append(f"{len(card['gpu'])} x {name}, {card['memory_mib']} MiB (GPU {labels})")
+    return "\n".join(lines + about_lines(answer))
+
+
+def finding_lines(answer):
+    """Each finding with what is expected and what to do, worst first."""
+    lines = []
     for finding in answer["findings"]:
         where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
         entry = f" [{finding['entry']}]" if finding["entry"] else ""
         lines.append(f"{finding['level']} {where}: {finding['evidence']}")
         lines.append(f"    expected: {finding['threshold']}")
         lines.append(f"    do: {finding['action']}{entry}")
-    for finding in answer["gpus"]:
-        labels, name = ", ".join(map(str, finding["gpu"])), finding["name"] or "GPU"
-        lines.append(f"{len(finding['gpu'])} x {name}, {finding['memory_mib']} MiB (GPU {labels})")
+    return lines
+
+
+def care_line(answer):
+    """What somebody who rents a box that needs care does with it, as a list of one line or none."""
+    step = renters_step(answer["findings"]) if answer["verdict"] == "care" else ""
+    return [step] if step else []
+
+
+def about_lines(answer):
+    """The driver, what kind of place this is, the time, and what a capture lacks."""
     about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
     about += answer["recognised"]
     if answer["probe_seconds"] is not None:
         about.append("{:.1f} s".format(answer["probe_seconds"]))
-    if about:
-        lines.append(", ".join(about))
+    lines = [", ".join(about)] if about else []
     if answer["not_in_capture"]:
         lines.append("not in this capture: {}".format(", ".join(answer["not_in_capture"])))
-    return "\n".join(lines)
+    return lines
+
+
+def card_lines(cards, findings):
+    """One line a card: label, name, memory, worst finding. `cards`: as in the answer."""
+    rows = []
+    for card in cards:
+        memory = "? MiB" if card.get("memory_mib") is None else f"{card['memory_mib']} MiB"
+        for label in card["gpu"]:
+            own = [finding for finding in findings if finding["gpu"] == label]
+            more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
+            said = f"{own[0]['level']}: {short(own[0]['evidence'], 70)}{more}" if own else "fit"
+            rows.append((f"GPU {label}", card.get("name") or "GPU", memory, said))
+    wide = [max(map(len, column)) for column in list(zip(*rows))[:3]]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, wide)), row[3]])
+        for row in sorted(rows, key=lambda row: (len(row[0]), row[0]))
+    ]
+
+
+def as_terminal(answer, colour):
+    """The verdict, one line a card, then the findings. `colour`: paint levels and verdicts."""
+    lines = [answer["verdict"], *care_line(answer)]
+    lines += card_lines(answer["gpus"], answer["findings"])
+    lines += finding_lines(answer) + about_lines(answer)
+    return "\n".join(map(painted, lines)) if colour else "\n".join(lines)
+
+
+# Level or verdict -> its colour: 31 red, 32 green, 33 yellow
+PAINT = {"fit": 32, "care": 33, "warn": 33, "unknown": 33, "unfit": 31, "fatal": 31, "degraded": 31}
+
+
+def painted(line):
+    """A line with the first level or verdict in it in colour."""
+    return re.sub(
+        r"^(?:fit|care|unfit|unknown)$|^(?:fatal|degraded|unknown|warn)(?= )"
+        r"|(?<=  )(?:fit$|(?:fatal|degraded|unknown|warn)(?=: ))",
+        lambda word: f"\033[1;{PAINT[word.group(0)]}m{word.group(0)}\033[0m",
+        line,
+        count=1,
+    )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -6913,7 +6996,13 @@ def main(arguments=None):
     answer = report(record, expectations, extra)
     if measured is not None:
         answer["stress"] = measured
-    print(json.dumps(answer, ensure_ascii=False) if options.json else as_text(answer))
+    if options.json:
+        print(json.dumps(answer, ensure_ascii=False))
+    elif sys.stdout.isatty():
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        print(as_terminal(answer, not plain))
+    else:
+        print(as_text(answer))
     return EXIT[answer["verdict"]]
 
 

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
-from . import files
+from . import files, kernel_lines, smi_rows
 from .evidence import MOST_DECISIVE, Evidence
 from .files import DEFAULTS, ReadOptions, Unreadable
 from .judging import ENDING, judge
@@ -100,7 +100,11 @@ def _of_log(log: _Log, good: frozenset[bytes]) -> Evidence:
     if report is not None:
         return report
     new = unlike(log.rows, good) if good else log.rows
-    evidence = judge(lines_of(new, log.source, log.rank), pasted=log.pasted)
+    lines, older = kernel_lines.read(lines_of(new, log.source, log.rank), log.path)
+    lines, is_healthy = smi_rows.silenced(lines)
+    evidence = replace(judge(lines, pasted=log.pasted), older=older)
+    if is_healthy and not evidence.seen:
+        evidence = replace(evidence, is_log=True, seen="sound")
     if not new:
         return replace(evidence, is_log=True, left_out=NOTHING_NEW, seen="sound")
     return _completed(evidence, replace(log, rows=new))
@@ -132,7 +136,8 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         else:
             raise
     else:
-        judged = replace(judge(logs.lines, logs.silent), left_out=logs.left_out)
+        lines, older = kernel_lines.read(logs.lines)
+        judged = replace(judge(lines, logs.silent), left_out=logs.left_out, older=older)
         evidence = _completed(judged, _Log(logs.numbers, logs.named))
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
 

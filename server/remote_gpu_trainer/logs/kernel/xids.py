@@ -1,6 +1,6 @@
 """Xids and SXids, the driver's numbers for faults: how bad each is, and what to do about it.
 
-Sources: of the Xids, see data/xids.txt. SXids: gpud's table, read on 2026-11-20, which is from the
+Sources: of the Xids, see data/xids.txt. SXids: gpud's table, read on 2026-11-20, from the
 Fabric Manager guide of October 2023. Recovery actions: NVML, and `nvidia-smi` from R565 on.
 """
 
