@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 
 from ..numbers import finite
 from ..text.masking import shown, shown_lines
+from .box_check.findings import renters_step
+from .box_check.report import card_lines
 
 LEVELS = ("fatal", "degraded", "unknown", "warn")
 WORST = ("unfit", "care", "unknown", "fit")
@@ -63,9 +65,14 @@ class Health:
         }
         more = {
             name: getattr(self, name)
-            for name in ("box", "driver", "about", "left_out", "stress", "partial", "why")
+            for name in ("renter", "box", "driver", "about", "left_out", "stress", "partial", "why")
         }
         return out | {name: value for name, value in more.items() if value}
+
+    @property
+    def renter(self) -> str:
+        """Say in one line what a renter does with a box that needs care, "" for any other."""
+        return renters_step(self.findings) if self.verdict == "care" else ""
 
     @property
     def code(self) -> int:
@@ -245,9 +252,14 @@ def _plain(value, depth: int = 0):
     return None
 
 
-def as_text(health: Health) -> str:
-    """Return the answer for a terminal: verdict, findings worst first, a line a kind of card."""
-    out = [f"{health.verdict}: {health.box}"]
+def as_text(health: Health, by_card: bool = False) -> str:
+    """Return the answer: verdict, findings worst first, a line a kind of card.
+
+    With `by_card`, for a terminal, a line a card follows the verdict.
+    """
+    out = [f"{health.verdict}: {health.box}", *([health.renter] if health.renter else [])]
+    if by_card:
+        out += card_lines(health.gpus, health.findings)
     for finding in health.findings:
         where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
         out.append(f"{finding['level']} {where}: {finding['evidence']}")
@@ -256,7 +268,7 @@ def as_text(health: Health) -> str:
             f"    do: {finding['action']}" + (f" [{finding['entry']}]" if finding["entry"] else "")
         )
     out += [f"and {count} more of level {level}" for level, count in health.left_out.items()]
-    for kind in health.gpus:
+    for kind in health.gpus if not by_card else []:
         numbers = ", ".join(map(str, kind["gpu"]))
         memory = f"{kind.get('memory_mib', '?')} MiB"
         out.append(f"{len(kind['gpu'])} x {kind.get('name', 'GPU')}, {memory} (GPU {numbers})")

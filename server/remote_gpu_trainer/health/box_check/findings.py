@@ -67,6 +67,33 @@ def verdict(findings):
     return "fit"
 
 
+# What somebody who rents the box does about a finding, by how its action begins or ends.
+STEPS = {
+    "hand back": "hand it back: end or move your job first, and keep the answer as proof",
+    "watch": "watch it: do the step below, check again, and hand it back if it is still there",
+    "keep": "keep it: mend what is named below, then train",
+}
+NO_MORE = re.compile(
+    r"(?<!comes back, )(?<!box, then )hand the box back|another card|change the box"
+)
+LATER = re.compile(
+    r"hand the box back|reset|reboot|restart the job|comes back|watch|check .*again|ask"
+)
+
+
+def renters_step(findings):
+    """Say in one line whether to keep, watch or hand back a box with these findings.
+
+    The worst of the degraded findings decides; without one there is nothing to say.
+    """
+    actions = [finding["action"] for finding in findings if finding["level"] == "degraded"]
+    steps = [
+        "hand back" if NO_MORE.search(text) else "watch" if LATER.search(text) else "keep"
+        for text in actions
+    ]
+    return next((STEPS[step] for step in STEPS if step in steps), "")
+
+
 class Findings:
     """Collects findings. Call it with the name of a finding and the values of its texts."""
 
