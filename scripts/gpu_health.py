@@ -346,7 +346,8 @@ class Trace:
         kind, what = waits_for(*call.groups()) if call else ("", "")
         if kind:
             self.event.update(kind=kind, level="degraded")
-            self.event["line"] += f" [waits in {what}]"
+            before, blocked, after = self.event["line"].partition(" blocked for more")
+            self.event["line"] = f"{before} [waits in {what}]{blocked}{after}"
             return False
         return self.left > 0 and "blocked for more than" not in line
 
@@ -781,7 +782,8 @@ def of_driver(event):
 
 def event_of(kind, code, place, level, line, **more):
     """An event as `parse_log` gives it."""
-    return dict(more, kind=kind, code=code, bdf=place, level=level, line=line, old=False)
+    event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line, "at": 0}
+    return dict(more, **event, old=False)
 
 
 def log_event(line):
@@ -2388,13 +2390,13 @@ L20 | - | l20 [48gb]
 L40 | - | l40 [48gb]
 L40S | - | l40s [48gb]
 H100 SXM | H100 80GB HBM3, H100 | h100 [80gb] [sxm,sxm5,hgx,hbm3] | h100 [sxm,sxm5,hgx] [80gb]
-    [hbm3]
+    [hbm3] | h100 mega [80gb]
 H100 PCIe | - | h100 pcie [80gb] | h100 80gb pcie
 H100 NVL | - | h100 nvl [94gb] | h100 94gb [nvl]
 H800 SXM | H800 | h800 [80gb] [sxm,sxm5,hgx] | h800 [sxm,sxm5,hgx] [80gb]
 H800 PCIe | - | h800 pcie [80gb] | h800 80gb pcie
 H800 NVL | - | h800 nvl [94gb]
-H20 | - | h20 [sxm,sxm5] [96gb] | h20 96gb [sxm,sxm5]
+H20 | - | h20 [sxm,sxm5] [96gb] | h20 96gb [sxm,sxm5] | h20 nvlink
 H20 141GB | H20-3e | h20 3e | h20e
 H20 NVL16 | -
 H200 SXM | H200 | h200 [141gb,140gb] [sxm,sxm5,hgx] | h200 [sxm,sxm5,hgx] [141gb,140gb]
@@ -2411,8 +2413,8 @@ GB10 | - | dgx spark
 TITAN V | -
 TITAN Xp | -
 TITAN RTX | -
-Quadro RTX 8000 | - | [quadro] rtx 8000 [48gb]
-Quadro RTX 6000 | - | [quadro] rtx 6000 [24gb]
+Quadro RTX 8000 | - | [quadro] rtx 8000 [48gb] | q rtx 8000
+Quadro RTX 6000 | - | [quadro] rtx 6000 [24gb] | q rtx 6000
 Quadro RTX 5000 | - | [quadro] rtx 5000 [16gb]
 Quadro RTX 4000 | - | [quadro] rtx 4000 [8gb]
 RTX A2000 | RTX A2000 12GB | [rtx] a2000 [6gb,12gb]
@@ -5709,7 +5711,7 @@ PROCESSES = (
     re.compile(r"\bpid='?(\d+)'?(?:, name=([^,\n]{1,60}))?"),
     re.compile(r"Killed process (\d+) \(([^)]{1,60})\)"),
     re.compile(r"stuck for \d+s! \[([^\]:]{1,60}):(\d+)\]"),
-    re.compile(r"task (\S.{0,60}):(\d+).{0,20} blocked for more"),
+    re.compile(r"task (\S.{0,60}):(\d+)\b.{0,80} blocked for more"),
 )
 MOST_NAMED = 2
 # Graphics SM Warp Exception on (GPC 3, TPC 5, SM 1): Out Of Range Address

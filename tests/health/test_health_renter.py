@@ -68,10 +68,10 @@ def test_the_answer_of_rgt_health_says_the_same():
             )
         ],
     )
-    assert health.as_dict()["renter"].startswith("watch it") and health.renter in reading.as_text(
+    assert health.as_dict()["about"][0].startswith("watch it") and health.renter in reading.as_text(
         health
     )
-    assert "renter" not in reading.Health("fit", "box").as_dict()
+    assert "about" not in reading.Health("fit", "box").as_dict()
 
 
 def at_terminal(*command, **variables):

@@ -65,8 +65,9 @@ class Health:
         }
         more = {
             name: getattr(self, name)
-            for name in ("renter", "box", "driver", "about", "left_out", "stress", "partial", "why")
+            for name in ("box", "driver", "about", "left_out", "stress", "partial", "why")
         }
+        more["about"] = [self.renter, *self.about] if self.renter else self.about
         return out | {name: value for name, value in more.items() if value}
 
     @property

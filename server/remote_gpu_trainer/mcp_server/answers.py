@@ -187,9 +187,6 @@ class BoxHealth(BaseModel):
     findings: list[Finding] = Field(description="worst first")
     gpus: list[Cards]
     probe_seconds: float | None
-    renter: str | None = Field(
-        None, description="care: whether a renter keeps, watches or hands back the box"
-    )
     box: str | None = None
     driver: str | None = None
     about: list[str] | None = Field(None, description="such as container, MIG, vGPU, WSL")

@@ -198,7 +198,8 @@ def of_driver(event):
 
 def event_of(kind, code, place, level, line, **more):
     """An event as `parse_log` gives it."""
-    return dict(more, kind=kind, code=code, bdf=place, level=level, line=line, old=False)
+    event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line, "at": 0}
+    return dict(more, **event, old=False)
 
 
 def log_event(line):

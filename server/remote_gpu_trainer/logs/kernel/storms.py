@@ -18,7 +18,7 @@ PROCESSES = (
     re.compile(r"\bpid='?(\d+)'?(?:, name=([^,\n]{1,60}))?"),
     re.compile(r"Killed process (\d+) \(([^)]{1,60})\)"),
     re.compile(r"stuck for \d+s! \[([^\]:]{1,60}):(\d+)\]"),
-    re.compile(r"task (\S.{0,60}):(\d+).{0,20} blocked for more"),
+    re.compile(r"task (\S.{0,60}):(\d+)\b.{0,80} blocked for more"),
 )
 MOST_NAMED = 2
 # Graphics SM Warp Exception on (GPC 3, TPC 5, SM 1): Out Of Range Address

@@ -38,7 +38,8 @@ class Trace:
         kind, what = waits_for(*call.groups()) if call else ("", "")
         if kind:
             self.event.update(kind=kind, level="degraded")
-            self.event["line"] += f" [waits in {what}]"
+            before, blocked, after = self.event["line"].partition(" blocked for more")
+            self.event["line"] = f"{before} [waits in {what}]{blocked}{after}"
             return False
         return self.left > 0 and "blocked for more than" not in line
 
