@@ -782,8 +782,9 @@ def of_driver(event):
 
 def event_of(kind, code, place, level, line, **more):
     """An event as `parse_log` gives it."""
-    event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line, "at": 0}
-    return dict(more, **event, old=False)
+    event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line}
+    event.update(more, at=0, old=False)
+    return event
 
 
 def log_event(line):
@@ -5735,7 +5736,7 @@ def process_of(line):
         found = pattern.search(line)
         if found:
             pid, name = sorted(found.groups(""), key=lambda text: not text.isdigit())
-            return f"{name} {pid}".strip()
+            return f"{name} {pid}" if name.strip("<>") not in ("", "unknown") else f"pid {pid}"
     return ""
 
 

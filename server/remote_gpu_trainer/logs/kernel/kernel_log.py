@@ -198,8 +198,9 @@ def of_driver(event):
 
 def event_of(kind, code, place, level, line, **more):
     """An event as `parse_log` gives it."""
-    event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line, "at": 0}
-    return dict(more, **event, old=False)
+    event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line}
+    event.update(more, at=0, old=False)
+    return event
 
 
 def log_event(line):

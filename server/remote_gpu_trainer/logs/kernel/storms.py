@@ -42,7 +42,7 @@ def process_of(line):
         found = pattern.search(line)
         if found:
             pid, name = sorted(found.groups(""), key=lambda text: not text.isdigit())
-            return f"{name} {pid}".strip()
+            return f"{name} {pid}" if name.strip("<>") not in ("", "unknown") else f"pid {pid}"
     return ""
 
 
