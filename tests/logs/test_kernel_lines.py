@@ -87,6 +87,19 @@ def test_a_fault_before_the_last_boot_is_told_as_old_and_not_claimed(tmp_path):
     )
 
 
+@pytest.mark.parametrize(
+    ("day", "found"), [("Wed Nov 18 04:25:12 2026", None), ("Fri Nov 20 09:25:12 2026", "HW1")]
+)
+def test_a_fault_of_days_before_the_run_is_told_as_old(day, found, tmp_path):
+    steps = [f"2026-11-20 10:00:{at:02d} step {at} loss 2.{at}" for at in range(40)]
+    log(tmp_path, *steps, name="train.log")
+    fault = f"[{day}] NVRM: Xid (PCI:0000:3b:00): 79, pid=1, name=python, {LOST}"
+    log(tmp_path, fault)
+    answer = answer_for(log=str(tmp_path))
+    assert (answer.matches[0]["id"] if answer.matches else None) == found
+    assert ("before this run's first line: Xid 79" in answer.ask) == (found is None)
+
+
 def test_the_worst_of_several_faults_leads(tmp_path):
     lines = [
         XID.format(at=at, code=code, pid=1, text=LOST if code == 79 else "x")

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterable
+from datetime import datetime, timedelta
 from typing import Any, Dict
 
 from .kernel.advice import RANK
@@ -30,6 +31,8 @@ ROW = re.compile(
 )
 # NVRM: Xid (PCI:0000:3b:00): 45      what an answer quotes before the number of lines
 HEAD = re.compile(r"NVRM: Xid \([^)]*\): \d+|.{1,60}\b")
+# Clocks may be of two time zones, so an event shortly before the run may be one of the run.
+BEFORE_THE_RUN = timedelta(days=1)
 LARGEST = 1 << 28  # bytes of a file that is read once more to count a storm
 _LEVELS = {**RANK, "ok": len(RANK)}
 
@@ -46,9 +49,11 @@ def read(lines: list[Line], path: str = "") -> tuple[list[Line], str]:
     for line in lines:
         sources.setdefault(line.source, []).append(line)
     kept, old = [], []
+    begin = None
     for own in sources.values():
         if any(ROW.match(line.text) for line in own):
-            own, ended = _of_one(own, path)
+            begin = begin or _begin(lines)
+            own, ended = _of_one(own, path, begin)
             old += ended
         kept += own
     if kept == lines:
@@ -58,9 +63,29 @@ def read(lines: list[Line], path: str = "") -> tuple[list[Line], str]:
     return kept if len(sources) > 1 else kept, _told(old)
 
 
-def _of_one(lines: list[Line], path: str) -> tuple[list[Line], list[Event]]:
-    """Return the lines of one source, and the events that ended."""
+def _begin(lines: list[Line]) -> datetime:
+    """The time of the first line of the run that has a date, the beginning of time without one."""
+    times = (_date(line.time) for line in lines if not ROW.match(line.text))
+    return min(filter(None, times), default=datetime.min + BEFORE_THE_RUN)
+
+
+def _date(text: str) -> datetime | None:
+    """The time that a line begins with, None for one without a year."""
+    forms = {"[": ("[%a %b %d %H:%M:%S %Y]", 26)}
+    form, most = forms.get(text[:1], ("%Y-%m-%d %H:%M:%S", 19))
+    try:
+        return datetime.strptime(re.sub(r"^([\d-]+)T", r"\1 ", text)[:most], form)
+    except ValueError:
+        return None
+
+
+def _of_one(lines: list[Line], path: str, begin: datetime) -> tuple[list[Line], list[Event]]:
+    """Return the lines of one source, and the events that ended, or came long before `begin`."""
     events, _ = events_of([f"{line.time} {line.text}".lstrip() for line in lines])
+    for event in events:
+        time = _date(event["line"])
+        if time and time < begin - BEFORE_THE_RUN:
+            event.update(old=True, before=True)
     old = [event for event in events if event["old"]]
     groups = _grouped(event for event in events if _counts(event))
     every = _grouped(_in_file(path)) if groups else {}
@@ -131,15 +156,23 @@ def _with_number(text: str, group: list[Event]) -> str:
 
 
 def _told(old: list[Event]) -> str:
-    """A sentence on the events that ended, or ""."""
+    """A sentence on the events that are old, and why, or ""."""
+    by_run = [event for event in old if event.get("before")]
+    ended = [event for event in old if not event.get("before")]
+    return " ".join(
+        f"Old, and not counted, because {why}: {names}."
+        for why, names in (
+            ("a boot, a load of the driver or a reset ended it", _names(ended)),
+            ("more than a day before this run's first line", _names(by_run)),
+        )
+        if names
+    )
+
+
+def _names(events: list[Event]) -> str:
     named = [
         f"Xid {event['code']}" if event["kind"] == "xid" else event["kind"]
-        for event in old
+        for event in events
         if event["level"] != "ok" and event["code"] != 154
     ]
-    if not named:
-        return ""
-    names = ", ".join(list(dict.fromkeys(named))[:4])
-    return (
-        f"Old, and not counted, because a boot, a load of the driver or a reset ended it: {names}."
-    )
+    return ", ".join(list(dict.fromkeys(named))[:4])
