@@ -1,6 +1,9 @@
 """Kernel logs in a look-up: the one reader of kernel logs says what failed in them."""
 
+import os
 import random
+import re
+from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.logs import kernel_lines, reading, remote
@@ -161,3 +164,21 @@ def test_the_reader_on_a_box_has_the_tables_with_it():
     assert "RESTART_BM" in shipped[name] and "data_text(" not in shipped[name].replace(
         "import data_text", ""
     )
+
+
+@pytest.mark.parametrize("capture", ["q-h100.txt", "q-h100mig.txt"])
+def test_a_whole_output_of_a_healthy_card_tells_no_error(capture, tmp_path):
+    if not os.environ.get("GPU_CAPTURES"):
+        pytest.skip("GPU_CAPTURES names no folder of real captures")
+    path = Path(os.environ["GPU_CAPTURES"]) / capture
+    answer = answer_for(log=str(path))
+    assert answer.matches == [] and answer.also == [] and "No error found" in answer.ask
+    text = path.read_text(encoding="utf-8")
+    ill = text.replace(
+        "Remapping Failure Occurred           : No", "Remapping Failure Occurred           : Yes"
+    )
+    if ill != text:
+        assert first(log(tmp_path, ill)) == "HW2"
+    for row, value in (("HW Thermal Slowdown", "Active"), ("GPU Recovery Action", "Reset")):
+        ill = re.sub(rf"({row}\s+: )[\w ]+", rf"\g<1>{value}", text)
+        assert ill != text and "No error found" not in answer_for(log=log(tmp_path, ill)).ask

@@ -103,8 +103,8 @@ def _of_log(log: _Log, good: frozenset[bytes]) -> Evidence:
     lines, older = kernel_lines.read(lines_of(new, log.source, log.rank), log.path)
     lines, is_healthy = smi_rows.silenced(lines)
     evidence = replace(judge(lines, pasted=log.pasted), older=older)
-    if is_healthy and not evidence.seen:
-        evidence = replace(evidence, is_log=True, seen="sound")
+    if is_healthy is not None and evidence.seen in ("", "sound"):
+        evidence = replace(evidence, is_log=True, seen="sound" if is_healthy else "")
     if not new:
         return replace(evidence, is_log=True, left_out=NOTHING_NEW, seen="sound")
     return _completed(evidence, replace(log, rows=new))
