@@ -20,7 +20,8 @@ ROW = re.compile(r"\s{4,}(\w[\w ./()-]{1,48}?)\s* : (\S.{0,60})$")
 HEAD = re.compile(r"\s*[=A-Z][\w .,:/()=-]{1,60}$|[A-Z][\w ]{2,70}\s: \S")
 # Labels of which any other than a healthy value may be a fault.
 OF_TROUBLE = re.compile(
-    r"Slowdown|Recovery|Fabric|State|Status|Pending|Retire|Remap|Failure|Error|ECC(?! Object)|Required"
+    r"Slowdown|Recovery|Fabric|State|Status|Pending|Retire|Remap|Failure|Error|Required"
+    r"|ECC(?! Object)"
 )
 OF_FAULTS = re.compile(r"Uncorrectable|Double Bit|Remapping Failure|Threshold Exceeded")
 HEALTHY = re.compile(
