@@ -19,16 +19,11 @@ from .kernel.advice import RANK
 from .kernel.kernel_log import OLD, events_of
 from .kernel.places import clean
 from .kernel.storms import STAMP, storm
+from .kernel_rows import ROW
 from .kinds import EXCEPTION, FAILURE, PLAIN, WARNING
 from .lines import Line
 from .windows import WHOLE
 
-# [  300.123456] NVRM: …      [Sat Mar  4 04:25:12 2026] NVRM: …      node7 kernel: NVRM: …
-# 6,3973,227996636,-;NVRM: …      NVRM: …
-ROW = re.compile(
-    r"(?:<\d+>)?\[ *\d+\.\d{6}\] |\[[A-Z]\w\w [A-Z]\w\w +\d+ [\d:]{8} \d{4}\] "
-    r"|\d+,\d+,\d+,[^;]{0,20};|NVRM: |.{0,80}\bkernel: "
-)
 # NVRM: Xid (PCI:0000:3b:00): 45      what an answer quotes before the number of lines
 HEAD = re.compile(r"NVRM: Xid \([^)]*\): \d+|.{1,60}\b")
 # Clocks may be of two time zones, so an event shortly before the run may be one of the run.
