@@ -30,6 +30,7 @@ makers other than NVIDIA and AMD.
 
 import argparse
 import contextlib
+import difflib
 import errno
 import glob
 import io
@@ -48,23 +49,12 @@ from functools import partial
 from typing import NamedTuple
 
 # --------------------------------------------------------------------------------------------------
-# text.py
-# Read the cells of nvidia-smi. Text from a box is cut, cleaned, not trusted.
+# places.py
+# The place of a card, and clean text. Text from a box is cut, cleaned, not trusted.
 
 # ANSI sequences: \x1b[4m and the longer forms, and a title that ends with a bell.
 ANSI = re.compile(r"\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]{0,200}(?:\x07|\x1b\\)|\x1b.")
 COLOUR = re.compile(r"\x1b\[[0-9;]*[mK]")  # topo -m and dmesg colour their output
-NOT_AVAILABLE = (
-    "n/a",
-    "not supported",
-    "not available",
-    "requested functionality has been deprecated",
-    "not found",
-    "",
-)
-
-# 81559 MiB · 26.562 GB/s · 16x · 0x0000000000000001 · 512 bank(s) · -5 C
-NUMBER = re.compile(r"(-?\d{1,16}(?:\.\d{1,6})?)\s*(?:x|%|[a-zA-Z]{1,7}(?:/s)?|bank\(s\))?$")
 BDF = re.compile(r"^(?:([0-9a-fA-F]{1,8}):)?([0-9a-fA-F]{2}):([0-9a-fA-F]{2})(?:\.[0-7])?$")
 
 
@@ -78,6 +68,779 @@ def short(text, most=240):
     """One clean line of at most `most` characters."""
     text = " ".join(clean(str(text)).split())
     return text if len(text) <= most else text[: most - 1] + "…"
+
+
+def bdf(text):
+    """The place of a card as 0000:3b:00, or None.
+
+    00000000:3B:00.0, 0000:3b:00.0, 0000:3b:00 and 3b:00.0 are one place.
+    """
+    match = BDF.match((text or "").strip())
+    if not match:
+        return None
+    domain, bus, device = (int(part or "0", 16) for part in match.groups())
+    return f"{domain:04x}:{bus:02x}:{device:02x}"
+
+
+# --------------------------------------------------------------------------------------------------
+# advice.py
+# How bad a fault is, and the two things that are done about most of them.
+
+RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
+BACK = "hand the box back and ask for a refund"
+
+# The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
+# repair or ask. unknown: it couldn't be read. warn: good to know.
+RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
+
+
+# --------------------------------------------------------------------------------------------------
+# tables.py
+# Read the tables of data/.
+
+
+def rows_of(text):
+    """The rows of a table as lists of cells. An indented line continues the row before it."""
+    joined = re.sub(r"\n[ \t]+", " ", re.sub(r"(?m)^[ \t]*#.*\n", "", text))
+    return [[cell.strip() for cell in line.split(" | ")] for line in joined.splitlines() if line]
+
+
+def codes_of(text):
+    """'1-3,7' -> {1, 2, 3, 7}"""
+    codes = set()
+    for part in text.split(","):
+        low, _, high = part.strip().partition("-")
+        codes.update(range(int(low), int(high or low) + 1))
+    return codes
+
+
+# --------------------------------------------------------------------------------------------------
+# log_rules.py
+# The bad lines of the kernel log that aren't Xids, and what to do about each kind.
+
+LOG_TABLE = r"""
+# Bad lines of the kernel log, and of Fabric Manager's.
+#   kind | level | what to do
+#     pattern; its first group, where it has one, is the device. The first that is found counts.
+#     # a line as it was seen
+
+xid 79 | fatal | -
+  # NVRM: GPU at 0000:01:00.0 has fallen off the bus.
+  # NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.
+  (?i)NVRM: .*GPU (?:at )?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.?[0-7]?).{0,80}fallen off the bus
+
+init | fatal | reboot the box; if it comes back, {BACK}
+  # NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x65:1792)
+  (?i)NVRM: GPU ([0-9a-f:.]+?): (?:RmInitAdapter|rm_init_adapter) failed
+  NVRM: (?:RmInitAdapter: Cannot initialize GSP|.*failed to wait for GFW_BOOT)
+
+mismatch | fatal | stop all GPU programs and reload the nvidia modules, or reboot the box
+  # NVRM: API mismatch: the client has the version 535.171.04, but
+  NVRM: API mismatch
+
+gsp | fatal | reset the GPU or reboot the box; if it comes back, {BACK}
+  # NVRM: _kgspRpcRecvPoll: … Timeout after 6s of waiting for RPC response from GPU1 GSP!
+  # (an Xid line is read before these patterns are tried)
+  NVRM: .*(?:[Tt]imeout|timed out).{0,60}\bGSP\d?\b
+
+lost | fatal | reboot the box; if it comes back, {BACK}
+  # NVRM: GPU is lost, skipping nvidia_ioctl
+  NVRM: GPU is lost, skipping
+
+start failed | fatal | reboot the box; if it comes back, {BACK}
+  # NVRM: Device start failed for 0000:3b:00.0 (ret=-5)
+  NVRM: Device start failed for ([0-9a-f:.]+)
+  # NVRM: Can't find an IRQ for your NVIDIA card!
+  NVRM: (?:Can't find an IRQ for your NVIDIA card|NVSwitch init failed|NVLink core init failed)
+  NVRM: FATAL: Failed to re-allocate BAR1
+  NVRM: Fatal Error while attempting to resize PCIe BARs
+
+unified memory | fatal | reboot the box; if it comes back, {BACK}
+  # nvidia-uvm: uvm encountered global fatal error 0x60, requiring os reboot to recover.
+  uvm encountered global fatal error
+
+watchdog | degraded | restart the job; if it comes back, reset the GPU or reboot the box
+  # NVRM: krcWatchdog_IMPL: RC watchdog: GPU is probably locked!  Notify Timeout Seconds: 7
+  NVRM: .{0,60}GPU is probably locked
+
+interrupts | degraded | finish your job, then reboot; if it comes back, {BACK}
+  # NVRM: Going over RM unhandled interrupt threshold for irq 104
+  NVRM: Going over RM unhandled interrupt threshold
+
+reset required | fatal | reset the GPU or reboot the box
+  NV_ERR_RESET_REQUIRED
+
+probe | fatal | another driver (nouveau, vfio) holds the card: unbind it, or hand the box back
+  # NVRM: The NVIDIA probe routine was not called for 3 device(s).
+  NVRM: (?:No NVIDIA (?:graphics adapter|devices) probed|The NVIDIA probe routine was not called)
+
+probe failed | fatal | the driver could not start a card: read the lines before it, reboot; if it
+    comes back, {BACK}
+  # NVRM: The NVIDIA probe routine failed for 1 device(s).
+  # NVRM: None of the NVIDIA devices were initialized.
+  NVRM: The NVIDIA probe routine failed for \d+ device
+  NVRM: None of the NVIDIA (?:devices|graphics adapters) were initialized
+
+bar | fatal | the card got no address space: reboot; if it comes back, {BACK}; on your own machine
+    turn Above 4G decoding on, or boot with pci=realloc
+  # NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:
+  # NVRM: BAR1 is 0M @ 0x0 (PCI:0000:04:00.0)
+  NVRM: BAR\d is \d+M @ 0x0+ \(PCI:([0-9a-f:.]+)\)
+  NVRM: BAR\d is 0M
+
+legacy | warn | nothing, if the job does not need this card: it is too old for the driver
+  # NVRM: ignoring the legacy GPU 0000:05:02.0
+  NVRM: ignoring the legacy GPU ([0-9a-f:.]+)
+
+aer | degraded | finish your job, then reboot; if it comes back, hand the box back: slot, riser or
+    card
+  # pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0
+  # … AER: Uncorrectable (Fatal) error message received from …
+  (?i)AER: .{0,40}Uncorrect(?:ed|able).{0,60}?received(?: from|:):? ([0-9a-f:.]+)
+  (?i)nvidia ([0-9a-f:.]+): (?:AER: )?PCIe Bus Error: severity=Uncorrect
+
+nvlink mask | degraded | reboot the box; if it comes back, {BACK}
+  # NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer2's postRxDetLinkMask failed!
+  # (gpud calls it unhealthy)
+  NVRM: knvlink(?:Update|Discover)PostRxDet\w+: .{0,40}(?:Failed to update|postRxDetLinkMask failed)
+
+fabric topology | fatal | a switch is missing: reboot the box; if it comes back, {BACK}
+  # detected number of NVSwitches don't match with any supported system topology, aborting …
+  # (Fabric Manager's own log)
+  detected number of NVSwitches don't match with any supported system topology
+
+fabric team | degraded | restart the job; if it comes back, reboot the box
+  failed to find the GPU handle \d+ in the multicast team
+
+peermem | warn | the network card lost its access to GPU memory: watch NCCL, restart the job if
+    it hangs
+  # nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping …
+  nvidia[-_]peermem.{0,60}ERROR detected invalid context
+
+nccl crash | warn | a job crashed inside NCCL: read its log, and update NCCL if it comes back
+  # pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 … in libnccl.so.2[…]
+  segfault at .{0,160} in libnccl\.so
+
+disk | degraded | check whether the job's paths are on it; save what matters elsewhere, and
+    change the box
+  # EXT4-fs (dm-0): Remounting filesystem read-only
+  # I/O error, dev nvme0n1, sector 8
+  # nvme nvme4: I/O tag 22 … timeout, reset controller
+  Remounting filesystem read-only
+  md/raid\S{0,20}: Disk failure on
+  \bnvme\S{1,20}: no available path - failing I/O
+  nvme nvme\d+: (?:Disabling device after reset failure|I/O .{0,80}timeout, reset controller)
+  I/O error while writing superblock
+  Buffer I/O error on dev (?:nvme|sd|vd|xvd|dm-|md)
+  \bI/O error, dev (?:nvme|sd|vd|xvd|dm-|md)
+
+disk end | warn | look at the line before it for the device; a loop device is harmless
+  attempt to access beyond end of device
+
+nfs | degraded | wait for the server, or move the job's paths off it
+  nfs: server \S{1,80} not responding
+  nfs4_reclaim_open_state: Lock reclaim failed
+
+killed | warn | the box or the container ran out of memory: fewer workers, or a larger limit
+  # Out of memory: Killed process 4100 (python3) …
+  # Memory cgroup out of memory: Killed process …
+  [Oo]ut of memory: Killed process
+
+stuck | warn | look at the disks and mounts that this process used; reboot if it comes back
+  # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]
+  # INFO: task python3:77 blocked for more than 120 seconds.
+  # rcu: INFO: rcu_sched self-detected stall on CPU
+  soft lockup - CPU#\d+ stuck
+  task \S.{0,80}:\d+.{0,20} blocked for more than \d+ seconds
+  rcu\w*: INFO: rcu\w+ (?:self-)?detected stall
+  Watchdog detected hard LOCKUP
+
+# The two kinds below are those of `stuck` whose trace of calls says what the task waits for.
+stuck in a file system | degraded | wait for the mount or its server; if it doesn't answer, save
+    elsewhere, and start again without it: the process can't be killed meanwhile
+
+stuck in the driver | degraded | nvidia-smi and kill won't help: save what you can, reboot the box;
+    if it comes back, {BACK}
+
+files | warn | raise fs.file-max, or open fewer files
+  VFS: file-max limit \d+ reached
+
+network card | warn | ask the provider: power or cooling of the network card
+  Detected insufficient power on the PCIe slot
+  Port module event.{0,80}High Temperature
+
+network register | warn | nothing, if NCCL works: this machine may not read that network port
+  # mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 268269): ACCESS_REG(0x805) op_mod(0x1) failed
+  # (usual in virtual machines)
+  mlx5_cmd_out_err.{0,40}ACCESS_REG.{0,40}failed
+
+panic | degraded | the machine stopped: look at the lines before it; if it comes back, {BACK}
+  # (In a log of this boot only where the machine went on; netconsole and pstore hold it too.)
+  Kernel panic - not syncing
+
+amd reset | degraded | restart the job; if it comes back, reboot the box
+  # amdgpu 0000:03:00.0: amdgpu: GPU reset begin!
+  # (from general knowledge, no captured line)
+  amdgpu ([0-9a-f:.]+): .{0,40}GPU reset begin
+
+amd ecc | fatal | reboot the box, or hand it back
+  amdgpu ([0-9a-f:.]+): .{0,60}uncorrectable hardware errors? detected
+
+amd ring | degraded | restart the job; if it comes back, reboot the box
+  amdgpu ([0-9a-f:.]+): .{0,60}ring \S+ timeout
+"""
+
+
+def log_rules():
+    """-> ([(kind, level, pattern)] in the order of the table, {kind: what to do})."""
+    rules, actions = [], {}
+    for paragraph in re.sub(r"(?m)^ *#.*\n", "", LOG_TABLE).strip().split("\n\n"):
+        kind, level, action = rows_of(re.sub(r"\n  (?! )", "\n", paragraph))[0]
+        if action != "-":
+            actions[kind] = action.format(BACK=BACK)
+        patterns = re.findall(r"(?m)^  (\S.*)$", paragraph)
+        rules += [(kind, level, re.compile(pattern)) for pattern in patterns]
+    return rules, actions
+
+
+LOG_RULES, LOG_ACTION = log_rules()
+
+
+# --------------------------------------------------------------------------------------------------
+# traces.py
+# What a hung task or a locked processor waited for, by the trace of calls below its line.
+
+TRACED = ("stuck",)  # kinds of events below which the kernel prints a trace
+MOST = 60  # lines of a trace; a hung task with its registers has about 30
+
+#  gpfs_f_rdwr_iter+0x217/0x300 [mmfslinux]
+#  rpc_wait_bit_killable+0x1e/0xa0 [sunrpc]      nfs_wait_bit_killable+0x1e/0x70
+CALL = re.compile(r"(?:\? )?([\w.]+)\+0x[0-9a-f]+/0x[0-9a-f]+(?: \[(\w+)[^\]]*\])?\s*$")
+
+# The file system by its module, or by how its functions begin where it is built in.
+FILE_SYSTEMS = (
+    ("GPFS", "mmfslinux|mmfs26|tracedev", "gpfs"),
+    ("Lustre", "lustre|ptlrpc|obdclass|lov|osc|mdc|lmv|ksocklnd|lnet", "ptlrpc|ll_file"),
+    ("NFS", "nfs|nfsv3|nfsv4|sunrpc|rpcrdma", "nfs|nfs4|rpc_wait"),
+    ("CephFS", "ceph|libceph", "ceph"),
+    ("SMB", "cifs|smb3?", "cifs"),
+    ("BeeGFS", "beegfs", "FhgfsOps"),
+    ("Weka", "wekafsio|wekafsgw", "wekafs"),
+    ("FUSE", "fuse", "fuse"),
+    ("9p", "9p|9pnet|v9fs", "v9fs|p9_client"),
+)
+DRIVER = re.compile(r"nvidia(?:_\w+)?\Z")
+
+
+class Trace:
+    """The lines below an event, which may say what its task waits for."""
+
+    def __init__(self, event):
+        """`event`: as `kernel_log.event_of` gives it; it is changed here."""
+        self.event, self.left = event, MOST
+
+    def take(self, line):
+        """Read the next line of the log. Return whether the trace may go on."""
+        self.left -= 1
+        call = CALL.search(line)
+        kind, what = waits_for(*call.groups()) if call else ("", "")
+        if kind:
+            self.event.update(kind=kind, level="degraded")
+            before, blocked, after = self.event["line"].partition(" blocked for more")
+            self.event["line"] = f"{before} [waits in {what}]{blocked}{after}"
+            return False
+        return self.left > 0 and "blocked for more than" not in line
+
+
+def waits_for(function, module):
+    """-> (the kind of the event, what is waited for) for a call of a trace, ("", "") for others."""
+    for name, modules, starts in FILE_SYSTEMS:
+        by_name = not module and re.match(f"(?:{starts})_", function)
+        if by_name or (module and re.fullmatch(modules, module)):
+            return "stuck in a file system", f"{name}, {module or function}"
+    if module and DRIVER.match(module):
+        return "stuck in the driver", f"NVIDIA's driver, {module}"
+    return "", ""
+
+
+# --------------------------------------------------------------------------------------------------
+# xids.py
+# Xids and SXids, the driver's numbers for faults: how bad each is, and what to do about it.
+#
+# Sources: of the Xids, see data/xids.txt. SXids: gpud's table, read on 2026-11-20, from the
+# Fabric Manager guide of October 2023. Recovery actions: NVML, and `nvidia-smi` from R565 on.
+
+# Xid -> (level, NVIDIA's action, what it is); where we say otherwise, Xid -> (what to do, why)
+XID_TABLE = r"""
+# numbers | level | NVIDIA's action | what it is | what we say to do | why it isn't NVIDIA's action
+# Names and actions are NVIDIA's, levels and reasons ours. Without the last two cells, what
+# to do is NVIDIA's action in words (xids.py). Numbers that aren't listed are unknown.
+# Sources, compared on 2026-11-27: NVIDIA's Xid catalogue page (numbers to 172; its rows give no
+# action for 162 to 172, some a note), which gpud's table of 2025-10-29 repeats row by row;
+# open-gpu-kernel-modules 595.45.04 of 2026-03-05 (to 176); 185 from the page as of 2026-11-20.
+1-7,9,10,12,15-24,26-30,33-36,47,49-53,55,56,65,73,90,91, 111-118,138 | warn | CONTACT_SUPPORT |
+    legacy or reserved number, unused on current GPUs
+8 | warn | RESTART_APP | idle timeout of a channel
+11,25 | warn | RESTART_APP | invalid command stream
+13 | warn | RESTART_APP | fault inside a kernel, usually the application's bug
+14,106,107 | ok | IGNORE | test message
+31 | warn | RESTART_APP | GPU page fault, usually the application's illegal address
+32 | degraded | RESTART_APP | push-buffer DMA fault, suspect the PCIe link | restart the job; if it
+    comes back, hand the box back: slot, riser or card | the data was damaged on its way to the
+    card, which a restart doesn't mend
+37,38,44,66,67 | warn | IGNORE | context-switch firmware or driver check
+39-41,70-72,75-77,85,126-135 | warn | RESTART_APP | copy engine exception
+42 | warn | CONTACT_SUPPORT | legacy video exception
+43 | warn | IGNORE | the application was stopped, the GPU is healthy
+45 | ok | WORKFLOW_XID_45 | clean-up after a killed application
+46 | fatal | RESET_GPU | an engine stopped working
+48 | fatal | WORKFLOW_XID_48 | uncorrectable ECC error
+54 | fatal | CHECK_MECHANICALS | auxiliary power cable missing
+57,58,59,61 | degraded | CONTACT_SUPPORT | memory link or power controller error of older GPUs
+60 | warn | RESTART_APP | video processor exception
+62 | fatal | RESET_GPU | power-management controller halted
+63 | degraded | IGNORE | a page or row was retired, active after a reset | finish your job, then
+    {RESET} | until the reset the card still uses the bad page or row
+64 | fatal | RESET_GPU | a page or row could not be retired
+68,69,82-84,86,88,89,96-105,139 | warn | RESTART_APP | engine exception, usually the application's
+74 | fatal | WORKFLOW_NVLINK_ERR | NVLink error
+78 | degraded | UPDATE_SWFW | vGPU could not start, versions differ
+79 | fatal | RESTART_BM | the GPU has fallen off the bus
+80 | degraded | RESTART_APP | command data damaged on the way to the GPU | restart the job; if it
+    comes back, hand the box back: slot, riser or card | as for 32
+81 | degraded | CONTACT_SUPPORT | legacy VGA error
+87 | ok | CONTACT_SUPPORT | unused
+152,153 | ok | IGNORE | informational
+92 | degraded | IGNORE | too many corrected ECC errors | finish your job, then ask for another card
+    | the job may go on, but the memory is about to fail
+93 | warn | IGNORE | InfoROM write limit reached
+94 | degraded | RESTART_APP | contained ECC error | restart the job; at its end {RESET} | the bad
+    row is replaced by the reset only
+95 | fatal | RESET_GPU | uncontained ECC error
+108,121,137,141 | warn | IGNORE | NVLink address, C2C or fast-path error
+109 | degraded | RESET_GPU | context switch timed out
+110 | fatal | RESET_GPU | security fault
+119 | fatal | RESET_GPU | GSP firmware did not answer
+120 | fatal | RESET_GPU | GSP firmware crashed
+122-125 | degraded | CONTACT_SUPPORT | flash or InfoROM error
+136 | fatal | RESET_GPU | NVLink training failed
+140 | fatal | RESET_GPU | ECC error escaped its handling
+142 | warn | CONTACT_SUPPORT | video encoder error
+143 | fatal | RESET_GPU | the GPU failed to initialise
+144-149 | degraded | WORKFLOW_NVLINK5_ERR | NVLink 5 unit error, the line says fatal or not
+150 | fatal | WORKFLOW_NVLINK5_ERR | NVLink 5 watchdog
+151 | fatal | RESTART_VM | key rotation failed
+154 | degraded | XID_154 | recovery action changed
+155,156 | degraded | RESET_GPU | link declared down, or a resource was retired
+157,161 | degraded | IGNORE | no spare resource is left, or a repair could not be recorded | finish
+    your job, then ask for another card | the next fault there can't be repaired
+160 | degraded | IGNORE | a memory channel is marked for repair | finish your job, then {RESET} |
+    the repair takes effect with a reset
+158 | fatal | RESET_GPU | fatal timeout
+159 | degraded | CHECK_UVM | coherent link error
+162 | ok | NONE_LISTED | power smoothing works again
+163 | warn | NONE_LISTED | power smoothing is off, because of heat or a timeout | nothing, if
+    nobody needs power smoothing; else cool the card, or {RESET} | NVIDIA gives a note instead of
+    an action: no reset is required
+164 | warn | NONE_LISTED | power smoothing near the end of its life | watch it | NVIDIA gives a
+    note: plan to replace the card where power smoothing is wanted
+165 | degraded | NONE_LISTED | power smoothing is at the end of its life | finish your job, then
+    ask the provider whether the power swings are acceptable | NVIDIA gives a note: replace the
+    card where they aren't
+166 | degraded | NONE_LISTED | confidential computing: NVLink traffic before it was encrypted
+167 | fatal | NONE_LISTED | PCIe timeout | reboot the box | the catalogue lists no action; the link
+    is dead until then
+168 | degraded | NONE_LISTED | errors in the protected memory region, seen only with ECC off | turn
+    ECC on (nvidia-smi -e 1), then {RESET} | NVIDIA gives a note: enable ECC, or boot again
+169 | fatal | NONE_LISTED | the security controller halted | {RESET} | the catalogue lists no
+    action; a halted controller starts again with a reset
+170 | warn | NONE_LISTED | confidential computing: an interrupt of NVLink
+171,172 | fatal | NONE_LISTED | detail of Xid 48: the error was in DRAM or SRAM | {RESET} | the
+    catalogue lists no action; the Xid 48 beside it has one
+173 | fatal | NONE_LISTED | the C2C link failed | reboot the box | not in the catalogue
+174 | ok | NONE_LISTED | a process was ended with its channel
+175 | degraded | NONE_LISTED | memory subsystem error | finish your job, then {RESET} | not in the
+    catalogue
+176 | warn | NONE_LISTED | many corrected PCIe errors | watch it | not in the catalogue
+185 | degraded | NONE_LISTED | spare memory was put to use, or is gone | finish your job, then
+    {RESET} | not in the catalogue
+""".replace("{RESET}", RESET)
+XID_ROWS = [(codes_of(row[0]), row[1:4], row[4:]) for row in rows_of(XID_TABLE)]
+XID = {code: tuple(nvidias) for codes, nvidias, _ in XID_ROWS for code in codes}
+XID_OURS = {code: tuple(ours) for codes, _, ours in XID_ROWS if ours for code in codes}
+
+# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
+SXID_FATAL = {
+    "always": "10003,12020,22003,22011,23001-23017",
+    "maybe": (
+        "10001,10002,10004,10005,11001,11009,11013,11018-11020,12001,12002,12022,12024-12027,"
+        "12030-12032,14017,15001,15006,15009,15010,15012,15013,19047,19048,19054,19056,19058,"
+        "19060,19061,19063,19064,19066,19067,19069,19070,20034,22012,24004-24007"
+    ),
+    "never": (
+        "11004,11012,11021-11023,12021,12023,12028,15008,15011,19049,19055,19057,19059,19062,"
+        "19065,19068,19071,19084,20001,20009,20012,22013,24001-24003"
+    ),
+}
+SXID = {code: when for when, codes in SXID_FATAL.items() for code in codes_of(codes)}
+
+# Xid -> word in ENTRY
+XID_ENTRY = {
+    48: "ecc",
+    63: "ecc",
+    64: "ecc",
+    92: "ecc",
+    94: "ecc",
+    95: "ecc",
+    79: "lost",
+    109: "stuck",
+    119: "gsp",
+    120: "gsp",
+}
+
+# NVIDIA's action for an Xid, in words
+NVIDIA_WORDS = {
+    "IGNORE": "nothing to do",
+    "RESTART_APP": "restart the job",
+    "RESET_GPU": RESET,
+    "RESTART_BM": "reboot the box",
+    "RESTART_VM": "reboot the box",
+    "CONTACT_SUPPORT": "ask the provider",
+    "CHECK_MECHANICALS": "power cable: " + BACK,
+    "UPDATE_SWFW": "versions of host and guest differ: ask the provider",
+    "WORKFLOW_XID_48": RESET,
+    "WORKFLOW_NVLINK_ERR": "reboot the box",
+    "WORKFLOW_NVLINK5_ERR": RESET,
+    "CHECK_UVM": "restart the job",
+    "XID_154": "do what it says",
+    "NONE_LISTED": "ask the provider",
+    "WORKFLOW_XID_45": "look at the Xid next to it",
+}
+
+UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
+
+
+# 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)
+CHANGED = re.compile(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?")
+
+
+def xid_words(code, level, line=""):
+    """Return what to do about an Xid. `line`: its line, in which Xid 154 says it."""
+    changed = CHANGED.search(line) if code == 154 else None
+    if changed:
+        return recovery_of(changed.group(1))[1]
+    if code in XID_OURS:
+        return XID_OURS[code][0]
+    action = XID.get(code, ("", "", ""))[1]
+    if action == "IGNORE" and RANK[level] < RANK["unknown"]:
+        return "finish your job, then " + RESET
+    return NVIDIA_WORDS.get(action, "ask the provider")
+
+
+def xid_level(code, text):
+    """The level of an Xid: the table's, unless the line says more."""
+    level = XID[code][0] if code in XID else "unknown"
+    if 144 <= code <= 149:
+        word = re.search(r"\b(Fatal|Nonfatal|Non-fatal)\b", text)
+        return "fatal" if word and word.group(1) == "Fatal" else level
+    if code in (94, 95):
+        return "fatal" if re.search(r"\bRST: Yes", text) else level
+    if code == 154:
+        action = CHANGED.search(text)
+        return recovery_level(action.group(1)) if action else "degraded"
+    return level
+
+
+# The recovery actions: the words of NVML (R615), nvidia-smi and Xid 154, how bad, what to do.
+RECOVERY = (
+    ("none|0", "ok", "nothing"),
+    ("gpu reset|reset|gpu reset required|1", "fatal", RESET),
+    (
+        "node reboot|reboot|node reboot required|system reboot|2|7",
+        "fatal",
+        "reboot the box; if it comes back, " + BACK,
+    ),
+    ("bus reset|6", "fatal", "reboot the box: a reset of its bus is up to the host"),
+    (
+        "drain p2p|3",
+        "degraded",
+        "finish what runs, then restart every job that uses NVLink or peer-to-peer with this GPU",
+    ),
+    ("drain and reset|4", "degraded", "finish your job, start nothing new, then " + RESET),
+    ("recover imex domain|5", "degraded", "ask the provider to restore the IMEX domain"),
+)
+RECOVERY_OF = {
+    words: (level, action) for names, level, action in RECOVERY for words in names.split("|")
+}
+
+
+def recovery_of(text):
+    """-> (the level of a recovery action's words, what to do). Any word but None is bad."""
+    words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
+    urgent = "drain" not in words and re.search(r"reset|reboot", words)
+    unknown = ("fatal" if urgent else "degraded", "do what it says; if it comes back, " + BACK)
+    return RECOVERY_OF.get(words, unknown)
+
+
+def recovery_level(text):
+    """The level of a recovery action's words."""
+    return recovery_of(text)[0]
+
+
+# --------------------------------------------------------------------------------------------------
+# kernel_log.py
+# Turn the lines of the kernel log into events.
+
+# NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
+# NVRM: Xid (0000:03:00): 14, Channel 00000001
+# NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: …
+XID_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)([^)]*)\): (\d{1,6})(?:[,\s](.*))?$")
+
+# nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error
+SXID_LINE = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6})(?:[,\s]+(.*))?$")
+
+# [Feb 27 2025 15:10:02] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0
+#   on NVSwitch pci bus id 00000000:86:00.0 …      one line, Fabric Manager's
+FM_LINE = re.compile(
+    r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,60}?pci bus id ([0-9a-fA-F:.]+)"
+)
+
+# A load of the driver begins with the first of these lines. The second comes after the driver has
+# looked at each card, so what it says about a card that failed stands between the two.
+LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
+LOAD_DONE = "NVRM: loading NVIDIA UNIX"
+
+# These lines end everything before them: a boot, a load or unload of the driver.
+# -- Boot 6d43c94c5e0a4d4c8f2f2e2f0a1b2c3d --   and   -- Reboot --      journalctl, between boots
+BOOT = re.compile(r"Linux version \d+\.\d+|^-- (?:Boot [0-9a-f]{32}|Reboot) --")
+OLD = re.compile(
+    rf"{BOOT.pattern}|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded|NVRM: .{{0,60}}unloading"
+)
+
+# What the driver says while it loads about cards that it can't use.
+LOAD_KINDS = ("probe", "probe failed", "bar", "legacy")
+
+# A line that looks like one of a log:
+# [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
+# 6,3973,227996636,-;…      2026-11-20T16:31:06 …
+LOG_LIKE = re.compile(
+    r"^\s*(?:<\d+>)?\[ *(?:\d+\.\d+\]|[A-Z]\w{2} )|^--|^\d+,\d+,\d+,"
+    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(",
+    re.M,
+)
+
+# nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
+RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
+
+# Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
+# neighbours.
+HOST_KINDS = (
+    "disk",
+    "disk end",
+    "nfs",
+    "killed",
+    "stuck",
+    "stuck in a file system",
+    "files",
+    "network card",
+    "network register",
+    "panic",
+    "nccl crash",
+)
+
+# A line with none of these is plain; the others are compared with every rule.
+WORTH = re.compile(
+    r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
+    r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
+    r"|Kernel panic|insufficient power|High Temperature|multicast team|uvm encountered"
+    r"|detected stall|LOCKUP"
+)
+NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
+
+# NVRM: The NVIDIA GPU 0000:b3:00.0 / NVRM: (PCI ID: …) installed in this system has /
+# NVRM: fallen off the bus and is not responding
+SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
+
+
+class SplitReport:
+    """The report of a lost GPU, which the driver writes in up to four lines."""
+
+    def __init__(self, place, line):
+        """`line`: its first line."""
+        self.place, self.text, self.lines_left = place, line, 3
+
+    def take(self, line):
+        """Add the next line of the log. Return the event if it says that the GPU is lost."""
+        self.text += " " + line.split("NVRM:")[-1].strip()
+        self.lines_left -= 1
+        if "fallen off the bus" not in line:
+            return None
+        self.lines_left = 0
+        return event_of("xid", 79, self.place, "fatal", self.text)
+
+
+def parse_log(text):
+    """Kernel log -> {events, problems, first, boot, looks, odd, lines}.
+
+    `first`: seconds after boot of the first line, or None; `boot`: it holds the boot or the load of
+    the driver; `looks`: some line looks like one of a log; `odd`: how many of the `lines` don't.
+    An event: {kind, code, bdf, level, line, at, old}. `at`: the number of its line, from 0. `old`:
+    before the last boot, load of the driver, or reset of that GPU.
+    """
+    lines = clean(text).splitlines()
+    events, problems = events_of(lines)
+    starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
+    times = map(seconds_of, lines)
+    return {
+        "events": events,
+        "problems": problems[:3],
+        "first": next((seconds for seconds in times if seconds is not None), None),
+        "boot": any(OLD.search(line) for line in lines),
+        "looks": bool(LOG_LIKE.search(text)),
+        "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
+        "lines": len(lines),
+    }
+
+
+def events_of(lines):
+    """-> (the events of a log, what can't be read in it)."""
+    events, problems, report, trace = [], [], None, None
+    load = {"begun": False, "before": 0}
+    for at, line in enumerate(lines):
+        if trace and not trace.take(line):
+            trace = None
+        if ends_events(line, events, load) or not WORTH.search(line):
+            continue
+        event, split = log_event(line), SPLIT_LINE.search(line)
+        if split:
+            report = SplitReport(bdf(split.group(1)), line)
+        elif report:
+            event = report.take(line) or event
+            report = report if report.lines_left > 0 else None
+        if event:
+            event["at"] = at
+            # back to None: the GPU was reset since
+            if event["kind"] == "xid" and event["code"] == 154 and event["level"] == "ok":
+                make_old(events, lambda other, place=event["bdf"]: other["bdf"] == place)
+            events.append(event)
+            trace = Trace(event) if event["kind"] in TRACED else None
+        elif re.search(r"\bS?Xid\b", line) and "Xid (" in line:
+            problems.append(f"a line names an Xid and can't be read: {short(line, 120)}")
+    return events, problems
+
+
+SECONDS = re.compile(r"(?:^|kernel: )(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]|^\d+,\d+,(\d{1,16})\d{6},")
+
+
+def seconds_of(line):
+    """Seconds after boot at the beginning of a line, or None."""
+    stamp = SECONDS.search(line[:200])
+    return int(stamp.group(1) or stamp.group(2)) if stamp else None
+
+
+def make_old(events, over):
+    """Mark the events for which `over` is true."""
+    for event in events:
+        event["old"] = event["old"] or over(event)
+
+
+def ends_events(line, events, load):
+    """Mark the events that a line ends. Return whether it ends any.
+
+    `load` is {begun, before}, and is updated here. `begun`: the first line of the current load of
+    the driver was there. `before`: how many events came before the end of the previous load.
+    """
+    if LOAD_DONE in line:
+        before, began = load["before"], load["begun"]
+        load.update(begun=False, before=len(events))
+        if not began:  # an old driver, or a log of NVRM's lines only
+            make_old(events[:before], of_driver)
+            make_old(
+                events[before:], lambda event: of_driver(event) and event["kind"] not in LOAD_KINDS
+            )
+        return True
+    if OLD.search(line):
+        whole = bool(BOOT.search(line))
+        load["begun"] = LOAD_BEGINS in line
+        make_old(events, lambda event: whole or of_driver(event))
+        return True
+    if not WORTH.search(line):
+        return False
+    back, done = NFS_OK.search(line), RESET_DONE.search(line)
+    if back:
+        server = f"server {back.group(1)} not"
+        make_old(events, lambda event: event["kind"] == "nfs" and server in event["line"])
+    elif done:
+        make_old(events, lambda event: event["bdf"] == bdf(done.group(1)))
+    return bool(back or done)
+
+
+def of_driver(event):
+    """Whether a load of the driver ends the event."""
+    return event["kind"] not in HOST_KINDS
+
+
+def event_of(kind, code, place, level, line, **more):
+    """An event as `parse_log` gives it."""
+    event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line}
+    event.update(more, at=0, old=False)
+    return event
+
+
+def log_event(line):
+    """Return the event in a line, or None."""
+    match = XID_LINE.search(line)
+    if match:
+        place, where, code, text = match.groups()
+        level = xid_level(int(code), text or "")
+        return event_of("xid", int(code), bdf(place), level, line, mig="GPU-I" in where)
+    match = SXID_LINE.search(line)
+    if match:
+        place, code, text = match.groups()
+        return sxid_event(place, code, text, line)
+    match = FM_LINE.search(line)
+    if match:
+        word, code, place = match.groups()
+        return sxid_event(place, code, word.capitalize(), line)
+    for kind, level, pattern in LOG_RULES:
+        match = pattern.search(line)
+        if match:
+            place = bdf(match.group(1)) if pattern.groups and match.group(1) else None
+            if kind == "xid 79":
+                return event_of("xid", 79, place, level, line)
+            return event_of(kind, 0, place, level, line)
+    return None
+
+
+def sxid_event(place, code, text, line):
+    """The event of an SXid. `word`: the line itself says whether it is fatal."""
+    when, word = SXID.get(int(code)), re.match(r"(Fatal|Non-fatal)", text or "")
+    if word and word.group(1) == "Fatal":
+        level = "fatal"
+    elif when is None:
+        level = "unknown"
+    elif when == "always" or (when == "maybe" and not word):
+        level = "fatal"
+    else:
+        level = "degraded" if when == "maybe" else "warn"
+    return event_of("sxid", int(code), bdf(place), level, line, word=bool(word))
+
+
+# --------------------------------------------------------------------------------------------------
+# text.py
+# Read the cells of nvidia-smi. Text from a box is cut, cleaned, not trusted.
+
+NOT_AVAILABLE = (
+    "n/a",
+    "not supported",
+    "not available",
+    "requested functionality has been deprecated",
+    "not found",
+    "",
+)
+
+# 81559 MiB · 26.562 GB/s · 16x · 0x0000000000000001 · 512 bank(s) · -5 C
+NUMBER = re.compile(r"(-?\d{1,16}(?:\.\d{1,6})?)\s*(?:x|%|[a-zA-Z]{1,7}(?:/s)?|bank\(s\))?$")
 
 
 def state(cell):
@@ -118,18 +881,6 @@ def yes(cell):
     if text in ("yes", "no"):
         return text == "yes"
     return int(text) > 0 if re.match(r"\d{1,9}$", text) else None
-
-
-def bdf(text):
-    """The place of a card as 0000:3b:00, or None.
-
-    00000000:3B:00.0, 0000:3b:00.0, 0000:3b:00 and 3b:00.0 are one place.
-    """
-    match = BDF.match((text or "").strip())
-    if not match:
-        return None
-    domain, bus, device = (int(part or "0", 16) for part in match.groups())
-    return f"{domain:04x}:{bus:02x}:{device:02x}"
 
 
 def version(text):
@@ -308,1396 +1059,6 @@ CALL_SECONDS = 25.0  # for one call of nvidia-smi
 # For all its calls: an MCP call has 50 s, and ssh needs some of them. The first call wakes the
 # GPUs, and may use all of this time.
 SERIES_SECONDS = 42.0
-
-
-# --------------------------------------------------------------------------------------------------
-# findings.py
-# Findings: their levels and texts, the entries that they name, and the verdict they add up to.
-#
-# The texts are in data/findings.txt.
-
-RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
-BACK = "hand the box back and ask for a refund"
-
-# The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
-# repair or ask. unknown: it couldn't be read. warn: good to know.
-RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
-
-# Catalogue entries that a finding points at, by its key or the word given with it. A test compares
-# them with the catalogue.
-ENTRY = {
-    word: entry
-    for entry, words in (
-        ("DP15", ["shm"]),
-        ("VAST14", ["sku"]),
-        ("U11", ["held"]),
-        ("ENV6", ["torch_driver"]),
-        ("ENV1", ["arch"]),
-        ("U31", ["no_runtime"]),
-        ("P3", ["bf16"]),
-        ("D20", ["stuck"]),
-        ("U6", ["disk"]),
-        ("U7", ["inodes"]),
-        ("U41", ["container memory"]),
-        ("HW1", ["lost", "count", "gsp", "init", "probe failed"]),
-        ("HW2", ["ecc", "remap", "pages", "repair"]),
-        ("HW3", ["p2p"]),
-        ("HW4", ["fabric", "fabricmanager", "fabric topology"]),
-        ("HW5", ["throttle", "capped", "clock"]),
-        ("HW6", ["width", "gen", "replays", "aer"]),
-        ("HW7", ["mig"]),
-        ("HW9", ["wrong"]),
-        ("ENV10", ["cgroup"]),
-        ("ENV11", ["mismatch"]),
-    )
-    for word in words
-}
-FINDING_TABLE = r"""
-# The findings of the check. A record is
-#   name | level | key | key of the catalogue entry
-#     found: what was seen, with values from the code
-#     expected: what a healthy box shows, with its source
-#     do: what to do about it
-# A GPU gets one finding for each key; without a key every finding counts. Without a catalogue
-# entry, the entry of the key applies (ENTRY in findings.py). The code gives the level for "-", and
-# the values for %s. %% is a percent sign. {RESET} and {BACK} are texts in findings.py.
-
-# The whole
-damaged_output | unknown
-  found: %s
-  expected: every answer can be read completely
-  do: run the check again; if it comes back, look at this output yourself
-
-# nvidia-smi itself
-no_handle | fatal | lost
-  found: %s
-  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
-  do: reboot the box; if it comes back, {BACK}
-slow_calls | unknown | slow
-  found: nvidia-smi is slow: its calls took %d s, which left no time for %s
-  expected: all calls within %d s; without persistence mode each call starts the driver again (8 x
-    A100: 30 s instead of 2, Azure/aks-gpu#105)
-  do: turn persistence mode on (nvidia-smi -pm 1, or start nvidia-persistenced), and run the check
-    again
-hung_call | fatal | hang
-  found: the nvidia-smi call for %s did not end in time
-  expected: nvidia-smi answers within %.0f s (8 x A100 without persistence mode: 30 s for the first
-    call); it hangs after Xid 79 or 119
-  do: don't call it again; reboot the box, and if it hangs again, {BACK}
-late_command | unknown
-  found: %s did not end in time
-  expected: every command ends
-  do: run it yourself
-inforom_exit | degraded | inforom
-  found: nvidia-smi ended with 14
-  expected: 0; 14 is a damaged InfoROM: usable, but the card needs repair (NVIDIA gpu-operator
-    docs)
-  do: finish your job, then ask the provider for another card
-no_tool_for_card | fatal | tool | no_runtime
-  found: an NVIDIA card at %s, but no nvidia-smi
-  expected: driver and tools are installed
-  do: install the driver, start the container with the GPU, or {BACK}
-no_card | unknown | tool | no_runtime
-  found: no nvidia-smi, no NVIDIA or AMD card in sysfs
-  expected: a GPU
-  do: this box shows no GPU: start the container with it, or {BACK}
-failed_call | unknown | tool
-  found: nvidia-smi ended with %d
-  expected: 0
-  do: run nvidia-smi yourself
-failed_part | unknown
-  found: the call for %s ended with %d
-  expected: 0
-  do: run it yourself
-incomplete_recording | unknown | missing
-  found: the recording lacks %s
-  expected: a complete recording
-  do: record again
-no_state | unknown | state
-  found: no output shows the state of a GPU
-  expected: nvidia-smi --query-gpu or -q -x
-  do: record the whole box
-
-# nvidia-smi can't work at all: by its words or its exit code, see FAILURES and RC_FAILURES
-smi_mismatch | fatal |  | mismatch
-  found: %s
-  expected: driver and library are of one version (nvidia-smi exit 18)
-  do: stop all GPU programs and reload the nvidia modules, or reboot the box
-smi_no_driver | unknown
-  found: %s
-  expected: the driver answers (nvidia-smi exit 9)
-  do: no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or {BACK}
-smi_no_devices | fatal |  | lost
-  found: %s
-  expected: the driver finds a GPU (nvidia-smi exit 6)
-  do: look for RmInitAdapter in the kernel log; reboot the box, then {BACK}
-smi_cgroup | fatal |  | cgroup
-  found: %s
-  expected: NVML starts; this text means that a container lost its devices (nvidia-docker#1730)
-  do: restart the container; the host is fine
-smi_denied | unknown
-  found: %s
-  expected: permission to use NVML (exit 4)
-  do: run as root, or give the container the devices
-smi_blocked | fatal |  | no_runtime
-  found: %s
-  expected: the system lets programs use the GPU (exit 17)
-  do: start the container with the GPU, or ask the provider
-smi_library | unknown |  | no_runtime
-  found: %s
-  expected: libnvidia-ml is installed (exit 12)
-  do: start the container with the NVIDIA runtime, or install the driver
-smi_nvml | fatal
-  found: %s
-  expected: NVML starts
-  do: reboot the box; if it comes back, {BACK}
-smi_lost | fatal |  | lost
-  found: %s
-  expected: every GPU answers (exit 15: fell off the bus)
-  do: reboot the box; if it comes back, {BACK}
-smi_reset | fatal
-  found: %s
-  expected: no GPU needs a reset (exit 16)
-  do: {RESET}
-smi_power | fatal
-  found: %s
-  expected: every power cable is attached (exit 8)
-  do: {BACK}
-smi_interrupt | fatal
-  found: %s
-  expected: the kernel gets the GPU's interrupts (exit 10)
-  do: reboot the box; if it comes back, {BACK}
-
-# Lost GPUs
-lost_cell | fatal | lost
-  found: %s: %s
-  expected: every cell answers (NVML %s)
-  do: %s
-unanswered_query | fatal | lost
-  found: GPU %s (%s) is listed by %s but doesn't answer the query
-  expected: every listed GPU answers; -L lists lost GPUs too (k8s-test-infra)
-  do: reboot the box; if it comes back, {BACK}
-unlisted_gpu | unknown | disagree
-  found: GPU %s answers the query but is missing from the output of %s
-  expected: all outputs name the same GPUs
-  do: run the check again
-uncounted_gpu | fatal | count
-  found: the driver counts %d GPUs, but %d answer
-  expected: all answer
-  do: reboot the box; if it comes back, {BACK}
-
-# Memory. Sources: NVIDIA GPU Memory Error Management, DCGM, Azure NHC, Meta's gcm
-recovery_action | - | recovery
-  found: gpu_recovery_action: %s
-  expected: None (NVML recovery action)
-  do: %s
-reset_required | fatal | recovery
-  found: reset_required: Yes
-  expected: No
-  do: {RESET}
-drain_and_reset | degraded | recovery
-  found: drain_and_reset_recommended: Yes
-  expected: No
-  do: finish what runs, start nothing new, then {RESET}
-remap_failed | fatal | remap
-  found: remapped_rows.failure: %s
-  expected: No; a failed remap qualifies for replacement (NVIDIA memory error management)
-  do: {BACK}
-remap_pending | degraded | remap
-  found: remapped_rows.pending: %s
-  expected: No; a pending remap takes effect after a reset (NVIDIA memory error management)
-  do: {RESET}
-remap_limit | degraded | remap
-  found: remapped_rows.uncorrectable: %d
-  expected: below 512 (DCGM, NVIDIA's limit)
-  do: {BACK}
-no_spare_rows | degraded | remap
-  found: banks without a spare row: %d
-  expected: 0; the next fault there can't be remapped
-  do: finish your job, then {BACK}
-rows_remapped | warn | remap
-  found: remapped_rows.uncorrectable: %d
-  expected: 0; repaired, below NVIDIA's limit of 512
-  do: watch it
-few_spare_rows | warn | remap
-  found: banks with few spare rows: %d
-  expected: 0
-  do: watch it
-pages_limit | fatal | pages
-  found: retired pages: %d
-  expected: below 63 (DCGM)
-  do: {BACK}
-pages_pending | degraded | pages
-  found: retired_pages.pending: Yes
-  expected: No; takes effect after a reset (DCGM warns)
-  do: {RESET}
-many_pages | degraded | pages
-  found: retired pages: %d, %d of them for double-bit errors
-  expected: at most 10 (gcm), 15 double-bit (DCGM)
-  do: finish your job, then {BACK}
-unrepairable_memory | fatal | repair
-  found: unrepairable_memory: Yes
-  expected: No
-  do: {BACK}
-repair_pending | degraded | repair
-  found: %s repair pending: Yes
-  expected: No; repaired by a reset
-  do: {RESET}
-sram_threshold | fatal | ecc
-  found: SRAM uncorrectable threshold exceeded: Yes
-  expected: No; qualifies for replacement (NVIDIA memory error management)
-  do: {BACK}
-uncorrectable_errors | fatal | ecc
-  found: uncorrectable ECC errors since the driver was loaded: %d
-  expected: 0 (DCGM, gcm, Azure NHC)
-  do: {RESET}; if it comes back, {BACK}
-many_corrected_errors | degraded | ecc
-  found: corrected ECC errors: %d, in SRAM %d
-  expected: at most 20000000, in SRAM 10000 (Azure NHC, H100)
-  do: finish your job, then ask for another card
-old_uncorrectable_errors | warn | ecc
-  found: uncorrectable ECC errors: %d in the card's life, 0 since the driver was loaded
-  expected: 0 (Azure NHC for SRAM)
-  do: watch it; ask the provider if it grows
-inforom_checksum | degraded | inforom
-  found: inforom.checksum_validation: %s
-  expected: valid
-  do: finish your job, then ask for another card
-
-# PCIe link
-narrow_link | degraded | width
-  found: PCIe width x%d of x%d
-  expected: the card's full width; an idle card keeps it (all captures)
-  do: reboot; if it comes back, the slot or riser is bad, or the slot has fewer lanes%s: ask the
-    provider, or pass --expect pcie=%d
-narrow_as_rented | warn | width
-  found: PCIe width x%d of x%d, on every %s of this virtual machine
-  expected: the card's full width; some providers wire this card with fewer lanes (unconfirmed)
-  do: nothing, if loading data keeps up; otherwise measure with --stress and ask the provider
-slow_link | degraded | gen
-  found: PCIe generation %d of %d at %d %% utilisation
-  expected: the highest, under load
-  do: reboot; if it comes back, {BACK}
-link_replays | warn | replays
-  found: PCIe replays: %d since the driver was loaded
-  expected: %d in the %d minutes since boot (DCGM: %.2f per minute and lane)
-  do: a bad slot, riser or cable: reboot, watch it, ask the provider
-capped_link | warn | gen
-  found: PCIe generation %d at most, the card supports %d
-  expected: SKU table
-  do: the host limits it: expect slower loading from host memory
-
-# Throttling, heat, clocks and power
-hardware_throttle | degraded | throttle
-  found: throttled now: %s
-  expected: no hardware slowdown (gpud, Azure NHC)
-  do: heat or power supply: ask the provider, or change the box
-thermal_throttle | - | throttle
-  found: throttled now: %s at %s %% utilisation
-  expected: no thermal slowdown
-  do: bad cooling: ask the provider, or change the box
-was_throttled | warn | throttle
-  found: %s for %.1f s since the driver was loaded
-  expected: 0
-  do: watch clocks under load (--stress)
-was_slowed_by_heat | warn | throttle
-  found: sw_thermal_slowdown for %.0f s since the driver was loaded
-  expected: 60 s (our limit)
-  do: watch clocks under load (--stress)
-hot_gpu | degraded | throttle
-  found: GPU at %d C%s
-  expected: below %d C and above 0 to the limit
-  do: bad cooling: ask the provider, or change the box
-hot_memory | degraded | throttle
-  found: memory at %d C
-  expected: below %d C (-q -x)
-  do: bad cooling: ask the provider, or change the box
-clock_held | degraded | clock
-  found: held at %d MHz of %d by a clock setting, at %d %% utilisation
-  expected: at least half of the highest, or the default (our limit)
-  do: reset it: nvidia-smi -rgc and -rac; or ask the provider
-slower_than_others | degraded | clock
-  found: %d MHz at %d %% utilisation, the others of its kind at %d MHz
-  expected: at least %.1f of the others' clock under the same load (our limit)
-  do: the slowest card sets the pace: check it again under load, reboot; if it comes back, {BACK}
-low_application_clock | warn | clock
-  found: application clock %d MHz, default %d MHz
-  expected: the default (Azure NHC and gcm require a fixed clock)
-  do: expect less speed, or reset it: nvidia-smi -rac
-no_power_reading | warn | power
-  found: power.draw: %s
-  expected: readable on a data-centre GPU (DCGM)
-  do: watch clocks under load (--stress)
-enforced_power_limit | degraded | power | capped
-  found: enforced power limit %d W, set %d W
-  expected: 0.9 of the set limit (our limit): something else lowers it
-  do: power supply or heat of the machine: ask the provider, or change the box
-low_power_limit | warn | power | capped
-  found: power limit %d W, default %d W
-  expected: 0.9 of the default (our limit)
-  do: expect less speed, or raise it: nvidia-smi -pl
-
-# MIG, ECC and other modes
-mig_pending | degraded | mig
-  found: MIG mode %s, pending %s
-  expected: the same
-  do: {RESET}
-no_mig_instance | fatal | mig
-  found: MIG mode is on, but there is no instance
-  expected: an instance; without one CUDA sees no device
-  do: make instances (nvidia-smi mig -cgi … -C), or turn MIG off and reset
-odd_mig_mode | degraded | mig
-  found: MIG mode %s, unlike the others
-  expected: the same mode on all GPUs
-  do: set it like the others and reset, or don't use this GPU
-ecc_pending | warn | eccmode
-  found: ECC mode %s, pending %s
-  expected: the same
-  do: {RESET}
-ecc_disabled | degraded | eccmode
-  found: ECC mode Disabled
-  expected: Enabled on a data-centre GPU: without it a memory error is silent
-  do: nvidia-smi -e 1, then reset the GPU
-odd_ecc_mode | warn | eccmode
-  found: ECC mode %s, unlike most of the others
-  expected: the same mode on all GPUs
-  do: nvidia-smi -e, then reset the GPU
-compute_prohibited | fatal | compute
-  found: compute_mode: Prohibited
-  expected: Default
-  do: nvidia-smi -c 0 -i N
-compute_exclusive | warn | compute
-  found: compute_mode: %s
-  expected: Default
-  do: run one process per GPU, or nvidia-smi -c 0 -i N
-no_persistence_mode | warn | persistence
-  found: persistence_mode: Disabled
-  expected: Enabled
-  do: nvidia-smi -pm 1: otherwise each start takes seconds and counters are reset
-fabric_not_ready | fatal | fabric
-  found: fabric state %s, status %s
-  expected: Completed and Success; until then CUDA and NCCL can't start
-  do: wait a minute; then restart nvidia-fabricmanager, reboot, or {BACK}
-fabric_unhealthy | - | fabric
-  found: fabric health: %s
-  expected: Healthy
-  do: reboot the box, then {BACK}
-fabric_degraded | degraded | fabric
-  found: fabric health: %s
-  expected: bandwidth full, no route unhealthy or in recovery (gpud, DCGM)
-  do: wait a minute; if it is still so, reboot the box, then {BACK}
-
-# Cells
-failed_sensor | - | sensor
-  found: %s: %s
-  expected: every sensor answers; a fan or power sensor alone may fail (i3pystatus#850,
-    nvidia_gpu_exporter#393)
-  do: check again after 5 s; if it is still so, look at the recovery action and the kernel log, then
-    {RESET}
-unreadable_cell | unknown | unread
-  found: can't read %s
-  expected: values in a known form
-  do: run the check again; if it comes back, look at this output yourself
-denied_cell | unknown | denied
-  found: %s: [Insufficient Permissions]
-  expected: readable
-  do: run as root
-missing_cell | unknown | lacks
-  found: missing: %s%s
-  expected: what drivers 465 to 610 report
-  do: query these fields
-
-# Is the card what its name says
-different_names | unknown | identity
-  found: %s
-  expected: all outputs say the same
-  do: run the check again
-wrong_card | degraded | identity | sku
-  found: %s
-  expected: name, memory (0.90 for ECC) and capability of one SKU, all cards alike
-  do: this isn't the card that its name says: compare it with what you rented, and {BACK}
-odd_vbios | warn | vbios
-  found: VBIOS %s, most of the others %s
-  expected: the same version on all GPUs (gcm, Azure NHC)
-  do: the card was probably exchanged: ask the provider if it is slower than the others
-version_mismatch | fatal | mismatch
-  found: driver %s, kernel module %s
-  expected: one version
-  do: stop all GPU programs and reload the nvidia modules, or reboot the box
-no_peer_to_peer | warn | p2p
-  found: %d x %s have no peer-to-peer on stock drivers
-  expected: SKU table; nccl-tests#117
-  do: set NCCL_P2P_DISABLE=1 if NCCL hangs
-
-# Outputs that contradict each other
-different_values | unknown | disagree
-  found: %s: %s
-  expected: all outputs say the same
-  do: run the check again
-different_uuids | unknown | disagree
-  found: uuid %s, in -L %s
-  expected: all outputs say the same
-  do: run the check again
-
-# NVLink
-no_nvlink_output | unknown | nvlink
-  found: no output shows its NVLinks
-  expected: nvlink -s lists them
-  do: run nvidia-smi nvlink -s yourself
-no_nvlink | fatal | nvlink
-  found: no NVLink is listed
-  expected: %s links
-  do: reboot the box, then {BACK}
-single_gpu_nvlinks | warn | nvlink
-  found: all %d NVLinks are inactive, and the box has one GPU
-  expected: active
-  do: nothing: one GPU doesn't need them
-unwired_nvlinks | warn | nvlink
-  found: NVLink %s inactive (%d of %d), the same number on every GPU
-  expected: every pair has an NVLink; a board may wire only some links
-  do: nothing, or pass how many you pay for: --expect nvlink=N
-inactive_nvlinks | - | nvlink
-  found: NVLink %s inactive (%d of %d)
-  expected: none inactive (NVIDIA Health Validation, Azure NHC)
-  do: reboot the box; if it comes back, {BACK}
-missing_nvlinks | - | nvlink
-  found: %d NVLinks listed
-  expected: %d
-  do: reboot the box; if it comes back, {BACK}
-slow_nvlink | degraded | nvlink
-  found: an NVLink at %.3f GB/s
-  expected: %.3f GB/s
-  do: reboot the box; if it comes back, {BACK}
-no_nvlink_pair | degraded | nvlink
-  found: topo -m: no pair of the %d GPUs is connected by NVLink (%s)
-  expected: NV and a number (gpud asks NVML)
-  do: restart nvidia-fabricmanager or reboot the box; if it comes back, {BACK}
-odd_nvlink_pair | degraded | nvlink
-  found: topo -m: GPU%d to GPU%d is %s, the others %s
-  expected: %s
-  do: reboot the box; if it comes back, {BACK}
-
-# Memory in use
-stuck_holder | degraded |  | held
-  found: process %s (%s) holds %s in state %s
-  expected: no holder in state D or Z
-  do: unmount the dead mount that it waits for, or reboot the box
-memory_of_nobody_known | warn | use | held
-  found: %d MiB in use at 0 %% utilisation, by an unknown process
-  expected: 1024 MiB (our limit; gcm 15 MiB)
-  do: nvidia-smi, fuser -v /dev/nvidia*
-memory_of_another_job | warn | use | held
-  found: %d MiB in use by %s
-  expected: 1024 MiB (our limit)
-  do: another job uses this GPU: wait, or choose another GPU
-memory_of_another_program | warn | use | held
-  found: %d MiB in use by %s
-  expected: 15 MiB (gcm)
-  do: another program uses this GPU
-memory_without_process | - | use | held
-  found: %d MiB in use, but no process listed%s
-  expected: 1024 MiB (our limit; gcm 15 MiB)
-  do: a process of another container, or a dead one, holds it: fuser -v /dev/nvidia*, restart the
-    container, or reboot
-little_memory_without_process | warn | use | held
-  found: %d MiB in use, but no process listed
-  expected: 15 MiB (gcm)
-  do: fuser -v /dev/nvidia*
-
-# Kernel log
-no_kernel_log | - | log
-  found: %s
-  expected: readable
-  do: run as root on the host, or accept that it is unknown: --expect log=no
-odd_kernel_log | unknown | log
-  found: %d of %d lines of the kernel log don't look like log lines
-  expected: 0
-  do: look at the log yourself
-late_kernel_log | - | log
-  found: the kernel log begins %s after boot: earlier lines are overwritten
-  expected: it goes back to the load of the driver
-  do: journalctl -k -b as root
-xid | -
-  found: %s
-  expected: no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)
-  do: %s
-sxid | -
-  found: %s
-  expected: no SXid %d (%s)
-  do: %s
-kernel_log_line | -
-  found: %s
-  expected: no such line since boot%s
-  do: %s
-
-# Disks, memory, device nodes
-dead_mount | degraded
-  found: %s does not answer
-  expected: a mount answers within 3 s
-  do: it is a dead network mount: unmount it, or reboot the box
-path_error | unknown
-  found: %s: %s
-  expected: readable
-  do: choose another path
-path_read_only | degraded
-  found: %s is read-only
-  expected: the job can write there (--path)
-  do: mount it writable, or choose another path
-path_size | unknown
-  found: %s: size can't be read
-  expected: numbers
-  do: df %s
-shm_default | degraded | shm | shm
-  found: /dev/shm has %d MiB
-  expected: more than 64 MiB, docker's default, at which DataLoader workers die with a bus error
-  do: start the container with --shm-size or --ipc=host
-shm_small | warn | shm | shm
-  found: /dev/shm has %d MiB
-  expected: 1024 MiB
-  do: use few workers, or a larger --shm-size
-shm_full | degraded | shm | shm
-  found: /dev/shm has %d MiB free
-  expected: 64 MiB free
-  do: remove what dead jobs left there
-disk_full | fatal |  | disk
-  found: %s: %d MiB free of %d
-  expected: 512 MiB free
-  do: free space before you start: a checkpoint would be cut off
-disk_nearly_full | degraded |  | disk
-  found: %s: %d MiB free of %d
-  expected: 5 GiB free
-  do: free space, or write elsewhere
-disk_filling | warn |  | disk
-  found: %s: %d MiB free of %d
-  expected: 3 %% free, or 50 GiB
-  do: compare it with the size of your checkpoints
-no_inodes | fatal |  | inodes
-  found: %s: %d inodes free of %d
-  expected: 100 free
-  do: remove small files (caches, datasets)
-few_inodes | degraded |  | inodes
-  found: %s: %d inodes free of %d
-  expected: 2 %% free
-  do: remove small files (caches, datasets)
-container_memory | degraded | memory | container memory
-  found: memory: %d of %d MiB of the container's limit in use
-  expected: 0.95 of the limit
-  do: end other processes, or ask for a larger limit
-little_memory | degraded | memory
-  found: memory: %d of %d MiB available
-  expected: 1024 MiB
-  do: end other processes
-closed_node | fatal | node | no_runtime
-  found: %s: %s
-  expected: the node can be opened
-  do: the container's device list lacks it (cgroup): restart the container
-no_fabric_manager | - | fabricmanager
-  found: %d NVSwitches, but nv-fabricmanager isn't running
-  expected: it runs; without it CUDA can't start on this board (gpud)
-  do: systemctl start nvidia-fabricmanager; it must have the driver's version
-unfinished_part | unknown
-  found: %s did not end
-  expected: every part ends in time
-  do: run the check again
-unknown_card | fatal | lost
-  found: the card at %s has the nvidia driver, but nvidia-smi doesn't list it
-  expected: every card answers whose device node can be opened
-  do: look for RmInitAdapter in the kernel log; reboot, then {BACK}
-card_without_driver | - | lost
-  found: the card at %s has no NVIDIA driver (%s)
-  expected: the driver has every card of the box; one that it can't start is lost
-  do: read what the kernel log says about its load; reboot; if it comes back, {BACK}
-hidden_cards | unknown | count
-  found: nvidia-smi doesn't show %d of %d NVIDIA cards: they are lost, or another job's
-  expected: /proc/driver/nvidia/gpus says which device node belongs to which card
-  do: compare with the number of GPUs that you asked for: --expect gpus=N
-spare_nodes | unknown | count
-  found: %d device nodes /dev/nvidiaN, but %d GPUs answer
-  expected: a GPU for each node
-  do: this container may have lost a GPU: restart the container; if it stays lost, {BACK}
-
-# torch (--python)
-no_torch | unknown | torch
-  found: %s: %s
-  expected: torch can be imported
-  do: install torch there, or pass the job's interpreter with --python
-torch_without_gpu | fatal | torch
-  found: torch %s (CUDA %s) finds no GPU: %s
-  expected: torch.cuda.is_available()
-  do: %s
-failed_kernel | fatal | torch
-  found: a small kernel failed: %s
-  expected: it runs and its sum is correct
-  do: %s
-
-# AMD
-amd_ras | fatal | ras
-  found: %s: %s
-  expected: ue: 0
-  do: reboot the box, or hand it back
-narrow_amd_link | degraded | width
-  found: PCIe width x%d of x%d
-  expected: the card's full width
-  do: reboot; if it comes back, {BACK}
-unreadable_amd_output | unknown
-  found: %s can't be read
-  expected: JSON
-  do: run amd-smi yourself
-amd_uncorrectable | fatal | ras
-  found: amd-smi metric: %s %d
-  expected: 0
-  do: reboot the box, or hand it back
-amd_bad_pages | degraded | pages
-  found: amd-smi bad-pages: %s
-  expected: none pending
-  do: reboot the box
-amd_ecc_untold | unknown | amd
-  found: %d of %d AMD GPUs: neither amd-smi nor ras files show their ECC state
-  expected: amd-smi metric --ecc, bad-pages
-  do: install amd-smi, or run it on the host
-
-# Expectations (--expect)
-not_as_expected | fatal
-  found: %s: %s
-  expected: expected %s%s%s
-  do: it isn't what you pay for, or what the job needs: change the box or the job, or {BACK}
-expectation_untold | unknown
-  found: %s could not be read
-  expected: expected %s%s%s
-  do: find out yourself
-
-# Load (--stress)
-stress_refused | unknown | stress
-  found: stress: %s
-  expected: the load runs
-  do: free the GPU, or pass the job's interpreter with --python
-stress_hung | fatal | stress
-  found: stress: no answer in stage %s
-  expected: each stage ends
-  do: reboot the box; a hang in all-reduce: set NCCL_P2P_DISABLE=1 and try again
-stress_no_answer | unknown | stress
-  found: stress: %s
-  expected: torch in the interpreter
-  do: pass the job's interpreter with --python
-stress_ended | fatal | stress
-  found: stress: ended in stage %s: %s
-  expected: it runs to its end
-  do: restart the job; if it comes back, reset the GPU
-changing_product | fatal | wrong
-  found: the same product gave a different result in %s of %s runs
-  expected: bit for bit the same each time
-  do: this GPU computes wrong results: {BACK}
-odd_product | fatal | wrong
-  found: the product differs from that of the other %s
-  expected: bit for bit the same on cards of the same kind
-  do: this GPU computes wrong results: {BACK}
-two_products | fatal | wrong
-  found: the two %s give different products
-  expected: bit for bit the same
-  do: one of them computes wrong results: {BACK}
-slow_matmul | degraded | slow
-  found: matmul at %.0f TFLOPS
-  expected: 0.5 of the %d in the data sheet (our limit)
-  do: look at clocks, power limit and heat; or change the box
-slowest_matmul | degraded | slow
-  found: matmul at %.0f TFLOPS, the others at %.0f
-  expected: 0.85 of the median (our limit): the slowest card sets the pace
-  do: look at clocks, power limit and heat; or change the box
-slow_host_copy | degraded | h2d
-  found: host to device at %.1f GB/s
-  expected: 0.4 of %.0f GB/s (PCIe %d x%d, our limit)
-  do: look at the PCIe link under load and at NUMA; or change the box
-wrong_all_reduce | fatal | wrong
-  found: a wrong sum after all-reduce
-  expected: the sum over %d GPUs
-  do: NVLink or PCIe path: reboot, then {BACK}
-wrong_product | fatal | product | wrong
-  found: wrong products: %s
-  expected: within the rounding of their type, and the same twice
-  do: this GPU computes wrong results: save checkpoints from before it, {BACK}
-wrong_memory | fatal | pattern | wrong
-  found: %s words of 8 bytes in %.1f GiB of memory came back changed, the first at byte %s
-  expected: what was written
-  do: this GPU's memory changes data: save checkpoints from before it, {BACK}
-wrong_copy | fatal | copy
-  found: copy from %s to %s: %s words of 8 bytes arrived changed
-  expected: what was sent
-  do: NVLink or PCIe path: reboot, then {BACK}; between GPUs, NCCL_P2P_DISABLE=1 avoids the path
-wrong_on_host | fatal | host | wrong
-  found: the CPU gives two results for one product of whole numbers
-  expected: the same
-  do: the host's CPU or memory computes wrong results: {BACK}
-numbers_not_looked_at | unknown | numbers
-  found: no product was tried: %s
-  expected: products in each type
-  do: repeat --stress with more seconds, or pass the job's interpreter with --python
-hung_under_load | fatal | hang
-  found: nvidia-smi did not end under load
-  expected: 10 s
-  do: reboot the box, and if it hangs again, {BACK}
-throttled_under_load | degraded | throttle
-  found: throttled under load: %s
-  expected: power cap only
-  do: heat or power supply: ask the provider, or change the box
-lost_under_load | fatal | lost
-  found: [GPU is lost] under load
-  expected: it answers
-  do: reboot the box; if it comes back, {BACK}
-
-# Samples (--watch)
-gone_from_samples | fatal | lost
-  found: GPU %d is missing from the samples
-  expected: every GPU is in every sample
-  do: stop the job, reboot the box; if it comes back, {BACK}
-lost_sample | fatal | lost
-  found: [GPU is lost]
-  expected: it answers
-  do: stop the job, reboot the box; if it comes back, {BACK}
-throttled_sample | degraded | throttle
-  found: throttled: %s at %s C
-  expected: power cap only
-  do: heat or power supply: ask the provider
-stuck_kernel | degraded | stuck | stuck
-  found: %d %% utilisation at %.0f W of %.0f W for %d samples
-  expected: more than %.1f of the limit under load (our limit)
-  do: run py-spy dump on every rank: one of them is in a different place
-no_handle_at_end | fatal | lost
-  found: %s
-  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
-  do: stop the job, reboot the box; if it comes back, {BACK}
-watched_line | -
-  found: %s
-  expected: no such line while the job runs
-  do: %s
-no_sample | fatal
-  found: nvidia-smi gave nothing for %d s
-  expected: a sample every %s s
-  do: don't call it again; reboot the box, and if it hangs again, {BACK}
-"""
-
-
-def finding_texts():
-    """-> {name: {level, key, entry, found, expected, do}}."""
-    records, record = {}, {}
-    text = re.sub(r"(?m)^#.*\n", "", FINDING_TABLE)
-    text = text.replace("{RESET}", RESET).replace("{BACK}", BACK).replace("\n    ", " ")
-    for line in text.splitlines():
-        if line.startswith("  "):
-            label, text = line.strip().split(": ", 1)
-            record[label] = text
-        elif line:
-            name, level, key, entry = [*line.split(" | "), "", ""][:4]
-            record = records[name] = {"level": level, "key": key.strip(), "entry": entry}
-    return records
-
-
-FINDINGS = finding_texts()
-
-
-def verdict(findings):
-    """Turn the levels of findings into the verdict."""
-    levels = {finding["level"] for finding in findings}
-    for level, word in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
-        if level in levels:
-            return word
-    return "fit"
-
-
-class Findings:
-    """Collects findings. Call it with the name of a finding and the values of its texts."""
-
-    def __init__(self):
-        """`list`: the findings; `keys`: their (key, GPU)."""
-        self.list, self.keys = [], set()
-
-    def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
-        """Add a finding, once for each key and GPU. The record has the defaults."""
-        record = FINDINGS[name]
-        key = record["key"] if key is None else key
-        entry = record["entry"] if entry is None else entry
-        if key and (key, gpu) in self.keys:
-            return
-        self.keys.add((key, gpu))
-        self.list.append(
-            {
-                "gpu": gpu,
-                "level": level or record["level"],
-                "evidence": short(record["found"] % values, 300),
-                "threshold": record["expected"] % expected,
-                "action": record["do"] % do,
-                "entry": ENTRY.get(entry or key, ""),
-            }
-        )
-
-    def has(self, key, gpu):
-        """Whether a finding with this key was added for this GPU."""
-        return (key, gpu) in self.keys
-
-
-# --------------------------------------------------------------------------------------------------
-# tables.py
-# Read the tables of data/.
-
-
-def rows_of(text):
-    """The rows of a table as lists of cells. An indented line continues the row before it."""
-    joined = re.sub(r"\n[ \t]+", " ", re.sub(r"(?m)^[ \t]*#.*\n", "", text))
-    return [[cell.strip() for cell in line.split(" | ")] for line in joined.splitlines() if line]
-
-
-def codes_of(text):
-    """'1-3,7' -> {1, 2, 3, 7}"""
-    codes = set()
-    for part in text.split(","):
-        low, _, high = part.strip().partition("-")
-        codes.update(range(int(low), int(high or low) + 1))
-    return codes
-
-
-# --------------------------------------------------------------------------------------------------
-# log_rules.py
-# The bad lines of the kernel log that aren't Xids, and what to do about each kind.
-
-LOG_TABLE = r"""
-# Bad lines of the kernel log, and of Fabric Manager's.
-#   kind | level | what to do
-#     pattern; its first group, where it has one, is the device. The first that is found counts.
-#     # a line as it was seen
-
-xid 79 | fatal | -
-  # NVRM: GPU at 0000:01:00.0 has fallen off the bus.
-  # NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.
-  (?i)NVRM: .*GPU (?:at )?([0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.?[0-7]?).{0,80}fallen off the bus
-
-init | fatal | reboot the box; if it comes back, {BACK}
-  # NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x65:1792)
-  (?i)NVRM: GPU ([0-9a-f:.]+?): (?:RmInitAdapter|rm_init_adapter) failed
-  NVRM: (?:RmInitAdapter: Cannot initialize GSP|.*failed to wait for GFW_BOOT)
-
-mismatch | fatal | stop all GPU programs and reload the nvidia modules, or reboot the box
-  # NVRM: API mismatch: the client has the version 535.171.04, but
-  NVRM: API mismatch
-
-gsp | fatal | reset the GPU or reboot the box; if it comes back, {BACK}
-  # NVRM: _kgspRpcRecvPoll: … Timeout after 6s of waiting for RPC response from GPU1 GSP!
-  # (an Xid line is read before these patterns are tried)
-  NVRM: .*(?:[Tt]imeout|timed out).{0,60}\bGSP\d?\b
-
-reset required | fatal | reset the GPU or reboot the box
-  NV_ERR_RESET_REQUIRED
-
-probe | fatal | another driver (nouveau, vfio) holds the card: unbind it, or hand the box back
-  # NVRM: The NVIDIA probe routine was not called for 3 device(s).
-  NVRM: (?:No NVIDIA (?:graphics adapter|devices) probed|The NVIDIA probe routine was not called)
-
-probe failed | fatal | the driver could not start a card: read the lines before it, reboot; if it
-    comes back, {BACK}
-  # NVRM: The NVIDIA probe routine failed for 1 device(s).
-  # NVRM: None of the NVIDIA devices were initialized.
-  NVRM: The NVIDIA probe routine failed for \d+ device
-  NVRM: None of the NVIDIA (?:devices|graphics adapters) were initialized
-
-bar | fatal | the card got no address space: reboot; if it comes back, {BACK}; on your own machine
-    turn Above 4G decoding on, or boot with pci=realloc
-  # NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:
-  # NVRM: BAR1 is 0M @ 0x0 (PCI:0000:04:00.0)
-  NVRM: BAR\d is \d+M @ 0x0+ \(PCI:([0-9a-f:.]+)\)
-  NVRM: BAR\d is 0M
-
-legacy | warn | nothing, if the job does not need this card: it is too old for the driver
-  # NVRM: ignoring the legacy GPU 0000:05:02.0
-  NVRM: ignoring the legacy GPU ([0-9a-f:.]+)
-
-aer | degraded | finish your job, then reboot; if it comes back, hand the box back: slot, riser or
-    card
-  # pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0
-  # … AER: Uncorrectable (Fatal) error message received from …
-  (?i)AER: .{0,40}Uncorrect(?:ed|able).{0,60}?received(?: from|:):? ([0-9a-f:.]+)
-  (?i)nvidia ([0-9a-f:.]+): (?:AER: )?PCIe Bus Error: severity=Uncorrect
-
-nvlink mask | degraded | reboot the box; if it comes back, {BACK}
-  # NVRM: knvlinkDiscoverPostRxDetLinks_GH100: Getting peer2's postRxDetLinkMask failed!
-  # (gpud calls it unhealthy)
-  NVRM: knvlink(?:Update|Discover)PostRxDet\w+: .{0,40}(?:Failed to update|postRxDetLinkMask failed)
-
-fabric topology | fatal | a switch is missing: reboot the box; if it comes back, {BACK}
-  # detected number of NVSwitches don't match with any supported system topology, aborting …
-  # (Fabric Manager's own log)
-  detected number of NVSwitches don't match with any supported system topology
-
-fabric team | degraded | restart the job; if it comes back, reboot the box
-  failed to find the GPU handle \d+ in the multicast team
-
-peermem | warn | the network card lost its access to GPU memory: watch NCCL, restart the job if
-    it hangs
-  # nvidia-peermem nv_get_p2p_free_callback:127 ERROR detected invalid context, skipping …
-  nvidia[-_]peermem.{0,60}ERROR detected invalid context
-
-nccl crash | warn | a job crashed inside NCCL: read its log, and update NCCL if it comes back
-  # pt_main_thread[2536443]: segfault at 7f797fe00000 ip 00007f7c7ac69996 … in libnccl.so.2[…]
-  segfault at .{0,160} in libnccl\.so
-
-disk | degraded | check whether the job's paths are on it; save what matters elsewhere, and
-    change the box
-  # EXT4-fs (dm-0): Remounting filesystem read-only
-  # I/O error, dev nvme0n1, sector 8
-  # nvme nvme4: I/O tag 22 … timeout, reset controller
-  Remounting filesystem read-only
-  md/raid\S{0,20}: Disk failure on
-  \bnvme\S{1,20}: no available path - failing I/O
-  nvme nvme\d+: (?:Disabling device after reset failure|I/O .{0,80}timeout, reset controller)
-  I/O error while writing superblock
-  Buffer I/O error on dev (?:nvme|sd|vd|xvd|dm-|md)
-  \bI/O error, dev (?:nvme|sd|vd|xvd|dm-|md)
-
-disk end | warn | look at the line before it for the device; a loop device is harmless
-  attempt to access beyond end of device
-
-nfs | degraded | wait for the server, or move the job's paths off it
-  nfs: server \S{1,80} not responding
-  nfs4_reclaim_open_state: Lock reclaim failed
-
-killed | warn | the box or the container ran out of memory: fewer workers, or a larger limit
-  # Out of memory: Killed process 4100 (python3) …
-  # Memory cgroup out of memory: Killed process …
-  [Oo]ut of memory: Killed process
-
-stuck | warn | look at the disks and mounts that this process used; reboot if it comes back
-  # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]
-  # INFO: task python3:77 blocked for more than 120 seconds.
-  soft lockup - CPU#\d+ stuck
-  task \S{1,80}:\d+.{0,20} blocked for more than \d+ seconds
-
-files | warn | raise fs.file-max, or open fewer files
-  VFS: file-max limit \d+ reached
-
-network card | warn | ask the provider: power or cooling of the network card
-  Detected insufficient power on the PCIe slot
-  Port module event.{0,80}High Temperature
-
-network register | warn | nothing, if NCCL works: this machine may not read that network port
-  # mlx5_core 0000:d2:00.0: mlx5_cmd_out_err:838:(pid 268269): ACCESS_REG(0x805) op_mod(0x1) failed
-  # (usual in virtual machines)
-  mlx5_cmd_out_err.{0,40}ACCESS_REG.{0,40}failed
-
-panic | degraded | the machine stopped: look at the lines before it; if it comes back, {BACK}
-  # (In a log of this boot only where the machine went on; netconsole and pstore hold it too.)
-  Kernel panic - not syncing
-
-amd reset | degraded | restart the job; if it comes back, reboot the box
-  # amdgpu 0000:03:00.0: amdgpu: GPU reset begin!
-  # (from general knowledge, no captured line)
-  amdgpu ([0-9a-f:.]+): .{0,40}GPU reset begin
-
-amd ecc | fatal | reboot the box, or hand it back
-  amdgpu ([0-9a-f:.]+): .{0,60}uncorrectable hardware errors? detected
-
-amd ring | degraded | restart the job; if it comes back, reboot the box
-  amdgpu ([0-9a-f:.]+): .{0,60}ring \S+ timeout
-"""
-
-
-def log_rules():
-    """-> ([(kind, level, pattern)] in the order of the table, {kind: what to do})."""
-    rules, actions = [], {}
-    for paragraph in re.sub(r"(?m)^ *#.*\n", "", LOG_TABLE).strip().split("\n\n"):
-        kind, level, action = rows_of(re.sub(r"\n  (?! )", "\n", paragraph))[0]
-        if action != "-":
-            actions[kind] = action.format(BACK=BACK)
-        patterns = re.findall(r"(?m)^  (\S.*)$", paragraph)
-        rules += [(kind, level, re.compile(pattern)) for pattern in patterns]
-    return rules, actions
-
-
-LOG_RULES, LOG_ACTION = log_rules()
-
-
-# --------------------------------------------------------------------------------------------------
-# xids.py
-# Xids and SXids, the driver's numbers for faults: how bad each is, and what to do about it.
-#
-# Sources, read on 2026-11-20: NVIDIA's Xid catalogue page; open-gpu-kernel-modules 595.45.04;
-# gpud's SXid table, which is from the Fabric Manager guide of October 2023.
-
-# Xid -> (level, NVIDIA's action, what it is)
-XID_TABLE = r"""
-# numbers | level | NVIDIA's action | what it is
-# Source: NVIDIA's Xid catalogue page and open-gpu-kernel-modules 595.45.04, read on 2026-11-20.
-# Names and actions are NVIDIA's, levels are this project's. Numbers not listed are unknown.
-1-7,9,10,12,15-24,26-30,33-36,47,49-53,55,56,65,73,90,91,
-    111-118,138 | warn | CONTACT_SUPPORT | legacy or reserved number, unused on current GPUs
-8 | warn | RESTART_APP | idle timeout of a channel
-11,25 | warn | RESTART_APP | invalid command stream
-13 | warn | RESTART_APP | fault inside a kernel, usually the application's bug
-14,106,107 | ok | IGNORE | test message
-31 | warn | RESTART_APP | GPU page fault, usually the application's illegal address
-32 | degraded | RESTART_APP | push-buffer DMA fault, suspect the PCIe link
-37,38,44,66,67 | warn | IGNORE | context-switch firmware or driver check
-39-41,70-72,75-77,85,126-135 | warn | RESTART_APP | copy engine exception
-42 | warn | CONTACT_SUPPORT | legacy video exception
-43 | warn | IGNORE | the application was stopped, the GPU is healthy
-45 | ok | WORKFLOW_XID_45 | clean-up after a killed application
-46 | fatal | RESET_GPU | an engine stopped working
-48 | fatal | WORKFLOW_XID_48 | uncorrectable ECC error
-54 | fatal | CHECK_MECHANICALS | auxiliary power cable missing
-57,58,59,61 | degraded | CONTACT_SUPPORT | memory link or power controller error of older GPUs
-60 | warn | RESTART_APP | video processor exception
-62 | fatal | RESET_GPU | power-management controller halted
-63 | degraded | IGNORE | a page or row was retired, active after a reset
-64 | fatal | RESET_GPU | a page or row could not be retired
-68,69,82-84,86,88,89,96-105,139 | warn | RESTART_APP | engine exception, usually the application's
-74 | fatal | WORKFLOW_NVLINK_ERR | NVLink error
-78 | degraded | UPDATE_SWFW | vGPU could not start, versions differ
-79 | fatal | RESTART_BM | the GPU has fallen off the bus
-80 | degraded | RESTART_APP | command data damaged on the way to the GPU
-81 | degraded | CONTACT_SUPPORT | legacy VGA error
-87 | ok | CONTACT_SUPPORT | unused
-152,153 | ok | IGNORE | informational
-92 | degraded | IGNORE | too many corrected ECC errors
-93 | warn | IGNORE | InfoROM write limit reached
-94 | degraded | RESTART_APP | contained ECC error
-95 | fatal | RESET_GPU | uncontained ECC error
-108,121,137,141 | warn | IGNORE | NVLink address, C2C or fast-path error
-109 | degraded | RESET_GPU | context switch timed out
-110 | fatal | RESET_GPU | security fault
-119 | fatal | RESET_GPU | GSP firmware did not answer
-120 | fatal | RESET_GPU | GSP firmware crashed
-122-125 | degraded | CONTACT_SUPPORT | flash or InfoROM error
-136 | fatal | RESET_GPU | NVLink training failed
-140 | fatal | RESET_GPU | ECC error escaped its handling
-142 | warn | CONTACT_SUPPORT | video encoder error
-143 | fatal | RESET_GPU | the GPU failed to initialise
-144-149 | degraded | WORKFLOW_NVLINK5_ERR | NVLink 5 unit error, the line says fatal or not
-150 | fatal | WORKFLOW_NVLINK5_ERR | NVLink 5 watchdog
-151 | fatal | RESTART_VM | key rotation failed
-154 | degraded | XID_154 | recovery action changed
-155,156 | degraded | RESET_GPU | link declared down, or a resource was retired
-157,160,161 | degraded | IGNORE | no spare resource, or a memory channel is marked for repair
-158 | fatal | RESET_GPU | fatal timeout
-159 | degraded | CHECK_UVM | coherent link error
-162,174 | ok | NONE_LISTED | informational
-163,164,170,176 | warn | NONE_LISTED | power smoothing, link or PCIe notice
-165,166,168,175,185 | degraded | NONE_LISTED | power, memory or link resource lost
-167,169,171-173 | fatal | NONE_LISTED | PCIe timeout, halted controller, uncorrectable memory or C2C
-    error
-"""
-XID = {code: tuple(row[1:]) for row in rows_of(XID_TABLE) for code in codes_of(row[0])}
-
-# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
-SXID_FATAL = {
-    "always": "10003,12020,22003,22011,23001-23017",
-    "maybe": (
-        "10001,10002,10004,10005,11001,11009,11013,11018-11020,12001,12002,12022,12024-12027,"
-        "12030-12032,14017,15001,15006,15009,15010,15012,15013,19047,19048,19054,19056,19058,"
-        "19060,19061,19063,19064,19066,19067,19069,19070,20034,22012,24004-24007"
-    ),
-    "never": (
-        "11004,11012,11021-11023,12021,12023,12028,15008,15011,19049,19055,19057,19059,19062,"
-        "19065,19068,19071,19084,20001,20009,20012,22013,24001-24003"
-    ),
-}
-SXID = {code: when for when, codes in SXID_FATAL.items() for code in codes_of(codes)}
-
-# Xid -> word in ENTRY
-XID_ENTRY = {
-    48: "ecc",
-    63: "ecc",
-    64: "ecc",
-    92: "ecc",
-    94: "ecc",
-    95: "ecc",
-    79: "lost",
-    109: "stuck",
-    119: "gsp",
-    120: "gsp",
-}
-
-# NVIDIA's action for an Xid, in words
-NVIDIA_WORDS = {
-    "IGNORE": "nothing to do",
-    "RESTART_APP": "restart the job",
-    "RESET_GPU": RESET,
-    "RESTART_BM": "reboot the box",
-    "RESTART_VM": "reboot the box",
-    "CONTACT_SUPPORT": "ask the provider",
-    "CHECK_MECHANICALS": "power cable: " + BACK,
-    "UPDATE_SWFW": "versions of host and guest differ: ask the provider",
-    "WORKFLOW_XID_48": RESET,
-    "WORKFLOW_NVLINK_ERR": "reboot the box",
-    "WORKFLOW_NVLINK5_ERR": RESET,
-    "CHECK_UVM": "restart the job",
-    "XID_154": "do what it says",
-    "NONE_LISTED": "ask the provider",
-    "WORKFLOW_XID_45": "look at the Xid next to it",
-}
-
-# NVIDIA's IGNORE means that the job may go on, not that the card is fine.
-SPARE_CARD = "finish your job, then ask for another card"
-XID_WORDS = {92: SPARE_CARD, 157: SPARE_CARD, 161: SPARE_CARD}
-UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
-
-
-def xid_words(code, level):
-    """Return what to do about an Xid."""
-    action = XID.get(code, ("", "", ""))[1]
-    if action == "IGNORE" and RANK[level] < RANK["unknown"]:
-        return XID_WORDS.get(code, "finish your job, then " + RESET)
-    return NVIDIA_WORDS.get(action, "ask the provider")
-
-
-def xid_level(code, text):
-    """The level of an Xid: the table's, unless the line says more."""
-    level = XID[code][0] if code in XID else "unknown"
-    if 144 <= code <= 149:
-        word = re.search(r"\b(Fatal|Nonfatal|Non-fatal)\b", text)
-        return "fatal" if word and word.group(1) == "Fatal" else level
-    if code in (94, 95):
-        return "fatal" if re.search(r"\bRST: Yes", text) else level
-    if code == 154:
-        action = re.search(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?", text)
-        return recovery_level(action.group(1)) if action else "degraded"
-    return level
-
-
-def recovery_level(text):
-    """The level of a recovery action's words.
-
-    None and the forms of Reset and Drain are from the NVML enum; any other word is bad.
-    """
-    words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
-    if words in ("none", "0"):
-        return "ok"
-    urgent = "drain" not in words and re.search(r"reset|reboot", words)
-    return "fatal" if urgent else "degraded"
-
-
-# --------------------------------------------------------------------------------------------------
-# kernel_log.py
-# Turn the lines of the kernel log into events.
-
-# NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
-# NVRM: Xid (0000:03:00): 14, Channel 00000001
-# NVRM: Xid (PCI:0000:01:00 GPU-I:05): 94, pid=7194, Contained: …
-XID_LINE = re.compile(r"NVRM: Xid \((?:PCI:)?([0-9a-fA-F:.]+)([^)]*)\): (\d{1,6})(?:[,\s](.*))?$")
-
-# nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error
-SXID_LINE = re.compile(r"SXid \(PCI:([0-9a-fA-F:.]+)\): (\d{1,6})(?:[,\s]+(.*))?$")
-
-# [Feb 27 2025 15:10:02] [ERROR] [tid 12727] detected NVSwitch non-fatal error 12028 on fid 0
-#   on NVSwitch pci bus id 00000000:86:00.0 …      one line, Fabric Manager's
-FM_LINE = re.compile(
-    r"detected NVSwitch (non-fatal|fatal) error (\d{1,6}) .{0,60}?pci bus id ([0-9a-fA-F:.]+)"
-)
-
-# A load of the driver begins with the first of these lines. The second comes after the driver has
-# looked at each card, so what it says about a card that failed stands between the two.
-LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
-LOAD_DONE = "NVRM: loading NVIDIA UNIX"
-
-# These lines end everything before them: a boot, a load or unload of the driver.
-OLD = re.compile(
-    rf"Linux version \d+\.\d+|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded"
-    r"|NVRM: .{0,60}unloading"
-)
-
-# What the driver says while it loads about cards that it can't use.
-LOAD_KINDS = ("probe", "probe failed", "bar", "legacy")
-
-# A line that looks like one of a log:
-# [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
-# 6,3973,227996636,-;…      2026-11-20T16:31:06 …
-LOG_LIKE = re.compile(
-    r"^\s*(?:<\d+>)?\[ *(?:\d+\.\d+\]|[A-Z]\w{2} )|^--|^\d+,\d+,\d+,"
-    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(",
-    re.M,
-)
-
-# nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
-RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
-
-# Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
-# neighbours.
-HOST_KINDS = (
-    "disk",
-    "disk end",
-    "nfs",
-    "killed",
-    "stuck",
-    "files",
-    "network card",
-    "network register",
-    "panic",
-    "nccl crash",
-)
-
-# A line with none of these is plain; the others are compared with every rule.
-WORTH = re.compile(
-    r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
-    r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
-    r"|Kernel panic|insufficient power|High Temperature|multicast team"
-)
-NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
-
-# NVRM: The NVIDIA GPU 0000:b3:00.0 / NVRM: (PCI ID: …) installed in this system has /
-# NVRM: fallen off the bus and is not responding
-SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
-
-
-class SplitReport:
-    """The report of a lost GPU, which the driver writes in up to four lines."""
-
-    def __init__(self, place, line):
-        """`line`: its first line."""
-        self.place, self.text, self.lines_left = place, line, 3
-
-    def take(self, line):
-        """Add the next line of the log. Return the event if it says that the GPU is lost."""
-        self.text += " " + line.split("NVRM:")[-1].strip()
-        self.lines_left -= 1
-        if "fallen off the bus" not in line:
-            return None
-        self.lines_left = 0
-        return event_of("xid", 79, self.place, "fatal", self.text)
-
-
-def parse_log(text):
-    """Kernel log -> {events, problems, first, boot, looks, odd, lines}.
-
-    `first`: seconds after boot of the first line, or None; `boot`: it holds the boot or the load of
-    the driver; `looks`: some line looks like one of a log; `odd`: how many of the `lines` don't.
-    An event: {kind, code, bdf, level, line, old}. `old`: before the last boot, load of the driver,
-    or reset of that GPU.
-    """
-    lines = clean(text).splitlines()
-    kept = lines[-200000:]
-    events, problems = events_of(kept)
-    starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
-    times = (seconds_of(line) for line in kept)
-    return {
-        "events": events,
-        "problems": problems[:3],
-        "first": next((seconds for seconds in times if seconds is not None), None),
-        "boot": any(OLD.search(line) for line in kept),
-        "looks": bool(LOG_LIKE.search(text)),
-        "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
-        "lines": len(lines),
-    }
-
-
-def events_of(lines):
-    """-> (the events of a log, what can't be read in it)."""
-    events, problems, report = [], [], None
-    load = {"begun": False, "before": 0}
-    for line in lines:
-        if ends_events(line, events, load) or not WORTH.search(line):
-            continue
-        event, split = log_event(line), SPLIT_LINE.search(line)
-        if split:
-            report = SplitReport(bdf(split.group(1)), line)
-        elif report:
-            event = report.take(line) or event
-            report = report if report.lines_left > 0 else None
-        if event:
-            # back to None: the GPU was reset since
-            if event["kind"] == "xid" and event["code"] == 154 and event["level"] == "ok":
-                make_old(events, lambda other, place=event["bdf"]: other["bdf"] == place)
-            events.append(event)
-        elif re.search(r"\bS?Xid\b", line) and "Xid (" in line:
-            problems.append(f"a line names an Xid and can't be read: {short(line, 120)}")
-    return events, problems
-
-
-def seconds_of(line):
-    """Seconds after boot at the beginning of a line, or None."""
-    stamp = re.match(r"(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]", line)
-    stamp = stamp or re.match(r"\d+,\d+,(\d{1,16})\d{6},", line)
-    return int(stamp.group(1)) if stamp else None
-
-
-def make_old(events, over):
-    """Mark the events for which `over` is true."""
-    for event in events:
-        event["old"] = event["old"] or over(event)
-
-
-def ends_events(line, events, load):
-    """Mark the events that a line ends. Return whether it ends any.
-
-    `load` is {begun, before}, and is updated here. `begun`: the first line of the current load of
-    the driver was there. `before`: how many events came before the end of the previous load.
-    """
-    if LOAD_DONE in line:
-        before, began = load["before"], load["begun"]
-        load.update(begun=False, before=len(events))
-        if not began:  # an old driver, or a log of NVRM's lines only
-            make_old(events[:before], of_driver)
-            make_old(
-                events[before:], lambda event: of_driver(event) and event["kind"] not in LOAD_KINDS
-            )
-        return True
-    if OLD.search(line):
-        whole = "Linux version" in line
-        load["begun"] = LOAD_BEGINS in line
-        make_old(events, lambda event: whole or of_driver(event))
-        return True
-    if not WORTH.search(line):
-        return False
-    back, done = NFS_OK.search(line), RESET_DONE.search(line)
-    if back:
-        server = f"server {back.group(1)} not"
-        make_old(events, lambda event: event["kind"] == "nfs" and server in event["line"])
-    elif done:
-        make_old(events, lambda event: event["bdf"] == bdf(done.group(1)))
-    return bool(back or done)
-
-
-def of_driver(event):
-    """Whether a load of the driver ends the event."""
-    return event["kind"] not in HOST_KINDS
-
-
-def event_of(kind, code, place, level, line, **more):
-    """An event as `parse_log` gives it."""
-    return dict(more, kind=kind, code=code, bdf=place, level=level, line=line, old=False)
-
-
-def log_event(line):
-    """Return the event in a line, or None."""
-    match = XID_LINE.search(line)
-    if match:
-        place, where, code, text = match.groups()
-        level = xid_level(int(code), text or "")
-        return event_of("xid", int(code), bdf(place), level, line, mig="GPU-I" in where)
-    match = SXID_LINE.search(line)
-    if match:
-        place, code, text = match.groups()
-        return sxid_event(place, code, text, line)
-    match = FM_LINE.search(line)
-    if match:
-        word, code, place = match.groups()
-        return sxid_event(place, code, word.capitalize(), line)
-    for kind, level, pattern in LOG_RULES:
-        match = pattern.search(line)
-        if match:
-            place = bdf(match.group(1)) if pattern.groups and match.group(1) else None
-            if kind == "xid 79":
-                return event_of("xid", 79, place, level, line)
-            return event_of(kind, 0, place, level, line)
-    return None
-
-
-def sxid_event(place, code, text, line):
-    """The event of an SXid. `word`: the line itself says whether it is fatal."""
-    when, word = SXID.get(int(code)), re.match(r"(Fatal|Non-fatal)", text or "")
-    if word and word.group(1) == "Fatal":
-        level = "fatal"
-    elif when is None:
-        level = "unknown"
-    elif when == "always" or (when == "maybe" and not word):
-        level = "fatal"
-    else:
-        level = "degraded" if when == "maybe" else "warn"
-    return event_of("sxid", int(code), bdf(place), level, line, word=bool(word))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -1989,6 +1350,7 @@ def field_names():
     for name in ("reset_required", "drain_and_reset", "channel_repair", "tpc_repair"):
         types["x." + name] = "y"
     types["x.unrepairable"] = "y"
+    types["x.other"] = "t"
     return used, types
 
 
@@ -2128,11 +1490,16 @@ def broken_cells(cells, line):
 
 def csv_row(header, cells):
     """Return the cells by field. If two columns have the same field, the first value counts."""
-    row = {}
+    row = failed_cells(cell for name, cell in zip(header, cells) if not name)
     for name, cell in zip(header, cells):
         if name and (name not in row or state(row[name]) != "value"):
             row[name] = cell
     return row
+
+
+def failed_cells(texts):
+    """The cell for a sensor that failed among fields that the check has no name for, or none."""
+    return {"x.other": "ERR!"} if any(text.strip(" []") == "ERR!" for text in texts) else {}
 
 
 def from_tree(places, find, leaves):
@@ -2186,6 +1553,7 @@ def parse_xml(text):
     driver = (root.findtext("driver_version") or "").strip()
     for item in root.findall("gpu")[:256]:
         cells = from_tree(XML_PLACES, partial(text_at, item), partial(leaves_at, item))
+        cells.update(failed_cells(leaf.text or "" for leaf in item.iter()))
         cells["pci.bus_id"] = item.get("id") or item.findtext("pci/pci_bus_id") or ""
         if driver:
             cells["driver_version"] = driver
@@ -2233,6 +1601,7 @@ def parse_q(text):
     gpus, problems = [], []
     for tree in trees[:256]:
         cells = from_tree(XML_PLACES, tree.get, partial(leaves_below, tree))
+        cells.update(failed_cells(tree.values()))
         cells["pci.bus_id"] = tree[""]
         if driver:
             cells["driver_version"] = driver
@@ -2303,7 +1672,7 @@ def parse_table(text):
                 cells["name"] = name
             if driver:
                 cells["driver_version"] = driver.group(1)
-            if re.match(r"\d+$", ecc):
+            if re.match(r"\d+$|ERR!$", ecc):
                 cells["ecc.errors.uncorrected.volatile.total"] = ecc
             gpus.append(cells)
         elif re.match(r"^\|\s+\|\s+\|\s+(Enabled|Disabled|N/A)\*?\s+\|", line) and gpus:
@@ -2976,13 +2345,327 @@ def sku_of(name):
 
 
 # --------------------------------------------------------------------------------------------------
+# names.py
+# Which card a name means: the driver's own, or one that a person writes.
+
+NAME_TABLE = r"""
+# SKU | the driver's other names, by commas | a way in which people write it | another way …
+# The SKU itself is a name of the driver and a way too. In a way, [words] may be left out, and [a,b]
+# is one of them or nothing. Case, blanks and signs don't count, nor do the makers' words NVIDIA,
+# GeForce, Tesla, AMD and Instinct. A name without a board means the usual one: H100 is the SXM
+# board, A100 any A100. An indented line continues the row before it.
+# Sources, read on 2026-11-27: the driver's names of Turing and newer cards from the list of
+# supported GPUs of open-gpu-kernel-modules 595.45.04 (2026-03-05); older ones from captures of
+# nvidia-smi. From general knowledge: the ways (price lists of vast.ai, RunPod, Lambda, SkyPilot)
+# and AMD's names.
+P100 SXM | P100-SXM2-16GB | p100 [16gb] | p100 sxm[2] [16gb]
+P100 PCIe | P100-PCIE-16GB, P100-PCIE-12GB | p100 [16gb] | p100 pcie [12gb,16gb]
+P40 | - | p40 [24gb]
+P4 | - | p4 [8gb]
+V100 SXM 16GB | V100-SXM2-16GB, V100-SXM3-16GB | v100 [sxm,sxm2,sxm3] [16gb] | v100 16gb
+    [sxm,sxm2,sxm3]
+V100 SXM 32GB | V100-SXM2-32GB, V100-SXM3-32GB, V100-SXM2-32GB-LS, V100-SXM3-32GB-H | v100
+    [sxm,sxm2,sxm3] [32gb] | v100 32gb [sxm,sxm2,sxm3]
+V100 PCIe 16GB | V100-FHHL-16GB | v100 [pcie] [16gb] | v100 16gb [pcie]
+V100 PCIe 32GB | - | v100 [pcie] [32gb] | v100 32gb [pcie]
+V100S | V100S-PCIE-32GB | v100s [pcie] [32gb] | v100s 32gb
+T4 | - | t4 [16gb]
+A100 SXM 40GB | A100-SXM4-40GB | a100 [sxm,sxm4,hgx] [40gb] | a100 40gb [sxm,sxm4,hgx]
+A100 SXM 64GB | - | a100 [sxm,sxm4,hgx] [64gb] | a100 64gb [sxm,sxm4,hgx]
+A100 SXM 80GB | A100-SXM4-80GB | a100 [sxm,sxm4,hgx] [80gb] | a100 80gb [sxm,sxm4,hgx]
+A100 PCIe 40GB | - | a100 [pcie] [40gb] | a100 40gb [pcie]
+A100 PCIe 80GB | A100 80GB PCIe | a100 [pcie] [80gb] | a100 80gb [pcie]
+A800 SXM 40GB | A800-SXM4-40GB | a800 [sxm,sxm4] [40gb] | a800 40gb [sxm,sxm4]
+A800 SXM 80GB | A800-SXM4-80GB | a800 [sxm,sxm4] [80gb] | a800 80gb [sxm,sxm4]
+A800 PCIe 80GB | A800 80GB PCIe, A800 80GB PCIe LC | a800 [pcie] [80gb] | a800 80gb [pcie]
+A800 Active | A800 40GB Active | a800 [40gb] active
+A30 | - | a30 [pcie] [24gb]
+A40 | - | a40 [pcie] [48gb]
+A10 | - | a10 [pcie] [24gb]
+A10G | - | a10g [24gb]
+A16 | - | a16 [16gb,64gb]
+A2 | - | a2 [16gb]
+L2 | - | l2 [24gb]
+L4 | - | l4 [24gb]
+L20 | - | l20 [48gb]
+L40 | - | l40 [48gb]
+L40S | - | l40s [48gb]
+H100 SXM | H100 80GB HBM3, H100 | h100 [80gb] [sxm,sxm5,hgx,hbm3] | h100 [sxm,sxm5,hgx] [80gb]
+    [hbm3] | h100 mega [80gb]
+H100 PCIe | - | h100 pcie [80gb] | h100 80gb pcie
+H100 NVL | - | h100 nvl [94gb] | h100 94gb [nvl]
+H800 SXM | H800 | h800 [80gb] [sxm,sxm5,hgx] | h800 [sxm,sxm5,hgx] [80gb]
+H800 PCIe | - | h800 pcie [80gb] | h800 80gb pcie
+H800 NVL | - | h800 nvl [94gb]
+H20 | - | h20 [sxm,sxm5] [96gb] | h20 96gb [sxm,sxm5] | h20 nvlink
+H20 141GB | H20-3e | h20 3e | h20e
+H20 NVL16 | -
+H200 SXM | H200 | h200 [141gb,140gb] [sxm,sxm5,hgx] | h200 [sxm,sxm5,hgx] [141gb,140gb]
+H200 NVL | - | h200 nvl [141gb] | h200 [141gb] nvl | h200 pcie
+GH200 96GB | GH200 480GB, GH200 120GB | gh200 [96gb,480gb,120gb] | gh200 superchip
+GH200 144GB | GH200 144G HBM3e | gh200 [144gb,144g] [hbm3e] | gh200 superchip
+B100 | - | b100 [192gb,180gb] [sxm,sxm6,hgx]
+B200 | - | b200 [180gb,192gb] [sxm,sxm6,hgx] | b200 [sxm,sxm6,hgx] [180gb,192gb]
+GB200 | - | gb200 [nvl72,186gb,192gb]
+B300 | B300 SXM6 AC | b300 [288gb,268gb,262gb] [sxm,sxm6,hgx] | b300 [sxm,sxm6,hgx] [ac]
+    [288gb,268gb,262gb]
+GB300 | - | gb300 [nvl72,288gb]
+GB10 | - | dgx spark
+TITAN V | -
+TITAN Xp | -
+TITAN RTX | -
+Quadro RTX 8000 | - | [quadro] rtx 8000 [48gb] | q rtx 8000
+Quadro RTX 6000 | - | [quadro] rtx 6000 [24gb] | q rtx 6000
+Quadro RTX 5000 | - | [quadro] rtx 5000 [16gb]
+Quadro RTX 4000 | - | [quadro] rtx 4000 [8gb]
+RTX A2000 | RTX A2000 12GB | [rtx] a2000 [6gb,12gb]
+RTX 6000 Ada | RTX 6000 Ada Generation | [rtx] 6000 ada [generation] [48gb]
+RTX PRO 6000 Workstation | RTX PRO 6000 Blackwell Workstation Edition | [rtx] pro 6000 [blackwell]
+    [96gb] | [rtx] pro 6000 [blackwell] [workstation,workstation edition,ws,wk,w] [96gb]
+RTX PRO 6000 Server | RTX PRO 6000 Blackwell Server Edition | [rtx] pro 6000 [blackwell] [96gb] |
+    [rtx] pro 6000 [blackwell] [server,server edition,se,s] [96gb]
+RTX PRO 6000 Max-Q | RTX PRO 6000 Blackwell Max-Q Workstation Edition | [rtx] pro 6000 [blackwell]
+    max q [workstation,workstation edition] [96gb] | [rtx] pro 6000 [blackwell] mq
+RTX PRO 5000 72GB | RTX PRO 5000 72GB Blackwell | [rtx] pro 5000 72gb [blackwell] | [rtx] pro 5000
+    blackwell 72gb
+RTX PRO 5000 | RTX PRO 5000 Blackwell | [rtx] pro 5000 [blackwell] [48gb]
+RTX PRO 4000 SFF | RTX PRO 4000 Blackwell SFF Edition | [rtx] pro 4000 [blackwell] sff [edition]
+    [24gb]
+MI50 | Radeon Instinct MI50 | mi50 [16gb,32gb]
+MI100 | - | mi100 [32gb]
+MI210 | - | mi210 [64gb]
+MI250 | - | mi250 [128gb]
+MI250X | - | mi250x [128gb]
+MI300A | - | mi300a [128gb]
+MI300X | MI300X OAM, MI300X VF | mi300x [192gb] [oam]
+MI308X | - | mi308x [192gb]
+MI325X | MI325X VF | mi325x [256gb] [oam]
+MI350X | - | mi350x [288gb] [oam]
+MI355X | - | mi355x [288gb] [oam]
+GTX 1060 | - | [gtx] 1060 [3gb,6gb]
+GTX 1070 | - | [gtx] 1070 [8gb]
+GTX 1070 Ti | - | [gtx] 1070 ti
+GTX 1080 | - | [gtx] 1080 [8gb]
+GTX 1080 Ti | - | [gtx] 1080 ti [11gb]
+AX800 | -
+GTX 1630 | - | [gtx] 1630
+GTX 1650 | - | [gtx] 1650
+GTX 1650 SUPER | - | [gtx] 1650 super | [gtx] 1650 s
+GTX 1650 Ti | - | [gtx] 1650 ti
+GTX 1650 Ti with Max-Q Design | - | [gtx] 1650 ti with max-q design
+GTX 1650 with Max-Q Design | - | [gtx] 1650 with max-q design
+GTX 1660 | - | [gtx] 1660
+GTX 1660 SUPER | - | [gtx] 1660 super | [gtx] 1660 s
+GTX 1660 Ti | - | [gtx] 1660 ti
+GTX 1660 Ti with Max-Q Design | - | [gtx] 1660 ti with max-q design
+RTX 2050 | - | [rtx] 2050
+RTX 2060 | - | [rtx] 2060 [6gb,12gb]
+RTX 2060 SUPER | - | [rtx] 2060 super [8gb] | [rtx] 2060 s [8gb]
+RTX 2060 with Max-Q Design | - | [rtx] 2060 with max-q design
+RTX 2070 | - | [rtx] 2070 [8gb]
+RTX 2070 SUPER | - | [rtx] 2070 super [8gb] | [rtx] 2070 s [8gb]
+RTX 2070 Super with Max-Q Design | - | [rtx] 2070 super with max-q design
+RTX 2070 with Max-Q Design | - | [rtx] 2070 with max-q design
+RTX 2080 | - | [rtx] 2080 [8gb]
+RTX 2080 SUPER | - | [rtx] 2080 super [8gb] | [rtx] 2080 s [8gb]
+RTX 2080 Super with Max-Q Design | - | [rtx] 2080 super with max-q design
+RTX 2080 Ti | - | [rtx] 2080 ti [11gb]
+RTX 2080 with Max-Q Design | - | [rtx] 2080 with max-q design
+RTX 3050 | - | [rtx] 3050 [6gb,8gb]
+RTX 3050 4GB Laptop GPU | - | [rtx] 3050 4gb laptop [gpu]
+RTX 3050 6GB Laptop GPU | - | [rtx] 3050 6gb laptop [gpu]
+RTX 3050 A Laptop GPU | - | [rtx] 3050 a laptop [gpu]
+RTX 3050 Laptop GPU | - | [rtx] 3050 laptop [gpu]
+RTX 3050 OEM | - | [rtx] 3050 oem
+RTX 3050 Ti Laptop GPU | - | [rtx] 3050 ti laptop [gpu]
+RTX 3060 | - | [rtx] 3060 [8gb,12gb]
+RTX 3060 Laptop GPU | - | [rtx] 3060 laptop [gpu]
+RTX 3060 Ti | - | [rtx] 3060 ti [8gb]
+RTX 3070 | - | [rtx] 3070 [8gb]
+RTX 3070 Laptop GPU | - | [rtx] 3070 laptop [gpu]
+RTX 3070 Ti | - | [rtx] 3070 ti [8gb]
+RTX 3070 Ti Laptop GPU | - | [rtx] 3070 ti laptop [gpu]
+RTX 3080 | - | [rtx] 3080 [10gb,12gb]
+RTX 3080 Laptop GPU | - | [rtx] 3080 laptop [gpu]
+RTX 3080 Ti | - | [rtx] 3080 ti [12gb]
+RTX 3080 Ti Laptop GPU | - | [rtx] 3080 ti laptop [gpu]
+RTX 3090 | - | [rtx] 3090 [24gb]
+RTX 3090 Ti | - | [rtx] 3090 ti [24gb]
+RTX 4050 Laptop GPU | - | [rtx] 4050 laptop [gpu]
+RTX 4060 | - | [rtx] 4060 [8gb]
+RTX 4060 Laptop GPU | - | [rtx] 4060 laptop [gpu]
+RTX 4060 Ti | - | [rtx] 4060 ti [8gb,16gb]
+RTX 4070 | - | [rtx] 4070 [12gb]
+RTX 4070 Laptop GPU | - | [rtx] 4070 laptop [gpu]
+RTX 4070 SUPER | - | [rtx] 4070 super [12gb] | [rtx] 4070 s [12gb]
+RTX 4070 Ti | - | [rtx] 4070 ti [12gb]
+RTX 4070 Ti SUPER | - | [rtx] 4070 ti super [16gb] | [rtx] 4070 s ti [16gb] | [rtx] 4070 ti s
+    [16gb]
+RTX 4080 | - | [rtx] 4080 [16gb]
+RTX 4080 Laptop GPU | - | [rtx] 4080 laptop [gpu]
+RTX 4080 SUPER | - | [rtx] 4080 super [16gb] | [rtx] 4080 s [16gb]
+RTX 4090 | - | [rtx] 4090 [24gb]
+RTX 4090 D | - | [rtx] 4090 d [24gb]
+RTX 4090 Laptop GPU | - | [rtx] 4090 laptop [gpu]
+RTX 5050 | - | [rtx] 5050
+RTX 5050 Laptop GPU | - | [rtx] 5050 laptop [gpu]
+RTX 5060 | - | [rtx] 5060 [8gb]
+RTX 5060 Laptop GPU | - | [rtx] 5060 laptop [gpu]
+RTX 5060 Ti | - | [rtx] 5060 ti [8gb,16gb]
+RTX 5070 | - | [rtx] 5070 [12gb]
+RTX 5070 Laptop GPU | - | [rtx] 5070 laptop [gpu]
+RTX 5070 Ti | - | [rtx] 5070 ti [16gb]
+RTX 5070 Ti Laptop GPU | - | [rtx] 5070 ti laptop [gpu]
+RTX 5080 | - | [rtx] 5080 [16gb]
+RTX 5080 Laptop GPU | - | [rtx] 5080 laptop [gpu]
+RTX 5090 | - | [rtx] 5090 [32gb]
+RTX 5090 D | - | [rtx] 5090 d [32gb]
+RTX 5090 D v2 | - | [rtx] 5090 d v2
+RTX 5090 Laptop GPU | - | [rtx] 5090 laptop [gpu]
+RTX 1000 Ada Generation Laptop GPU | - | [rtx] 1000 ada [generation] laptop [gpu]
+RTX 2000 Ada Generation | - | [rtx] 2000 ada [generation] [16gb]
+RTX 2000 Ada Generation Laptop GPU | - | [rtx] 2000 ada [generation] laptop [gpu]
+RTX 2000E Ada Generation | - | [rtx] 2000e ada [generation]
+RTX 3000 Ada Generation Laptop GPU | - | [rtx] 3000 ada [generation] laptop [gpu]
+RTX 3500 Ada Generation Laptop GPU | - | [rtx] 3500 ada [generation] laptop [gpu]
+RTX 4000 Ada Generation | - | [rtx] 4000 ada [generation] [20gb]
+RTX 4000 Ada Generation Laptop GPU | - | [rtx] 4000 ada [generation] laptop [gpu]
+RTX 4000 SFF Ada Generation | - | [rtx] 4000 sff ada [generation] [20gb]
+RTX 4500 Ada Generation | - | [rtx] 4500 ada [generation] [24gb]
+RTX 500 Ada Generation Laptop GPU | - | [rtx] 500 ada [generation] laptop [gpu]
+RTX 5000 Ada Generation | - | [rtx] 5000 ada [generation] [32gb]
+RTX 5000 Ada Generation Laptop GPU | - | [rtx] 5000 ada [generation] laptop [gpu]
+RTX 5880 Ada Generation | - | [rtx] 5880 ada [generation] [48gb]
+RTX 6000D | - | [rtx] 6000d
+RTX A1000 | - | [rtx] a1000
+RTX A1000 6GB Laptop GPU | - | [rtx] a1000 6gb laptop [gpu]
+RTX A1000 Laptop GPU | - | [rtx] a1000 laptop [gpu]
+RTX A2000 8GB Laptop GPU | - | [rtx] a2000 8gb laptop [gpu]
+RTX A2000 Laptop GPU | - | [rtx] a2000 laptop [gpu]
+RTX A3000 12GB Laptop GPU | - | [rtx] a3000 12gb laptop [gpu]
+RTX A3000 Laptop GPU | - | [rtx] a3000 laptop [gpu]
+RTX A400 | - | [rtx] a400
+RTX A4000 | - | [rtx] a4000 [16gb]
+RTX A4000 Laptop GPU | - | [rtx] a4000 laptop [gpu]
+RTX A4000H | - | [rtx] a4000h
+RTX A4500 | - | [rtx] a4500 [20gb]
+RTX A4500 Laptop GPU | - | [rtx] a4500 laptop [gpu]
+RTX A500 Laptop GPU | - | [rtx] a500 laptop [gpu]
+RTX A5000 | - | [rtx] a5000 [24gb]
+RTX A5000 Laptop GPU | - | [rtx] a5000 laptop [gpu]
+RTX A5500 | - | [rtx] a5500
+RTX A5500 Laptop GPU | - | [rtx] a5500 laptop [gpu]
+RTX A6000 | - | [rtx] a6000 [48gb]
+RTX PRO 1000 Blackwell Generation Laptop GPU | - | [rtx] pro 1000 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 2000 Blackwell | - | [rtx] pro 2000 [blackwell]
+RTX PRO 2000 Blackwell Generation Laptop GPU | - | [rtx] pro 2000 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 3000 Blackwell Generation Laptop GPU | - | [rtx] pro 3000 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 4000 Blackwell | - | [rtx] pro 4000 [blackwell] [24gb]
+RTX PRO 4000 Blackwell Generation Laptop GPU | - | [rtx] pro 4000 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 4500 Blackwell | - | [rtx] pro 4500 [blackwell] [32gb]
+RTX PRO 500 Blackwell Generation Laptop GPU | - | [rtx] pro 500 [blackwell] [generation] laptop
+    [gpu]
+RTX PRO 5000 Blackwell Generation Laptop GPU | - | [rtx] pro 5000 [blackwell] [generation] laptop
+    [gpu]
+T1000 | -
+T1000 8GB | -
+T1200 Laptop GPU | - | t1200 laptop [gpu]
+T400 | -
+T400 4GB | -
+T400E | -
+T550 Laptop GPU | - | t550 laptop [gpu]
+T600 | -
+T600 Laptop GPU | - | t600 laptop [gpu]
+Quadro RTX 3000 | -
+Quadro RTX 3000 with Max-Q Design | -
+Quadro RTX 4000 with Max-Q Design | -
+Quadro RTX 5000 with Max-Q Design | -
+Quadro T1000 | -
+Quadro T1000 with Max-Q Design | -
+Quadro T2000 | -
+Quadro T2000 with Max-Q Design | -
+"""
+MAKERS = re.compile(r"nvidia|geforce|tesla|amd|instinct|graphics|\(r\)|\(tm\)")
+# GRID A100-10C, NVIDIA A40-8Q, GRID A100X-1-10CME: parts of a card in a virtual machine
+PART_OF_A_CARD = re.compile(r"^GRID |(?:-\d)?-\d{1,3}(?:[QCAB]|CME)$")
+
+
+OPTION = re.compile(r" *\[[^\]]*\]")
+
+
+def squashed(name):
+    """A name without case, blanks, signs and the words of makers: 'RTX_4090' -> 'rtx4090'."""
+    return re.sub(r"[^a-z0-9]", "", MAKERS.sub(" ", name.lower()))
+
+
+def way_of(text):
+    """A way of writing as a pattern of squashed names: 'h100 [80gb] nvl' -> 'h100(?:80gb)?nvl'."""
+    parts = re.split(r"\[([^\]]*)\]", text)
+    for at in range(1, len(parts), 2):
+        words = "|".join(map(squashed, parts[at].split(",")))
+        parts[at] = f"(?:{words})?".replace("gb", "gb?")
+    parts[::2] = [squashed(part).replace("gb", "gb?") for part in parts[::2]]
+    return re.compile("".join(parts) + r"\Z")
+
+
+# (SKU, the driver's names squashed, patterns of the ways in which people write it)
+NAMES = [
+    (
+        sku,
+        {squashed(name) for name in (sku, *drivers.split(","))} - {""},
+        [way_of(way) for way in ways],
+    )
+    for sku, drivers, *ways in rows_of(NAME_TABLE)
+]
+
+
+def cards_of(name):
+    """The SKUs that the driver's name of a card means, mostly one. -> [SKU]"""
+    text = squashed(PART_OF_A_CARD.sub("", name))
+    exact = [sku for sku, drivers, _ in NAMES if text in drivers]
+    part = [] if not PART_OF_A_CARD.search(name) else meant_by(text)
+    return exact or part
+
+
+def meant_by(text):
+    """The SKUs that a person means who writes this, none for an unknown name. -> [SKU]"""
+    name = squashed(text)
+    return [
+        sku
+        for sku, drivers, ways in NAMES
+        if name in drivers or any(way.match(name) for way in ways)
+    ]
+
+
+def is_called(name, text):
+    """Whether a card with this name of the driver is what a person means by the text."""
+    return squashed(name) == squashed(text) or bool(set(cards_of(name)) & set(meant_by(text)))
+
+
+def did_you_mean(text):
+    """The nearest names of cards, as one may write them. -> at most three"""
+    names = {}
+    for sku, _, *ways in rows_of(NAME_TABLE):
+        shortest = OPTION.sub("", [*ways, sku][0]).strip().upper()
+        names.update({squashed(sku): sku, squashed(shortest): shortest})
+    return [names[name] for name in difflib.get_close_matches(squashed(text), names, 3, 0.7)]
+
+
+# --------------------------------------------------------------------------------------------------
 # expectations.py
 # Expectations (--expect): what was paid for, and what the job needs.
 
 # name -> (kind of its value, what it is)
 EXPECT = {
     "gpus": ("count", "number of GPUs"),
-    "name": ("text", "part of the card's name"),
+    "name": (
+        "text",
+        "the card, as you or the driver writes it: H100 (the SXM board), H100 PCIe, 4090, L40S",
+    ),
     "vram": (
         "memory",
         "GiB of each card (80, 80GB, 81920MiB); 0.90 is enough; under MIG the largest instance",
@@ -3119,9 +2802,9 @@ class Expectation:
         """`want` is the value as typed, `value` as `value_of` gives it."""
         self.add, self.what, self.operator, self.want, self.value = add, what, operator, want, value
 
-    def miss(self, gpu, got, entry="sku"):
-        """Add the finding that it isn't met."""
-        expected = (self.what, self.operator, self.want)
+    def miss(self, gpu, got, entry="sku", meaning=""):
+        """Add the finding that it isn't met. `meaning`: what the wanted value stands for."""
+        expected = (self.what, self.operator, self.want + meaning)
         key = "expect " + self.what
         self.add(gpu, "not_as_expected", self.what, got, expected=expected, entry=entry, key=key)
 
@@ -3173,6 +2856,9 @@ def expect_of_gpus(cards, answered, expectation):
     if expectation.what == "vram" and cards:
         for label, card in cards:
             expectation.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
+    elif expectation.what == "name" and cards:
+        for label, card in cards:
+            expect_amd_name(label, card, expectation)
     elif not answered:
         expectation.unknown()
     for gpu in answered:
@@ -3223,14 +2909,42 @@ def expect_torch(torch, expectation):
 
 
 def expect_name(gpu, expectation):
-    """name: a part of the card's name; all outputs have to agree."""
+    """name: exactly this card, in any form of its name; all outputs have to agree."""
     names = sorted(set(gpu.cells.get("name", [])))
     if not gpu.name:
         expectation.unknown()
-    elif expectation.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
-        expectation.miss(gpu.label, gpu.name)
+    elif not is_called(gpu.name, expectation.want):
+        miss_name(expectation, gpu.label, gpu.name)
     elif expectation.add.has("identity", gpu.label) and len(names) > 1:
         expectation.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
+
+
+def expect_amd_name(label, card, expectation):
+    """name, of an AMD card: sysfs has it on server cards only."""
+    name, meant = str(card.get("product_name") or ""), meant_by(expectation.want)
+    if name and not is_called(name, expectation.want):
+        miss_name(expectation, label, name)
+    elif not name and meant and not any(sku.startswith("MI") for sku in meant):
+        miss_name(expectation, label, "an AMD card")
+    elif not name:
+        expectation.unknown()
+
+
+def miss_name(expectation, label, name):
+    """Add the finding that a card has another name than the wanted one, or that no card has that.
+
+    A name that nobody knows is no proof of a wrong card: it may be misspelt, or newer than the
+    table.
+    """
+    meant = meant_by(expectation.want)
+    if meant:
+        said = len(meant) > 1 or meant[0].lower() != expectation.want.lower()
+        expectation.miss(label, name, meaning=" ({})".format(", ".join(meant)) if said else "")
+        return
+    near = did_you_mean(expectation.want)
+    hint = "did you mean {}?".format(" or ".join(near)) if near else "write it as the driver does"
+    wanted = (short(expectation.want, 40), name)
+    expectation.add(None, "unknown_name", *wanted, do=(hint,), key="expect name")
 
 
 def expect_vram(gpu, expectation):
@@ -3736,7 +3450,7 @@ def card_at(path, kind, vendor):
         card["virtual_function"] = True
     names = ["current_link_width", "max_link_width", "current_link_speed", "max_link_speed"]
     if vendor == "0x1002":
-        names += ["mem_info_vram_total", "mem_info_vram_used"]
+        names += ["mem_info_vram_total", "mem_info_vram_used", "product_name"]
         counts = glob.glob(path + "/ras/*_err_count")
         card["ras"] = {os.path.basename(item): word_of(item) for item in counts}
     card.update((name, word_of(path + "/" + name)) for name in names)
@@ -4126,6 +3840,858 @@ KINDS_OF_OUTPUT = (
 
 
 # --------------------------------------------------------------------------------------------------
+# findings.py
+# Findings: their levels and texts, the entries that they name, and the verdict they add up to.
+#
+# The texts are in data/findings.txt.
+
+# Catalogue entries that a finding points at, by its key or the word given with it. A test compares
+# them with the catalogue.
+ENTRY = {
+    word: entry
+    for entry, words in (
+        ("DP15", ["shm"]),
+        ("VAST14", ["sku"]),
+        ("U11", ["held"]),
+        ("ENV6", ["torch_driver"]),
+        ("ENV1", ["arch"]),
+        ("U31", ["no_runtime"]),
+        ("P3", ["bf16"]),
+        ("D20", ["stuck"]),
+        ("U6", ["disk"]),
+        ("U7", ["inodes"]),
+        ("U41", ["container memory"]),
+        ("HW1", ["lost", "count", "gsp", "init", "probe failed"]),
+        ("HW2", ["ecc", "remap", "pages", "repair"]),
+        ("HW3", ["p2p"]),
+        ("HW4", ["fabric", "fabricmanager", "fabric topology"]),
+        ("HW5", ["throttle", "capped", "clock"]),
+        ("HW6", ["width", "gen", "replays", "aer"]),
+        ("HW7", ["mig"]),
+        ("HW9", ["wrong"]),
+        ("ENV10", ["cgroup"]),
+        ("ENV11", ["mismatch"]),
+    )
+    for word in words
+}
+FINDING_TABLE = r"""
+# The findings of the check. A record is
+#   name | level | key | key of the catalogue entry
+#     found: what was seen, with values from the code
+#     expected: what a healthy box shows, with its source
+#     do: what to do about it
+# A GPU gets one finding for each key; without a key every finding counts. Without a catalogue
+# entry, the entry of the key applies (ENTRY in findings.py). The code gives the level for "-", and
+# the values for %s. %% is a percent sign. {RESET} and {BACK} are texts in findings.py.
+
+# The whole
+damaged_output | unknown
+  found: %s
+  expected: every answer can be read completely
+  do: run the check again; if it comes back, look at this output yourself
+
+# nvidia-smi itself
+no_handle | fatal | lost
+  found: %s
+  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
+  do: reboot the box; if it comes back, {BACK}
+slow_calls | unknown | slow
+  found: nvidia-smi is slow: its calls took %d s, which left no time for %s
+  expected: all calls within %d s; without persistence mode each call starts the driver again (8 x
+    A100: 30 s instead of 2, Azure/aks-gpu#105)
+  do: turn persistence mode on (nvidia-smi -pm 1, or start nvidia-persistenced), and run the check
+    again
+hung_call | fatal | hang
+  found: the nvidia-smi call for %s did not end in time
+  expected: nvidia-smi answers within %.0f s (8 x A100 without persistence mode: 30 s for the first
+    call); it hangs after Xid 79 or 119
+  do: don't call it again; reboot the box, and if it hangs again, {BACK}
+late_command | unknown
+  found: %s did not end in time
+  expected: every command ends
+  do: run it yourself
+inforom_exit | degraded | inforom
+  found: nvidia-smi ended with 14
+  expected: 0; 14 is a damaged InfoROM: usable, but the card needs repair (NVIDIA gpu-operator
+    docs)
+  do: finish your job, then ask the provider for another card
+no_tool_for_card | fatal | tool | no_runtime
+  found: an NVIDIA card at %s, but no nvidia-smi
+  expected: driver and tools are installed
+  do: install the driver, start the container with the GPU, or {BACK}
+no_card | unknown | tool | no_runtime
+  found: no nvidia-smi, no NVIDIA or AMD card in sysfs
+  expected: a GPU
+  do: this box shows no GPU: start the container with it, or {BACK}
+failed_call | unknown | tool
+  found: nvidia-smi ended with %d
+  expected: 0
+  do: run nvidia-smi yourself
+failed_part | unknown
+  found: the call for %s ended with %d
+  expected: 0
+  do: run it yourself
+incomplete_recording | unknown | missing
+  found: the recording lacks %s
+  expected: a complete recording
+  do: record again
+no_state | unknown | state
+  found: no output shows the state of a GPU
+  expected: nvidia-smi --query-gpu or -q -x
+  do: record the whole box
+
+# nvidia-smi can't work at all: by its words or its exit code, see FAILURES and RC_FAILURES
+smi_mismatch | fatal |  | mismatch
+  found: %s
+  expected: driver and library are of one version (nvidia-smi exit 18)
+  do: stop all GPU programs and reload the nvidia modules, or reboot the box
+smi_no_driver | unknown
+  found: %s
+  expected: the driver answers (nvidia-smi exit 9)
+  do: no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or {BACK}
+smi_no_devices | fatal |  | lost
+  found: %s
+  expected: the driver finds a GPU (nvidia-smi exit 6)
+  do: look for RmInitAdapter in the kernel log; reboot the box, then {BACK}
+smi_cgroup | fatal |  | cgroup
+  found: %s
+  expected: NVML starts; this text means that a container lost its devices (nvidia-docker#1730)
+  do: restart the container; the host is fine
+smi_denied | unknown
+  found: %s
+  expected: permission to use NVML (exit 4)
+  do: run as root, or give the container the devices
+smi_blocked | fatal |  | no_runtime
+  found: %s
+  expected: the system lets programs use the GPU (exit 17)
+  do: start the container with the GPU, or ask the provider
+smi_library | unknown |  | no_runtime
+  found: %s
+  expected: libnvidia-ml is installed (exit 12)
+  do: start the container with the NVIDIA runtime, or install the driver
+smi_nvml | fatal
+  found: %s
+  expected: NVML starts
+  do: reboot the box; if it comes back, {BACK}
+smi_lost | fatal |  | lost
+  found: %s
+  expected: every GPU answers (exit 15: fell off the bus)
+  do: reboot the box; if it comes back, {BACK}
+smi_reset | fatal
+  found: %s
+  expected: no GPU needs a reset (exit 16)
+  do: {RESET}
+smi_power | fatal
+  found: %s
+  expected: every power cable is attached (exit 8)
+  do: {BACK}
+smi_interrupt | fatal
+  found: %s
+  expected: the kernel gets the GPU's interrupts (exit 10)
+  do: reboot the box; if it comes back, {BACK}
+
+# Lost GPUs
+lost_cell | fatal | lost
+  found: %s: %s
+  expected: every cell answers (NVML %s)
+  do: %s
+unanswered_query | fatal | lost
+  found: GPU %s (%s) is listed by %s but doesn't answer the query
+  expected: every listed GPU answers; -L lists lost GPUs too (k8s-test-infra)
+  do: reboot the box; if it comes back, {BACK}
+unlisted_gpu | unknown | disagree
+  found: GPU %s answers the query but is missing from the output of %s
+  expected: all outputs name the same GPUs
+  do: run the check again
+uncounted_gpu | fatal | count
+  found: the driver counts %d GPUs, but %d answer
+  expected: all answer
+  do: reboot the box; if it comes back, {BACK}
+
+# Memory. Sources: NVIDIA GPU Memory Error Management, DCGM, Azure NHC, Meta's gcm
+recovery_action | - | recovery
+  found: gpu_recovery_action: %s
+  expected: None (NVML recovery action)
+  do: %s
+reset_required | fatal | recovery
+  found: reset_required: Yes
+  expected: No
+  do: {RESET}
+drain_and_reset | degraded | recovery
+  found: drain_and_reset_recommended: Yes
+  expected: No
+  do: finish what runs, start nothing new, then {RESET}
+remap_failed | fatal | remap
+  found: remapped_rows.failure: %s
+  expected: No; a failed remap qualifies for replacement (NVIDIA memory error management)
+  do: {BACK}
+remap_pending | degraded | remap
+  found: remapped_rows.pending: %s
+  expected: No; a pending remap takes effect after a reset (NVIDIA memory error management)
+  do: {RESET}
+remap_limit | degraded | remap
+  found: remapped_rows.uncorrectable: %d
+  expected: below 512 (DCGM, NVIDIA's limit)
+  do: {BACK}
+no_spare_rows | degraded | remap
+  found: banks without a spare row: %d
+  expected: 0; the next fault there can't be remapped
+  do: finish your job, then {BACK}
+rows_remapped | warn | remap
+  found: remapped_rows.uncorrectable: %d
+  expected: 0; repaired, below NVIDIA's limit of 512
+  do: watch it
+few_spare_rows | warn | remap
+  found: banks with few spare rows: %d
+  expected: 0
+  do: watch it
+pages_limit | fatal | pages
+  found: retired pages: %d
+  expected: below 63 (DCGM)
+  do: {BACK}
+pages_pending | degraded | pages
+  found: retired_pages.pending: Yes
+  expected: No; takes effect after a reset (DCGM warns)
+  do: {RESET}
+many_pages | degraded | pages
+  found: retired pages: %d, %d of them for double-bit errors
+  expected: at most 10 (gcm), 15 double-bit (DCGM)
+  do: finish your job, then {BACK}
+unrepairable_memory | fatal | repair
+  found: unrepairable_memory: Yes
+  expected: No
+  do: {BACK}
+repair_pending | degraded | repair
+  found: %s repair pending: Yes
+  expected: No; repaired by a reset
+  do: {RESET}
+sram_threshold | fatal | ecc
+  found: SRAM uncorrectable threshold exceeded: Yes
+  expected: No; qualifies for replacement (NVIDIA memory error management)
+  do: {BACK}
+uncorrectable_errors | fatal | ecc
+  found: uncorrectable ECC errors since the driver was loaded: %d
+  expected: 0 (DCGM, gcm, Azure NHC)
+  do: {RESET}; if it comes back, {BACK}
+many_corrected_errors | degraded | ecc
+  found: corrected ECC errors: %d, in SRAM %d
+  expected: at most 20000000, in SRAM 10000 (Azure NHC, H100)
+  do: finish your job, then ask for another card
+old_uncorrectable_errors | warn | ecc
+  found: uncorrectable ECC errors: %d in the card's life, 0 since the driver was loaded
+  expected: 0 (Azure NHC for SRAM)
+  do: watch it; ask the provider if it grows
+inforom_checksum | degraded | inforom
+  found: inforom.checksum_validation: %s
+  expected: valid
+  do: finish your job, then ask for another card
+
+# PCIe link
+narrow_link | degraded | width
+  found: PCIe width x%d of x%d
+  expected: the card's full width; an idle card keeps it (all captures)
+  do: reboot; if it comes back, the slot or riser is bad, or the slot has fewer lanes%s: ask the
+    provider, or pass --expect pcie=%d
+narrow_as_rented | warn | width
+  found: PCIe width x%d of x%d, on every %s of this virtual machine
+  expected: the card's full width; some providers wire this card with fewer lanes (unconfirmed)
+  do: nothing, if loading data keeps up; otherwise measure with --stress and ask the provider
+slow_link | degraded | gen
+  found: PCIe generation %d of %d at %d %% utilisation
+  expected: the highest, under load
+  do: reboot; if it comes back, {BACK}
+link_replays | warn | replays
+  found: PCIe replays: %d since the driver was loaded
+  expected: %d in the %d minutes since boot (DCGM: %.2f per minute and lane)
+  do: a bad slot, riser or cable: reboot, watch it, ask the provider
+capped_link | warn | gen
+  found: PCIe generation %d at most, the card supports %d
+  expected: SKU table
+  do: the host limits it: expect slower loading from host memory
+
+# Throttling, heat, clocks and power
+hardware_throttle | degraded | throttle
+  found: throttled now: %s
+  expected: no hardware slowdown (gpud, Azure NHC)
+  do: heat or power supply: ask the provider, or change the box
+thermal_throttle | - | throttle
+  found: throttled now: %s at %s %% utilisation
+  expected: no thermal slowdown
+  do: bad cooling: ask the provider, or change the box
+was_throttled | warn | throttle
+  found: %s for %.1f s since the driver was loaded
+  expected: 0
+  do: watch clocks under load (--stress)
+was_slowed_by_heat | warn | throttle
+  found: sw_thermal_slowdown for %.0f s since the driver was loaded
+  expected: 60 s (our limit)
+  do: watch clocks under load (--stress)
+hot_gpu | degraded | throttle
+  found: GPU at %d C%s
+  expected: below %d C and above 0 to the limit
+  do: bad cooling: ask the provider, or change the box
+hot_memory | degraded | throttle
+  found: memory at %d C
+  expected: below %d C (-q -x)
+  do: bad cooling: ask the provider, or change the box
+clock_held | degraded | clock
+  found: held at %d MHz of %d by a clock setting, at %d %% utilisation
+  expected: at least half of the highest, or the default (our limit)
+  do: reset it: nvidia-smi -rgc and -rac; or ask the provider
+slower_than_others | degraded | clock
+  found: %d MHz at %d %% utilisation, the others of its kind at %d MHz
+  expected: at least %.1f of the others' clock under the same load (our limit)
+  do: the slowest card sets the pace: check it again under load, reboot; if it comes back, {BACK}
+low_application_clock | warn | clock
+  found: application clock %d MHz, default %d MHz
+  expected: the default (Azure NHC and gcm require a fixed clock)
+  do: expect less speed, or reset it: nvidia-smi -rac
+no_power_reading | warn | power
+  found: power.draw: %s
+  expected: readable on a data-centre GPU (DCGM)
+  do: watch clocks under load (--stress)
+enforced_power_limit | degraded | power | capped
+  found: enforced power limit %d W, set %d W
+  expected: 0.9 of the set limit (our limit): something else lowers it
+  do: power supply or heat of the machine: ask the provider, or change the box
+low_power_limit | warn | power | capped
+  found: power limit %d W, default %d W
+  expected: 0.9 of the default (our limit)
+  do: expect less speed, or raise it: nvidia-smi -pl
+
+# MIG, ECC and other modes
+mig_pending | degraded | mig
+  found: MIG mode %s, pending %s
+  expected: the same
+  do: {RESET}
+no_mig_instance | fatal | mig
+  found: MIG mode is on, but there is no instance
+  expected: an instance; without one CUDA sees no device
+  do: make instances (nvidia-smi mig -cgi … -C), or turn MIG off and reset
+odd_mig_mode | degraded | mig
+  found: MIG mode %s, unlike the others
+  expected: the same mode on all GPUs
+  do: set it like the others and reset, or don't use this GPU
+ecc_pending | warn | eccmode
+  found: ECC mode %s, pending %s
+  expected: the same
+  do: {RESET}
+ecc_disabled | degraded | eccmode
+  found: ECC mode Disabled
+  expected: Enabled on a data-centre GPU: without it a memory error is silent
+  do: nvidia-smi -e 1, then reset the GPU
+odd_ecc_mode | warn | eccmode
+  found: ECC mode %s, unlike most of the others
+  expected: the same mode on all GPUs
+  do: nvidia-smi -e, then reset the GPU
+compute_prohibited | fatal | compute
+  found: compute_mode: Prohibited
+  expected: Default
+  do: nvidia-smi -c 0 -i N
+compute_exclusive | warn | compute
+  found: compute_mode: %s
+  expected: Default
+  do: run one process per GPU, or nvidia-smi -c 0 -i N
+no_persistence_mode | warn | persistence
+  found: persistence_mode: Disabled
+  expected: Enabled
+  do: nvidia-smi -pm 1: otherwise each start takes seconds and counters are reset
+fabric_not_ready | fatal | fabric
+  found: fabric state %s, status %s
+  expected: Completed and Success; until then CUDA and NCCL can't start
+  do: wait a minute; then restart nvidia-fabricmanager, reboot, or {BACK}
+fabric_unhealthy | - | fabric
+  found: fabric health: %s
+  expected: Healthy
+  do: reboot the box, then {BACK}
+fabric_degraded | degraded | fabric
+  found: fabric health: %s
+  expected: bandwidth full, no route unhealthy or in recovery (gpud, DCGM)
+  do: wait a minute; if it is still so, reboot the box, then {BACK}
+
+# Cells
+failed_sensor | - | sensor
+  found: %s: %s
+  expected: every sensor answers; a fan or power sensor alone may fail (i3pystatus#850,
+    nvidia_gpu_exporter#393)
+  do: check again after 5 s; if it is still so, look at the recovery action and the kernel log, then
+    {RESET}
+unreadable_cell | unknown | unread
+  found: can't read %s
+  expected: values in a known form
+  do: run the check again; if it comes back, look at this output yourself
+denied_cell | unknown | denied
+  found: %s: [Insufficient Permissions]
+  expected: readable
+  do: run as root
+missing_cell | unknown | lacks
+  found: missing: %s%s
+  expected: what drivers 465 to 610 report
+  do: query these fields
+
+# Is the card what its name says
+different_names | unknown | identity
+  found: %s
+  expected: all outputs say the same
+  do: run the check again
+wrong_card | degraded | identity | sku
+  found: %s
+  expected: name, memory (0.90 for ECC) and capability of one SKU, all cards alike
+  do: this isn't the card that its name says: compare it with what you rented, and {BACK}
+odd_vbios | warn | vbios
+  found: VBIOS %s, most of the others %s
+  expected: the same version on all GPUs (gcm, Azure NHC)
+  do: the card was probably exchanged: ask the provider if it is slower than the others
+version_mismatch | fatal | mismatch
+  found: driver %s, kernel module %s
+  expected: one version
+  do: stop all GPU programs and reload the nvidia modules, or reboot the box
+no_peer_to_peer | warn | p2p
+  found: %d x %s have no peer-to-peer on stock drivers
+  expected: SKU table; nccl-tests#117
+  do: set NCCL_P2P_DISABLE=1 if NCCL hangs
+
+# Outputs that contradict each other
+different_values | unknown | disagree
+  found: %s: %s
+  expected: all outputs say the same
+  do: run the check again
+same_uuid | fatal | identity
+  found: GPU %s and GPU %s have one UUID: %s
+  expected: every card has its own
+  do: one card is shown twice, or a program stands between you and the driver: {BACK}
+different_uuids | unknown | disagree
+  found: uuid %s, in -L %s
+  expected: all outputs say the same
+  do: run the check again
+
+# NVLink
+no_nvlink_output | unknown | nvlink
+  found: no output shows its NVLinks
+  expected: nvlink -s lists them
+  do: run nvidia-smi nvlink -s yourself
+no_nvlink | fatal | nvlink
+  found: no NVLink is listed
+  expected: %s links
+  do: reboot the box, then {BACK}
+single_gpu_nvlinks | warn | nvlink
+  found: all %d NVLinks are inactive, and the box has one GPU
+  expected: active
+  do: nothing: one GPU doesn't need them
+unwired_nvlinks | warn | nvlink
+  found: NVLink %s inactive (%d of %d), the same number on every GPU
+  expected: every pair has an NVLink; a board may wire only some links
+  do: nothing, or pass how many you pay for: --expect nvlink=N
+inactive_nvlinks | - | nvlink
+  found: NVLink %s inactive (%d of %d)
+  expected: none inactive (NVIDIA Health Validation, Azure NHC)
+  do: reboot the box; if it comes back, {BACK}
+missing_nvlinks | - | nvlink
+  found: %d NVLinks listed
+  expected: %d
+  do: reboot the box; if it comes back, {BACK}
+slow_nvlink | degraded | nvlink
+  found: an NVLink at %.3f GB/s
+  expected: %.3f GB/s
+  do: reboot the box; if it comes back, {BACK}
+no_nvlink_pair | degraded | nvlink
+  found: topo -m: no pair of the %d GPUs is connected by NVLink (%s)
+  expected: NV and a number (gpud asks NVML)
+  do: restart nvidia-fabricmanager or reboot the box; if it comes back, {BACK}
+odd_nvlink_pair | degraded | nvlink
+  found: topo -m: GPU%d to GPU%d is %s, the others %s
+  expected: %s
+  do: reboot the box; if it comes back, {BACK}
+
+# Memory in use
+stuck_holder | degraded |  | held
+  found: process %s (%s) holds %s in state %s
+  expected: no holder in state D or Z
+  do: unmount the dead mount that it waits for, or reboot the box
+memory_of_nobody_known | warn | use | held
+  found: %d MiB in use at 0 %% utilisation, by an unknown process
+  expected: 1024 MiB (our limit; gcm 15 MiB)
+  do: nvidia-smi, fuser -v /dev/nvidia*
+memory_of_another_job | warn | use | held
+  found: %d MiB in use by %s
+  expected: 1024 MiB (our limit)
+  do: another job uses this GPU: wait, or choose another GPU
+memory_of_another_program | warn | use | held
+  found: %d MiB in use by %s
+  expected: 15 MiB (gcm)
+  do: another program uses this GPU
+memory_without_process | - | use | held
+  found: %d MiB in use, but no process listed%s
+  expected: 1024 MiB (our limit; gcm 15 MiB)
+  do: a process of another container, or a dead one, holds it: fuser -v /dev/nvidia*, restart the
+    container, or reboot
+little_memory_without_process | warn | use | held
+  found: %d MiB in use, but no process listed
+  expected: 15 MiB (gcm)
+  do: fuser -v /dev/nvidia*
+
+# Kernel log
+no_kernel_log | - | log
+  found: %s
+  expected: readable
+  do: run as root on the host, or accept that it is unknown: --expect log=no
+odd_kernel_log | unknown | log
+  found: %d of %d lines of the kernel log don't look like log lines
+  expected: 0
+  do: look at the log yourself
+late_kernel_log | - | log
+  found: the kernel log begins %s after boot: earlier lines are overwritten
+  expected: it goes back to the load of the driver
+  do: journalctl -k -b as root
+xid | -
+  found: %s
+  expected: no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)
+  do: %s
+sxid | -
+  found: %s
+  expected: no SXid %d (%s)
+  do: %s
+kernel_log_line | -
+  found: %s
+  expected: no such line since boot%s
+  do: %s
+
+# Disks, memory, device nodes
+dead_mount | degraded
+  found: %s does not answer
+  expected: a mount answers within 3 s
+  do: it is a dead network mount: unmount it, or reboot the box
+path_error | unknown
+  found: %s: %s
+  expected: readable
+  do: choose another path
+path_read_only | degraded
+  found: %s is read-only
+  expected: the job can write there (--path)
+  do: mount it writable, or choose another path
+path_size | unknown
+  found: %s: size can't be read
+  expected: numbers
+  do: df %s
+shm_default | degraded | shm | shm
+  found: /dev/shm has %d MiB
+  expected: more than 64 MiB, docker's default, at which DataLoader workers die with a bus error
+  do: start the container with --shm-size or --ipc=host
+shm_small | warn | shm | shm
+  found: /dev/shm has %d MiB
+  expected: 1024 MiB
+  do: use few workers, or a larger --shm-size
+shm_full | degraded | shm | shm
+  found: /dev/shm has %d MiB free
+  expected: 64 MiB free
+  do: remove what dead jobs left there
+disk_full | fatal |  | disk
+  found: %s: %d MiB free of %d
+  expected: 512 MiB free
+  do: free space before you start: a checkpoint would be cut off
+disk_nearly_full | degraded |  | disk
+  found: %s: %d MiB free of %d
+  expected: 5 GiB free
+  do: free space, or write elsewhere
+disk_filling | warn |  | disk
+  found: %s: %d MiB free of %d
+  expected: 3 %% free, or 50 GiB
+  do: compare it with the size of your checkpoints
+no_inodes | fatal |  | inodes
+  found: %s: %d inodes free of %d
+  expected: 100 free
+  do: remove small files (caches, datasets)
+few_inodes | degraded |  | inodes
+  found: %s: %d inodes free of %d
+  expected: 2 %% free
+  do: remove small files (caches, datasets)
+container_memory | degraded | memory | container memory
+  found: memory: %d of %d MiB of the container's limit in use
+  expected: 0.95 of the limit
+  do: end other processes, or ask for a larger limit
+little_memory | degraded | memory
+  found: memory: %d of %d MiB available
+  expected: 1024 MiB
+  do: end other processes
+closed_node | fatal | node | no_runtime
+  found: %s: %s
+  expected: the node can be opened
+  do: the container's device list lacks it (cgroup): restart the container
+no_fabric_manager | - | fabricmanager
+  found: %d NVSwitches, but nv-fabricmanager isn't running
+  expected: it runs; without it CUDA can't start on this board (gpud)
+  do: systemctl start nvidia-fabricmanager; it must have the driver's version
+unfinished_part | unknown
+  found: %s did not end
+  expected: every part ends in time
+  do: run the check again
+unknown_card | fatal | lost
+  found: the card at %s has the nvidia driver, but nvidia-smi doesn't list it
+  expected: every card answers whose device node can be opened
+  do: look for RmInitAdapter in the kernel log; reboot, then {BACK}
+card_without_driver | - | lost
+  found: the card at %s has no NVIDIA driver (%s)
+  expected: the driver has every card of the box; one that it can't start is lost
+  do: read what the kernel log says about its load; reboot; if it comes back, {BACK}
+hidden_cards | unknown | count
+  found: nvidia-smi doesn't show %d of %d NVIDIA cards: they are lost, or another job's
+  expected: /proc/driver/nvidia/gpus says which device node belongs to which card
+  do: compare with the number of GPUs that you asked for: --expect gpus=N
+spare_nodes | unknown | count
+  found: %d device nodes /dev/nvidiaN, but %d GPUs answer
+  expected: a GPU for each node
+  do: this container may have lost a GPU: restart the container; if it stays lost, {BACK}
+
+# torch (--python)
+no_torch | unknown | torch
+  found: %s: %s
+  expected: torch can be imported
+  do: install torch there, or pass the job's interpreter with --python
+torch_without_gpu | fatal | torch
+  found: torch %s (CUDA %s) finds no GPU: %s
+  expected: torch.cuda.is_available()
+  do: %s
+failed_kernel | fatal | torch
+  found: a small kernel failed: %s
+  expected: it runs and its sum is correct
+  do: %s
+
+# AMD
+amd_ras | fatal | ras
+  found: %s: %s
+  expected: ue: 0
+  do: reboot the box, or hand it back
+narrow_amd_link | degraded | width
+  found: PCIe width x%d of x%d
+  expected: the card's full width
+  do: reboot; if it comes back, {BACK}
+unreadable_amd_output | unknown
+  found: %s can't be read
+  expected: JSON
+  do: run amd-smi yourself
+amd_uncorrectable | fatal | ras
+  found: amd-smi metric: %s %d
+  expected: 0
+  do: reboot the box, or hand it back
+amd_bad_pages | degraded | pages
+  found: amd-smi bad-pages: %s
+  expected: none pending
+  do: reboot the box
+amd_ecc_untold | unknown | amd
+  found: %d of %d AMD GPUs: neither amd-smi nor ras files show their ECC state
+  expected: amd-smi metric --ecc, bad-pages
+  do: install amd-smi, or run it on the host
+
+# Expectations (--expect)
+not_as_expected | fatal
+  found: %s: %s
+  expected: expected %s%s%s
+  do: it isn't what you pay for, or what the job needs: change the box or the job, or {BACK}
+unknown_name | unknown
+  found: no card is called %s; this one is %s
+  expected: a name of the table of cards, or the driver's own
+  do: %s
+expectation_untold | unknown
+  found: %s could not be read
+  expected: expected %s%s%s
+  do: find out yourself
+
+# Load (--stress)
+stress_refused | unknown | stress
+  found: stress: %s
+  expected: the load runs
+  do: free the GPU, or pass the job's interpreter with --python
+stress_hung | fatal | stress
+  found: stress: no answer in stage %s
+  expected: each stage ends
+  do: reboot the box; a hang in all-reduce: set NCCL_P2P_DISABLE=1 and try again
+stress_no_answer | unknown | stress
+  found: stress: %s
+  expected: torch in the interpreter
+  do: pass the job's interpreter with --python
+stress_ended | fatal | stress
+  found: stress: ended in stage %s: %s
+  expected: it runs to its end
+  do: restart the job; if it comes back, reset the GPU
+changing_product | fatal | wrong
+  found: the same product gave a different result in %s of %s runs
+  expected: bit for bit the same each time
+  do: this GPU computes wrong results: {BACK}
+odd_product | fatal | wrong
+  found: the product differs from that of the other %s
+  expected: bit for bit the same on cards of the same kind
+  do: this GPU computes wrong results: {BACK}
+two_products | fatal | wrong
+  found: the two %s give different products
+  expected: bit for bit the same
+  do: one of them computes wrong results: {BACK}
+slow_matmul | degraded | slow
+  found: matmul at %.0f TFLOPS
+  expected: 0.5 of the %d in the data sheet (our limit)
+  do: look at clocks, power limit and heat; or change the box
+slowest_matmul | degraded | slow
+  found: matmul at %.0f TFLOPS, the others at %.0f
+  expected: 0.85 of the median (our limit): the slowest card sets the pace
+  do: look at clocks, power limit and heat; or change the box
+slow_host_copy | degraded | h2d
+  found: host to device at %.1f GB/s
+  expected: 0.4 of %.0f GB/s (PCIe %d x%d, our limit)
+  do: look at the PCIe link under load and at NUMA; or change the box
+wrong_all_reduce | fatal | wrong
+  found: a wrong sum after all-reduce
+  expected: the sum over %d GPUs
+  do: NVLink or PCIe path: reboot, then {BACK}
+wrong_product | fatal | product | wrong
+  found: wrong products: %s
+  expected: within the rounding of their type, and the same twice
+  do: this GPU computes wrong results: save checkpoints from before it, {BACK}
+wrong_memory | fatal | pattern | wrong
+  found: %s words of 8 bytes in %.1f GiB of memory came back changed, the first at byte %s
+  expected: what was written
+  do: this GPU's memory changes data: save checkpoints from before it, {BACK}
+wrong_copy | fatal | copy
+  found: copy from %s to %s: %s words of 8 bytes arrived changed
+  expected: what was sent
+  do: NVLink or PCIe path: reboot, then {BACK}; between GPUs, NCCL_P2P_DISABLE=1 avoids the path
+wrong_on_host | fatal | host | wrong
+  found: the CPU gives two results for one product of whole numbers
+  expected: the same
+  do: the host's CPU or memory computes wrong results: {BACK}
+numbers_not_looked_at | unknown | numbers
+  found: no product was tried: %s
+  expected: products in each type
+  do: repeat --stress with more seconds, or pass the job's interpreter with --python
+hung_under_load | fatal | hang
+  found: nvidia-smi did not end under load
+  expected: 10 s
+  do: reboot the box, and if it hangs again, {BACK}
+throttled_under_load | degraded | throttle
+  found: throttled under load: %s
+  expected: power cap only
+  do: heat or power supply: ask the provider, or change the box
+lost_under_load | fatal | lost
+  found: [GPU is lost] under load
+  expected: it answers
+  do: reboot the box; if it comes back, {BACK}
+
+# Samples (--watch)
+gone_from_samples | fatal | lost
+  found: GPU %d is missing from the samples
+  expected: every GPU is in every sample
+  do: stop the job, reboot the box; if it comes back, {BACK}
+lost_sample | fatal | lost
+  found: [GPU is lost]
+  expected: it answers
+  do: stop the job, reboot the box; if it comes back, {BACK}
+throttled_sample | degraded | throttle
+  found: throttled: %s at %s C
+  expected: power cap only
+  do: heat or power supply: ask the provider
+stuck_kernel | degraded | stuck | stuck
+  found: %d %% utilisation at %.0f W of %.0f W for %d samples
+  expected: more than %.1f of the limit under load (our limit)
+  do: run py-spy dump on every rank: one of them is in a different place
+no_handle_at_end | fatal | lost
+  found: %s
+  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
+  do: stop the job, reboot the box; if it comes back, {BACK}
+watched_line | -
+  found: %s
+  expected: no such line while the job runs
+  do: %s
+no_sample | fatal
+  found: nvidia-smi gave nothing for %d s
+  expected: a sample every %s s
+  do: don't call it again; reboot the box, and if it hangs again, {BACK}
+"""
+
+
+def finding_texts():
+    """-> {name: {level, key, entry, found, expected, do}}."""
+    records, record = {}, {}
+    text = re.sub(r"(?m)^#.*\n", "", FINDING_TABLE)
+    text = text.replace("{RESET}", RESET).replace("{BACK}", BACK).replace("\n    ", " ")
+    for line in text.splitlines():
+        if line.startswith("  "):
+            label, text = line.strip().split(": ", 1)
+            record[label] = text
+        elif line:
+            name, level, key, entry = [*line.split(" | "), "", ""][:4]
+            record = records[name] = {"level": level, "key": key.strip(), "entry": entry}
+    return records
+
+
+FINDINGS = finding_texts()
+
+
+def verdict(findings):
+    """Turn the levels of findings into the verdict."""
+    levels = {finding["level"] for finding in findings}
+    for level, word in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
+        if level in levels:
+            return word
+    return "fit"
+
+
+# What somebody who rents the box does about a finding, by how its action begins or ends.
+STEPS = {
+    "hand back": "hand it back: end or move your job first, and keep the answer as proof",
+    "watch": "watch it: do the step below, check again, and hand it back if it is still there",
+    "keep": "keep it: mend what is named below, then train",
+}
+NO_MORE = re.compile(
+    r"(?<!comes back, )(?<!box, then )hand the box back|another card|change the box"
+)
+LATER = re.compile(
+    r"hand the box back|reset|reboot|restart the job|comes back|watch|check .*again|ask"
+)
+
+
+def renters_step(findings):
+    """Say in one line whether to keep, watch or hand back a box with these findings.
+
+    The worst of the degraded findings decides; without one there is nothing to say.
+    """
+    actions = [finding["action"] for finding in findings if finding["level"] == "degraded"]
+    steps = [
+        "hand back" if NO_MORE.search(text) else "watch" if LATER.search(text) else "keep"
+        for text in actions
+    ]
+    return next((STEPS[step] for step in STEPS if step in steps), "")
+
+
+class Findings:
+    """Collects findings. Call it with the name of a finding and the values of its texts."""
+
+    def __init__(self):
+        """`list`: the findings; `keys`: their (key, GPU)."""
+        self.list, self.keys = [], set()
+
+    def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
+        """Add a finding, once for each key and GPU. The record has the defaults."""
+        record = FINDINGS[name]
+        key = record["key"] if key is None else key
+        entry = record["entry"] if entry is None else entry
+        if key and (key, gpu) in self.keys:
+            return
+        self.keys.add((key, gpu))
+        self.list.append(
+            {
+                "gpu": gpu,
+                "level": level or record["level"],
+                "evidence": short(record["found"] % values, 300),
+                "threshold": record["expected"] % expected,
+                "action": record["do"] % do,
+                "entry": ENTRY.get(entry or key, ""),
+            }
+        )
+
+    def has(self, key, gpu):
+        """Whether a finding with this key was added for this GPU."""
+        return (key, gpu) in self.keys
+
+
+# --------------------------------------------------------------------------------------------------
 # judge_amd.py
 # Judge AMD cards by what amd-smi or rocm-smi says of them.
 #
@@ -4232,6 +4798,7 @@ STABLE = (
     "remapped_rows.failure",
     "power.default_limit",
 )
+UUID = re.compile(r"(?:GPU-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
 
 
@@ -4330,6 +4897,7 @@ def judge_identity(box, add):
             add(gpu.label, "different_names", odd[0])
         elif odd:
             add(gpu.label, "wrong_card", "; ".join(odd))
+    judge_uuids(there, add)
     firmware = usual([gpu.raw("x.vbios") for gpu in there])
     for gpu in there:
         own = gpu.raw("x.vbios")
@@ -4342,6 +4910,15 @@ def judge_identity(box, add):
         name = bare[0].name
         if "RTX" in name and re.search(r"RTX (?:40|50)\d\d", name):
             add(None, "no_peer_to_peer", len(bare), name)
+
+
+def judge_uuids(there, add):
+    """Report two cards with one UUID. One that its recorder masked tells nothing."""
+    first = {}
+    for gpu in there:
+        for uuid in sorted({gpu.uuid, gpu.listed_uuid} - {None}):
+            if UUID.match(uuid) and first.setdefault(uuid, gpu) is not gpu:
+                add(gpu.label, "same_uuid", first[uuid].label, gpu.label, uuid)
 
 
 def odd_names(gpu, reported, there):
@@ -4574,25 +5151,9 @@ def judge_memory_in_use(box, gpu, used, holders, stuck, add):
 #
 # Values in, findings out: no file, no clock, no command.
 
-# What to do about a recovery action of this level.
-RECOVERY_ACTION = {
-    "fatal": "do what it says: reset the GPU, or reboot the box",
-    "degraded": "finish your job, start nothing new, then " + RESET,
-}
 REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
-# Nothing else depends on these sensors.
-COSMETIC = (
-    "fan.speed",
-    "power.draw",
-    "power.limit",
-    "enforced.power.limit",
-    "power.default_limit",
-    "utilization.gpu",
-    "utilization.memory",
-    "persistence_mode",
-    "display_active",
-    "pstate",
-)
+# Nothing else depends on these. A sensor that says ERR! is a fault whichever it is.
+COSMETIC = ("fan.speed", "persistence_mode", "display_active")
 
 
 def judge_lost(box, gpu, add):
@@ -4629,8 +5190,8 @@ def judge_memory(gpu, add):
     label = gpu.label
     for text in gpu.cells.get("gpu_recovery_action", []):
         if state(text) == "value" and recovery_level(text) != "ok":
-            level = recovery_level(text)
-            add(label, "recovery_action", text, level=level, do=(RECOVERY_ACTION[level],))
+            level, action = recovery_of(text)
+            add(label, "recovery_action", text, level=level, do=(action,))
     if gpu.is_yes("x.reset_required"):
         add(label, "reset_required")
     elif gpu.is_yes("x.drain_and_reset"):
@@ -4911,11 +5472,12 @@ def judge_sensors(gpu, add):
     """Cells that say Unknown Error or ERR!."""
     failed = fields_that_are(gpu, "error")
     if failed:
+        said = [text for field in failed for text in gpu.cells[field] if state(text) == "error"]
         hard = [field for field in failed if field not in COSMETIC]
         sure = gpu.raw("gpu_recovery_action") == "None" or not gpu.cells.get("x.table")
-        text = next(text for text in gpu.cells[failed[0]] if state(text) == "error")
-        level = "degraded" if hard or not sure else "warn"
-        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), text, level=level)
+        broken = hard or not sure or any("ERR!" in text for text in said)
+        level = "degraded" if broken else "warn"
+        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), said[0], level=level)
 
 
 def unreadable_fields(gpu):
@@ -5154,12 +5716,89 @@ def level_of_lost(box):
 
 
 # --------------------------------------------------------------------------------------------------
+# storms.py
+# Many lines of one fault as one: how many, from when to when, by which processes.
+
+# [  300.123456]      [Sat Mar  4 04:25:12 2026]      Nov 22 18:29:55 host kernel:
+# 2026-11-20T16:31:06.123456+00:00 host kernel:      6,3973,227996636,-;
+STAMP = re.compile(
+    r"\s*(?:<\d+>)?(?:\[\s*(?P<monotonic>\d+\.\d+)\]"
+    r"|\[(?P<day>[A-Z]\w\w [A-Z]\w\w +\d+ [\d:]+ \d{4})\]"
+    r"|(?P<syslog>[A-Z]\w\w +\d+ \d\d:\d\d:\d\d)|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)"
+    r"|\d+,\d+,(?P<micro>\d+),)"
+)
+# pid=1234, name=python,      pid='<unknown>', name=<unknown>,      Killed process 4100 (python3)
+# [python3:2254956]      task python3:77 blocked
+PROCESSES = (
+    re.compile(r"\bpid='?(\d+)'?(?:, name=([^,\n]{1,60}))?"),
+    re.compile(r"Killed process (\d+) \(([^)]{1,60})\)"),
+    re.compile(r"stuck for \d+s! \[([^\]:]{1,60}):(\d+)\]"),
+    re.compile(r"task (\S.{0,60}):(\d+)\b.{0,80} blocked for more"),
+)
+MOST_NAMED = 2
+# Graphics SM Warp Exception on (GPC 3, TPC 5, SM 1): Out Of Range Address
+UNIT = re.compile(r"\bGPC (\d+), TPC (\d+)")
+
+
+def when(line):
+    """The time that a line begins with, as it writes it; seconds since boot as `300 s`."""
+    stamp = STAMP.match(line)
+    if not stamp:
+        return ""
+    seconds = stamp["monotonic"] or (stamp["micro"] and int(stamp["micro"]) / 1e6)
+    if seconds:
+        return f"{float(seconds):.0f} s"
+    return " ".join((stamp["day"] or stamp["syslog"] or stamp["iso"]).split())
+
+
+def process_of(line):
+    """The process that a line names, as `python 1234`, or ""."""
+    for pattern in PROCESSES:
+        found = pattern.search(line)
+        if found:
+            pid, name = sorted(found.groups(""), key=lambda text: not text.isdigit())
+            return f"{name} {pid}" if name.strip("<>") not in ("", "unknown") else f"pid {pid}"
+    return ""
+
+
+def storm(lines):
+    """What a reader needs of lines that tell one fault: '', or ' (N times, from A to B; by P)'."""
+    if len(lines) < 2:
+        return ""
+    processes = list(dict.fromkeys(filter(None, map(process_of, lines))))
+    named = ", ".join(short(name, 40) for name in processes[:MOST_NAMED])
+    more = len(processes) - MOST_NAMED
+    by = f"; by {named}" + (f" and {more} more" if more > 0 else "") if processes else ""
+    first, last = when(lines[0]), when(lines[-1])
+    texts = {STAMP.sub("", line, count=1) for line in lines}
+    distinct = f", {len(texts)} different" if 1 < len(texts) < len(lines) else ""
+    span = f", from {first} to {last}" if first and last and first != last else ""
+    return f" ({len(lines)} times{distinct}{span}{by})"
+
+
+def same_unit(lines):
+    """The unit of a card in which kernels of several processes failed, and nowhere else, or ''.
+
+    A program's own fault comes anywhere on the card. NVIDIA's workflow for Xid 13 suspects the
+    hardware where GPC and TPC repeat.
+    """
+    units = {}
+    for line in lines:
+        process, unit = process_of(line), UNIT.search(line)
+        if process and unit:
+            units.setdefault(process, set()).add("GPC {}, TPC {}".format(*unit.groups()))
+    places = set().union(*units.values())
+    return places.pop() if len(units) > 1 and len(places) == 1 else ""
+
+
+# --------------------------------------------------------------------------------------------------
 # judge_log.py
 # Judge the kernel log: which of its lines are about this job's devices, and how bad they are.
 #
 # `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
 # add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 
+SUSPECT = "several programs failed in one unit: run them on another card; if they pass, " + BACK
 ANOTHERS = "nothing: the device belongs to another job or container"
 
 
@@ -5227,6 +5866,9 @@ def judge_group(box, devices, place, kind, code, group, add):
     """Add one finding for the events of one kind at one place. `group`: [(level, event)]."""
     worst = worst_of(group)
     evidence, owner = line_of(group, worst), owner_of(box, devices, place)
+    unit = same_unit([event["line"] for _, event in group]) if kind == "xid" and code == 13 else ""
+    if unit:
+        worst, evidence = "degraded", f"{evidence} (only in {unit})"
     if owner == "another job":
         worst = "warn"
     elif owner == "perhaps this job":
@@ -5238,7 +5880,14 @@ def judge_group(box, devices, place, kind, code, group, add):
         add_line(box, kind, place, label, worst, evidence, elsewhere, add)
     # Of a GPU that is off the bus (Xid 79), the finding "lost" says the same.
     elif code != 79 or place not in devices.nvidia or not add.has("lost", label):
-        add_xid(code, place, label, worst, evidence, elsewhere, add)
+        advice = (
+            ANOTHERS
+            if elsewhere
+            else SUSPECT
+            if unit
+            else xid_words(code, worst, group[-1][1]["line"])
+        )
+        add_xid(code, place, label, worst, evidence, advice, add)
 
 
 def owner_of(box, devices, place):
@@ -5280,24 +5929,22 @@ def judge_reach_of_log(box, add):
 
 
 def line_of(pairs, level):
-    """Return the last line of this level in [(level, event)], with the number of events."""
+    """Return the last line of this level in [(level, event)], with what all of them amount to."""
     line = next(event["line"] for other, event in reversed(pairs) if other == level)
     return times(line, pairs)
 
 
-def times(line, events):
-    """Return a line cut to fit, with the number of events if there are several."""
-    return short(line, 250) + (f" ({len(events)} times)" if len(events) > 1 else "")
+def times(line, pairs):
+    """Return a line cut to fit, with number, times and processes if there are several."""
+    several = storm([event["line"] for _, event in pairs])
+    return short(line, 250 - len(several)) + several
 
 
-def add_xid(code, place, label, level, evidence, elsewhere, add):
-    """Add a finding for the events of one Xid on one GPU. `elsewhere`: another job uses the GPU."""
+def add_xid(code, place, label, level, evidence, advice, add):
+    """Add a finding for the events of one Xid on one GPU, with what to do and NVIDIA's own word."""
     unknown = ("unknown", "", "not in the table of Xids")
     _, nvidia_action, meaning = XID.get(code, unknown)
-    advice = UNKNOWN_XID
-    if nvidia_action:
-        own_advice = ANOTHERS if elsewhere else xid_words(code, level)
-        advice = f"{own_advice} (NVIDIA's action: {nvidia_action})"
+    advice = f"{advice} (NVIDIA's action: {nvidia_action})" if nvidia_action else UNKNOWN_XID
     if level == "fatal" and BACK not in advice:
         advice += "; if it comes back, " + BACK
     key, entry = f"xid {code} {place}", XID_ENTRY.get(code, "")
@@ -5352,6 +5999,18 @@ def level_of_probe(box, line):
     if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
+
+
+def ended(box):
+    """The faults of the log that a boot, a load of the driver or a reset ended, in words."""
+    old = [event for event in box.log["events"] if event["old"]] if box.log else []
+    old = [event for event in old if event["code"] != 154]  # it goes with another Xid
+    named = [
+        f"Xid {event['code']}" if event["kind"] == "xid" else event["kind"]
+        for event in old
+        if event["level"] != "ok"
+    ]
+    return ", ".join(dict.fromkeys(named))
 
 
 # --------------------------------------------------------------------------------------------------
@@ -5458,6 +6117,8 @@ def recognised(box):
     # A finding only on data-centre cards: others just start some seconds later.
     if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
         out.append("persistence mode off (nvidia-smi -pm 1)")
+    if ended(box):
+        out.append("older faults, ended since: " + short(ended(box), 50))
     if not box.gpus and "AMD" not in out:
         out.append("no GPU seen")
     return out
@@ -5481,7 +6142,8 @@ def brief(box):
             card["mig"] = [short(name, 20) for name in gpu.migs or []]
         out.append((gpu.label, card))
     for label, card in amd_cards(box):
-        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
+        name = short(card.get("product_name") or "AMD", 60)
+        out.append((label, {"name": name, "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
     groups = []
     for label, card in out:
         same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)
@@ -5512,25 +6174,81 @@ def report(record, expectations=None, extra=()):
 
 def as_text(answer):
     """Findings first, worst first; then one line for each kind of card."""
-    lines = ["verdict: {}".format(answer["verdict"])]
+    lines = ["verdict: {}".format(answer["verdict"]), *finding_lines(answer), *care_line(answer)]
+    for card in answer["gpus"]:
+        labels, name = ", ".join(map(str, card["gpu"])), card["name"] or "GPU"
+        lines.append(f"{len(card['gpu'])} x {name}, {card['memory_mib']} MiB (GPU {labels})")
+    return "\n".join(lines + about_lines(answer))
+
+
+def finding_lines(answer):
+    """Each finding with what is expected and what to do, worst first."""
+    lines = []
     for finding in answer["findings"]:
         where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
         entry = f" [{finding['entry']}]" if finding["entry"] else ""
         lines.append(f"{finding['level']} {where}: {finding['evidence']}")
         lines.append(f"    expected: {finding['threshold']}")
         lines.append(f"    do: {finding['action']}{entry}")
-    for finding in answer["gpus"]:
-        labels, name = ", ".join(map(str, finding["gpu"])), finding["name"] or "GPU"
-        lines.append(f"{len(finding['gpu'])} x {name}, {finding['memory_mib']} MiB (GPU {labels})")
+    return lines
+
+
+def care_line(answer):
+    """What somebody who rents a box that needs care does with it, as a list of one line or none."""
+    step = renters_step(answer["findings"]) if answer["verdict"] == "care" else ""
+    return [step] if step else []
+
+
+def about_lines(answer):
+    """The driver, what kind of place this is, the time, and what a capture lacks."""
     about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
     about += answer["recognised"]
     if answer["probe_seconds"] is not None:
         about.append("{:.1f} s".format(answer["probe_seconds"]))
-    if about:
-        lines.append(", ".join(about))
+    lines = [", ".join(about)] if about else []
     if answer["not_in_capture"]:
         lines.append("not in this capture: {}".format(", ".join(answer["not_in_capture"])))
-    return "\n".join(lines)
+    return lines
+
+
+def card_lines(cards, findings):
+    """One line a card: label, name, memory, worst finding. `cards`: as in the answer."""
+    rows = []
+    for card in cards:
+        memory = "? MiB" if card.get("memory_mib") is None else f"{card['memory_mib']} MiB"
+        for label in card["gpu"]:
+            own = [finding for finding in findings if finding["gpu"] == label]
+            more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
+            said = f"{own[0]['level']}: {short(own[0]['evidence'], 70)}{more}" if own else "fit"
+            rows.append((f"GPU {label}", card.get("name") or "GPU", memory, said))
+    wide = [max(map(len, column)) for column in list(zip(*rows))[:3]]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, wide)), row[3]])
+        for row in sorted(rows, key=lambda row: (len(row[0]), row[0]))
+    ]
+
+
+def as_terminal(answer, colour):
+    """The verdict, one line a card, then the findings. `colour`: paint levels and verdicts."""
+    lines = [answer["verdict"], *care_line(answer)]
+    lines += card_lines(answer["gpus"], answer["findings"])
+    lines += finding_lines(answer) + about_lines(answer)
+    return "\n".join(map(painted, lines)) if colour else "\n".join(lines)
+
+
+# Level or verdict -> its colour: 31 red, 32 green, 33 yellow
+PAINT = {"fit": 32, "care": 33, "warn": 33, "unknown": 33, "unfit": 31, "fatal": 31, "degraded": 31}
+
+
+def painted(line):
+    """A line with the first level or verdict in it in colour."""
+    return re.sub(
+        r"^(?:fit|care|unfit|unknown)$|^(?:fatal|degraded|unknown|warn)(?= )"
+        r"|(?<=  )(?:fit$|(?:fatal|degraded|unknown|warn)(?=: ))",
+        lambda word: f"\033[1;{PAINT[word.group(0)]}m{word.group(0)}\033[0m",
+        line,
+        count=1,
+    )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -6636,7 +7354,7 @@ class RunningWatch:
         kind, code, level = event["kind"], event["code"], event["level"]
         label = self.places.get(event["bdf"], event["bdf"])
         gpu = int(label) if str(label).isdigit() else label
-        action = xid_words(code, level) if code in XID else UNKNOWN_XID
+        action = xid_words(code, level, event["line"]) if code in XID else UNKNOWN_XID
         action = LOG_ACTION.get(kind) or action
         key = f"{kind} {code}"
         add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)
@@ -6839,7 +7557,13 @@ def main(arguments=None):
     answer = report(record, expectations, extra)
     if measured is not None:
         answer["stress"] = measured
-    print(json.dumps(answer, ensure_ascii=False) if options.json else as_text(answer))
+    if options.json:
+        print(json.dumps(answer, ensure_ascii=False))
+    elif sys.stdout.isatty():
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        print(as_terminal(answer, not plain))
+    else:
+        print(as_text(answer))
     return EXIT[answer["verdict"]]
 
 

@@ -2,7 +2,8 @@
 
 `rgt dev docs` compares the file with `generated`, and `rgt dev docs --write` writes it. The one
 file holds the modules in the order in which they need each other, without their relative imports,
-and the texts of data/ and templates/ as literals. Comments and names stay as they are.
+and the texts of data/ and templates/ as literals. Comments and names stay as they are. The reader
+of kernel logs, which a look-up has too, comes from server/remote_gpu_trainer/logs/kernel/.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import re
 from pathlib import Path
 
 PARTS = Path("server/remote_gpu_trainer/health/box_check")
+SHARED = Path("server/remote_gpu_trainer/logs/kernel")
 FOLDERS = {"data": "data", "template": "templates"}  # of the texts that a part asks for
 LAST = "main"  # its docstring is what --help shows
 HEAD = """\
@@ -22,11 +24,11 @@ HEAD = """\
 
 
 def needs(tree: ast.Module) -> list[str]:
-    """The modules beside it that a module imports from."""
+    """The modules, beside it or shared, that a module imports from."""
     return [
-        node.module
+        node.module.rpartition(".")[2]
         for node in tree.body
-        if isinstance(node, ast.ImportFrom) and node.level == 1 and node.module
+        if isinstance(node, ast.ImportFrom) and node.level and node.module
     ]
 
 
@@ -82,21 +84,25 @@ def heading(name: str, tree: ast.Module, last: str) -> str:
 
 def generated(root: Path) -> str:
     """The text of scripts/gpu_health.py that the parts in `root`, a checkout, make."""
-    return one_file(root, PARTS, LAST)
+    return one_file(root, PARTS, LAST, SHARED)
 
 
-def one_file(root: Path, parts: Path, last: str) -> str:
-    """The modules in the folder `parts` of a checkout as one program; `last` has its main."""
-    sources = {
-        path.stem: path.read_text(encoding="utf-8")
-        for path in (root / parts).glob("*.py")
-        if path.stem != "__init__"
-    }
+def one_file(root: Path, parts: Path, last: str, *shared: Path) -> str:
+    """The modules in the folder `parts` of a checkout as one program; `last` has its main.
+
+    `shared` are further folders; no two modules have one name.
+    """
+    paths = [path for folder in (parts, *shared) for path in sorted((root / folder).glob("*.py"))]
+    paths = [path for path in paths if path.stem != "__init__"]
+    homes = {path.stem: path.parent for path in paths}
+    if len(homes) < len(paths):
+        raise ValueError("two parts have one name; rename one of them")
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     trees = {name: ast.parse(source) for name, source in sources.items()}
     imports: set[str] = set()
     texts = []
     for name in in_order(trees, last):
-        kept, text = body(sources[name], trees[name], root / parts)
+        kept, text = body(sources[name], trees[name], homes[name])
         imports.update(kept)
         texts.append(heading(name, trees[name], last) + text)
     main = ast.get_docstring(trees[last])

@@ -188,6 +188,37 @@ def _failures(page: str, catalogue: Catalogue) -> dict[str, Any]:
     return {"rows": FAILURES}
 
 
+def _xids(page: str, catalogue: Catalogue) -> dict[str, Any]:
+    """The Xids that need something, with NVIDIA's action and ours."""
+    from ..logs.kernel.advice import RESET
+    from ..logs.kernel.xids import XID, XID_ROWS, xid_words
+
+    rows = [
+        {
+            "numbers": ", ".join(spans(codes)),
+            "what": nvidias[2],
+            "level": nvidias[0],
+            "nvidia": nvidias[1].replace("NONE_LISTED", "none listed"),
+            "ours": xid_words(min(codes), nvidias[0]).replace(RESET, "reset the GPU"),
+            "why": ours[1] if ours else "",
+        }
+        for codes, nvidias, ours in XID_ROWS
+        if nvidias[0] != "ok" and "legacy" not in nvidias[2]
+    ]
+    return {"rows": rows, "known": len(XID)}
+
+
+def spans(numbers: set[int]) -> list[str]:
+    """{1, 2, 3, 7} -> ["1 to 3", "7"]"""
+    out: list[list[int]] = []
+    for number in sorted(numbers):
+        if out and number == out[-1][-1] + 1:
+            out[-1].append(number)
+        else:
+            out.append([number])
+    return [str(run[0]) if len(run) == 1 else f"{run[0]} to {run[-1]}" for run in out]
+
+
 PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "families": _families,
     "contents": _contents,
@@ -202,6 +233,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "exits": _exits,
     "phases": _phases,
     "failures": _failures,
+    "xids": _xids,
 }
 
 

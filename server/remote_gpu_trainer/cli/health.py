@@ -22,6 +22,8 @@ COLOURS = {  # of verdicts, and of the levels of findings
     r"(?m)^fit\b": "bold green",
     r"(?m)^(care|warn|unknown)\b": "bold yellow",
     r"(?m)^(unfit|fatal|degraded)\b": "bold red",
+    r"(?m)  fit$": "bold green",
+    r" (warn|unknown):": "bold yellow",
     r" (fatal|degraded):": "bold red",
     r"\[[A-Z][A-Z0-9]*\d\]": "cyan",
 }
@@ -204,7 +206,7 @@ def _check_box(options: Options) -> int:
     if options.as_json:
         print(json.dumps(verdict.as_dict(), ensure_ascii=False, indent=1))
     else:
-        terminal.write(as_text(verdict), COLOURS)
+        terminal.write(as_text(verdict, terminal.is_terminal(sys.stdout)), COLOURS)
     return verdict.code
 
 

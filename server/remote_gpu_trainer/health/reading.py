@@ -13,6 +13,8 @@ from dataclasses import dataclass, field, replace
 
 from ..numbers import finite
 from ..text.masking import shown, shown_lines
+from .box_check.findings import renters_step
+from .box_check.report import card_lines
 
 LEVELS = ("fatal", "degraded", "unknown", "warn")
 WORST = ("unfit", "care", "unknown", "fit")
@@ -66,7 +68,13 @@ class Health:
             name: getattr(self, name)
             for name in ("box", "driver", "about", "left_out", "stress", "partial", "why")
         }
+        more["about"] = [self.renter, *self.about] if self.renter else self.about
         return out | {name: value for name, value in more.items() if value}
+
+    @property
+    def renter(self) -> str:
+        """Say in one line what a renter does with a box that needs care, "" for any other."""
+        return renters_step(self.findings) if self.verdict == "care" else ""
 
     @property
     def code(self) -> int:
@@ -252,12 +260,17 @@ def of_own_machine(health: Health) -> Health:
         {**finding, "action": _HAND_BACK.sub("have the machine repaired", finding["action"])}
         for finding in health.findings
     ]
-    return replace(health, findings=findings)
+    return replace(health, findings=findings, renter="")
 
 
-def as_text(health: Health) -> str:
-    """Return the answer for a terminal: verdict, findings worst first, a line a kind of card."""
-    out = [f"{health.verdict}: {health.box}"]
+def as_text(health: Health, by_card: bool = False) -> str:
+    """Return the answer: verdict, findings worst first, a line a kind of card.
+
+    With `by_card`, for a terminal, a line a card follows the verdict.
+    """
+    out = [f"{health.verdict}: {health.box}", *([health.renter] if health.renter else [])]
+    if by_card:
+        out += card_lines(health.gpus, health.findings)
     for finding in health.findings:
         where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
         out.append(f"{finding['level']} {where}: {finding['evidence']}")
@@ -266,7 +279,7 @@ def as_text(health: Health) -> str:
             f"    do: {finding['action']}" + (f" [{finding['entry']}]" if finding["entry"] else "")
         )
     out += [f"and {count} more of level {level}" for level, count in health.left_out.items()]
-    for kind in health.gpus:
+    for kind in health.gpus if not by_card else []:
         numbers = ", ".join(map(str, kind["gpu"]))
         memory = f"{kind.get('memory_mib', '?')} MiB"
         out.append(f"{len(kind['gpu'])} x {kind.get('name', 'GPU')}, {memory} (GPU {numbers})")

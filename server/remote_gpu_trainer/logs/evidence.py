@@ -61,6 +61,8 @@ class Evidence:
     show that is no fault. `victims` is one on the ranks that only lost another one, where none
     tells of a failure of its own. Each is "" where there is nothing to say.
 
+    `older` is one on faults in a kernel log that ended before its end.
+
     `seen` is the entry of the fault that the numbers show; "fault" where no entry explains it;
     "sound" where the numbers show no fault and nothing failed; else "". `probed` holds the findings
     of a probe's report.
@@ -76,6 +78,7 @@ class Evidence:
     numbers: str = ""
     seen: str = ""
     victims: str = ""
+    older: str = ""
     probed: tuple[Probed, ...] = ()
 
     def failed(self) -> bool:

@@ -16,10 +16,11 @@ from dataclasses import dataclass, replace
 
 from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
-from . import files
+from . import files, smi_rows
 from .evidence import MOST_DECISIVE, Evidence
 from .files import DEFAULTS, ReadOptions, Unreadable
 from .judging import ENDING, judge
+from .kernel_rows import has_kernel_rows
 from .kinds import APART, MESSAGE, PLAIN, QUIET, TOLD, TRACE
 from .lines import Line, lines_of, rank_of
 from .windows import unlike
@@ -100,7 +101,11 @@ def _of_log(log: _Log, good: frozenset[bytes]) -> Evidence:
     if report is not None:
         return report
     new = unlike(log.rows, good) if good else log.rows
-    evidence = judge(lines_of(new, log.source, log.rank), pasted=log.pasted)
+    lines, older = _with_kernel(lines_of(new, log.source, log.rank), log.path)
+    lines, is_healthy = smi_rows.silenced(lines)
+    evidence = replace(judge(lines, pasted=log.pasted), older=older)
+    if is_healthy is not None and evidence.seen in ("", "sound"):
+        evidence = replace(evidence, is_log=True, seen="sound" if is_healthy else "")
     if not new:
         return replace(evidence, is_log=True, left_out=NOTHING_NEW, seen="sound")
     return _completed(evidence, replace(log, rows=new))
@@ -114,6 +119,15 @@ def _report_of(log: _Log) -> Evidence | None:
 
     report = probe_report.in_rows(log.rows, log.source, log.path)
     return report.as_evidence() if report else None
+
+
+def _with_kernel(lines: list[Line], path: str = "") -> tuple[list[Line], str]:
+    """Return what `kernel_lines.read` does; the lines as they are if none is the kernel's."""
+    if not has_kernel_rows(lines):
+        return lines, ""
+    from . import kernel_lines  # here for a fast start: few logs hold lines of the kernel
+
+    return kernel_lines.read(lines, path)
 
 
 def _of_folder(path: str, options: ReadOptions) -> Evidence:
@@ -132,7 +146,8 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         else:
             raise
     else:
-        judged = replace(judge(logs.lines, logs.silent), left_out=logs.left_out)
+        lines, older = _with_kernel(logs.lines)
+        judged = replace(judge(lines, logs.silent), left_out=logs.left_out, older=older)
         evidence = _completed(judged, _Log(logs.numbers, logs.named))
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
 

@@ -34,6 +34,7 @@ SECONDS = 40  # an MCP client waits for a minute
 # (that is a message) nor with // (that is an address).
 _REMOTE = re.compile(r"([^\s/\\:\[\]]{2,}):((?!//)\S.*)\Z", re.S)
 _BRACKETS = re.compile(r"([^\s/\\:\[\]]+@)?\[([0-9A-Fa-f:.]+)\]:((?!//)\S.*)\Z", re.S)
+_DATA = re.compile(r'(?<!def )\bdata_text\("([\w.]+)"\)')
 _PASTED = re.compile(r"(ssh\s.+?):([/~].*)\Z", re.S)
 
 _PROGRAM = r"""
@@ -142,7 +143,7 @@ def sources() -> dict[str, str]:
         name = waiting.pop()
         if name in shipped:
             continue
-        text = _file_of(name).read_text(encoding="utf-8")
+        text = _with_data(_file_of(name))
         tree = ast.parse(text)
         shipped[name] = _shorter(_without_docstrings(text, tree))
         for node in ast.walk(tree):
@@ -164,6 +165,14 @@ def _file_of(module: str) -> Path:
     """The file of a module, or of a package what it holds itself."""
     place = HERE.joinpath(*module.split(".")[1:])
     return place / "__init__.py" if place.is_dir() else place.with_suffix(".py")
+
+
+def _with_data(path: Path) -> str:
+    """The source of a module, with the texts of data/ in place of the calls that read them."""
+    return _DATA.sub(
+        lambda call: repr((path.parent / "data" / call[1]).read_text(encoding="utf-8")),
+        path.read_text(encoding="utf-8"),
+    )
 
 
 def _without_docstrings(text: str, tree: ast.Module) -> str:

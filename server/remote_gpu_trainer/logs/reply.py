@@ -41,6 +41,7 @@ def pack(evidence: Evidence, most: int) -> dict:
         "numbers": evidence.numbers,
         "seen": evidence.seen,
         "victims": evidence.victims,
+        "older": evidence.older,
         "probed": [
             {
                 "id": probed.id,
@@ -112,6 +113,7 @@ def _evidence(packed: dict) -> Evidence:
         numbers=shown(packed.get("numbers", ""), 300),
         seen=shown(packed.get("seen", ""), 20),
         victims=shown(packed.get("victims", ""), 300),
+        older=shown(packed.get("older", ""), 300),
         probed=_probed(packed.get("probed", [])),
     )
 

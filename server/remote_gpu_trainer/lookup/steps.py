@@ -327,6 +327,7 @@ def _ask(state: LookUp) -> str:
     sentences = [
         "" if state.retriever.encoder else WORDS_ALONE,
         evidence.victims,
+        evidence.older,
         disagreement(evidence, rests_on.line) if rests_on else "",
         _what_would_help(state),
     ]

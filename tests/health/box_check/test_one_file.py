@@ -18,7 +18,11 @@ from tests.health.script import SCRIPT
 from tests.programs import loaded
 
 PARTS = ROOT / "server/remote_gpu_trainer/health/box_check"
-MODULES = sorted(path for path in PARTS.glob("*.py") if path.stem != "__init__")
+SHARED = ROOT / "server/remote_gpu_trainer/logs/kernel"
+FOLDERS = (PARTS, SHARED)
+MODULES = sorted(
+    path for folder in FOLDERS for path in folder.glob("*.py") if path.stem != "__init__"
+)
 PACKAGE = "remote_gpu_trainer.health.box_check"
 
 make_gpu_health = loaded(ROOT / "tools/make_gpu_health.py")
@@ -53,6 +57,7 @@ def test_the_one_file_says_first_that_it_is_generated():
 
 def test_a_changed_part_makes_another_file(tmp_path):
     shutil.copytree(PARTS, tmp_path / make_gpu_health.PARTS)
+    shutil.copytree(SHARED, tmp_path / make_gpu_health.SHARED)
     (tmp_path / "tools").mkdir()
     shutil.copy(ROOT / "tools/make_gpu_health.py", tmp_path / "tools")
     assert documents.prober(tmp_path) == SCRIPT.read_text(encoding="utf-8")
@@ -74,9 +79,13 @@ def test_a_part_imports_only_its_neighbours_and_the_standard_library(path):
         if isinstance(node, ast.Import):
             assert {alias.name.split(".")[0] for alias in node.names} <= sys.stdlib_module_names
         elif isinstance(node, ast.ImportFrom) and node.level:
-            assert node.level == 1 and (node.module or "__init__") in [
-                part.stem for part in (*MODULES, PARTS / "__init__.py")
-            ]
+            shared = node.level == 3 and path.parent == PARTS
+            home, name = path.parent, node.module or "__init__"
+            if shared and name.startswith("logs.kernel."):
+                home, name = SHARED, name.rpartition(".")[2]
+            else:
+                assert node.level == 1
+            assert (home / f"{name}.py").exists()
             assert node.module or [alias.name for alias in node.names] == ["data_text"]
         elif isinstance(node, ast.ImportFrom):
             assert node.module.split(".")[0] in sys.stdlib_module_names
@@ -95,7 +104,9 @@ def test_a_part_imports_from_where_a_name_is_defined_and_nothing_is_renamed():
     for path in MODULES:
         for node in ast.parse(path.read_text(encoding="utf-8")).body:
             if isinstance(node, ast.ImportFrom) and node.level and node.module:
-                source = ast.parse((PARTS / f"{node.module}.py").read_text(encoding="utf-8"))
+                name = node.module.rpartition(".")[2]
+                home = next(part for part in MODULES if part.stem == name)
+                source = ast.parse(home.read_text(encoding="utf-8"))
                 assert {alias.name for alias in node.names} <= set(names_of(source))
                 assert [alias.asname for alias in node.names if alias.asname] == []
 
@@ -166,7 +177,7 @@ def failure_kinds():
 def test_a_finding_has_a_known_level_and_the_values_that_its_texts_need():
     findings = importlib.import_module(f"{PACKAGE}.findings")
     for name, record in findings.FINDINGS.items():
-        assert record["level"] in (*findings.RANK, "-"), name
+        assert record["level"] in ("fatal", "degraded", "unknown", "warn", "-"), name
         assert set(record) == {"level", "key", "entry", "found", "expected", "do"}, name
         for label in ("found", "expected", "do"):
             assert record[label] and not re.search(
@@ -175,8 +186,8 @@ def test_a_finding_has_a_known_level_and_the_values_that_its_texts_need():
 
 
 def test_a_rule_for_the_kernel_log_has_at_most_one_group_and_an_action():
-    findings = importlib.import_module(f"{PACKAGE}.findings")
-    rules = importlib.import_module(f"{PACKAGE}.log_rules")
+    rules = importlib.import_module("remote_gpu_trainer.logs.kernel.log_rules")
+    advice = importlib.import_module("remote_gpu_trainer.logs.kernel.advice")
     for kind, level, pattern in rules.LOG_RULES:
-        assert level in findings.RANK and pattern.groups <= 1
+        assert level in advice.RANK and pattern.groups <= 1
         assert kind == "xid 79" or rules.LOG_ACTION[kind]

@@ -2,9 +2,10 @@
 
 import re
 
+from ...logs.kernel.kernel_log import parse_log
+from ...logs.kernel.places import COLOUR, bdf, clean, short
 from .failures import HANDLE, exit_of, lost_handles, smi_failure
 from .files import CALLS, FILES, LIMIT
-from .kernel_log import parse_log
 from .smi_outputs import (
     parse_apps,
     parse_csv,
@@ -15,7 +16,7 @@ from .smi_outputs import (
     parse_topo,
     parse_xml,
 )
-from .text import COLOUR, as_dict, as_list, bdf, clean, number, short, state, version, yes
+from .text import as_dict, as_list, number, state, version, yes
 
 
 class Gpu:

@@ -5,8 +5,8 @@ Source, unless a line names another: NVIDIA's data sheets, read on 2026-11-20.
 
 import re
 
+from ...logs.kernel.tables import rows_of
 from . import data_text
-from .tables import rows_of
 
 # (pattern of the card's name, what a card of that name has)
 CARD_TABLE = data_text("cards.txt")

@@ -13,11 +13,11 @@ import signal
 import subprocess
 import time
 
+from ...logs.kernel.kernel_log import OLD, WORTH
+from ...logs.kernel.places import short
 from .failures import smi_failure
 from .fields import FIELDS
 from .files import LIMIT, LOGS, SERIES_SECONDS
-from .kernel_log import OLD, WORTH
-from .text import short
 
 APPS_QUERY = "--query-compute-apps=gpu_bus_id,gpu_uuid,pid,process_name,used_gpu_memory"
 

@@ -2,14 +2,19 @@
 
 import re
 
+from ...logs.kernel.places import short
 from .box import amd_cards
 from .cards import NVLINKS, sku_of
-from .text import as_dict, short, state, version
+from .names import did_you_mean, is_called, meant_by
+from .text import as_dict, state, version
 
 # name -> (kind of its value, what it is)
 EXPECT = {
     "gpus": ("count", "number of GPUs"),
-    "name": ("text", "part of the card's name"),
+    "name": (
+        "text",
+        "the card, as you or the driver writes it: H100 (the SXM board), H100 PCIe, 4090, L40S",
+    ),
     "vram": (
         "memory",
         "GiB of each card (80, 80GB, 81920MiB); 0.90 is enough; under MIG the largest instance",
@@ -146,9 +151,9 @@ class Expectation:
         """`want` is the value as typed, `value` as `value_of` gives it."""
         self.add, self.what, self.operator, self.want, self.value = add, what, operator, want, value
 
-    def miss(self, gpu, got, entry="sku"):
-        """Add the finding that it isn't met."""
-        expected = (self.what, self.operator, self.want)
+    def miss(self, gpu, got, entry="sku", meaning=""):
+        """Add the finding that it isn't met. `meaning`: what the wanted value stands for."""
+        expected = (self.what, self.operator, self.want + meaning)
         key = "expect " + self.what
         self.add(gpu, "not_as_expected", self.what, got, expected=expected, entry=entry, key=key)
 
@@ -200,6 +205,9 @@ def expect_of_gpus(cards, answered, expectation):
     if expectation.what == "vram" and cards:
         for label, card in cards:
             expectation.check_memory(label, int(card["mem_info_vram_total"]) / float(1 << 30))
+    elif expectation.what == "name" and cards:
+        for label, card in cards:
+            expect_amd_name(label, card, expectation)
     elif not answered:
         expectation.unknown()
     for gpu in answered:
@@ -250,14 +258,42 @@ def expect_torch(torch, expectation):
 
 
 def expect_name(gpu, expectation):
-    """name: a part of the card's name; all outputs have to agree."""
+    """name: exactly this card, in any form of its name; all outputs have to agree."""
     names = sorted(set(gpu.cells.get("name", [])))
     if not gpu.name:
         expectation.unknown()
-    elif expectation.want.lower().replace(" ", "") not in gpu.name.lower().replace(" ", ""):
-        expectation.miss(gpu.label, gpu.name)
+    elif not is_called(gpu.name, expectation.want):
+        miss_name(expectation, gpu.label, gpu.name)
     elif expectation.add.has("identity", gpu.label) and len(names) > 1:
         expectation.miss(gpu.label, " and ".join(sorted(gpu.cells["name"])))
+
+
+def expect_amd_name(label, card, expectation):
+    """name, of an AMD card: sysfs has it on server cards only."""
+    name, meant = str(card.get("product_name") or ""), meant_by(expectation.want)
+    if name and not is_called(name, expectation.want):
+        miss_name(expectation, label, name)
+    elif not name and meant and not any(sku.startswith("MI") for sku in meant):
+        miss_name(expectation, label, "an AMD card")
+    elif not name:
+        expectation.unknown()
+
+
+def miss_name(expectation, label, name):
+    """Add the finding that a card has another name than the wanted one, or that no card has that.
+
+    A name that nobody knows is no proof of a wrong card: it may be misspelt, or newer than the
+    table.
+    """
+    meant = meant_by(expectation.want)
+    if meant:
+        said = len(meant) > 1 or meant[0].lower() != expectation.want.lower()
+        expectation.miss(label, name, meaning=" ({})".format(", ".join(meant)) if said else "")
+        return
+    near = did_you_mean(expectation.want)
+    hint = "did you mean {}?".format(" or ".join(near)) if near else "write it as the driver does"
+    wanted = (short(expectation.want, 40), name)
+    expectation.add(None, "unknown_name", *wanted, do=(hint,), key="expect name")
 
 
 def expect_vram(gpu, expectation):

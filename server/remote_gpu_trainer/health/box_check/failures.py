@@ -2,7 +2,8 @@
 
 import re
 
-from .text import as_list, bdf, clean, short
+from ...logs.kernel.places import bdf, clean, short
+from .text import as_list
 
 # What nvidia-smi prints if it can't work at all. "smi_" and the key are its name in findings.txt.
 FAILURES = (

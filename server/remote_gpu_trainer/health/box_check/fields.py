@@ -2,9 +2,10 @@
 
 import re
 
+from ...logs.kernel.places import bdf
+from ...logs.kernel.tables import rows_of
 from . import data_text
-from .tables import rows_of
-from .text import bdf, number, yes
+from .text import number, yes
 
 # The groups of --query-gpu: [[("name|newer name", type)]]
 FIELD_TABLE = data_text("fields.txt")
@@ -93,6 +94,7 @@ def field_names():
     for name in ("reset_required", "drain_and_reset", "channel_repair", "tpc_repair"):
         types["x." + name] = "y"
     types["x.unrepairable"] = "y"
+    types["x.other"] = "t"
     return used, types
 
 

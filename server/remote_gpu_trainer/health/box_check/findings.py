@@ -5,15 +5,9 @@ The texts are in data/findings.txt.
 
 import re
 
+from ...logs.kernel.advice import BACK, RESET
+from ...logs.kernel.places import short
 from . import data_text
-from .text import short
-
-RESET = "reset the GPU while nothing runs on it (nvidia-smi --gpu-reset -i N), or reboot the box"
-BACK = "hand the box back and ask for a refund"
-
-# The levels of findings, worst first. fatal: don't train. degraded: finish your job, then reset,
-# repair or ask. unknown: it couldn't be read. warn: good to know.
-RANK = {"fatal": 0, "degraded": 1, "unknown": 2, "warn": 3}
 
 # Catalogue entries that a finding points at, by its key or the word given with it. A test compares
 # them with the catalogue.
@@ -72,6 +66,33 @@ def verdict(findings):
         if level in levels:
             return word
     return "fit"
+
+
+# What somebody who rents the box does about a finding, by how its action begins or ends.
+STEPS = {
+    "hand back": "hand it back: end or move your job first, and keep the answer as proof",
+    "watch": "watch it: do the step below, check again, and hand it back if it is still there",
+    "keep": "keep it: mend what is named below, then train",
+}
+NO_MORE = re.compile(
+    r"(?<!comes back, )(?<!box, then )hand the box back|another card|change the box"
+)
+LATER = re.compile(
+    r"hand the box back|reset|reboot|restart the job|comes back|watch|check .*again|ask"
+)
+
+
+def renters_step(findings):
+    """Say in one line whether to keep, watch or hand back a box with these findings.
+
+    The worst of the degraded findings decides; without one there is nothing to say.
+    """
+    actions = [finding["action"] for finding in findings if finding["level"] == "degraded"]
+    steps = [
+        "hand back" if NO_MORE.search(text) else "watch" if LATER.search(text) else "keep"
+        for text in actions
+    ]
+    return next((STEPS[step] for step in STEPS if step in steps), "")
 
 
 class Findings:

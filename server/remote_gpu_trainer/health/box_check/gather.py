@@ -9,10 +9,10 @@ import stat
 import threading
 import time
 
+from ...logs.kernel.places import short
 from . import data_text
 from .commands import gather_log, gather_nvidia, read_text, run
 from .files import CALL_SECONDS
-from .text import short
 
 # A small program for the job's own interpreter.
 TORCH_PROBE = data_text("torch_probe.py")
@@ -72,7 +72,7 @@ def card_at(path, kind, vendor):
         card["virtual_function"] = True
     names = ["current_link_width", "max_link_width", "current_link_speed", "max_link_speed"]
     if vendor == "0x1002":
-        names += ["mem_info_vram_total", "mem_info_vram_used"]
+        names += ["mem_info_vram_total", "mem_info_vram_used", "product_name"]
         counts = glob.glob(path + "/ras/*_err_count")
         card["ras"] = {os.path.basename(item): word_of(item) for item in counts}
     card.update((name, word_of(path + "/" + name)) for name in names)

@@ -7,8 +7,9 @@ add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is ab
 import json
 import re
 
+from ...logs.kernel.places import short
 from .box import amd_cards
-from .text import as_dict, as_list, number, short
+from .text import as_dict, as_list, number
 
 
 def judge_amd(record, box, add):

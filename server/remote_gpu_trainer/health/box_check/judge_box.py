@@ -2,12 +2,13 @@
 
 import re
 
+from ...logs.kernel.places import short
 from .box import nvidia_cards
 from .cards import NVLINKS, sku_of
 from .failures import RC_FAILURES
 from .fields import TYPE, readable
 from .files import CALL_SECONDS, CALLS, SERIES_SECONDS
-from .text import as_dict, as_list, number, short, state, usual, version
+from .text import as_dict, as_list, number, state, usual, version
 
 # Fields whose value doesn't change between two outputs.
 STABLE = (
@@ -25,6 +26,7 @@ STABLE = (
     "remapped_rows.failure",
     "power.default_limit",
 )
+UUID = re.compile(r"(?:GPU-)?[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")
 SLOW_CLOCK = 0.5  # of the clock of the others (our limit)
 
 
@@ -123,6 +125,7 @@ def judge_identity(box, add):
             add(gpu.label, "different_names", odd[0])
         elif odd:
             add(gpu.label, "wrong_card", "; ".join(odd))
+    judge_uuids(there, add)
     firmware = usual([gpu.raw("x.vbios") for gpu in there])
     for gpu in there:
         own = gpu.raw("x.vbios")
@@ -135,6 +138,15 @@ def judge_identity(box, add):
         name = bare[0].name
         if "RTX" in name and re.search(r"RTX (?:40|50)\d\d", name):
             add(None, "no_peer_to_peer", len(bare), name)
+
+
+def judge_uuids(there, add):
+    """Report two cards with one UUID. One that its recorder masked tells nothing."""
+    first = {}
+    for gpu in there:
+        for uuid in sorted({gpu.uuid, gpu.listed_uuid} - {None}):
+            if UUID.match(uuid) and first.setdefault(uuid, gpu) is not gpu:
+                add(gpu.label, "same_uuid", first[uuid].label, gpu.label, uuid)
 
 
 def odd_names(gpu, reported, there):

@@ -5,32 +5,17 @@ Values in, findings out: no file, no clock, no command.
 
 import re
 
+from ...logs.kernel.advice import BACK, RESET
+from ...logs.kernel.places import bdf, short
+from ...logs.kernel.xids import recovery_level, recovery_of
 from .box import nvidia_cards
 from .cards import FEWER_LANES, HBM, NO_OWN_MEMORY, sku_of
 from .fields import REASONS, REQUIRED, REQUIRED_590, TYPE, readable
-from .findings import BACK, RESET
-from .text import bdf, number, short, state, version
-from .xids import recovery_level
+from .text import number, state, version
 
-# What to do about a recovery action of this level.
-RECOVERY_ACTION = {
-    "fatal": "do what it says: reset the GPU, or reboot the box",
-    "degraded": "finish your job, start nothing new, then " + RESET,
-}
 REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
-# Nothing else depends on these sensors.
-COSMETIC = (
-    "fan.speed",
-    "power.draw",
-    "power.limit",
-    "enforced.power.limit",
-    "power.default_limit",
-    "utilization.gpu",
-    "utilization.memory",
-    "persistence_mode",
-    "display_active",
-    "pstate",
-)
+# Nothing else depends on these. A sensor that says ERR! is a fault whichever it is.
+COSMETIC = ("fan.speed", "persistence_mode", "display_active")
 
 
 def judge_lost(box, gpu, add):
@@ -67,8 +52,8 @@ def judge_memory(gpu, add):
     label = gpu.label
     for text in gpu.cells.get("gpu_recovery_action", []):
         if state(text) == "value" and recovery_level(text) != "ok":
-            level = recovery_level(text)
-            add(label, "recovery_action", text, level=level, do=(RECOVERY_ACTION[level],))
+            level, action = recovery_of(text)
+            add(label, "recovery_action", text, level=level, do=(action,))
     if gpu.is_yes("x.reset_required"):
         add(label, "reset_required")
     elif gpu.is_yes("x.drain_and_reset"):
@@ -349,11 +334,12 @@ def judge_sensors(gpu, add):
     """Cells that say Unknown Error or ERR!."""
     failed = fields_that_are(gpu, "error")
     if failed:
+        said = [text for field in failed for text in gpu.cells[field] if state(text) == "error"]
         hard = [field for field in failed if field not in COSMETIC]
         sure = gpu.raw("gpu_recovery_action") == "None" or not gpu.cells.get("x.table")
-        text = next(text for text in gpu.cells[failed[0]] if state(text) == "error")
-        level = "degraded" if hard or not sure else "warn"
-        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), text, level=level)
+        broken = hard or not sure or any("ERR!" in text for text in said)
+        level = "degraded" if broken else "warn"
+        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), said[0], level=level)
 
 
 def unreadable_fields(gpu):

@@ -7,8 +7,9 @@ add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is ab
 import re
 from typing import NamedTuple
 
+from ...logs.kernel.places import bdf, short
 from .box import nvidia_cards
-from .text import as_dict, as_list, bdf, short
+from .text import as_dict, as_list
 
 
 def judge_system(box, add):

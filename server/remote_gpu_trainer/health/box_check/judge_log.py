@@ -6,14 +6,17 @@ add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is ab
 
 import re
 
+from ...logs.kernel.advice import BACK, RANK
+from ...logs.kernel.kernel_log import HOST_KINDS
+from ...logs.kernel.log_rules import LOG_ACTION
+from ...logs.kernel.places import bdf, short
+from ...logs.kernel.storms import same_unit, storm
+from ...logs.kernel.xids import SXID, UNKNOWN_XID, XID, XID_ENTRY, xid_words
 from .box import amd_cards, nvidia_cards
-from .findings import BACK, RANK
 from .judge_host import level_of_lost
-from .kernel_log import HOST_KINDS
-from .log_rules import LOG_ACTION
-from .text import as_dict, bdf, short
-from .xids import SXID, UNKNOWN_XID, XID, XID_ENTRY, xid_words
+from .text import as_dict
 
+SUSPECT = "several programs failed in one unit: run them on another card; if they pass, " + BACK
 ANOTHERS = "nothing: the device belongs to another job or container"
 
 
@@ -81,6 +84,9 @@ def judge_group(box, devices, place, kind, code, group, add):
     """Add one finding for the events of one kind at one place. `group`: [(level, event)]."""
     worst = worst_of(group)
     evidence, owner = line_of(group, worst), owner_of(box, devices, place)
+    unit = same_unit([event["line"] for _, event in group]) if kind == "xid" and code == 13 else ""
+    if unit:
+        worst, evidence = "degraded", f"{evidence} (only in {unit})"
     if owner == "another job":
         worst = "warn"
     elif owner == "perhaps this job":
@@ -92,7 +98,14 @@ def judge_group(box, devices, place, kind, code, group, add):
         add_line(box, kind, place, label, worst, evidence, elsewhere, add)
     # Of a GPU that is off the bus (Xid 79), the finding "lost" says the same.
     elif code != 79 or place not in devices.nvidia or not add.has("lost", label):
-        add_xid(code, place, label, worst, evidence, elsewhere, add)
+        advice = (
+            ANOTHERS
+            if elsewhere
+            else SUSPECT
+            if unit
+            else xid_words(code, worst, group[-1][1]["line"])
+        )
+        add_xid(code, place, label, worst, evidence, advice, add)
 
 
 def owner_of(box, devices, place):
@@ -134,24 +147,22 @@ def judge_reach_of_log(box, add):
 
 
 def line_of(pairs, level):
-    """Return the last line of this level in [(level, event)], with the number of events."""
+    """Return the last line of this level in [(level, event)], with what all of them amount to."""
     line = next(event["line"] for other, event in reversed(pairs) if other == level)
     return times(line, pairs)
 
 
-def times(line, events):
-    """Return a line cut to fit, with the number of events if there are several."""
-    return short(line, 250) + (f" ({len(events)} times)" if len(events) > 1 else "")
+def times(line, pairs):
+    """Return a line cut to fit, with number, times and processes if there are several."""
+    several = storm([event["line"] for _, event in pairs])
+    return short(line, 250 - len(several)) + several
 
 
-def add_xid(code, place, label, level, evidence, elsewhere, add):
-    """Add a finding for the events of one Xid on one GPU. `elsewhere`: another job uses the GPU."""
+def add_xid(code, place, label, level, evidence, advice, add):
+    """Add a finding for the events of one Xid on one GPU, with what to do and NVIDIA's own word."""
     unknown = ("unknown", "", "not in the table of Xids")
     _, nvidia_action, meaning = XID.get(code, unknown)
-    advice = UNKNOWN_XID
-    if nvidia_action:
-        own_advice = ANOTHERS if elsewhere else xid_words(code, level)
-        advice = f"{own_advice} (NVIDIA's action: {nvidia_action})"
+    advice = f"{advice} (NVIDIA's action: {nvidia_action})" if nvidia_action else UNKNOWN_XID
     if level == "fatal" and BACK not in advice:
         advice += "; if it comes back, " + BACK
     key, entry = f"xid {code} {place}", XID_ENTRY.get(code, "")
@@ -206,3 +217,15 @@ def level_of_probe(box, line):
     if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
+
+
+def ended(box):
+    """The faults of the log that a boot, a load of the driver or a reset ended, in words."""
+    old = [event for event in box.log["events"] if event["old"]] if box.log else []
+    old = [event for event in old if event["code"] != 154]  # it goes with another Xid
+    named = [
+        f"Xid {event['code']}" if event["kind"] == "xid" else event["kind"]
+        for event in old
+        if event["level"] != "ok"
+    ]
+    return ", ".join(dict.fromkeys(named))

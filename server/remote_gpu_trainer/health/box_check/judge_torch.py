@@ -4,7 +4,8 @@
 add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 """
 
-from .text import as_dict, as_list, short
+from ...logs.kernel.places import short
+from .text import as_dict, as_list
 
 
 def judge_torch(box, add):

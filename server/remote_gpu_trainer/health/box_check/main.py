@@ -34,7 +34,7 @@ import sys
 from .expectations import EXPECT, expectations_of
 from .gather import gather
 from .recording import load, save
-from .report import as_text, report
+from .report import as_terminal, as_text, report
 from .stress import stress
 from .watch import watch
 
@@ -124,7 +124,13 @@ def main(arguments=None):
     answer = report(record, expectations, extra)
     if measured is not None:
         answer["stress"] = measured
-    print(json.dumps(answer, ensure_ascii=False) if options.json else as_text(answer))
+    if options.json:
+        print(json.dumps(answer, ensure_ascii=False))
+    elif sys.stdout.isatty():
+        plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+        print(as_terminal(answer, not plain))
+    else:
+        print(as_text(answer))
     return EXIT[answer["verdict"]]
 
 

@@ -5,10 +5,10 @@ import json
 import os
 import re
 
+from ...logs.kernel.places import short
 from .failures import HANDLE, smi_failure
 from .fields import CANON
 from .files import EXTRA_FILES, FILES, LIMIT
-from .text import short
 
 HEAD = 4000  # characters in which most outputs show what they are
 MOST_LOOKED_AT = 200000  # characters, for what stands only further down

@@ -1,10 +1,14 @@
 """Judge a record: every finding, the verdict, and the cards in short, as one answer."""
 
+import re
+
+from ...logs.kernel.advice import RANK
+from ...logs.kernel.places import short
 from .box import amd_cards, nvidia_cards, parse
 from .cards import HBM, sku_of
 from .expectations import judge_expectations
 from .files import FILES
-from .findings import RANK, Findings, verdict
+from .findings import Findings, renters_step, verdict
 from .judge_amd import judge_amd
 from .judge_box import (
     judge_agreement,
@@ -24,9 +28,9 @@ from .judge_gpu import (
     no_persistence,
 )
 from .judge_host import judge_system
-from .judge_log import judge_log
+from .judge_log import ended, judge_log
 from .judge_torch import judge_torch
-from .text import as_dict, short
+from .text import as_dict
 
 
 def judge(record, expectations=None):
@@ -81,6 +85,8 @@ def recognised(box):
     # A finding only on data-centre cards: others just start some seconds later.
     if any(no_persistence(gpu) and not HBM.search(gpu.name) for gpu in box.gpus):
         out.append("persistence mode off (nvidia-smi -pm 1)")
+    if ended(box):
+        out.append("older faults, ended since: " + short(ended(box), 50))
     if not box.gpus and "AMD" not in out:
         out.append("no GPU seen")
     return out
@@ -104,7 +110,8 @@ def brief(box):
             card["mig"] = [short(name, 20) for name in gpu.migs or []]
         out.append((gpu.label, card))
     for label, card in amd_cards(box):
-        out.append((label, {"name": "AMD", "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
+        name = short(card.get("product_name") or "AMD", 60)
+        out.append((label, {"name": name, "memory_mib": int(card["mem_info_vram_total"]) >> 20}))
     groups = []
     for label, card in out:
         same = next((group for group in groups if dict(card, gpu=group["gpu"]) == group), None)
@@ -135,22 +142,78 @@ def report(record, expectations=None, extra=()):
 
 def as_text(answer):
     """Findings first, worst first; then one line for each kind of card."""
-    lines = ["verdict: {}".format(answer["verdict"])]
+    lines = ["verdict: {}".format(answer["verdict"]), *finding_lines(answer), *care_line(answer)]
+    for card in answer["gpus"]:
+        labels, name = ", ".join(map(str, card["gpu"])), card["name"] or "GPU"
+        lines.append(f"{len(card['gpu'])} x {name}, {card['memory_mib']} MiB (GPU {labels})")
+    return "\n".join(lines + about_lines(answer))
+
+
+def finding_lines(answer):
+    """Each finding with what is expected and what to do, worst first."""
+    lines = []
     for finding in answer["findings"]:
         where = "box" if finding["gpu"] is None else f"GPU {finding['gpu']}"
         entry = f" [{finding['entry']}]" if finding["entry"] else ""
         lines.append(f"{finding['level']} {where}: {finding['evidence']}")
         lines.append(f"    expected: {finding['threshold']}")
         lines.append(f"    do: {finding['action']}{entry}")
-    for finding in answer["gpus"]:
-        labels, name = ", ".join(map(str, finding["gpu"])), finding["name"] or "GPU"
-        lines.append(f"{len(finding['gpu'])} x {name}, {finding['memory_mib']} MiB (GPU {labels})")
+    return lines
+
+
+def care_line(answer):
+    """What somebody who rents a box that needs care does with it, as a list of one line or none."""
+    step = renters_step(answer["findings"]) if answer["verdict"] == "care" else ""
+    return [step] if step else []
+
+
+def about_lines(answer):
+    """The driver, what kind of place this is, the time, and what a capture lacks."""
     about = ["driver {}".format(answer["driver"])] if answer["driver"] else []
     about += answer["recognised"]
     if answer["probe_seconds"] is not None:
         about.append("{:.1f} s".format(answer["probe_seconds"]))
-    if about:
-        lines.append(", ".join(about))
+    lines = [", ".join(about)] if about else []
     if answer["not_in_capture"]:
         lines.append("not in this capture: {}".format(", ".join(answer["not_in_capture"])))
-    return "\n".join(lines)
+    return lines
+
+
+def card_lines(cards, findings):
+    """One line a card: label, name, memory, worst finding. `cards`: as in the answer."""
+    rows = []
+    for card in cards:
+        memory = "? MiB" if card.get("memory_mib") is None else f"{card['memory_mib']} MiB"
+        for label in card["gpu"]:
+            own = [finding for finding in findings if finding["gpu"] == label]
+            more = f" (and {len(own) - 1} more)" if len(own) > 1 else ""
+            said = f"{own[0]['level']}: {short(own[0]['evidence'], 70)}{more}" if own else "fit"
+            rows.append((f"GPU {label}", card.get("name") or "GPU", memory, said))
+    wide = [max(map(len, column)) for column in list(zip(*rows))[:3]]
+    return [
+        "  ".join([*(cell.ljust(width) for cell, width in zip(row, wide)), row[3]])
+        for row in sorted(rows, key=lambda row: (len(row[0]), row[0]))
+    ]
+
+
+def as_terminal(answer, colour):
+    """The verdict, one line a card, then the findings. `colour`: paint levels and verdicts."""
+    lines = [answer["verdict"], *care_line(answer)]
+    lines += card_lines(answer["gpus"], answer["findings"])
+    lines += finding_lines(answer) + about_lines(answer)
+    return "\n".join(map(painted, lines)) if colour else "\n".join(lines)
+
+
+# Level or verdict -> its colour: 31 red, 32 green, 33 yellow
+PAINT = {"fit": 32, "care": 33, "warn": 33, "unknown": 33, "unfit": 31, "fatal": 31, "degraded": 31}
+
+
+def painted(line):
+    """A line with the first level or verdict in it in colour."""
+    return re.sub(
+        r"^(?:fit|care|unfit|unknown)$|^(?:fatal|degraded|unknown|warn)(?= )"
+        r"|(?<=  )(?:fit$|(?:fatal|degraded|unknown|warn)(?=: ))",
+        lambda word: f"\033[1;{PAINT[word.group(0)]}m{word.group(0)}\033[0m",
+        line,
+        count=1,
+    )

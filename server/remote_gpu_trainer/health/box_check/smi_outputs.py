@@ -3,9 +3,10 @@
 import re
 from functools import partial
 
+from ...logs.kernel.places import bdf, clean, short
 from .failures import HANDLE, smi_failure
 from .fields import CANON, ECC_SUMS, Q_PLACES, XML_PLACES
-from .text import bdf, clean, number, short, state
+from .text import number, state
 
 # dram, sram, l2_cache …: a part may have a number even if the total has none
 ECC_PART = re.compile(r"ecc\.errors\.(?:un)?corrected\.(?:volatile|aggregate)\.[a-z0-9_.]+$")
@@ -104,11 +105,16 @@ def broken_cells(cells, line):
 
 def csv_row(header, cells):
     """Return the cells by field. If two columns have the same field, the first value counts."""
-    row = {}
+    row = failed_cells(cell for name, cell in zip(header, cells) if not name)
     for name, cell in zip(header, cells):
         if name and (name not in row or state(row[name]) != "value"):
             row[name] = cell
     return row
+
+
+def failed_cells(texts):
+    """The cell for a sensor that failed among fields that the check has no name for, or none."""
+    return {"x.other": "ERR!"} if any(text.strip(" []") == "ERR!" for text in texts) else {}
 
 
 def from_tree(places, find, leaves):
@@ -162,6 +168,7 @@ def parse_xml(text):
     driver = (root.findtext("driver_version") or "").strip()
     for item in root.findall("gpu")[:256]:
         cells = from_tree(XML_PLACES, partial(text_at, item), partial(leaves_at, item))
+        cells.update(failed_cells(leaf.text or "" for leaf in item.iter()))
         cells["pci.bus_id"] = item.get("id") or item.findtext("pci/pci_bus_id") or ""
         if driver:
             cells["driver_version"] = driver
@@ -209,6 +216,7 @@ def parse_q(text):
     gpus, problems = [], []
     for tree in trees[:256]:
         cells = from_tree(XML_PLACES, tree.get, partial(leaves_below, tree))
+        cells.update(failed_cells(tree.values()))
         cells["pci.bus_id"] = tree[""]
         if driver:
             cells["driver_version"] = driver
@@ -279,7 +287,7 @@ def parse_table(text):
                 cells["name"] = name
             if driver:
                 cells["driver_version"] = driver.group(1)
-            if re.match(r"\d+$", ecc):
+            if re.match(r"\d+$|ERR!$", ecc):
                 cells["ecc.errors.uncorrected.volatile.total"] = ecc
             gpus.append(cells)
         elif re.match(r"^\|\s+\|\s+\|\s+(Enabled|Disabled|N/A)\*?\s+\|", line) and gpus:

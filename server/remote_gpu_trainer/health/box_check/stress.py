@@ -8,6 +8,7 @@ import re
 import shutil
 import threading
 
+from ...logs.kernel.places import clean, short
 from . import data_text
 from .box import parse
 from .cards import PEAK_TFLOPS
@@ -18,7 +19,7 @@ from .findings import Findings
 from .judge_log import judge_log
 from .judge_numbers import judge_numbers
 from .smi_outputs import parse_csv
-from .text import as_dict, as_list, clean, number, short, state, usual
+from .text import as_dict, as_list, number, state, usual
 
 # The programs that the job's own interpreter runs, and the one that runs both in one process.
 STRESS_WORKER = data_text("stress_worker.py")

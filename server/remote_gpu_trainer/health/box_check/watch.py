@@ -14,16 +14,17 @@ import subprocess
 import sys
 import time
 
+from ...logs.kernel.kernel_log import parse_log
+from ...logs.kernel.log_rules import LOG_ACTION
+from ...logs.kernel.places import bdf, short
+from ...logs.kernel.xids import UNKNOWN_XID, XID, xid_words
 from .commands import names_to_query, read_text, run
 from .failures import RC_FAILURES, lost_handles, smi_failure
 from .fields import CANON, REASONS, WATCH_FIELDS
 from .files import CALL_SECONDS, LIMIT
 from .findings import Findings
 from .gather import gather_holders, minor_of
-from .kernel_log import parse_log
-from .log_rules import LOG_ACTION
-from .text import bdf, number, short, state
-from .xids import UNKNOWN_XID, XID, xid_words
+from .text import number, state
 
 # Our limits: a waiting collective draws less than this share of the power limit. It takes three
 # samples in a row, so that a pause between steps doesn't count.
@@ -241,7 +242,7 @@ class RunningWatch:
         kind, code, level = event["kind"], event["code"], event["level"]
         label = self.places.get(event["bdf"], event["bdf"])
         gpu = int(label) if str(label).isdigit() else label
-        action = xid_words(code, level) if code in XID else UNKNOWN_XID
+        action = xid_words(code, level, event["line"]) if code in XID else UNKNOWN_XID
         action = LOG_ACTION.get(kind) or action
         key = f"{kind} {code}"
         add(gpu, "watched_line", event["line"], level=level, do=(action,), key=key)

@@ -1,18 +1,20 @@
 """Xids and SXids, the driver's numbers for faults: how bad each is, and what to do about it.
 
-Sources, read on 2026-11-20: NVIDIA's Xid catalogue page; open-gpu-kernel-modules 595.45.04;
-gpud's SXid table, which is from the Fabric Manager guide of October 2023.
+Sources: of the Xids, see data/xids.txt. SXids: gpud's table, read on 2026-11-20, from the
+Fabric Manager guide of October 2023. Recovery actions: NVML, and `nvidia-smi` from R565 on.
 """
 
 import re
 
 from . import data_text
-from .findings import BACK, RANK, RESET
+from .advice import BACK, RANK, RESET
 from .tables import codes_of, rows_of
 
-# Xid -> (level, NVIDIA's action, what it is)
-XID_TABLE = data_text("xids.txt")
-XID = {code: tuple(row[1:]) for row in rows_of(XID_TABLE) for code in codes_of(row[0])}
+# Xid -> (level, NVIDIA's action, what it is); where we say otherwise, Xid -> (what to do, why)
+XID_TABLE = data_text("xids.txt").replace("{RESET}", RESET)
+XID_ROWS = [(codes_of(row[0]), row[1:4], row[4:]) for row in rows_of(XID_TABLE)]
+XID = {code: tuple(nvidias) for codes, nvidias, _ in XID_ROWS for code in codes}
+XID_OURS = {code: tuple(ours) for codes, _, ours in XID_ROWS if ours for code in codes}
 
 # SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
 SXID_FATAL = {
@@ -62,17 +64,23 @@ NVIDIA_WORDS = {
     "WORKFLOW_XID_45": "look at the Xid next to it",
 }
 
-# NVIDIA's IGNORE means that the job may go on, not that the card is fine.
-SPARE_CARD = "finish your job, then ask for another card"
-XID_WORDS = {92: SPARE_CARD, 157: SPARE_CARD, 161: SPARE_CARD}
 UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
 
 
-def xid_words(code, level):
-    """Return what to do about an Xid."""
+# 154, GPU recovery action changed from 0x0 (None) to 0x2 (Node Reboot Required)
+CHANGED = re.compile(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?")
+
+
+def xid_words(code, level, line=""):
+    """Return what to do about an Xid. `line`: its line, in which Xid 154 says it."""
+    changed = CHANGED.search(line) if code == 154 else None
+    if changed:
+        return recovery_of(changed.group(1))[1]
+    if code in XID_OURS:
+        return XID_OURS[code][0]
     action = XID.get(code, ("", "", ""))[1]
     if action == "IGNORE" and RANK[level] < RANK["unknown"]:
-        return XID_WORDS.get(code, "finish your job, then " + RESET)
+        return "finish your job, then " + RESET
     return NVIDIA_WORDS.get(action, "ask the provider")
 
 
@@ -85,18 +93,42 @@ def xid_level(code, text):
     if code in (94, 95):
         return "fatal" if re.search(r"\bRST: Yes", text) else level
     if code == 154:
-        action = re.search(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?", text)
+        action = CHANGED.search(text)
         return recovery_level(action.group(1)) if action else "degraded"
     return level
 
 
-def recovery_level(text):
-    """The level of a recovery action's words.
+# The recovery actions: the words of NVML (R615), nvidia-smi and Xid 154, how bad, what to do.
+RECOVERY = (
+    ("none|0", "ok", "nothing"),
+    ("gpu reset|reset|gpu reset required|1", "fatal", RESET),
+    (
+        "node reboot|reboot|node reboot required|system reboot|2|7",
+        "fatal",
+        "reboot the box; if it comes back, " + BACK,
+    ),
+    ("bus reset|6", "fatal", "reboot the box: a reset of its bus is up to the host"),
+    (
+        "drain p2p|3",
+        "degraded",
+        "finish what runs, then restart every job that uses NVLink or peer-to-peer with this GPU",
+    ),
+    ("drain and reset|4", "degraded", "finish your job, start nothing new, then " + RESET),
+    ("recover imex domain|5", "degraded", "ask the provider to restore the IMEX domain"),
+)
+RECOVERY_OF = {
+    words: (level, action) for names, level, action in RECOVERY for words in names.split("|")
+}
 
-    None and the forms of Reset and Drain are from the NVML enum; any other word is bad.
-    """
+
+def recovery_of(text):
+    """-> (the level of a recovery action's words, what to do). Any word but None is bad."""
     words = re.sub(r"[^a-z0-9]+", " ", text.lower()).strip()
-    if words in ("none", "0"):
-        return "ok"
     urgent = "drain" not in words and re.search(r"reset|reboot", words)
-    return "fatal" if urgent else "degraded"
+    unknown = ("fatal" if urgent else "degraded", "do what it says; if it comes back, " + BACK)
+    return RECOVERY_OF.get(words, unknown)
+
+
+def recovery_level(text):
+    """The level of a recovery action's words."""
+    return recovery_of(text)[0]

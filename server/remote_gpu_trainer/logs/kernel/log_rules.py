@@ -3,7 +3,7 @@
 import re
 
 from . import data_text
-from .findings import BACK
+from .advice import BACK
 from .tables import rows_of
 
 LOG_TABLE = data_text("log_rules.txt")

@@ -3,7 +3,8 @@
 import re
 
 from .log_rules import LOG_RULES
-from .text import bdf, clean, short
+from .places import bdf, clean, short
+from .traces import TRACED, Trace
 from .xids import SXID, xid_level
 
 # NVRM: Xid (PCI:0000:3b:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.
@@ -26,9 +27,10 @@ LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
 LOAD_DONE = "NVRM: loading NVIDIA UNIX"
 
 # These lines end everything before them: a boot, a load or unload of the driver.
+# -- Boot 6d43c94c5e0a4d4c8f2f2e2f0a1b2c3d --   and   -- Reboot --      journalctl, between boots
+BOOT = re.compile(r"Linux version \d+\.\d+|^-- (?:Boot [0-9a-f]{32}|Reboot) --")
 OLD = re.compile(
-    rf"Linux version \d+\.\d+|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded"
-    r"|NVRM: .{0,60}unloading"
+    rf"{BOOT.pattern}|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded|NVRM: .{{0,60}}unloading"
 )
 
 # What the driver says while it loads about cards that it can't use.
@@ -54,6 +56,7 @@ HOST_KINDS = (
     "nfs",
     "killed",
     "stuck",
+    "stuck in a file system",
     "files",
     "network card",
     "network register",
@@ -65,7 +68,8 @@ HOST_KINDS = (
 WORTH = re.compile(
     r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
     r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
-    r"|Kernel panic|insufficient power|High Temperature|multicast team"
+    r"|Kernel panic|insufficient power|High Temperature|multicast team|uvm encountered"
+    r"|detected stall|LOCKUP"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 
@@ -96,19 +100,18 @@ def parse_log(text):
 
     `first`: seconds after boot of the first line, or None; `boot`: it holds the boot or the load of
     the driver; `looks`: some line looks like one of a log; `odd`: how many of the `lines` don't.
-    An event: {kind, code, bdf, level, line, old}. `old`: before the last boot, load of the driver,
-    or reset of that GPU.
+    An event: {kind, code, bdf, level, line, at, old}. `at`: the number of its line, from 0. `old`:
+    before the last boot, load of the driver, or reset of that GPU.
     """
     lines = clean(text).splitlines()
-    kept = lines[-200000:]
-    events, problems = events_of(kept)
+    events, problems = events_of(lines)
     starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
-    times = (seconds_of(line) for line in kept)
+    times = map(seconds_of, lines)
     return {
         "events": events,
         "problems": problems[:3],
         "first": next((seconds for seconds in times if seconds is not None), None),
-        "boot": any(OLD.search(line) for line in kept),
+        "boot": any(OLD.search(line) for line in lines),
         "looks": bool(LOG_LIKE.search(text)),
         "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
         "lines": len(lines),
@@ -117,9 +120,11 @@ def parse_log(text):
 
 def events_of(lines):
     """-> (the events of a log, what can't be read in it)."""
-    events, problems, report = [], [], None
+    events, problems, report, trace = [], [], None, None
     load = {"begun": False, "before": 0}
-    for line in lines:
+    for at, line in enumerate(lines):
+        if trace and not trace.take(line):
+            trace = None
         if ends_events(line, events, load) or not WORTH.search(line):
             continue
         event, split = log_event(line), SPLIT_LINE.search(line)
@@ -129,20 +134,24 @@ def events_of(lines):
             event = report.take(line) or event
             report = report if report.lines_left > 0 else None
         if event:
+            event["at"] = at
             # back to None: the GPU was reset since
             if event["kind"] == "xid" and event["code"] == 154 and event["level"] == "ok":
                 make_old(events, lambda other, place=event["bdf"]: other["bdf"] == place)
             events.append(event)
+            trace = Trace(event) if event["kind"] in TRACED else None
         elif re.search(r"\bS?Xid\b", line) and "Xid (" in line:
             problems.append(f"a line names an Xid and can't be read: {short(line, 120)}")
     return events, problems
 
 
+SECONDS = re.compile(r"(?:^|kernel: )(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]|^\d+,\d+,(\d{1,16})\d{6},")
+
+
 def seconds_of(line):
     """Seconds after boot at the beginning of a line, or None."""
-    stamp = re.match(r"(?:<\d+>)?\[\s*(\d{1,10})\.\d+\]", line)
-    stamp = stamp or re.match(r"\d+,\d+,(\d{1,16})\d{6},", line)
-    return int(stamp.group(1)) if stamp else None
+    stamp = SECONDS.search(line[:200])
+    return int(stamp.group(1) or stamp.group(2)) if stamp else None
 
 
 def make_old(events, over):
@@ -167,7 +176,7 @@ def ends_events(line, events, load):
             )
         return True
     if OLD.search(line):
-        whole = "Linux version" in line
+        whole = bool(BOOT.search(line))
         load["begun"] = LOAD_BEGINS in line
         make_old(events, lambda event: whole or of_driver(event))
         return True
@@ -189,7 +198,9 @@ def of_driver(event):
 
 def event_of(kind, code, place, level, line, **more):
     """An event as `parse_log` gives it."""
-    return dict(more, kind=kind, code=code, bdf=place, level=level, line=line, old=False)
+    event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line}
+    event.update(more, at=0, old=False)
+    return event
 
 
 def log_event(line):
