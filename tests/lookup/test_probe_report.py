@@ -64,7 +64,9 @@ def test_a_fact_that_is_unlike_the_usual_is_told_and_nothing_is_called_sound(tmp
     facts += [probe.fact("data/two", "10 batches an epoch"), {"text": 3, "usual": "x"}, "no fact"]
     answer = asked(tmp_path, report(facts=facts))
     assert not answer.matches and "No error found" not in answer.ask
-    assert "Unlike the usual: 58% of the rows have no label (usual: each row has one)." in answer.ask
+    assert (
+        "Unlike the usual: 58% of the rows have no label (usual: each row has one)." in answer.ask
+    )
     assert "10 batches" not in answer.ask
 
 

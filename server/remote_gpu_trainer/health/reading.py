@@ -42,6 +42,7 @@ class Health:
     `level`, `evidence`, `threshold`, `action` and `entry` (an id or ""). `gpus` has an item for
     each kind of card, `left_out` the number of further findings by level. `partial` says which part
     of the question was left out, and how to get it. `why` is set if the box gave no answer.
+    `is_rented`: whether somebody may hand it back.
     """
 
     verdict: str
@@ -55,6 +56,7 @@ class Health:
     stress: dict | None = None
     partial: str = ""
     why: str = ""
+    is_rented: bool = True
 
     def as_dict(self) -> dict:
         """Return the answer as JSON takes it, without optional fields that are empty."""
@@ -74,7 +76,7 @@ class Health:
     @property
     def renter(self) -> str:
         """Say in one line what a renter does with a box that needs care, "" for any other."""
-        return renters_step(self.findings) if self.verdict == "care" else ""
+        return renters_step(self.findings) if self.verdict == "care" and self.is_rented else ""
 
     @property
     def code(self) -> int:
@@ -260,7 +262,7 @@ def of_own_machine(health: Health) -> Health:
         {**finding, "action": _HAND_BACK.sub("have the machine repaired", finding["action"])}
         for finding in health.findings
     ]
-    return replace(health, findings=findings, renter="")
+    return replace(health, findings=findings, is_rented=False)
 
 
 def as_text(health: Health, by_card: bool = False) -> str:
