@@ -114,9 +114,19 @@ def test_the_path_of_the_box_counts_where_the_job_has_none(run, monkeypatch):
     assert stacks.environment(run)["PYTHONPATH"] == run.folder.at("python")
 
 
-def test_a_program_that_is_asked_to_save_by_the_same_signal_keeps_it(run):
+def test_a_program_keeps_the_signals_that_are_its_own(run, start):
+    """Its handlers of USR1 and USR2 may save, requeue or end it: asking for a stack fires none."""
     run.spec.save_signal = "USR2"
-    assert stacks.environment(run) == {}
+    text = (
+        "import os, signal\n"
+        "for one in (signal.SIGUSR1, signal.SIGUSR2):\n"
+        "    signal.signal(one, lambda *_: os._exit(7))\n"
+    )
+    child = start("-c", text + WAITS)
+    assert stacks.take(run, child.pid, 2) == "faulthandler"
+    assert "waits_here" in written(run, "attempt-2.txt") and child.poll() is None
+    child.send_signal(signal.SIGUSR2)
+    assert child.wait(5) == 7
 
 
 def test_a_program_whose_folder_cannot_be_written_starts_all_the_same(run, start):

@@ -51,6 +51,9 @@ COMMANDS = {
         "probe", "look at the first steps of a training program for failures that no log shows"
     ),
     "status": Listed("runs", "show the state of the run on a box, or wait for a change"),
+    "snapshot": Listed(
+        "snapshot", "take down who stands where in a run that hangs, before it is gone"
+    ),
     "release": Listed(
         "runs", "bring the results home, show what is still billed, check that the box is gone"
     ),

@@ -24,7 +24,10 @@ from .context import Run
 from .heart import Heart
 from .lingering import Lingering
 from .program import Program, with_arguments, words_of
+from .scene import keeping, members
 from .why import Verdict
+
+FAILED = 8.0  # seconds for what is still there after a failure
 
 
 class Original(NamedTuple):
@@ -80,6 +83,8 @@ class Attempts:
             self._start()
         self._watch()
         state.exit = self._attempt.code = self.program.code
+        if state.exit and not run.asked and not self._stalled:
+            keeping.take(run, "failure", FAILED)
         if self.program.end():
             run.event("killed-leftovers")
         heart.look_at_log()
@@ -115,6 +120,7 @@ class Attempts:
         run, state = self.run, self.state
         state.attempt = int(run.folder.number("attempt") or 0) + 1
         run.folder.write("attempt", f"{state.attempt}\n")
+        run.folder.remove(members.ROLL)
         state.failure = state.entry = state.reason = ""
         state.exit = None
         self._began = checkpoints.begin_with(run, self.heart.beat)
@@ -189,7 +195,9 @@ class Attempts:
             heart.beat()
             if run.up >= look_at:
                 look_at = run.up + timings.heartbeat
-                self._attempt.pids |= self.program.pids()
+                pids = self.program.pids()
+                self._attempt.pids |= pids
+                members.note(run.folder, pids)
             if run.asked and kill_at is None:
                 self.owed = results.owed(run)
                 if state.phase == "running":
@@ -248,6 +256,7 @@ class Attempts:
         run.event("stall", reason=reason)
         run.log(f"stalled: {reason}")
         self.state.write()
+        keeping.take(run, "stall")
         stacks.take(run, self.program.pid, self.state.attempt)
         procs.kill_program(run.folder)
         self.program.wait_for_code()

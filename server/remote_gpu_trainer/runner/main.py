@@ -22,6 +22,7 @@ usage: bash run.sh VERB
   status [--json]
   stop           save now, then end
   resume         like start, even after the same failure at the same step
+  snapshot       who stands where: stacks, waits, cards, kernel, memory; it reads only
   sync           copy to the durable place once, and verify
   rehearse       train, save, kill, resume in minutes, apart from the run"""
 FOR_SAVES = "  save           save now, then continue"
@@ -95,6 +96,11 @@ def _do(path: str, spec: SimpleNamespace, verb: str, rest: list[str]) -> int:
         from . import status
 
         return status.status(run, "--json" in given.left)
+    if verb == "snapshot":
+        from .scene import collect, page
+
+        print(page.page([collect.take(run.folder.path)]), end="")
+        return 0
     return _work(run, verb, given, rest)
 
 

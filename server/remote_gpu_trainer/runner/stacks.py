@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -16,9 +17,12 @@ PY_SPY = 20.0  # seconds for all processes together
 ONE = 0.5  # seconds for one process to write its stacks
 ALL = 10.0
 ABORT = 2.0
+_MARK = re.compile(r"/stacks/attempt-[^/]*\.txt\Z")
 
+# A signal that programs leave alone: USR1 and USR2 may be theirs, and they would act on it.
+SIGNAL = signal.SIGRTMIN + 9
 # Runs in each Python process of the program, before it: its fault handler writes into the file of
-# the attempt when SIGUSR2 comes. The open file is the mark by which the runner knows who may be
+# the attempt when SIGNAL comes. The open file is the mark by which the runner knows who may be
 # signalled; children made by fork inherit both. Any Python 3, and no error must leave it.
 SITE = '''\
 def _mark():
@@ -32,7 +36,7 @@ def _mark():
     path = os.path.join(folder, "attempt-%s.txt" % os.environ["RGT_ATTEMPT"])
     # The program's own mask would let everybody read it.
     file = os.fdopen(os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o640), "a")
-    faulthandler.register(signal.SIGUSR2, file=file, all_threads=True)
+    faulthandler.register(signal.SIGRTMIN + 9, file=file, all_threads=True)
 
 
 def _go_on():
@@ -62,12 +66,12 @@ _go_on()
 def environment(run: Run) -> dict[str, str]:
     """Return what puts the fault handler into each Python process of the program.
 
-    None of it where the program gets SIGUSR2 as its request to save, or the disk is full.
+    None of it where the disk is full.
     """
     folder = run.folder.at("python")
     with suppress(OSError):
         os.makedirs(folder, exist_ok=True)
-    if run.spec.save_signal == "USR2" or not run.folder.write("python/sitecustomize.py", SITE):
+    if not run.folder.write("python/sitecustomize.py", SITE):
         return {}
     own = run.spec.variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     return {"PYTHONPATH": f"{folder}:{own}" if own else folder}
@@ -141,22 +145,32 @@ def _ask(run: Run, pids: set[int], number: int) -> set[int]:
     for pid in sorted(pids):
         if time.monotonic() < until and _is_marked(pid, path):
             before = _size(path, f"--- process {pid}\n")
-            procs.send([pid], signal.SIGUSR2)
+            procs.send([pid], SIGNAL)
             if _has_grown(path, before):
                 got.add(pid)
     return got
 
 
 def _is_marked(pid: int, path: str) -> bool:
-    """Return whether a process holds the file open and catches the signal, which kills others."""
-    try:
+    """Return whether a process carries the fault handler that writes into this file."""
+    return mark_of(pid) == os.path.realpath(path)
+
+
+def mark_of(pid: int) -> str:
+    """Return the file into which a process's fault handler writes, '' for a process without one.
+
+    It holds such a file open and catches the signal, which kills others.
+    """
+    with suppress(OSError, StopIteration, ValueError):
         with open(f"/proc/{pid}/status") as file:
             caught = next(line.split()[1] for line in file if line.startswith("SigCgt:"))
-        is_caught = int(caught, 16) >> (signal.SIGUSR2 - 1) & 1
-        held = (os.readlink(f"/proc/{pid}/fd/{name}") for name in os.listdir(f"/proc/{pid}/fd"))
-        return bool(is_caught) and os.path.realpath(path) in held
-    except (OSError, StopIteration):
-        return False
+        if int(caught, 16) >> (SIGNAL - 1) & 1:
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    path = os.readlink(f"/proc/{pid}/fd/{name}")
+                    if _MARK.search(path):
+                        return path
+    return ""
 
 
 def _size(path: str, head: str) -> int:

@@ -202,15 +202,20 @@ def _source(path: str) -> str:
 
 
 @cache
-def _modules() -> str:
-    """Return the runner and what it needs of the package, each under its name."""
+def sources() -> dict[str, str]:
+    """Return {name within the package: source} of the runner and of what it needs."""
     files = sorted((_PACKAGE / "runner").rglob("*.py"))
-    sources = {".".join(_name(file)): _source(str(file.relative_to(_PACKAGE))) for file in files}
+    own = {".".join(_name(file)): _source(str(file.relative_to(_PACKAGE))) for file in files}
     # Of these rooms the runner needs a name alone.
-    sources = {"": "", "text": "", "text.masking": _source("text/masking.py"), **sources}
+    return {"": "", "text": "", "text.masking": _source("text/masking.py"), **own}
+
+
+@cache
+def _modules() -> str:
+    """Return the same as parts of a run.sh."""
     return "".join(
         f"#=== module {'.'.join(filter(None, ('remote_gpu_trainer', name)))} ===\n{source}"
-        for name, source in sources.items()
+        for name, source in sources().items()
     )
 
 
