@@ -299,10 +299,10 @@ def _recorder(scene: dict[str, Any]) -> str:
 def _software(told: dict[str, Any]) -> list[str]:
     if not told.get("python"):
         return []
-    packages = ", ".join(f"{name} {version}" for name, version in told["packages"].items())
     values = told["variables"]
     wanted = ("NCCL", "TORCH", "PYTORCH", "CUDA", "GLOO", "OMP")
     some = [f"{name}={value}" for name, value in values.items() if name.startswith(wanted)]
-    driver = f", driver {told['driver']}" if told["driver"] else ""
-    lines = [f"software: {told['python']}{driver}, {packages}"]
+    parts = [told["python"], f"driver {told['driver']}" if told["driver"] else ""]
+    parts += [f"{name} {version}" for name, version in told["packages"].items()]
+    lines = [f"software: {', '.join(filter(None, parts))}"]
     return [*lines, f"variables: {' '.join(some)}"] if some else lines
