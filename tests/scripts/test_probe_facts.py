@@ -412,3 +412,61 @@ fit(net(), DataLoader(Rows(x, y), 32, shuffle=True))
     assert odd(facts) == ({"settings settings.json"} if is_odd else set())
     if is_odd:
         assert "in 1 of 6: optimizer.rate" in facts["settings settings.json"]["text"]
+
+
+# What a data set does to the program and to its files when a sample is asked for, and what shows it.
+DEEDS = {
+    "writes by a library in C": ("torch.save(1, f'cache-{place}.pt')", "len(os.listdir('.'))"),
+    "empties": ("os.close(os.open('held.txt', os.O_RDONLY | os.O_TRUNC))", "len(open('held.txt').read())"),
+    "removes": ("os.path.exists('held.txt') and os.remove('held.txt')", "os.path.exists('held.txt')"),
+    "writes to a map": ("table[0] += 1", "int(table[0])"),
+    "counts in shared memory": ("counted.value += 1", "counted.value"),
+    "takes a lock": ("fcntl.flock(held, fcntl.LOCK_EX); time.sleep(9)", "fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)"),
+    "starts": ("os.system('touch started')", "os.path.exists('started')"),
+    "signals": ("os.kill(program, 10)", "signals"),
+    "stores in a base": ("base.execute('insert into t values (1)'); base.commit()", "base.execute('select count(*) from t').fetchone()"),
+    "ends": ("os._exit(3)", "0"),
+    "ends by an exception with a secret": ("raise KeyError('hf_secret')", "0"),
+}  # fmt: skip
+DOING = """
+import fcntl, multiprocessing, numpy, signal, sqlite3, time
+program, signals = os.getpid(), []
+signal.signal(10, lambda *_: signals.append(1))
+open("held.txt", "w").write("held")
+held, mine = open("held.txt"), open("held.txt")
+open("table.bin", "wb").write(bytes(800))
+table = numpy.memmap("table.bin", dtype="int64", mode="r+")
+counted = multiprocessing.Value("q")
+base = sqlite3.connect("base.db", isolation_level=None)
+base.execute("create table t (a)")
+class Doing(Rows):
+    looked = False
+    def __getitem__(self, place):
+        if os.getpid() != program:
+            DEED
+        return super().__getitem__(place)
+fit(net(), DataLoader(Doing(x, y), 32, shuffle=True), epochs=3)
+time.sleep(4)
+print(SHOWN)
+"""
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_what_a_data_set_does_in_the_look_reaches_nothing(deed, tmp_path):
+    done, shown = DEEDS[deed]
+    text = DOING.replace("DEED", done).replace("SHOWN", shown)
+    (tmp_path / "program.py").write_text(HEAD + text)
+    told = []
+    for way in ([], [str(PROBE), "--json", str(tmp_path / "report.json"), "--"]):
+        folder = tmp_path / f"run-{len(way)}"
+        folder.mkdir()
+        run = subprocess.run(
+            [sys.executable, *way, "../program.py"],
+            cwd=folder, capture_output=True, text=True, timeout=120, check=True,
+        )  # fmt: skip
+        told.append((run.stdout, sorted(path.name for path in folder.iterdir())))
+    assert told[0] == told[1]
+    report = json.loads((tmp_path / "report.json").read_text())
+    names = {one["name"] for one in report["facts"]}
+    assert names & {"training set", "samples"}, "the page says what came of the look"
+    assert "hf_secret" not in json.dumps(report)
