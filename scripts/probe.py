@@ -1747,8 +1747,11 @@ def facts_of(sets):
             found.append(fact(f"data/{name} set", f"the {name} set couldn't be read ({told})"))
     for one in looked:
         found += of_one(one, looked[0])
+    # With several training sets, as the folds of a cross-validation have, which one it is for isn't
+    # known.
+    usual = "none" if sum(one.loader.trained > 0 for one in looked) == 1 else ""
     for other in looked[1:]:
-        found += [] if other.loader.trained else between(looked[0], other)
+        found += [] if other.loader.trained else between(looked[0], other, usual)
     found += numbering(sets)
     return found
 
@@ -1857,8 +1860,11 @@ def of_labels(one):
     return found[:4]
 
 
-def between(train, other):
-    """Samples of one data set that lie in the training set too, field by field."""
+def between(train, other, usual):
+    """Samples of one data set that lie in the training set too, by their first telling field.
+
+    Those after it may be labels, which are alike in both.
+    """
     found = []
     for name, leaf in other.leaves.items():
         mine = train.leaves.get(name)
@@ -1877,8 +1883,9 @@ def between(train, other):
                 f"{other.looked:,} samples"
             )
             place = f"data/{other.name} overlap {name}"
-            found.append(fact(place, text, "none", share=part))
-    return found[:3]
+            found.append(fact(place, text, usual, share=part))
+        break
+    return found
 
 
 def numbering(sets):
@@ -1894,7 +1901,7 @@ def numbering(sets):
             both = set(table) & set(other)
             differ = sum(table[key] != other[key] for key in both)
             alone = len(set(table) ^ set(other))
-            if differ or alone:
+            if (differ or alone) and both and all(map(numbers, (table, other))):
                 text = (
                     f"{path} of the {first} and the {name} set: {count_of(differ, 'name')} with "
                     f"another number, {count_of(alone, 'name')} in one of them only"
@@ -1903,6 +1910,12 @@ def numbering(sets):
                     fact(f"data/table {path}", text, "the same table", differ=differ, alone=alone)
                 )
     return found[:3]
+
+
+def numbers(table):
+    """Whether a table numbers its names one by one, and doesn't count them or the like."""
+    values = set(table.values())
+    return len(values) == len(table) and max(values) - min(values) < 2 * len(values)
 
 
 def tables_of(data, depth=3):
@@ -2810,7 +2823,7 @@ class Copies(Observer):
         if not shapes:
             return
         inside = set()
-        every = [one for one in gc.get_objects() if isinstance(one, torch.nn.Module)]
+        every = [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]
         for module in every:
             inside |= {id(child) for child in module._modules.values() if child is not None}
         for module in every:
@@ -2954,20 +2967,35 @@ def crc(text):
 # opened.py
 # Which files the program reads: data, settings, caches, weights.
 
-MOST_FILES = 4000  # that are remembered
+MOST_FILES = 10000  # that are looked at
 NOT_DATA = (".py", ".pyc", ".pyi", ".so", ".pth.lock", ".lock", ".json.lock", ".h", ".cpp", ".pem")
 ELSEWHERE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/tmp/rgt-probe-")
+SAMPLES = (
+    ".jpg",
+    ".jpeg",
+    ".png",
+    ".webp",
+    ".bmp",
+    ".gif",
+    ".tif",
+    ".tiff",
+    ".wav",
+    ".flac",
+    ".mp3",
+)
 CACHES = (".pkl", ".pickle", ".npy", ".npz", ".pt", ".bin", ".cache", ".arrow", ".h5", ".feather")
 
 
 class Opened:
     """Remembers the files that this process opens to read, by an audit hook of Python.
 
-    A hook can't be taken off, so it looks at nothing once it is switched off.
+    A hook can't be taken off, so it looks at nothing once the steps are over, or after
+    `MOST_FILES` files.
     """
 
     def __init__(self):
         self.read, self.on, self.busy = {}, True, threading.local()
+        self.left = MOST_FILES
         sys.addaudithook(self.saw)
 
     def saw(self, event, args):
@@ -2977,8 +3005,10 @@ class Opened:
         path, mode, flags = args
         if not isinstance(path, str) or (flags or 0) & (os.O_WRONLY | os.O_RDWR):
             return
-        if path in self.read or path.endswith(NOT_DATA) or len(self.read) >= MOST_FILES:
+        if path in self.read or path.endswith(NOT_DATA):
             return
+        self.left -= 1
+        self.on = self.left > 0
         self.busy.now = True
         try:
             whole = os.path.abspath(path)
@@ -3012,18 +3042,10 @@ class Files(Observer):
 
     def facts(self):
         """What was read, and caches that are older than what they may be made from."""
-        paths = [path for path in dict.fromkeys(self.opened.read.values()) if os.path.isfile(path)]
-        groups = {}
-        for path in paths:
-            above = os.path.dirname(os.path.dirname(path))
-            kind = os.path.splitext(path)[1].lower()
-            groups.setdefault((above, kind), []).append(path)
-        texts = []
-        for (above, kind), inside in groups.items():
-            if len(inside) > 3:
-                texts.append(f"{len(inside)} {kind or 'other'} files below {short(above)}")
-            else:
-                texts += [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
+        self.opened.on = self.opened.on and not self.watch.final
+        every = dict.fromkeys(list(self.opened.read.values()))
+        paths = [path for path in every if os.path.isfile(path)]
+        texts = [text for inside in by_kind(paths) for text in told(inside)]
         found = [fact("data/files", "read " + some(texts, 8), files=texts[:64])] if texts else []
         return self.of_caches(paths) + self.of_settings(paths) + found
 
@@ -3063,9 +3085,36 @@ class Files(Observer):
                 text = f"{short(path)} was read and {other} beside it was not"
                 if days > 0:
                     text += f", which is {days:.1f} days newer"
-                usual = "a cache is newer than its source" if days > 0 else ""
+                # A checkout or a copy writes both at about the same time.
+                usual = "a cache is newer than its source" if days > 1 / 24 else ""
                 found.append(fact(f"data/cache {name}", text, usual, days=round(days, 2)))
         return found[:3]
+
+
+def by_kind(paths):
+    """Groups of paths: few files beside each other, or the many of one kind.
+
+    Folders may be named after classes, so those of one kind are one group, wherever they lie.
+    """
+    groups = {}
+    for path in paths:
+        key = os.path.dirname(os.path.dirname(path)), os.path.splitext(path)[1].lower()
+        groups.setdefault(key, []).append(path)
+    many = {}
+    for (_, kind), inside in groups.items():
+        if len(inside) > 3 or kind in SAMPLES:
+            many.setdefault(kind, []).extend(inside)
+    few = [one for (_, kind), one in groups.items() if len(one) <= 3 and kind not in SAMPLES]
+    return [*few, *many.values()]
+
+
+def told(inside):
+    """The texts of a group of paths."""
+    kind = os.path.splitext(inside[0])[1].lower()
+    if len(inside) <= 3 and kind not in SAMPLES:
+        return [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
+    above = os.path.commonpath([os.path.dirname(os.path.dirname(path)) for path in inside])
+    return [f"{count_of(len(inside), (kind or 'other') + ' file')} below {short(above)}"]
 
 
 def settings_in(path):
@@ -3859,7 +3908,8 @@ class Inputs(Observer):
         if part is None or not bool(part.isfinite().all()):
             return
         kind = str(given.dtype).replace("torch.", "")
-        told = [float(f(part)) for f in (torch.min, torch.max, torch.mean, torch.std)]
+        told = [float(f(part)) for f in (torch.min, torch.max, torch.mean)]
+        told.append(float(part.std(unbiased=False)))
         self.calls.append((type(module).__name__, kind, tuple(given.shape), *told))
 
     def rows(self):
@@ -4304,8 +4354,8 @@ class Losses(Observer):
             usual = ""
             if loss is not None and classes >= 2:
                 text += f"; {classes} classes alike give {brief(math.log(classes))}"
-                if abs(loss - math.log(classes)) > 1 + 0.5 * math.log(classes):
-                    usual = "near that in a model that begins anew"
+                if loss > 1 + 1.5 * math.log(classes):
+                    usual = "at most near that"
             total = sum(self.labels.values())
             if total >= 200 and len(self.labels) >= 2:
                 guess = -sum(n / total * math.log(n / total) for n in self.labels.values())
@@ -4867,7 +4917,7 @@ class Parameters(Observer):
     def facts(self):
         """What trains, what never moved and why, and how far a step goes."""
         names, held = self.watch.names(), self.held()
-        moved, still = 0, {}
+        moved, still, matrices = 0, {}, set()
         for model in self.watch.models():
             if not any(id(p) in held for p in model.parameters()):
                 continue
@@ -4878,12 +4928,15 @@ class Parameters(Observer):
                 else:
                     why = self.why_still(parameter, seen, id(parameter) in held)
                     still.setdefault(why, []).append(names.get(id(parameter), "?"))
+                    matrices |= {why} if parameter.dim() >= 2 else set()
         found = []
         if moved:
             found.append(fact("weights/moved", f"{count_of(moved, 'tensor')} moved", moved=moved))
         for why, these in still.items():
             text = f"{count_of(len(these), 'tensor')} never moved, {why}: {some(these, 3)}"
-            usual = "" if why in USUALLY_STILL else "all that get a gradient move"
+            # A bias alone may have no effect on the loss, as one that softmax takes out again.
+            is_odd = why in matrices and why not in USUALLY_STILL
+            usual = "all that get a gradient move" if is_odd else ""
             found.append(fact(f"weights/still, {why}", text, usual, count=len(these)))
         ratios = [ratio for seen in self.seen.values() for _, ratio in seen.ratios]
         if ratios:
@@ -6046,10 +6099,10 @@ class Series(Observer):
 # What a flag's name asks for, the most special first.
 ASKED = (
     ("accumulation", re.compile(r"(?i)accum")),
-    ("clip", re.compile(r"(?i)clip|max_grad_norm|grad_norm")),
+    ("clip", re.compile(r"(?i)^(grad(ient)?_?)?clip(ping)?(_?grad)?(_?norm)?$|^max_(grad_)?norm$")),
     ("decay", re.compile(r"(?i)weight_?decay|^wd$")),
     ("epochs", re.compile(r"(?i)^(n_|num_|train_|max_|num_train_)*epochs?$")),
-    ("steps", re.compile(r"(?i)^(max|total|num|train)_*(\w+_)?(steps|iters)$")),
+    ("steps", re.compile(r"(?i)^((n|num|max|total)_?(train(ing)?|update)?|train)_?(step|iter)s$")),
     ("workers", re.compile(r"(?i)^(num_?|n_?)?(data_?loader_?)?(num_?)?workers$")),
     ("batch", re.compile(r"(?i)^(per_device_)?(train_)?(micro_)?batch(_?size)?$|^bs$")),
     ("rate", re.compile(r"(?i)^(base_|max_|peak_)?(lr|learning_?rate)$")),
@@ -6057,21 +6110,24 @@ ASKED = (
 
 
 def asked(words):
-    """{what: (flag, value)} of the numbers on a command line."""
+    """{what: (flag, value)} of the numbers on a command line.
+
+    Of a flag that stands twice the last counts. What several flags ask for isn't told.
+    """
     found = {}
-    pairs = [word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word]
-    for flag, value in zip(words, words[1:]):
-        if flag.startswith("-") and "=" not in flag:
-            pairs.append([flag.lstrip("-"), value])
-    pairs += [word.split("=", 1) for word in words if re.fullmatch(r"[\w.]+=[^=]+", word)]
-    for flag, value in pairs:
+    for word, value in zip(words, [*words[1:], ""]):
+        flag = word.lstrip("-")
+        if re.fullmatch(r"-*[\w.-]+=[^=]+", word):
+            flag, value = flag.split("=", 1)
+        elif not word.startswith("-"):
+            continue
         if number(value) is None:
             continue
         name = flag.split(".")[-1].replace("-", "_")
         what = next((what for what, pattern in ASKED if pattern.search(name)), None)
-        if what and what not in found:
-            found[what] = (flag, number(value))
-    return found
+        if what:
+            found.setdefault(what, {})[flag] = number(value)
+    return {what: held.popitem() for what, held in found.items() if len(held) == 1}
 
 
 class Settings(Observer):
@@ -6084,17 +6140,18 @@ class Settings(Observer):
         self.asked = asked(list(sys.argv[1:]))
 
     def accumulated(self):
-        """Losses that went back for each step."""
-        windows = [window[0] for window in self.watch.parts["gradients"].windows if window[0]]
-        return median(windows) if windows else 1
+        """Batches for each step: losses that went back, each batch of a loader once."""
+        windows = [window for window in self.watch.parts["gradients"].windows if window[0]]
+        drawn = [min(backwards, batches) for backwards, _, batches in windows if batches]
+        return median(drawn or [backwards for backwards, _, _ in windows] or [1])
 
     def planned(self):
         """About how many steps the run has; 0 where nothing tells."""
-        if "steps" in self.asked:
+        if self.asked.get("steps", ("", 0))[1] > 0:
             return int(self.asked["steps"][1])
         training = self.watch.parts["batches"].training()
         length = training[0].length if training else 0
-        if "epochs" in self.asked and length:
+        if self.asked.get("epochs", ("", 0))[1] > 0 and length:
             return int(self.asked["epochs"][1] * length / max(1, self.accumulated()))
         return 0
 
@@ -6107,7 +6164,7 @@ class Settings(Observer):
             text = f"{count_of(rows, 'row')} a batch x {folds} batches a step x {world} ranks"
             text += f" = {rows * folds * world:,}"
             found.append(fact("in force/batch", text, rows=rows, accumulated=folds, world=world))
-        found += self.of_types() + self.of_attention() + self.of_difference(rows, folds)
+        found += self.of_types() + self.of_attention() + self.of_difference(rows, folds, world)
         return found
 
     def of_types(self):
@@ -6136,7 +6193,7 @@ class Settings(Observer):
                 return [fact("in force/attention", f"attention: {chosen[:40]}", chosen=chosen[:40])]
         return []
 
-    def of_difference(self, rows, folds):
+    def of_difference(self, rows, folds, world):
         """What the command line asked for and isn't so."""
         found = []
         optimizers = list(self.watch.parts["parameters"].optimizers.values())
@@ -6153,7 +6210,9 @@ class Settings(Observer):
         }
         for what, (flag, value) in self.asked.items():
             held = now.get(what)
-            if held is None or abs(held - value) <= 1e-6 * max(abs(held), abs(value)):
+            # A batch may be asked for as one of all ranks, or of all that a step takes.
+            ways = {1, folds, world, folds * world} if what == "batch" else {1}
+            if held is None or any(math.isclose(held * n, value, rel_tol=1e-6) for n in ways):
                 continue
             if what == "rate" and held < value:
                 continue  # it warms up, or falls

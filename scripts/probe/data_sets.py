@@ -362,8 +362,11 @@ def facts_of(sets):
             found.append(fact(f"data/{name} set", f"the {name} set couldn't be read ({told})"))
     for one in looked:
         found += of_one(one, looked[0])
+    # With several training sets, as the folds of a cross-validation have, which one it is for isn't
+    # known.
+    usual = "none" if sum(one.loader.trained > 0 for one in looked) == 1 else ""
     for other in looked[1:]:
-        found += [] if other.loader.trained else between(looked[0], other)
+        found += [] if other.loader.trained else between(looked[0], other, usual)
     found += numbering(sets)
     return found
 
@@ -472,8 +475,11 @@ def of_labels(one):
     return found[:4]
 
 
-def between(train, other):
-    """Samples of one data set that lie in the training set too, field by field."""
+def between(train, other, usual):
+    """Samples of one data set that lie in the training set too, by their first telling field.
+
+    Those after it may be labels, which are alike in both.
+    """
     found = []
     for name, leaf in other.leaves.items():
         mine = train.leaves.get(name)
@@ -492,8 +498,9 @@ def between(train, other):
                 f"{other.looked:,} samples"
             )
             place = f"data/{other.name} overlap {name}"
-            found.append(fact(place, text, "none", share=part))
-    return found[:3]
+            found.append(fact(place, text, usual, share=part))
+        break
+    return found
 
 
 def numbering(sets):
@@ -509,7 +516,7 @@ def numbering(sets):
             both = set(table) & set(other)
             differ = sum(table[key] != other[key] for key in both)
             alone = len(set(table) ^ set(other))
-            if differ or alone:
+            if (differ or alone) and both and all(map(numbers, (table, other))):
                 text = (
                     f"{path} of the {first} and the {name} set: {count_of(differ, 'name')} with "
                     f"another number, {count_of(alone, 'name')} in one of them only"
@@ -518,6 +525,12 @@ def numbering(sets):
                     fact(f"data/table {path}", text, "the same table", differ=differ, alone=alone)
                 )
     return found[:3]
+
+
+def numbers(table):
+    """Whether a table numbers its names one by one, and doesn't count them or the like."""
+    values = set(table.values())
+    return len(values) == len(table) and max(values) - min(values) < 2 * len(values)
 
 
 def tables_of(data, depth=3):

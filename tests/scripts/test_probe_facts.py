@@ -470,3 +470,110 @@ def test_what_a_data_set_does_in_the_look_reaches_nothing(deed, tmp_path):
     names = {one["name"] for one in report["facts"]}
     assert names & {"training set", "samples"}, "the page says what came of the look"
     assert "hf_secret" not in json.dumps(report)
+
+
+def test_objects_that_act_when_they_are_asked_for_their_class_stay_unasked(tmp_path):
+    _, said = probed(
+        tmp_path,
+        """
+class Lazy:
+    @property
+    def __class__(self):
+        print("was asked")
+        raise RuntimeError("asked")
+class Gone: pass
+import weakref
+lazy, gone = Lazy(), weakref.proxy(Gone())
+torch.distributed.reduce_op
+sys.stderr.write("-" * 9 + chr(10))
+fit(net(), DataLoader(Rows(x, y), 32, shuffle=True))
+""",
+    )
+    assert said.split("---------\n")[1].startswith("probe: sound")
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ("--lr 1 --lr 2", {"rate": ("lr", 2)}),
+        ("--lr=1 --lr 2", {"rate": ("lr", 2)}),
+        ("optimizer.lr=0.5 --seed 3", {"rate": ("optimizer.lr", 0.5)}),
+        ("--generator.lr 1 --critic.lr 2", {}),
+        ("--clip-range 0.2 --clip_text_length 77 --clip-coef 0.1 --ppo_clip 0.2", {}),
+        ("--num-warmup-steps 5 --num_inference_steps 50 --max_eval_steps 9", {}),
+        ("--grad-clip 1", {"clip": ("grad-clip", 1)}),
+        ("--max_grad_norm 1", {"clip": ("max_grad_norm", 1)}),
+        ("--max_train_steps 9", {"steps": ("max_train_steps", 9)}),
+    ],
+)
+def test_what_a_command_line_asks_for(words, expected):
+    assert loaded(PROBE).asked(words.split()) == expected
+
+
+def test_a_batch_may_be_asked_for_as_that_of_all_ranks_or_of_a_step(tmp_path):
+    text = """
+model, loader = net(), DataLoader(Rows(x, y), 8, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    for place, (rows, labels) in enumerate(loader):
+        for _ in range(2):
+            F.cross_entropy(model(rows), labels).backward()
+        if place % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+    facts = facts_of(tmp_path, text, "--batch-size", "32", "--max-steps", "-1")
+    assert not odd(facts), facts
+    assert facts["batch"]["numbers"]["accumulated"] == 4, "two losses of a batch are one batch"
+
+
+def test_files_in_folders_named_after_classes_name_no_class(tmp_path):
+    probe = loaded(PROBE)
+    for paths in (
+        ["/d/train/tabby/images/1.JPEG", "/d/train/rose/images/2.JPEG"],
+        [f"/d/train/{name}/images/{i}.npy" for name in ("tabby", "rose") for i in range(9)],
+        ["/d/train/tabby/1.png", "/d/seed.json"],
+    ):
+        texts = [text for inside in probe.by_kind(paths) for text in probe.told(inside)]
+        assert not [text for text in texts if "tabby" in text or "rose" in text], texts
+        assert sum("below" in text for text in texts) == 1
+    assert ["/d/seed.json"] in probe.by_kind(["/d/train/tabby/1.png", "/d/seed.json"])
+
+
+def test_tables_that_count_are_no_numbering():
+    probe = loaded(PROBE)
+    assert probe.numbers({"a": 0, "b": 2, "c": 1}) and probe.numbers({"a": 1, "b": 2})
+    assert not probe.numbers({"a": 50, "b": 70}) and not probe.numbers({"a": 1, "b": 1})
+
+
+def test_what_is_sound_though_it_looks_odd(tmp_path):
+    """Two inputs that are few, tags that are alike, a bias that softmax takes out, a sure model."""
+    facts = facts_of(
+        tmp_path,
+        """
+class Pairs(Rows):
+    def __getitem__(self, place):
+        return self.x[place, :1], self.x[place], self.y[place]
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.key, self.last = nn.Linear(1, 8), nn.Linear(16, 16), nn.Linear(8, 4)
+        self.key.bias.register_hook(torch.zeros_like)
+        nn.init.zeros_(self.last.weight)
+    def forward(self, one, x):
+        return self.last(self.first(one) + self.key(x)[:, :8]) * 9
+x = torch.randn(320, 16)
+y = torch.randint(0, 4, (320, 8))
+loader, later = DataLoader(Pairs(x, y), 1, shuffle=True), DataLoader(Pairs(x.flip(1), y), 64)
+model = Odd()
+with torch.no_grad():
+    for one, rows, labels in later:
+        model(one, rows)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for one, rows, labels in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(one, rows), labels[:, 0]).backward()
+    optimizer.step()
+""",
+    )
+    assert not odd(facts), [facts[name] for name in odd(facts)]
