@@ -1410,10 +1410,10 @@ class Watch:
 # holds.
 
 MOST_SAMPLES = 2000  # of all data sets together
-MOST_SECONDS = 20  # of the whole look
+MOST_SECONDS = 12  # of the whole look
 BLOCKS = 8  # parts of a data set, in its own order, whose numbers are compared
 COLUMNS = 64  # the widest last dimension whose columns are looked at one by one
-MOST_WAITING = 5  # seconds that a look may take to begin, and to end once its time is over
+MOST_WAITING = 4  # seconds that a look may take to begin, and to end once its time is over
 
 
 class DataSets(Observer):
@@ -1433,8 +1433,9 @@ class DataSets(Observer):
             if not hasattr(type(data), "__getitem__") or not hasattr(type(data), "__len__"):
                 continue
             known.add(id(data))
-            name = "training" if one.trained else "evaluation"
-            found.append((name if len(known) < 3 else f"{name} {len(known)}", data, one))
+            role = "training" if one.trained else "evaluation"
+            place = 1 + sum(name.split()[0] == role for name, _, _ in found)
+            found.append((role if place == 1 else f"{role} {place}", data, one))
         return found[:4]
 
     def hindered(self):
@@ -1690,7 +1691,8 @@ def fields_of(sample):
     elif isinstance(sample, (bool, int, float)):
         yield "", torch.tensor(sample)
     elif isinstance(sample, torch.Tensor):
-        yield "", sample.detach().cpu()
+        if sample.layout is torch.strided and not sample.is_quantized:
+            yield "", sample.detach().cpu()
     elif numpy is not None and isinstance(sample, (numpy.ndarray, numpy.generic)):
         if sample.dtype.kind in "biufc":
             yield "", torch.as_tensor(numpy.ascontiguousarray(sample)).reshape(sample.shape)
@@ -1709,7 +1711,7 @@ def fields_of(sample):
             for name, part in fields_of(value):
                 yield f"[{place}]{name}", part
     else:
-        yield from leaves(sample)
+        yield from ((name, part) for name, one in leaves(sample) for _, part in fields_of(one))
 
 
 def digest(value, salt):
@@ -5420,7 +5422,8 @@ class Ranks(Observer):
         if self.size() < 2:
             return []
         kinds = [type(m).__name__ for m in self.watch.models()[:1]]
-        kinds = [kind for kind in kinds if kind in WRAPPERS] or ["no wrapper that is known"]
+        kinds = [kind for kind in kinds if kind in WRAPPERS or kind.startswith("FSDP")]
+        kinds = kinds or ["no wrapper that is known"]
         return [fact("in force/ranks", f"{self.size()} ranks, {kinds[0]}", world=self.size())]
 
     def unseen(self):
@@ -6161,8 +6164,10 @@ class Settings(Observer):
         world, folds = parts["ranks"].size(), self.accumulated()
         rows = parts["batches"].rows() or parts["inputs"].rows()
         if rows:
-            text = f"{count_of(rows, 'row')} a batch x {folds} batches a step x {world} ranks"
-            text += f" = {rows * folds * world:,}"
+            text = f"{count_of(rows, 'row')} a batch"
+            text += f" x {folds} batches a step" if folds > 1 else ""
+            text += f" x {world} ranks" if world > 1 else ""
+            text += f" = {rows * folds * world:,}" if folds * world > 1 else ""
             found.append(fact("in force/batch", text, rows=rows, accumulated=folds, world=world))
         found += self.of_types() + self.of_attention() + self.of_difference(rows, folds, world)
         return found
@@ -6180,7 +6185,8 @@ class Settings(Observer):
             return []
         told = ", ".join(f"{kind} {share(n / total)}" for kind, n in counted.items())
         cast = any(self.watch.parts["shapes"].shares)
-        text = f"{type(models[0]).__name__}: {brief(total / 1e6)} M weights, {told}"
+        size = f"{brief(total / 1e6)} M" if total >= 1e5 else f"{total:,}"
+        text = f"{type(models[0]).__name__}: {size} weights, {told}"
         text += ", under autocast" if cast else ""
         return [fact("in force/types", text, **counted)]
 
@@ -7475,7 +7481,7 @@ def report_of(folder, code=None):
     return report
 
 
-def looked_later(folder, most=MOST_SECONDS):
+def looked_later(folder, most=MOST_SECONDS + 2 * MOST_WAITING):
     """What the looks at data sets wrote, once those that still run have ended."""
     until = time.monotonic() + most
     running = os.path.join(glob.escape(folder), "data-*.json.part")

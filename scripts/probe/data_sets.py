@@ -25,10 +25,10 @@ from .values import leaves
 from .watching import Observer
 
 MOST_SAMPLES = 2000  # of all data sets together
-MOST_SECONDS = 20  # of the whole look
+MOST_SECONDS = 12  # of the whole look
 BLOCKS = 8  # parts of a data set, in its own order, whose numbers are compared
 COLUMNS = 64  # the widest last dimension whose columns are looked at one by one
-MOST_WAITING = 5  # seconds that a look may take to begin, and to end once its time is over
+MOST_WAITING = 4  # seconds that a look may take to begin, and to end once its time is over
 
 
 class DataSets(Observer):
@@ -48,8 +48,9 @@ class DataSets(Observer):
             if not hasattr(type(data), "__getitem__") or not hasattr(type(data), "__len__"):
                 continue
             known.add(id(data))
-            name = "training" if one.trained else "evaluation"
-            found.append((name if len(known) < 3 else f"{name} {len(known)}", data, one))
+            role = "training" if one.trained else "evaluation"
+            place = 1 + sum(name.split()[0] == role for name, _, _ in found)
+            found.append((role if place == 1 else f"{role} {place}", data, one))
         return found[:4]
 
     def hindered(self):
@@ -305,7 +306,8 @@ def fields_of(sample):
     elif isinstance(sample, (bool, int, float)):
         yield "", torch.tensor(sample)
     elif isinstance(sample, torch.Tensor):
-        yield "", sample.detach().cpu()
+        if sample.layout is torch.strided and not sample.is_quantized:
+            yield "", sample.detach().cpu()
     elif numpy is not None and isinstance(sample, (numpy.ndarray, numpy.generic)):
         if sample.dtype.kind in "biufc":
             yield "", torch.as_tensor(numpy.ascontiguousarray(sample)).reshape(sample.shape)
@@ -324,7 +326,7 @@ def fields_of(sample):
             for name, part in fields_of(value):
                 yield f"[{place}]{name}", part
     else:
-        yield from leaves(sample)
+        yield from ((name, part) for name, one in leaves(sample) for _, part in fields_of(one))
 
 
 def digest(value, salt):

@@ -38,7 +38,7 @@ import sys
 import tempfile
 import time
 
-from .data_sets import MOST_SECONDS
+from .data_sets import MOST_SECONDS, MOST_WAITING
 from .entering import SITE
 from .entries import advice, catalogue
 from .facts import TOPICS, differences, sheet
@@ -494,7 +494,7 @@ def report_of(folder, code=None):
     return report
 
 
-def looked_later(folder, most=MOST_SECONDS):
+def looked_later(folder, most=MOST_SECONDS + 2 * MOST_WAITING):
     """What the looks at data sets wrote, once those that still run have ended."""
     until = time.monotonic() + most
     running = os.path.join(glob.escape(folder), "data-*.json.part")

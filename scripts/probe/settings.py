@@ -73,8 +73,10 @@ class Settings(Observer):
         world, folds = parts["ranks"].size(), self.accumulated()
         rows = parts["batches"].rows() or parts["inputs"].rows()
         if rows:
-            text = f"{count_of(rows, 'row')} a batch x {folds} batches a step x {world} ranks"
-            text += f" = {rows * folds * world:,}"
+            text = f"{count_of(rows, 'row')} a batch"
+            text += f" x {folds} batches a step" if folds > 1 else ""
+            text += f" x {world} ranks" if world > 1 else ""
+            text += f" = {rows * folds * world:,}" if folds * world > 1 else ""
             found.append(fact("in force/batch", text, rows=rows, accumulated=folds, world=world))
         found += self.of_types() + self.of_attention() + self.of_difference(rows, folds, world)
         return found
@@ -92,7 +94,8 @@ class Settings(Observer):
             return []
         told = ", ".join(f"{kind} {share(n / total)}" for kind, n in counted.items())
         cast = any(self.watch.parts["shapes"].shares)
-        text = f"{type(models[0]).__name__}: {brief(total / 1e6)} M weights, {told}"
+        size = f"{brief(total / 1e6)} M" if total >= 1e5 else f"{total:,}"
+        text = f"{type(models[0]).__name__}: {size} weights, {told}"
         text += ", under autocast" if cast else ""
         return [fact("in force/types", text, **counted)]
 

@@ -577,3 +577,34 @@ for one, rows, labels in loader:
 """,
     )
     assert not odd(facts), [facts[name] for name in odd(facts)]
+
+
+def test_a_look_that_hangs_is_told_and_ended_and_a_kind_that_cannot_be_read_is_left_out(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+program = os.getpid()
+class Hanging(Rows):
+    def __getitem__(self, place):
+        if os.getpid() != program:
+            __import__("time").sleep(99)
+        return super().__getitem__(place)
+fit(net(), DataLoader(Hanging(x, y), 32, shuffle=True))
+""",
+    )
+    assert "ended early" in facts["samples"]["text"]
+    facts = facts_of(
+        tmp_path,
+        """
+class Mixed(Rows):
+    def __getitem__(self, place):
+        return dict(a=self.x[place], b=torch.eye(3).to_sparse(), c=None, d={1, 2}, y=int(self.y[place]))
+def joined(rows):
+    return torch.stack([row["a"] for row in rows]), torch.tensor([row["y"] for row in rows])
+model, held = net(), [Mixed(x[::2], y[::2]), Mixed(x[1::2], y[1::2])]
+for data in held:
+    fit(model, DataLoader(data, 32, shuffle=True, collate_fn=joined))
+""",
+    )
+    assert "160 looked at: .a float32 16" in facts["training set"]["text"]
+    assert "training 2 set" in facts
