@@ -608,3 +608,32 @@ for data in held:
     )
     assert "160 looked at: .a float32 16" in facts["training set"]["text"]
     assert "training 2 set" in facts
+
+
+def test_the_folds_of_a_cross_validation_overlap_and_are_not_odd(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+whole, held = Rows(x, y), []
+for fold in range(2):
+    inside = [i for i in range(320) if i % 2 == fold]
+    outside = [i for i in range(320) if i % 2 != fold]
+    held += [torch.utils.data.Subset(whole, part) for part in (inside, outside)]
+    model = net()
+    fit(model, DataLoader(held[-2], 32, shuffle=True), epochs=3)
+    with torch.no_grad():
+        for rows, _ in DataLoader(held[-1], 64):
+            model(rows)
+""",
+    )
+    assert not odd(facts), [facts[name] for name in odd(facts)]
+    assert "of the evaluation 2 samples" in facts["evaluation 2 overlap [0]"]["text"]
+
+
+def test_no_look_where_a_fork_may_need_more_memory_than_is_free():
+    probe = loaded(PROBE)
+    watch = probe.DataSets(None)
+    used, free = probe.memory()
+    assert used > 0 and free > 0 and not watch.hindered()
+    watch.hindered.__globals__["memory"] = lambda: (2, 1)
+    assert "memory" in watch.hindered()
