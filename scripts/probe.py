@@ -25,8 +25,8 @@ facts: what is in force, the data as they came, the loss, what never moved, what
 of a step. Those that begin with ! are unlike what is usual. All of them are in --json.
 
 Once the steps are over, up to 2,000 samples of the data sets are read in a process of their own,
-which can write, send and start nothing; streams aren't read. Of your data, only shapes, shares,
-ranges and salted hashes are kept.
+which the kernel lets write, send and start nothing (on Linux; elsewhere none is read). Streams
+aren't read. Of your data, only shapes, shares, ranges and salted hashes are kept.
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
 """
 
@@ -2271,6 +2271,8 @@ class TokenRows:
 # batches.py
 # What data loaders hand out: order, repeats, ranges, and the time that it takes.
 
+RANDOM = ("RandomSampler", "SeedableRandomSampler")
+
 
 def held_weakly(thing):
     """A call that gives a thing, or None once it is gone. What can't be held so stays."""
@@ -2307,10 +2309,11 @@ class Loader:
         self.workers = loader.num_workers
         self.persistent = loader.persistent_workers
         self.pinned = loader.pin_memory
-        sampler = getattr(loader, "sampler", None)
-        self.sampler = type(sampler).__name__
-        self.shuffles = self.sampler == "RandomSampler" or bool(getattr(sampler, "shuffle", False))
         batches = getattr(loader, "batch_sampler", None)
+        # A loader that was given batches has a sampler that it doesn't use.
+        sampler = getattr(batches, "sampler", None) or getattr(loader, "sampler", None)
+        self.sampler = type(sampler).__name__
+        self.shuffles = self.sampler in RANDOM or bool(getattr(sampler, "shuffle", False))
         if batches is not None and type(batches).__name__ != "BatchSampler":
             self.sampler = type(batches).__name__  # one of the program's own
         self.iterable = self.sampler == "_InfiniteConstantSampler"
@@ -4549,6 +4552,7 @@ class Modes(Observer):
         self.history = {}  # id -> (weak reference, [training at each backward], sensitive)
         self.count = 0  # backwards with a model
         self.evaluations = []  # count at each call without gradients
+        self.steps = {}  # steps after which a model ran without gradients, as an ordered set
         self.in_training_mode = []  # (count, root) of evaluations in training mode
         self.trainable = {}  # id of a batch norm -> whether a weight was ever trainable
         self.statistics = {}  # id -> (weak reference, first running mean)
@@ -4580,6 +4584,7 @@ class Modes(Observer):
         """The outermost module has ended."""
         if self.watch.gradients or self.watch.in_backward:
             return
+        self.steps[self.watch.step] = None
         if not self.evaluations or self.evaluations[-1] != self.count:
             self.evaluations.append(self.count)
         other = self.watch.parts["batches"].other_than_training()
@@ -4597,11 +4602,10 @@ class Modes(Observer):
 
     def facts(self):
         """Evaluations between the steps."""
-        if not self.evaluations:
+        if not self.steps:
             return []
-        return [
-            fact("loss/evaluations", f"evaluated after steps {some(map(str, self.evaluations), 4)}")
-        ]
+        text = f"evaluated after steps {some(map(str, self.steps), 4)}"
+        return [fact("loss/evaluations", text)]
 
     def unseen(self):
         """Why nothing can be said, if so."""

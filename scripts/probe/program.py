@@ -22,8 +22,8 @@ facts: what is in force, the data as they came, the loss, what never moved, what
 of a step. Those that begin with ! are unlike what is usual. All of them are in --json.
 
 Once the steps are over, up to 2,000 samples of the data sets are read in a process of their own,
-which can write, send and start nothing; streams aren't read. Of your data, only shapes, shares,
-ranges and salted hashes are kept.
+which the kernel lets write, send and start nothing (on Linux; elsewhere none is read). Streams
+aren't read. Of your data, only shapes, shares, ranges and salted hashes are kept.
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
 """
 

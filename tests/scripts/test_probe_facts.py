@@ -637,3 +637,28 @@ def test_no_look_where_a_fork_may_need_more_memory_than_is_free():
     assert used > 0 and free > 0 and not watch.hindered()
     watch.hindered.__globals__["memory"] = lambda: (2, 1)
     assert "memory" in watch.hindered()
+
+
+def test_a_loader_of_batches_is_told_by_the_sampler_of_its_batches_and_steps_count(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+from torch.utils.data import BatchSampler, RandomSampler
+order = y.sort().indices
+data = Rows(x[order], y[order])
+loader = DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 8, False))
+model = net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for place, (rows, labels) in enumerate(loader, 1):
+        F.cross_entropy(model(rows), labels).backward()
+        if place % 2 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        if place == 20:
+            with torch.no_grad():
+                model(x)
+""",
+    )
+    assert facts["loader"]["numbers"]["shuffled"] and "training sorted" not in facts
+    assert facts["evaluations"]["text"] == "evaluated after steps 10"
