@@ -10,6 +10,8 @@ from .token_rows import TokenRows
 from .values import fingerprint, leaves, median, strided
 from .watching import Observer
 
+RANDOM = ("RandomSampler", "SeedableRandomSampler")
+
 
 def held_weakly(thing):
     """A call that gives a thing, or None once it is gone. What can't be held so stays."""
@@ -46,10 +48,11 @@ class Loader:
         self.workers = loader.num_workers
         self.persistent = loader.persistent_workers
         self.pinned = loader.pin_memory
-        sampler = getattr(loader, "sampler", None)
-        self.sampler = type(sampler).__name__
-        self.shuffles = self.sampler == "RandomSampler" or bool(getattr(sampler, "shuffle", False))
         batches = getattr(loader, "batch_sampler", None)
+        # A loader that was given batches has a sampler that it doesn't use.
+        sampler = getattr(batches, "sampler", None) or getattr(loader, "sampler", None)
+        self.sampler = type(sampler).__name__
+        self.shuffles = self.sampler in RANDOM or bool(getattr(sampler, "shuffle", False))
         if batches is not None and type(batches).__name__ != "BatchSampler":
             self.sampler = type(batches).__name__  # one of the program's own
         self.iterable = self.sampler == "_InfiniteConstantSampler"

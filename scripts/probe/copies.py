@@ -111,7 +111,7 @@ class Copies(Observer):
         if not shapes:
             return
         inside = set()
-        every = [one for one in gc.get_objects() if isinstance(one, torch.nn.Module)]
+        every = [one for one in gc.get_objects() if issubclass(type(one), torch.nn.Module)]
         for module in every:
             inside |= {id(child) for child in module._modules.values() if child is not None}
         for module in every:

@@ -12,24 +12,23 @@ import hashlib
 import json
 import math
 import os
+import select
 import signal
 import stat
 import sys
 import time
+import warnings
 
 from .facts import brief, count_of, fact, share
+from .read_only import can_hold, hold
 from .values import leaves
 from .watching import Observer
 
 MOST_SAMPLES = 2000  # of all data sets together
-MOST_SECONDS = 20  # of the whole look
+MOST_SECONDS = 12  # of the whole look
 BLOCKS = 8  # parts of a data set, in its own order, whose numbers are compared
 COLUMNS = 64  # the widest last dimension whose columns are looked at one by one
-FORBIDDEN = (
-    "os.remove", "os.rename", "os.mkdir", "os.rmdir", "os.truncate", "os.link", "os.symlink",
-    "os.chmod", "os.chown", "os.system", "os.exec", "os.posix_spawn", "os.fork", "os.kill",
-    "shutil.rmtree", "shutil.move", "socket.connect", "socket.bind", "subprocess.Popen",
-)  # fmt: skip
+MOST_WAITING = 4  # seconds that a look may take to begin, and to end once its time is over
 
 
 class DataSets(Observer):
@@ -49,8 +48,9 @@ class DataSets(Observer):
             if not hasattr(type(data), "__getitem__") or not hasattr(type(data), "__len__"):
                 continue
             known.add(id(data))
-            name = "training" if one.trained else "evaluation"
-            found.append((name if len(known) < 3 else f"{name} {len(known)}", data, one))
+            role = "training" if one.trained else "evaluation"
+            place = 1 + sum(name.split()[0] == role for name, _, _ in found)
+            found.append((role if place == 1 else f"{role} {place}", data, one))
         return found[:4]
 
     def hindered(self):
@@ -58,16 +58,19 @@ class DataSets(Observer):
         import torch
 
         spread = torch.distributed
-        if not hasattr(os, "fork"):
-            return "this system has no fork"
+        if not can_hold():
+            return "no process can be held to reading on this system"
         if spread.is_available() and spread.is_initialized() and "nccl" in spread.get_backend():
             return "a fork may move memory that an InfiniBand card reads (RDMAV_FORK_SAFE)"
+        used, free = memory()
+        if used > free:
+            return "a fork may need as much memory as the program has, and less is free"
         return ""
 
     def facts(self):
         """That no sample was looked at, if so. What they show comes later, by itself."""
         why = self.hindered()
-        return [fact("data/samples", f"no sample was looked at: {why}")] if why else []
+        return [not_looked(why)] if why else []
 
     def look(self):
         """Start the look. The program goes on at once, and has no new child."""
@@ -75,73 +78,130 @@ class DataSets(Observer):
         if not sets or self.hindered() or self.watch.rank():
             return
         path = os.path.join(self.watch.folder, f"data-{os.getpid()}.json")
-        child = os.fork()
+        child = fork(self.watch)
         if child:
-            os.waitpid(child, 0)
+            wait_for(child)
             return
         try:
-            if os.fork():
-                os._exit(0)
-            self.watch.over = True  # each fork begins a watch of its own
-            isolate(path)
-            facts = facts_of(sets)
-            hand_over(path, {"facts": facts})
-        except BaseException as error:
-            hand_over(path, {"facts": [], "why": f"{type(error).__name__}: {error}"[:200]})
+            keeper = fork(self.watch)
+            if keeper:
+                with open(path + ".part", "w", encoding="ascii") as handle:
+                    handle.write(str(keeper))
+            else:
+                keep(path, sets, self.watch)
         finally:
             os._exit(0)
 
 
-def isolate(path):
-    """Make this process one that can change nothing of the program's."""
-    with open(path + ".part", "w", encoding="ascii") as handle:
-        handle.write(str(os.getpid()))
+def not_looked(why):
+    """The fact that there was no look."""
+    return fact("data/samples", f"no sample was looked at: {why}")
+
+
+def memory():
+    """(bytes of memory that are this process's own, bytes that are free), of what Linux tells."""
+    with open("/proc/self/statm", encoding="ascii") as handle:
+        _, held, shared = map(int, handle.read().split()[:3])
+    with open("/proc/meminfo", encoding="ascii") as handle:
+        told = dict(line.split(":") for line in handle)
+    free = int(told["MemAvailable"].split()[0]) * 1024
+    try:
+        numbers = []
+        for name in ("memory.max", "memory.current"):
+            with open("/sys/fs/cgroup/" + name, encoding="ascii") as handle:
+                numbers.append(int(handle.read()))
+        free = min(free, numbers[0] - numbers[1])
+    except (OSError, ValueError):
+        pass
+    return (held - shared) * os.sysconf("SC_PAGE_SIZE"), free
+
+
+def fork(watch):
+    """os.fork, without Python's warning that threads run; a new process looks at no step."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        child = os.fork()
+    if not child:
+        watch.over = True
+    return child
+
+
+def wait_for(child, most=MOST_WAITING):
+    """Wait for a process to end, and end it after `most` seconds."""
+    until = time.monotonic() + most
+    while os.waitpid(child, os.WNOHANG) == (0, 0):
+        if time.monotonic() > until:
+            os.kill(child, signal.SIGKILL)
+        time.sleep(0.005)
+
+
+def keep(path, sets, watch):
+    """Let a process look at data sets, end it in time, and write down what it saw."""
+    let_go()
+    inlet, outlet = os.pipe()
+    child = fork(watch)
+    if not child:
+        try:
+            told = json.dumps(read_only(sets), default=str)
+        except BaseException as error:
+            told = json.dumps([not_looked(f"{type(error).__name__} came up")])
+        with os.fdopen(outlet, "w") as stream:
+            stream.write(told)
+        os._exit(0)
+    os.close(outlet)
+    until, told = time.monotonic() + MOST_SECONDS + MOST_WAITING, b""
+    while select.select([inlet], [], [], max(0.0, until - time.monotonic()))[0]:
+        part = os.read(inlet, 1 << 16)
+        if not part:
+            break
+        told += part
+    os.kill(child, signal.SIGKILL)
+    try:
+        facts = json.loads(told)
+    except ValueError:
+        facts = [not_looked("the process that did it ended early")]
+    with open(path + ".part", "w", encoding="utf-8") as handle:
+        json.dump({"facts": facts}, handle)
+    os.rename(path + ".part", path)
+
+
+def let_go():
+    """Give up what this process shares with the program: signals, files, standard streams."""
+    import resource
+
     for number in range(1, signal.NSIG):
         with contextlib.suppress(OSError, ValueError):
             signal.signal(number, signal.SIG_DFL)
-    signal.alarm(MOST_SECONDS + 10)
+    signal.pthread_sigmask(signal.SIG_SETMASK, ())
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     os.nice(19)
+    with contextlib.suppress(OSError), open("/proc/self/oom_score_adj", "w") as handle:
+        handle.write("1000")
     nothing = os.open(os.devnull, os.O_RDWR)
-    for number in map(int, os.listdir("/proc/self/fd") if os.path.isdir("/proc/self/fd") else ()):
+    for number in map(int, os.listdir("/proc/self/fd")):
         try:
-            kind = os.fstat(number).st_mode
-            if number == nothing:
-                continue
-            if number > 2 and stat.S_ISREG(kind):
-                here = os.lseek(number, 0, os.SEEK_CUR)
-                anew = os.open(f"/proc/self/fd/{number}", os.O_RDONLY)
-                os.lseek(anew, here, os.SEEK_SET)
+            anew = nothing
+            if number > 2 and stat.S_ISREG(os.fstat(number).st_mode):
+                with contextlib.suppress(OSError):
+                    here = os.lseek(number, 0, os.SEEK_CUR)
+                    anew = os.open(f"/proc/self/fd/{number}", os.O_RDONLY)
+                    os.lseek(anew, here, os.SEEK_SET)
+            if number != nothing:
                 os.dup2(anew, number)
+            if anew != nothing:
                 os.close(anew)
-            else:
-                os.dup2(nothing, number)
         except OSError:
-            continue
-    own = path + ".part"
+            continue  # the number of the listing itself
 
-    def guard(event, args):
-        if event == "open":
-            flags = args[2] or 0
-            if flags & (os.O_WRONLY | os.O_RDWR) and str(args[0]) not in (own, os.devnull):
-                raise PermissionError("the probe only reads")
-        elif event in FORBIDDEN and not (event == "os.rename" and str(args[0]) == own):
-            raise PermissionError("the probe only reads")
 
-    sys.addaudithook(guard)
+def read_only(sets):
+    """The facts of data sets, in a process that can do nothing but read."""
     import torch
 
+    hold()
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-
-
-def hand_over(path, told):
-    """Hand over what was seen."""
-    try:
-        with open(path + ".part", "w", encoding="utf-8") as handle:
-            json.dump(told, handle, default=str)
-        os.rename(path + ".part", path)
-    except OSError:
-        pass
+    return facts_of(sets)
 
 
 class Leaf:
@@ -168,6 +228,7 @@ class Sampled:
         self.looked = 0
         self.leaves = {}
         self.random = False
+        self.with_input = 0  # samples with a field that is large enough to be one
         self.labels = {}  # hash of the inputs -> set of hashes of the rest
 
     def look(self, most, until, salt):
@@ -180,9 +241,11 @@ class Sampled:
             fields = list(fields_of(sample))[:24]
             block = min(BLOCKS - 1, BLOCKS * place // max(self.length, 1))
             hashes = [self.add(name, value, place, block, salt) for name, value in fields]
-            wide = hash(tuple(told for told, big in hashes if big))
-            rest = hash(tuple(told for told, big in hashes if not big))
-            self.labels.setdefault(wide, set()).add(rest)
+            wide = tuple(told for told, big in hashes if big)
+            if wide:
+                rest = tuple(told for told, big in hashes if not big)
+                self.labels.setdefault(hash(wide), set()).add(hash(rest))
+                self.with_input += 1
             if not place:
                 again = [digest(value, salt) for _, value in list(fields_of(self.data[0]))[:24]]
                 self.random = again != [told for told, _ in hashes]
@@ -243,7 +306,8 @@ def fields_of(sample):
     elif isinstance(sample, (bool, int, float)):
         yield "", torch.tensor(sample)
     elif isinstance(sample, torch.Tensor):
-        yield "", sample.detach().cpu()
+        if sample.layout is torch.strided and not sample.is_quantized:
+            yield "", sample.detach().cpu()
     elif numpy is not None and isinstance(sample, (numpy.ndarray, numpy.generic)):
         if sample.dtype.kind in "biufc":
             yield "", torch.as_tensor(numpy.ascontiguousarray(sample)).reshape(sample.shape)
@@ -262,7 +326,7 @@ def fields_of(sample):
             for name, part in fields_of(value):
                 yield f"[{place}]{name}", part
     else:
-        yield from leaves(sample)
+        yield from ((name, part) for name, one in leaves(sample) for _, part in fields_of(one))
 
 
 def digest(value, salt):
@@ -296,14 +360,15 @@ def facts_of(sets):
             one.look(MOST_SAMPLES // len(sets), room, salt)
             looked.append(one)
         except Exception as error:
-            told = f"{type(error).__name__}: {error}"
-            found.append(
-                fact(f"data/{name} set", f"the {name} set couldn't be looked at ({told[:120]})")
-            )
+            told = type(error).__name__  # its text may hold a sample
+            found.append(fact(f"data/{name} set", f"the {name} set couldn't be read ({told})"))
     for one in looked:
         found += of_one(one, looked[0])
+    # With several training sets, as the folds of a cross-validation have, which one it is for isn't
+    # known.
+    usual = "none" if sum(one.loader.trained > 0 for one in looked) == 1 else ""
     for other in looked[1:]:
-        found += [] if other.loader.trained else between(looked[0], other)
+        found += [] if other.loader.trained else between(looked[0], other, usual)
     found += numbering(sets)
     return found
 
@@ -315,16 +380,15 @@ def of_one(one, train):
     if one is train:
         text += ": " + ", ".join(told[:6])
     found = [fact(f"data/{one.name} set", text, length=one.length, fields=told)]
-    repeats = one.looked - len(one.labels)
+    repeats = one.with_input - len(one.labels)
     if one.looked >= 20 and len(one.labels) > 1 and not one.random and repeats >= 3:
         text = f"{share(repeats / one.looked)} of the {one.name} samples equal another one's inputs"
         found.append(fact(f"data/{one.name} repeats", text, share=repeats / one.looked))
     clash = sum(len(rest) > 1 for rest in one.labels.values())
     if clash and not one.random:
         text = f"{one.name} set: {count_of(clash, 'input')} with more than one label"
-        found.append(
-            fact(f"data/{one.name} clash", text, "one label for equal inputs", inputs=clash)
-        )
+        usual = "one label for equal inputs" if clash >= 0.01 * len(one.labels) else ""
+        found.append(fact(f"data/{one.name} clash", text, usual, inputs=clash))
     for name, leaf in one.leaves.items():
         if leaf.bad:
             text = f"{one.name} set, {name or 'value'}: {count_of(leaf.bad, 'sample')} with values"
@@ -413,8 +477,11 @@ def of_labels(one):
     return found[:4]
 
 
-def between(train, other):
-    """Samples of one data set that lie in the training set too, field by field."""
+def between(train, other, usual):
+    """Samples of one data set that lie in the training set too, by their first telling field.
+
+    Those after it may be labels, which are alike in both.
+    """
     found = []
     for name, leaf in other.leaves.items():
         mine = train.leaves.get(name)
@@ -433,8 +500,9 @@ def between(train, other):
                 f"{other.looked:,} samples"
             )
             place = f"data/{other.name} overlap {name}"
-            found.append(fact(place, text, "none", share=part))
-    return found[:3]
+            found.append(fact(place, text, usual, share=part))
+        break
+    return found
 
 
 def numbering(sets):
@@ -450,7 +518,7 @@ def numbering(sets):
             both = set(table) & set(other)
             differ = sum(table[key] != other[key] for key in both)
             alone = len(set(table) ^ set(other))
-            if differ or alone:
+            if (differ or alone) and both and all(map(numbers, (table, other))):
                 text = (
                     f"{path} of the {first} and the {name} set: {count_of(differ, 'name')} with "
                     f"another number, {count_of(alone, 'name')} in one of them only"
@@ -459,6 +527,12 @@ def numbering(sets):
                     fact(f"data/table {path}", text, "the same table", differ=differ, alone=alone)
                 )
     return found[:3]
+
+
+def numbers(table):
+    """Whether a table numbers its names one by one, and doesn't count them or the like."""
+    values = set(table.values())
+    return len(values) == len(table) and max(values) - min(values) < 2 * len(values)
 
 
 def tables_of(data, depth=3):

@@ -148,8 +148,8 @@ class Losses(Observer):
             usual = ""
             if loss is not None and classes >= 2:
                 text += f"; {classes} classes alike give {brief(math.log(classes))}"
-                if abs(loss - math.log(classes)) > 1 + 0.5 * math.log(classes):
-                    usual = "near that in a model that begins anew"
+                if loss > 1 + 1.5 * math.log(classes):
+                    usual = "at most near that"
             total = sum(self.labels.values())
             if total >= 200 and len(self.labels) >= 2:
                 guess = -sum(n / total * math.log(n / total) for n in self.labels.values())

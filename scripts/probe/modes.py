@@ -20,6 +20,7 @@ class Modes(Observer):
         self.history = {}  # id -> (weak reference, [training at each backward], sensitive)
         self.count = 0  # backwards with a model
         self.evaluations = []  # count at each call without gradients
+        self.steps = {}  # steps after which a model ran without gradients, as an ordered set
         self.in_training_mode = []  # (count, root) of evaluations in training mode
         self.trainable = {}  # id of a batch norm -> whether a weight was ever trainable
         self.statistics = {}  # id -> (weak reference, first running mean)
@@ -51,6 +52,7 @@ class Modes(Observer):
         """The outermost module has ended."""
         if self.watch.gradients or self.watch.in_backward:
             return
+        self.steps[self.watch.step] = None
         if not self.evaluations or self.evaluations[-1] != self.count:
             self.evaluations.append(self.count)
         other = self.watch.parts["batches"].other_than_training()
@@ -68,11 +70,10 @@ class Modes(Observer):
 
     def facts(self):
         """Evaluations between the steps."""
-        if not self.evaluations:
+        if not self.steps:
             return []
-        return [
-            fact("loss/evaluations", f"evaluated after steps {some(map(str, self.evaluations), 4)}")
-        ]
+        text = f"evaluated after steps {some(map(str, self.steps), 4)}"
+        return [fact("loss/evaluations", text)]
 
     def unseen(self):
         """Why nothing can be said, if so."""

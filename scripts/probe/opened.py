@@ -5,24 +5,39 @@ import os
 import sys
 import threading
 
-from .facts import fact
+from .facts import count_of, fact
 from .values import some
 from .watching import Observer
 
-MOST_FILES = 4000  # that are remembered
+MOST_FILES = 10000  # that are looked at
 NOT_DATA = (".py", ".pyc", ".pyi", ".so", ".pth.lock", ".lock", ".json.lock", ".h", ".cpp", ".pem")
 ELSEWHERE = ("/proc/", "/sys/", "/dev/", "/etc/", "/usr/", "/tmp/rgt-probe-")
+SAMPLES = (
+    ".jpg",
+    ".jpeg",
+    ".png",
+    ".webp",
+    ".bmp",
+    ".gif",
+    ".tif",
+    ".tiff",
+    ".wav",
+    ".flac",
+    ".mp3",
+)
 CACHES = (".pkl", ".pickle", ".npy", ".npz", ".pt", ".bin", ".cache", ".arrow", ".h5", ".feather")
 
 
 class Opened:
     """Remembers the files that this process opens to read, by an audit hook of Python.
 
-    A hook can't be taken off, so it looks at nothing once it is switched off.
+    A hook can't be taken off, so it looks at nothing once the steps are over, or after
+    `MOST_FILES` files.
     """
 
     def __init__(self):
         self.read, self.on, self.busy = {}, True, threading.local()
+        self.left = MOST_FILES
         sys.addaudithook(self.saw)
 
     def saw(self, event, args):
@@ -32,8 +47,10 @@ class Opened:
         path, mode, flags = args
         if not isinstance(path, str) or (flags or 0) & (os.O_WRONLY | os.O_RDWR):
             return
-        if path in self.read or path.endswith(NOT_DATA) or len(self.read) >= MOST_FILES:
+        if path in self.read or path.endswith(NOT_DATA):
             return
+        self.left -= 1
+        self.on = self.left > 0
         self.busy.now = True
         try:
             whole = os.path.abspath(path)
@@ -67,18 +84,10 @@ class Files(Observer):
 
     def facts(self):
         """What was read, and caches that are older than what they may be made from."""
-        paths = [path for path in dict.fromkeys(self.opened.read.values()) if os.path.isfile(path)]
-        groups = {}
-        for path in paths:
-            above = os.path.dirname(os.path.dirname(path))
-            kind = os.path.splitext(path)[1].lower()
-            groups.setdefault((above, kind), []).append(path)
-        texts = []
-        for (above, kind), inside in groups.items():
-            if len(inside) > 3:
-                texts.append(f"{len(inside)} {kind or 'other'} files below {short(above)}")
-            else:
-                texts += [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
+        self.opened.on = self.opened.on and not self.watch.final
+        every = dict.fromkeys(list(self.opened.read.values()))
+        paths = [path for path in every if os.path.isfile(path)]
+        texts = [text for inside in by_kind(paths) for text in told(inside)]
         found = [fact("data/files", "read " + some(texts, 8), files=texts[:64])] if texts else []
         return self.of_caches(paths) + self.of_settings(paths) + found
 
@@ -118,9 +127,36 @@ class Files(Observer):
                 text = f"{short(path)} was read and {other} beside it was not"
                 if days > 0:
                     text += f", which is {days:.1f} days newer"
-                usual = "a cache is newer than its source" if days > 0 else ""
+                # A checkout or a copy writes both at about the same time.
+                usual = "a cache is newer than its source" if days > 1 / 24 else ""
                 found.append(fact(f"data/cache {name}", text, usual, days=round(days, 2)))
         return found[:3]
+
+
+def by_kind(paths):
+    """Groups of paths: few files beside each other, or the many of one kind.
+
+    Folders may be named after classes, so those of one kind are one group, wherever they lie.
+    """
+    groups = {}
+    for path in paths:
+        key = os.path.dirname(os.path.dirname(path)), os.path.splitext(path)[1].lower()
+        groups.setdefault(key, []).append(path)
+    many = {}
+    for (_, kind), inside in groups.items():
+        if len(inside) > 3 or kind in SAMPLES:
+            many.setdefault(kind, []).extend(inside)
+    few = [one for (_, kind), one in groups.items() if len(one) <= 3 and kind not in SAMPLES]
+    return [*few, *many.values()]
+
+
+def told(inside):
+    """The texts of a group of paths."""
+    kind = os.path.splitext(inside[0])[1].lower()
+    if len(inside) <= 3 and kind not in SAMPLES:
+        return [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
+    above = os.path.commonpath([os.path.dirname(os.path.dirname(path)) for path in inside])
+    return [f"{count_of(len(inside), (kind or 'other') + ' file')} below {short(above)}"]
 
 
 def settings_in(path):

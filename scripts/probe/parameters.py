@@ -241,7 +241,7 @@ class Parameters(Observer):
     def facts(self):
         """What trains, what never moved and why, and how far a step goes."""
         names, held = self.watch.names(), self.held()
-        moved, still = 0, {}
+        moved, still, matrices = 0, {}, set()
         for model in self.watch.models():
             if not any(id(p) in held for p in model.parameters()):
                 continue
@@ -252,12 +252,15 @@ class Parameters(Observer):
                 else:
                     why = self.why_still(parameter, seen, id(parameter) in held)
                     still.setdefault(why, []).append(names.get(id(parameter), "?"))
+                    matrices |= {why} if parameter.dim() >= 2 else set()
         found = []
         if moved:
             found.append(fact("weights/moved", f"{count_of(moved, 'tensor')} moved", moved=moved))
         for why, these in still.items():
             text = f"{count_of(len(these), 'tensor')} never moved, {why}: {some(these, 3)}"
-            usual = "" if why in USUALLY_STILL else "all that get a gradient move"
+            # A bias alone may have no effect on the loss, as one that softmax takes out again.
+            is_odd = why in matrices and why not in USUALLY_STILL
+            usual = "all that get a gradient move" if is_odd else ""
             found.append(fact(f"weights/still, {why}", text, usual, count=len(these)))
         ratios = [ratio for seen in self.seen.values() for _, ratio in seen.ratios]
         if ratios:

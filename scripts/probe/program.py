@@ -22,8 +22,8 @@ facts: what is in force, the data as they came, the loss, what never moved, what
 of a step. Those that begin with ! are unlike what is usual. All of them are in --json.
 
 Once the steps are over, up to 2,000 samples of the data sets are read in a process of their own,
-which can write, send and start nothing; streams aren't read. Of your data, only shapes, shares,
-ranges and salted hashes are kept.
+which the kernel lets write, send and start nothing (on Linux; elsewhere none is read). Streams
+aren't read. Of your data, only shapes, shares, ranges and salted hashes are kept.
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
 """
 
@@ -38,7 +38,7 @@ import sys
 import tempfile
 import time
 
-from .data_sets import MOST_SECONDS
+from .data_sets import MOST_SECONDS, MOST_WAITING
 from .entering import SITE
 from .entries import advice, catalogue
 from .facts import TOPICS, differences, sheet
@@ -494,7 +494,7 @@ def report_of(folder, code=None):
     return report
 
 
-def looked_later(folder, most=MOST_SECONDS):
+def looked_later(folder, most=MOST_SECONDS + 2 * MOST_WAITING):
     """What the looks at data sets wrote, once those that still run have ended."""
     until = time.monotonic() + most
     running = os.path.join(glob.escape(folder), "data-*.json.part")

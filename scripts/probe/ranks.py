@@ -108,7 +108,8 @@ class Ranks(Observer):
         if self.size() < 2:
             return []
         kinds = [type(m).__name__ for m in self.watch.models()[:1]]
-        kinds = [kind for kind in kinds if kind in WRAPPERS] or ["no wrapper that is known"]
+        kinds = [kind for kind in kinds if kind in WRAPPERS or kind.startswith("FSDP")]
+        kinds = kinds or ["no wrapper that is known"]
         return [fact("in force/ranks", f"{self.size()} ranks, {kinds[0]}", world=self.size())]
 
     def unseen(self):

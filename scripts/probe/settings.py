@@ -1,5 +1,6 @@
 """What the program was asked for on its command line, beside what is in force."""
 
+import math
 import re
 import sys
 
@@ -10,10 +11,10 @@ from .watching import Observer
 # What a flag's name asks for, the most special first.
 ASKED = (
     ("accumulation", re.compile(r"(?i)accum")),
-    ("clip", re.compile(r"(?i)clip|max_grad_norm|grad_norm")),
+    ("clip", re.compile(r"(?i)^(grad(ient)?_?)?clip(ping)?(_?grad)?(_?norm)?$|^max_(grad_)?norm$")),
     ("decay", re.compile(r"(?i)weight_?decay|^wd$")),
     ("epochs", re.compile(r"(?i)^(n_|num_|train_|max_|num_train_)*epochs?$")),
-    ("steps", re.compile(r"(?i)^(max|total|num|train)_*(\w+_)?(steps|iters)$")),
+    ("steps", re.compile(r"(?i)^((n|num|max|total)_?(train(ing)?|update)?|train)_?(step|iter)s$")),
     ("workers", re.compile(r"(?i)^(num_?|n_?)?(data_?loader_?)?(num_?)?workers$")),
     ("batch", re.compile(r"(?i)^(per_device_)?(train_)?(micro_)?batch(_?size)?$|^bs$")),
     ("rate", re.compile(r"(?i)^(base_|max_|peak_)?(lr|learning_?rate)$")),
@@ -21,21 +22,24 @@ ASKED = (
 
 
 def asked(words):
-    """{what: (flag, value)} of the numbers on a command line."""
+    """{what: (flag, value)} of the numbers on a command line.
+
+    Of a flag that stands twice the last counts. What several flags ask for isn't told.
+    """
     found = {}
-    pairs = [word[2:].split("=", 1) for word in words if word.startswith("--") and "=" in word]
-    for flag, value in zip(words, words[1:]):
-        if flag.startswith("-") and "=" not in flag:
-            pairs.append([flag.lstrip("-"), value])
-    pairs += [word.split("=", 1) for word in words if re.fullmatch(r"[\w.]+=[^=]+", word)]
-    for flag, value in pairs:
+    for word, value in zip(words, [*words[1:], ""]):
+        flag = word.lstrip("-")
+        if re.fullmatch(r"-*[\w.-]+=[^=]+", word):
+            flag, value = flag.split("=", 1)
+        elif not word.startswith("-"):
+            continue
         if number(value) is None:
             continue
         name = flag.split(".")[-1].replace("-", "_")
         what = next((what for what, pattern in ASKED if pattern.search(name)), None)
-        if what and what not in found:
-            found[what] = (flag, number(value))
-    return found
+        if what:
+            found.setdefault(what, {})[flag] = number(value)
+    return {what: held.popitem() for what, held in found.items() if len(held) == 1}
 
 
 class Settings(Observer):
@@ -48,17 +52,18 @@ class Settings(Observer):
         self.asked = asked(list(sys.argv[1:]))
 
     def accumulated(self):
-        """Losses that went back for each step."""
-        windows = [window[0] for window in self.watch.parts["gradients"].windows if window[0]]
-        return median(windows) if windows else 1
+        """Batches for each step: losses that went back, each batch of a loader once."""
+        windows = [window for window in self.watch.parts["gradients"].windows if window[0]]
+        drawn = [min(backwards, batches) for backwards, _, batches in windows if batches]
+        return median(drawn or [backwards for backwards, _, _ in windows] or [1])
 
     def planned(self):
         """About how many steps the run has; 0 where nothing tells."""
-        if "steps" in self.asked:
+        if self.asked.get("steps", ("", 0))[1] > 0:
             return int(self.asked["steps"][1])
         training = self.watch.parts["batches"].training()
         length = training[0].length if training else 0
-        if "epochs" in self.asked and length:
+        if self.asked.get("epochs", ("", 0))[1] > 0 and length:
             return int(self.asked["epochs"][1] * length / max(1, self.accumulated()))
         return 0
 
@@ -68,10 +73,12 @@ class Settings(Observer):
         world, folds = parts["ranks"].size(), self.accumulated()
         rows = parts["batches"].rows() or parts["inputs"].rows()
         if rows:
-            text = f"{count_of(rows, 'row')} a batch x {folds} batches a step x {world} ranks"
-            text += f" = {rows * folds * world:,}"
+            text = f"{count_of(rows, 'row')} a batch"
+            text += f" x {folds} batches a step" if folds > 1 else ""
+            text += f" x {world} ranks" if world > 1 else ""
+            text += f" = {rows * folds * world:,}" if folds * world > 1 else ""
             found.append(fact("in force/batch", text, rows=rows, accumulated=folds, world=world))
-        found += self.of_types() + self.of_attention() + self.of_difference(rows, folds)
+        found += self.of_types() + self.of_attention() + self.of_difference(rows, folds, world)
         return found
 
     def of_types(self):
@@ -87,7 +94,8 @@ class Settings(Observer):
             return []
         told = ", ".join(f"{kind} {share(n / total)}" for kind, n in counted.items())
         cast = any(self.watch.parts["shapes"].shares)
-        text = f"{type(models[0]).__name__}: {brief(total / 1e6)} M weights, {told}"
+        size = f"{brief(total / 1e6)} M" if total >= 1e5 else f"{total:,}"
+        text = f"{type(models[0]).__name__}: {size} weights, {told}"
         text += ", under autocast" if cast else ""
         return [fact("in force/types", text, **counted)]
 
@@ -100,7 +108,7 @@ class Settings(Observer):
                 return [fact("in force/attention", f"attention: {chosen[:40]}", chosen=chosen[:40])]
         return []
 
-    def of_difference(self, rows, folds):
+    def of_difference(self, rows, folds, world):
         """What the command line asked for and isn't so."""
         found = []
         optimizers = list(self.watch.parts["parameters"].optimizers.values())
@@ -117,7 +125,9 @@ class Settings(Observer):
         }
         for what, (flag, value) in self.asked.items():
             held = now.get(what)
-            if held is None or abs(held - value) <= 1e-6 * max(abs(held), abs(value)):
+            # A batch may be asked for as one of all ranks, or of all that a step takes.
+            ways = {1, folds, world, folds * world} if what == "batch" else {1}
+            if held is None or any(math.isclose(held * n, value, rel_tol=1e-6) for n in ways):
                 continue
             if what == "rate" and held < value:
                 continue  # it warms up, or falls

@@ -412,3 +412,253 @@ fit(net(), DataLoader(Rows(x, y), 32, shuffle=True))
     assert odd(facts) == ({"settings settings.json"} if is_odd else set())
     if is_odd:
         assert "in 1 of 6: optimizer.rate" in facts["settings settings.json"]["text"]
+
+
+# What a data set does to the program and to its files when a sample is asked for, and what shows it.
+DEEDS = {
+    "writes by a library in C": ("torch.save(1, f'cache-{place}.pt')", "len(os.listdir('.'))"),
+    "empties": ("os.close(os.open('held.txt', os.O_RDONLY | os.O_TRUNC))", "len(open('held.txt').read())"),
+    "removes": ("os.path.exists('held.txt') and os.remove('held.txt')", "os.path.exists('held.txt')"),
+    "writes to a map": ("table[0] += 1", "int(table[0])"),
+    "counts in shared memory": ("counted.value += 1", "counted.value"),
+    "takes a lock": ("fcntl.flock(held, fcntl.LOCK_EX); time.sleep(9)", "fcntl.flock(mine, fcntl.LOCK_EX | fcntl.LOCK_NB)"),
+    "starts": ("os.system('touch started')", "os.path.exists('started')"),
+    "signals": ("os.kill(program, 10)", "signals"),
+    "stores in a base": ("base.execute('insert into t values (1)'); base.commit()", "base.execute('select count(*) from t').fetchone()"),
+    "ends": ("os._exit(3)", "0"),
+    "ends by an exception with a secret": ("raise KeyError('hf_secret')", "0"),
+}  # fmt: skip
+DOING = """
+import fcntl, multiprocessing, numpy, signal, sqlite3, time
+program, signals = os.getpid(), []
+signal.signal(10, lambda *_: signals.append(1))
+open("held.txt", "w").write("held")
+held, mine = open("held.txt"), open("held.txt")
+open("table.bin", "wb").write(bytes(800))
+table = numpy.memmap("table.bin", dtype="int64", mode="r+")
+counted = multiprocessing.Value("q")
+base = sqlite3.connect("base.db", isolation_level=None)
+base.execute("create table t (a)")
+class Doing(Rows):
+    looked = False
+    def __getitem__(self, place):
+        if os.getpid() != program:
+            DEED
+        return super().__getitem__(place)
+fit(net(), DataLoader(Doing(x, y), 32, shuffle=True), epochs=3)
+time.sleep(4)
+print(SHOWN)
+"""
+
+
+@pytest.mark.parametrize("deed", DEEDS)
+def test_what_a_data_set_does_in_the_look_reaches_nothing(deed, tmp_path):
+    done, shown = DEEDS[deed]
+    text = DOING.replace("DEED", done).replace("SHOWN", shown)
+    (tmp_path / "program.py").write_text(HEAD + text)
+    told = []
+    for way in ([], [str(PROBE), "--json", str(tmp_path / "report.json"), "--"]):
+        folder = tmp_path / f"run-{len(way)}"
+        folder.mkdir()
+        run = subprocess.run(
+            [sys.executable, *way, "../program.py"],
+            cwd=folder, capture_output=True, text=True, timeout=120, check=True,
+        )  # fmt: skip
+        told.append((run.stdout, sorted(path.name for path in folder.iterdir())))
+    assert told[0] == told[1]
+    report = json.loads((tmp_path / "report.json").read_text())
+    names = {one["name"] for one in report["facts"]}
+    assert names & {"training set", "samples"}, "the page says what came of the look"
+    assert "hf_secret" not in json.dumps(report)
+
+
+def test_objects_that_act_when_they_are_asked_for_their_class_stay_unasked(tmp_path):
+    _, said = probed(
+        tmp_path,
+        """
+class Lazy:
+    @property
+    def __class__(self):
+        print("was asked")
+        raise RuntimeError("asked")
+class Gone: pass
+import weakref
+lazy, gone = Lazy(), weakref.proxy(Gone())
+torch.distributed.reduce_op
+sys.stderr.write("-" * 9 + chr(10))
+fit(net(), DataLoader(Rows(x, y), 32, shuffle=True))
+""",
+    )
+    assert said.split("---------\n")[1].startswith("probe: sound")
+
+
+@pytest.mark.parametrize(
+    "words, expected",
+    [
+        ("--lr 1 --lr 2", {"rate": ("lr", 2)}),
+        ("--lr=1 --lr 2", {"rate": ("lr", 2)}),
+        ("optimizer.lr=0.5 --seed 3", {"rate": ("optimizer.lr", 0.5)}),
+        ("--generator.lr 1 --critic.lr 2", {}),
+        ("--clip-range 0.2 --clip_text_length 77 --clip-coef 0.1 --ppo_clip 0.2", {}),
+        ("--num-warmup-steps 5 --num_inference_steps 50 --max_eval_steps 9", {}),
+        ("--grad-clip 1", {"clip": ("grad-clip", 1)}),
+        ("--max_grad_norm 1", {"clip": ("max_grad_norm", 1)}),
+        ("--max_train_steps 9", {"steps": ("max_train_steps", 9)}),
+    ],
+)
+def test_what_a_command_line_asks_for(words, expected):
+    assert loaded(PROBE).asked(words.split()) == expected
+
+
+def test_a_batch_may_be_asked_for_as_that_of_all_ranks_or_of_a_step(tmp_path):
+    text = """
+model, loader = net(), DataLoader(Rows(x, y), 8, shuffle=True)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(4):
+    for place, (rows, labels) in enumerate(loader):
+        for _ in range(2):
+            F.cross_entropy(model(rows), labels).backward()
+        if place % 4 == 3:
+            optimizer.step()
+            optimizer.zero_grad()
+"""
+    facts = facts_of(tmp_path, text, "--batch-size", "32", "--max-steps", "-1")
+    assert not odd(facts), facts
+    assert facts["batch"]["numbers"]["accumulated"] == 4, "two losses of a batch are one batch"
+
+
+def test_files_in_folders_named_after_classes_name_no_class(tmp_path):
+    probe = loaded(PROBE)
+    for paths in (
+        ["/d/train/tabby/images/1.JPEG", "/d/train/rose/images/2.JPEG"],
+        [f"/d/train/{name}/images/{i}.npy" for name in ("tabby", "rose") for i in range(9)],
+        ["/d/train/tabby/1.png", "/d/seed.json"],
+    ):
+        texts = [text for inside in probe.by_kind(paths) for text in probe.told(inside)]
+        assert not [text for text in texts if "tabby" in text or "rose" in text], texts
+        assert sum("below" in text for text in texts) == 1
+    assert ["/d/seed.json"] in probe.by_kind(["/d/train/tabby/1.png", "/d/seed.json"])
+
+
+def test_tables_that_count_are_no_numbering():
+    probe = loaded(PROBE)
+    assert probe.numbers({"a": 0, "b": 2, "c": 1}) and probe.numbers({"a": 1, "b": 2})
+    assert not probe.numbers({"a": 50, "b": 70}) and not probe.numbers({"a": 1, "b": 1})
+
+
+def test_what_is_sound_though_it_looks_odd(tmp_path):
+    """Two inputs that are few, tags that are alike, a bias that softmax takes out, a sure model."""
+    facts = facts_of(
+        tmp_path,
+        """
+class Pairs(Rows):
+    def __getitem__(self, place):
+        return self.x[place, :1], self.x[place], self.y[place]
+class Odd(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.key, self.last = nn.Linear(1, 8), nn.Linear(16, 16), nn.Linear(8, 4)
+        self.key.bias.register_hook(torch.zeros_like)
+        nn.init.zeros_(self.last.weight)
+    def forward(self, one, x):
+        return self.last(self.first(one) + self.key(x)[:, :8]) * 9
+x = torch.randn(320, 16)
+y = torch.randint(0, 4, (320, 8))
+loader, later = DataLoader(Pairs(x, y), 1, shuffle=True), DataLoader(Pairs(x.flip(1), y), 64)
+model = Odd()
+with torch.no_grad():
+    for one, rows, labels in later:
+        model(one, rows)
+optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+for one, rows, labels in loader:
+    optimizer.zero_grad()
+    F.cross_entropy(model(one, rows), labels[:, 0]).backward()
+    optimizer.step()
+""",
+    )
+    assert not odd(facts), [facts[name] for name in odd(facts)]
+
+
+def test_a_look_that_hangs_is_told_and_ended_and_a_kind_that_cannot_be_read_is_left_out(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+program = os.getpid()
+class Hanging(Rows):
+    def __getitem__(self, place):
+        if os.getpid() != program:
+            __import__("time").sleep(99)
+        return super().__getitem__(place)
+fit(net(), DataLoader(Hanging(x, y), 32, shuffle=True))
+""",
+    )
+    assert "ended early" in facts["samples"]["text"]
+    facts = facts_of(
+        tmp_path,
+        """
+class Mixed(Rows):
+    def __getitem__(self, place):
+        return dict(a=self.x[place], b=torch.eye(3).to_sparse(), c=None, d={1, 2}, y=int(self.y[place]))
+def joined(rows):
+    return torch.stack([row["a"] for row in rows]), torch.tensor([row["y"] for row in rows])
+model, held = net(), [Mixed(x[::2], y[::2]), Mixed(x[1::2], y[1::2])]
+for data in held:
+    fit(model, DataLoader(data, 32, shuffle=True, collate_fn=joined))
+""",
+    )
+    assert "160 looked at: .a float32 16" in facts["training set"]["text"]
+    assert "training 2 set" in facts
+
+
+def test_the_folds_of_a_cross_validation_overlap_and_are_not_odd(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+whole, held = Rows(x, y), []
+for fold in range(2):
+    inside = [i for i in range(320) if i % 2 == fold]
+    outside = [i for i in range(320) if i % 2 != fold]
+    held += [torch.utils.data.Subset(whole, part) for part in (inside, outside)]
+    model = net()
+    fit(model, DataLoader(held[-2], 32, shuffle=True), epochs=3)
+    with torch.no_grad():
+        for rows, _ in DataLoader(held[-1], 64):
+            model(rows)
+""",
+    )
+    assert not odd(facts), [facts[name] for name in odd(facts)]
+    assert "of the evaluation 2 samples" in facts["evaluation 2 overlap [0]"]["text"]
+
+
+def test_no_look_where_a_fork_may_need_more_memory_than_is_free():
+    probe = loaded(PROBE)
+    watch = probe.DataSets(None)
+    used, free = probe.memory()
+    assert used > 0 and free > 0 and not watch.hindered()
+    watch.hindered.__globals__["memory"] = lambda: (2, 1)
+    assert "memory" in watch.hindered()
+
+
+def test_a_loader_of_batches_is_told_by_the_sampler_of_its_batches_and_steps_count(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+from torch.utils.data import BatchSampler, RandomSampler
+order = y.sort().indices
+data = Rows(x[order], y[order])
+loader = DataLoader(data, batch_sampler=BatchSampler(RandomSampler(data), 8, False))
+model = net()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for place, (rows, labels) in enumerate(loader, 1):
+        F.cross_entropy(model(rows), labels).backward()
+        if place % 2 == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+        if place == 20:
+            with torch.no_grad():
+                model(x)
+""",
+    )
+    assert facts["loader"]["numbers"]["shuffled"] and "training sorted" not in facts
+    assert facts["evaluations"]["text"] == "evaluated after steps 10"
