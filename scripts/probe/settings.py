@@ -74,9 +74,12 @@ class Settings(Observer):
         rows = parts["batches"].rows() or parts["inputs"].rows()
         if rows:
             text = f"{count_of(rows, 'row')} a batch"
-            text += f" x {folds} batches a step" if folds > 1 else ""
-            text += f" x {world} ranks" if world > 1 else ""
-            text += f" = {rows * folds * world:,}" if folds * world > 1 else ""
+            if folds > 1 and not parts["batches"].rows():
+                text += f", {folds} backward passes a step"  # LBFGS takes one batch several times
+            else:
+                text += f" x {folds} batches a step" if folds > 1 else ""
+                text += f" x {world} ranks" if world > 1 else ""
+                text += f" = {rows * folds * world:,}" if folds * world > 1 else ""
             found.append(fact("in force/batch", text, rows=rows, accumulated=folds, world=world))
         found += self.of_types() + self.of_attention() + self.of_difference(rows, folds, world)
         return found

@@ -662,3 +662,22 @@ for epoch in range(2):
     )
     assert facts["loader"]["numbers"]["shuffled"] and "training sorted" not in facts
     assert facts["evaluations"]["text"] == "evaluated after steps 10"
+
+
+def test_backward_passes_without_a_loader_are_no_batches(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+model = net()
+optimizer = torch.optim.LBFGS(model.parameters(), lr=0.1, max_iter=2)
+def closure():
+    optimizer.zero_grad()
+    loss = F.cross_entropy(model(x[:64]), y[:64])
+    loss.backward()
+    return loss
+for step in range(12):
+    optimizer.step(closure)
+""",
+    )
+    assert facts["batch"]["text"].startswith("64 rows a batch, ")
+    assert "= 128" not in facts["batch"]["text"]
