@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..fit import model_config, training_memory, training_run
-from ..fit.memory_report import memory_report
+from ..fit.memory_report import NOT_KNOWN, memory_report, solution
+from ..fit.solve import UNITS
 from ..text import BadRequest
 from .completion import files, gpus
 from .parsing import OneOf, command, near
@@ -29,6 +30,8 @@ SHAPE = {  # options that stand for fields of a config.json
 }
 # What a config.json of a usual decoder says and no option does.
 USUAL = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
+SOLVED = ("batch", "sequence", "lora", "gpu")
+USUAL_LENGTH = 2048
 NEAR_GPU = 0.7  # "H100-80G" is near H100-80GB; "H10O" might be several cards, so none is named
 
 
@@ -61,7 +64,7 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
 @whole("intermediate", None, f"as {SHAPE['intermediate']}")
 @whole("vocabulary", None, f"as {SHAPE['vocabulary']}")
 @whole("batch", 1, "samples on each GPU (default: 1)")
-@whole("sequence", 2048, "tokens of each (default: 2048)")
+@whole("sequence", None, "tokens of each (default: an image's, or 2048)")
 @whole("accumulation", 1, "batches per step (default: 1)")
 @kind(
     "precision",
@@ -84,27 +87,53 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     shell_complete=gpus,
     help="a card, such as H100-80GB, or its memory in GiB",
 )
+@click.option(
+    "--solve",
+    type=OneOf(SOLVED),
+    metavar="WHAT",
+    help=f"the largest that fits --gpu, or the smallest card: {', '.join(SOLVED)}",
+)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def fit(
-    config: str | None, parameters: str | None, gpu: str | None, as_json: bool, **options: Any
+    config: str | None,
+    parameters: str | None,
+    gpu: str | None,
+    solve: str | None,
+    as_json: bool,
+    **options: Any,
 ) -> int:
     """Reckon the memory of weights, gradients, optimizer state, activations and logits on each GPU,
-    line by line, and what each change would save, with its entry.
+    line by line, and what each change would save, with its entry. Weights are those that
+    transformers counts, for the types that it knows; what isn't covered is said.
 
-    Exit 0: fits. Exit 1: doesn't fit. Exit 2: the request can't be used.
+    Exit 0: fits. Exit 1: doesn't fit. Exit 2: the request can't be used, or nothing says whether it
+    fits.
     """
     shape = {field: options.pop(option) for option, field in SHAPE.items()}
     model = _model(config, {name: size for name, size in shape.items() if size is not None})
     if parameters:
         model = replace(model, weights=model_config.weight_count(parameters))
+    options["sequence"] = options["sequence"] or model.tokens or USUAL_LENGTH
     run = training_run.check(training_run.Run(**options))
-    report = memory_report(model, run, _card(gpu) if gpu is not None else None)
+    card = _card(gpu) if gpu is not None else None
+    report = memory_report(model, run, card)
+    if solve:
+        found = solution(model, run, solve, card)
+        report["solved"] = {"what": solve, **found}
     print(json.dumps(report, ensure_ascii=False, indent=1) if as_json else _as_text(report))
-    return 1 if report["verdict"] == training_memory.DOES_NOT_FIT else 0
+    return _exit_code(report)
+
+
+def _exit_code(report: dict[str, Any]) -> int:
+    """0 where the run, or what was solved for, fits, 1 where it doesn't, 2 where it isn't known."""
+    if solved := report.get("solved"):
+        found = solved.get("least") or solved.get("largest")
+        return 0 if found and found.get("value", 1) else 1
+    return {training_memory.DOES_NOT_FIT: 1, NOT_KNOWN: 2}.get(report["verdict"], 0)
 
 
 def _as_text(report: dict[str, Any]) -> str:
-    """The estimate for a person: the verdict, the arithmetic, the changes."""
+    """The estimate for a person: the verdict, the arithmetic, the changes, the verdict again."""
     lines = [_headline(report), "", f"most is taken {report['moment']}, in GiB:"]
     lines += _arithmetic(report)
     if report["levers"]:
@@ -113,12 +142,46 @@ def _as_text(report: dict[str, Any]) -> str:
     if report["not_counted"]:
         lines += ["", f"not counted: {', '.join(report['not_counted'])}"]
     if together := report["together"]:
-        lines += ["", f"{together['options']} together: {together['need_gib']:.1f}"]
-    return "\n".join(lines)
+        lines += ["", f"{together['options']} together: {together['need_gib']:.1f} GiB"]
+    lines += ["", f"weights: {report['weights']:,}, by {report['weights_by']}"]
+    lines += [_solved(report)] if "solved" in report else []
+    return "\n".join([*lines, _last_line(report)])
+
+
+def _last_line(report: dict[str, Any]) -> str:
+    """The verdict with unit and uncertainty."""
+    need, card, off = report["need_gib"], report["gpu"], report["uncertain"]
+    verdict = f"{report['verdict']}: " if card else ""
+    of = f" of {card['gib']:.1f} GiB" if card else ""
+    if off is None:
+        return f"{verdict}at least {need:.1f} GiB{of} on each GPU; activations come on top"
+    return (
+        f"{verdict}{need:.1f} GiB{of} on each GPU, give or take {off:.0%} "
+        f"({need * (1 - off):.1f} to {need * (1 + off):.1f} GiB)"
+    )
+
+
+def _solved(report: dict[str, Any]) -> str:
+    """What `--solve` found, by the estimate and with room for its uncertainty."""
+    solved, off = report["solved"], f"{report['uncertain']:.0%}"
+    if solved["what"] == "gpu":
+        least, safe = solved["least"], solved["safe"]
+        if not least:
+            return "smallest card: none that fit knows has so much memory"
+        told = f"smallest card: {least['gpu']} ({least['gib']:.1f} GiB)"
+        return f"{told}; with {off} of room: {safe['gpu'] if safe else 'none'}"
+    largest, safe, what = solved["largest"], solved["safe"], solved["what"]
+    if not largest["value"]:
+        return f"largest {what}: none; 1 needs {largest['need_gib']:.1f} GiB"
+    told = (
+        f"largest {what}: {largest['value']} ({UNITS[what]}), needs {largest['need_gib']:.1f} GiB"
+    )
+    return f"{told}; with {off} of room: {safe['value'] or 'none'}"
 
 
 def _headline(report: dict[str, Any]) -> str:
-    need = f"needs about {report['need_gib']:.1f} GiB on each GPU"
+    least = "at least" if report["uncertain"] is None else "about"
+    need = f"needs {least} {report['need_gib']:.1f} GiB on each GPU"
     if card := report["gpu"]:
         return f"{report['verdict']}: {need}, {card['name']} has {card['gib']:.1f}"
     return need

@@ -5,10 +5,16 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any
 
+from ..platforms.cards import GPUS
+from ..text import BadRequest
 from .memory_levers import levers, plan
 from .model_shape import Model
-from .training_memory import CONTEXT, GIB, estimate, verdict
+from .solve import UNCERTAIN, largest, smallest
+from .training_memory import CONTEXT, DOES_NOT_FIT, GIB, estimate, verdict
 from .training_run import Run
+from .weight_formulas import formulas
+
+NOT_KNOWN = "not known"  # whether it fits: something that counts isn't reckoned
 
 
 def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dict[str, Any]:
@@ -17,6 +23,7 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
     `card` is a GPU's name and its memory in GiB.
     """
     peak = estimate(model, run)
+    bare = "activations" in model.unknown
     ways = plan(model, run, card[1]) if card else None
 
     def need(size: float) -> float:
@@ -24,7 +31,10 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
         return round(size / GIB + CONTEXT, 2)
 
     def verdict_of(size: float) -> str | None:
-        return verdict(size, card[1]) or None if card else None
+        if not card:
+            return None
+        told = verdict(size, card[1])
+        return NOT_KNOWN if bare and told != DOES_NOT_FIT else told
 
     return {
         "verdict": verdict_of(peak.peak),
@@ -50,8 +60,41 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
         ],
         "together": {"options": ways[0], "need_gib": need(ways[1])} if ways else None,
         "weights": model.total(),
+        "weights_by": _source(model),
+        "uncertain": None if bare else UNCERTAIN,
         "not_counted": list(model.unknown),
         "run": asdict(run),
+    }
+
+
+def _source(model: Model) -> str:
+    """What counted the weights."""
+    if model.weights:
+        return "the number given"
+    if model.counted:
+        return f"the shapes of transformers {formulas()['transformers']}"
+    return f"the usual layers' formula: {model.guessed}"
+
+
+def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) -> dict[str, Any]:
+    """Return what `--solve` found: by the estimate as it is, and with room for its uncertainty.
+
+    Raises BadRequest without a card where one is needed.
+    """
+    if what == "gpu":
+        ways = {"least": smallest(model, run, GPUS), "safe": smallest(model, run, GPUS, UNCERTAIN)}
+        return {
+            name: {"gpu": way.name, "gib": way.gib, "need_gib": round(way.need, 2)} if way else None
+            for name, way in ways.items()
+        }
+    if card is None:
+        raise BadRequest(f"--solve {what} fills a card; add --gpu, such as --gpu H100-80GB")
+    return {
+        name: {"value": found.value, "need_gib": round(found.need, 2)}
+        for name, found in (
+            ("largest", largest(model, run, what, card[1])),
+            ("safe", largest(model, run, what, card[1], UNCERTAIN)),
+        )
     }
 
 

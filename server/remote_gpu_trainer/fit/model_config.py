@@ -8,10 +8,11 @@ from __future__ import annotations
 import json
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..text import BadRequest
 from .model_shape import Model
+from .weight_formulas import Unknown, completed, weights_of
 
 MOST_BYTES = 1_000_000  # of a config.json
 # The most that a field may say, so that no arithmetic overflows; 10**6 for all others.
@@ -83,8 +84,6 @@ def read_config(data: bytes, given: dict | None = None) -> Model:
         raise BadRequest("the config isn't JSON; pass a model's config.json") from None
     if not isinstance(config, dict):
         raise BadRequest("the config holds no object; pass a model's config.json")
-    if isinstance(config.get("text_config"), dict):
-        config = {**config, **config["text_config"]}  # of a model that also sees
     return model_of({**config, **(given or {})})
 
 
@@ -148,7 +147,60 @@ class _Config:
 
 
 def model_of(fields: dict) -> Model:
-    """Return the model of a config's fields, as transformers names them. Raises BadRequest."""
+    """Return the model of a config's fields, as transformers names them. Raises BadRequest.
+
+    Its weights are those of the library where its shapes are known. Without the usual fields of
+    layers, they are all that is known.
+    """
+    flat = fields
+    try:
+        counted, guessed = weights_of(fields), ""
+        flat = fields = completed(fields)
+    except Unknown as error:
+        counted, guessed = None, str(error)
+    if isinstance(fields.get("text_config"), dict):
+        flat = {**fields, **fields["text_config"]}  # of a model that also sees
+    try:
+        model = _usual(flat, seeing=counted is not None)
+    except BadRequest as error:
+        if counted is None or _is_wrong(flat):
+            raise _with_reason(error, guessed, fields) from None
+        shape = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "head_dim"), 0)
+        model = Model(**shape, intermediate=0, vocab=0, head=False, unknown=("activations",))
+    if counted is None:
+        return replace(model, guessed=guessed)
+    strange = [f for f in counted.unread if f not in _NOT_COUNTED and f.isidentifier()]
+    parts = model.unknown
+    if not counted.unread:  # the library's shapes have these parts, the usual layers don't
+        parts = tuple(f"activations of {p}" if p != "activations" else p for p in parts)
+    if strange:
+        parts += (f"what transformers doesn't read: {', '.join(strange[:5])}",)
+    return replace(model, counted=counted, unknown=parts)
+
+
+def _is_wrong(fields: dict) -> bool:
+    """Return whether a field of the usual shape holds no number that could be one.
+
+    A model with several stages has a list there.
+    """
+    values = [fields.get(name) for names in _NAMES.values() for name in names]
+    given = [value for value in values if value is not None and not isinstance(value, list)]
+    return any(type(value) is not int or not 0 <= value <= MOST["vocab"] for value in given)
+
+
+def _with_reason(error: BadRequest, guessed: str, fields: dict) -> BadRequest:
+    """The error, and why the library's shapes don't help, for a model of a type."""
+    if not fields.get("model_type") or "missing" not in str(error):
+        return error
+    what, _, do = str(error).partition("; ")
+    return BadRequest(f"{what}, and {guessed}; {do}")
+
+
+def _usual(fields: dict, seeing: bool) -> Model:
+    """Return the model of the usual fields. Raises BadRequest.
+
+    `seeing`: without a table of words it is a model that cuts images into patches.
+    """
     config = _Config(fields)
     family = config.word("model_type")
     rms = family in _T5 or family.startswith(_LLAMAS) or any("rms" in key for key in fields)
@@ -164,6 +216,7 @@ def model_of(fields: dict) -> Model:
     positions = _positions(config) if family in _LEARNED else 0
     with_encoder = fields.get("is_encoder_decoder") is True
     multi_query = fields.get("multi_query") is True
+    vocab = config.number("vocab", least=0 if seeing else 1)
     return Model(
         layers=config.number("decoder_layers", default=layers) if with_encoder else layers,
         hidden=hidden,
@@ -171,7 +224,7 @@ def model_of(fields: dict) -> Model:
         kv_heads=config.number("kv_heads", default=1 if multi_query else heads),
         head_dim=config.number("head_dim", default=max(1, hidden // heads)),
         intermediate=intermediate,
-        vocab=config.number("vocab"),
+        vocab=vocab,
         gated=_is_gated(config, family, activation, rms),
         norm="layer" if not rms else "gemma" if family.startswith("gemma") else "rms",
         norms=1 if family in _ONE_NORM else 4 if family in _FOUR_NORMS else 2,
@@ -185,9 +238,20 @@ def model_of(fields: dict) -> Model:
         dropout=config.any_above_zero(*_DROPOUT_NAMES, *rate),
         attention_dropout=config.any_above_zero(*_ATTENTION_DROPOUT_NAMES, *rate),
         encoder=config.number("encoder_layers", default=layers) if with_encoder else 0,
-        head=_has_head(fields),
+        head=_has_head(fields) and vocab > 0,
+        tokens=_tokens_of_an_image(fields) if seeing and not vocab else 0,
         unknown=tuple(dict.fromkeys(part for key, part in _NOT_COUNTED.items() if fields.get(key))),
     )
+
+
+def _tokens_of_an_image(fields: dict) -> int:
+    """Return how many patches an image is cut into, and one more for all; 0 if it isn't known."""
+    size, patch = fields.get("image_size"), fields.get("patch_size")
+    size = max(size) if isinstance(size, list) and size else size
+    patch = min(patch) if isinstance(patch, list) and patch else patch
+    if type(size) is not int or type(patch) is not int or not 0 < patch <= size <= 10**5:
+        return 0
+    return (size // patch) ** 2 + 1
 
 
 def _positions(config: _Config) -> int:

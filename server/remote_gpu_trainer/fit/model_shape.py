@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from .weight_formulas import Weights
+
 
 @dataclass(frozen=True)
 class Model:
@@ -16,7 +18,9 @@ class Model:
     `positions` is the number of learned positions. `dropout` and `attention_dropout` say whether
     there is any. `encoder` is the number of layers of an encoder beside the `layers` of a decoder.
     `head`: the model predicts words. `weights` is the number of weights that the user gave, 0 to
-    count them. `unknown` names the parts that aren't counted.
+    count them. `counted` are the weights as transformers counts them, None where its shapes aren't
+    known and the fields above give them; `guessed` is then the reason. `unknown` names the parts
+    that aren't counted. `tokens` is how many an image makes, 0 where a text has any number.
     """
 
     layers: int
@@ -41,6 +45,9 @@ class Model:
     encoder: int = 0
     head: bool = True
     weights: int = 0
+    counted: Weights | None = None
+    guessed: str = ""
+    tokens: int = 0
     unknown: tuple[str, ...] = ()
 
     @property
@@ -64,12 +71,16 @@ class Model:
 
     def layer_weights(self) -> int:
         """Return the number of weights in one layer's matrices."""
+        if self.counted:
+            return self.linear() // max(1, self.depth())
         products = self.products * self.hidden * self.intermediate
         router = self.hidden * self.experts
         return self.attention_weights() + products * max(self.experts, 1) + router
 
     def linear(self) -> int:
         """Return the number of weights in the matrices of all layers."""
+        if self.counted:
+            return self.counted.matrices + self.counted.experts
         cross = self.layers * self.attention_weights() if self.encoder else 0
         return self.depth() * self.layer_weights() + cross
 
@@ -79,11 +90,15 @@ class Model:
 
     def tables(self) -> int:
         """Return the number of weights in the embeddings and the head."""
+        if self.counted:
+            return self.counted.tables + self.counted.head
         words = self.table() * (1 if self.tied or not self.head else 2)
         return words + self.positions * self.hidden
 
     def total(self) -> int:
         """Return the number of weights: the given one if there is one."""
+        if self.counted:
+            return self.weights or self.counted.total
         norms = self.depth() * self.hidden * self.norms
         return self.weights or self.linear() + self.tables() + norms
 

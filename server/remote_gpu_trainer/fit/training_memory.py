@@ -146,6 +146,8 @@ def lora_count(model: Model, run: Run) -> int:
     sides = 2 * hidden + model.width + model.kv_width  # q and v
     if run.targets != "qv":
         sides += 2 * hidden + model.width + model.kv_width  # k and the last matrix
+    if run.targets == "all-linear" and model.counted:
+        return run.lora * model.counted.sides
     if run.targets == "all-linear":
         sides += model.products * (hidden + size) * max(model.experts, 1)
     return run.lora * sides * model.depth()
@@ -209,7 +211,7 @@ def _undivided_state(training: _Training) -> tuple[float, str]:
     model, run, trained = training.model, training.run, training.trained
     each = OPTIMIZERS[run.optimizer][1 if run.all_in_16_bit else 0]
     if run.optimizer == "adafactor":
-        sides = 2 * trained // model.hidden
+        sides = 2 * trained // max(1, model.hidden)
         return 4.0 * sides, f"rows and columns: {short_count(sides)} × 4 B"
     if run.optimizer == "muon" and run.full:  # AdamW for what is no matrix of a layer
         rest = trained - min(trained, model.linear())
@@ -271,7 +273,7 @@ def _kept(training: _Training) -> MemoryLine:
         size = model.layers * layer_keeps(model, run, cross=bool(model.encoder))
         size += model.encoder * layer_keeps(model, run)
     how = (
-        f"{training.batch_text} × ({model.depth()} layers × {size / model.depth():,.0f} B"
+        f"{training.batch_text} × ({model.depth()} layers × {size / max(1, model.depth()):,.0f} B"
         f" + {last:,.0f} B)"
     )
     return MemoryLine(what, how, run.tokens * (size + last))

@@ -1,0 +1,100 @@
+"""Find the largest batch, sequence or LoRA rank that fits a card, and the smallest card that fits.
+
+`UNCERTAIN` is how far an estimate may be off (evals/FIT.md). Each answer is given twice: by the
+estimate as it is, and with that much room.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from ..numbers.memory_message import CONTEXT
+from ..text import BadRequest
+from .model_shape import Model
+from .training_memory import GIB, estimate
+from .training_run import Run
+
+UNCERTAIN = 0.15
+MOST = {"batch": 10**6, "sequence": 10**8, "lora": 10**5}
+UNITS = {"batch": "samples", "sequence": "tokens", "lora": "the rank of adapters"}
+
+
+@dataclass(frozen=True)
+class Largest:
+    """The largest value that fits, with the GiB it needs; 0 where none does."""
+
+    value: int
+    need: float
+
+
+@dataclass(frozen=True)
+class Card:
+    """A card, its GiB, and the GiB that the run needs of it."""
+
+    name: str
+    gib: float
+    need: float
+
+
+def need_of(model: Model, run: Run) -> float:
+    """Return the GiB that a run takes of a GPU, with CUDA's context."""
+    return estimate(model, run).peak / GIB + CONTEXT
+
+
+def largest(model: Model, run: Run, what: str, gib: float, room: float = 0.0) -> Largest:
+    """Return the largest batch, sequence or rank whose need, and `room` of it more, fits.
+
+    Raises BadRequest where the answer depends on activations that aren't reckoned.
+    """
+    check_solvable(model, what)
+
+    def need(value: int) -> float:
+        return need_of(model, replace(run, **{what: value}))
+
+    def fits(value: int) -> bool:
+        return need(value) * (1 + room) <= gib
+
+    most = MOST[what]
+    if what == "lora":
+        most = min(most, max(1, model.hidden))  # of a larger rank nothing more is gained
+    if what == "sequence" and model.positions:
+        most = min(most, model.positions)
+    value = _last(fits, most)
+    return Largest(value, need(value) if value else need(1))
+
+
+def _last(fits: Callable[[int], bool], most: int) -> int:
+    """Return the last number up to `most` that fits, 0 if 1 doesn't; what fits comes first."""
+    if not fits(1):
+        return 0
+    low, high = 1, 2
+    while high <= most and fits(high):
+        low, high = high, 2 * high
+    high = min(high, most + 1)
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (middle, high) if fits(middle) else (low, middle)
+    return low
+
+
+def smallest(model: Model, run: Run, cards: dict[str, float], room: float = 0.0) -> Card | None:
+    """Return the card with least memory that the run fits, and `room` of its need more."""
+    check_solvable(model, "gpu")
+    need = need_of(model, run)
+    able = [(gib, name) for name, gib in cards.items() if need * (1 + room) <= gib]
+    return Card(min(able)[1], min(able)[0], need) if able else None
+
+
+def check_solvable(model: Model, what: str) -> None:
+    """Raise BadRequest where nothing says how memory grows with what is asked."""
+    if "activations" in model.unknown:
+        raise BadRequest(
+            f"--solve {what} needs activations, which fit doesn't know for this model; "
+            "measure two batches with torch.cuda.max_memory_allocated"
+        )
+    if what == "sequence" and model.tokens:
+        raise BadRequest(
+            "--solve sequence: the image's size decides the tokens of this model; "
+            "solve for the batch"
+        )

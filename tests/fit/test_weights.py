@@ -1,0 +1,199 @@
+"""Weights from a config.json, beside those that transformers counts on the meta device."""
+
+import json
+import random
+import warnings
+from dataclasses import replace
+from fractions import Fraction
+from functools import cache
+
+import pytest
+from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.fit import solve, weight_formulas
+from remote_gpu_trainer.fit.model_config import model_of
+from remote_gpu_trainer.fit.training_run import Run
+from remote_gpu_trainer.fit.weight_formulas import Unknown, value, weights_of, written
+from remote_gpu_trainer.platforms.cards import GPUS
+from remote_gpu_trainer.text import BadRequest
+
+from tests.conftest import ROOT, module
+from tests.programs import loaded
+
+TYPES = weight_formulas.formulas()["types"]
+CONFIGS = 4  # small ones of each type, beside the default
+LLAMA = {"model_type": "llama", "architectures": ["LlamaForCausalLM"]}
+
+
+@cache
+def maker():
+    module("torch", "pip install '.[proofs]'")
+    module("transformers", "pip install '.[proofs]'")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return loaded(ROOT / "tools/model_weights.py")
+
+
+def small(library, entry: dict, dice: random.Random) -> dict:
+    """Other values of a type's fields, most of them smaller; none that the formulas were made of."""
+    point = {}
+    for path in entry["numbers"]:
+        default = maker().read(library.plain, path)
+        if path == "num_labels":
+            point[path] = dice.choice((1, 6, 11))
+        elif type(default) is int and maker().DEEP.search(path.split(".")[-1]):
+            point[path] = dice.choice([n for n in (2, 4, 6) if n <= max(default, 2)])
+        elif type(default) is int and default > 4 and dice.random() < 0.7:
+            ways = [default // by for by in (16, 32, 6) if default % by == 0 and default // by > 1]
+            point[path] = dice.choice([*ways, default * 3])
+    for path, default in entry.get("switches", {}).items():
+        if isinstance(default, bool) and dice.random() < 0.2:
+            point[path] = not default
+    point["architectures"] = dice.choice(entry["architectures"])
+    return point
+
+
+@pytest.mark.parametrize("kind", sorted(TYPES))
+def test_weights_of_a_type_are_those_that_the_library_counts(kind):
+    entry, library = TYPES[kind], maker().Library(kind)
+    assert weights_of({"model_type": kind}).total == maker().total(library.weights({}))
+    dice, equal = random.Random(f"small {kind}"), 0
+    for _ in range(60):
+        point = small(library, entry, dice)
+        built = library.weights(point)
+        if not built:
+            continue
+        told = maker().config_json(library, point)
+        try:
+            assert weights_of(told).total == maker().total(built), point
+        except Unknown:
+            continue
+        equal += 1
+        if equal == CONFIGS:
+            break
+    assert equal == CONFIGS, "too few configs could be compared"
+
+
+def test_at_least_sixty_types_are_covered():
+    assert len(TYPES) >= 60
+    assert not set(TYPES) & set(weight_formulas.formulas()["left_out"])
+
+
+# What the formulas don't know.
+
+
+@pytest.mark.parametrize(
+    ("swap", "reason"),
+    [
+        ({"model_type": "nothing_like_it"}, "no formulas for the type"),
+        ({"model_type": None}, "no model_type"),
+        ({"auto_map": {"AutoModel": "m.M"}}, "code of its own"),
+        ({"architectures": ["LlamaForRewards"]}, "architecture"),
+        ({"attention_bias": "some"}, "attention_bias"),
+        ({"hidden_size": "many"}, "no number"),
+        ({"hidden_size": 4096.5}, "whole number"),
+        ({"hidden_size": -1}, "hidden_size"),
+    ],
+)
+def test_what_formulas_do_not_cover_is_said(swap, reason):
+    with pytest.raises(Unknown, match=reason):
+        weights_of({**LLAMA, **swap})
+
+
+def test_a_field_that_the_library_does_not_read_is_named():
+    assert weights_of({**LLAMA, "kv_lora_rank": 512}).unread == ("kv_lora_rank",)
+    assert model_of({**LLAMA, "number_of_souls": 2}).unknown == (
+        "what transformers doesn't read: number_of_souls",
+    )
+
+
+def test_a_type_without_formulas_gets_the_usual_layers_and_the_reason():
+    usual = {
+        "model_type": "nothing_like_it",
+        "hidden_size": 64,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 4,
+        "vocab_size": 100,
+    }
+    model = model_of(usual)
+    assert model.counted is None and "nothing_like_it" in model.guessed
+    with pytest.raises(
+        BadRequest, match=r"missing, and no formulas for the type 'nothing_like_it'"
+    ):
+        model_of({**usual, "vocab_size": None})
+
+
+def test_a_formula_is_a_sum_of_products():
+    assert value("2*a*b + c/a + -1", {"a": 3, "b": 5, "c": 12}) == 33
+    with pytest.raises(Unknown, match="whole number"):
+        value("c/a", {"a": 5, "c": 12})
+    with pytest.raises(Unknown, match="no value"):
+        value("d", {})
+    assert written([(Fraction(1, 2), {"a": 2, "b": -1}), (Fraction(1), {})]) == "a*a/2/b + 1"
+
+
+# What fits.
+
+
+def asked(capsys, tmp_path, config: dict, *words: str) -> tuple[int, str]:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(config))
+    code = main(["fit", str(path), *words])
+    return code, capsys.readouterr().out
+
+
+def test_a_vision_model_is_counted_with_the_tokens_of_its_image(capsys, tmp_path):
+    code, text = asked(capsys, tmp_path, {"model_type": "vit"}, "--gpu", "T4", "--json")
+    told = json.loads(text)
+    assert (code, told["verdict"]) == (0, "fits")
+    assert told["run"]["sequence"] == 197 and not told["not_counted"]
+
+
+def test_without_activations_the_verdict_is_not_known(capsys, tmp_path):
+    config = {"model_type": "convnext"}
+    code, text = asked(capsys, tmp_path, config, "--gpu", "T4")
+    assert code == 2 and text.startswith("not known: needs at least ")
+    assert text.splitlines()[-1].endswith("activations come on top")
+    with pytest.raises(BadRequest):
+        solve.check_solvable(model_of(config), "batch")
+
+
+@pytest.mark.parametrize("what", ["batch", "sequence", "lora"])
+def test_one_more_than_the_largest_does_not_fit(what):
+    model, run = model_of(LLAMA), Run(lora=16, precision="4bit", checkpointing=True)
+    for room in (0.0, solve.UNCERTAIN):
+        found = solve.largest(model, run, what, 23.52, room)
+        assert 0 < found.value < solve.MOST[what]
+        limit = 23.52 / (1 + room)
+        assert found.need <= limit
+        more = solve.need_of(model, replace(run, **{what: found.value + 1}))
+        assert more > limit or found.value == model.hidden
+
+
+def test_nothing_larger_than_what_fits_is_nothing():
+    found = solve.largest(model_of(LLAMA), Run(), "batch", 23.52)
+    assert found.value == 0 and found.need > 23.52
+
+
+def test_the_smallest_card_is_the_smallest():
+    model, run = model_of(LLAMA), Run(lora=16, precision="bf16", checkpointing=True)
+    card = solve.smallest(model, run, GPUS)
+    assert card.need <= card.gib
+    assert not [name for name, gib in GPUS.items() if card.need <= gib < card.gib]
+    assert solve.smallest(model, Run(batch=512), GPUS) is None
+
+
+def test_the_text_ends_with_verdict_unit_and_uncertainty(capsys, tmp_path):
+    words = ("--gpu", "H100-80GB", "--lora", "16", "--solve", "batch")
+    code, text = asked(capsys, tmp_path, LLAMA, *words)
+    *_, weights, solved, last = text.splitlines()
+    assert code == 0
+    assert weights.startswith("weights: 6,738,415,616, by the shapes of transformers 5")
+    assert solved.startswith("largest batch: ") and " GiB" in solved
+    assert last.startswith("fits: ") and "give or take 15%" in last and last.endswith(" GiB)")
+
+
+def test_solving_needs_a_card(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(LLAMA))
+    assert main(["fit", str(path), "--solve", "batch"]) == 2
+    assert "--gpu" in capsys.readouterr().err
