@@ -1,5 +1,6 @@
 """What a failure is called: its class, entry and reason, by the evidence there is."""
 
+import inspect
 import re
 from pathlib import Path
 
@@ -263,6 +264,9 @@ def test_every_refusal_with_a_name_has_an_entry():
     folder = Path(preflight.__file__).parent
     text = "".join(path.read_text(encoding="utf-8") for path in folder.rglob("*.py"))
     names = set(re.findall(r'refuse\(\s*run,\s*"([a-z][a-z-]*)"', text))
+    names |= set(
+        re.findall(r'\(\s*"([a-z][a-z-]*)", f?"', inspect.getsource(preflight.judge_folder))
+    )
     on_some_platforms = {"python", "secret"}
     general = {kind for kind, place, _ in failures.ENTRIES if place == "*"}
-    assert {"disk", "clock", "no-gpu"} <= names <= general | on_some_platforms
+    assert {"disk", "inodes", "clock", "no-gpu"} <= names <= general | on_some_platforms

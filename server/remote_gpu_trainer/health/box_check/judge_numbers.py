@@ -1,6 +1,6 @@
 """Judge whether each GPU computes, keeps and copies numbers as they must be."""
 
-from .text import clean, short
+from ...logs.kernel.places import clean, short
 
 LOOKED = (
     *("gpu", "products", "rounds", "faults", "types", "not_looked_at"),
