@@ -93,10 +93,10 @@ class Files(Observer):
 
     def of_settings(self, paths):
         """Settings in a checkpoint that was loaded beside a file of settings that was read."""
-        found = []
-        for source, held in self.watch.parts["checkpoints"].settings[:8]:
-            for path in paths:
-                told = flat(settings_in(path))
+        found, loaded = [], self.watch.parts["checkpoints"].settings[:8]
+        read = [(path, flat(settings_in(path))) for path in paths] if loaded else []
+        for source, held in loaded:
+            for path, told in read:
                 both = set(told) & set(held)
                 if len(both) < 4 or len(both) < 0.5 * max(len(told), len(held)):
                     continue
@@ -142,18 +142,24 @@ def by_kind(paths):
     for path in paths:
         key = os.path.dirname(os.path.dirname(path)), os.path.splitext(path)[1].lower()
         groups.setdefault(key, []).append(path)
-    many = {}
+    few, many = [], {}
     for (_, kind), inside in groups.items():
-        if len(inside) > 3 or kind in SAMPLES:
+        if are_counted(kind, inside):
             many.setdefault(kind, []).extend(inside)
-    few = [one for (_, kind), one in groups.items() if len(one) <= 3 and kind not in SAMPLES]
+        else:
+            few.append(inside)
     return [*few, *many.values()]
+
+
+def are_counted(kind, inside):
+    """Whether the files of a group are counted, and not named."""
+    return len(inside) > 3 or kind in SAMPLES
 
 
 def told(inside):
     """The texts of a group of paths."""
     kind = os.path.splitext(inside[0])[1].lower()
-    if len(inside) <= 3 and kind not in SAMPLES:
+    if not are_counted(kind, inside):
         return [f"{short(path)} ({in_words(size_of(path))})" for path in inside]
     above = os.path.commonpath([os.path.dirname(os.path.dirname(path)) for path in inside])
     return [f"{count_of(len(inside), (kind or 'other') + ' file')} below {short(above)}"]
