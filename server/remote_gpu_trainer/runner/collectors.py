@@ -17,7 +17,8 @@ _QUERY = "utilization.gpu,power.draw,power.limit,memory.used,name"
 # A line of df -P: file system, blocks, used, available, capacity, path. Not all have --output.
 _ROOM = re.compile(r"\s\d+\s+-?\d+\s+(-?\d+)\s+(?:\d+%|-)\s+/")
 
-_XID = re.compile(r"NVRM: Xid \([^)\n]{0,100}\): (\d{1,4})")
+# NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
+XID = re.compile(r"NVRM: Xid \([^)\n]{0,100}\): (\d{1,4})")
 
 
 class Tool:
@@ -132,5 +133,5 @@ def kernel_log() -> str:
 
 def xids(text: str | None = None) -> list[int]:
     """Return the Xids of a failed card in a text, the kernel's log by default, the oldest first."""
-    found = map(int, _XID.findall(kernel_log() if text is None else text))
+    found = map(int, XID.findall(kernel_log() if text is None else text))
     return [number for number in found if number not in OWN_XIDS]

@@ -9,7 +9,7 @@ from typing import Any, Iterable, Mapping
 
 from ...text.masking import shown
 from .. import procs
-from ..collectors import Tool
+from ..collectors import XID, Tool, kernel_log
 
 SMI = 8.0  # seconds for nvidia-smi
 MOST_LINES = 40  # of the kernel
@@ -19,8 +19,6 @@ _FIELDS = (
     "index", "uuid", "name", "utilization.gpu", "memory.used", "memory.total", "power.draw",
     "power.limit", "clocks.sm", "clocks.max.sm", "temperature.gpu",
 )  # fmt: skip
-# NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
-_XID = re.compile(r"NVRM: Xid \([^)\n]{0,100}\): (\d{1,4})")
 # Memory cgroup out of memory: Killed process 1234 (python) total-vm:…
 _OF_A_RUN = re.compile(
     r"NVRM: Xid|SXid|Killed process|oom-kill|blocked for more than|soft lockup|I/O error"
@@ -74,13 +72,13 @@ def _no_card() -> str:
     return "AMD cards aren't asked" if os.path.exists("/dev/kfd") else "no NVIDIA driver"
 
 
-def _said(words: list[str], seconds: float = SMI) -> str | None:
+def _said(words: list[str]) -> str | None:
     """Return what a tool prints; None where it isn't there or doesn't end."""
     try:
         tool = Tool(words)
     except OSError:
         return None
-    said = tool.answer(seconds)
+    said = tool.answer(SMI)
     if said is None:
         tool.give_up()
     return said
@@ -91,7 +89,7 @@ def kernel(since: float) -> dict[str, Any]:
 
     `since`: seconds after the machine's start before which nothing counts.
     """
-    said = _said(["dmesg"], 5.0)
+    said = kernel_log()
     if not said:
         return {"lines": [], "xids": [], "why": "the kernel's log can't be read"}
     lines = []
@@ -101,7 +99,7 @@ def kernel(since: float) -> dict[str, Any]:
             lines.append(shown(line, 300))
     return {
         "lines": lines[-MOST_LINES:],
-        "xids": [int(found[1]) for line in lines if (found := _XID.search(line))],
+        "xids": [int(found[1]) for line in lines if (found := XID.search(line))],
     }
 
 
