@@ -55,14 +55,25 @@ SECONDS = 400  # a type
 POWERS = ((0,), (0, 1), (1,), (0, -1), (0, 2), (0, -2), (0, 1, 2), (0, 1, -1))
 
 
-# Shapes alone matter, so nothing draws numbers.
-for _layer in (
+DRAWING = (
     torch.nn.Linear,
     torch.nn.Embedding,
     torch.nn.LayerNorm,
     torch.nn.modules.conv._ConvNd,
-):
-    _layer.reset_parameters = lambda _: None
+)
+
+
+@contextlib.contextmanager
+def without_values():
+    """Let torch's layers draw no numbers in a block: shapes alone matter, and it saves time."""
+    before = [layer.reset_parameters for layer in DRAWING]
+    for layer in DRAWING:
+        layer.reset_parameters = lambda _: None
+    try:
+        yield
+    finally:
+        for layer, own in zip(DRAWING, before, strict=True):
+            layer.reset_parameters = own
 
 
 class NotCovered(Exception):
@@ -138,7 +149,7 @@ class Library:
 
     def _build(self, point: dict) -> dict:
         architecture = point.get("architectures", next(iter(self.architectures)))
-        with torch.device("meta"):
+        with torch.device("meta"), without_values():
             model = self.architectures[architecture]._from_config(self.config(point))
         return weights_of(model)
 

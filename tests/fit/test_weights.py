@@ -73,6 +73,17 @@ def test_weights_of_a_type_are_those_that_the_library_counts(kind):
     assert equal == CONFIGS, "too few configs could be compared"
 
 
+def test_layers_draw_their_values_again_once_a_model_is_counted():
+    """What the tool changes in torch would spoil every model that is made later in the process."""
+    before = {layer: layer.reset_parameters for layer in maker().DRAWING}
+    assert maker().Library("gpt2").weights({})
+    assert {layer: layer.reset_parameters for layer in maker().DRAWING} == before
+    import torch
+
+    assert all("lambda" not in layer.reset_parameters.__qualname__ for layer in before)
+    assert torch.nn.Linear(64, 64).weight.abs().max() <= 64**-0.5
+
+
 def test_at_least_sixty_types_are_covered():
     assert len(TYPES) >= 60
     assert not set(TYPES) & set(weight_formulas.formulas()["left_out"])
