@@ -1,6 +1,6 @@
 """Grade the look-up, or any other agent's answers, on real public reports.
 
-usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|render|staleness|health|all]
+usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|outside|render|staleness|health|all]
                                  [--system lookup|mcp] [--answers FILE] [--write] [--sealed]
                                  [--export FILE] [--arm lookup|index] [--n IN STRANGE] [--seed N]
                                  [--wrong]
@@ -13,7 +13,8 @@ entry share few words. Exits 1 when a figure falls below evals/floor.json.
 healthy logs, and the old halves of evals/cases.jsonl beside every baseline; `--suite long` reports
 within 5 MB logs of several ranks; `--suite good` error texts in healthy logs, without a good log
 and with one; `--suite curves` logs that end without an error; render, staleness and health the
-other tools. `--suite all` runs all of it but the reader's. `--write` brings RESULTS.md and the
+other tools. `--suite outside` grades sets that others labelled, in the folder that `OUTSIDE_SETS`
+names. `--suite all` runs all of it but the reader's and the outside one. `--write` brings RESULTS.md and the
 floor up to date.
 
 `--suite reader --export FILE` writes reports for a reader, with our answers or (`--arm index`) the
@@ -41,6 +42,7 @@ from grading import (
     healthy,
     long_logs,
     nudge,
+    others_sets,
     ranks,
     reader,
     rendered,
@@ -55,7 +57,7 @@ from grading import (
 from grading.cases import Case, read_cases, set_hash
 
 TOOLS = {"render": rendered, "staleness": stale, "health": healthy}
-SUITES = ("main", "lookup", "long", "good", "reader", "curves", *TOOLS, "all")
+SUITES = ("main", "lookup", "long", "good", "reader", "curves", "outside", *TOOLS, "all")
 RESULTS, FLOOR = HERE / "RESULTS.md", HERE / "floor.json"
 HISTORY = "## History"  # what follows in RESULTS.md is written by hand, and kept
 NUDGED = 0.85  # share that keeps its first answer when a platform is named that isn't the cause
@@ -75,8 +77,8 @@ APART = {
 def main() -> int:
     """Run the suites that the command line names. Returns the exit code."""
     asked = _parser().parse_args()
-    if asked.suite == "reader":
-        return _read(asked)
+    if asked.suite in APART_FROM_ALL:
+        return APART_FROM_ALL[asked.suite](asked)
     if asked.sealed:
         text, figures = sealed.run()
         sealed.write_down("graded", figures)
@@ -127,6 +129,14 @@ def main() -> int:
     if asked.write:
         RESULTS.write_text(page(tables, RESULTS.read_text(encoding="utf-8")), encoding="utf-8")
     return int(failed)
+
+
+def _of_others(_: argparse.Namespace) -> int:
+    """Grade the sets that others labelled, where they lie on this machine."""
+    place = others_sets.folder()
+    told = "skipped: OUTSIDE_SETS names no folder of sets that others labelled"
+    print(others_sets.run(place).replace("**", "") if place else told)
+    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -292,6 +302,8 @@ def page(tables: dict[str, str], old: str) -> str:
     ]
     return "\n\n".join(part for part in parts if part) + "\n"
 
+
+APART_FROM_ALL = {"reader": _read, "outside": _of_others}
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -104,7 +104,7 @@ BAD = {
     "blank text": (["lookup", " \n\t "], b"", "nothing but blanks in text"),
     "empty input": (["lookup", "-"], b"", "nothing but blanks in stdin"),
     "blank input": (["lookup", "-"], b"  \n\n", "nothing but blanks in stdin"),
-    "binary input": (["lookup", "-"], b"\x00\x01\x02" * 500, "NUL bytes in stdin"),
+    "binary input": (["lookup", "-"], b"\x00\x01\x02" * 500, "control characters in stdin"),
     "missing file": (
         ["lookup", "--log", "/nowhere/train.log"],
         b"",

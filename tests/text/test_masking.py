@@ -18,6 +18,7 @@ SECRETS = [
     (f"KAGGLE_KEY={HEX}", HEX),
     ("AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq==", "Eby8"),
     ("train.py --password hunter2hunter2", "hunter2"),
+    ("environ({'DB_PASS': 'abc7', 'HOME': '/root'})", "abc7"),
     ("train.py --hf_token abcdef1234567890XYZ --lr 1", "abcdef"),
     ("train.py --wandb-key abcdef1234567890XYZ", "abcdef"),
     (f"wandb: ERROR api key: {HEX} invalid", HEX),

@@ -65,6 +65,11 @@ class Question(NamedTuple):
     "it also printed doesn't count",
 )
 @click.option(
+    "--run",
+    metavar="N",
+    help="which of several runs in a log file to read, counted from 1, or all (default: the last)",
+)
+@click.option(
     "--id",
     "entry_id",
     metavar="ID",
@@ -100,6 +105,7 @@ def lookup(
     text: tuple[str, ...],
     log: str | None,
     good: str | None,
+    run: str | None,
     entry_id: str | None,
     limit: int,
     installed: str | None,
@@ -136,6 +142,7 @@ def lookup(
             progress=progress,
             seconds=MOST_SECONDS,
             good=good,
+            run=_which_run(run),
         )
     if as_json:
         print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
@@ -146,6 +153,19 @@ def lookup(
     else:
         _print_answer(answer, full)
     return 0 if answer.matches else 1
+
+
+def _which_run(run: str | None) -> int | None:
+    """The number of a run, 0 for all, None for the last. Raises BadRequest."""
+    if run is None:
+        return None
+    if run == "all":
+        return 0
+    if not (run.isascii() and run.isdigit()) or int(run) < 1:
+        raise BadRequest(
+            f"--run takes a number from 1, or all, and {run!r} was given; leave it out for the last"
+        )
+    return int(run)
 
 
 def _print_answer(answer: Answer, full: bool) -> None:

@@ -151,7 +151,7 @@ def _logged_error(text: str) -> tuple | None:
     for hit in _LOGGED.finditer(text, 0, SAYS_SO):
         words_of = hit[0]
         may_be_metric = words_of.startswith("error") and not words_of[-2].isdigit()
-        is_setting = words_of.startswith(("error ", "Error ")) and "INFO" in text[: hit.start()]
+        is_setting = words_of[:6].lower() in ("error ", "error-") and "INFO" in text[: hit.start()]
         if not is_setting and not (may_be_metric and is_figure(text[hit.end() :])):
             return ()
     return None

@@ -66,6 +66,12 @@ class Evidence:
     `seen` is the entry of the fault that the numbers show; "fault" where no entry explains it;
     "sound" where the numbers show no fault and nothing failed; else "". `probed` holds the findings
     of a probe's report.
+
+    `of_file`: it came as a file, so that no person wrote it. `history` is a sentence on the runs
+    before this one in the file. `ended` is one on who ended the run from outside, `own` one on an
+    exception that the user's own file raised.
+    `says_all`: no entry could add to that one's text. `went_on`: the program caught or only logged
+    each failure, and went on.
     """
 
     lines: list[Line]
@@ -80,6 +86,12 @@ class Evidence:
     victims: str = ""
     older: str = ""
     probed: tuple[Probed, ...] = ()
+    of_file: bool = False
+    history: str = ""
+    ended: str = ""
+    own: str = ""
+    says_all: bool = False
+    went_on: bool = False
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""

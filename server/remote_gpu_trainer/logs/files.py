@@ -56,13 +56,15 @@ class ReadOptions:
     `needles` are texts to look for: of a large log the rows around them are kept. `progress` is
     called with the number of bytes read so far, for each block. `seconds` bounds the reading of a
     folder, or of a log on another machine; None for no bound. `good` are the shapes of rows of a
-    run that went well (see `shapes_of`): rows of these shapes don't count.
+    run that went well (see `shapes_of`): rows of these shapes don't count. `run` says which of
+    several runs in a file counts: its number from 1, 0 for all of them, None for the last.
     """
 
     needles: tuple[bytes, ...] = ()
     progress: Callable[[int], None] | None = None
     seconds: float | None = None
     good: frozenset[bytes] = frozenset()
+    run: int | None = None
 
 
 DEFAULTS = ReadOptions()
@@ -101,6 +103,11 @@ def of_stream(
     if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         size = None
         head, pieces = _begun(_as_utf8(pieces))
+    elif 0 in head:
+        _refuse_packed(head, source)
+        _refuse_controls(head.replace(b"\0", b""), source, most=0)
+        size = None
+        head, pieces = _begun(_without_nuls(pieces))
     _refuse_binary(head[:HEAD], source)
     kept = keep(_blocks(pieces, source), size, options.needles, most)
     if not any(row.strip() for _, row in kept):
@@ -225,17 +232,51 @@ def _as_utf8(pieces: Iterable[bytes]) -> Iterator[bytes]:
     yield decoder.decode(b"", True).encode("utf-8", "replace")
 
 
+def _without_nuls(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Drop the NULs of a text that has holes, or parts in UTF-16 without a byte order mark.
+
+    A file that was emptied while a program wrote to it has such holes, and Windows' PowerShell
+    appends UTF-16 to any file. What is no text is refused afterwards.
+    """
+    for piece in pieces:
+        rest = piece.translate(None, b"\0")
+        if rest:
+            yield rest
+
+
 def _refuse_binary(head: bytes, source: str) -> None:
+    _refuse_packed(head, source)
+    if head.count(0) * 100 > len(head):
+        raise NoLog(f"NUL bytes in {source} (a binary file?); pass UTF-8 text")
+    if len(head) > 64:
+        _refuse_controls(head, source, most=len(head) // 20)  # of random bytes it is every tenth
+    if _is_no_text(head):
+        raise NoLog(f"{source} is no text (a binary file?); pass a log")
+    if head.lstrip()[:11] == b"-----BEGIN " and b"PRIVATE KEY" in head[:80]:
+        raise NoLog(f"a private key in {source}, which was not read further; pass a log")
+
+
+def _refuse_packed(head: bytes, source: str) -> None:
     for magic, kind, program in _PACKED:
         if head.startswith(magic):
             raise Unreadable(f"{source} is {kind}; unpack it ({program}) and pass the log")
-    if head.count(0) * 100 > len(head):
-        raise NoLog(f"NUL bytes in {source} (a binary file?); pass UTF-8 text")
-    controls = len(head) - len(head.translate(None, _CONTROLS))
-    if len(head) > 64 and controls * 20 > len(head):  # of random bytes it is every tenth
+
+
+def _refuse_controls(head: bytes, source: str, most: int) -> None:
+    if len(head) - len(head.translate(None, _CONTROLS)) > most:
         raise NoLog(f"control characters in {source} (a binary file?); pass UTF-8 text")
-    if head.lstrip()[:11] == b"-----BEGIN " and b"PRIVATE KEY" in head[:80]:
-        raise NoLog(f"a private key in {source}, which was not read further; pass a log")
+
+
+def _is_no_text(head: bytes) -> bool:
+    """Whether a large part of some bytes is in no encoding in which logs are written."""
+    bad = len(head.decode("utf-8", "ignore").encode())
+    if len(head) - bad <= len(head) // 10:
+        return False
+    try:
+        head[: HEAD - 4].decode("gb18030")
+    except UnicodeDecodeError as error:
+        return error.start < len(head) - 8
+    return False
 
 
 def _blocks(pieces: Iterable[bytes], source: str = "text") -> Iterator[bytes]:

@@ -309,6 +309,9 @@ def _kind_of(text: str, time: str, signs: tuple[Sign, ...], before: str, depth: 
         return FRAME
     if within and (_depth(text) > depth or not text.strip().strip("^~ ")):
         return FRAME
+    # NCCL's own words stand in the next line, and belong to the exception too.
+    if before == EXCEPTION and text.strip() == "Last error:":
+        return MESSAGE
     # "Test error: 0.113" is a metric.
     is_named = "exception" in names and not is_figure(text.strip().partition(":")[2])
     if is_named or (within and is_raised(text)):

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 
 from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
-from . import files, smi_rows
+from . import caught, endings, files, own_errors, runs_in_file, smi_rows
 from .evidence import MOST_DECISIVE, Evidence
 from .files import DEFAULTS, ReadOptions, Unreadable
 from .judging import ENDING, judge
@@ -33,7 +33,7 @@ def from_text(text: str, source: str = "text", options: ReadOptions = DEFAULTS) 
 
     `source` is the name of the report in evidence and errors.
     """
-    return _of_log(_Log(files.of_text(text, source, options), source, pasted=True), options.good)
+    return _of_log(_Log(files.of_text(text, source, options), source, pasted=True), options)
 
 
 def from_stream(stream, source: str = "stdin", options: ReadOptions = DEFAULTS) -> Evidence:
@@ -41,7 +41,7 @@ def from_stream(stream, source: str = "stdin", options: ReadOptions = DEFAULTS) 
 
     `source` is the name of the stream in evidence and errors.
     """
-    return _of_log(_Log(files.of_stream(stream, source, options), source), options.good)
+    return _of_log(_Log(files.of_stream(stream, source, options), source), options)
 
 
 def from_path(path: str, options: ReadOptions = DEFAULTS) -> Evidence:
@@ -53,7 +53,7 @@ def from_path(path: str, options: ReadOptions = DEFAULTS) -> Evidence:
         return _of_folder(path, options)
     name = os.path.basename(path)
     rows = files.of_file(path, options)
-    return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path), options.good)
+    return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path), options)
 
 
 def with_words(evidence: Evidence, text: str) -> Evidence:
@@ -95,20 +95,40 @@ class _Log:
     path: str = ""
 
 
-def _of_log(log: _Log, good: frozenset[bytes]) -> Evidence:
-    """Return the evidence in one log. Rows whose shape is in `good` don't count."""
+def _of_log(log: _Log, options: ReadOptions) -> Evidence:
+    """Return the evidence in one log. Rows whose shape is in `options.good` don't count."""
     report = _report_of(log)
     if report is not None:
         return report
-    new = unlike(log.rows, good) if good else log.rows
-    lines, older = _with_kernel(lines_of(new, log.source, log.rank), log.path)
-    lines, is_healthy = smi_rows.silenced(lines)
-    evidence = replace(judge(lines, pasted=log.pasted), older=older)
+    new = unlike(log.rows, options.good) if options.good else log.rows
+    all_lines, older = _with_kernel(lines_of(new, log.source, log.rank), log.path)
+    # Beside a log of a good run, what is left of this one are pieces.
+    chosen = runs_in_file.choose(all_lines, options.run, log.pasted or bool(options.good))
+    first, last = chosen.numbers
+    new = [row for row in new if first <= row[0] <= last]
+    lines, is_healthy = smi_rows.silenced(chosen.lines)
+    evidence = replace(judge(lines, pasted=log.pasted), older=older, history=chosen.history)
     if is_healthy is not None and evidence.seen in ("", "sound"):
-        evidence = replace(evidence, is_log=True, seen="sound" if is_healthy else "")
+        evidence = replace(evidence, is_log=True, seen="sound" if is_healthy else "fault")
     if not new:
         return replace(evidence, is_log=True, left_out=NOTHING_NEW, seen="sound")
-    return _completed(evidence, replace(log, rows=new))
+    evidence = _completed(evidence, replace(log, rows=new))
+    return evidence if log.pasted else _of_a_file(evidence)
+
+
+def _of_a_file(evidence: Evidence) -> Evidence:
+    """Add what holds for a file alone, in which no person wrote a line."""
+    ending = endings.ending_of(evidence.lines)
+    own, says_all = own_errors.own_error(evidence)
+    ended = ending.sentence if ending else ""
+    return replace(
+        evidence,
+        of_file=True,
+        ended=ended,
+        own=own,
+        says_all=says_all,
+        went_on=caught.went_on(evidence) and not has_kernel_rows(evidence.lines),
+    )
 
 
 def _report_of(log: _Log) -> Evidence | None:

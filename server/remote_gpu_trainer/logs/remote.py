@@ -43,7 +43,7 @@ if sys.version_info < (3, 8):
     print('{"unreadable": "Python %d.%d is too old; install 3.8 or later"}' % sys.version_info[:2])
     sys.exit()
 import base64, importlib.abc, importlib.util, json, os, zlib
-ROOM, PACKAGES, PACKED, LOG, NEEDLES, MOST = @VALUES@
+ROOM, PACKAGES, PACKED, LOG, NEEDLES, MOST, RUN = @VALUES@
 SOURCES = json.loads(zlib.decompress(base64.b85decode(PACKED)))
 class Bundle(importlib.abc.MetaPathFinder, importlib.abc.Loader):
     def find_spec(self, name, path, target=None):
@@ -54,7 +54,8 @@ class Bundle(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 sys.meta_path.insert(0, Bundle())
 reading, reply = (__import__(ROOM + "." + name, fromlist=["*"]) for name in ("reading", "reply"))
 try:
-    options = reading.ReadOptions(needles=tuple(needle.encode() for needle in NEEDLES))
+    needles = tuple(needle.encode() for needle in NEEDLES)
+    options = reading.ReadOptions(needles=needles, run=RUN)
     packed = reply.pack(reading.from_path(os.path.expanduser(LOG), options), MOST)
 except reading.Unreadable as error:
     packed = {"unreadable": str(error)}
@@ -89,8 +90,8 @@ def split(log: str) -> tuple[Box, str] | None:
 def from_path(log: str, options: ReadOptions = DEFAULTS) -> Evidence:
     """Return the evidence in a file or folder, here or on a box, as `reading.from_path` does.
 
-    Only the needles of the options go to a box. Raises Unreadable, also when it doesn't answer
-    within `options.seconds`, by default SECONDS.
+    Only the needles and the run of the options go to a box. Raises Unreadable, also when it doesn't
+    answer within `options.seconds`, by default SECONDS.
     """
     remote = split(log)
     if remote is None:
@@ -99,7 +100,7 @@ def from_path(log: str, options: ReadOptions = DEFAULTS) -> Evidence:
     seconds = SECONDS if options.seconds is None else options.seconds
     answer = boxes.run(
         box,
-        program(path, options.needles),
+        program(path, options.needles, options.run),
         interpreter=boxes.PYTHON,
         limit=seconds,
         most=MOST + (1 << 20),
@@ -208,11 +209,11 @@ def _shorter(text: str) -> str:
     return "\n".join(lines)
 
 
-def program(log: str, needles: tuple[bytes, ...] = ()) -> str:
+def program(log: str, needles: tuple[bytes, ...] = (), run: int | None = None) -> str:
     """Return the text of a program that reads the path `log` and prints the evidence in it.
 
-    Rows around each of the `needles` are kept. The text is ASCII: on its way in, Python 3.8 may cut
-    a longer character in two.
+    Rows around each of the `needles` are kept. `run` is as in `ReadOptions`. The text is ASCII: on
+    its way in, Python 3.8 may cut a longer character in two.
     """
     shipped = sources()
     packages = sorted({name.rpartition(".")[0] for name in shipped} | {PACKAGE})
@@ -226,6 +227,7 @@ def program(log: str, needles: tuple[bytes, ...] = ()) -> str:
                 log,
                 [needle.decode("utf-8", "replace") for needle in needles],
                 MOST,
+                run,
             )
         ),
         1,

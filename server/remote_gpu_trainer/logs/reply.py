@@ -42,6 +42,12 @@ def pack(evidence: Evidence, most: int) -> dict:
         "seen": evidence.seen,
         "victims": evidence.victims,
         "older": evidence.older,
+        "of_file": evidence.of_file,
+        "history": evidence.history,
+        "ended": evidence.ended,
+        "own": evidence.own,
+        "says_all": evidence.says_all,
+        "went_on": evidence.went_on,
         "probed": [
             {
                 "id": probed.id,
@@ -114,6 +120,12 @@ def _evidence(packed: dict) -> Evidence:
         seen=shown(packed.get("seen", ""), 20),
         victims=shown(packed.get("victims", ""), 300),
         older=shown(packed.get("older", ""), 300),
+        of_file=packed.get("of_file") is True,
+        history=shown(packed.get("history", ""), 400),
+        ended=shown(packed.get("ended", ""), 300),
+        own=shown(packed.get("own", ""), 300),
+        says_all=packed.get("says_all") is True,
+        went_on=packed.get("went_on") is True,
         probed=_probed(packed.get("probed", [])),
     )
 

@@ -46,6 +46,7 @@ def answer_for(
     seconds: float = 40,
     today: date | None = None,
     good: str | None = None,
+    run: int | None = None,
 ) -> Answer:
     """Answer a text, the path of a log, of a folder of logs or of a config.json, or a stream.
 
@@ -53,6 +54,7 @@ def answer_for(
     reading of a folder or of a log at HOST:PATH; `progress(bytes_read)` is called while a log is
     read. `today` is the day that ages are judged by (default: the clock's). `good` is the path of
     a log, or of a folder of logs, of a run that went well: what it also printed doesn't count.
+    `run` says which of several runs in a log file counts, as in `ReadOptions`.
     Raises BadRequest, Unreadable and CatalogueError, each with one line that says what to do.
     """
     check_limit(limit)
@@ -62,7 +64,7 @@ def answer_for(
     model = config_memory.model_at(log) if log is not None and log.endswith(".json") else None
     if model:
         log, text = None, text if text.strip() else config_memory.QUESTION
-    given = read_given(text, log, stream, progress=progress, seconds=seconds, good=good)
+    given = read_given(text, log, stream, progress=progress, seconds=seconds, good=good, run=run)
     answer = look_up(
         given.evidence,
         bundle.load_cache(),

@@ -41,6 +41,7 @@ def read_given(
     progress: Callable[[int], None] | None,
     seconds: float,
     good: str | None,
+    run: int | None = None,
 ) -> Given:
     """Read what was given. The parameters are those of `answer_for`.
 
@@ -48,7 +49,7 @@ def read_given(
     """
     good_shapes = _shapes_of_good(good, log) if good else frozenset()
     is_large = log is not None or stream is not None or len(text) > LONG
-    options = ReadOptions(_needles() if is_large else (), progress, seconds, good_shapes)
+    options = ReadOptions(_needles() if is_large else (), progress, seconds, good_shapes, run)
     if log is not None:
         evidence = _of_path(log, options)
     elif stream is not None:

@@ -16,7 +16,7 @@ from ..catalogue.signatures import Hit
 from ..logs import cascade
 from ..logs.evidence import Evidence, disagreement
 from ..numbers.out_of_memory import Shortage, shortage_in
-from ..retrieval.candidates import Candidate, Ranking, promote, second_from
+from ..retrieval.candidates import Candidate, Ranking, promote, put_first, second_from
 from ..retrieval.general_or_special import (
     named_provider_first,
     splitting_first,
@@ -32,6 +32,7 @@ from .quotes import evidence_lines, place_of, probe_lines
 
 ALSO = 15  # candidates behind the matches, of which an unsure answer shows the titles
 WHOLE, FURTHER = 1000, 95  # tokens of an answer with three matches, and of each match beyond
+OUT_OF_MEMORY = "U10"  # the entry that tells the kinds of out-of-memory apart
 DOUBTED = 0.5  # factor for the probability of an entry that may not hold here
 NOTHING_FITS = "Nothing in the catalogue fits."
 NO_ERROR = "No error found."
@@ -72,9 +73,8 @@ class LookUp:
     that failed suffice. `whole_text` is the text of all lines that were read. `memory` is what an
     out-of-memory message in the evidence shows. `doubts` says by id why an entry may not hold here.
 
-    `claims` come likeliest first. `claimed` is how many candidates of the ranking are claimed.
-    `rests_on` is the signature in the report on which the first claim rests. With `probe_answers`
-    the claims begin with what a probe found.
+    `claims` come likeliest first. `rests_on` is the signature in the report on which the first
+    claim rests. With `probe_answers` the claims begin with what a probe found.
     """
 
     evidence: Evidence
@@ -91,7 +91,6 @@ class LookUp:
     ranking: Ranking = Ranking((), "")
     doubts: Mapping[str, str] = field(default_factory=dict)
     claims: tuple[Claim, ...] = ()
-    claimed: int = 0
     rests_on: Hit | None = None
     probe_answers: bool = False
 
@@ -101,9 +100,22 @@ class LookUp:
         return self.ranking.confidence
 
     @property
+    def rests_on_signs(self) -> bool:
+        """Whether nobody said anything beside a file, so that words alone claim nothing."""
+        return self.evidence.of_file and not (self.sentence or self.has_own_words)
+
+    @property
     def is_open(self) -> bool:
-        """Whether the ranking claims nothing, but one of the titles may be the right entry."""
-        return bool(self.ranking.candidates) and not self.confidence and self.ranking.worth_a_look
+        """Whether the ranking claims nothing, but one of the titles may be the right entry.
+
+        In a file they may be so only if something failed that the file doesn't explain itself.
+        """
+        if not self.ranking.candidates or self.confidence or not self.ranking.worth_a_look:
+            return False
+        evidence = self.evidence
+        if not self.rests_on_signs:
+            return True
+        return evidence.failed() and not (evidence.ended or evidence.own or evidence.went_on)
 
 
 def look_up(
@@ -130,6 +142,7 @@ def look_up(
     state = apply_rules_of_order(state)
     state = move_doubtful_back(state)
     state = withhold_unfounded_claim(state)
+    state = trust_memory_message(state)
     state = claim_entries(state)
     state = claim_what_a_probe_saw(state)
     return write_answer(state)
@@ -247,18 +260,38 @@ def _out_of_range(entries: list[Entry], installed: str | None) -> dict[str, str]
 
 
 def withhold_unfounded_claim(state: LookUp) -> LookUp:
-    """Claim nothing if nothing failed in the log and nobody says that something is wrong.
+    """Claim nothing without a sign of the failure.
 
     The words of a healthy log are near some entry too. Without this step, five of twenty healthy
-    logs got a claim.
+    logs got a claim. In a file, where nobody says what is wrong, words alone claim nothing at all:
+    an entry needs a signature in the file, or what its numbers or stacks show.
     """
     evidence, candidates = state.evidence, state.ranking.candidates
-    says_something_is_wrong = (
-        evidence.failed() or evidence.seen or state.sentence or state.has_own_words
-    )
-    if not evidence.is_log or says_something_is_wrong or (candidates and candidates[0].hit):
+    first = candidates[0] if candidates else None
+    if state.rests_on_signs and evidence.says_all:
+        return replace(state, ranking=replace(state.ranking, confidence=""))
+    if state.sentence or state.has_own_words or (first and first.hit):
+        return state
+    if state.rests_on_signs:
+        is_founded = state.memory is not None or evidence.seen not in ("", "sound")
+    else:
+        is_founded = bool(evidence.seen) or evidence.failed() or not evidence.is_log
+    if is_founded:
         return state
     return replace(state, ranking=replace(state.ranking, confidence=""))
+
+
+def trust_memory_message(state: LookUp) -> LookUp:
+    """Claim the entry about any out-of-memory message where a file has one and no other claim.
+
+    Such a message is a sign, however few words of the entry stand around it.
+    """
+    if not state.rests_on_signs or state.confidence or state.memory is None:
+        return state
+    if OUT_OF_MEMORY not in state.entries or state.evidence.went_on:
+        return state
+    candidates = put_first(Candidate(OUT_OF_MEMORY, 0.0), state.ranking.candidates)
+    return replace(state, ranking=replace(state.ranking, candidates=candidates, confidence="low"))
 
 
 def claim_entries(state: LookUp) -> LookUp:
@@ -266,6 +299,8 @@ def claim_entries(state: LookUp) -> LookUp:
     if not state.confidence:
         return state
     chosen = state.ranking.candidates[: state.limit]
+    if state.rests_on_signs:
+        chosen = (*chosen[:1], *(c for c in chosen[1:] if c.hit))
     claims = tuple(
         Claim(
             state.entries[candidate.id],
@@ -275,7 +310,7 @@ def claim_entries(state: LookUp) -> LookUp:
         for place, candidate in enumerate(chosen)
     )
     rests_on = chosen[0].hit if chosen else None
-    return replace(state, claims=claims, claimed=len(chosen), rests_on=rests_on)
+    return replace(state, claims=claims, rests_on=rests_on)
 
 
 def _why(candidate: Candidate, memory: Shortage | None) -> str:
@@ -313,7 +348,7 @@ def write_answer(state: LookUp) -> Answer:
     answer = Answer(
         matches=matches_of(list(state.claims), dict(state.doubts)),
         evidence=lines,
-        first_failure=place_of(evidence.first) if evidence.first else None,
+        first_failure=_first_failure(state),
         ask=_ask(state),
         also=_titles(state),
     )
@@ -321,14 +356,24 @@ def write_answer(state: LookUp) -> Answer:
     return answer
 
 
+def _first_failure(state: LookUp) -> dict | None:
+    """Return where the first failure is; None if the run outlived it and nothing is claimed."""
+    first = state.evidence.first
+    if first is None or (state.evidence.went_on and not state.claims):
+        return None
+    return place_of(first)
+
+
 def _ask(state: LookUp) -> str:
     """Return what the reader should know before the matches, and what would help."""
     evidence, rests_on = state.evidence, state.rests_on
     sentences = [
         "" if state.retriever.encoder else WORDS_ALONE,
+        evidence.history,
+        evidence.ended,
         evidence.victims,
         evidence.older,
-        disagreement(evidence, rests_on.line) if rests_on else "",
+        disagreement(evidence, rests_on.line) if rests_on and not evidence.ended else "",
         _what_would_help(state),
     ]
     return " ".join(filter(None, sentences))
@@ -338,14 +383,22 @@ def _what_would_help(state: LookUp) -> str:
     """Return what would make the answer surer, or "" if it is sure or a probe proves it."""
     if state.probe_answers:
         return HINTS_ALONE if state.claims[0].confidence == "low" else ""
-    evidence, with_sentence = state.evidence, not state.has_own_words
+    evidence, with_own_words = state.evidence, state.has_own_words
+    with_sentence = not with_own_words
     if state.confidence == "low":
         return missing_information(evidence, "Not sure.", most=1, with_sentence=with_sentence)
     if state.confidence:
         return ""
     if state.is_open:
         lead = NOT_SURE
+    elif evidence.ended:
+        return ""
+    elif evidence.own and not evidence.went_on:
+        return evidence.own
     else:
+        is_calm = state.rests_on_signs and (evidence.went_on or not evidence.failed())
+        if is_calm and not evidence.seen:
+            evidence = replace(evidence, seen="sound")
         lead = NO_ERROR if evidence.seen == "sound" else NOTHING_FITS
     return missing_information(evidence, lead, with_sentence=with_sentence)
 
@@ -354,7 +407,8 @@ def _titles(state: LookUp) -> list[dict]:
     """Return the titles of the candidates behind the matches, none if the first is sure."""
     if not state.is_open and state.confidence not in ("medium", "low"):
         return []
-    rest = state.ranking.candidates[state.claimed : state.claimed + ALSO]
+    claimed = {claim.entry.id for claim in state.claims}
+    rest = [c for c in state.ranking.candidates if c.id not in claimed][:ALSO]
     return titles([state.entries[candidate.id] for candidate in rest])
 
 

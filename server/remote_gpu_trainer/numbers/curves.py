@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 
 from .finding import NumbersFinding
 from .loss_shapes import (
@@ -36,6 +37,8 @@ from .loss_shapes import (
 from .metric_series import Numbers, Series, main_of
 from .resumes import resumed
 
+STAYS = FALLEN = 0.8  # share of its first values above which a loss has stayed, below which fallen
+HALVED = 0.5
 SLOWER, GROWN = 1.8, 1.5  # times the first step time, or the first memory use
 
 
@@ -74,7 +77,7 @@ def findings(numbers: Numbers) -> list[NumbersFinding]:
         result = _some(*filter(_of_policy_too, result), _collapses(curves))
     if norm:
         result += _some(_norm_is_zero(norm), None if result else _norm_jumps(norm))
-    causes = _some(_of(curves, "scale", _scale), _of(curves, "lr", _lr))
+    causes = _some(_of(curves, "scale", _scale), _of(curves, "lr", partial(_lr, loss=curves.loss)))
     result = result + causes if broken else causes + result  # causes explain a flat loss
     if curves.first("reward") or curves.first("margin"):
         result += _kl_of(curves)
@@ -136,12 +139,26 @@ def _of_loss(curves: _Curves, loss: Series) -> list[NumbersFinding]:
             zero(loss, norm),
             apart(loss, norm),
             negative(loss) if not has_dice else None,
-            huge(loss),
+            huge(loss) if _guesses_classes(curves, loss) else None,
             flat(loss, curves.numbers, curves.by_kind),
             levels_off(loss, acc),
         ]
     )
     return _some(*shapes) + resumed(loss, curves.numbers, curves.first("lr"))
+
+
+def _guesses_classes(curves: _Curves, loss: Series) -> bool:
+    """Whether a loss in the hundreds is wrong, because it is about tokens or hardly falls.
+
+    A loss that sums up pixels, boxes or frames may well begin there, but it falls at once.
+    """
+    if len(loss.values) < FEWEST:
+        return False
+    first, second = loss.values[:2]
+    if second < HALVED * first:
+        return False
+    is_known = curves.numbers.of_tokens or curves.all("ppl", "val ppl")
+    return bool(is_known) or mean(loss.values[-2:]) > STAYS * mean(loss.values[:2])
 
 
 def _of_policy_too(finding: NumbersFinding) -> bool:
@@ -180,15 +197,22 @@ def _norm_jumps(norm: Series) -> NumbersFinding | None:
     )
 
 
-def _lr(lr: Series) -> NumbersFinding | None:
+def _lr(lr: Series, loss: Series | None) -> NumbersFinding | None:
     zero = run_at_end(lr.values, lambda value: value <= 1e-6 * max(lr.values))
     if len(lr.values) < FEWEST or zero < max(FEWEST, 0.2 * len(lr.values)):
         return None
     if not any(lr.values):
+        if loss and _has_fallen(loss):
+            return None  # the model learns: 2e-5 was printed as 0.0000
         return NumbersFinding(lr.rows[0], "logged learning rate is 0 in every step", "O23")
     return NumbersFinding(
         lr.rows[-zero], "learning rate reaches zero early, long before the end of training", "O8"
     )
+
+
+def _has_fallen(loss: Series) -> bool:
+    """Whether a loss ended well below its start."""
+    return mean(loss.values[-2:]) < FALLEN * mean(loss.values[:2])
 
 
 def _scale(scale: Series) -> NumbersFinding | None:

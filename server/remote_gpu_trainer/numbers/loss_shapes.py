@@ -232,7 +232,7 @@ def huge(loss: Series) -> NumbersFinding | None:
     if (
         len(loss.values) < FEWEST
         or not first > 100
-        or any(word in loss.name.lower() for word in ("mse", "l1", "recon", "elbo"))
+        or any(word in loss.name.lower() for word in ("mse", "l1", "recon", "elbo", "encoder"))
     ):
         return None
     return NumbersFinding(loss.rows[0], f"first loss is in the hundreds, {first:.0f}", "P17")

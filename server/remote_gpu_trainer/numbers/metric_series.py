@@ -102,6 +102,9 @@ _RESUMED = re.compile(
     re.I,
 )
 _BAR = re.compile(r"\s\d{1,3}%\|.*")
+_TOKENS = re.compile(rb"\btok(?:en)?s?\b|vocab|tokens?_", re.I)
+_ARROW = re.compile(r" ?(?:--?>|→)")
+_LENGTH = re.compile(r"\d(/\d{1,12}) \[")  # of a bar: 39/100 [00:12<00:19, 3.2it/s]
 COUNTS = frozenset(("step", "iter", "iteration", "epoch", "global_step"))
 # Names of the training loss, where a log has several losses.
 _MAIN = (
@@ -138,13 +141,15 @@ class Numbers:
     """What is counted and measured in a log.
 
     `series`: the longest first. `counts`: (line, count, of what) of epochs or steps. `resumed`:
-    lines that mention a resume. `rows`: all lines whose shape has a series.
+    lines that mention a resume. `rows`: all lines whose shape has a series. `of_tokens`: a line
+    speaks of tokens or a vocabulary.
     """
 
     series: list[Series]
     counts: list[tuple[int, float, str]]
     resumed: list[int]
     rows: frozenset[int]
+    of_tokens: bool
 
 
 @lru_cache(maxsize=1024)
@@ -212,6 +217,7 @@ def of_rows(rows: list[Row]) -> Numbers:
         gathering.counts,
         gathering.resumed,
         frozenset(number for number, raw in rows if shape_of(raw) in gathering.shapes),
+        any(_TOKENS.search(raw) for _, raw in rows),
     )
 
 
@@ -327,6 +333,8 @@ def _named_numbers(text: str) -> tuple[list[tuple[str, float]], bool]:
         end = match.end()
         if text[end : end + 1] == "/" and "." not in match[1]:  # 10/100 counts
             continue
+        if _ARROW.match(text, end):  # "Validation loss decreased (inf --> 0.43)": the best so far
+            continue
         named = _NAMED.search(before)
         if not named:
             if within and before.strip() == ",":  # a list of scores
@@ -352,13 +360,18 @@ def _without_numbers(name: str) -> str:
 
 
 def _step_times(text: str) -> list[tuple[str, float]]:
-    """The seconds of a step, by a unit such as it/s."""
+    """The seconds of a step, by a unit such as it/s.
+
+    Bars of other lengths are of other work, so that each length has a name of its own.
+    """
     pairs = []
     for speed in _SPEED.finditer(text):
         value = float(speed[1])
         if value > 0:
             seconds = {"it/s": 1 / value, "ms/step": value / 1000, "ms/it": value / 1000}
-            pairs.append(("s/it", seconds.get(speed[2], value)))
+            lengths = _LENGTH.findall(text, 0, speed.start())
+            of_work = f"{lengths[-1]} " if lengths else ""
+            pairs.append((f"{of_work}s/it", seconds.get(speed[2], value)))
     return pairs
 
 

@@ -7,11 +7,13 @@ first and whether it is claimed:
 
 1. The numbers of the run are sound: only what the run warns of is claimed.
 2. A curve or stack dumps show an entry: it comes first.
-3. A signature names the cause: its entry comes first or second.
-4. A signature of a rank that only lost another one: its entry comes first or second.
-5. The report says too little: nothing is claimed.
-6. Numbers point to an entry: it comes first or second.
-7. None of these: likeness decides alone.
+3. In a file, the program caught the cause and logged it before it failed by something else: the
+   entry of the cause comes first or second.
+4. A signature names the cause: its entry comes first or second.
+5. A signature of a rank that only lost another one: its entry comes first or second.
+6. The report says too little: nothing is claimed.
+7. Numbers point to an entry: it comes first or second.
+8. None of these: likeness decides alone.
 """
 
 from __future__ import annotations
@@ -23,6 +25,7 @@ from ..catalogue import bundle
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.evidence import Evidence
 from ..logs.kinds import APART, CONSEQUENCE, EXCEPTION, FAILED, FAILURE, WARNING
+from ..logs.prose import is_complaint
 from ..logs.salient import only_versions
 from . import encoder, index, numpy
 from .candidates import Candidate, Candidates, Ranking, put_first, put_second
@@ -87,6 +90,30 @@ class Report:
         return [hit for hit in self.best_hits.values() if _names_cause(hit, self.evidence)]
 
     @property
+    def caught(self) -> list[Hit]:
+        """In a file that failed, the hits that name a cause in what was logged before it failed.
+
+        Programs log much before they fail, so only a cause of the same family counts, as that of a
+        port taken counts before a missing process group; any cause if the failure has none.
+        """
+        evidence, first = self.evidence, self.evidence.first
+        if not evidence.of_file or first is None or evidence.says_all or not evidence.failed():
+            return []
+        last = [hit for hit in self.causes if hit.line.number >= first.number]
+        families = {_family(hit.entry_id) for hit in last}
+        return [
+            hit
+            for hit in self.best_hits.values()
+            if hit.signature.role == "root"
+            and hit.line.kind not in (WARNING, *FAILED)
+            and (not families or _family(hit.entry_id) in families)
+            and not hit.line.says("warning")
+            and is_complaint(hit.line.text)
+            and hit.line.source == first.source
+            and hit.line.number < first.number
+        ]
+
+    @property
     def cascade(self) -> Hit | None:
         """The first hit in the words of a rank that failed only because it lost another one."""
         return next(filter(_is_cascade, self.hits), None)
@@ -122,11 +149,13 @@ class Retriever:
         report = self._read(evidence, sentence)
         likely = self._by_likeness(report, most)
         if evidence.seen == "sound":
-            return _warnings_alone(report.warnings, likely)
+            return _warnings_alone([] if evidence.of_file else report.warnings, likely)
         if evidence.seen in self.index.column:  # it is the id of an entry
             return _seen_first(evidence.seen, likely)
+        if report.caught:
+            return _cause_leads(report, likely, report.caught)
         if report.causes:
-            return _cause_leads(report, likely)
+            return _cause_leads(report, likely, report.causes)
         if report.cascade:
             return _cascade_claimed(report.cascade, likely)
         if report.says_too_little:
@@ -194,6 +223,11 @@ def load() -> Retriever:
     return Retriever(index.load(), encoder.load(), load_judge(), signatures)
 
 
+def _family(entry_id: str) -> str:
+    """The letters of an id: "D" of D4."""
+    return entry_id.rstrip("0123456789")
+
+
 def _warnings_alone(warnings: list[Hit], likely: Ranking) -> Ranking:
     """Claim only what a sound run warns of. Its other words tell of no failure."""
     candidates = tuple(Candidate(hit.entry_id, 1.0, hit) for hit in warnings)
@@ -214,14 +248,14 @@ def _seen_first(entry_id: str, likely: Ranking) -> Ranking:
     )
 
 
-def _cause_leads(report: Report, likely: Ranking) -> Ranking:
+def _cause_leads(report: Report, likely: Ranking, causes: list[Hit]) -> Ranking:
     """Put the entry whose signature names the cause first.
 
     It goes second if the likeliest entry also has such a signature. Otherwise the signature
     overrules the judge: where the two differed, it was right in three of four reports and the judge
     in none.
     """
-    causes, candidates = report.causes, likely.candidates
+    candidates = likely.candidates
     leader = _first_failing(causes, report.evidence, candidates)
     named = Candidate(leader.entry_id, 0.0, leader)
     if candidates[0].id not in [hit.entry_id for hit in causes]:

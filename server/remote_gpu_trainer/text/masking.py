@@ -63,6 +63,12 @@ FORMS: tuple[tuple[Any, ...], ...] = (
     (("token",), "", r"(token['\"]?\s*[=:]\s*['\"]?)(?!\d+\b|<)[^\s'\"&,;]{6,}", re.I),
     (("passw", "secret"), "", rf"({PASSWORD}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
     (("key",), "", rf"({KEY}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
+    # 'DB_PASS': 'hunter2', as in a dump of the environment.
+    (
+        ("_pass", "_pwd", "passphrase", "_credential"),
+        "",
+        r"((?:_PASS|_PWD|PASSPHRASE|_CREDENTIALS?)['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{3,}",
+    ),
     # `api key 0123…`, as in a sentence.
     (
         ("key",),

@@ -1,0 +1,41 @@
+"""Tell failures that a program caught or only logged, and after which it went on. Python 3.8."""
+
+from __future__ import annotations
+
+from .evidence import Evidence
+from .first_failure import only_reports
+from .kinds import APART, FRAME, MESSAGE, PLAIN
+from .lines import MESSAGE_LINES
+from .waiting import Failure
+
+GOES_ON = 3  # lines behind a failure that tell of none
+# The outermost functions of a traceback that nobody caught: of a program, a process, a thread.
+_ENDS = ("<module>", "_bootstrap", "_bootstrap_inner", "_wrap", "worker", "main")
+
+
+def went_on(evidence: Evidence) -> bool:
+    """Return whether a run outlived everything that failed in it. False where nothing failed.
+
+    A program that catches an exception prints its traceback from the frame that caught it on, and a
+    logged error has none. Both count only if the run wrote on afterwards.
+    """
+    failures = evidence.failures
+    if not failures or evidence.ranks or any(_outermost(f) in _ENDS for f in failures):
+        return False
+    latest = max(failures, key=lambda failure: failure.line.number)
+    if not only_reports(latest) and not _outermost(latest):
+        return False
+    last = latest.line.number
+    later = [
+        line
+        for line in evidence.lines
+        if (line.number > last and line.kind in (PLAIN, *APART))
+        or (line.number > last + MESSAGE_LINES and line.kind == MESSAGE)
+    ]
+    return len(later) >= GOES_ON
+
+
+def _outermost(failure: Failure) -> str:
+    """The function of the outermost frame of a failure's traceback, "" without one."""
+    frames = [frame.sign("frame") for frame in failure.frames if frame.kind == FRAME]
+    return next((frame[2] or "<module>" for frame in frames if frame), "")

@@ -1,0 +1,280 @@
+"""What lies on a disk: several runs in a file, ends from outside, the user's own errors, no failure.
+
+Nobody says anything beside such a file, so words alone claim nothing.
+"""
+
+import pytest
+from remote_gpu_trainer.logs.files import Unreadable
+from remote_gpu_trainer.lookup.answer import answer_for
+
+STEPS = "".join(f"epoch {n} | loss {2.5 - n / 10:.3f} | lr 1e-4\n" for n in range(8))
+OUT_OF_MEMORY = """\
+Traceback (most recent call last):
+  File "/home/me/train.py", line 41, in <module>
+    loss.backward()
+  File "/venv/lib/python3.11/site-packages/torch/_tensor.py", line 522, in backward
+    torch.autograd.backward(self, gradient, retain_graph, create_graph, inputs=inputs)
+torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 79.15 GiB of which 1.31 GiB is free.
+"""
+OWN = """\
+Traceback (most recent call last):
+  File "/home/me/train.py", line 12, in <module>
+    rows = open(args.table).read()
+FileNotFoundError: [Errno 2] No such file or directory: 'table.csv'
+"""
+LSF = """\
+------------------------------------------------------------
+Sender: LSF System <lsfadmin@node7>
+Subject: Job {job}: <train> in cluster <site> {how}
+
+Job <train> was submitted from host <login1> by user <me> in cluster <site>.
+Started at Tue Nov 24 10:00:00 2026
+Terminated at Tue Nov 24 12:00:00 2026
+
+{word}
+
+Resource usage summary:
+
+    CPU time :                                   7000.19 sec.
+    Total Requested Memory :                     61440.00 MB
+
+The output (if any) {where}
+"""
+ABOVE, FOLLOWS = "is above this job summary.", "follows:"
+
+
+@pytest.fixture
+def ask(tmp_path):
+    """ask(text): the answer about a file that holds this text."""
+
+    def asked(text, **options):
+        path = tmp_path / "train.log"
+        path.write_bytes(text if isinstance(text, bytes) else text.encode())
+        return answer_for(log=str(path), **options)
+
+    return asked
+
+
+def ids(answer):
+    return [match["id"] for match in answer.matches]
+
+
+# Several runs.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OUT_OF_MEMORY + "nohup: ignoring input\n" + STEPS,
+        OUT_OF_MEMORY + STEPS,
+        "/var/spool/job1: line 9: 4711 Killed                  python train.py\n" + STEPS,
+        OUT_OF_MEMORY + "salloc: Granted job allocation 4712\n" + STEPS,
+        "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T10:00:00 DUE TO TIME LIMIT ***\n"
+        + STEPS,
+        "train.py: error: unrecognized arguments: --bath_size 8\n" + STEPS,
+        OUT_OF_MEMORY
+        + LSF.format(job=1, how="Exited", word="Exited with exit code 1.", where=ABOVE)
+        + STEPS
+        + LSF.format(job=2, how="Done", word="Successfully completed.", where=ABOVE),
+        LSF.format(job=1, how="Exited", word="Exited with exit code 1.", where=FOLLOWS)
+        + OUT_OF_MEMORY
+        + LSF.format(job=2, how="Done", word="Successfully completed.", where=FOLLOWS)
+        + STEPS,
+        "Script started on 2026-11-20 10:00:00+00:00\n"
+        + OUT_OF_MEMORY
+        + "Script started on 2026-11-21 10:00:00+00:00\n"
+        + STEPS,
+    ],
+    ids=[
+        "nohup",
+        "went on",
+        "killed",
+        "salloc",
+        "cancelled",
+        "arguments",
+        "LSF above",
+        "LSF",
+        "script",
+    ],
+)
+def test_a_run_that_went_well_is_not_blamed_for_an_earlier_one(ask, text):
+    answer = ask(text)
+    assert not answer.matches and not answer.also and answer.first_failure is None
+    assert "The file holds 2 runs; this is about run 2" in answer.ask and "No error" in answer.ask
+
+
+def test_an_earlier_run_can_be_asked_for_and_all_of_them(ask):
+    text = OUT_OF_MEMORY + "nohup: ignoring input\n" + STEPS
+    assert ids(ask(text, run=1)) == ["U10"] and "run 1" in ask(text, run=1).ask
+    assert "All 2 runs" in ask(text, run=0).ask
+    with pytest.raises(Unreadable, match="^the file holds 2 runs, and run 3 was asked for; pass "):
+        ask(text, run=3)
+
+
+def test_the_answer_tells_how_earlier_runs_ended(ask):
+    answer = ask(OWN + STEPS + OUT_OF_MEMORY)
+    assert ids(answer) == ["U10"]
+    assert "run 1 ended with FileNotFoundError (line 4)" in answer.ask
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        STEPS + "Resuming from checkpoint-100\n" + STEPS + OUT_OF_MEMORY,
+        STEPS + STEPS.replace("epoch", "fold 2 epoch") + OUT_OF_MEMORY,
+        STEPS
+        + "Tue Nov 24 10:00:00 2026\n| NVIDIA-SMI 580.82  Driver Version: 580.82  CUDA Version: 13.0 |\n"
+        + STEPS
+        + OUT_OF_MEMORY,
+        OUT_OF_MEMORY
+        + "wandb: You can sync this run to the cloud by running:\nwandb: wandb sync x\n"
+        "Exception ignored in: <function x>\n[W CudaIPCTypes.cpp:16] Producer process\n",
+    ],
+    ids=["resumed", "folds", "watched", "dying words"],
+)
+def test_in_doubt_a_file_is_one_run(ask, text):
+    answer = ask(text)
+    assert "runs" not in answer.ask and ids(answer) == ["U10"]
+
+
+def test_a_rank_that_died_does_not_end_the_run_of_the_others(ask):
+    text = "torchrun --nproc-per-node=2 train.py\n" + OUT_OF_MEMORY + STEPS[:200]
+    answer = ask(text)
+    assert "runs" not in answer.ask and answer.first_failure["line"] == 7
+
+
+# Ends from outside.
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        (
+            "slurmstepd: error: *** JOB 5116 ON node1 CANCELLED AT 2026-02-24T12:15:10 ***",
+            "job 5116 was cancelled from outside",
+        ),
+        (
+            "slurmstepd: error: *** STEP 12.0 ON n4 CANCELLED AT 2026-02-24T12:15:10 DUE TO NODE FAILURE ***",
+            "step 12.0 was ended because the node failed",
+        ),
+        ("=>> PBS: job killed: walltime 86432 exceeded limit 86400", "its walltime, 86432, exceeded 86400"),
+        ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "at its run limit"),
+        ("TERM_OWNER: job killed by owner.", "because its owner killed it"),
+        ("Traceback (most recent call last):\n  File \"t.py\", line 3, in <module>\nKeyboardInterrupt", "Ctrl-C"),
+        ("^C", "Ctrl-C"),
+        ("/var/spool/j: line 3: 991 Terminated              python train.py", "SIGTERM"),
+        ("[2026-04-17] [INFO] [launch.py:324:sigkill_handler] Main process received SIGTERM, exiting", "SIGTERM"),
+    ],
+)  # fmt: skip
+def test_who_ended_a_run_is_said_in_words(ask, line, words):
+    answer = ask(STEPS + line + "\n")
+    assert words in answer.ask and not answer.matches and not answer.also
+
+
+def test_a_time_limit_of_slurm_has_an_entry_and_two_notices_are_one_end(ask):
+    notice = (
+        "slurmstepd: error: *** JOB 1 ON n CANCELLED AT 2026-11-04T07:28:53 DUE TO TIME LIMIT ***\n"
+    )
+    answer = ask(STEPS + notice + notice.replace(" DUE TO TIME LIMIT", ""))
+    assert ids(answer) == ["SLURM2"] and answer.ask.count("Slurm's job") == 1
+    assert "time limit" in answer.ask
+
+
+def test_a_closed_session_has_an_entry(ask):
+    answer = ask(STEPS + "torch.distributed.elastic.SignalException: Process 9 got signal: 1\n")
+    assert ids(answer) == ["GEN2"] and "SIGHUP" in answer.ask
+
+
+def test_the_word_terminated_in_a_report_ends_nothing(ask):
+    assert "stopped" not in ask(STEPS + "Terminated at Tue Nov 24 12:00:00 2026\n" + STEPS).ask
+
+
+# The user's own errors.
+
+
+@pytest.mark.parametrize(
+    ("error", "meaning"),
+    [
+        ("FileNotFoundError: [Errno 2] No such file or directory: '/data/train/x.csv'", "a path that isn't there"),
+        ("NameError: name 'modle' is not defined", "a name that was never set"),
+        ("ZeroDivisionError: division by zero", "it divides by zero"),
+        ("ModuleNotFoundError: No module named 'my_losses'", "isn't installed or isn't on Python's path"),
+        ("KeyError: 'mouth_open'", "a key that isn't in it"),
+        ("ValueError: too many values to unpack (expected 2)", "its message says what is wrong"),
+        ("mypackage.errors.BadConfig: depth must be even", "its message says what is wrong"),
+    ],
+)  # fmt: skip
+def test_an_error_of_the_users_own_file_gets_one_sentence(ask, error, meaning):
+    answer = ask(
+        f'{STEPS}Traceback (most recent call last):\n  File "/me/my.py", line 7, in <module>\n    go()\n{error}\n'
+    )
+    assert not answer.matches and not answer.also
+    assert (
+        answer.ask.startswith("The program stopped in its own file, my.py line 7, with `")
+        and meaning in answer.ask
+    )
+
+
+def test_an_error_in_a_library_names_the_users_line_that_called_it(ask):
+    answer = ask(
+        'Traceback (most recent call last):\n  File "/me/my.py", line 7, in <module>\n    net(x, mask=m)\n'
+        '  File "/venv/lib/python3.11/site-packages/torch/nn/modules/module.py", line 1751, in _call_impl\n'
+        "    return forward_call(*args, **kwargs)\n"
+        "TypeError: Net.forward() got an unexpected keyword argument 'mask'\n"
+    )
+    assert not answer.matches and "at a call from its own file, my.py line 7" in answer.ask
+
+
+def test_a_failure_in_a_library_keeps_its_entry_and_its_titles(ask):
+    known = OUT_OF_MEMORY.replace("OutOfMemoryError: CUDA out of memory.", "RuntimeError: odd.")
+    assert ids(ask(OUT_OF_MEMORY)) == ["U10"] and ask(known.replace("GiB", "cats")).also
+
+
+def test_a_cause_that_a_program_caught_and_logged_comes_before_the_consequence(ask):
+    consequence = (
+        'Traceback (most recent call last):\n  File "/me/my.py", line 7, in main\n    net = DDP(net)\n'
+        '  File "/v/lib/python3.12/site-packages/torch/distributed/distributed_c10d.py", line 1008, in _get_default_group\n'
+        "    raise ValueError(\n"
+        "ValueError: Default process group has not been initialized, please make sure to call init_process_group.\n"
+    )
+    logged = "INFO: no distributed training: The server socket has failed to listen on any local network address\n"
+    assert ids(ask(logged + STEPS + consequence))[0] == "D4"
+    assert ids(ask(STEPS + consequence))[0] == "D1"
+
+
+# Nothing failed.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        STEPS + "wandb: ERROR Error while calling W&B API: internal server error (500)\n" + STEPS,
+        STEPS + "INFO: Error-table on TEST:\n| RMSE | 0.2 |\n" + STEPS,
+        "[Error] reward 0.1\n" + STEPS,
+        STEPS + "Validation loss decreased (inf --> 0.43).  Saving model ...\n" + STEPS,
+        'Traceback (most recent call last):\n  File "/v/lib/python3.10/site-packages/wandb/sdk/lib/retry.py", line 157,'
+        " in __call__\n    result = self._call_fn()\nrequests.exceptions.SSLError: HTTPSConnectionPool\n" + STEPS,
+    ],
+    ids=["a server's 500", "a table of errors", "a reward", "inf as the best so far", "a retried call"],
+)  # fmt: skip
+def test_what_a_run_outlived_is_no_failure(ask, text):
+    answer = ask(text)
+    assert not answer.matches and not answer.also and answer.first_failure is None
+    assert "No error found" in answer.ask
+
+
+# Encodings.
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        STEPS.encode() + b"\0" * 4000 + OUT_OF_MEMORY.encode(),
+        b"\0" * 100_000 + OUT_OF_MEMORY.encode(),
+        STEPS.encode() + OUT_OF_MEMORY.encode("utf-16-le"),
+        OUT_OF_MEMORY.encode("utf-16-le"),
+    ],
+    ids=["a hole", "a hole at the start", "UTF-16 behind UTF-8", "UTF-16 without a mark"],
+)
+def test_a_text_with_nuls_is_read(ask, data):
+    assert ids(ask(data)) == ["U10"]
