@@ -5,9 +5,10 @@ from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import Pattern
 
 OWN = [
-    ("U3", "[1.2] Out of memory: Killed process 4100 (python3) total-vm:1kB"),
-    ("U3", "Memory cgroup out of memory: Killed process 77 (pt_data_worker) total-vm"),
-    ("U3", "Out of memory: Kill process 4100 (python) score 900 or sacrifice child"),
+    ("U7", "mkdir: Disk quota exceeded"),
+    ("M3", "[1.2] Out of memory: Killed process 4100 (python3) total-vm:1kB"),
+    ("M3", "Memory cgroup out of memory: Killed process 77 (pt_data_worker) total-vm"),
+    ("M3", "Out of memory: Kill process 4100 (python) score 900 or sacrifice child"),
     (
         "U7",
         "EXT4-fs warning (device sda1): ext4_dx_add_entry:2516: Directory (ino: 89391105) index full, reach max htree level :2",
@@ -47,7 +48,7 @@ OWN = [
     ),
 ]
 OTHERS = [
-    ("U3", "Out of memory: Killed process 4100 (mysqld) total-vm:1kB"),
+    ("M3", "Out of memory: Killed process 4100 (mysqld) total-vm:1kB"),
     ("U10", "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB"),
     ("U11", "GPU-1a, 4100, [Not Found], 1012 MiB"),
     ("U12", "rsync: connection unexpectedly closed (0 bytes received so far) [Receiver]"),
@@ -60,7 +61,6 @@ OTHERS = [
     ("DP20", "except zipfile.BadZipFile as error:"),
     ("GEN2", "Received 15 death signal, shutting down workers"),
     ("U50", "Fatal Python error: Aborted"),
-    ("U7", "mkdir: Disk quota exceeded"),
     ("GEN7", "Process 1234 has 20.10 GiB memory in use."),
     (
         "U56",

@@ -18,7 +18,6 @@ SECRETS = [
     (f"KAGGLE_KEY={HEX}", HEX),
     ("AccountKey=Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq==", "Eby8"),
     ("train.py --password hunter2hunter2", "hunter2"),
-    ("environ({'DB_PASS': 'abc7', 'HOME': '/root'})", "abc7"),
     ("train.py --hf_token abcdef1234567890XYZ --lr 1", "abcdef"),
     ("train.py --wandb-key abcdef1234567890XYZ", "abcdef"),
     (f"wandb: ERROR api key: {HEX} invalid", HEX),
@@ -73,6 +72,11 @@ HARMLESS = [
     "wandb: ERROR api_key not configured (no-tty). call wandb.login(key=[your_api_key])",
     "secretary problem, keyboard interrupt, passwordless login",
 ]
+
+
+def test_a_dump_of_the_environment_shows_no_password():
+    assert mask("environ({'DB_PASS': 'abc7', 'N': '1'})") == "environ({'DB_PASS': '***', 'N': '1'})"
+    assert mask("epoch_pass: 3 TWO_PASSES=12") == "epoch_pass: 3 TWO_PASSES=12"
 
 
 @pytest.mark.parametrize("text", HARMLESS)

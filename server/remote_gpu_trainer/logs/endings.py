@@ -33,7 +33,7 @@ _PBS = re.compile(
 _LSF = re.compile(r"(TERM_[A-Z_]{3,40}): ")
 _TERMINATED = re.compile(
     r"(?:\S{1,200}: (?:line|行) ?\d+: +\d+ +)?(?:Terminated|已终止)(?: {2,}\S.*)?$"
-    r"|.{0,60}Main process received SIG(TERM|INT)\b"
+    r"|.{0,60}(?:Main process received|\bReceived|\*\*\*) SIG(TERM|INT)\b"
 )
 _SIGNAL = re.compile(r"(?:\w+\.)*SignalException: Process \d+ got signal: (\d{1,2})")
 _LSF_REASONS = {

@@ -103,7 +103,7 @@ def of_stream(
     if head[:2] in (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE):
         size = None
         head, pieces = _begun(_as_utf8(pieces))
-    elif 0 in head:
+    elif head.count(0) * 100 > len(head):
         _refuse_packed(head, source)
         _refuse_controls(head.replace(b"\0", b""), source, most=0)
         size = None

@@ -278,6 +278,7 @@ def _classified(rows: list[_Cleaned], source: str) -> list[Line]:
     state: dict[int | None, str] = {}
     # Blanks before the rank's last traceback: pip and uv indent a whole one.
     depth: dict[int | None, int] = {}
+    ignored: set[int | None] = set()  # ranks in a traceback that Python ignored
     for number, rank, time, text in rows:
         before = state.get(rank, PLAIN)
         signs = watch.signs_of(text, rank is not None)
@@ -285,6 +286,13 @@ def _classified(rows: list[_Cleaned], source: str) -> list[Line]:
             kind = PLAIN
         else:
             kind = _kind_of(text, time, signs, before, depth.get(rank, 0))
+        if kind == PLAIN and text.startswith("Exception ignored in"):
+            ignored.add(rank)
+        elif kind == EXCEPTION and rank in ignored:
+            ignored.discard(rank)
+            kind = TRACE
+        elif kind not in (TRACE, FRAME):
+            ignored.discard(rank)
         if kind == TRACE:
             depth[rank] = _depth(text)
         elif kind == EXCEPTION and before in (TRACE, FRAME):

@@ -15,6 +15,7 @@ from ..catalogue.freshness import stale_entry
 from ..catalogue.signatures import Hit
 from ..logs import cascade
 from ..logs.evidence import Evidence, disagreement
+from ..logs.kinds import FAILED
 from ..numbers.out_of_memory import Shortage, shortage_in
 from ..retrieval.candidates import Candidate, Ranking, promote, put_first, second_from
 from ..retrieval.general_or_special import (
@@ -103,6 +104,11 @@ class LookUp:
     def rests_on_signs(self) -> bool:
         """Whether nobody said anything beside a file, so that words alone claim nothing."""
         return self.evidence.of_file and not (self.sentence or self.has_own_words)
+
+    @property
+    def ran_out_of_memory(self) -> bool:
+        """Whether an out-of-memory message is what failed, not what a library warned of."""
+        return self.memory is not None and self.memory.line.kind in FAILED
 
     @property
     def is_open(self) -> bool:
@@ -273,7 +279,7 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
     if state.sentence or state.has_own_words or (first and first.hit):
         return state
     if state.rests_on_signs:
-        is_founded = state.memory is not None or evidence.seen not in ("", "sound")
+        is_founded = state.ran_out_of_memory or evidence.seen not in ("", "sound")
     else:
         is_founded = bool(evidence.seen) or evidence.failed() or not evidence.is_log
     if is_founded:
@@ -286,7 +292,7 @@ def trust_memory_message(state: LookUp) -> LookUp:
 
     Such a message is a sign, however few words of the entry stand around it.
     """
-    if not state.rests_on_signs or state.confidence or state.memory is None:
+    if not state.rests_on_signs or state.confidence or not state.ran_out_of_memory:
         return state
     if OUT_OF_MEMORY not in state.entries or state.evidence.went_on:
         return state

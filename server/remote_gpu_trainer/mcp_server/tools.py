@@ -68,9 +68,6 @@ async def lookup_symptom(
     ] = None,
     installed: Annotated[str | None, Field(description="pip freeze text")] = None,
     good_log: Annotated[str | None, Field(description="log of a good run")] = None,
-    run: Annotated[
-        int | None, Field(description="of several in the log; 0: all, default: last", ge=0)
-    ] = None,
 ) -> Annotated[CallToolResult, Lookup]:
     """Call before editing code or retrying when training fails, hangs, prints NaN, is killed,
     or is slow or wrong; may answer that nothing fits."""
@@ -82,7 +79,6 @@ async def lookup_symptom(
                 text=symptom,
                 log=log_path and os.path.expanduser(log_path),
                 good=good_log and os.path.expanduser(good_log),
-                run=run,
                 limit=limit,
                 installed=versions,
                 progress=reading,

@@ -127,7 +127,8 @@ def _of_loss(curves: _Curves, loss: Series) -> list[NumbersFinding]:
     """Judge the course of a finite training loss, and what a resume changed in it."""
     norm, acc = curves.first("norm"), curves.first("acc")
     exact = (
-        twice(loss, norm)
+        _twice_over_runs(curves)
+        or twice(loss, norm)
         or clamped(loss, acc)
         or clamped(curves.first("val loss") or loss, curves.first("val acc"))
     )
@@ -147,6 +148,14 @@ def _of_loss(curves: _Curves, loss: Series) -> list[NumbersFinding]:
     return _some(*shapes) + resumed(loss, curves.numbers, curves.first("lr"))
 
 
+def _twice_over_runs(curves: _Curves) -> NumbersFinding | None:
+    """Compare two runs of a log: only a whole number between them, step by step, says anything."""
+    over_runs = curves.numbers.over_runs
+    loss = main_of([each for each in over_runs if each.kind == "loss" and not each.held_out])
+    norm = next((each for each in over_runs if each.kind == "norm"), None)
+    return twice(loss, norm) if loss else None
+
+
 def _guesses_classes(curves: _Curves, loss: Series) -> bool:
     """Whether a loss in the hundreds is wrong, because it is about tokens or hardly falls.
 
@@ -158,7 +167,9 @@ def _guesses_classes(curves: _Curves, loss: Series) -> bool:
     if second < HALVED * first:
         return False
     is_known = curves.numbers.of_tokens or curves.all("ppl", "val ppl")
-    return bool(is_known) or mean(loss.values[-2:]) > STAYS * mean(loss.values[:2])
+    counted = {number for number, _, _ in curves.numbers.counts}
+    is_of_steps = sum(row in counted for row in loss.rows) > len(loss.rows) // 2
+    return bool(is_known) or is_of_steps and mean(loss.values[-2:]) > STAYS * mean(loss.values[:2])
 
 
 def _of_policy_too(finding: NumbersFinding) -> bool:

@@ -8,7 +8,8 @@ name is ignored. Standard library, Python 3.8.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from bisect import bisect_left
+from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from .rows import ROW, Row, shape_of
@@ -104,6 +105,7 @@ _RESUMED = re.compile(
 _BAR = re.compile(r"\s\d{1,3}%\|.*")
 _TOKENS = re.compile(rb"\btok(?:en)?s?\b|vocab|tokens?_", re.I)
 _ARROW = re.compile(r" ?(?:--?>|→)")
+_EPOCH = re.compile(r"(?:\bepoch\W{0,4}|第)(\d{1,9})\b", re.I)
 _LENGTH = re.compile(r"\d(/\d{1,12}) \[")  # of a bar: 39/100 [00:12<00:19, 3.2it/s]
 COUNTS = frozenset(("step", "iter", "iteration", "epoch", "global_step"))
 # Names of the training loss, where a log has several losses.
@@ -142,7 +144,8 @@ class Numbers:
 
     `series`: the longest first. `counts`: (line, count, of what) of epochs or steps. `resumed`:
     lines that mention a resume. `rows`: all lines whose shape has a series. `of_tokens`: a line
-    speaks of tokens or a vocabulary.
+    speaks of tokens or a vocabulary. `over_runs`: the series over all runs of the log, if epochs
+    are counted from the start again in it; those in `series` begin with its last run.
     """
 
     series: list[Series]
@@ -150,6 +153,7 @@ class Numbers:
     resumed: list[int]
     rows: frozenset[int]
     of_tokens: bool
+    over_runs: list[Series]
 
 
 @lru_cache(maxsize=1024)
@@ -211,14 +215,36 @@ def of_rows(rows: list[Row]) -> Numbers:
     gathering = _Gathering()
     for number, raw in _thinned(rows):
         gathering.take(number, raw)
-    series = [series for series in gathering.series.values() if series.kind]
+    start = _last_start(gathering.epochs, gathering.resumed)
+    whole = [series for series in gathering.series.values() if series.kind]
+    series = [_since(start, each) for each in whole] if start else whole
     return Numbers(
         sorted(series, key=lambda series: -len(series.values)),
         gathering.counts,
         gathering.resumed,
         frozenset(number for number, raw in rows if shape_of(raw) in gathering.shapes),
         any(_TOKENS.search(raw) for _, raw in rows),
+        whole if start else [],
     )
+
+
+def _last_start(epochs: list[tuple[int, int]], resumed: list[int]) -> int:
+    """The line at which epochs are counted from the start again for the last time, 0 if never.
+
+    What stands before is of another run, fold or trial. A resume isn't a start.
+    """
+    for (before, count), (number, again) in zip(epochs[-2::-1], epochs[:0:-1]):
+        if again <= 1 < count:
+            return 0 if any(before <= line <= number for line in resumed) else number
+    return 0
+
+
+def _since(start: int, series: Series) -> Series:
+    """A series from a line on; as it is where nothing of it stands there."""
+    first = bisect_left(series.rows, start)
+    if not first or first == len(series.rows):
+        return series
+    return replace(series, rows=series.rows[first:], values=series.values[first:])
 
 
 class _Gathering:
@@ -227,6 +253,7 @@ class _Gathering:
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
         self.counts: list[tuple[int, float, str]] = []
+        self.epochs: list[tuple[int, int]] = []  # (line, count), also of rows without a metric
         self.resumed: list[int] = []
         self.shapes: set[bytes] = set()  # of rows with a known number
         self.columns: list[str] = []  # the last header
@@ -236,6 +263,9 @@ class _Gathering:
         text = raw[: ROW * 4].decode("utf-8", "replace")[:ROW]
         pairs = self._pairs(text)
         shape = shape_of(raw)
+        epoch = _EPOCH.search(text)
+        if epoch:
+            self.epochs.append((number, int(epoch[1])))
         if self._add(number, pairs):
             self.shapes.add(shape)
         counts = shape in self.shapes and any(
