@@ -28,7 +28,7 @@ _SLURM = re.compile(
     r"(?: DUE [Tt][Oo] ([A-Z][A-Za-z ]{2,40}?))?(?: \*\*\*|$)"
 )
 _PBS = re.compile(
-    r"=>> PBS: job killed: (?:(\w{1,20}) (\S{1,30}) exceeded limit (\S{1,30})|(.{1,80}))"
+    r"=>> PBS: job killed: (?:(walltime|cput|mem|vmem|pmem|pvmem|ncpus) \S{1,20} exceeded limit)?"
 )
 _LSF = re.compile(r"(TERM_[A-Z_]{3,40}): ")
 _TERMINATED = re.compile(
@@ -78,14 +78,15 @@ def ending_of(lines: list[Line]) -> Ending | None:
     for line in lines[last:]:
         for form in _FORMS:
             ending = form(line)
-            if ending and (found is None or _is_vague(found)):
+            if ending and (found is None or _says_more(ending, found)):
                 found = ending
     return found
 
 
-def _is_vague(ending: Ending) -> bool:
-    """Whether an ending gives no reason."""
-    return "from outside" in ending.sentence
+def _says_more(ending: Ending, before: Ending) -> bool:
+    """Whether this is another notice of Slurm's, and gives a reason that the one before doesn't."""
+    hits = [_SLURM.search(each.line.text) for each in (ending, before)]
+    return all(hits) and bool(hits[0] and hits[0][3]) and not (hits[1] and hits[1][3])
 
 
 def _last_words(lines: list[Line]) -> int:
@@ -99,11 +100,11 @@ def _of_slurm(line: Line) -> Ending | None:
     if not hit:
         return None
     what, number, reason = hit.groups()
-    known = _SLURM_REASONS.get(reason or "")
+    known = _SLURM_REASONS.get((reason or "").upper())
     if reason is None:
         how = "was cancelled from outside: by scancel, an administrator or a dependency"
     else:
-        how = f"was ended {known}" if known else f"was ended by Slurm, which says {reason.lower()}"
+        how = f"was ended {known}" if known else "was ended by Slurm, with a reason beside it"
     return Ending(line, f"Slurm's {what.lower()} {number} {how} (line {line.number}).")
 
 
@@ -111,9 +112,8 @@ def _of_pbs(line: Line) -> Ending | None:
     hit = _PBS.match(line.text.strip()) if line.text.lstrip()[:3] == "=>>" else None
     if not hit:
         return None
-    limit, used, most, other = hit.groups()
-    how = f"its {limit}, {used}, exceeded {most}" if limit else other.rstrip(".")
-    return Ending(line, f"PBS killed the job: {how} (line {line.number}).")
+    how = f" at its limit of {hit[1]}" if hit[1] else ""
+    return Ending(line, f"PBS killed the job{how} (line {line.number}).")
 
 
 def _of_lsf(line: Line) -> Ending | None:

@@ -10,6 +10,7 @@ import re
 from .evidence import Evidence
 from .kinds import EXCEPTION, FRAME
 from .lines import Line
+from .runs_in_file import class_of
 
 # Files that the user didn't write: packages, the standard library, code without a file.
 _FOREIGN = re.compile(
@@ -51,6 +52,7 @@ _SAY_MUCH = frozenset((
     "AssertionError", "NotImplementedError", "UnicodeDecodeError", "JSONDecodeError",
     "RecursionError", "PermissionError",
 ))  # fmt: skip
+_FILE = re.compile(r"[\w.-]{1,60}$")
 _REFUSED = re.compile(
     r"[\w./-]{1,100}: error: (?:unrecognized arguments|argument |the following arguments)"
 )
@@ -73,18 +75,19 @@ def own_error(evidence: Evidence) -> tuple[str, bool]:
         )
     if first.kind != EXCEPTION:
         return "", False
-    name = re.match(r"\s*([\w.]{1,120})", first.text)
-    kind = name[1].rpartition(".")[2] if name else ""
+    kind = class_of(first)
     frames = [frame.sign("frame") for frame in _frames_of(first, evidence)]
     own = [frame for frame in frames if frame and not _FOREIGN.search(frame[0])]
     is_innermost = bool(own) and own[-1] is frames[-1]
     if not own or not (is_innermost or kind in _SAY_MUCH):
         return "", False
     meaning = _MEANINGS.get(kind, "its message says what is wrong") if is_innermost else ""
-    file = re.split(r"[/\\]", own[-1][0])[-1][:60]
+    file = re.split(r"[/\\]", own[-1][0])[-1]
+    file = file if _FILE.match(file) else "a file"  # a name may hold no sentence
+    what = f"`{kind}`" if kind else "an exception of its own"
     where = "in" if is_innermost else "at a call from"
     sentence = (
-        f"The program stopped {where} its own file, {file} line {own[-1][1]}, with `{kind}`"
+        f"The program stopped {where} its own file, {file} line {own[-1][1]}, with {what}"
         f" (line {first.number}){': ' if meaning else ''}{meaning}."
     )
     return sentence, is_innermost and kind in _SAY_ALL

@@ -26,6 +26,7 @@ from .lines import MESSAGE_LINES, Line
 
 GOES_ON = 3  # lines behind an end that no dying process prints
 AHEAD = 200  # lines of a traceback at most
+BEFORE = 400  # lines in which a count is looked for
 REPORT = 70  # lines of an LSF report at most
 
 # Above each form, one real line.
@@ -96,9 +97,10 @@ _MANY = re.compile(
     r"|\brank ?[1-9]\b",
     re.I,
 )
+_CLASS = re.compile(
+    r"(?:[A-Za-z_]\w{0,40}\.){0,8}([A-Z][A-Za-z]{2,40}(?:Error|Exception|Interrupt|Exit))(?=:|\s|$)"
+)
 _FIRST_NUMBER = re.compile(r"([^\d]{3,60})(\d{1,12})")
-
-
 MOST_TOLD = 3  # earlier runs that a sentence tells of
 
 
@@ -147,12 +149,20 @@ def _history(lines: list[Line], places: list[tuple[int, int]], at: int) -> str:
             (line for line in reversed(lines[begin:end]) if line.kind in (EXCEPTION, FAILURE)), None
         )
         if failed:
-            name = re.match(r"\s*((?:\w+\.)*\w+(?:Error|Exception|Interrupt|Exit))\b", failed.text)
-            what = name[1].rpartition(".")[2] if name else "a failure"
+            what = class_of(failed) or "a failure"
             told.append(f"run {number + 1} ended with {what} (line {failed.number})")
     earlier = f" Earlier, {'; '.join(told)}." if told else ""
     which = f"this is about run {at + 1}, from line {begins} on"
     return f"The file holds {len(places)} runs; {which}.{earlier}"
+
+
+def class_of(line: Line) -> str:
+    """The name of the exception that a line begins with, without its module; "" without one.
+
+    It goes into sentences, so it may hold no more than a name does.
+    """
+    name = _CLASS.match(line.text.strip())
+    return name[1] if name else ""
 
 
 def runs_of(lines: list[Line]) -> list[tuple[int, int]]:
@@ -224,7 +234,7 @@ def _behind_ends(lines: list[Line]) -> list[int]:
             continue
         if line.kind == TRACE:
             outermost = ""
-            if end is not None and _is_of_a_program(lines, at) and not _is_chained(lines, at - 3):
+            if end is not None and not is_shared and _begins_with(lines, at, end):
                 found.append(going[0] if going else at)
                 end, going = None, []
         frame = line.sign("frame") if line.kind == FRAME else None
@@ -247,6 +257,16 @@ def _behind_ends(lines: list[Line]) -> list[int]:
                 found.append(going[0])
             end, going = None, []
     return found
+
+
+def _begins_with(lines: list[Line], at: int, end: Line) -> bool:
+    """Whether a traceback behind an end is of another program.
+
+    Programs that a scheduler kills may still print one.
+    """
+    if end.text.startswith(("slurmstepd", "=>>")):
+        return False
+    return _is_of_a_program(lines, at) and not _is_chained(lines, at - 3)
 
 
 def _end_of_report(lines: list[Line], at: int, form: re.Pattern) -> int:
@@ -289,7 +309,7 @@ def _counts_on(lines: list[Line], end: Line, going: list[int]) -> bool:
             behind.setdefault(number[1], int(number[2]))
     if not behind:
         return False
-    for line in reversed(lines[: going[0]]):
+    for line in reversed(lines[max(0, going[0] - BEFORE) : going[0]]):
         if line.number > end.number:
             continue
         number = _FIRST_NUMBER.match(line.text)
