@@ -46,6 +46,7 @@ _START = re.compile(
     )""",
     re.X,
 )
+_STARTS = frozenset("nsSB")  # letters with which these begin
 _LSF = re.compile(r"Sender: LSF System <")
 _LSF_BEHIND = re.compile(r"The output \(if any\) follows")
 _LSF_ABOVE = re.compile(r"The output \(if any\) is above this job summary")
@@ -69,6 +70,11 @@ _END = re.compile(
     )""",
     re.X,
 )
+# Words of which each of these holds one.
+_ENDINGS = (
+    "CANCELLED", "=>> PBS", "illed", "fault", "bort", "erminated", "rror", "Exit ", "nstruction",
+    "Script done", "Epilog", "已", "段错误", "退出",
+)  # fmt: skip
 # What dying processes, their launcher and their scheduler print behind an end.
 _AFTERMATH = re.compile(
     r"""\s*(?:
@@ -90,13 +96,14 @@ _PROGRESS = re.compile(
     re.I,
 )
 _CHAINED = re.compile(r"\s*(?:During handling of the above|The above exception was the direct)")
-# Words of a job of several processes.
-_MANY = re.compile(
-    r"torchrun|torch[./]distributed[./](?:run|launch|elastic)|mpirun|horovodrun|srun: error"
-    r"|accelerate launch|launch\.py:\d|ray::|\(pid=\d+|world[_ ]size\W{1,3}(?!1\b)\d"
-    r"|\brank ?[1-9]\b",
-    re.I,
-)
+# Words of a job of several processes, in lower case; the last ones only with a number behind them.
+_MANY = (
+    "torchrun", "torch.distributed.run", "torch.distributed.launch", "torch.distributed.elastic",
+    "torch/distributed/run", "torch/distributed/launch", "torch/distributed/elastic", "mpirun",
+    "horovodrun", "srun: error", "accelerate launch", "launch.py:", "ray::", "(pid=",
+)  # fmt: skip
+_RANKED = ("world_size", "world size", "rank")
+_SEVERAL = re.compile(r"world[_ ]size\W{1,3}(?!1\b)\d|\brank ?[1-9]\b")
 _CLASS = re.compile(
     r"(?:[A-Za-z_]\w{0,40}\.){0,8}([A-Z][A-Za-z]{2,40}(?:Error|Exception|Interrupt|Exit))(?=:|\s|$)"
 )
@@ -179,11 +186,20 @@ def runs_of(lines: list[Line]) -> list[tuple[int, int]]:
     return places
 
 
+def _is_start(line: Line) -> bool:
+    return line.text[:1] in _STARTS and bool(_START.match(line.text))
+
+
+def _is_end(line: Line) -> bool:
+    """Whether a line tells of an end; most lines hold none of the words of one."""
+    text = line.text
+    return any(word in text for word in _ENDINGS) and bool(_END.match(text))
+
+
 def _has_content(lines: list[Line]) -> bool:
     """Whether a run wrote anything of its own, or is told to have ended."""
     return any(
-        _END.match(line.text) or not (_START.match(line.text) or _AFTERMATH.match(line.text))
-        for line in lines
+        _is_end(line) or not (_is_start(line) or _AFTERMATH.match(line.text)) for line in lines
     )
 
 
@@ -192,7 +208,7 @@ def _at_starts(lines: list[Line]) -> list[int]:
     found: list[int] = []
     before = PLAIN
     for at, line in enumerate(lines):
-        if _START.match(line.text) or _end_of_report(lines, at, _LSF_BEHIND) >= 0:
+        if _is_start(line) or _end_of_report(lines, at, _LSF_BEHIND) >= 0:
             found.append(_above_rule(lines, at))
         elif _is_refused_program(line, before) and not (at and _is_frame_alone(lines[at - 1])):
             found.append(at)
@@ -220,9 +236,7 @@ def _is_frame_alone(line: Line) -> bool:
 
 def _behind_ends(lines: list[Line]) -> list[int]:
     """The places behind an end at which the file goes on with another run."""
-    is_shared = any(line.rank is not None for line in lines) or any(
-        _MANY.search(line.text) for line in lines
-    )
+    is_shared = _are_of_several_processes(lines)
     found: list[int] = []
     end: Line | None = None
     by_itself = False  # an exception ended the process, which proves less than a scheduler's word
@@ -241,11 +255,11 @@ def _behind_ends(lines: list[Line]) -> list[int]:
         if frame and not outermost:
             outermost = frame[2] or "<module>"
         report = _end_of_report(lines, at, _LSF_BEHIND)
-        if report >= 0 or _START.match(line.text):
+        if report >= 0 or _is_start(line):
             end, going = None, []
             continue
         report = _end_of_report(lines, at, _LSF_ABOVE)
-        is_killed = bool(_END.match(line.text)) or report >= 0
+        is_killed = _is_end(line) or report >= 0
         is_raised = line.kind == EXCEPTION and outermost == "<module>" and not is_shared
         if is_killed or (is_raised and not _is_chained(lines, at)):
             end, by_itself, going = line, not is_killed, []
@@ -257,6 +271,16 @@ def _behind_ends(lines: list[Line]) -> list[int]:
                 found.append(going[0])
             end, going = None, []
     return found
+
+
+def _are_of_several_processes(lines: list[Line]) -> bool:
+    """Whether several processes of one job wrote these lines."""
+    if any(line.rank is not None for line in lines):
+        return True
+    whole = "\n".join([line.text for line in lines]).lower()
+    if any(word in whole for word in _MANY):
+        return True
+    return any(word in whole for word in _RANKED) and bool(_SEVERAL.search(whole))
 
 
 def _begins_with(lines: list[Line], at: int, end: Line) -> bool:
