@@ -3,6 +3,8 @@
 import gzip
 import io
 import random
+import sys
+import time
 
 import pytest
 from remote_gpu_trainer.logs import files as logfiles
@@ -29,6 +31,19 @@ def test_compressed_logs_that_were_put_together_and_one_that_is_cut_are_read():
     )
     noise = "".join(random.Random(1).choices("abcdefghij\n", k=400_000))
     assert first(gzip.compress((FAULT + noise).encode())[:-40_000]) == "RuntimeError: boom"
+
+
+def test_two_hundred_thousand_compressed_pieces_take_seconds():
+    began = time.process_time()
+    assert first(gzip.compress(STEPS.encode()) * 200_000 + gzip.compress(FAULT.encode()))
+    assert time.process_time() - began < 10
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux has /proc")
+@pytest.mark.parametrize("folder", ["/proc", "/sys/class", "/dev"])
+def test_what_the_kernel_shows_is_no_folder_of_logs(folder):
+    with pytest.raises(Unreadable, match="holds no logs; pass a folder of logs$"):
+        from_path(folder)
 
 
 def test_what_a_compressed_log_may_hold_has_a_bound(monkeypatch):

@@ -21,6 +21,8 @@ from ..text import UserError
 from .windows import BLOCK, keep, shapes
 
 HEAD = 1 << 16  # first bytes, which tell whether a file is a log
+SLICE = 1 << 14  # bytes that are unpacked at a time
+ENOUGH = 1 << 16  # bytes of a block, where many small ones come
 MOST_UNPACKED = 1 << 30  # bytes that a compressed log may hold
 LONGEST = 8 << 20  # bytes of a line; a file of one longer line is no log
 
@@ -201,8 +203,10 @@ def _begun(pieces: Iterator[bytes]) -> tuple[bytes, Iterator[bytes]]:
 def _unpacked(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
     """Unpack gzip in blocks. A log that is still written, or cut, ends where it is cut."""
     inner, count = zlib.decompressobj(31), 0
+    ready: list[bytes] = []  # of small members, until there is enough of them
+    size = 0
     try:
-        for piece in pieces:
+        for piece in _slices(pieces):
             while piece:
                 block = inner.decompress(piece, BLOCK)
                 count += len(block)
@@ -211,8 +215,11 @@ def _unpacked(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
                         f"more than {MOST_UNPACKED >> 20} MB compressed in {source}; run "
                         "gzip -dc FILE | tail -c 200M > end.log, and pass that"
                     )
-                if block:
-                    yield block
+                ready.append(block)
+                size += len(block)
+                if size >= ENOUGH:
+                    yield b"".join(ready)
+                    ready, size = [], 0
                 piece = inner.unconsumed_tail
                 if inner.eof:
                     # Several logs may have been put together.
@@ -223,6 +230,15 @@ def _unpacked(pieces: Iterable[bytes], source: str) -> Iterator[bytes]:
             raise Unreadable(
                 f"{source} is a damaged gzip file ({error}); unpack it and pass the log"
             ) from None
+    if size:
+        yield b"".join(ready)
+
+
+def _slices(pieces: Iterable[bytes]) -> Iterator[bytes]:
+    """Cut pieces small: behind each member of a compressed file the rest of a piece is copied."""
+    for piece in pieces:
+        for start in range(0, len(piece), SLICE):
+            yield piece[start : start + SLICE]
 
 
 def _as_utf8(pieces: Iterable[bytes]) -> Iterator[bytes]:

@@ -12,6 +12,7 @@ Standard library, Python 3.8.
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass, replace
 
 from ..numbers.finding import NumbersFinding
@@ -25,6 +26,7 @@ from .kinds import APART, MESSAGE, PLAIN, QUIET, TOLD, TRACE
 from .lines import Line, lines_of, rank_of
 from .windows import unlike
 
+KERNELS = re.compile(r"/(?:proc|sys|dev)(?:/(?!shm\b)|$)")  # folders that are no files on a disk
 NOTHING_NEW = "Every line of this log also stands in the good log."
 
 
@@ -154,6 +156,10 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
     """Return the evidence in a folder, which may hold logs, stack dumps and probe reports."""
     from . import folder, probe_report, stacks  # here for a fast start: most logs are single files
 
+    if KERNELS.match(os.path.realpath(path)):
+        raise Unreadable(
+            f"{path} shows the kernel's state and holds no logs; pass a folder of logs"
+        )
     reports = probe_report.reports_in(path)
     dumps = stacks.dumps_in(path)
     try:
