@@ -145,15 +145,14 @@ def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
 def looked_up(task: dict, root: Path) -> tuple[list[str], list[str]]:
     """(ids that are claimed, the first three ids that are shown, titles included).
 
-    From the task's log or folder, or from its question without a file.
+    From the task's question, beside its log or folder if it has one.
     """
     files = task["files"]
     if not files:
         answer = answer_for(text=task["prompt"])
     else:
-        answer = answer_for(
-            log=str(root / (files[0] if len(files) == 1 else os.path.commonpath(files)))
-        )
+        place = root / (files[0] if len(files) == 1 else os.path.commonpath(files))
+        answer = answer_for(text=task["prompt"], log=str(place))
     matches, titles = ([one["id"] for one in part] for part in (answer.matches, answer.also))
     return matches, [*matches, *titles][:3]
 

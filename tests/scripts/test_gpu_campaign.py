@@ -22,7 +22,7 @@ RECORDS = sorted((ROOT / "tests/records").glob("gpu_campaign_*.json"))
 NEAR = 0.15  # how far an estimate may be off, as for the runs that are counted on a CPU
 # What a card showed that we don't answer yet. A row that holds again leaves the list.
 # NCCL's reason stands under "Last error:", behind the class of error that another entry is about.
-NOT_FOUND_YET = {"nccl_two_ranks_one_card"}
+NOT_FOUND_YET: set[str] = set()
 # Of these the estimate is a fifth too low, by the allocations that were alive at the peak: attention
 # in float32 with grouped keys writes its scores out, `gelu_new` keeps several tensors of its own,
 # and the AdamW that PyTorch takes by default updates with a copy of the weights.

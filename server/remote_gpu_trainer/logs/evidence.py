@@ -69,9 +69,9 @@ class Evidence:
 
     `of_file`: it came as a file, so that no person wrote it. `history` is a sentence on the runs
     before this one in the file. `ended` is one on who ended the run from outside, `own` one on an
-    exception that the user's own file raised.
-    `says_all`: no entry could add to that one's text. `went_on`: the program caught or only logged
-    each failure, and went on.
+    exception that the user's own file raised. `says_all`: no entry could add to that one's text.
+    `went_on`: the program caught or only logged each failure, and went on. `is_compared`: what a
+    good run also printed was left out.
     """
 
     lines: list[Line]
@@ -92,6 +92,7 @@ class Evidence:
     own: str = ""
     says_all: bool = False
     went_on: bool = False
+    is_compared: bool = False
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""

@@ -115,7 +115,9 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     if not new:
         return replace(evidence, is_log=True, left_out=NOTHING_NEW, seen="sound")
     evidence = _completed(evidence, replace(log, rows=new))
-    return evidence if log.pasted else _of_a_file(evidence)
+    if log.pasted:
+        return evidence
+    return replace(_of_a_file(evidence), is_compared=bool(options.good))
 
 
 def _of_a_file(evidence: Evidence) -> Evidence:

@@ -102,8 +102,12 @@ class LookUp:
 
     @property
     def rests_on_signs(self) -> bool:
-        """Whether nobody said anything beside a file, so that words alone claim nothing."""
-        return self.evidence.of_file and not (self.sentence or self.has_own_words)
+        """Whether nobody said anything beside a file, so that words alone claim nothing.
+
+        A file beside that of a good run says that something is wrong.
+        """
+        is_silent = not (self.sentence or self.has_own_words or self.evidence.is_compared)
+        return self.evidence.of_file and is_silent
 
     @property
     def ran_out_of_memory(self) -> bool:

@@ -97,18 +97,19 @@ class Report:
         port taken counts before a missing process group; any cause if the failure has none.
         """
         evidence, first = self.evidence, self.evidence.first
-        if not evidence.of_file or first is None or evidence.says_all or not evidence.failed():
+        if not evidence.of_file or evidence.says_all:
+            return []
+        if evidence.is_compared and first is None:  # any complaint that the good run doesn't have
+            return [hit for hit in self.best_hits.values() if _is_logged_cause(hit)]
+        if first is None or not evidence.failed():
             return []
         last = [hit for hit in self.causes if hit.line.number >= first.number]
         families = {_family(hit.entry_id) for hit in last}
         return [
             hit
             for hit in self.best_hits.values()
-            if hit.signature.role == "root"
-            and hit.line.kind not in (WARNING, *FAILED)
+            if _is_logged_cause(hit)
             and (not families or _family(hit.entry_id) in families)
-            and not hit.line.says("warning")
-            and is_complaint(hit.line.text)
             and hit.line.source == first.source
             and hit.line.number < first.number
         ]
@@ -221,6 +222,13 @@ def load() -> Retriever:
     """Return the retriever of this installation. Raises CatalogueError."""
     signatures = SignatureIndex(bundle.load_cache().signatures())
     return Retriever(index.load(), encoder.load(), load_judge(), signatures)
+
+
+def _is_logged_cause(hit: Hit) -> bool:
+    """Whether a hit names a cause in a line that complains, and is no failure or warning itself."""
+    line = hit.line
+    is_plain = line.kind not in (WARNING, *FAILED) and not line.says("warning")
+    return hit.signature.role == "root" and is_plain and is_complaint(line.text)
 
 
 def _family(entry_id: str) -> str:
