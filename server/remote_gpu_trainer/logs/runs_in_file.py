@@ -151,7 +151,8 @@ def _history(lines: list[Line], places: list[tuple[int, int]], at: int) -> str:
     """A sentence on which run was read, and how the others ended."""
     begins = lines[places[at][0]].number
     told = []
-    for number, (begin, end) in list(enumerate(places))[:at][-MOST_TOLD:]:
+    for number in range(max(0, at - MOST_TOLD), at):
+        begin, end = places[number]
         failed = next(
             (line for line in reversed(lines[begin:end]) if line.kind in (EXCEPTION, FAILURE)), None
         )
@@ -218,7 +219,7 @@ def _at_starts(lines: list[Line]) -> list[int]:
 
 def _above_rule(lines: list[Line], at: int) -> int:
     """The place of a line, or of the rule above it."""
-    return at - 1 if at and lines[at].text and re.match(r"-{20,}$", lines[at - 1].text) else at
+    return at - 1 if at and re.match(r"-{20,}$", lines[at - 1].text) else at
 
 
 def _is_refused_program(line: Line, before: str) -> bool:
