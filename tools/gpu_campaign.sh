@@ -11,8 +11,9 @@
 #            check of numbers for twenty seconds, with the false alarms and the seconds of a round
 #   errors   short programs that fail as users' programs do: their whole stderr, and the entry that
 #            the look-up names for it
-#   fit      the peak memory of 30 small models beside the estimate of `rgt fit`
-#   probe    scripts/probe.py on programs with AMP and with CUDA graphs
+#   fit      the peak memory of 46 models beside the estimate of `rgt fit`, 16 of sizes people train
+#   probe    scripts/probe.py on programs with AMP, CUDA graphs and streams: what it says, that the
+#            weights are the same to the last bit without it, and what it costs a step
 #   proofs   the proofs in evals/proofs whose entry needs a card, or that ask whether there is one
 #
 # options:

@@ -178,6 +178,15 @@ def test_the_probe_named_each_fault_and_no_other(record):
             assert "wrong" not in found.values()
 
 
+@each_record
+def test_the_probe_changed_no_weight_on_a_card_and_cost_little(record):
+    """Records from before it was tried say nothing of it."""
+    for row in read(record)["parts"]["probe"].get("alike", []):
+        assert row["alike"] or (row["alike"] is None and row["weights"]), row["name"]
+        if "looked_at" in row:
+            assert row["after"]["ratio"] < 1.1
+
+
 # The campaign itself.
 
 
@@ -192,6 +201,7 @@ def test_every_error_and_every_probe_has_its_program(parts):
     for table in (parts["errors"], parts["probe"]):
         named |= {*table.ANYWHERE, *table.ON_A_CARD}
     named = {parts["errors"].SAME_PROGRAM.get(name, name) for name in named}
+    named |= {*parts["probe"].ALIKE_ANYWHERE, *parts["probe"].ALIKE_ON_A_CARD}
     assert named == {path.stem for path in (CAMPAIGN / "programs").glob("*.py")}
 
 
@@ -213,6 +223,54 @@ def test_thirty_models_are_measured_and_fit_can_describe_each():
     plain = {name: run for name, run in models.RUNS.items() if run[0] == "plain"}
     for kind, values, asked in plain.values():
         assert models.reckoned(models.config_of(kind, values), asked)["peak"] > 2**28
+
+
+def test_models_of_the_sizes_that_people_train_can_be_described():
+    """The figures that each has are those of its public config.json, so that the sums are too."""
+    models = _loaded("gpu_campaign_models", CAMPAIGN / "fit_models.py")
+    assert not set(models.RUNS) & set(models.LARGE)
+    sizes = {"Qwen2.5 0.5B, mixed": 0.494, "Llama 3.1 8B, LoRA, checkpointing": 8.03}
+    for name, billions in sizes.items():
+        kind, values, _ = models.LARGE[name]
+        weights = model_of({"model_type": kind, **values}).total()
+        assert weights / 1e9 == pytest.approx(billions, abs=0.002)
+
+
+def fake_runs(told: dict[bool, list[str]]):
+    """What run_one returns, from the outputs with the probe (True) and without, in their order."""
+
+    def run_one(root, env, clock, name, with_probe):
+        return {"stdout": told[with_probe].pop(0), "report": None}
+
+    return run_one
+
+
+@pytest.mark.parametrize(
+    ("plain", "probed", "alike"),
+    [
+        (["weights a\n"], ["weights a\n"], True),
+        (["weights a\n", "weights a\n"], ["weights b\n"], False),
+        (["weights a\n", "weights c\n"], ["weights b\n"], None),
+        (["broken\n"], ["broken\n"], False),
+    ],
+    ids=["same", "changed by the probe", "never the same", "no weights"],
+)
+def test_weights_that_differ_only_with_the_probe_are_told(parts, monkeypatch, plain, probed, alike):
+    probe = parts["probe"]
+    monkeypatch.setattr(probe, "run_one", fake_runs({False: plain, True: probed}))
+    assert probe.is_alike(None, None, None, "any")["alike"] is alike
+
+
+def test_the_cost_of_a_step_is_told_while_the_probe_looks_and_after(parts, monkeypatch):
+    probe = parts["probe"]
+    plain, slow = [0.1] * 60, [0.1] * 10 + [0.2] * 20 + [0.1] * 30
+    told = {
+        False: [f"weights a\nseconds {plain}\n"] * 2,
+        True: [f"weights a\nseconds {slow}\n"] * 2,
+    }
+    monkeypatch.setattr(probe, "run_one", fake_runs(told))
+    row = probe.is_alike(None, None, None, probe.TIMED)
+    assert (row["looked_at"]["ratio"], row["after"]["ratio"]) == (2.0, 1.0)
 
 
 def test_a_program_that_never_ends_is_stopped_and_its_output_kept(parts, tmp_path):

@@ -1,4 +1,6 @@
-"""Train 30 small models for three steps each, and print their peak memory as a line of JSON.
+"""Train 30 small models and 16 of sizes that people train, and print their peak memory as JSON.
+
+Each trains for three steps and is one line.
 
 `python fit_models.py cuda` measures with torch.cuda.max_memory_allocated; `python fit_models.py
 cpu` only tries that each model trains. What cuBLAS and the allocator take before the model is there
@@ -91,6 +93,131 @@ RUNS = {
     "gpt2 in plain torch, bf16": ("plain", GPT2, {**USUAL, "precision": "bf16"}),
     "gpt2 in plain torch, SGD": ("plain", GPT2, {**USUAL, "optimizer": "sgd-momentum"}),
     "gpt2 in plain torch, accumulation": ("plain", GPT2, {**USUAL, "accumulation": 2}),
+}
+
+# Models of the sizes that people train, with the figures of their config.json and random weights.
+QWEN_05 = {
+    "hidden_size": 896,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 14,
+    "num_key_value_heads": 2,
+    "intermediate_size": 4864,
+    "vocab_size": 151936,
+    "tie_word_embeddings": True,
+}
+QWEN_15 = {
+    **QWEN_05,
+    "hidden_size": 1536,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 12,
+    "intermediate_size": 8960,
+}
+LLAMA_1 = {
+    "hidden_size": 2048,
+    "num_hidden_layers": 16,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 8,
+    "intermediate_size": 8192,
+    "vocab_size": 128256,
+    "tie_word_embeddings": True,
+}
+LLAMA_3 = {
+    **LLAMA_1,
+    "hidden_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 24,
+}
+LLAMA_8 = {
+    **LLAMA_1,
+    "hidden_size": 4096,
+    "num_hidden_layers": 32,
+    "intermediate_size": 14336,
+    "tie_word_embeddings": False,
+}
+MISTRAL_7 = {**LLAMA_8, "vocab_size": 32000}
+TINY_LLAMA = {
+    **LLAMA_1,
+    "num_hidden_layers": 22,
+    "num_key_value_heads": 4,
+    "intermediate_size": 5632,
+    "vocab_size": 32000,
+    "tie_word_embeddings": False,
+}
+SMOL = {
+    "hidden_size": 960,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 15,
+    "num_key_value_heads": 5,
+    "intermediate_size": 2560,
+    "vocab_size": 49152,
+    "tie_word_embeddings": True,
+}
+GEMMA_2 = {
+    "hidden_size": 2048,
+    "num_hidden_layers": 18,
+    "num_attention_heads": 8,
+    "num_key_value_heads": 1,
+    "head_dim": 256,
+    "intermediate_size": 16384,
+    "vocab_size": 256000,
+    "tie_word_embeddings": True,
+}
+PHI_2 = {
+    "hidden_size": 2560,
+    "num_hidden_layers": 32,
+    "num_attention_heads": 32,
+    "intermediate_size": 10240,
+    "vocab_size": 51200,
+}
+PYTHIA = {
+    "hidden_size": 2048,
+    "num_hidden_layers": 24,
+    "num_attention_heads": 16,
+    "intermediate_size": 8192,
+    "vocab_size": 50304,
+}
+WORDS = {"vocab_size": 50257, "n_positions": 1024}
+GPT2_SMALL = {**WORDS, "n_embd": 768, "n_layer": 12, "n_head": 12}
+GPT2_XL = {**WORDS, "n_embd": 1600, "n_layer": 48, "n_head": 25}
+LORA = {"precision": "bf16", "lora": 16}
+SPARING = {"precision": "bf16", "checkpointing": True}
+LARGE = {
+    "Qwen2.5 0.5B, mixed": ("qwen2", QWEN_05, USUAL),
+    "Qwen2.5 1.5B, bf16, checkpointing": (
+        "qwen2",
+        QWEN_15,
+        {**SPARING, "batch": 4, "sequence": 2048},
+    ),
+    "Llama 3.2 1B, mixed": ("llama", LLAMA_1, {**USUAL, "batch": 2, "sequence": 2048}),
+    "Llama 3.2 1B, LoRA": ("llama", LLAMA_1, {**USUAL, **LORA}),
+    "Llama 3.2 3B, bf16, checkpointing": (
+        "llama",
+        LLAMA_3,
+        {**SPARING, "batch": 2, "sequence": 2048},
+    ),
+    "Llama 3.1 8B, LoRA, checkpointing": (
+        "llama",
+        LLAMA_8,
+        {**SPARING, **LORA, "batch": 2, "sequence": 2048},
+    ),
+    "Mistral 7B, LoRA, checkpointing, 4096 tokens": (
+        "mistral",
+        MISTRAL_7,
+        {**SPARING, **LORA, "batch": 1, "sequence": 4096},
+    ),
+    "Mistral 7B, LoRA": ("mistral", MISTRAL_7, {**LORA, "batch": 2, "sequence": 1024}),
+    "TinyLlama 1.1B, mixed": ("llama", TINY_LLAMA, {**USUAL, "batch": 2, "sequence": 2048}),
+    "TinyLlama 1.1B, mixed, checkpointing": (
+        "llama",
+        TINY_LLAMA,
+        {**USUAL, "batch": 8, "sequence": 2048, "checkpointing": True},
+    ),
+    "SmolLM2 360M, mixed": ("llama", SMOL, {**USUAL, "batch": 8}),
+    "Gemma 2B, LoRA": ("gemma", GEMMA_2, {**LORA, "batch": 2, "sequence": 1024}),
+    "Phi-2, LoRA": ("phi", PHI_2, {**LORA, "batch": 2, "sequence": 1024}),
+    "Pythia 1.4B, mixed": ("gpt_neox", PYTHIA, {**USUAL, "batch": 2}),
+    "GPT-2, mixed": ("gpt2", GPT2_SMALL, {**USUAL, "batch": 8}),
+    "GPT-2 XL, bf16, checkpointing": ("gpt2", GPT2_XL, {**SPARING, "batch": 4, "sequence": 1024}),
 }
 
 
@@ -236,7 +363,14 @@ def measured(kind, values, asked, device):
         "before": before,
         "peak": torch.cuda.max_memory_allocated() - before,
         "reserved": torch.cuda.max_memory_reserved(),
+        "used": used_of_the_card(),
     }
+
+
+def used_of_the_card():
+    """Return the bytes that nobody else could have now: what is cached, and the context."""
+    free, total = torch.cuda.mem_get_info()
+    return total - free
 
 
 def reckoned(config, asked):
@@ -256,7 +390,7 @@ def main():
     device, only = sys.argv[1], sys.argv[2:]
     if device == "cuda":
         warm_up()
-    for name, (kind, values, asked) in RUNS.items():
+    for name, (kind, values, asked) in {**RUNS, **LARGE}.items():
         if only and name not in only:
             continue
         needs = ["transformers"] * (kind != "plain") + ["peft"] * bool(asked.get("lora"))

@@ -1,5 +1,7 @@
 """Sound: bf16 autocast around the forward pass, weights and optimizer in fp32."""
 
+import hashlib
+
 import torch
 from torch import nn
 
@@ -18,3 +20,5 @@ for step in range(60):
     nn.utils.clip_grad_norm_(model.parameters(), max_norm=1.0)
     optimizer.step()
 print(f"loss {loss.item():.3f}")
+weights = b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())
+print(f"weights {hashlib.sha256(weights).hexdigest()}")
