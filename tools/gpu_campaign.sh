@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# usage: gpu_campaign.sh [--out FILE] [--parts LIST] [--python PATH] [--cpu]
+# usage: gpu_campaign.sh [--out FILE] [--parts LIST] [--keep FILE] [--python PATH] [--cpu]
 #
 # Try on a real GPU what the tests can only imitate, and write what happened into one JSON record.
 # It takes at most nine minutes and needs no network, no installation and no rights. What is missing
@@ -19,6 +19,7 @@
 # options:
 #   --out FILE      the record (default $OUT/gpu_campaign.json, without OUT ./gpu_campaign.json)
 #   --parts LIST    only these, such as errors,fit
+#   --keep FILE     an earlier record of this machine, whose other parts stay as they are
 #   --python PATH   a Python 3.8 or later, with torch (default: the first one found that has torch)
 #   --cpu           as if there were no card
 #   --help          this text
@@ -71,7 +72,7 @@ find_python() {
 
 most_seconds=530
 root=$(cd -- "$(dirname -- "${BASH_SOURCE[0]}")/.." && pwd)
-out=${OUT:-.}/gpu_campaign.json parts='' python='' cpu=''
+out=${OUT:-.}/gpu_campaign.json parts='' keep='' python='' cpu=''
 while [ $# -gt 0 ]; do
   case $1 in
     --help | -h)
@@ -79,7 +80,7 @@ while [ $# -gt 0 ]; do
       exit 0
       ;;
     --cpu) cpu=--cpu ;;
-    --out | --parts | --python)
+    --out | --parts | --keep | --python)
       [ -n "${2:-}" ] || usage_error "$1 needs a value"
       printf -v "${1#--}" '%s' "$2"
       shift
@@ -97,7 +98,8 @@ starts "$python" || usage_error "--python: $(printf '%q' "$python") is no Python
 
 # The campaign keeps its own time and ends before this. It gets INT first, and then still writes
 # what it has.
-set -- "$python" "$root/tools/gpu_campaign" --out "$out" ${parts:+--parts "$parts"} ${cpu:+"$cpu"}
+set -- "$python" "$root/tools/gpu_campaign" --out "$out" ${parts:+--parts "$parts"} \
+  ${keep:+--keep "$keep"} ${cpu:+"$cpu"}
 code=0
 timeout --signal=INT --kill-after=5 "$most_seconds" "$@" || code=$?
 case $code in

@@ -39,6 +39,7 @@ def options():
     parser = argparse.ArgumentParser(prog="gpu_campaign", description=__doc__.split("\n")[0])
     parser.add_argument("--out", type=Path, required=True)
     parser.add_argument("--parts", default=",".join(LIMITS))
+    parser.add_argument("--keep", type=Path)
     parser.add_argument("--cpu", action="store_true")
     given = parser.parse_args()
     given.parts = given.parts.split(",")
@@ -46,6 +47,17 @@ def options():
     if unknown:
         parser.error(f"no part is named {unknown[0]}; choose from {', '.join(PARTS)}")
     return given
+
+
+def kept(place, asked_for):
+    """Return the parts of an earlier record that aren't asked for now, with when each was made."""
+    if not place:
+        return {}
+    record = json.loads(place.read_text(encoding="utf-8"))
+    made = {"date": record["date"], "commit": record["commit"]}
+    return {
+        name: {**made, **part} for name, part in record["parts"].items() if name not in asked_for
+    }
 
 
 def write(record, place):
@@ -69,7 +81,7 @@ def main():
         "commit": commit_of(ROOT),
         "machine": box,
         "limits": dict(LIMITS, whole=WHOLE),
-        "parts": {},
+        "parts": kept(given.keep, given.parts),
     }
     for name in given.parts:
         start = time.monotonic()
@@ -82,6 +94,7 @@ def main():
         except Exception as error:  # the other parts still have something to tell
             part = {"results": [], "not_run": {name: f"not run: {type(error).__name__}: {error}"}}
         record["parts"][name] = dict(part, seconds=round(time.monotonic() - start, 1))
+        record["parts"] = {name: record["parts"][name] for name in PARTS if name in record["parts"]}
         record["seconds"] = round(whole.passed(), 1)
         write(record, given.out)
         told = record["parts"][name]

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from ..boxes.ssh import Box
     from ..health.reading import Health
     from ..runs.starting import Begun, Plan
+    from ..runs.status_reply import Status
 
 LARGE = 200_000_000  # bytes of code above which the user is asked: the box is paid for meanwhile
 
@@ -105,6 +106,10 @@ def start(
     .env files and keys stay here. Without git, all files but hidden folders. The box's GPUs are
     checked if the job wants any: `fit` and `care` begin, `unfit` doesn't, and on a box that could
     not be judged you are asked. The run outlives this command, your login and your network.
+
+    The probe looks at the first 30 optimizer steps of a Python program for failures that no log
+    shows, unless the job has 'probe: off'. A verdict of wrong doesn't end the run; it is shown, and
+    told by the job's `notify`.
 
     Exit 0: it trains, or it has finished there before. Exit 1: refused, or it failed. Exit 2:
     could not tell, or a question that nobody answered.
@@ -299,6 +304,7 @@ def _begin(
     state = begun.status
     if begun.sign:
         _say("trains", begun.sign)
+        _say_probe(state, place)
     else:
         run_status.explain(state)
         if not as_json:
@@ -306,6 +312,18 @@ def _begin(
     _print(as_json, {**report, "sign": begun.sign, "status": state.as_dict()})
     _print_next(begun, following, folder)
     return 0 if begun.sign else state.code
+
+
+def _say_probe(state: Status, place: Box) -> None:
+    """What the probe saw of the first steps, and where its page lies."""
+    if not state.probe:
+        return
+    _say("probe", state.probe)
+    where = f"{state.dir}/log/probe.json"
+    where = where if place.local else f"{place.name}:{where}"
+    if state.probe.startswith(("wrong", "suspicious", "sound")):
+        _say("", f"its page there: {state.dir}/probe.txt, and probe.html in its log folder")
+        _say("next", f"{program()} lookup --log {shlex.quote(where)}")
 
 
 def _print_next(begun: Begun, following: Following, folder: str) -> None:

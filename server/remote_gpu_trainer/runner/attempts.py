@@ -13,6 +13,7 @@ from . import (
     launchers,
     log,
     memory,
+    probing,
     procs,
     results,
     setting_up,
@@ -46,6 +47,7 @@ class Attempts:
         self.heart, self.run, self.state = heart, heart.run, heart.state
         self.extra = list(extra or [])
         self.program = Program(self.run)
+        self._probe = probing.FirstSteps(self.run, self.state)
         self._used: dict[str, int] = {}
         self._tries: list[float] = []
         self._original: Original | None = None
@@ -87,6 +89,7 @@ class Attempts:
             keeping.take(run, "failure", FAILED)
         if self.program.end():
             run.event("killed-leftovers")
+        self._probe.look(at_the_end=True)
         heart.look_at_log()
         newest = checkpoints.newest(run)
         if state.step is None and newest is not None:
@@ -138,7 +141,11 @@ class Attempts:
         }
         run.folder.write("attempt.json", json.dumps(told) + "\n")
         self.program.start(
-            words, state.attempt, path, checkpoints.resume_variables(run, self._began)
+            words,
+            state.attempt,
+            path,
+            checkpoints.resume_variables(run, self._began),
+            self._probe.begin(),
         )
         run.event("attempt", attempt=state.attempt, resume=path, log=self._attempt.log_first)
         run.log(f"attempt {state.attempt}" + (f" from {path}" if path else ""))
@@ -198,6 +205,7 @@ class Attempts:
                 pids = self.program.pids()
                 self._attempt.pids |= pids
                 members.note(run.folder, pids)
+                self._probe.look()
             if run.asked and kill_at is None:
                 self.owed = results.owed(run)
                 if state.phase == "running":

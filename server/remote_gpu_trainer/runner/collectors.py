@@ -24,20 +24,26 @@ XID = re.compile(r"NVRM: Xid \([^)\n]{0,100}\): (\d{1,4})")
 class Tool:
     """A command whose answer is read when it has ended."""
 
-    def __init__(self, words: list[str]):
-        """Start it. Raises OSError."""
-        self._child = subprocess.Popen(
-            words,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
-            start_new_session=True,
-            env={**os.environ, "LC_ALL": "C"},
-        )
+    def __init__(self, words: list[str], errors: str = os.devnull):
+        """Start it. Raises OSError. `errors`: the file that its standard error is added to."""
+        with open(errors, "ab") as file:
+            self._child = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=file,
+                start_new_session=True,
+                env={**os.environ, "LC_ALL": "C"},
+            )
 
     def is_open(self) -> bool:
         """Return whether it still runs; what hangs in the kernel does so after its kill too."""
         return self._child.poll() is None
+
+    @property
+    def code(self) -> int | None:
+        """Return its exit code, None before its end."""
+        return self._child.returncode
 
     def answer(self, seconds: float) -> str | None:
         """Return what it says, None where it doesn't end in so many seconds."""

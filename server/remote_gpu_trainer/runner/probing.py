@@ -1,6 +1,8 @@
-"""The probe in a rehearsal: a file beside the script, which enters Python by way of PYTHONPATH.
+"""The probe beside a rehearsal and beside a run's first attempt: it looks for failures that no log
+shows.
 
-It looks for failures that no log shows. Whatever becomes of it, the rehearsal goes on.
+It is a file beside the script, which enters Python by way of PYTHONPATH, looks at the first steps
+and takes its hooks off. Whatever becomes of it, the program goes on.
 """
 
 from __future__ import annotations
@@ -8,83 +10,208 @@ from __future__ import annotations
 import glob
 import os
 import shutil
-import subprocess
 import sys
 from contextlib import suppress
 
+from . import notices
+from .collectors import Tool
 from .context import Run
+from .state import State
 
 LIMIT = 60.0  # seconds to prepare it, and to report
+SHORT = 3.0  # seconds to report where the run is asked to end
 SHARE = 0.2  # of the rehearsal's time, for a program that has saved and isn't looked through yet
+LOOKING = "looking at the first steps"
+MOST = 300  # characters of a finding in the state
 
 
 class Probe:
-    """`run` is the rehearsal's; `real` is the run beside which it lies."""
+    """The probe of one folder's program. `file`: its own file, '' where none was sent or it failed.
 
-    def __init__(self, run: Run, real: Run):
-        self.run, self.folder = run, run.folder.at("probe")
-        self.file = self._find(real) if run.spec.probe else ""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        if self.file and self._ask("--prepare", self.folder) is None:
+    `why`: why nothing is looked at.
+    """
+
+    def __init__(self, run: Run, script: str, base: str):
+        self.run, self.why = run, ""
+        self.file = self._find(script, base) if run.spec.probe else ""
+
+    @property
+    def place(self) -> str:
+        """The folder that the probe's processes write into."""
+        return self.run.folder.at("probe")
+
+    @property
+    def folder(self) -> str:
+        """What stands first on PYTHONPATH, '' without a probe."""
+        return self.place if self.file else ""
+
+    def prepare(self) -> None:
+        """Put it where the program imports it from."""
+        shutil.rmtree(self.place, ignore_errors=True)
+        if self.file and self.ask("--prepare", self.place) is None:
             self.file = ""
-        if self.file:
-            variables = run.spec.variables
-            held = variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-            path = f"{self.folder}:{held}" if held else self.folder
-            run.spec.variables = {**variables, "PYTHONPATH": path}
 
-    def _find(self, real: Run) -> str:
-        """Return the probe's file, '' where it wasn't sent; that is told."""
-        place = os.path.join(real.base, "probe.py")
-        for path in (os.path.splitext(real.script)[0] + ".probe.py", place):
+    def is_seen(self) -> bool:
+        """Return whether every process that began to report has seen all of its steps."""
+        files = self._reports()
+        return bool(files) and all('"whole": true' in _text(path) for path in files)
+
+    def has_begun(self) -> bool:
+        """Return whether any process has reported."""
+        return bool(self._reports())
+
+    def report_words(self) -> list[str]:
+        """Return the words that make its report: JSON and page beside the log, text to stdout."""
+        found = (self.run.folder.at("log", f"probe.{kind}") for kind in ("json", "html"))
+        words = [word for pair in zip(("--json", "--page"), found) for word in pair]
+        return [sys.executable, self.file, "--report", self.place, *words]
+
+    def ask(self, *words: str) -> str | None:
+        """Return what the probe says; None where it fails, and then `why` says so."""
+        try:
+            tool = Tool([sys.executable, self.file, *words], self.run.folder.at("log/runner.log"))
+        except OSError as error:
+            self.why = f"{self.file} can't be started: {error.strerror}"
+            return None
+        said = tool.answer(LIMIT)
+        if said is None:
+            tool.give_up()
+        if said is not None and tool.code == 0:
+            return said.rstrip("\n")
+        code = 124 if said is None else tool.code
+        self.why = f"{self.file} ended with {code}; see {self.run.folder.at('log/runner.log')}"
+        return None
+
+    def _find(self, script: str, base: str) -> str:
+        """Return the probe's file, '' where it wasn't sent."""
+        place = os.path.join(base, "probe.py")
+        beside = os.path.join(os.path.dirname(script), "probe.py")
+        for path in (os.path.splitext(script)[0] + ".probe.py", place, beside):
             if os.path.isfile(path):
                 return path
         how = f"rgt probe --script >{place}"
-        if real.spec.target != "local":
+        if self.run.spec.target != "local":
             how = f"rgt probe --script | ssh BOX 'cat >{place}'"
-        print(f"probe: not looked at: no {place}; send it with: {how}", flush=True)
+        self.why = f"no {place}; send it with: {how}"
         return ""
+
+    def _reports(self) -> list[str]:
+        return glob.glob(os.path.join(glob.escape(self.place), "rank-*.json"))
+
+
+class RehearsalProbe(Probe):
+    """The probe of a rehearsal, which prints what it saw. It lies beside the `real` run."""
+
+    def __init__(self, run: Run, real: Run):
+        super().__init__(run, real.script, real.base)
+        self._say_why()
+        self.prepare()
+        self._say_why()
 
     def waits(self, saved_up: float) -> bool:
         """Return whether a program that saved at `saved_up` goes on for the probe."""
         limit = self.run.spec.rehearse_minutes * 60 * SHARE
         if not self.file or self.run.up >= saved_up + limit:
             return False
-        files = glob.glob(os.path.join(glob.escape(self.folder), "rank-*.json"))
-        return bool(files) and not any('"whole": true' in _text(path) for path in files)
+        return self.has_begun() and not self.is_seen()
 
     def tell(self) -> None:
         """Print what it saw, and leave it as JSON and as a page beside the log."""
         if not self.file:
             return
-        found = (self.run.folder.at("log", f"probe.{kind}") for kind in ("json", "html"))
-        words = [word for pair in zip(("--json", "--page"), found) for word in pair]
-        said = self._ask("--report", self.folder, *words)
+        said = self.ask(*self.report_words()[2:])
+        self._say_why()
         if said:
             print(shown(said), flush=True)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.rmtree(self.place, ignore_errors=True)
 
-    def _ask(self, *words: str) -> str | None:
-        """Return what the probe says; None where it fails, which is told."""
-        log = self.run.folder.at("log", "runner.log")
-        code = 127
-        with suppress(OSError), open(log, "ab") as errors:
+    def _say_why(self) -> None:
+        if self.why:
+            print(f"probe: not looked at: {self.why}", flush=True)
+            self.why = ""
+
+
+class FirstSteps(Probe):
+    """The probe of a run's first attempt: its verdict goes into the state, and `wrong` to whoever
+    is notified. Nothing waits for it, and a later attempt is without it.
+    """
+
+    def __init__(self, run: Run, state: State):
+        super().__init__(run, run.script, run.base)
+        self.state = state
+        self._tool: Tool | None = None
+        self._asked_at = 0.0
+        self._is_over = not self.file or run.folder.has("log/probe.json")
+
+    def begin(self) -> str:
+        """Return the folder for PYTHONPATH, '' for an attempt without the probe."""
+        if self._is_over or self.state.attempt != 1:
+            self._is_over = True
+            return ""
+        self.why = ""
+        self.prepare()
+        if self.why:
+            self._end(f"not looked at: {self.why}")
+        else:
+            self.state.probe = LOOKING
+        return self.folder
+
+    def look(self, at_the_end: bool = False) -> None:
+        """Ask for the report once all steps are seen, and take it when it is there.
+
+        At the end of the attempt what was seen by then counts, and the report is waited for.
+        """
+        if self._is_over:
+            return
+        if self._tool is None and (self.is_seen() or (at_the_end and self.has_begun())):
             try:
-                done = subprocess.run(
-                    [sys.executable, self.file, *words],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.PIPE,
-                    stderr=errors,
-                    timeout=LIMIT,
-                    cwd=self.run.work,
-                )
-                if done.returncode == 0:
-                    return done.stdout.decode("utf-8", "replace").rstrip("\n")
-                code = done.returncode
-            except subprocess.TimeoutExpired:
-                code = 124
-        print(f"probe: not looked at: {self.file} ended with {code}; see {log}", flush=True)
-        return None
+                self._tool = Tool(self.report_words(), self.run.folder.at("log/runner.log"))
+            except OSError as error:
+                self._end(f"not looked at: {error.strerror}")
+                return
+            self._asked_at = self.run.up
+        if self._tool is None and at_the_end:
+            self._end("not looked at: no step of a torch optimizer was seen")
+        elif self._tool is None:
+            return
+        elif at_the_end or not self._tool.is_open():
+            # Who is asked to end may have half a minute, and has something to save.
+            self._take(self._tool.answer(SHORT if self.run.asked else LIMIT))
+        elif self.run.up >= self._asked_at + LIMIT:
+            self._take(None)
+
+    def _take(self, said: str | None) -> None:
+        assert self._tool is not None
+        if said is None:
+            self._tool.give_up()
+        report = self.run.folder.json("log/probe.json")
+        if said is None or self._tool.code != 0 or not report:
+            self._end(f"not looked at: its report failed; see {self.run.folder.at('log')}")
+            return
+        self.run.folder.write("probe.txt", shown(said))
+        self._end(in_a_line(report))
+        if report.get("verdict") == "wrong":
+            notices.notify(self.run, f"probe: {self.state.probe}")
+
+    def _end(self, line: str) -> None:
+        self._is_over = True
+        self.state.probe = line
+        self.run.event("probe", said=line)
+        self.run.log(f"probe: {line}")
+        shutil.rmtree(self.place, ignore_errors=True)
+
+
+def in_a_line(report: dict[str, object]) -> str:
+    """Return a verdict with the findings that it rests on."""
+    verdict = shown(str(report.get("verdict") or ""))
+    found = report.get("findings")
+    told = [
+        "step {}: {} [{}]".format(*(one.get(key) for key in ("step", "what", "id")))
+        for one in (found if isinstance(found, list) else [])
+        if isinstance(one, dict) and one.get("level") == verdict
+    ]
+    line = shown("; ".join([f"{verdict}: {told[0]}", *told[1:]]) if told else verdict)
+    return " ".join(line.split())[:MOST]
 
 
 def shown(text: str) -> str:

@@ -29,16 +29,22 @@ class Program:
         self._env: dict[str, str] = {}
 
     def start(
-        self, words: list[str], number: int, checkpoint: str, extra: dict[str, str] | None = None
+        self,
+        words: list[str],
+        number: int,
+        checkpoint: str,
+        extra: dict[str, str] | None = None,
+        probe: str = "",
     ) -> None:
         """Start attempt `number` with these words, in the job's container and behind its setup.
 
-        Raises OSError.
+        `extra`: further variables. `probe`: the folder by which the probe enters its Python
+        processes. Raises OSError.
         """
         run = self.run
         run.folder.remove("save-now", "rc")
         self.number, self.first = number, log.next_number(run)
-        self._env = {**environment(run, number, checkpoint), **(extra or {})}
+        self._env = {**environment(run, number, checkpoint, probe), **(extra or {})}
         procs.end_container(run.folder)  # one that outlived its client
         words = containers.around(run, words, self._env)
         self.pid, self.start_time = holder.start(
@@ -112,7 +118,7 @@ class Program:
         return had
 
 
-def environment(run: Run, number: int, checkpoint: str) -> dict[str, str]:
+def environment(run: Run, number: int, checkpoint: str, probe: str = "") -> dict[str, str]:
     """Return the program's whole environment. Settings of this tool reach it on purpose or not."""
     spec = run.spec
     env = plain_environment()
@@ -133,7 +139,7 @@ def environment(run: Run, number: int, checkpoint: str) -> dict[str, str]:
         env.update(ACCELERATE_USE_CPU="true", DS_ACCELERATOR="cpu")
     env.update(spec.variables)
     env.update(secrets.load(run))
-    env.update(stacks.environment(run))
+    env.update(stacks.environment(run, probe))
     for name, value in launchers.environment(run, number).items():
         env.setdefault(name, value)
     return env

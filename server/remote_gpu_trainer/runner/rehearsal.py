@@ -21,7 +21,7 @@ from .context import Run, say
 from .folder import Folder
 from .locks import Lease, RunLock
 from .phases import CODES
-from .probing import Probe, shown
+from .probing import RehearsalProbe, shown
 from .runner import tell_refusals
 
 FOLDER = "rehearsal"  # in the run folder
@@ -99,7 +99,7 @@ class Rehearsal:
         self.aside: list[str] = []  # results that weren't there before
         self.before: dict[str, str] | None = None  # the run's own checkpoints; None: not known
         self.stray_at = 0.0
-        self.probe: Probe | None = None
+        self.probe: RehearsalProbe | None = None
 
     def go(self) -> int:
         """Return 0 where all phases went well."""
@@ -146,7 +146,7 @@ class Rehearsal:
         self.aside = [path for path in paths if not os.path.lexists(path)]
         results.note_before(run)
         self.before = self._list_real()
-        self.probe = Probe(run, self.real)
+        self.probe = RehearsalProbe(run, self.real)
         saved = self._until_saved()
         self.program.end()
         print("ok kill: KILL, nothing left running", flush=True)
@@ -235,6 +235,7 @@ class Rehearsal:
             self.number,
             found.path if found else "",
             checkpoints.resume_variables(run, found),
+            self.probe.folder if self.probe else "",
         )
 
     def _look(self, phase: str) -> None:

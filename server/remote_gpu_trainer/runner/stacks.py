@@ -63,18 +63,17 @@ _go_on()
 '''
 
 
-def environment(run: Run) -> dict[str, str]:
-    """Return what puts the fault handler into each Python process of the program.
+def environment(run: Run, probe: str = "") -> dict[str, str]:
+    """Return what puts the fault handler into each Python process of the program, and the probe.
 
-    None of it where the disk is full.
+    `probe`: its folder, '' without it. No fault handler where the disk is full.
     """
     folder = run.folder.at("python")
     with suppress(OSError):
         os.makedirs(folder, exist_ok=True)
-    if not run.folder.write("python/sitecustomize.py", SITE):
-        return {}
-    own = run.spec.variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
-    return {"PYTHONPATH": f"{folder}:{own}" if own else folder}
+    own = folder if run.folder.write("python/sitecustomize.py", SITE) else ""
+    users = run.spec.variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
+    return {"PYTHONPATH": ":".join(filter(None, (own, probe, users)))} if own or probe else {}
 
 
 def take(run: Run, leader: int, number: int) -> str:

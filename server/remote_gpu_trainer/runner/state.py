@@ -25,6 +25,7 @@ class State:
         self.stalled = False
         self.checkpoint = ""  # the newest whole one, by its path
         self.missing: list[str] = []
+        self.probe = ""  # what the probe said of the first steps
         self.outcome = ""  # what the run came to, while its last copy is still on the way
         self.log = ""
         self.log_age: int | None = None
@@ -62,6 +63,7 @@ class State:
             "disk_free_mb": self.free_mb,
             "backstop": "deadman" if procs.alive(self.run.folder, "deadman") else "",
             "checkpoint": self.checkpoint,
+            "probe": self.probe,
             "last_sync": self.run.folder.json("last-sync") or None,
             "runner_alive": True,
             "elsewhere": False,
@@ -81,7 +83,8 @@ class State:
         told = self.run.folder.json("state.json") or self._from_events()
         numbers = ("attempt", "step", "exit", "started", "deadline")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
-                      "checkpoint": "checkpoint", "outcome": "outcome"}  # fmt: skip
+                      "checkpoint": "checkpoint", "outcome": "outcome",
+                      "probe": "probe"}  # fmt: skip
         for key in numbers:
             if isinstance(told.get(key), int) and not isinstance(told.get(key), bool):
                 setattr(self, key, told[key])

@@ -410,7 +410,10 @@ class Job(Strict):
     )
     floors: Floors = Floors()
     rehearsal: Rehearsal = Rehearsal()
-    probe: bool = Field(default=True, description="rehearsals look for failures that no log shows")
+    probe: bool = Field(
+        default=True,
+        description="look at first steps, of rehearsals too, for failures that no log shows",
+    )
     queue: Queue | None = None
     run_dir: RunDir | None = Field(default=None, description="on the box (default ~/runs/NAME)")
     slurm: Slurm = Slurm()

@@ -19,6 +19,7 @@ from ..boxes.box import Box
 from ..catalogue.bundle import bundle_root
 from ..platforms.profile import Profile
 from ..runner.deadline import after
+from ..runner.probing import LOOKING
 from ..text import UserError
 from ..text.masking import shown
 from ..text.secrets import holds_secret
@@ -35,6 +36,7 @@ from .status_reply import Status
 BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its checks are over
 POLL = 2.0  # seconds between two looks at a run that was started
 QUIET = 30.0  # seconds after which a program that works counts as started without a step
+TO_LOOK = 120.0  # seconds for the probe to see its steps, after the first sign
 WORKED = 1.0  # seconds of CPU time that such a program has used at least
 TO_BRING = 4 * 3600.0  # seconds for what comes before the program: packages, data, checkpoints
 READ_FOR_SECRETS = 300_000  # bytes; a longer file is data
@@ -217,7 +219,10 @@ def begin(box: Box, folder: str, verb: str = "start") -> calling.Answer:
 
 @dataclass(frozen=True)
 class Begun:
-    """What a run that was started came to. `sign`: what shows that it trains; '' for nothing."""
+    """What a run that was started came to. `sign`: what shows that it trains; '' for nothing.
+
+    `status.probe` says what the probe saw, or still that it is looking.
+    """
 
     status: Status
     sign: str
@@ -234,16 +239,20 @@ def watch(
     """Look at a run until it trains or has ended.
 
     It trains with a step in its log or a checkpoint that came after its start; without either, once
-    its processes have worked for a while. `tell` and a box that doesn't answer: as `status.wait`.
+    its processes have worked for a while. The probe's verdict on its first steps is waited for a
+    little longer. `tell` and a box that doesn't answer: as `status.wait`.
     """
-    running_since, sign = math.inf, ""
+    running_since, trains_since, sign = math.inf, math.inf, ""
 
     def trains(found: Status) -> bool:
-        nonlocal running_since, sign
+        nonlocal running_since, trains_since, sign
         if found.phase == "running":
             running_since = min(running_since, clock())
             sign = _sign(found, clock() - running_since)
-        return bool(sign)
+        if sign:
+            trains_since = min(trains_since, clock())
+        is_looking = found.probe == LOOKING and clock() - trains_since < TO_LOOK
+        return bool(sign) and not is_looking
 
     found = status.wait(
         lambda: status.ask(box, folder),

@@ -15,6 +15,7 @@ from typing import NamedTuple
 
 from ..numbers import finite
 from ..runner.failures import FAILURES
+from ..runner.probing import LOOKING
 from ..text.masking import shown, shown_lines
 
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
@@ -42,6 +43,7 @@ class Status:
     `evidence`: the lines that the state follows from. `matches`: entries that explain it, as
     `answer.explanations` gives them. `numbers`: why a run that goes on, or ended well, is
     worthless; else ''.
+    `probe`: what the probe said of the first steps; '' without it.
     `deadline`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`: the wait ended
     because its time was over.
     """
@@ -61,6 +63,7 @@ class Status:
     deadline: float | None = None
     heartbeat_age: float | None = None
     log: str = ""
+    probe: str = ""
     evidence: list[str] = field(default_factory=list)
     matches: list[dict] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
@@ -77,7 +80,8 @@ class Status:
     @property
     def shows(self) -> tuple[object, ...]:
         """Return what a change of the state is seen by; steps go on all the time."""
-        return (self.state, self.phase, self.attempt, self.failure, self.reason, self.why)
+        state = (self.state, self.phase, self.attempt, self.failure, self.reason, self.why)
+        return (*state, self.probe if self.probe != LOOKING else "")
 
     @property
     def code(self) -> int:
@@ -166,6 +170,7 @@ def _fill(status: Status, data: dict) -> None:
     status.deadline = _number(data, "deadline")
     status.heartbeat_age = _number(data, "heartbeat_age")
     status.log = shown(_text(data, "log"), 300)
+    status.probe = shown(_text(data, "probe"), 400)
     signs = data.get("signs")
     if isinstance(signs, dict):
         made = shown(_text(signs, "checkpoint"), 300)
@@ -313,6 +318,8 @@ def _warn(status: Status, data: dict, now: float) -> None:
     free = _number(data, "disk_free_mb")
     if free is not None and free < 2000:
         evidence.append(f"disk: {free:.0f} MB free")
+    if status.probe:
+        evidence.append(f"probe: {status.probe}")
     if _text(data, "gpu"):
         evidence.append(f"gpu: {shown(data['gpu'], 120)}")
 
