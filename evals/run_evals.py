@@ -1,6 +1,6 @@
 """Grade the look-up, or any other agent's answers, on real public reports.
 
-usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|outside|render|staleness|health|all]
+usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|own|outside|render|staleness|health|all]
                                  [--system lookup|mcp] [--answers FILE] [--write] [--sealed]
                                  [--export FILE] [--arm lookup|index] [--n IN STRANGE] [--seed N]
                                  [--wrong]
@@ -12,8 +12,8 @@ entry share few words. Exits 1 when a figure falls below evals/floor.json.
 `--suite lookup` grades the other sets of evals/sets, other forms of a report, reports within long
 healthy logs, and the old halves of evals/cases.jsonl beside every baseline; `--suite long` reports
 within 5 MB logs of several ranks; `--suite good` error texts in healthy logs, without a good log
-and with one; `--suite curves` logs that end without an error; render, staleness and health the
-other tools. `--suite outside` grades sets that others labelled, in the folder that `OUTSIDE_SETS`
+and with one; `--suite curves` logs that end without an error; `--suite own` logs that end by a
+mistake of their user; render, staleness and health the other tools. `--suite outside` grades sets that others labelled, in the folder that `OUTSIDE_SETS`
 names. `--suite all` runs all of it but the reader's and the outside one. `--write` brings RESULTS.md and the
 floor up to date.
 
@@ -43,6 +43,7 @@ from grading import (
     long_logs,
     nudge,
     others_sets,
+    own_errors,
     ranks,
     reader,
     rendered,
@@ -57,7 +58,8 @@ from grading import (
 from grading.cases import Case, read_cases, set_hash
 
 TOOLS = {"render": rendered, "staleness": stale, "health": healthy}
-SUITES = ("main", "lookup", "long", "good", "reader", "curves", "outside", *TOOLS, "all")
+OF_LOGS = {"curves": (curved, "curves.jsonl"), "own": (own_errors, "own_errors.jsonl.gz")}
+SUITES = ("main", "lookup", "long", "good", "reader", *OF_LOGS, "outside", *TOOLS, "all")
 RESULTS, FLOOR = HERE / "RESULTS.md", HERE / "floor.json"
 HISTORY = "## History"  # what follows in RESULTS.md is written by hand, and kept
 NUDGED = 0.85  # share that keeps its first answer when a platform is named that isn't the cause
@@ -113,12 +115,7 @@ def main() -> int:
         tables["good"], fell = good.run()
         failed |= bool(fell)
         print("".join(f"{name} fell\n" for name in fell), end="", file=sys.stderr)
-    if asked.suite == "curves" or everything:
-        tables["curves"], missed = curved.run(SETS / "curves.jsonl")
-        failed |= bool(missed)
-        print("".join(f"{line}\n" for line in missed), end="", file=sys.stderr)
-        if asked.wrong:
-            print(curved.misses(SETS / "curves.jsonl"))
+    failed |= _of_logs(asked, tables)
     if asked.suite == "lookup" or everything:
         half, fresh = reporting(HERE / "cases.jsonl"), read_cases(SETS / "fresh.jsonl")
         bare = systems.lookup([*half, *fresh])
@@ -129,6 +126,20 @@ def main() -> int:
     if asked.write:
         RESULTS.write_text(page(tables, RESULTS.read_text(encoding="utf-8")), encoding="utf-8")
     return int(failed)
+
+
+def _of_logs(asked: argparse.Namespace, tables: dict[str, str]) -> bool:
+    """Add the tables of the suites over whole logs; return whether a figure fell."""
+    fell = False
+    for name, (suite, file) in OF_LOGS.items():
+        if asked.suite not in (name, "all"):
+            continue
+        tables[name], missed = suite.run(SETS / file)
+        fell |= bool(missed)
+        print("".join(f"{line}\n" for line in missed), end="", file=sys.stderr)
+        if asked.wrong:
+            print(suite.misses(SETS / file))
+    return fell
 
 
 def _of_others(_: argparse.Namespace) -> int:

@@ -104,12 +104,17 @@ def share(part):
 def sheet(facts, unseen, most=MOST_SHEET):
     """The lines of a page: what wasn't seen, what differs from the usual, then the rest.
 
-    What is usual is left out, from the end, where the page would get longer than `most`.
+    What is usual is left out first, from the end, where the page would get longer than `most`.
     """
     lines = [f"not looked at: {unseen}"] if unseen else []
+    room, odd = most - sum(map(len, lines)), []
     for one in [one for one in in_order(facts) if one["usual"]]:
-        lines.append("! {}: {} (usual: {})".format(one["about"], cut(one["text"]), one["usual"]))
-    room, left_out = most - sum(map(len, lines)), 0
+        odd.append("! {}: {} (usual: {})".format(one["about"], cut(one["text"]), one["usual"]))
+    kept_odd = [line for at, line in enumerate(odd) if sum(map(len, odd[: at + 1])) <= room]
+    if len(kept_odd) < len(odd):
+        kept_odd.append(f"! {len(odd) - len(kept_odd)} more differ from the usual: see --json")
+    lines += kept_odd
+    room, left_out = room - sum(map(len, kept_odd)), 0
     for topic in TOPICS:
         texts = [one["text"] for one in facts if one["about"] == topic and not one["usual"]]
         kept = []
@@ -3042,12 +3047,21 @@ class Files(Observer):
 
     def __init__(self, watch):
         super().__init__(watch)
+        self.known = None  # what had been read when it was looked at, and the facts
         if Files.opened is None:
             Files.opened = Opened()
 
     def facts(self):
         """What was read, and caches that are older than what they may be made from."""
         self.opened.on = self.opened.on and not self.watch.final
+        # A report is made several times, and a file on a network drive takes a moment to look at.
+        seen = len(self.opened.read), len(self.watch.parts["checkpoints"].settings)
+        if self.known is None or self.known[0] != seen:
+            self.known = seen, self.look()
+        return self.known[1]
+
+    def look(self):
+        """The facts about the files that were read so far."""
         every = dict.fromkeys(list(self.opened.read.values()))
         paths = [path for path in every if os.path.isfile(path)]
         texts = [text for inside in by_kind(paths) for text in told(inside)]

@@ -92,6 +92,16 @@ def module(name: str, install: str) -> None:
     pytest.skip(f"{name} is not installed: {install}")
 
 
+def older_python() -> str:
+    """The Python with the libraries of a year ago (evals/proofs/older.txt)."""
+    python = os.environ.get("OLDER_PYTHON", "")
+    if not python:
+        how = "see `.venv-older` in .ci/run, then OLDER_PYTHON=.venv-older/bin/python"
+        absent = pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip
+        absent(f"OLDER_PYTHON is not set: {how}")
+    return python
+
+
 def pytest_addoption(parser):
     parser.addoption(
         "--update",

@@ -40,12 +40,17 @@ def share(part):
 def sheet(facts, unseen, most=MOST_SHEET):
     """The lines of a page: what wasn't seen, what differs from the usual, then the rest.
 
-    What is usual is left out, from the end, where the page would get longer than `most`.
+    What is usual is left out first, from the end, where the page would get longer than `most`.
     """
     lines = [f"not looked at: {unseen}"] if unseen else []
+    room, odd = most - sum(map(len, lines)), []
     for one in [one for one in in_order(facts) if one["usual"]]:
-        lines.append("! {}: {} (usual: {})".format(one["about"], cut(one["text"]), one["usual"]))
-    room, left_out = most - sum(map(len, lines)), 0
+        odd.append("! {}: {} (usual: {})".format(one["about"], cut(one["text"]), one["usual"]))
+    kept_odd = [line for at, line in enumerate(odd) if sum(map(len, odd[: at + 1])) <= room]
+    if len(kept_odd) < len(odd):
+        kept_odd.append(f"! {len(odd) - len(kept_odd)} more differ from the usual: see --json")
+    lines += kept_odd
+    room, left_out = room - sum(map(len, kept_odd)), 0
     for topic in TOPICS:
         texts = [one["text"] for one in facts if one["about"] == topic and not one["usual"]]
         kept = []

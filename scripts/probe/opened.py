@@ -79,12 +79,21 @@ class Files(Observer):
 
     def __init__(self, watch):
         super().__init__(watch)
+        self.known = None  # what had been read when it was looked at, and the facts
         if Files.opened is None:
             Files.opened = Opened()
 
     def facts(self):
         """What was read, and caches that are older than what they may be made from."""
         self.opened.on = self.opened.on and not self.watch.final
+        # A report is made several times, and a file on a network drive takes a moment to look at.
+        seen = len(self.opened.read), len(self.watch.parts["checkpoints"].settings)
+        if self.known is None or self.known[0] != seen:
+            self.known = seen, self.look()
+        return self.known[1]
+
+    def look(self):
+        """The facts about the files that were read so far."""
         every = dict.fromkeys(list(self.opened.read.values()))
         paths = [path for path in every if os.path.isfile(path)]
         texts = [text for inside in by_kind(paths) for text in told(inside)]

@@ -12,10 +12,9 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.proofs import proof_of
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, older_python
 
 PAGE = ROOT / "evals" / "proofs" / "OLDER.md"
-INSTALL = "see `.venv-older` in .ci/run, then OLDER_PYTHON=.venv-older/bin/python"
 PROVE = """\
 import json, sys
 from remote_gpu_trainer.catalogue import bundle
@@ -40,11 +39,7 @@ def all_proofs() -> list[str]:
 
 def proven_there(ids: list[str]) -> dict[str, list]:
     """{id: [verdict, [what failed first]]} of these proofs on the older libraries."""
-    python = os.environ.get("OLDER_PYTHON")
-    if not python:
-        if os.environ.get("REQUIRE_ENGINES"):
-            pytest.fail(f"OLDER_PYTHON is not set: {INSTALL}")
-        pytest.skip(f"OLDER_PYTHON is not set: {INSTALL}")
+    python = older_python()
     # A skipped proof says nothing about older libraries; it isn't a failure of them. And the inner
     # run must not wait for a turn that the outer one holds.
     left_out = ("REQUIRE_ENGINES", "PYTEST_")

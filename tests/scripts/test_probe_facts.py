@@ -366,6 +366,35 @@ fit(net(), DataLoader(Stream(), 10), epochs=1)
     assert "training set" not in facts and "a stream" in facts["loader"]["text"]
 
 
+def test_a_sheet_full_of_oddities_keeps_to_its_length_and_counts_the_rest():
+    facts = loaded(PROBE)
+    told = [facts.fact(f"weights/{i}", f"{i} odd " + "x" * 200, "even") for i in range(40)]
+    lines = facts.sheet([*told, facts.fact("data/one", "plain")], "")
+    assert sum(map(len, lines)) < 2500 and lines[0].startswith("! weights: 0 odd")
+    kept = sum(line.startswith("! weights: ") for line in lines)
+    assert f"! {40 - kept} more differ from the usual: see --json" in lines
+
+
+class Watched:
+    """What an observer of files asks of the watch."""
+
+    folder, final = "", False
+
+    def __init__(self):
+        self.parts = {"checkpoints": type("Checkpoints", (), {"settings": []})()}
+
+
+def test_files_are_looked_at_again_only_where_others_were_read(monkeypatch, tmp_path):
+    observer = loaded(PROBE).Files(Watched())
+    looks = []
+    monkeypatch.setattr(observer, "look", lambda: looks.append(1) or [])
+    observer.facts(), observer.facts()
+    assert len(looks) == 1
+    observer.opened.read["new"] = str(tmp_path / "new")
+    observer.facts(), observer.facts()
+    assert len(looks) == 2
+
+
 def test_the_sheet_says_first_what_was_not_seen_then_what_is_odd_and_keeps_to_its_length():
     facts = loaded(PROBE)
     told = [facts.fact("data/one", "plain " * 30), facts.fact("weights/two", "odd", "even")]

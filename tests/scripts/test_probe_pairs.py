@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 
-from tests.conftest import ROOT, module
+from tests.conftest import ROOT, module, older_python
 from tests.programs import loaded
 
 PROBE = ROOT / "scripts/probe.py"
@@ -25,6 +25,8 @@ UNSEEN = {"C11", "C12", "DP11", "L2", "R4"}
 BY_TIME = {"T7"}
 # Healthy programs that get a hint: a reward that is reached early leaves spikes in the gradients.
 HINTED = {"policy_gradient"}
+# Programs of a Trainer, an adapter and Lightning, and two faults in what a library does.
+OLDER = ("lm_trainer", "lora_peft", "lightning_module", "O5", "V7")
 ALONE = {
     "OMP_NUM_THREADS": "1",
     "CUDA_VISIBLE_DEVICES": "",
@@ -50,14 +52,14 @@ sys.meta_path.insert(0, names)
 """
 
 
-def findings(program, folder):
+def findings(program, folder, python=sys.executable):
     """[entry, level] of what the probe says about a program that ends well after its steps."""
     name = f"{program.parent.name}-{program.stem}"
     launcher = re.match(r"# run: torchrun (.*)", program.read_text(encoding="utf-8"))
     torchrun = ["torchrun", "--standalone", "--local-addr=127.0.0.1"]
     command = [*torchrun, *launcher[1].split(), str(program)] if launcher else [str(program)]
     done = subprocess.run(
-        [sys.executable, PROBE, "--json", folder / f"{name}.json", "--", *command],
+        [python, PROBE, "--json", folder / f"{name}.json", "--", *command],
         capture_output=True,
         text=True,
         env=os.environ | {"PYTHONPATH": str(folder)} | ALONE,
@@ -105,6 +107,16 @@ def test_each_failure_is_named_on_the_failing_program_alone(campaign, folder):
             assert entry not in {found for found, _ in one["healthy"]}, one
             named = entry in {found for found, _ in one["failing"]}
             assert named or entry in BY_TIME, one
+
+
+@pytest.mark.parametrize("case", OLDER)
+def test_with_libraries_of_a_year_ago_the_probe_says_the_same(case, campaign, folder):
+    """transformers 4.57, peft 0.18, accelerate 1.12 and Lightning 2.5: evals/proofs/older.txt."""
+    python = older_python()
+    recorded = next(one for one in campaign("probe").recorded() if one["id"] == case)
+    kind = "failing" if "failing" in recorded else "healthy"
+    place = PAIRS / case / "failing.py" if kind == "failing" else PAIRS / f"healthy/{case}.py"
+    assert findings(place, folder, python) == recorded[kind]
 
 
 def test_seventy_entries_are_named(campaign):
