@@ -100,13 +100,14 @@ def ids(answer):
 def test_a_run_that_went_well_is_not_blamed_for_an_earlier_one(ask, text):
     answer = ask(text)
     assert not answer.matches and not answer.also and answer.first_failure is None
-    assert "The file holds 2 runs; this is about run 2" in answer.ask and "No error" in answer.ask
+    assert "Read: run 2 of 2, from line " in answer.ask and "No error" in answer.ask
 
 
 def test_an_earlier_run_can_be_asked_for_and_all_of_them(ask):
     text = OUT_OF_MEMORY + "nohup: ignoring input\n" + STEPS
-    assert ids(ask(text, run=1)) == ["U10"] and "run 1" in ask(text, run=1).ask
-    assert "All 2 runs" in ask(text, run=0).ask
+    assert ids(ask(text, run=1)) == ["U10"]
+    assert "Read: run 1 of 2, from line 1 to line 6." in ask(text, run=1).ask
+    assert "Read: all 2 runs as one." in ask(text, run=0).ask
     with pytest.raises(Unreadable, match="^the file holds 2 runs, and run 3 was asked for; pass "):
         ask(text, run=3)
 
@@ -134,13 +135,13 @@ def test_the_answer_tells_how_earlier_runs_ended(ask):
 )
 def test_in_doubt_a_file_is_one_run(ask, text):
     answer = ask(text)
-    assert "runs" not in answer.ask and ids(answer) == ["U10"]
+    assert "one run" in answer.ask and ids(answer) == ["U10"]
 
 
 def test_a_rank_that_died_does_not_end_the_run_of_the_others(ask):
     text = "torchrun --nproc-per-node=2 train.py\n" + OUT_OF_MEMORY + STEPS[:200]
     answer = ask(text)
-    assert "runs" not in answer.ask and answer.first_failure["line"] == 7
+    assert "one run" in answer.ask and answer.first_failure["line"] == 7
 
 
 # Ends from outside.
@@ -187,7 +188,7 @@ def test_a_job_that_prints_a_traceback_while_it_is_cancelled_is_one_run(ask):
     notice = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T10:00:00 ***\n"
     dying = 'Traceback (most recent call last):\n  File "/me/t.py", line 7, in <module>\nKeyboardInterrupt\n'
     answer = ask(STEPS + notice + dying)
-    assert "runs" not in answer.ask and "job 7 was cancelled" in answer.ask
+    assert "one run" in answer.ask and "job 7 was cancelled" in answer.ask
 
 
 def test_a_time_limit_of_slurm_has_an_entry_and_two_notices_are_one_end(ask):

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ..numbers.finding import NumbersFinding
@@ -24,7 +25,7 @@ from .judging import ENDING, judge
 from .kernel_rows import has_kernel_rows
 from .kinds import APART, MESSAGE, PLAIN, QUIET, TOLD, TRACE
 from .lines import Line, lines_of, rank_of
-from .windows import unlike
+from .windows import Rows, unlike
 
 KERNELS = re.compile(r"/(?:proc|sys|dev)(?:/(?!shm\b)|$)")  # folders that are no files on a disk
 NOTHING_NEW = "Every line of this log also stands in the good log."
@@ -105,11 +106,12 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     new = unlike(log.rows, options.good) if options.good else log.rows
     all_lines, older = _with_kernel(lines_of(new, log.source, log.rank), log.path)
     # Beside a log of a good run, what is left of this one are pieces.
-    chosen = runs_in_file.choose(all_lines, options.run, log.pasted or bool(options.good))
+    is_one = log.pasted or bool(options.good)
+    chosen = runs_in_file.choose(all_lines, options.run, new, whole=is_one)
     first, last = chosen.numbers
     new = [row for row in new if first <= row[0] <= last]
     lines, is_healthy = smi_rows.silenced(chosen.lines)
-    evidence = replace(judge(lines, pasted=log.pasted), older=older, history=chosen.history)
+    evidence = replace(judge(lines, pasted=log.pasted), older=older)
     if is_healthy is not None and evidence.seen in ("", "sound"):
         evidence = replace(evidence, is_log=True, seen="sound" if is_healthy else "fault")
     if not new:
@@ -117,11 +119,34 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     evidence = _completed(evidence, replace(log, rows=new))
     if log.pasted:
         return evidence
-    return replace(_of_a_file(evidence), is_compared=bool(options.good))
+    like_good = len(log.rows) - len(new) if options.good else 0
+    return replace(
+        _of_a_file(evidence, new),
+        is_compared=bool(options.good),
+        read=_read(log.rows, chosen.said, like_good),
+    )
 
 
-def _of_a_file(evidence: Evidence) -> Evidence:
-    """Add what holds for a file alone, in which no person wrote a line."""
+def _read(rows: list[Row], run: str, like_good: int) -> str:
+    """A sentence on what of a file was looked at. `run` says which of its runs, "" for one."""
+    count, whole = len({number for number, _ in rows}), rows[-1][0]
+    is_cut = isinstance(rows, Rows) and rows.is_cut
+    parts = [
+        f"{count} of {whole} lines (start, end, and around what may tell of a failure)"
+        if is_cut
+        else ""
+        if run
+        else f"all {whole} lines"
+        if whole > 1
+        else "its one line",
+        f"without {like_good} that are like the good run's" if like_good else "",
+        run or "one run",
+    ]
+    return f"Read: {', '.join(filter(None, parts))}."
+
+
+def _of_a_file(evidence: Evidence, rows: Sequence[Row]) -> Evidence:
+    """Add what holds for a file alone, of these rows, in which no person wrote a line."""
     ending = endings.ending_of(evidence.lines)
     own, says_all = own_errors.own_error(evidence)
     ended = ending.sentence if ending else ""
@@ -131,7 +156,7 @@ def _of_a_file(evidence: Evidence) -> Evidence:
         ended=ended,
         own=own,
         says_all=says_all,
-        went_on=caught.went_on(evidence) and not has_kernel_rows(evidence.lines),
+        went_on=caught.went_on(evidence, rows) and not has_kernel_rows(evidence.lines),
     )
 
 

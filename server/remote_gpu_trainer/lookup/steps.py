@@ -379,12 +379,12 @@ def _ask(state: LookUp) -> str:
     evidence, rests_on = state.evidence, state.rests_on
     sentences = [
         "" if state.retriever.encoder else WORDS_ALONE,
-        evidence.history,
         evidence.ended,
         evidence.victims,
         evidence.older,
         disagreement(evidence, rests_on.line) if rests_on and not evidence.ended else "",
         _what_would_help(state),
+        evidence.read,
     ]
     return " ".join(filter(None, sentences))
 
