@@ -13,7 +13,8 @@ class File(NamedTuple):
     """A file of a kind. `shows` says what it is about.
 
     `first` are the ids of which one must come first; none where nothing may be claimed. `says` are
-    words that `ask` must hold, `never` words and ids that the answer may not hold anywhere.
+    words that `ask` must hold, `never` words and ids that the answer may not hold anywhere. `quotes`
+    are words in its evidence.
     `titles`: titles may be shown to choose from.
     """
 
@@ -24,6 +25,7 @@ class File(NamedTuple):
     says: tuple[str, ...] = ()
     never: tuple[str, ...] = ()
     titles: bool = False
+    quotes: str = ""
 
 
 def counted(form: str, values, start: int = 0) -> str:
@@ -229,9 +231,14 @@ FILES = [
          "OSError: [Errno 122] Disk quota exceeded\n", ("U7",)),
     File("F11", "twin: a program that prints the word killed of its own", STEPS + "epoch done, 12 stale workers killed by pool shutdown\n" + STEPS),
     # F12: memory messages.
-    File("F12", "the cap that this process may use is 30 GiB", OOM.replace(
+    File("F12", "a process with a cap in a shared card", OOM.replace(
         "812.00 MiB is free. Process 4121 has 22.80 GiB memory in use. ", "9.00 GiB is free. Including non-PyTorch memory, "
-        "this process has 14.00 GiB memory in use. 14.10 GiB allowed; ").replace("21.90 GiB", "13.60 GiB"), ("U10",)),
+        "this process has 14.00 GiB memory in use. 14.10 GiB allowed; ").replace("21.90 GiB", "13.60 GiB"), ("U10",),
+        quotes="at its cap"),
+    File("F12", "a cap of half the card, with room on the card", OOM.replace(
+        "812.00 MiB is free. Process 4121 has 22.80 GiB memory in use. ", "11.00 GiB is free. Including non-PyTorch memory, "
+        "this process has 12.00 GiB memory in use. 11.83 GiB allowed; ").replace("21.90 GiB", "11.60 GiB").replace(
+        "410.11 MiB", "12.00 MiB"), ("U10",), quotes="this process is at its cap"),
     File("F12", "ROCm's form of the message", OOM.replace("CUDA out of memory", "HIP out of memory"), ("U10",)),
     File("F12", "two cards, the message of the second alone", OOM.replace("GPU 0 has", "GPU 1 has"), ("U10",)),
     File("F12", "twin: a memory summary without a failure", STEPS + "|===========|\n| PyTorch CUDA memory summary, device ID 0 |\n"

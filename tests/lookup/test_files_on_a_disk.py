@@ -298,3 +298,57 @@ def test_what_a_run_outlived_is_no_failure(ask, text):
 )
 def test_a_text_with_nuls_is_read(ask, data):
     assert ids(ask(data)) == ["U10"]
+
+
+# Several files.
+
+
+def test_the_output_and_the_errors_of_one_run_are_read_together(tmp_path):
+    """The output alone says nothing, and the errors alone don't say how far the run came."""
+    (tmp_path / "job.out").write_text(STEPS)
+    (tmp_path / "job.err").write_text(OUT_OF_MEMORY)
+    paths = [str(tmp_path / "job.out"), str(tmp_path / "job.err")]
+    for given in (paths, paths[::-1]):
+        answer = answer_for(log=given)
+        assert ids(answer) == ["U10"] and answer.first_failure["source"] == "job.err"
+        assert "Read: 2 files." in answer.ask
+    with pytest.raises(Unreadable, match="isn't a file; pass several files of one run, or one"):
+        answer_for(log=[paths[0], str(tmp_path)])
+
+
+def test_an_own_error_in_a_second_file_is_told(tmp_path):
+    (tmp_path / "job.out").write_text(STEPS)
+    (tmp_path / "job.err").write_text(OWN)
+    answer = answer_for(log=[str(tmp_path / "job.out"), str(tmp_path / "job.err")])
+    assert not answer.matches and "train.py line 12, with `FileNotFoundError`" in answer.ask
+
+
+def test_of_each_file_in_a_folder_of_ranks_the_last_run_counts(tmp_path):
+    """A job that was queued again appends to the logs of its ranks."""
+    end = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T10:00:00 DUE TO PREEMPTION ***\n"
+    for rank in range(2):
+        (tmp_path / f"rank_{rank}.log").write_text(OUT_OF_MEMORY + end + STEPS)
+    answer = answer_for(log=str(tmp_path))
+    assert not answer.matches and answer.first_failure is None
+    assert "Read: 2 files, of 2 ranks, of 2 the last run alone." in answer.ask
+
+
+# Preemption.
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "",
+        "srun: error: n1: task 0: Killed\nsrun: launch/slurm: _step_signal: Terminating StepId=88211.0\n",
+        'Traceback (most recent call last):\n  File "/me/t.py", line 7, in <module>\n    x = x.cuda()\n'
+        "RuntimeError: No CUDA GPUs are available\n",
+    ],
+    ids=["alone", "srun's words", "a dying program"],
+)
+def test_a_preempted_job_did_not_fail(ask, behind):
+    notice = "slurmstepd: error: *** JOB 88211 ON g-12 CANCELLED AT 2026-11-03T04:11:00 DUE TO PREEMPTION ***\n"
+    answer = ask(STEPS + notice + behind)
+    assert ids(answer)[0] == "SLURM2" and "job 88211 was preempted: another job" in answer.ask
+    answer = ask(STEPS + notice + behind + STEPS)
+    assert not answer.matches and "run 1: Slurm's job 88211 was preempted" in answer.ask

@@ -16,6 +16,7 @@ def test_a_file_is_answered_rightly_or_not_at_all(file, tmp_path):
     assert file.first or file.titles or not answer.also
     assert "No error found" not in answer.ask or answer.first_failure is None
     assert all(words in answer.ask for words in file.says), answer.ask
+    assert any(file.quotes in line["text"] for line in answer.evidence) or not file.quotes
     assert not any(words in ids or words in answer.ask for words in file.never), answer.ask
 
 

@@ -26,14 +26,19 @@ def went_on(evidence: Evidence, rows: Sequence[Row] = ()) -> bool:
     failures = evidence.failures
     if not failures or evidence.ranks or any(_outermost(f) in _ENDS for f in failures):
         return False
-    last = max(failure.line.number for failure in failures)
+    if len({failure.line.source for failure in failures}) > 1:
+        return False  # which of two files wrote last isn't known
+    last, source = max(f.line.number for f in failures), failures[0].line.source
     if next(moving_bars(rows, last), None):
         return True
     later = [
         line
         for line in evidence.lines
-        if (line.number > last and line.kind in (PLAIN, *APART))
-        or (line.number > last + MESSAGE_LINES and line.kind == MESSAGE)
+        if line.source == source
+        and (
+            (line.number > last and line.kind in (PLAIN, *APART))
+            or (line.number > last + MESSAGE_LINES and line.kind == MESSAGE)
+        )
     ]
     return len(later) >= GOES_ON and any(is_progress(line) for line in later)
 

@@ -34,10 +34,12 @@ def ending_of(lines: list[Line]) -> Ending | None:
     first that gives a reason counts.
     """
     found: Ending | None = None
-    for line in lines[_last_words(lines) :]:
-        ending = _ending_in(line)
-        if ending and (found is None or _says_more(ending, found)):
-            found = ending
+    for source in dict.fromkeys(line.source for line in lines):
+        own = [line for line in lines if line.source == source]
+        for line in own[_last_words(own) :]:
+            ending = _ending_in(line)
+            if ending and (found is None or _says_more(ending, found)):
+                found = ending
     return found
 
 

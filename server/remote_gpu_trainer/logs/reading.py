@@ -15,6 +15,7 @@ import os
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
@@ -26,6 +27,9 @@ from .kernel_rows import has_kernel_rows
 from .kinds import APART, MESSAGE, PLAIN, QUIET, TOLD, TRACE
 from .lines import Line, lines_of, rank_of
 from .windows import Rows, unlike
+
+if TYPE_CHECKING:
+    from .folder import Folder
 
 KERNELS = re.compile(r"/(?:proc|sys|dev)(?:/(?!shm\b)|$)")  # folders that are no files on a disk
 NOTHING_NEW = "Every line of this log also stands in the good log."
@@ -57,6 +61,27 @@ def from_path(path: str, options: ReadOptions = DEFAULTS) -> Evidence:
     name = os.path.basename(path)
     rows = files.of_file(path, options)
     return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path), options)
+
+
+def from_paths(paths: Sequence[str], options: ReadOptions = DEFAULTS) -> Evidence:
+    """Return the evidence in several files of one run, such as its output and its errors.
+
+    Raises `files.Unreadable`.
+    """
+    if len(paths) == 1:
+        return from_path(paths[0], options)
+    from . import folder  # here for a fast start: most logs are single files
+
+    for path in paths:
+        if not os.path.isfile(path):
+            raise Unreadable(
+                f"{path} isn't a file; pass several files of one run, or one folder of logs"
+            )
+    whole = [os.path.abspath(path) for path in paths]
+    common = os.path.dirname(whole[0]) if len(set(whole)) == 1 else os.path.commonpath(whole)
+    names = tuple(dict.fromkeys(os.path.relpath(path, common) for path in whole))
+    logs = folder.read(common, options, only=names)
+    return _of_a_file(_of_logs(logs), ())
 
 
 def with_words(evidence: Evidence, text: str) -> Evidence:
@@ -199,10 +224,15 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         else:
             raise
     else:
-        lines, older = _with_kernel(logs.lines)
-        judged = replace(judge(lines, logs.silent), left_out=logs.left_out, older=older)
-        evidence = _completed(judged, _Log(logs.numbers, logs.named))
+        evidence = _of_logs(logs)
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
+
+
+def _of_logs(logs: Folder) -> Evidence:
+    """Return the evidence in several logs of one run."""
+    lines, older = _with_kernel(logs.lines)
+    judged = replace(judge(lines, logs.silent), left_out=logs.left_out, older=older, read=logs.read)
+    return _completed(judged, _Log(logs.numbers, logs.named))
 
 
 def _completed(evidence: Evidence, log: _Log) -> Evidence:

@@ -7,7 +7,7 @@ The command line and the MCP server call `answer_for`, which opens the log and r
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import date
 from functools import lru_cache
@@ -38,7 +38,7 @@ def prepare() -> None:
 def answer_for(
     *,
     text: str | None = None,
-    log: str | None = None,
+    log: str | Sequence[str] | None = None,
     stream: BinaryIO | None = None,
     limit: int = 3,
     installed: str | None = None,
@@ -50,6 +50,7 @@ def answer_for(
 ) -> Answer:
     """Answer a text, the path of a log, of a folder of logs or of a config.json, or a stream.
 
+    Several paths are those of files of one run, such as its output and its errors.
     A text beside a log or stream is what somebody says about it. `seconds` bounds the
     reading of a folder or of a log at HOST:PATH; `progress(bytes_read)` is called while a log is
     read. `today` is the day that ages are judged by (default: the clock's). `good` is the path of
@@ -61,7 +62,7 @@ def answer_for(
     prepare()
     check_length(text or "")
     text = unfolded(text or "")  # agents write a line break as "\n", or leave it out
-    model = config_memory.model_at(log) if log is not None and log.endswith(".json") else None
+    model = config_memory.model_at(log) if isinstance(log, str) and log.endswith(".json") else None
     if model:
         log, text = None, text if text.strip() else config_memory.QUESTION
     given = read_given(text, log, stream, progress=progress, seconds=seconds, good=good, run=run)
