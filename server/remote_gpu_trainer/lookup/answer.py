@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable, Sequence
-from dataclasses import replace
 from datetime import date
 from functools import lru_cache
 from typing import BinaryIO
@@ -66,8 +65,9 @@ def answer_for(
     if model:
         log, text = None, text if text.strip() else config_memory.QUESTION
     given = read_given(text, log, stream, progress=progress, seconds=seconds, good=good, run=run)
-    answer = look_up(
-        given.evidence,
+    evidence = given.evidence
+    return look_up(
+        evidence,
         bundle.load_cache(),
         search.load(),
         limit=limit,
@@ -75,12 +75,5 @@ def answer_for(
         installed=installed,
         sentence=given.sentence,
         has_own_words=given.has_own_words,
+        model_memory=config_memory.memory_sentence(model, text, evidence) if model else "",
     )
-    numbers = given.evidence.numbers
-    sentences = [
-        config_memory.memory_sentence(model, text, given.evidence) if model else "",
-        given.evidence.left_out,
-        f"The numbers say: {numbers}." if numbers else "",
-        answer.ask,
-    ]
-    return replace(answer, ask=" ".join(filter(None, sentences)))
