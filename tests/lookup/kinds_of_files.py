@@ -141,6 +141,9 @@ FILES = [
     File("F5", "twin: the second job is the one that failed", STEPS + LSF_DONE.format(
         job=101, how="Done", word="Successfully completed.") + OOM + LSF_DONE.format(
         job=102, how="Exited", word="Exited with exit code 1."), ("U10",), ("run 2 of 2",)),
+    File("F5", "a job that was queued again and goes on from its checkpoint", STEPS + "slurmstepd: error: *** JOB 88211 ON g-12 "
+         "CANCELLED AT 2026-11-03T04:11:00 DUE TO JOB REQUEUE ***\nresuming from checkpoint step 230\n" + counted(
+         "step {n}0 train_loss={v:.4f}", falling(1.2, 0.9, 20), 24), (), ("run 2 of 2", "run 1: Slurm's job 88211 was ended to be queued again")),
     # F6: a caught cause.
     File("F6", "CUDA is gone, the program goes on without a group and dies", 
          "2026-11-02 10:00:01 WARNING could not start distributed training: ProcessGroupNCCL is only supported "
@@ -224,6 +227,7 @@ FILES = [
          "singularity exec --nv img.sif python train.py\n", ("DP15", "U50")),
     File("F11", "Kubernetes says that the container was killed", STEPS + "command terminated with exit code 137\n"
          "Last State: Terminated\n  Reason: OOMKilled\n  Exit Code: 137\n", ("M3",)),
+    File("F11", "docker's word on a container", STEPS + "train_1 exited with code 137\n", ("M3",)),
     File("F11", "accelerate in Chinese: 已杀死", "加载数据集 ...\n" + counted("第{n}轮 损失: {v:.3f}", falling(2, 1, 12))
          + "./train.sh：行 12: 40021 已杀死               accelerate launch train.py\n", ("M3", "U3")),
     File("F11", "numpy's file can't be written: quota", TRACE + '  File "prep.py", line 30, in <module>\n    np.save(out, x)\n'

@@ -76,6 +76,8 @@ _PROGRESS = re.compile(
     r"|saved|total|result)s?\b|'(?:loss|epoch)'|it/s|s/it)",
     re.I,
 )
+# Resuming from checkpoint step 230      A new process says this, and then counts on.
+_RESUMED = re.compile(r"\bresum(?:e|ed|ing)\b|\b(?:load|restor)(?:ed|ing)\b|恢复|断点", re.I)
 _CHAINED = re.compile(r"\s*(?:During handling of the above|The above exception was the direct)")
 # Words of a job of several processes, in lower case; the last ones only with a number behind them.
 _MANY = (
@@ -353,8 +355,10 @@ def _is_of_a_program(lines: list[Line], at: int) -> bool:
 def _counts_on(lines: list[Line], end: Line, going: list[int]) -> bool:
     """Whether the lines behind an end count on where the lines before it stopped.
 
-    Then the program survived: a new one would count from its start.
+    Then the program survived: a new one would count from its start, or say that it resumes.
     """
+    if any(_RESUMED.search(lines[at].text) for at in going):
+        return False
     behind = {}
     for at in going:
         number = _FIRST_NUMBER.match(lines[at].text)
