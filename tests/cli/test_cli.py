@@ -418,7 +418,7 @@ def test_two_logs_are_refused_with_what_to_do(args, tmp_path, monkeypatch, capsy
     monkeypatch.chdir(tmp_path)
     assert main(["lookup", *args]) == 2
     err = capsys.readouterr().err
-    assert "only one log can be read at a time; pass the folder that holds the logs" in err
+    assert "files are read by --log; pass --log for each file of one run, or the folder" in err
     assert err.count("\n") == 1
 
 

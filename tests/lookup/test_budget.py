@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.logs.reading import from_text
+from remote_gpu_trainer.lookup import missing
 from remote_gpu_trainer.lookup.budget import (
     cut,
     first_paragraph,
@@ -17,9 +19,16 @@ from remote_gpu_trainer.lookup.budget import (
     tokens,
     tokens_of_json,
 )
+from remote_gpu_trainer.lookup.claims import Claim
+from remote_gpu_trainer.lookup.matches import matches_of, titles
+from remote_gpu_trainer.lookup.parts import ALSO, MOST
+from remote_gpu_trainer.lookup.parts import WHOLE as PARTS_WHOLE
+from remote_gpu_trainer.lookup.steps import NOT_SURE, Answer, fit, look_up
+from remote_gpu_trainer.retrieval import search
 from remote_gpu_trainer.runs.rendering import rendered
 
 from tests.conftest import ROOT
+from tests.lookup.kinds_of_files import OOM
 
 sys.path.insert(0, str(ROOT / "evals"))
 
@@ -62,9 +71,9 @@ def test_every_answer_and_its_titles_keep_to_their_budget(answers, some):
     answers = [answer for answer in answers if answer["matches"] or answer["also"]]
     assert len(answers) > len(some(range(1000), 6))
     whole = counted([written(answer) for answer in answers])
-    titles = counted([written(answer["also"]) for answer in answers])
+    of_titles = counted([written(answer["also"]) for answer in answers])
     assert max(whole) <= WHOLE, written(answers[whole.index(max(whole))])
-    assert max(titles) <= TITLES, written(answers[titles.index(max(titles))]["also"])
+    assert max(of_titles) <= TITLES, written(answers[of_titles.index(max(of_titles))]["also"])
 
 
 def test_the_leads_of_a_first_match_are_whole_within_the_budget(answers):
@@ -84,6 +93,58 @@ def test_the_leads_of_a_first_match_are_whole_within_the_budget(answers):
         if any(match[name] != text for name, text in whole.items()):
             cut_short.append(match["id"])
     assert len(cut_short) < 0.03 * len(firsts), sorted(set(cut_short))
+
+
+def test_no_answer_is_over_however_full_its_parts_are():
+    """Every entry as the first match, beside the longest others and full parts of all fields."""
+    entries = bundle.load().by_id
+    claim = [
+        Claim(entry, "`a text of a signature` in train.log line 12345", "medium")
+        for entry in entries.values()
+    ]
+    sizes = {each.entry.id: tokens_of_json(matches_of([claim[0], each], {})[1]) for each in claim}
+    longest = sorted(claim, key=lambda each: -sizes[each.entry.id])[:2]
+    full = "The run of rank 3 ended before line 4711. " * 60
+    line = {"source": "logs/rank_0.log", "line": 12345, "rank": 3, "text": cut(full, MOST["line"])}
+    rows = [entry for entry in entries.values()][:ALSO]
+    for each in claim:
+        answer = Answer(
+            matches_of(
+                [each, *longest], {each.entry.id: "last checked 2026-01-01; 180 is the limit"}
+            ),
+            [line, line],
+            {"rank": 3, "source": "logs/rank_0.log", "line": 1},
+            cut(full, MOST["ask"]),
+            titles(rows),
+        )
+        fit(answer, PARTS_WHOLE)
+        assert tokens_of_json(answer.as_dict()) <= PARTS_WHOLE, each.entry.id
+
+
+def test_each_part_is_shortened_by_the_table(monkeypatch):
+    """The limits of the table are those that are used: with smaller ones the answer is smaller."""
+    evidence = from_text(OOM)
+    whole = look_up(evidence, bundle.load().by_id, search.load(), limit=3, today=date(2026, 11, 20))
+    for part, less in (("leads", 100), ("titles", 60), ("ask", 9)):
+        monkeypatch.setitem(MOST, part, less)
+    less = look_up(evidence, bundle.load().by_id, search.load(), limit=3, today=date(2026, 11, 20))
+    assert tokens_of_json(less.also) <= 60 < tokens_of_json(whole.also)
+    leads = [
+        sum(tokens(answer.matches[0][name]) for name in ("root_cause", "fix", "check"))
+        for answer in (less, whole)
+    ]
+    assert leads[0] < leads[1]
+
+
+def test_what_would_help_is_never_cut():
+    everything = [
+        missing.SENTENCE,
+        missing.END_OF_LOG,
+        missing.FIRST_ERROR,
+        missing.RANK_LOGS,
+        missing.NUMBERS,
+    ]
+    assert tokens(f"{NOT_SURE} What would help: {'; '.join(everything)}.") <= MOST["help"]
 
 
 def test_what_is_not_sure_comes_with_titles(answers):

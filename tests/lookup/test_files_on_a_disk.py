@@ -100,13 +100,14 @@ def ids(answer):
 def test_a_run_that_went_well_is_not_blamed_for_an_earlier_one(ask, text):
     answer = ask(text)
     assert not answer.matches and not answer.also and answer.first_failure is None
-    assert "The file holds 2 runs; this is about run 2" in answer.ask and "No error" in answer.ask
+    assert "Read: run 2 of 2, from line " in answer.ask and "No error" in answer.ask
 
 
 def test_an_earlier_run_can_be_asked_for_and_all_of_them(ask):
     text = OUT_OF_MEMORY + "nohup: ignoring input\n" + STEPS
-    assert ids(ask(text, run=1)) == ["U10"] and "run 1" in ask(text, run=1).ask
-    assert "All 2 runs" in ask(text, run=0).ask
+    assert ids(ask(text, run=1)) == ["U10"]
+    assert "Read: run 1 of 2, from line 1 to line 6." in ask(text, run=1).ask
+    assert "Read: all 2 runs as one." in ask(text, run=0).ask
     with pytest.raises(Unreadable, match="^the file holds 2 runs, and run 3 was asked for; pass "):
         ask(text, run=3)
 
@@ -134,13 +135,13 @@ def test_the_answer_tells_how_earlier_runs_ended(ask):
 )
 def test_in_doubt_a_file_is_one_run(ask, text):
     answer = ask(text)
-    assert "runs" not in answer.ask and ids(answer) == ["U10"]
+    assert "one run" in answer.ask and ids(answer) == ["U10"]
 
 
 def test_a_rank_that_died_does_not_end_the_run_of_the_others(ask):
     text = "torchrun --nproc-per-node=2 train.py\n" + OUT_OF_MEMORY + STEPS[:200]
     answer = ask(text)
-    assert "runs" not in answer.ask and answer.first_failure["line"] == 7
+    assert "one run" in answer.ask and answer.first_failure["line"] == 7
 
 
 # Ends from outside.
@@ -187,7 +188,7 @@ def test_a_job_that_prints_a_traceback_while_it_is_cancelled_is_one_run(ask):
     notice = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T10:00:00 ***\n"
     dying = 'Traceback (most recent call last):\n  File "/me/t.py", line 7, in <module>\nKeyboardInterrupt\n'
     answer = ask(STEPS + notice + dying)
-    assert "runs" not in answer.ask and "job 7 was cancelled" in answer.ask
+    assert "one run" in answer.ask and "job 7 was cancelled" in answer.ask
 
 
 def test_a_time_limit_of_slurm_has_an_entry_and_two_notices_are_one_end(ask):
@@ -297,3 +298,57 @@ def test_what_a_run_outlived_is_no_failure(ask, text):
 )
 def test_a_text_with_nuls_is_read(ask, data):
     assert ids(ask(data)) == ["U10"]
+
+
+# Several files.
+
+
+def test_the_output_and_the_errors_of_one_run_are_read_together(tmp_path):
+    """The output alone says nothing, and the errors alone don't say how far the run came."""
+    (tmp_path / "job.out").write_text(STEPS)
+    (tmp_path / "job.err").write_text(OUT_OF_MEMORY)
+    paths = [str(tmp_path / "job.out"), str(tmp_path / "job.err")]
+    for given in (paths, paths[::-1]):
+        answer = answer_for(log=given)
+        assert ids(answer) == ["U10"] and answer.first_failure["source"] == "job.err"
+        assert "Read: 2 files." in answer.ask
+    with pytest.raises(Unreadable, match="isn't a file; pass several files of one run, or one"):
+        answer_for(log=[paths[0], str(tmp_path)])
+
+
+def test_an_own_error_in_a_second_file_is_told(tmp_path):
+    (tmp_path / "job.out").write_text(STEPS)
+    (tmp_path / "job.err").write_text(OWN)
+    answer = answer_for(log=[str(tmp_path / "job.out"), str(tmp_path / "job.err")])
+    assert not answer.matches and "train.py line 12, with `FileNotFoundError`" in answer.ask
+
+
+def test_of_each_file_in_a_folder_of_ranks_the_last_run_counts(tmp_path):
+    """A job that was queued again appends to the logs of its ranks."""
+    end = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T10:00:00 DUE TO PREEMPTION ***\n"
+    for rank in range(2):
+        (tmp_path / f"rank_{rank}.log").write_text(OUT_OF_MEMORY + end + STEPS)
+    answer = answer_for(log=str(tmp_path))
+    assert not answer.matches and answer.first_failure is None
+    assert "Read: 2 files, of 2 ranks, of 2 the last run alone." in answer.ask
+
+
+# Preemption.
+
+
+@pytest.mark.parametrize(
+    "behind",
+    [
+        "",
+        "srun: error: n1: task 0: Killed\nsrun: launch/slurm: _step_signal: Terminating StepId=88211.0\n",
+        'Traceback (most recent call last):\n  File "/me/t.py", line 7, in <module>\n    x = x.cuda()\n'
+        "RuntimeError: No CUDA GPUs are available\n",
+    ],
+    ids=["alone", "srun's words", "a dying program"],
+)
+def test_a_preempted_job_did_not_fail(ask, behind):
+    notice = "slurmstepd: error: *** JOB 88211 ON g-12 CANCELLED AT 2026-11-03T04:11:00 DUE TO PREEMPTION ***\n"
+    answer = ask(STEPS + notice + behind)
+    assert ids(answer)[0] == "SLURM2" and "job 88211 was preempted: another job" in answer.ask
+    answer = ask(STEPS + notice + behind + STEPS)
+    assert not answer.matches and "run 1: Slurm's job 88211 was preempted" in answer.ask

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 
 NOTHING = "nothing to look up; pass a text, --log PATH, or - for standard input"
 ONE_LOG = (
-    "only one log can be read at a time; pass the folder that holds the logs of one run, "
-    "or run lookup once for each"
+    "files are read by --log; pass --log for each file of one run, or the folder that holds them, "
+    "or run lookup once for each run"
 )
 MOST_SECONDS = 600  # for reading a log: a folder of many gigabytes may take minutes
 LABELS = {**WHOLE, "distinguish": "don't confuse with"}
@@ -52,8 +52,10 @@ class Question(NamedTuple):
 @click.option(
     "--log",
     metavar="PATH",
+    multiple=True,
     shell_complete=files,
     help="a log file, the JSON of a probe, or a folder with the logs of all ranks of one run; "
+    "given twice, both files are of one run, such as its output and its errors; "
     "HOST:PATH reads it on a box over ssh; - for standard input; beside a question of memory "
     "also a model's config.json",
 )
@@ -103,7 +105,7 @@ class Question(NamedTuple):
 @click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
 def lookup(
     text: tuple[str, ...],
-    log: str | None,
+    log: tuple[str, ...],
     good: str | None,
     run: str | None,
     entry_id: str | None,
@@ -118,7 +120,7 @@ def lookup(
 
     Exit 0: found. Exit 1: nothing fits. Exit 2: the input can't be read.
     """
-    question = read_question(text, log, entry_id)
+    question = read_question(text, log[0] if log else None, entry_id)
     gc.disable()  # modules and pages stay in memory; collecting would take a tenth of the time
     try:
         from ..lookup import check_limit
@@ -135,7 +137,7 @@ def lookup(
     with terminal.Progress(title, _size(question.log)) as progress:
         answer = answer_for(
             text=question.text,
-            log=question.log,
+            log=[os.path.expanduser(path) for path in log] if len(log) > 1 else question.log,
             stream=question.stream,
             limit=limit,
             installed=_installed(installed),
@@ -190,7 +192,7 @@ def read_question(words: Sequence[str], log: str | None, entry_id: str | None) -
     _refuse_combinations(text, log, entry_id)
     if files_named := [word for word in words if _is_file(word)]:
         if log is not None:
-            raise BadRequest(f"{files_named[0]} is a file, and --log takes one path: {ONE_LOG}")
+            raise BadRequest(f"{files_named[0]} is a file, and stands without --log: {ONE_LOG}")
         if len(files_named) > 1:
             raise BadRequest(ONE_LOG)
         if text == files_named[0]:

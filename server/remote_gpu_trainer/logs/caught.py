@@ -2,37 +2,45 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+from ..numbers.rows import Row
 from .evidence import Evidence
-from .first_failure import only_reports
 from .kinds import APART, FRAME, MESSAGE, PLAIN
 from .lines import MESSAGE_LINES
+from .runs_in_file import is_progress, moving_bars
 from .waiting import Failure
 
-GOES_ON = 3  # lines behind a failure that tell of none
+GOES_ON = 3  # lines behind a failure that tell of none, one of them of progress
 # The outermost functions of a traceback that nobody caught: of a program, a process, a thread.
 _ENDS = ("<module>", "_bootstrap", "_bootstrap_inner", "_wrap", "worker", "main")
 
 
-def went_on(evidence: Evidence) -> bool:
+def went_on(evidence: Evidence, rows: Sequence[Row] = ()) -> bool:
     """Return whether a run outlived everything that failed in it. False where nothing failed.
 
+    `rows` are those of the run, in which progress bars are looked for.
     A program that catches an exception prints its traceback from the frame that caught it on, and a
-    logged error has none. Both count only if the run wrote on afterwards.
+    logged error has none. Both count only if the run made progress afterwards.
     """
     failures = evidence.failures
     if not failures or evidence.ranks or any(_outermost(f) in _ENDS for f in failures):
         return False
-    latest = max(failures, key=lambda failure: failure.line.number)
-    if not only_reports(latest) and not _outermost(latest):
-        return False
-    last = latest.line.number
+    if len({failure.line.source for failure in failures}) > 1:
+        return False  # which of two files wrote last isn't known
+    last, source = max(f.line.number for f in failures), failures[0].line.source
+    if next(moving_bars(rows, last), None):
+        return True
     later = [
         line
         for line in evidence.lines
-        if (line.number > last and line.kind in (PLAIN, *APART))
-        or (line.number > last + MESSAGE_LINES and line.kind == MESSAGE)
+        if line.source == source
+        and (
+            (line.number > last and line.kind in (PLAIN, *APART))
+            or (line.number > last + MESSAGE_LINES and line.kind == MESSAGE)
+        )
     ]
-    return len(later) >= GOES_ON
+    return len(later) >= GOES_ON and any(is_progress(line) for line in later)
 
 
 def _outermost(failure: Failure) -> str:

@@ -184,11 +184,16 @@ TABLE = (
     ),
     _row("frame", "root", ('file "',), _FRAME),
     _row("exception", "root", tuple(end.lower() for end in _EXCEPTION_ENDS), _exception),
-    _row("killed", "root", ("kill",), pattern(r"\bKilled\b|killed by signal", **_FAILS), True),
     _row(
-        "crash", "root", ("fault", "bus error", "dumped", "abort", "terminate", "what()"),
+        "killed", "root", ("kill", "已杀死"),
+        pattern(r"\bKilled\b|OOMKilled|killed by signal|已杀死", **_FAILS), True,
+    ),
+    _row(
+        "crash", "root", ("fault", "bus error", "dumped", "abort", "terminate", "what()", "段错误",
+         "转储"),
         pattern(
-            r"Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):",
+            r"Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):"
+            "|段错误|核心已转储",
             **_FAILS,
         ), True,
     ),

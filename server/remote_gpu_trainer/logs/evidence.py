@@ -67,11 +67,11 @@ class Evidence:
     "sound" where the numbers show no fault and nothing failed; else "". `probed` holds the findings
     of a probe's report.
 
-    `of_file`: it came as a file, so that no person wrote it. `history` is a sentence on the runs
-    before this one in the file. `ended` is one on who ended the run from outside, `own` one on an
-    exception that the user's own file raised. `says_all`: no entry could add to that one's text.
-    `went_on`: the program caught or only logged each failure, and went on. `is_compared`: what a
-    good run also printed was left out.
+    `of_file`: it came as a file, so that no person wrote it. `read` is a sentence on what of it was
+    looked at: which lines, and which of its runs. `ended` is one on who ended the run from outside,
+    `own` one on an exception that the user's own file raised. `says_all`: no entry could add to
+    its text. `went_on`: the program caught or only logged each failure, and went on.
+    `is_compared`: what a good run also printed was left out.
     """
 
     lines: list[Line]
@@ -87,7 +87,7 @@ class Evidence:
     older: str = ""
     probed: tuple[Probed, ...] = ()
     of_file: bool = False
-    history: str = ""
+    read: str = ""
     ended: str = ""
     own: str = ""
     says_all: bool = False

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from ..numbers.rows import Row, hold_numbers
+from . import runs_in_file
 from .files import DEFAULTS, KEY_NAME, NoLog, ReadOptions, Unreadable, of_file
 from .lines import Line, lines_of, ranks_of
 from .windows import cost, unlike
@@ -44,8 +45,8 @@ class Folder:
     """What was read of a folder.
 
     `lines`: those of all logs. `silent`: the ranks that left no line. `left_out`: what wasn't
-    read, in one sentence. `numbers` and `named`: the rows of the first log that holds numbers, and
-    its name.
+    read, in one sentence. `read`: what was, in one. `numbers` and `named`: the rows of the first
+    log that holds numbers, and its name.
     """
 
     lines: list[Line]
@@ -53,6 +54,7 @@ class Folder:
     left_out: str
     numbers: list[Row]
     named: str
+    read: str = ""
 
 
 class _Late(Exception):
@@ -96,14 +98,20 @@ class _Left:
 
 
 def read(
-    folder: str, options: ReadOptions = DEFAULTS, no_logs: frozenset[str] = frozenset()
+    folder: str,
+    options: ReadOptions = DEFAULTS,
+    no_logs: frozenset[str] = frozenset(),
+    only: tuple[str, ...] = (),
 ) -> Folder:
     """Read every log in a folder, as far as the options' seconds allow. Raises Unreadable.
 
-    `no_logs` are names of files that aren't read.
+    `no_logs` are names of files that aren't read; `only` are those that are, in this order.
     """
     options = replace(options, progress=_ticking(options))
-    sizes, unseen = _sizes(folder, options, no_logs)
+    if only:
+        sizes, unseen = {name: os.path.getsize(os.path.join(folder, name)) for name in only}, ""
+    else:
+        sizes, unseen = _sizes(folder, options, no_logs)
     chosen = _chosen(sizes)
     left = _Left(unseen, [name for name in sizes if name not in set(chosen)])
     run = _Run(list(sizes))
@@ -112,7 +120,7 @@ def read(
         raise _none_read(folder, options, left)
     silent = run.silent()
     left_out = left.said(len(sizes), options.seconds, run.ranks, silent)
-    return Folder(run.lines, silent, left_out, run.numbers, run.named)
+    return Folder(run.lines, silent, left_out, run.numbers, run.named, run.said())
 
 
 def _ticking(options: ReadOptions) -> Callable[[int], None]:
@@ -165,19 +173,35 @@ class _Run:
         self.done: list[str] = []
         self.numbers: list[Row] = []  # of the first log that holds some
         self.named = ""  # the name of that log
+        self.cut = 0  # logs that hold several runs, of which the last was taken
 
     def take(self, name: str, rows: list[Row]) -> None:
-        """Take the rows of the next log."""
+        """Take the rows of the next log, of several runs those of the last."""
         self.done.append(name)
-        if not self.named and hold_numbers(rows):
-            self.numbers, self.named = rows, name
         rank = self.ranks.get(name)
         is_guess = name in self.guessed
         lines = lines_of(rows, name, None if is_guess else rank, rank if is_guess else None)
         if is_guess and rank is not None and any(line.rank != rank for line in lines):
             # Several ranks, or a launcher, wrote it. So the numbers of such names are no ranks.
             self.ranks = {other: rank for other, rank in self.ranks.items() if other in self.sure}
-        self.lines.extend(lines)
+        chosen = runs_in_file.choose(lines, None, rows)
+        if chosen.said:
+            self.cut += 1
+            rows = [row for row in rows if row[0] >= chosen.numbers[0]]
+        if not self.named and hold_numbers(rows):
+            self.numbers, self.named = rows, name
+        self.lines.extend(chosen.lines)
+
+    def said(self) -> str:
+        """What was read, in one sentence."""
+        ranks = {line.rank for line in self.lines if line.rank is not None}
+        count = len(self.done)
+        parts = [
+            f"{count} files" if count > 1 else "one file",
+            f"of {len(ranks)} ranks" if ranks else "",
+            f"of {self.cut} the last run alone" if self.cut else "",
+        ]
+        return f"Read: {', '.join(filter(None, parts))}."
 
     def silent(self) -> frozenset[int]:
         """Return the ranks whose files hold no line."""

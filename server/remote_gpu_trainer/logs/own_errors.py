@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from .ends import end_in
 from .evidence import Evidence
 from .kinds import EXCEPTION, FRAME
 from .lines import Line
@@ -53,9 +54,6 @@ _SAY_MUCH = frozenset((
     "RecursionError", "PermissionError",
 ))  # fmt: skip
 _FILE = re.compile(r"[\w.-]{1,60}$")
-_REFUSED = re.compile(
-    r"[\w./-]{1,100}: error: (?:unrecognized arguments|argument |the following arguments)"
-)
 
 
 def own_error(evidence: Evidence) -> tuple[str, bool]:
@@ -68,11 +66,9 @@ def own_error(evidence: Evidence) -> tuple[str, bool]:
     first = evidence.first
     if first is None:
         return "", False
-    if _REFUSED.match(first.text.strip()):
-        return (
-            f"The program refused its arguments (line {first.number}); its message says which.",
-            True,
-        )
+    end = end_in(first)
+    if end and end[0].own:
+        return f"{end[0].said(end[1])} (line {first.number}).", True
     if first.kind != EXCEPTION:
         return "", False
     kind = class_of(first)

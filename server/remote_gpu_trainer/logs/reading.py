@@ -13,7 +13,9 @@ from __future__ import annotations
 
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
@@ -24,7 +26,10 @@ from .judging import ENDING, judge
 from .kernel_rows import has_kernel_rows
 from .kinds import APART, MESSAGE, PLAIN, QUIET, TOLD, TRACE
 from .lines import Line, lines_of, rank_of
-from .windows import unlike
+from .windows import Rows, unlike
+
+if TYPE_CHECKING:
+    from .folder import Folder
 
 KERNELS = re.compile(r"/(?:proc|sys|dev)(?:/(?!shm\b)|$)")  # folders that are no files on a disk
 NOTHING_NEW = "Every line of this log also stands in the good log."
@@ -56,6 +61,27 @@ def from_path(path: str, options: ReadOptions = DEFAULTS) -> Evidence:
     name = os.path.basename(path)
     rows = files.of_file(path, options)
     return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path), options)
+
+
+def from_paths(paths: Sequence[str], options: ReadOptions = DEFAULTS) -> Evidence:
+    """Return the evidence in several files of one run, such as its output and its errors.
+
+    Raises `files.Unreadable`.
+    """
+    if len(paths) == 1:
+        return from_path(paths[0], options)
+    from . import folder  # here for a fast start: most logs are single files
+
+    for path in paths:
+        if not os.path.isfile(path):
+            raise Unreadable(
+                f"{path} isn't a file; pass several files of one run, or one folder of logs"
+            )
+    whole = [os.path.abspath(path) for path in paths]
+    common = os.path.dirname(whole[0]) if len(set(whole)) == 1 else os.path.commonpath(whole)
+    names = tuple(dict.fromkeys(os.path.relpath(path, common) for path in whole))
+    logs = folder.read(common, options, only=names)
+    return _of_a_file(_of_logs(logs), ())
 
 
 def with_words(evidence: Evidence, text: str) -> Evidence:
@@ -105,11 +131,12 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     new = unlike(log.rows, options.good) if options.good else log.rows
     all_lines, older = _with_kernel(lines_of(new, log.source, log.rank), log.path)
     # Beside a log of a good run, what is left of this one are pieces.
-    chosen = runs_in_file.choose(all_lines, options.run, log.pasted or bool(options.good))
+    is_one = log.pasted or bool(options.good)
+    chosen = runs_in_file.choose(all_lines, options.run, new, whole=is_one)
     first, last = chosen.numbers
     new = [row for row in new if first <= row[0] <= last]
     lines, is_healthy = smi_rows.silenced(chosen.lines)
-    evidence = replace(judge(lines, pasted=log.pasted), older=older, history=chosen.history)
+    evidence = replace(judge(lines, pasted=log.pasted), older=older)
     if is_healthy is not None and evidence.seen in ("", "sound"):
         evidence = replace(evidence, is_log=True, seen="sound" if is_healthy else "fault")
     if not new:
@@ -117,11 +144,34 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     evidence = _completed(evidence, replace(log, rows=new))
     if log.pasted:
         return evidence
-    return replace(_of_a_file(evidence), is_compared=bool(options.good))
+    like_good = len(log.rows) - len(new) if options.good else 0
+    return replace(
+        _of_a_file(evidence, new),
+        is_compared=bool(options.good),
+        read=_read(log.rows, chosen.said, like_good),
+    )
 
 
-def _of_a_file(evidence: Evidence) -> Evidence:
-    """Add what holds for a file alone, in which no person wrote a line."""
+def _read(rows: list[Row], run: str, like_good: int) -> str:
+    """A sentence on what of a file was looked at. `run` says which of its runs, "" for one."""
+    count, whole = len({number for number, _ in rows}), rows[-1][0]
+    is_cut = isinstance(rows, Rows) and rows.is_cut
+    parts = [
+        f"{count} of {whole} lines (start, end, and around what may tell of a failure)"
+        if is_cut
+        else ""
+        if run
+        else f"all {whole} lines"
+        if whole > 1
+        else "its one line",
+        f"without {like_good} that are like the good run's" if like_good else "",
+        run or "one run",
+    ]
+    return f"Read: {', '.join(filter(None, parts))}."
+
+
+def _of_a_file(evidence: Evidence, rows: Sequence[Row]) -> Evidence:
+    """Add what holds for a file alone, of these rows, in which no person wrote a line."""
     ending = endings.ending_of(evidence.lines)
     own, says_all = own_errors.own_error(evidence)
     ended = ending.sentence if ending else ""
@@ -131,7 +181,7 @@ def _of_a_file(evidence: Evidence) -> Evidence:
         ended=ended,
         own=own,
         says_all=says_all,
-        went_on=caught.went_on(evidence) and not has_kernel_rows(evidence.lines),
+        went_on=caught.went_on(evidence, rows) and not has_kernel_rows(evidence.lines),
     )
 
 
@@ -174,10 +224,15 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         else:
             raise
     else:
-        lines, older = _with_kernel(logs.lines)
-        judged = replace(judge(lines, logs.silent), left_out=logs.left_out, older=older)
-        evidence = _completed(judged, _Log(logs.numbers, logs.named))
+        evidence = _of_logs(logs)
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
+
+
+def _of_logs(logs: Folder) -> Evidence:
+    """Return the evidence in several logs of one run."""
+    lines, older = _with_kernel(logs.lines)
+    judged = replace(judge(lines, logs.silent), left_out=logs.left_out, older=older, read=logs.read)
+    return _completed(judged, _Log(logs.numbers, logs.named))
 
 
 def _completed(evidence: Evidence, log: _Log) -> Evidence:

@@ -5,9 +5,10 @@ all jobs into one file. Only what a process or a scheduler prints at its start o
 
 - a start: `nohup: ignoring input`, a session that Slurm or `script` opens, the report that LSF
   writes before a job's output, Python's refusal to compile the program;
-- an end: a scheduler's notice that it killed the job, a shell's word on a process that died, an
-  exception that went through the program's outermost frame. An end bounds a run only if the file
-  goes on with lines that no dying process prints.
+- an end, as `ends.TABLE` lists them: a scheduler's notice that it killed the job, a shell's word on
+  a process that died; or an exception that went through the program's outermost frame. An end
+  bounds a run only if the file goes on with lines that no dying process prints, or with a progress
+  bar that moves.
 
 Repeated steps, a header of nvidia-smi or a second epoch 1 bound nothing: a run may resume, train
 folds, or be watched. Several processes write at once in a distributed job, so that there an
@@ -18,8 +19,13 @@ from __future__ import annotations
 
 import re
 import sys
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ..numbers.rows import Row
+from .endings import ending_of
+from .ends import bounds
 from .files import Unreadable
 from .kinds import EXCEPTION, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
 from .lines import MESSAGE_LINES, Line
@@ -50,31 +56,6 @@ _STARTS = frozenset("nsSB")  # letters with which these begin
 _LSF = re.compile(r"Sender: LSF System <")
 _LSF_BEHIND = re.compile(r"The output \(if any\) follows")
 _LSF_ABOVE = re.compile(r"The output \(if any\) is above this job summary")
-_END = re.compile(
-    r"""(?:
-        # slurmstepd: error: *** JOB 330967 ON node-46 CANCELLED AT 2025-12-21T01:31:22 ***
-        slurmstepd:\ error:\ \*\*\*\ (?:JOB|STEP)\ [\d.]+\ ON\ \S+\ CANCELLED
-        # =>> PBS: job killed: walltime 3624 exceeded limit 3600
-        | =>>\ PBS:\ job\ killed
-        # /var/spool/slurmd/job1/slurm_script: line 12: 4711 Killed    python train.py
-        | \S{1,200}:\ (?:line|行)\ ?\d+:\ +\d+\ +(?:Killed|Segmentation\ fault|Aborted|Terminated
-          |Bus\ error|Illegal\ instruction|已杀死|段错误|已终止|已放弃)
-        # [1]+  Killed                  python train.py
-        | \[\d+\]\s?[+-]?\s+(?:Killed|Exit\ \d+|Terminated|Segmentation\ fault|已杀死|退出)
-        | (?:Segmentation\ fault|Bus\ error)\ \(core\ dumped\)$ | Killed$ | Terminated$
-        | Script\ done(?:\ on|,)
-        # train.py: error: unrecognized arguments: --bath_size 8
-        | [\w./-]{1,100}\.py:\ error:\ (?:unrecognized\ arguments|argument\ |the\ following\ arg)
-        # End PBS Epilogue Tue Nov 20 12:00:00 CST 2026 1700007200
-        | End\ (?:PBS|Torque|SLURM|Slurm)\ Epilog
-    )""",
-    re.X,
-)
-# Words of which each of these holds one.
-_ENDINGS = (
-    "CANCELLED", "=>> PBS", "illed", "fault", "bort", "erminated", "rror", "Exit ", "nstruction",
-    "Script done", "Epilog", "已", "段错误", "退出",
-)  # fmt: skip
 # What dying processes, their launcher and their scheduler print behind an end.
 _AFTERMATH = re.compile(
     r"""\s*(?:
@@ -95,6 +76,8 @@ _PROGRESS = re.compile(
     r"|saved|total|result)s?\b|'(?:loss|epoch)'|it/s|s/it)",
     re.I,
 )
+# Resuming from checkpoint step 230      A new process says this, and then counts on.
+_RESUMED = re.compile(r"\bresum(?:e|ed|ing)\b|\b(?:load|restor)(?:ed|ing)\b|恢复|断点", re.I)
 _CHAINED = re.compile(r"\s*(?:During handling of the above|The above exception was the direct)")
 # Words of a job of several processes, in lower case; the last ones only with a number behind them.
 _MANY = (
@@ -105,63 +88,83 @@ _MANY = (
 _RANKED = ("world_size", "world size", "rank")
 _SEVERAL = re.compile(r"world[_ ]size\W{1,3}(?!1\b)\d|\brank ?[1-9]\b")
 _CLASS = re.compile(
-    r"(?:[A-Za-z_]\w{0,40}\.){0,8}([A-Z][A-Za-z]{2,40}(?:Error|Exception|Interrupt|Exit))(?=:|\s|$)"
+    # Two processes that write at once may print a name twice: SyntaxErrorSyntaxError
+    r"(?:[A-Za-z_]\w{0,40}\.){0,8}([A-Z][A-Za-z]{2,40}?(?:Error|Exception|Interrupt|Exit))\1?(?=:|\s|$)"
 )
 _FIRST_NUMBER = re.compile(r"([^\d]{3,60})(\d{1,12})")
+# 39%|###   | 39/100 [00:12<00:19, 3.2it/s]
+_BAR = re.compile(rb"(.{0,200}?)\d{1,3}%\|.{0,400}?(\d{1,12})/(\d{1,12}) \[")
 MOST_TOLD = 3  # earlier runs that a sentence tells of
 
 
 @dataclass(frozen=True)
-class Chosen:
-    """The lines of the run to read, and the numbers of its first and last line.
+class Run:
+    """The lines of one run of a file, [begin, end), and the number of its first row there.
 
-    `history` is a sentence on the runs of the file, "" where it holds one.
+    A run may have rows of progress bars alone, which are no lines.
+    """
+
+    begin: int
+    end: int
+    row: int
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The lines of the run to read, and the numbers of its first and last row.
+
+    `said` is what an answer says of the runs of the file, "" where it holds one.
     """
 
     lines: list[Line]
     numbers: tuple[int, int]
-    history: str
+    said: str
 
 
-def choose(lines: list[Line], run: int | None, whole: bool = False) -> Chosen:
+def choose(
+    lines: list[Line], run: int | None, rows: Sequence[Row] = (), whole: bool = False
+) -> Chosen:
     """Return one run of a file: the one of this number from 1, None for the last, 0 for all.
 
-    With `whole` the lines aren't of a file, and all are taken. Raises Unreadable for a number that
-    the file doesn't have.
+    `rows` are those of the file, in which progress bars are looked for. With `whole` the lines
+    aren't of a file, and all are taken. Raises Unreadable for a number that the file doesn't have.
     """
-    everything = (0, sys.maxsize)
-    places = [(0, len(lines))] if whole else runs_of(lines)
-    count = len(places)
+    runs = [Run(0, len(lines), 0)] if whole else runs_of(lines, rows)
+    count = len(runs)
     if run is not None and run > count:
-        runs = "one run" if count == 1 else f"{count} runs"
-        raise Unreadable(f"the file holds {runs}, and run {run} was asked for; pass --run all")
+        has = "one run" if count == 1 else f"{count} runs"
+        raise Unreadable(f"the file holds {has}, and run {run} was asked for; pass --run all")
     if count == 1 or run == 0:
-        return Chosen(
-            lines, everything, f"All {count} runs of the file are read as one." if count > 1 else ""
-        )
+        return Chosen(lines, (0, sys.maxsize), f"all {count} runs as one" if count > 1 else "")
     at = count - 1 if run is None else run - 1
-    begin, end = places[at]
-    chosen = lines[begin:end]
-    first = chosen[0].number if at else 0
-    last = chosen[-1].number if at < count - 1 else sys.maxsize
-    return Chosen(chosen, (first, last), _history(lines, places, at))
+    last = runs[at + 1].row - 1 if at < count - 1 else sys.maxsize
+    chosen = runs[at]
+    return Chosen(
+        lines[chosen.begin : chosen.end],
+        (chosen.row, last),
+        _said(lines, runs, at, last),
+    )
 
 
-def _history(lines: list[Line], places: list[tuple[int, int]], at: int) -> str:
-    """A sentence on which run was read, and how the others ended."""
-    begins = lines[places[at][0]].number
-    told = []
-    for number in range(max(0, at - MOST_TOLD), at):
-        begin, end = places[number]
-        failed = next(
-            (line for line in reversed(lines[begin:end]) if line.kind in (EXCEPTION, FAILURE)), None
-        )
-        if failed:
-            what = class_of(failed) or "a failure"
-            told.append(f"run {number + 1} ended with {what} (line {failed.number})")
-    earlier = f" Earlier, {'; '.join(told)}." if told else ""
-    which = f"this is about run {at + 1}, from line {begins} on"
-    return f"The file holds {len(places)} runs; {which}.{earlier}"
+def _said(lines: list[Line], runs: list[Run], at: int, last: int) -> str:
+    """Which run was read, and how those before it ended."""
+    to = f"to line {last}" if last < sys.maxsize else "on"
+    which = f"run {at + 1} of {len(runs)}, from line {runs[at].row or 1} {to}"
+    told = [_end_of(lines, runs[number], number) for number in range(max(0, at - MOST_TOLD), at)]
+    return "; ".join([which, *filter(None, told)])
+
+
+def _end_of(lines: list[Line], run: Run, number: int) -> str:
+    """How an earlier run ended, "" if it didn't fail."""
+    own = lines[run.begin : run.end]
+    ending = ending_of(own)
+    if ending:
+        return f"run {number + 1}: {ending.sentence.rstrip('.')}"
+    failed = [line for line in reversed(own) if line.kind in (EXCEPTION, FAILURE)]
+    if not failed:
+        return ""
+    last = next((line for line in failed if line.kind == EXCEPTION), failed[0])
+    return f"run {number + 1} ended with {class_of(last) or 'a failure'} (line {last.number})"
 
 
 def class_of(line: Line) -> str:
@@ -173,48 +176,114 @@ def class_of(line: Line) -> str:
     return name[1] if name else ""
 
 
-def runs_of(lines: list[Line]) -> list[tuple[int, int]]:
-    """Return the runs in the lines of one file, in order, as places: [first, behind the last)."""
-    starts = sorted({0, *_at_starts(lines), *_behind_ends(lines)})
-    ends = [*starts[1:], len(lines)]
-    places: list[tuple[int, int]] = []
-    for begin, end in zip(starts, ends):
-        is_empty = not _has_content(lines[begin:end])
-        if places and (is_empty or not _has_content(lines[slice(*places[-1])])):
-            places[-1] = (places[-1][0], end)
+def runs_of(lines: list[Line], rows: Sequence[Row] = ()) -> list[Run]:
+    """Return the runs in the lines of one file, in order. `rows` as in `choose`."""
+    walk = _Walk(lines, rows)
+    for at, line in enumerate(lines):
+        walk.take(at, line)
+    walk.bars_before(len(lines), sys.maxsize)
+    starts = sorted({0: 0, **walk.starts}.items())
+    ends = [*(begin for begin, _ in starts[1:]), len(lines)]
+    runs: list[Run] = []
+    for (begin, row), end in zip(starts, ends):
+        run = Run(begin, end, row)
+        is_empty = begin < end and not _has_content(lines[begin:end])
+        if runs and (is_empty or not _has_content(lines[runs[-1].begin : runs[-1].end])):
+            runs[-1] = Run(runs[-1].begin, end, runs[-1].row)
         else:
-            places.append((begin, end))
-    return places
+            runs.append(run)
+    return runs
 
 
 def _is_start(line: Line) -> bool:
     return line.text[:1] in _STARTS and bool(_START.match(line.text))
 
 
-def _is_end(line: Line) -> bool:
-    """Whether a line tells of an end; most lines hold none of the words of one."""
-    text = line.text
-    return any(word in text for word in _ENDINGS) and bool(_END.match(text))
-
-
 def _has_content(lines: list[Line]) -> bool:
     """Whether a run wrote anything of its own, or is told to have ended."""
     return any(
-        _is_end(line) or not (_is_start(line) or _AFTERMATH.match(line.text)) for line in lines
+        bounds(line) or not (_is_start(line) or _AFTERMATH.match(line.text)) for line in lines
     )
 
 
-def _at_starts(lines: list[Line]) -> list[int]:
-    """The places at which a process or a scheduler says that a run begins."""
-    found: list[int] = []
-    before = PLAIN
-    for at, line in enumerate(lines):
-        if _is_start(line) or _end_of_report(lines, at, _LSF_BEHIND) >= 0:
-            found.append(_above_rule(lines, at))
-        elif _is_refused_program(line, before) and not (at and _is_frame_alone(lines[at - 1])):
-            found.append(at)
-        before = line.kind
-    return found
+class _Walk:
+    """Walks once over the lines of a file and gathers where runs begin.
+
+    `starts` maps the place of the first line of a run to the number of its first row. After an
+    `end` the file goes on with another run once enough lines stand at the places `going` that no
+    dying process prints. An exception ended a run `by_itself`, which proves less than the word of a
+    scheduler.
+    """
+
+    def __init__(self, lines: list[Line], rows: Sequence[Row]):
+        self.lines, self.rows = lines, rows
+        self.is_shared = _are_of_several_processes(lines)
+        self.starts: dict[int, int] = {}
+        self.end: Line | None = None
+        self.by_itself = False
+        self.going: list[int] = []
+        self.outermost = ""  # function of the outermost frame of the last traceback
+        self.report = -1  # place of the last line of an LSF report
+        self.before = PLAIN  # kind of the line before
+
+    def take(self, at: int, line: Line) -> None:
+        """Take the next line, at this place."""
+        before, self.before = self.before, line.kind
+        if at <= self.report:
+            return
+        self.bars_before(at, line.number)
+        if line.kind == TRACE:
+            self._begin_traceback(at)
+        frame = line.sign("frame") if line.kind == FRAME else None
+        if frame and not self.outermost:
+            self.outermost = frame[2] or "<module>"
+        self.report = _end_of_report(self.lines, at, _LSF_BEHIND)
+        if self.report >= 0 or _is_start(line):
+            self._start(_above_rule(self.lines, at))
+            return
+        if _is_refused_program(line, before) and not (at and _is_frame_alone(self.lines[at - 1])):
+            self._start(at, keep_end=True)
+        self._look_for_end(at, line)
+
+    def bars_before(self, at: int, number: int) -> None:
+        """Take the progress bars between an exception and the line at this place, by its number.
+
+        A bar that moves is of a program that runs.
+        """
+        if self.end is None or not self.by_itself or self.going:
+            return
+        row = next(moving_bars(self.rows, self.end.number, number), None)
+        if row is not None:
+            self._start(at, row=row)
+
+    def _start(self, at: int, row: int = 0, keep_end: bool = False) -> None:
+        if at:
+            self.starts[at] = row or self.lines[at].number
+        if not keep_end:
+            self.end, self.going = None, []
+
+    def _begin_traceback(self, at: int) -> None:
+        self.outermost = ""
+        if self.end is not None and not self.is_shared and _begins_with(self.lines, at, self.end):
+            self._start(self.going[0] if self.going else at)
+
+    def _look_for_end(self, at: int, line: Line) -> None:
+        """Note an end, or that the file goes on behind one."""
+        self.report = _end_of_report(self.lines, at, _LSF_ABOVE)
+        is_killed = self.report >= 0 or bounds(line)
+        is_raised = line.kind == EXCEPTION and self.outermost == "<module>" and not self.is_shared
+        if is_killed or (is_raised and not _is_chained(self.lines, at)):
+            self.end, self.by_itself, self.going = line, not is_killed, []
+        elif self.end is not None and _goes_on(line, self.end):
+            self.going.append(at)
+            if len(self.going) < GOES_ON or (
+                self.by_itself and not any(is_progress(self.lines[place]) for place in self.going)
+            ):
+                return
+            if _counts_on(self.lines, self.end, self.going):
+                self.end, self.going = None, []
+            else:
+                self._start(self.going[0])
 
 
 def _above_rule(lines: list[Line], at: int) -> int:
@@ -233,45 +302,6 @@ def _is_refused_program(line: Line, before: str) -> bool:
 def _is_frame_alone(line: Line) -> bool:
     frame = line.sign("frame") if line.kind == FRAME else None
     return bool(frame) and frame[2] is None
-
-
-def _behind_ends(lines: list[Line]) -> list[int]:
-    """The places behind an end at which the file goes on with another run."""
-    is_shared = _are_of_several_processes(lines)
-    found: list[int] = []
-    end: Line | None = None
-    by_itself = False  # an exception ended the process, which proves less than a scheduler's word
-    going: list[int] = []  # places since the end of lines that no dying process prints
-    outermost = ""  # function of the outermost frame of the last traceback
-    report = -1  # place of the last line of an LSF report
-    for at, line in enumerate(lines):
-        if at <= report:
-            continue
-        if line.kind == TRACE:
-            outermost = ""
-            if end is not None and not is_shared and _begins_with(lines, at, end):
-                found.append(going[0] if going else at)
-                end, going = None, []
-        frame = line.sign("frame") if line.kind == FRAME else None
-        if frame and not outermost:
-            outermost = frame[2] or "<module>"
-        report = _end_of_report(lines, at, _LSF_BEHIND)
-        if report >= 0 or _is_start(line):
-            end, going = None, []
-            continue
-        report = _end_of_report(lines, at, _LSF_ABOVE)
-        is_killed = _is_end(line) or report >= 0
-        is_raised = line.kind == EXCEPTION and outermost == "<module>" and not is_shared
-        if is_killed or (is_raised and not _is_chained(lines, at)):
-            end, by_itself, going = line, not is_killed, []
-        elif end is not None and _goes_on(line, end):
-            going.append(at)
-            if len(going) < GOES_ON or (by_itself and not _has_progress(lines, going)):
-                continue
-            if not _counts_on(lines, end, going):
-                found.append(going[0])
-            end, going = None, []
-    return found
 
 
 def _are_of_several_processes(lines: list[Line]) -> bool:
@@ -325,8 +355,10 @@ def _is_of_a_program(lines: list[Line], at: int) -> bool:
 def _counts_on(lines: list[Line], end: Line, going: list[int]) -> bool:
     """Whether the lines behind an end count on where the lines before it stopped.
 
-    Then the program survived: a new one would count from its start.
+    Then the program survived: a new one would count from its start, or say that it resumes.
     """
+    if any(_RESUMED.search(lines[at].text) for at in going):
+        return False
     behind = {}
     for at in going:
         number = _FIRST_NUMBER.match(lines[at].text)
@@ -343,9 +375,24 @@ def _counts_on(lines: list[Line], end: Line, going: list[int]) -> bool:
     return False
 
 
-def _has_progress(lines: list[Line], places: list[int]) -> bool:
-    """Whether one of these lines says how far a run has come."""
-    return any(_PROGRESS.match(lines[at].text) for at in places)
+def moving_bars(rows: Sequence[Row], behind: int, before: int = sys.maxsize) -> Iterator[int]:
+    """Yield the number of the first row of each progress bar that moves between two rows."""
+    seen: dict[bytes, tuple[int, tuple]] = {}
+    for number, raw in rows[bisect_right(rows, (behind, b"\xff")) :]:
+        if number >= before:
+            return
+        bar = _BAR.search(raw)
+        if bar is None:
+            continue
+        title, done, whole = bar.groups()
+        first, place = seen.setdefault(whole, (number, (title, done)))
+        if place != (title, done):
+            yield first
+
+
+def is_progress(line: Line) -> bool:
+    """Return whether a line says how far a run has come."""
+    return bool(_PROGRESS.match(line.text))
 
 
 def _is_chained(lines: list[Line], at: int) -> bool:

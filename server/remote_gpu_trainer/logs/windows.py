@@ -17,6 +17,7 @@ import re
 from collections import OrderedDict
 from collections.abc import Iterable
 from operator import itemgetter
+from typing import List
 
 from ..numbers.rows import Row
 
@@ -102,7 +103,15 @@ def keep(
         keeper.add(block)
     for block in blocks:
         keeper.add(block)
-    return keeper.rows()
+    rows_kept = Rows(keeper.rows())
+    rows_kept.is_cut = True
+    return rows_kept
+
+
+class Rows(List[Row]):
+    """Rows of a log, of which rows may have been left out: then it `is_cut`."""
+
+    is_cut = False
 
 
 class _Keeper:

@@ -247,6 +247,9 @@ def summary_of(lines: list[Line]) -> Summary:
             block.append(line)
         elif groups := line.sign("forced"):
             forced.add(groups[0])
+    if not in_root:  # a dump of arguments may hold a rank too
+        ended = {rank: end for rank, end in ended.items() if end[0] is not None}
+        blocks = {rank: block for rank, block in blocks.items() if rank in ended}
     stuck = {rank for rank, pid in pids.items() if ended[rank][0] == KILL and pid in forced}
     return Summary(ended, root, frozenset(stuck), blocks)
 

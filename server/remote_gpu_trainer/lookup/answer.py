@@ -7,8 +7,7 @@ The command line and the MCP server call `answer_for`, which opens the log and r
 from __future__ import annotations
 
 import gc
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
 from datetime import date
 from functools import lru_cache
 from typing import BinaryIO
@@ -38,7 +37,7 @@ def prepare() -> None:
 def answer_for(
     *,
     text: str | None = None,
-    log: str | None = None,
+    log: str | Sequence[str] | None = None,
     stream: BinaryIO | None = None,
     limit: int = 3,
     installed: str | None = None,
@@ -50,6 +49,7 @@ def answer_for(
 ) -> Answer:
     """Answer a text, the path of a log, of a folder of logs or of a config.json, or a stream.
 
+    Several paths are those of files of one run, such as its output and its errors.
     A text beside a log or stream is what somebody says about it. `seconds` bounds the
     reading of a folder or of a log at HOST:PATH; `progress(bytes_read)` is called while a log is
     read. `today` is the day that ages are judged by (default: the clock's). `good` is the path of
@@ -61,12 +61,13 @@ def answer_for(
     prepare()
     check_length(text or "")
     text = unfolded(text or "")  # agents write a line break as "\n", or leave it out
-    model = config_memory.model_at(log) if log is not None and log.endswith(".json") else None
+    model = config_memory.model_at(log) if isinstance(log, str) and log.endswith(".json") else None
     if model:
         log, text = None, text if text.strip() else config_memory.QUESTION
     given = read_given(text, log, stream, progress=progress, seconds=seconds, good=good, run=run)
-    answer = look_up(
-        given.evidence,
+    evidence = given.evidence
+    return look_up(
+        evidence,
         bundle.load_cache(),
         search.load(),
         limit=limit,
@@ -74,12 +75,5 @@ def answer_for(
         installed=installed,
         sentence=given.sentence,
         has_own_words=given.has_own_words,
+        model_memory=config_memory.memory_sentence(model, text, evidence) if model else "",
     )
-    numbers = given.evidence.numbers
-    sentences = [
-        config_memory.memory_sentence(model, text, given.evidence) if model else "",
-        given.evidence.left_out,
-        f"The numbers say: {numbers}." if numbers else "",
-        answer.ask,
-    ]
-    return replace(answer, ask=" ".join(filter(None, sentences)))

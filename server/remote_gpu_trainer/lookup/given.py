@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import BinaryIO
@@ -35,7 +35,7 @@ class Given:
 
 def read_given(
     text: str,
-    log: str | None,
+    log: str | Sequence[str] | None,
     stream: BinaryIO | None,
     *,
     progress: Callable[[int], None] | None,
@@ -94,15 +94,17 @@ def _needles() -> tuple[bytes, ...]:
     return tuple(search.load().signatures.needles())
 
 
-def _shapes_of_good(good: str, log: str | None) -> frozenset[bytes]:
+def _shapes_of_good(good: str, log: str | Sequence[str] | None) -> frozenset[bytes]:
     """The shapes of the lines in the log, or folder of logs, of a run that went well."""
-    if ":" in good or ":" in (log or ""):
+    if ":" in good or (isinstance(log, str) and ":" in log):
         raise BadRequest("a good log is compared on this machine; copy both logs here")
     return shapes_of(good)
 
 
-def _of_path(log: str, options: ReadOptions) -> Evidence:
-    """The evidence in a file or folder, here or on a box."""
+def _of_path(log: str | Sequence[str], options: ReadOptions) -> Evidence:
+    """The evidence in a file or folder, here or on a box, or in several files of one run."""
+    if not isinstance(log, str):
+        return reading.from_paths(log, options)
     if ":" not in log:
         return reading.from_path(log, options)
     from ..logs import remote  # imports ssh and much else

@@ -7,11 +7,7 @@ from dataclasses import fields
 from ..catalogue.entry import Entry
 from .budget import cut, first_paragraph, fitting, opening, plain, tokens, tokens_of_json
 from .claims import Claim
-
-LEADS = 430  # tokens of cause, fix and check of the first match
-OTHER = 50  # of each further match, its title and check
-DISTINGUISH = 45
-TITLES = 450  # of all titles
+from .parts import MOST
 
 
 def matches_of(claims: list[Claim], doubts: dict[str, str]) -> list[dict]:
@@ -28,7 +24,7 @@ def matches_of(claims: list[Claim], doubts: dict[str, str]) -> list[dict]:
 def _match(claim: Claim, doubt: str) -> dict:
     """A match with its title, and as much of its check as it has room for."""
     entry, title = claim.entry, plain(claim.entry.title)
-    room = max(OTHER - tokens(title), 20.0)
+    room = max(MOST["match"] - tokens(title), 20.0)
     return {
         "id": entry.id,
         "title": title,
@@ -48,11 +44,11 @@ def _texts_of_first(entry: Entry, others: list[Entry]) -> dict:
             "fix": opening(entry.fix),
             "check": first_paragraph(entry.check),
         },
-        LEADS,
+        MOST["leads"],
     )
     return {
         **leads,
-        "distinguish": cut(_distinguish(entry, others), DISTINGUISH),
+        "distinguish": cut(_distinguish(entry, others), MOST["distinguish"]),
         "domain": entry.domain,
         "retry": entry.retry,
     }
@@ -76,9 +72,9 @@ def _distinguish(entry: Entry, others: list[Entry]) -> str:
 
 
 def titles(entries: list[Entry]) -> list[dict]:
-    """As many ids with whole titles, from the start, as fit into about TITLES tokens."""
+    """As many ids with whole titles, from the start, as fit into their part of the answer."""
     shown: list[dict] = []
-    room = float(TITLES)
+    room = float(MOST["titles"])
     for entry in entries:
         title = {"id": entry.id, "title": plain(entry.title)}
         room -= tokens_of_json(title)

@@ -9,9 +9,9 @@ from ..logs.lines import Line
 from ..numbers.out_of_memory import Shortage
 from ..text.masking import shown
 from .budget import tokens
+from .parts import LINES, MOST
 
-LINES, CHARS = 2, 90  # quoted in an answer, and characters of each
-LINE = 48  # tokens of a line
+CHARS = 90  # of a line that an answer quotes
 NAME = 200  # characters of the name of a log
 MAX_SHOWN = 4000  # characters of a line that are masked before it is cut
 READ = "read from the numbers: "  # goes before text that is in no line of the log
@@ -60,8 +60,8 @@ def _quote(line: Line, by: str = "", instead: str = "") -> dict:
     # What was read from numbers is a whole sentence of ours, and has more room than a raw line.
     text = by + (instead or shown(line.text.strip(), MAX_SHOWN)[: CHARS + 2 * len(by)])
     # A line of rare characters must not take the room of the fix.
-    while (cost := tokens(text)) > LINE:
-        text = text[: int(len(text) * LINE / cost)]
+    while (cost := tokens(text)) > MOST["line"]:
+        text = text[: int(len(text) * MOST["line"] / cost)]
     return {
         "source": shown(line.source, NAME),
         "line": line.number,

@@ -6,7 +6,7 @@ with what it found out. The last step writes the answer.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import date
 
@@ -25,14 +25,13 @@ from ..retrieval.general_or_special import (
 from ..retrieval.search import Pointed, Retriever
 from ..text import BadRequest
 from . import check_limit
-from .budget import fitting, tokens, tokens_of_json
+from .budget import cut, fitting, tokens, tokens_of_json
 from .claims import Claim, confidence_of_further, of_probe, together, why_of
 from .matches import matches_of, titles
 from .missing import missing_information
+from .parts import ALSO, CUT, FURTHER, MOST, WHOLE
 from .quotes import evidence_lines, place_of, probe_lines
 
-ALSO = 15  # candidates behind the matches, of which an unsure answer shows the titles
-WHOLE, FURTHER = 1000, 95  # tokens of an answer with three matches, and of each match beyond
 OUT_OF_MEMORY = "U10"  # the entry that tells the kinds of out-of-memory apart
 DOUBTED = 0.5  # factor for the probability of an entry that may not hold here
 NOTHING_FITS = "Nothing in the catalogue fits."
@@ -72,7 +71,8 @@ class LookUp:
 
     `evidence` is what the answer rests on: without the words of other ranks, if those of the rank
     that failed suffice. `whole_text` is the text of all lines that were read. `memory` is what an
-    out-of-memory message in the evidence shows. `doubts` says by id why an entry may not hold here.
+    out-of-memory message in the evidence shows. `model_memory` is a sentence on what training a
+    given model takes. `doubts` says by id why an entry may not hold here.
 
     `claims` come likeliest first. `rests_on` is the signature in the report on which the first
     claim rests. With `probe_answers` the claims begin with what a probe found.
@@ -86,6 +86,7 @@ class LookUp:
     installed: str | None
     sentence: str
     has_own_words: bool
+    model_memory: str = ""
 
     whole_text: str = ""
     memory: Shortage | None = None
@@ -138,16 +139,28 @@ def look_up(
     installed: str | None = None,
     sentence: str = "",
     has_own_words: bool = False,
+    model_memory: str = "",
 ) -> Answer:
     """Return what explains this evidence, in at most `limit` matches.
 
     `entries` maps ids to entries. `installed` is the text of `pip freeze`. `sentence` is one
     sentence about the report by somebody who read it. With `has_own_words` somebody's own words
-    came with the report, so the answer doesn't ask for a sentence. Raises BadRequest for a limit
+    came with the report, so the answer doesn't ask for a sentence. `model_memory` is a sentence on
+    what training a given model takes. Raises BadRequest for a limit
     outside 1 to 10, and for an `installed` that can't be read.
     """
     check_limit(limit)
-    state = LookUp(evidence, entries, retriever, limit, today, installed, sentence, has_own_words)
+    state = LookUp(
+        evidence,
+        entries,
+        retriever,
+        limit,
+        today,
+        installed,
+        sentence,
+        has_own_words,
+        model_memory,
+    )
     state = rank_candidates(state)
     state = apply_rules_of_order(state)
     state = move_doubtful_back(state)
@@ -377,16 +390,23 @@ def _first_failure(state: LookUp) -> dict | None:
 def _ask(state: LookUp) -> str:
     """Return what the reader should know before the matches, and what would help."""
     evidence, rests_on = state.evidence, state.rests_on
-    sentences = [
+    decision = [
         "" if state.retriever.encoder else WORDS_ALONE,
-        evidence.history,
         evidence.ended,
         evidence.victims,
         evidence.older,
         disagreement(evidence, rests_on.line) if rests_on and not evidence.ended else "",
-        _what_would_help(state),
     ]
-    return " ".join(filter(None, sentences))
+    said = {
+        "memory": state.model_memory,
+        "left_out": evidence.left_out,
+        "numbers": f"The numbers say: {evidence.numbers}." if evidence.numbers else "",
+        "decision": " ".join(filter(None, decision)),
+        "help": _what_would_help(state),
+        "read": evidence.read,
+    }
+    ask = " ".join(filter(None, (cut(text, MOST[part]) for part, text in said.items())))
+    return cut(ask, MOST["ask"])
 
 
 def _what_would_help(state: LookUp) -> str:
@@ -423,21 +443,49 @@ def _titles(state: LookUp) -> list[dict]:
 
 
 def fit(answer: Answer, most: float) -> None:
-    """Cut an answer to about `most` tokens, in place.
+    """Cut an answer to about `most` tokens, in place, the parts of `CUT` from its end on.
 
     The last titles go first. Next goes all evidence but its first line. Only then does the first
-    match lose sentences.
+    match lose what tells it from the next, and then sentences. If that isn't enough, the last
+    matches go.
     """
 
     def over() -> float:
         return tokens_of_json(answer.as_dict()) - most
 
+    shorten = {
+        "titles": _shorten_titles,
+        "line": _shorten_evidence,
+        "distinguish": _shorten_distinguish,
+        "leads": _shorten_leads,
+        "match": _shorten_matches,
+    }
+    for part in reversed(CUT):
+        shorten[part](answer, over)
+
+
+def _shorten_titles(answer: Answer, over: Callable[[], float]) -> None:
     while answer.also and over() > 0:
         answer.also.pop()
+
+
+def _shorten_evidence(answer: Answer, over: Callable[[], float]) -> None:
     if over() > 0:
         del answer.evidence[1:]
+
+
+def _shorten_distinguish(answer: Answer, over: Callable[[], float]) -> None:
+    if over() > 0 and answer.matches:
+        answer.matches[0]["distinguish"] = ""
+
+
+def _shorten_leads(answer: Answer, over: Callable[[], float]) -> None:
     if (too_many := over()) > 0 and answer.matches:
         first = answer.matches[0]
-        first["distinguish"] = ""
         leads = {name: first[name] for name in ("root_cause", "fix", "check")}
         first |= fitting(leads, max(0.0, sum(map(tokens, leads.values())) - too_many))
+
+
+def _shorten_matches(answer: Answer, over: Callable[[], float]) -> None:
+    while len(answer.matches) > 1 and over() > 0:
+        answer.matches.pop()

@@ -34,7 +34,7 @@ from .loss_shapes import (
     unit,
     zero,
 )
-from .metric_series import Numbers, Series, main_of
+from .metric_series import Numbers, Series, is_of_all, main_of
 from .resumes import resumed
 
 STAYS = FALLEN = 0.8  # share of its first values above which a loss has stayed, below which fallen
@@ -138,7 +138,7 @@ def _of_loss(curves: _Curves, loss: Series) -> list[NumbersFinding]:
         if exact
         else [
             zero(loss, norm),
-            apart(loss, norm),
+            apart(loss, norm) if _minimizes(curves, loss) else None,
             negative(loss) if not has_dice else None,
             huge(loss) if _guesses_classes(curves, loss) else None,
             flat(loss, curves.numbers, curves.by_kind),
@@ -146,6 +146,22 @@ def _of_loss(curves: _Curves, loss: Series) -> list[NumbersFinding]:
         ]
     )
     return _some(*shapes) + resumed(loss, curves.numbers, curves.first("lr"))
+
+
+def _minimizes(curves: _Curves, loss: Series) -> bool:
+    """Whether a rising loss means that the run fell apart.
+
+    Where several losses stand side by side and none is named as the one of all, as those of a
+    generator and a discriminator, one may rise against another: then none of them may have fallen.
+    """
+    others = [
+        each
+        for each in curves.all("loss")
+        if each is not loss
+        and 2 * len(each.values) > len(loss.values)
+        and len(each.values) >= TREND
+    ]
+    return is_of_all(loss) or not any(map(_has_fallen, others))
 
 
 def _twice_over_runs(curves: _Curves) -> NumbersFinding | None:

@@ -32,6 +32,9 @@ _FORMS = {
     "allocated": (_SIZE + r" is allocated by PyTorch", _SIZE + " already allocated"),
     "unused": (_SIZE + r" is reserved by PyTorch but unallocated", _SIZE + " cached"),
     "reserved": (_SIZE + r" reserved in total by PyTorch",),
+    # Since 2.4, after torch.cuda.set_per_process_memory_fraction:
+    #   62.22 GiB memory in use. 60.25 GiB allowed; Of the allocated memory
+    "allowed": (_SIZE + r" allowed;",),
 }
 _PROCESS = re.compile(r"Process \d{1,10} has " + _SIZE + " memory in use")
 WRAPPED = 5  # lines over which a message may be broken
@@ -48,6 +51,8 @@ _CAUSES = {
     "others": "other processes fill the card",
     "fragments": "enough is left, but in pieces",
     "limit": "more is free than wanted",
+    "cap": "this process is at its cap",
+    "virtual": "more is allocated than the card has",
     "own": "this process fills the card",
 }
 
@@ -58,7 +63,8 @@ class Memory:
 
     `requested` is the size of the failed allocation, `total` and `free` describe the card,
     `allocated` and `unused` what PyTorch uses and what it only holds, and `others` what other
-    processes hold. `guessed`: `others` is only what is left over.
+    processes hold. `guessed`: `others` is only what is left over. `allowed` is the most that this
+    process may hold.
     """
 
     requested: float
@@ -68,16 +74,22 @@ class Memory:
     unused: float
     others: float
     guessed: bool
+    allowed: float = -1.0
 
     def by(self) -> str:
         """Return why there was no room.
 
-        "size": one tensor is larger than the card. "others": other processes fill it. "limit": more
+        "size": one tensor is larger than the card. "cap": this process may hold no more. "virtual":
+        the count isn't of the card's memory alone. "others": other processes fill it. "limit": more
         is free than requested. "fragments": enough is left, but in pieces. "own": this process
         fills it.
         """
         if self.requested > self.total:
             return "size"
+        if 0 <= self.allowed < self.allocated + max(self.unused, 0.0) + self.requested:
+            return "cap"
+        if self.allocated > self.total:
+            return "virtual"
         least, share = (2.0, GUESSED) if self.guessed else (1.0, OTHERS)
         if self.others >= max(least, share * self.total, self.unused):
             return "others"
@@ -89,7 +101,8 @@ class Memory:
 
     def sentence(self, phase: str = "") -> str:
         """Return a sentence about who held the memory. `phase`: the phase that failed."""
-        parts = [f"{_short(self.allocated)} allocated"]
+        parts = [f"{_short(self.allowed)} allowed"] if self.allowed >= 0 else []
+        parts += [f"{_short(self.allocated)} allocated"]
         parts += [f"{_short(self.unused)} held unused"] if self.unused >= 0 else []
         parts += [f"{_short(self.others)} others"] if self.others >= 0 else []
         return (
@@ -125,7 +138,16 @@ def memory_in(text: str) -> Memory | None:
         unused = sizes["reserved"] - allocated
     own, guessed = _own(text, sizes["own"], allocated + max(unused, 0.0))
     others = max(0.0, total - free - own) if unused >= 0 else -1.0
-    return Memory(_gib(start[1], start[2]), total, free, allocated, unused, others, guessed)
+    return Memory(
+        _gib(start[1], start[2]),
+        total,
+        free,
+        allocated,
+        unused,
+        others,
+        guessed,
+        sizes["allowed"],
+    )
 
 
 def _own(text: str, stated: float, pytorch: float) -> tuple[float, bool]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from .rows import ROW, Row, shape_of
+from .starts import Course, last_start
 
 # Words that are neither English nor Chinese are here only if a log printed them. The quoted lines
 # are from evals/sets/curves, unless another place is named.
@@ -144,8 +145,8 @@ class Numbers:
 
     `series`: the longest first. `counts`: (line, count, of what) of epochs or steps. `resumed`:
     lines that mention a resume. `rows`: all lines whose shape has a series. `of_tokens`: a line
-    speaks of tokens or a vocabulary. `over_runs`: the series over all runs of the log, if epochs
-    are counted from the start again in it; those in `series` begin with its last run.
+    speaks of tokens or a vocabulary. `over_runs`: the series over all runs of the log, if it holds
+    several (see `starts`); those in `series` begin with its last run.
     """
 
     series: list[Series]
@@ -215,11 +216,12 @@ def of_rows(rows: list[Row]) -> Numbers:
     gathering = _Gathering()
     for number, raw in _thinned(rows):
         gathering.take(number, raw)
-    start = _last_start(gathering.epochs, gathering.resumed)
     whole = [series for series in gathering.series.values() if series.kind]
-    series = [_since(start, each) for each in whole] if start else whole
+    whole.sort(key=lambda series: -len(series.values))
+    loss = main_of([series for series in whole if series.kind == "loss" and not series.held_out])
+    start = last_start(gathering.course, loss.rows, loss.values) if loss else 0
     return Numbers(
-        sorted(series, key=lambda series: -len(series.values)),
+        list(filter(None, (_since(start, each) for each in whole))) if start else whole,
         gathering.counts,
         gathering.resumed,
         frozenset(number for number, raw in rows if shape_of(raw) in gathering.shapes),
@@ -228,22 +230,11 @@ def of_rows(rows: list[Row]) -> Numbers:
     )
 
 
-def _last_start(epochs: list[tuple[int, int]], resumed: list[int]) -> int:
-    """The line at which epochs are counted from the start again for the last time, 0 if never.
-
-    What stands before is of another run, fold or trial. A resume isn't a start.
-    """
-    for (before, count), (number, again) in zip(epochs[-2::-1], epochs[:0:-1]):
-        if again <= 1 < count:
-            return 0 if any(before <= line <= number for line in resumed) else number
-    return 0
-
-
-def _since(start: int, series: Series) -> Series:
-    """A series from a line on; as it is where nothing of it stands there."""
+def _since(start: int, series: Series) -> Series | None:
+    """A series from a line on, None where nothing of it stands there."""
     first = bisect_left(series.rows, start)
-    if not first or first == len(series.rows):
-        return series
+    if first == len(series.rows):
+        return None
     return replace(series, rows=series.rows[first:], values=series.values[first:])
 
 
@@ -253,8 +244,8 @@ class _Gathering:
     def __init__(self) -> None:
         self.series: dict[str, Series] = {}
         self.counts: list[tuple[int, float, str]] = []
-        self.epochs: list[tuple[int, int]] = []  # (line, count), also of rows without a metric
         self.resumed: list[int] = []
+        self.course = Course([], self.counts, self.resumed)
         self.shapes: set[bytes] = set()  # of rows with a known number
         self.columns: list[str] = []  # the last header
 
@@ -265,7 +256,8 @@ class _Gathering:
         shape = shape_of(raw)
         epoch = _EPOCH.search(text)
         if epoch:
-            self.epochs.append((number, int(epoch[1])))
+            self.course.epochs.append((number, int(epoch[1])))
+        self.course.take(number, raw, shape)
         if self._add(number, pairs):
             self.shapes.add(shape)
         counts = shape in self.shapes and any(
@@ -463,13 +455,18 @@ def _number(text: str, unit: str) -> float:
     return value * factors.get(unit.strip().lower(), 1.0)
 
 
+def is_of_all(loss: Series) -> bool:
+    """Return whether the name of a loss says that it is the training loss."""
+    return loss.name.lower().strip() in _MAIN
+
+
 def main_of(losses: list[Series]) -> Series | None:
     """Return the training loss: by its name, otherwise the largest of those that are printed often.
 
     `losses` come longest first. None without one.
     """
     for series in losses:
-        if series.name.lower().strip() in _MAIN:
+        if is_of_all(series):
             return series
     if not losses:
         return None

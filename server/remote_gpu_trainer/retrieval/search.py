@@ -45,6 +45,7 @@ RELATED = 0.5  # from this meaning of the first entry, a report gets titles in a
 # Chinese characters, so the meaning of such a report says little.
 COVERED = 0.7
 REASONED = 3  # candidates that say which words speak for them
+OF_THE_MACHINE = frozenset(("ENV", "HW"))  # families of what explains failures of every other
 MEANING = 0  # its place in judge.FEATURES
 LEAD = 0  # its place in judge.SIGNS
 
@@ -94,7 +95,8 @@ class Report:
         """In a file that failed, the hits that name a cause in what was logged before it failed.
 
         Programs log much before they fail, so only a cause of the same family counts, as that of a
-        port taken counts before a missing process group; any cause if the failure has none.
+        port taken counts before a missing process group, or one in the machine, without whose card
+        there is no group; any cause if the failure has none.
         """
         evidence, first = self.evidence, self.evidence.first
         if not evidence.of_file or evidence.says_all:
@@ -105,10 +107,11 @@ class Report:
             return []
         last = [hit for hit in self.causes if hit.line.number >= first.number]
         families = {_family(hit.entry_id) for hit in last}
+        families |= OF_THE_MACHINE if families else set()
         return [
             hit
             for hit in self.best_hits.values()
-            if _is_logged_cause(hit)
+            if _is_logged_cause(hit, with_warnings=bool(families))
             and (not families or _family(hit.entry_id) in families)
             and hit.line.source == first.source
             and hit.line.number < first.number
@@ -224,10 +227,15 @@ def load() -> Retriever:
     return Retriever(index.load(), encoder.load(), load_judge(), signatures)
 
 
-def _is_logged_cause(hit: Hit) -> bool:
-    """Whether a hit names a cause in a line that complains, and is no failure or warning itself."""
+def _is_logged_cause(hit: Hit, with_warnings: bool = False) -> bool:
+    """Whether a hit names a cause in a line that complains, and is no failure itself.
+
+    Nor is it a warning, unless `with_warnings`.
+    """
     line = hit.line
-    is_plain = line.kind not in (WARNING, *FAILED) and not line.says("warning")
+    is_plain = line.kind not in FAILED and (
+        with_warnings or not (line.kind == WARNING or line.says("warning"))
+    )
     return hit.signature.role == "root" and is_plain and is_complaint(line.text)
 
 

@@ -1,0 +1,208 @@
+"""One table of the lines that tell how a run was ended, each with what it means. Python 3.8.
+
+`runs_in_file` asks whether a line bounds a run, `endings` what to say of an end from outside, and
+`own_errors` whether the program refused its arguments.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import NamedTuple
+
+from .kinds import EXCEPTION
+from .lines import Line
+
+_SLURM = {
+    "TIME LIMIT": "was ended at its time limit",
+    "PREEMPTION": "was preempted: another job came first",
+    "NODE FAILURE": "was ended because the node failed",
+    "JOB REQUEUE": "was ended to be queued again",
+    "SIGNAL": "was ended by a signal that somebody sent",
+    "": "was cancelled from outside: by scancel, an administrator or a dependency",
+}
+_UNKNOWN = "was ended by Slurm, with a reason beside it"
+_LSF = {
+    "RUNLIMIT": "at its run limit",
+    "MEMLIMIT": "at its memory limit",
+    "SWAP": "at its swap limit",
+    "CPULIMIT": "at its CPU limit",
+    "PROCESSLIMIT": "at its limit of processes",
+    "THREADLIMIT": "at its limit of threads",
+    "OWNER": "because its owner killed it",
+    "FORCE_OWNER": "because its owner killed it by force",
+    "ADMIN": "because an administrator killed it",
+    "FORCE_ADMIN": "because an administrator killed it by force",
+    "PREEMPT": "because another job came first",
+    "BUCKET_KILL": "by bkill -b",
+    "REQUEUE_OWNER": "because its owner requeued it",
+    "REQUEUE_ADMIN": "because an administrator requeued it",
+    "WINDOW": "because the queue's time window closed",
+    "LOAD": "because the host's load was too high",
+    "DEADLINE": "at its deadline",
+}
+_SIGNALS = {
+    "1": "the session that started it was closed (SIGHUP)",
+    "2": "somebody pressed Ctrl-C (SIGINT)",
+    "15": "somebody or the machine asked it to end (SIGTERM)",
+}
+_SHELL = r"(?:\S{1,200}: ?(?:line|行|第) ?\d+(?: ?行)?: +\d+ +)"  # train.sh: line 12: 4711
+_CRASHED = (
+    r"(?:Killed|Segmentation fault|Aborted|Bus error|Illegal instruction"
+    r"|已杀死|段错误|已放弃|总线错误)"
+)
+
+
+class End(NamedTuple):
+    """A row of the table.
+
+    A line that the row is about holds one of the `hints`, and matches `form` from its first letter.
+    `bounds`: another run may follow in the same file. `said` makes a sentence of the match, ""
+    where the line alone says nothing of who ended the run; the place of the line follows it.
+    `kind`: the kind that the line must have, "" for any. `own`: the program itself ended the run.
+    """
+
+    name: str
+    hints: tuple[str, ...]
+    form: re.Pattern
+    bounds: bool
+    said: Callable[[re.Match], str]
+    kind: str = ""
+    own: bool = False
+
+
+def _nothing(_: re.Match) -> str:
+    return ""
+
+
+def _slurm(hit: re.Match) -> str:
+    reason = (hit[3] or "").upper()
+    names = [name for name in _SLURM if reason.startswith(name)] if reason else [""]
+    how = _SLURM[max(names)] if max(names, default="") or not reason else _UNKNOWN
+    return f"Slurm's {hit[1].lower()} {hit[2]} {how}"
+
+
+def _pbs(hit: re.Match) -> str:
+    return f"PBS killed the job at its limit of {hit[1]}" if hit[1] else "PBS killed the job"
+
+
+def _lsf(hit: re.Match) -> str:
+    reason = _LSF.get(hit[1])
+    return f"LSF ended the job {reason} (TERM_{hit[1]})" if reason else ""
+
+
+def _stopped(signals: Mapping[str, str]) -> Callable[[re.Match], str]:
+    """What says that a signal stopped the run: the one named in the match, by these names."""
+
+    def said(hit: re.Match) -> str:
+        reason = signals.get(next(filter(None, hit.groups()), ""))
+        return f"The run was stopped: {reason}" if reason else ""
+
+    return said
+
+
+def _asked(_: re.Match) -> str:
+    return f"The run was stopped: {_SIGNALS['15']}"
+
+
+# Above each form, one real line.
+TABLE = (
+    # slurmstepd: error: *** JOB 330967 ON n4 CANCELLED AT 2025-12-21T01:31:22 DUE TO TIME LIMIT ***
+    End(
+        "slurm", ("CANCELLED",),
+        re.compile(
+            r"(?:\d+: )?slurmstepd: error: \*\*\* (JOB|STEP) ([\d.+]{1,30}) ON \S{1,80} CANCELLED"
+            r"(?: AT \S{1,40})?(?: DUE [Tt][Oo] ([A-Z][A-Za-z ]{2,40}))?"
+        ), True, _slurm,
+    ),
+    # =>> PBS: job killed: walltime 3624 exceeded limit 3600
+    End(
+        "pbs", ("=>> PBS",),
+        re.compile(
+            r"=>> PBS: job killed"
+            r"(?:: (walltime|cput|mem|vmem|pmem|pvmem|ncpus) \S{1,20} exceeded limit)?"
+        ), True, _pbs,
+    ),
+    # TERM_RUNLIMIT: job killed after reaching LSF run time limit.
+    End("lsf", ("TERM_",), re.compile(r"TERM_([A-Z_]{3,40}): "), False, _lsf),
+    # torch.distributed.elastic.multiprocessing.api.SignalException: Process 9 got signal: 15
+    End(
+        "signal", ("SignalException",),
+        re.compile(r"(?:\w+\.)*SignalException: Process \d+ got signal: (\d{1,2})"),
+        False, _stopped(_SIGNALS),
+    ),
+    # /var/spool/j: line 3: 991 Terminated              python train.py
+    End(
+        "terminated", ("erminated", "已终止"),
+        re.compile(_SHELL + r"?(?:Terminated|已终止)(?:  .*)?$"), True, _asked,
+    ),
+    # [2026-04-17] [INFO] [launch.py:324:sigkill_handler] Main process received SIGTERM, exiting
+    End(
+        "asked to end", (" SIGTERM", " SIGINT"),
+        re.compile(r".{0,60}(?:Main process received|\bReceived|\*\*\*) SIG(TERM|INT)\b"),
+        False, _stopped({"TERM": _SIGNALS["15"], "INT": _SIGNALS["2"]}),
+    ),
+    # /var/spool/slurmd/job1/slurm_script: line 12: 4711 Killed    python train.py
+    # Segmentation fault (core dumped)
+    End(
+        "crashed", ("illed", "fault", "bort", "error", "nstruction", "已", "错误"),
+        re.compile(
+            rf"{_SHELL}{_CRASHED}|(?:Segmentation fault|Bus error) \(core dumped\)$|Killed$"
+            "|已杀死$|段错误"
+        ), True, _nothing,
+    ),
+    # [1]+  Killed                  python train.py
+    End(
+        "job of a shell", ("illed", "Exit ", "erminated", "fault", "已杀死", "退出"),
+        re.compile(
+            r"\[\d+\]\s?[+-]?\s+(?:Killed|Exit \d+|Terminated|Segmentation fault|已杀死|退出)"
+        ), True, _nothing,
+    ),
+    # train.py: error: unrecognized arguments: --bath_size 8
+    End(
+        "refused arguments", (": error: ",),
+        re.compile(
+            r"[\w./-]{1,100}: error: "
+            r"(?:unrecognized arguments|argument |the following arguments|ambiguous option)"
+        ), True, lambda _: "The program refused its arguments; its message says which", own=True,
+    ),
+    # Script done on 2026-11-20 10:00:00+00:00 [COMMAND_EXIT_CODE="0"]
+    End("script", ("Script done",), re.compile(r"Script done(?: on|,)"), True, _nothing),
+    # End PBS Epilogue Tue Nov 20 12:00:00 CST 2026 1700007200
+    End(
+        "epilogue", ("Epilog",), re.compile(r"End (?:PBS|Torque|SLURM|Slurm) Epilog"), True,
+        _nothing,
+    ),
+    End(
+        "interrupted", ("KeyboardInterrupt",), re.compile("KeyboardInterrupt"), False,
+        lambda _: "The run was stopped: somebody pressed Ctrl-C", EXCEPTION,
+    ),
+    End(
+        "interrupted", ("^C",), re.compile(r"\^C$"), False,
+        lambda _: "The run was stopped: somebody pressed Ctrl-C",
+    ),
+)  # fmt: skip
+_HINTS = tuple(dict.fromkeys(hint for end in TABLE for hint in end.hints))
+
+
+def end_in(line: Line) -> tuple[End, re.Match] | None:
+    """Return the row of the table that a line belongs to, and its match. None for most lines."""
+    text = line.text
+    for hint in _HINTS:
+        if hint in text:
+            break
+    else:
+        return None
+    text = text.strip()
+    for end in TABLE:
+        if end.kind in ("", line.kind):
+            hit = end.form.match(text)
+            if hit:
+                return end, hit
+    return None
+
+
+def bounds(line: Line) -> bool:
+    """Return whether a line tells of an end behind which another run may begin."""
+    found = end_in(line)
+    return found is not None and found[0].bounds
