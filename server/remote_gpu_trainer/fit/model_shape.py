@@ -20,10 +20,11 @@ class Model:
     there is any. `encoder` is the number of layers of an encoder beside the `layers` of a decoder.
     `head`: the model predicts words, and `loss_in_fp32`: it widens them first. `capped_scores`
     and `capped_words`: a tanh bounds attention's scores, and the logits. `layer_scales`: learned
-    factors scale what both parts of a layer give. `weights` is the number of weights that the user gave, 0 to
-    count them. `counted` are the weights as transformers counts them, None where its shapes aren't
-    known and the fields above give them; `guessed` is then the reason. `unknown` names the parts
-    that aren't counted. `tokens` is how many an image makes, 0 where a text has any number.
+    factors scale what both parts of a layer give. `weights` is the number of weights that the user
+    gave, 0 to count them. `counted` are the weights as transformers counts them, None where its
+    shapes aren't known and the fields above give them; `guessed` is then the reason. `unknown`
+    names the parts that aren't counted. `tokens` is how many an image makes, 0 where a text has any
+    number.
     """
 
     layers: int
