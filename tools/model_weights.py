@@ -157,9 +157,8 @@ class Library:
 def architectures_of(kind: str) -> dict:
     """{name: class}: the usual task of a type first, then the model without a head, and others."""
     names = [getattr(modeling_auto, f"MODEL_FOR_{task}_MAPPING_NAMES").get(kind) for task in TASKS]
-    base = modeling_auto.MODEL_MAPPING_NAMES.get(kind)
-    names.append(base[0] if isinstance(base, (list, tuple)) else base)
-    chosen = [name for name in names if isinstance(name, str)]
+    names.append(modeling_auto.MODEL_MAPPING_NAMES.get(kind))
+    chosen = [name[0] if isinstance(name, (list, tuple)) else name for name in names if name]
     return {name: getattr(transformers, name) for name in dict.fromkeys(chosen)}
 
 

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import json
 
+from remote_gpu_trainer.fit import solve
 from remote_gpu_trainer.fit.layer_memory import layer_keeps
 from remote_gpu_trainer.fit.model_config import model_of, read_config
 from remote_gpu_trainer.fit.model_shape import Model
 from remote_gpu_trainer.fit.training_memory import GIB, estimate
 from remote_gpu_trainer.fit.training_run import Run
+from remote_gpu_trainer.numbers.memory_message import CONTEXT
+
+from . import grading
 
 COUNTED, PUBLISHED = 0.15, 0.20  # how far an estimate may be off
 MIB = 2.0**20
@@ -24,6 +28,22 @@ LLAMA3 = {
     "rms_norm_eps": 1e-5,
     "hidden_act": "silu",
     "tie_word_embeddings": False,
+}
+LLAMA32_3B = {
+    **LLAMA3,
+    "hidden_size": 3072,
+    "num_hidden_layers": 28,
+    "num_attention_heads": 24,
+    "head_dim": 128,
+    "intermediate_size": 8192,
+    "tie_word_embeddings": True,
+}
+LLAMA3_70B = {
+    **LLAMA3,
+    "hidden_size": 8192,
+    "num_hidden_layers": 80,
+    "num_attention_heads": 64,
+    "intermediate_size": 28672,
 }
 LLAMA2 = {**LLAMA3, "num_key_value_heads": 32, "intermediate_size": 11008, "vocab_size": 32000}
 LLAMA65 = {
@@ -203,15 +223,15 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def page(results: list[dict]) -> str:
-    """The whole page. `results` are the rows of the record."""
+def page(results: list[dict], limits: dict, public: dict) -> str:
+    """The whole page, of the records fit.json, fit_limits.json and fit_rows.json."""
     rows, others = compared(results), published()
     near = [row for row in rows if abs(row[2] / row[1] - 1) <= COUNTED]
     close = [row for row in others if abs(row[4] / row[3] - 1) <= PUBLISHED]
     lines = [
         "# What `rgt fit` reckons, and what was counted",
         "",
-        "<!-- generated: fit/page.py, from tests/records/fit.json -->",
+        "<!-- generated: fit/page.py, from tests/records/fit.json, fit_limits.json and fit_rows.json -->",
         "",
         "## Small models on a CPU",
         "",
@@ -249,5 +269,134 @@ def page(results: list[dict]) -> str:
         "flows between layers in bf16 (`--precision 4bit-bf16`). With `4bit`, `fit` reckons what "
         "peft's `prepare_model_for_kbit_training` makes of them, fp32.",
         "Selective checkpointing isn't compared: `fit` doesn't know it.",
+        *_limited(limits),
+        *_public(public),
     ]
     return "\n".join([*lines, "", "<!-- end -->", ""])
+
+
+def _limited(limits: dict) -> list[str]:
+    """The runs on a GPU whose memory was limited."""
+    found = grading.limited(limits)
+    rows = [row for row, _ in found]
+    room = solve.UNCERTAIN
+    used = grading.Margin(CONTEXT * (1 + room), room)
+    plain = [row for row, run in found if not run.checkpointing]
+    saving = [row for row, run in found if run.checkpointing]
+    wide = solve.UNCERTAIN_CHECKPOINTING
+    wider = grading.Margin(CONTEXT * (1 + wide), wide)
+    off = sorted(
+        (row.estimated or 0) / (told["peak"] / GIB) - 1
+        for row, told in zip(rows, limits["runs"], strict=True)
+    )
+    share = sum(abs(one) <= 0.05 for one in off)
+    tuning, graded = grading.halves(rows)
+    margin = grading.margin_for(tuning, CONTEXT)
+    return [
+        "",
+        "## With the estimate and a margin as a GPU's memory",
+        "",
+        f"{len(rows)} runs on an {limits['gpu']} (torch {limits['torch']}, transformers "
+        f"{limits['transformers']}): those of `tools/gpu_campaign`, and the same with more layers, "
+        "twice the width or larger batches, drawn by chance. Each was run with all of the card, "
+        "then with its own peak as the limit, then with 2 % more and so on up to half, until it "
+        f"survived. {share} of {len(rows)} estimates are within 5 % of the peak, the lowest "
+        f"{100 * off[0]:+.1f} %, the highest {100 * off[-1]:+.1f} %. The limit below is for the "
+        f"whole process; CUDA's context took {limits['context'] / GIB:.2f} GiB of it.",
+        "",
+        _row("Runs", "Limit", "Run", "Die", "Left unused (median)"),
+        "|---|---|---|---|---|",
+        _graded("half, by a hash of the name", margin, grading.grade(tuning, margin), "set on"),
+        _graded("the other half", margin, grading.grade(graded, margin), "graded on"),
+        _graded("without checkpointing", used, grading.grade(plain, used), "what `fit` says"),
+        _graded("with checkpointing", used, grading.grade(saving, used), "the same margin"),
+        _graded("with checkpointing", wider, grading.grade(saving, wider), "what `fit` says"),
+        "",
+        f"`fit` said {room:.0%} before these runs. {wide:.0%} with checkpointing was set on all of "
+        "them, so nothing grades it. One margin for all has to be as wide as the worst run with "
+        "checkpointing needs, and leaves more than 15 % unused.",
+        "What stands in the way is torch's allocator: where blocks of many sizes come and go, as "
+        "with checkpointing or very large logits, a run needs up to half more than its tensors. No "
+        "estimate of tensors sees that. "
+        "`PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True` is made against it; it wasn't measured "
+        "here.",
+    ]
+
+
+def _graded(what: str, margin: grading.Margin, found: grading.Grade, note: str) -> str:
+    limit = f"estimate + {margin.share:.0%} + {margin.fixed:.2f} GiB ({note})"
+    die = f"{found.die} ({found.die / found.rows:.1%})"
+    return _row(what, limit, str(found.rows), die, f"{found.unused:.1%}")
+
+
+def _public(public: dict) -> list[str]:
+    """The rows of public tables."""
+    timm, encoders = public["timm"], public["encoders"]
+    attention, convolutions = grading.timm(public, False), grading.timm(public, True)
+    small = grading.encoders(public)
+    tuned = grading.torchtune({"3B": LLAMA32_3B, "8B": LLAMA3, "70B": LLAMA3_70B, "405B": {}})
+    known = [row for row in tuned if row.estimated is not None]
+    everything = [*attention, *convolutions, *small, *tuned]
+    covered = [row for row in everything if row.estimated is not None]
+    lines = [
+        "",
+        "## Public rows",
+        "",
+        f"GPUMemNet trained [{len(timm['models'])} models of timm]({timm['source']}) with "
+        f"{len(timm['batches'])} batches each, and [encoders of torch.nn]({encoders['source']}), "
+        "on an A100 of 40 GB, and took what nvidia-smi showed at most: the driver's share, "
+        "CUDA's context and all that the allocator had kept beside the tensors. Estimates are "
+        "those of `rgt fit FILE.py:NAME`, in fp32, with SGD and momentum for timm, which its "
+        "training script takes by default, and AdamW for the encoders. Rows in which the run "
+        "can't have ended are left out: those that show no more than a smaller batch, or more "
+        f"than {grading.FULL:,} MiB. Of the {encoders['published']:,} encoders, "
+        f"{len(encoders['rows'])} could be had, the whole rows of five places in the file.",
+        "",
+        _row("Rows", "Covered", "Limit", "Half", "Run", "Die", "Left unused (median)"),
+        "|---|---|---|---|---|---|---|",
+    ]
+    for what, rows in (
+        (f"timm, at most {grading.FEW} convolutions", attention),
+        ("timm, more convolutions", convolutions),
+        ("encoders", small),
+        ("timm without more convolutions, and encoders", [*attention, *small]),
+    ):
+        lines += _halves(what, rows)
+    lines += [
+        "",
+        f"{len(covered)} of {len(everything)} rows are covered ({len(covered) / len(everything):.0%}), "
+        "torchtune's below among them.",
+        "Models of convolutions miss the mark: cuDNN tries kernels that want workspace, in "
+        "proportion to the batch, and the allocator keeps it. Nothing counts that, so `fit` names "
+        "it beside its answer. A limit would make cuDNN take other kernels; what nvidia-smi shows "
+        "is more than such a run needs.",
+        "",
+        f"Of the {len(tuned)} rows of [torchtune's README]({grading.TORCHTUNE}), `fit` has options "
+        f"for {len(known)}; too few to set a margin on. The others have the optimizer within the "
+        "backward pass, activations or weights on the host, or don't say how long samples are. "
+        "GPUMemNet's six models of transformers don't say precision and optimizer. LLaMA-Factory's "
+        "table is estimated by its authors, and names neither batch nor length.",
+        "",
+        _row("torchtune", "Published", "Estimated", "Difference"),
+        "|---|---|---|---|",
+    ]
+    for row in known:
+        told, reckoned = row.took, row.estimated or 0.0
+        lines.append(_row(row.name, f"{told:.1f}", f"{reckoned:.1f}", _off(told, reckoned)))
+    return lines
+
+
+def _halves(what: str, rows: list[grading.Row]) -> list[str]:
+    """A margin set on one half of the rows and graded on the other."""
+    tuning, graded = grading.halves(rows)
+    margin = grading.margin_for(tuning)
+    limit = f"estimate + {margin.share:.0%} + {margin.fixed:.2f} GiB"
+    share = f"{(len(tuning) + len(graded)) / len(rows):.0%}"
+    lines = []
+    for half, found in (
+        ("set", grading.grade(tuning, margin)),
+        ("graded", grading.grade(graded, margin)),
+    ):
+        die = f"{found.die} ({found.die / found.rows:.1%})"
+        lines.append(_row(what, share, limit, half, str(found.rows), die, f"{found.unused:.1%}"))
+    return lines

@@ -72,7 +72,12 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     "bf16-mixed",
     "8bit, 4bit: LoRA's base; 4bit-bf16: all else in bf16",
 )
-@kind("optimizer", training_memory.OPTIMIZERS, "adamw", "adamw is the fused one")
+@kind(
+    "optimizer",
+    training_memory.OPTIMIZERS,
+    "adamw",
+    "adamw is the fused one, adamw-foreach torch's own default",
+)
 @kind("sharding", training_run.SHARDINGS, "none", "how GPUs divide the states")
 @kind("attention", training_run.ATTENTIONS, "sdpa", "what computes attention")
 @kind("targets", training_run.TARGETS, "all-linear", "which matrices get LoRA")

@@ -18,7 +18,8 @@ def layer_keeps(model: Model, run: Run, cross: bool = False) -> float:
     kept = norm_keeps(model, run) * (model.norms + attentions - 1)
     kept += _attention_keeps(model, run) * attentions + _products_keep(model, run)
     masks = model.hidden * (1 + attentions)  # of dropout, one behind each part; a byte a number
-    return kept + (masks if model.dropout else 0)
+    scaled = 2 * model.hidden * run.product_bytes if model.layer_scales else 0
+    return kept + scaled + (masks if model.dropout else 0)
 
 
 def norm_keeps(model: Model, run: Run) -> float:
@@ -52,13 +53,22 @@ def _attention_keeps(model: Model, run: Run) -> float:
     if model.head_norms:
         kept += (width + kv_width) * (4 + (c if run.full else 0))
     output = inputs_keep(run, width, 1, run.targets != "qv", False)
-    if run.attention != "eager":
+    if not scores_are_kept(model, run):
         # Queries, the result, keys, values, and a sum in fp32 for each head. The last matrix reads
         # the same result; only an adapter makes a copy of it.
         kept += c * (2 * width + 2 * kv_width) + 4 * model.heads
         return kept + (0 if run.full else output)
     kept += c * 3 * width + output
     return kept + model.heads * run.sequence * _bytes_of_a_score(model, run)
+
+
+def scores_are_kept(model: Model, run: Run) -> bool:
+    """Return whether attention keeps a number for each pair of tokens, as fused kernels don't.
+
+    No fused kernel shares keys among heads in fp32, so torch's sdpa computes that plainly.
+    """
+    shared_in_fp32 = model.kv_heads != model.heads and run.precision == "fp32"
+    return run.attention == "eager" or (run.attention == "sdpa" and shared_in_fp32)
 
 
 def _bytes_of_a_score(model: Model, run: Run) -> int:
@@ -69,22 +79,34 @@ def _bytes_of_a_score(model: Model, run: Run) -> int:
     """
     c = run.product_bytes
     softmax = 4 if model.norm != "layer" or run.autocast else c
+    softmax += c if model.capped_scores else 0
     if model.attention_dropout:
         return softmax + 1 + c
     return softmax + (c if softmax != c else 0)
 
 
+def products_of_experts(run: Run) -> int:
+    """Return the bytes of a number in the products of experts, which autocast leaves in fp32.
+
+    transformers 5 multiplies all experts at once, with an operation that autocast doesn't cast.
+    """
+    return 4 if run.autocast and run.full else run.product_bytes
+
+
 def _products_keep(model: Model, run: Run) -> float:
     """Return the bytes for each token that a layer's other matrices keep, with their inputs."""
-    size, c = model.intermediate, run.product_bytes
+    size, c = model.intermediate, products_of_experts(run) if model.experts else run.product_bytes
     adapted = run.targets == "all-linear"
     last_input = inputs_keep(run, size, 1, adapted, False)
+    if model.experts and run.full:
+        last_input = float(size * c)
     if model.relu and not model.gated:
         # ReLU keeps its result, which the next matrix reads; dropout between them keeps a mask, and
         # makes another tensor of it.
         kept = size * (c + 1) if model.dropout else size * c - last_input
     else:
         kept = size * c * (model.kept_by_act + (2 if model.gated else 0))
+        kept += size * (4 - c) * model.powers_by_act if run.autocast else 0
     kept += last_input
     if model.experts:  # each chosen expert reads a copy of the token, and its result is weighed
         return model.chosen * (kept + 2 * model.hidden * c)

@@ -9,7 +9,7 @@ from ..platforms.cards import GPUS
 from ..text import BadRequest
 from .memory_levers import levers, plan
 from .model_shape import Model
-from .solve import UNCERTAIN, largest, smallest
+from .solve import largest, smallest, uncertainty
 from .training_memory import CONTEXT, DOES_NOT_FIT, GIB, estimate, verdict
 from .training_run import Run
 from .weight_formulas import formulas
@@ -61,7 +61,7 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
         "together": {"options": ways[0], "need_gib": need(ways[1])} if ways else None,
         "weights": model.total(),
         "weights_by": _source(model),
-        "uncertain": None if bare else UNCERTAIN,
+        "uncertain": None if bare else uncertainty(run),
         "not_counted": list(model.unknown),
         "run": asdict(run),
     }
@@ -82,7 +82,10 @@ def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) 
     Raises BadRequest without a card where one is needed.
     """
     if what == "gpu":
-        ways = {"least": smallest(model, run, GPUS), "safe": smallest(model, run, GPUS, UNCERTAIN)}
+        ways = {
+            "least": smallest(model, run, GPUS),
+            "safe": smallest(model, run, GPUS, uncertainty(run)),
+        }
         return {
             name: {"gpu": way.name, "gib": way.gib, "need_gib": round(way.need, 2)} if way else None
             for name, way in ways.items()
@@ -93,7 +96,7 @@ def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) 
         name: {"value": found.value, "need_gib": round(found.need, 2)}
         for name, found in (
             ("largest", largest(model, run, what, card[1])),
-            ("safe", largest(model, run, what, card[1], UNCERTAIN)),
+            ("safe", largest(model, run, what, card[1], uncertainty(run))),
         )
     }
 

@@ -45,8 +45,14 @@ _NOT_COUNTED = {
     "linear_num_key_heads": "layers without attention",
 }
 # Tensors of a layer's width that an activation keeps where transformers writes it in plain
-# operations. A fused one keeps its input alone.
-_KEPT_BY_ACTIVATION = {"gelu_new": 4, "gelu_fast": 4, "quick_gelu": 3, "gelu_accurate": 4}
+# operations, and how many of them autocast computes in fp32, as it does what comes of a power. A
+# fused activation keeps its input alone.
+_KEPT_BY_ACTIVATION = {
+    "gelu_new": (4, 3),
+    "gelu_fast": (4, 0),
+    "quick_gelu": (3, 0),
+    "gelu_accurate": (4, 3),
+}
 
 # Families that learn their positions.
 _LEARNED = ("gpt2", "bert", "roberta", "electra", "opt", "distilbert", "camembert", "xlm-roberta")
@@ -215,6 +221,7 @@ def _usual(fields: dict, seeing: bool) -> Model:
         intermediate = config.number("expert_size", default=intermediate)
     positions = _positions(config) if family in _LEARNED else 0
     with_encoder = fields.get("is_encoder_decoder") is True
+    kept, powers = _KEPT_BY_ACTIVATION.get(activation, (1, 0))
     multi_query = fields.get("multi_query") is True
     vocab = config.number("vocab", least=0 if seeing else 1)
     return Model(
@@ -229,7 +236,8 @@ def _usual(fields: dict, seeing: bool) -> Model:
         norm="layer" if not rms else "gemma" if family.startswith("gemma") else "rms",
         norms=1 if family in _ONE_NORM else 4 if family in _FOUR_NORMS else 2,
         head_norms=family in _HEAD_NORMS,
-        kept_by_act=_KEPT_BY_ACTIVATION.get(activation, 1),
+        kept_by_act=kept,
+        powers_by_act=powers,
         relu=activation == "relu",
         experts=experts if experts > 1 else 0,
         chosen=config.number("chosen", default=2) if experts > 1 else 0,
@@ -239,6 +247,10 @@ def _usual(fields: dict, seeing: bool) -> Model:
         attention_dropout=config.any_above_zero(*_ATTENTION_DROPOUT_NAMES, *rate),
         encoder=config.number("encoder_layers", default=layers) if with_encoder else 0,
         head=_has_head(fields) and vocab > 0,
+        capped_scores=config.any_above_zero("attn_logit_softcapping"),
+        capped_words=config.any_above_zero("final_logit_softcapping"),
+        layer_scales=config.any_above_zero("layerscale_value"),
+        loss_in_fp32=not (with_encoder or "MaskedLM" in _architecture(fields)),
         tokens=_tokens_of_an_image(fields) if seeing and not vocab else 0,
         unknown=tuple(dict.fromkeys(part for key, part in _NOT_COUNTED.items() if fields.get(key))),
     )
@@ -273,8 +285,12 @@ def _is_gated(config: _Config, family: str, activation: str, rms: bool) -> bool:
 
 def _has_head(fields: dict) -> bool:
     """Return whether the model predicts words, which a config without an architecture may."""
+    name = _architecture(fields)
+    return not name or any(end in name for end in ("LM", "Generation", "PreTraining"))
+
+
+def _architecture(fields: dict) -> str:
+    """Return the name of the class that a config is for, '' if it says none."""
     architectures = fields.get("architectures")
     name = architectures[0] if isinstance(architectures, list) and architectures else ""
-    if not isinstance(name, str) or not name:
-        return True
-    return any(end in name for end in ("LM", "Generation", "PreTraining"))
+    return name if isinstance(name, str) else ""

@@ -13,14 +13,18 @@ class Model:
 
     `gated`: layers multiply two products, as SwiGLU does. `norm` is "rms", "gemma" (RMS in fp32) or
     "layer", and `norms` is how many a layer has. `head_norms`: queries and keys are normalized too.
-    `kept_by_act` is how many tensors of the layer's width the activation keeps. `chosen` of
+    `kept_by_act` is how many tensors of the layer's width the activation keeps, `powers_by_act` how
+    many of them autocast leaves in fp32 because the activation takes a power. `chosen` of
     `experts` work on each token (0: no experts). `tied`: the head is the table of embeddings.
     `positions` is the number of learned positions. `dropout` and `attention_dropout` say whether
     there is any. `encoder` is the number of layers of an encoder beside the `layers` of a decoder.
-    `head`: the model predicts words. `weights` is the number of weights that the user gave, 0 to
-    count them. `counted` are the weights as transformers counts them, None where its shapes aren't
-    known and the fields above give them; `guessed` is then the reason. `unknown` names the parts
-    that aren't counted. `tokens` is how many an image makes, 0 where a text has any number.
+    `head`: the model predicts words, and `loss_in_fp32`: it widens them first. `capped_scores`
+    and `capped_words`: a tanh bounds attention's scores, and the logits. `layer_scales`: learned
+    factors scale what both parts of a layer give. `weights` is the number of weights that the user
+    gave, 0 to count them. `counted` are the weights as transformers counts them, None where its
+    shapes aren't known and the fields above give them; `guessed` is then the reason. `unknown`
+    names the parts that aren't counted. `tokens` is how many an image makes, 0 where a text has any
+    number.
     """
 
     layers: int
@@ -35,6 +39,7 @@ class Model:
     norms: int = 2
     head_norms: bool = False
     kept_by_act: int = 1
+    powers_by_act: int = 0
     relu: bool = False
     experts: int = 0
     chosen: int = 0
@@ -44,6 +49,10 @@ class Model:
     attention_dropout: bool = False
     encoder: int = 0
     head: bool = True
+    loss_in_fp32: bool = True
+    capped_scores: bool = False
+    capped_words: bool = False
+    layer_scales: bool = False
     weights: int = 0
     counted: Weights | None = None
     guessed: str = ""
@@ -83,6 +92,12 @@ class Model:
             return self.counted.matrices + self.counted.experts
         cross = self.layers * self.attention_weights() if self.encoder else 0
         return self.depth() * self.layer_weights() + cross
+
+    def expert_weights(self) -> int:
+        """Return the number of weights in the matrices of all experts."""
+        if self.counted:
+            return self.counted.experts
+        return self.layers * self.products * self.hidden * self.intermediate * self.experts
 
     def table(self) -> int:
         """Return the number of weights in the table of words, which is also the size of a head."""

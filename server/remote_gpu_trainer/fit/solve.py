@@ -1,7 +1,7 @@
 """Find the largest batch, sequence or LoRA rank that fits a card, and the smallest card that fits.
 
-`UNCERTAIN` is how far an estimate may be off (evals/FIT.md). Each answer is given twice: by the
-estimate as it is, and with that much room.
+`uncertainty` is how far what a run needs may be off (evals/FIT.md). Each answer is given twice: by
+the estimate as it is, and with that much room.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from .training_memory import GIB, estimate
 from .training_run import Run
 
 UNCERTAIN = 0.15
+UNCERTAIN_CHECKPOINTING = 0.30  # torch's allocator fragments where blocks of many sizes come and go
 MOST = {"batch": 10**6, "sequence": 10**8, "lora": 10**5}
 UNITS = {"batch": "samples", "sequence": "tokens", "lora": "the rank of adapters"}
 
@@ -35,6 +36,11 @@ class Card:
     name: str
     gib: float
     need: float
+
+
+def uncertainty(run: Run) -> float:
+    """Return how far what a run needs of a GPU may be from its estimate, as a share of it."""
+    return UNCERTAIN_CHECKPOINTING if run.checkpointing else UNCERTAIN
 
 
 def need_of(model: Model, run: Run) -> float:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..numbers.memory_message import CONTEXT
-from .layer_memory import inputs_keep, layer_keeps, norm_keeps
+from .layer_memory import inputs_keep, layer_keeps, norm_keeps, scores_are_kept
 from .model_shape import Model
 from .training_run import QUANTIZED, Run
 
@@ -20,6 +20,7 @@ DOES_NOT_FIT = "doesn't fit"
 # two moments, with a scale for each 256 numbers.
 OPTIMIZERS = {
     "adamw": (8.0, 4.0),
+    "adamw-foreach": (8.0, 4.0),
     "adamw8bit": (2.03, 2.03),
     "sgd": (0.0, 0.0),
     "sgd-momentum": (4.0, 2.0),
@@ -253,11 +254,14 @@ def _gathered(training: _Training) -> list[MemoryLine]:
 
 
 def _copies(training: _Training) -> list[MemoryLine]:
-    """Autocast's 16-bit copies of the products' weights, which the backward pass needs."""
+    """Autocast's 16-bit copies of the products' weights, which the backward pass needs.
+
+    The weights of experts get none (see `products_of_experts`).
+    """
     if not (training.run.autocast and training.run.full):
         return []
     model = training.model
-    copied = model.linear() + (model.table() if model.head else 0)
+    copied = model.linear() - model.expert_weights() + (model.table() if model.head else 0)
     how = f"autocast: {short_count(copied)} × 2 B"
     return [MemoryLine("16-bit copies of weights", how, 2.0 * copied)]
 
@@ -266,6 +270,7 @@ def _kept(training: _Training) -> MemoryLine:
     """What a batch keeps for the backward pass: with checkpointing, only the inputs of layers."""
     model, run = training.model, training.run
     last = norm_keeps(model, run) + inputs_keep(run, model.hidden, 1, False)  # behind the layers
+    last += model.vocab * run.product_bytes if model.capped_words else 0
     if run.checkpointing:
         what, size = "inputs of layers", float(model.depth() * model.hidden * run.stream_bytes)
     else:
@@ -280,16 +285,20 @@ def _kept(training: _Training) -> MemoryLine:
 
 
 def _loss(training: _Training) -> MemoryLine:
-    """Logits as probabilities, and two gradients of them, in fp32: the most at one time."""
+    """Logits as probabilities, and two gradients of them: the most at one time.
+
+    Decoders, and autocast, compute the loss in fp32.
+    """
     model, run = training.model, training.run
+    each = 4 if model.loss_in_fp32 or run.autocast else run.product_bytes
     if not model.head:
         return MemoryLine("logits and loss", "no words are predicted", 0.0)
     pieces = LOSS_PIECES if run.chunked_loss else 1
-    how = f"{training.batch_text} × {model.vocab:,} words × 3 × 4 B"
+    how = f"{training.batch_text} × {model.vocab:,} words × 3 × {each} B"
     return MemoryLine(
         "logits and loss",
         how + (f" / {pieces}" if pieces > 1 else ""),
-        12.0 * run.tokens * model.vocab / pieces,
+        3.0 * each * run.tokens * model.vocab / pieces,
     )
 
 
@@ -311,7 +320,7 @@ def _working_space(training: _Training) -> MemoryLine:
     """
     model, run = training.model, training.run
     products = model.products * model.intermediate * run.product_bytes * max(1, model.chosen)
-    scores = 2 * 4 * model.heads * run.sequence if run.attention == "eager" else 0
+    scores = 2 * 4 * model.heads * run.sequence if scores_are_kept(model, run) else 0
     size = run.tokens * (max(products, scores) + 2 * model.hidden * run.stream_bytes)
     how = "gradients within one layer"
     if run.quantized:
@@ -338,8 +347,16 @@ def _second_gradient_of_the_table(training: _Training) -> list[MemoryLine]:
 
 
 def _optimizer_update(training: _Training) -> list[MemoryLine]:
-    """What Adafactor and Muon compute of one matrix at a time, in fp32; AdamW works in place."""
+    """What a step makes beside the state; fused AdamW works in place.
+
+    Adafactor and Muon compute one matrix at a time, in fp32. AdamW over lists of tensors, which is
+    torch's default, makes the root of one of its two moments, of all weights at once.
+    """
     model, run = training.model, training.run
+    if run.optimizer == "adamw-foreach" and not run.offload:
+        each, shares = (2 if run.all_in_16_bit else 4), training.state_shares
+        how = f"{short_count(training.trained)} × {each} B{_divided(shares)}"
+        return [MemoryLine("update of all weights", how, each * training.trained / shares)]
     if run.optimizer not in ("adafactor", "muon"):
         return []
     if run.full:
