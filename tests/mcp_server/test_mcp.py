@@ -7,10 +7,13 @@ from datetime import date
 
 import pytest
 from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
+from mcp_types import INVALID_PARAMS
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.mcp_server.pages import URGENT
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.platforms.checking import check
+from remote_gpu_trainer.platforms.staleness import UNDATED
 from remote_gpu_trainer.runs.rendering import rendered
 
 from tests.conftest import ROOT
@@ -36,17 +39,15 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     assert set(tools) == {"lookup_symptom", "render_run_script", "check_staleness", "gpu_health"}
     tool = tools["lookup_symptom"]
     assert tool.title
-    assert (
-        tool.annotations.read_only_hint
-        and not tool.annotations.destructive_hint
-        and tool.annotations.idempotent_hint
-    )
+    assert tool.annotations.read_only_hint and tool.annotations.open_world_hint  # HOST:PATH
     assert set(tool.input_schema["properties"]) == {
         "symptom",
         "limit",
         "log_path",
         "good_log",
         "installed",
+        "run",
+        "whole",
     }
     assert set(tool.output_schema["properties"]) == {
         "matches",
@@ -54,12 +55,21 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
         "first_failure",
         "ask",
         "also",
+        "entry",
     }
     assert tool.description.startswith("Call before editing code or retrying")
     tool = tools["check_staleness"]
-    assert tool.annotations.read_only_hint and not tool.annotations.destructive_hint
-    assert set(tool.input_schema["properties"]) == {"installed", "released", "scope", "on"}
+    assert tool.annotations.read_only_hint and not tool.annotations.open_world_hint
+    assert set(tool.input_schema["properties"]) == {
+        "installed",
+        "released",
+        "scope",
+        "on",
+        "cursor",
+    }
     assert set(tool.output_schema["properties"]) == {
+        "counts",
+        "next",
         "stale",
         "out_of_range",
         "concerns",
@@ -81,7 +91,8 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     }
     assert set(tool.output_schema["properties"]) == {
         "file_name",
-        "script",
+        "head",
+        "resource",
         "path",
         "start",
         "watch",
@@ -103,15 +114,43 @@ JOB = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
 
 
 def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
-    reply = call({"job": JOB, "profile": "runpod"}, "render_run_script")
+    async def use(client):
+        reply = await client.call_tool("render_run_script", {"job": JOB, "profile": "runpod"})
+        uri = reply.structured_content["resource"]
+        return reply, await client.read_resource(uri), await client.list_resources()
+
+    reply, read, listed = with_client(use)
     expected = rendered(JOB, "runpod")
-    assert reply.structured_content == expected and json.loads(reply.content[0].text) == expected
     assert [w["id"] for w in expected["warnings"][:4]] == ["RP3", "C3", "job.results", "RP14"]
+    script = expected.pop("script")
+    answer = dict(reply.structured_content)
+    head, uri = answer.pop("head"), answer.pop("resource")
+    assert answer == expected and json.loads(reply.content[0].text) == reply.structured_content
+    assert head in script and "#   it runs        python train.py" in head
+    assert read.contents[0].text == script
+    assert reply.content[1].uri == uri in [resource.uri for resource in listed.resources]
     written = call(
         {"job": JOB, "profile": "runpod", "write_to": str(tmp_path), "outside": True},
         "render_run_script",
     ).structured_content
-    assert (tmp_path / "sft.run.sh").read_text() == expected["script"] and "script" not in written
+    assert (tmp_path / "sft.run.sh").read_text() == script
+    assert written["path"] == str(tmp_path / "sft.run.sh") and "resource" not in written
+
+
+def test_a_script_of_another_session_is_no_resource():
+    async def use(client):
+        with pytest.raises(MCPError, match="call render_run_script again"):
+            await client.read_resource("script://0123456789abcdef01234567/sft.run.sh")
+
+    with_client(use)
+
+
+def test_of_many_scripts_a_session_keeps_the_newest():
+    from remote_gpu_trainer.mcp_server import scripts
+
+    uris = [scripts.keep("a.run.sh", f"#!/bin/sh\n# {at}\n") for at in range(40)]
+    kept = [resource.uri for resource in scripts.listed()]
+    assert kept[-len(kept) :] == uris[-len(kept) :] and len(kept) == scripts.MOST_KEPT
 
 
 @pytest.mark.parametrize(
@@ -146,11 +185,38 @@ def test_what_is_stale_is_the_same_over_mcp_as_from_the_function():
         "released": "torch 2.14",
     }
     reply = call(asked, "check_staleness")
-    expected = check(
+    whole = check(
         date(2027, 6, 1), packages=asked["installed"], released=asked["released"], scope="runpod"
     ).as_dict()
-    assert reply.structured_content == expected and json.loads(reply.content[0].text) == expected
-    assert expected["stale"][0]["source"].startswith("https://")
+    answer = reply.structured_content
+    assert json.loads(reply.content[0].text) == answer
+    assert answer["counts"] == {name: len(found) for name, found in whole.items()}
+    assert answer["stale"] == whole["stale"][: len(answer["stale"])]
+    assert answer["stale"][0]["source"].startswith("https://")
+
+
+def test_the_pages_of_what_is_stale_together_are_the_whole_report():
+    whole = check(date(2030, 1, 1), released="torch 2.14", packages="torch==1.13.0").as_dict()
+    asked = {"on": "2030-01-01", "released": "torch 2.14", "installed": "torch==1.13.0"}
+
+    async def use(client):
+        pages = [(await client.call_tool("check_staleness", asked)).structured_content]
+        while (cursor := pages[-1]["next"]) is not None:
+            reply = await client.call_tool("check_staleness", {**asked, "cursor": cursor})
+            pages.append(reply.structured_content)
+        behind = await client.call_tool("check_staleness", {**asked, "cursor": 10_000})
+        return pages, behind
+
+    pages, behind = with_client(use)
+    assert len(pages) > 5
+    for name, findings in whole.items():
+        shown = [one for page in pages for one in page[name]]
+        assert sorted(map(json.dumps, shown)) == sorted(map(json.dumps, findings)), name
+    order = [name for page in pages for name in URGENT if page[name]]
+    assert order.index("out_of_range") < order.index("stale") < order.index("concerns")
+    undated = [one["why"] == UNDATED for page in pages for one in page["doubt"]]
+    assert undated == sorted(undated)
+    assert behind.is_error and "pass `next` of the answer before" in behind.content[0].text
 
 
 @pytest.mark.parametrize(
@@ -236,14 +302,56 @@ def test_a_bad_call_is_a_tool_error_with_one_clear_text(arguments, said):
     assert "Traceback" not in reply.content[0].text
 
 
-def test_an_unknown_tool_is_an_error_and_the_server_goes_on():
+def test_an_unknown_tool_is_an_error_of_the_protocol_and_the_server_goes_on():
     async def use(client):
-        bad = await client.call_tool("nonsense", {})
+        with pytest.raises(MCPError, match="unknown tool 'nonsense'; use one of") as refused:
+            await client.call_tool("nonsense", {})
         good = await client.call_tool("lookup_symptom", {"symptom": "loss stays at 0.693"})
-        return bad, good
+        return refused.value, good
 
-    bad, good = with_client(use)
-    assert bad.is_error and not good.is_error
+    refused, good = with_client(use)
+    assert refused.code == INVALID_PARAMS and not good.is_error
+
+
+def test_an_id_opens_its_entry_and_a_flag_gives_the_whole_of_it():
+    brief = call({"symptom": "d9"}).structured_content
+    whole = call({"symptom": "d9", "whole": True}).structured_content
+    assert [match["id"] for match in brief["matches"]] == ["D9"] and "entry" not in brief
+    assert whole["entry"] == bundle.load().get("D9").markdown
+
+
+def test_of_several_runs_in_a_log_the_wanted_one_is_read(tmp_path):
+    log = tmp_path / "train.log"
+    went_well = "".join(f"step {at}/100 loss {2 - at / 100}\n" for at in range(1, 101))
+    failed = "Traceback (most recent call last):\nRuntimeError: element 0 of tensors does not require grad\n"
+    log.write_text(f"step 1/100 loss 2.3\n{failed}nohup: ignoring input\n{went_well}")
+    last, first = (call({"log_path": str(log), **asked}) for asked in ({}, {"run": "1"}))
+    assert last.structured_content["matches"] == []
+    assert [match["id"] for match in first.structured_content["matches"]] == ["O3"]
+    refused = call({"log_path": str(log), "run": "last"})
+    assert refused.is_error and "run takes a number from 1, or all" in refused.content[0].text
+
+
+def test_a_read_only_server_has_no_argument_that_writes_or_loads():
+    async def use(client):
+        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
+        asked = {"job": JOB, "profile": "runpod"}
+        made = await client.call_tool("render_run_script", asked)
+        refused = await client.call_tool("render_run_script", {**asked, "write_to": "x.sh"})
+        loaded = await client.call_tool("gpu_health", {"stress_seconds": 5})
+        return tools, made, refused, loaded
+
+    tools, made, refused, loaded = with_client(use, make_server(read_only=True))
+    assert all(tool.annotations.read_only_hint for tool in tools.values())
+    assert set(tools["render_run_script"].input_schema["properties"]) == {
+        "job",
+        "profile",
+        "target",
+    }
+    assert set(tools["gpu_health"].input_schema["properties"]) == {"host", "expect"}
+    assert made.structured_content["resource"].startswith("script://")
+    for reply in (refused, loaded):
+        assert reply.is_error and "started with --read-only; leave it out" in reply.content[0].text
 
 
 def test_entries_are_resources_and_an_unknown_id_is_refused():
@@ -262,6 +370,7 @@ def test_entries_are_resources_and_an_unknown_id_is_refused():
     assert {t.uri_template for t in templates.resource_templates} == {
         "entry://{id}",
         "profile://{name}",
+        "script://{digest}/{name}",
         "skill://remote-gpu-trainer/{+path}",
     }
     assert "no entry 'Z99'; the families are AD, AWS, " in refused

@@ -3,9 +3,11 @@
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -639,17 +641,92 @@ def test_two_questions_with_one_number_leave_the_server_answering(child):
     still_answers(child)
 
 
-def test_a_cancelled_call_leaves_the_server_answering(ssh, tmp_path):
-    with Child(env=ssh(f"touch {tmp_path}/started; exec sleep 30")) as child:
+def runs(pid: int) -> bool:
+    """Whether a process is there and isn't only waiting to be reaped."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+CALLS = {
+    "health": {"name": "gpu_health", "arguments": {"host": "gpubox"}},
+    "log": {"name": "lookup_symptom", "arguments": {"log_path": "gpubox:/root/a.log"}},
+}
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_a_cancelled_call_ends_its_ssh_and_leaves_the_server_answering(ssh, tmp_path, call):
+    with Child(env=ssh(f"echo $$ >{tmp_path}/pid; exec sleep 30")) as child:
         child.initialize()
-        number = child.start("tools/call", {"name": "gpu_health", "arguments": {"host": "gpubox"}})
-        end = time.monotonic() + 20
-        while not (tmp_path / "started").exists() and time.monotonic() < end:
-            time.sleep(0.02)
+        number = child.start("tools/call", call)
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        started = int((tmp_path / "pid").read_text())
+        assert runs(started)
         child.send(
             {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": number}}
         )
+        began = time.monotonic()
+        wait_until(lambda: not runs(started))
+        assert time.monotonic() - began < 3
         still_answers(child)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("way", [[], ["--http", "--port", "0"]], ids=["stdio", "http"])
+def test_a_signal_ends_the_server_at_once(way, number):
+    process = subprocess.Popen(
+        [*SERVE, *way], stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    try:
+        if way:
+            process.stderr.readline()
+        else:
+            process.stdin.write(b'{"jsonrpc": "2.0", "id": 1, "method": "ping"}\n')
+            process.stdin.flush()
+            process.stdout.readline()
+        began = time.monotonic()
+        process.send_signal(number)
+        assert process.wait(10) == 128 + number and time.monotonic() - began < 2
+    finally:
+        process.kill()
+
+
+def test_a_signal_ends_the_ssh_of_a_call_as_well(ssh, tmp_path):
+    with Child(env=ssh(f"echo $$ >{tmp_path}/pid; exec sleep 30")) as child:
+        child.initialize()
+        child.start("tools/call", CALLS["health"])
+        wait_until(lambda: (tmp_path / "pid").exists() and (tmp_path / "pid").read_text())
+        child.process.send_signal(signal.SIGTERM)
+        assert child.process.wait(5) == 128 + signal.SIGTERM
+        wait_until(lambda: not runs(int((tmp_path / "pid").read_text())))
+
+
+@pytest.mark.parametrize("key, code", [(b"\x03", 130), (b"\x04", 0)], ids=["Ctrl-C", "Ctrl-D"])
+def test_at_a_terminal_it_says_what_it_waits_for_and_ends_at_a_key(key, code):
+    import pty  # only systems with terminals have it
+
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.execv(SERVE[0], SERVE)
+    said = b""
+    while b"Ctrl-C ends it" not in said:
+        said += os.read(terminal, 4096)
+    assert b"waiting for a coding agent's messages" in said
+    time.sleep(1)  # until it reads
+    began = time.monotonic()
+    os.write(terminal, key)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == code
+    assert time.monotonic() - began < 3
+    os.close(terminal)
+
+
+@pytest.mark.parametrize("option", [["--host", "127.0.0.1"], ["--port", "0"]])
+def test_an_address_without_http_is_refused(option):
+    done = subprocess.run([*SERVE, *option], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2 and done.stdout == ""
+    assert f"{option[0]} can't be used without --http" in done.stderr
 
 
 def test_a_connection_dropped_in_the_middle_ends_the_process_and_the_next_one_answers(

@@ -15,7 +15,6 @@ import os
 import secrets
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -25,7 +24,7 @@ from pathlib import Path
 from typing import IO, Literal
 
 from ..text.masking import shown, shown_lines
-from . import streaming
+from . import calls, streaming
 from .ssh import BadBox, Box, Trouble, parse, trouble
 
 __all__ = ["BASH", "PYTHON", "BadBox", "Box", "Reply", "address", "parse", "pull", "run"]
@@ -355,6 +354,9 @@ def _start(command: list[str], given: bytes | IO[bytes], limit: float, most: int
         )
     except FileNotFoundError:
         return _Done(missing=True)
+    call = calls.current()
+    if call:
+        call.started(process)
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     assert stdout and stderr  # pipes were asked for
     done, stop, out, errors = _Done(), threading.Event(), bytearray(), bytearray()
@@ -394,9 +396,10 @@ def _start(command: list[str], given: bytes | IO[bytes], limit: float, most: int
     try:
         done.late = not stop.wait(limit)
     finally:
-        if process.poll() is None:
-            _kill(process)
+        calls.kill(process)
     process.wait(10)
+    if call:
+        call.ended(process)
     for reader in readers:  # a child may keep the pipe open after its parent has ended
         reader.join(2)
     done.code, done.out = process.returncode, bytes(out)
@@ -413,13 +416,3 @@ def _environment(program: str) -> dict[str, str]:
     if program in ("ssh", "rsync"):
         env["LC_ALL"] = "C"
     return env
-
-
-def _kill(process: subprocess.Popen) -> None:
-    try:
-        if hasattr(os, "killpg"):
-            os.killpg(process.pid, signal.SIGKILL)
-        else:
-            process.kill()
-    except ProcessLookupError:
-        pass

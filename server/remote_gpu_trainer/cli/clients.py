@@ -21,6 +21,11 @@ if TYPE_CHECKING:
     from ..clients.installing import Change, Plan
 
 
+# For a person who types `rgt serve`: without it the terminal just stands still.
+WAITING = (
+    "remote-gpu-trainer serve: waiting for a coding agent's messages on standard input; "
+    "'rgt install --client NAME' lets an agent start it. Ctrl-C ends it."
+)
 _CLIENT = click.option(
     "--client",
     required=True,
@@ -157,6 +162,12 @@ def _skill_lines(made: Plan, would: str) -> list[str]:
 
 @command("serve")
 @click.option(
+    "--read-only",
+    is_flag=True,
+    help="offer nothing that writes a file or loads a GPU: 'render_run_script' without 'write_to', "
+    "'gpu_health' without 'stress_seconds'",
+)
+@click.option(
     "--http",
     is_flag=True,
     help="serve http://127.0.0.1:PORT/mcp instead; no other machine can reach it, and there "
@@ -164,31 +175,41 @@ def _skill_lines(made: Plan, would: str) -> list[str]:
 )
 @click.option(
     "--host",
-    default="127.0.0.1",
     metavar="ADDRESS",
     help="with --http: a loopback address; any other is refused (default 127.0.0.1)",
 )
 @click.option(
     "--port",
     type=int,
-    default=8931,
     metavar="N",
     help="with --http: the port; 0 takes any free one (default 8931)",
 )
-def serve(http: bool, host: str, port: int) -> int:
+def serve(read_only: bool, http: bool, host: str | None, port: int | None) -> int:
     """Run the MCP server: on standard input and output, or with --http on a port of this machine.
+    A coding agent starts it by itself ('install').
 
     Exit 0: the client has disconnected.
     """
+    given = [name for name, value in (("--host", host), ("--port", port)) if value is not None]
+    if given and not http:
+        raise BadRequest(
+            f"{' and '.join(given)} can't be used without --http: the server speaks on standard "
+            "input and output; add --http, or leave it out"
+        )
+    from ..mcp_server import stdio
     from ..mcp_server.server import make_server
 
+    server = make_server(read_only)
+    stdio.end_at_signals()
     if http:
         from ..mcp_server import http as http_server
 
-        http_server.serve(make_server(), host, port)
+        http_server.serve(
+            server, host or http_server.HOST, http_server.PORT if port is None else port
+        )
     else:
-        from ..mcp_server.stdio import leave
-
-        make_server().run("stdio")
-        leave()
+        if terminal.is_terminal(sys.stdin):
+            print(WAITING, file=sys.stderr, flush=True)
+        server.run("stdio")
+    stdio.leave()
     return 0

@@ -123,7 +123,7 @@ def lookup(
     question = read_question(text, log[0] if log else None, entry_id)
     gc.disable()  # modules and pages stay in memory; collecting would take a tenth of the time
     try:
-        from ..lookup import check_limit
+        from ..lookup import check_limit, which_run
         from ..lookup.answer import answer_for, prepare
 
         check_limit(limit)
@@ -144,7 +144,7 @@ def lookup(
             progress=progress,
             seconds=MOST_SECONDS,
             good=good,
-            run=_which_run(run),
+            run=which_run(run),
         )
     if as_json:
         print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
@@ -155,19 +155,6 @@ def lookup(
     else:
         _print_answer(answer, full)
     return 0 if answer.matches else 1
-
-
-def _which_run(run: str | None) -> int | None:
-    """The number of a run, 0 for all, None for the last. Raises BadRequest."""
-    if run is None:
-        return None
-    if run == "all":
-        return 0
-    if not (run.isascii() and run.isdigit()) or int(run) < 1:
-        raise BadRequest(
-            f"--run takes a number from 1, or all, and {run!r} was given; leave it out for the last"
-        )
-    return int(run)
 
 
 def _print_answer(answer: Answer, full: bool) -> None:

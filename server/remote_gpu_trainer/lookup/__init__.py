@@ -11,3 +11,19 @@ def check_limit(limit: int) -> None:
         raise BadRequest(
             f"can't use limit {limit!r}; give a whole number from {LIMITS[0]} to {LIMITS[1]}"
         )
+
+
+def which_run(run: str | int | None) -> int | None:
+    """The number of the run to read of several in a log: 0 for all, None for the last.
+
+    Raises BadRequest for anything but a number from 1 and `all`.
+    """
+    written = str(run)
+    if run is None or written == "all":
+        return None if run is None else 0
+    if not (written.isascii() and written.isdigit()) or int(written) < 1:
+        raise BadRequest(
+            f"run takes a number from 1, or all, and {written[:40]!r} was given; "
+            "leave it out for the last"
+        )
+    return int(written)

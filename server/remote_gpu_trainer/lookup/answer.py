@@ -7,6 +7,7 @@ The command line and the MCP server call `answer_for`, which opens the log and r
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import lru_cache
@@ -16,8 +17,12 @@ from ..catalogue import bundle
 from ..logs.wrapping import unfolded
 from ..retrieval import search
 from . import check_limit, config_memory
+from .claims import Claim
 from .given import check_length, read_given
-from .steps import Answer, look_up
+from .matches import matches_of
+from .steps import Answer, look_up, stale_doubts
+
+_ID = re.compile(r"[A-Za-z]{1,10}\d{1,4}[a-z]?")
 
 
 @lru_cache(maxsize=1)
@@ -49,8 +54,9 @@ def answer_for(
 ) -> Answer:
     """Answer a text, the path of a log, of a folder of logs or of a config.json, or a stream.
 
-    Several paths are those of files of one run, such as its output and its errors.
-    A text beside a log or stream is what somebody says about it. `seconds` bounds the
+    Several paths are those of files of one run, such as its output and its errors. A text beside a
+    log or stream is what somebody says about it; alone, where it is an entry's id, it is answered
+    by that entry. `seconds` bounds the
     reading of a folder or of a log at HOST:PATH; `progress(bytes_read)` is called while a log is
     read. `today` is the day that ages are judged by (default: the clock's). `good` is the path of
     a log, or of a folder of logs, of a run that went well: what it also printed doesn't count.
@@ -60,6 +66,8 @@ def answer_for(
     check_limit(limit)
     prepare()
     check_length(text or "")
+    if log is None and stream is None and (named := entry_named(text or "", today)):
+        return named
     text = unfolded(text or "")  # agents write a line break as "\n", or leave it out
     model = config_memory.model_at(log) if isinstance(log, str) and log.endswith(".json") else None
     if model:
@@ -77,3 +85,16 @@ def answer_for(
         has_own_words=given.has_own_words,
         model_memory=config_memory.memory_sentence(model, text, evidence) if model else "",
     )
+
+
+def entry_named(text: str, today: date | None) -> Answer | None:
+    """The entry whose id the text is, as an answer; None for any other text."""
+    if not _ID.fullmatch(text.strip()):
+        return None
+    try:
+        entry = bundle.load().get(text.strip())
+    except bundle.CatalogueError:
+        return None
+    claim = Claim(entry, "named by its id", "high")
+    doubts = stale_doubts([entry], today or date.today())
+    return Answer(matches_of([claim], doubts), evidence=[], first_failure=None, ask="", also=[])

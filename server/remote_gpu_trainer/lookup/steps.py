@@ -242,7 +242,7 @@ def move_doubtful_back(state: LookUp) -> LookUp:
     ids = [candidate.id for candidate in state.ranking.candidates]
     ids += [finding.id for finding in state.evidence.probed if finding.id in state.entries]
     entries = [state.entries[name] for name in dict.fromkeys(ids)]
-    doubts = {**_stale(entries, state.today), **_out_of_range(entries, state.installed)}
+    doubts = {**stale_doubts(entries, state.today), **_out_of_range(entries, state.installed)}
     candidates = sorted(
         state.ranking.candidates,
         key=lambda c: -c.probability * (DOUBTED if c.id in doubts else 1.0),
@@ -251,7 +251,7 @@ def move_doubtful_back(state: LookUp) -> LookUp:
     return replace(state, doubts=doubts, ranking=ranking)
 
 
-def _stale(entries: list[Entry], today: date) -> dict[str, str]:
+def stale_doubts(entries: list[Entry], today: date) -> dict[str, str]:
     """Return {id: its age and the limit} for the entries that were checked too long ago."""
     doubts = {}
     for entry in entries:

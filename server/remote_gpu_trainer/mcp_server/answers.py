@@ -94,8 +94,10 @@ class Contradiction(BaseModel):
 
 
 class Staleness(BaseModel):
-    """What may no longer hold. If all lists are empty, nothing is in doubt."""
+    """What may no longer hold: one page of it. If all counts are 0, nothing is in doubt."""
 
+    counts: dict[str, int] = Field(description="how many findings there are, on all pages")
+    next: int | None = Field(description="the cursor of the next page; null after the last")
     stale: list[StaleItem] = Field(description="past its limit, soonest first")
     out_of_range: list[Bound] = Field(
         description="entries about other versions than the installed ones"
@@ -119,6 +121,7 @@ class Lookup(BaseModel):
     first_failure: Place | None
     ask: str
     also: list[Title]
+    entry: str | None = Field(None, description="with `whole`: the first match's entry, whole")
 
 
 class RunWarning(BaseModel):
@@ -138,10 +141,13 @@ class RunScript(BaseModel):
     """
 
     file_name: str
-    script: str | None = Field(
-        None, description="the whole script; with write_to it is in the file `path`"
+    head: str | None = Field(
+        None, description="the script's first lines: what it runs, where, where its logs are"
     )
-    path: str | None = None
+    resource: str | None = Field(
+        None, description="where this session has the whole script; nothing was written"
+    )
+    path: str | None = Field(None, description="with write_to: the file that has the script")
     start: str
     watch: str
     stop: str

@@ -7,6 +7,7 @@ from mcp_types import Completion, PromptReference, ResourceTemplateReference
 
 from ..catalogue import bundle
 from ..catalogue.facts import pages
+from ..runs import TARGETS
 
 MOST_VALUES = 100  # in one reply, by the protocol
 LONGEST_TYPED = 100  # characters of what is completed
@@ -45,11 +46,8 @@ def candidates(where: str, name: str, typed: str) -> list[str]:
         ("before_renting", "profile"),
         ("before_releasing", "profile"),
     }:
-        return [platform for platform in _platforms() if platform.startswith(_folded(typed))]
+        return [platform for platform in platforms() if platform.startswith(_folded(typed))]
     if (where, name) == ("before_renting", "target"):
-        # Not at the top, for a fast start: it loads the templates of scripts.
-        from ..runs.render import TARGETS
-
         return [target for target in TARGETS if target.startswith(_folded(typed))]
     return []
 
@@ -71,5 +69,6 @@ def _ids(typed: str) -> list[str]:
     ]
 
 
-def _platforms() -> list[str]:
+def platforms() -> list[str]:
+    """The names of the platforms. Raises CatalogueError when the catalogue is missing."""
     return [path.stem for path in pages(bundle.bundle_root())]

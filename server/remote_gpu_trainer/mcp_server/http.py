@@ -17,11 +17,12 @@ from mcp.server.transport_security import TransportSecuritySettings
 
 from ..text import BadRequest
 
-PORT = 8931
+HOST, PORT = "127.0.0.1", 8931
+AT_END = 1  # seconds that connections get after a signal; uvicorn would wait for each of them
 MOST_BODY = 32 << 20  # bytes: a pasted report of 20 million characters has room
 
 
-def serve(server: MCPServer, host: str = "127.0.0.1", port: int = PORT) -> None:
+def serve(server: MCPServer, host: str = HOST, port: int = PORT) -> None:
     """Serve at http://HOST:PORT/mcp until interrupted; the address goes to stderr.
 
     Raises BadRequest when the server can't listen there.
@@ -38,7 +39,13 @@ def serve(server: MCPServer, host: str = "127.0.0.1", port: int = PORT) -> None:
             flush=True,
         )
         # uvicorn believes X-Forwarded-For of this machine, and no proxy belongs before this server.
-        config = uvicorn.Config(app, log_level="warning", proxy_headers=False, server_header=False)
+        config = uvicorn.Config(
+            app,
+            log_level="warning",
+            proxy_headers=False,
+            server_header=False,
+            timeout_graceful_shutdown=AT_END,
+        )
         uvicorn.Server(config).run([listening])
 
 

@@ -11,6 +11,7 @@ from typing import TypeVar
 import anyio
 from mcp.server.mcpserver import Context
 
+from ..boxes.calls import in_call
 from ..logs.files import Unreadable
 from ..text import BadRequest
 
@@ -33,8 +34,8 @@ async def run_with_progress(
 
     `message` gives the text of a progress report, one every `every` seconds. Raises what `work`
     raises, TimeoutError, and BadRequest if none of `places` was free in that time. A call that is
-    cancelled or times out gives its place back and leaves its thread behind: `work` must end by
-    itself soon after.
+    cancelled or times out gives its place back and leaves its thread behind. The ssh that the
+    thread waits for is ended, and `work` must end by itself soon after.
     """
     failure: Exception | None = None
     results: list[T] = []
@@ -51,19 +52,21 @@ async def run_with_progress(
         started = True
         return work()
 
-    async with anyio.create_task_group() as group:
-        group.start_soon(report)
-        try:
-            with anyio.fail_after(most):
-                results.append(
-                    await anyio.to_thread.run_sync(
-                        noted_work, abandon_on_cancel=True, limiter=places
+    # The thread gets a copy of this context, so what `work` starts belongs to the call.
+    with in_call():
+        async with anyio.create_task_group() as group:
+            group.start_soon(report)
+            try:
+                with anyio.fail_after(most):
+                    results.append(
+                        await anyio.to_thread.run_sync(
+                            noted_work, abandon_on_cancel=True, limiter=places
+                        )
                     )
-                )
-        # Kept until the group has ended: it would wrap the error in a group of errors.
-        except Exception as error:
-            failure = error
-        group.cancel_scope.cancel()
+            # Kept until the group has ended: it would wrap the error in a group of errors.
+            except Exception as error:
+                failure = error
+            group.cancel_scope.cancel()
     if isinstance(failure, TimeoutError) and not started:
         raise BadRequest(f"{PLACES} calls of this tool still wait; cancel them, then ask again")
     if failure:

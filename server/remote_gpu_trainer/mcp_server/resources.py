@@ -12,7 +12,7 @@ from mcp.server import MCPServer
 from mcp.server.mcpserver.exceptions import ResourceNotFoundError
 
 from ..catalogue import bundle
-from . import skills
+from . import scripts, skills
 from .untrusted import as_data
 
 # The imports inside the functions keep the start fast: most sessions read none of these.
@@ -32,6 +32,12 @@ def add_to(server: MCPServer) -> None:
     server.resource(
         "entry://{id}", name="entry", title="One entry of the catalogue", mime_type="text/markdown"
     )(entry)
+    server.resource(
+        "script://{digest}/{name}",
+        name="script",
+        title="A script that render_run_script made in this session",
+        mime_type="text/plain",
+    )(rendered_script)
     server.resource(
         skills.HOME + "{+path}",
         name="skill",
@@ -64,6 +70,11 @@ def entry(id: str) -> str:
         return bundle.load().markdown(id)
     except bundle.CatalogueError as error:
         raise ResourceNotFoundError(str(error)) from None
+
+
+def rendered_script(digest: str, name: str) -> str:
+    """A whole script that was rendered without `write_to`."""
+    return scripts.read(digest, name)
 
 
 def skill_file(path: str) -> str:

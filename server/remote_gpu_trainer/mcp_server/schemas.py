@@ -7,26 +7,32 @@ checks arguments and answers against the whole one.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from .answers import QUOTED
 
 Schema = dict[str, Any]
+TEXT = {"type": "string"}
 
 
-def short_input(schema: Schema) -> Schema:
-    """The schema of a tool's arguments without titles.
+def short_input(
+    schema: Schema,
+    values: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    hidden: Sequence[str] = (),
+) -> Schema:
+    """The schema of a tool's arguments without titles, and without the `hidden` arguments.
 
-    An optional argument has its plain type: a caller without a value leaves it out.
+    An optional argument has its plain type: a caller without a value leaves it out. `values` has
+    the values that an argument of that name may take.
     """
     fields = {
         name: _short(field, {})
-        | {
-            key: field[key]
-            for key in ("description", "default", "minimum", "maximum")
-            if field.get(key)
-        }
+        | ({"enum": list(values[name])} if values.get(name) else {})
+        | {key: field[key] for key in ("description", "default", "maximum") if field.get(key)}
         for name, field in schema["properties"].items()
+        if name not in hidden
     }
     return {
         "type": "object",
@@ -37,19 +43,15 @@ def short_input(schema: Schema) -> Schema:
 
 
 def short_output(schema: Schema | None) -> Schema | None:
-    """The schema of a tool's answer: its fields with their types.
+    """The schema of a tool's answer: its fields, those of the objects in it, and their types.
 
-    What lies deeper has its names, its choices, and the mark of what is quoted. The documentation
-    explains the fields.
+    In an object below the top, a field without a type is a text: a type for each would take a
+    hundred tokens, the list of the fields that are always there seventy. Of the descriptions only
+    the mark of what is quoted goes out; the documentation explains the fields.
     """
     if schema is None:
         return None
-    models, required = schema.get("$defs", {}), schema.get("required", [])
-    fields = {
-        name: _short(field, models, keep_null=name in required)
-        for name, field in schema["properties"].items()
-    }
-    return {"type": "object", "properties": fields, "required": required}
+    return {"type": "object", "properties": _fields(schema, schema.get("$defs", {}))}
 
 
 def _short(field: Schema, models: dict[str, Schema], keep_null: bool = False) -> Schema:
@@ -62,11 +64,26 @@ def _short(field: Schema, models: dict[str, Schema], keep_null: bool = False) ->
     if "anyOf" in field:
         return _short_union(field["anyOf"], models, keep_null)
     if "properties" in field:
-        return _short_object(field["properties"], models)
-    kept = {key: field[key] for key in ("type", "enum", "items") if key in field}
-    if "items" in kept:
-        kept["items"] = _short(kept["items"], models)
+        fields = {
+            name: {} if inner == TEXT else inner for name, inner in _fields(field, models).items()
+        }
+        return {"type": "object", "properties": fields}
+    if "enum" in field:  # its type is that of its values
+        return {"enum": field["enum"]}
+    kept = {"type": field["type"]} if "type" in field else {}
+    items = _short(field["items"], models) if "items" in field else {}
+    if "properties" in items:  # of a list of plain values it is enough that it is one
+        kept["items"] = items
     return {**kept, "description": QUOTED} if field.get("description") == QUOTED else kept
+
+
+def _fields(schema: Schema, models: dict[str, Schema]) -> dict[str, Schema]:
+    """The short schema of each field of an object."""
+    always = schema.get("required", [])
+    return {
+        name: _short(field, models, keep_null=name in always)
+        for name, field in schema["properties"].items()
+    }
 
 
 def _short_union(choices: list[Schema], models: dict[str, Schema], keep_null: bool) -> Schema:
@@ -76,14 +93,3 @@ def _short_union(choices: list[Schema], models: dict[str, Schema], keep_null: bo
     if keep_null and len(short) < len(choices):
         types.append("null")
     return {**short[0], "type": types if len(types) > 1 else types[0]}
-
-
-def _short_object(properties: dict[str, Schema], models: dict[str, Schema]) -> Schema:
-    """An object below the top: of each field only choices, further objects, and a description."""
-    fields = {}
-    for name, field in properties.items():
-        short = _short(field, models)
-        if "enum" not in short and "properties" not in short.get("items", {}):
-            short = {key: short[key] for key in ("description",) if key in short}
-        fields[name] = short
-    return {"type": "object", "properties": fields}

@@ -24,8 +24,10 @@ from mcp_types import (
 from pydantic import AnyUrl, ValidationError
 
 from .. import __version__
+from ..catalogue.bundle import CatalogueError
+from ..runs import TARGETS
 from ..text.masking import shown, shown_lines
-from . import completion, prompts, resources, skills, stdio, tools
+from . import completion, prompts, resources, scripts, skills, stdio, tools
 from .schemas import short_input, short_output
 from .untrusted import LONGEST_TEXT
 
@@ -38,8 +40,11 @@ LONGEST_NAME = 2000  # characters of a URI, or of the name of a tool or prompt
 _log = logging.getLogger(__name__)
 
 
-def make_server() -> MCPServer:
-    """A server with its tools, resources and prompts registered."""
+def make_server(read_only: bool = False) -> MCPServer:
+    """A server with its tools, resources and prompts registered.
+
+    A `read_only` one writes no file and loads no GPU.
+    """
     # Before the SDK does it: with rich installed, the SDK would wrap each log line into columns.
     logging.basicConfig(level="WARNING", format="%(message)s")
     server = Server(
@@ -50,7 +55,8 @@ def make_server() -> MCPServer:
         log_level="WARNING",
         extensions=[skills.Skills()],
     )
-    tools.add_to(server)
+    server.read_only = read_only
+    tools.add_to(server, read_only)
     resources.add_to(server)
     prompts.add_to(server)
     completion.add_to(server)
@@ -64,6 +70,8 @@ class Server(MCPServer):
     may be a secret in the wrong place.
     """
 
+    read_only = False
+
     async def run_stdio_async(self) -> None:
         """Serve on standard input and output until the input ends."""
         server = self._lowlevel_server
@@ -72,11 +80,12 @@ class Server(MCPServer):
 
     async def list_tools(self) -> list[Tool]:
         """The tools with short schemas, and each description in one line."""
+        values = _choices()
         return [
             tool.model_copy(
                 update={
                     "description": " ".join((tool.description or "").split()),
-                    "input_schema": short_input(tool.input_schema),
+                    "input_schema": short_input(tool.input_schema, values, self._hidden(tool.name)),
                     "output_schema": short_output(tool.output_schema),
                 }
             )
@@ -104,17 +113,29 @@ class Server(MCPServer):
                 "\n".join(shown(line, LONGEST_TEXT) for line in message.split("\n")[:20])
             ) from None
 
+    def _hidden(self, name: str) -> tuple[str, ...]:
+        """The arguments of a tool that this server doesn't take."""
+        return tools.CHANGING.get(name, ()) if self.read_only else ()
+
     async def _refuse_unknown(self, name: str, arguments: dict[str, Any]) -> None:
-        """Raise ToolError for a tool or an argument that doesn't exist.
+        """Raise MCPError for a tool that doesn't exist, ToolError for such an argument.
 
         The SDK ignores an argument that it doesn't know: a call with `box` in place of `host`
         would examine this machine.
         """
+        hidden = self._hidden(name)
         known = {
-            tool.name: list(tool.input_schema["properties"]) for tool in await super().list_tools()
+            tool.name: [key for key in tool.input_schema["properties"] if key not in hidden]
+            for tool in await super().list_tools()
         }
         if name not in known:
-            raise ToolError(f"unknown tool {shown(name, 80)!r}; use one of {', '.join(known)}")
+            raise MCPError(
+                INVALID_PARAMS, f"unknown tool {shown(name, 80)!r}; use one of {', '.join(known)}"
+            )
+        if refused := [argument for argument in arguments if argument in hidden]:
+            raise ToolError(
+                f"{', '.join(refused)}: this server was started with --read-only; leave it out"
+            )
         unknown = [shown(argument, 80) for argument in arguments if argument not in known[name]]
         if unknown:
             raise ToolError(
@@ -123,8 +144,8 @@ class Server(MCPServer):
             )
 
     async def list_resources(self) -> list[Resource]:
-        """The resources, with SKILL.md among them."""
-        return [*await super().list_resources(), *skills.main_resource()]
+        """The resources, with SKILL.md and the scripts of this session among them."""
+        return [*await super().list_resources(), *skills.main_resource(), *scripts.listed()]
 
     async def read_resource(
         self, uri: AnyUrl | str, context: Context | None = None
@@ -154,6 +175,14 @@ class Server(MCPServer):
                 f"can't fill in the prompt {shown(name, 80)!r} ({shown(error, 200)}); "
                 f"use one of {known} with its arguments",
             ) from None
+
+
+def _choices() -> dict[str, list[str]]:
+    """The values that arguments of these names take."""
+    try:
+        return {"profile": completion.platforms(), "target": list(TARGETS)}
+    except CatalogueError:  # the pages are missing, as each call says
+        return {}
 
 
 def _refuse_long(text: str, what: str) -> None:

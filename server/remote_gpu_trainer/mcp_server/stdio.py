@@ -1,7 +1,7 @@
 """Serve on standard input and output, and cope with what clients really send.
 
 The SDK reads and writes the messages. This module stands between the SDK and the server, and does
-three things that the SDK doesn't:
+four things that the SDK doesn't:
 
 - It repairs a text that a client cut inside an emoji. JSON has no character for half an emoji, so
   the SDK would drop the whole message.
@@ -9,12 +9,14 @@ three things that the SDK doesn't:
   client would wait for the reply.
 - It gives calls some seconds to finish after the end of input, and then ends the process. The SDK
   would cancel them at once, and `printf REQUESTS | rgt serve` would lose the last replies.
+- It ends at once at Ctrl-C. The SDK waits for its next line, which a thread reads.
 """
 
 from __future__ import annotations
 
 import os
 import re
+import signal
 import threading
 from collections.abc import Awaitable, Callable
 
@@ -36,6 +38,8 @@ from mcp_types import (
     jsonrpc_message_adapter,
 )
 from pydantic import ValidationError
+
+from ..boxes import calls
 
 AFTER = 5.0  # seconds that calls may take after the end of input
 # A backslash and what it escapes: a pair of surrogates (an emoji), a lone surrogate (half an emoji,
@@ -65,7 +69,7 @@ async def serve(run: Callable[[Messages, Replies], Awaitable[None]]) -> None:
     replies, from_server = anyio.create_memory_object_stream[SessionMessage]()
     unanswered: set[int | str] = set()
     # A tool may wait for a disk that hangs. Nothing can stop its thread but the end of the process.
-    deadline = threading.Timer(AFTER + 1, os._exit, (0,))
+    deadline = threading.Timer(AFTER + 1, _end, (0,))
     deadline.daemon = True
 
     async with stdio_server() as (from_client, to_client), anyio.create_task_group() as group:
@@ -167,6 +171,12 @@ def _error(request_id: int | str, code: int, wrong: str) -> JSONRPCError:
     return JSONRPCError(jsonrpc="2.0", id=request_id, error=ErrorData(code=code, message=message))
 
 
+def end_at_signals() -> None:
+    """End the process at once at SIGINT (Ctrl-C) and SIGTERM, with the code that shells use."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda number, _: _end(128 + number))
+
+
 def leave() -> None:
     """End the process if the thread of a call still runs.
 
@@ -177,4 +187,10 @@ def leave() -> None:
         not thread.daemon and thread is not threading.current_thread()
         for thread in threading.enumerate()
     ):
-        os._exit(0)
+        _end(0)
+
+
+def _end(code: int) -> None:
+    """End the process, and every ssh of its calls."""
+    calls.end_all()
+    os._exit(code)

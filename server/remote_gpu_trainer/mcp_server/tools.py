@@ -1,4 +1,4 @@
-"""The four tools. No logic here: arguments in, the same answer as on the command line out.
+"""The four tools. No logic here: arguments in, the answer of the command line out, cut to fit.
 
 The agent reads the docstrings, and the descriptions of the arguments.
 """
@@ -20,46 +20,52 @@ from ..catalogue import bundle
 from ..catalogue.facts import FactError
 from ..catalogue.freshness import BadQuestion, read_day
 from ..logs.files import Unreadable
-from ..lookup import LIMITS
+from ..lookup import LIMITS, which_run
 from ..lookup.answer import answer_for
 from ..text import BadRequest
+from . import scripts
 from .answers import BoxHealth, Lookup, RunScript, Staleness
+from .pages import of_health, of_staleness
 from .progress import MOST, PLACES, read_with_progress, run_with_progress
 from .untrusted import as_data
 
 MOST_INSTALLED = 1_000_000  # characters: some seconds of reading
 
-READS = ToolAnnotations(
-    read_only_hint=True, destructive_hint=False, idempotent_hint=True, open_world_hint=False
+# Whether a call destroys anything, or may be repeated, is asked only of tools that write.
+READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+REACHES_BOXES = ToolAnnotations(read_only_hint=True, open_world_hint=True)
+# It replaces a script that was rendered earlier.
+WRITES = ToolAnnotations(
+    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
 )
+# The arguments that a read-only server doesn't have: they write a file, or load a box.
+CHANGING = {"render_run_script": ("write_to", "outside"), "gpu_health": ("stress_seconds",)}
 
 # Places apart from those of the SDK, which needs one for each message that it reads or writes:
 # with a dead mount, calls that never end would otherwise take them all.
 LOGS, SCRIPTS, BOXES = (anyio.CapacityLimiter(PLACES) for _ in range(3))
 
 
-def add_to(server: MCPServer) -> None:
+def add_to(server: MCPServer, read_only: bool = False) -> None:
     """Register the tools."""
-    server.add_tool(lookup_symptom, title="Look up a failing training run", annotations=READS)
+    server.add_tool(
+        lookup_symptom, title="Look up a failing training run", annotations=REACHES_BOXES
+    )
     server.add_tool(check_staleness, title="Check what is out of date", annotations=READS)
     server.add_tool(
-        render_run_script,
-        title="Render a run script",
-        # It replaces a script that was rendered earlier.
-        annotations=READS.model_copy(update={"read_only_hint": False, "destructive_hint": True}),
+        render_run_script, title="Render a run script", annotations=READS if read_only else WRITES
     )
-    server.add_tool(
-        gpu_health,
-        title="Check whether a GPU box is fit",
-        annotations=READS.model_copy(update={"open_world_hint": True}),
-    )
+    server.add_tool(gpu_health, title="Check whether a GPU box is fit", annotations=REACHES_BOXES)
 
 
 async def lookup_symptom(
     context: Context,
     symptom: Annotated[
         str,
-        Field(description="one sentence on what you see and when, a blank line, the error text"),
+        Field(
+            description="one sentence on what you see and when, a blank line, the error text; "
+            "or an entry's id"
+        ),
     ] = "",
     limit: Annotated[int, Field(description="how many matches", ge=LIMITS[0], le=LIMITS[1])] = 3,
     log_path: Annotated[
@@ -68,9 +74,13 @@ async def lookup_symptom(
     ] = None,
     installed: Annotated[str | None, Field(description="pip freeze text")] = None,
     good_log: Annotated[str | None, Field(description="log of a good run")] = None,
+    run: Annotated[
+        str | None, Field(description="which run in the log: N or all; default: the last")
+    ] = None,
+    whole: Annotated[bool, Field(description="with the first entry whole")] = False,
 ) -> Annotated[CallToolResult, Lookup]:
     """Call before editing code or retrying when training fails, hangs, prints NaN, is killed,
-    or is slow or wrong; may answer that nothing fits."""
+    or is slow or wrong. Returns the likeliest causes with fix and check, or that nothing fits."""
     versions = _checked_length(installed)
     try:
         answer = await read_with_progress(
@@ -82,28 +92,29 @@ async def lookup_symptom(
                 limit=limit,
                 installed=versions,
                 progress=reading,
+                run=which_run(run),
             ),
             places=LOGS,
         )
+        found = answer.as_dict()
+        if whole and answer.matches:
+            found["entry"] = bundle.load().markdown(answer.matches[0]["id"])
     except (BadRequest, Unreadable, bundle.CatalogueError) as error:
         raise ToolError(str(error)) from None
-    return _in_both_forms(answer.as_dict())
+    return _in_both_forms(found)
 
 
 def check_staleness(
     installed: Annotated[
-        str | None, Field(description="text of pip freeze, requirements.txt or uv.lock")
+        str | None, Field(description="pip freeze, requirements.txt or uv.lock text")
     ] = None,
-    released: Annotated[
-        str | None, Field(description="a new release, such as 'torch 2.14'")
-    ] = None,
-    scope: Annotated[
-        str | None, Field(description="an id, family, page or platform, such as runpod")
-    ] = None,
+    released: Annotated[str | None, Field(description="such as 'torch 2.14'")] = None,
+    scope: Annotated[str | None, Field(description="an id, family, page or platform")] = None,
     on: Annotated[str | None, Field(description="YYYY-MM-DD; default today")] = None,
+    cursor: Annotated[int, Field(description="`next` of the answer before", ge=0)] = 0,
 ) -> Annotated[CallToolResult, Staleness]:
     """Call before telling the user a price, quota or billing command, and after changing torch
-    or the driver; with `scope` for one platform or entry."""
+    or the driver. Returns counts, then the most urgent findings with the page to open again."""
     from ..platforms import checking  # not at the top, for a fast start: no other tool needs it
 
     versions = _checked_length(installed)
@@ -111,29 +122,26 @@ def check_staleness(
         report = checking.check(
             read_day(on), packages=versions, released=released or None, scope=scope or None
         )
-    except (BadQuestion, FactError, bundle.CatalogueError) as error:
+        page = of_staleness(as_data(report.as_dict()), cursor)
+    except (BadQuestion, BadRequest, FactError, bundle.CatalogueError) as error:
         raise ToolError(str(error)) from None
-    return _in_both_forms(as_data(report.as_dict()))
+    return _in_both_forms(page)
 
 
 async def render_run_script(
     context: Context,
     job: Annotated[dict[str, Any], Field(description="name, command, deadline; see schema://job")],
-    profile: Annotated[
-        str, Field(description="the platform, such as runpod, slurm or generic-ssh")
-    ],
-    target: Annotated[
-        str | None,
-        Field(description="ssh, slurm, kubernetes, skypilot or local; default: by platform"),
-    ] = None,
+    profile: Annotated[str, Field(description="the platform")],
+    target: Annotated[str | None, Field(description="default: by platform")] = None,
     write_to: Annotated[
         str | None,
-        Field(description="folder or file for the script"),
+        Field(description="folder or file for the script; default: none is written"),
     ] = None,
     outside: Annotated[bool, Field(description="write_to may leave the working folder")] = False,
 ) -> Annotated[CallToolResult, RunScript]:
     """Call instead of writing nohup, tmux or sbatch yourself for anything that runs over ten
-    minutes on a box; starts nothing and spends nothing."""
+    minutes on a box; starts nothing. Returns the commands to start, watch and stop it, its
+    risks, and the script as `path` or `resource`."""
     # Not at the top, for a fast start: the model of a job takes a while to build, and most
     # sessions don't need it.
     from ..runs.job_reading import JobError
@@ -151,7 +159,12 @@ async def render_run_script(
         raise ToolError(why) from None
     except (BadRequest, JobError, FactError, bundle.CatalogueError) as error:
         raise ToolError(str(error)) from None
-    return _in_both_forms(answer)
+    if "script" not in answer:
+        return _in_both_forms(answer)
+    script = answer.pop("script")
+    uri = scripts.keep(answer["file_name"], script)
+    reply = _in_both_forms({"head": scripts.head_of(script), "resource": uri, **answer})
+    return reply.model_copy(update={"content": [*reply.content, scripts.link(uri)]})
 
 
 async def gpu_health(
@@ -162,7 +175,7 @@ async def gpu_health(
     ] = None,
     expect: Annotated[
         str | None,
-        Field(description="what you paid for: gpus=8,name=H100,vram=80,nvlink=all,driver>=550"),
+        Field(description="what you paid for: gpus=8,name=H100,vram=80,driver>=550"),
     ] = None,
     stress_seconds: Annotated[
         float,
@@ -174,7 +187,7 @@ async def gpu_health(
     ] = 0,
 ) -> Annotated[CallToolResult, BoxHealth]:
     """Call after the first login to a new or restarted box, before installing, and when a run
-    hangs, slows down or dies without a traceback."""
+    hangs, slows down or dies without a traceback. Returns a verdict and what to do."""
     # Not at the top, for a fast start: they import ssh, which only sessions with a box need.
     from ..boxes import box
     from ..health import examine
@@ -198,7 +211,7 @@ async def gpu_health(
             health = examine.late(place)
     except (BadRequest, box.BadBox, bundle.CatalogueError) as error:
         raise ToolError(str(error)) from None
-    return _in_both_forms(health.as_dict())
+    return _in_both_forms(of_health(health.as_dict()))
 
 
 def _checked_length(installed: str | None) -> str | None:
