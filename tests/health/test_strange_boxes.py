@@ -38,3 +38,25 @@ def test_an_alarm_over_a_healthy_box_is_false_whatever_is_disputed():
     case = {"id": "sound-00", "expect": "fit", "disputed": "why"}
     got = strange_boxes.outcome(case, {"verdict": "care", "findings": []})
     assert strange_boxes.lacks(case, {"sound-00": got}) == ["sound-00: false alarm, care"]
+
+
+@pytest.fixture(scope="module")
+def today():
+    return {case["id"]: strange_boxes.outcome(case, strange_boxes.answer(case)) for case in CASES}
+
+
+@each_case
+def test_a_box_gets_its_makers_verdict_and_its_fault_a_name_or_the_case_says_why_not(case, today):
+    assert strange_boxes.lacks(case, today) == []
+
+
+@each_case
+def test_a_case_that_is_no_longer_disputed_says_nothing_of_it(case, today):
+    got, expected = today[case["id"]], case["expect"]
+    assert not case.get("disputed") or got != {"verdict": expected, "named": True}
+
+
+def test_the_table_keeps_the_first_run():
+    first = [case["first"] for case in CASES if strange_boxes.is_fault(case)]
+    assert sum(one["named"] for one in first) == 48
+    assert sum(one["verdict"] == "fit" and not one["named"] for one in first) == 9
