@@ -184,8 +184,8 @@ probe failed | fatal | the driver could not start a card: read the lines before 
 module | fatal | load the kernel module that this card needs: NVIDIA's open one for Blackwell and
     later, the closed one for cards before Turing; or {BACK}
   # NVRM: installed in this system requires use of the NVIDIA open kernel modules.
-  # NVRM: installed in this system is not supported by open nvidia.ko because it does not include …
-  NVRM: installed in this system (?:requires use of the NVIDIA|is not supported by) open
+  # NVRM: is not supported by open nvidia.ko because it does not include the
+  NVRM: .{0,120}(?:requires use of the NVIDIA open kernel|is not supported by open nvidia\.ko)
 
 bar | fatal | the card got no address space: reboot; if it comes back, {BACK}; on your own machine
     turn Above 4G decoding on, or boot with pci=realloc
@@ -304,15 +304,17 @@ iommu | degraded | the host refused this card's access to memory, so data may be
 clock source | degraded | the processors' clocks disagree, and each look at the time is slow now:
     compare the speed of a step with another box; reboot; if it comes back, {BACK}
   # clocksource: timekeeping watchdog on CPU37: Marking clocksource 'tsc' as unstable because the …
-  # (kernel/time/clocksource.c. "tsc: Marking TSC unstable due to" alone also comes at the boot of
-  # virtual machines, which have another clock.)
-  Marking clocksource 'tsc' as unstable
+  # clocksource: 'tsc' is current clocksource.
+  # (kernel/time/clocksource.c. A virtual machine that looks at another clock says instead
+  # 'kvm-clock' (not 'tsc') is current clocksource, and nothing changes for it.)
+  clocksource: +'tsc' is current clocksource
 
 processor heat | warn | watch the speed of a step: the processor was slowed down because of heat; if
     it comes back, ask the provider, or change the box
   # mce: CPU0: Package temperature above threshold, cpu clock throttled (total events = 3058)
+  # CPU3: Package temperature is above threshold, cpu clock is throttled (total events = 2)
   # (drivers/thermal/intel/therm_throt.c: a processor says it at most every 300 s)
-  Package temperature above threshold, cpu clock throttled
+  Package temperature (?:is )?above threshold, cpu clock (?:is )?throttled
 
 network card | warn | ask the provider: power or cooling of the network card
   Detected insufficient power on the PCIe slot
@@ -4261,8 +4263,8 @@ no_persistence_mode | warn | persistence
   do: nvidia-smi -pm 1: otherwise each start takes seconds and counters are reset
 unlicensed_vgpu | - | license
   found: vGPU license: %s
-  expected: Licensed; without a license a vGPU is slowed down step by step (NVIDIA vGPU licensing),
-    and CUDA fails (DDMAL/Rodan#1332, NVIDIA/gpu-operator#220)
+  expected: Licensed. Restricted means that the vGPU is slowed down and CUDA may fail (NVIDIA vGPU
+    licensing, NVIDIA/gpu-operator#220, DDMAL/Rodan#1332), Unrestricted that it will be
   do: ask the provider for the license (/etc/nvidia/gridd.conf, nvidia-gridd), or {BACK}
 fabric_not_ready | fatal | fabric
   found: fabric state %s, status %s
@@ -5469,7 +5471,7 @@ def judge_modes(box, gpu, add):
         add(gpu.label, "no_persistence_mode")
     license = gpu.raw("x.license")
     if gpu.vgpu and state(license) == "value" and license.startswith("Unlicensed"):
-        level = "degraded" if "Unrestricted" in license else "fatal"
+        level = "fatal" if "(Restricted)" in license else "degraded"
         add(gpu.label, "unlicensed_vgpu", license, level=level)
     judge_fabric(gpu, add)
 
@@ -5879,7 +5881,7 @@ def same_unit(lines):
 
 SUSPECT = "several programs failed in one unit: run them on another card; if they pass, " + BACK
 ANOTHERS = "nothing: the device belongs to another job or container"
-HOT_PROCESSOR = re.compile(r"\bCPU(\d+): Package temperature above")
+HOT_PROCESSOR = re.compile(r"\bCPU(\d+): Package temperature ")
 
 
 class Devices:

@@ -263,7 +263,7 @@ def judge_modes(box, gpu, add):
         add(gpu.label, "no_persistence_mode")
     license = gpu.raw("x.license")
     if gpu.vgpu and state(license) == "value" and license.startswith("Unlicensed"):
-        level = "degraded" if "Unrestricted" in license else "fatal"
+        level = "fatal" if "(Restricted)" in license else "degraded"
         add(gpu.label, "unlicensed_vgpu", license, level=level)
     judge_fabric(gpu, add)
 

@@ -18,7 +18,7 @@ from .text import as_dict
 
 SUSPECT = "several programs failed in one unit: run them on another card; if they pass, " + BACK
 ANOTHERS = "nothing: the device belongs to another job or container"
-HOT_PROCESSOR = re.compile(r"\bCPU(\d+): Package temperature above")
+HOT_PROCESSOR = re.compile(r"\bCPU(\d+): Package temperature ")
 
 
 class Devices:
