@@ -51,6 +51,7 @@ from grading import (
     sealed,
     sentence,
     stale,
+    strange_boxes,
     systems,
     unseen,
     whole,
@@ -88,14 +89,8 @@ def main() -> int:
         return 0
     if asked.answers or asked.system == "mcp":
         return _of_another(asked)
-    failed, tables = False, {}
-    for name, suite in TOOLS.items():
-        if asked.suite in (name, "all"):
-            count, wrong = suite.run(SETS / f"{name}.jsonl")
-            failed |= bool(wrong)
-            right = count - len({line.partition(":")[0] for line in wrong})
-            print(f"{name}: {right} of {count} cases right")
-            print("".join(f"{line}\n" for line in wrong), end="", file=sys.stderr)
+    tables = {}
+    failed = _of_tools(asked.suite, tables)
     everything = asked.suite == "all" or asked.write
     if asked.suite == "main" or everything:
         found = headline.run()
@@ -148,6 +143,22 @@ def _of_others(_: argparse.Namespace) -> int:
     told = "skipped: OUTSIDE_SETS names no folder of sets that others labelled"
     print(others_sets.run(place).replace("**", "") if place else told)
     return 0
+
+
+def _of_tools(asked: str, tables: dict[str, str]) -> bool:
+    """Run the suites of the other tools, and add their tables. Returns whether any failed."""
+    wrong = []
+    for name, suite in TOOLS.items():
+        if asked in (name, "all"):
+            count, found = suite.run(SETS / f"{name}.jsonl")
+            right = count - len({line.partition(":")[0] for line in found})
+            print(f"{name}: {right} of {count} cases right")
+            wrong += found
+    if asked in ("health", "all"):
+        tables["health"], lacking = strange_boxes.run(SETS / "health_strangers.jsonl")
+        wrong += lacking
+    print("".join(f"{line}\n" for line in wrong), end="", file=sys.stderr)
+    return bool(wrong)
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -181,6 +181,12 @@ probe failed | fatal | the driver could not start a card: read the lines before 
   NVRM: The NVIDIA probe routine failed for \d+ device
   NVRM: None of the NVIDIA (?:devices|graphics adapters) were initialized
 
+module | fatal | load the kernel module that this card needs: NVIDIA's open one for Blackwell and
+    later, the closed one for cards before Turing; or {BACK}
+  # NVRM: installed in this system requires use of the NVIDIA open kernel modules.
+  # NVRM: is not supported by open nvidia.ko because it does not include the
+  NVRM: .{0,120}(?:requires use of the NVIDIA open kernel|is not supported by open nvidia\.ko)
+
 bar | fatal | the card got no address space: reboot; if it comes back, {BACK}; on your own machine
     turn Above 4G decoding on, or boot with pci=realloc
   # NVRM: This PCI I/O region assigned to your NVIDIA device is invalid:
@@ -246,6 +252,15 @@ killed | warn | the box or the container ran out of memory: fewer workers, or a 
   # Memory cgroup out of memory: Killed process …
   [Oo]ut of memory: Killed process
 
+locked | degraded | a processor has been stuck in the kernel for minutes, and what runs on it can't
+    go on: save what you can, reboot the box; if it comes back, {BACK}
+  # watchdog: BUG: soft lockup - CPU#18 stuck for 1043s! [python3:2254956]
+  # rcu: (t=262520 jiffies g=65669 q=4492 ncpus=64)
+  # (120 s, after which the kernel calls a task hung: admin-guide/sysctl/kernel.rst. A second has
+  # at most 1000 jiffies. One report of 20 s also comes from a virtual machine that was paused.)
+  soft lockup - CPU#\d+ stuck for (?:1[2-9]\d|[2-9]\d\d|\d{4,})s
+  rcu\w*:.{0,200}\bt=(?:1[2-9]\d{4}|[2-9]\d{5}|\d{7,}) jiffies
+
 stuck | warn | look at the disks and mounts that this process used; reboot if it comes back
   # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]
   # INFO: task python3:77 blocked for more than 120 seconds.
@@ -262,8 +277,44 @@ stuck in a file system | degraded | wait for the mount or its server; if it does
 stuck in the driver | degraded | nvidia-smi and kill won't help: save what you can, reboot the box;
     if it comes back, {BACK}
 
-files | warn | raise fs.file-max, or open fewer files
+files | degraded | programs can't open files any more: raise fs.file-max, or find who holds them
   VFS: file-max limit \d+ reached
+
+host memory | fatal | the machine's memory gives errors that can't be corrected, and the kernel
+    kills programs for them: save your checkpoints elsewhere and check them, {BACK}
+  # EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 …
+  # mce: Uncorrected hardware memory error in user-access at 7740c0140
+  # Memory failure: 0x7740c0: Sending SIGBUS to python3:51201 due to hardware memory corruption
+  # (drivers/edac/edac_mc.c, arch/x86/kernel/cpu/mce/core.c, mm/memory-failure.c. Errors that were
+  # corrected, CE and "Machine check events logged", are left out.)
+  EDAC \S{1,20}: \d+ UE
+  mce: Uncorrected hardware memory error
+  Memory failure: 0x[0-9a-f]+: .{0,200}due to hardware memory corruption
+
+iommu | degraded | the host refused this card's access to memory, so data may be lost on its way:
+    reset the GPU while nothing runs on it, or reboot the box; if it comes back, {BACK}
+  # DMAR: [DMA Write NO_PASID] Request device [4e:00.0] fault addr 0x7ebb0000 [fault reason 0x05] …
+  # nvidia 0000:01:00.0: AMD-Vi: Event logged [IO_PAGE_FAULT domain=0x0014 address=0xfd600000 …
+  # AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:01:00.0 domain=0x0014 address=…
+  # (drivers/iommu/intel/dmar.c, drivers/iommu/amd/iommu.c)
+  DMAR: ?\[DMA (?:Read|Write)[^\]]{0,40}\] Request device \[(?:0x)?([0-9a-f:.]+)\]
+  ([0-9a-f:.]+): AMD-Vi: Event logged \[IO_PAGE_FAULT
+  AMD-Vi: Event logged \[IO_PAGE_FAULT device=([0-9a-f:.]+)
+
+clock source | degraded | the processors' clocks disagree, and each look at the time is slow now:
+    compare the speed of a step with another box; reboot; if it comes back, {BACK}
+  # clocksource: timekeeping watchdog on CPU37: Marking clocksource 'tsc' as unstable because the …
+  # clocksource: 'tsc' is current clocksource.
+  # (kernel/time/clocksource.c. A virtual machine that looks at another clock says instead
+  # 'kvm-clock' (not 'tsc') is current clocksource, and nothing changes for it.)
+  clocksource: +'tsc' is current clocksource
+
+processor heat | warn | watch the speed of a step: the processor was slowed down because of heat; if
+    it comes back, ask the provider, or change the box
+  # mce: CPU0: Package temperature above threshold, cpu clock throttled (total events = 3058)
+  # CPU3: Package temperature is above threshold, cpu clock is throttled (total events = 2)
+  # (drivers/thermal/intel/therm_throt.c: a processor says it at most every 300 s)
+  Package temperature (?:is )?above threshold, cpu clock (?:is )?throttled
 
 network card | warn | ask the provider: power or cooling of the network card
   Detected insufficient power on the PCIe slot
@@ -310,7 +361,7 @@ LOG_RULES, LOG_ACTION = log_rules()
 # traces.py
 # What a hung task or a locked processor waited for, by the trace of calls below its line.
 
-TRACED = ("stuck",)  # kinds of events below which the kernel prints a trace
+TRACED = ("stuck", "locked")  # kinds of events below which the kernel prints a trace
 MOST = 60  # lines of a trace; a hung task with its registers has about 30
 
 #  gpfs_f_rdwr_iter+0x217/0x300 [mmfslinux]
@@ -611,14 +662,16 @@ LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
 LOAD_DONE = "NVRM: loading NVIDIA UNIX"
 
 # These lines end everything before them: a boot, a load or unload of the driver.
+# "NVRM: Try unloading the conflicting kernel module" is advice, and ends nothing.
 # -- Boot 6d43c94c5e0a4d4c8f2f2e2f0a1b2c3d --   and   -- Reboot --      journalctl, between boots
 BOOT = re.compile(r"Linux version \d+\.\d+|^-- (?:Boot [0-9a-f]{32}|Reboot) --")
 OLD = re.compile(
-    rf"{BOOT.pattern}|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded|NVRM: .{{0,60}}unloading"
+    rf"{BOOT.pattern}|{LOAD_BEGINS}|{LOAD_DONE}"
+    r"|nvidia: module unloaded|NVRM: (?!Try ).{0,60}unloading"
 )
 
 # What the driver says while it loads about cards that it can't use.
-LOAD_KINDS = ("probe", "probe failed", "bar", "legacy")
+LOAD_KINDS = ("probe", "probe failed", "bar", "legacy", "module")
 
 # A line that looks like one of a log:
 # [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
@@ -632,15 +685,20 @@ LOG_LIKE = re.compile(
 # nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
 
+# Faults of the machine itself: they meet every container on it.
+MACHINE_KINDS = ("host memory", "clock source", "processor heat")
+
 # Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
 # neighbours.
 HOST_KINDS = (
+    *MACHINE_KINDS,
     "disk",
     "disk end",
     "nfs",
     "killed",
     "stuck",
     "stuck in a file system",
+    "locked",
     "files",
     "network card",
     "network register",
@@ -653,7 +711,7 @@ WORTH = re.compile(
     r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
     r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
     r"|Kernel panic|insufficient power|High Temperature|multicast team|uvm encountered"
-    r"|detected stall|LOCKUP"
+    r"|detected stall|LOCKUP|jiffies|EDAC|mce:|Memory failure|DMAR|AMD-Vi|clocksource"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 
@@ -1248,6 +1306,7 @@ ecc.errors.uncorrected.aggregate.sram.thresholdExceeded |
 x.channel_repair | ecc_errors/channel_repair_pending
 x.tpc_repair | ecc_errors/tpc_repair_pending
 x.unrepairable | ecc_errors/unrepairable_memory
+x.license | vgpu_software_licensed_product/license_status grid_licensed_product/license_status
 x.virtualization | gpu_virtualization_mode/virtualization_mode
 fabric.state | fabric/state
 fabric.status | fabric/status
@@ -4100,10 +4159,14 @@ slow_link | degraded | gen
   found: PCIe generation %d of %d at %d %% utilisation
   expected: the highest, under load
   do: reboot; if it comes back, {BACK}
-link_replays | warn | replays
+link_replays | degraded | replays
   found: PCIe replays: %d since the driver was loaded
   expected: %d in the %d minutes since boot (DCGM: %.2f per minute and lane)
   do: a bad slot, riser or cable: reboot, watch it, ask the provider
+held_link | degraded | gen
+  found: PCIe generation %d of %d in P0 at %d of %d MHz
+  expected: the highest in P0 at full clock; an idle card lowers both (all captures)
+  do: reboot; if it comes back, {BACK}
 capped_link | warn | gen
   found: PCIe generation %d at most, the card supports %d
   expected: SKU table
@@ -4142,9 +4205,10 @@ slower_than_others | degraded | clock
   found: %d MHz at %d %% utilisation, the others of its kind at %d MHz
   expected: at least %.1f of the others' clock under the same load (our limit)
   do: the slowest card sets the pace: check it again under load, reboot; if it comes back, {BACK}
-low_application_clock | warn | clock
+low_application_clock | - | clock
   found: application clock %d MHz, default %d MHz
-  expected: the default (Azure NHC and gcm require a fixed clock)
+  expected: the default (Azure NHC and gcm require a fixed clock); below half of it the work takes
+    twice as long
   do: expect less speed, or reset it: nvidia-smi -rac
 no_power_reading | warn | power
   found: power.draw: %s
@@ -4154,9 +4218,10 @@ enforced_power_limit | degraded | power | capped
   found: enforced power limit %d W, set %d W
   expected: 0.9 of the set limit (our limit): something else lowers it
   do: power supply or heat of the machine: ask the provider, or change the box
-low_power_limit | warn | power | capped
+low_power_limit | - | power | capped
   found: power limit %d W, default %d W
-  expected: 0.9 of the default (our limit)
+  expected: 0.9 of the default (our limit). Owners cap cards to save power, an RTX 3090 at 0.8
+    keeps 0.95 of its speed (Puget Systems); below half of the default the speed collapses
   do: expect less speed, or raise it: nvidia-smi -pl
 
 # MIG, ECC and other modes
@@ -4196,6 +4261,11 @@ no_persistence_mode | warn | persistence
   found: persistence_mode: Disabled
   expected: Enabled
   do: nvidia-smi -pm 1: otherwise each start takes seconds and counters are reset
+unlicensed_vgpu | - | license
+  found: vGPU license: %s
+  expected: Licensed. Restricted means that the vGPU is slowed down and CUDA may fail (NVIDIA vGPU
+    licensing, NVIDIA/gpu-operator#220, DDMAL/Rodan#1332), Unrestricted that it will be
+  do: ask the provider for the license (/etc/nvidia/gridd.conf, nvidia-gridd), or {BACK}
 fabric_not_ready | fatal | fabric
   found: fabric state %s, status %s
   expected: Completed and Success; until then CUDA and NCCL can't start
@@ -4210,10 +4280,10 @@ fabric_degraded | degraded | fabric
   do: wait a minute; if it is still so, reboot the box, then {BACK}
 
 # Cells
-failed_sensor | - | sensor
+failed_sensor | degraded | sensor
   found: %s: %s
-  expected: every sensor answers; a fan or power sensor alone may fail (i3pystatus#850,
-    nvidia_gpu_exporter#393)
+  expected: every sensor answers. A fan or power sensor may fail alone (i3pystatus#850,
+    nvidia_gpu_exporter#393), and nobody sees then whether the card is cooled
   do: check again after 5 s; if it is still so, look at the recovery action and the kernel log, then
     {RESET}
 unreadable_cell | unknown | unread
@@ -5152,8 +5222,8 @@ def judge_memory_in_use(box, gpu, used, holders, stuck, add):
 # Values in, findings out: no file, no clock, no command.
 
 REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
-# Nothing else depends on these. A sensor that says ERR! is a fault whichever it is.
-COSMETIC = ("fan.speed", "persistence_mode", "display_active")
+FAR_BELOW = 0.5  # of the default clock or power limit: what providers set to save power is above
+HOT_WHILE_IDLE = 80  # C; idle cards have at most 43 in the real captures
 
 
 def judge_lost(box, gpu, add):
@@ -5268,6 +5338,10 @@ def judge_link(box, gpu, add):
     loaded = gpu.busy and not gpu.says("pstate", "P8", "P12")
     if now and most and now < most and loaded:
         add(gpu.label, "slow_link", now, most, gpu.number("utilization.gpu"))
+    elif now and most and 2 * now <= most and gpu.says("pstate", "P0"):
+        clock, top = gpu.number("clocks.current.sm"), gpu.number("clocks.max.sm")
+        if clock and top and clock >= 0.9 * top:
+            add(gpu.label, "held_link", now, most, clock, top)
     replays, uptime = gpu.most("x.replays"), box.proc.get("uptime_s")
     if replays and most and isinstance(uptime, (int, float)) and uptime > 0:
         lanes = max(gpu.numbers("pcie.link.width.max") or [16])
@@ -5307,8 +5381,9 @@ def judge_speed(gpu, add):
     if [name for name in active if name.startswith("hw_")]:
         add(gpu.label, "hardware_throttle", ", ".join(active))
     elif active:
-        level, percent = "degraded" if gpu.busy else "warn", "?" if used is None else int(used)
-        level = "degraded" if used is None else level
+        hot = gpu.most("temperature.gpu") >= HOT_WHILE_IDLE
+        level = "degraded" if gpu.busy or hot or used is None else "warn"
+        percent = "?" if used is None else int(used)
         add(gpu.label, "thermal_throttle", active[0], percent, level=level)
     else:
         for name in ("hw_thermal_slowdown", "hw_power_brake_slowdown"):
@@ -5353,7 +5428,8 @@ def judge_clocks(gpu, app_clock_active, add):
     ):
         add(gpu.label, "clock_held", now, top, gpu.number("utilization.gpu"))
     elif clock and default and clock < default:
-        add(gpu.label, "low_application_clock", clock, default)
+        level = far_below(clock, default)
+        add(gpu.label, "low_application_clock", clock, default, level=level)
     draw, whole = gpu.raw("power.draw"), not gpu.vgpu and not gpu.mig
     if state(draw) == "na" and HBM.search(gpu.name) and whole:
         add(gpu.label, "no_power_reading", draw)
@@ -5362,7 +5438,12 @@ def judge_clocks(gpu, app_clock_active, add):
     if cap and enforced and enforced < 0.9 * cap:
         add(gpu.label, "enforced_power_limit", enforced, cap)
     elif cap and normal and cap < 0.9 * normal:
-        add(gpu.label, "low_power_limit", cap, normal)
+        add(gpu.label, "low_power_limit", cap, normal, level=far_below(cap, normal))
+
+
+def far_below(value, normal):
+    """Return the level of a clock or power limit that somebody set below the default."""
+    return "degraded" if value < FAR_BELOW * normal else "warn"
 
 
 def no_persistence(gpu):
@@ -5388,6 +5469,10 @@ def judge_modes(box, gpu, add):
         add(gpu.label, "compute_exclusive", mode)
     if no_persistence(gpu) and HBM.search(gpu.name):
         add(gpu.label, "no_persistence_mode")
+    license = gpu.raw("x.license")
+    if gpu.vgpu and state(license) == "value" and license.startswith("Unlicensed"):
+        level = "fatal" if "(Restricted)" in license else "degraded"
+        add(gpu.label, "unlicensed_vgpu", license, level=level)
     judge_fabric(gpu, add)
 
 
@@ -5473,11 +5558,7 @@ def judge_sensors(gpu, add):
     failed = fields_that_are(gpu, "error")
     if failed:
         said = [text for field in failed for text in gpu.cells[field] if state(text) == "error"]
-        hard = [field for field in failed if field not in COSMETIC]
-        sure = gpu.raw("gpu_recovery_action") == "None" or not gpu.cells.get("x.table")
-        broken = hard or not sure or any("ERR!" in text for text in said)
-        level = "degraded" if broken else "warn"
-        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), said[0], level=level)
+        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), said[0])
 
 
 def unreadable_fields(gpu):
@@ -5800,6 +5881,7 @@ def same_unit(lines):
 
 SUSPECT = "several programs failed in one unit: run them on another card; if they pass, " + BACK
 ANOTHERS = "nothing: the device belongs to another job or container"
+HOT_PROCESSOR = re.compile(r"\bCPU(\d+): Package temperature ")
 
 
 class Devices:
@@ -5828,6 +5910,8 @@ def judge_log(box, add):
     for (place, kind, code), group in grouped(levelled(events)).items():
         if kind == "sxid":
             add_sxid(code, place, group, add)
+        elif kind == "iommu" and place not in devices.labels:
+            continue  # a network card, a controller
         elif kind != "gsp" or not has_gsp_xid:  # the Xid says the same, and names the GPU
             judge_group(box, devices, place, kind, code, group, add)
 
@@ -5875,6 +5959,8 @@ def judge_group(box, devices, place, kind, code, group, add):
         worst = worst if worst == "warn" else "unknown"
     elif kind in ("probe", "probe failed"):
         worst = level_of_probe(box, group[-1][1]["line"])
+    elif kind == "processor heat":
+        worst = level_of_heat([event["line"] for _, event in group])
     label, elsewhere = devices.labels.get(place, place), owner == "another job"
     if kind != "xid":
         add_line(box, kind, place, label, worst, evidence, elsewhere, add)
@@ -5976,7 +6062,8 @@ def add_sxid(code, place, pairs, add):
 def add_line(box, kind, place, label, level, evidence, elsewhere, add):
     """Add a finding for the events of a kind that is no Xid."""
     of_host = kind in HOST_KINDS
-    if of_host and box.container and RANK[level] < RANK["warn"]:
+    shared = of_host and kind not in MACHINE_KINDS
+    if shared and box.container and RANK[level] < RANK["warn"]:
         level = "warn"  # the disk or mount may be another container's
     add(
         label,
@@ -5999,6 +6086,15 @@ def level_of_probe(box, line):
     if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
+
+
+def level_of_heat(lines):
+    """Return the level of hot processors: worse if one stayed hot, or was hot again.
+
+    Each says so at most every 300 s.
+    """
+    processors = [number for line in lines for number in HOT_PROCESSOR.findall(line)]
+    return "degraded" if len(set(processors)) < len(processors) else "warn"
 
 
 def ended(box):
@@ -6029,13 +6125,13 @@ def judge_torch(box, add):
     if torch.get("failed") or ("error" in torch and "torch" not in torch):
         add(None, "no_torch", short(torch.get("python"), 60), torch.get("error"))
     elif not torch.get("available"):
-        judge_torch_without_gpu(torch, add)
+        judge_torch_without_gpu(box, torch, add)
     for device in map(as_dict, as_list(torch.get("devices"))):
         if not device.get("ok"):
-            judge_failed_kernel(device, add)
+            judge_failed_kernel(box, torch, device, add)
 
 
-def judge_torch_without_gpu(torch, add):
+def judge_torch_without_gpu(box, torch, add):
     """Add a finding for a torch whose torch.cuda.is_available() is False."""
     error = str(torch.get("error", ""))
     action = "CPU-only torch, hidden devices, or a broken driver: see the text"
@@ -6044,20 +6140,42 @@ def judge_torch_without_gpu(torch, add):
     if "driver" in error and "old" in error:
         action = "install a torch for this driver, or take a box with a newer one"
         entry = "torch_driver"
+    nodes = [str(as_dict(node).get("path")) for node in as_list(box.proc.get("dev"))]
+    if "/dev/nvidia0" in nodes and "/dev/nvidia-uvm" not in nodes:
+        error = "/dev/nvidia-uvm is missing, without which CUDA can't start"
+        action = "load nvidia-uvm on the host (nvidia-modprobe -u), and start the container with it"
+        entry = "no_runtime"
     name, cuda = short(torch.get("torch"), 40), torch.get("cuda")
     reason = short(error or "is_available() is False", 160)
     add(None, "torch_without_gpu", name, cuda, reason, do=(action,), entry=entry)
 
 
-def judge_failed_kernel(device, add):
+def judge_failed_kernel(box, torch, device, add):
     """Add a finding for a small kernel that failed or gave a wrong sum on one GPU."""
     error, index = str(device.get("error", "a wrong sum")), device.get("index")
+    if "error" not in device and lacks_kernels(box, torch, index):
+        error = "no kernel image for this card, only for " + " ".join(map(str, torch["archs"]))
     action, entry = "restart the job; then reset the GPU", ""
     # CUDA error: no kernel image is available for execution on the device
     if "no kernel image" in error:
         action, entry = "install a torch with kernels for this card", "arch"
     gpu = index if isinstance(index, int) else None
     add(gpu, "failed_kernel", short(error, 200), do=(action,), entry=entry)
+
+
+def lacks_kernels(box, torch, index):
+    """Whether a torch has no code for a GPU.
+
+    Code for sm_80 runs on 8.0 to 8.9, PTX (compute_80) on all later cards too.
+    """
+    archs = " ".join(map(str, as_list(torch.get("archs"))))
+    card = next((gpu.raw("compute_cap") or "" for gpu in box.gpus if gpu.index == index), "")
+    known = re.match(r"(\d+)\.(\d)$", card)
+    if not known or not archs or "compute_" in archs:
+        return False
+    major, minor = map(int, known.groups())
+    numbers = [divmod(int(number), 10) for number in re.findall(r"\bsm_(\d+)", archs)]
+    return not any(one == major and other <= minor for one, other in numbers)
 
 
 # --------------------------------------------------------------------------------------------------
@@ -7352,6 +7470,8 @@ class RunningWatch:
     def add_event(self, event, add):
         """Add a finding for a line of the kernel log."""
         kind, code, level = event["kind"], event["code"], event["level"]
+        if kind == "iommu" and event["bdf"] not in self.places:
+            return  # a network card, a controller
         label = self.places.get(event["bdf"], event["bdf"])
         gpu = int(label) if str(label).isdigit() else label
         action = xid_words(code, level, event["line"]) if code in XID else UNKNOWN_XID

@@ -152,7 +152,7 @@ CELLS = (  # what, field, value, level
     ("lost GPU", "temperature.gpu", "[GPU is lost]", "fatal"),
     ("GPU wants reset", "utilization.gpu", "[GPU requires reset]", "fatal"),
     ("sensor failed", "temperature.gpu", "[Unknown Error]", "degraded"),
-    ("fan unread", "fan.speed", "[Unknown Error]", "warn"),
+    ("fan unread", "fan.speed", "[Unknown Error]", "degraded"),
     ("recovery reset", "gpu_recovery_action", "Reset", "fatal"),
     ("recovery reboot", "gpu_recovery_action", "Reboot", "fatal"),
     ("recovery drain", "gpu_recovery_action", "Drain P2P", "degraded"),
@@ -166,7 +166,7 @@ CELLS = (  # what, field, value, level
     ("throttled before", "clocks_event_reasons_counters.hw_thermal_slowdown", "7000000", "warn"),
     ("hot GPU", "temperature.gpu", "96", "degraded"),
     ("no margin", "temperature.gpu.tlimit", "-1", "degraded"),
-    ("low power limit", "power.limit", "50.00", "warn"),
+    ("lowest power limit", "power.limit", "15.00", "degraded"),
     ("swapped card", "name", "Tesla P40", "degraded"),
     ("less memory", "memory.total", "6000", "degraded"),
     ("other capability", "compute_cap", "6.1", "degraded"),
@@ -258,7 +258,7 @@ HOST_LINES = (
     ),
     ("watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:4410]", "warn"),
     ("INFO: task pt_data_pin:4411 blocked for more than 120 seconds.", "warn"),
-    ("VFS: file-max limit 1000000 reached", "warn"),
+    ("VFS: file-max limit 1000000 reached", "degraded"),
     (
         "mlx5_core 0000:5c:00.0: mlx5_pcie_event:299:(pid 26): Detected insufficient power on the PCIe slot (27W).",
         "warn",
@@ -381,7 +381,7 @@ def box_faults(capture, turn):
     yield edited(
         "lanes with replays",
         lambda box: box.xml_add(gpu, "\t\t</pci>", "<replay_counter>900000</replay_counter>"),
-        "warn",
+        "degraded",
         gpu,
     )
     yield edited(

@@ -894,9 +894,9 @@ def test_a_lower_enforced_power_limit_and_a_locked_clock_are_told():
         (3, "degraded", "enforced power limit 200 W, set 700 W")
     ]
     assert new(("enforced.power.limit", "650.00")) == []
-    assert [
-        level for _, level, _ in new(("power.limit", "200.00"), ("enforced.power.limit", "200.00"))
-    ] == ["warn"]  # a choice, not a fault
+    for watts, expected in (("200.00", "degraded"), ("400.00", "warn")):
+        both = (("power.limit", watts), ("enforced.power.limit", watts))
+        assert [level for _, level, _ in new(*both)] == [expected]
     locked = (
         ("clocks.current.sm", "600"),
         ("clocks_event_reasons.applications_clocks_setting", "Active"),

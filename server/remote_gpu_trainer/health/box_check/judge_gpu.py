@@ -14,8 +14,8 @@ from .fields import REASONS, REQUIRED, REQUIRED_590, TYPE, readable
 from .text import number, state, version
 
 REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
-# Nothing else depends on these. A sensor that says ERR! is a fault whichever it is.
-COSMETIC = ("fan.speed", "persistence_mode", "display_active")
+FAR_BELOW = 0.5  # of the default clock or power limit: what providers set to save power is above
+HOT_WHILE_IDLE = 80  # C; idle cards have at most 43 in the real captures
 
 
 def judge_lost(box, gpu, add):
@@ -130,6 +130,10 @@ def judge_link(box, gpu, add):
     loaded = gpu.busy and not gpu.says("pstate", "P8", "P12")
     if now and most and now < most and loaded:
         add(gpu.label, "slow_link", now, most, gpu.number("utilization.gpu"))
+    elif now and most and 2 * now <= most and gpu.says("pstate", "P0"):
+        clock, top = gpu.number("clocks.current.sm"), gpu.number("clocks.max.sm")
+        if clock and top and clock >= 0.9 * top:
+            add(gpu.label, "held_link", now, most, clock, top)
     replays, uptime = gpu.most("x.replays"), box.proc.get("uptime_s")
     if replays and most and isinstance(uptime, (int, float)) and uptime > 0:
         lanes = max(gpu.numbers("pcie.link.width.max") or [16])
@@ -169,8 +173,9 @@ def judge_speed(gpu, add):
     if [name for name in active if name.startswith("hw_")]:
         add(gpu.label, "hardware_throttle", ", ".join(active))
     elif active:
-        level, percent = "degraded" if gpu.busy else "warn", "?" if used is None else int(used)
-        level = "degraded" if used is None else level
+        hot = gpu.most("temperature.gpu") >= HOT_WHILE_IDLE
+        level = "degraded" if gpu.busy or hot or used is None else "warn"
+        percent = "?" if used is None else int(used)
         add(gpu.label, "thermal_throttle", active[0], percent, level=level)
     else:
         for name in ("hw_thermal_slowdown", "hw_power_brake_slowdown"):
@@ -215,7 +220,8 @@ def judge_clocks(gpu, app_clock_active, add):
     ):
         add(gpu.label, "clock_held", now, top, gpu.number("utilization.gpu"))
     elif clock and default and clock < default:
-        add(gpu.label, "low_application_clock", clock, default)
+        level = far_below(clock, default)
+        add(gpu.label, "low_application_clock", clock, default, level=level)
     draw, whole = gpu.raw("power.draw"), not gpu.vgpu and not gpu.mig
     if state(draw) == "na" and HBM.search(gpu.name) and whole:
         add(gpu.label, "no_power_reading", draw)
@@ -224,7 +230,12 @@ def judge_clocks(gpu, app_clock_active, add):
     if cap and enforced and enforced < 0.9 * cap:
         add(gpu.label, "enforced_power_limit", enforced, cap)
     elif cap and normal and cap < 0.9 * normal:
-        add(gpu.label, "low_power_limit", cap, normal)
+        add(gpu.label, "low_power_limit", cap, normal, level=far_below(cap, normal))
+
+
+def far_below(value, normal):
+    """Return the level of a clock or power limit that somebody set below the default."""
+    return "degraded" if value < FAR_BELOW * normal else "warn"
 
 
 def no_persistence(gpu):
@@ -250,6 +261,10 @@ def judge_modes(box, gpu, add):
         add(gpu.label, "compute_exclusive", mode)
     if no_persistence(gpu) and HBM.search(gpu.name):
         add(gpu.label, "no_persistence_mode")
+    license = gpu.raw("x.license")
+    if gpu.vgpu and state(license) == "value" and license.startswith("Unlicensed"):
+        level = "fatal" if "(Restricted)" in license else "degraded"
+        add(gpu.label, "unlicensed_vgpu", license, level=level)
     judge_fabric(gpu, add)
 
 
@@ -335,11 +350,7 @@ def judge_sensors(gpu, add):
     failed = fields_that_are(gpu, "error")
     if failed:
         said = [text for field in failed for text in gpu.cells[field] if state(text) == "error"]
-        hard = [field for field in failed if field not in COSMETIC]
-        sure = gpu.raw("gpu_recovery_action") == "None" or not gpu.cells.get("x.table")
-        broken = hard or not sure or any("ERR!" in text for text in said)
-        level = "degraded" if broken else "warn"
-        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), said[0], level=level)
+        add(gpu.label, "failed_sensor", ", ".join(failed[:4]), said[0])
 
 
 def unreadable_fields(gpu):

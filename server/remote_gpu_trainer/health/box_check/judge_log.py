@@ -7,7 +7,7 @@ add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is ab
 import re
 
 from ...logs.kernel.advice import BACK, RANK
-from ...logs.kernel.kernel_log import HOST_KINDS
+from ...logs.kernel.kernel_log import HOST_KINDS, MACHINE_KINDS
 from ...logs.kernel.log_rules import LOG_ACTION
 from ...logs.kernel.places import bdf, short
 from ...logs.kernel.storms import same_unit, storm
@@ -18,6 +18,7 @@ from .text import as_dict
 
 SUSPECT = "several programs failed in one unit: run them on another card; if they pass, " + BACK
 ANOTHERS = "nothing: the device belongs to another job or container"
+HOT_PROCESSOR = re.compile(r"\bCPU(\d+): Package temperature ")
 
 
 class Devices:
@@ -46,6 +47,8 @@ def judge_log(box, add):
     for (place, kind, code), group in grouped(levelled(events)).items():
         if kind == "sxid":
             add_sxid(code, place, group, add)
+        elif kind == "iommu" and place not in devices.labels:
+            continue  # a network card, a controller
         elif kind != "gsp" or not has_gsp_xid:  # the Xid says the same, and names the GPU
             judge_group(box, devices, place, kind, code, group, add)
 
@@ -93,6 +96,8 @@ def judge_group(box, devices, place, kind, code, group, add):
         worst = worst if worst == "warn" else "unknown"
     elif kind in ("probe", "probe failed"):
         worst = level_of_probe(box, group[-1][1]["line"])
+    elif kind == "processor heat":
+        worst = level_of_heat([event["line"] for _, event in group])
     label, elsewhere = devices.labels.get(place, place), owner == "another job"
     if kind != "xid":
         add_line(box, kind, place, label, worst, evidence, elsewhere, add)
@@ -194,7 +199,8 @@ def add_sxid(code, place, pairs, add):
 def add_line(box, kind, place, label, level, evidence, elsewhere, add):
     """Add a finding for the events of a kind that is no Xid."""
     of_host = kind in HOST_KINDS
-    if of_host and box.container and RANK[level] < RANK["warn"]:
+    shared = of_host and kind not in MACHINE_KINDS
+    if shared and box.container and RANK[level] < RANK["warn"]:
         level = "warn"  # the disk or mount may be another container's
     add(
         label,
@@ -217,6 +223,15 @@ def level_of_probe(box, line):
     if match and "was not called" in line and int(match.group(1)) <= len(passed_through):
         return "warn"  # they belong to virtual machines
     return level_of_lost(box)
+
+
+def level_of_heat(lines):
+    """Return the level of hot processors: worse if one stayed hot, or was hot again.
+
+    Each says so at most every 300 s.
+    """
+    processors = [number for line in lines for number in HOT_PROCESSOR.findall(line)]
+    return "degraded" if len(set(processors)) < len(processors) else "warn"
 
 
 def ended(box):

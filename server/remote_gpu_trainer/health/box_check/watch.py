@@ -240,6 +240,8 @@ class RunningWatch:
     def add_event(self, event, add):
         """Add a finding for a line of the kernel log."""
         kind, code, level = event["kind"], event["code"], event["level"]
+        if kind == "iommu" and event["bdf"] not in self.places:
+            return  # a network card, a controller
         label = self.places.get(event["bdf"], event["bdf"])
         gpu = int(label) if str(label).isdigit() else label
         action = xid_words(code, level, event["line"]) if code in XID else UNKNOWN_XID

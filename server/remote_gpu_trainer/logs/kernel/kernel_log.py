@@ -27,14 +27,16 @@ LOAD_BEGINS = "nvidia-nvlink: Nvlink Core is being initialized"
 LOAD_DONE = "NVRM: loading NVIDIA UNIX"
 
 # These lines end everything before them: a boot, a load or unload of the driver.
+# "NVRM: Try unloading the conflicting kernel module" is advice, and ends nothing.
 # -- Boot 6d43c94c5e0a4d4c8f2f2e2f0a1b2c3d --   and   -- Reboot --      journalctl, between boots
 BOOT = re.compile(r"Linux version \d+\.\d+|^-- (?:Boot [0-9a-f]{32}|Reboot) --")
 OLD = re.compile(
-    rf"{BOOT.pattern}|{LOAD_BEGINS}|{LOAD_DONE}|nvidia: module unloaded|NVRM: .{{0,60}}unloading"
+    rf"{BOOT.pattern}|{LOAD_BEGINS}|{LOAD_DONE}"
+    r"|nvidia: module unloaded|NVRM: (?!Try ).{0,60}unloading"
 )
 
 # What the driver says while it loads about cards that it can't use.
-LOAD_KINDS = ("probe", "probe failed", "bar", "legacy")
+LOAD_KINDS = ("probe", "probe failed", "bar", "legacy", "module")
 
 # A line that looks like one of a log:
 # [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
@@ -48,15 +50,20 @@ LOG_LIKE = re.compile(
 # nvidia 0000:3b:00.0: reset done      pci core, after a reset of one device
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
 
+# Faults of the machine itself: they meet every container on it.
+MACHINE_KINDS = ("host memory", "clock source", "processor heat")
+
 # Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
 # neighbours.
 HOST_KINDS = (
+    *MACHINE_KINDS,
     "disk",
     "disk end",
     "nfs",
     "killed",
     "stuck",
     "stuck in a file system",
+    "locked",
     "files",
     "network card",
     "network register",
@@ -69,7 +76,7 @@ WORTH = re.compile(
     r"NVRM|SXid|AER|amdgpu|reset done|NVSwitch|peermem|libnccl|I/O|read-only|Disk failure"
     r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
     r"|Kernel panic|insufficient power|High Temperature|multicast team|uvm encountered"
-    r"|detected stall|LOCKUP"
+    r"|detected stall|LOCKUP|jiffies|EDAC|mce:|Memory failure|DMAR|AMD-Vi|clocksource"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 

@@ -2,7 +2,7 @@
 
 import re
 
-TRACED = ("stuck",)  # kinds of events below which the kernel prints a trace
+TRACED = ("stuck", "locked")  # kinds of events below which the kernel prints a trace
 MOST = 60  # lines of a trace; a hung task with its registers has about 30
 
 #  gpfs_f_rdwr_iter+0x217/0x300 [mmfslinux]
