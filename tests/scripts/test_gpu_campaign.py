@@ -23,11 +23,11 @@ NEAR = 0.15  # how far an estimate may be off, as for the runs that are counted 
 # What a card showed that we don't answer yet. A row that holds again leaves the list.
 # NCCL's reason stands under "Last error:", behind the class of error that another entry is about.
 NOT_FOUND_YET: set[str] = set()
-# Of these the estimate is a fifth too low, by the allocations that were alive at the peak: attention
-# in float32 with grouped keys writes its scores out, `gelu_new` keeps several tensors of its own,
-# and the AdamW that PyTorch takes by default updates with a copy of the weights.
-TOO_LOW_YET = {
-    *("llama, fp32", "phi", "gpt2, dropout", "llama, mixed, one short sample"),
+# What was measured of these isn't the run: the model was made in fp32 on the card before it became
+# bf16, and that took more. Later records count the peak from behind that.
+MADE_IN_FP32 = {
+    "Llama 3.1 8B, LoRA, checkpointing",
+    "Mistral 7B, LoRA, checkpointing, 4096 tokens",
 }
 each_record = pytest.mark.parametrize("record", RECORDS, ids=lambda path: path.stem)
 
@@ -70,7 +70,8 @@ def too_far(rows: list[dict]) -> dict[str, float]:
     found = {}
     for row in rows:
         if "measured" in row:
-            told = estimate(model_of(row["config"]), Run(**row["asked"])).peak
+            asked = {"optimizer": "adamw-foreach", **row["asked"]}  # torch's own choice on a card
+            told = estimate(model_of(row["config"]), Run(**asked)).peak
             share = told / row["measured"]["peak"]
             if abs(share - 1) > NEAR:
                 found[row["run"]] = round(share, 2)
@@ -129,12 +130,16 @@ def test_the_text_of_each_error_still_leads_to_its_entry(record):
 @each_record
 def test_each_estimate_is_near_the_peak_of_the_card(record):
     rows = results(record, "fit")
-    assert too_far(rows).keys() == TOO_LOW_YET & {row["run"] for row in rows}
+    assert too_far(rows).keys() == MADE_IN_FP32 & {row["run"] for row in rows}
+    for row in rows:
+        if row["run"] in MADE_IN_FP32:
+            made = 2 * row["measured"]["weights"]
+            assert row["measured"]["peak"] == pytest.approx(made, rel=0.03)
 
 
 def test_an_estimate_that_is_far_off_is_found():
     config = {"model_type": "gpt2", "n_embd": 64, "n_layer": 2, "n_head": 2, "vocab_size": 500}
-    peak = estimate(model_of(config), Run()).peak
+    peak = estimate(model_of(config), Run(optimizer="adamw-foreach")).peak
     rows = [
         {"run": name, "config": config, "asked": {}, "measured": {"peak": peak * share}}
         for name, share in (("near", 1.1), ("far", 1.3))

@@ -43,6 +43,7 @@ OTHER = {
     "intermediate_size": 3072,
     "vocab_size": 4000,
 }
+TORCHS_CHOICE = {"optimizer": "adamw-foreach"}  # what torch.optim.AdamW does on a card by itself
 USUAL = {"batch": 4, "sequence": 1024, "precision": "bf16-mixed"}
 
 # The model, its configuration, and what `rgt fit` is asked about the run.
@@ -390,7 +391,7 @@ def reckoned(config, asked):
         from remote_gpu_trainer.fit.training_run import Run
     except ImportError:
         return None
-    told = estimate(model_of(config), Run(**asked))
+    told = estimate(model_of(config), Run(**{**TORCHS_CHOICE, **asked}))
     return {"peak": round(told.peak), "moment": told.moment}
 
 
