@@ -259,7 +259,7 @@ locked | degraded | a processor has been stuck in the kernel for minutes, and wh
   # (120 s, after which the kernel calls a task hung: admin-guide/sysctl/kernel.rst. A second has
   # at most 1000 jiffies. One report of 20 s also comes from a virtual machine that was paused.)
   soft lockup - CPU#\d+ stuck for (?:1[2-9]\d|[2-9]\d\d|\d{4,})s
-  rcu\w*:.{0,200}\bt=(?:1[2-9]\d{4}|[2-9]\d{5}|\d{7,}) jiffies
+  rcu\w{0,20}:.{0,200}\bt=(?:1[2-9]\d{4}|[2-9]\d{5}|\d{7,}) jiffies
 
 stuck | warn | look at the disks and mounts that this process used; reboot if it comes back
   # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]
@@ -267,7 +267,7 @@ stuck | warn | look at the disks and mounts that this process used; reboot if it
   # rcu: INFO: rcu_sched self-detected stall on CPU
   soft lockup - CPU#\d+ stuck
   task \S.{0,80}:\d+.{0,20} blocked for more than \d+ seconds
-  rcu\w*: INFO: rcu\w+ (?:self-)?detected stall
+  rcu\w{0,20}: INFO: rcu\w+ (?:self-)?detected stall
   Watchdog detected hard LOCKUP
 
 # The two kinds below are those of `stuck` whose trace of calls says what the task waits for.
@@ -289,7 +289,7 @@ host memory | fatal | the machine's memory gives errors that can't be corrected,
   # corrected, CE and "Machine check events logged", are left out.)
   EDAC \S{1,20}: \d+ UE
   mce: Uncorrected hardware memory error
-  Memory failure: 0x[0-9a-f]+: .{0,200}due to hardware memory corruption
+  Memory failure: 0x[0-9a-f]{1,16}: .{0,200}due to hardware memory corruption
 
 iommu | degraded | the host refused this card's access to memory, so data may be lost on its way:
     reset the GPU while nothing runs on it, or reboot the box; if it comes back, {BACK}
@@ -298,7 +298,7 @@ iommu | degraded | the host refused this card's access to memory, so data may be
   # AMD-Vi: Event logged [IO_PAGE_FAULT device=0000:01:00.0 domain=0x0014 address=…
   # (drivers/iommu/intel/dmar.c, drivers/iommu/amd/iommu.c)
   DMAR: ?\[DMA (?:Read|Write)[^\]]{0,40}\] Request device \[(?:0x)?([0-9a-f:.]+)\]
-  ([0-9a-f:.]+): AMD-Vi: Event logged \[IO_PAGE_FAULT
+  \b([0-9a-f:.]{7,16}): AMD-Vi: Event logged \[IO_PAGE_FAULT
   AMD-Vi: Event logged \[IO_PAGE_FAULT device=([0-9a-f:.]+)
 
 clock source | degraded | the processors' clocks disagree, and each look at the time is slow now:
@@ -720,6 +720,9 @@ NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
 
 
+LONGEST = 4000  # characters of a line that are compared; the kernel writes at most about 1000
+
+
 class SplitReport:
     """The report of a lost GPU, which the driver writes in up to four lines."""
 
@@ -769,7 +772,7 @@ def events_of(lines):
             trace = None
         if ends_events(line, events, load) or not WORTH.search(line):
             continue
-        event, split = log_event(line), SPLIT_LINE.search(line)
+        event, split = log_event(line[:LONGEST]), SPLIT_LINE.search(line)
         if split:
             report = SplitReport(bdf(split.group(1)), line)
         elif report:
@@ -1558,7 +1561,8 @@ def csv_row(header, cells):
 
 def failed_cells(texts):
     """The cell for a sensor that failed among fields that the check has no name for, or none."""
-    return {"x.other": "ERR!"} if any(text.strip(" []") == "ERR!" for text in texts) else {}
+    failed = next((text for text in texts if state(text) == "error"), None)
+    return {} if failed is None else {"x.other": failed.strip()}
 
 
 def from_tree(places, find, leaves):

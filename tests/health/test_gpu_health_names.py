@@ -128,12 +128,13 @@ def test_a_cell_that_says_err_is_never_fit(field, tmp_path):
     assert [(one["gpu"], one["level"]) for one in found] == [(1, "degraded")]
 
 
-def test_err_in_a_column_that_the_check_doesnt_know_counts_as_well():
-    table = "index, name, made.up.field\n0, NVIDIA T4, ERR!\n"
+@pytest.mark.parametrize("said", ["ERR!", "[ERR!]", "Unknown Error", "[Unknown Error]"])
+def test_a_failed_cell_that_the_check_has_no_name_for_counts_as_well(said):
+    table = f"index, name, made.up.field\n0, NVIDIA T4, {said}\n"
     found = gpu_health.judge({"files": {"nvidia-smi.csv": table}, "exit": {}})
     assert (0, "degraded") in [(one["gpu"], one["level"]) for one in found]
     box = Text("t4x1")
-    box.xml_add(0, "<fan_speed>", "<some_sensor>ERR!</some_sensor>")
+    box.xml_add(0, "<fan_speed>", f"<some_sensor>{said}</some_sensor>")
     found = gpu_health.judge({"files": box.files, "exit": {}})
     assert [(one["gpu"], one["level"]) for one in found] == [(0, "degraded")]
 

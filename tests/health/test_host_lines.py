@@ -1,6 +1,7 @@
 """Lines of the kernel log about the machine, and settings of a card that cost its renter speed."""
 
 import json
+import time
 
 import pytest
 
@@ -258,3 +259,18 @@ def test_a_torch_without_a_gpu_says_which_node_the_container_lacks():
     assert level == "fatal" and "/dev/nvidia-uvm is missing" in text
     ((_, text),) = torched("sm_90", dev=["/dev/nvidia-uvm"], available=False)
     assert text.endswith("is_available() is False")
+
+
+@pytest.mark.parametrize(
+    "unit",
+    ["NVRM: ", "AMD-Vi: ", "rcu: t=1", "a: AMD-Vi", "DMAR: [DMA Read", "mce: CPU0: Package "],
+)
+def test_a_long_line_of_the_beginnings_of_patterns_is_read_in_seconds(unit):
+    began = time.monotonic()
+    gpu_health.parse_log("[    1.000000] NVRM: jiffies " + unit * (2_000_000 // len(unit)) + "\n")
+    assert time.monotonic() - began < 10
+
+
+def test_an_xid_far_behind_in_a_line_is_told_as_unread():
+    line = "x" * 5000 + " NVRM: Xid (PCI:0000:4e:00): 79, GPU has fallen off the bus."
+    assert (None, "unknown") in logged(line)

@@ -114,7 +114,8 @@ def csv_row(header, cells):
 
 def failed_cells(texts):
     """The cell for a sensor that failed among fields that the check has no name for, or none."""
-    return {"x.other": "ERR!"} if any(text.strip(" []") == "ERR!" for text in texts) else {}
+    failed = next((text for text in texts if state(text) == "error"), None)
+    return {} if failed is None else {"x.other": failed.strip()}
 
 
 def from_tree(places, find, leaves):

@@ -85,6 +85,9 @@ NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 SPLIT_LINE = re.compile(r"NVRM: The NVIDIA GPU ([0-9a-f:.]+)", re.I)
 
 
+LONGEST = 4000  # characters of a line that are compared; the kernel writes at most about 1000
+
+
 class SplitReport:
     """The report of a lost GPU, which the driver writes in up to four lines."""
 
@@ -134,7 +137,7 @@ def events_of(lines):
             trace = None
         if ends_events(line, events, load) or not WORTH.search(line):
             continue
-        event, split = log_event(line), SPLIT_LINE.search(line)
+        event, split = log_event(line[:LONGEST]), SPLIT_LINE.search(line)
         if split:
             report = SplitReport(bdf(split.group(1)), line)
         elif report:
