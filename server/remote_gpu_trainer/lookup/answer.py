@@ -21,6 +21,7 @@ from . import check_limit, config_memory
 from .claims import Claim
 from .given import check_length, read_given
 from .matches import matches_of
+from .platform_facts import with_facts
 from .steps import Answer, look_up, stale_doubts
 
 _ID = re.compile(r"[A-Za-z]{1,10}\d{1,4}[a-z]?")
@@ -83,6 +84,8 @@ def answer_for(
         sentence=given.sentence,
         has_own_words=given.has_own_words,
     )
+    if log is None and stream is None:
+        answer = with_facts(answer, text, today or date.today())
     numbers = given.evidence.numbers
     sentences = [
         config_memory.memory_sentence(model, text, given.evidence) if model else "",
