@@ -207,6 +207,10 @@ WRONG = {
         "'skill'; run 'remote-gpu-trainer install --help'",
     ),
     "a near kind": (["fit", "--optimizer", "adam"], "'muon'; did you mean adamw?"),
+    "two logs": (
+        ["lookup", "--log", "a", "--lo=b"],
+        "--log is given twice, and takes one value; run 'remote-gpu-trainer lookup --help'",
+    ),
     "a near shell": (["completion", "bsh"], "'fish'; did you mean bash?"),
     "an option of the old form": (
         ["lint", "--nope"],

@@ -165,11 +165,16 @@ def test_what_comes_from_a_log_is_no_markup():
         matches = also = []
         evidence = [{"source": "[red]x", "line": 1, "rank": None, "text": "[bold]y[/] :smile:"}]
         first_failure, ask = None, "[link=https://x.example]z[/link]"
+        facts = ["[green]f[/]"]
 
     console = Console(file=io.StringIO(), width=100)
     terminal.draw(Told, {}, console, "")
     told = console.file.getvalue()
-    assert "[red]x:1  [bold]y[/] :smile:" in told and "[link=https://x.example]z[/link]" in told
+    assert (
+        "[green]f[/]" in told
+        and "[red]x:1  [bold]y[/] :smile:" in told
+        and "[link=https://x.example]z[/link]" in told
+    )
 
 
 def test_piped_text_is_plain_and_short(capsys):

@@ -55,6 +55,7 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
         "first_failure",
         "ask",
         "also",
+        "facts",
         "entry",
     }
     assert tool.description.startswith("Call before editing code or retrying")
@@ -156,7 +157,7 @@ def test_of_many_scripts_a_session_keeps_the_newest():
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ({"job": {}, "profile": "runpod"}, "name: missing; give it a value"),
+        ({"job": {}, "profile": "runpod"}, "name: missing; give it a value, such as sft"),
         ({"job": JOB, "profile": "moon"}, "unknown profile 'moon'"),
         ({"job": JOB, "profile": "runpod", "target": "moon"}, "target: unknown target 'moon'"),
         (
@@ -274,6 +275,13 @@ def test_a_log_and_a_folder_are_read():
     assert [m["id"] for m in reply.structured_content["matches"]] == ["O14"]
 
 
+def test_a_question_about_a_bill_is_answered_by_the_platforms_facts():
+    reply = call({"symptom": "does a stopped runpod pod cost?"})
+    facts = reply.structured_content["facts"]
+    assert [fact.split(":")[0] for fact in facts][0] == "runpod stop_billing"
+    assert json.loads(reply.content[0].text) == reply.structured_content
+
+
 def test_nothing_fits_is_an_answer_and_no_error():
     reply = call({"symptom": "how do I center a div in css"})
     assert not reply.is_error
@@ -284,8 +292,8 @@ def test_nothing_fits_is_an_answer_and_no_error():
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ({}, "nothing but blanks in text; pass"),
-        ({"symptom": "  \n"}, "nothing but blanks in text; pass"),
+        ({}, "nothing to look up; pass symptom, log_path, or both"),
+        ({"symptom": "  \n"}, "nothing to look up; pass symptom, log_path, or both"),
         ({"symptom": "a\x00b\x00c\x00"}, "NUL bytes in text"),
         ({"symptom": "hangs", "limit": 0}, "limit"),
         ({"symptom": "hangs", "limit": 1000}, "limit"),

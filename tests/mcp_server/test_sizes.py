@@ -76,6 +76,17 @@ def test_every_rendered_job_fits():
     assert len(sizes) > 50 and max(sizes) <= MOST
 
 
+def test_the_facts_of_every_platform_fit_beside_ten_matches():
+    names = ["runpod", "vast.ai", "lambda", "aws", "gcp", "autodl", "matpool", "kaggle", "nebius"]
+    asked = [
+        {"symptom": f"what does a stopped machine cost on {name}, is data kept?", "limit": 10}
+        for name in names
+    ]
+    texts = answers("lookup_symptom", asked)
+    assert all(len(json.loads(text)["facts"]) == 3 for text in texts)
+    assert max(counted(texts)) <= MOST
+
+
 def test_ten_matches_fit(some):
     asked = [
         {"symptom": case.text, "limit": 10}

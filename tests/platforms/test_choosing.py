@@ -19,11 +19,16 @@ def run(capsys, *arguments: str):
 
 def test_a_profile_prints_its_facts_with_source_and_date(capsys):
     code, out, _ = run(capsys, "runpod")
-    assert (
-        code == 0
-        and re.search(r"stop_billing: \[(?:confirmed|stale: of) 2026-", out)
-        and "https://" in out
-    )
+    assert code == 0 and re.search(r"(?:Confirmed|Checked) 2026-\d\d-\d\d", out)
+    assert out.index("What stops the bill (stop_billing)") < out.index("https://")
+
+
+def test_one_fact_of_a_profile_is_printed_alone(capsys):
+    code, out, _ = run(capsys, "runpod", "stop-billing")
+    assert code == 0 and out.startswith("What stops the bill (stop_billing)\n    curl ")
+    assert "How to get in" not in out
+    code, out, _ = run(capsys, "runpod", "survives", "--json")
+    assert code == 0 and json.loads(out)["value"]["destroy"] == "Network volumes only."
 
 
 def test_without_a_name_every_platform_is_listed(capsys):

@@ -113,7 +113,7 @@ def test_any_other_deadline_is_refused(said):
 
 
 def test_a_job_without_a_deadline_is_refused():
-    with pytest.raises(JobError, match="^deadline: missing; give it a value$"):
+    with pytest.raises(JobError, match="^deadline: missing; give it a value, such as 20h$"):
         from_object({"name": "sft", "command": "python train.py"})
 
 

@@ -58,6 +58,13 @@ def profiles(ctx: click.Context, param: click.Parameter, incomplete: str) -> lis
     return _beginning(incomplete, (page.stem for page in pages))
 
 
+def facts(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
+    """Names of the facts on a platform's page."""
+    from ..platforms.showing import HEADINGS
+
+    return _beginning(incomplete, HEADINGS)
+
+
 def targets(ctx: click.Context, param: click.Parameter, incomplete: str) -> list[str]:
     """What starts a rendered script: ssh, Slurm and others."""
     from ..runs import TARGETS

@@ -115,7 +115,13 @@ def fit(
     fits.
     """
     shape = {field: options.pop(option) for option, field in SHAPE.items()}
-    model = _model(config, {name: size for name, size in shape.items() if size is not None})
+    shape = {name: size for name, size in shape.items() if size is not None}
+    if parameters and not config and not shape:
+        raise BadRequest(
+            "--parameters alone doesn't say what the activations take; pass the model's "
+            "config.json too, or --layers, --hidden and --vocabulary"
+        )
+    model = _model(config, shape)
     if parameters:
         model = replace(model, weights=model_config.weight_count(parameters))
     options["sequence"] = options["sequence"] or model.tokens or USUAL_LENGTH

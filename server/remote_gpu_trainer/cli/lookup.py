@@ -41,7 +41,7 @@ class Question(NamedTuple):
     stream: BinaryIO | None
 
 
-@command("lookup", exclusive=("full", "brief", "as_json"))
+@command("lookup", exclusive=("full", "brief", "as_json"), once=("--log", "--good"))
 @click.argument(
     "text",
     nargs=-1,
@@ -154,7 +154,7 @@ def lookup(
         print(in_brief(answer, bundle.load_cache()))
     else:
         _print_answer(answer, full)
-    return 0 if answer.matches else 1
+    return 0 if answer.matches or answer.facts else 1
 
 
 def _print_answer(answer: Answer, full: bool) -> None:
@@ -268,13 +268,13 @@ def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | No
     `command` prints a whole entry; `{id}` in it stands for the entry's id. With `entries` (by id),
     cause, fix and check of the first match aren't shortened.
     """
-    lines = []
+    lines = [_wrap(fact) for fact in answer.facts]
     for place, match in enumerate(answer.matches):
         if place == 0:
             lines += _first_match(match, command, entries[match["id"]] if entries else None)
         else:
             lines += [*_heading(match), *_fields(match)]
-    if answer.also:
+    if answer.also and not answer.facts:
         lines.append("also possible:")
         lines += [f"    {also['id']}  {also['title']}" for also in answer.also]
     if answer.evidence:
@@ -318,11 +318,11 @@ def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
     """
     from ..lookup.budget import fitting, opening, plain
 
-    lines = []
+    lines = list(answer.facts)
     for match in answer.matches:
         fix = fitting({"fix": plain(opening(entries[match["id"]].fix))}, 0)["fix"]
         lines += [f"{match['id']}  {match['title']}", f"    fix: {fix}"]
-    if answer.also:
+    if answer.also and not answer.facts:
         lines += ["also possible:", *(f"{also['id']}  {also['title']}" for also in answer.also)]
     return "\n".join(lines) or answer.ask
 

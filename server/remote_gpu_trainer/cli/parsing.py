@@ -30,8 +30,9 @@ class Command(click.Command):
     """A command that can be run.
 
     `exclusive`: names of parameters of which at most one may be given. `about_boxes`: remind the
-    user, before the command runs, of boxes that may still be billed. `called_elsewhere`: {what
-    other tools call an option: what it is called here}, to be named to who types it.
+    user, before the command runs, of boxes that may still be billed. `once`: options that may not
+    be given again; of others the last one counts. `called_elsewhere`: {what other tools call an
+    option: what it is called here}, to be named to who types it.
     """
 
     def __init__(
@@ -39,11 +40,13 @@ class Command(click.Command):
         *args: Any,
         exclusive: Sequence[str] = (),
         about_boxes: bool = False,
+        once: Sequence[str] = (),
         called_elsewhere: Mapping[str, str] | None = None,
         **settings: Any,
     ):
         super().__init__(*args, **settings)
         self.exclusive = exclusive
+        self.once = once
         self.called_elsewhere = called_elsewhere or {}
         self.about_boxes = about_boxes
 
@@ -208,6 +211,7 @@ def spelled_out(ctx: click.Context, args: Sequence[str]) -> list[str]:
             continue
         typed, equals, value = arg.partition("=")
         name = _whole_name(ctx, typed, options)
+        _refuse_second(ctx, name, marked)
         marked.append(f"{name}{equals}{value}")
         option = options.get(name)
         if equals or option is None or option.is_flag:
@@ -217,6 +221,13 @@ def spelled_out(ctx: click.Context, args: Sequence[str]) -> list[str]:
         elif not ctx.resilient_parsing:
             raise click.BadOptionUsage(name, f"option {name!r} requires a value", ctx)
     return [*marked, "--", *words] if words else marked
+
+
+def _refuse_second(ctx: click.Context, name: str, marked: Sequence[str]) -> None:
+    """Refuse an option of `once` that is given again: click would forget the first."""
+    again = any(before.partition("=")[0] == name for before in marked)
+    if again and name in getattr(ctx.command, "once", ()) and not ctx.resilient_parsing:
+        raise click.BadOptionUsage(name, f"{name} is given twice, and takes one value", ctx)
 
 
 def _options(ctx: click.Context) -> dict[str, click.Option]:

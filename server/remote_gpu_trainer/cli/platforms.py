@@ -8,7 +8,7 @@ from datetime import date
 import click
 
 from ..text import BadRequest
-from .completion import files, needs, profiles
+from .completion import facts, files, needs, profiles
 from .parsing import command
 
 
@@ -18,6 +18,12 @@ from .parsing import command
     required=False,
     shell_complete=profiles,
     help="a platform, such as runpod (default: list all)",
+)
+@click.argument(
+    "fact",
+    required=False,
+    shell_complete=facts,
+    help="only this fact, such as stop_billing, survives or ssh",
 )
 @click.option(
     "--need",
@@ -50,14 +56,15 @@ from .parsing import command
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def profile(
     name: str | None,
+    fact: str | None,
     asked: tuple[str, ...],
     save_seconds: float | None,
     kill_hours: float | None,
     boxes: int,
     as_json: bool,
 ) -> int:
-    """Print the facts of a platform, list the platforms that have what a run needs, or compute how
-    often to save.
+    """Print the facts of a platform or one of them, list the platforms that have what a run needs,
+    or compute how often to save.
 
     Exit 1 when no platform qualifies.
     """
@@ -72,23 +79,28 @@ def profile(
             )
         return _print_interval(save_seconds, kill_hours, boxes, as_json)
     try:
+        if fact and asked:
+            raise BadRequest(f"{fact} and --need can't be combined; leave one of them out")
         if name and not asked:
-            return _print_facts(name, as_json)
+            return _print_facts(name, fact, as_json)
         return _print_choices(name, asked, as_json)
     except (BadNeed, ProfileError) as error:
         raise BadRequest(str(error)) from None
 
 
-def _print_facts(name: str, as_json: bool) -> int:
-    """Print what is known of one platform. Raises ProfileError."""
+def _print_facts(name: str, fact: str | None, as_json: bool) -> int:
+    """Print what is known of one platform, or one fact of it. Raises ProfileError."""
     from ..platforms import profile as profiles
     from ..platforms import showing
 
-    facts, today = profiles.get(name), date.today()
-    if as_json:
-        print(json.dumps(showing.as_dict(facts, today), ensure_ascii=False, indent=1))
+    platform, today = profiles.get(name), date.today()
+    if fact is None:
+        shown, text = showing.as_dict(platform, today), showing.as_text(platform, today)
     else:
-        print(showing.as_text(facts, today))
+        known, value = showing.fact_of(platform, fact)
+        shown = showing.as_dict(platform, today)["facts"][known]
+        text = "\n".join(showing.section(known, value, today))
+    print(json.dumps(shown, ensure_ascii=False, indent=1) if as_json else text)
     return 0
 
 

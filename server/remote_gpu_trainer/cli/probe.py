@@ -90,6 +90,11 @@ def probe(
         return 0
     if not program:
         raise BadRequest("no program given; write it after --, as in -- python train.py")
+    if not shutil.which(program[0]) and not os.path.exists(program[0]):
+        raise BadRequest(
+            f"{program[0][:80]}: no such file or command; write the program as you start it, "
+            "as in -- python train.py"
+        )
     options = ["--steps", str(steps)]
     options += ["--json", json_file] if json_file else []
     options += ["--page", page_file] if page_file else []

@@ -177,9 +177,11 @@ def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command
 
     from ..lookup.budget import plain
 
+    for fact in answer.facts:
+        console.print(Text(fact), "")
     with console.use_theme(Theme(THEME)):
         _matches(answer, entries, console, command)
-    if answer.also:
+    if answer.also and not answer.facts:
         console.print(Text("Also possible", "bold"))
         rows = Table.grid(padding=(0, 2))
         for also in answer.also:

@@ -8,6 +8,7 @@ connection. A watch costs under 1 % of a core, and ends with --pid, with a signa
 from __future__ import annotations
 
 import secrets
+import shutil
 import subprocess
 import sys
 
@@ -61,8 +62,11 @@ def arguments(interval: float, pid: int | None) -> tuple[str, ...]:
 def here(interval: float, pid: int | None) -> int:
     """Watch this machine until a signal, or until `pid` or nvidia-smi ends.
 
-    The JSON lines go to standard output. Returns the script's exit code.
+    The JSON lines go to standard output. Returns the script's exit code. Raises BadRequest without
+    an nvidia-smi.
     """
+    if not shutil.which("nvidia-smi"):
+        raise BadRequest("no nvidia-smi on the PATH, so nothing can be watched; install the driver")
     command = [sys.executable, "-I", str(script_path()), *arguments(interval, pid)]
     try:
         return subprocess.run(command, check=False).returncode

@@ -140,6 +140,10 @@ def _sizes(
     folder: str, options: ReadOptions, no_logs: frozenset[str]
 ) -> tuple[dict[str, int], str]:
     """({name: bytes} of the logs in a folder, what was not looked at). Raises Unreadable."""
+    if not os.access(folder, os.R_OK | os.X_OK):
+        raise Unreadable(
+            f"the folder {folder} may not be read; make it readable, or pass a copy of it"
+        )
     try:
         sizes, unseen = _log_files(folder, options.progress or (lambda _: None))
     except _Late:

@@ -20,6 +20,7 @@ from . import check_limit, config_memory
 from .claims import Claim
 from .given import check_length, read_given
 from .matches import matches_of
+from .platform_facts import with_facts
 from .steps import Answer, look_up, stale_doubts
 
 _ID = re.compile(r"[A-Za-z]{1,10}\d{1,4}[a-z]?")
@@ -74,7 +75,7 @@ def answer_for(
         log, text = None, text if text.strip() else config_memory.QUESTION
     given = read_given(text, log, stream, progress=progress, seconds=seconds, good=good, run=run)
     evidence = given.evidence
-    return look_up(
+    answer = look_up(
         evidence,
         bundle.load_cache(),
         search.load(),
@@ -85,6 +86,9 @@ def answer_for(
         has_own_words=given.has_own_words,
         model_memory=config_memory.memory_sentence(model, text, evidence) if model else "",
     )
+    if log is None and stream is None:
+        answer = with_facts(answer, text, today or date.today())
+    return answer
 
 
 def entry_named(text: str, today: date | None) -> Answer | None:

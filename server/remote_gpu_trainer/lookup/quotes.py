@@ -66,5 +66,5 @@ def _quote(line: Line, by: str = "", instead: str = "") -> dict:
         "source": shown(line.source, NAME),
         "line": line.number,
         "rank": line.rank,
-        "text": text,
+        "text": text.rstrip(" ;"),  # a cut must not promise more
     }

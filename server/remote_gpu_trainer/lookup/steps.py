@@ -51,7 +51,8 @@ class Answer:
     `matches` come likeliest first; there are none if nothing fits. `also` has the ids and titles
     of further candidates. If there are titles but no match, the report is near these entries but
     not near enough to claim one, so the reader should choose. `ask` says what to know before the
-    matches, and what would help if nothing fits or the answer is unsure.
+    matches, and what would help if nothing fits or the answer is unsure. `facts` are what a
+    platform's page says, each a sentence, where the question was about a platform's bill or data.
     """
 
     matches: list[dict]
@@ -59,10 +60,12 @@ class Answer:
     first_failure: dict | None
     ask: str
     also: list[dict]
+    facts: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict:
-        """Return the answer as a dict for JSON."""
-        return {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return the answer as a dict for JSON; `facts` only where there are some."""
+        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        return {name: value for name, value in named.items() if name != "facts" or value}
 
 
 @dataclass(frozen=True)

@@ -121,6 +121,10 @@ class Lookup(BaseModel):
     first_failure: Place | None
     ask: str
     also: list[Title]
+    facts: list[str] | None = Field(
+        None,
+        description="what the platform's page says, if the question was about its bill or data",
+    )
     entry: str | None = Field(None, description="with `whole`: the first match's entry, whole")
 
 

@@ -75,12 +75,14 @@ async def lookup_symptom(
     installed: Annotated[str | None, Field(description="pip freeze text")] = None,
     good_log: Annotated[str | None, Field(description="log of a good run")] = None,
     run: Annotated[
-        str | None, Field(description="which run in the log: N or all; default: the last")
+        str | None, Field(description="which run in the log: N or all; default: last")
     ] = None,
     whole: Annotated[bool, Field(description="with the first entry whole")] = False,
 ) -> Annotated[CallToolResult, Lookup]:
     """Call before editing code or retrying when training fails, hangs, prints NaN, is killed,
     or is slow or wrong. Returns the likeliest causes with fix and check, or that nothing fits."""
+    if not symptom.strip() and not log_path:
+        raise ToolError("nothing to look up; pass symptom, log_path, or both")
     versions = _checked_length(installed)
     try:
         answer = await read_with_progress(
@@ -111,7 +113,7 @@ def check_staleness(
     released: Annotated[str | None, Field(description="such as 'torch 2.14'")] = None,
     scope: Annotated[str | None, Field(description="an id, family, page or platform")] = None,
     on: Annotated[str | None, Field(description="YYYY-MM-DD; default today")] = None,
-    cursor: Annotated[int, Field(description="`next` of the answer before", ge=0)] = 0,
+    cursor: Annotated[int, Field(description="the answer's `next`", ge=0)] = 0,
 ) -> Annotated[CallToolResult, Staleness]:
     """Call before telling the user a price, quota or billing command, and after changing torch
     or the driver. Returns counts, then the most urgent findings with the page to open again."""
@@ -135,7 +137,7 @@ async def render_run_script(
     target: Annotated[str | None, Field(description="default: by platform")] = None,
     write_to: Annotated[
         str | None,
-        Field(description="folder or file for the script; default: none is written"),
+        Field(description="folder or file for the script"),
     ] = None,
     outside: Annotated[bool, Field(description="write_to may leave the working folder")] = False,
 ) -> Annotated[CallToolResult, RunScript]:

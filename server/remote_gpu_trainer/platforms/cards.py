@@ -53,7 +53,10 @@ def gpu_named(name: str) -> tuple[str, float] | None:
         return f"a GPU with {size[1]} GiB", float(size[1])
     cards = _fitting(name)
     if len(cards) > 1:
-        raise SeveralCards(f"several GPUs are called {name[:40]!r}; give one of {', '.join(cards)}")
+        raise SeveralCards(
+            f"{name[:40]!r} names several cards, which differ in memory; "
+            f"give one of {', '.join(cards)}, or the memory in GiB"
+        )
     return (cards[0], GPUS[cards[0]]) if cards else None
 
 

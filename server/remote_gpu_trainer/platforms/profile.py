@@ -16,6 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 
 from ..catalogue import bundle, front_matter
 from ..catalogue.facts import FactError, pages, split
+from . import questions
 
 Value = TypeVar("Value")
 Kind = Literal["price", "quota", "platform"]
@@ -281,6 +282,11 @@ def get(name: str) -> Profile:
     places = {path.stem: path for path in pages(bundle.bundle_root())}
     spelt = name.strip().lower()
     if spelt not in places:
+        if provider := questions.provider_without_page(name):
+            raise ProfileError(
+                f"there is no page on {provider}; generic-ssh holds for any Linux box, "
+                "and 'rgt profile' lists the others"
+            )
         near = difflib.get_close_matches(spelt, places, n=1, cutoff=0.7)
         hint = (
             f"did you mean {near[0]}? (rgt profile lists them)"

@@ -20,6 +20,8 @@ from .cells import CellError, expand, read_queue
 from .job import Job
 
 MOST_FILE = 2_000_000  # bytes
+# A value of each field that every job needs, for who left it out.
+EXAMPLES = {"name": "sft", "command": "[python, train.py]", "deadline": "20h"}
 _NEEDS = "write an object with name, command and deadline"
 
 
@@ -125,7 +127,8 @@ def _line(fault: ErrorDetails) -> str:
     )
     kind, message = fault["type"], fault["msg"].removeprefix("Value error, ")
     if kind == "missing":
-        return f"{where}: missing; give it a value"
+        example = EXAMPLES.get(where)
+        return f"{where}: missing; give it a value" + (f", such as {example}" if example else "")
     if kind == "string_type":
         message = "must be a text; put it into quotes"
     if kind == "string_pattern_mismatch" and where == "name":

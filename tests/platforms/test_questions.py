@@ -1,0 +1,118 @@
+"""Questions in words about a platform's bill or data: recognised, and answered from its page."""
+
+from datetime import date
+
+import pytest
+from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.platforms import profile, questions, showing
+
+BILL = ("stop_billing", "survives", "quota")
+DAY = date(2026, 11, 27)
+ASKED = [
+    ("does a stopped pod cost", "runpod", BILL),
+    ("Does powering off the VM from ssh stop the charges on Lambda?", "lambda", BILL),
+    (
+        "is my data on vast.ai kept when the instance is stopped?",
+        "vastai",
+        ("survives", "quota", "paths"),
+    ),
+    ("Lambda 关机后还收费吗", "lambda", BILL),
+    ("is egress free on nebius", "nebius", ("egress",)),
+    ("what does an H100 cost on GCP?", "gcp", ("stop_billing", "price")),
+    ("do k8s pods cost when they are stopped", "kubernetes", BILL),
+]
+OTHERS = [
+    "RuntimeError: CUDA out of memory. 20 MiB free",
+    "Is it normal that the loss goes down and up again?",
+    "how do I free the GPU memory of a killed process on my machine",
+    "Trained with your data on colab, 4 hours, 70 epochs. The prediction is only black. Recommendations?",
+    "Runpod charges for a stopped pod",  # a statement: it gets entries, and titles
+    "does the vast majority of files survive a resize",
+    "why " + "does a stopped pod cost " * 20,
+]
+
+
+@pytest.mark.parametrize(("text", "platform", "facts"), ASKED)
+def test_a_question_names_its_platform_and_facts(text, platform, facts):
+    assert questions.read(text) == questions.Question(platform, facts)
+
+
+@pytest.mark.parametrize("text", OTHERS)
+def test_a_report_and_another_question_are_none(text):
+    assert questions.read(text) is None
+
+
+def test_every_name_leads_to_a_page_and_every_fact_is_on_it():
+    pages = profile.load()
+    assert set(questions.CALLED) <= set(pages) and set(questions.OF_ITS_OWN) <= set(pages)
+    # Where no provider can be named: the user's own machine, and any box.
+    assert set(pages) - set(questions.CALLED) == {"local", "generic-ssh"}
+    named = {fact for _, facts in questions.TOPICS for fact in facts}
+    assert named <= set(profile.Facts.model_fields)
+
+
+def test_what_is_called_without_a_page_has_none():
+    titles = " ".join(page.title for page in profile.load().values())
+    assert not [name for name in questions.WITHOUT_PAGE if name in titles]
+    with pytest.raises(profile.ProfileError, match="^there is no page on Scaleway; generic-ssh"):
+        profile.get("scaleway")
+
+
+def test_an_answer_has_the_facts_first_and_asks_for_no_log():
+    answer = answer_for(text="does a stopped pod cost", today=DAY)
+    assert [fact.split(":")[0] for fact in answer.facts] == [f"runpod {name}" for name in BILL]
+    assert "A stop is not the end of charges" in answer.facts[0]
+    assert "https://github.com/runpod/docs/" in answer.facts[0]
+    assert answer.ask == "" and answer.matches[0]["id"] == "RP4"
+
+
+def test_a_provider_without_a_page_is_said_to_have_none_and_no_other_is_named():
+    answer = answer_for(text="what does Scaleway bill for a stopped H100?", today=DAY)
+    assert answer.ask.startswith("There is no page on Scaleway.") and not answer.facts
+    assert "log" not in answer.ask
+    assert [one["id"] for one in [*answer.matches, *answer.also]] == ["GEN1"]
+
+
+def test_the_bill_of_a_machine_of_nobody_asks_whose_it_is():
+    answer = answer_for(text="does a stopped instance cost anything?", today=DAY)
+    assert answer.ask.startswith("Name the platform") and "log" not in answer.ask
+
+
+def test_another_answer_has_no_facts_in_its_json():
+    assert "facts" not in answer_for(text="loss is nan after step 100").as_dict()
+
+
+@pytest.mark.parametrize("name", sorted(profile.load()))
+def test_a_page_for_a_person_begins_with_bill_deletion_survival_and_login(name):
+    page = profile.get(name)
+    lines = showing.as_text(page, DAY).splitlines()
+    heads = [line.split(" (")[0] for line in lines[1:] if line and not line.startswith(" ")]
+    deleted = [showing.DELETED] if page.facts.stop_billing else []
+    first = ["What stops the bill", *deleted, "What survives", "How to get in"]
+    start = heads.index(first[0])
+    assert heads[start : start + len(first)] == first
+    assert len(heads) - start == len(showing.HEADINGS) + len(deleted)
+    commands = [line for line in lines if len(line) > showing.WIDTH and "http" not in line]
+    assert all(line.startswith("    ") for line in commands)
+
+
+def test_every_fact_has_a_heading_and_says_once_whether_its_age_matters():
+    assert set(showing.HEADINGS) == set(profile.Facts.model_fields)
+    page = profile.get("runpod")
+    texts = {
+        name: showing.trust(name, getattr(page.facts, name), date(2030, 1, 1))
+        for name in showing.HEADINGS
+    }
+    assert "can cost money or data unseen" in texts["stop_billing"]
+    assert "amounts may differ" in texts["price"] and "the first try shows it" in texts["ssh"]
+    assert texts["stop_billing"].startswith("Checked 2026-08-20, 1140 days past its limit of 90")
+    fresh = showing.trust("survives", page.facts.survives, DAY)
+    assert fresh.startswith("Confirmed 2026-08-20: https://")
+
+
+def test_a_fact_is_found_as_people_write_it():
+    page = profile.get("runpod")
+    for typed in ("stop_billing", "stop-billing", "Stop billing"):
+        assert showing.fact_of(page, typed) == ("stop_billing", page.facts.stop_billing)
+    with pytest.raises(profile.ProfileError, match="did you mean preemption"):
+        showing.fact_of(page, "preemtion")
