@@ -13,7 +13,10 @@ import click
 from ..fit import model_config, training_memory, training_run
 from ..fit.memory_report import NOT_KNOWN, memory_report, solution
 from ..fit.solve import UNITS
+from ..fit.traced_model import check_run
+from ..fit.traced_report import traced_report, traced_solution
 from ..text import BadRequest
+from . import fit_module
 from .completion import files, gpus
 from .parsing import OneOf, command, near
 
@@ -54,7 +57,8 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     required=False,
     metavar="[FILE]",
     shell_complete=files,
-    help="the model's config.json; the options to --vocabulary stand for it, or for its fields",
+    help="the model's config.json, which the options to --vocabulary stand for, or FILE.py:NAME: a "
+    "class or function of yours that gives a torch model",
 )
 @click.option("--parameters", metavar="N", help="number of weights, such as 7B")
 @whole("layers", None, f"as {SHAPE['layers']}")
@@ -98,12 +102,30 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     metavar="WHAT",
     help=f"the largest that fits --gpu, or the smallest card: {', '.join(SOLVED)}",
 )
+@click.option("--model-args", metavar="JSON", help="arguments of NAME, such as '{\"width\": 512}'")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SIDES",
+    help="one sample that NAME's model takes: 3x224x224, or int:512 for words; repeatable",
+)
+@click.option(
+    "--python",
+    default="",
+    metavar="PATH",
+    shell_complete=files,
+    help="the Python that has NAME's torch (default: python3)",
+)
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def fit(
     config: str | None,
     parameters: str | None,
     gpu: str | None,
     solve: str | None,
+    model_args: str | None,
+    inputs: tuple[str, ...],
+    python: str,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -111,20 +133,42 @@ def fit(
     line by line, and what each change would save, with its entry. Weights are those that
     transformers counts, for the types that it knows; what isn't covered is said.
 
+    FILE.py:NAME runs your code, in a process of its own without a GPU. The model is built on
+    torch's meta device, where weights take no memory, and run on --input to count what it keeps.
+
     Exit 0: fits. Exit 1: doesn't fit. Exit 2: the request can't be used, or nothing says whether it
     fits.
     """
     shape = {field: options.pop(option) for option, field in SHAPE.items()}
+    card = _card(gpu) if gpu is not None else None
+    if own := fit_module.named(config or ""):
+        given = [option for option, field in SHAPE.items() if shape[field] is not None]
+        given += ["parameters"] * bool(parameters) + ["sequence"] * bool(options["sequence"])
+        if given:
+            raise BadRequest(
+                f"--{given[0].replace('_', '-')} is for a config.json; give --model-args or --input"
+            )
+        run = check_run(training_run.check(training_run.Run(**{**options, "sequence": 1})))
+        traced = fit_module.counted(*own, model_args, inputs, run, python)
+        report = traced_report(traced, run, card, own[1])
+        if solve:
+            report["solved"] = {"what": solve, **traced_solution(traced, run, solve, card)}
+        return _told(report, as_json)
+    if model_args or inputs or python:
+        raise BadRequest("--model-args, --input and --python are for FILE.py:NAME; name the model")
     model = _model(config, {name: size for name, size in shape.items() if size is not None})
     if parameters:
         model = replace(model, weights=model_config.weight_count(parameters))
     options["sequence"] = options["sequence"] or model.tokens or USUAL_LENGTH
     run = training_run.check(training_run.Run(**options))
-    card = _card(gpu) if gpu is not None else None
     report = memory_report(model, run, card)
     if solve:
-        found = solution(model, run, solve, card)
-        report["solved"] = {"what": solve, **found}
+        report["solved"] = {"what": solve, **solution(model, run, solve, card)}
+    return _told(report, as_json)
+
+
+def _told(report: dict[str, Any], as_json: bool) -> int:
+    """Print the report, and return the exit code."""
     print(json.dumps(report, ensure_ascii=False, indent=1) if as_json else _as_text(report))
     return _exit_code(report)
 
