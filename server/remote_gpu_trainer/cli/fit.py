@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -100,7 +101,8 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     "--solve",
     type=OneOf(SOLVED),
     metavar="WHAT",
-    help=f"the largest that fits --gpu, or the smallest card: {', '.join(SOLVED)}",
+    help=f"the largest that fits --gpu, or the smallest card and the cheapest of the dated prices: "
+    f"{', '.join(SOLVED)}",
 )
 @click.option("--model-args", metavar="JSON", help="arguments of NAME, such as '{\"width\": 512}'")
 @click.option(
@@ -152,7 +154,9 @@ def fit(
         traced = fit_module.counted(*own, model_args, inputs, run, python)
         report = traced_report(traced, run, card, own[1])
         if solve:
-            report["solved"] = {"what": solve, **traced_solution(traced, run, solve, card)}
+            report["solved"] = _with_prices(
+                solve, traced_solution(traced, run, solve, card), report
+            )
         return _told(report, as_json)
     if model_args or inputs or python:
         raise BadRequest("--model-args, --input and --python are for FILE.py:NAME; name the model")
@@ -163,8 +167,24 @@ def fit(
     run = training_run.check(training_run.Run(**options))
     report = memory_report(model, run, card)
     if solve:
-        report["solved"] = {"what": solve, **solution(model, run, solve, card)}
+        report["solved"] = _with_prices(solve, solution(model, run, solve, card), report)
     return _told(report, as_json)
+
+
+def _with_prices(what: str, found: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
+    """What was solved for; for a card, with the cheapest of the dated prices that has room."""
+    if what != "gpu":
+        return {"what": what, **found}
+    from ..platforms import prices, profile
+
+    room = report["need_gib"] * (1 + (report["uncertain"] or 0.0))
+    today = date.today()
+    offers = prices.cheapest(profile.load(), room, today)
+    told = [
+        {**asdict(offer), "day": offer.day.isoformat(), "past": offer.past(today)}
+        for offer in offers
+    ]
+    return {"what": what, **found, "cheapest": told}
 
 
 def _told(report: dict[str, Any], as_json: bool) -> int:
@@ -218,7 +238,8 @@ def _solved(report: dict[str, Any]) -> str:
         if not least:
             return "smallest card: none that fit knows has so much memory"
         told = f"smallest card: {least['gpu']} ({least['gib']:.1f} GiB)"
-        return f"{told}; with {off} of room: {safe['gpu'] if safe else 'none'}"
+        told += f"; with {off} of room: {safe['gpu'] if safe else 'none'}"
+        return "\n".join([told, *(_price(offer, off) for offer in solved["cheapest"])])
     largest, safe, what = solved["largest"], solved["safe"], solved["what"]
     if not largest["value"]:
         return f"largest {what}: none; 1 needs {largest['need_gib']:.1f} GiB"
@@ -226,6 +247,16 @@ def _solved(report: dict[str, Any]) -> str:
         f"largest {what}: {largest['value']} ({UNITS[what]}), needs {largest['need_gib']:.1f} GiB"
     )
     return f"{told}; with {off} of room: {safe['value'] or 'none'}"
+
+
+def _price(offer: dict[str, Any], off: str) -> str:
+    """One dated price, with what to think of it."""
+    old = ", past 90 days: look again" if offer["past"] else ""
+    whose = "" if offer["confirmed"] else ", not the platform's own word"
+    return (
+        f"cheapest dated price with {off} of room: {offer['gpu']} at {offer['platform']}, "
+        f"{offer['an_hour']:g} {offer['currency']} an hour on {offer['day']}{old}{whose}"
+    )
 
 
 def _headline(report: dict[str, Any]) -> str:
