@@ -19,6 +19,7 @@ GIB = 2.0**30
 SIMPLE = """
 import torch
 from torch import nn
+from torch.utils.checkpoint import checkpoint
 
 print("a user's own words")
 
@@ -43,6 +44,16 @@ class Checks(Net):
 class Grows(Net):
     def forward(self, x):
         return (x @ x.T).sum() + super().forward(x).sum()
+
+class Deep(nn.Module):
+    def __init__(self, saving=False):
+        super().__init__()
+        self.layers, self.saving = nn.ModuleList(Net() for _ in range(24)), saving
+
+    def forward(self, x):
+        for layer in self.layers:
+            x = checkpoint(layer, x, use_reentrant=False) if self.saving else layer(x)
+        return x
 
 def no_model():
     return 7
@@ -193,6 +204,19 @@ def test_autocast_keeps_less_and_torchs_adamw_takes_more(file, capsys):
     assert lists["need_gib"] - CONTEXT == pytest.approx((fused - CONTEXT) * 5 / 4, rel=0.02)
 
 
+@pytest.mark.parametrize("precision", ["fp32", "bf16-mixed"])
+def test_checkpointing_in_the_users_code_is_counted(precision, file, capsys):
+    words = [f"{file}:Deep", "--input", "512", "--batch", "65536", "--precision", precision]
+    kept = []
+    for way in ("false", "true"):
+        told = asked(capsys, *words, "--model-args", f'{{"saving": {way}}}')[1]
+        lines = {line["what"]: line["gib"] for line in told["lines"]}
+        kept.append(lines["kept for the backward pass"])
+    # Of each layer only its inputs are kept. In 24 layers those at both ends, in fp32, weigh little.
+    inputs, hidden = 512, 2048
+    assert kept[1] / kept[0] == pytest.approx(inputs / (inputs + hidden), abs=0.05)
+
+
 # What can go wrong.
 
 
@@ -201,7 +225,7 @@ def test_autocast_keeps_less_and_torchs_adamw_takes_more(file, capsys):
     [
         (
             ["{}:Nope"],
-            "has no Nope; it has Net, Asks, Checks, Grows, no_model, tells, sleeps, leaves; "
+            "has no Nope; it has Net, Asks, Checks, Grows, Deep, no_model, tells, sleeps; "
             "correct the file or --model-args",
         ),
         (["{}:constant"], "has no constant; it has Net"),

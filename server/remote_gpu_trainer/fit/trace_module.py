@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import weakref
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 ROUNDED = 512  # bytes; torch's allocator gives each tensor a multiple of them
 PAIR = (2, 3)  # two batches say what each event takes for a batch of any size
@@ -78,7 +78,8 @@ def _named(path, name):
         raise NotCounted(f"{path} can't be imported: {_told(error)}") from error
     made = getattr(module, name, None)
     if made is None or not callable(made):
-        there = [n for n, v in vars(module).items() if callable(v) and n[0] != "_"]
+        own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == spec.name]
+        there = [n for n in own if n[0] != "_"]
         raise NotCounted(
             "{} has no {}; it has {}".format(path, name, ", ".join(there[:8]) or "none")
         )
@@ -242,9 +243,27 @@ def as_a_gpu_does(attention, precision):
 
     for name, instead in (("dropout", dropout), ("scaled_dot_product_attention", attend)):
         setattr(functional, name, instead)
+    if kind is not None:
+        _checkpoint_with_autocast()
     # Functions written in Python then don't turn to a mode themselves; what they call does.
     for name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
         setattr(functional, name, lambda *_: False)
+
+
+def _checkpoint_with_autocast():
+    """Let what checkpointing computes again be cast too; the backward pass has no function mode."""
+    from torch.overrides import _get_current_function_mode
+    from torch.utils import checkpoint as module
+
+    plain = module.checkpoint
+
+    def checkpoint(function, *args, **given):
+        mode = _get_current_function_mode()
+        if mode is not None and not given.get("use_reentrant", True) and "context_fn" not in given:
+            given["context_fn"] = lambda: (nullcontext(), mode)
+        return plain(function, *args, **given)
+
+    setattr(module, "checkpoint", checkpoint)  # noqa: B010  (torch declares it as a function)
 
 
 def traced(model, request, batch):
