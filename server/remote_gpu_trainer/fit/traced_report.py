@@ -15,8 +15,8 @@ from .traced_model import TracedModel, estimate_traced
 from .training_memory import DOES_NOT_FIT, GIB, verdict
 from .training_run import Run
 
-# How far what a run needs may be off where cuDNN's workspace, which isn't counted, adds to it: the
-# margin of timm's models of convolutions in evals/FIT.md.
+# How far what a run needs may be off where cuDNN's workspace, which isn't counted, adds to it.
+# evals/FIT.md says how many of timm's models of convolutions showed more.
 UNCERTAIN_CONVOLUTIONS = 0.50
 FEW_CONVOLUTIONS = 2
 SOLVED = ("batch", "gpu")
