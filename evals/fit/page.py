@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from remote_gpu_trainer.fit import solve
+from remote_gpu_trainer.fit import solve, traced_report
 from remote_gpu_trainer.fit.layer_memory import layer_keeps
 from remote_gpu_trainer.fit.model_config import model_of, read_config
 from remote_gpu_trainer.fit.model_shape import Model
@@ -15,6 +15,7 @@ from remote_gpu_trainer.numbers.memory_message import CONTEXT
 from . import grading
 
 COUNTED, PUBLISHED = 0.15, 0.20  # how far an estimate may be off
+A100_BESIDE = 1.8  # GiB that GPUMemNet's A100 showed beside torch's memory, by the margins below
 MIB = 2.0**20
 
 LLAMA3 = {
@@ -366,6 +367,7 @@ def _public(public: dict) -> list[str]:
         "",
         f"{len(covered)} of {len(everything)} rows are covered ({len(covered) / len(everything):.0%}), "
         "torchtune's below among them.",
+        *_said(attention, convolutions, small),
         "Models of convolutions miss the mark: cuDNN tries kernels that want workspace, in "
         "proportion to the batch, and the allocator keeps it. Nothing counts that, so `fit` names "
         "it beside its answer. A limit would make cuDNN take other kernels; what nvidia-smi shows "
@@ -384,6 +386,29 @@ def _public(public: dict) -> list[str]:
         told, reckoned = row.took, row.estimated or 0.0
         lines.append(_row(row.name, f"{told:.1f}", f"{reckoned:.1f}", _off(told, reckoned)))
     return lines
+
+
+def _said(
+    attention: list[grading.Row], convolutions: list[grading.Row], small: list[grading.Row]
+) -> list[str]:
+    """How often nvidia-smi showed more than the margins that `fit` says."""
+    told = []
+    for rows, room in (
+        ([*attention, *small], solve.UNCERTAIN),
+        (convolutions, traced_report.UNCERTAIN_CONVOLUTIONS),
+    ):
+        known = [row for row in rows if row.estimated is not None]
+        own = grading.grade(known, grading.Margin(CONTEXT * (1 + room), room))
+        wide = grading.grade(known, grading.Margin(A100_BESIDE, room))
+        told.append(
+            f"{room:.0%}: {own.die} of {own.rows} showed more, and {wide.die} "
+            f"({wide.die / wide.rows:.1%}, {wide.unused:.1%} unused) with {A100_BESIDE} GiB beside "
+            "the estimate"
+        )
+    return [
+        "`fit` itself says less, as the H100 showed that runs live in less than nvidia-smi shows. "
+        f"Without many convolutions {told[0]}. With them {told[1]}.",
+    ]
 
 
 def _halves(what: str, rows: list[grading.Row]) -> list[str]:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable
-from dataclasses import replace
+from dataclasses import asdict, replace
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +14,10 @@ import click
 from ..fit import model_config, training_memory, training_run
 from ..fit.memory_report import NOT_KNOWN, memory_report, solution
 from ..fit.solve import UNITS
+from ..fit.traced_model import check_run
+from ..fit.traced_report import traced_report, traced_solution
 from ..text import BadRequest
+from . import fit_module
 from .completion import files, gpus
 from .parsing import OneOf, command, near
 
@@ -54,7 +58,8 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     required=False,
     metavar="[FILE]",
     shell_complete=files,
-    help="the model's config.json; the options to --vocabulary stand for it, or for its fields",
+    help="the model's config.json, which the options to --vocabulary stand for, or FILE.py:NAME: a "
+    "class or function of yours that gives a torch model",
 )
 @click.option("--parameters", metavar="N", help="number of weights, such as 7B")
 @whole("layers", None, f"as {SHAPE['layers']}")
@@ -96,7 +101,23 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     "--solve",
     type=OneOf(SOLVED),
     metavar="WHAT",
-    help=f"the largest that fits --gpu, or the smallest card: {', '.join(SOLVED)}",
+    help=f"the largest that fits --gpu, or the smallest card and the cheapest of the dated prices: "
+    f"{', '.join(SOLVED)}",
+)
+@click.option("--model-args", metavar="JSON", help="arguments of NAME, such as '{\"width\": 512}'")
+@click.option(
+    "--input",
+    "inputs",
+    multiple=True,
+    metavar="SIDES",
+    help="one sample that NAME's model takes: 3x224x224, or int:512 for words; repeatable",
+)
+@click.option(
+    "--python",
+    default="",
+    metavar="PATH",
+    shell_complete=files,
+    help="the Python that has NAME's torch (default: python3)",
 )
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
 def fit(
@@ -104,6 +125,9 @@ def fit(
     parameters: str | None,
     gpu: str | None,
     solve: str | None,
+    model_args: str | None,
+    inputs: tuple[str, ...],
+    python: str,
     as_json: bool,
     **options: Any,
 ) -> int:
@@ -111,10 +135,31 @@ def fit(
     line by line, and what each change would save, with its entry. Weights are those that
     transformers counts, for the types that it knows; what isn't covered is said.
 
+    FILE.py:NAME runs your code, in a process of its own without a GPU. The model is built on
+    torch's meta device, where weights take no memory, and run on --input to count what it keeps.
+
     Exit 0: fits. Exit 1: doesn't fit. Exit 2: the request can't be used, or nothing says whether it
     fits.
     """
     shape = {field: options.pop(option) for option, field in SHAPE.items()}
+    card = _card(gpu) if gpu is not None else None
+    if own := fit_module.named(config or ""):
+        given = [option for option, field in SHAPE.items() if shape[field] is not None]
+        given += ["parameters"] * bool(parameters) + ["sequence"] * bool(options["sequence"])
+        if given:
+            raise BadRequest(
+                f"--{given[0].replace('_', '-')} is for a config.json; give --model-args or --input"
+            )
+        run = check_run(training_run.check(training_run.Run(**{**options, "sequence": 1})))
+        traced = fit_module.counted(*own, model_args, inputs, run, python)
+        report = traced_report(traced, run, card, own[1])
+        if solve:
+            report["solved"] = _with_prices(
+                solve, traced_solution(traced, run, solve, card), report
+            )
+        return _told(report, as_json)
+    if model_args or inputs or python:
+        raise BadRequest("--model-args, --input and --python are for FILE.py:NAME; name the model")
     shape = {name: size for name, size in shape.items() if size is not None}
     if parameters and not config and not shape:
         raise BadRequest(
@@ -126,11 +171,30 @@ def fit(
         model = replace(model, weights=model_config.weight_count(parameters))
     options["sequence"] = options["sequence"] or model.tokens or USUAL_LENGTH
     run = training_run.check(training_run.Run(**options))
-    card = _card(gpu) if gpu is not None else None
     report = memory_report(model, run, card)
     if solve:
-        found = solution(model, run, solve, card)
-        report["solved"] = {"what": solve, **found}
+        report["solved"] = _with_prices(solve, solution(model, run, solve, card), report)
+    return _told(report, as_json)
+
+
+def _with_prices(what: str, found: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
+    """What was solved for; for a card, with the cheapest of the dated prices that has room."""
+    if what != "gpu":
+        return {"what": what, **found}
+    from ..platforms import prices, profile
+
+    room = report["need_gib"] * (1 + (report["uncertain"] or 0.0))
+    today = date.today()
+    offers = prices.cheapest(profile.load(), room, today)
+    told = [
+        {**asdict(offer), "day": offer.day.isoformat(), "past": offer.past(today)}
+        for offer in offers
+    ]
+    return {"what": what, **found, "cheapest": told}
+
+
+def _told(report: dict[str, Any], as_json: bool) -> int:
+    """Print the report, and return the exit code."""
     print(json.dumps(report, ensure_ascii=False, indent=1) if as_json else _as_text(report))
     return _exit_code(report)
 
@@ -180,7 +244,8 @@ def _solved(report: dict[str, Any]) -> str:
         if not least:
             return "smallest card: none that fit knows has so much memory"
         told = f"smallest card: {least['gpu']} ({least['gib']:.1f} GiB)"
-        return f"{told}; with {off} of room: {safe['gpu'] if safe else 'none'}"
+        told += f"; with {off} of room: {safe['gpu'] if safe else 'none'}"
+        return "\n".join([told, *(_price(offer, off) for offer in solved["cheapest"])])
     largest, safe, what = solved["largest"], solved["safe"], solved["what"]
     if not largest["value"]:
         return f"largest {what}: none; 1 needs {largest['need_gib']:.1f} GiB"
@@ -188,6 +253,16 @@ def _solved(report: dict[str, Any]) -> str:
         f"largest {what}: {largest['value']} ({UNITS[what]}), needs {largest['need_gib']:.1f} GiB"
     )
     return f"{told}; with {off} of room: {safe['value'] or 'none'}"
+
+
+def _price(offer: dict[str, Any], off: str) -> str:
+    """One dated price, with what to think of it."""
+    old = ", past 90 days: look again" if offer["past"] else ""
+    whose = "" if offer["confirmed"] else ", not the platform's own word"
+    return (
+        f"cheapest dated price with {off} of room: {offer['gpu']} at {offer['platform']}, "
+        f"{offer['an_hour']:g} {offer['currency']} an hour on {offer['day']}{old}{whose}"
+    )
 
 
 def _headline(report: dict[str, Any]) -> str:

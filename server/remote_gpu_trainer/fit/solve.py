@@ -66,11 +66,11 @@ def largest(model: Model, run: Run, what: str, gib: float, room: float = 0.0) ->
         most = min(most, max(1, model.hidden))  # of a larger rank nothing more is gained
     if what == "sequence" and model.positions:
         most = min(most, model.positions)
-    value = _last(fits, most)
+    value = last_that_fits(fits, most)
     return Largest(value, need(value) if value else need(1))
 
 
-def _last(fits: Callable[[int], bool], most: int) -> int:
+def last_that_fits(fits: Callable[[int], bool], most: int) -> int:
     """Return the last number up to `most` that fits, 0 if 1 doesn't; what fits comes first."""
     if not fits(1):
         return 0

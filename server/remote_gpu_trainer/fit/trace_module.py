@@ -13,7 +13,7 @@ import json
 import os
 import sys
 import weakref
-from contextlib import ExitStack
+from contextlib import ExitStack, nullcontext
 
 ROUNDED = 512  # bytes; torch's allocator gives each tensor a multiple of them
 PAIR = (2, 3)  # two batches say what each event takes for a batch of any size
@@ -68,6 +68,8 @@ def _named(path, name):
     spec = importlib.util.spec_from_file_location(
         os.path.splitext(os.path.basename(path))[0], os.path.abspath(path)
     )
+    if spec is None or spec.loader is None:
+        raise NotCounted(f"{path} is no module of Python")
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     try:
@@ -76,7 +78,8 @@ def _named(path, name):
         raise NotCounted(f"{path} can't be imported: {_told(error)}") from error
     made = getattr(module, name, None)
     if made is None or not callable(made):
-        there = [n for n, v in vars(module).items() if callable(v) and n[0] != "_"]
+        own = [n for n, v in vars(module).items() if getattr(v, "__module__", "") == spec.name]
+        there = [n for n in own if n[0] != "_"]
         raise NotCounted(
             "{} has no {}; it has {}".format(path, name, ", ".join(there[:8]) or "none")
         )
@@ -90,7 +93,7 @@ def _told(error):
 
 
 def counted(model):
-    """Return the weights of a model: how many, how many are trained, and their bytes."""
+    """Return the weights of a model: how many, how many are trained, and bytes; convolutions."""
     weights = list(model.parameters())
     trained = [p for p in weights if p.requires_grad]
     return {
@@ -99,6 +102,7 @@ def counted(model):
         "trained": sum(p.numel() for p in trained),
         "gradient_bytes": _bytes(trained),
         "buffer_bytes": _bytes(model.buffers()),
+        "convolutions": sum(type(m).__name__.startswith("Conv") for m in model.modules()),
     }
 
 
@@ -167,9 +171,11 @@ def autocast_mode(kind):
         def __torch_function__(self, function, types, args=(), kwargs=None):
             name = getattr(function, "__name__", "")
             wide = torch.float32 if name in HIGH else kind if name in LOW else None
-            if wide is not None:
-                args, kwargs = self.cast(args, wide), self.cast(kwargs or {}, wide)
-            return function(*args, **(kwargs or {}))
+            given = dict(kwargs or {})
+            if wide is None:
+                return function(*args, **given)
+            named = {key: self.cast(value, wide) for key, value in given.items()}
+            return function(*[self.cast(value, wide) for value in args], **named)
 
         def cast(self, values, wide):
             if isinstance(values, torch.Tensor):
@@ -235,18 +241,36 @@ def as_a_gpu_does(attention, precision):
             query, key, value, attn_mask, True, dropout_p, is_causal, scale=scale
         )[0]
 
-    functional.dropout = dropout
-    functional.scaled_dot_product_attention = attend
+    for name, instead in (("dropout", dropout), ("scaled_dot_product_attention", attend)):
+        setattr(functional, name, instead)
+    if kind is not None:
+        _checkpoint_with_autocast()
     # Functions written in Python then don't turn to a mode themselves; what they call does.
     for name in ("has_torch_function", "has_torch_function_unary", "has_torch_function_variadic"):
         setattr(functional, name, lambda *_: False)
 
 
-def traced(model, request, batch):
-    """Return the events of one step with this batch, and where its parts end.
+def _checkpoint_with_autocast():
+    """Let what checkpointing computes again be cast too; the backward pass has no function mode."""
+    from torch.overrides import _get_current_function_mode
+    from torch.utils import checkpoint as module
 
-    {"events": bytes beside the weights after each new tensor, "forward": how many belong to the
-    forward pass, "kept": bytes when it ends}.
+    plain = module.checkpoint
+
+    def checkpoint(function, *args, **given):
+        mode = _get_current_function_mode()
+        if mode is not None and not given.get("use_reentrant", True) and "context_fn" not in given:
+            given["context_fn"] = lambda: (nullcontext(), mode)
+        return plain(function, *args, **given)
+
+    setattr(module, "checkpoint", checkpoint)  # noqa: B010  (torch declares it as a function)
+
+
+def traced(model, request, batch):
+    """Return the events of one step with this batch.
+
+    {"events": bytes beside the weights after each new tensor, "kept": bytes when the forward pass
+    ends, "returns_loss": whether the model returned its loss}.
     """
     import torch
 
@@ -258,10 +282,11 @@ def traced(model, request, batch):
             stack.enter_context(autocast_mode(kind))
         inputs = [_input(one, batch, request["precision"]) for one in request["inputs"]]
         output = model(*inputs)
-        loss = _loss(output)
-        told = {"forward": len(counting.events), "kept": counting.now}
+        own = _own_loss(output)
+        loss = _mean(output) if own is None else own
+        told = {"kept": counting.now, "returns_loss": own is not None}
         torch.autograd.backward([loss])  # loss.backward would leave autocast_mode
-        del loss, output
+        del loss, own, output
         model.zero_grad(set_to_none=True)
     return {**told, "events": counting.events}
 
@@ -276,32 +301,26 @@ def _input(one, batch, precision):
     return torch.empty(sides, dtype=wide, device="meta")
 
 
-def _loss(output):
-    """The loss that a model returns, or the mean of what it returns."""
+def _own_loss(output):
+    """The loss that a model returns, None where it returns something else."""
+    import torch
+
+    if isinstance(output, torch.Tensor):
+        return None if output.dim() else output
+    own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
+    return own if isinstance(own, torch.Tensor) else None
+
+
+def _mean(output):
+    """The mean of what a model returns, which stands for its loss. Raises NotCounted."""
     import torch
     from torch.utils._pytree import tree_leaves
 
-    own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
-    if isinstance(own, torch.Tensor):
-        return own
-    if dict in type(output).__mro__:
-        output = dict(output)
-    leaves = [t for t in tree_leaves(output) if isinstance(t, torch.Tensor) and t.requires_grad]
+    leaves = tree_leaves(dict(output) if isinstance(output, dict) else output)
+    leaves = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor) and leaf.requires_grad]
     if not leaves:
         raise NotCounted("the model returns nothing that has a gradient")
-    if len(leaves) == 1 and not leaves[0].dim():
-        return leaves[0]
-    return sum(leaf.float().mean() for leaf in leaves)
-
-
-def returns_loss(model, request):
-    """Whether the model returns a loss itself."""
-    import torch
-
-    with torch.no_grad():
-        output = model(*[_input(one, 2, request["precision"]) for one in request["inputs"]])
-    own = output.get("loss") if isinstance(output, dict) else getattr(output, "loss", None)
-    return isinstance(own, torch.Tensor) or (isinstance(output, torch.Tensor) and not output.dim())
+    return torch.stack([leaf.float().mean() for leaf in leaves]).sum()
 
 
 def lines_of(low, high):
@@ -362,7 +381,7 @@ def step_of(model, request):
     told = {
         "lines": lines_of(low["events"], high["events"]),
         "kept": lines_of([low["kept"]], [high["kept"]]),
-        "returns_loss": returns_loss(model, request),
+        "returns_loss": low["returns_loss"],
     }
     batch = request["batch"]
     if batch not in PAIR:

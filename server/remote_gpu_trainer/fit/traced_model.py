@@ -23,7 +23,7 @@ OWN = {
 class TracedModel:
     """What a step of a model takes.
 
-    `weights` and `trained` are numbers of parameters; all else is in bytes. `lines` are [bytes,
+    `weights`, `trained` and `convolutions` are numbers; all else is in bytes. `lines` are [bytes,
     bytes for each sample] whose largest is the peak of forward and backward pass beside weights and
     buffers, and `kept` is one such line, of the end of the forward pass. `lines` is empty where the
     model wasn't run, and `not_run` says why. `returns_loss`: the model returned its loss.
@@ -34,6 +34,7 @@ class TracedModel:
     weight_bytes: int
     gradient_bytes: int
     buffer_bytes: int
+    convolutions: int = 0
     lines: tuple[tuple[float, float], ...] = ()
     kept: tuple[float, float] = (0.0, 0.0)
     returns_loss: bool = False
@@ -42,14 +43,18 @@ class TracedModel:
 
 def traced_model(told: dict[str, Any]) -> TracedModel:
     """Return the model of the answer of trace_module.py."""
-    counts = {name: int(told[name]) for name in ("weights", "trained", "weight_bytes")}
-    counts |= {name: int(told[name]) for name in ("gradient_bytes", "buffer_bytes")}
-    if "lines" not in told:
-        return TracedModel(**counts, not_run=told.get("not_run", "no --input was given"))
-    lines = tuple((fixed, each) for fixed, each in told["lines"])
-    [kept] = told["kept"]
+    ran = "lines" in told
     return TracedModel(
-        **counts, lines=lines, kept=(kept[0], kept[1]), returns_loss=bool(told["returns_loss"])
+        weights=int(told["weights"]),
+        trained=int(told["trained"]),
+        weight_bytes=int(told["weight_bytes"]),
+        gradient_bytes=int(told["gradient_bytes"]),
+        buffer_bytes=int(told["buffer_bytes"]),
+        convolutions=int(told["convolutions"]),
+        lines=tuple((fixed, each) for fixed, each in told["lines"]) if ran else (),
+        kept=(told["kept"][0][0], told["kept"][0][1]) if ran else (0.0, 0.0),
+        returns_loss=bool(told["returns_loss"]) if ran else False,
+        not_run="" if ran else told.get("not_run", "no --input was given"),
     )
 
 

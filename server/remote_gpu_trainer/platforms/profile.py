@@ -17,6 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_valida
 from ..catalogue import bundle, front_matter
 from ..catalogue.facts import FactError, pages, split
 from . import questions
+from .cards import GPUS
 
 Value = TypeVar("Value")
 Kind = Literal["price", "quota", "platform"]
@@ -29,6 +30,10 @@ NOT_THERE: dict[str, frozenset[str]] = {
     "scheduler": frozenset({"egress", "spot", "price"}),
     "unnamed": frozenset({"egress", "spot", "price", "listing"}),
 }
+
+
+# Facts that no page needs: where nobody wrote down what they say, there is none.
+OPTIONAL = frozenset({"card_prices"})
 
 
 class ProfileError(FactError):
@@ -179,6 +184,24 @@ class Text(Strict):
     text: str
 
 
+class CardPrices(Strict):
+    """What a box with one card cost an hour on the day of the fact's date: examples, no list."""
+
+    currency: Literal["USD", "CNY"]
+    an_hour: dict[str, float] = Field(
+        description="{card as `rgt fit` names it: price of a box with one of it, on demand}"
+    )
+
+    @model_validator(mode="after")
+    def _cards_are_known(self):
+        for card, price in self.an_hour.items():
+            if card not in GPUS:
+                raise ValueError(f"{card!r} is no card; use one of {', '.join(GPUS)}")
+            if price <= 0:
+                raise ValueError(f"{card} costs {price:g}; write what an hour costs")
+        return self
+
+
 class Facts(Strict):
     """All facts of a platform. Null: the platform has no such thing (see `NOT_THERE`)."""
 
@@ -208,6 +231,9 @@ class Facts(Strict):
     price: Fact[Text] | None = Field(
         description="an example that shows the order of magnitude, and where to find today's price"
     )
+    card_prices: Fact[CardPrices] | None = Field(
+        None, description="what one card cost an hour on that date; no page needs it"
+    )
 
 
 class Profile(Strict):
@@ -222,9 +248,8 @@ class Profile(Strict):
     @model_validator(mode="after")
     def _only_what_cannot_be_there_is_null(self):
         for name in Facts.model_fields:
-            if getattr(self.facts, name) is None and name not in NOT_THERE.get(
-                self.kind, frozenset()
-            ):
+            may_lack = OPTIONAL | NOT_THERE.get(self.kind, frozenset())
+            if getattr(self.facts, name) is None and name not in may_lack:
                 raise ValueError(
                     f"{name} is null; write the fact, every platform of kind {self.kind} has it"
                 )
