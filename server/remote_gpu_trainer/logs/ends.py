@@ -111,8 +111,9 @@ TABLE = (
     End(
         "slurm", ("CANCELLED",),
         re.compile(
-            r"(?:\d+: )?slurmstepd: error: \*\*\* (JOB|STEP) ([\d.+]{1,30}) ON \S{1,80} CANCELLED"
-            r"(?: AT \S{1,40})?(?: DUE [Tt][Oo] ([A-Z][A-Za-z ]{2,40}))?"
+            # A progress bar may stand before it: 99%|#| 9/10 [00:10<00:01]slurmstepd: error: ***
+            r"(?:\d+: |.{0,1900}[\]\s])?slurmstepd: error: \*\*\* (JOB|STEP) ([\d.+]{1,30})"
+            r" ON \S{1,80} CANCELLED(?: AT \S{1,40})?(?: DUE [Tt][Oo] ([A-Z][A-Za-z ]{2,40}))?"
         ), True, _slurm,
     ),
     # =>> PBS: job killed: walltime 3624 exceeded limit 3600
