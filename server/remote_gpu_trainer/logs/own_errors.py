@@ -57,9 +57,7 @@ ELSEWHERE = (
     "The program ended with an error that isn't in this file; look into its standard error too"
 )
 # Exited with exit code 137.     exitcode: -9     Signal 11 (SIGSEGV) received by PID 4711
-_SIGNALLED = re.compile(
-    r"(?:code|status|exitcode)\W{1,6}(?:-\d|1[23]\d|14\d|2(?:4[78]|55))|[Ss]ignal|SIG"
-)
+_SIGNALLED = re.compile(r"(?:code|status)\W{1,6}(?:-\d|1[2-9]\d)|[Ss]ignal|SIG")
 LAST = 25  # lines of a file in which the place of a program that can't be read is looked for
 _FILE = re.compile(r"[\w.-]{1,60}$")
 
