@@ -59,7 +59,7 @@ class End(NamedTuple):
     A line that the row is about holds one of the `hints`, and matches `form` from its first letter.
     `bounds`: another run may follow in the same file. `said` makes a sentence of the match, ""
     where the line alone says nothing of who ended the run; the place of the line follows it.
-    `kind`: the kind that the line must have, "" for any. `own`: the program itself ended the run.
+    `kind`: the kind that the line must have, None for any. `own`: the program itself ended the run.
     """
 
     name: str
@@ -67,7 +67,7 @@ class End(NamedTuple):
     form: re.Pattern
     bounds: bool
     said: Callable[[re.Match], str]
-    kind: str = ""
+    kind: str | None = None
     own: bool = False
 
 
@@ -111,8 +111,9 @@ TABLE = (
     End(
         "slurm", ("CANCELLED",),
         re.compile(
-            r"(?:\d+: )?slurmstepd: error: \*\*\* (JOB|STEP) ([\d.+]{1,30}) ON \S{1,80} CANCELLED"
-            r"(?: AT \S{1,40})?(?: DUE [Tt][Oo] ([A-Z][A-Za-z ]{2,40}))?"
+            # A progress bar may stand before it: 99%|#| 9/10 [00:10<00:01]slurmstepd: error: ***
+            r"(?:\d+: |.{0,1900}[\]\s])?slurmstepd: error: \*\*\* (JOB|STEP) ([\d.+]{1,30})"
+            r" ON \S{1,80} CANCELLED(?: AT \S{1,40})?(?: DUE [Tt][Oo] ([A-Z][A-Za-z ]{2,40}))?"
         ), True, _slurm,
     ),
     # =>> PBS: job killed: walltime 3624 exceeded limit 3600
@@ -195,7 +196,7 @@ def end_in(line: Line) -> tuple[End, re.Match] | None:
         return None
     text = text.strip()
     for end in TABLE:
-        if end.kind in ("", line.kind):
+        if end.kind in (None, line.kind):
             hit = end.form.match(text)
             if hit:
                 return end, hit

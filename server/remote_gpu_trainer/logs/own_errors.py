@@ -9,9 +9,9 @@ import re
 
 from .ends import end_in
 from .evidence import Evidence
-from .kinds import EXCEPTION, FRAME
+from .kinds import EXCEPTION, FAILURE, FRAME
 from .lines import Line
-from .runs_in_file import class_of
+from .runs_in_file import class_of, is_progress
 
 # Files that the user didn't write: packages, the standard library, code without a file.
 _FOREIGN = re.compile(
@@ -53,6 +53,12 @@ _SAY_MUCH = frozenset((
     "AssertionError", "NotImplementedError", "UnicodeDecodeError", "JSONDecodeError",
     "RecursionError", "PermissionError",
 ))  # fmt: skip
+ELSEWHERE = (
+    "The program ended with an error that isn't in this file; look into its standard error too"
+)
+# Exited with exit code 137.     exitcode: -9     Signal 11 (SIGSEGV) received by PID 4711
+_SIGNALLED = re.compile(r"(?:code|status)\W{1,6}(?:-\d|1[2-9]\d)|[Ss]ignal|SIG")
+LAST = 25  # lines of a file in which the place of a program that can't be read is looked for
 _FILE = re.compile(r"[\w.-]{1,60}$")
 
 
@@ -65,7 +71,11 @@ def own_error(evidence: Evidence) -> tuple[str, bool]:
     """
     first = evidence.first
     if first is None:
-        return "", False
+        return _refused_program(evidence.lines)
+    if evidence.failures and all(
+        _tells_an_exit_alone(failure.line) for failure in evidence.failures
+    ):
+        return f"{ELSEWHERE} (line {first.number}).", False
     end = end_in(first)
     if end and end[0].own:
         return f"{end[0].said(end[1])} (line {first.number}).", True
@@ -78,8 +88,7 @@ def own_error(evidence: Evidence) -> tuple[str, bool]:
     if not own or not (is_innermost or kind in _SAY_MUCH):
         return "", False
     meaning = _MEANINGS.get(kind, "its message says what is wrong") if is_innermost else ""
-    file = re.split(r"[/\\]", own[-1][0])[-1]
-    file = file if _FILE.match(file) else "a file"  # a name may hold no sentence
+    file = _name(own[-1][0])
     what = f"`{kind}`" if kind else "an exception of its own"
     where = "in" if is_innermost else "at a call from"
     sentence = (
@@ -87,6 +96,40 @@ def own_error(evidence: Evidence) -> tuple[str, bool]:
         f" (line {first.number}){': ' if meaning else ''}{meaning}."
     )
     return sentence, is_innermost and kind in _SAY_ALL
+
+
+def _tells_an_exit_alone(line: Line) -> bool:
+    """Whether a line says that a program ended with an error code, which is no signal's."""
+    return (
+        line.kind == FAILURE
+        and line.says("exit", "exit code")
+        and not line.says("killed", "crash", "memory kill", "cuda error", "watchdog")
+        and not _SIGNALLED.search(line.text)
+    )
+
+
+def _refused_program(lines: list[Line]) -> tuple[str, bool]:
+    """Tell that Python can't read a program whose error several processes wrote into one another.
+
+    What is left to recognize is the place in the program: a frame without a function.
+    """
+    for line in reversed(lines[-LAST:]):
+        if is_progress(line):
+            break
+        frame = line.sign("frame") if line.kind == FRAME else None
+        if frame and frame[2] is None:
+            return (
+                f"Python can't read the program: {_name(frame[0])} line {frame[1]}"
+                f" (line {line.number}).",
+                True,
+            )
+    return "", False
+
+
+def _name(path: str) -> str:
+    """The name of a file, without its folders; it goes into a sentence, so it may hold no other."""
+    file = re.split(r"[/\\]", path)[-1]
+    return file if _FILE.match(file) else "a file"
 
 
 def _frames_of(first: Line, evidence: Evidence) -> list[Line]:
