@@ -186,7 +186,7 @@ TABLE = (
     _row("exception", "root", tuple(end.lower() for end in _EXCEPTION_ENDS), _exception),
     _row(
         "killed", "root", ("kill", "已杀死"),
-        pattern(r"\bKilled\b|OOMKilled|killed by signal|已杀死", **_FAILS), True,
+        pattern(r"\bKilled\b|Reason: +OOMKilled|killed by signal|已杀死", **_FAILS), True,
     ),
     _row(
         "crash", "root", ("fault", "bus error", "dumped", "abort", "terminate", "what()", "段错误",
