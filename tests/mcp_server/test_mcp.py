@@ -215,6 +215,7 @@ def test_the_pages_of_what_is_stale_together_are_the_whole_report():
         assert sorted(map(json.dumps, shown)) == sorted(map(json.dumps, findings)), name
     order = [name for page in pages for name in URGENT if page[name]]
     assert order.index("out_of_range") < order.index("stale") < order.index("concerns")
+    assert "torch 2.14" in pages[0]["doubt"][0]["why"]  # what was asked about, before mere ages
     undated = [one["why"] == UNDATED for page in pages for one in page["doubt"]]
     assert undated == sorted(undated)
     assert behind.is_error and "pass `next` of the answer before" in behind.content[0].text

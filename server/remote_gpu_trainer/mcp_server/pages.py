@@ -6,9 +6,10 @@ from ..lookup.budget import tokens_of_json
 from ..text import BadRequest
 
 MOST = 2000  # tokens of an answer, by an estimate that errs on the high side
-# The lists of a report on staleness, most urgent first. Facts that no dated page states are part of
-# `doubt`, and come last: they were so yesterday.
-URGENT = ("contradictions", "out_of_range", "stale", "doubt", "concerns")
+# The lists of a report on staleness, most urgent first: before the ages that each report has, what
+# the call asked about, its packages and its release. The facts in `doubt` that no dated page states
+# come last: they were so yesterday.
+URGENT = ("contradictions", "out_of_range", "doubt", "stale", "concerns")
 
 
 def of_staleness(report: dict, start: int) -> dict:
