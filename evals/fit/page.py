@@ -298,8 +298,8 @@ def _limited(limits: dict) -> list[str]:
         "## With the estimate and a margin as a GPU's memory",
         "",
         f"{len(rows)} runs on an {limits['gpu']} (torch {limits['torch']}, transformers "
-        f"{limits['transformers']}): those of `tools/gpu_campaign`, and the same with more layers, "
-        "twice the width or larger batches, drawn by chance. Each was run with all of the card, "
+        f"{limits['transformers']}), by `evals/fit/limits.py`: those of `tools/gpu_campaign`, and the "
+        "same with more layers, twice the width or larger batches, drawn by chance. Each was run with all of the card, "
         "then with its own peak as the limit, then with 2 % more and so on up to half, until it "
         f"survived. {share} of {len(rows)} estimates are within 5 % of the peak, the lowest "
         f"{100 * off[0]:+.1f} %, the highest {100 * off[-1]:+.1f} %. The limit below is for the "
