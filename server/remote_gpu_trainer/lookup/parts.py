@@ -20,7 +20,7 @@ MOST = {
     "line": 48,  # each line
     # In `ask`: all of it, then its parts in their order.
     "ask": 330,
-    "memory": 90,  # what training the model of a config.json takes
+    "memory": 165,  # what training the model of a config.json takes
     "left_out": 130,  # what of a folder wasn't read, or what the dumps in it say
     "numbers": 80,  # what losses and tables show that is no fault
     "decision": 100,  # who ended the run, which ranks only lost another, what may not belong to it

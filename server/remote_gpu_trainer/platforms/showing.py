@@ -22,6 +22,7 @@ HEADINGS = {
     "self_stop": "Whether a box stops itself",
     "listing": "What runs and is billed",
     "price": "Prices",
+    "card_prices": "What one card costs an hour",
     "quota": "Disks and their limits",
     "paths": "Where to put files",
     "limits": "How long a box may run",
@@ -53,12 +54,13 @@ FIELDS = {
     "form": "how the box learns of it",
     "free": "free",
     "offered": "offered",
+    "an_hour": "an hour",
 }
 COMMANDS = {("stop_billing", "command"), ("self_stop", "command"), ("ssh", "form")}
 BARE = ("text", "storage")  # fields that need no name beside the heading
 # What a wrong fact costs: money or data, before anybody sees it; only an amount; or a failed try.
 DEAR = ("stop_billing", "self_stop", "survives", "limits", "preemption")
-AMOUNTS = ("price", "quota", "egress", "spot")
+AMOUNTS = ("price", "card_prices", "quota", "egress", "spot")
 
 
 def mark(fact: Fact, on: date) -> str:
@@ -170,6 +172,8 @@ def _plain(value: object) -> str:
         return "yes" if value else "no"
     if isinstance(value, list):
         return ", ".join(map(str, value))
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items())
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
