@@ -15,7 +15,7 @@ from operator import mul
 from pathlib import Path
 
 from ..catalogue.signatures import Hit
-from . import numpy
+from . import chinese, numpy
 from .encoder import Encoder
 from .index import Index
 
@@ -92,8 +92,8 @@ def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) 
     """FEATURES of each entry, shape (entries, 3). Without an encoder all meanings are 0."""
     rows = numpy.zeros((len(index.ids), len(FEATURES)), "f")
     if encoder:
-        rows[:, 0] = (index.points @ encoder.vector(text, MOST_PIECES)).max(0)
-    scores = index.bm25(text)
+        rows[:, 0] = _meanings(text, index, encoder)
+    scores = index.bm25(chinese.read(text).whole)
     rows[:, 1] = scores / max(float(scores.max()), 1e-6)
     for hit in hits:
         if hit.decisive and hit.entry_id in index.column:
@@ -101,10 +101,17 @@ def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) 
     return rows
 
 
+def _meanings(text: str, index: Index, encoder: Encoder) -> numpy.ndarray:
+    """The meaning of each entry for a text; of a Chinese one the mean of it and its English."""
+    forms = [text, *filter(None, [chinese.read(text).english])]
+    vectors = [encoder.vector(form, MOST_PIECES) for form in forms]
+    return numpy.mean([(index.points @ vector).max(0) for vector in vectors], axis=0)
+
+
 def signs(text: str, rows: numpy.ndarray, shares: numpy.ndarray, index: Index) -> list[float]:
     """SIGNS of a report. `rows` are the FEATURES of its entries, `shares` their shares."""
     first, second = best_first(shares)[:2]
-    held = index.held(text, first)
+    held = index.held(chinese.read(text).whole, first)
     if is_short(text, index):
         held = max(held, ENOUGH)
     lead = float(shares[first] - shares[second])
@@ -113,8 +120,13 @@ def signs(text: str, rows: numpy.ndarray, shares: numpy.ndarray, index: Index) -
 
 def is_short(text: str, index: Index) -> bool:
     """Whether a report has few words, all of them known: it says little, but nothing strange."""
-    known, share = index.known(text)
+    known, share = known_words(text, index)
     return LEAST_WORDS <= known < SHORT and share == 1
+
+
+def known_words(text: str, index: Index) -> tuple[int, float]:
+    """(how many different words of a text occur in entries, their share of its words)."""
+    return index.known(chinese.read(text).translated)
 
 
 def best_first(shares: numpy.ndarray) -> list[int]:
