@@ -62,13 +62,17 @@ class Judge:
 
     def confidence(self, signs: list[float]) -> tuple[str, bool]:
         """(high, medium, low or "" for no claim; whether titles are worth a look) from SIGNS."""
-        right, inside = self.chance(signs), _probability(self.inside, signs)
+        right, inside = self.chance(signs), self.in_scope(signs)
         claimed = next((name for name in CONFIDENCES if right >= self.limits[name]), "")
         return claimed, bool(claimed) or inside >= self.limits["titles"]
 
     def chance(self, signs: list[float]) -> float:
         """How likely the first entry is right, from 0 to 1."""
         return _probability(self.right, signs)
+
+    def in_scope(self, signs: list[float]) -> float:
+        """How likely any entry explains the report, from 0 to 1."""
+        return _probability(self.inside, signs)
 
 
 def _probability(model: tuple[float, ...], signs: list[float]) -> float:

@@ -5,6 +5,7 @@ of the entry), its words (BM25F), and a signature in it. The fitted judge weighs
 gives the ranking by likeness. Then the first of these cases that holds decides which entry comes
 first and whether it is claimed:
 
+0. A line that is the id of an entry: that entry.
 1. The numbers of the run are sound: only what the run warns of is claimed.
 2. A curve or stack dumps show an entry: it comes first.
 3. In a file, the program caught the cause and logged it before it failed by something else: the
@@ -22,6 +23,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..catalogue import bundle
+from ..catalogue.entry import ID
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.evidence import Evidence
 from ..logs.kinds import APART, CONSEQUENCE, EXCEPTION, FAILED, FAILURE, WARNING
@@ -42,9 +44,10 @@ from .judge import (
     signs,
 )
 
-# The least chance to be right at which a line is claimed as low; the judge's own limit is for files
-# and longer reports. Of the lines in sets/short.jsonl that reach it .98 are right.
-LINE_RIGHT = 0.25
+# A line is claimed as low if an entry explains it with at least this chance. The judge's own limit
+# is for files and longer reports. See evals/EXPERIMENTS.md.
+LINE_IN_SCOPE = 0.23
+FEW_WORDS, FEW_RIGHT = 4, 0.1  # of a line that has no other word: the least chance to be right
 LONGEST_LINE = 240  # characters
 # A signature that names the cause gives "high" only if its entry leads the next by this share. Of
 # the 287 reports of the tuning half that reach it .979 were right, of the others .90.
@@ -165,6 +168,9 @@ class Retriever:
         """
         report = self._read(evidence, sentence)
         likely = self._by_likeness(report, most)
+        if named := self._named(evidence):
+            candidates = put_first(Candidate(named, 0.0, None, (named,)), likely.candidates)
+            return replace(likely, candidates=candidates, confidence="high")
         if evidence.seen == "sound":
             return _warnings_alone([] if evidence.of_file else report.warnings, likely)
         if evidence.seen in self.index.column:  # it is the id of an entry
@@ -221,15 +227,24 @@ class Retriever:
             # Without the encoder no share is sure, but the nearest entries are worth a look.
             or self.encoder is None
         )
-        return Ranking(candidates, confidence, worth_a_look, report.known_words)
+        return Ranking(candidates, confidence, worth_a_look, report.known_words, report.known_share)
+
+    def _named(self, evidence: Evidence) -> str:
+        """The id that a line is, in any case, or what replaced it; "" for any other text."""
+        typed = evidence.lines[0].text.strip() if is_line(evidence) else ""
+        if not ID.fullmatch(typed.upper()) and not ID.fullmatch(typed):
+            return ""
+        by_any_case = {entry_id.upper(): entry_id for entry_id in self.index.ids}
+        found = by_any_case.get(typed.upper()) or bundle.load().current(typed.upper())
+        return found if found in self.index.column else ""
 
     def _is_likely_line(self, report: Report) -> bool:
         """Whether a report is a line, and its answer likely right."""
-        return (
-            is_line(report.evidence)
-            and self.encoder is not None
-            and self.judge.chance(report.signs) >= LINE_RIGHT
-        )
+        if self.encoder is None or not is_line(report.evidence):
+            return False
+        has_few_words = report.known_words <= FEW_WORDS and report.known_share == 1
+        is_right = has_few_words and self.judge.chance(report.signs) >= FEW_RIGHT
+        return is_right or self.judge.in_scope(report.signs) >= LINE_IN_SCOPE
 
 
 def is_line(evidence: Evidence) -> bool:
