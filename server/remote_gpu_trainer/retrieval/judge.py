@@ -21,6 +21,7 @@ from .index import Index
 
 JUDGE = Path(__file__).with_name("judge.json")
 MOST_PIECES = 64  # of a report's text, for its meaning: with 128 it finds the same entries
+SHORT_TEXT = 60  # characters of a Chinese text that is read in both languages
 LEAST_WORDS = 2  # known words without which a report says nothing
 SHORT = 10  # known words below which a report is short
 # Words of the first entry that a short report counts for, at least. With 10, "It does not work" got
@@ -106,16 +107,21 @@ def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) 
 
 
 def _meanings(text: str, index: Index, encoder: Encoder) -> numpy.ndarray:
-    """The meaning of each entry for a text; of a Chinese one the mean of it and its English."""
-    forms = [text, *filter(None, [chinese.read(text).english])]
-    vectors = [encoder.vector(form, MOST_PIECES) for form in forms]
+    """The meaning of each entry for a text: of a Chinese one that of its English.
+
+    A short one is read in both languages, and the mean counts. For a long one that takes too long.
+    """
+    english = chinese.read(text).english
+    forms = [text, english] if len(text) <= SHORT_TEXT else [english or text]
+    vectors = [encoder.vector(form, MOST_PIECES) for form in forms if form]
     return numpy.mean([(index.points @ vector).max(0) for vector in vectors], axis=0)
 
 
 def signs(text: str, rows: numpy.ndarray, shares: numpy.ndarray, index: Index) -> list[float]:
     """SIGNS of a report. `rows` are the FEATURES of its entries, `shares` their shares."""
     first, second = best_first(shares)[:2]
-    held = index.held(chinese.read(text).whole, first)
+    reading = chinese.read(text)
+    held = index.held(reading.whole if len(text) <= SHORT_TEXT else reading.translated, first)
     if is_short(text, index):
         held = max(held, ENOUGH)
     lead = float(shares[first] - shares[second])

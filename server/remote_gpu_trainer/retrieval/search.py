@@ -48,7 +48,7 @@ from .judge import (
 # is for files and longer reports. See evals/EXPERIMENTS.md.
 LINE_IN_SCOPE = 0.23
 FEW_WORDS, FEW_RIGHT = 4, 0.1  # of a line that has no other word: the least chance to be right
-LONGEST_LINE = 240  # characters
+LONGEST_LINE, MOST_WORDS = 240, 16  # characters, and words; two Chinese characters are a word
 # A signature that names the cause gives "high" only if its entry leads the next by this share. Of
 # the 287 reports of the tuning half that reach it .979 were right, of the others .90.
 CLEAR = 0.9
@@ -253,7 +253,11 @@ def is_line(evidence: Evidence) -> bool:
     A line says all that its writer knows, so it is claimed sooner than a file that was read.
     """
     texts = [line.text for line in evidence.lines if line.text.strip()]
-    return not evidence.of_file and len(texts) == 1 and len(texts[0]) <= LONGEST_LINE
+    if evidence.of_file or len(texts) != 1 or len(texts[0]) > LONGEST_LINE:
+        return False
+    chinese_characters = sum("\u4e00" <= char <= "\u9fff" for char in texts[0])
+    words = len([word for word in texts[0].split() if word.isascii()]) + chinese_characters / 2
+    return words <= MOST_WORDS
 
 
 @lru_cache(maxsize=1)
