@@ -32,7 +32,14 @@ def test_each_signal_has_its_message(line, message):
 @pytest.mark.parametrize(
     "line",
     [
-        *("", "exit code 1", "exit code 9", "137 steps", "exit code 137 at batch size 1", "error 7"),
+        *(
+            "",
+            "exit code 1",
+            "exit code 9",
+            "137 steps",
+            "exit code 137 at batch size 1",
+            "error 7",
+        ),
         *("Killed", "got 9 GPUs", "epoch 137", "exit code 137" + " " * 80),
     ],
 )

@@ -27,6 +27,7 @@ class Reading(NamedTuple):
     whole: str
 
 
+@lru_cache(maxsize=8)  # a look-up reads the same text several times
 def read(text: str) -> Reading:
     """Read a text with the terms that `chinese.txt` knows. Without Chinese it stays as it is."""
     runs = [] if text.isascii() else _CHINESE.findall(text)
@@ -36,6 +37,12 @@ def read(text: str) -> Reading:
     translated = any_term.sub(lambda match: f" {english_of[match[0].lower()]} ", text)
     english = _CHINESE.sub(" ", translated)
     return Reading(translated, " ".join(english.split()), "\n".join([english, *runs]))
+
+
+def count_of_words(text: str) -> float:
+    """How many words a text has; two Chinese characters count as one."""
+    others = _CHINESE.sub(" ", text)
+    return len(others.split()) + sum(map(len, _CHINESE.findall(text))) / 2
 
 
 @lru_cache(maxsize=1)

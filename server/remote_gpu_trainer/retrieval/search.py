@@ -29,7 +29,7 @@ from ..logs.evidence import Evidence
 from ..logs.kinds import APART, CONSEQUENCE, EXCEPTION, FAILED, FAILURE, WARNING
 from ..logs.prose import is_complaint
 from ..logs.salient import only_versions
-from . import encoder, index, numpy
+from . import chinese, encoder, index, numpy
 from .candidates import Candidate, Candidates, Ranking, put_first, put_second
 from .encoder import Encoder
 from .gist import gist
@@ -255,9 +255,7 @@ def is_line(evidence: Evidence) -> bool:
     texts = [line.text for line in evidence.lines if line.text.strip()]
     if evidence.of_file or len(texts) != 1 or len(texts[0]) > LONGEST_LINE:
         return False
-    chinese_characters = sum("\u4e00" <= char <= "\u9fff" for char in texts[0])
-    words = len([word for word in texts[0].split() if word.isascii()]) + chinese_characters / 2
-    return words <= MOST_WORDS
+    return chinese.count_of_words(texts[0]) <= MOST_WORDS
 
 
 @lru_cache(maxsize=1)
