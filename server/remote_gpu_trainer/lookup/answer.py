@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import BinaryIO
 
 from ..catalogue import bundle
+from ..logs.exit_status import as_message
 from ..logs.wrapping import unfolded
 from ..retrieval import search
 from . import check_limit, config_memory
@@ -70,6 +71,8 @@ def answer_for(
     if log is None and stream is None and (named := entry_named(text or "", today)):
         return named
     text = unfolded(text or "")  # agents write a line break as "\n", or leave it out
+    if log is None and stream is None:
+        text = as_message(text) or text
     model = config_memory.model_at(log) if isinstance(log, str) and log.endswith(".json") else None
     if model:
         log, text = None, text if text.strip() else config_memory.QUESTION

@@ -21,8 +21,9 @@ from ..retrieval.candidates import Candidate, Ranking, promote, put_first, secon
 from ..retrieval.general_or_special import (
     named_provider_first,
     splitting_first,
+    unnamed_provider_back,
 )
-from ..retrieval.search import Pointed, Retriever
+from ..retrieval.search import Pointed, Retriever, is_line
 from ..text import BadRequest
 from . import check_limit
 from .budget import cut, fitting, tokens, tokens_of_json
@@ -232,6 +233,9 @@ def apply_rules_of_order(state: LookUp) -> LookUp:
     candidates = named_provider_first(ranking.candidates, state.entries, state.whole_text)
     ranking = replace(ranking, candidates=candidates)
     ranking = splitting_first(ranking, state.entries)
+    if is_line(state.evidence):
+        candidates = unnamed_provider_back(ranking.candidates, state.entries, state.whole_text)
+        ranking = replace(ranking, candidates=candidates)
     ranking = promote(state.evidence.seen, ranking)
     return replace(state, ranking=ranking)
 
@@ -418,6 +422,9 @@ def _what_would_help(state: LookUp) -> str:
         return HINTS_ALONE if state.claims[0].confidence == "low" else ""
     evidence, with_own_words = state.evidence, state.has_own_words
     with_sentence = not with_own_words
+    if causes := _causes_of_line(state):
+        ids = ", ".join(causes)
+        return f"Several causes print this line: {ids}; the check of {causes[0]} decides."
     if state.confidence == "low":
         return missing_information(evidence, "Not sure.", most=1, with_sentence=with_sentence)
     if state.confidence:
@@ -434,6 +441,15 @@ def _what_would_help(state: LookUp) -> str:
             evidence = replace(evidence, seen="sound")
         lead = NO_ERROR if evidence.seen == "sound" else NOTHING_FITS
     return missing_information(evidence, lead, with_sentence=with_sentence)
+
+
+def _causes_of_line(state: LookUp) -> list[str]:
+    """The ids of the matches of a line that several causes print, such as `Killed`; else none."""
+    if state.confidence != "low" or not is_line(state.evidence) or len(state.claims) < 2:
+        return []
+    hits = [candidate.hit for candidate in state.ranking.candidates if candidate.hit]
+    is_shared = len(hits) > 1 or any(hit.signature.role == "cascade" for hit in hits)
+    return [claim.entry.id for claim in state.claims] if is_shared and state.rests_on else []
 
 
 def _titles(state: LookUp) -> list[dict]:

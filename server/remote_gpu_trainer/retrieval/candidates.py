@@ -36,13 +36,15 @@ class Ranking:
 
     `confidence` is high, medium or low, or "" where nothing is claimed. `worth_a_look`: whether the
     titles may hold the right one; without it the report is plainly of another field. `known_words`
-    counts the different words of the compared text that occur in entries.
+    counts the different words of the compared text that occur in entries, and `known_share` is
+    their share of all its words.
     """
 
     candidates: Candidates
     confidence: str
     worth_a_look: bool = False
     known_words: int = 0
+    known_share: float = 1.0
 
 
 def put_first(candidate: Candidate, candidates: Candidates) -> Candidates:

@@ -15,12 +15,13 @@ from operator import mul
 from pathlib import Path
 
 from ..catalogue.signatures import Hit
-from . import numpy
+from . import chinese, numpy
 from .encoder import Encoder
 from .index import Index
 
 JUDGE = Path(__file__).with_name("judge.json")
 MOST_PIECES = 64  # of a report's text, for its meaning: with 128 it finds the same entries
+SHORT_TEXT = 60  # characters of a Chinese text that is read in both languages
 LEAST_WORDS = 2  # known words without which a report says nothing
 SHORT = 10  # known words below which a report is short
 # Words of the first entry that a short report counts for, at least. With 10, "It does not work" got
@@ -62,13 +63,17 @@ class Judge:
 
     def confidence(self, signs: list[float]) -> tuple[str, bool]:
         """(high, medium, low or "" for no claim; whether titles are worth a look) from SIGNS."""
-        right, inside = self.chance(signs), _probability(self.inside, signs)
+        right, inside = self.chance(signs), self.in_scope(signs)
         claimed = next((name for name in CONFIDENCES if right >= self.limits[name]), "")
         return claimed, bool(claimed) or inside >= self.limits["titles"]
 
     def chance(self, signs: list[float]) -> float:
         """How likely the first entry is right, from 0 to 1."""
         return _probability(self.right, signs)
+
+    def in_scope(self, signs: list[float]) -> float:
+        """How likely any entry explains the report, from 0 to 1."""
+        return _probability(self.inside, signs)
 
 
 def _probability(model: tuple[float, ...], signs: list[float]) -> float:
@@ -92,8 +97,8 @@ def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) 
     """FEATURES of each entry, shape (entries, 3). Without an encoder all meanings are 0."""
     rows = numpy.zeros((len(index.ids), len(FEATURES)), "f")
     if encoder:
-        rows[:, 0] = (index.points @ encoder.vector(text, MOST_PIECES)).max(0)
-    scores = index.bm25(text)
+        rows[:, 0] = _meanings(text, index, encoder)
+    scores = index.bm25(chinese.read(text).whole)
     rows[:, 1] = scores / max(float(scores.max()), 1e-6)
     for hit in hits:
         if hit.decisive and hit.entry_id in index.column:
@@ -101,10 +106,22 @@ def features(text: str, hits: list[Hit], index: Index, encoder: Encoder | None) 
     return rows
 
 
+def _meanings(text: str, index: Index, encoder: Encoder) -> numpy.ndarray:
+    """The meaning of each entry for a text: of a Chinese one that of its English.
+
+    A short one is read in both languages, and the mean counts. For a long one that takes too long.
+    """
+    english = chinese.read(text).english
+    forms = [text, english] if len(text) <= SHORT_TEXT else [english or text]
+    vectors = [encoder.vector(form, MOST_PIECES) for form in forms if form]
+    return numpy.mean([(index.points @ vector).max(0) for vector in vectors], axis=0)
+
+
 def signs(text: str, rows: numpy.ndarray, shares: numpy.ndarray, index: Index) -> list[float]:
     """SIGNS of a report. `rows` are the FEATURES of its entries, `shares` their shares."""
     first, second = best_first(shares)[:2]
-    held = index.held(text, first)
+    reading = chinese.read(text)
+    held = index.held(reading.whole if len(text) <= SHORT_TEXT else reading.translated, first)
     if is_short(text, index):
         held = max(held, ENOUGH)
     lead = float(shares[first] - shares[second])
@@ -113,8 +130,13 @@ def signs(text: str, rows: numpy.ndarray, shares: numpy.ndarray, index: Index) -
 
 def is_short(text: str, index: Index) -> bool:
     """Whether a report has few words, all of them known: it says little, but nothing strange."""
-    known, share = index.known(text)
+    known, share = known_words(text, index)
     return LEAST_WORDS <= known < SHORT and share == 1
+
+
+def known_words(text: str, index: Index) -> tuple[int, float]:
+    """(how many different words of a text occur in entries, their share of its words)."""
+    return index.known(chinese.read(text).translated)
 
 
 def best_first(shares: numpy.ndarray) -> list[int]:

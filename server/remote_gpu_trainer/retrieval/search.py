@@ -5,6 +5,7 @@ of the entry), its words (BM25F), and a signature in it. The fitted judge weighs
 gives the ranking by likeness. Then the first of these cases that holds decides which entry comes
 first and whether it is claimed:
 
+0. A line that is the id of an entry: that entry.
 1. The numbers of the run are sound: only what the run warns of is claimed.
 2. A curve or stack dumps show an entry: it comes first.
 3. In a file, the program caught the cause and logged it before it failed by something else: the
@@ -22,21 +23,32 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..catalogue import bundle
+from ..catalogue.entry import ID
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.evidence import Evidence
 from ..logs.kinds import APART, CONSEQUENCE, EXCEPTION, FAILED, FAILURE, WARNING
 from ..logs.prose import is_complaint
 from ..logs.salient import only_versions
-from . import encoder, index, numpy
+from . import chinese, encoder, index, numpy
 from .candidates import Candidate, Candidates, Ranking, put_first, put_second
 from .encoder import Encoder
 from .gist import gist
 from .index import Index
-from .judge import LEAST_WORDS, Judge, best_first, features, is_short, load_judge, signs
+from .judge import (
+    LEAST_WORDS,
+    Judge,
+    best_first,
+    features,
+    known_words,
+    load_judge,
+    signs,
+)
 
-# The least chance to be right at which the answer to a short question is claimed as low. A report
-# in which something failed must reach the judge's own limit instead.
-SHORT_RIGHT = 0.35
+# A line is claimed as low if an entry explains it with at least this chance. The judge's own limit
+# is for files and longer reports. See evals/EXPERIMENTS.md.
+LINE_IN_SCOPE = 0.23
+FEW_WORDS, FEW_RIGHT = 4, 0.1  # of a line that has no other word: the least chance to be right
+LONGEST_LINE, MOST_WORDS = 240, 16  # characters, and words; two Chinese characters are a word
 # A signature that names the cause gives "high" only if its entry leads the next by this share. Of
 # the 287 reports of the tuning half that reach it .979 were right, of the others .90.
 CLEAR = 0.9
@@ -119,8 +131,12 @@ class Report:
 
     @property
     def cascade(self) -> Hit | None:
-        """The first hit in the words of a rank that failed only because it lost another one."""
-        return next(filter(_is_cascade, self.hits), None)
+        """The first hit in the words of a rank that failed only because it lost another one.
+
+        A line that says so needn't read as a failure, as `killed` doesn't.
+        """
+        is_alone = is_line(self.evidence)
+        return next((hit for hit in self.hits if _is_cascade(hit, is_alone)), None)
 
     @property
     def says_too_little(self) -> bool:
@@ -152,6 +168,9 @@ class Retriever:
         """
         report = self._read(evidence, sentence)
         likely = self._by_likeness(report, most)
+        if named := self._named(evidence):
+            candidates = put_first(Candidate(named, 0.0, None, (named,)), likely.candidates)
+            return replace(likely, candidates=candidates, confidence="high")
         if evidence.seen == "sound":
             return _warnings_alone([] if evidence.of_file else report.warnings, likely)
         if evidence.seen in self.index.column:  # it is the id of an entry
@@ -173,7 +192,7 @@ class Retriever:
         text, hits = gist(evidence, sentence), self.signatures.find(evidence)
         rows = features(text, hits, self.index, self.encoder)
         shares = self.judge.shares(rows)
-        known_words, known_share = self.index.known(text)
+        known, known_share = known_words(text, self.index)
         return Report(
             evidence,
             text,
@@ -182,7 +201,7 @@ class Retriever:
             rows,
             shares,
             signs(text, rows, shares, self.index),
-            known_words,
+            known,
             known_share,
         )
 
@@ -199,7 +218,7 @@ class Retriever:
             for place, column in enumerate(columns)
         )
         confidence, worth_a_look = self.judge.confidence(report.signs)
-        if not confidence and self._is_fair_question(report):
+        if not confidence and self._is_likely_line(report):
             confidence = "low"
         worth_a_look = (
             worth_a_look
@@ -208,16 +227,35 @@ class Retriever:
             # Without the encoder no share is sure, but the nearest entries are worth a look.
             or self.encoder is None
         )
-        return Ranking(candidates, confidence, worth_a_look, report.known_words)
+        return Ranking(candidates, confidence, worth_a_look, report.known_words, report.known_share)
 
-    def _is_fair_question(self, report: Report) -> bool:
-        """Whether a report is a short question without a failure, and the answer likely right."""
-        return (
-            not any(line.kind in FAILED for line in report.evidence.lines)
-            and self.encoder is not None
-            and is_short(report.text, self.index)
-            and self.judge.chance(report.signs) >= SHORT_RIGHT
-        )
+    def _named(self, evidence: Evidence) -> str:
+        """The id that a line is, in any case, or what replaced it; "" for any other text."""
+        typed = evidence.lines[0].text.strip() if is_line(evidence) else ""
+        if not ID.fullmatch(typed.upper()) and not ID.fullmatch(typed):
+            return ""
+        by_any_case = {entry_id.upper(): entry_id for entry_id in self.index.ids}
+        found = by_any_case.get(typed.upper()) or bundle.load().current(typed.upper())
+        return found if found in self.index.column else ""
+
+    def _is_likely_line(self, report: Report) -> bool:
+        """Whether a report is a line, and its answer likely right."""
+        if self.encoder is None or not is_line(report.evidence):
+            return False
+        has_few_words = report.known_words <= FEW_WORDS and report.known_share == 1
+        is_right = has_few_words and self.judge.chance(report.signs) >= FEW_RIGHT
+        return is_right or self.judge.in_scope(report.signs) >= LINE_IN_SCOPE
+
+
+def is_line(evidence: Evidence) -> bool:
+    """Whether somebody gave one line, such as a title or a message, not a file or a report.
+
+    A line says all that its writer knows, so it is claimed sooner than a file that was read.
+    """
+    texts = [line.text for line in evidence.lines if line.text.strip()]
+    if evidence.of_file or len(texts) != 1 or len(texts[0]) > LONGEST_LINE:
+        return False
+    return chinese.count_of_words(texts[0]) <= MOST_WORDS
 
 
 @lru_cache(maxsize=1)
@@ -314,9 +352,13 @@ def _names_cause(hit: Hit, evidence: Evidence) -> bool:
     return hit.decisive or kind in FAILED or is_short_log
 
 
-def _is_cascade(hit: Hit) -> bool:
-    """Whether a rank failed with this text because it lost another one or waited too long."""
-    return hit.signature.role == "cascade" and hit.line.kind in (EXCEPTION, FAILURE)
+def _is_cascade(hit: Hit, is_alone: bool) -> bool:
+    """Whether a rank failed with this text because it lost another one or waited too long.
+
+    With `is_alone` there is no other line, and its kind doesn't matter.
+    """
+    is_failure = is_alone or hit.line.kind in (EXCEPTION, FAILURE)
+    return hit.signature.role == "cascade" and is_failure
 
 
 def _first_failing(hits: list[Hit], evidence: Evidence, candidates: Candidates) -> Hit:

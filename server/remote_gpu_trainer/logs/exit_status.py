@@ -1,0 +1,49 @@
+"""A line that gives only how a program ended, as the shell says it. Python 3.8."""
+
+from __future__ import annotations
+
+import re
+
+# What bash prints for a program that a signal ended, by the signal's number.
+SIGNALS = {
+    "ILL": (4, "Illegal instruction (core dumped)"),
+    "ABRT": (6, "Aborted (core dumped)"),
+    "BUS": (7, "Bus error (core dumped)"),
+    "FPE": (8, "Floating point exception (core dumped)"),
+    "KILL": (9, "Killed"),
+    "SEGV": (11, "Segmentation fault (core dumped)"),
+    "TERM": (15, "Terminated"),
+}
+LONGEST = 80  # characters of a line that says nothing else
+BY_SIGNAL = 128  # what a shell adds to the signal's number
+_NAME = re.compile(rf"\bSIG({'|'.join(SIGNALS)})\b", re.I)
+_NUMBER = re.compile(r"(?<![\w.])-?\d{1,3}(?!\w|\.\d)")
+# Words of a launcher, a container engine or a person around the number of an exit status.
+_AROUND = re.compile(
+    r"\b(?:exit(?:ed|s|ing|code)?|code|status|return(?:ed|s|code)?|rc|ret|non-?zero|signal|sig|killed|by"
+    r"|with|the|a|was|is|due|to|from|received|got|caught|on|process|program|job|task|command"
+    r"|container|pod|script|training|childfailederror|error)\b|退出码|退出代码|返回码|返回值|信号|进程|程序|退出|被|[\W_]",
+    re.I,
+)
+_STATUS = re.compile(r"exit|code|status|return|\brc\b|sig|退出|返回|信号", re.I)
+
+
+def as_message(line: str) -> str:
+    """What a shell prints for the exit status that a line names; "" if it says anything else.
+
+    `137`, `exit code 137`, `exitcode: -9`, `signal 9` and `SIGKILL` give `Killed`.
+    """
+    if len(line) > LONGEST:
+        return ""
+    name, number = _NAME.search(line), _NUMBER.search(line)
+    rest = _NAME.sub(" ", _NUMBER.sub(" ", line))
+    says_more = bool(_AROUND.sub("", rest))
+    is_status = number and (_STATUS.search(line) or number[0] == line.strip())
+    if says_more or not (name or is_status):
+        return ""
+    if name:
+        return SIGNALS[name[1].upper()][1]
+    status = int(number[0]) if number else 0
+    is_signal = status < 0 or "sig" in line.lower() or "信号" in line
+    signal = abs(status) if is_signal else status - BY_SIGNAL
+    return next((text for at, text in SIGNALS.values() if at == signal), "")
