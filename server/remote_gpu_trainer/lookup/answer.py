@@ -7,13 +7,13 @@ The command line and the MCP server call `answer_for`, which opens the log and r
 from __future__ import annotations
 
 import gc
-import re
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import lru_cache
 from typing import BinaryIO
 
 from ..catalogue import bundle
+from ..catalogue.entry import ID
 from ..logs.exit_status import as_message
 from ..logs.wrapping import unfolded
 from ..retrieval import search
@@ -24,7 +24,7 @@ from .matches import matches_of
 from .platform_facts import with_facts
 from .steps import Answer, look_up, stale_doubts
 
-_ID = re.compile(r"[A-Za-z]{1,10}\d{1,4}[a-z]?")
+MOST_OF_AN_ID = 20  # characters
 
 
 @lru_cache(maxsize=1)
@@ -96,10 +96,11 @@ def answer_for(
 
 def entry_named(text: str, today: date | None) -> Answer | None:
     """The entry whose id the text is, as an answer; None for any other text."""
-    if not _ID.fullmatch(text.strip()):
+    typed = text.strip()
+    if len(typed) > MOST_OF_AN_ID or not (ID.fullmatch(typed) or ID.fullmatch(typed.upper())):
         return None
     try:
-        entry = bundle.load().get(text.strip())
+        entry = bundle.load().get(typed)
     except bundle.CatalogueError:
         return None
     claim = Claim(entry, "named by its id", "high")

@@ -5,7 +5,6 @@ of the entry), its words (BM25F), and a signature in it. The fitted judge weighs
 gives the ranking by likeness. Then the first of these cases that holds decides which entry comes
 first and whether it is claimed:
 
-0. A line that is the id of an entry: that entry.
 1. The numbers of the run are sound: only what the run warns of is claimed.
 2. A curve or stack dumps show an entry: it comes first.
 3. In a file, the program caught the cause and logged it before it failed by something else: the
@@ -23,7 +22,6 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from ..catalogue import bundle
-from ..catalogue.entry import ID
 from ..catalogue.signatures import Hit, SignatureIndex
 from ..logs.evidence import Evidence
 from ..logs.kinds import APART, CONSEQUENCE, EXCEPTION, FAILED, FAILURE, WARNING
@@ -168,9 +166,6 @@ class Retriever:
         """
         report = self._read(evidence, sentence)
         likely = self._by_likeness(report, most)
-        if named := self._named(evidence):
-            candidates = put_first(Candidate(named, 0.0, None, (named,)), likely.candidates)
-            return replace(likely, candidates=candidates, confidence="high")
         if evidence.seen == "sound":
             return _warnings_alone([] if evidence.of_file else report.warnings, likely)
         if evidence.seen in self.index.column:  # it is the id of an entry
@@ -228,15 +223,6 @@ class Retriever:
             or self.encoder is None
         )
         return Ranking(candidates, confidence, worth_a_look, report.known_words, report.known_share)
-
-    def _named(self, evidence: Evidence) -> str:
-        """The id that a line is, in any case, or what replaced it; "" for any other text."""
-        typed = evidence.lines[0].text.strip() if is_line(evidence) else ""
-        if not ID.fullmatch(typed.upper()) and not ID.fullmatch(typed):
-            return ""
-        by_any_case = {entry_id.upper(): entry_id for entry_id in self.index.ids}
-        found = by_any_case.get(typed.upper()) or bundle.load().current(typed.upper())
-        return found if found in self.index.column else ""
 
     def _is_likely_line(self, report: Report) -> bool:
         """Whether a report is a line, and its answer likely right."""
