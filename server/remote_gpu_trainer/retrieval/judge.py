@@ -112,8 +112,10 @@ def _meanings(text: str, index: Index, encoder: Encoder) -> numpy.ndarray:
     A short one is read in both languages, and the mean counts. For a long one that takes too long.
     """
     english = chinese.read(text).english
-    forms = [text, english] if len(text) <= SHORT_TEXT else [english or text]
-    vectors = [encoder.vector(form, MOST_PIECES) for form in forms if form]
+    forms = [english or text]
+    if english and len(text) <= SHORT_TEXT:
+        forms.append(text)
+    vectors = [encoder.vector(form, MOST_PIECES) for form in forms]
     return numpy.mean([(index.points @ vector).max(0) for vector in vectors], axis=0)
 
 
