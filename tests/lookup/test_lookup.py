@@ -226,7 +226,7 @@ def test_only_a_sure_answer_leaves_the_further_titles_out():
     unclaimed, unsure, sure = map(
         ask,
         (
-            "two gpus hang at the end of the epoch, one gpu is fine",
+            "two gpus hang at the end of the epoch\none gpu is fine",
             "RuntimeError: CUDA error: out of memory",
             REDUCTION,
         ),
