@@ -250,7 +250,9 @@ nfs | degraded | wait for the server, or move the job's paths off it
 killed | warn | the box or the container ran out of memory: fewer workers, or a larger limit
   # Out of memory: Killed process 4100 (python3) …
   # Memory cgroup out of memory: Killed process …
+  # Killed process 4100 (python3) total-vm:665772kB, anon-rss:321332kB (kernels before 5.0)
   [Oo]ut of memory: Killed process
+  Killed process \d+ \([^)]{1,60}\),? .{0,20}total-vm:\d
 
 locked | degraded | a processor has been stuck in the kernel for minutes, and what runs on it can't
     go on: save what you can, reboot the box; if it comes back, {BACK}

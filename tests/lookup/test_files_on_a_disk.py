@@ -352,3 +352,35 @@ def test_a_preempted_job_did_not_fail(ask, behind):
     assert ids(answer)[0] == "SLURM2" and "job 88211 was preempted: another job" in answer.ask
     answer = ask(STEPS + notice + behind + STEPS)
     assert not answer.matches and "run 1: Slurm's job 88211 was preempted" in answer.ask
+
+
+# Kills by the memory of the host, in words that other signatures don't have.
+
+OLD_KERNEL = """\
+Mar 22 19:50:04 box kernel: [ 2196.817021] mysqld invoked oom-killer: gfp_mask=0x201da, order=0
+Mar 22 19:50:04 box kernel: [ 2196.819251] Killed process 3882 (python) total-vm:665772kB, anon-rss:321332kB
+Mar 22 19:53:02 box kernel: [ 2375.060860] hrtimer: interrupt took 10565762 ns
+"""
+LAUNCHER = """\
+Traceback (most recent call last):
+  File "/opt/venv/lib/python3.11/site-packages/torch/distributed/launch.py", line 260, in main
+    cmd=cmd)
+subprocess.CalledProcessError: Command '['/opt/venv/bin/python', '-u', 'train.py']' died with <Signals.SIGKILL: 9>.
+"""
+
+
+@pytest.mark.parametrize("text", [OLD_KERNEL, LAUNCHER], ids=["a kernel before 5.0", "a launcher"])
+def test_a_kill_by_the_kernel_is_named(ask, text):
+    assert ids(ask(STEPS + text))[0] == "M3"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        OLD_KERNEL.replace("(python)", "(mysqld)"),
+        LAUNCHER.replace("SIGKILL: 9", "SIGINT: 2"),
+    ],
+    ids=["of another program", "by Ctrl-C"],
+)
+def test_what_looks_like_a_kill_of_the_run_is_none(ask, text):
+    assert "M3" not in ids(ask(STEPS + text))
