@@ -455,7 +455,7 @@ def test_brief_is_ids_titles_and_one_line_of_fix(capsys):
 
 
 def test_titles_alone_end_with_exit_code_1(capsys):
-    assert main(["lookup", "two gpus hang at the end of the epoch, one gpu is fine"]) == 1
+    assert main(["lookup", "two gpus hang at the end of the epoch\none gpu is fine"]) == 1
     assert "also possible:" in capsys.readouterr().out
     assert main(["lookup", "--brief", "hello"]) == 1
     assert capsys.readouterr().out.startswith("Nothing in the catalogue fits.")

@@ -65,9 +65,10 @@ def here(interval: float, pid: int | None) -> int:
     The JSON lines go to standard output. Returns the script's exit code. Raises BadRequest without
     an nvidia-smi.
     """
+    words = arguments(interval, pid)
     if not shutil.which("nvidia-smi"):
         raise BadRequest("no nvidia-smi on the PATH, so nothing can be watched; install the driver")
-    command = [sys.executable, "-I", str(script_path()), *arguments(interval, pid)]
+    command = [sys.executable, "-I", str(script_path()), *words]
     try:
         return subprocess.run(command, check=False).returncode
     except KeyboardInterrupt:  # the same signal ended the script, and it said so
