@@ -341,10 +341,11 @@ def _start(command: list[str], given: bytes | IO[bytes], limit: float, most: int
 
     It has no terminal, so no program can ask a question.
     """
-    began = time.monotonic()
+    began, call = time.monotonic(), calls.current()
     pipe = subprocess.PIPE
-    try:
-        process = subprocess.Popen(
+
+    def starts() -> subprocess.Popen:
+        return subprocess.Popen(
             command,
             stdin=pipe if isinstance(given, bytes) else given,
             stdout=pipe,
@@ -352,11 +353,11 @@ def _start(command: list[str], given: bytes | IO[bytes], limit: float, most: int
             env=_environment(command[0]),
             start_new_session=True,
         )
+
+    try:
+        process = call.start(starts) if call else starts()
     except FileNotFoundError:
         return _Done(missing=True)
-    call = calls.current()
-    if call:
-        call.started(process)
     stdin, stdout, stderr = process.stdin, process.stdout, process.stderr
     assert stdout and stderr  # pipes were asked for
     done, stop, out, errors = _Done(), threading.Event(), bytearray(), bytearray()

@@ -10,7 +10,7 @@ import os
 import signal
 import subprocess
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from contextvars import ContextVar
 
@@ -26,13 +26,17 @@ class Call:
         self._running: set[subprocess.Popen] = set()
         self._has_ended = False
 
-    def started(self, process: subprocess.Popen) -> None:
-        """Note a program. It ends at once if the call has ended."""
+    def start(self, starts: Callable[[], subprocess.Popen]) -> subprocess.Popen:
+        """Start a program and note it. It ends at once if the call has ended.
+
+        `end` waits meanwhile: it must not miss a program that runs and isn't noted yet.
+        """
         with self._lock:
+            process = starts()
             self._running.add(process)
-            if not self._has_ended:
-                return
-        kill(process)
+            if self._has_ended:
+                kill(process)
+        return process
 
     def ended(self, process: subprocess.Popen) -> None:
         """Forget a program that has ended."""
