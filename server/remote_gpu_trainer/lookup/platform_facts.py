@@ -6,7 +6,8 @@ from dataclasses import replace
 from datetime import date
 
 from ..platforms import questions
-from .steps import Answer
+from .parts import FURTHER, WHOLE
+from .steps import Answer, fit
 
 NO_PAGE = (
     "There is no page on {name}. What holds for any Linux box is in the profile generic-ssh; "
@@ -44,7 +45,9 @@ def with_facts(answer: Answer, text: str, today: date) -> Answer:
         showing.in_a_sentence(page.name, name, getattr(page.facts, name), today)
         for name in asked.facts
     ]
-    return replace(answer, facts=facts, ask="")
+    told = replace(answer, facts=facts, ask="")
+    fit(told, WHOLE + FURTHER * max(0, len(told.matches) - 3))
+    return told
 
 
 def _is_general(entry_id: str) -> bool:
