@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import os
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
 from mcp.server import MCPServer
@@ -21,13 +21,15 @@ from ..catalogue.facts import FactError
 from ..catalogue.freshness import BadQuestion, read_day
 from ..logs.files import Unreadable
 from ..lookup import LIMITS, which_run
-from ..lookup.answer import answer_for
 from ..text import BadRequest
 from . import scripts
 from .answers import BoxHealth, Lookup, RunScript, Staleness
 from .pages import of_health, of_staleness
 from .progress import MOST, PLACES, read_with_progress, run_with_progress
 from .untrusted import as_data
+
+if TYPE_CHECKING:
+    from ..lookup.steps import Answer
 
 MOST_INSTALLED = 1_000_000  # characters: some seconds of reading
 
@@ -44,6 +46,15 @@ CHANGING = {"render_run_script": ("write_to", "outside"), "gpu_health": ("stress
 # Places apart from those of the SDK, which needs one for each message that it reads or writes:
 # with a dead mount, calls that never end would otherwise take them all.
 LOGS, SCRIPTS, BOXES = (anyio.CapacityLimiter(PLACES) for _ in range(3))
+
+
+def answer_for(**question: Any) -> Answer:
+    """`lookup.answer.answer_for`. NumPy and the ranking are loaded at the first question, in the
+    thread that answers it: a client waits for the start of every session, also of one without a
+    question."""
+    from ..lookup.answer import answer_for as answers
+
+    return answers(**question)
 
 
 def add_to(server: MCPServer, read_only: bool = False) -> None:
