@@ -20,11 +20,11 @@ ENTRY = """\
 
 **Symptom:** It stops with `element 0 of tensors does not require grad`.
 
-**Root cause:** The loss was cut off.
+**Check:** `print(loss.grad_fn)` is `None`.
 
 **Fix:** Take the cut out.
 
-**Check:** `print(loss.grad_fn)` is `None`.
+**Root cause:** The loss was cut off.
 
 **Signatures:** `element 0 of tensors does not require grad`
 

@@ -21,11 +21,11 @@ _ENTRY = """### {id} — a title of five words or more
 
 **Symptom:** Something is seen.
 
-**Root cause:** {cause}
+**Check:** Look.
 
 **Fix:** Change it.
 
-**Check:** Look.
+**Root cause:** {cause}
 
 **Reported as:** a · b · c · 四 · 五
 {applies}

@@ -16,7 +16,7 @@ from tests.programs import rgt
 
 TODAY = date(2026, 12, 31)
 FILLED = {
-    "Symptom": "The loss rises.", "Root cause": "The rate is added to it.", "Fix": "Take it out.", "Check": "Print both.",
+    "Symptom": "The loss rises.", "Check": "Print both.", "Fix": "Take it out.", "Root cause": "The rate is added to it.",
     "Reported as": "a · b · c · 甲的损失 · 乙的损失", "Sources": "[a page](https://example.org/a)",
 }  # fmt: skip
 

@@ -7,14 +7,14 @@ from remote_gpu_trainer.catalogue.entry import Signature
 ENTRY = """### {id} — a title
 
 **Symptom:** what is seen
-**Root cause:** why
+**Check:** see
 **Fix:** how
 
 ```
 **Signatures:** `not one`
 ```
 
-**Check:** see
+**Root cause:** why
 **Signatures:** `a text` · `/b+/`
 **Reported as:** words · more words
 **Domain:** data

@@ -108,15 +108,15 @@ def test_windows_line_ends_change_nothing(page):
         ("blocks", "fatal", "a.md:19: O3 Severity: can't read 'fatal'; write one of blocks, corrupts, wastes, misleads"),
         ("2026-11-20, read", "2026-13-20, read", "a.md:21: O3 Verified: can't read '2026-13-20, read'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
         ("2026-11-20, read", "2026-11-20, ran", "a.md:21: O3 Verified: can't read '2026-11-20, ran'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
-        ("**Fix:** Take", "**Remedy:** Take", "a.md:7: unknown field 'Remedy'; the fields are Symptom, Root cause, Fix, Check, Tell apart, Signatures, Reported as, False alarm, Applies to, Needs, Seen by, Domain, Retry, Severity, Verified, Sources"),
-        ("**Check:** `print", "**Fix:** `print", "a.md:9: field 'Fix' is there twice, first on line 7; keep one"),
+        ("**Fix:** Take", "**Remedy:** Take", "a.md:7: unknown field 'Remedy'; the fields are Symptom, Check, Fix, Tell apart, False alarm, Root cause, Signatures, Reported as, Applies to, Needs, Seen by, Domain, Retry, Severity, Verified, Sources"),
+        ("**Fix:** Take", "**Check:** Take", "a.md:7: field 'Check' is there twice, first on line 5; keep one"),
         ("**Symptom:** It", "Lead.\n\n**Symptom:** It", "a.md:3: 'Lead.' comes before the first field; begin with '**Symptom:** …'"),
         ("**Signatures:** `element 0 of tensors does not require grad`", "**Signatures:** element 0", "a.md:11: O3 Signatures: can't read 'element 0'; write texts in backticks, separated by ' · '"),
         ("not require grad`\n\n**Rep", "not require grad` (root)\n\n**Rep", "a.md:11: O3 Signatures: can't read '`element 0 of tensors does not require grad` (root)'; write (cascade) or (advice) behind the text, or nothing"),
         ("**Domain:** code", "**Domain:** gpu", "a.md:15: O3 Domain: can't read 'gpu'; write one of code, data, environment, box, platform"),
         ("pointless", "helps after", "a.md:17: O3 Retry: can't read 'helps after'; write one of pointless, may help, helps after …"),
         ("**Domain:**", "**Seen by:** prober\n\n**Domain:**", "a.md:15: O3 Seen by: can't read 'prober'; write one of probe"),
-        ("**Severity:** blocks", "**Severity:** blocks\n\n**False alarm:** x", "a.md:21: field 'False alarm' comes after 'Domain'; the order is Symptom, Root cause, Fix, Check, Tell apart, Signatures, Reported as, False alarm, Applies to, Needs, Seen by, Domain, Retry, Severity, Verified, Sources"),
+        ("**Severity:** blocks", "**Severity:** blocks\n\n**False alarm:** x", "a.md:21: field 'False alarm' comes after 'Root cause'; the order is Symptom, Check, Fix, Tell apart, False alarm, Root cause, Signatures, Reported as, Applies to, Needs, Seen by, Domain, Retry, Severity, Verified, Sources"),
         ("Take the cut out.", "Open:\n```\nopen", "a.md:1: the ``` fence is never closed; close it before the next heading"),
     ],
 )  # fmt: skip
@@ -128,7 +128,7 @@ def test_fields_out_of_order_are_a_fault():
     lines = ENTRY.split("\n\n")
     lines[2], lines[3] = lines[3], lines[2]
     assert faults("\n\n".join(lines))[0].startswith(
-        "a.md:7: field 'Root cause' comes after 'Fix'; the order is Symptom"
+        "a.md:7: field 'Check' comes after 'Fix'; the order is Symptom"
     )
 
 
@@ -141,8 +141,8 @@ def test_an_entry_with_a_fault_is_left_out_and_its_neighbour_is_not(page):
 def test_tell_apart_needs_an_id_before_its_colon(page):
     text = page(
         (
-            "**Signatures:**",
-            "**Tell apart:** O4: the order is wrong · no id here\n\n**Signatures:**",
+            "**Root cause:**",
+            "**Tell apart:** O4: the order is wrong · no id here\n\n**Root cause:**",
         )
     )
     assert "can't read 'no id here'; write 'ID: how that one differs'" in faults(text)[0]

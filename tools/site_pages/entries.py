@@ -20,7 +20,7 @@ SEVERITIES = {
     "wastes": "costs time or money",
     "misleads": "looks like something else",
 }
-_PROSE = (("Symptom", "symptom"), ("Root cause", "root_cause"), ("Fix", "fix"), ("Check", "check"))
+_PROSE = (("Symptom", "symptom"), ("Check", "check"), ("Fix", "fix"))
 _GENERATED = re.compile(r"<!-- generated: contents -->.*?<!-- end -->\n?", re.S)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 
@@ -54,6 +54,9 @@ def entry_page(entry: Entry, place: Place, around: tuple[Entry | None, Entry | N
                 place,
             ),
         )
+    if entry.false_alarm:
+        field("False alarm", markup.convert(entry.false_alarm, place, down=2))
+    field("Root cause", markup.convert(entry.root_cause, place, down=2))
     if entry.signatures:
         rows = (
             f"<li><code>{html.escape(s.text)}</code>"
@@ -63,8 +66,6 @@ def entry_page(entry: Entry, place: Place, around: tuple[Entry | None, Entry | N
         )
         field("Signatures", markup.raw("<ul class=signatures>\n" + "\n".join(rows) + "\n</ul>"))
     field("Reported as", markup.convert(_items(entry.reported_as), place))
-    if entry.false_alarm:
-        field("False alarm", markup.convert(entry.false_alarm, place, down=2))
     field("Sources", markup.convert(_items(entry.sources), place))
     parts.append(markup.raw(_neighbours(entry, place, around)))
     return Page(

@@ -15,11 +15,11 @@ _FORM = """\
 
 **Symptom:**
 
-**Root cause:**
+**Check:**
 
 **Fix:**
 
-**Check:**
+**Root cause:**
 
 **Reported as:**
 

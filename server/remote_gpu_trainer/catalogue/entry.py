@@ -39,13 +39,13 @@ OPTIONAL = (
 # All fields, in the order that a page must have.
 FIELDS = (
     "Symptom",
-    "Root cause",
-    "Fix",
     "Check",
+    "Fix",
     "Tell apart",
+    "False alarm",
+    "Root cause",
     "Signatures",
     "Reported as",
-    "False alarm",
     "Applies to",
     "Needs",
     "Seen by",

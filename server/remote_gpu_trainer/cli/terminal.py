@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 DIFF = {r"(?m)^\+.*$": "green", r"(?m)^-.*$": "red", r"(?m)^@@.*$": "cyan"}  # styles for `write`
 PATIENCE = 2.0  # seconds until a person is told that the command is still working
-WHOLE = {"root_cause": "cause", "fix": "fix", "check": "check"}  # an entry's field: its label
+WHOLE = {"check": "check", "fix": "fix", "root_cause": "cause"}  # an entry's field: its label
 CONFIDENCE = {"high": "bold green", "medium": "bold yellow", "low": "bold red"}
 SEVERITY = {
     "blocks": "stops the run",

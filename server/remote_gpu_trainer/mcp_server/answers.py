@@ -17,8 +17,8 @@ class Match(BaseModel):
     severity: str
     check: str = Field(description="how to tell whether this entry is the cause")
     stale: str = Field(description="why it may not hold here; empty if there is no doubt")
-    root_cause: str | None = None
     fix: str | None = None
+    root_cause: str | None = None
     distinguish: str | None = Field(None, description="how to tell it from the next match")
     domain: str | None = None
     retry: str | None = Field(None, description="whether starting again can help")
