@@ -107,7 +107,8 @@ def test_hooks_are_there_only_when_asked_for_and_stand_beside_the_users(home):
     assert install("claude-code", "--hooks") == 0
     hooks = json.loads((home / ".claude/settings.json").read_text())["hooks"]
     assert (
-        set(hooks) == {"PreToolUse", "PostToolUse", "PostToolUseFailure"}
+        set(hooks) == {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"}
+        and "matcher" not in hooks["UserPromptSubmit"][0]
         and hooks["PostToolUse"][0]["matcher"] == "Edit"
     )
     [command] = [hook["command"] for hook in hooks["PreToolUse"][0]["hooks"]]
@@ -133,7 +134,12 @@ def test_hooks_go_even_without_the_memory(home):
     assert uninstall("claude-code") == 0
     assert json.loads((home / ".claude/settings.json").read_text()) == {
         "model": "x",
-        "hooks": {"PreToolUse": [], "PostToolUse": [], "PostToolUseFailure": []},
+        "hooks": {
+            "UserPromptSubmit": [],
+            "PreToolUse": [],
+            "PostToolUse": [],
+            "PostToolUseFailure": [],
+        },
     }
 
 

@@ -113,9 +113,13 @@ def test_opencode_loads_the_skill_looks_the_log_up_and_the_hooks_speak(
                 "model": "local/scripted", "permission": {"*": "allow"},
             })
         )  # fmt: skip
-        printed = opencode("run", "--format", "json", "my two gpu run stopped")
+        printed = opencode("run", "--format", "json", "my two gpu DDP run stopped")
     results = [m["content"] for m in seen[-1]["messages"] if m["role"] == "tool"] if seen else []
     assert len(results) == 4, printed[-3000:]
+    asked = json.dumps([m["content"] for m in seen[-1]["messages"] if m["role"] == "user"])
+    assert "This prompt may be about a known failure of training" in asked, (
+        "the hook speaks below the prompt"
+    )
     skill, log, look_up, ended = (json.dumps(result) for result in results)
     assert "A catalogue of training failures with stable ids" in skill
     assert "ChildFailedError" in log and "call lookup_symptom" in log, (

@@ -41,6 +41,10 @@ SILENT = {
     "a missing package": 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    import torchvision\nModuleNotFoundError: No module named \'torchvision\'',
     "a typo": 'Traceback (most recent call last):\n  File "train.py", line 1\n    x = torch.(\nSyntaxError: invalid syntax',
     "a missing file": 'Traceback (most recent call last):\n  File "train.py", line 1, in <module>\n    open("data/train.csv")\nFileNotFoundError: [Errno 2] No such file',
+    "a java program": "java.lang.OutOfMemoryError: Java heap space",
+    "a web worker": "worker-1 exited with code 137\nweb-1 OOMKilled",
+    "a full disk of a build": "write /app/lib.jar: no space left on device",
+    "a kernel by hand": "CUDA error: out of memory at reduce.cu:61",
     "a web service": 'Traceback (most recent call last):\n  File "app.py", line 9, in view\n    return users[name]\nKeyError: \'ann\'',
     "a word in a sentence": "Killed 3 stale workers, all fine. The monsters were killed.",
     "memory that suffices": "out of memory protection enabled; memory: 80 GB free",
@@ -81,6 +85,150 @@ def before(command):
         {"hook_event_name": "PreToolUse", "tool_name": "Bash", "tool_input": {"command": command}}
     )
     return said["hookSpecificOutput"] if said else None
+
+
+def prompted(text, **more):
+    said = suggest.answer_to({"hook_event_name": "UserPromptSubmit", "prompt": text, **more})
+    return said["hookSpecificOutput"] if said else None
+
+
+def moments(name):
+    lines = (ROOT / f"evals/sets/{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def speaks(moment):
+    if moment["event"] == "prompt":
+        return prompted(moment["prompt"]) is not None
+    result = {"stdout": moment["stdout"], "stderr": moment["stderr"]}
+    return bool(before(moment["command"]) or after(result, moment["command"]))
+
+
+@pytest.mark.parametrize(("name", "right"), [("moments", 39), ("moments_second", 58)])
+def test_it_speaks_at_the_moments_that_others_named_and_at_few_others(name, right):
+    rows = moments(name)
+    wrong = [row["n"] for row in rows if speaks(row) != row["should"]]
+    assert len(rows) - len(wrong) >= right, wrong
+    silent = [row for row in rows if not row["should"]]
+    assert len(silent) >= 9 and sum(map(speaks, silent)) <= 1
+
+
+def test_reports_of_failures_as_prompts_get_a_word_and_those_of_other_fields_dont():
+    def texts(file, wanted):
+        rows = [json.loads(line) for line in (ROOT / file).read_text().splitlines()]
+        return [row["text"] for row in rows if row["kind"] in ("prose", "zh") and wanted(row)]
+
+    reports = texts("evals/sets/fresh.jsonl", lambda row: row["expect"])
+    foreign = texts("evals/sets/short.jsonl", lambda row: not row["expect"])
+    assert len(reports) > 200 and len(foreign) > 300
+    assert sum(prompted(text) is not None for text in reports) >= 0.58 * len(reports)
+    assert sum(prompted(text) is not None for text in foreign) <= 0.06 * len(foreign)
+
+
+PROMPTED = {
+    "money": ["why is runpod still charging me for the pod", "恒源云那台机器为什么还在扣费"],
+    "end": ["everything is copied, destroy the vast instance", "autodl 那台先关机吧"],
+    "plan": ["which GPU do I need for a LoRA of a 13B model", "13B 的 QLoRA 要租几张卡"],
+    "trouble": ["my loss is nan since epoch 2", "多卡训练卡住了，没有报错"],
+    "start": ["leave the training running overnight on the H100 box", "今晚把微调挂后台跑"],
+}
+
+
+@pytest.mark.parametrize(("matter", "text"), [(m, t) for m, ts in PROMPTED.items() for t in ts])
+def test_a_prompt_gets_one_line_that_names_the_tool_for_it(matter, text):
+    said = prompted(text)
+    assert said == {
+        "hookEventName": "UserPromptSubmit",
+        "additionalContext": suggest.PROMPTS[matter],
+    }
+    assert len(said["additionalContext"]) < 330 and "\n" not in said["additionalContext"]
+
+
+def test_every_tool_that_a_line_names_is_there():
+    from remote_gpu_trainer.cli import main
+
+    lines = [*suggest.PROMPTS.values(), suggest.IDLE, suggest.DISK, suggest.BILLED]
+    lines += [suggest.RENTED, suggest.DETACHED, suggest.LOOK_UP, suggest.RELEASE]
+    named = {name for line in lines for name in re.findall(r"remote-gpu-trainer ([a-z]+)", line)}
+    assert named >= {"lookup", "fit", "profile", "release", "snapshot", "render", "status"}
+    assert named <= set(main.cli.list_commands(None))
+    # The transcript holds the line as JSON: it must look the same there.
+    assert all(json.dumps(line)[1:-1] == line for line in lines)
+
+
+ODD = {
+    "nan": ("step 1 loss 2.3 lr 1e-4\nstep 2 loss nan lr 1e-4", "nan or infinite"),
+    "zeros": ("{'loss': 0.0, 'epoch': 0.1}\n{'loss': 0.0, 'epoch': 0.2}", "exactly zero"),
+    "reward": ("reward: 1.0, reward_std: 0.0\nreward: 1.0, reward_std: 0.0", "spread"),
+    "chance": ("val_loss=1.0986 val_acc=0.3401", "guessing"),
+    "still": ("step 1 loss 0.69\nstep 2 loss 0.69\nstep 3 loss 0.69\nstep 4 loss 0.69", "move"),
+    "slow": ("loss 1 0.4 s/it\n" * 4 + "loss 1 3.1 s/it\n" * 2, "as long as before"),
+    "measure": ("epoch 1 dice 0.0\nepoch 2 dice 0.0\nepoch 3 dice 0.0", "stays at zero"),
+}
+
+
+@pytest.mark.parametrize("case", ODD)
+def test_numbers_that_no_healthy_run_has_suggest_the_look_up(case):
+    text, what = ODD[case]
+    said = after(text, command="tail train.log")
+    assert what in said["additionalContext"] and "lookup_symptom" in said["additionalContext"]
+    assert after(text, command="cat README.md") is None
+    assert after(text, command="grep -rn 'loss' src") is None
+    assert after(text, command="git log -3 && git diff") is None
+    assert after(text, command="git log -3; tail train.log"), "one command of two is enough"
+
+
+def test_a_card_a_disk_a_bill_a_rent_and_a_run_by_hand_have_lines_of_their_own():
+    card = "| N/A  41C  P0  118W / 700W |  68211MiB / 81559MiB |   {} %   Default |"
+    assert after(card.format(0), "nvidia-smi")["additionalContext"] == suggest.IDLE
+    assert after(card.format(97), "nvidia-smi") is None
+    disk = "/dev/vdb  200G  170G   30G  85% /data\n42G\t/data/checkpoint-{}"
+    assert after(disk.format(500), "df -h /data")["additionalContext"] == suggest.DISK
+    assert after(disk.format(500).replace("42G", "4G"), "df -h /data") is None
+    pods = "ID  GPU  STATUS\nx7  1 A6000  {}"
+    assert after(pods.format("EXITED"), "runpodctl get pod")["additionalContext"] == suggest.BILLED
+    assert after(pods.format("RUNNING"), "runpodctl get pod") is None
+    assert after("Started.", "vastai create instance 7")["additionalContext"] == suggest.RENTED
+    by_hand = after("[1] 4242", "nohup torchrun train.py > a.log &")
+    assert by_hand["additionalContext"] == suggest.DETACHED
+    assert after("ok", "torchrun train.py") is None
+
+
+def test_no_healthy_log_looks_odd():
+    logs = sorted((ROOT / "evals/sets/healthy_logs").glob("*.log"))
+    told = [log.name for log in logs if after(log.read_text(errors="replace"), "cat train.log")]
+    assert len(logs) >= 40 and told == []
+
+
+def test_a_line_comes_once_in_a_session_and_the_release_check_each_time(tmp_path):
+    session = tmp_path / "session.jsonl"
+    session.write_text('{"type": "user"}\n')
+    ask_twice = "my DDP run hangs at epoch 3"
+    assert prompted(ask_twice, transcript_path=str(session))
+    line = {"type": "attachment", "attachment": {"content": [suggest.PROMPTS["trouble"]]}}
+    session.write_text(json.dumps(line) + "\n")
+    assert prompted(ask_twice, transcript_path=str(session)) is None
+    assert prompted("destroy the vast instance", transcript_path=str(session))
+    with session.open("a") as file:
+        file.write("x" * suggest.MOST_SESSION)
+    assert prompted(ask_twice, transcript_path=str(session)), "what was said long ago is forgotten"
+    for odd in (str(tmp_path), str(tmp_path / "none"), "\0", 7, None):
+        assert prompted(ask_twice, transcript_path=odd)
+    assert [path.name for path in tmp_path.iterdir()] == ["session.jsonl"]
+
+
+@pytest.mark.timeout(60)
+def test_no_prompt_and_no_result_takes_long():
+    for hostile in (
+        "1" * 200_000, "1." * 100_000, "a" * 200_000, "1G " * 70_000, "x" * 60 + "1G\n" + "1G" * 60_000,
+        "loss='\"['" * 20_000, "1MiB / 1MiB|" + " " * 200_000, "[c10d] " * 30_000, "0 | " * 50_000,
+        "\n" * 200_000 + "loss nan", "which fit not begin gpu run " * 5_000, "'" * 200_000, "A.B" * 60_000,
+    ):  # fmt: skip
+        prompted(hostile)
+        for command in ("tail train.log", "vastai show instances", "nvidia-smi --query-gpu=memory.used,utilization.gpu"):  # fmt: skip
+            after(hostile, command)
+    for hostile in ("git|" * 5_000, "'" * 20_000, '"' * 20_000, "cat " + "a." * 9_000, "&" + " " * 19_000):  # fmt: skip
+        after("x", hostile)
 
 
 @pytest.mark.parametrize("case", SHOWN)
@@ -275,9 +423,11 @@ def test_what_a_result_says_is_never_repeated():
     told = [after(evil + "\n" + text) for text, _ in SHOWN.values()] + [
         before("vastai destroy instance 1 # " + evil)
     ]
+    told += [prompted(f"my DDP run hangs at epoch 3: {evil}"), prompted(f"rent an A100? {evil}")]
     fixed = {suggest.LOOK_UP.format(what=name) for name, _ in suggest.FAILURES} | {
         suggest.LOOK_UP.format(what="a traceback"),
         suggest.RELEASE,
+        *suggest.PROMPTS.values(),
     }
     assert {said["additionalContext"] for said in told} <= fixed
 
@@ -320,7 +470,7 @@ def test_it_keeps_to_python_3_8_and_the_standard_library():
         if isinstance(node, ast.Import)
         for alias in node.names
     }
-    assert names == {"json", "re", "sys"} and not [
+    assert names == {"json", "math", "os", "re", "sys"} and not [
         node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)
     ]
     launcher = ast.parse((ROOT / "server/start_server.py").read_text(), feature_version=(3, 8))
@@ -345,11 +495,16 @@ const result = { output: "Killed" }
 await hooks["tool.execute.after"]({ tool: "bash", args: { command: "python train.py" } }, result)
 const quiet = { output: "Killed" }
 await hooks["tool.execute.after"]({ tool: "edit", args: {} }, quiet)
+const parts = (text, id) => ({ message: {}, parts: [{ id, sessionID: "s", messageID: "m", type: "text", text }] })
+const [asked, again, other] = [parts("my DDP run hangs at epoch 3", "prt_a"), parts("my DDP run hangs at epoch 4", "prt_b"), parts("rename the variable", "prt_c")]
+for (const prompt of [asked, again, other]) await hooks["chat.message"]({ sessionID: "s" }, prompt)
+const twice = { output: "Killed" }
+await hooks["tool.execute.after"]({ tool: "bash", args: { command: "python train.py" } }, twice)
 const said = []
 for (const command of ["ls", "sky down c", "sky down c"]) {
   try { await hooks["tool.execute.before"]({ tool: "bash" }, { args: { command } }); said.push("went") } catch (error) { said.push(error.message) }
 }
-console.log(JSON.stringify({ result, quiet, said }))
+console.log(JSON.stringify({ result, quiet, said, asked, again, other, twice }))
 """
     )
     found = json.loads(
@@ -358,7 +513,16 @@ console.log(JSON.stringify({ result, quiet, said }))
         ).stdout
     )
     assert found["result"]["output"].startswith("Killed\n\nThis result shows a process was killed")
-    assert found["quiet"] == {"output": "Killed"}
+    assert found["quiet"] == found["twice"] == {"output": "Killed"}, "a line comes once"
+    assert found["asked"]["parts"][1] == {
+        "id": "prt_a0",
+        "sessionID": "s",
+        "messageID": "m",
+        "type": "text",
+        "text": suggest.PROMPTS["trouble"],
+        "synthetic": True,
+    }
+    assert len(found["again"]["parts"]) == len(found["other"]["parts"]) == 1
     assert found["said"][0] == found["said"][2] == "went" and found["said"][1].startswith(
         "This command deletes or ends a box"
     )
@@ -366,7 +530,7 @@ console.log(JSON.stringify({ result, quiet, said }))
 
 def test_the_plugin_of_the_hooks_names_the_script_that_is_there():
     events = json.loads((ROOT / "hooks/opt-in.json").read_text())["hooks"]
-    assert set(events) == {"PreToolUse", "PostToolUse", "PostToolUseFailure"}
+    assert set(events) == {"UserPromptSubmit", "PreToolUse", "PostToolUse", "PostToolUseFailure"}
     for groups in events.values():
         for group in groups:
             assert [hook["command"] for hook in group["hooks"]] == [

@@ -47,8 +47,8 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="print the change, but w
 @click.option(
     "--hooks",
     is_flag=True,
-    help="for claude-code and opencode: suggest the look-up after a failure, and show the "
-    "release check before a command that deletes a box",
+    help="for claude-code and opencode: name the fitting tool at a prompt or a result that is "
+    "about a run in trouble, and show the release check before a command that deletes a box",
 )
 @click.option(
     "--command",

@@ -11,7 +11,13 @@ from typing import Any
 NAME = "remote-gpu-trainer"
 WITH_HOOKS = ("claude-code", "opencode")
 _AFTER = "Bash|BashOutput|TaskOutput|Read"
-_HOOK_EVENTS = {"PreToolUse": "Bash", "PostToolUse": _AFTER, "PostToolUseFailure": _AFTER}
+# The tools of which each event tells; a prompt has none.
+_HOOK_EVENTS = {
+    "UserPromptSubmit": None,
+    "PreToolUse": "Bash",
+    "PostToolUse": _AFTER,
+    "PostToolUseFailure": _AFTER,
+}
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,7 @@ def _claude_code(setting: Setting) -> Additions:
             Edit(
                 settings / "settings.json",
                 ("hooks", event),
-                {"matcher": tools, "hooks": [run]},
+                {"matcher": tools, "hooks": [run]} if tools else {"hooks": [run]},
                 append=True,
             )
             for event, tools in _HOOK_EVENTS.items()
