@@ -4561,7 +4561,7 @@ amd_ecc_untold | unknown | amd
 # Expectations (--expect)
 not_as_expected | fatal
   found: %s: %s
-  expected: expected %s%s%s
+  expected: %s%s%s
   do: it isn't what you pay for, or what the job needs: change the box or the job, or {BACK}
 unknown_name | unknown
   found: no card is called %s; this one is %s
@@ -4569,8 +4569,8 @@ unknown_name | unknown
   do: %s
 expectation_untold | unknown
   found: %s could not be read
-  expected: expected %s%s%s
-  do: find out yourself
+  expected: %s%s%s
+  do: ask the provider, or leave it out of --expect
 
 # Load (--stress)
 stress_refused | unknown | stress

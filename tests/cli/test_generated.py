@@ -1,13 +1,16 @@
 """What `dev docs` writes: parts of documents by templates, and whole files."""
 
+import asyncio
 import json
 import re
+import shutil
 
 import pytest
 from jinja2 import UndefinedError
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli import documents, held_out_figures, lookup_picture
 from remote_gpu_trainer.cli.main import COMMANDS, leaves, main
+from remote_gpu_trainer.mcp_server.server import make_server
 
 from tests.conftest import ROOT
 
@@ -35,6 +38,8 @@ RESULTS = """# Results
 | confidence | n | right |
 | --- | --- | --- |
 | high | 9 | 0.9 [0, 1] |
+| medium | 8 | 0.8 [0, 1] |
+| low | 7 | 0.7 [0, 1] |
 
 **(c) by time: new ones**
 
@@ -43,10 +48,6 @@ RESULTS = """# Results
 | lookup | 8+2 | 0.8 [0, 1] | 0.81 [0, 1] | 0.82 [0, 1] | 0.83 [0, 1] | 0.000 [0, 1] |
 | BM25 | 8+2 | 0.5 [0, 1] | 0.6 [0, 1] | 0.7 [0, 1] | 0.8 [0, 1] | 0.9 [0, 1] |
 """
-HEAD = (
-    "| reports (with an entry + strange) | | right entry first | among three | among eighteen "
-    "| claims on strange ones |\n|---|---|---|---|---|---|\n"
-)
 
 
 def test_the_commands_page_has_every_command_users_first_and_every_argument():
@@ -97,6 +98,8 @@ def results(tmp_path):
     path = tmp_path / "evals/RESULTS.md"
     now = RESULTS.format(b="of some trackers")
     path.write_text(f"{now}\n## History\n\n{now.replace('0.', '0.1')}", encoding="utf-8")
+    for name in ("LINES", "FILES", "HEALTH", "FIT", "PROBE"):
+        shutil.copy(ROOT / f"evals/{name}.md", tmp_path / "evals")
 
     class Read:
         root = tmp_path
@@ -105,15 +108,63 @@ def results(tmp_path):
 
 
 def test_the_figures_are_those_of_the_reports_that_no_model_learned_from(results):
-    assert documents.make("figures", "README.md", results) == (
-        f"{HEAD}"
-        "| of some entries (9+0) | this look-up | 75 % | 85 % | 96 % | – |\n"
-        "| of some entries (9+0) | BM25 | 51 % | 70 % | 90 % | – |\n"
-        "| of some trackers (8+2) | this look-up | 90 % | 91 % | 92 % | 3 % |\n"
-        "| of some trackers (8+2) | BM25 | 10 % | 20 % | 30 % | 100 % |\n"
-        "| new ones (8+2) | this look-up | 80 % | 81 % | 82 % | 0 % |\n"
-        "| new ones (8+2) | BM25 | 50 % | 60 % | 70 % | 90 % |\n"
+    text = documents.make("figures", "README.md", results)
+    assert (
+        "| of some entries (9+0) | this look-up | 75 % | 40 % | 85 % | 96 % | – |\n"
+        "| of some entries (9+0) | BM25 | 51 % | 40 % | 70 % | 90 % | – |\n"
+        "| of some trackers (8+2) | this look-up | 90 % | 93 % | 91 % | 92 % | 3 % |\n"
+        "| of some trackers (8+2) | BM25 | 10 % | 40 % | 20 % | 30 % | 100 % |\n"
+        "| new ones (8+2) | this look-up | 80 % | 83 % | 81 % | 82 % | 0 % |\n"
+        "| new ones (8+2) | BM25 | 50 % | 80 % | 60 % | 70 % | 90 % |\n\n"
+    ) in text
+    words = " ".join(text.split())
+    assert (
+        "high confidence 90 % were right (9 claims), with medium 80 % (8), with low 70 % (7)"
+        in words
     )
+
+
+@pytest.mark.parametrize(
+    ("page", "old", "new", "shown"),
+    [
+        ("HEALTH", "asked once | 48 |", "asked once | 47 |", "47 of 60 faults named, 9 missed"),
+        ("LINES", "| 6 | 18 |", "| 6 | 17 |", "30 claimed, 17 of them right"),
+        ("FILES", "| 10 of 15 | 5 |", "| 9 of 15 | 6 |", "15 claimed, 9 of them right"),
+        ("PROBE", "run: 0 of 21", "run: 1 of 21", "1 of 21 named"),
+        ("FIT", "50%: 596 of", "50%: 597 of", "597 of 3358 showed more"),
+    ],
+)
+def test_a_figure_is_that_of_its_page_and_a_page_without_it_is_an_error(
+    results, page, old, new, shown
+):
+    path = results.root / f"evals/{page}.md"
+    text = path.read_text(encoding="utf-8")
+    assert text.count(old) == 1
+    path.write_text(text.replace(old, new), encoding="utf-8")
+    assert shown in documents.make("figures", "README.md", results)
+    path.write_text(text.replace(old, "gone"), encoding="utf-8")
+    with pytest.raises(catalogue.CatalogueError, match=rf"evals/{page}.md: no figures for \w+"):
+        documents.make("figures", "README.md", results)
+
+
+def test_the_tools_are_listed_as_the_server_tells_a_client(results):
+    text = documents.make("tools", "README.md", results)
+    assert "- **`lookup_symptom`**: Look up a failing training run. Read-only; may reach" in text
+    assert "  - `job` (object, required): name, command, deadline; see schema://job\n" in text
+    assert "  - `write_to` (string, not with `--read-only`): folder or file" in text
+    assert "`render_run_script`**: Render a run script. Writes a file where told" in text
+    known = {
+        name: fields
+        for name, fields in re.findall(r"^- \*\*`(\w+)`.*\n((?:  - .*\n)+)", text, re.M)
+    }
+    for read_only in (False, True):
+        for tool in asyncio.run(make_server(read_only).list_tools()):
+            fields = [
+                line.split("`")[1]
+                for line in known[tool.name].splitlines()
+                if not (read_only and "not with `--read-only`" in line)
+            ]
+            assert fields == list(tool.input_schema["properties"])
 
 
 def test_the_last_figures_of_the_reports_kept_apart_come_first_and_their_openings_are_counted(
@@ -129,8 +180,10 @@ def test_the_last_figures_of_the_reports_kept_apart_come_first_and_their_opening
     path = results.root / held_out_figures.OPENED
     path.write_text(json.dumps(openings), encoding="utf-8")
     [first, second, third, *_] = held_out_figures.held_out_reports(results.root)
-    assert first == ("kept apart, graded on 2026-11-26 (7+3)", "this look-up", ["75 %"] * 4)
-    assert second[1] == "BM25" and third[0] == "of some entries (9+0)"
+    assert first == held_out_figures.Graded(
+        "d", "kept apart, graded on 2026-11-26", "7+3", "lookup", ["75 %"] * 5
+    )
+    assert second.system == "BM25" and third.reports == "of some entries"
     text = documents.make("figures", "README.md", results)
     assert "they were opened 3 times since 2026-11-25." in text
     assert "chose the wording of 23 entries" in " ".join(text.split())

@@ -1,7 +1,6 @@
 """`start`, `stop`, `resume`: one command each from a job to a run that trains, ends and goes on."""
 
 import json
-import os
 import shutil
 import subprocess
 import time
@@ -13,7 +12,6 @@ from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.health import examine
 from remote_gpu_trainer.health.reading import Health
 
-from tests.conftest import ROOT
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
 from tests.programs import rgt
@@ -391,30 +389,3 @@ def test_a_wait_tells_the_state_at_once_and_each_change(here):
     out, rest = process.communicate(timeout=30)
     assert rest.split(" ", 1)[1] == "finished: step 200\n"
     assert out.startswith(f"finished: {folder}") and "deadline" not in out
-
-
-def test_the_example_of_readme_runs_as_it_is(tmp_path):
-    """From the clone to results, on this machine and its CPU."""
-    home = tmp_path / "home"
-    home.mkdir()
-    env = {**os.environ, "HOME": str(home), "GIT_CONFIG_GLOBAL": str(tmp_path / "none")}
-    git = ["-c", "safe.directory=*", "-c", "user.name=a", "-c", "user.email=a@example.org"]
-    shutil.copytree(ROOT / "examples/cpu", tmp_path / "clone/examples/cpu")
-    for words in (["init", "-q"], ["add", "."]):
-        subprocess.run(["git", *git, *words], cwd=tmp_path / "clone", env=env, check=True)
-
-    def run(*words):
-        return rgt(*words, cwd=tmp_path / "clone", env=env)
-
-    began = time.monotonic()
-    started = run("start", "local", "examples/cpu/job.yaml")
-    assert started.returncode == 0, started.stderr
-    assert "warning" not in started.stderr
-    waited = run("status", "local", "--wait", "--every", "1s")
-    assert waited.returncode == 0 and waited.stdout.startswith("finished: ")
-    brought = run("release", "local", "--profile", "local", "--to", "results")
-    assert brought.returncode == 0 and brought.stdout.startswith("verified: ")
-    final = json.loads((tmp_path / "clone/results/code/out/final.json").read_text())
-    assert final["step"] == 60
-    assert time.monotonic() - began < 180
-    assert Path(home, "runs/try-me").is_dir()

@@ -112,7 +112,7 @@ def test_what_was_paid_for_is_compared_on_the_box(boxes, tmp_path):
         == 0
     )
     done = command("gpu", "--expect", "gpus=16,name=H200")
-    assert done.returncode == 1 and "expected: expected gpus=16" in done.stdout
+    assert done.returncode == 1 and "expected: gpus=16" in done.stdout
 
 
 def test_a_question_that_the_script_refuses_is_a_usage_error(boxes, tmp_path):

@@ -24,15 +24,17 @@ from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole
 from .bit_flips_page import bit_flips_page
 from .commands_page import commands_page
-from .held_out_figures import held_out_reports, openings
+from .held_out_figures import held_out_reports, openings, percent
 from .launch_scripts_page import launch_scripts_page
 from .lookup_picture import lookup_picture
+from .other_figures import other_figures
 from .templates_of_documents import filled
+from .tools_list import tools_list
 
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
 SEEN_BY_PROBE = "**Seen by:** probe\n\n"
-DOCUMENTS = ("README.md", "SKILL.md")  # besides the pages of the catalogue
+DOCUMENTS = ("README.md", "README.zh-CN.md", "SKILL.md")  # besides the pages of the catalogue
 
 
 def outdated(root: Path, write: bool) -> list[str]:
@@ -129,6 +131,16 @@ def _count(page: str, read: Catalogue) -> dict[str, Any]:
     return {"entries": len(read.entries), "families": len(read.families), "ran": ran}
 
 
+def _figures(page: str, catalogue: Catalogue) -> dict[str, Any]:
+    """How well the parts of the program do, the weak ones among them."""
+    return {
+        "rows": held_out_reports(catalogue.root),
+        "openings": openings(catalogue.root),
+        "others": other_figures(catalogue.root),
+        "percent": percent,
+    }
+
+
 def _schema(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The facts of a platform's profile: what each holds, and for which kinds it may be null."""
     from ..platforms.profile import NOT_THERE, Facts
@@ -223,10 +235,10 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "families": _families,
     "contents": _contents,
     "count": _count,
-    "figures": lambda page, catalogue: {
-        "rows": held_out_reports(catalogue.root),
-        "openings": openings(catalogue.root),
-    },
+    "figures": _figures,
+    "figures_zh": _figures,
+    "tools": lambda page, catalogue: {"tools": tools_list()},
+    "tools_zh": lambda page, catalogue: {"tools": tools_list()},
     "schema": _schema,
     "shares": _shares,
     "limits": _limits,
