@@ -6828,6 +6828,11 @@ PAGE = r"""
 <!doctype html>
 <!-- remote-gpu-trainer probe -->
 {# Every value is escaped, and each attribute that takes one has quotes. Plots take numbers. #}
+{% macro words(text) -%}
+{% for part in text.split("`") -%}
+{% if loop.index is even %}<code>{{ part }}</code>{% else %}{{ part }}{% endif %}
+{%- endfor %}
+{%- endmacro %}
 <html lang="en">
 <head>
 <meta charset="utf-8">
@@ -6835,36 +6840,43 @@ PAGE = r"""
 <meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
 <title>Probe: {{ report.verdict }}</title>
 <style>
+{# generated: page.css #}
 :root {
   color-scheme: light dark;
-  --bg: #fff; --fg: #1c2126; --dim: #5f6b76; --grid: #d9dee3; --line: #1f6feb; --card: #f5f7f9;
-  --good: #1a7f37; --hint: #b26a00; --bad: #c62828
+  --bg: light-dark(#fff, #14181c);
+  --fg: light-dark(#1c2126, #e4e8ec);
+  --card: light-dark(#f5f7f9, #1c2127);
+  --dim: light-dark(#5f6b76, #98a4af);
+  --grid: light-dark(#d9dee3, #2d343b);
+  --line: light-dark(#1a5fd0, #6cb0ff);
+  --good: light-dark(#1a7f37, #56d364);
+  --hint: light-dark(#8f5600, #e3a63a);
+  --bad: light-dark(#c62828, #ff7b72);
 }
-@media (prefers-color-scheme: dark) {
-  :root {
-    --bg: #14181c; --fg: #e4e8ec; --dim: #98a4af; --grid: #2d343b; --line: #6cb0ff; --card: #1c2127;
-    --good: #56d364; --hint: #e3a63a; --bad: #ff7b72
-  }
-}
-* { box-sizing: border-box }
-body {
+.alone, .alone * { box-sizing: border-box }
+.alone {
   margin: 0 auto; max-width: 60rem; padding: 1rem; background: var(--bg); color: var(--fg);
   font: 15px/1.45 system-ui, sans-serif; overflow-wrap: anywhere
 }
-h1 { font-size: 1.3rem; margin: 0 0 .3rem }
-h2 { font-size: 1.05rem; margin: 1.2rem 0 .3rem }
-h3 { font-size: .95rem; margin: 0 }
-p, dl { margin: .3rem 0 }
-.dim, dt { color: var(--dim) }
-.good { color: var(--good) }
-.hint { color: var(--hint) }
-.bad { color: var(--bad) }
-section { margin: 0 0 .8rem; padding: .6rem .8rem; background: var(--card); border-radius: 8px }
+:where(.alone) h1 { font-size: 1.3rem; margin: 0 0 .3rem }
+:where(.alone) h2 { font-size: 1.05rem; margin: 1.2rem 0 .3rem }
+:where(.alone) h3 { font-size: .95rem; margin: 0 }
+:where(.alone) p { margin: .3rem 0 }
+:where(.alone) a { color: var(--line) }
+:where(.alone) code { font-size: .85em; background: var(--bg) }
+:where(.alone) section { padding: .6rem .8rem; background: var(--card); border-radius: 8px }
+:where(.alone) table { border-collapse: collapse; width: 100% }
+:where(.alone) :is(th, td) { padding: .2rem .4rem; border-top: 1px solid var(--grid) }
+:where(.alone) :is(.dim, dt) { color: var(--dim) }
+:where(.alone) .good { color: var(--good) }
+:where(.alone) .hint { color: var(--hint) }
+:where(.alone) .bad { color: var(--bad) }
+{# end #}
+section { margin: 0 0 .8rem }
+dl { margin: .3rem 0 }
 dt { font-size: .8rem }
 dd { margin: 0 0 .3rem }
-table { border-collapse: collapse; width: 100% }
-td, th { text-align: left; padding: .2rem .4rem; border-top: 1px solid var(--grid) }
-td, th { vertical-align: top }
+td, th { text-align: left; vertical-align: top }
 th { overflow-wrap: normal }
 .plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(18rem, 1fr)); gap: .8rem }
 .plots section { margin: 0 }
@@ -6877,7 +6889,7 @@ rect { fill: var(--line) }
 .number { white-space: nowrap; text-align: right }
 </style>
 </head>
-<body>
+<body class="alone">
 <h1>Probe: <span class="{{ colour }}">{{ report.verdict }}</span></h1>
 <p class="dim">
 {% if report.get("program") %}
@@ -6909,9 +6921,9 @@ looked at
 {%- endif %}</dt><dd>{{ one.evidence }}</dd>
 <dt>if all were well</dt><dd>{{ one.well }}</dd>
 {% if one.check is defined and one.check %}
-<dt>check</dt><dd>{{ one.check }}</dd>
+<dt>check</dt><dd>{{ words(one.check) }}</dd>
 {% endif %}
-<dt>fix</dt><dd>{{ one.fix if one.fix is defined and one.fix else one.do }}</dd>
+<dt>fix</dt><dd>{{ words(one.fix if one.fix is defined and one.fix else one.do) }}</dd>
 </dl>
 </section>
 {% else %}

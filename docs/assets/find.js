@@ -8,6 +8,7 @@ const OTHER = 0.6; // what the words of a page count that is no entry
 const SHARE = 0.4; // of the best result's points that a further one needs
 const FITS = 0.5; // share of a text's weight that the best page must hold, when no literal text was found
 
+const isEntry = (page) => page.a.startsWith("entries/");
 const normal = (text) => text.replace(QUOTES, "'").toLowerCase().split(/\s+/).join(" ").trim();
 
 // Words, the parts of joined words, and pairs of Chinese characters.
@@ -89,7 +90,7 @@ function find(index, text) {
   });
   const most = Math.max(...scored.map((one) => one.points), 1e-9);
   for (const one of scored) {
-    one.points *= (one.page.a.startsWith("entries/") ? 1 : OTHER) / most;
+    one.points *= (isEntry(one.page) ? 1 : OTHER) / most;
     if (asked.length >= 6 && one.page.whole.includes(asked)) one.points += 0.5;
     if (one.sure) one.points += 1 + one.sure.length / 100;
   }
@@ -98,12 +99,14 @@ function find(index, text) {
   return { fits: hits.some((one) => one.sure || one.held >= FITS), hits };
 }
 
-// The words around the rarest word that was asked for.
+// What an entry or a page is about; of a long page the words around the rarest word that was asked for, below its title.
 function excerpt(index, page, text) {
   const known = [...new Set(words(text))].filter((word) => page.counts.has(word)).sort((one, other) => index.rare(other) - index.rare(one));
-  const at = known.length ? page.w.toLowerCase().indexOf(known[0]) : 0;
-  const start = Math.max(0, at - 60);
-  return (start ? "… " : "") + page.w.slice(start, start + 180) + " …";
+  const at = known.length ? page.w.toLowerCase().indexOf(known[0], page.t.length) : -1;
+  if (at < 0 || isEntry(page)) return page.d;
+  const start = Math.max(page.w.indexOf(" ", Math.max(page.t.length, at - 60)) + 1, 0);
+  const end = page.w.lastIndexOf(" ", start + 180);
+  return `… ${page.w.slice(start, end > start ? end : undefined)} …`;
 }
 
 function element(name, text, parent, kind) {
@@ -126,8 +129,8 @@ function show(index, text, root) {
     const item = element("li", "", list);
     element("a", page.t, item).href = root + page.a;
     if (page.k) element("small", page.k, item, `severity ${page.k}`);
+    element("p", excerpt(index, page, text), item);
     if (sure) element("code", sure, element("p", "It prints ", item));
-    else element("p", excerpt(index, page, text), item);
   }
 }
 

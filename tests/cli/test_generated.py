@@ -4,11 +4,12 @@ import asyncio
 import json
 import re
 import shutil
+from pathlib import Path
 
 import pytest
 from jinja2 import UndefinedError
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.cli import documents, held_out_figures, lookup_picture
+from remote_gpu_trainer.cli import documents, held_out_figures, lookup_picture, page_style
 from remote_gpu_trainer.cli.main import COMMANDS, leaves, main
 from remote_gpu_trainer.mcp_server.server import make_server
 
@@ -79,6 +80,26 @@ def test_a_whole_file_that_is_missing_or_changed_is_found_and_written(name, tmp_
     (tmp_path / name).write_text("changed\n")
     assert documents.outdated(tmp_path, write=True) == [name]
     assert (tmp_path / name).read_bytes() == b"made\n"
+
+
+def test_a_change_of_the_shared_style_reaches_all_pages_at_once(tmp_path, monkeypatch):
+    monkeypatch.setattr(documents.bundle, "pages", lambda root: [])
+    monkeypatch.setattr(documents.bundle, "read", lambda root: None)
+    monkeypatch.setattr(documents, "probed", lambda catalogue: set())
+    made = [*page_style.TEMPLATES, "scripts/probe.py"]
+    monkeypatch.setattr(documents, "WHOLE", [one for one in documents.WHOLE if one[0] in made])
+    for folder in ("scripts/probe", "tools", Path(page_style.TEMPLATES[1]).parent):
+        shutil.copytree(ROOT / folder, tmp_path / folder)
+    style = tmp_path / page_style.SOURCE
+    style.parent.mkdir(parents=True)
+    style.write_text("/* what it is for */\nb { color: teal }\n")
+    assert documents.outdated(tmp_path, write=True) == made
+    assert documents.outdated(tmp_path, write=False) == []
+    for name in made:
+        text = (tmp_path / name).read_text()
+        assert "#}\nb { color: teal }\n{# end #}" in text and ".alone {" not in text
+    style.unlink()
+    assert documents.outdated(tmp_path, write=False) == []
 
 
 def test_a_value_that_a_template_lacks_is_an_error():

@@ -6,7 +6,8 @@ import os
 import re
 import sys
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, engine
+from tests.engines.chromium import CHROMIUM, Browser, Served
 from tests.programs import loaded, rgt
 
 probe = loaded(ROOT / "scripts/probe.py")
@@ -115,6 +116,25 @@ def test_a_page_shows_hostile_names_as_text_and_loads_nothing(tmp_path):
     assert text.count("<polyline") == 3, "two lines of the loss, one of the seconds"
     assert "<h3>Gradient norm" not in text and not re.findall('points="[^"]*[a-z]', text)
     assert all(char.isprintable() or char == "\n" for char in text)
+
+
+def test_a_page_shows_the_code_of_a_fix_as_code_and_fits_a_phone(tmp_path):
+    report = hostile_report()
+    report["findings"][0] |= {"fix": "Call `step()` once", "evidence": "/a/path" * 40}
+    (tmp_path / "shown").mkdir()
+    text = probe.page(report)
+    assert "<dd>Call <code>step()</code> once</dd>" in text
+    probe.write(str(tmp_path / "shown/page.html"), probe.page, report)
+    served = Served(tmp_path / "shown")
+    steered = Browser(engine("chromium", CHROMIUM), tmp_path / "chromium")
+    try:
+        steered.size(390, 900)
+        steered.open(f"{served.at}/page.html")
+        assert steered.run("document.documentElement.scrollWidth") == 390
+        assert steered.run("innerWidth") == 390
+    finally:
+        steered.close()
+        served.close()
 
 
 def test_a_sound_run_has_a_green_page_and_a_program_without_torch_one_too():

@@ -5,13 +5,15 @@ import re
 import shlex
 import subprocess
 import sys
+from datetime import timedelta
 from html.parser import HTMLParser
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote, urljoin, urlsplit
 
 import pytest
 import yaml
 from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.freshness import LIMITS
 from remote_gpu_trainer.cli.main import leaves
 from remote_gpu_trainer.platforms import profile
 
@@ -43,7 +45,7 @@ def site(shared):
 
 
 class Read(HTMLParser):
-    """Links, what the page loads, anchors, and the text of one file."""
+    """Links, what the page loads, anchors, the text and the description of one file."""
 
     def __init__(self, text: str):
         super().__init__()
@@ -55,6 +57,7 @@ class Read(HTMLParser):
             [],
             "",
         )
+        self.description, self.title, self._in_title = "", "", False
         self.feed(text)
         self.close()
 
@@ -73,9 +76,15 @@ class Read(HTMLParser):
             self.anchors.add(values["name"])
         if tag == "meta" and values.get("http-equiv") == "refresh":
             self.refresh = values["content"].partition("url=")[2]
+        if tag == "meta" and values.get("name") == "description":
+            self.description = values["content"]
+
+        self._in_title = tag == "title" and not self.title
 
     def handle_data(self, data):
         self.words.append(data)
+        self.title += data if self._in_title else ""
+        self._in_title = False
 
 
 @pytest.fixture(scope="session")
@@ -123,6 +132,77 @@ def test_every_link_and_every_anchor_within_the_site_leads_somewhere(site, pages
             ):
                 broken.append((address, link))
     assert broken == []
+
+
+def test_every_folder_of_an_address_is_a_page(pages):
+    folders = {
+        str(parent).rstrip("/") + "/"
+        for address in pages
+        for parent in PurePosixPath(address.removesuffix("index.html")).parents
+    }
+    assert folders - set(pages) == set()
+
+
+def test_every_page_is_described_in_other_words_than_its_title(pages):
+    for address, read in pages.items():
+        if read.refresh or address == "/404.html":
+            continue
+        title = read.title.removesuffix(" - remote-gpu-trainer")
+        assert read.description and title, address
+        assert not read.description.startswith(title), address
+    assert pages["/security/"].description.count('"') == 2  # nothing is lost behind a quotation
+
+
+def test_an_entry_is_described_by_the_sentence_that_names_its_cause(pages):
+    def bare(text):
+        return re.sub(r"[\s`*]", "", text)
+
+    listed = bare("".join(pages["/entries/"].words))
+    for entry in bundle.load().entries:
+        said = pages[f"/entries/{entry.id}/"].description
+        assert bare(entry.root_cause).startswith(bare(said)) and said[-1] in ".?", entry.id
+        assert bare(said) in listed, entry.id
+
+
+def test_the_page_below_an_address_is_in_its_list(pages):
+    for folder in ("/topics/", "/guides/", "/reference/", "/platforms/compare/"):
+        below = {address for address in pages if address.startswith(folder)} - {folder}
+        assert below and below <= {urljoin(folder, link) for link in pages[folder].links}
+
+
+def test_a_source_is_shown_whole_and_the_day_when_it_is_old(pages):
+    for name, shown in profile.load().items():
+        words = " ".join(pages[f"/platforms/{name}/"].words)
+        for field, fact in shown.facts:
+            if fact is None:
+                continue
+            assert fact.source.split("//", 1)[1] in words, (name, field)
+            if fact.status == "confirmed":
+                last = fact.date + timedelta(days=LIMITS[fact.kind])
+                assert f"confirmed {fact.date}, to be checked again after {last}" in words
+
+
+def test_words_are_readable_on_both_grounds_in_light_and_in_dark():
+    style = (ROOT / "docs/assets/page.css").read_text(encoding="utf-8")
+    pairs = dict(re.findall(r"--(\w+): light-dark\((#\w+, #\w+)\)", style))
+    modes = zip(*(pair.split(", ") for pair in pairs.values()), strict=True)
+    for colours in (dict(zip(pairs, mode, strict=True)) for mode in modes):
+        for ground in ("bg", "card"):
+            for ink in ("fg", "dim", "line", "good", "hint", "bad"):
+                assert contrast(colours[ink], colours[ground]) >= 4.5, (ink, ground, colours)
+
+
+def contrast(one: str, other: str) -> float:
+    """The contrast of two colours, as WCAG 2.2 reckons it."""
+
+    def luminance(colour: str) -> float:
+        digits = colour[1:] if len(colour) == 7 else "".join(2 * digit for digit in colour[1:])
+        parts = [int(digits[at : at + 2], 16) / 255 for at in (0, 2, 4)]
+        linear = [part / 12.92 if part <= 0.04045 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]  # fmt: skip
+        return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+    low, high = sorted((luminance(one), luminance(other)))
+    return (high + 0.05) / (low + 0.05)
 
 
 def test_nothing_is_loaded_from_elsewhere(site, pages):
@@ -225,7 +305,7 @@ def test_no_address_is_written_twice():
         name.endswith(".md") for name in site.files
     )
     with pytest.raises(documents.SiteError, match="two pages have the address /find/"):
-        site.add(page.Page("find/", "Find", "# Again"))
+        site.add(page.Page("find/", "Find", "# Again", "Once more."))
 
 
 def test_every_link_of_the_guides_leads_to_a_page():
@@ -257,7 +337,10 @@ def test_text_of_an_entry_stays_text(tmp_path, page):
     swaps = (
         ("The loss was cut off.", HOSTILE),
         ("Take the cut out.", "This:\n\n```{include} /etc/passwd\n" + HOSTILE + "\n```"),
-        ("the loss has no way back", "{{ 7*7 }} <b>*x*</b> `a*b` the loss has no way back"),
+        (
+            "the loss has no way back",
+            '</title><script>alert(1)</script>" onload="alert(1) {{ 7*7 }} <b>*x*</b> `a*b` the loss has no way back',
+        ),
     )
     (tmp_path / "references/a.md").write_text(
         "# A page\n\n## Part\n\n" + page(*swaps), encoding="utf-8"
@@ -269,9 +352,7 @@ def test_text_of_an_entry_stays_text(tmp_path, page):
     made = entries.entry_page(entry, pages_.Place("entries/O3/", known, entry.path), (None, None))
     work = tmp_path / "docs"
     work.mkdir()
-    (work / "index.md").write_text(
-        f"---\ntitle: {json.dumps(made.title)}\n---\n\n{made.markdown}", encoding="utf-8"
-    )
+    (work / "index.md").write_text(made.source(), encoding="utf-8")
     settings = {
         "site_name": "x",
         "theme": {"name": "material", "font": False},
@@ -355,7 +436,7 @@ ERRORS = {
 
 
 @pytest.mark.parametrize("text", ERRORS, ids=ERRORS.values())
-def test_the_search_names_the_entry_first(browser, text):
+def test_the_search_names_the_entry_first(browser, pages, text):
     steered, at = browser
     steered.size(1200, 900)
     steered.open(f"{at}/entries/P1/")
@@ -366,6 +447,8 @@ def test_the_search_names_the_entry_first(browser, text):
         "location.pathname.endsWith('/find/') && document.querySelector('#find-hits a') && document.querySelector('#find-hits a').getAttribute('href')"
     )
     assert first.endswith(f"/entries/{ERRORS[text]}/")
+    snippet = steered.run("document.querySelector('#find-hits p').textContent")
+    assert snippet == pages[f"/entries/{ERRORS[text]}/"].description
     steered.run("document.querySelector('#find-hits a').click()")
     assert steered.wait(
         f"location.pathname.endsWith('/entries/{ERRORS[text]}/') && document.querySelector('h1').textContent"
@@ -415,7 +498,7 @@ def test_the_search_says_when_nothing_fits(browser):
         )
 
 
-KINDS = {"home": "", "entry": "entries/GEN4/", "find": "find/?q=loss+is+nan", "comparison": "platforms/", "platform": "platforms/runpod/", "tools": "reference/tools/", "glossary": "reference/glossary/",
+KINDS = {"home": "", "index": "topics/", "entry": "entries/GEN4/", "find": "find/?q=loss+is+nan", "comparison": "platforms/", "platform": "platforms/runpod/", "tools": "reference/tools/", "glossary": "reference/glossary/",
          "commands": "reference/commands/", "figures": "figures/", "guide": "guides/add-an-entry/", "topic": "topics/distributed-launch/"}  # fmt: skip
 
 

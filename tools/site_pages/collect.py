@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import json
+import html
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -39,6 +39,10 @@ PLACES = {
     "page:job": "reference/job/",
     "page:figures": "figures/",
     "page:find": finder.ADDRESS,
+    "page:topics": "topics/",
+    "page:guides": "guides/",
+    "page:reference": "reference/",
+    "page:facts": "platforms/compare/",
     "page:glossary": "reference/glossary/",
     "page:launch_scripts": "reference/launch_scripts/",
     "page:bit_flips": "reference/bit_flips/",
@@ -57,12 +61,15 @@ class Site:
     navigation: list[Any] = field(default_factory=list)
 
     def add(self, page: Page) -> Page:
-        """Add a page. Raises SiteError when its address is taken."""
+        """Add a page. Raises SiteError when its address is taken or nothing says its purpose."""
         if page.address in self.pages:
             raise documents.SiteError(f"two pages have the address /{page.address}; rename one")
+        if not page.about:
+            raise documents.SiteError(
+                f"/{page.address}: nothing to describe it with; begin the page with a sentence"
+            )
         self.pages[page.address] = page
-        title = json.dumps(page.title, ensure_ascii=False)
-        self.file(file_of(page.address), f"---\ntitle: {title}\n---\n\n{page.markdown}\n")
+        self.file(file_of(page.address), page.source())
         return page
 
     def file(self, path: str, text: str) -> None:
@@ -129,6 +136,7 @@ def collect(root: Path) -> Site:
     guides = _documents(site, project)
     _catalogue(site, project)
     _reference(site, project)
+    _lists(site, project)
     for old, address in entries.redirects(found).items():
         site.file(
             f"{old}index.html", entries.redirect_text(old, Place(old, project.known), address)
@@ -223,6 +231,19 @@ def _reference(site: Site, project: Project) -> None:
     site.add(finder.find_page(project.place("page:find")))
 
 
+def _lists(site: Site, project: Project) -> None:
+    """A page for each folder of pages that has none of its own."""
+    for name, title, about in (
+        ("topics", "Entries by topic", "Where a failure shows, and what goes wrong there."),
+        ("guides", "Guides", "How to do it, from the first question to the last bill."),
+        ("reference", "Reference", "What each command, tool, field and check is and does."),
+        ("facts", "One fact, all platforms", "A page for each fact, with every platform on it."),
+    ):
+        place = project.place("", PLACES[f"page:{name}"])
+        below = [p for a, p in site.pages.items() if a.startswith(place.address)]
+        site.add(documents.list_page(title, about, below, place))
+
+
 async def _served() -> tuple[list[Any], list[Any], list[Any]]:
     """(tools, resources, prompts) of the MCP server."""
     server = make_server()
@@ -234,7 +255,8 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
     """The menus in the generator's form, without entries, which every page would repeat."""
 
     def item(address: str, title: str | None = None) -> dict[str, str]:
-        return {title or site.pages[address].title: file_of(address)}
+        shown = html.escape(title or site.pages[address].title)  # the templates don't escape it
+        return {shown: file_of(address)}
 
     files = {name: address for name, address in known.items() if name.endswith(".md")}
     topics = [
@@ -256,11 +278,12 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
     return [
         *home,
         item(PLACES["page:find"]),
-        {"Guides": [item(address) for address in steps]},
-        {"Entries": [item(PLACES["page:entries"]), *topics]},
-        {"Platforms": [item(PLACES["page:compare"]), *platform]},
+        {"Guides": [item(PLACES["page:guides"], "All guides"), *map(item, steps)]},
+        {"Entries": [item(PLACES["page:entries"]), item(PLACES["page:topics"]), *topics]},
+        {"Platforms": [item(PLACES["page:compare"]), item(PLACES["page:facts"]), *platform]},
         {
-            "Reference": [
+            "Reference": [item(PLACES["page:reference"], "All of the reference")]
+            + [
                 item(PLACES[f"page:{name}"])
                 for name in (
                     "commands",
@@ -322,6 +345,6 @@ def settings(site: Site, folder: str, overrides: str) -> dict[str, Any]:
         "plugins": [{"search": {"enabled": False}}],
         "markdown_extensions": [{"toc": {"permalink": True, "toc_depth": 3}}],
         "extra": {"generator": False},
-        "extra_css": ["assets/site.css"],
+        "extra_css": ["assets/page.css", "assets/site.css"],
         "nav": site.navigation,
     }

@@ -63,22 +63,19 @@ def script_help(path: Path) -> str:
 
 def scripts_page(helps: Mapping[str, str], place: Place) -> Page:
     """The scripts, from {file name: help}: what runs on a box without an installation."""
-    about = "What runs on a box that has bash or Python 3.8, without an installation: `scripts/`."
-    parts = ["# Scripts for the box", markup.convert(about, place)]
+    about = "What runs on a box that has bash or Python 3.8, without an installation."
+    parts = ["# Scripts for the box", markup.convert(f"{about} They are in `scripts/`.", place)]
     for name, text in helps.items():
         parts += [markup.heading(f"`{name}`", place, 2), _help(text)]
-    return Page(place.address, "Scripts for the box", "\n\n".join(parts), f"{len(helps)} scripts")
+    return Page(
+        place.address, "Scripts for the box", "\n\n".join(parts), about, f"{len(helps)} scripts"
+    )
 
 
 def tools_page(tools: list[Any], resources: list[Any], prompts: list[Any], place: Place) -> Page:
     """The MCP server as a client sees it: tools, arguments, answers, resources, prompts."""
-    parts = [
-        "# Tools of the MCP server",
-        markup.convert(
-            "What `remote-gpu-trainer serve` offers a client, in the server's own words.",
-            place,
-        ),
-    ]
+    about = "What `remote-gpu-trainer serve` offers a client, in the server's own words."
+    parts = ["# Tools of the MCP server", markup.convert(about, place)]
     for tool in tools:
         kind = (
             "reads only"
@@ -111,19 +108,22 @@ def tools_page(tools: list[Any], resources: list[Any], prompts: list[Any], place
             for key, text in rows
         )
         parts += [f"## {name}", markup.raw(f"<ul>\n{listed}\n</ul>")]
-    return Page(place.address, "Tools of the MCP server", "\n\n".join(parts), f"{len(tools)} tools")
+    return Page(
+        place.address,
+        "Tools of the MCP server",
+        "\n\n".join(parts),
+        markup.opening(about, place),
+        f"{len(tools)} tools",
+    )
 
 
 def job_page(schema: Mapping[str, Any], place: Place) -> Page:
     """The fields of a job, from the model that reads it."""
-    parts = [
-        "# Fields of a job",
-        markup.convert(
-            "What `remote-gpu-trainer render` and `render_run_script` take. "
-            "`render --schema` prints the same as a JSON schema.",
-            place,
-        ),
-    ]
+    about = (
+        "What `remote-gpu-trainer render` and `render_run_script` take. "
+        "`render --schema` prints the same as a JSON schema."
+    )
+    parts = ["# Fields of a job", markup.convert(about, place)]
     parts.append(markup.raw(fields_table(schema)))
     for name, part in sorted(schema.get("$defs", {}).items()):
         if part.get("properties"):
@@ -138,7 +138,7 @@ def job_page(schema: Mapping[str, Any], place: Place) -> Page:
                     + fields_table(part)
                 ),
             ]
-    return Page(place.address, "Fields of a job", "\n\n".join(parts))
+    return Page(place.address, "Fields of a job", "\n\n".join(parts), markup.opening(about, place))
 
 
 def fields_table(schema: Mapping[str, Any]) -> str:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import html
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from remote_gpu_trainer.catalogue.facts import split
 
@@ -25,6 +26,7 @@ def document_page(text: str, place: Place) -> Page:
         place.address,
         markup.plain(markup.inline(title, place)),
         markup.heading(title, place, 1) + "\n\n" + markup.convert(body, place),
+        markup.opening(body, place),
     )
 
 
@@ -44,22 +46,36 @@ def guide_page(
     A line `<!-- include: FILE#Heading -->` is replaced by that section of one of the documents.
     """
     title, body = titled(text, place.source)
-    parts, at = [markup.heading(title, place, 1)], 0
+    parts, at, about = [markup.heading(title, place, 1)], 0, markup.opening(body, place)
     for mark in _INCLUDE.finditer(body):
         parts.append(markup.convert(body[at : mark.start()], place))
         if mark[1] not in documents:
             raise SiteError(
                 f"{place.source}: can't include {mark[1]!r}; use one of {', '.join(documents)}"
             )
-        parts.append(
-            markup.convert(
-                section(documents[mark[1]], mark[2], f"{place.source}, include of {mark[1]}"),
-                places[mark[1]],
-            )
-        )
+        included = section(documents[mark[1]], mark[2], f"{place.source}, include of {mark[1]}")
+        if not body[: mark.start()].strip():
+            about = markup.opening(included, places[mark[1]])
+        parts.append(markup.convert(included, places[mark[1]]))
         at = mark.end()
     parts.append(markup.convert(body[at:], place))
-    return Page(place.address, markup.plain(markup.inline(title, place)), "\n\n".join(parts))
+    return Page(place.address, markup.plain(markup.inline(title, place)), "\n\n".join(parts), about)
+
+
+def list_page(title: str, about: str, pages: Iterable[Page], place: Place) -> Page:
+    """The pages below an address, each with its note and what it is about."""
+    rows = "\n".join(
+        f'<li><a href="{place.to(page.address)}">{html.escape(page.title)}</a>'
+        f"{f' <small>{html.escape(page.note)}</small>' if page.note else ''}"
+        f"<br>{html.escape(page.about)}</li>"
+        for page in pages
+    )
+    parts = [
+        markup.heading(title, place, 1),
+        markup.convert(about, place),
+        markup.raw(f"<ul>\n{rows}\n</ul>"),
+    ]
+    return Page(place.address, title, "\n\n".join(parts), about, search=False)
 
 
 def section(text: str, heading: str | None, source: str) -> str:
@@ -103,4 +119,6 @@ def figures_page(files: Mapping[str, str], places: Mapping[str, Place], place: P
     for source, text in files.items():
         title, body = titled(text, source)
         parts += [markup.heading(title, place, 2), markup.convert(body, places[source], down=1)]
-    return Page(place.address, "Measured figures", "\n\n".join(parts))
+    about = "How well and how fast it answers, as the programs of the project measured it."
+    parts.insert(1, markup.convert(about, place))
+    return Page(place.address, "Measured figures", "\n\n".join(parts), about)

@@ -10,6 +10,7 @@ from pathlib import PurePosixPath
 from remote_gpu_trainer.catalogue.bundle import Catalogue
 from remote_gpu_trainer.catalogue.entry import Entry
 from remote_gpu_trainer.catalogue.facts import split
+from remote_gpu_trainer.lookup.budget import first_paragraph
 
 from . import markup
 from .page import Page, Place
@@ -72,6 +73,7 @@ def entry_page(entry: Entry, place: Place, around: tuple[Entry | None, Entry | N
         place.address,
         markup.plain(markup.inline(title, place)),
         "\n\n".join(parts),
+        markup.plain(markup.inline(cause(entry), place)),
         entry.severity,
         entry.signatures,
     )
@@ -88,7 +90,8 @@ def _badges(entry: Entry, place: Place) -> str:
     ]
     bound = [f"applies to <code>{html.escape(text)}</code>" for text in entry.applies_to]
     needs = [f"needs {html.escape(', '.join(entry.needs))}"] if entry.needs else []
-    part = f", {html.escape(entry.section)}" if entry.section not in ("", "Entries") else ""
+    section = entry.section if entry.section != "Entries" else ""
+    part = f", {markup.inline(section, place)}" if section else ""
     file = html.escape(PurePosixPath(entry.path).stem)
     home = f'<a href="{place.to(place.addresses[entry.path])}">{file}</a>{part}'
     severity, about = entry.severity, SEVERITIES[entry.severity]
@@ -131,10 +134,17 @@ def _escaped_start(text: str) -> str:
     )
 
 
+def cause(entry: Entry) -> str:
+    """The first sentences of an entry's cause, in Markdown."""
+    return markup.first_sentences(first_paragraph(entry.root_cause))
+
+
 def listed(entries: Iterable[Entry]) -> str:
-    """A list of entries in Markdown, each a link with its title and severity."""
+    """A list of entries in Markdown: the id as a link, the title, the severity, the cause."""
     return "\n".join(
-        f"- [{entry.id}](entry:{entry.id}) {entry.title} *({entry.severity})*" for entry in entries
+        f"- [{entry.id}](entry:{entry.id}) **{entry.title}** *({entry.severity})*\\\n"
+        f"  {cause(entry)}"
+        for entry in entries
     )
 
 
@@ -165,6 +175,7 @@ def topic_page(path: str, text: str, found: Catalogue, place: Place) -> Page:
         place.address,
         markup.plain(markup.inline(title, place)),
         markup.heading(title, place, 1) + "\n\n" + markup.convert(body, place),
+        markup.opening(body, place),
         f"{count} entries",
     )
 
@@ -180,7 +191,8 @@ def index_page(found: Catalogue, titles: dict[str, str], place: Place, count: st
                 place,
             ),
         ]
-    return Page(place.address, "All entries", "\n\n".join(parts), search=False)
+    about = markup.opening(count, place)
+    return Page(place.address, "All entries", "\n\n".join(parts), about, search=False)
 
 
 def redirects(found: Catalogue) -> dict[str, str]:

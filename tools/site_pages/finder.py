@@ -21,14 +21,15 @@ ADDRESS = "find/"
 def index_text(pages: Iterable[Page]) -> str:
     """The index as JSON rows.
 
-    a: address, t: title, k: note, s: literal texts, r: regular expressions, w: the page's words.
-    Advice is left out of s and r: libraries print it under every error.
+    a: address, t: title, d: what it is about, k: note, s: literal texts, r: regular expressions,
+    w: the page's words. Advice is left out of s and r: libraries print it under every error.
     """
     telling = [(page, [s for s in page.signatures if s.role != "advice"]) for page in pages]
     rows = [
         {
             "a": page.address,
             "t": page.title,
+            "d": page.about,
             "k": page.note,
             "s": [signature.text for signature in found if not signature.is_regex],
             "r": [for_browser(signature.text) for signature in found if signature.is_regex],
@@ -66,5 +67,7 @@ Nothing leaves this page.</label>
         place.address,
         "Find",
         "\n\n".join(["# Find an entry", markup.raw(form), markup.convert(more, place)]),
+        "The known failure behind an error text, the end of a log or what you see, found in the "
+        "browser.",
         search=False,
     )

@@ -25,6 +25,8 @@ _ID = re.compile(rf"(?<![\w./-]){ID.pattern}(?![\w./-]*[\w/])")
 _TAG = re.compile(r"(<[^>]*>)")
 _SPECIAL = re.compile(r"[\\`*_\[\]{}~^=|!#:+]")
 _BASH = {"sh", "bash", "shell"}
+_SENTENCE_END = re.compile(r"[.?!:](\s|$)|[。？！：]")
+ROOM = 160  # characters, as many as search engines show
 
 
 def convert(text: str, place: Place, down: int = 0) -> str:
@@ -89,6 +91,30 @@ def plain(markup: str) -> str:
         r"^#+ ", "", re.sub(r"</(p|li|td|th|pre|dt|dd|div|h\d)>", "\n", markup), flags=re.M
     )
     return " ".join(html.unescape(_TAG.sub("", text)).split())
+
+
+def first_sentences(text: str) -> str:
+    """The whole sentences at the start of a paragraph that ROOM holds, at least one."""
+    told, *more = re.split(r"(?<=[.!?。]) (?=\S)", " ".join(text.split()))
+    for sentence in more:
+        if len(told) + len(sentence) >= ROOM:
+            break
+        told += f" {sentence}"
+    return told
+
+
+def opening(text: str, place: Place) -> str:
+    """The first sentences of a page, without markup; '' when no paragraph has a sentence.
+
+    A line of links, such as those to other languages, is none.
+    """
+    tokens = _PARSER.parse(text, {"place": place})
+    paragraphs = [
+        plain(inline(inside.content, place))
+        for token, inside in zip(tokens, tokens[1:], strict=False)
+        if token.type == "paragraph_open" and token.level == 0
+    ]
+    return first_sentences(next(filter(_SENTENCE_END.search, paragraphs), ""))
 
 
 def _tag(self, tokens, index, options, env) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import json
 import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -14,14 +16,26 @@ class Page:
     """A page: its address, its title, and the Markdown that the generator reads.
 
     `address` is the path below the site's root and ends with a slash; the home page's is empty.
+    `about` is a sentence or two without markup, for lists, search results and search engines. It
+    says what the title doesn't: an entry's has the cause.
     """
 
     address: str
     title: str
     markdown: str
+    about: str
     note: str = ""  # a word or two beside the title where pages are listed
     signatures: tuple[Signature, ...] = ()
     search: bool = True
+
+    def source(self) -> str:
+        """The text of the page's file: what the generator puts into its head, then the page.
+
+        The generator's templates escape neither.
+        """
+        head = {"title": html.escape(self.title), "description": html.escape(self.about)}
+        lines = [f"{name}: {json.dumps(text, ensure_ascii=False)}" for name, text in head.items()]
+        return "\n".join(["---", *lines, "---", "", self.markdown, ""])
 
 
 @dataclass(frozen=True)

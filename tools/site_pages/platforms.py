@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import html
 from collections.abc import Callable, Mapping
+from datetime import timedelta
 from typing import Any
 
 from remote_gpu_trainer.catalogue.bundle import Catalogue
+from remote_gpu_trainer.catalogue.freshness import LIMITS
 from remote_gpu_trainer.platforms.profile import Fact, Facts, Profile
+from remote_gpu_trainer.platforms.showing import HEADINGS
 
 from . import markup
 from .entries import body_of
@@ -100,7 +103,12 @@ def comparison_page(profiles: Mapping[str, Profile], shares: str, place: Place) 
         markup.convert(shares, place),
     ]
     return Page(
-        place.address, "Platforms compared", "\n\n".join(parts), f"{len(profiles)} platforms"
+        place.address,
+        "Platforms compared",
+        "\n\n".join(parts),
+        "What each platform keeps after a stop, how long it lets a run go on, and whether a "
+        "machine can stop itself or be taken away.",
+        f"{len(profiles)} platforms",
     )
 
 
@@ -144,22 +152,21 @@ def _is_code(text: str) -> bool:
 
 
 def _origin(fact: Fact, place: Place) -> str:
-    state = "confirmed" if fact.status == "confirmed" else f"{UNSURE} unconfirmed"
+    state = f"{UNSURE} unconfirmed, {fact.date or 'no date'}"
+    if fact.status == "confirmed" and fact.date:
+        again = fact.date + timedelta(days=LIMITS[fact.kind])
+        state = f"confirmed {fact.date}, to be checked again after {again}"
     note = f"<p class=note>{markup.inline(fact.note, place)}</p>" if fact.note else ""
     source = html.escape(fact.source)
-    shown = html.escape(fact.source.split("//", 1)[1][:60])
-    return (
-        f"{note}<p class=origin>{state}, {fact.date or 'no date'}, {fact.kind} · "
-        f'<a href="{source}">{shown}</a></p>'
-    )
+    shown = html.escape(fact.source.split("//", 1)[1])
+    return f'{note}<p class=origin>{state} · <a href="{source}">{shown}</a></p>'
 
 
 def fact_page(name: str, profiles: Mapping[str, Profile], place: Place) -> Page:
     """One fact of every platform, in words."""
-    about = Facts.model_fields[name].description
-    parts = [f"# {word(name)}, platform by platform"]
-    if about:
-        parts.append(markup.convert(about[:1].upper() + about[1:] + ".", place))
+    about = Facts.model_fields[name].description or f"{HEADINGS[name]}, on each platform"
+    about = f"{about[:1].upper()}{about[1:]}."
+    parts = [f"# {word(name)}, platform by platform", markup.convert(about, place)]
     for platform, profile in profiles.items():
         fact = getattr(profile.facts, name)
         body = (
@@ -175,7 +182,11 @@ def fact_page(name: str, profiles: Mapping[str, Profile], place: Place) -> Page:
             ),
         ]
     return Page(
-        place.address, f"{word(name)}, platform by platform", "\n\n".join(parts), search=False
+        place.address,
+        f"{word(name)}, platform by platform",
+        "\n\n".join(parts),
+        markup.opening(about, place),
+        search=False,
     )
 
 
@@ -193,5 +204,17 @@ def platform_page(path: str, text: str, profile: Profile, found: Catalogue, plac
         ]
     parts.append(markup.convert(body, place))
     return Page(
-        place.address, markup.plain(markup.inline(title, place)), "\n\n".join(parts), profile.kind
+        place.address,
+        markup.plain(markup.inline(title, place)),
+        "\n\n".join(parts),
+        markup.opening(_bill(profile), place),
+        profile.kind,
     )
+
+
+def _bill(profile: Profile) -> str:
+    """What a reader loses who ends the bill, which no title has room for."""
+    ending = profile.facts.stop_billing
+    if not ending:
+        return f"{profile.title}."
+    return f"Ending the bill deletes: {ending.value.deletes.rstrip('.')}."

@@ -10,6 +10,8 @@ from __future__ import annotations
 import re
 import runpy
 from collections.abc import Callable
+from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +30,7 @@ from .held_out_figures import held_out_reports, openings, percent
 from .launch_scripts_page import launch_scripts_page
 from .lookup_picture import lookup_picture
 from .other_figures import other_figures
+from .page_style import TEMPLATES, styled
 from .templates_of_documents import filled
 from .tools_list import tools_list
 
@@ -52,8 +55,9 @@ def outdated(root: Path, write: bool) -> list[str]:
             text = path.read_text(encoding="utf-8")
             text = _PART.sub(lambda m, name=name: m[1] + make(m[2], name, read) + m[4], text)
             fresh[name] = text if ids is None else seen_by_probe(text, ids)
-    fresh |= {name: made(root) for name, made in WHOLE if (root / name).parent.is_dir()}
-    for name, text in fresh.items():
+    # One file may be made from another that was written before it.
+    whole = ((name, made(root)) for name, made in WHOLE if (root / name).parent.is_dir())
+    for name, text in chain(fresh.items(), whole):
         path = root / name
         if not path.is_file() or path.read_text(encoding="utf-8") != text:
             found.append(name)
@@ -262,6 +266,7 @@ WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/launch_scripts.md", launch_scripts_page),
     ("docs/bit_flips.md", bit_flips_page),
     ("docs/assets/lookup.svg", lookup_picture),
+    *((name, partial(styled, template=name)) for name in TEMPLATES),
     ("scripts/gpu_health.py", prober),
     ("scripts/probe.py", lambda root: prober(root, "probe")),
 )
