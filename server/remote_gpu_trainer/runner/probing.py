@@ -64,12 +64,16 @@ class Probe:
         """Return the words that make its report: JSON and page beside the log, text to stdout."""
         found = (self.run.folder.at("log", f"probe.{kind}") for kind in ("json", "html"))
         words = [word for pair in zip(("--json", "--page"), found) for word in pair]
-        return [sys.executable, self.file, "--report", self.place, *words]
+        return ["--report", self.place, *words]
+
+    def started(self, words: list[str]) -> Tool:
+        """Return the probe's program, begun with these words. Raises OSError."""
+        return Tool([sys.executable, self.file, *words], self.run.folder.at("log/runner.log"))
 
     def ask(self, *words: str) -> str | None:
         """Return what the probe says; None where it fails, and then `why` says so."""
         try:
-            tool = Tool([sys.executable, self.file, *words], self.run.folder.at("log/runner.log"))
+            tool = self.started(list(words))
         except OSError as error:
             self.why = f"{self.file} can't be started: {error.strerror}"
             return None
@@ -119,7 +123,7 @@ class RehearsalProbe(Probe):
         """Print what it saw, and leave it as JSON and as a page beside the log."""
         if not self.file:
             return
-        said = self.ask(*self.report_words()[2:])
+        said = self.ask(*self.report_words())
         self._say_why()
         if said:
             print(shown(said), flush=True)
@@ -165,7 +169,7 @@ class FirstSteps(Probe):
             return
         if self._tool is None and (self.is_seen() or (at_the_end and self.has_begun())):
             try:
-                self._tool = Tool(self.report_words(), self.run.folder.at("log/runner.log"))
+                self._tool = self.started(self.report_words())
             except OSError as error:
                 self._end(f"not looked at: {error.strerror}")
                 return
