@@ -1,6 +1,6 @@
-"""Ten kinds of fault, on each of several ranks, in runs of 2, 4 and 8 ranks under torchrun and gloo: is the rank named that failed first, and its fault explained?
+"""Kinds of fault, on each of several ranks, in runs of 2 to 16 ranks under torchrun and gloo: is the rank named that failed first, and its fault explained?
 
-The kinds whose names hash lowest (SHA-256) are those that the readers of logs were tuned on. The other five were graded once the readers were done.
+Of the first ten kinds those whose names hash lowest (SHA-256) are the ones that the readers of logs were tuned on. The other five were graded once the readers were done. The later kinds were known while the readers learned to tell what became of a rank.
 """
 
 from __future__ import annotations
@@ -91,6 +91,10 @@ class Cell:
     @property
     def tuned(self) -> bool:
         return self.kind in tuned_kinds()
+
+    @property
+    def later(self) -> bool:
+        return self.kind not in FIRST_KINDS
 
 
 @dataclass(frozen=True)
@@ -268,18 +272,20 @@ def table(with_log: list[Graded], without: list[Graded]) -> str:
     """The matrix as Markdown."""
     tuned = tuned_kinds()
     lines = [
-        "# Ten kinds of fault in runs of 2, 4 and 8 ranks",
+        f"# {len(KINDS)} kinds of fault in runs of 2, 4, 8 and 16 ranks",
         "",
         "Each cell is a real run under torchrun and gloo; the logs are in `tests/records/matrix.json`. "
         "`python -m pytest --all --record tests/logs/test_matrix.py` makes all of them anew and writes this page.",
         "",
         "A cell says which rank `rgt lookup --log DIR` names first, then its first entry. Bold is wrong. "
-        "A dash is nobody, or nothing. In brackets: the logs don't tell the rank, because another one ended like it.",
+        "A dash is nobody, or nothing. In brackets: the logs don't tell the rank, because another one ended like it. "
+        "Where two ranks fail, the answer must name both.",
         "",
         "The readers of logs were tuned on "
         + ", ".join(KINDS[kind][0] for kind in tuned)
-        + ", the half of the kinds whose names have the lowest SHA-256. "
-        + FIRST_LOOK,
+        + ", the half of the first ten kinds whose names have the lowest SHA-256. "
+        + FIRST_LOOK
+        + f" The last {len(KINDS) - len(FIRST_KINDS)} kinds came later, and the readers were tuned on them too.",
         "",
         "| | rank named | nobody where all failed | entry |",
         "|---|---|---|---|",
@@ -288,7 +294,8 @@ def table(with_log: list[Graded], without: list[Graded]) -> str:
         for half, chosen in (
             ("", graded),
             (", kinds tuned on", [one for one in graded if one.cell.tuned]),
-            (", other kinds", [one for one in graded if not one.cell.tuned]),
+            (", other kinds", [one for one in graded if not (one.cell.tuned or one.cell.later)]),
+            (", later kinds", [one for one in graded if one.cell.later]),
         ):
             rank, nobody, entry = shares(chosen)
             lines.append(

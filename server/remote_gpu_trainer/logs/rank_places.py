@@ -90,17 +90,22 @@ def _pyspy_stacks(lines: list[Line]) -> list[tuple[int, list[_Frame]]]:
 def _dumped_stacks(lines: list[Line]) -> list[tuple[int, list[_Frame]]]:
     """(rank, frames, outermost first) of each main thread that faulthandler printed.
 
-    It is the thread that a signal met, otherwise the last one.
+    It is the thread that a signal met, otherwise the last one. A rank that trained on in the same
+    log stood there no longer.
     """
     threads: dict[int, list[tuple[bool, list[_Frame]]]] = {}
+    sources: dict[int, str] = {}
     inside = False
     for line in lines:
         if line.rank is None:
             continue
         head = _DUMPED.match(line.text)
         frame = _DUMPED_FRAME.match(line.text)
+        if line.source == sources.get(line.rank) and line.says("step"):
+            threads.pop(line.rank, None)
         if head:
             threads.setdefault(line.rank, []).append((head[1] == "Current t", []))
+            sources[line.rank] = line.source
         elif frame and inside:
             threads[line.rank][-1][1].insert(0, (frame[1], frame[2], frame[3]))
         inside = bool(head) or (inside and bool(frame) and line.rank in threads)

@@ -167,7 +167,7 @@ def _with_story(evidence: Evidence, job: _Job, culprits: tuple[Line, ...]) -> Ev
             if caught:
                 return caught
         return _with_own(evidence, job, own[0], culprits)
-    strayed = _with_stray(evidence, job)
+    strayed = _with_stray(evidence, job) or _with_one_elsewhere(evidence, job)
     if strayed:
         return strayed
     if first is None or first.rank is None:
@@ -181,7 +181,7 @@ def _is_line(one: Line, other: Line) -> bool:
 
 def _is_silent_end(line: Line) -> bool:
     """Whether a line only tells how the launcher saw a rank end."""
-    return line.says("ended rank", "ended code", "ended signal", "exit", "exit code")
+    return line.says("ended rank", "ended code", "ended signal")
 
 
 def _with_own(
@@ -218,7 +218,7 @@ def _own_code(failure: Failure) -> list[Line]:
 def _with_caught(evidence: Evidence, job: _Job, failure: Failure) -> Evidence | None:
     """Tell of an exception that a rank caught, whereupon it left the others waiting."""
     rank = failure.line.rank
-    if rank is None or not job.lost(but=rank):
+    if rank is None or not job.lost(but=rank) or not _outlived(job, rank):
         return None
     said = (
         f"Rank {rank} caught an exception of its own (line {failure.line.number}) and went on "
@@ -233,6 +233,24 @@ def _with_caught(evidence: Evidence, job: _Job, failure: Failure) -> Evidence | 
         victims=said,
         check=f"Look at what rank {rank} does after the `except`: all ranks must skip, or none.",
     )
+
+
+def _outlived(job: _Job, rank: int) -> bool:
+    """Whether a rank went on after its exception, which Python would have ended with exit code 1.
+
+    A traceback without its first frames alone doesn't tell that: people cut them.
+    """
+    if job.summary.ended:
+        return job.code(rank) in (None, TERM)
+    last = {other: _last_step(job.of(other)) for other in job.known}
+    is_ahead = all(last[rank] > step for other, step in last.items() if other != rank)
+    lost = any(f.secondary and who(f.line) == rank for f in job.failures)
+    return _ends_done(job, rank) or is_ahead or lost
+
+
+def _last_step(lines: list[Line]) -> int:
+    steps = (line.sign("step") for line in reversed(lines))
+    return next((int(step[0]) for step in steps if step), -1)
 
 
 def _ranks(failures: Iterable[Failure]) -> set[int]:
@@ -266,6 +284,24 @@ def _with_stray(evidence: Evidence, job: _Job) -> Evidence | None:
         quoted=tuple(line for line in [first, *others[:1]] if line),
         victims="The ranks waited in different calls.",
         check="Compare these two places: which branch of the program leads only some ranks there?",
+    )
+
+
+def _with_one_elsewhere(evidence: Evidence, job: _Job) -> Evidence | None:
+    """Tell of the one rank that stood in no common call while all others waited in one."""
+    apart = [rank for rank, place in job.places.items() if not place.waits]
+    others = {place.told() for place in job.places.values() if place.waits}
+    if len(apart) != 1 or len(others) != 1 or set(job.places) != job.known:
+        return None
+    rank, where = apart[0], job.places[apart[0]].told()
+    line = next((line for line in reversed(job.lines) if line.rank == rank), None)
+    return replace(
+        evidence,
+        seen=STRAYED,
+        first=line,
+        how="stood elsewhere",
+        is_log=True,
+        victims=f"Rank {rank} stood in {where} while all others waited for it.",
     )
 
 
@@ -346,7 +382,8 @@ def _with_fate(evidence: Evidence, job: _Job, first: Line) -> Evidence:
     spoken = job.of(rank)
     lost = _Lost(job, rank, waited, timed_out, spoken, _own_event(job, rank), job.code(rank))
     fate = next(fate for fate in (find(lost) for find in _FATES) if fate)
-    did = "waited for" if timed_out else "lost"
+    closed = len(waited) - len(timed_out)
+    did = "lost it or waited for" if closed and timed_out else "lost" if closed else "waited for"
     victims = f"{_capital(told_ranks(_ranks(waited)))} only {did} it."
     last = lost.event or (spoken[-1] if spoken else None)
     alone = f"; before, it alone said line {lost.event.number}" if lost.event else ""
@@ -426,15 +463,42 @@ def _exited(lost: _Lost) -> _Fate | None:
     return _Fate(how, said, "", lost.post_mortem())
 
 
+def _unclear(lost: _Lost) -> _Fate | None:
+    """Some saw a closed connection, and others waited until their time was over.
+
+    The first to give up closes its own connections, so this alone doesn't tell which came first.
+    """
+    is_alive = lost.code == TERM or _was_killed_last(lost)
+    closed = len(lost.waited) - len(lost.timed_out)
+    if is_alive or not (closed and lost.timed_out) or lost.job.summary.ended:
+        return None
+    said = (
+        f"{lost.began()}. Some of the others saw a closed connection, some waited until their time "
+        "was over: it is gone, or it was stuck"
+    )
+    check = f"{_ask_code(lost.rank)}if it lived, where it stood: {_lower(lost.alive())}"
+    return _Fate(SILENT, said, ABSENT, check)
+
+
+def _was_killed_last(lost: _Lost) -> bool:
+    """Whether the launcher had to kill it."""
+    job = lost.job
+    return lost.code is not None and is_stuck(lost.rank, job.summary, job.failures)
+
+
 def _stuck(lost: _Lost) -> _Fate | None:
     """The others waited until their time was over, so nothing closed its connections."""
-    if not lost.timed_out:
+    closed = len(lost.waited) - len(lost.timed_out)
+    if not lost.timed_out or (closed and lost.job.summary.ended and lost.code is None):
         return None
     # NCCL may not see that a machine is gone.
     is_sure = any("gloo" in f.line.text for f in lost.timed_out)
+    place = lost.job.places.get(lost.rank)
+    why = "and the launcher had to end it" if closed else "no connection to it was closed"
     said = (
-        f"{lost.began()}. The others waited until their time was over, no connection to it was "
-        f"closed: it {'' if is_sure else 'probably '}lived and was stuck"
+        f"{lost.began()}. The others waited until their time was over, {why}: it "
+        f"{'' if is_sure else 'probably '}lived and was stuck"
+        f"{f' in {place.told()}' if place else ''}"
     )
     return _Fate(SILENT, said, ABSENT, lost.alive())
 
@@ -443,7 +507,10 @@ def _left(lost: _Lost) -> _Fate | None:
     """The launcher lists the ranks that failed, and it isn't among them."""
     if not lost.job.summary.ended or lost.code is not None:
         return None
-    said = f"{lost.began()}. The launcher lists no failure of it: it left with exit code 0"
+    said = (
+        f"{lost.began()}. The launcher lists no failure of it: it left with exit code 0, or "
+        "ran on another machine"
+    )
     check = f"Find where rank {lost.rank} can leave the loop or the program early."
     return _Fate("left", said, ABSENT, check)
 
@@ -455,7 +522,7 @@ def _gone(lost: _Lost) -> _Fate:
 
 
 _FATES: tuple[Callable[[_Lost], _Fate | None], ...] = (
-    _signalled, _left_out, _finished, _late, _exited, _stuck, _left, _gone,
+    _signalled, _left_out, _finished, _late, _exited, _unclear, _stuck, _left, _gone,
 )  # fmt: skip
 
 

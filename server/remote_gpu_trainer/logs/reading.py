@@ -235,7 +235,7 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         else:
             raise
     else:
-        evidence = _of_a_file(_of_logs(logs), ())
+        evidence = replace(_of_a_file(_of_logs(logs), ()), of_file=False, says_all=False)
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
 
 

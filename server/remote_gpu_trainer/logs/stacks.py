@@ -19,11 +19,12 @@ from .lines import Line
 MOST_VERDICTS = 2  # groups of ranks whose verdict is told
 MOST_CULPRITS, MOST_MISSING = 4, 4  # ranks that are told alone, and those that one call may miss
 MOST_CAMPS = 4  # places in which processes stand that are told
+MISSING = "missing"  # the kind of a verdict on ranks that didn't come
 READ_DUMPS, READ_STACKS = "read from the dumps: ", "read from the stacks: "
 # The entry about ranks of which one never entered a collective.
 ABSENT = "D20"
 # Kinds of verdicts, see `flight_recorder.Verdict`, and the entries about them.
-ENTRIES = {"missing": ABSENT, "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
+ENTRIES = {MISSING: ABSENT, "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
 ELSEWHERE = "D19"  # about ranks that stand in different places
 
 # Process 4121: python train.py
@@ -117,10 +118,10 @@ def _culprits(verdicts: list[Verdict], dumps: dict[int, Dump]) -> list[Line]:
     """One line for each rank that didn't come, or whose calls never ended; the odd one first."""
     said: dict[int, str] = {}
     for verdict in verdicts:
-        if verdict.kind == "missing" and verdict.odd is not None:
+        if verdict.kind == MISSING and verdict.odd is not None:
             said.setdefault(verdict.odd, verdict.said[0])
     for verdict in verdicts:
-        if verdict.kind == "missing" and verdict.odd is None and len(verdict.ranks) <= MOST_MISSING:
+        if verdict.kind == MISSING and verdict.odd is None and len(verdict.ranks) <= MOST_MISSING:
             said.update((rank, verdict.said[0]) for rank in sorted(verdict.ranks - set(said)))
     if said:
         open_calls = never_ended(dumps)

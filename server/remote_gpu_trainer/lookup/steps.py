@@ -119,6 +119,12 @@ class LookUp:
         return self.evidence.of_file and is_silent
 
     @property
+    def needs_signs(self) -> bool:
+        """Whether a further match or title needs a sign in the logs: in a file, or of ranks."""
+        is_of_ranks = bool(self.evidence.read) and len(self.evidence.ranks) > 1
+        return self.rests_on_signs or (is_of_ranks and not self.has_own_words)
+
+    @property
     def ran_out_of_memory(self) -> bool:
         """Whether an out-of-memory message is what failed, not what a library warned of."""
         return self.memory is not None and self.memory.line.kind in FAILED
@@ -333,7 +339,7 @@ def claim_entries(state: LookUp) -> LookUp:
     if not state.confidence:
         return state
     chosen = state.ranking.candidates[: state.limit]
-    if state.rests_on_signs:
+    if state.needs_signs:
         chosen = (*chosen[:1], *(c for c in chosen[1:] if c.hit))
     claims = tuple(
         Claim(
@@ -488,7 +494,7 @@ def _titles(state: LookUp) -> list[dict]:
         return []
     claimed = {claim.entry.id for claim in state.claims}
     rest = [c for c in state.ranking.candidates if c.id not in claimed][:ALSO]
-    if state.claims and state.rests_on_signs and len(state.evidence.ranks) > 1:
+    if state.claims and state.needs_signs and len(state.evidence.ranks) > 1:
         rest = [candidate for candidate in rest if candidate.hit]
     return titles([state.entries[candidate.id] for candidate in rest])
 
