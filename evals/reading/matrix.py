@@ -145,7 +145,7 @@ def all_cells() -> list[Cell]:
 
 
 def some_cells() -> list[Cell]:
-    """A tenth that takes seconds: each kind on rank 1 of 2, and two with 4 ranks.
+    """A tenth that takes seconds: each kind on rank 1 of 2, and four with 4 ranks.
 
     Not "stopped": torchrun waits half a minute before it kills a rank that ignores it."""
     return [
@@ -154,7 +154,10 @@ def some_cells() -> list[Cell]:
         if cell.kind != "stopped"
         and (
             (cell.ranks, cell.who) == (2, 1)
-            or (cell.kind in ("killed", "sample") and (cell.ranks, cell.who) == (4, 2))
+            or (
+                cell.kind in ("killed", "sample", "size", "branch")
+                and (cell.ranks, cell.who) == (4, 2)
+            )
         )
     ]
 

@@ -138,7 +138,7 @@ class LookUp:
         if not self.ranking.candidates or self.confidence or not self.ranking.worth_a_look:
             return False
         evidence = self.evidence
-        if not self.rests_on_signs:
+        if not self.needs_signs:
             return True
         return evidence.failed() and not (evidence.ended or evidence.own or evidence.went_on)
 
