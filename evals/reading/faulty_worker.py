@@ -5,6 +5,7 @@ KIND: one of FAULTS below; FORM: which of its forms; RANK: who, or "all"; STEP: 
 """
 
 import datetime
+import logging
 import os
 import resource
 import signal
@@ -98,7 +99,18 @@ def bad_picture():
     PIL.Image.open(io.BytesIO(whole.getvalue()[:900])).load()
 
 
-# What a rank does at its step. "left", "skipped" and "mismatch" change the loop itself.
+def keep_the_lock():
+    """A call into C that never gives Python's lock back: no thread of this process runs again."""
+    import ctypes
+
+    ctypes.PyDLL(None).pause()
+
+
+def abort():
+    os.abort()
+
+
+# What a rank does at its step. Those without a function change the loop itself.
 FAULTS = {
     "exception": (label_out_of_range, setting_missing, unequal_samples),
     "killed": (killed,),
@@ -110,20 +122,43 @@ FAULTS = {
     "slow": (too_slow,),
     "disk": (full_disk_checkpoint, full_disk_text),
     "sample": (bad_archive, bad_picture),
+    "gil": (keep_the_lock,),
+    "caught": (None, label_out_of_range),
+    "second": (label_out_of_range, bad_picture),
+    "both": (label_out_of_range, unequal_samples),
+    "branch": (None,),
+    "size": (None,) * 3,
+    "abort": (abort,),
 }
+# How many rows the odd rank's tensor has where the others have 8, and whether each rank says so.
+ROWS = ((1, True), (12, True), (12, False))
+
+
+def caught(what):
+    """Logs an exception of a function and goes on."""
+    try:
+        what()
+    except Exception:
+        logging.exception("this batch failed")
 
 
 def main():
     kind, form, who, when = sys.argv[1], int(sys.argv[2]), sys.argv[3], int(sys.argv[4])
     dist.init_process_group("gloo", timeout=START)
     rank = dist.get_rank()
+    # The one after the rank that fails: it fails too, or has a failure that it survives.
+    next_one = who != "all" and rank == (int(who) + 1) % dist.get_world_size()
     dist.barrier()  # all have started
     dist.distributed_c10d._set_pg_timeout(datetime.timedelta(seconds=PATIENCE))
     for step in range(STEPS):
         gradient = torch.full((4,), float(step))
         print(f"epoch 0 step {step} loss {3 - step / 10:.3f}", flush=True)
+        fault = FAULTS[kind][form % len(FAULTS[kind])]
+        if kind == "caught" and fault and step == 1 and next_one:
+            caught(unequal_samples)
+        if kind == "both" and step == when and next_one:
+            FAULTS[kind][(form + 1) % 2]()
         if step == when and who in ("all", str(rank)):
-            fault = FAULTS[kind][form % len(FAULTS[kind])]
             if fault:
                 fault()
             elif kind == "left":
@@ -134,9 +169,30 @@ def main():
             elif kind == "mismatch":
                 dist.broadcast(gradient, 0)
                 continue
-        dist.all_reduce(gradient)
+            elif kind == "caught":
+                caught(unequal_samples)
+                continue
+            elif kind == "branch":
+                save(gradient)
+        if kind == "size":
+            rows, is_said = ROWS[form]
+            rows = rows if step == when and who == str(rank) else 8
+            gradient = torch.ones(rows, 64)
+            if is_said:
+                print(f"batch of shape {list(gradient.shape)}", flush=True)
+        try:
+            dist.all_reduce(gradient)
+        except RuntimeError:
+            if kind == "second" and next_one:
+                os.rename("best.pt.part", "best.pt")  # there is none yet
+            raise
     print(f"epoch 0 done, {step + (kind != 'left')} batches", flush=True)
     dist.destroy_process_group()
+
+
+def save(state):
+    """Waits for all, before one rank saves."""
+    dist.barrier()
 
 
 if __name__ == "__main__":

@@ -1,6 +1,6 @@
-"""Ten kinds of fault, on each of several ranks, in runs of 2, 4 and 8 ranks under torchrun and gloo: is the rank named that failed first, and its fault explained?
+"""Kinds of fault, on each of several ranks, in runs of 2 to 16 ranks under torchrun and gloo: is the rank named that failed first, and its fault explained?
 
-The kinds whose names hash lowest (SHA-256) are those that the readers of logs were tuned on. The other five were graded once the readers were done.
+Of the first ten kinds those whose names hash lowest (SHA-256) are the ones that the readers of logs were tuned on. The other five were graded once the readers were done. The later kinds were known while the readers learned to tell what became of a rank.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from .runs import texts_of
 WORKER = Path(__file__).with_name("faulty_worker.py")
 LAUNCHER = "run.log"
 RANKS = (2, 4, 8)
+MANY = (16, 5)  # how many ranks, and which of them fails
 STEP = 3
 LIMIT_S = 600  # eight ranks on a busy machine start slowly, and torchrun waits for a stopped one
 NOTHING = ""
@@ -43,7 +44,17 @@ KINDS = {
     "slow": ("slow rank", (("D20", "D19"),)),
     "disk": ("full disk", (("U6",),) * 2),
     "sample": ("bad sample", (("DP20",),) * 2),
+    # These came later, and all readers know them.
+    "gil": ("lock of Python kept", (("D20", "D19"),)),
+    "caught": ("caught exception", (("D20", "D19"), ("O14",))),
+    "second": ("second failure elsewhere", (("O14",), ("DP20",))),
+    "both": ("two ranks fail", (("O14", "DP4"),) * 2),
+    "branch": ("barrier of one rank", (("D19", "D21"),)),
+    "size": ("other size", (("D19",),) * 3),
+    # It says nothing at all, and no entry is about it alone.
+    "abort": ("SIGABRT", (("U50", NOTHING),)),
 }
+FIRST_KINDS = tuple(KINDS)[:10]  # of which one half was kept out
 ALIKE = ("exception", "memory", "disk", "sample")  # kinds that may befall all ranks at once
 
 
@@ -64,30 +75,47 @@ class Cell:
     def right(self, launcher: bool) -> tuple[str, ...]:
         """The right entries, NOTHING among them where none need be named.
 
-        Without the launcher's word nobody can know of a SIGKILL, only that a rank is gone."""
+        Without the launcher's word nobody can know of a signal, only that a rank is gone."""
         told = KINDS[self.kind][1][self.form]
-        if self.kind == "killed" and not launcher:
-            return (*told, "D20")
+        if self.kind in ("killed", "abort") and not launcher:
+            return (*told, "U3", "D20")
         return told[:1] if self.who is None else told
+
+    @property
+    def culprits(self) -> set[int | None]:
+        """The ranks that fail on their own: one, or the next one too; {None} where all do."""
+        if self.kind == "both" and self.who is not None:
+            return {self.who, (self.who + 1) % self.ranks}
+        return {self.who}
 
     @property
     def tuned(self) -> bool:
         return self.kind in tuned_kinds()
 
+    @property
+    def later(self) -> bool:
+        return self.kind not in FIRST_KINDS
+
 
 @dataclass(frozen=True)
 class Graded:
-    """What the look-up says of a cell's logs. `tells`: whether they tell the rank at all."""
+    """What the look-up says of a cell's logs.
+
+    `tells`: whether they tell the rank at all. `named`: all ranks that it says failed on their own.
+    """
 
     cell: Cell
     rank: int | None
     ids: tuple[str, ...]
     tells: bool
     launcher: bool
+    named: frozenset[int]
 
     @property
     def right_rank(self) -> bool:
-        return self.rank == self.cell.who
+        return self.rank in self.cell.culprits and (
+            len(self.cell.culprits) < 2 or self.named == self.cell.culprits
+        )
 
     @property
     def right_entry(self) -> bool:
@@ -96,8 +124,10 @@ class Graded:
 
 def tuned_kinds() -> list[str]:
     """The half of the kinds that the readers of logs were tuned on."""
-    by_hash = sorted(KINDS, key=lambda kind: hashlib.sha256(KINDS[kind][0].encode()).hexdigest())
-    return by_hash[: len(KINDS) // 2]
+    by_hash = sorted(
+        FIRST_KINDS, key=lambda kind: hashlib.sha256(KINDS[kind][0].encode()).hexdigest()
+    )
+    return by_hash[: len(by_hash) // 2]
 
 
 def all_cells() -> list[Cell]:
@@ -106,6 +136,7 @@ def all_cells() -> list[Cell]:
     for kind, (_, forms) in KINDS.items():
         places = [(ranks, who) for ranks in RANKS for who in sorted({0, 1, ranks // 2, ranks - 1})]
         places += [(ranks, None) for ranks in RANKS if kind in ALIKE]
+        places.append(MANY)
         found += [
             Cell(kind, number % len(forms), ranks, who)
             for number, (ranks, who) in enumerate(places)
@@ -114,7 +145,7 @@ def all_cells() -> list[Cell]:
 
 
 def some_cells() -> list[Cell]:
-    """A tenth that takes seconds: each kind on rank 1 of 2, and two with 4 ranks.
+    """A tenth that takes seconds: each kind on rank 1 of 2, and four with 4 ranks.
 
     Not "stopped": torchrun waits half a minute before it kills a rank that ignores it."""
     return [
@@ -123,7 +154,10 @@ def some_cells() -> list[Cell]:
         if cell.kind != "stopped"
         and (
             (cell.ranks, cell.who) == (2, 1)
-            or (cell.kind in ("killed", "sample") and (cell.ranks, cell.who) == (4, 2))
+            or (
+                cell.kind in ("killed", "sample", "size", "branch")
+                and (cell.ranks, cell.who) == (4, 2)
+            )
         )
     ]
 
@@ -191,7 +225,8 @@ def grade(logs: dict[str, dict[str, str]], folder: Path, launcher: bool = True) 
         rank = (found.first_failure or {}).get("rank")
         ids = tuple(match["id"] for match in found.matches)
         told = cell.who is None or tells(cell, texts)
-        graded.append(Graded(cell, rank, ids, told, launcher))
+        named = frozenset(place["rank"] for place in found.first_failures)
+        graded.append(Graded(cell, rank, ids, told, launcher, named))
     return graded
 
 
@@ -206,9 +241,9 @@ def tells(cell: Cell, texts: dict[str, str]) -> bool:
     """Whether anything in these logs sets the failing rank apart from each other one.
 
     Either it wrote what no other rank wrote, ports and times aside, or the launcher says that it
-    alone ended so. No reader can do better than that. Of two ranks in different collectives
-    neither is the odd one."""
-    if cell.kind == "mismatch" and cell.ranks == 2:
+    alone ended so. No reader can do better than that. Of two ranks in different collectives, or
+    with tensors of different sizes, neither is the odd one."""
+    if cell.kind in ("mismatch", "branch", "size") and cell.ranks == 2:
         return False
     wrote: dict[int, list[str]] = {}
     for name, text in sorted(texts.items()):
@@ -217,7 +252,7 @@ def tells(cell: Cell, texts: dict[str, str]) -> bool:
             wrote.setdefault(int(found[1]), []).append(_VARIES.sub("#", text))
     ended = dict(_ENDED.findall(texts.get(LAUNCHER, "")))
     codes = [ended.get(str(rank)) for rank in range(cell.ranks)]
-    others = [rank for rank in range(cell.ranks) if rank != cell.who]
+    others = [rank for rank in range(cell.ranks) if rank not in cell.culprits]
     return all(wrote.get(cell.who) != wrote.get(rank) for rank in others) or all(
         codes[cell.who] != codes[rank] for rank in others
     )
@@ -240,18 +275,20 @@ def table(with_log: list[Graded], without: list[Graded]) -> str:
     """The matrix as Markdown."""
     tuned = tuned_kinds()
     lines = [
-        "# Ten kinds of fault in runs of 2, 4 and 8 ranks",
+        f"# {len(KINDS)} kinds of fault in runs of 2, 4, 8 and 16 ranks",
         "",
         "Each cell is a real run under torchrun and gloo; the logs are in `tests/records/matrix.json`. "
         "`python -m pytest --all --record tests/logs/test_matrix.py` makes all of them anew and writes this page.",
         "",
         "A cell says which rank `rgt lookup --log DIR` names first, then its first entry. Bold is wrong. "
-        "A dash is nobody, or nothing. In brackets: the logs don't tell the rank, because another one ended like it.",
+        "A dash is nobody, or nothing. In brackets: the logs don't tell the rank, because another one ended like it. "
+        "Where two ranks fail, the answer must name both.",
         "",
         "The readers of logs were tuned on "
         + ", ".join(KINDS[kind][0] for kind in tuned)
-        + ", the half of the kinds whose names have the lowest SHA-256. "
-        + FIRST_LOOK,
+        + ", the half of the first ten kinds whose names have the lowest SHA-256. "
+        + FIRST_LOOK
+        + f" The last {len(KINDS) - len(FIRST_KINDS)} kinds came later, and the readers were tuned on them too.",
         "",
         "| | rank named | nobody where all failed | entry |",
         "|---|---|---|---|",
@@ -260,7 +297,8 @@ def table(with_log: list[Graded], without: list[Graded]) -> str:
         for half, chosen in (
             ("", graded),
             (", kinds tuned on", [one for one in graded if one.cell.tuned]),
-            (", other kinds", [one for one in graded if not one.cell.tuned]),
+            (", other kinds", [one for one in graded if not (one.cell.tuned or one.cell.later)]),
+            (", later kinds", [one for one in graded if one.cell.later]),
         ):
             rank, nobody, entry = shares(chosen)
             lines.append(

@@ -53,6 +53,7 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
         "matches",
         "evidence",
         "first_failure",
+        "first_failures",
         "ask",
         "also",
         "facts",

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -280,16 +280,24 @@ def place_of(line: dict) -> str:
 
 
 def first_failure(answer: Answer) -> str:
-    """Which rank failed first or is behind the others, and the line that shows it, or ''."""
+    """Which ranks failed, or what the first one did instead, and the line that shows it, or ''."""
     from ..logs.waiting import is_step
 
     first = answer.first_failure
+    others = [place for place in answer.first_failures if place != first]
     if not first or first["rank"] is None:
-        return ""
+        return f"several ranks at fault: {_listed(others)}" if others else ""
     shown_by = [
         line["text"]
         for line in answer.evidence
         if (line["source"], line["line"]) == (first["source"], first["line"])
     ]
-    what = "is behind" if shown_by and is_step(shown_by[0]) else "failed first"
-    return f"{what}: rank {first['rank']} ({first['source']} line {first['line']})"
+    how = first.get("how") or ("is behind" if shown_by and is_step(shown_by[0]) else "failed first")
+    also = f"; at fault too: {_listed(others)}" if others else ""
+    return f"{how}: {_listed([first])}{also}"
+
+
+def _listed(places: Iterable[dict]) -> str:
+    return ", ".join(
+        f"rank {place['rank']} ({place['source']} line {place['line']})" for place in places
+    )

@@ -13,7 +13,15 @@ from .waiting import Failure
 
 GOES_ON = 3  # lines behind a failure that tell of none, one of them of progress
 # The outermost functions of a traceback that nobody caught: of a program, a process, a thread.
-_ENDS = ("<module>", "_bootstrap", "_bootstrap_inner", "_wrap", "worker", "main")
+_ENDS = (
+    "<module>",
+    "_run_module_as_main",
+    "_bootstrap",
+    "_bootstrap_inner",
+    "_wrap",
+    "worker",
+    "main",
+)
 
 
 def went_on(evidence: Evidence, rows: Sequence[Row] = ()) -> bool:
@@ -41,6 +49,11 @@ def went_on(evidence: Evidence, rows: Sequence[Row] = ()) -> bool:
         )
     ]
     return len(later) >= GOES_ON and any(is_progress(line) for line in later)
+
+
+def is_caught(failure: Failure) -> bool:
+    """Return whether the program itself caught an exception and printed its traceback."""
+    return _outermost(failure) not in ("", *_ENDS)
 
 
 def _outermost(failure: Failure) -> str:

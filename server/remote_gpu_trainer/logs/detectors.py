@@ -180,7 +180,12 @@ def _own_frame(text: str) -> tuple | None:
 TABLE = (
     # What a rank says of its own failure.
     _row(
-        "trace", "root", ("traceback (most recent",), pattern(r"Traceback \(most recent call last"),
+        "trace", "root", ("traceback (most recent", "(most recent call first"),
+        # Thread 0x00007f5b7e7d1740 (most recent call first):     printed by faulthandler
+        pattern(
+            r"Traceback \(most recent call last"
+            r"|hread 0x[0-9a-f]{1,16} .{0,80}\(most recent call first"
+        ),
     ),
     _row("frame", "root", ('file "',), _FRAME),
     _row("exception", "root", tuple(end.lower() for end in _EXCEPTION_ENDS), _exception),

@@ -46,6 +46,9 @@ _SIGNALS = {
     "2": "somebody pressed Ctrl-C (SIGINT)",
     "15": "somebody or the machine asked it to end (SIGTERM)",
 }
+# slurm-48213_0.out, the name that sbatch gives
+_SLURM_LOG = re.compile(r"(?:^|/)slurm-(\d{1,12})(?:[_.-]\d{1,6})?\.(?:out|err|log)$")
+BEHIND = 200  # lines at the end of a log in which Slurm may tell of it
 _SHELL = r"(?:\S{1,200}: ?(?:line|行|第) ?\d+(?: ?行)?: +\d+ +)"  # train.sh: line 12: 4711
 _CRASHED = (
     r"(?:Killed|Segmentation fault|Aborted|Bus error|Illegal instruction"
@@ -207,3 +210,24 @@ def bounds(line: Line) -> bool:
     """Return whether a line tells of an end behind which another run may begin."""
     found = end_in(line)
     return found is not None and found[0].bounds
+
+
+def slurm_job(lines: list[Line]) -> str:
+    """Return the number of Slurm's job that wrote these lines, "" where nothing tells it.
+
+    The name of its log does, and Slurm's own notice of the end.
+    """
+    for source in {line.source: None for line in lines}:
+        named = _SLURM_LOG.search(source)
+        if named:
+            return named[1]
+    for line in reversed(lines[-BEHIND:]):
+        found = end_in(line)
+        if found and found[0].name == "slurm":
+            return found[1][2].partition(".")[0]
+    return ""
+
+
+def sacct(job: str) -> str:
+    """Return the command that asks Slurm how a job ended."""
+    return f"`sacct -j {job} -o JobID,State,ExitCode,MaxRSS`"

@@ -72,6 +72,11 @@ class Evidence:
     `own` one on an exception that the user's own file raised. `says_all`: no entry could add to
     its text. `went_on`: the program caught or only logged each failure, and went on.
     `is_compared`: what a good run also printed was left out.
+
+    Of several ranks: `places` says in one line where each stood. `culprits` are the lines of those
+    that failed on their own, where several did. `how` is what the first one did instead of failing,
+    as in "went silent"; "" where it failed. `quoted` are the lines that decide. `check` is what to
+    look at first. `job` is the number that Slurm gave the run, "" without one.
     """
 
     lines: list[Line]
@@ -93,6 +98,12 @@ class Evidence:
     says_all: bool = False
     went_on: bool = False
     is_compared: bool = False
+    places: str = ""
+    culprits: tuple[Line, ...] = ()
+    how: str = ""
+    quoted: tuple[Line, ...] = ()
+    check: str = ""
+    job: str = ""
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""
@@ -109,7 +120,8 @@ def disagreement(evidence: Evidence, line: Line) -> str:
     if first is None or line.kind not in FAILED:
         return ""
     beside = line.source == first.source and 0 <= line.number - first.number <= MESSAGE_LINES
-    if beside or line.says("secondary") or first.says("secondary"):
+    is_of_all = line.says("mismatch") and first.says("mismatch")  # each rank says it
+    if beside or is_of_all or line.says("secondary") or first.says("secondary"):
         return ""
     return (
         f"The match rests on {_place(line)}, the first failure is {_place(first)}; "

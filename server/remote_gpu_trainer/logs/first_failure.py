@@ -15,6 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+from .caught import is_caught
 from .kinds import APART, EXCEPTION, FAILURE, MESSAGE, PLAIN
 from .lines import Line
 from .waiting import (
@@ -30,6 +31,8 @@ from .waiting import (
 from .wrapping import TERM, Summary, summary_of
 
 _SPOKEN = (PLAIN, MESSAGE, *APART)
+# What Python writes between two tracebacks, where one exception led to the other.
+LINKS = ("During handling of the above exception", "The above exception was the direct cause")
 
 
 def attempt_of(source: str) -> int | None:
@@ -71,28 +74,16 @@ def first_failure(
     out. `silent` are the ranks that left no line.
     """
     failures, lines = _first_attempt(failures, lines)
-    summary = summary_of(lines)
-    if not failures and not summary.ended:
+    job = _job_of(failures, lines, silent)
+    if not failures and not job.summary.ended:
         return late_rank(lines)
     odd = odd_one(lines)
     if odd:
         line, rank = odd
         return line.of_rank(rank)
-    ranks = {line.rank for line in lines if line.rank is not None}
     own = [f for f in failures if not f.secondary]
-    if own and len(ranks) < 2 and not summary.ended:
+    if own and len(job.ranks) < 2 and not job.summary.ended:
         return _earliest([f for f in own if f.line.rank is not None] or own)
-    own = _lasting(own, failures, lines)
-    job = _Job(
-        lines,
-        failures,
-        own,
-        [f for f in own if not only_reports(f)],
-        summary,
-        victims_of(failures, summary),
-        ranks,
-        silent,
-    )
     return (
         _of_root_cause(job)
         or _ended_by_signal(job)
@@ -101,6 +92,86 @@ def first_failure(
         or _whom_others_waited_for(job)
         or _last_resort(job)
     )
+
+
+def _job_of(failures: list[Failure], lines: list[Line], silent: frozenset[int]) -> _Job:
+    summary = summary_of(lines)
+    own = _lasting([f for f in failures if not f.secondary], failures, lines)
+    return _Job(
+        lines,
+        failures,
+        own,
+        [f for f in own if not only_reports(f)],
+        summary,
+        victims_of(failures, summary),
+        {line.rank for line in lines if line.rank is not None},
+        silent,
+    )
+
+
+def own_failures(failures: list[Failure], lines: list[Line]) -> list[Line]:
+    """Return, for each rank that failed on its own, the line that tells it, in the log's order.
+
+    A rank that only lost another one isn't among them, nor one that the launcher ended.
+    """
+    failures, lines = _first_attempt(failures, lines)
+    if not failures or odd_one(lines):
+        return []
+    job = _job_of(failures, lines, frozenset())
+    faulty = job.faulty() - job.victims
+    killed = [rank for rank in job.summary.ended if rank not in faulty and _is_killed(rank, job)]
+    found = [_of_rank(rank, job.sure) for rank in sorted(faulty)]
+    return [*found, *(at_end(rank, job.summary) for rank in killed)]
+
+
+def after_a_loss(failures: list[Failure], lines: list[Line]) -> list[Failure]:
+    """Return the failures that ranks had while they handled the loss of another one.
+
+    Empty where no rank failed in another way: then they are all that is known.
+    """
+    links = _links(lines)
+    losses: dict[tuple[str, int | None], int] = {}
+    found, others = [], False
+    for failure in failures:
+        writer, is_chained = _writer(failure.line), False
+        if failure.line.kind == EXCEPTION and failure.frames:
+            before = losses.get(writer)
+            is_chained = before is not None and _is_linked(failure, before, links)
+            if failure.secondary or is_chained:
+                losses[writer] = failure.line.number
+        if not failure.secondary and is_chained:
+            found.append(failure)
+        elif not failure.secondary and failure.line.rank is not None and not only_reports(failure):
+            others = True
+    return found if others else []
+
+
+def outlived(failures: list[Failure], lines: list[Line]) -> list[Failure]:
+    """Return the exceptions that ranks outlived, where another rank has a failure that it didn't.
+
+    They lost another rank in a later collective, or caught the exception themselves.
+    """
+    own = [f for f in failures if not f.secondary and f.line.rank is not None]
+    over = _lost_later(own, failures, lines)
+    over += [f for f in own if f.frames and is_caught(f) and f not in over]
+    return over if any(f.frames for f in own if f not in over) else []
+
+
+def _links(lines: list[Line]) -> dict[tuple[str, int | None], list[int]]:
+    """{writer: numbers of the lines by which Python links two tracebacks}."""
+    links: dict[tuple[str, int | None], list[int]] = {}
+    for line in lines:
+        if line.text.startswith(LINKS):
+            links.setdefault(_writer(line), []).append(line.number)
+    return links
+
+
+def _is_linked(
+    failure: Failure, before: int, links: dict[tuple[str, int | None], list[int]]
+) -> bool:
+    """Whether Python links a traceback to the exception in the line `before`."""
+    head = failure.frames[0].number
+    return any(before < number < head for number in links.get(_writer(failure.line), ()))
 
 
 def _of_root_cause(job: _Job) -> Line | None:
@@ -211,20 +282,43 @@ def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Fai
 def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> list[Failure]:
     """Leave out the failures that a rank survived: it logged two steps afterwards.
 
-    The steps may come from a buffer that was flushed when the process ended. So if no other sure
+    Or it lost another rank afterwards, or caught an exception while another rank didn't. The steps
+    may come from a buffer that was flushed when the
+    process ended. So if no other sure
     failure of a rank is left, leave out only those of a rank that failed again after its last step.
     """
-    steps = _last_steps(own, lines)
+    steps, lost = _last_steps(own, lines), _lost_later(own, failures, lines)
 
-    def went_on(failure: Failure) -> bool:
+    def trained_on(failure: Failure) -> bool:
         after = steps.get(_writer(failure.line), ())
         return len(after) == 2 and after[1] > failure.line.number
 
-    final = [f for f in own if not went_on(f)]
+    final = [f for f in own if f not in lost and not trained_on(f)]
+    uncaught = [f for f in final if not is_caught(f)]
+    if any(f.line.rank is not None and f.frames for f in uncaught):
+        return uncaught
     if any(f.line.rank is not None and not only_reports(f) for f in final):
         return final
     ends = {_writer(f.line): f.line.number for f in failures}  # its last failure
-    return [f for f in own if not went_on(f) or ends[_writer(f.line)] < steps[_writer(f.line)][0]]
+    return [
+        f for f in own if not trained_on(f) or ends[_writer(f.line)] < steps[_writer(f.line)][0]
+    ]
+
+
+def _lost_later(own: list[Failure], failures: list[Failure], lines: list[Line]) -> list[Failure]:
+    """Those of the failures after which their rank lost another one in a later collective."""
+    links = _links(lines) if own else {}
+    losses = [f for f in failures if f.secondary and f.frames and f.line.kind == EXCEPTION]
+    return [
+        failure
+        for failure in own
+        if any(
+            _writer(loss.line) == _writer(failure.line)
+            and loss.frames[0].number > failure.line.number
+            and not _is_linked(loss, failure.line.number, links)
+            for loss in losses
+        )
+    ]
 
 
 def _last_steps(own: list[Failure], lines: list[Line]) -> dict[tuple[str, int | None], list[int]]:

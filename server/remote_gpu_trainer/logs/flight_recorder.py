@@ -36,6 +36,10 @@ _OP = re.compile(r"[\w.]{1,60}(?: \d{1,6}(?:->|<-)\d{1,6})?\Z")
 _FREE, _FREE_IN, _FREE_OUT = re.compile(r"all_?to_?all|_v\b|_v_"), ("scatter",), ("gather",)
 
 
+# Calls that no rank can end before all have made them.
+_OF_ALL = re.compile(r"_?all_?|_?reduce_scatter|barrier")
+
+
 @dataclass
 class Call:
     """What a rank did at one number of a group: `op`, `sizes` that must agree, whether it ended.
@@ -385,6 +389,35 @@ def _named(op: str, number: int, group: tuple) -> str:
 def _group_name(group: tuple) -> str:
     name, described = group[:2]
     return described if described not in ("", "undefined") else f"group {name}"
+
+
+def never_ended(dumps: dict[int, Dump]) -> dict[int, str]:
+    """Return {rank: what shows it} of ranks in which calls are open that another rank ended.
+
+    Such a rank made the calls, but its GPU didn't: it hangs or failed.
+    """
+    found: dict[int, str] = {}
+    dumps = _of_one_run(dumps)
+    for key in sorted({key for dump in dumps.values() for key in dump.calls}, key=str):
+        group = _group_of(key, dumps)
+        for rank in sorted(group.waiting - set(found)):
+            number = min(n for n, c in group.calls[rank].items() if not c.ended)
+            call = group.calls[rank][number]
+            passed = [other for other in group.calls if _ended(other, number, group, dumps)]
+            if passed and _OF_ALL.match(call.op):
+                found[rank] = (
+                    f"rank {rank} never ended {_named(call.op, number, key)}; "
+                    f"{told_ranks(passed)} did"
+                )
+    return found
+
+
+def _ended(rank: int, number: int, group: _Group, dumps: dict[int, Dump]) -> bool:
+    """Whether a rank has ended a call: its dump says so, or holds later calls alone."""
+    calls = group.calls[rank]
+    if number in calls:
+        return calls[number].ended
+    return bool(calls) and not dumps[rank].whole and min(calls) > number
 
 
 def told_ranks(ranks: Iterable[int]) -> str:

@@ -9,8 +9,9 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from .ends import slurm_job
 from .evidence import MOST_DECISIVE, Evidence
-from .first_failure import attempt_of, first_failure, only_reports
+from .first_failure import after_a_loss, attempt_of, first_failure, only_reports, outlived
 from .kinds import ASIDE, CONSEQUENCE, EXCEPTION, FAILURE, FRAME, MESSAGE, TRACE, WARNING
 from .lines import MESSAGE_LINES, Line
 from .prose import is_sentence
@@ -64,20 +65,22 @@ def judge(
 
     `silent` are the ranks that left no line. `pasted`: a person may have written some of the lines.
     """
-    failures = _failures_in(lines)
+    found = _failures_in(lines)
     routine = routine_of(lines, pasted)
     if routine is None:
-        log = _Log(lines, list(failures.values()), [])
+        log = _Log(lines, list(found.values()), [])
     else:
-        log = _without_survived(lines, failures, routine)
+        log = _without_survived(lines, found, routine)
     log = _without_waiting_backward(log)
+    log = _without_other_tracebacks(log)
     log = replace(log, first=first_failure(_telling(log.failures), log.lines, silent))
     summary = summary_of(log.lines)
     log = _without_clean_up(log, summary)
+    failures = _telling(log.failures)
     victims = only_victims(log.failures, log.lines, summary, silent)
     log = _without_lost_peers(log)
     ranks = tuple(sorted({line.rank for line in lines if line.rank is not None}))
-    return Evidence(
+    evidence = Evidence(
         log.lines,
         log.failures,
         _decisive(log),
@@ -86,7 +89,13 @@ def judge(
         _is_log(log, routine, ranks),
         seen="sound" if _is_sound(log, routine) else "",
         victims=victims,
+        job=slurm_job(lines),
     )
+    if len(ranks) + len(silent) + len(summary.ended) < 2:
+        return evidence
+    from . import rank_story  # here for a fast start: most logs are of one rank
+
+    return rank_story.with_ranks(evidence, failures, silent)
 
 
 def _failures_in(lines: list[Line]) -> dict[int, Failure]:
@@ -169,6 +178,14 @@ def _without_waiting_backward(log: _Log) -> _Log:
     """
     waited = [frame for f in log.failures if f.secondary for frame in f.frames]
     return log.with_kind(TRACE, [frame for frame in waited if "backward" in frame.text])
+
+
+def _without_other_tracebacks(log: _Log) -> _Log:
+    """Without the failures that ranks outlived, or had while they handled the loss of another."""
+    log = log.with_kind(CONSEQUENCE, [f.line for f in after_a_loss(log.failures, log.lines)])
+    log = log.with_kind(ASIDE, [f.line for f in outlived(log.failures, log.lines)])
+    kept = [f for f in log.failures if f.line.kind not in (CONSEQUENCE, ASIDE)]
+    return replace(log, failures=kept)
 
 
 def _telling(failures: list[Failure]) -> list[Failure]:

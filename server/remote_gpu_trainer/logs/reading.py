@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
 from . import caught, endings, files, own_errors, runs_in_file, smi_rows
+from .ends import sacct
 from .evidence import MOST_DECISIVE, Evidence
 from .files import DEFAULTS, ReadOptions, Unreadable
 from .judging import ENDING, judge
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from .folder import Folder
 
 KERNELS = re.compile(r"/(?:proc|sys|dev)(?:/(?!shm\b)|$)")  # folders that are no files on a disk
+NOT_FINITE = ("P8", "P9")  # entries about a loss that is nan or inf
 NOTHING_NEW = "Every line of this log also stands in the good log."
 
 
@@ -177,12 +179,21 @@ def _of_a_file(evidence: Evidence, rows: Sequence[Row]) -> Evidence:
     ended = ending.sentence if ending else ""
     return replace(
         evidence,
+        check=evidence.check or _check_of_slurm(evidence, bool(ended)),
         of_file=True,
         ended=ended,
         own=own,
         says_all=says_all,
         went_on=caught.went_on(evidence, rows) and not has_kernel_rows(evidence.lines),
     )
+
+
+def _check_of_slurm(evidence: Evidence, is_ended: bool) -> str:
+    """What Slurm knows of a job that was ended, "" for any other."""
+    is_killed = evidence.first is not None and evidence.first.says("killed", "memory kill")
+    if not evidence.job or not (is_ended or is_killed):
+        return ""
+    return f"{sacct(evidence.job)} tells how it ended."
 
 
 def _report_of(log: _Log) -> Evidence | None:
@@ -224,7 +235,7 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         else:
             raise
     else:
-        evidence = _of_logs(logs)
+        evidence = replace(_of_a_file(_of_logs(logs), ()), of_file=False, says_all=False)
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
 
 
@@ -232,7 +243,12 @@ def _of_logs(logs: Folder) -> Evidence:
     """Return the evidence in several logs of one run."""
     lines, older = _with_kernel(logs.lines)
     judged = replace(judge(lines, logs.silent), left_out=logs.left_out, older=older, read=logs.read)
-    return _completed(judged, _Log(logs.numbers, logs.named))
+    evidence = _completed(judged, _Log(logs.numbers, logs.named))
+    if evidence.seen in NOT_FINITE and len(evidence.ranks) > 1:
+        from . import rank_story  # here for a fast start: few logs are of several ranks
+
+        return rank_story.with_values(evidence)
+    return evidence
 
 
 def _completed(evidence: Evidence, log: _Log) -> Evidence:

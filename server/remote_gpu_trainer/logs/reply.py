@@ -17,6 +17,7 @@ from .kinds import KINDS, QUIET
 from .lines import MAX_LINE, Line
 
 MOST_LINES, MOST_RANKS, MOST_PROBED = 200_000, 100_000, 64  # that are taken from a box
+MOST_RANKS_SHOWN = 4  # that failed on their own
 
 
 def pack(evidence: Evidence, most: int) -> dict:
@@ -48,6 +49,12 @@ def pack(evidence: Evidence, most: int) -> dict:
         "own": evidence.own,
         "says_all": evidence.says_all,
         "went_on": evidence.went_on,
+        "places": evidence.places,
+        "culprits": [pointed(line) for line in evidence.culprits],
+        "how": evidence.how,
+        "quoted": [pointed(line) for line in evidence.quoted],
+        "check": evidence.check,
+        "job": evidence.job,
         "probed": [
             {
                 "id": probed.id,
@@ -68,7 +75,7 @@ def _within(evidence: Evidence, most: int) -> list[Line]:
     sizes = [len(json.dumps(_row(line))) + 2 for line in lines]
     if sum(sizes) <= most:
         return lines
-    must = {*evidence.decisive, evidence.first}
+    must = {*evidence.decisive, evidence.first, *evidence.culprits, *evidence.quoted}
     chosen, size = set(), 0
     for place in sorted(
         range(len(lines)),
@@ -118,7 +125,7 @@ def _evidence(packed: dict) -> Evidence:
         left_out=shown(packed.get("left_out", ""), 300),
         numbers=shown(packed.get("numbers", ""), 300),
         seen=shown(packed.get("seen", ""), 20),
-        victims=shown(packed.get("victims", ""), 300),
+        victims=shown(packed.get("victims", ""), 500),
         older=shown(packed.get("older", ""), 300),
         of_file=packed.get("of_file") is True,
         read=shown(packed.get("read", ""), 400),
@@ -126,6 +133,12 @@ def _evidence(packed: dict) -> Evidence:
         own=shown(packed.get("own", ""), 300),
         says_all=packed.get("says_all") is True,
         went_on=packed.get("went_on") is True,
+        places=shown(packed.get("places", ""), 300),
+        culprits=tuple(map(pointed, packed.get("culprits", [])[:MOST_RANKS_SHOWN])),
+        how=shown(packed.get("how", ""), 60),
+        quoted=tuple(map(pointed, packed.get("quoted", [])[:MOST_DECISIVE])),
+        check=shown(packed.get("check", ""), 300),
+        job=shown(packed.get("job", ""), 20),
         probed=_probed(packed.get("probed", [])),
     )
 

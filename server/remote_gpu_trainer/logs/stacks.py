@@ -13,16 +13,18 @@ from dataclasses import dataclass, replace
 
 from . import flight_recorder
 from .evidence import MOST_DECISIVE, Evidence
-from .flight_recorder import LIBRARY, Dump, Verdict, told_ranks, verdicts
+from .flight_recorder import LIBRARY, Dump, Verdict, never_ended, told_ranks, verdicts
 from .lines import Line
 
 MOST_VERDICTS = 2  # groups of ranks whose verdict is told
+MOST_CULPRITS, MOST_MISSING = 4, 4  # ranks that are told alone, and those that one call may miss
 MOST_CAMPS = 4  # places in which processes stand that are told
+MISSING = "missing"  # the kind of a verdict on ranks that didn't come
 READ_DUMPS, READ_STACKS = "read from the dumps: ", "read from the stacks: "
 # The entry about ranks of which one never entered a collective.
 ABSENT = "D20"
 # Kinds of verdicts, see `flight_recorder.Verdict`, and the entries about them.
-ENTRIES = {"missing": ABSENT, "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
+ENTRIES = {MISSING: ABSENT, "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
 ELSEWHERE = "D19"  # about ranks that stand in different places
 
 # Process 4121: python train.py
@@ -94,11 +96,52 @@ def _with_verdicts(evidence: Evidence, dumps: dict[int, Dump], verdicts: list[Ve
     if verdicts:
         entry = ENTRIES.get(verdicts[0].kind, "")
         lines = [line for verdict in verdicts[:MOST_VERDICTS] for line in _lines(verdict, dumps)]
-        return _with_hang(evidence, lines, entry, bool(entry) and verdicts[0].odd is not None)
+        culprits = _culprits(verdicts, dumps) if entry else []
+        found = _with_hang(evidence, lines, entry, bool(entry) and verdicts[0].odd is not None)
+        if found.seen == entry and entry:
+            told = _told_calls(verdicts[0], dumps)
+            found = replace(
+                found,
+                culprits=tuple(culprits) if len(culprits) > 1 else (),
+                quoted=tuple(culprits) if len(culprits) > 1 else (),
+                how="",
+                places=told or found.places,
+            )
+        return found
     lines = _alike(dumps) if len(dumps) > 1 else []
     if not evidence.lines:
         return replace(evidence, lines=lines, decisive=lines, seen="sound")
     return _with_hang(evidence, lines, "", False)
+
+
+def _culprits(verdicts: list[Verdict], dumps: dict[int, Dump]) -> list[Line]:
+    """One line for each rank that didn't come, or whose calls never ended; the odd one first."""
+    said: dict[int, str] = {}
+    for verdict in verdicts:
+        if verdict.kind == MISSING and verdict.odd is not None:
+            said.setdefault(verdict.odd, verdict.said[0])
+    for verdict in verdicts:
+        if verdict.kind == MISSING and verdict.odd is None and len(verdict.ranks) <= MOST_MISSING:
+            said.update((rank, verdict.said[0]) for rank in sorted(verdict.ranks - set(said)))
+    if said:
+        open_calls = never_ended(dumps)
+        said = {**said, **{rank: open_calls[rank] for rank in open_calls if rank not in said}}
+    return [
+        Line(dumps[rank].name if rank in dumps else "", 1, rank, READ_DUMPS + text, "failure")
+        for rank, text in list(said.items())[:MOST_CULPRITS]
+    ]
+
+
+def _told_calls(verdict: Verdict, dumps: dict[int, Dump]) -> str:
+    """Where ranks stood, by the last call of each in a verdict's group; "" if no dump tells it."""
+    last: dict[str, list[int]] = {}
+    for rank, dump in sorted(dumps.items()):
+        calls = dump.calls.get(verdict.group, {})
+        call = calls.get(verdict.number) or (calls[max(calls)] if calls else None)
+        if call and call.place:
+            last.setdefault(f"{call.op}, {call.place}", []).append(rank)
+    camps = [f"{told_ranks(ranks)}: {place}" for place, ranks in last.items()]
+    return "; ".join(camps[:MOST_CAMPS]) if len(camps) > 1 else ""
 
 
 def _lines(verdict: Verdict, dumps: dict[int, Dump]) -> list[Line]:

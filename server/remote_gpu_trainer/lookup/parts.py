@@ -23,7 +23,8 @@ MOST = {
     "memory": 165,  # what training the model of a config.json takes
     "left_out": 130,  # what of a folder wasn't read, or what the dumps in it say
     "numbers": 80,  # what losses and tables show that is no fault
-    "decision": 100,  # who ended the run, which ranks only lost another, what may not belong to it
+    "ranks": 170,  # what became of which rank, and where each stood
+    "decision": 100,  # who ended the run, what may not belong to it
     "help": 130,  # which line of the user's own failed, or what would make the answer surer
     "read": 90,  # which lines and which of several runs were looked at
     # In `also`.

@@ -39,6 +39,8 @@ NOTHING_FITS = "Nothing in the catalogue fits."
 NO_ERROR = "No error found."
 NOT_SURE = "Not sure that an entry fits; check whether one of these titles describes your failure."
 HINTS_ALONE = "The probe gives hints, which prove nothing; run each entry's check."
+BY_RANKS = "what the ranks show beside each other"
+SELDOM = ("facts", "first_failures")  # fields of an answer that most answers don't have
 WORDS_ALONE = (
     "Ranked by words alone: the sentence encoder's file is missing or damaged; "
     "reinstall remote-gpu-trainer."
@@ -50,7 +52,8 @@ class Answer:
     """The answer, in the shape that the MCP server's model `Lookup` describes.
 
     `matches` come likeliest first; there are none if nothing fits. `also` has the ids and titles
-    of further candidates. If there are titles but no match, the report is near these entries but
+    of further candidates. `first_failures` are the places of all ranks that failed on their own,
+    where several did. If there are titles but no match, the report is near these entries but
     not near enough to claim one, so the reader should choose. `ask` says what to know before the
     matches, and what would help if nothing fits or the answer is unsure. `facts` are what a
     platform's page says, each a sentence, where the question was about a platform's bill or data.
@@ -62,11 +65,12 @@ class Answer:
     ask: str
     also: list[dict]
     facts: list[str] = field(default_factory=list)
+    first_failures: list[dict] = field(default_factory=list)
 
     def as_dict(self) -> dict:
-        """Return the answer as a dict for JSON; `facts` only where there are some."""
+        """Return the answer as a dict for JSON; SELDOM only where there are some."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in named.items() if name != "facts" or value}
+        return {name: value for name, value in named.items() if name not in SELDOM or value}
 
 
 @dataclass(frozen=True)
@@ -115,6 +119,12 @@ class LookUp:
         return self.evidence.of_file and is_silent
 
     @property
+    def needs_signs(self) -> bool:
+        """Whether a further match or title needs a sign in the logs: in a file, or of ranks."""
+        is_of_ranks = bool(self.evidence.read) and len(self.evidence.ranks) > 1
+        return self.rests_on_signs or (is_of_ranks and not self.has_own_words)
+
+    @property
     def ran_out_of_memory(self) -> bool:
         """Whether an out-of-memory message is what failed, not what a library warned of."""
         return self.memory is not None and self.memory.line.kind in FAILED
@@ -128,7 +138,7 @@ class LookUp:
         if not self.ranking.candidates or self.confidence or not self.ranking.worth_a_look:
             return False
         evidence = self.evidence
-        if not self.rests_on_signs:
+        if not self.needs_signs:
             return True
         return evidence.failed() and not (evidence.ended or evidence.own or evidence.went_on)
 
@@ -329,12 +339,12 @@ def claim_entries(state: LookUp) -> LookUp:
     if not state.confidence:
         return state
     chosen = state.ranking.candidates[: state.limit]
-    if state.rests_on_signs:
+    if state.needs_signs:
         chosen = (*chosen[:1], *(c for c in chosen[1:] if c.hit))
     claims = tuple(
         Claim(
             state.entries[candidate.id],
-            _why(candidate, state.memory),
+            _why(candidate, state),
             confidence_of_further(candidate, state.confidence) if place else state.confidence,
         )
         for place, candidate in enumerate(chosen)
@@ -343,10 +353,13 @@ def claim_entries(state: LookUp) -> LookUp:
     return replace(state, claims=claims, rests_on=rests_on)
 
 
-def _why(candidate: Candidate, memory: Shortage | None) -> str:
-    """Return the reason for a candidate: its signature, the memory numbers, or its words."""
-    if memory and memory.entry == candidate.id and not candidate.hit:
-        return memory.why
+def _why(candidate: Candidate, state: LookUp) -> str:
+    """Return the reason for a candidate: its signature, memory numbers, the ranks, or its words."""
+    if not candidate.hit:
+        if state.memory and state.memory.entry == candidate.id:
+            return state.memory.why
+        if state.evidence.how and state.evidence.seen == candidate.id:
+            return BY_RANKS
     return why_of(candidate)
 
 
@@ -381,17 +394,33 @@ def write_answer(state: LookUp) -> Answer:
         first_failure=_first_failure(state),
         ask=_ask(state),
         also=_titles(state),
+        first_failures=[place_of(line) for line in evidence.culprits],
     )
+    _check_first(answer, evidence)
     fit(answer, WHOLE + FURTHER * max(0, state.limit - 3))
     return answer
 
 
+def _check_first(answer: Answer, evidence: Evidence) -> None:
+    """Put what the ranks say to look at before the check of the first match, in place.
+
+    It takes the place of the check of ABSENT, which finds the rank that is known already.
+    """
+    if answer.matches and evidence.check:
+        first = answer.matches[0]
+        rest = "" if first["id"] == cascade.CRASHED else first["check"]
+        first["check"] = " ".join(filter(None, (evidence.check, rest)))
+
+
 def _first_failure(state: LookUp) -> dict | None:
-    """Return where the first failure is; None if the run outlived it and nothing is claimed."""
-    first = state.evidence.first
+    """Return where the first failure is; None if the run outlived it and nothing is claimed.
+
+    `how` is what the rank did where it didn't fail.
+    """
+    first, how = state.evidence.first, state.evidence.how
     if first is None or (state.evidence.went_on and not state.claims):
         return None
-    return place_of(first)
+    return {**place_of(first), **({"how": how} if how else {})}
 
 
 def _ask(state: LookUp) -> str:
@@ -400,7 +429,6 @@ def _ask(state: LookUp) -> str:
     decision = [
         "" if state.retriever.encoder else WORDS_ALONE,
         evidence.ended,
-        evidence.victims,
         evidence.older,
         disagreement(evidence, rests_on.line) if rests_on and not evidence.ended else "",
     ]
@@ -409,11 +437,16 @@ def _ask(state: LookUp) -> str:
         "left_out": evidence.left_out,
         "numbers": f"The numbers say: {evidence.numbers}." if evidence.numbers else "",
         "decision": " ".join(filter(None, decision)),
+        "ranks": " ".join(filter(None, (evidence.victims, _places(evidence)))),
         "help": _what_would_help(state),
         "read": evidence.read,
     }
     ask = " ".join(filter(None, (cut(text, MOST[part]) for part, text in said.items())))
     return cut(ask, MOST["ask"])
+
+
+def _places(evidence: Evidence) -> str:
+    return f"Where they stood: {evidence.places}." if evidence.places else ""
 
 
 def _what_would_help(state: LookUp) -> str:
@@ -453,11 +486,16 @@ def _causes_of_line(state: LookUp) -> list[str]:
 
 
 def _titles(state: LookUp) -> list[dict]:
-    """Return the titles of the candidates behind the matches, none if the first is sure."""
+    """Return the titles of the candidates behind the matches, none if the first is sure.
+
+    Behind a claim about logs of several ranks stand only those with a sign in the logs.
+    """
     if not state.is_open and state.confidence not in ("medium", "low"):
         return []
     claimed = {claim.entry.id for claim in state.claims}
     rest = [c for c in state.ranking.candidates if c.id not in claimed][:ALSO]
+    if state.claims and state.needs_signs and len(state.evidence.ranks) > 1:
+        rest = [candidate for candidate in rest if candidate.hit]
     return titles([state.entries[candidate.id] for candidate in rest])
 
 

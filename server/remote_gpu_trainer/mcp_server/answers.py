@@ -42,6 +42,7 @@ class Place(BaseModel):
     rank: int | None
     source: str
     line: int
+    how: str | None = None
 
 
 class Title(BaseModel):
@@ -119,6 +120,7 @@ class Lookup(BaseModel):
     matches: list[Match]
     evidence: list[EvidenceLine] = Field(description=QUOTED)
     first_failure: Place | None
+    first_failures: list[Place] | None = None
     ask: str
     also: list[Title]
     facts: list[str] | None = Field(

@@ -29,7 +29,8 @@ RISEN, LOST = 1.5, 0.15  # times the lowest value, and share of the fall that is
 def not_finite(series: Series, norm: Series | None, began: bool | None) -> NumbersFinding | None:
     """Find values that become nan or infinite.
 
-    `norm` is the gradient norm. `began` says whether the log begins with its run, see
+    `norm` is the gradient norm: where it stays finite, the formula of the loss made the inf, not
+    the network. `began` says whether the log begins with its run, see
     `from_the_start`.
     """
     values = series.values
@@ -41,6 +42,10 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Numbe
     what = "nan" if any(math.isnan(values[i]) for i in bad) else "inf"
     entry = "L7" if series.held_out and series.kind == "ppl" else "P9"
     lost = series.kind == "loss" and not series.held_out
+    if what == "inf" and _stays_finite(norm, series.rows[at]):
+        sign = "-" if all(values[i] < 0 for i in bad) else ""
+        message = f"{name} is {sign}inf while the gradient norm stays finite"
+        return NumbersFinding(series.rows[at], message, "P8")
     if at == 0:
         where = "from the first step" if began is not False else "in every line"
         return NumbersFinding(series.rows[0], f"{name} is {what} {where}", entry, lost=lost)
@@ -53,6 +58,12 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Numbe
     climbed = ", gradient norm climbed before" if _climbs(norm, series.rows[at]) else ""
     message = f"{name} suddenly becomes {what} and stays {what}{climbed}"
     return NumbersFinding(series.rows[at], message, entry, lost=lost)
+
+
+def _stays_finite(norm: Series | None, row: int) -> bool:
+    """Whether the gradient norm was told from a line on, and was finite there."""
+    after = [value for line, value in zip(norm.rows, norm.values) if line >= row] if norm else []
+    return bool(after) and all(map(math.isfinite, after))
 
 
 def _rises(values: list[float]) -> bool:

@@ -1,0 +1,172 @@
+"""Where each rank stood when it stopped: the last frame of the user's own code, and its call.
+
+A place comes from the traceback of a rank, from what faulthandler printed, or from the stacks of
+py-spy. Standard library, Python 3.8.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable
+from typing import NamedTuple
+
+from .flight_recorder import LIBRARY, told_ranks
+from .lines import Line
+from .stacks import stacks_of
+from .waiting import Failure, who
+
+MOST_TOLD = 4  # places that a sentence names
+# Calls that every rank of a group must make. `backward` is one under DDP and FSDP.
+_MEETING = re.compile(
+    r"(?:monitored_)?barrier|(?:_?all_?)?(?:reduce|gather)\w*|broadcast\w*|_?reduce_scatter\w*"
+    r"|scatter\w*|all_?to_?all\w*|backward|new_group|wait_for_everyone|synchronize|send|recv"
+)
+# What Python puts between a call and the function that does the work.
+_BETWEEN = frozenset((
+    "wrapper", "inner", "wrapped", "decorate_context", "_fn", "__call__", "_call_impl",
+    "_wrapped_call_impl", "_no_grad_wrapper", "auto_unwrap",
+))  # fmt: skip
+# Thread 0x00007f5b7e7d1740 (most recent call first):     as faulthandler prints it; "Current
+# thread" where a signal came in
+_DUMPED = re.compile(
+    r"(Current t|T)hread 0x[0-9a-f]{1,16} (?:\[.{0,60}\] )?\(most recent call first"
+)
+_DUMPED_FRAME = re.compile(r'\s*File "([^"]{1,400})", line (\d{1,7}) in (\S{1,80})')
+_NAME, _FILE = re.compile(r"[A-Za-z_]\w{0,59}$"), re.compile(r"[\w.-]{1,60}$")
+_Frame = tuple  # (file, line, function)
+
+
+class Place(NamedTuple):
+    """Where a rank stood: `call` is what it called at `line` of the user's `file`.
+
+    `within`: the user's functions around it. `waits`: whether other ranks must make the call too.
+    """
+
+    call: str
+    file: str
+    line: str
+    within: tuple[str, ...]
+    waits: bool
+
+    def told(self) -> str:
+        """Return the place in words, as in "barrier, train.py:193"."""
+        return f"{self.call}, {self.file}:{self.line}"
+
+
+def places_of(failures: Iterable[Failure], lines: list[Line]) -> dict[int, Place]:
+    """Return {rank: its place} for the ranks of which a traceback or a stack tells it.
+
+    The first traceback of a rank counts, otherwise the last stack.
+    """
+    found: dict[int, Place] = {}
+    for rank, frames in [*_pyspy_stacks(lines), *_dumped_stacks(lines)]:
+        place = _place(frames)
+        if place:
+            found[rank] = place
+    raised: dict[int, Place] = {}
+    for failure in failures:
+        rank = who(failure.line)
+        if rank is None or rank in raised or not failure.frames:
+            continue
+        signs = [frame.sign("frame") for frame in failure.frames]
+        place = _place([(file, line, name or "") for file, line, name in filter(None, signs)])
+        if place:
+            raised[rank] = place
+    return {**found, **raised}
+
+
+def _pyspy_stacks(lines: list[Line]) -> list[tuple[int, list[_Frame]]]:
+    """(rank, frames, outermost first) of each process in what py-spy printed."""
+    if not any(line.text.startswith("Process ") for line in lines):
+        return []
+    return [
+        (stack.rank, [(file, line, name) for name, file, line in reversed(stack.frames)])
+        for stack in stacks_of(lines)
+        if stack.rank is not None
+    ]
+
+
+def _dumped_stacks(lines: list[Line]) -> list[tuple[int, list[_Frame]]]:
+    """(rank, frames, outermost first) of each main thread that faulthandler printed.
+
+    It is the thread that a signal met, otherwise the last one. A rank that trained on in the same
+    log stood there no longer.
+    """
+    threads: dict[int, list[tuple[bool, list[_Frame]]]] = {}
+    sources: dict[int, str] = {}
+    inside = False
+    for line in lines:
+        if line.rank is None:
+            continue
+        head = _DUMPED.match(line.text)
+        frame = _DUMPED_FRAME.match(line.text)
+        if line.source == sources.get(line.rank) and line.says("step"):
+            threads.pop(line.rank, None)
+        if head:
+            threads.setdefault(line.rank, []).append((head[1] == "Current t", []))
+            sources[line.rank] = line.source
+        elif frame and inside:
+            threads[line.rank][-1][1].insert(0, (frame[1], frame[2], frame[3]))
+        inside = bool(head) or (inside and bool(frame) and line.rank in threads)
+    stacks = []
+    for rank, dumped in threads.items():
+        current = [frames for is_current, frames in dumped if is_current]
+        stacks.append((rank, (current or [frames for _, frames in dumped])[-1]))
+    return stacks
+
+
+def _place(frames: list[_Frame]) -> Place | None:
+    """The place in these frames, outermost first; None without a frame of the user's own."""
+    own = [at for at, (file, _, _) in enumerate(frames) if not _is_foreign(file)]
+    if not own:
+        return None
+    file, line, name = frames[own[-1]]
+    inner = [function for _, _, function in frames[own[-1] + 1 :]]
+    met = next((function for function in inner if _MEETING.fullmatch(function)), "")
+    called = met or next((function for function in inner if function not in _BETWEEN), "") or name
+    return Place(
+        called if _NAME.match(called) else "the program",
+        _short(file),
+        line,
+        tuple(frames[at][2] for at in own),
+        bool(met),
+    )
+
+
+def is_own_frame(line: Line) -> bool:
+    """Return whether a line of a traceback is a frame of the user's own code."""
+    frame = line.sign("frame")
+    return frame is not None and not _is_foreign(frame[0])
+
+
+def _is_foreign(file: str) -> bool:
+    return bool(LIBRARY.search(file)) or file.startswith("<")
+
+
+def _short(path: str) -> str:
+    """The name of a file without its folders; it goes into a sentence."""
+    name = os.path.basename(path.replace("\\", "/"))
+    return name if _FILE.match(name) else "a file"
+
+
+def camps_of(places: dict[int, Place]) -> list[list[int]]:
+    """Return the ranks that stood in one place, for each place, the lowest rank first."""
+    camps: dict[tuple[str, str, str], list[int]] = {}
+    for rank in sorted(places):
+        place = places[rank]
+        camps.setdefault((place.call, place.file, place.line), []).append(rank)
+    return list(camps.values())
+
+
+def told_places(places: dict[int, Place]) -> str:
+    """Return in one line where ranks stood, "" for fewer than two.
+
+    As in "rank 0: barrier, train.py:193; ranks 1-3: backward, train.py:88".
+    """
+    if len(places) < 2:
+        return ""
+    camps = camps_of(places)
+    told = [f"{told_ranks(camp)}: {places[camp[0]].told()}" for camp in camps[:MOST_TOLD]]
+    more = [f"{len(camps) - MOST_TOLD} other places"] if len(camps) > MOST_TOLD else []
+    return "; ".join([*told, *more])
