@@ -52,13 +52,17 @@ class Title(BaseModel):
 
 
 class StaleItem(BaseModel):
-    """A fact or entry past its limit; open `source` again before relying on it."""
+    """A fact or entry past its limit; open `source` again before relying on it.
+
+    `matters`, of a fact: whether its age can change a decision.
+    """
 
     id: str
     what: str
     checked: str
     limit_days: int
     source: str
+    matters: str | None = None
 
 
 class Bound(BaseModel):

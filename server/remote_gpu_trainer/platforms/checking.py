@@ -161,7 +161,8 @@ def _count(findings: list[dict], noun: str) -> str:
 
 def _aged(item: dict) -> str:
     when = f"checked {item['checked']}, limit {item['limit_days']} days"
-    return f"{item['id']}: {when}: {item['source']}"
+    matters = f" ({item['matters']})" if item.get("matters") else ""
+    return f"{item['id']}{matters}: {when}: {item['source']}"
 
 
 def _platforms(facts: list[dict]) -> list[tuple[str, int]]:
