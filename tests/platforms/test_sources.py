@@ -149,7 +149,7 @@ def test_a_dead_link_is_told_from_a_page_that_cannot_be_looked_at(site, path, wh
         ("too-many", "429 Too Many Requests: the site wants no more questions now"),
         ("picture", "it is no text (image/png)"),
         ("nuls", "it is no text (it holds NULs)"),
-        ("huge", "it is longer than 5 MB"),
+        ("huge", "it is longer than 10 MB"),
         ("to-ftp", "it leads to ftp://example.org/x, which isn't a web page"),
         ("forbidden-to-programs", "the site's robots.txt asks programs not to open it"),
     ],
@@ -219,6 +219,7 @@ def test_a_file_that_github_shows_is_read_itself():
         ("10,000 files, 1.5 GB", ["10,000", "1.5"]),
         ("--min-cuda-version 12.8", ["12.8"]),
         ("by /v2/pods and sbatch.1", []),
+        ("--allow=tcp:6006 and --format=ReqTRES%60", []),
     ],
 )
 def test_the_numbers_of_a_fact_are_those_that_a_change_would_change(text, numbers):

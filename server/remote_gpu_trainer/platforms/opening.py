@@ -27,7 +27,7 @@ from ..text.masking import shown
 AGENT = f"remote-gpu-trainer/{__version__} (+https://github.com/remote-gpu-trainer)"
 HOSTS_AT_ONCE = 4
 PAUSE = 1.0  # seconds between two pages of a host
-MOST_BYTES = 5_000_000  # the longest source today, Google's description of Compute, has 2.6 MB
+MOST_BYTES = 10_000_000  # Google's description of Compute, the longest source, has 5.0 MB
 MOST_SECONDS = 30.0  # for a whole page, and for its host to send anything
 LEAST_TEXT = 200  # characters; an HTML page with scripts and less text shows it by them alone
 _GONE = (404, 410)
