@@ -388,7 +388,8 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
         if against := mark(name, fact, on):
             yield Warning(
                 f"{profile.name}.{name}",
-                f"{against.partition(', the limit')[0]}; source: profile://{profile.name}",
+                # The page that is named has the day and the limit.
+                f"{against.partition(' (20')[0]}; source: profile://{profile.name}",
             )
 
 
