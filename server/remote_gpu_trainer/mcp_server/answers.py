@@ -52,17 +52,14 @@ class Title(BaseModel):
 
 
 class StaleItem(BaseModel):
-    """A fact or entry past its limit; open `source` again before relying on it.
-
-    `matters`, of a fact: whether its age can change a decision.
-    """
+    """A fact or entry past its limit; open `source` again before relying on it."""
 
     id: str
     what: str
     checked: str
     limit_days: int
     source: str
-    matters: str | None = None
+    matters: str = ""
 
 
 class Bound(BaseModel):
