@@ -15,7 +15,7 @@ import yaml
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.freshness import LIMITS
 from remote_gpu_trainer.cli.main import leaves
-from remote_gpu_trainer.platforms import profile
+from remote_gpu_trainer.platforms import profile, showing
 
 from tests.conftest import ROOT, engine, module
 from tests.engines.chromium import CHROMIUM, Browser, Served
@@ -254,7 +254,7 @@ def test_every_platform_command_tool_and_script_is_there(pages):
     compared = words("/platforms/")
     for name, facts in profile.load().items():
         assert name in compared and f"/platforms/{name}/" in pages
-        assert str(facts.facts.survives.date or "no date") in compared
+        assert str(facts.facts.survives.date or "a guess") in compared
     unsure = sum(
         fact is not None and fact.status != "confirmed"
         for facts in profile.load().values()
@@ -268,6 +268,20 @@ def test_every_platform_command_tool_and_script_is_there(pages):
     for path in (ROOT / "scripts").glob("*.*"):
         if path.suffix in (".py", ".sh", ".template"):
             assert path.name in words("/reference/scripts/"), path.name
+
+
+def test_the_page_of_a_platform_has_its_facts_in_the_order_of_the_command(site, pages):
+    for name, platform in profile.load().items():
+        there = [fact for fact, value in platform.facts if value]
+        headings = [title for fact, title in showing.HEADINGS.items() if fact in there]
+        if platform.facts.stop_billing:
+            headings.insert(1, showing.DELETED)
+        html = (site / f"platforms/{name}/index.html").read_text(encoding="utf-8")
+        shown = re.findall(r"<h3[^>]*>([^<]*)", html)
+        assert shown[: len(headings)] == headings, name
+        guesses = any(value and value.date is None for _, value in platform.facts)
+        words = " ".join(pages[f"/platforms/{name}/"].words)
+        assert ("a guess, no page with a date says it" in words) == guesses, name
 
 
 def test_every_guide_of_the_skill_has_its_page_in_the_menu(pages):

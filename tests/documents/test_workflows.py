@@ -106,3 +106,55 @@ def test_what_lands_on_the_main_branch_runs_all_tests_with_every_engine():
     job = TESTS["jobs"]["everything"]
     assert job["if"] == "github.event_name != 'pull_request' && github.ref == 'refs/heads/main'"
     assert commands("everything")[-1] == ".ci/run"
+
+
+STALENESS = yaml.safe_load((ROOT / ".github/workflows/staleness.yml").read_text(encoding="utf-8"))
+GH = """#!/bin/sh
+echo "$*" >>asked
+if [ "$2" = list ]; then cat issues.json; fi
+"""
+
+
+def test_each_report_of_the_month_is_one_that_the_command_makes():
+    steps = STALENESS["jobs"]["report"]["steps"]
+    [check] = [step["run"] for step in steps if step.get("id") == "check"]
+    for report in STALENESS["jobs"]["report"]["strategy"]["matrix"]["include"]:
+        words = check.splitlines()[1].replace("${{ matrix.options }}", report["options"]).split()
+        asked = words[1 : words.index(">")]
+        help_text = subprocess.run(
+            [sys.executable, "-m", "remote_gpu_trainer", *asked, "--help"],
+            capture_output=True,
+            text=True,
+        )
+        assert help_text.returncode == 0, help_text.stderr
+        assert all(word in help_text.stdout for word in asked)
+
+
+@pytest.mark.parametrize(
+    ("code", "issues", "asked"),
+    [
+        (1, [], ["issue create --title Sources --body-file report.md"]),
+        (1, [(7, "Sources")], ["issue edit 7 --body-file report.md"]),
+        (1, [(7, "Sources of old")], ["issue create --title Sources --body-file report.md"]),
+        (0, [(8, "Else"), (7, "Sources")], ["issue close 7 --comment Nothing is left of it."]),
+        (0, [(8, "Else")], []),
+    ],
+    ids=["none is open", "one is open", "another is open", "nothing is left", "nothing to do"],
+)
+def test_a_second_report_brings_the_open_issue_up_to_date(code, issues, asked, tmp_path):
+    if not shutil.which("jq"):
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)("jq is not installed")
+    (tmp_path / "gh").write_text(GH)
+    (tmp_path / "gh").chmod(0o755)
+    listed = [{"number": number, "title": title} for number, title in issues]
+    (tmp_path / "issues.json").write_text(json.dumps(listed))
+    step = STALENESS["jobs"]["report"]["steps"][-1]
+    path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
+    subprocess.run(
+        ["bash", "-e", "-c", step["run"]],
+        cwd=tmp_path,
+        env={"PATH": path, "TITLE": "Sources", "CODE": str(code)},
+        check=True,
+    )
+    listing, *further = (tmp_path / "asked").read_text().splitlines()
+    assert listing.startswith("issue list --state open") and further == asked

@@ -1,10 +1,11 @@
 """Questions in words about a platform's bill or data: recognised, and answered from its page."""
 
-from datetime import date
+import re
+from datetime import date, timedelta
 
 import pytest
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.platforms import profile, questions, showing
+from remote_gpu_trainer.platforms import profile, questions, showing, teardown
 
 BILL = ("stop_billing", "survives", "quota")
 DAY = date(2026, 11, 27)
@@ -86,7 +87,7 @@ def test_another_answer_has_no_facts_in_its_json():
 def test_a_page_for_a_person_begins_with_bill_deletion_survival_and_login(name):
     page = profile.get(name)
     lines = showing.as_text(page, DAY).splitlines()
-    heads = [line.split(" (")[0] for line in lines[1:] if line and not line.startswith(" ")]
+    heads = [re.split(r" \(|: a guess", line)[0] for line in lines[1:] if line and line[0] != " "]
     deleted = [showing.DELETED] if page.facts.stop_billing else []
     first = ["What stops the bill", *deleted, "What survives", "How to get in"]
     start = heads.index(first[0])
@@ -105,9 +106,55 @@ def test_every_fact_has_a_heading_and_says_once_whether_its_age_matters():
     }
     assert "can cost money or data unseen" in texts["stop_billing"]
     assert "amounts may differ" in texts["price"] and "the first try shows it" in texts["ssh"]
-    assert texts["stop_billing"].startswith("Checked 2026-08-20, 1140 days past its limit of 90")
+    assert texts["stop_billing"].startswith("Read 1230 days ago (2026-08-20), the limit is 90; a ")
     fresh = showing.trust("survives", page.facts.survives, DAY)
-    assert fresh.startswith("Confirmed 2026-08-20: https://")
+    assert fresh.startswith("Read 99 days ago (2026-08-20): https://")
+
+
+def test_a_stale_mark_has_one_word_on_whether_the_age_can_change_the_decision():
+    page, late = profile.get("runpod"), date(2030, 1, 1)
+    marks = {name: showing.mark(name, fact, late) for name, fact in page.facts if fact}
+    assert marks["survives"] == "stale (decides): read 1230 days ago (2026-08-20), the limit is 180"
+    assert marks["price"].startswith("stale (amount): ")
+    assert marks["paths"].startswith("stale (hardly): ")
+    shown = showing.as_dict(page, late)["facts"]
+    assert {name: fact["matters"] for name, fact in shown.items() if fact} == {
+        name: mark.partition("(")[2].partition(")")[0] for name, mark in marks.items()
+    }
+    assert "matters" not in showing.as_dict(page, DAY)["facts"]["survives"]
+
+
+def test_a_fact_without_a_dated_source_is_called_a_guess_wherever_it_is_shown():
+    page = profile.get("autodl")
+    fact = page.facts.stop_billing
+    assert fact is not None and fact.date is None
+    assert showing.mark("stop_billing", fact, DAY) == "a guess, no dated source"
+    assert showing.as_dict(page, DAY)["facts"]["stop_billing"]["mark"].startswith("a guess")
+    head, *lines = showing.section("stop_billing", fact, DAY)
+    assert head == "What stops the bill (stop_billing): a guess"
+    assert any("A guess: no page with a date says it; a change can cost" in line for line in lines)
+    answer = answer_for(text="does a stopped instance cost on autodl?", today=DAY)
+    assert answer.facts[0].startswith("autodl stop_billing (a guess): ")
+    assert teardown.ways(page, DAY)[-1].mark == "a guess, no dated source"
+
+
+def test_a_fact_that_two_pages_tell_differently_is_unconfirmed_and_no_guess():
+    name, fact = next(
+        (name, fact)
+        for page in profile.load().values()
+        for name, fact in page.facts
+        if fact and fact.date and fact.status == "unconfirmed"
+    )
+    assert showing.mark(name, fact, DAY) == "unconfirmed"
+    assert showing.trust(name, fact, DAY).startswith("Unconfirmed, read ")
+    assert ": a guess" not in showing.section(name, fact, DAY)[0]
+
+
+@pytest.mark.parametrize(("days", "said"), [(0, "today"), (1, "1 day ago"), (98, "98 days ago")])
+def test_the_age_of_a_fact_is_said_in_words(days, said):
+    fact = profile.get("runpod").facts.survives
+    text = showing.trust("survives", fact, fact.date + timedelta(days))
+    assert text.startswith(f"Read {said} ({fact.date}): https://")
 
 
 def test_a_fact_is_found_as_people_write_it():

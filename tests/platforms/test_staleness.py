@@ -372,7 +372,7 @@ def test_the_summary_comes_first_and_the_rest_waits_for_all(tmp_path, capsys):
     report = json.loads(command(capsys, *arguments, "--json")[1])
     findings = [item["id"] for found in report.values() for item in found]
     assert whole.startswith(summary) and "--all prints" not in whole
-    assert sorted(re.findall(r"^  ([\w.-]+): ", whole, re.M)) == sorted(findings)
+    assert sorted(re.findall(r"^  ([\w.-]+)(?: \(\w+\))?: ", whole, re.M)) == sorted(findings)
 
 
 def test_many_facts_are_told_by_platform_with_the_oldest():
@@ -619,6 +619,15 @@ def test_a_text_that_looks_like_a_command_is_only_text(tmp_path):
     text = f"torch==2.13.0\nnumpy==2.0; $(touch {made})\n`touch {made}`\n$(touch {made})==1.0\npandas==`touch {made}`\n"
     assert read(text) == {"torch": "2.13.0"}
     assert not made.exists()
+
+
+def test_a_stale_fact_says_in_a_word_whether_its_age_can_change_the_decision(capsys):
+    _, out, _ = command(capsys, "--on", "2030-01-01", "--scope", "runpod", "--json")
+    named = {item["id"]: item.get("matters") for item in json.loads(out)["stale"]}
+    assert named["runpod.survives"] == "decides" and named["runpod.price"] == "amount"
+    assert named["runpod.paths"] == "hardly" and named["RP4"] is None
+    _, out, _ = command(capsys, "--on", "2030-01-01", "--scope", "runpod", "--all")
+    assert "\n  runpod.survives (decides): checked 2026-08-20, limit 180 days: https://" in out
 
 
 # ages and the look-up

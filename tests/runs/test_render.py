@@ -546,7 +546,12 @@ def test_a_stale_fact_that_the_script_rests_on_is_named_with_its_source():
         "runpod.self_stop",
         "runpod.limits",
         "runpod.preemption",
-    } and all("days old; source: profile://runpod" in w.text for w in stale)
+    } and all(
+        re.fullmatch(
+            r"stale \((decides|hardly)\): read \d+ days ago; source: profile://runpod", w.text
+        )
+        for w in stale
+    )
 
 
 def test_the_usual_target_of_a_platform():

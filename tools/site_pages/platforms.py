@@ -8,15 +8,17 @@ from datetime import timedelta
 from typing import Any
 
 from remote_gpu_trainer.catalogue.bundle import Catalogue
+from remote_gpu_trainer.catalogue.facts import matters
 from remote_gpu_trainer.catalogue.freshness import LIMITS
+from remote_gpu_trainer.platforms import showing
 from remote_gpu_trainer.platforms.profile import Fact, Facts, Profile
-from remote_gpu_trainer.platforms.showing import HEADINGS
 
 from . import markup
 from .entries import body_of
 from .page import Page, Place
 
 UNSURE = '<abbr class="unsure" title="unconfirmed: no dated page of the platform says so">?</abbr>'
+GUESS = f"<small>{showing.GUESS}</small>"  # in place of the date of a source
 # Column, fact, the value that is shown. None: not known, or no limit is written.
 COLUMNS: tuple[tuple[str, str, Callable[[Any], Any]], ...] = (
     ("a stop keeps the disk", "survives", lambda v: v.stop_keeps_disk),
@@ -56,7 +58,7 @@ def _cell(fact: Fact | None, take: Callable[[Any], Any]) -> str:
     if fact is None:
         return "<td class=none>–</td>"
     unsure = "" if fact.status == "confirmed" else " " + UNSURE
-    date = f"<small>{fact.date}</small>" if fact.date else "<small>no date</small>"
+    date = f"<small>{fact.date}</small>" if fact.date else GUESS
     return f"<td>{_short(take(fact.value))}{unsure}<br>{date}</td>"
 
 
@@ -84,6 +86,7 @@ def comparison_page(profiles: Mapping[str, Profile], shares: str, place: Place) 
     legend = (
         "<p>The date below each value is that of the page that says so. "
         f"{UNSURE} is unconfirmed: the most cautious reading, which no program relies on. "
+        f"It is {showing.GUESS} where no page with a date says it. "
         "– means not known, no limit given, or nothing of the kind.</p>"
     )
     facts = (
@@ -122,12 +125,12 @@ def fact_address(name: str) -> str:
     return f"platforms/compare/{name.replace('_', '-')}/"
 
 
-def _value(value: Any, place: Place) -> str:
-    """The fields of a fact's value as a list of terms."""
+def _value(value: Any, place: Place, without: str = "") -> str:
+    """The fields of a fact's value as a list of terms, but for the field `without`."""
     rows = []
     for name in type(value).model_fields:
         held = getattr(value, name)
-        if held in ("", [], None):
+        if held in ("", [], None) or name == without:
             continue
         text = (
             ", ".join(f"<code>{html.escape(item)}</code>" for item in held)
@@ -151,26 +154,33 @@ def _is_code(text: str) -> bool:
     return text.split()[0].strip("'\"") in ("curl", "ssh", "sudo") or " --" in text
 
 
-def _origin(fact: Fact, place: Place) -> str:
-    state = f"{UNSURE} unconfirmed, {fact.date or 'no date'}"
-    if fact.status == "confirmed" and fact.date:
-        again = fact.date + timedelta(days=LIMITS[fact.kind])
-        state = f"confirmed {fact.date}, to be checked again after {again}"
+def _origin(name: str, fact: Fact, place: Place) -> str:
+    """The note, how far to rely on the fact, and its source. No word of it depends on the day."""
     note = f"<p class=note>{markup.inline(fact.note, place)}</p>" if fact.note else ""
     source = html.escape(fact.source)
     shown = html.escape(fact.source.split("//", 1)[1])
-    return f'{note}<p class=origin>{state} · <a href="{source}">{shown}</a></p>'
+    return f'{note}<p class=origin>{_trust(name, fact)} · <a href="{source}">{shown}</a></p>'
+
+
+def _trust(name: str, fact: Fact) -> str:
+    advice = showing.ADVICE[matters(name)]
+    if fact.date is None:
+        return f"{UNSURE} {showing.GUESS}, no page with a date says it; {advice}"
+    if fact.status != "confirmed":
+        return f"{UNSURE} unconfirmed, read {fact.date}; {advice}"
+    due = fact.date + timedelta(LIMITS[fact.kind])
+    return f"read {fact.date}; after {due} open the page again ({matters(name)})"
 
 
 def fact_page(name: str, profiles: Mapping[str, Profile], place: Place) -> Page:
     """One fact of every platform, in words."""
-    about = Facts.model_fields[name].description or f"{HEADINGS[name]}, on each platform"
+    about = Facts.model_fields[name].description or f"{showing.HEADINGS[name]}, on each platform"
     about = f"{about[:1].upper()}{about[1:]}."
     parts = [f"# {word(name)}, platform by platform", markup.convert(about, place)]
     for platform, profile in profiles.items():
         fact = getattr(profile.facts, name)
         body = (
-            _value(fact.value, place) + _origin(fact, place)
+            _value(fact.value, place) + _origin(name, fact, place)
             if fact
             else "<p>Nothing of the kind.</p>"
         )
@@ -194,14 +204,10 @@ def platform_page(path: str, text: str, profile: Profile, found: Catalogue, plac
     """The facts of a platform, its guide, and a line for each of its entries."""
     title, body = body_of(text, found)
     parts = [markup.heading(title, place, 1), "## Facts"]
-    for name in Facts.model_fields:
+    for name, heading in showing.HEADINGS.items():
         fact = getattr(profile.facts, name)
-        if fact is None:
-            continue
-        parts += [
-            f"### {word(name)}",
-            markup.raw(f"<div class=fact>{_value(fact.value, place)}{_origin(fact, place)}</div>"),
-        ]
+        if fact is not None:
+            parts += _section(name, heading, fact, place)
     parts.append(markup.convert(body, place))
     return Page(
         place.address,
@@ -218,3 +224,12 @@ def _bill(profile: Profile) -> str:
     if not ending:
         return f"{profile.title}."
     return f"Ending the bill deletes: {ending.value.deletes.rstrip('.')}."
+
+
+def _section(name: str, heading: str, fact: Fact, place: Place) -> list[str]:
+    """A fact under its heading, as `rgt profile` has it: what is deleted has one of its own."""
+    said = _value(fact.value, place, without="deletes") + _origin(name, fact, place)
+    parts = [f"### {heading}", markup.raw(f"<div class=fact>{said}</div>")]
+    if deleted := getattr(fact.value, "deletes", ""):
+        parts += [f"### {showing.DELETED}", markup.raw(f"<p>{markup.inline(deleted, place)}</p>")]
+    return parts

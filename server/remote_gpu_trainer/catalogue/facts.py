@@ -15,6 +15,13 @@ from ..text import UserError
 
 KINDS = ("platform", "price", "quota")
 HEAD_FIELDS = ("source", "date", "status", "kind")
+# What a change of a fact does to a decision that rests on it: it costs money or data before anybody
+# sees it, it changes an amount, or hardly anything, because the first try shows it.
+DECIDES, AMOUNT, HARDLY = "decides", "amount", "hardly"
+_MATTERS = {
+    **dict.fromkeys(("stop_billing", "self_stop", "survives", "limits", "preemption"), DECIDES),
+    **dict.fromkeys(("price", "card_prices", "quota", "egress", "spot"), AMOUNT),
+}
 
 
 class FactError(UserError):
@@ -36,6 +43,16 @@ class FactHead:
     def id(self) -> str:
         """The name that answers use: PLATFORM.fact."""
         return f"{self.profile}.{self.name}"
+
+    @property
+    def matters(self) -> str:
+        """Whether its age can change a decision: see `matters`."""
+        return matters(self.name)
+
+
+def matters(name: str) -> str:
+    """Whether the age of a fact of this name can change a decision: DECIDES, AMOUNT or HARDLY."""
+    return _MATTERS.get(name, HARDLY)
 
 
 def fact_head(profile: str, name: str, fields: Mapping[str, str]) -> FactHead:

@@ -38,6 +38,7 @@ class Stale:
     checked: date
     limit_days: int
     source: str
+    matters: str = ""  # of a fact: whether its age can change a decision
 
     @property
     def due(self) -> date:
@@ -50,13 +51,14 @@ class Stale:
 
     def as_dict(self) -> dict[str, object]:
         """The finding as an item of the JSON answer."""
-        return {
+        item = {
             "id": self.id,
             "what": self.what,
             "checked": self.checked.isoformat(),
             "limit_days": self.limit_days,
             "source": self.source,
         }
+        return {**item, "matters": self.matters} if self.matters else item
 
 
 def read_day(text: str | None) -> date:
@@ -113,7 +115,12 @@ def stale_fact(fact: FactHead, on: date, limits: Mapping[str, int] = LIMITS) -> 
     if fact.date is None:
         return None
     finding = Stale(
-        fact.id, f"{fact.kind} fact of {fact.profile}", fact.date, limits[fact.kind], fact.source
+        fact.id,
+        f"{fact.kind} fact of {fact.profile}",
+        fact.date,
+        limits[fact.kind],
+        fact.source,
+        fact.matters,
     )
     return finding if finding.past(on) else None
 

@@ -147,6 +147,7 @@ def _figures(page: str, catalogue: Catalogue) -> dict[str, Any]:
 
 def _schema(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The facts of a platform's profile: what each holds, and for which kinds it may be null."""
+    from ..catalogue.facts import matters
     from ..platforms.profile import NOT_THERE, Facts
 
     facts = []
@@ -154,7 +155,7 @@ def _schema(page: str, catalogue: Catalogue) -> dict[str, Any]:
         fact = _model_in(field.annotation)
         value = _model_in(fact.model_fields["value"].annotation)
         null = [kind for kind, names in NOT_THERE.items() if name in names]
-        facts.append((name, field.description, value.model_fields, null))
+        facts.append((name, field.description, value.model_fields, matters(name), null))
     return {"facts": facts}
 
 

@@ -147,6 +147,13 @@ def _print_interval(
 
 
 @command("staleness")
+@click.argument(
+    "names",
+    nargs=-1,
+    metavar="[NAME]...",
+    shell_complete=profiles,
+    help="with --sources: only this platform, or fact of one, such as runpod.price",
+)
 @click.option(
     "--on",
     "day",
@@ -186,6 +193,11 @@ def _print_interval(
 )
 @click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
 @click.option("--markdown", is_flag=True, help="print a page for an issue")
+@click.option(
+    "--sources",
+    is_flag=True,
+    help="open the pages that facts of platforms name, and look there for the facts' numbers",
+)
 def staleness(
     day: str | None,
     installed: str | None,
@@ -195,17 +207,33 @@ def staleness(
     everything: bool,
     as_json: bool,
     markdown: bool,
+    sources: bool,
+    names: tuple[str, ...],
 ) -> int:
     """Show what was checked too long ago, is about other versions than yours, may have changed with
-    a release, or has different values on different pages.
+    a release, or has different values on different pages. With --sources, show the facts of
+    platforms whose page is gone, lacks a number of the fact, or couldn't be looked at.
 
-    Exit 1 if there is any.
+    Exit 1 if there is any, 2 if no page could be looked at.
     """
     from ..catalogue.freshness import BadQuestion, read_day
     from ..platforms import checking
 
     if as_json and markdown:
         raise BadRequest("--json and --markdown can't be combined; give one of them")
+    if sources:
+        asked = {"--on": day, "--installed": installed, "--released": released, "--scope": scope}
+        if other := next(
+            (name for name, value in {**asked, "--limit": limits}.items() if value), ""
+        ):
+            raise BadRequest(
+                f"--sources and {other} can't be combined; leave {other} out, and name platforms "
+                "or facts after --sources"
+            )
+        return _print_sources(names, everything, as_json, markdown)
+    if names:
+        name = names[0][:40]
+        raise BadRequest(f"{name!r} is a name for --sources; add --sources, or give --scope {name}")
     try:
         packages = None
         if installed:
@@ -226,3 +254,31 @@ def staleness(
     else:
         print(checking.as_text(report, everything=everything))
     return 0 if report.fresh else 1
+
+
+def _print_sources(names: tuple[str, ...], everything: bool, as_json: bool, markdown: bool) -> int:
+    """Open the sources of facts, and print which to read again: 0 none, 1 some, 2 none was seen.
+
+    Raises BadRequest for an unknown name.
+    """
+    from ..catalogue.freshness import BadQuestion
+    from ..platforms import source_report
+    from .terminal import Progress
+
+    try:
+        with Progress("opening pages", unit="pages") as progress:
+
+            def show(count: int, total: int) -> None:
+                progress.total = total
+                progress(count)
+
+            found = source_report.check(names, show)
+    except BadQuestion as error:
+        raise BadRequest(str(error)) from None
+    if as_json:
+        print(json.dumps(source_report.as_dict(found), ensure_ascii=False, indent=1))
+    elif markdown:
+        print(source_report.as_markdown(found, date.today()))
+    else:
+        print(source_report.as_text(found, everything))
+    return source_report.code(found)

@@ -60,6 +60,7 @@ class StaleItem(BaseModel):
     checked: str
     limit_days: int
     source: str
+    matters: str = ""
 
 
 class Bound(BaseModel):

@@ -127,7 +127,7 @@ def check_staleness(
     cursor: Annotated[int, Field(description="the answer's `next`", ge=0)] = 0,
 ) -> Annotated[CallToolResult, Staleness]:
     """Call before telling the user a price, quota or billing command, and after changing torch
-    or the driver. Returns counts, then the most urgent findings with the page to open again."""
+    or the driver. Returns counts, then the most urgent findings with the page to open."""
     from ..platforms import checking  # not at the top, for a fast start: no other tool needs it
 
     versions = _checked_length(installed)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable, Sized
 from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
@@ -52,7 +53,7 @@ def check(
 
 
 @dataclass(frozen=True)
-class _Section:
+class Section:
     """One kind of finding: its line in the summary, a heading, the findings, and a gist.
 
     If there are more than `SHOWN` findings, a terminal shows the gist instead, if there is one.
@@ -67,12 +68,26 @@ class _Section:
 def as_text(report: staleness.Report, everything: bool = False) -> str:
     """The report for a terminal: a summary line for each kind of finding, then the findings.
 
-    A section shows at most `SHOWN` of them, or all with `everything`. If there are more, facts past
-    their limit and facts without a date are summed up by platform.
+    If there are more than `SHOWN`, facts past their limit and facts without a date are summed up by
+    platform.
     """
-    sections = [section for section in _sections(report) if section.lines]
-    if not sections:
+    out, cut = printed(_sections(report), everything)
+    if not out:
         return "Nothing is stale."
+    if cut:
+        out += [
+            "",
+            "--all prints every finding; --scope NAME prints those of one platform, page or id.",
+        ]
+    return "\n".join(out)
+
+
+def printed(every: Iterable[Section], everything: bool) -> tuple[list[str], bool]:
+    """The lines of a report, and whether it is cut: a section shows at most `SHOWN` findings.
+
+    With `everything` it shows all.
+    """
+    sections = [section for section in every if section.lines]
     out = [section.summary for section in sections]
     cut = False
     for section in sections:
@@ -84,15 +99,10 @@ def as_text(report: staleness.Report, everything: bool = False) -> str:
                 lines = [*section.lines[:SHOWN], f"… and {rest} more"]
         if lines:
             out += ["", f"{section.heading}:", *(f"  {line}" for line in lines)]
-    if cut:
-        out += [
-            "",
-            "--all prints every finding; --scope NAME prints those of one platform, page or id.",
-        ]
-    return "\n".join(out)
+    return out, cut
 
 
-def _sections(report: staleness.Report) -> list[_Section]:
+def _sections(report: staleness.Report) -> list[Section]:
     """The kinds of findings; those that a user can act on come first."""
     facts = [item for item in report.stale if "." in item["id"]]
     entries = [item for item in report.stale if "." not in item["id"]]
@@ -101,16 +111,16 @@ def _sections(report: staleness.Report) -> list[_Section]:
     changed.sort(key=lambda item: not item["why"].startswith("ran with "))  # their proofs can rerun
     ran = sum(item["why"].startswith("ran with ") for item in changed)
     return [
-        _Section(
-            f"Your packages: {_count(report.out_of_range, 'entry')} about other versions",
+        Section(
+            f"Your packages: {count(report.out_of_range, 'entry')} about other versions",
             "About other versions than yours",
             [
                 f"{item['id']}: about {item['requirement']}, installed is {item['installed']}"
                 for item in report.out_of_range
             ],
         ),
-        _Section(
-            f"Your packages: {_count(report.concerns, 'entry')} about these versions",
+        Section(
+            f"Your packages: {count(report.concerns, 'entry')} about these versions",
             "About the versions you have",
             [
                 f"{item['id']}: about {item['requirement']}, installed is {item['installed']}"
@@ -118,14 +128,14 @@ def _sections(report: staleness.Report) -> list[_Section]:
             ],
             gist=[],
         ),
-        _Section(
-            f"Release: {_count(changed, 'entry')} to check again, {ran} that ran with an older "
+        Section(
+            f"Release: {count(changed, 'entry')} to check again, {ran} that ran with an older "
             f"version and {len(changed) - ran} that were only read",
             "To check again after the release",
             [f"{item['id']}: {item['why']}: {item['source']}" for item in changed],
         ),
-        _Section(
-            f"Contradictions: {_count(report.contradictions, 'fact')} with more than one value",
+        Section(
+            f"Contradictions: {count(report.contradictions, 'fact')} with more than one value",
             "More than one value",
             [
                 f"{item['id']}: "
@@ -133,19 +143,19 @@ def _sections(report: staleness.Report) -> list[_Section]:
                 for item in report.contradictions
             ],
         ),
-        _Section(
+        Section(
             f"Entries: {len(entries)} past the limit for their age",
             "Entries past their limit",
             [_aged(item) for item in entries],
         ),
-        _Section(
-            f"Platforms: {_count(facts, 'fact')} past the limit for their age",
+        Section(
+            f"Platforms: {count(facts, 'fact')} past the limit for their age",
             "Facts past their limit",
             [_aged(item) for item in facts],
             gist=_by_platform(facts),
         ),
-        _Section(
-            f"Platforms: {_count(undated, 'fact')} without a dated source",
+        Section(
+            f"Platforms: {count(undated, 'fact')} without a dated source",
             "Facts without a dated source",
             [f"{item['id']}: {item['source']}" for item in undated],
             gist=[", ".join(f"{name} {count}" for name, count in _platforms(undated))],
@@ -153,7 +163,7 @@ def _sections(report: staleness.Report) -> list[_Section]:
     ]
 
 
-def _count(findings: list[dict], noun: str) -> str:
+def count(findings: Sized, noun: str) -> str:
     """How many findings there are: `1 fact`, `3 entries`."""
     many = {"entry": "entries", "fact": "facts"}[noun]
     return f"{len(findings)} {noun if len(findings) == 1 else many}"
@@ -161,7 +171,8 @@ def _count(findings: list[dict], noun: str) -> str:
 
 def _aged(item: dict) -> str:
     when = f"checked {item['checked']}, limit {item['limit_days']} days"
-    return f"{item['id']}: {when}: {item['source']}"
+    matters = f" ({item['matters']})" if item.get("matters") else ""
+    return f"{item['id']}{matters}: {when}: {item['source']}"
 
 
 def _platforms(facts: list[dict]) -> list[tuple[str, int]]:
@@ -177,15 +188,28 @@ def _by_platform(facts: list[dict]) -> list[str]:
         mine = [item for item in facts if item["id"].startswith(f"{name}.")]
         oldest = min(mine, key=lambda item: item["checked"])
         fact = oldest["id"].partition(".")[2]
-        out.append(f"{name}: {_count(mine, 'fact')}, oldest {fact} of {oldest['checked']}")
+        out.append(f"{name}: {count(mine, 'fact')}, oldest {fact} of {oldest['checked']}")
     return out
 
 
 def as_markdown(report: staleness.Report, on: date) -> str:
     """The report as a page for an issue, a table for each kind of finding, cut at `MOST_BYTES`."""
+    return page(
+        f"Staleness on {on}",
+        _tables(report),
+        "Nothing is stale.",
+        f"remote-gpu-trainer staleness --on {on} --json",
+    )
+
+
+def page(title: str, tables: list[dict], nothing: str, whole: str) -> str:
+    """A page of tables for an issue, cut at `MOST_BYTES`; the command `whole` has all of it.
+
+    `nothing` is said where no table has a row.
+    """
     import jinja2  # only this form of the report needs it
 
-    page = jinja2.Environment(
+    form = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
         undefined=jinja2.StrictUndefined,
         finalize=lambda value: value if isinstance(value, _Markdown) else _escaped(str(value)),
@@ -194,15 +218,12 @@ def as_markdown(report: staleness.Report, on: date) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     ).get_template("staleness.md.j2")
-    text = page.render(on=on, tables=_tables(report))
+    text = form.render(title=title, tables=tables, nothing=nothing)
     if len(text.encode()) <= MOST_BYTES:
         return text
     kept = text.encode()[:MOST_BYTES].decode("utf-8", "ignore").rpartition("\n")[0]
     left = len(text.splitlines()) - len(kept.splitlines())
-    return (
-        f"{kept}\n\nCut here: {left} more lines; "
-        f"`remote-gpu-trainer staleness --on {on} --json` has all.\n"
-    )
+    return f"{kept}\n\nCut here: {left} more lines; `{whole}` has all.\n"
 
 
 def _tables(report: staleness.Report) -> list[dict]:
@@ -220,16 +241,18 @@ def _tables(report: staleness.Report) -> list[dict]:
         ("About this environment", "id requirement installed", report.concerns),
         ("In doubt", "id why source", report.doubt),
     )
-    return [
-        {
-            "title": title,
-            "columns": [_Markdown(column) for column in columns.split()],
-            "rows": [
-                {**row, "source": _link(row["source"])} if "source" in row else row for row in rows
-            ],
-        }
-        for title, columns, rows in named
-    ]
+    return [table(title, columns, rows) for title, columns, rows in named]
+
+
+def table(title: str, columns: str, rows: list[dict]) -> dict:
+    """A table of a page: `columns` names keys of the rows; a `source` becomes a link."""
+    return {
+        "title": title,
+        "columns": [_Markdown(column) for column in columns.split()],
+        "rows": [
+            {**row, "source": _link(row["source"])} if "source" in row else row for row in rows
+        ],
+    }
 
 
 class _Markdown(str):

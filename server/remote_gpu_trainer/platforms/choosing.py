@@ -11,7 +11,7 @@ from datetime import date
 from typing import Any
 
 from .profile import Fact, Profile
-from .showing import mark
+from .showing import mark, standing
 
 # Facts that can't rule out the user's own machine: nobody takes it away, limits its disk or bills
 # its traffic.
@@ -185,17 +185,21 @@ def _choice(profile: Profile, needs: list[tuple[str, float]], on: date) -> Choic
         verdict, field = _verdict(name, fact, number, wants_spot)
         if verdict is False:
             value = getattr(fact.value, field)
-            against.append(f"{spoken}: {title}: {field} is {value} ({fact.status}, {fact.source})")
+            against.append(
+                f"{spoken}: {title}: {field} is {value} ({standing(fact)}, {fact.source})"
+            )
         elif fact.status != "confirmed":
             why = fact.note.split(". ")[0] or fact.source
-            against.append(f"{spoken}: {title} is unconfirmed ({why})")
+            against.append(f"{spoken}: {title} is {standing(fact)} ({why})")
         elif verdict is None and not (need.endless and profile.kind != "scheduler"):
             unknown.append(
                 f"{spoken}: {title}: {field} is not stated ({_words(fact)}{fact.source})"
             )
         else:
             words = _words(fact).rstrip("; ") if verdict is None else ""
-            doubts += [f"{spoken}: {doubt}" for doubt in (words, mark(fact, on)) if doubt]
+            doubts += [
+                f"{spoken}: {doubt}" for doubt in (words, mark(need.fact, fact, on)) if doubt
+            ]
     return Choice(profile, tuple(against), tuple(unknown), tuple(doubts))
 
 

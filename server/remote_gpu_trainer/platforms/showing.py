@@ -10,6 +10,7 @@ import difflib
 import textwrap
 from datetime import date
 
+from ..catalogue.facts import AMOUNT, DECIDES, HARDLY, matters
 from ..catalogue.freshness import LIMITS
 from .profile import Fact, Facts, Profile, ProfileError
 
@@ -58,41 +59,54 @@ FIELDS = {
 }
 COMMANDS = {("stop_billing", "command"), ("self_stop", "command"), ("ssh", "form")}
 BARE = ("text", "storage")  # fields that need no name beside the heading
-# What a wrong fact costs: money or data, before anybody sees it; only an amount; or a failed try.
-DEAR = ("stop_billing", "self_stop", "survives", "limits", "preemption")
-AMOUNTS = ("price", "card_prices", "quota", "egress", "spot")
+# What to do with a fact that may be out of date, by what hangs on it.
+ADVICE = {
+    DECIDES: "a change can cost money or data unseen, so open the page before you rely on it",
+    AMOUNT: "amounts may differ by now, which matters where a choice hangs on one",
+    HARDLY: "no money or data hangs on it, and if it has changed, the first try shows it",
+}
+GUESS = "a guess"  # what a fact is called that no page with a date says
 
 
-def mark(fact: Fact, on: date) -> str:
-    """Why not to rely on a fact on this day; '' if it is confirmed and within its limit."""
-    if fact.status != "confirmed" or fact.date is None:
+def standing(fact: Fact) -> str:
+    """What a fact is by its source: confirmed, unconfirmed, or a guess without a dated source."""
+    return GUESS if fact.date is None else fact.status
+
+
+def mark(name: str, fact: Fact, on: date) -> str:
+    """Why not to rely on the fact of this name on this day; '' if it is confirmed and fresh.
+
+    A fact without a dated source is a guess. The mark of a stale one says whether its age can
+    change a decision.
+    """
+    if fact.date is None:
+        return f"{GUESS}, no dated source"
+    if fact.status != "confirmed":
         return "unconfirmed"
-    days, limit = (on - fact.date).days, LIMITS[fact.kind]
-    if days <= limit:
+    limit = LIMITS[fact.kind]
+    if (on - fact.date).days <= limit:
         return ""
-    return f"stale: of {fact.date}, {days} days old, the limit is {limit}"
-
-
-def matters(name: str) -> str:
-    """Whether the age of a fact can change a decision."""
-    if name in DEAR:
-        return "a change can cost money or data unseen, so open the page before you rely on it"
-    if name in AMOUNTS:
-        return "amounts may differ by now, which matters where a choice hangs on one"
-    return "no money or data hangs on it, and if it has changed, the first try shows it"
+    return f"stale ({matters(name)}): {_age(fact.date, on)}, the limit is {limit}"
 
 
 def trust(name: str, fact: Fact, on: date) -> str:
     """In words how far to rely on a fact on this day, with its source."""
-    if fact.status != "confirmed" or fact.date is None:
-        return f"Unconfirmed, no dated page of the platform says it; {matters(name)}: {fact.source}"
-    days, limit = (on - fact.date).days, LIMITS[fact.kind]
-    if days <= limit:
-        return f"Confirmed {fact.date}: {fact.source}"
-    return (
-        f"Checked {fact.date}, {days - limit} days past its limit of {limit}; {matters(name)}: "
-        f"{fact.source}"
-    )
+    advice = ADVICE[matters(name)]
+    if fact.date is None:
+        return f"{GUESS.capitalize()}: no page with a date says it; {advice}: {fact.source}"
+    read, limit = _age(fact.date, on).capitalize(), LIMITS[fact.kind]
+    if fact.status != "confirmed":
+        return f"Unconfirmed, {read.lower()}; {advice}: {fact.source}"
+    if (on - fact.date).days <= limit:
+        return f"{read}: {fact.source}"
+    return f"{read}, the limit is {limit}; {advice}: {fact.source}"
+
+
+def _age(day: date, on: date) -> str:
+    """How long ago a page was read: `read 98 days ago (2026-08-20)`."""
+    days = (on - day).days
+    ago = "today" if days < 1 else "1 day ago" if days == 1 else f"{days} days ago"
+    return f"read {ago} ({day})"
 
 
 def as_dict(profile: Profile, on: date) -> dict:
@@ -100,7 +114,7 @@ def as_dict(profile: Profile, on: date) -> dict:
     shown = profile.model_dump(mode="json")
     for name, fact in shown["facts"].items():
         if fact is not None:
-            fact["mark"] = mark(getattr(profile.facts, name), on)
+            fact["mark"] = mark(name, getattr(profile.facts, name), on)
             if fact["mark"]:
                 fact["matters"] = matters(name)
     return shown
@@ -132,15 +146,16 @@ def section(name: str, fact: Fact | None, on: date) -> list[str]:
     title = f"{HEADINGS[name]} ({name})"
     if fact is None:
         return [f"{title}: there is none here"]
+    guess = f": {GUESS}" if fact.date is None else ""
     values = fact.value.model_dump()
     deleted = values.pop("deletes", "")
-    out = [title]
+    out = [title + guess]
     for field, value in values.items():
         if value not in ("", None, []):
             out += _value(name, field, value)
     out += _wrapped(f"note: {fact.note}") if fact.note else []
     out += _wrapped(trust(name, fact, on))
-    return [*out, "", DELETED, *_wrapped(deleted)] if deleted else out
+    return [*out, "", DELETED + guess, *_wrapped(deleted)] if deleted else out
 
 
 def in_a_sentence(platform: str, name: str, fact: Fact | None, on: date) -> str:
@@ -152,7 +167,8 @@ def in_a_sentence(platform: str, name: str, fact: Fact | None, on: date) -> str:
         for field, value in fact.value.model_dump().items()
         if value not in ("", None, [])
     ]
-    return f"{platform} {name}: {'; '.join(values)}. {trust(name, fact, on)}"
+    said = f"{platform} {name}{f' ({GUESS})' if fact.date is None else ''}"
+    return f"{said}: {'; '.join(values)}. {trust(name, fact, on)}"
 
 
 def _value(name: str, field: str, value: object) -> list[str]:

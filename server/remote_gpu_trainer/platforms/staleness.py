@@ -29,7 +29,7 @@ _RELEASED = re.compile(
 _RAN = re.compile(r"([A-Za-z0-9][\w.-]*) (\d[^\s,]*)")
 MARK = re.compile(r"<!-- fact: ([a-z0-9-]+\.[a-z_]+(?:\.[a-z_]+)?) = ([^\n]{1,80}?) -->")
 SAME = {"pytorch": "torch"}  # other names that people write for a package
-UNDATED = "no page with a date says it"
+UNDATED = "a guess: no page with a date says it"
 
 
 @dataclass(frozen=True)

@@ -48,7 +48,7 @@ _MARKS = (
 class Way:
     """One way to stop a box: what it keeps or deletes, what is still billed, and its source.
 
-    `mark` says why not to rely on it (unconfirmed or stale); empty if there is no doubt.
+    `mark` says why not to rely on it (a guess, unconfirmed or stale); empty if there is no doubt.
     """
 
     name: str
@@ -80,7 +80,7 @@ def _stop(profile: Profile, on: date) -> Way | None:
         f"{disk}. {survives.value.stop}",
         "assume that storage is billed until you delete it",
         "",
-        mark(survives, on),
+        mark("survives", survives, on),
         survives.source,
     )
 
@@ -95,7 +95,7 @@ def _stop_from_inside(profile: Profile, on: date) -> Way | None:
         stop.value.survives,
         "the same as after a stop",
         stop.value.command,
-        mark(stop, on),
+        mark("self_stop", stop, on),
         stop.source,
     )
 
@@ -110,7 +110,7 @@ def _end(profile: Profile, on: date) -> Way | None:
         f"deletes: {end.value.deletes}",
         end.value.still_billed,
         end.value.command,
-        mark(end, on),
+        mark("stop_billing", end, on),
         end.source,
     )
 

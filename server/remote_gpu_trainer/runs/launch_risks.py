@@ -385,10 +385,11 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
         fact = getattr(profile.facts, name)
         if fact is None or (name == "self_stop" and job.at_end.do != "stop"):
             continue
-        if against := mark(fact, on):
+        if against := mark(name, fact, on):
             yield Warning(
                 f"{profile.name}.{name}",
-                f"{against.partition(', the limit')[0]}; source: profile://{profile.name}",
+                # The page that is named has the day and the limit.
+                f"{against.partition(' (20')[0]}; source: profile://{profile.name}",
             )
 
 
