@@ -62,6 +62,8 @@ def test_the_check_prints_the_sizes_that_fit_both_kinds_of_heads():
 
 
 def test_the_entry_knows_what_the_libraries_print(says):
+    # megatron-core's transformer_config.py, torchtitan's decoder.py, vLLM, verl's monkey_patch.py:
+    # the addresses are under Sources. None of them runs here.
     says("D25", "num_attention_heads (28) must be a multiple of tensor_model_parallel_size (8).")
     says(
         "D25",

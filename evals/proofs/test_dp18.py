@@ -88,10 +88,9 @@ def test_the_line_of_the_check_shows_the_device_of_a_sample_that_is_not_on_the_c
     assert "device" not in printed("DP18", dataset=[{"x": torch.ones(2), "y": 1}])
 
 
-def test_the_text_of_cuda(says):
-    """This build has no CUDA, so no fork can break it."""
-    says(
-        "DP18",
-        "RuntimeError: Cannot re-initialize CUDA in forked subprocess. To use CUDA with multiprocessing, "
-        "you must use the 'spawn' start method",
-    )
+def test_the_text_of_torch_in_a_fork_of_a_process_that_used_cuda(monkeypatch, says):
+    """This build has no CUDA, so no fork can break it: torch is told that one did."""
+    monkeypatch.setattr(torch.cuda, "_is_in_bad_fork", lambda: True)
+    with pytest.raises(RuntimeError) as error:
+        torch.cuda.init()
+    says("DP18", str(error.value))

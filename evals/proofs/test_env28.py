@@ -27,7 +27,7 @@ LOAD = "from torch.utils.cpp_extension import load; load('op', ['op.cpp'], is_py
 def box(tmp_path, monkeypatch):
     """A folder with a source, a cache of its own, and a PATH that holds ninja, a shell and a compiler only."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "ext"))
+    monkeypatch.setenv("TORCH_EXTENSIONS_DIR", str(tmp_path / "torch_extensions"))
     monkeypatch.setenv("MAX_JOBS", "1")
     bin = tmp_path / "bin"
     bin.mkdir()
@@ -76,14 +76,14 @@ def unlocked(box) -> str:
         .removeprefix("bash\n")
     )
     line = line.replace("/proc/", f"{box}/proc/")  # builds of others aside
-    env = {"PATH": os.defpath, "TORCH_EXTENSIONS_DIR": str(box / "ext")}
+    env = {"PATH": os.defpath, "TORCH_EXTENSIONS_DIR": str(box / "torch_extensions")}
     return subprocess.run(
         ["sh", "-c", line], capture_output=True, text=True, check=True, env=env
     ).stdout.strip()
 
 
 def test_a_lock_stays_while_something_compiles(box):
-    lock = box / "ext" / "op" / "lock"
+    lock = box / "torch_extensions" / "op" / "lock"
     lock.parent.mkdir(parents=True)
     lock.touch()
     assert unlocked(box) == "" and lock.exists()  # a young one
@@ -104,14 +104,14 @@ def test_ninja_is_a_program_in_path(box, monkeypatch, says):
         load()
     says("ENV28", str(error.value))
     monkeypatch.setenv("PATH", str(box / "bin"))
-    assert Path(load()).parent == box / "ext" / "op"
+    assert Path(load()).parent == box / "torch_extensions" / "op"
 
 
 @pytest.fixture
 def told(box):
     """What the Check prints: whether ninja is found, where the compiler is, the locks."""
     python, shell = span("ENV28", "is_ninja_available").split("; command", 1)
-    env = {"PATH": str(box / "bin"), "TORCH_EXTENSIONS_DIR": str(box / "ext")}
+    env = {"PATH": str(box / "bin"), "TORCH_EXTENSIONS_DIR": str(box / "torch_extensions")}
     shell = shell.replace("find ", f"{shutil.which('find', path=os.defpath)} ")
 
     def run():
@@ -124,9 +124,9 @@ def told(box):
 
 
 def test_the_check_names_what_is_missing_and_nothing_on_a_whole_box(box, told, monkeypatch):
-    (box / "ext" / "op").mkdir(parents=True)
+    (box / "torch_extensions" / "op").mkdir(parents=True)
     assert told() == ("True", [str(box / "bin" / "c++")], [])
-    lock = box / "ext" / "op" / "lock"
+    lock = box / "torch_extensions" / "op" / "lock"
     lock.touch()
     os.utime(lock, (0, 0))
     [line] = told()[2]
@@ -174,7 +174,7 @@ def test_a_colon_in_cuda_home(box, monkeypatch, says):
 
 
 def test_the_lock_of_a_killed_build_stays_and_the_next_run_waits_for_ever(box, says):
-    lock = box / "ext" / "op" / "lock"
+    lock = box / "torch_extensions" / "op" / "lock"
     pid = box / "pid"
     write_compiler(box / "bin", f"echo $$ > {pid}; exec /bin/sleep 100")
     first = started()
@@ -205,19 +205,15 @@ def test_the_lock_of_a_killed_build_stays_and_the_next_run_waits_for_ever(box, s
 
 
 def test_a_waiter_finds_no_library_when_the_build_failed(box, says):
-    lock = box / "ext" / "op" / "lock"
+    lock = box / "torch_extensions" / "op" / "lock"
     lock.parent.mkdir(parents=True)
     lock.touch()  # another rank builds
-    (box / "ext" / "op" / "build.ninja").touch()
+    (box / "torch_extensions" / "op" / "build.ninja").touch()
     threading.Timer(2, lock.unlink).start()  # and has failed
     with pytest.raises(ImportError) as error:
         load(standalone=False)
     assert "so: cannot open shared object file" in str(error.value)
-    says(
-        "ENV28",
-        "ImportError: "
-        + str(error.value).replace(str(box / "ext"), "/root/.cache/torch_extensions/py311_cu130"),
-    )
+    says("ENV28", "".join(traceback.format_exception_only(error.value)))
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,8 @@ GPU 00000000:00:09.0
 UNCORRECTED = "DRAM Uncorrectable                         : 0\n        Aggregate"
 OLD = "DRAM Uncorrectable                         : 0\n    Remapped"
 LOADED = "[    8.690011] NVRM: loading NVIDIA UNIX x86_64 Kernel Module  590.48.01\n"
-XID_63 = "[ 9012.1] NVRM: Xid (PCI:0000:04:00): 63, Row remapping event: Rows 0x1a and 0x2b have been remapped\n"
+# https://github.com/stas00/ml-engineering/blob/master/compute/accelerator/nvidia/debug.md
+XID_63 = "[ 9012.1] NVRM: Xid (PCI:0000:10:1c): 63, pid=1896, Row Remapper: New row marked for remapping, reset gpu to activate.\n"
 XID_31 = "[ 9012.1] NVRM: Xid (PCI:0000:04:00): 31, Ch 00000003, engmask 00000101, intr 10000000\n"
 
 

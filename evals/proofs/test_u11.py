@@ -7,6 +7,7 @@ import time
 
 import pytest
 from check_code import span
+from remote_gpu_trainer.runner import preflight
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 
@@ -60,5 +61,7 @@ def test_a_rank_outlives_its_killed_launcher_and_the_check_finds_it_until_it_end
     asks.close()
 
 
-def test_the_line_of_the_box_check_is_recognised(says):
-    says("U11", "GPU 0 has 4242 of 81559 MB in use by a process that is not listed")
+def test_the_line_before_a_run_is_recognised(says):
+    """Memory is taken, and nvidia-smi lists no process, as in a container."""
+    [(_, reason)] = preflight._busy(preflight.Card("0", "GPU-1", 42420, 81559), [])
+    says("U11", reason)

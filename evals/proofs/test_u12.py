@@ -69,5 +69,12 @@ def test_the_check_sees_a_changed_byte_and_not_another_time(box):
     assert [line[0] for line in differs(box).splitlines()] == ["."]
 
 
-def test_the_text_is_recognised(says):
-    says("U12", "rsync: connection unexpectedly closed (4293736 bytes received so far) [receiver]")
+def test_the_text_of_a_connection_that_ends_half_way(box, says):
+    """The other side is killed after four of some ten seconds, as a box that goes away."""
+    shell = box / "ssh"
+    shell.write_text('#!/bin/sh\nshift\nexec timeout -s KILL 4 "$@"\n')
+    shell.chmod(0o755)
+    line = ["rsync", "-a", "--bwlimit=200", "-e", shell, f"gpu:{box}/gpu/run/ckpt/"]
+    done = subprocess.run([*line, box / "run/ckpt/"], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 12
+    says("U12", done.stderr)

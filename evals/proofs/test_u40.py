@@ -1,5 +1,8 @@
 """U40: libraries size their pools by the cores that they see, not by the share; a variable sets them."""
 
+import subprocess
+import sys
+
 import pytest
 from check_code import span
 from stub_box import Box
@@ -30,6 +33,34 @@ def test_more_threads_than_the_quota_has_cores_confirms_it(
     assert (share is not None and threads > share) is confirmed
 
 
-def test_the_texts_are_recognised(says):
-    says("U40", "libgomp: Thread creation failed: Resource temporarily unavailable")
-    says("U40", "OpenBLAS blas_thread_init: pthread_create failed for thread 31 of 64")
+OPENMP = """
+import re, resource, torch
+size = re.search(r"VmSize:\\s+(\\d+)", open("/proc/self/status").read())[1]
+resource.setrlimit(resource.RLIMIT_AS, ((int(size) + 40_000) * 1024,) * 2)
+torch.set_num_threads(64)
+torch.ones(2**20).add(1)
+"""
+OPENBLAS = """
+import os, resource, sys
+os.environ["OPENBLAS_NUM_THREADS"] = "8"
+resource.setrlimit(resource.RLIMIT_AS, (int(sys.argv[1]) * 2**20,) * 2)
+import numpy
+"""
+
+
+def refused(code: str, *arguments: object) -> str:
+    """The errors of a program that limits its own memory."""
+    line = [sys.executable, "-c", code, *map(str, arguments)]
+    return subprocess.run(line, capture_output=True, text=True, timeout=60).stderr
+
+
+def test_openmp_ends_the_program_where_it_can_not_start_its_threads(says):
+    """No room for their stacks looks as a limit on the processes does."""
+    says("U40", refused(OPENMP))
+
+
+def test_openblas_says_so_where_it_can_not_start_its_threads(says):
+    """With less room its library isn't loaded, with more the threads start: how much differs between machines."""
+    pytest.importorskip("numpy")
+    tries = (refused(OPENBLAS, room) for room in range(80, 240, 10))
+    says("U40", next(said for said in tries if "pthread_create failed" in said))

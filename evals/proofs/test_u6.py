@@ -36,7 +36,9 @@ def test_a_tiny_file_gets_the_second_message(tmp_path, says):
 
 
 def test_the_older_format_and_safetensors_pass_the_reason_on(says):
-    # Both were printed on a full tmpfs.
+    # Both were printed on a full tmpfs. A limit gives them another reason at the end, "File too large":
+    # https://github.com/pytorch/pytorch/blob/v2.13.0/torch/csrc/serialization.cpp
+    # https://github.com/huggingface/safetensors/blob/v0.8.0/bindings/python/src/lib.rs
     says("U6", "RuntimeError: write(): fd 3 failed with No space left on device")
     says(
         "U6",
