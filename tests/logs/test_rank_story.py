@@ -192,12 +192,14 @@ def test_in_a_slurm_job_the_check_asks_slurm(run):
     assert answer.matches[0]["check"].startswith("`sacct -j 48213 -o JobID,State,ExitCode,MaxRSS`")
 
 
-def test_the_neighbour_of_the_rank_that_aborts_sent_the_wrong_size(run):
+def test_of_a_wrong_size_the_rank_that_aborts_and_its_neighbour_are_named(run):
     answer = run(
         {rank: (steps(), SIZES if rank == 1 else raised(rank, CLOSED)) for rank in range(4)}
     )
-    assert (answer.matches[0]["id"], first(answer)) == ("D19", (2, "sent another size"))
-    assert "Rank 1 aborted because 64 bytes came where its own call has 32" in answer.ask
+    assert (answer.matches[0]["id"], first(answer)) == ("D19", (1, "met another size"))
+    assert (
+        "Rank 1 aborted because 64 bytes came where its own call has 32: it or rank 2" in answer.ask
+    )
     assert "op.preamble.length" in answer.evidence[0]["text"]
 
 

@@ -103,7 +103,8 @@ def _culprits(job: _Job) -> tuple[Line, ...]:
 def _with_sizes(evidence: Evidence, job: _Job) -> Evidence | None:
     """Tell of a message that was too large for the rank that it came to; None without one.
 
-    The receiver aborts. In gloo's ring each rank receives from the one after it.
+    The receiver aborts, whichever of the two has another size than the rest. In gloo's ring each
+    rank receives from the one after it.
     """
     line = next((line for line in job.lines if _SIZES.search(line.text)), None)
     if line is None or line.rank is None:
@@ -116,18 +117,16 @@ def _with_sizes(evidence: Evidence, job: _Job) -> Evidence | None:
         first = _last(job, odd).of_rank(odd)
         said = f"rank {odd} has another shape than all others (line {first.number}); {own}"
         quoted: tuple[Line, ...] = (first, line)
-    elif ring:
-        sender = (line.rank + 1) % len(job.known)
-        first = line.of_rank(sender)
-        said = f"{own}: it is the receiver, and in gloo's ring rank {sender} sent them"
-        quoted = (line,)
     else:
-        return replace(evidence, victims=f"{_capital(own)}: it is the receiver.")
-    check = f"print the tensor's shape before the call on ranks {_pair(line.rank, first.rank)}"
+        first, quoted = line, (line,)
+        other = f"rank {(line.rank + 1) % len(job.known)}" if ring else "the rank"
+        said = f"{own}: it or {other}, which sent them, calls with another size than the rest"
+    asked = {line.rank, first.rank, (line.rank + 1) % len(job.known) if ring else None}
+    check = f"print the tensor's shape before the call on ranks {_those(asked)}"
     return replace(
         evidence,
         first=first,
-        how="sent another size",
+        how="sent another size" if odd is not None else "met another size",
         culprits=(),
         quoted=quoted,
         victims=f"{_capital(said)}.",
@@ -135,8 +134,8 @@ def _with_sizes(evidence: Evidence, job: _Job) -> Evidence | None:
     )
 
 
-def _pair(one: int, other: int | None) -> str:
-    return " and ".join(str(rank) for rank in sorted({one, other} - {None}))  # type: ignore[type-var]
+def _those(ranks: set[int | None]) -> str:
+    return " and ".join(str(rank) for rank in sorted(r for r in ranks if r is not None))
 
 
 def _with_other_shape(job: _Job) -> int | None:
