@@ -15,8 +15,8 @@ TOOLS = ["check_staleness", "gpu_health", "lookup_symptom", "render_run_script"]
 INSPECTOR = "npm install --prefix clients @modelcontextprotocol/inspector@2.12.0, then CLIENTS=clients/node_modules/.bin"
 CLAUDE = "npm install --prefix clients @anthropic-ai/claude-code@2.1.328, then CLIENTS=clients/node_modules/.bin"
 LOG = ROOT / "examples/logs/ddp-unused-parameters.log"
-PLUGIN_BYTES = 30_000_000
-OURS = "remote-gpu-trainer@remote-gpu-trainer"
+PLUGIN_BYTES = 30 << 20
+OURS = "rgt@remote-gpu-trainer"
 PREFIX = "mcp__plugin_rgt_remote-gpu-trainer__"
 LONGEST_NAME = 64  # of a tool, by the API that Claude Code asks when it searches for tools
 
