@@ -21,7 +21,7 @@ SEVERITIES = {
     "misleads": "looks like something else",
 }
 _PROSE = (("Symptom", "symptom"), ("Root cause", "root_cause"), ("Fix", "fix"), ("Check", "check"))
-_GENERATED = re.compile(r"<!-- generated: contents -->.*?<!-- end -->\n?", re.S)
+_GENERATED = re.compile(r"(?:^## Contents\n\n|(?<=^## Entries\n\n))(?:(?:  )?- .*\n)+", re.M)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 
 
