@@ -13,7 +13,7 @@ pytestmark = pytest.mark.clients
 
 TOOLS = ["check_staleness", "gpu_health", "lookup_symptom", "render_run_script"]
 INSPECTOR = "npm install --prefix clients @modelcontextprotocol/inspector@2.12.0, then CLIENTS=clients/node_modules/.bin"
-CLAUDE = "npm install --prefix clients @anthropic-ai/claude-code@2.1.328, then CLIENTS=clients/node_modules/.bin"
+CLAUDE = "npm install --prefix clients @anthropic-ai/claude-code@2.1.332, then CLIENTS=clients/node_modules/.bin"
 LOG = ROOT / "examples/logs/ddp-unused-parameters.log"
 PLUGIN_BYTES = 30 << 20
 OURS = "rgt@remote-gpu-trainer"
