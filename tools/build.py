@@ -9,27 +9,16 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import json
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parent.parent
-PLUGIN = (
-    ".claude-plugin",
-    ".mcp.json",
-    "hooks",
-    "references",
-    "profiles",
-    "scripts",
-    "server/start_server.py",
-    "SKILL.md",
-    "README.md",
-    "LICENSE",
-    "LICENSES",
-    "NOTICE",
-    ".skillspector-baseline.yaml",
-)
+NAME = "remote-gpu-trainer"
+PLUGIN = ROOT / "plugins" / NAME  # holds links to the folders and files that stand at the root
+FOLDERS = ("references", "profiles", "scripts", "LICENSES", "hooks")
 
 
 def build(out: Path) -> Path:
@@ -54,17 +43,30 @@ def build(out: Path) -> Path:
         bill(wheel, (ROOT / "requirements-run.txt").read_text(encoding="utf-8")), encoding="utf-8"
     )
     shutil.copy2(ROOT / "server.json", out)
-    plugin = out / "remote-gpu-trainer"
-    shutil.rmtree(plugin, ignore_errors=True)
-    for part in PLUGIN:
-        source, target = ROOT / part, plugin / part
-        target.parent.mkdir(parents=True, exist_ok=True)
-        if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy2(source, target)
+    plugin = out / NAME
+    copy_plugin(plugin)
     shutil.copy2(wheel, plugin / "server")
     return plugin
+
+
+def copy_plugin(plugin: Path) -> None:
+    """Write the plugin's folder without its server's sources, and as its own marketplace."""
+    shutil.rmtree(plugin, ignore_errors=True)
+    compiled = shutil.ignore_patterns("__pycache__")
+    shutil.copytree(PLUGIN / ".claude-plugin", plugin / ".claude-plugin")
+    for name in FOLDERS:
+        shutil.copytree(ROOT / name, plugin / name, ignore=compiled)
+    for path in PLUGIN.iterdir():
+        if path.is_file() and path.name != "pyproject.toml":
+            shutil.copy2(path, plugin)
+    (plugin / "server").mkdir()
+    shutil.copy2(ROOT / "server" / "start_server.py", plugin / "server")
+    market = json.loads((ROOT / ".claude-plugin" / "marketplace.json").read_text(encoding="utf-8"))
+    for entry in market["plugins"]:
+        entry["source"] = "./hooks" if entry["source"] == "./hooks" else "./"
+    (plugin / ".claude-plugin" / "marketplace.json").write_text(
+        json.dumps(market, indent=2) + "\n", encoding="utf-8"
+    )
 
 
 def main() -> int:

@@ -27,12 +27,7 @@ def test_the_generated_parts_are_fresh():
 
 
 def test_an_old_generated_part_is_found_and_repaired(bundle, page):
-    root = bundle(
-        {
-            "a.md": "# A page\n<!-- generated: contents -->\nold\n<!-- end -->\n\n## Part\n\n"
-            + page()
-        }
-    )
+    root = bundle({"a.md": "# A page\n\n## Contents\n\nold\n\n## Part\n\n" + page()})
     (root / "README.md").write_text("No marks here.\n")
     assert outdated(root, write=False) == ["references/a.md"]
     assert outdated(root, write=True) == ["references/a.md"]
@@ -86,7 +81,8 @@ def test_the_skill_lists_every_family():
 def test_every_page_opens_with_its_triage_and_its_contents():
     for path in {entry.path for entry in catalogue.load().entries}:
         head = (ROOT / path).read_text(encoding="utf-8").split("\n### ")[0]
-        assert "<!-- generated: contents -->" in head, path
+        listing = "Entries" if path.startswith("profiles/") else "Contents"
+        assert f"\n## {listing}\n\n- **" in head, path
         assert "## Which of these is it?" in head, path
         assert len(re.findall(r"^\d\. ", head, re.M)) >= (
             2 if path.startswith("profiles/") else 3
@@ -105,7 +101,7 @@ def test_the_triage_of_a_platform_leads_to_each_of_its_entries_and_nowhere_else(
 
 def test_every_id_of_a_triage_is_an_entry():
     for path in {entry.path for entry in catalogue.load().entries}:
-        head = (ROOT / path).read_text(encoding="utf-8").split("<!-- generated")[0]
+        head = (ROOT / path).read_text(encoding="utf-8").split("\n### ")[0]
         for name in re.findall(r"\b((?:O|D|DP|P|L|V|DF|R|X|C)\d{1,2})\b", head):
             assert catalogue.load().current(name) in catalogue.load().by_id, (path, name)
 

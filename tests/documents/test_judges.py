@@ -1,7 +1,6 @@
 """What outside judges of a skill ask (skills-ref, skillsaw, SkillEvaluator, SkillSpector), where they can't be run: their rules that matter, and the baseline that answers them."""
 
 import fnmatch
-import json
 import re
 import subprocess
 import zipfile
@@ -16,7 +15,8 @@ from tests.lookup.test_budget import counted
 
 SKILL = (ROOT / "SKILL.md").read_text(encoding="utf-8")
 FRONT = yaml.safe_load(SKILL.split("---\n")[1])
-BASELINE = yaml.safe_load((ROOT / ".skillspector-baseline.yaml").read_text(encoding="utf-8"))
+PLUGIN = ROOT / "plugins/remote-gpu-trainer"  # what a judge is shown
+BASELINE = yaml.safe_load((PLUGIN / ".skillspector-baseline.yaml").read_text(encoding="utf-8"))
 RULES = BASELINE["rules"]
 LONGEST = 3000  # tokens of SKILL.md
 SECTIONS = [
@@ -43,6 +43,14 @@ def tracked() -> list[str]:
     if done.returncode:
         pytest.skip("this is no clone: the list of files comes from git")
     return [name for name in done.stdout.splitlines() if (ROOT / name).is_file()]
+
+
+def held() -> list[str]:
+    """The files that the plugin holds once its links are followed."""
+    linked = [path.name for path in PLUGIN.iterdir()]
+    own = [path.relative_to(PLUGIN).as_posix() for path in PLUGIN.rglob("*") if path.is_file()]
+    there = [name for name in tracked() if name.partition("/")[0] in linked]
+    return sorted({*own, *(name for name in there if (PLUGIN / name).is_file())})
 
 
 def named(rule: dict) -> str:
@@ -108,22 +116,13 @@ def test_a_page_that_the_skill_names_leads_to_no_further_page():
         assert (ROOT / name).exists(), name
 
 
-def test_no_page_holds_invisible_text_or_a_comment_that_says_something():
-    for name in tracked():
-        if name == "SKILL.md" or (
-            name.startswith(("references/", "profiles/")) and name.endswith(".md")
-        ):
-            text = (ROOT / name).read_text(encoding="utf-8")
-            assert not INVISIBLE.search(text), name
-            comments = [said.strip() for said in re.findall(r"<!--(.*?)-->", text, re.S)]
-            assert [
-                said
-                for said in comments
-                if not re.fullmatch(
-                    r"generated: [\w…]+|end|fact: [\w.-]+ = \S+|fact: NAME\.FACT\.FIELD = VALUE",
-                    said,
-                )
-            ] == [], name
+def test_no_page_of_the_plugin_holds_invisible_text():
+    """A person who reads a rendered page sees no comment; an agent reads it as an instruction."""
+    pages = [name for name in held() if name.endswith(".md")]
+    assert len(pages) > 40
+    for name in pages:
+        text = (PLUGIN / name).read_text(encoding="utf-8")
+        assert not INVISIBLE.search(text) and "<!--" not in text, name
 
 
 def test_the_baseline_holds_rules_that_outlive_an_edit():
@@ -136,37 +135,20 @@ def test_the_baseline_holds_rules_that_outlive_an_edit():
 def test_an_answer_in_the_baseline_names_a_file_a_text_and_a_reason(rule):
     assert set(rule) <= {"id", "path", "message", "reason"} and {"path", "reason"} <= set(rule)
     assert len(rule["reason"].split()) >= 5, "a reason is a sentence that a reader can check"
-    files = [name for name in tracked() if fnmatch.fnmatch(name.lower(), rule["path"].lower())]
+    files = [name for name in held() if fnmatch.fnmatch(name.lower(), rule["path"].lower())]
     assert files, "no file is left that it is about: take the rule out"
-    if "id" in rule:
-        assert re.fullmatch(r"[A-Z]+\d+", rule["id"]), "one check each"
-    else:
-        assert rule["path"].startswith("evals/") and rule["path"].endswith(("json", "jsonl")), (
-            "a rule for all checks is for data only"
-        )
+    assert re.fullmatch(r"[A-Z]+\d+", rule["id"]), "one check each"
     if "message" in rule and rule["id"] not in SCANNER_SAYS:
         said = max(re.split(r"[*?]", rule["message"].lower()), key=len).strip()
         assert said and any(
-            said in (ROOT / name).read_text(encoding="utf-8", errors="replace").lower()
+            said in (PLUGIN / name).read_text(encoding="utf-8", errors="replace").lower()
             for name in files
         ), "the text is gone: take the rule out"
 
 
-def test_the_files_that_are_answered_for_all_checks_are_data():
-    for name in tracked():
-        if name.endswith(".jsonl") and any(
-            "id" not in rule and fnmatch.fnmatch(name, rule["path"]) for rule in RULES
-        ):
-            assert all(
-                isinstance(json.loads(line), dict)
-                for line in (ROOT / name).read_text(encoding="utf-8").splitlines()
-            ), name
-
-
 def test_reports_proofs_and_tests_are_in_nothing_that_is_installed():
     kept = ("evals/", "tests/", "benchmarks/", "tools/", ".ci/")
-    build = (ROOT / "tools/build.py").read_text(encoding="utf-8")
-    plugin = re.findall(r'"([^"]+)"', build.split("PLUGIN = (")[1].split("\n)")[0])
+    plugin = [path.name for path in PLUGIN.iterdir()]
     included = (
         (ROOT / "pyproject.toml")
         .read_text(encoding="utf-8")

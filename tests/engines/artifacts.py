@@ -71,7 +71,7 @@ def _install(wheel: Path, place: Path) -> None:
     }
     Path(asked.stdout.strip(), "borrowed.pth").write_text("\n".join(sorted(borrowed)) + "\n")
     where = subprocess.run(
-        [str(python), "-c", "import remote_gpu_trainer as r; print(r.__file__)"],
+        [str(python), "-I", "-c", "import remote_gpu_trainer as r; print(r.__file__)"],
         capture_output=True,
         text=True,
         check=True,

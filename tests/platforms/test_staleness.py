@@ -84,41 +84,48 @@ def test_two_values_of_one_thing_are_named_with_their_places():
     ]
 
 
-def test_a_number_in_prose_is_held_against_the_front_matter(tmp_path):
-    (tmp_path / "references").mkdir()
+def guide_that_says(text: str, **repeat: object) -> str:
+    """A platform's page with two facts, whose guide is `text` and repeats one of them."""
+    return (
+        "---\nfacts:\n  preemption:\n    value: {notice_seconds: 120}\n"
+        "  spot:\n    value: {offered: true, text: x}\n"
+        f"repeats: [{json.dumps(repeat)}]\n---\n\n{text}\n"
+    )
+
+
+@pytest.mark.parametrize(
+    ("fact", "value", "other"),
+    [("preemption.notice_seconds", 120, 30), ("spot.offered", True, False)],
+)
+def test_a_value_in_the_guide_is_held_against_the_front_matter(fact, value, other, tmp_path):
     (tmp_path / "profiles").mkdir()
-    page = (ROOT / "profiles/aws.md").read_text(encoding="utf-8")
-    (tmp_path / "profiles/aws.md").write_text(staleness.MARK.sub("", page), encoding="utf-8")
-    (tmp_path / "references/a.md").write_text(
-        "Notice.\n\n120 s <!-- fact: aws.preemption.notice_seconds = 120 -->\n", encoding="utf-8"
-    )
+    page = tmp_path / "profiles/aws.md"
+    page.write_text(guide_that_says("It says so.", fact=fact, value=value, text="says so"))
     assert contradictions(staleness.read_statements(tmp_path)) == []
-    (tmp_path / "references/a.md").write_text(
-        "30 s <!-- fact: aws.preemption.notice_seconds = 30 -->\n", encoding="utf-8"
-    )
+    page.write_text(guide_that_says("It says so.", fact=fact, value=other, text="says so"))
     [found] = contradictions(staleness.read_statements(tmp_path))
-    assert found["id"] == "aws.preemption.notice_seconds" and [
-        v["place"] for v in found["values"]
-    ] == ["references/a.md:1", "profiles/aws.md"]
-    (tmp_path / "references/a.md").write_text(
-        "<!-- fact: aws.preemption.notice = 30 -->", encoding="utf-8"
-    )
-    with pytest.raises(Exception, match="name a field of profiles/NAME.md"):
+    places = [said["place"] for said in found["values"]]
+    assert found["id"] == f"aws.{fact}" and places == ["profiles/aws.md:9", "profiles/aws.md"]
+
+
+@pytest.mark.parametrize(
+    ("fact", "text", "error"),
+    [
+        ("preemption.notice", "says so", "repeats preemption.notice, which it has no fact for"),
+        ("preemption.notice_seconds", "says it", "its guide doesn't say 'says it'"),
+    ],
+)
+def test_a_repeat_of_no_fact_or_no_text_is_an_error(fact, text, error, tmp_path):
+    (tmp_path / "profiles").mkdir()
+    page = guide_that_says("It says so.", fact=fact, value=120, text=text)
+    (tmp_path / "profiles/aws.md").write_text(page)
+    with pytest.raises(FactError, match=error):
         staleness.read_statements(tmp_path)
 
 
-def test_a_value_that_only_a_parser_can_read_is_held_against_as_well(tmp_path):
-    (tmp_path / "references").mkdir()
-    (tmp_path / "profiles").mkdir()
-    (tmp_path / "profiles/aws.md").write_text(
-        "---\nfacts:\n  spot:\n    value: {offered: true, text: x}\n---\n", encoding="utf-8"
-    )
-    (tmp_path / "references/a.md").write_text(
-        "<!-- fact: aws.spot.offered = false -->\n", encoding="utf-8"
-    )
-    assert [found["id"] for found in contradictions(staleness.read_statements(tmp_path))] == [
-        "aws.spot.offered"
-    ]
+def test_the_pages_here_say_which_facts_they_repeat():
+    said = [s.thing for s in staleness.read_statements(ROOT) if re.search(r"\.md:\d+$", s.place)]
+    assert len(said) >= 6
 
 
 def page_with(token: str, form: str) -> str:

@@ -1,6 +1,7 @@
 """Real clients use what was built: Inspector CLI and Claude Code, in an empty home. No account; the model is a script on loopback."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -12,10 +13,12 @@ pytestmark = pytest.mark.clients
 
 TOOLS = ["check_staleness", "gpu_health", "lookup_symptom", "render_run_script"]
 INSPECTOR = "npm install --prefix clients @modelcontextprotocol/inspector@2.12.0, then CLIENTS=clients/node_modules/.bin"
-CLAUDE = "npm install --prefix clients @anthropic-ai/claude-code@2.1.328, then CLIENTS=clients/node_modules/.bin"
+CLAUDE = "npm install --prefix clients @anthropic-ai/claude-code@2.1.332, then CLIENTS=clients/node_modules/.bin"
 LOG = ROOT / "examples/logs/ddp-unused-parameters.log"
-OURS = "remote-gpu-trainer@remote-gpu-trainer"
-PREFIX = "mcp__plugin_remote-gpu-trainer_gpu__"
+PLUGIN_BYTES = 30 << 20
+OURS = "rgt@remote-gpu-trainer"
+PREFIX = "mcp__plugin_rgt_remote-gpu-trainer__"
+LONGEST_NAME = 64  # of a tool, by the API that Claude Code asks when it searches for tools
 
 
 @pytest.fixture
@@ -80,9 +83,13 @@ def claude(home, project):
     return lambda *args, **env: run([program, *args], {**home, **env}, project)
 
 
-@pytest.mark.parametrize("part", ["", "hooks"])
-def test_claude_code_finds_nothing_to_complain_about_in_the_plugins(claude, built, part):
-    done = claude("plugin", "validate", "--strict", str(built / "remote-gpu-trainer" / part))
+@pytest.mark.parametrize("part", ["", "plugins/remote-gpu-trainer", "hooks"])
+@pytest.mark.parametrize("whole", ["built", "checkout"])
+def test_claude_code_finds_nothing_to_complain_about_in_the_plugins(claude, built, whole, part):
+    if whole == "built" and part.startswith("plugins"):
+        pytest.skip("the built folder is the plugin")
+    folder = ROOT if whole == "checkout" else built / "remote-gpu-trainer"
+    done = claude("plugin", "validate", "--strict", str(folder / part))
     assert done.returncode == 0, done.stdout
     assert "README_MISSING" not in done.stdout
 
@@ -102,7 +109,7 @@ def plugin(claude, built):
 def test_claude_code_installs_the_plugin_and_starts_its_server(plugin):
     listed = plugin("mcp", "list").stdout
     assert (
-        "plugin:remote-gpu-trainer:gpu" in listed
+        "plugin:rgt:remote-gpu-trainer" in listed
         and "✔ Connected" in listed
         and "Failed" not in listed
     ), listed
@@ -115,6 +122,47 @@ def test_claude_code_installs_the_plugin_and_starts_its_server(plugin):
     hooks = plugin("plugin", "details", "remote-gpu-trainer-hooks@remote-gpu-trainer").stdout
     assert "PreToolUse" in hooks and "PostToolUse" in hooks, hooks
     assert json.loads(plugin("plugin", "list", "--json").stdout)
+
+
+def test_no_tools_name_is_longer_than_the_api_takes():
+    assert max(len(PREFIX + name) for name in TOOLS) <= LONGEST_NAME
+
+
+def test_claude_code_copies_of_a_checkout_what_a_user_needs(claude, home):
+    claude("plugin", "marketplace", "add", str(ROOT))
+    assert "Successfully installed" in claude("plugin", "install", OURS).stdout
+    [cache] = Path(home["HOME"], ".claude/plugins/cache").glob("*/*/*")
+    files = [path for path in cache.rglob("*") if path.is_file()]
+    assert not [path for path in cache.rglob("*") if path.is_symlink()]
+    assert sum(path.stat().st_size for path in files) <= PLUGIN_BYTES
+    assert {path.name for path in cache.iterdir()} == {
+        path.name for path in (ROOT / "plugins/remote-gpu-trainer").iterdir()
+    }
+    assert not {"tests", "evals"} & {path.name for path in cache.iterdir()}
+
+
+def test_claude_code_in_the_clone_is_offered_no_server(home):
+    done = run([engine("claude", CLAUDE), "mcp", "list"], home, ROOT)
+    assert "No MCP servers configured" in done.stdout, done.stdout
+
+
+def test_claude_code_without_uv_and_installation_is_told_what_to_install(
+    claude, built, project, home
+):
+    clients = [part for part in home["PATH"].split(":") if not Path(part, "rgt").exists()]
+    home["PATH"] = ":".join(clients)
+    claude("plugin", "marketplace", "add", str(built / "remote-gpu-trainer"))
+    claude("plugin", "install", OURS)
+    assert "✔ Connected" in claude("mcp", "list").stdout
+    _, said, seen = loop(
+        claude,
+        project,
+        [(PREFIX + "what_is_missing", {})],
+        "--allowedTools",
+        PREFIX + "what_is_missing",
+    )
+    assert "python3 -m pip install --user uv" in said
+    assert "python3 -m pip install --user uv" in json.dumps(seen[0]), "before any call"
 
 
 def loop(claude, project, script, *options):
@@ -140,7 +188,7 @@ def test_claude_code_loads_the_skill_looks_the_log_up_and_the_hooks_speak(
     (fake / "vastai").chmod(0o755)
     home["PATH"] += f":{fake}"
     script = [
-        ("Skill", {"skill": "remote-gpu-trainer:remote-gpu-trainer"}),
+        ("Skill", {"skill": "rgt:remote-gpu-trainer"}),
         ("Bash", {"command": "cat train.log", "description": "read the log"}),
         (PREFIX + "lookup_symptom", {"log_path": str(project / "train.log")}),
         ("Bash", {"command": "vastai destroy instance 4242 -y", "description": "end the box"}),
@@ -148,10 +196,10 @@ def test_claude_code_loads_the_skill_looks_the_log_up_and_the_hooks_speak(
     started, said, seen = loop(
         plugin, project, script, "--allowedTools", "Skill", "Bash", PREFIX + "lookup_symptom"
     )
-    assert ("plugin:remote-gpu-trainer:gpu", "connected") in [
+    assert ("plugin:rgt:remote-gpu-trainer", "connected") in [
         (s["name"], s["status"]) for s in started["mcp_servers"]
     ]
-    assert "remote-gpu-trainer:remote-gpu-trainer" in started["skills"]
+    assert "rgt:remote-gpu-trainer" in started["skills"]
     assert sorted(t.removeprefix(PREFIX) for t in started["tools"] if t.startswith(PREFIX)) == TOOLS
     after_skill, after_log, after_look_up = (
         json.dumps(request["messages"]) for request in seen[-4:-1]

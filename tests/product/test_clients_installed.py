@@ -18,7 +18,7 @@ pytestmark = pytest.mark.clients
 NPM = "npm install --prefix clients {}, then CLIENTS=clients/node_modules/.bin"
 OPENCODE, CODEX, GEMINI = (
     NPM.format(name)
-    for name in ("opencode-ai@1.18.33", "@openai/codex@0.169.0", "@google/gemini-cli@0.61.0")
+    for name in ("opencode-ai@1.18.33", "@openai/codex@0.171.0", "@google/gemini-cli@0.61.0")
 )
 RIPGREP = "apt-get install ripgrep (opencode's skill tool runs rg)"
 UV = "pip install uv"

@@ -5,14 +5,22 @@ import re
 import subprocess
 import sys
 
+import pytest
+
+try:
+    import tomllib
+except ImportError:  # Python 3.10
+    import tomli as tomllib
 from packaging.version import Version
 from remote_gpu_trainer import __version__
 from remote_gpu_trainer.clients.table import NAME
 
 from tests.conftest import ROOT, engine, valid_skill
 from tests.engines.artifacts import built  # noqa: F401
+from tests.programs import loaded
 
 SERVER = json.loads((ROOT / "server.json").read_text())
+PLUGIN = "plugins/remote-gpu-trainer"
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
@@ -40,7 +48,7 @@ def test_the_changelog_has_at_most_one_release_to_come_and_it_stands_first():
 
 def test_every_file_that_repeats_the_version_agrees_with_the_package():
     found = {
-        "plugin": at(".claude-plugin/plugin.json", "version"),
+        "plugin": at(PLUGIN + "/.claude-plugin/plugin.json", "version"),
         "marketplace": at(".claude-plugin/marketplace.json", "metadata", "version"),
         "hooks": at("hooks/.claude-plugin/plugin.json", "version"),
         "server.json": SERVER["version"],
@@ -73,7 +81,7 @@ def test_no_other_tracked_manifest_holds_a_version_of_its_own():
         and re.search(r'^\s*"?version"?\s*[:=]\s*"\d', (ROOT / name).read_text(), re.M)
     }
     assert holding == {
-        ".claude-plugin/plugin.json",
+        f"{PLUGIN}/.claude-plugin/plugin.json",
         ".claude-plugin/marketplace.json",
         "hooks/.claude-plugin/plugin.json",
         "server.json",
@@ -110,7 +118,6 @@ def test_one_command_makes_wheel_sdist_and_plugin(built):
     plugin = built / NAME
     for part in (
         ".claude-plugin/plugin.json",
-        ".mcp.json",
         "SKILL.md",
         "hooks/suggest.py",
         "server/start_server.py",
@@ -128,18 +135,14 @@ def test_the_plugins_server_starts_what_is_installed_or_says_what_is_missing(bui
     def started(path):
         return subprocess.run(
             [sys.executable, str(start)],
-            env={"PATH": str(path)},
+            env={"PATH": str(path), "HOME": str(tmp_path)},
             stdin=subprocess.DEVNULL,
             capture_output=True,
             text=True,
         )
 
     done = started(tmp_path)
-    assert (
-        done.returncode == 2
-        and "found neither remote-gpu-trainer nor uvx on PATH" in done.stderr
-        and ".whl" in done.stderr
-    )
+    assert done.returncode == 2 and "found neither remote-gpu-trainer nor uvx" in done.stderr
 
     def program(name, body):
         (tmp_path / name).write_text(f"#!{engine('sh', 'install a shell')}\n{body}\n")
@@ -161,9 +164,67 @@ def test_the_plugins_server_starts_what_is_installed_or_says_what_is_missing(bui
     assert re.fullmatch(
         r"uvx --offline --from \S+\.whl remote-gpu-trainer serve\n", started(tmp_path).stdout
     ), "what is cached needs no network"
+    program("uvx", "exit 1")
+    done = started(tmp_path)
+    assert done.returncode == 2 and "uvx could not install" in done.stderr
     (tmp_path / "uvx").unlink()
     done = started(tmp_path)
     assert (
         done.stdout == "installed serve\n"
         and "found version 0.0.1 installed, expected" in done.stderr
     )
+
+
+@pytest.mark.parametrize("path", ["", "/nowhere"])
+def test_a_client_hears_what_is_missing_from_the_starter_itself(path, tmp_path):
+    def ask(number, method, **params):
+        return json.dumps({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
+
+    lines = [
+        ask(1, "server/discover"),
+        ask(2, "initialize", protocolVersion="2025-06-18", capabilities={}),
+        '{"jsonrpc": "2.0", "method": "notifications/initialized"}',
+        "no JSON",
+        "[1]",
+        ask(3, "tools/list"),
+        ask(4, "tools/call", name="what_is_missing", arguments={}),
+        ask(5, "ping"),
+    ]
+    done = subprocess.run(
+        [sys.executable, "-I", "-S", str(ROOT / PLUGIN / "server/start_server.py")],
+        env={"PATH": path, "HOME": str(tmp_path)},
+        input="\n".join(lines) + "\n",
+        capture_output=True,
+        text=True,
+    )
+    unknown, hello, listed, said, pong = map(json.loads, done.stdout.splitlines())
+    assert [r["id"] for r in (unknown, hello, listed, said, pong)] == [1, 2, 3, 4, 5]
+    assert unknown["error"]["code"] == -32601 and pong["result"] == {}
+    assert hello["result"]["protocolVersion"] == "2025-06-18"
+    assert hello["result"]["serverInfo"] == {"name": NAME, "version": __version__}
+    [tool] = listed["result"]["tools"]
+    [text] = said["result"]["content"]
+    for advice in (hello["result"]["instructions"], tool["description"], text["text"]):
+        assert "run this one command" in advice and advice.endswith("pip install --user uv")
+
+
+def test_the_plugins_folder_links_to_what_stands_at_the_root():
+    """So that nothing is kept twice. Claude Code copies what a link names."""
+    plugin = ROOT / PLUGIN
+    links = [path for path in plugin.rglob("*") if path.is_symlink()]
+    assert links
+    for path in links:
+        assert path.resolve() == ROOT / path.relative_to(plugin), path
+    folders = {path.name for path in plugin.iterdir() if path.is_dir()}
+    built_from = loaded(ROOT / "tools/build.py").FOLDERS
+    assert folders - {".claude-plugin", "server"} == set(built_from)
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    left_out = project["tool"]["hatch"]["build"]["targets"]["sdist"]["exclude"]
+    assert set(left_out) == {path.relative_to(ROOT).as_posix() for path in links if path.is_dir()}
+
+
+def test_the_server_has_one_name_everywhere():
+    [served] = at(f"{PLUGIN}/.claude-plugin/plugin.json", "mcpServers")
+    assert served == NAME
+    for name in (".mcp.json", ".vscode/mcp.json", ".cursor/mcp.json", "opencode.json"):
+        assert not (ROOT / name).exists(), "a client in the clone would offer it"

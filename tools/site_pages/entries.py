@@ -22,7 +22,7 @@ SEVERITIES = {
     "misleads": "looks like something else",
 }
 _PROSE = (("Symptom", "symptom"), ("Check", "check"), ("Fix", "fix"))
-_GENERATED = re.compile(r"<!-- generated: contents -->.*?<!-- end -->\n?", re.S)
+_GENERATED = re.compile(r"(?:^## Contents\n\n|(?<=^## Entries\n\n))(?:(?:  )?- .*\n)+", re.M)
 _FENCE = re.compile(r" {0,3}(```|~~~)")
 
 

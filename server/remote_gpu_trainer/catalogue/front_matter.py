@@ -69,6 +69,14 @@ class FrontMatter:
         listed = self.fields.get("tokens")
         return tuple(str(token) for token in listed) if isinstance(listed, list) else ()
 
+    @property
+    def repeats(self) -> list[dict[str, Any]]:
+        """The facts whose value the page's guide repeats: `fact`, `value`, `text` of the guide."""
+        listed = self.fields.get("repeats")
+        return (
+            [item for item in listed if isinstance(item, dict)] if isinstance(listed, list) else []
+        )
+
     def fact_heads(self) -> list[FactHead]:
         """The heads of all facts that aren't null. Raises FactError for a bad date or kind."""
         heads = []

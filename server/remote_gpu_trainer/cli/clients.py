@@ -5,6 +5,9 @@ from __future__ import annotations
 import difflib
 import os
 import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -24,15 +27,15 @@ if TYPE_CHECKING:
 # For a person who types `rgt serve`: without it the terminal just stands still.
 WAITING = (
     "remote-gpu-trainer serve: waiting for a coding agent's messages on standard input; "
-    "'rgt install --client NAME' lets an agent start it. Ctrl-C ends it."
+    "'rgt install' lets an agent start it. Ctrl-C ends it."
 )
 _CLIENT = click.option(
     "--client",
-    required=True,
     type=OneOf(CLIENTS),
     metavar="NAME",
-    help=", ".join(CLIENTS),
+    help=f"{', '.join(CLIENTS)} (default: every one that is found)",
 )
+_YES = click.option("--yes", is_flag=True, help="without --client: don't ask")
 _PROJECT = click.option(
     "--project",
     type=Path,
@@ -58,49 +61,130 @@ _DRY_RUN = click.option("--dry-run", is_flag=True, help="print the change, but w
     "serve' (default: this installation's)",
 )
 @_CLIENT
+@_YES
 @_PROJECT
 @_DRY_RUN
 def install(
-    hooks: bool, serve_command: str | None, client: str, project: Path | None, dry_run: bool
+    hooks: bool,
+    serve_command: str | None,
+    client: str | None,
+    yes: bool,
+    project: Path | None,
+    dry_run: bool,
 ) -> int:
     """Add the MCP server and the skill to a coding agent's configuration, and print the change.
-    Nothing else in it changes. The client 'skill' gets only the skill's folder, without the server.
+    Nothing else in it changes. Without --client: find the agents on this machine, print the
+    changes, and ask. The client 'skill' gets only the skill's folder, without the server.
     A configuration that can't be read stays as it is.
 
-    Exit 0: installed. Exit 2: refused, and nothing was changed.
+    Exit 0: installed. Exit 1: you said no. Exit 2: refused, and nothing was changed.
     """
-    if hooks and client not in WITH_HOOKS:
+    from ..clients.installing import clients_found
+
+    clients = [client] if client else _asked_of(clients_found)
+    if not clients:
         raise BadRequest(
-            f"--hooks doesn't work with {client}, only with {' and '.join(WITH_HOOKS)}; "
-            "leave it out"
+            "found no coding agent on this machine, neither a program on PATH nor a configuration; "
+            "name one with --client"
         )
-    return _change(client, project, dry_run, hooks=hooks, command=serve_command)
+    if hooks and not set(clients) & set(WITH_HOOKS):
+        raise BadRequest(
+            f"--hooks doesn't work with {', '.join(clients)}, only with "
+            f"{' and '.join(WITH_HOOKS)}; leave it out"
+        )
+    question = "" if client or yes else f"Install into {', '.join(clients)}?"
+    changes = [
+        _Wanted(name, project, {"hooks": hooks and name in WITH_HOOKS, "command": serve_command})
+        for name in clients
+    ]
+    return _change(changes, dry_run, question)
 
 
 @command("uninstall")
 @_CLIENT
+@_YES
 @_PROJECT
 @_DRY_RUN
-def uninstall(client: str, project: Path | None, dry_run: bool) -> int:
+def uninstall(client: str | None, yes: bool, project: Path | None, dry_run: bool) -> int:
     """Remove what 'install' added. A file that nobody has changed since is restored byte for byte.
+    Without --client: from every coding agent that 'install' changed; it asks first.
 
-    Exit 0: removed. Exit 2: refused, and nothing was changed.
+    Exit 0: removed. Exit 1: you said no. Exit 2: refused, and nothing was changed.
     """
-    return _change(client, project, dry_run, remove=True)
+    from ..clients.installing import clients_installed
+
+    clients = [client] if client else _asked_of(lambda env: clients_installed(env, project))
+    if not clients:
+        raise BadRequest("remembers no installation here; name a coding agent with --client")
+    question = "" if client or yes else f"Uninstall from {', '.join(clients)}?"
+    return _change(
+        [_Wanted(name, project, {"remove": True}) for name in clients], dry_run, question
+    )
 
 
-def _change(client: str, project: Path | None, dry_run: bool, **how: Any) -> int:
-    """Print a change of a client's configuration, and carry it out. `how`: as `plan` takes it."""
+@dataclass(frozen=True)
+class _Wanted:
+    """What one client is to get or to lose. `how`: as `plan` takes it."""
+
+    client: str
+    project: Path | None
+    how: dict[str, Any]
+
+    def plan(self) -> Plan:
+        from ..clients.installing import plan
+
+        return plan(self.client, os.environ, self.project, **self.how)
+
+
+def _change(wanted: list[_Wanted], dry_run: bool, question: str) -> int:
+    """Print the changes of all clients; unless somebody says no to `question`, carry them out.
+
+    Nothing is written before every change was planned. Raises BadRequest.
+    """
+    from ..clients.installing import carry_out
+
+    with _refusals():
+        plans = {change.client: change.plan() for change in wanted}
+    for client, made in plans.items():
+        title = client if len(plans) > 1 else ""
+        _show_even_if_nobody_reads(made, "would be " if dry_run or question else "", title)
+    if dry_run:
+        print("nothing was written (--dry-run)", file=sys.stderr)
+        return 0
+    if question and not _agreed(question):
+        print("nothing was changed", file=sys.stderr)
+        return 1
+    for change in wanted:
+        with _refusals():
+            # Planned again: what the client before has written is in the memory now.
+            made = plans[change.client] if len(wanted) == 1 else change.plan()
+            carry_out(made, os.environ)
+        if made and made.note:
+            print(made.note, file=sys.stderr)
+    return 0
+
+
+def _agreed(question: str) -> bool:
+    """Whether the person at the terminal says yes. Raises BadRequest where nobody is there."""
+    if not (terminal.is_terminal(sys.stdin) and terminal.is_terminal(sys.stderr)):
+        raise BadRequest("nobody is here to agree to these changes; pass --yes, or --client NAME")
+    return click.confirm(question, default=True, err=True)
+
+
+def _asked_of(clients: Callable[[Mapping[str, str]], list[str]]) -> list[str]:
+    """The clients that a function finds in this environment. Raises BadRequest."""
+    with _refusals():
+        return clients(os.environ)
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """Turn what the block can't read or write into BadRequest."""
     from ..catalogue.bundle import CatalogueError
-    from ..clients.installing import InstallError, carry_out, plan
+    from ..clients.installing import InstallError
 
     try:
-        made = plan(client, os.environ, project, **how)
-        _show_even_if_nobody_reads(made, "would be " if dry_run else "")
-        if dry_run:
-            print("nothing was written (--dry-run)", file=sys.stderr)
-            return 0
-        carry_out(made, os.environ)
+        yield
     except (InstallError, CatalogueError) as error:
         raise BadRequest(str(error)) from None
     except OSError as error:
@@ -108,26 +192,24 @@ def _change(client: str, project: Path | None, dry_run: bool, **how: Any) -> int
             f"can't use {error.filename} ({error.strerror}), so nothing was changed; make it "
             "readable and writable"
         ) from None
-    if made and made.note:
-        print(made.note, file=sys.stderr)
-    return 0
 
 
-def _show_even_if_nobody_reads(made: Plan, would: str) -> None:
+def _show_even_if_nobody_reads(made: Plan, would: str, title: str = "") -> None:
     """Print the change; a closed pipe doesn't cancel the installation."""
     try:
-        _show(made, would)
+        _show(made, would, title)
         sys.stdout.flush()
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _show(made: Plan, would: str) -> None:
+def _show(made: Plan, would: str, title: str) -> None:
     """Print the change as a unified diff with secrets masked, and a skill's folder as one line.
 
-    `would` goes before what a dry run doesn't do.
+    `would` goes before what isn't done yet. `title` is the client where there are several.
     """
-    lines = [line for change in made.changes if change for line in _diff(change)]
+    lines = [f"{title}:"] if title else []
+    lines += [line for change in made.changes if change for line in _diff(change)]
     lines += _skill_lines(made, would)
     if not made:
         lines.append("nothing to change")

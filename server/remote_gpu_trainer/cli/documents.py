@@ -1,8 +1,10 @@
 """Generated documents, whole and in parts.
 
-A part is between `<!-- generated: NAME -->` and `<!-- end -->`; nothing outside the marks is
-touched. Its text is the template `templates/NAME.md.j2`, filled with what the function in `PARTS`
-returns. A whole file is what its function in `WHOLE` returns.
+The text of a part is the template `templates/NAME.md.j2`, filled with what the function in `PARTS`
+returns. In README it is between `<!-- generated: NAME -->` and `<!-- end -->`. The skill has no
+comments, because a reader of its pages doesn't see them and an agent does: there a part is the
+table with the template's first row, or the section with its heading (`IN_PAGES`). Nothing else is
+touched. A whole file is what its function in `WHOLE` returns.
 """
 
 from __future__ import annotations
@@ -37,6 +39,12 @@ from .tools_list import tools_list
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
 SEEN_BY_PROBE = "**Seen by:** probe\n\n"
+IN_PAGES = {
+    "SKILL.md": ("families",),
+    "references/gpu_health.md": ("xids",),
+    "references/run_script.md": ("exits", "phases", "failures"),
+    "profiles/_schema.md": ("schema", "shares", "limits"),
+}
 DOCUMENTS = ("README.md", "README.zh-CN.md", "SKILL.md")  # besides the pages of the catalogue
 
 
@@ -53,7 +61,7 @@ def outdated(root: Path, write: bool) -> list[str]:
         if path.is_file():
             name = path.relative_to(root).as_posix()
             text = path.read_text(encoding="utf-8")
-            text = _PART.sub(lambda m, name=name: m[1] + make(m[2], name, read) + m[4], text)
+            text = with_fresh_parts(text, name, read)
             fresh[name] = text if ids is None else seen_by_probe(text, ids)
     # One file may be made from another that was written before it.
     whole = ((name, made(root)) for name, made in WHOLE if (root / name).parent.is_dir())
@@ -64,6 +72,24 @@ def outdated(root: Path, write: bool) -> list[str]:
             if write:
                 path.write_text(text, encoding="utf-8", newline="\n")
     return found
+
+
+def with_fresh_parts(text: str, page: str, read: Catalogue) -> str:
+    """A document with its generated parts made anew. Raises CatalogueError for one that's gone."""
+    text = _PART.sub(lambda m: m[1] + make(m[2], page, read) + m[4], text)
+    parts = IN_PAGES.get(page, ())
+    if f"\n## {_contents_heading(page)}\n" in text:
+        parts = (*parts, "contents")
+    for part in parts:
+        made = make(part, page, read)
+        first = made.split("\n", 1)[0]
+        rest = r"(?:(?!#).*\n)*" if first.startswith("#") else r"(?:\|.*\n)*"
+        text, found = re.subn(
+            rf"^{re.escape(first)}\n{rest}", lambda _, made=made: made, text, flags=re.M
+        )
+        if found != 1:
+            raise CatalogueError(f"{page}: {first!r} stands there {found} times; write it once")
+    return text
 
 
 def seen_by_probe(text: str, ids: set[str]) -> str:
@@ -126,7 +152,12 @@ def _contents(page: str, catalogue: Catalogue) -> dict[str, Any]:
             if not sections or sections[-1][0] != entry.section:
                 sections.append((entry.section, []))
             sections[-1][1].append((entry.id, plain(entry.title)))
-    return {"sections": sections}
+    return {"heading": _contents_heading(page), "sections": sections}
+
+
+def _contents_heading(page: str) -> str:
+    """The section that begins with the list of a page's entries."""
+    return "Entries" if page.startswith("profiles/") else "Contents"
 
 
 def _count(page: str, read: Catalogue) -> dict[str, Any]:
@@ -208,7 +239,7 @@ def _failures(page: str, catalogue: Catalogue) -> dict[str, Any]:
 def _xids(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The Xids that need something, with NVIDIA's action and ours."""
     from ..logs.kernel.advice import RESET
-    from ..logs.kernel.xids import XID, XID_ROWS, xid_words
+    from ..logs.kernel.xids import XID_ROWS, xid_words
 
     rows = [
         {
@@ -222,7 +253,7 @@ def _xids(page: str, catalogue: Catalogue) -> dict[str, Any]:
         for codes, nvidias, ours in XID_ROWS
         if nvidias[0] != "ok" and "legacy" not in nvidias[2]
     ]
-    return {"rows": rows, "known": len(XID)}
+    return {"rows": rows}
 
 
 def spans(numbers: set[int]) -> list[str]:

@@ -31,7 +31,7 @@ from .memory import (
     remembered_folder,
 )
 from .skill_folder import Step
-from .table import Additions, Edit, additions_for
+from .table import CLIENTS, Additions, Edit, additions_for, clients_here
 
 
 @dataclass(frozen=True)
@@ -97,6 +97,26 @@ def home_folder(env: Mapping[str, str]) -> Path:
     return home
 
 
+def clients_found(env: Mapping[str, str]) -> list[str]:
+    """The clients on this machine that can be installed into. Raises InstallError."""
+    return clients_here(home_folder(env), env)
+
+
+def clients_installed(env: Mapping[str, str], project: Path | None = None) -> list[str]:
+    """The clients that were installed into, for the user or for one project.
+
+    Raises InstallError.
+    """
+    home = home_folder(env)
+    remembered, _ = read_memory(memory_file(env, home))
+    return [client for client in CLIENTS if _key(client, project) in remembered]
+
+
+def _key(client: str, project: Path | None) -> str:
+    """A client's name in the memory."""
+    return f"{client} {project.resolve() if project else ''}".strip()
+
+
 def plan(
     client: str,
     env: Mapping[str, str],
@@ -117,7 +137,7 @@ def plan(
         if not project.is_dir():
             raise InstallError(f"no folder at {project}; create it, or pass another with --project")
     others, memory_folders = read_memory(memory_file(env, home))
-    key = f"{client} {project or ''}".strip()
+    key = _key(client, project)
     remembered = others.pop(key, NOTHING)
     hooks = hooks or bool(remembered.get("hooks"))
     before = _Before(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -177,6 +178,34 @@ _CLIENTS: dict[str, Callable[[Setting], Additions]] = {
     "skill": _skill,
 }
 CLIENTS = tuple(_CLIENTS)
+_PROGRAMS = {
+    "claude-code": "claude",
+    "opencode": "opencode",
+    "codex": "codex",
+    "gemini": "gemini",
+    "cursor": "cursor",
+}
+
+
+def clients_here(home: Path, env: Mapping[str, str]) -> list[str]:
+    """The clients on this machine, in the order of CLIENTS.
+
+    A client is here if its program is on PATH, or if it has a folder or file of its own in the
+    user's configuration.
+    """
+    own = {
+        "claude-code": [env.get("CLAUDE_CONFIG_DIR") or home / ".claude", home / ".claude.json"],
+        "opencode": [Path(env.get("XDG_CONFIG_HOME") or home / ".config") / "opencode"],
+        "codex": [env.get("CODEX_HOME") or home / ".codex"],
+        "gemini": [home / ".gemini"],
+        "cursor": [home / ".cursor"],
+    }
+    return [
+        client
+        for client, program in _PROGRAMS.items()
+        if shutil.which(program, path=env.get("PATH", ""))
+        or any(Path(place).exists() for place in own[client])
+    ]
 
 
 def is_ours(value: object) -> bool:

@@ -236,6 +236,14 @@ class Facts(Strict):
     )
 
 
+class Repeat(Strict):
+    """A fact whose value the page's guide says again."""
+
+    fact: str = Field(description="the fact and its field, such as preemption.notice_seconds")
+    value: int | float | str = Field(description="the value as the guide has it")
+    text: str = Field(description="the words of the guide that say it")
+
+
 class Profile(Strict):
     """A platform: its name, its kind, the texts that identify it in logs, and its facts."""
 
@@ -243,6 +251,7 @@ class Profile(Strict):
     title: str
     kind: Literal["rental", "scheduler", "notebook", "serverless", "own", "unnamed"]
     tokens: list[str] = Field(description="texts in logs and paths that show this platform")
+    repeats: list[Repeat] = Field(default=[], description="facts that the guide says again")
     facts: Facts
 
     @model_validator(mode="after")

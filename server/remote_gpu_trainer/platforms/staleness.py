@@ -2,10 +2,9 @@
 
 Every finding names the page to open again. It doesn't judge whether a statement is true.
 
-A page repeats a fact of a profile in a comment beside its prose:
-`<!-- fact: runpod.preemption.notice_seconds = 5 -->`. `read_statements` reads these comments and
-the profile's own value. It also reads the texts that identify a platform, which no two profiles may
-share, and the version of the bundle.
+The guide of a platform may repeat a fact of its front matter, which says so under `repeats`.
+`read_statements` reads these values and the fact's own. It also reads the texts that identify a
+platform, which no two profiles may share, and the version of the bundle.
 """
 
 from __future__ import annotations
@@ -17,9 +16,9 @@ from datetime import date
 from pathlib import Path
 
 from .. import __version__
-from ..catalogue import bundle, front_matter
+from ..catalogue import front_matter
 from ..catalogue.entry import Entry
-from ..catalogue.facts import FactError, FactHead
+from ..catalogue.facts import FactError, FactHead, pages, split
 from ..catalogue.freshness import LIMITS, BadQuestion, past
 from ..catalogue.front_matter import FrontMatter
 
@@ -27,7 +26,6 @@ _RELEASED = re.compile(
     r"\s*([A-Za-z0-9][\w.-]*)[ =@v]+(\d[^\s@]*)(?:[\s@]+(\d{4}-\d{2}-\d{2}))?\s*"
 )
 _RAN = re.compile(r"([A-Za-z0-9][\w.-]*) (\d[^\s,]*)")
-MARK = re.compile(r"<!-- fact: ([a-z0-9-]+\.[a-z_]+(?:\.[a-z_]+)?) = ([^\n]{1,80}?) -->")
 SAME = {"pytorch": "torch"}  # other names that people write for a package
 UNDATED = "a guess: no page with a date says it"
 
@@ -309,33 +307,46 @@ def _plain_value(value: str) -> str:
 def read_statements(root: Path) -> list[Statement]:
     """Every statement of a bundle.
 
-    Raises FactError for a comment that names a field which no profile has, and for front matter
-    that isn't YAML.
+    Raises FactError for `repeats` of a field that the profile lacks, or of words that its guide
+    lacks, and for front matter that isn't YAML.
     """
     texts = {
         path.relative_to(root).as_posix(): path.read_text(encoding="utf-8", errors="replace")
-        for path in [*bundle.pages(root), root / "SKILL.md"]
+        for path in [*pages(root), root / "SKILL.md"]
         if path.is_file()
     }
-    comments = [comment for place, text in texts.items() for comment in _comments(place, text)]
     profiles = {
         place: front_matter.read(text, place)
         for place, text in texts.items()
         if place.startswith("profiles/")
     }
-    return [
-        *comments,
-        *_tokens(profiles),
-        *_values(profiles, dict.fromkeys(comment.thing for comment in comments)),
-        *_versions(texts.get("SKILL.md", "")),
+    repeated = [
+        said for place, profile in profiles.items() for said in _repeated(place, profile, texts)
     ]
+    return [*repeated, *_tokens(profiles), *_versions(texts.get("SKILL.md", ""))]
 
 
-def _comments(place: str, text: str) -> Iterator[Statement]:
-    """The statements in the comments of a page."""
-    for mark in MARK.finditer(text):
-        line = text.count("\n", 0, mark.start()) + 1
-        yield Statement(mark[1], mark[2], f"{place}:{line}")
+def _repeated(place: str, profile: FrontMatter, texts: Mapping[str, str]) -> Iterator[Statement]:
+    """Each value that the guide of a platform repeats, and the value of the fact itself."""
+    text = texts[place]
+    for item in profile.repeats:
+        thing, words = str(item.get("fact")), str(item.get("text"))
+        fact, _, field = thing.partition(".")
+        value = profile.value(fact, field)
+        if value is None:
+            raise FactError(
+                f"{place}: repeats {thing}, which it has no fact for; name one such as "
+                "preemption.notice_seconds"
+            )
+        guide = split(text)[1]
+        at = text.rfind(words) if words in guide else -1
+        if at < 0:
+            raise FactError(f"{place}: its guide doesn't say {words!r}; correct `repeats`")
+        line = text.count("\n", 0, at) + 1
+        said = item.get("value")
+        said = str(said).lower() if isinstance(said, bool) else str(said)
+        yield Statement(f"{profile.name}.{thing}", said, f"{place}:{line}")
+        yield Statement(f"{profile.name}.{thing}", value, place)
 
 
 def _tokens(profiles: Mapping[str, FrontMatter]) -> Iterator[Statement]:
@@ -343,20 +354,6 @@ def _tokens(profiles: Mapping[str, FrontMatter]) -> Iterator[Statement]:
     for place, profile in profiles.items():
         for token in dict.fromkeys(profile.tokens):
             yield Statement(f"token {token}", profile.name, place)
-
-
-def _values(profiles: Mapping[str, FrontMatter], things: Iterable[str]) -> Iterator[Statement]:
-    """The front matter's own value for each thing that a comment names."""
-    for thing in things:
-        name, fact, *field = thing.split(".")
-        place = f"profiles/{name}.md"
-        value = profiles[place].value(fact, *field) if place in profiles else None
-        if value is None:
-            raise FactError(
-                f"a page's comment names the fact {thing}, which no profile has; "
-                "name a field of profiles/NAME.md, such as runpod.preemption.notice_seconds"
-            )
-        yield Statement(thing, value, place)
 
 
 def _versions(skill: str) -> list[Statement]:
