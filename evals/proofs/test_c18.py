@@ -123,17 +123,6 @@ def test_the_whole_checkpoint_instead_of_its_part_stops_with_the_signature(says)
     says("C18", str(error.value))
 
 
-def test_an_optimizer_over_other_parameters_stops_with_the_signature(says):
-    model = Net()
-    saved = torch.optim.AdamW(model.head.parameters()).state_dict()
-    with pytest.raises(ValueError) as error:
-        torch.optim.AdamW(model.parameters()).load_state_dict(saved)
-    says("C18", str(error.value))
-    with pytest.raises(ValueError) as error:
-        torch.optim.AdamW([{"params": [p]} for p in model.parameters()]).load_state_dict(saved)
-    says("C18", str(error.value))
-
-
 def test_accelerates_unwrap_keeps_the_compiled_names_unless_told():
     accelerate = pytest.importorskip("accelerate")
     model = torch.compile(Net())
