@@ -225,7 +225,7 @@ program (2): train.py, train.sh, trainer.py, trainer.train, train_*, finetune.py
     training run*, training job*, training script*, training loop, model training, training process,
     training starts, 训练脚本, 训练任务, 模型训练, 训练过程, 训练到, 训练时, 训练中, 个训练, 训练跑,
     开始训练, 训练卡
-chinese (1): 训练
+train in Chinese (1): 训练
 rented (2): vast.ai, vastai, on vast, vast box, vast instance*, vast machine*, runpod*, autodl,
     lambda labs, lambdalabs, lambda cloud, lambda instance*, lambda box, on lambda, paperspace,
     coreweave, jarvislabs, gpushare, lanrui, tensordock, datacrunch, nebius, featurize, matpool,
@@ -665,7 +665,8 @@ def signatures():
         with open(
             os.path.join(os.path.dirname(os.path.abspath(__file__)), SIGNATURES), "rb"
         ) as file:
-            return file.read(MOST_SESSION).decode("utf-8", "replace").split("\n")[:-1]
+            lines = file.read(MOST_SESSION).decode("utf-8", "replace").split("\n")[:-1]
+            return [line.strip("`") for line in lines]
     except OSError:
         return []
 

@@ -197,7 +197,9 @@ def test_the_signatures_are_what_the_entries_have():
 
     made = hook_signatures(ROOT)
     assert (ROOT / "hooks/signatures.txt").read_text(encoding="utf-8") == made
-    assert suggest.signatures() == made.splitlines() and len(made.splitlines()) > 300
+    assert [f"`{text}`" for text in suggest.signatures()] == made.splitlines() and len(
+        made.splitlines()
+    ) > 300
 
 
 ODD = {

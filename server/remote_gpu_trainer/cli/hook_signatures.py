@@ -21,7 +21,7 @@ def hook_signatures(root: Path) -> str:
     entries = [entry for entry in bundle.read(root).entries if not is_for_healthy_runs(entry)]
     patterns = [Pattern(signature) for entry in entries for signature in entry.signatures]
     known = {pattern.literal for pattern in patterns if is_telling(pattern)}
-    return "".join(f"{text}\n" for text in sorted(known))
+    return "".join(f"`{text}`\n" for text in sorted(known))
 
 
 def is_for_healthy_runs(entry: Entry) -> bool:
