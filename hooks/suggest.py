@@ -8,9 +8,10 @@ box or a disk gets the release check, and the user decides. The same line comes 
 Anything else, unreadable input included, gets silence and exit 0, because a hook that fails gets in
 the way of the work. Prompts, results and commands are data: searched, never repeated.
 
-Limits: it searches the first and the last 100,000 characters of a result, 4,000 of a prompt, and
-the last two megabytes of the session for a line of its own. It doesn't see a deletion in a program,
-an alias or a console.
+Limits: it searches the first and the last 50,000 characters of a result, 4,000 of a prompt, and
+the last two megabytes of the session for a line of its own. Texts of entries, which signatures.txt
+beside it holds, are sought in the first and the last 25,000 characters. It doesn't see a deletion
+in a program, an alias or a console.
 """
 
 import json
@@ -20,7 +21,7 @@ import re
 import sys
 
 MOST_INPUT = 64 << 20  # bytes of an event
-EACH_END = 100_000  # characters at each end of a result
+EACH_END = 50_000  # characters at each end of a result
 EACH_END_OF_PROMPT = 4_000
 MOST_COMMAND = 20_000  # characters of a command
 MOST_SESSION = 2 << 20  # bytes at the end of a session's transcript
@@ -30,7 +31,11 @@ LOGS = (".log", ".out", ".err", ".txt", ".jsonl")
 # Patterns are compiled when an event needs them, so that the others don't wait.
 FAILURES = (
     # torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
-    ("ChildFailedError: one rank of a distributed run failed", r"\bChildFailedError\b"),
+    # torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: 1
+    (
+        "ChildFailedError: one rank of a distributed run failed",
+        r"\bChildFailedError\b|\bfailed \(exitcode: -?[1-9]",
+    ),
     # NVRM: Xid (PCI:0000:5e:00): 79, pid=1234, GPU has fallen off the bus.
     (
         "an Xid: the driver reports a GPU fault",
@@ -77,6 +82,17 @@ FAILURES = (
             r"|\b(?:exit code|exitcode|exited with|status)\s*:?\s*(?:137|-9)\b|\bSIGKILL\b"
         ),
     ),
+    # Memory access fault by GPU node-4 (Agent handle: 0x152e220) on address 0x7f1c80a00000.
+    (
+        "a crash below Python",
+        (
+            r"(?i)\bmemory access fault by gpu\b|\bsegmentation fault\b|\bbus error\b"
+            r"|\bcore dumped\b|\bSIG(?:SEGV|BUS|ABRT|FPE)\b|\bterminate called after throwing\b"
+        ),
+    ),
+    # An NVIDIA GPU may be present on this machine, but a CUDA-enabled jaxlib is not installed.
+    # Falling back to cpu.
+    ("a GPU that isn't used", r"(?i)\bfalling back to (?:the )?cpu\b|\bno gpu/tpu found\b"),
     # OSError: [Errno 28] No space left on device
     (
         "a full disk",
@@ -88,8 +104,13 @@ OF_ANY_PROGRAM = (
     "out of memory on the GPU",
     "out of memory on the host",
     "a process was killed",
+    "a crash below Python",
+    "a GPU that isn't used",
     "a full disk",
 )
+KNOWN = "a message that an entry names"
+SIGNATURES = "signatures.txt"  # beside this file; made from the entries by rgt dev docs --write
+QUOTES = '`"\u2018\u2019\u201c\u201d\u00b4'  # what an apostrophe stands for in a signature
 TRACEBACK = "Traceback (most recent call last):"
 # The exception at the end of a traceback, with a mark of torchrun or without:
 # [rank1]: torch.distributed.DistBackendError: NCCL error in: ...
@@ -118,6 +139,11 @@ TRAINING = (
     r"|(?<![a-z])(?:pre)?train\w{0,40}\.(?:py|sh|sbatch)\b|fine-?tun|\bepochs?\b|\bloss\b"
     r"|\blora\b|deepspeed|/accelerate/|\baccelerate launch|\btransformers\b|\blightning\b"
     r"|dataloader|tried to allocate"
+)
+# What stands beside a message of a library or a driver that training needs.
+NEAR_TRAINING = (
+    r"(?i)cuda|\bgpus?\b|nvidia|nvml|tensor|hugging_?face|\bhf_|diffusers|\bvllm|#SBATCH|\bsbatch\b"
+    r"|\bsrun\b|tokenizer|/datasets/|\bllama|\bqwen"
 )
 # After a look-up the suggestion comes too late: rgt's own answers quote error texts.
 OURS = r"\bremote[-_]gpu[-_]trainer\b|\blookup_symptom\b|(?:^|\s)rgt\s"
@@ -179,62 +205,74 @@ DELETIONS = (
 # What a prompt is about. A row of these tables is a name and its words in English and Chinese; it
 # counts once, however many of its words a text has. `train*` stands for all words that begin so,
 # `#` for a number: #b is 7b. The number behind a name of the first table is what its row counts.
+# Other fields use the words of the rows marked `shared`: a ledger has losses, a solver has nan, a
+# database has checkpoints. `technical` are those that stand beside no training of people.
 FIELD = """
-method (2): lora, qlora, dora, rslora, peft, finetun*, fine-tun*, fine tun*, pretrain*,
-    pre-train*, sft, rlhf, grpo, dpo, ppo, rloo, reward model, 微调, 精调, 预训练, 续训, 强化学习
+method (2): lora, qlora, dora, rslora, peft, finetun*, fine-tun*, fine tun*, pretrain*, pre-train*,
+    sft, rlhf, grpo, dpo, ppo, rloo, reward model, 微调, 精调, 预训练, 续训, 强化学习
 launch (2): torchrun, deepspeed, fsdp*, ddp, nccl*, zero-#, zero2, zero3, multi-gpu, multi gpu,
-    multi-node, multi node, distributed training, accelerate launch, all-reduce, allreduce,
-    gradient checkpointing, gradient accumulation, grad accum, 多卡, 多机, 双卡, 分布式训练,
-    梯度累积
+    distributed training, accelerate launch, all-reduce, allreduce, gradient checkpointing,
+    gradient accumulation, grad accum, 多卡, 双卡, 分布式训练, 梯度累积
 curve (2): loss curve*, learning curve*, reward curve*, training loss, train loss, train_loss,
     eval loss, eval_loss, val loss, val_loss, validation loss, val accuracy, validation accuracy,
-    val acc, val_acc, eval accuracy, eval_accuracy, grad norm, grad_norm, gradient norm,
-    perplexity, reward_std, 损失, 训练曲线, loss 曲线
+    val acc, val_acc, eval accuracy, eval_accuracy, grad norm, grad_norm, gradient norm, perplexity,
+    reward_std, total_loss, actor loss, critic loss, nan loss, loss nan, loss is nan, loss diverg*,
+    loss scale, cross entropy, 训练曲线, loss 曲线
 epoch (2): epoch, epochs, 轮训练
-resume (2): resume_from_checkpoint, checkpoint-#, resume training, resume the run,
-    resumed the run, resumed training, resumed run, resuming the run, resuming training,
-    the resume, after resuming, 断点
+resume (2): resume_from_checkpoint, checkpoint-#, resume training, resumed training,
+    resuming training
 program (2): train.py, train.sh, trainer.py, trainer.train, train_*, finetune.py, sft.py,
-    training run*, training job*, training script*, training loop, model training, the training,
-    my training, our training, this training, training process, training starts, train on,
-    训练脚本, 训练任务, 模型训练, 训练过程, 训练到, 训练时, 训练中, 个训练, 训练跑, 开始训练,
-    训练卡
+    training run*, training job*, training script*, training loop, model training, training process,
+    training starts, 训练脚本, 训练任务, 模型训练, 训练过程, 训练到, 训练时, 训练中, 个训练, 训练跑,
+    开始训练, 训练卡
+train in Chinese (1): 训练
 rented (2): vast.ai, vastai, on vast, vast box, vast instance*, vast machine*, runpod*, autodl,
     lambda labs, lambdalabs, lambda cloud, lambda instance*, lambda box, on lambda, paperspace,
     coreweave, jarvislabs, gpushare, lanrui, tensordock, datacrunch, nebius, featurize, matpool,
     恒源云, 矩池云, 智星云, 揽睿, 算力云, 租卡, 租的卡, 显卡服务器
-datacentre card (2): a100*, h100*, h200*, h800*, a800*, b200*, b300*, gb200*, l40*, v100*, a6000*,
-    a40, mi300*, mi250*
-loss (1): loss, cross entropy, losses, reward, rewards, 奖励
-train (1): train, training, trainings, trained, trainer, retrain*, 训练
-weights (1): checkpoint*, ckpt*, weights, adapter*, safetensors, state_dict, optimizer.pt, 权重,
-    检查点, checkpoint
-setting (1): batch size, batch_size, batchsize, learning rate, learning_rate, lr, hyperparam*,
-    hyper-param*, optimizer, optimiser, adam, adamw, sgd, scheduler, warmup, gradient, gradients,
-    bf16, fp16, fp8, 4bit, 4-bit, 8bit, 8-bit, mixed precision, max_steps, ablation*, sweep, seed,
-    学习率, 批大小, 梯度, 优化器, 超参
-data (1): dataset*, data set*, batch, batches, minibatch*, 数据集, 批次, 样本
+files (1): ckpt*, safetensors, state_dict, optimizer.pt, 权重
+setting (1): learning rate, learning_rate, lr, hyperparam*, hyper-param*, optimizer, optimiser,
+    adam, adamw, sgd, bf16, fp16, fp8, 4bit, 4-bit, mixed precision, batch_size, minibatch*,
+    bfloat16, float16, dropout, relu, softmax, logits, backprop*, ablation*, 学习率, 梯度, 优化器,
+    超参
 library (1): pytorch, torch*, transformers, huggingface, hugging face, unsloth, axolotl, trl,
     llama-factory, llamafactory, ms-swift, mmdet*, diffusers, dataloader*, data loader*,
-    num_workers, workers, tokenizer*, flash-attn, flash-attention, xformers,
-    sentence-transformers, timm, ultralytics, wandb, tensorboard
-symptom (1): oom*, nan, nans, inf, cuda error*, diverg*, converg*, overfit*, xid, 爆显存, 不收敛,
-    过拟合
+    num_workers, tokenizer*, flash-attn, flash-attention, xformers, jax, flax,
+    sentence-transformers, timm, ultralytics, wandb, tensorboard, fairseq, detectron*, horovod,
+    bitsandbytes, cudnn, cifar*, imagenet, neural, seq2seq, rl
 model (1): #b, llama*, qwen*, mistral*, mixtral*, gemma*, deepseek*, bert*, deberta*, roberta*,
-    resnet*, vit, yolo*, unet, u-net, whisper, diffusion, sdxl, transformer, llm, llms, vlm,
-    embedding, embeddings, classifier, detector, segmentation, base model, encoder, 模型
-measure (1): eval, evals, evaluation, val, validation, accuracy, acc, f1, auc, map, miou, iou,
-    dice, bleu, rouge, overfit*, converg*, metrics, test set, val set, validation set, train set,
-    training images, training data, completions, 准确率, 精度, 验证集, 测试集, 收敛, 过拟合, 评估,
-    指标
-card (1): gpu, gpus, cards, vram, cuda, 3080*, 3090*, 4080*, 4090*, 5080*, 5090*, 2080ti, rtx,
-    nvidia*, nvidia-smi, 显卡, 显存, 张卡, 块卡, 几张, 卡训
-hosted (1): colab, kaggle, sagemaker, slurm, sbatch, skypilot, spot, preempt*, 抢占, 竞价
-box (1): box, boxes, instance, instances, pod, pods, node, nodes, machine, machines, server,
-    servers, vm, cluster, rent, rented, renting, rental, droplet, 机器, 实例, 服务器, 租, 那台,
-    这台, 节点, 集群
-speed (1): s/it, it/s, tok/s, tokens/s, tokens/sec, samples/s, samples/sec, imgs/s, it/sec,
-    s/step, ms/step, throughput, mfu, util, utilization, utilisation, 利用率, 吞吐
+    resnet*, vit, yolo*, unet, u-net, whisper, diffusion, sdxl, llm, llms, vlm, embedding,
+    embeddings, segmentation, base model
+measure (1): eval, evals, val, f1, auc, miou, iou, bleu, rouge, overfit*, test set, val set,
+    validation set, train set, training images, training data, 准确率, 验证集, 测试集, 过拟合
+hosted (1): colab, kaggle, sagemaker, skypilot
+speed (1): s/it, it/s, tok/s, tokens/s, tokens/sec, samples/s, samples/sec, imgs/s, it/sec, mfu
+many (2, shared, technical): multi-node, multi node, 多机
+datacentre card (2, shared, technical): a100*, h100*, h200*, h800*, a800*, b200*, b300*, gb200*,
+    l40*, v100*, a6000*, a40, mi300*, mi250*
+resumed (2, shared, technical): resume the run, resumed the run, resumed run, resuming the run,
+    the resume, after resuming, 断点
+trained (2, shared): the training, my training, our training, this training, train on
+loss (1, shared): loss, losses, reward, rewards, 损失, 奖励
+train (1, shared): train, training, trainings, trained, trainer, retrain*
+weights (1, shared, technical): checkpoint*, weights, adapter*, 检查点
+knob (1, shared, technical): batch size, batchsize, scheduler, warmup, gradient, gradients,
+    max_steps, 8bit, 8-bit, sweep, seed, 批大小
+data (1, shared): dataset*, data set*, batch, batches, 数据集, 批次, 样本
+workers (1, shared, technical): workers
+symptom (1, shared, technical): oom*, nan, nans, inf, cuda error*, diverg*, converg*, overfit*, xid,
+    爆显存, 不收敛, 过拟合
+kind of model (1, shared, technical): transformer, classifier, detector, encoder, 模型
+score (1, shared): evaluation, validation, accuracy, acc, map, dice, metrics, completions, converg*,
+    精度, 收敛, 评估, 指标
+card (1, shared, technical): gpu, gpus, cards, vram, cuda, 3080*, 3090*, 4080*, 4090*, 5080*, 5090*,
+    2080ti, rtx, nvidia*, nvidia-smi, amd gpu*, radeon, rocm, 显卡, 显存, 张卡, 块卡, 几张, 卡训
+queue (1, shared, technical): slurm, sbatch, spot, preempt*, 抢占, 竞价
+box (1, shared, technical): box, boxes, instance, instances, pod, pods, node, nodes, machine,
+    machines, server, servers, vm, cluster, rent, rented, renting, rental, droplet, 机器, 实例,
+    服务器, 租, 那台, 这台, 节点, 集群
+pace (1, shared, technical): s/step, ms/step, throughput, util, utilization, utilisation, 利用率,
+    吞吐
 """
 # Words of other fields that use the same words. Each row takes two away.
 FOREIGN = """
@@ -242,7 +280,7 @@ games: game, games, gameplay, gaming, unreal, ue4*, ue5*, unity, godot, directx,
     vulkan, opengl, webgl, shader*, minecraft, steam, npc*, enemy, enemies, player, players, 游戏,
     玩家
 graphics: blender, renders, rendering, renderer, premiere, davinci, obs, ffmpeg, nvenc, photoshop,
-    monitor, desktop, miner, mining, hashrate, 渲染, 剪辑, 挖矿
+    wayland, miner, mining, hashrate, 渲染, 剪辑, 挖矿
 web: browser, chrome, chromium, safari, firefox, playwright, selenium, react, vue, css, html,
     javascript, typescript, npm, django, flask, fastapi, rails, nginx, webpack, vite, next.js,
     frontend, checkout, login, endpoint, website, webshop, landing page, 网页, 前端,
@@ -250,6 +288,10 @@ web: browser, chrome, chromium, safari, firefox, playwright, selenium, react, vu
 people: staff, employee*, onboarding, course*, curriculum, trainee*, trainers, hr, workshop*,
     training plan*, training program*, training session*, marathon, gym, workout*, runner*,
     classroom, certification*, coach*, 员工, 新人, 培训, 课程, 健身, 马拉松, 跑步
+chain: blockchain*, ethereum, staking, validator*, masternode*, wallet*, mainnet, 区块链
+science: cfd, openfoam, navier*, fluent, ansys, comsol, abaqus, finite element*, gromacs, lammps,
+    openmm, namd, vasp, molecular dynamics, weather model*, climate model*, ocean model*, 流体,
+    有限元, 分子动力学
 railway: railway*, rail, timetable*, departure*, trains, locomotive*, train station*, 列车, 火车,
     地铁, 时刻表, 高铁
 data stores: spark, pyspark, hadoop, pandas, dataframe*, airflow, kafka, sql, postgres*, mysql,
@@ -273,7 +315,7 @@ image tools: comfyui*, a1111, webui, web ui, ollama, llama.cpp, gguf, controlnet
 MATTER = """
 money: cost, costs, costing, bill, bills, billed, billing, charge, charged, charges, charging,
     price, prices, pricing, pay, paying, paid, money, expensive, budget, credits, invoice, refund,
-    per hour, an hour, 扣费, 计费, 收费, 费用, 多少钱, 花费, 余额, 欠费, 账单, 扣钱, 收钱
+    per hour, 扣费, 计费, 收费, 费用, 多少钱, 花费, 余额, 欠费, 账单, 扣钱, 收钱
 end: destroy, terminate, delete, release, shut, stop, kill, pause, remove, close, tear, teardown,
     get rid, turn off, power off, switch off, give back, hand back, return, 关机, 关掉, 关了,
     释放, 销毁, 停机, 停掉, 停了, 删掉, 删了, 退租, 注销
@@ -346,8 +388,11 @@ VALUE = (
 )
 # The loss or the gradient as a whole; a part of it, such as l1_loss, may well be zero.
 WHOLE = r"(?:(?:train|training|total|eval|val|avg|mean|step|epoch)_)*(?:loss|grad_?norm|gnorm)"
+WORD = r"[a-z]+"
 MEASURE = r"(?:^|_)(?:acc|accuracy|dice|iou|miou|map|f1|auc|bleu)$"
 SPEED = r"(?<![\d.])(\d{1,9}(?:\.\d{1,9})?) ?(?:s/it|ms/step|s/step|s/iter|sec/it|s/batch|ms/it)\b"
+# epoch 1 step 1   Non-finite gradients (384/384); skipping optimizer step
+SKIPPED = r"(?i)\b(?:non-?finite|nan|inf|invalid)[^\n]{0,10} grad"
 # |  0%   41C  P0  118W / 700W |  68211MiB / 81559MiB |      0%      Default |
 CARD_ROW = r"(?<!\d)(\d{1,7}) ?Mi?B ?/ ?\d{1,7} ?Mi?B[ |]{1,20}(\d{1,3}) ?%"
 QUERY = r"--query-gpu[= ]([\w.,]+)"
@@ -563,7 +608,7 @@ def line_for(text, command):
     if what:
         return LOOK_UP.format(what=what)
     command = CONTINUED.sub(" ", command[:MOST_COMMAND])
-    end = both_ends(text, EACH_END // 10)
+    end = both_ends(text, EACH_END // 5)
     if idle_card(end, command):
         return IDLE
     what = odd_numbers(end)
@@ -588,14 +633,42 @@ def failure(text, command):
     for name, pattern in FAILURES:
         if (about_training or name not in OF_ANY_PROGRAM) and re.search(pattern, text):
             return name
-    last = text.rfind(TRACEBACK)
+    if (about_training or re.search(NEAR_TRAINING, text + "\n" + command)) and is_known(text):
+        return KNOWN
     if not about_training:
         return None
+    last = text.rfind(TRACEBACK)
     raised = re.compile(LAST_LINE).search(text, last + len(TRACEBACK) if last >= 0 else 0)
     name = raised[1].rsplit(".", 1)[-1] if raised else ""
     if name in EXPLAINED or (last < 0 and not name.endswith(("Error", "Exception"))):
         return None
     return "a traceback"
+
+
+def is_known(text):
+    """Whether a text has a signature of an entry; sought are those whose inner words it has."""
+    text = both_ends(text, EACH_END // 2).lower()
+    for quote in QUOTES:
+        text = text.replace(quote, "'")
+    text = " ".join(text.split())
+    words = set(re.findall(WORD, text))
+    return any(
+        signature in text
+        for signature in signatures()
+        if words.issuperset(re.findall(WORD, signature)[1:-1])
+    )
+
+
+def signatures():
+    """The entries' signatures, in small letters, with single blanks; none without their file."""
+    try:
+        with open(
+            os.path.join(os.path.dirname(os.path.abspath(__file__)), SIGNATURES), "rb"
+        ) as file:
+            lines = file.read(MOST_SESSION).decode("utf-8", "replace").split("\n")[:-1]
+            return [line.strip("`") for line in lines]
+    except OSError:
+        return []
 
 
 def odd_numbers(text):
@@ -607,6 +680,10 @@ def odd_numbers(text):
             return what
     if at_chance(series):
         return "a loss and an accuracy of plain guessing"
+    if waits_for_data(series):
+        return "steps that mostly wait for data"
+    if len(re.findall(SKIPPED, text)) > 3:
+        return "gradients that aren't finite, step after step"
     speeds = [float(value) for value in re.findall(SPEED, text)]
     before = sorted(speeds[:-2])
     if len(before) > 1 and min(speeds[-2:]) > 3 * before[len(before) // 2] > 0:
@@ -620,6 +697,8 @@ def odd_series(name, values):
     twice = len(values) > 1
     if name.endswith("loss") and not all(map(math.isfinite, values[-20:])):
         return "a loss that is nan or infinite"
+    if twice and name.endswith("loss") and values[-1] > max(10, 50 * max(values[:-1])):
+        return "a loss that jumps to many times what it was"
     if twice and whole and all(map(math.isnan, last)):
         return "a gradient norm that is nan"
     if twice and "reward" in name and "std" in name and not any(last):
@@ -631,6 +710,14 @@ def odd_series(name, values):
     if len(values) > 3 and whole and len(set(values[-4:])) == 1:
         return "a loss that doesn't move"
     return None
+
+
+def waits_for_data(series):
+    """Whether loading takes more than half of the steps' time, where a run tells both."""
+    data, whole = series.get("data_time", series.get("data", ())), series.get("time", ())
+    return (
+        len(data) == len(whole) > 2 and all(map(math.isfinite, data)) and sum(data) > sum(whole) / 2
+    )
 
 
 def records(text):
@@ -717,7 +804,7 @@ def matter_of(prompt):
     words = terms.split(prompt)
     found = terms.found(prompt, words)
     counts = [weights[name] for name in found if name in weights]
-    failed = failure(prompt, "") in [name for name, _ in FAILURES]
+    failed = failure(prompt, "") in [KNOWN, *(name for name, _ in FAILURES)]
     score = sum(counts) + 2 * failed - 2 * sum(name in foreign for name in found)
     if score < 2:
         return None
@@ -728,11 +815,28 @@ def matter_of(prompt):
         return "end"
     if "hire" in found or near(found, "which", BOXES, 4) or near(found, "fit", ("room",), 6):
         return "plan"
+    if not (failed or of_training(found)):
+        return None
     if failed or in_trouble(found, prompt):
         return "trouble"
     if "away" in found or "more" in found or near(found, "begin", ("a run",), 6):
         return "start"
     return None
+
+
+def of_training(found):
+    """Whether a prompt can only be about training a model.
+
+    A word that other fields use doesn't tell, nor do several: it takes one that only this field
+    has, or training beside a technical word. Staff train without GPUs, solvers use them untrained.
+    """
+    shared = names_of(FIELD, "shared")
+    if any(name in found for name in names_of(FIELD) - shared):
+        return True
+    technical = names_of(FIELD, "technical")
+    return any(name in found for name in ("train", "trained")) and any(
+        name in found for name in technical
+    )
 
 
 def ends_box(found):
@@ -769,20 +873,21 @@ def near(found, first, seconds, gap):
 
 
 def rows(table):
-    """(name with its weight, words) of each row of a table above."""
+    """(name, marks in its brackets, words) of each row of a table above."""
     for row in re.split(r"\n(?=\S)", table.strip()):
-        name, _, words = row.partition(":")
-        yield name, [word.strip() for word in words.split(",")]
+        head, _, words = row.partition(":")
+        name, _, marks = head.partition(" (")
+        yield name, marks, [word.strip() for word in words.split(",")]
 
 
 def weights_of(table):
     """{name: weight} of the table's rows."""
-    return {name[:-4]: int(name[-2]) for name, _ in rows(table)}
+    return {name: int(marks[0]) for name, marks, _ in rows(table)}
 
 
-def names_of(table):
-    """The names of the table's rows."""
-    return {name for name, _ in rows(table)}
+def names_of(table, mark=""):
+    """The names of the table's rows, or of those with a mark, such as shared."""
+    return {name for name, marks, _ in rows(table) if mark in marks}
 
 
 class Terms:
@@ -794,8 +899,7 @@ class Terms:
 
     def __init__(self, table):
         self.words, self.beginnings, self.characters = {}, {}, []
-        for name, terms in rows(table):
-            name = name.split(" (")[0]
+        for name, _, terms in rows(table):
             for term in terms:
                 if not term.isascii():
                     self.characters.append((term, name))

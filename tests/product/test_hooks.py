@@ -32,7 +32,11 @@ SHOWN = {
     "killed": ("step 12 loss 0.3\nKilled\n", "a process was killed"),
     "killed in a script": ("run.sh: line 3:  4242 Killed                  python train.py", "a process was killed"),
     "exit code": ("exitcode  : -9 (pid: 4242)", "a process was killed"),
-    "traceback": ('Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    loss.backward()\nRuntimeError: element 0 of tensors does not require grad', "a traceback"),
+    "a fault of an AMD card": ("step 300 | loss 0.19\nMemory access fault by GPU node-4 (Agent handle: 0x1) on address 0x7f1c80a00000.", "a crash below Python"),
+    "a rank that crashed": ("torch/distributed/elastic/multiprocessing/api.py:869] failed (exitcode: -6) local_rank: 1 (pid: 2)", "ChildFailedError"),
+    "the processor instead of the card": ("train.py: a CUDA-enabled jaxlib is not installed. Falling back to cpu.", "a GPU that isn't used"),
+    "traceback": ('Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    loss.backward()\nRuntimeError: the seventh gate is shut', "a traceback"),
+    "a traceback whose message is known": ('Traceback (most recent call last):\n  File "train.py", line 3, in <module>\n    loss.backward()\nRuntimeError: element 0 of tensors does not require grad', "a message that an entry names"),
     "traceback of a rank": ('[rank0]: Traceback (most recent call last):\n[rank0]:   File "t.py", line 1\n[rank0]: ValueError: shapes\n', "a traceback"),
 }  # fmt: skip
 SILENT = {
@@ -48,6 +52,7 @@ SILENT = {
     "a web service": 'Traceback (most recent call last):\n  File "app.py", line 9, in view\n    return users[name]\nKeyError: \'ann\'',
     "a word in a sentence": "Killed 3 stale workers, all fine. The monsters were killed.",
     "memory that suffices": "out of memory protection enabled; memory: 80 GB free",
+    "a crash of another program": "nginx: worker 7 exited on SIGSEGV, segmentation fault (core dumped)",
     "nccl that works": "NCCL INFO Bootstrap: using eth0, timeout 1800",
     "a time-out that is set": 'dist.init_process_group("nccl", timeout=timedelta(minutes=30))',
 }  # fmt: skip
@@ -104,7 +109,9 @@ def speaks(moment):
     return bool(before(moment["command"]) or after(result, moment["command"]))
 
 
-@pytest.mark.parametrize(("name", "right"), [("moments", 39), ("moments_second", 58)])
+@pytest.mark.parametrize(
+    ("name", "right"), [("moments", 39), ("moments_second", 58), ("moments_fresh", 34)]
+)
 def test_it_speaks_at_the_moments_that_others_named_and_at_few_others(name, right):
     rows = moments(name)
     wrong = [row["n"] for row in rows if speaks(row) != row["should"]]
@@ -156,7 +163,49 @@ def test_every_tool_that_a_line_names_is_there():
     assert all(json.dumps(line)[1:-1] == line for line in lines)
 
 
+# Retold from public threads of other fields that use our words.
+OF_OTHER_FIELDS = (
+    "Particle coordinate is NaN after 25 ns on a Titan XP, the GPU stays cool. Is the card faulty?",
+    "The fluid solver diverges on the RTX 4080, residual infinity at step 2; it converges on the CPU",
+    "checkpoints are occurring too frequently (20 seconds apart), inserts in batches got slow",
+    "Our validator node is stuck at a checkpoint after the rewards calculation, a restart doesn't help",
+    "Evaluation of the supplier: accuracy fell to 91 % and the loss in transit doubled. What's wrong?",
+    "My dog's agility training got worse after the break, she ignores the reward. What should I do?",
+    "the safety training failed in 3 batches, drop-out is huge. What does the evaluation need?",
+    "the ocean code stops with NaN on the new cluster, a smaller time step helps only a bit",
+    "数据库的 checkpoint 太频繁，批量写入越来越慢，怎么调",
+)
+
+
+def test_words_that_other_fields_share_dont_suffice_however_many():
+    assert [text for text in OF_OTHER_FIELDS if prompted(text)] == []
+    assert prompted("training crashes on my GPU"), "but training beside a technical word does"
+    assert prompted("the learning rate looks fine and the loss is wrong"), "and one of ours does"
+
+
+def test_a_message_that_an_entry_names_is_known_and_nothing_of_it_is_repeated(monkeypatch):
+    text = "torch says \u201cweight\u201d  must be 2-D"
+    assert "a message that an entry names" in after(text, "python a.py")["additionalContext"]
+    assert after("weight must be 2-D", "python a.py") is None
+    assert after(text, "cat notes.md") is None
+    monkeypatch.setattr(suggest, "SIGNATURES", "none.txt")
+    assert after(text, "python a.py") is None, "without the file it is silent"
+
+
+def test_the_signatures_are_what_the_entries_have():
+    from remote_gpu_trainer.cli.hook_signatures import hook_signatures
+
+    made = hook_signatures(ROOT)
+    assert (ROOT / "hooks/signatures.txt").read_text(encoding="utf-8") == made
+    assert [f"`{text}`" for text in suggest.signatures()] == made.splitlines() and len(
+        made.splitlines()
+    ) > 300
+
+
 ODD = {
+    "jump": ("step 1 loss 1.9\nstep 2 loss 1.7\nstep 3 loss 267.4", "many times"),
+    "data": ("Time 3.1 (4.0) Data 2.9 (3.8) Loss 6.9\n" * 3, "wait for data"),
+    "skipped": ("step 1 Non-finite gradients (9/9); skipped\n" * 4, "aren't finite"),
     "nan": ("step 1 loss 2.3 lr 1e-4\nstep 2 loss nan lr 1e-4", "nan or infinite"),
     "zeros": ("{'loss': 0.0, 'epoch': 0.1}\n{'loss': 0.0, 'epoch': 0.2}", "exactly zero"),
     "reward": ("reward: 1.0, reward_std: 0.0\nreward: 1.0, reward_std: 0.0", "spread"),
@@ -426,6 +475,7 @@ def test_what_a_result_says_is_never_repeated():
     told += [prompted(f"my DDP run hangs at epoch 3: {evil}"), prompted(f"rent an A100? {evil}")]
     fixed = {suggest.LOOK_UP.format(what=name) for name, _ in suggest.FAILURES} | {
         suggest.LOOK_UP.format(what="a traceback"),
+        suggest.LOOK_UP.format(what=suggest.KNOWN),
         suggest.RELEASE,
         *suggest.PROMPTS.values(),
     }
@@ -484,7 +534,7 @@ def test_it_keeps_to_python_3_8_and_the_standard_library():
 
 def test_opencodes_plugin_carries_the_same_answers(tmp_path):
     node = engine("node", "install Node.js 20 or newer")
-    for name in ("opencode.js", "suggest.py"):
+    for name in ("opencode.js", "suggest.py", "signatures.txt"):
         (tmp_path / name).write_bytes((ROOT / "hooks" / name).read_bytes())
     (tmp_path / "package.json").write_text('{"type": "module"}')
     (tmp_path / "try.js").write_text(

@@ -29,6 +29,7 @@ from ..text import write_whole
 from .bit_flips_page import bit_flips_page
 from .commands_page import commands_page
 from .held_out_figures import held_out_reports, openings, percent
+from .hook_signatures import hook_signatures
 from .launch_scripts_page import launch_scripts_page
 from .lookup_picture import lookup_picture
 from .other_figures import other_figures
@@ -301,4 +302,5 @@ WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     *((name, partial(styled, template=name)) for name in TEMPLATES),
     ("scripts/gpu_health.py", prober),
     ("scripts/probe.py", lambda root: prober(root, "probe")),
+    ("hooks/signatures.txt", hook_signatures),
 )

@@ -12,7 +12,7 @@ from ..catalogue import bundle
 from .errors import InstallError
 
 SKILL = ("SKILL.md", "references", "profiles", "scripts")  # what skills/list of the server lists
-PARTS = (*SKILL, "hooks/suggest.py", "hooks/opencode.js")
+PARTS = (*SKILL, "hooks/suggest.py", "hooks/signatures.txt", "hooks/opencode.js")
 _COMPILED = "__pycache__"  # Python makes it, wherever a script of the skill has run
 
 
