@@ -72,6 +72,10 @@ class Evidence:
     `own` one on an exception that the user's own file raised. `says_all`: no entry could add to
     its text. `went_on`: the program caught or only logged each failure, and went on.
     `is_compared`: what a good run also printed was left out.
+
+    `ended_as` is what `runner.failures` calls the end that `ended` tells of. `failed_twice`: the
+    last two runs, or attempts, ended at the same step with the same words. `came_to_end` is the
+    number of the line at the end that tells that training is over, 0 without one.
     """
 
     lines: list[Line]
@@ -93,6 +97,9 @@ class Evidence:
     says_all: bool = False
     went_on: bool = False
     is_compared: bool = False
+    ended_as: str = ""
+    failed_twice: bool = False
+    came_to_end: int = 0
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""

@@ -24,10 +24,12 @@ from ..retrieval.general_or_special import (
     unnamed_provider_back,
 )
 from ..retrieval.search import Pointed, Retriever, is_line
+from ..runner.failures import as_answer
 from ..text import BadRequest
 from . import check_limit
 from .budget import cut, fitting, tokens, tokens_of_json
 from .claims import Claim, confidence_of_further, of_probe, together, why_of
+from .decisions import decision_of
 from .matches import matches_of, titles
 from .missing import missing_information
 from .parts import ALSO, CUT, FURTHER, MOST, WHOLE
@@ -54,6 +56,8 @@ class Answer:
     not near enough to claim one, so the reader should choose. `ask` says what to know before the
     matches, and what would help if nothing fits or the answer is unsure. `facts` are what a
     platform's page says, each a sentence, where the question was about a platform's bill or data.
+    `decision` is what to do next, as `runner.failures.as_answer` gives it; None where nothing is
+    known.
     """
 
     matches: list[dict]
@@ -62,11 +66,13 @@ class Answer:
     ask: str
     also: list[dict]
     facts: list[str] = field(default_factory=list)
+    decision: dict | None = None
 
     def as_dict(self) -> dict:
-        """Return the answer as a dict for JSON; `facts` only where there are some."""
+        """Return the answer as a dict for JSON; `facts` and `decision` only where there are any."""
         named = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in named.items() if name != "facts" or value}
+        optional = ("facts", "decision")
+        return {name: value for name, value in named.items() if name not in optional or value}
 
 
 @dataclass(frozen=True)
@@ -91,6 +97,7 @@ class LookUp:
     sentence: str
     has_own_words: bool
     model_memory: str = ""
+    checkpoint: str = ""
 
     whole_text: str = ""
     memory: Shortage | None = None
@@ -144,6 +151,7 @@ def look_up(
     sentence: str = "",
     has_own_words: bool = False,
     model_memory: str = "",
+    checkpoint: str = "",
 ) -> Answer:
     """Return what explains this evidence, in at most `limit` matches.
 
@@ -164,6 +172,7 @@ def look_up(
         sentence,
         has_own_words,
         model_memory,
+        checkpoint,
     )
     state = rank_candidates(state)
     state = apply_rules_of_order(state)
@@ -381,6 +390,7 @@ def write_answer(state: LookUp) -> Answer:
         first_failure=_first_failure(state),
         ask=_ask(state),
         also=_titles(state),
+        decision=as_answer(decision_of(state), state.checkpoint),
     )
     fit(answer, WHOLE + FURTHER * max(0, state.limit - 3))
     return answer
