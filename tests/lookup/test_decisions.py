@@ -144,6 +144,10 @@ def test_a_failure_before_a_cancelled_step_decides(tmp_path):
     """srun cancels the step of a task that failed, and says so in the same words as scancel."""
     cancelled = "slurmstepd: error: *** STEP 7.0 ON n4 CANCELLED AT 2025-12-21T01:31:22 ***\n"
     assert of_log(tmp_path, STEPS + CRASH + cancelled) == "fix_first"
+    task = "srun: error: n4: task 0: Segmentation fault\n"
+    assert of_log(tmp_path, STEPS + task + cancelled) != "stop"
+    job = cancelled.replace("STEP 7.0", "JOB 7")
+    assert of_log(tmp_path, STEPS + cancelled + job) == "stop"
 
 
 def test_a_log_that_goes_on_to_its_end_behind_an_error_is_done(tmp_path):

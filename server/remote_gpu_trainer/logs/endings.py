@@ -59,8 +59,12 @@ def _ending_in(line: Line) -> Ending | None:
 
 
 def _says_more(ending: Ending, before: Ending) -> bool:
-    """Whether this is another notice of Slurm's, and gives a reason that the one before doesn't."""
-    return ending.by == before.by == "slurm" and ending.is_reasoned and not before.is_reasoned
+    """Whether this is another notice of Slurm's, and gives a reason that the one before doesn't.
+
+    That of a job says more than that of a step, which ends when a task of it failed too.
+    """
+    gives = (ending.is_reasoned, bool(ending.name)) > (before.is_reasoned, bool(before.name))
+    return ending.by == before.by == "slurm" and gives
 
 
 def _last_words(lines: list[Line]) -> int:

@@ -223,7 +223,9 @@ def class_of_end(end: End, hit: re.Match) -> str:
     reason = next((group for group in reversed(hit.groups()) if group), "")
     if end.name == "slurm":
         words = (hit[3] or "").upper()
-        return next((_CLASS[name] for name in _CLASS if words.startswith(name)), "cancelled")
+        # srun cancels the step when one of its tasks failed, without a reason.
+        by_user = "cancelled" if hit[1] == "JOB" else ""
+        return next((_CLASS[name] for name in _CLASS if words.startswith(name)), by_user)
     if end.name == "pbs":
         return _CLASS.get(reason, "limit") if reason else ""
     return "killed" if end.name == "terminated" else _CLASS.get(reason, "cancelled")
