@@ -1,6 +1,6 @@
 """Grade the look-up, or any other agent's answers, on real public reports.
 
-usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|own|outside|render|staleness|health|all]
+usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|own|decision|outside|render|staleness|health|all]
                                  [--system lookup|mcp] [--answers FILE] [--write] [--sealed]
                                  [--export FILE] [--arm lookup|index] [--n IN STRANGE] [--seed N]
                                  [--wrong]
@@ -13,8 +13,8 @@ entry share few words. Exits 1 when a figure falls below evals/floor.json.
 healthy logs, and the old halves of evals/cases.jsonl beside every baseline; `--suite long` reports
 within 5 MB logs of several ranks; `--suite good` error texts in healthy logs, without a good log
 and with one; `--suite curves` logs that end without an error; `--suite own` logs that end by a
-mistake of their user; render, staleness and health the other tools. `--suite outside` grades sets that others labelled, in the folder that `OUTSIDE_SETS`
-names. `--suite all` runs all of it but the reader's and the outside one. `--write` brings RESULTS.md and the
+mistake of their user; `--suite decision` what to do next; render, staleness and health the other tools. `--suite outside` grades sets that others labelled, in the folder that `OUTSIDE_SETS`
+names. `--suite all` runs all of it but the reader's, the outside one and the decisions. `--write` brings RESULTS.md and the
 floor up to date.
 
 `--suite reader --export FILE` writes reports for a reader, with our answers or (`--arm index`) the
@@ -34,6 +34,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
 from grading import (
     curved,
+    decisions,
     floor,
     forms,
     good,
@@ -60,7 +61,18 @@ from grading.cases import Case, read_cases, set_hash
 
 TOOLS = {"render": rendered, "staleness": stale, "health": healthy}
 OF_LOGS = {"curves": (curved, "curves.jsonl"), "own": (own_errors, "own_errors.jsonl.gz")}
-SUITES = ("main", "lookup", "long", "good", "reader", *OF_LOGS, "outside", *TOOLS, "all")
+SUITES = (
+    "main",
+    "lookup",
+    "long",
+    "good",
+    "reader",
+    *OF_LOGS,
+    "decision",
+    "outside",
+    *TOOLS,
+    "all",
+)
 RESULTS, FLOOR = HERE / "RESULTS.md", HERE / "floor.json"
 HISTORY = "## History"  # what follows in RESULTS.md is written by hand, and kept
 NUDGED = 0.85  # share that keeps its first answer when a platform is named that isn't the cause
@@ -325,7 +337,17 @@ def page(tables: dict[str, str], old: str) -> str:
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
-APART_FROM_ALL = {"reader": _read, "outside": _of_others}
+def _of_decisions(asked: argparse.Namespace) -> int:
+    """Grade what answers decide."""
+    text, below = decisions.run(asked.write)
+    print(text.replace("**", ""))
+    print("".join(f"{line}\n" for line in below), end="", file=sys.stderr)
+    if asked.wrong:
+        print(decisions.misses())
+    return int(bool(below))
+
+
+APART_FROM_ALL = {"reader": _read, "outside": _of_others, "decision": _of_decisions}
 
 if __name__ == "__main__":
     sys.exit(main())

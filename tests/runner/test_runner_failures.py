@@ -45,7 +45,7 @@ SAID = [
         "ENV1",
         1,
     ),
-    ("RuntimeError: No CUDA GPUs are available", 1, "gpu", "", 1),
+    ("RuntimeError: No CUDA GPUs are available", 1, "gpu", "ENV22", 1),
     (
         "[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 milliseconds",
         134,
@@ -117,6 +117,12 @@ def test_a_failure_is_named_by_its_evidence_and_retried_by_its_class(
     assert box.verb("run").returncode == code
     marker = box.marker("failed")
     assert (marker["class"], marker["entry"], marker["exit"]) == (name, entry, code)
+    again = failures.TWICE if attempts > 1 else ""
+    assert marker["again"] == again
+    wanted = failures.as_answer(failures.decide(name, entry, again))
+    assert box.status()["decision"] == wanted
+    told = failures.in_words(wanted)
+    assert box.events("notify")[-1]["message"].endswith(f"Decision: {told}")
     assert len(box.events("attempt")) == attempts, "the same failure at the same step twice stops"
 
 

@@ -18,7 +18,7 @@ from ..text import BadRequest
 from . import terminal
 from .completion import entry_ids, files
 from .parsing import command, program
-from .terminal import WHOLE, first_failure, place_of
+from .terminal import WHOLE, decided, first_failure, place_of
 
 if TYPE_CHECKING:
     from ..catalogue.entry import Entry
@@ -269,6 +269,7 @@ def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | No
     cause, fix and check of the first match aren't shortened.
     """
     lines = [_wrap(fact) for fact in answer.facts]
+    lines += [decided(answer)] if answer.decision else []
     for place, match in enumerate(answer.matches):
         if place == 0:
             lines += _first_match(match, command, entries[match["id"]] if entries else None)
@@ -318,7 +319,7 @@ def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
     """
     from ..lookup.budget import fitting, opening, plain
 
-    lines = list(answer.facts)
+    lines = [*answer.facts, *([decided(answer)] if answer.decision else [])]
     for match in answer.matches:
         fix = fitting({"fix": plain(opening(entries[match["id"]].fix))}, 0)["fix"]
         lines += [f"{match['id']}  {match['title']}", f"    fix: {fix}"]

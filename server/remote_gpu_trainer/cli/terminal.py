@@ -179,6 +179,8 @@ def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command
 
     for fact in answer.facts:
         console.print(Text(fact), "")
+    if answer.decision:
+        console.print(Text(decided(answer), "bold"), "")
     with console.use_theme(Theme(THEME)):
         _matches(answer, entries, console, command)
     if answer.also and not answer.facts:
@@ -277,6 +279,13 @@ def place_of(line: dict) -> str:
     """Where a line of evidence is: 'train.log:45 rank 1'."""
     rank = "" if line["rank"] is None else f" rank {line['rank']}"
     return f"{line['source']}:{line['line']}{rank}"
+
+
+def decided(answer: Answer) -> str:
+    """What to do next: 'decision: fix_first: the disk needs room'. '' where nothing is decided."""
+    from ..runner.failures import in_words
+
+    return f"decision: {in_words(answer.decision)}" if answer.decision else ""
 
 
 def first_failure(answer: Answer) -> str:

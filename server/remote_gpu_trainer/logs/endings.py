@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .ends import end_in
+from .ends import class_of_end, end_in
 from .kinds import APART, PLAIN, WARNING
 from .lines import Line
 
@@ -18,13 +18,14 @@ BEHIND = 25  # lines of other processes that may stand behind a notice of the en
 class Ending(NamedTuple):
     """An end from outside: the line that tells of it, and a sentence about it.
 
-    `is_reasoned`: a scheduler told it, with its reason.
+    `is_reasoned`: a scheduler told it, with its reason. `name` is what `runner.failures` calls it.
     """
 
     line: Line
     sentence: str
     is_reasoned: bool
     by: str
+    name: str
 
 
 def ending_of(lines: list[Line]) -> Ending | None:
@@ -52,12 +53,18 @@ def _ending_in(line: Line) -> Ending | None:
     if not sentence:
         return None
     is_reasoned = end.name == "slurm" and bool(hit[3])
-    return Ending(line, f"{sentence} (line {line.number}).", is_reasoned, end.name)
+    return Ending(
+        line, f"{sentence} (line {line.number}).", is_reasoned, end.name, class_of_end(end, hit)
+    )
 
 
 def _says_more(ending: Ending, before: Ending) -> bool:
-    """Whether this is another notice of Slurm's, and gives a reason that the one before doesn't."""
-    return ending.by == before.by == "slurm" and ending.is_reasoned and not before.is_reasoned
+    """Whether this is another notice of Slurm's, and gives a reason that the one before doesn't.
+
+    That of a job says more than that of a step, which ends when a task of it failed too.
+    """
+    gives = (ending.is_reasoned, bool(ending.name)) > (before.is_reasoned, bool(before.name))
+    return ending.by == before.by == "slurm" and gives
 
 
 def _last_words(lines: list[Line]) -> int:

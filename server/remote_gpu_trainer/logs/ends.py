@@ -49,6 +49,18 @@ _SIGNALS = {
 # slurm-48213_0.out, the name that sbatch gives
 _SLURM_LOG = re.compile(r"(?:^|/)slurm-(\d{1,12})(?:[_.-]\d{1,6})?\.(?:out|err|log)$")
 BEHIND = 200  # lines at the end of a log in which Slurm may tell of it
+# The class of an end in `runner.failures`, or its name there, by the reasons above. The others are
+# ends by their user.
+_CLASS = {
+    "TIME LIMIT": "preempted", "PREEMPTION": "preempted", "NODE FAILURE": "node",
+    "JOB REQUEUE": "requeued", "SIGNAL": "killed",
+    "RUNLIMIT": "preempted", "CPULIMIT": "preempted", "PREEMPT": "preempted",
+    "DEADLINE": "preempted", "MEMLIMIT": "limit", "SWAP": "limit", "PROCESSLIMIT": "limit",
+    "THREADLIMIT": "limit", "REQUEUE_OWNER": "requeued", "REQUEUE_ADMIN": "requeued",
+    "WINDOW": "closed", "LOAD": "closed",
+    "walltime": "preempted", "cput": "preempted",
+    "1": "killed", "15": "killed", "TERM": "killed",
+}  # fmt: skip
 _SHELL = r"(?:\S{1,200}: ?(?:line|行|第) ?\d+(?: ?行)?: +\d+ +)"  # train.sh: line 12: 4711
 _CRASHED = (
     r"(?:Killed|Segmentation fault|Aborted|Bus error|Illegal instruction"
@@ -204,6 +216,22 @@ def end_in(line: Line) -> tuple[End, re.Match] | None:
             if hit:
                 return end, hit
     return None
+
+
+def class_of_end(end: End, hit: re.Match) -> str:
+    """Return the class of an end from outside, or its name, as `runner.failures` has it.
+
+    "" for an end whose reason isn't known.
+    """
+    reason = next((group for group in reversed(hit.groups()) if group), "")
+    if end.name == "slurm":
+        words = (hit[3] or "").upper()
+        # srun cancels the step when one of its tasks failed, without a reason.
+        by_user = "cancelled" if hit[1] == "JOB" else ""
+        return next((_CLASS[name] for name in _CLASS if words.startswith(name)), by_user)
+    if end.name == "pbs":
+        return _CLASS.get(reason, "limit") if reason else ""
+    return "killed" if end.name == "terminated" else _CLASS.get(reason, "cancelled")
 
 
 def bounds(line: Line) -> bool:

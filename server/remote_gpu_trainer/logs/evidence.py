@@ -77,6 +77,10 @@ class Evidence:
     that failed on their own, where several did. `how` is what the first one did instead of failing,
     as in "went silent"; "" where it failed. `quoted` are the lines that decide. `check` is what to
     look at first. `job` is the number that Slurm gave the run, "" without one.
+
+    `ended_as` is what `runner.failures` calls the end that `ended` tells of. `failed_twice`: the
+    last two runs, or attempts, ended at the same step with the same words. `came_to_end` is the
+    number of the line at the end that tells that training is over, 0 without one.
     """
 
     lines: list[Line]
@@ -104,6 +108,9 @@ class Evidence:
     quoted: tuple[Line, ...] = ()
     check: str = ""
     job: str = ""
+    ended_as: str = ""
+    failed_twice: bool = False
+    came_to_end: int = 0
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from .caught import is_caught
 from .kinds import APART, EXCEPTION, FAILURE, MESSAGE, PLAIN
 from .lines import Line
+from .repeats import attempt_of
 from .waiting import (
     FOLDED,
     Failure,
@@ -33,12 +34,6 @@ from .wrapping import TERM, Summary, summary_of
 _SPOKEN = (PLAIN, MESSAGE, *APART)
 # What Python writes between two tracebacks, where one exception led to the other.
 LINKS = ("During handling of the above exception", "The above exception was the direct cause")
-
-
-def attempt_of(source: str) -> int | None:
-    """Return which of torchrun's attempts wrote a log: 1 for "attempt_1/0/stderr.log"."""
-    number = source.partition("attempt_")[2].partition("/")[0]
-    return int(number) if number.isdecimal() else None
 
 
 @dataclass(frozen=True)

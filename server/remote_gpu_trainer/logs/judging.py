@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 from .ends import slurm_job
 from .evidence import MOST_DECISIVE, Evidence
-from .first_failure import after_a_loss, attempt_of, first_failure, only_reports, outlived
+from .first_failure import after_a_loss, first_failure, only_reports, outlived
 from .kinds import ASIDE, CONSEQUENCE, EXCEPTION, FAILURE, FRAME, MESSAGE, TRACE, WARNING
 from .lines import MESSAGE_LINES, Line
 from .prose import is_sentence
+from .repeats import attempt_of
 from .routine import Routine, routine_of, set_apart, survived
 from .waiting import Failure, clean_up, only_victims
 from .wrapping import Summary, launcher_talk, summary_of

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
-from . import caught, endings, files, own_errors, runs_in_file, smi_rows
+from . import caught, endings, files, finished, own_errors, repeats, runs_in_file, smi_rows
 from .ends import sacct
 from .evidence import MOST_DECISIVE, Evidence
 from .files import DEFAULTS, ReadOptions, Unreadable
@@ -150,6 +150,7 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     return replace(
         _of_a_file(evidence, new),
         is_compared=bool(options.good),
+        failed_twice=chosen.failed_twice,
         read=_read(log.rows, chosen.said, like_good),
     )
 
@@ -176,12 +177,13 @@ def _of_a_file(evidence: Evidence, rows: Sequence[Row]) -> Evidence:
     """Add what holds for a file alone, of these rows, in which no person wrote a line."""
     ending = endings.ending_of(evidence.lines)
     own, says_all = own_errors.own_error(evidence)
-    ended = ending.sentence if ending else ""
     return replace(
         evidence,
-        check=evidence.check or _check_of_slurm(evidence, bool(ended)),
+        check=evidence.check or _check_of_slurm(evidence, ending is not None),
         of_file=True,
-        ended=ended,
+        ended=ending.sentence if ending else "",
+        ended_as=ending.name if ending else "",
+        came_to_end=finished.came_to_end(evidence.lines),
         own=own,
         says_all=says_all,
         went_on=caught.went_on(evidence, rows) and not has_kernel_rows(evidence.lines),
@@ -242,7 +244,16 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
 def _of_logs(logs: Folder) -> Evidence:
     """Return the evidence in several logs of one run."""
     lines, older = _with_kernel(logs.lines)
-    judged = replace(judge(lines, logs.silent), left_out=logs.left_out, older=older, read=logs.read)
+    judged, ending = judge(lines, logs.silent), endings.ending_of(lines)
+    judged = replace(
+        judged,
+        left_out=logs.left_out,
+        older=older,
+        read=logs.read,
+        ended_as=ending.name if ending else "",
+        failed_twice=repeats.of_attempts(lines),
+        came_to_end=0 if judged.failures else finished.came_to_end(lines),
+    )
     evidence = _completed(judged, _Log(logs.numbers, logs.named))
     if evidence.seen in NOT_FINITE and len(evidence.ranks) > 1:
         from . import rank_story  # here for a fast start: few logs are of several ranks

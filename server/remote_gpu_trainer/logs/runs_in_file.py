@@ -29,6 +29,7 @@ from .ends import bounds
 from .files import Unreadable
 from .kinds import EXCEPTION, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
 from .lines import MESSAGE_LINES, Line
+from .repeats import same_end
 
 GOES_ON = 3  # lines behind an end that no dying process prints
 AHEAD = 200  # lines of a traceback at most
@@ -113,12 +114,14 @@ class Run:
 class Chosen:
     """The lines of the run to read, and the numbers of its first and last row.
 
-    `said` is what an answer says of the runs of the file, "" where it holds one.
+    `said` is what an answer says of the runs of the file, "" where it holds one. `failed_twice`:
+    this run ended at the same step and with the same words as the one before it.
     """
 
     lines: list[Line]
     numbers: tuple[int, int]
     said: str
+    failed_twice: bool = False
 
 
 def choose(
@@ -143,6 +146,10 @@ def choose(
         lines[chosen.begin : chosen.end],
         (chosen.row, last),
         _said(lines, runs, at, last),
+        at > 0
+        and same_end(
+            lines[runs[at - 1].begin : runs[at - 1].end], lines[chosen.begin : chosen.end]
+        ),
     )
 
 

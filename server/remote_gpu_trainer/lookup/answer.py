@@ -17,7 +17,7 @@ from ..catalogue.entry import ID
 from ..logs.exit_status import as_message
 from ..logs.wrapping import unfolded
 from ..retrieval import search
-from . import check_limit, config_memory
+from . import check_limit, config_memory, whole_checkpoints
 from .claims import Claim
 from .given import check_length, read_given
 from .matches import matches_of
@@ -88,6 +88,7 @@ def answer_for(
         sentence=given.sentence,
         has_own_words=given.has_own_words,
         model_memory=config_memory.memory_sentence(model, text, evidence) if model else "",
+        checkpoint=whole_checkpoints.newest(log),
     )
     if log is None and stream is None:
         answer = with_facts(answer, text, today or date.today())

@@ -34,6 +34,7 @@ def with_facts(answer: Answer, text: str, today: date) -> Answer:
             matches=[match for match in answer.matches if _is_general(match["id"])],
             also=[title for title in answer.also if _is_general(title["id"])],
             ask=NO_PAGE.format(name=asked.without_page),
+            decision=None,
         )
     if not asked.platform:
         is_sure = bool(answer.matches) and answer.matches[0]["confidence"] == "high"
@@ -45,7 +46,7 @@ def with_facts(answer: Answer, text: str, today: date) -> Answer:
         showing.in_a_sentence(page.name, name, getattr(page.facts, name), today)
         for name in asked.facts
     ]
-    told = replace(answer, facts=facts, ask="")
+    told = replace(answer, facts=facts, ask="", decision=None)
     fit(told, WHOLE + FURTHER * max(0, len(told.matches) - 3))
     return told
 

@@ -24,10 +24,12 @@ from ..retrieval.general_or_special import (
     unnamed_provider_back,
 )
 from ..retrieval.search import Pointed, Retriever, is_line
+from ..runner.failures import as_answer
 from ..text import BadRequest
 from . import check_limit
 from .budget import cut, fitting, tokens, tokens_of_json
 from .claims import Claim, confidence_of_further, of_probe, together, why_of
+from .decisions import decision_of
 from .matches import matches_of, titles
 from .missing import missing_information
 from .parts import ALSO, CUT, FURTHER, MOST, WHOLE
@@ -40,7 +42,7 @@ NO_ERROR = "No error found."
 NOT_SURE = "Not sure that an entry fits; check whether one of these titles describes your failure."
 HINTS_ALONE = "The probe gives hints, which prove nothing; run each entry's check."
 BY_RANKS = "what the ranks show beside each other"
-SELDOM = ("facts", "first_failures")  # fields of an answer that most answers don't have
+SELDOM = ("facts", "first_failures", "decision")  # fields of an answer that most answers don't have
 WORDS_ALONE = (
     "Ranked by words alone: the sentence encoder's file is missing or damaged; "
     "reinstall remote-gpu-trainer."
@@ -57,6 +59,8 @@ class Answer:
     not near enough to claim one, so the reader should choose. `ask` says what to know before the
     matches, and what would help if nothing fits or the answer is unsure. `facts` are what a
     platform's page says, each a sentence, where the question was about a platform's bill or data.
+    `decision` is what to do next, as `runner.failures.as_answer` gives it; None where nothing is
+    known.
     """
 
     matches: list[dict]
@@ -66,6 +70,7 @@ class Answer:
     also: list[dict]
     facts: list[str] = field(default_factory=list)
     first_failures: list[dict] = field(default_factory=list)
+    decision: dict | None = None
 
     def as_dict(self) -> dict:
         """Return the answer as a dict for JSON; SELDOM only where there are some."""
@@ -95,6 +100,7 @@ class LookUp:
     sentence: str
     has_own_words: bool
     model_memory: str = ""
+    checkpoint: str = ""
 
     whole_text: str = ""
     memory: Shortage | None = None
@@ -154,6 +160,7 @@ def look_up(
     sentence: str = "",
     has_own_words: bool = False,
     model_memory: str = "",
+    checkpoint: str = "",
 ) -> Answer:
     """Return what explains this evidence, in at most `limit` matches.
 
@@ -174,6 +181,7 @@ def look_up(
         sentence,
         has_own_words,
         model_memory,
+        checkpoint,
     )
     state = rank_candidates(state)
     state = apply_rules_of_order(state)
@@ -395,6 +403,7 @@ def write_answer(state: LookUp) -> Answer:
         ask=_ask(state),
         also=_titles(state),
         first_failures=[place_of(line) for line in evidence.culprits],
+        decision=as_answer(decision_of(state), state.checkpoint),
     )
     _check_first(answer, evidence)
     fit(answer, WHOLE + FURTHER * max(0, state.limit - 3))

@@ -52,6 +52,14 @@ class Title(BaseModel):
     title: str
 
 
+class Decision(BaseModel):
+    """What to do next about a run that nobody watches; `resume_from` is empty if none is seen."""
+
+    do: Literal["restart", "restart_elsewhere", "fix_first", "wait", "stop"]
+    resume_from: str = Field(description="the newest whole checkpoint beside the log")
+    why: str
+
+
 class StaleItem(BaseModel):
     """A fact or entry past its limit; open `source` again before relying on it."""
 
@@ -127,6 +135,9 @@ class Lookup(BaseModel):
     facts: list[str] | None = Field(
         None,
         description="what the platform's page says, if the question was about its bill or data",
+    )
+    decision: Decision | None = Field(
+        None, description="what to do next; absent where no failed run is seen"
     )
     entry: str | None = Field(None, description="with `whole`: the first match's entry, whole")
 

@@ -91,7 +91,8 @@ async def lookup_symptom(
     whole: Annotated[bool, Field(description="with the first entry whole")] = False,
 ) -> Annotated[CallToolResult, Lookup]:
     """Call before editing code or retrying when training fails, hangs, prints NaN, is killed,
-    or is slow or wrong. Returns the likeliest causes with fix and check, or that nothing fits."""
+    or is slow or wrong. Returns causes with fix and check, and whether to restart, or that nothing
+    fits."""
     if not symptom.strip() and not log_path:
         raise ToolError("nothing to look up; pass symptom, log_path, or both")
     versions = _checked_length(installed)

@@ -10,6 +10,7 @@ from . import (
     collectors,
     containers,
     early_end,
+    failures,
     launchers,
     log,
     memory,
@@ -124,7 +125,7 @@ class Attempts:
         state.attempt = int(run.folder.number("attempt") or 0) + 1
         run.folder.write("attempt", f"{state.attempt}\n")
         run.folder.remove(members.ROLL)
-        state.failure = state.entry = state.reason = ""
+        state.failure = state.entry = state.reason = state.again = ""
         state.exit = None
         self._began = checkpoints.begin_with(run, self.heart.beat)
         path = self._began.path if self._began else ""
@@ -327,6 +328,7 @@ class Attempts:
             run.folder.write("last-failure", now + "\n")
             if now == before:
                 run.folder.touch(".same-failure")
+                state.again = failures.TWICE
                 more = "; the same failure at the same step twice, with no newer checkpoint between"
                 return False, verdict._replace(reason=verdict.reason + more)
         refused = self._may_not_retry(verdict.failure)
@@ -349,9 +351,11 @@ class Attempts:
         most, hourly = why.retries(self.run, failure), self.run.spec.timings.tries_an_hour
         self._tries.append(self.run.up)
         if sum(self.run.up - at < 3600 for at in self._tries) > hourly:
+            self.state.again = failures.USED_UP
             return f"; {hourly} tries within an hour"
         self._used[failure] = self._used.get(failure, 0) + 1
         if self._used[failure] > most:
+            self.state.again = failures.USED_UP if most else ""
             return f"; {most} retries are used up" if most else ""
         return None
 

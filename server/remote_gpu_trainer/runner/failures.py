@@ -1,20 +1,36 @@
-"""The classes of failure: what shows each, how often it is retried, and the entry that explains it.
+"""The classes of failure: what shows each, how often it is retried, the entry that explains it, and
+what to do about such an end.
 
-The runner decides by this table, `rgt status` tells its decisions, and the reference shows it.
+The runner retries and decides by this table, `rgt status` and a look-up decide by it, and the
+reference shows it.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple
 
+# What somebody who isn't watching does next: start it again as it is, start it on another box,
+# change something before that, try later, or start nothing any more.
+RESTART, ELSEWHERE, FIX, WAIT, STOP = "restart", "restart_elsewhere", "fix_first", "wait", "stop"
+DECISIONS = (RESTART, ELSEWHERE, FIX, WAIT, STOP)
+
+
+class Decision(NamedTuple):
+    """What to do about an end, one of DECISIONS, and why, in a dozen words."""
+
+    do: str
+    why: str
+
 
 class Failure(NamedTuple):
-    """One line of the table: a class, how often it is retried, what shows it, what is decided."""
+    """One line of the table: a class, how often it is retried, what shows it, what the runner does,
+    and what to do about an end of which nothing more is known."""
 
     name: str
     retries: int
     shown_by: str
-    decision: str  # behind the words "the runner"
+    runner: str  # behind the words "the runner"
+    decision: Decision
 
 
 _AGAIN = "doesn't retry: the next start would fail the same way"
@@ -24,6 +40,7 @@ FAILURES = (
         9,
         "a notice, TERM, USR1, `stop`",
         "goes on from the newest whole checkpoint at the next start",
+        Decision(RESTART, "it was ended from outside, not by a fault of its own"),
     ),
     Failure(
         "killed",
@@ -31,6 +48,7 @@ FAILURES = (
         "signal 9 with no sign of a memory limit; a rank that was killed; an end with 0 that came "
         "too early, by the results, `final_step` or the log",
         "retries 3 times; an early end at the same step once",
+        Decision(RESTART, "it was killed from outside, and nothing shows a fault of its own"),
     ),
     Failure(
         "stall",
@@ -38,35 +56,178 @@ FAILURES = (
         "no log, no step, or full utilisation at idle power for too long; stacks are recorded "
         "first",
         "retries 2 times",
+        Decision(RESTART, "it stood still, which may pass with another start"),
     ),
-    Failure("hang", 2, "a collective that timed out", "retries 2 times"),
+    Failure(
+        "hang",
+        2,
+        "a collective that timed out",
+        "retries 2 times",
+        Decision(RESTART, "a collective timed out, which may pass with another start"),
+    ),
     Failure(
         "network",
         3,
         "a lost connection, a port that is taken",
         "retries 3 times, waiting longer each time",
+        Decision(RESTART, "a connection failed, which often passes"),
     ),
-    Failure("unknown", 1, "nothing known in the log", "retries once"),
+    Failure(
+        "unknown",
+        1,
+        "nothing known in the log",
+        "retries once",
+        Decision(RESTART, "nothing shows why it ended; one more start is worth it"),
+    ),
     Failure(
         "setup",
         1,
         "a line of the job's `setup` that failed; a container that docker or podman didn't start",
         "retries once",
+        Decision(RESTART, "its preparation failed, which may pass with another start"),
     ),
-    Failure("bug", 0, "a traceback", _AGAIN),
-    Failure("oom", 0, "the card's memory ran out", _AGAIN),
-    Failure("host-oom", 0, "the kernel's count of kills for memory; too little /dev/shm", _AGAIN),
-    Failure("disk", 0, "no room left, or a disk that can't be written", _AGAIN),
+    Failure("bug", 0, "a traceback", _AGAIN, Decision(FIX, "an error of the program repeats")),
+    Failure(
+        "oom",
+        0,
+        "the card's memory ran out",
+        _AGAIN,
+        Decision(FIX, "it needs less memory, or a larger card"),
+    ),
+    Failure(
+        "host-oom",
+        0,
+        "the kernel's count of kills for memory; too little /dev/shm",
+        _AGAIN,
+        Decision(FIX, "it needs less memory of the machine, or a higher limit"),
+    ),
+    Failure(
+        "disk",
+        0,
+        "no room left, or a disk that can't be written",
+        _AGAIN,
+        Decision(FIX, "the disk needs room, or a folder that can be written"),
+    ),
     Failure(
         "gpu",
         0,
         "an Xid that no program causes by itself, a card or driver that failed",
         "doesn't retry on this card",
+        Decision(ELSEWHERE, "the card or its driver failed"),
     ),
-    Failure("nan", 0, "three losses of nan in a row, if the job ends for them", _AGAIN),
-    Failure("deadline", 0, "the deadline", "saves and ends; a later deadline goes on from there"),
-    Failure("preflight", 0, "a check before the first attempt", "starts nothing"),
+    Failure(
+        "nan",
+        0,
+        "three losses of nan in a row, if the job ends for them",
+        _AGAIN,
+        Decision(FIX, "the loss is nan, and would be again"),
+    ),
+    Failure(
+        "deadline",
+        0,
+        "the deadline",
+        "saves and ends; a later deadline goes on from there",
+        Decision(STOP, "its deadline ended it; only a later one goes on"),
+    ),
+    Failure(
+        "preflight",
+        0,
+        "a check before the first attempt",
+        "starts nothing",
+        Decision(FIX, "a check before the start refused it"),
+    ),
 )
+# Ends that are no failure of the program: of the runner's, and those that a log tells of.
+ENDS = {
+    "done": Decision(STOP, "it came to its end; there is nothing to start again"),
+    "unsaved": Decision(FIX, "it trained to its end; save what is on the box first"),
+    "stopped": Decision(STOP, "its user stopped it"),
+    "cancelled": Decision(STOP, "somebody cancelled it; ask before starting it again"),
+    "limit": Decision(FIX, "a limit of its scheduler ended it; it needs less, or more of it"),
+    "requeued": Decision(WAIT, "its scheduler has queued it again"),
+    "closed": Decision(WAIT, "its queue or host takes no more work for now"),
+    "node": Decision(ELSEWHERE, "the node failed, not the program"),
+}
+# Entries about which the class and the words of Retry say too little. Of any other entry
+# `of_entry` decides.
+ENTRY_DECISIONS = {
+    RESTART: ("SLURM2", "VAST4"),
+    ELSEWHERE: ("HW1", "HW2", "HW4", "HW5", "HW6", "HW9", "RP9", "VAST5", "VAST7", "VAST13"),
+    FIX: (
+        "AD9", "D4", "ENV1", "ENV6", "ENV22", "GEN7", "HW8", "K8S6", "LOC5", "NB3", "PS11", "RP14",
+        "U11", "U31",
+    ),
+    WAIT: (
+        "HUB1", "AWS2", "GCP1", "GCP2", "K8S1", "K8S3", "K8S4", "LAM5", "LAM14", "PS8", "RP1",
+        "RP7", "SSH8", "U19", "U48", "VAST3",
+    ),
+}  # fmt: skip
+_BY_ENTRY = {entry: do for do, entries in ENTRY_DECISIONS.items() for entry in entries}
+_WHY = {
+    RESTART: "nothing of the program has to change",
+    ELSEWHERE: "the box is at fault, not the program",
+    FIX: "something has to change first; see the entry",
+    WAIT: "it is up to the platform; the same start works later",
+}
+TWICE = "it failed twice at the same step in the same way; find the cause"
+CELLS = "cells failed for good; the status of each says what to do"
+USED_UP = "its retries are used up; look for the cause first"
+AGAIN = (TWICE, CELLS, USED_UP)
+
+
+def decide(end: str, entry: str = "", again: str = "") -> Decision | None:
+    """Return what to do about an end, by its class or its name in ENDS; None for an unknown one.
+
+    `entry` is the one that explains it, "" without one. `again` says why another start of the same
+    would fail too, such as TWICE, "" where nothing was tried.
+    """
+    rows = {row.name: row.decision for row in FAILURES}
+    decision = rows.get(end) or ENDS.get(end)
+    if decision is None:
+        return None
+    if again and decision.do == RESTART and end != "preempted":
+        return Decision(FIX, again)
+    do = _BY_ENTRY.get(entry, decision.do)
+    return decision if do == decision.do else Decision(do, _WHY[do])
+
+
+def of_entry(entry: str, domain: str, retry: str) -> str:
+    """Return what to do about a failure that this entry of the catalogue explains.
+
+    `domain` and `retry` are the entry's fields. Code that sometimes fails is mended all the same.
+    """
+    if entry in _BY_ENTRY:
+        return _BY_ENTRY[entry]
+    return RESTART if retry == "may help" and domain != "code" else FIX
+
+
+def end_of(phase: str, failure: str, reason: str) -> str:
+    """Return the class of a run's end or its name in ENDS, "" for a run that goes on."""
+    if phase == "preempted":
+        return "stopped" if reason == "asked" else failure or phase
+    if phase == "failed":
+        return failure or "unknown"
+    return phase if phase in ENDS else ""
+
+
+def as_answer(decision: Decision | None, resume_from: str = "") -> dict[str, str] | None:
+    """Return a decision as answers give it; `resume_from` is the newest whole checkpoint."""
+    if decision is None:
+        return None
+    is_over = decision == ENDS["done"]
+    return {
+        "do": decision.do,
+        "resume_from": "" if is_over else resume_from,
+        "why": decision.why,
+    }
+
+
+def in_words(answer: dict[str, str]) -> str:
+    """Return a decision of `as_answer` in one line."""
+    place = f" from {answer['resume_from']}" if answer["resume_from"] else ""
+    return f"{answer['do']}{place}: {answer['why']}"
+
+
 RETRIES = {row.name: row.retries for row in FAILURES}
 
 # Texts of a program's log, by what they are a sign of.
@@ -94,6 +255,7 @@ SIGNS: dict[str, tuple[str, ...]] = {
     ),
     "host-oom": (
         "oom_kill event",
+        "OOMKilled",
         "Out of memory: Killed process",
         "is killed by signal: Killed",
         "Cannot allocate memory",
@@ -108,12 +270,11 @@ SIGNS: dict[str, tuple[str, ...]] = {
         "NVIDIA driver on your system is too old",
         "Driver/library version mismatch",
     ),
+    "unseen": ("no CUDA-capable device is detected", "No CUDA GPUs are available"),
+    "in-use": ("device(s) is/are busy or unavailable",),
     "gpu": (
-        "no CUDA-capable device is detected",
-        "No CUDA GPUs are available",
         "fallen off the bus",
         "uncorrectable ECC error",
-        "device(s) is/are busy or unavailable",
         "Unable to determine the device handle",
     ),
     "hang": (
@@ -187,5 +348,36 @@ ENTRIES = (
     ("kernel", "*", "ENV1"),
     ("driver", "*", "ENV6"),
     ("busy", "*", "GEN7"),
+    ("unseen", "*", "ENV22"),
+    ("in-use", "*", "HW8"),
     ("held", "*", "U11"),
 )
+# Kind of text and class, in the order in which a log is judged where nothing else is known of it.
+JUDGED = (
+    ("read-only", "disk"),
+    ("disk", "disk"),
+    ("shm", "host-oom"),
+    ("oom", "oom"),
+    ("host-oom", "host-oom"),
+    ("kernel", "gpu"),
+    ("driver", "gpu"),
+    ("unseen", "gpu"),
+    ("in-use", "gpu"),
+    ("gpu", "gpu"),
+    ("hang", "hang"),
+    ("killed", "killed"),
+    ("port", "network"),
+    ("network", "network"),
+    ("bug", "bug"),
+)
+
+
+def judged(text: str) -> tuple[str, str]:
+    """Return the class and the entry of a failure by the texts of its log, "" for none.
+
+    As the runner judges a program that ended with an error, without what only the box knows.
+    """
+    for kind, name in JUDGED:
+        if any(sign in text for sign in SIGNS[kind]):
+            return name, next((e for k, place, e in ENTRIES if (k, place) == (kind, "*")), "")
+    return "", ""

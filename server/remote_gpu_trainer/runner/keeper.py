@@ -8,7 +8,7 @@ import signal
 import subprocess
 from contextlib import suppress
 
-from . import notices, procs, program, state
+from . import failures, notices, procs, program, state
 from .context import Run
 from .deadline import Window, known
 from .ending import Ending
@@ -137,6 +137,7 @@ class Keeper:
         told = state.State(run)
         told.read()
         told.phase, told.failure, told.entry = "failed", "unknown", ""
+        told.again = failures.USED_UP
         told.reason = f"its runner ended {MOST_RAISES} times without a word; see log/runner.log"
         run.log(told.reason)
         told.write()

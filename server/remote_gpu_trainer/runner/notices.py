@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ..text.masking import mask
-from . import limited, procs, secrets
+from . import failures, limited, procs, secrets
 from .context import Run, plain_environment
+from .state import State
 
 LIMIT = 30.0  # seconds for the command
 LONGEST = 2000  # characters
@@ -22,6 +23,15 @@ def notify(run: Run, text: str) -> None:
     env = {**plain_environment(), **values, "RGT_MESSAGE": message}
     if limited.start(list(run.spec.notify), LIMIT, env, text=message + "\n") is None:
         run.log(f"can't start the command of notify: {run.spec.notify[0]}")
+
+
+def at_end(now: State) -> str:
+    """Return what is told of a run that ended, with what to do next where it isn't done."""
+    told = now.phase + (f": {now.reason}" if now.reason else "")
+    decision = now.decision()
+    if decision is None or now.phase == "done":
+        return told
+    return f"{told}. Decision: {failures.in_words(decision)}"
 
 
 def at_deadline(step: int | None) -> str:

@@ -16,7 +16,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from . import procs, status, why
+from . import failures, procs, status, why
 from .cells import CELL, PART, Cell, cells_of, share, take_newest_part, take_part
 from .context import Run, say
 from .folder import ENDS
@@ -199,6 +199,7 @@ class Cells:
             return Verdict(kind, why.entry_of(self.run, "preempted"), f"{asked}; {told}")
         if self.halt is not None:
             return self.halt._replace(reason=f"{self.halt.reason}; {told}")
+        self.state.again = failures.CELLS if found["failed"] else ""
         return Verdict("unknown" if found["failed"] or found["left"] else "", "", told)
 
 

@@ -96,7 +96,7 @@ class Runner:
         now.started = now.started or int(run.now)
         if now.phase != "preflight":
             now.phase = "new"
-            now.outcome = now.failure = now.entry = now.reason = ""
+            now.outcome = now.failure = now.entry = now.reason = now.again = ""
             now.exit, now.missing = None, []
             now.move("start")
         self._begin()
@@ -266,7 +266,7 @@ class Runner:
         if now.failure == "deadline":
             notices.notify(run, notices.at_deadline(now.step))
         elif outcome != "preempted":
-            notices.notify(run, outcome + (f": {now.reason}" if now.reason else ""))
+            notices.notify(run, notices.at_end(now))
         if now.failure == "preempted":
             self._requeue()
         return exit_code(run, now)

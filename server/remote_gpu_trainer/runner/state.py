@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from . import procs
+from . import failures, procs
 from .context import Run
 from .phases import NEXT
 
@@ -20,6 +20,7 @@ class State:
         self.step: int | None = None
         self.exit: int | None = None
         self.failure = self.entry = self.reason = ""  # class, entry and reason of the last end
+        self.again = ""  # why another attempt would fail too; "" where that isn't known
         self.started = 0
         self.deadline = 0
         self.stalled = False
@@ -51,6 +52,7 @@ class State:
             "class": self.failure,
             "entry": self.entry,
             "reason": self.reason,
+            "again": self.again,
             "started": self.started,
             "updated": int(self.run.now),
             "heartbeat_age": 0,
@@ -83,7 +85,7 @@ class State:
         told = self.run.folder.json("state.json") or self._from_events()
         numbers = ("attempt", "step", "exit", "started", "deadline")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
-                      "checkpoint": "checkpoint", "outcome": "outcome",
+                      "again": "again", "checkpoint": "checkpoint", "outcome": "outcome",
                       "probe": "probe"}  # fmt: skip
         for key in numbers:
             if isinstance(told.get(key), int) and not isinstance(told.get(key), bool):
@@ -110,6 +112,12 @@ class State:
                 told["attempt"] = int(event["attempt"])
         return told
 
+    def decision(self) -> dict[str, str] | None:
+        """Return what to do now that the run has ended; None while it goes on."""
+        end = failures.end_of(self.phase, self.failure, self.reason)
+        decision = failures.decide(end, self.entry, self.again)
+        return failures.as_answer(decision, self.checkpoint)
+
     def mark(self, end: str) -> None:
         """Leave the marker of an end, with class, entry, reason, exit, step and attempt."""
         self.run.folder.mark(
@@ -120,6 +128,7 @@ class State:
                 "class": self.failure,
                 "entry": self.entry,
                 "reason": self.reason,
+                "again": self.again,
                 "step": self.step,
                 "attempt": self.attempt,
             },

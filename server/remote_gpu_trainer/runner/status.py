@@ -10,8 +10,9 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from . import elsewhere, log, procs
+from . import elsewhere, failures, log, procs
 from .context import Run
+from .phases import GOING
 from .state import State
 
 TAIL = 4000  # bytes of the log's end
@@ -19,8 +20,9 @@ TAIL = 4000  # bytes of the log's end
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SHOWN = (
     "name", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
-    "class", "entry", "reason", "heartbeat_age", "log_age", "stalled", "gpu", "disk_free_mb",
-    "checkpoint", "probe", "last_sync", "deadline", "keeper_alive", "backstop", "log",
+    "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "gpu",
+    "disk_free_mb", "checkpoint", "probe", "last_sync", "deadline", "keeper_alive", "backstop",
+    "log",
 )  # fmt: skip
 
 
@@ -35,6 +37,8 @@ def status(run: Run, as_json: bool) -> int:
         return 0
     for name in _SHOWN:
         value = told[name]
+        if name == "decision" and value:
+            value = failures.in_words(value)
         plain = isinstance(value, str)
         print(f"{name:<14} {clean(value) if plain else '' if value is None else json.dumps(value)}")
     print(told["tail"], end="")
@@ -81,6 +85,10 @@ def look(run: Run) -> dict[str, Any]:
     limit = run.spec.stall_log_seconds
     if told["alive"] and told["phase"] == "running" and 0 < limit < (told["log_age"] or 0):
         told["stalled"] = True
+    state.phase = told["phase"]
+    if not told["alive"] and state.phase in GOING:
+        state.phase, state.failure = "failed", state.failure or "killed"
+    told["decision"] = None if told["alive"] else state.decision()
     return told
 
 
@@ -106,8 +114,8 @@ def _works(pid: int) -> bool:
 
 def _take_marker(state: State, marker: dict[str, Any]) -> None:
     """Take over what the marker says, where a full disk kept an older state."""
-    names = {"class": "failure", "entry": "entry", "reason": "reason", "exit": "exit",
-             "step": "step", "attempt": "attempt"}  # fmt: skip
+    names = {"class": "failure", "entry": "entry", "reason": "reason", "again": "again",
+             "exit": "exit", "step": "step", "attempt": "attempt"}  # fmt: skip
     for key, name in names.items():
         if key in marker:
             setattr(state, name, marker[key])

@@ -133,14 +133,17 @@ def _card(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
     for kind, reason in told if run.spec.gpus else ():
         if has_sign(kind, near):
             return Verdict("gpu", entry_of(run, kind), reason)
-    signs = SIGNS["gpu"] if run.spec.gpus else SIGNS["gpu"][:2]
     xids: list[int] = []
     if run.spec.gpus:
         said = collectors.xids(near.decode("utf-8", "replace"))
         xids = said or collectors.xids()[len(attempt.xids) :]
-    if xids or any(sign.encode() in near for sign in signs):
+    if xids or (run.spec.gpus and has_sign("gpu", near)):
         told = f" (Xid {xids[-1]})" if xids else ""
         return Verdict("gpu", entry_of(run, "gpu"), f"the GPU or its driver failed{told}")
+    if has_sign("unseen", near):
+        return Verdict("gpu", entry_of(run, "unseen"), "the program saw no GPU")
+    if run.spec.gpus and has_sign("in-use", near):
+        return Verdict("gpu", entry_of(run, "in-use"), "another process holds the GPU")
     return None
 
 

@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from typing import NamedTuple
 
 from ..numbers import finite
-from ..runner.failures import FAILURES
+from ..runner import failures
 from ..runner.probing import LOOKING
 from ..text.masking import shown, shown_lines
 
@@ -23,7 +23,9 @@ GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
-_DECISIONS = {row.name: row.decision for row in FAILURES}
+_RUNNER = {row.name: row.runner for row in failures.FAILURES}
+# The ends of these states, as `runner.failures` has them; a failed run has its class.
+_ENDS = {"finished": "done", **{s: s for s in ("unsaved", "stopped", "deadline", "preempted")}}
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,8 @@ class Status:
     `evidence`: the lines that the state follows from. `matches`: entries that explain it, as
     `answer.explanations` gives them. `numbers`: why a run that goes on, or ended well, is
     worthless; else ''.
+    `decision`: what to do next, as `runner.failures.as_answer` gives it; None for a run that goes
+    on, and where nothing is known.
     `probe`: what the probe said of the first steps; '' without it.
     `deadline`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`: the wait ended
     because its time was over.
@@ -72,6 +76,7 @@ class Status:
     ceiling: bool = False
     numbers: str = ""
     signs: Signs = Signs()
+    decision: dict | None = None
 
     def as_dict(self) -> dict:
         """Return all fields, as `status --json` prints them."""
@@ -141,7 +146,22 @@ def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: 
     _judge(status, data, now)
     if status.state in ("alive", "finished"):
         _check_numbers(status)
+    _decide(status, data)
     return status
+
+
+def _decide(status: Status, data: dict) -> None:
+    """Say what to do about a run that ended, first of all its evidence."""
+    end = status.failure or "unknown" if status.state == "failed" else _ENDS.get(status.state, "")
+    if status.state == "finished" and status.numbers:
+        end = "nan"
+    told = _text(data, "again")
+    again = told if told in failures.AGAIN else failures.USED_UP if told else ""
+    decision = failures.decide(end, status.entry, again)
+    checkpoint = shown(_text(data, "checkpoint"), 300)
+    status.decision = failures.as_answer(decision, checkpoint)
+    if status.decision:
+        status.evidence.insert(0, f"decision: {failures.in_words(status.decision)}")
 
 
 def _check_numbers(status: Status) -> None:
@@ -273,8 +293,8 @@ def _say_where_it_is(status: Status, data: dict) -> None:
         failure = f", class {status.failure}" if status.failure else ""
         entry = f", entry {status.entry}" if status.entry else ""
         status.evidence.append(f"exit {_or_none(status.exit)}{failure}{entry}")
-        if status.failure in _DECISIONS and status.state == "failed":
-            status.evidence.append(f"{status.failure}: the runner {_DECISIONS[status.failure]}")
+        if status.failure in _RUNNER and status.state == "failed":
+            status.evidence.append(f"{status.failure}: the runner {_RUNNER[status.failure]}")
     if status.reason:
         status.evidence.append(f"reason: {status.reason}")
 

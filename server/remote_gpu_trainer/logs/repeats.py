@@ -1,0 +1,73 @@
+"""Did two runs, or two attempts, end at the same step in the same way? Python 3.8.
+
+The runner asks the same of its attempts, and starts no third one then.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from .kinds import APART, EXCEPTION, FAILURE, MESSAGE, PLAIN
+from .lines import Line
+
+_SPOKEN = (PLAIN, MESSAGE, *APART)
+_NUMBER = re.compile(r"\d+|0x[0-9a-f]+")
+# step 9 loss 2.05    {'loss': 2.1, 'step': 9}    Epoch 3, iteration 120
+_STEP = re.compile(r"\b(?:global_)?(?:step|iter(?:ation)?|batch|epoch)s?\b\D{0,4}(\d{1,9})", re.I)
+MOST = 400  # characters of an error that are compared
+
+
+class End(NamedTuple):
+    """The words of the last failure, their numbers apart, and the last step before it."""
+
+    words: str
+    step: str
+
+
+def same_end(before: list[Line], after: list[Line]) -> bool:
+    """Return whether both of two runs, by their lines, failed with the same words at the same step.
+
+    Two runs that failed before any step count as such too.
+    """
+    end = end_of(after)
+    return end is not None and end_of(before) == end
+
+
+def of_attempts(lines: list[Line]) -> bool:
+    """Return whether the last two attempts of torchrun in a folder ended in the same way."""
+    attempts: dict[int, list[Line]] = {}
+    for line in lines:
+        number = attempt_of(line.source)
+        if number is not None:
+            attempts.setdefault(number, []).append(line)
+    last = sorted(attempts)[-2:]
+    if len(last) < 2:
+        return False
+    return same_end(attempts[last[0]], attempts[last[1]])
+
+
+def attempt_of(source: str) -> int | None:
+    """Return which of torchrun's attempts wrote a log: 1 for "attempt_1/0/stderr.log"."""
+    number = source.partition("attempt_")[2].partition("/")[0]
+    return int(number) if number.isdecimal() else None
+
+
+def end_of(lines: list[Line]) -> End | None:
+    """Return how a run ended, None where no failure of its own is seen."""
+    failed = [
+        line for line in lines if line.kind in (EXCEPTION, FAILURE) and not line.says("secondary")
+    ]
+    if not failed:
+        return None
+    last = [line for line in failed if line.kind == EXCEPTION] or failed
+    return End(_NUMBER.sub("#", last[-1].text.strip()[:MOST]), _step(lines))
+
+
+def _step(lines: list[Line]) -> str:
+    """The last step that any of these lines tells, "" without one."""
+    for line in reversed(lines):
+        told = _STEP.findall(line.text) if line.kind in _SPOKEN else None
+        if told:
+            return told[-1]
+    return ""

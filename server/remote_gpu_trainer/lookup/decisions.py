@@ -1,0 +1,171 @@
+"""What to do next about a run, for somebody who isn't watching: restart, fix first, wait or stop.
+
+The words and the table are `runner.failures`, so that the runner, `rgt status` and an answer say
+the same of the same end. What is asked, in this order: who ended the run, whether it failed twice
+in the same way, whether a card broke, which entry explains it, and what its last words are a sign
+of. Where none of that is known, nothing is decided.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING
+
+from ..logs.kernel.xids import xid_level
+from ..logs.kinds import EXCEPTION, FAILED
+from ..logs.own_errors import ELSEWHERE as ERROR_ELSEWHERE
+from ..runner.failures import (
+    ELSEWHERE,
+    FIX,
+    OWN_XIDS,
+    TWICE,
+    Decision,
+    decide,
+    judged,
+    of_entry,
+)
+
+if TYPE_CHECKING:
+    from ..catalogue.entry import Entry
+    from ..logs.evidence import Evidence
+    from ..logs.waiting import Failure
+    from .steps import LookUp
+
+SURE = ("high", "medium")  # confidences of an entry that decides
+HANGS = ("D19", "D20")  # their causes are many; what the ranks say decides
+# Ends that say enough by themselves. Behind a failure the others are only its consequence.
+REASONED = ("preempted", "node", "requeued", "closed", "limit")
+NEAR = 60  # lines before the last failure of a file whose words are of the same end
+_XID = re.compile(r"NVRM: Xid \([^)]{1,60}\): (\d{1,3})")
+_BROKEN = ("fatal", "degraded")
+
+
+def decision_of(state: LookUp) -> Decision | None:
+    """Return what to do next, None where no failed run is seen or nothing is known of it."""
+    evidence = state.evidence
+    if state.model_memory:
+        return None
+    if evidence.ended_as in REASONED:
+        return decide(evidence.ended_as)
+    if evidence.went_on:
+        return _of_end(state)
+    if _is_done(state):
+        return decide("done")
+    if evidence.failed_twice and not evidence.ended_as:
+        return Decision(FIX, TWICE)
+    for judge in (_of_card, _of_hang, _of_claim, _of_own_error, _of_end, _of_last_words):
+        decision = judge(state)
+        if decision:
+            return decision
+    return None
+
+
+def _is_done(state: LookUp) -> bool:
+    """Whether a log tells at its end that training is over, behind all that failed."""
+    evidence = state.evidence
+    failed = max((failure.line.number for failure in evidence.failures), default=0)
+    is_well = evidence.seen in ("", "sound") and not state.claims
+    return is_well and failed < evidence.came_to_end
+
+
+def _of_card(state: LookUp) -> Decision | None:
+    """By an Xid that tells of a broken card, or of the program's own fault."""
+    for line in state.evidence.lines:
+        told = _XID.search(line.text) if line.kind in FAILED else None
+        if told is None:
+            continue
+        code = int(told[1])
+        if code not in OWN_XIDS and xid_level(code, line.text) in _BROKEN:
+            return Decision(ELSEWHERE, f"Xid {code}: the card or its link failed")
+    return None
+
+
+def _of_hang(state: LookUp) -> Decision | None:
+    """By what the ranks say whose collective didn't end.
+
+    A rank that left while others waited leaves again: its code or its share of the data decides. A
+    time that ran out may be of a slow disk or link.
+    """
+    evidence, first = state.evidence, state.evidence.first
+    claimed = state.claims[0].entry.id if state.claims else ""
+    if claimed not in ("", *HANGS) or not evidence.failures:
+        return None
+    if any(failure.line.says("mismatch") for failure in evidence.failures):
+        return Decision(FIX, "the ranks run different collectives, and would again")
+    if not _only_lost(evidence):
+        return None
+    lost = [f.line for f in evidence.failures if f.secondary and not f.line.says("exit")]
+    is_hang = any(not line.says("lost peer") for line in lost)
+    if is_hang and (evidence.victims or judged("\n".join(line.text for line in lost))[0] == "hang"):
+        return decide("hang")
+    if not is_hang and first and first.rank is not None and first.kind not in FAILED:
+        return Decision(FIX, f"rank {first.rank} ended early while the others waited for it")
+    return None
+
+
+def _of_claim(state: LookUp) -> Decision | None:
+    """By the entry that explains the failure, if the answer is fairly sure of it."""
+    claim = state.claims[0] if state.claims else None
+    if claim is None or claim.confidence not in SURE:
+        return None
+    return of(claim.entry)
+
+
+def of(entry: Entry) -> Decision:
+    """Return what to do about a failure that an entry explains."""
+    do = of_entry(entry.id, entry.domain, entry.retry)
+    if entry.retry == "pointless":
+        return Decision(do, f"{entry.id}: another start fails the same way")
+    if do == FIX and entry.retry == "may help":
+        return Decision(do, f"{entry.id}: the cause is in the code, even if a start may succeed")
+    return Decision(do, f"{entry.id}: another start {entry.retry}")
+
+
+def _of_own_error(state: LookUp) -> Decision | None:
+    """By an error of the user's own program."""
+    own = state.evidence.own
+    if not own or own.startswith(ERROR_ELSEWHERE):
+        return None
+    return Decision(FIX, "the program's own code or input raised it")
+
+
+def _of_end(state: LookUp) -> Decision | None:
+    """By an end that somebody asked for, where nothing failed before it."""
+    return decide(state.evidence.ended_as) if state.evidence.ended_as else None
+
+
+def _of_last_words(state: LookUp) -> Decision | None:
+    """By the texts that the runner knows classes of failure by, in the lines that tell of one."""
+    evidence = state.evidence
+    if not evidence.failed() or _only_lost(evidence):
+        return None
+    failed = [line for line in evidence.lines if line.kind in FAILED]
+    if evidence.of_file:
+        ends = {f.line.source: f.line.number for f in evidence.failures if _ends_it(f)}
+        failed = [line for line in failed if line.number >= ends.get(line.source, 1e9) - NEAR]
+        if not failed:
+            return None
+    elif evidence.first is not None:
+        failed.append(evidence.first)
+    name, entry = judged("\n".join(line.text for line in failed))
+    if not name and any(line.kind == EXCEPTION for line in failed):
+        name = "bug"
+    if not name and evidence.read and any(line.says("killed") for line in failed):
+        name = "killed"
+    return decide(name, entry)
+
+
+def _ends_it(failure: Failure) -> bool:
+    """Whether a failure in a file ended the program: many are only logged."""
+    return bool(failure.frames) or failure.line.says("end")
+
+
+def _only_lost(evidence: Evidence) -> bool:
+    """Whether each rank that tells of a failure only lost another one, or waited for it.
+
+    What a launcher says of them counts for nothing.
+    """
+    lost = [f for f in evidence.failures if f.secondary]
+    return bool(lost) and all(
+        f.secondary or f.line.says("exit", "wrapper") for f in evidence.failures
+    )
