@@ -84,12 +84,12 @@ def test_two_values_of_one_thing_are_named_with_their_places():
     ]
 
 
-def guide_that_says(text: str, **repeat: object) -> str:
-    """A platform's page with two facts, whose guide is `text` and repeats one of them."""
+def guide_that_says(guide: str, **repeat: object) -> str:
+    """A platform's page with two facts, whose guide repeats one of them."""
     return (
         "---\nfacts:\n  preemption:\n    value: {notice_seconds: 120}\n"
         "  spot:\n    value: {offered: true, text: x}\n"
-        f"repeats: [{json.dumps(repeat)}]\n---\n\n{text}\n"
+        f"repeats: [{json.dumps(repeat)}]\n---\n\n{guide}\n"
     )
 
 
