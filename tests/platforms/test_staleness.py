@@ -105,7 +105,7 @@ def test_a_value_in_the_guide_is_held_against_the_front_matter(fact, value, othe
     page.write_text(guide_that_says("It says so.", fact=fact, value=other, text="says so"))
     [found] = contradictions(staleness.read_statements(tmp_path))
     places = [said["place"] for said in found["values"]]
-    assert found["id"] == f"aws.{fact}" and places == ["profiles/aws.md:9", "profiles/aws.md"]
+    assert found["id"] == f"aws.{fact}" and places == ["profiles/aws.md:10", "profiles/aws.md"]
 
 
 @pytest.mark.parametrize(
