@@ -84,12 +84,12 @@ def test_two_values_of_one_thing_are_named_with_their_places():
     ]
 
 
-def guide_that_says(text: str, **repeat: object) -> str:
-    """A platform's page with two facts, whose guide is `text` and repeats one of them."""
+def guide_that_says(guide: str, **repeat: object) -> str:
+    """A platform's page with two facts, whose guide repeats one of them."""
     return (
         "---\nfacts:\n  preemption:\n    value: {notice_seconds: 120}\n"
         "  spot:\n    value: {offered: true, text: x}\n"
-        f"repeats: [{json.dumps(repeat)}]\n---\n\n{text}\n"
+        f"repeats: [{json.dumps(repeat)}]\n---\n\n{guide}\n"
     )
 
 
@@ -105,7 +105,7 @@ def test_a_value_in_the_guide_is_held_against_the_front_matter(fact, value, othe
     page.write_text(guide_that_says("It says so.", fact=fact, value=other, text="says so"))
     [found] = contradictions(staleness.read_statements(tmp_path))
     places = [said["place"] for said in found["values"]]
-    assert found["id"] == f"aws.{fact}" and places == ["profiles/aws.md:9", "profiles/aws.md"]
+    assert found["id"] == f"aws.{fact}" and places == ["profiles/aws.md:10", "profiles/aws.md"]
 
 
 @pytest.mark.parametrize(
