@@ -269,7 +269,6 @@ def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | No
     cause, fix and check of the first match aren't shortened.
     """
     lines = [_wrap(fact) for fact in answer.facts]
-    lines += [decided(answer)] if answer.decision else []
     for place, match in enumerate(answer.matches):
         if place == 0:
             lines += _first_match(match, command, entries[match["id"]] if entries else None)
@@ -281,7 +280,7 @@ def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | No
     if answer.evidence:
         lines.append("evidence:")
         lines += [f"    {place_of(line)}: {line['text']}" for line in answer.evidence]
-    lines += [line for line in (first_failure(answer), answer.ask) if line]
+    lines += [line for line in (first_failure(answer), decided(answer), answer.ask) if line]
     return "\n".join(lines)
 
 
@@ -319,12 +318,13 @@ def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
     """
     from ..lookup.budget import fitting, opening, plain
 
-    lines = [*answer.facts, *([decided(answer)] if answer.decision else [])]
+    lines = list(answer.facts)
     for match in answer.matches:
         fix = fitting({"fix": plain(opening(entries[match["id"]].fix))}, 0)["fix"]
         lines += [f"{match['id']}  {match['title']}", f"    fix: {fix}"]
     if answer.also and not answer.facts:
         lines += ["also possible:", *(f"{also['id']}  {also['title']}" for also in answer.also)]
+    lines += [decided(answer)] if lines and answer.decision else []
     return "\n".join(lines) or answer.ask
 
 

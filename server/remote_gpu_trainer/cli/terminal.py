@@ -179,8 +179,6 @@ def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command
 
     for fact in answer.facts:
         console.print(Text(fact), "")
-    if answer.decision:
-        console.print(Text(decided(answer), "bold"), "")
     with console.use_theme(Theme(THEME)):
         _matches(answer, entries, console, command)
     if answer.also and not answer.facts:
@@ -197,6 +195,8 @@ def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command
             console.print(_indented(Text.assemble((place_of(line), "dim"), "  ", line["text"])))
     if sentence := first_failure(answer):
         console.print(_indented(Text(sentence)))
+    if answer.decision:
+        console.print(Text(decided(answer), "bold"))
     if answer.ask:
         console.print(Text(answer.ask))
 
