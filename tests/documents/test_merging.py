@@ -12,11 +12,27 @@ from remote_gpu_trainer.catalogue import bundle
 from tests.conftest import ENTRY, ROOT
 
 # What `rgt dev docs` reads or writes.
-PARTS = ("references", "profiles", "server", "scripts", "tools", "docs", "examples", "README.md")
+PARTS = (
+    "references",
+    "profiles",
+    "server",
+    "scripts",
+    "tools",
+    "docs",
+    "examples",
+    "hooks",
+    "README.md",
+    "README.zh-CN.md",
+)
 FILES = (
     ".gitattributes",
     "SKILL.md",
     "evals/RESULTS.md",
+    "evals/LINES.md",
+    "evals/FILES.md",
+    "evals/HEALTH.md",
+    "evals/FIT.md",
+    "evals/PROBE.md",
     "evals/sets/sealed_opened.json",
     "tests/records/bit_flips.json",
     "tests/records/sound_products.json",

@@ -181,7 +181,7 @@ def test_the_same_failure_in_two_attempts_of_torchrun(tmp_path):
 
 def test_it_goes_on_from_the_newest_whole_checkpoint_beside_the_log(tmp_path):
     (tmp_path / "train.log").write_text(STEPS + KILLED)
-    assert answer_for(log=str(tmp_path)).decision["resume_from"] == ""
+    assert answer_for(log=str(tmp_path)).decision.get("resume_from") is None
     for step in (100, 200):
         folder = tmp_path / "checkpoints" / f"checkpoint-{step}"
         folder.mkdir(parents=True)

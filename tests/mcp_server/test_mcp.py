@@ -57,6 +57,7 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
         "ask",
         "also",
         "facts",
+        "decision",
         "entry",
     }
     assert tool.description.startswith("Call before editing code or retrying")

@@ -64,6 +64,7 @@ def test_the_evidence_names_what_a_reader_should_know():
     )  # fmt: skip
     assert found.evidence == [
         "phase failed, attempt 2, step 7, heartbeat 3 s ago, log 4 s ago",
+        "decision: fix_first: it needs less memory of the machine, or a higher limit",
         "exit 137, class host-oom, entry O1",
         "host-oom: the runner doesn't retry: the next start would fail the same way",
         "reason: killed by the kernel",

@@ -280,7 +280,7 @@ def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | No
     if answer.evidence:
         lines.append("evidence:")
         lines += [f"    {place_of(line)}: {line['text']}" for line in answer.evidence]
-    lines += [line for line in (decided(answer), first_failure(answer), answer.ask) if line]
+    lines += [line for line in (first_failure(answer), decided(answer), answer.ask) if line]
     return "\n".join(lines)
 
 
@@ -318,13 +318,13 @@ def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
     """
     from ..lookup.budget import fitting, opening, plain
 
-    lines = [*answer.facts]
+    lines = list(answer.facts)
     for match in answer.matches:
         fix = fitting({"fix": plain(opening(entries[match["id"]].fix))}, 0)["fix"]
         lines += [f"{match['id']}  {match['title']}", f"    fix: {fix}"]
     if answer.also and not answer.facts:
         lines += ["also possible:", *(f"{also['id']}  {also['title']}" for also in answer.also)]
-    lines += [decided(answer)] if answer.decision else []
+    lines += [decided(answer)] if lines and answer.decision else []
     return "\n".join(lines) or answer.ask
 
 

@@ -197,6 +197,8 @@ def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command
         console.print(Text(decided(answer), "bold"))
     if sentence := first_failure(answer):
         console.print(_indented(Text(sentence)))
+    if answer.decision:
+        console.print(Text(decided(answer), "bold"))
     if answer.ask:
         console.print(Text(answer.ask))
 

@@ -18,7 +18,9 @@ from ..runner.failures import (
     ELSEWHERE,
     FIX,
     OWN_XIDS,
+    RESTART,
     TWICE,
+    WAIT,
     Decision,
     decide,
     judged,
@@ -36,6 +38,13 @@ HANGS = ("D19", "D20")  # their causes are many; what the ranks say decides
 # Ends that say enough by themselves. Behind a failure the others are only its consequence.
 REASONED = ("preempted", "node", "requeued", "closed", "limit")
 NEAR = 60  # lines before the last failure of a file whose words are of the same end
+# Behind the id of an entry; its Retry says more.
+_WHY = {
+    RESTART: "may not come again",
+    ELSEWHERE: "is a fault of the box",
+    FIX: "repeats until something changes",
+    WAIT: "may pass with time",
+}
 _XID = re.compile(r"NVRM: Xid \([^)]{1,60}\): (\d{1,3})")
 _BROKEN = ("fatal", "degraded")
 
@@ -114,11 +123,7 @@ def _of_claim(state: LookUp) -> Decision | None:
 def of(entry: Entry) -> Decision:
     """Return what to do about a failure that an entry explains."""
     do = of_entry(entry.id, entry.domain, entry.retry)
-    if entry.retry == "pointless":
-        return Decision(do, f"{entry.id}: another start fails the same way")
-    if do == FIX and entry.retry == "may help":
-        return Decision(do, f"{entry.id}: the cause is in the code, even if a start may succeed")
-    return Decision(do, f"{entry.id}: another start {entry.retry}")
+    return Decision(do, f"{entry.id} {_WHY[do]}")
 
 
 def _of_own_error(state: LookUp) -> Decision | None:

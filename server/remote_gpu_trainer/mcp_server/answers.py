@@ -53,10 +53,10 @@ class Title(BaseModel):
 
 
 class Decision(BaseModel):
-    """What to do next about a run that nobody watches; `resume_from` is empty if none is seen."""
+    """What to do next about a run that nobody watches."""
 
     do: Literal["restart", "restart_elsewhere", "fix_first", "wait", "stop"]
-    resume_from: str = Field(description="the newest whole checkpoint beside the log")
+    resume_from: str | None = Field(None, description="the newest whole checkpoint that is seen")
     why: str
 
 

@@ -45,14 +45,13 @@ def short_input(
 def short_output(schema: Schema | None) -> Schema | None:
     """The schema of a tool's answer: its fields, those of the objects in it, and their types.
 
-    A field without a type is a text: a type for each would take more than a hundred tokens, the
-    list of the fields that are always there seventy. Of the descriptions only
+    In an object below the top, a field without a type is a text: a type for each would take a
+    hundred tokens, the list of the fields that are always there seventy. Of the descriptions only
     the mark of what is quoted goes out; the documentation explains the fields.
     """
     if schema is None:
         return None
-    fields = _fields(schema, schema.get("$defs", {}))
-    return {"type": "object", "properties": _without_texts(fields)}
+    return {"type": "object", "properties": _fields(schema, schema.get("$defs", {}))}
 
 
 def _short(field: Schema, models: dict[str, Schema], keep_null: bool = False) -> Schema:
@@ -65,7 +64,10 @@ def _short(field: Schema, models: dict[str, Schema], keep_null: bool = False) ->
     if "anyOf" in field:
         return _short_union(field["anyOf"], models, keep_null)
     if "properties" in field:
-        return {"type": "object", "properties": _without_texts(_fields(field, models))}
+        fields = {
+            name: {} if inner == TEXT else inner for name, inner in _fields(field, models).items()
+        }
+        return {"type": "object", "properties": fields}
     if "enum" in field:  # its type is that of its values
         return {"enum": field["enum"]}
     kept = {"type": field["type"]} if "type" in field else {}
@@ -73,11 +75,6 @@ def _short(field: Schema, models: dict[str, Schema], keep_null: bool = False) ->
     if "properties" in items:  # of a list of plain values it is enough that it is one
         kept["items"] = items
     return {**kept, "description": QUOTED} if field.get("description") == QUOTED else kept
-
-
-def _without_texts(fields: dict[str, Schema]) -> dict[str, Schema]:
-    """The fields, those that are plain texts without their type."""
-    return {name: {} if field == TEXT else field for name, field in fields.items()}
 
 
 def _fields(schema: Schema, models: dict[str, Schema]) -> dict[str, Schema]:

@@ -59,14 +59,12 @@ def answer_for(**question: Any) -> Answer:
 
 def add_to(server: MCPServer, read_only: bool = False) -> None:
     """Register the tools."""
-    server.add_tool(
-        lookup_symptom, title="Look up a failing training run", annotations=REACHES_BOXES
-    )
+    server.add_tool(lookup_symptom, title="Look up a failed run", annotations=REACHES_BOXES)
     server.add_tool(check_staleness, title="Check what is out of date", annotations=READS)
     server.add_tool(
         render_run_script, title="Render a run script", annotations=READS if read_only else WRITES
     )
-    server.add_tool(gpu_health, title="Check whether a GPU box is fit", annotations=REACHES_BOXES)
+    server.add_tool(gpu_health, title="Check a GPU box", annotations=REACHES_BOXES)
 
 
 async def lookup_symptom(
@@ -74,8 +72,7 @@ async def lookup_symptom(
     symptom: Annotated[
         str,
         Field(
-            description="one sentence on what you see and when, a blank line, the error text; "
-            "or an entry's id"
+            description="one sentence on what you see and when, blank line, error text; or an id"
         ),
     ] = "",
     limit: Annotated[int, Field(description="how many matches", ge=LIMITS[0], le=LIMITS[1])] = 3,
@@ -85,14 +82,11 @@ async def lookup_symptom(
     ] = None,
     installed: Annotated[str | None, Field(description="pip freeze text")] = None,
     good_log: Annotated[str | None, Field(description="log of a good run")] = None,
-    run: Annotated[
-        str | None, Field(description="which run in the log: N or all; default: last")
-    ] = None,
-    whole: Annotated[bool, Field(description="with the first entry whole")] = False,
+    run: Annotated[str | None, Field(description="N or all")] = None,
+    whole: Annotated[bool, Field(description="first entry whole")] = False,
 ) -> Annotated[CallToolResult, Lookup]:
     """Call before editing code or retrying when training fails, hangs, prints NaN, is killed,
-    or is slow or wrong. Returns causes with fix and check, and whether to restart, or that nothing
-    fits."""
+    or is slow or wrong. Returns causes with fix and check, and a decision, or that nothing fits."""
     if not symptom.strip() and not log_path:
         raise ToolError("nothing to look up; pass symptom, log_path, or both")
     versions = _checked_length(installed)
@@ -119,9 +113,7 @@ async def lookup_symptom(
 
 
 def check_staleness(
-    installed: Annotated[
-        str | None, Field(description="pip freeze, requirements.txt or uv.lock text")
-    ] = None,
+    installed: Annotated[str | None, Field(description="pip freeze or uv.lock text")] = None,
     released: Annotated[str | None, Field(description="such as 'torch 2.14'")] = None,
     scope: Annotated[str | None, Field(description="an id, family, page or platform")] = None,
     on: Annotated[str | None, Field(description="YYYY-MM-DD; default today")] = None,
@@ -153,9 +145,9 @@ async def render_run_script(
     ] = None,
     outside: Annotated[bool, Field(description="write_to may leave the working folder")] = False,
 ) -> Annotated[CallToolResult, RunScript]:
-    """Call instead of writing nohup, tmux or sbatch yourself for anything that runs over ten
-    minutes on a box; starts nothing. Returns the commands to start, watch and stop it, its
-    risks, and the script as `path` or `resource`."""
+    """Call instead of writing nohup, tmux or sbatch yourself for what runs over ten minutes on a
+    box; starts nothing. Returns commands to start, watch and stop it, its risks, and the script
+    as `path` or `resource`."""
     # Not at the top, for a fast start: the model of a job takes a while to build, and most
     # sessions don't need it.
     from ..runs.job_reading import JobError
@@ -185,7 +177,7 @@ async def gpu_health(
     context: Context,
     host: Annotated[
         str | None,
-        Field(description="ssh name, user@host or the provider's ssh line; default: this machine"),
+        Field(description="ssh name, user@host or ssh line; default: this machine"),
     ] = None,
     expect: Annotated[
         str | None,
@@ -194,14 +186,14 @@ async def gpu_health(
     stress_seconds: Annotated[
         float,
         Field(
-            description="load all GPUs; about 15 fit into a call; never while a job runs there",
+            description="load all GPUs; about 15 fit into a call; never beside a job",
             ge=0,
             le=3600,
         ),
     ] = 0,
 ) -> Annotated[CallToolResult, BoxHealth]:
     """Call after the first login to a new or restarted box, before installing, and when a run
-    hangs, slows down or dies without a traceback. Returns a verdict and what to do."""
+    hangs, slows down or dies without a traceback. Returns a verdict."""
     # Not at the top, for a fast start: they import ssh, which only sessions with a box need.
     from ..boxes import box
     from ..health import examine

@@ -211,20 +211,18 @@ def end_of(phase: str, failure: str, reason: str) -> str:
 
 
 def as_answer(decision: Decision | None, resume_from: str = "") -> dict[str, str] | None:
-    """Return a decision as answers give it; `resume_from` is the newest whole checkpoint."""
+    """Return a decision as answers give it; `resume_from`, the newest whole checkpoint, is
+    left out where none is known."""
     if decision is None:
         return None
     is_over = decision == ENDS["done"]
-    return {
-        "do": decision.do,
-        "resume_from": "" if is_over else resume_from,
-        "why": decision.why,
-    }
+    place = {"resume_from": resume_from} if resume_from and not is_over else {}
+    return {"do": decision.do, **place, "why": decision.why}
 
 
 def in_words(answer: dict[str, str]) -> str:
     """Return a decision of `as_answer` in one line."""
-    place = f" from {answer['resume_from']}" if answer["resume_from"] else ""
+    place = f" from {answer['resume_from']}" if "resume_from" in answer else ""
     return f"{answer['do']}{place}: {answer['why']}"
 
 

@@ -161,7 +161,7 @@ def _decide(status: Status, data: dict) -> None:
     checkpoint = shown(_text(data, "checkpoint"), 300)
     status.decision = failures.as_answer(decision, checkpoint)
     if status.decision:
-        status.evidence.insert(0, f"decision: {failures.in_words(status.decision)}")
+        status.evidence.insert(1, f"decision: {failures.in_words(status.decision)}")
 
 
 def _check_numbers(status: Status) -> None:
