@@ -39,6 +39,7 @@ FILES = (
     "tests/runs/launch_scripts.yaml",
 )
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
+LISTS = (VECTORS, "hooks/signatures.txt")  # hold a line of each entry
 
 
 class Clone:
@@ -136,7 +137,7 @@ def test_entries_of_two_families_merge_without_a_conflict(clone):
     one = clone.branch_with_entry("one", "O", o, made_up("flux capacitor of the trainer"))
     two = clone.branch_with_entry("two", "P", p, made_up("tachyon filter of the loader"))
     page_of = {f: clone.path(f).relative_to(clone.root).as_posix() for f in "OP"}
-    assert one == {page_of["O"], VECTORS} and two == {page_of["P"], VECTORS}
+    assert one == {page_of["O"], *LISTS} and two == {page_of["P"], *LISTS}
     clone.git("merge", "-q", "--no-edit", "one")
     clone.is_right()
     vectors = (clone.root / VECTORS).read_text(encoding="ascii")

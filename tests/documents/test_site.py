@@ -179,7 +179,7 @@ def test_a_source_is_shown_whole_and_the_day_when_it_is_old(pages):
             assert fact.source.split("//", 1)[1] in words, (name, field)
             if fact.status == "confirmed":
                 last = fact.date + timedelta(days=LIMITS[fact.kind])
-                assert f"confirmed {fact.date}, to be checked again after {last}" in words
+                assert f"read {fact.date}; after {last} open the page again" in words
 
 
 def test_words_are_readable_on_both_grounds_in_light_and_in_dark():

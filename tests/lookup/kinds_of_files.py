@@ -305,7 +305,7 @@ FILES = [
          "[Tue Nov  3 04:25:12 2026] Call Trace:\n[Tue Nov  3 04:25:12 2026]  cl_sync_io_wait+0x1d1/0x2b0 [obdclass]\n"
          "[Tue Nov  3 04:25:12 2026]  ll_file_io_generic+0x3ef/0x8f0 [lustre]\n", titles=True),
     File("F17", "another node fails and Slurm ends the step", STEPS + "srun: error: Node failure on g44\nsrun: Job step aborted: Waiting up to 32 seconds\n"
-         "slurmstepd: error: *** STEP 77.0 ON g41 CANCELLED AT 2026-11-03T03:17:51 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n", (), ("node failed",)),
+         "slurmstepd: error: *** STEP 77.0 ON g41 CANCELLED AT 2026-11-03T03:17:51 DUE TO NODE FAILURE, SEE SLURMCTLD LOG FOR DETAILS ***\n", ("SLURM8",), ("node failed",)),
     File("F23", "a dump of arguments", "Namespace(rank=0, world_size=1, error='none', local_rank=0)\nrank: 0\nresume: False\nerror_rate: 0.1\n" + STEPS),
     File("F25", "a taken port, then a watchdog's abort in the second launch", "[W socket.cpp:464] [c10d] The server socket has failed to bind to "
          "[::]:29500 (errno: 98 - Address already in use).\n" + TRACE + '  File "/me/train.py", line 30, in <module>\n    dist.init_process_group("nccl")\n'

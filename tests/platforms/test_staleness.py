@@ -84,7 +84,7 @@ def test_two_values_of_one_thing_are_named_with_their_places():
     ]
 
 
-def guide_that_says(guide: str, **repeat: object) -> str:
+def guide_that_says(guide: str, /, **repeat: object) -> str:
     """A platform's page with two facts, whose guide repeats one of them."""
     return (
         "---\nfacts:\n  preemption:\n    value: {notice_seconds: 120}\n"
