@@ -31,7 +31,7 @@ SETS, MATRIX = HERE / "sets", HERE.parent / "tests" / "records" / "matrix.json"
 TEXTS = ("../cases.jsonl", "by_time.jsonl", "fresh.jsonl", "waiting.jsonl")
 NONE = "none"
 # What was measured, less a case: a lower share of right claims fails, and so do more wrong stops.
-LEAST, MOST_STOPPED = {"first": 0.93, "second": 0.88}, 0.01
+LEAST, MOST_STOPPED = {"first": 0.92, "second": 0.88}, 0.01
 AIM = 0.95  # of the claims
 RECORD, PAGE = HERE.parent / "tests" / "records" / "decisions.json", HERE / "DECISIONS.md"
 # What the makers of the matrix did to a rank, where only one decision follows from it.
