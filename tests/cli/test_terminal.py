@@ -166,6 +166,7 @@ def test_what_comes_from_a_log_is_no_markup():
         evidence = [{"source": "[red]x", "line": 1, "rank": None, "text": "[bold]y[/] :smile:"}]
         first_failure, ask = None, "[link=https://x.example]z[/link]"
         facts = ["[green]f[/]"]
+        decision = None
 
     console = Console(file=io.StringIO(), width=100)
     terminal.draw(Told, {}, console, "")
