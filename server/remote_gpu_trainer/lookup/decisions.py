@@ -65,8 +65,17 @@ def decision_of(state: LookUp) -> Decision | None:
     for judge in (_of_card, _of_hang, _of_claim, _of_own_error, _of_end, _of_last_words):
         decision = judge(state)
         if decision:
-            return decision
+            return None if _is_contradicted(decision, state) else decision
     return None
+
+
+def _is_contradicted(decision: Decision, state: LookUp) -> bool:
+    """Whether the answer claims, though not surely, a failure that each new start repeats.
+
+    A bare `Killed` may be of the host's memory: nobody should start that again unasked.
+    """
+    claim = state.claims[0] if state.claims else None
+    return decision.do == RESTART and claim is not None and claim.entry.retry == "pointless"
 
 
 def _is_done(state: LookUp) -> bool:
