@@ -158,14 +158,20 @@ def test_a_log_that_goes_on_to_its_end_behind_an_error_is_done(tmp_path):
 KILLED = "train.sh: line 12: 4711 Killed                  python train.py\n"
 
 
+LOST = CRASH.replace(
+    "RuntimeError: boom",
+    "requests.exceptions.ConnectionError: Max retries exceeded with url: /api",
+)
+
+
 def test_the_same_failure_at_the_same_step_twice_is_not_started_again(tmp_path):
-    assert of_log(tmp_path, STEPS + KILLED) == "restart"
-    twice = f"{STEPS}{KILLED}nohup: ignoring input\n{STEPS}{KILLED}"
+    assert of_log(tmp_path, STEPS + LOST) == "restart"
+    twice = f"{STEPS}{LOST}nohup: ignoring input\n{STEPS}{LOST}"
     log = tmp_path / "twice.log"
     log.write_text(twice)
     assert answer_for(log=str(log)).decision["why"] == failures.TWICE
     further = f"{STEPS}{KILLED}nohup: ignoring input\n{STEPS}step 9 loss 2.0\n{KILLED}"
-    assert of_log(tmp_path, further) == "restart"
+    assert of_log(tmp_path, further) is None  # left to a person, and not said to fail again
 
 
 def test_the_same_failure_in_two_attempts_of_torchrun(tmp_path):
@@ -180,7 +186,7 @@ def test_the_same_failure_in_two_attempts_of_torchrun(tmp_path):
 
 
 def test_it_goes_on_from_the_newest_whole_checkpoint_beside_the_log(tmp_path):
-    (tmp_path / "train.log").write_text(STEPS + KILLED)
+    (tmp_path / "train.log").write_text(STEPS + LOST)
     assert answer_for(log=str(tmp_path)).decision.get("resume_from") is None
     for step in (100, 200):
         folder = tmp_path / "checkpoints" / f"checkpoint-{step}"
@@ -193,6 +199,12 @@ def test_it_goes_on_from_the_newest_whole_checkpoint_beside_the_log(tmp_path):
     weights.write_bytes(weights.read_bytes()[:500])  # cut short
     whole = tmp_path / "checkpoints" / "checkpoint-100"
     assert answer_for(log=str(tmp_path)).decision["resume_from"] == str(whole)
+
+
+def test_a_bare_kill_that_may_be_of_memory_is_left_to_a_person(tmp_path):
+    (tmp_path / "train.log").write_text(STEPS + KILLED)
+    answer = answer_for(log=str(tmp_path / "train.log"))
+    assert answer.matches[0]["retry"] == "pointless" and answer.decision is None
 
 
 @pytest.mark.parametrize(
