@@ -156,8 +156,6 @@ def test_a_log_that_goes_on_to_its_end_behind_an_error_is_done(tmp_path):
 
 
 KILLED = "train.sh: line 12: 4711 Killed                  python train.py\n"
-
-
 LOST = CRASH.replace(
     "RuntimeError: boom",
     "requests.exceptions.ConnectionError: Max retries exceeded with url: /api",
@@ -165,8 +163,8 @@ LOST = CRASH.replace(
 
 
 def test_the_same_failure_at_the_same_step_twice_is_not_started_again(tmp_path):
-    assert of_log(tmp_path, STEPS + LOST) == "restart"
-    twice = f"{STEPS}{LOST}nohup: ignoring input\n{STEPS}{LOST}"
+    assert of_log(tmp_path, STEPS + KILLED) is None
+    twice = f"{STEPS}{KILLED}nohup: ignoring input\n{STEPS}{KILLED}"
     log = tmp_path / "twice.log"
     log.write_text(twice)
     assert answer_for(log=str(log)).decision["why"] == failures.TWICE
