@@ -170,7 +170,7 @@ def test_a_figure_is_that_of_its_page_and_a_page_without_it_is_an_error(
 
 def test_the_tools_are_listed_as_the_server_tells_a_client(results):
     text = documents.make("tools", "README.md", results)
-    assert "- **`lookup_symptom`**: Look up a failing training run. Read-only; may reach" in text
+    assert "- **`lookup_symptom`**: Look up a failed run. Read-only; may reach" in text
     assert "  - `job` (object, required): name, command, deadline; see schema://job\n" in text
     assert "  - `write_to` (string, not with `--read-only`): folder or file" in text
     assert "`render_run_script`**: Render a run script. Writes a file where told" in text
