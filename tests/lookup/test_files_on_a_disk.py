@@ -154,10 +154,6 @@ def test_a_rank_that_died_does_not_end_the_run_of_the_others(ask):
             "slurmstepd: error: *** JOB 5116 ON node1 CANCELLED AT 2026-02-24T12:15:10 ***",
             "job 5116 was cancelled from outside",
         ),
-        (
-            "slurmstepd: error: *** STEP 12.0 ON n4 CANCELLED AT 2026-02-24T12:15:10 DUE TO NODE FAILURE ***",
-            "step 12.0 was ended because the node failed",
-        ),
         ("=>> PBS: job killed: walltime 86432 exceeded limit 86400", "PBS killed the job at its limit of walltime"),
         ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "at its run limit"),
         ("TERM_OWNER: job killed by owner.", "because its owner killed it"),
@@ -170,6 +166,13 @@ def test_a_rank_that_died_does_not_end_the_run_of_the_others(ask):
 def test_who_ended_a_run_is_said_in_words(ask, line, words):
     answer = ask(STEPS + line + "\n")
     assert words in answer.ask and not answer.matches and not answer.also
+
+
+def test_of_a_node_that_failed_the_entry_is_claimed_too(ask):
+    line = "slurmstepd: error: *** STEP 12.0 ON n4 CANCELLED AT 2026-02-24T12:15:10 DUE TO NODE FAILURE ***"
+    answer = ask(STEPS + line + "\n")
+    assert "step 12.0 was ended because the node failed" in answer.ask
+    assert [match["id"] for match in answer.matches] == ["SLURM8"]
 
 
 @pytest.mark.parametrize(
