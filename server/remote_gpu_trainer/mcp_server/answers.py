@@ -15,11 +15,11 @@ class Match(BaseModel):
     why: str
     confidence: Literal["high", "medium", "low"]
     severity: str
-    check: str = Field(description="how to tell whether this entry is the cause")
-    stale: str = Field(description="why it may not hold here; empty if there is no doubt")
+    check: str = Field(description="how to prove it is the cause")
+    stale: str = Field(description="why it may not hold here")
     fix: str | None = None
     root_cause: str | None = None
-    distinguish: str | None = Field(None, description="how to tell it from the next match")
+    distinguish: str | None = Field(None, description="how the next match differs")
     domain: str | None = None
     retry: str | None = Field(None, description="whether starting again can help")
 
@@ -106,7 +106,7 @@ class Contradiction(BaseModel):
 class Staleness(BaseModel):
     """What may no longer hold: one page of it. If all counts are 0, nothing is in doubt."""
 
-    counts: dict[str, int] = Field(description="how many findings there are, on all pages")
+    counts: dict[str, int] = Field(description="of findings on all pages")
     next: int | None = Field(description="the cursor of the next page; null after the last")
     stale: list[StaleItem] = Field(description="past its limit, soonest first")
     out_of_range: list[Bound] = Field(
@@ -129,7 +129,7 @@ class Lookup(BaseModel):
     matches: list[Match]
     evidence: list[EvidenceLine] = Field(description=QUOTED)
     first_failure: Place | None
-    first_failures: list[Place] | None = None
+    first_failures: list[dict] | None = None  # each as `first_failure`
     ask: str
     also: list[Title]
     facts: list[str] | None = Field(
@@ -214,9 +214,7 @@ class BoxHealth(BaseModel):
     box: str | None = None
     driver: str | None = None
     about: list[str] | None = Field(None, description="such as container, MIG, vGPU, WSL")
-    left_out: dict[str, int] | None = Field(
-        None, description="how many further findings there are, by level"
-    )
+    left_out: dict[str, int] | None = Field(None, description="further findings by level")
     stress: dict[str, Any] | None = Field(None, description="what was measured under load")
     partial: str | None = Field(
         None,

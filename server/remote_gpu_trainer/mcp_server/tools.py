@@ -116,7 +116,7 @@ def check_staleness(
     installed: Annotated[str | None, Field(description="pip freeze or uv.lock text")] = None,
     released: Annotated[str | None, Field(description="such as 'torch 2.14'")] = None,
     scope: Annotated[str | None, Field(description="an id, family, page or platform")] = None,
-    on: Annotated[str | None, Field(description="YYYY-MM-DD; default today")] = None,
+    on: Annotated[str | None, Field(description="YYYY-MM-DD")] = None,
     cursor: Annotated[int, Field(description="the answer's `next`", ge=0)] = 0,
 ) -> Annotated[CallToolResult, Staleness]:
     """Call before telling the user a price, quota or billing command, and after changing torch
@@ -141,7 +141,7 @@ async def render_run_script(
     target: Annotated[str | None, Field(description="default: by platform")] = None,
     write_to: Annotated[
         str | None,
-        Field(description="folder or file for the script"),
+        Field(description="folder or file"),
     ] = None,
     outside: Annotated[bool, Field(description="write_to may leave the working folder")] = False,
 ) -> Annotated[CallToolResult, RunScript]:
@@ -181,12 +181,12 @@ async def gpu_health(
     ] = None,
     expect: Annotated[
         str | None,
-        Field(description="what you paid for: gpus=8,name=H100,vram=80,driver>=550"),
+        Field(description="paid for: gpus=8,name=H100,driver>=550"),
     ] = None,
     stress_seconds: Annotated[
         float,
         Field(
-            description="load all GPUs; about 15 fit into a call; never beside a job",
+            description="load all GPUs, about 15; never beside a job",
             ge=0,
             le=3600,
         ),
