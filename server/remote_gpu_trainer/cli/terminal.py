@@ -193,8 +193,6 @@ def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command
         console.print(Text("Evidence", "bold"))
         for line in answer.evidence:
             console.print(_indented(Text.assemble((place_of(line), "dim"), "  ", line["text"])))
-    if answer.decision:
-        console.print(Text(decided(answer), "bold"))
     if sentence := first_failure(answer):
         console.print(_indented(Text(sentence)))
     if answer.decision:
