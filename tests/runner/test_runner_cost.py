@@ -1,8 +1,9 @@
-"""The runner costs under one per cent of a core and under 60 MB."""
+"""The runner costs under one per cent of a core, in the median of a minute's windows, and under 60 MB."""
 
 import os
 import time
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -33,11 +34,13 @@ def test_runner_keeper_holder_and_third_hand_are_cheap(box: Box):
     box.start()
     box.until(lambda: len(box.output()) > 2000)
     ours = [box.pid(name) for name in ("runner", "keeper", "holder", "deadman")]
-    time.sleep(1)
-    before, begin = [spent(pid) for pid in ours], time.monotonic()
-    time.sleep(21)
-    used = sum(spent(pid) for pid in ours) - sum(before)
-    share = used / (time.monotonic() - begin)
+    shares = []
+    for _ in range(3):
+        before, begin = sum(spent(pid) for pid in ours), time.monotonic()
+        time.sleep(20)  # two heartbeats
+        share = (sum(spent(pid) for pid in ours) - before) / (time.monotonic() - begin)
+        shares.append(share / slower())
+    share = median(shares)
     total = sum(memory(pid) for pid in ours)
     print(f"{share:.4%} of a core, {total / 1e6:.1f} MB")
-    assert share / slower() < 0.01 and total < 60e6
+    assert share < 0.01 and total < 60e6

@@ -32,6 +32,7 @@ def test_a_started_run_ends_done_with_the_weights_of_an_undisturbed_one(box: Box
         "class": "",
         "entry": "",
         "reason": "",
+        "again": "",
         "step": 40,
         "attempt": 1,
     }

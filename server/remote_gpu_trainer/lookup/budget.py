@@ -86,6 +86,27 @@ def cut(text: str, most: float) -> str:
     return short[: end + 1] if end > len(short) // 2 else short + " …"
 
 
+def cut_before_code(text: str, most: float) -> str:
+    """As `cut`, but never within a command or a piece of code: half of one can't be run.
+
+    '' if only a few words before a piece of code have room.
+    """
+    short = cut(text, most)
+    if short.count("`") % 2 == 0:
+        return short
+    before = short[: short.rindex("`")].rstrip(" (")
+    return f"{before} …" if len(before.split()) > 5 else ""
+
+
+def _sentences(text: str) -> list[str]:
+    """The sentences and items of a text; a piece of code is never split."""
+    ends = [at.span() for at in _SENTENCE.finditer(text) if text.count("`", 0, at.start()) % 2 == 0]
+    starts = [0, *(end for _, end in ends)]
+    return [
+        text[a:b] for a, b in zip(starts, [*(begin for begin, _ in ends), len(text)], strict=True)
+    ]
+
+
 def fitting(texts: dict[str, str], most: float) -> dict[str, str]:
     """The texts in about `most` tokens, none cut within a sentence or an item of a list.
 
@@ -94,7 +115,7 @@ def fitting(texts: dict[str, str], most: float) -> dict[str, str]:
     """
     if sum(map(tokens, texts.values())) <= most:
         return dict(texts)
-    parts = {name: _SENTENCE.split(text) for name, text in texts.items()}
+    parts = {name: _sentences(text) for name, text in texts.items()}
     kept = {name: 1 for name in texts}
     left = most - sum(tokens(part[0]) for part in parts.values())
     open_ = list(reversed(texts))

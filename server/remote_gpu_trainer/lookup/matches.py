@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import fields
 
 from ..catalogue.entry import Entry
-from .budget import cut, first_paragraph, fitting, opening, plain, tokens, tokens_of_json
+from .budget import (
+    cut_before_code,
+    first_paragraph,
+    fitting,
+    opening,
+    plain,
+    tokens,
+    tokens_of_json,
+)
 from .claims import Claim
 from .parts import MOST
 
@@ -31,7 +39,7 @@ def _match(claim: Claim, doubt: str) -> dict:
         "why": claim.why,
         "confidence": claim.confidence,
         "severity": entry.severity,
-        "check": cut(first_paragraph(entry.check), room) or f"see entry {entry.id}",
+        "check": cut_before_code(first_paragraph(entry.check), room) or f"see entry {entry.id}",
         "stale": doubt,
     }
 
@@ -48,7 +56,7 @@ def _texts_of_first(entry: Entry, others: list[Entry]) -> dict:
     )
     return {
         **leads,
-        "distinguish": cut(_distinguish(entry, others), MOST["distinguish"]),
+        "distinguish": cut_before_code(_distinguish(entry, others), MOST["distinguish"]),
         "domain": entry.domain,
         "retry": entry.retry,
     }
