@@ -68,6 +68,12 @@ def test_a_folder_of_ranks_is_one_run_and_survivors_are_not_the_cause():
     assert found.first.text == "IndexError: Target 10 is out of bounds."
 
 
+def test_a_rank_that_a_torn_summary_names_twice_is_read():
+    rank = "  rank      : 0 (local_rank: 0)\n"
+    found = from_text(rank + "  exitcode  : -9 (pid: 7)\n" + rank + "ValueError: bad row 17\n")
+    assert found.first.text == "ValueError: bad row 17"
+
+
 def test_without_a_summary_a_lost_connection_is_a_consequence():
     found = from_text(
         "[rank0]: RuntimeError: [gloo/transport/tcp/pair.cc:553] Connection closed by peer [127.0.0.1]:3\n"

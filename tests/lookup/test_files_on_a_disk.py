@@ -222,6 +222,7 @@ def test_the_word_terminated_in_a_report_ends_nothing(ask):
         ("NameError: name 'modle' is not defined", "a name that was never set"),
         ("ZeroDivisionError: division by zero", "it divides by zero"),
         ("ModuleNotFoundError: No module named 'my_losses'", "isn't installed or isn't on Python's path"),
+        ("AttributeError: Can't pickle local object 'env.<locals>.make'", "it pickles an object"),
         ("KeyError: 'mouth_open'", "a key that isn't in it"),
         ("ValueError: too many values to unpack (expected 2)", "its message says what is wrong"),
         ("mypackage.errors.ConfigError: depth must be even", "its message says what is wrong"),
@@ -246,6 +247,18 @@ def test_an_error_in_a_library_names_the_users_line_that_called_it(ask):
         "TypeError: Net.forward() got an unexpected keyword argument 'mask'\n"
     )
     assert not answer.matches and "at a call from its own file, my.py line 7" in answer.ask
+
+
+def test_what_is_saved_and_cannot_be_pickled_is_the_users_and_what_a_worker_gets_is_an_entrys(ask):
+    begin = (
+        'Traceback (most recent call last):\n  File "/me/my.py", line 7, in <module>\n    go(x)\n'
+    )
+    frame = '  File "/v/lib/python3.12/%s", line 9, in dump\n    _go(x)\n'
+    error = "AttributeError: Can't pickle local object 'env.<locals>.make'\n"
+    for saver in ("site-packages/torch/serialization.py", "copy.py"):
+        answer = ask(begin + frame % saver + error)
+        assert not answer.matches and "it pickles an object" in answer.ask, saver
+    assert ids(ask(begin + frame % "multiprocessing/reduction.py" + error)) == ["DP6"]
 
 
 def test_a_failure_in_a_library_keeps_its_entry_and_its_titles(ask):

@@ -47,6 +47,14 @@ _SAY_ALL = frozenset((
 ))  # fmt: skip
 
 
+# Python's own words, whatever the class: AttributeError, TypeError, PicklingError.
+_PICKLE = re.compile(r"(?:[Cc]an't|[Cc]annot) pickle |Can't get local object")
+_SAVERS = re.compile(
+    r"[/\\\\]torch[/\\\\]serialization\.py$|[/\\\\]copy\.py$"
+)  # for whom the user pickles
+PICKLED = "it pickles an object that holds what can't be pickled"
+
+
 # Of these the message says what is wrong wherever they were raised.
 _SAY_MUCH = frozenset((
     *_SAY_ALL, "TypeError", "ValueError", "KeyError", "IndexError", "AttributeError",
@@ -82,12 +90,17 @@ def own_error(evidence: Evidence) -> tuple[str, bool]:
     if first.kind != EXCEPTION:
         return "", False
     kind = class_of(first)
-    frames = [frame.sign("frame") for frame in _frames_of(first, evidence)]
-    own = [frame for frame in frames if frame and not _FOREIGN.search(frame[0])]
+    signs = (line.sign("frame") for line in _frames_of(first, evidence))
+    frames = [frame for frame in signs if frame]
+    own = [frame for frame in frames if not _FOREIGN.search(frame[0])]
     is_innermost = bool(own) and own[-1] is frames[-1]
     if not own or not (is_innermost or kind in _SAY_MUCH):
         return "", False
+    pickled = _PICKLE.search(first.text) is not None and (
+        is_innermost or _SAVERS.search(frames[-1][0]) is not None
+    )
     meaning = _MEANINGS.get(kind, "its message says what is wrong") if is_innermost else ""
+    meaning = PICKLED if pickled else meaning
     file = _name(own[-1][0])
     what = f"`{kind}`" if kind else "an exception of its own"
     where = "in" if is_innermost else "at a call from"
@@ -95,7 +108,7 @@ def own_error(evidence: Evidence) -> tuple[str, bool]:
         f"The program stopped {where} its own file, {file} line {own[-1][1]}, with {what}"
         f" (line {first.number}){': ' if meaning else ''}{meaning}."
     )
-    return sentence, is_innermost and kind in _SAY_ALL
+    return sentence, pickled or (is_innermost and kind in _SAY_ALL)
 
 
 def _tells_an_exit_alone(line: Line) -> bool:

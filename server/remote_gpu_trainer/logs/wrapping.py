@@ -250,7 +250,8 @@ def summary_of(lines: list[Line]) -> Summary:
     if not in_root:  # a dump of arguments may hold a rank too
         ended = {rank: end for rank, end in ended.items() if end[0] is not None}
         blocks = {rank: block for rank, block in blocks.items() if rank in ended}
-    stuck = {rank for rank, pid in pids.items() if ended[rank][0] == KILL and pid in forced}
+    killed = {rank for rank, (code, _) in ended.items() if code == KILL}
+    stuck = {rank for rank in killed if pids[rank] in forced}
     return Summary(ended, root, frozenset(stuck), blocks)
 
 
