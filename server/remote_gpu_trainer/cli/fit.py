@@ -32,8 +32,10 @@ SHAPE = {  # options that stand for fields of a config.json
     "intermediate": "intermediate_size",
     "vocabulary": "vocab_size",
 }
+NEEDED = ("layers", "hidden", "heads", "vocabulary")  # without a config.json
 # What a config.json of a usual decoder says and no option does.
 USUAL = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
+MODEL = "pass a model's config.json, such as huggingface.co/ORGANIZATION/MODEL/raw/main/config.json"
 SOLVED = ("batch", "sequence", "lora", "gpu")
 USUAL_LENGTH = 2048
 NEAR_GPU = 0.7  # "H100-80G" is near H100-80GB; "H10O" might be several cards, so none is named
@@ -95,7 +97,7 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     "--gpu",
     metavar="NAME",
     shell_complete=gpus,
-    help="a card, such as H100-80GB, or its memory in GiB",
+    help="a card, such as H100-80GB, or the GiB that nvidia-smi shows for it",
 )
 @click.option(
     "--solve",
@@ -138,7 +140,8 @@ def fit(
     FILE.py:NAME runs your code, in a process of its own without a GPU. The model is built on
     torch's meta device, where weights take no memory, and run on --input to count what it keeps.
 
-    Exit 0: fits. Exit 1: doesn't fit. Exit 2: the request can't be used, or nothing says whether it
+    Exit 0: fits, or is tight: fits as estimated, but may need more than the card has. Exit 1:
+    doesn't fit. Exit 2: the request can't be used, or nothing says whether it
     fits.
     """
     shape = {field: options.pop(option) for option, field in SHAPE.items()}
@@ -164,7 +167,7 @@ def fit(
     if parameters and not config and not shape:
         raise BadRequest(
             "--parameters alone doesn't say what the activations take; pass the model's "
-            "config.json too, or --layers, --hidden and --vocabulary"
+            "config.json too, or --layers, --hidden, --heads and --vocabulary"
         )
     model = _model(config, shape)
     if parameters:
@@ -268,6 +271,8 @@ def _price(offer: dict[str, Any], off: str) -> str:
 def _headline(report: dict[str, Any]) -> str:
     least = "at least" if report["uncertain"] is None else "about"
     need = f"needs {least} {report['need_gib']:.1f} GiB on each GPU"
+    if report["verdict"] == training_memory.TIGHT:
+        need += f", may need {report['need_gib'] * (1 + report['uncertain']):.1f}"
     if card := report["gpu"]:
         return f"{report['verdict']}: {need}, {card['name']} has {card['gib']:.1f}"
     return need
@@ -297,8 +302,11 @@ def _model(config: str | None, shape: dict[str, int]) -> Model:
     if config:
         return model_config.read_config(_read(config), shape)
     if shape:
+        missing = [name for name in NEEDED if SHAPE[name] not in shape]
+        if missing:
+            raise BadRequest(f"no config.json says --{missing[0]}; give it too")
         return model_config.model_of({**USUAL, **shape})
-    raise BadRequest("no model given; pass its config.json, or --layers, --hidden and others")
+    raise BadRequest(f"no model given; {MODEL}, or --layers, --hidden, --heads and --vocabulary")
 
 
 def _read(config: str) -> bytes:
@@ -308,9 +316,7 @@ def _read(config: str) -> bytes:
             return file.read(model_config.MOST_BYTES + 1)
     except (OSError, ValueError) as error:
         why = getattr(error, "strerror", None) or "no file has such a name"
-        raise BadRequest(
-            f"can't read {config[:200]!r}: {why}; pass a model's config.json"
-        ) from None
+        raise BadRequest(f"can't read {config[:200]!r}: {why}; {MODEL}") from None
 
 
 def _card(name: str) -> tuple[str, float]:

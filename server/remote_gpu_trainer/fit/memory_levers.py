@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .model_shape import Model
+from .solve import uncertainty
 from .training_memory import DOES_NOT_FIT, GIB, estimate, short_count, verdict
 from .training_run import Run
 
@@ -23,11 +24,12 @@ class Change:
 
 @dataclass(frozen=True)
 class Lever:
-    """A change that saves memory: how much, and the peak with it, in bytes."""
+    """A change that saves memory: how much, and the peak of the changed run, in bytes."""
 
     what: str
     options: str
     entry: str
+    run: Run
     saves: float
     peak: float
 
@@ -39,7 +41,7 @@ def levers(model: Model, run: Run) -> list[Lever]:
     for change in _changes(run):
         peak = estimate(model, change.run).peak
         if now - peak > LEAST_SAVED * now:
-            saving.append(Lever(change.what, change.options, change.entry, now - peak, peak))
+            saving.append(Lever(**vars(change), saves=now - peak, peak=peak))
     return sorted(saving, key=lambda lever: -lever.saves)
 
 
@@ -116,10 +118,11 @@ def plan(model: Model, run: Run, gib: float) -> tuple[str, float] | None:
     """Return the options of the mildest changes that together fit a card, and the peak with them.
 
     What keeps the result comes first: attention, the loss, checkpointing, smaller batches. Then
-    8-bit AdamW, LoRA and QLoRA. None if they don't fit either, or the run fits as it is.
+    8-bit AdamW, LoRA and QLoRA. None if they don't fit either, or the run fits as it is. What is
+    tight counts as fitting.
     """
     peak = estimate(model, run).peak
-    if verdict(peak, gib) != DOES_NOT_FIT:
+    if verdict(peak, gib, uncertainty(run)) != DOES_NOT_FIT:
         return None
     steps: list[tuple[str, dict]] = [
         ("--attention sdpa", {"attention": "sdpa"}),
@@ -136,7 +139,7 @@ def plan(model: Model, run: Run, gib: float) -> tuple[str, float] | None:
         changed_peak = estimate(model, changed).peak
         if changed_peak < peak:
             taken, run, peak = [*taken, options], changed, changed_peak
-        if verdict(peak, gib) != DOES_NOT_FIT:
+        if verdict(peak, gib, uncertainty(run)) != DOES_NOT_FIT:
             return " ".join(taken), peak
     return None
 
@@ -154,7 +157,7 @@ def summary(model: Model, run: Run, gib: float = 0.0) -> str:
         f"{needed.peak / GIB:.1f} GiB {needed.moment} ({parts})"
     )
     if gib:
-        text += f": {verdict(needed.peak, gib)} in {gib:.1f} GiB"
+        text += f": {verdict(needed.peak, gib, uncertainty(run))} in {gib:.1f} GiB"
     best = [f"{lever.what} {lever.saves / GIB:.1f} [{lever.entry}]" for lever in levers(model, run)]
     if model.unknown:
         text += f"; not counted: {', '.join(model.unknown)}"

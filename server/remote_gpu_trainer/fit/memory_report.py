@@ -30,14 +30,14 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
         """What a peak of so many bytes takes of a GPU, in GiB."""
         return round(size / GIB + CONTEXT, 2)
 
-    def verdict_of(size: float) -> str | None:
+    def verdict_of(size: float, of: Run) -> str | None:
         if not card:
             return None
-        told = verdict(size, card[1])
+        told = verdict(size, card[1], uncertainty(of))
         return NOT_KNOWN if bare and told != DOES_NOT_FIT else told
 
     return {
-        "verdict": verdict_of(peak.peak),
+        "verdict": verdict_of(peak.peak, run),
         "gpu": {"name": card[0], "gib": card[1]} if card else None,
         "need_gib": need(peak.peak),
         "peak_gib": _gib(peak.peak),
@@ -54,7 +54,7 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
                 "entry": lever.entry,
                 "saves_gib": _gib(lever.saves),
                 "need_gib": need(lever.peak),
-                "verdict": verdict_of(lever.peak),
+                "verdict": verdict_of(lever.peak, lever.run),
             }
             for lever in levers(model, run)
         ],

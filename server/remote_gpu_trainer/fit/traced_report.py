@@ -40,7 +40,7 @@ def traced_report(
     def verdict_of(size: float) -> str | None:
         if not card:
             return None
-        told = verdict(size, card[1])
+        told = verdict(size, card[1], uncertainty(model))
         return NOT_KNOWN if not model.lines and told != DOES_NOT_FIT else told
 
     return {

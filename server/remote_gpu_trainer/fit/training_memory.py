@@ -16,6 +16,7 @@ from .training_run import QUANTIZED, Run
 
 GIB = 2.0**30
 DOES_NOT_FIT = "doesn't fit"
+TIGHT = "tight"
 # Bytes of state for each trained number where the weights are fp32, and where they are bf16. 8 bit:
 # two moments, with a scale for each 256 numbers.
 OPTIMIZERS = {
@@ -124,13 +125,16 @@ def estimate(model: Model, run: Run) -> Estimate:
     return Estimate(sum(line.size for line in lines), moment, lines, states, kept.size)
 
 
-def verdict(peak: float, gib: float) -> str:
-    """Return "fits", "tight" (within a tenth of the card) or "doesn't fit", of a card of `gib`.
+def verdict(peak: float, gib: float, off: float) -> str:
+    """Return "fits", "tight" or "doesn't fit", of a card of `gib`.
 
-    The process takes `CONTEXT` GiB more than its tensors.
+    The process takes `CONTEXT` GiB more than its tensors. `off` is how far that may be from the
+    estimate, as a share of it: a run is tight if it fits as estimated, but may not.
     """
     need = peak / GIB + CONTEXT
-    return DOES_NOT_FIT if need > gib else "tight" if need > 0.9 * gib else "fits"
+    if need > gib:
+        return DOES_NOT_FIT
+    return TIGHT if need * (1 + off) > gib else "fits"
 
 
 def short_count(number: float) -> str:
