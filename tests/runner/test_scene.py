@@ -23,6 +23,7 @@ from remote_gpu_trainer.runner.scene import (
     members,
     processes,
 )
+from remote_gpu_trainer.runner.scene import main as scene_main
 from remote_gpu_trainer.runner.scene.page import ROOM, cost_of, page
 
 TORCH = "/opt/venv/lib/python3.11/site-packages/torch/"
@@ -364,3 +365,19 @@ def test_a_thread_of_the_runner_does_not_hold_a_scene_up(tmp_path):
     assert collect.take(str(tmp_path), budget=5)["ranks"] == []
     held.release()
     thread.join(5)
+
+
+def test_a_run_of_another_home_is_not_this_users(tmp_path, monkeypatch):
+    """On a box that several share, all as root, each with a home of its own."""
+    monkeypatch.setenv("HOME", str(tmp_path / "me"))
+    theirs, mine = tmp_path / "you/runs/b", tmp_path / "me/runs/a"
+    for folder in (theirs, mine):
+        folder.mkdir(parents=True)
+        (folder / "run.sh").touch()
+    env = {**os.environ, "HOME": str(tmp_path / "you"), procs.MARK: str(theirs)}
+    with subprocess.Popen(["sleep", "60"], env=env) as other:
+        assert str(theirs) in members.living_runs()
+        assert scene_main.newest() == str(mine)
+        monkeypatch.setenv("HOME", str(tmp_path / "you"))
+        assert scene_main.newest() == str(theirs)
+        other.kill()

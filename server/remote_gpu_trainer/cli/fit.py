@@ -271,8 +271,9 @@ def _price(offer: dict[str, Any], off: str) -> str:
 def _headline(report: dict[str, Any]) -> str:
     least = "at least" if report["uncertain"] is None else "about"
     need = f"needs {least} {report['need_gib']:.1f} GiB on each GPU"
-    if report["verdict"] == training_memory.TIGHT:
-        need += f", may need {report['need_gib'] * (1 + report['uncertain']):.1f}"
+    off = report["uncertain"]
+    if off and report["verdict"] == training_memory.TIGHT:
+        need += f", may need {report['need_gib'] * (1 + off):.1f}"
     if card := report["gpu"]:
         return f"{report['verdict']}: {need}, {card['name']} has {card['gib']:.1f}"
     return need

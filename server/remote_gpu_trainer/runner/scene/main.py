@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Any, Callable
 
+from .. import procs
 from ..asking import Failed, Job
 from ..context import home
 from ..folder import Folder
@@ -58,19 +59,30 @@ def path_of(name: str) -> str:
 
 
 def newest() -> str:
-    """Return the folder of the run that lives, else of the newest under ~/runs, '' for none.
+    """Return the folder of the user's run that lives, else of the newest under ~/runs, '' for none.
 
-    Of several that live it is the one that told of itself last.
+    Of several that live it is the one that told of itself last. Where several share an
+    account, such as root, each has a home.
     """
-    living = [folder for folder in members.living_runs() if os.path.isdir(folder)]
+    top = home("~/runs")
+    living = [
+        folder
+        for folder, pids in members.living_runs().items()
+        if os.path.isdir(folder)
+        and (folder.startswith(f"{top}/") or any(_is_at_home(pid) for pid in pids))
+    ]
     if living:
         return max(living, key=_age)
-    top = home("~/runs")
     names = os.listdir(top) if os.path.isdir(top) else []
     places = [os.path.join(top, name) for name in names]
     scripts = [place for place in places if os.path.exists(os.path.join(place, "run.sh"))]
     # What trains without a run of ours counts for more than a run that has ended.
     return "" if members.without_a_run() else max(scripts, key=_age, default="")
+
+
+def _is_at_home(pid: int) -> bool:
+    """Return whether a process has this user's home."""
+    return os.path.normpath(procs.environ(pid).get("HOME", "/")) == home("~")
 
 
 def _age(folder: str) -> float:
