@@ -276,3 +276,23 @@ def test_what_is_kept_of_a_folder_has_one_bound_however_many_files_it_holds(tmp_
 def test_a_large_log_among_small_ones_keeps_its_room():
     assert log_folder._share([1000] * 511 + [50 << 20]) > 6 << 20
     assert log_folder._share([1 << 20] * 64) == log_folder.KEPT // 64
+
+
+def test_the_files_of_the_runners_log_are_one_log_and_no_ranks(tmp_path):
+    """Each attempt begins a file, and so does each hundred megabytes."""
+    failed = 'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n'
+    first = "step 1\nstep 2\n" + failed + "torch.OutOfMemoryError: CUDA out of memory.\n"
+    second = "step 1\nstep 2\nstep 3\nste"
+    parts = [first, second, "p 4\n" + failed + "KeyError: 'abc'\n"]
+    folder = tmp_path / "run/log"
+    folder.mkdir(parents=True)
+    for number, text in enumerate(parts):
+        (folder / f"train.log.{number:04d}").write_text(text)
+    (folder / "runner.log").write_text("attempt 1\nattempt 2\n")
+    found = from_path(str(folder))
+    assert found.first.text == "KeyError: 'abc'" and found.first.number == 12
+    assert "run 2 of 2" in found.read and "run 1 ended with OutOfMemoryError" in found.read
+    assert "train.py line 9" in found.own and not found.ranks
+    whole = from_path(str(tmp_path / "run"))
+    assert {line.source for line in whole.lines} == {"log/train.log.*", "log/runner.log"}
+    assert not whole.ranks

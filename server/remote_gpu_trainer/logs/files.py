@@ -12,7 +12,7 @@ import re
 import stat
 import zlib
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from itertools import chain
 
@@ -143,6 +143,31 @@ def of_file(path: str, options: ReadOptions = DEFAULTS, *, most: int | None = No
     """
     with _open(path) as stream:
         return of_stream(stream, path, options, size=os.path.getsize(path), most=most)
+
+
+def of_parts(
+    paths: list[str], source: str, options: ReadOptions = DEFAULTS, *, most: int | None = None
+) -> list[Row]:
+    """Return the rows of one log that lies in several files, as `of_file` does."""
+    with ExitStack() as opened:
+        stream = _InTurn([opened.enter_context(_open(path)) for path in paths])
+        size = sum(os.path.getsize(path) for path in paths)
+        return of_stream(stream, source, options, size=size, most=most)
+
+
+class _InTurn:
+    """Files that are read one after another as one."""
+
+    def __init__(self, files: list):
+        self._files = files
+
+    def read(self, most: int) -> bytes:
+        while self._files:
+            block = self._files[0].read(most)
+            if block:
+                return block
+            self._files.pop(0)
+        return b""
 
 
 def _open(path: str):

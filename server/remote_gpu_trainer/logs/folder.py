@@ -17,7 +17,7 @@ from itertools import islice
 
 from ..numbers.rows import Row, hold_numbers
 from . import runs_in_file
-from .files import DEFAULTS, KEY_NAME, NoLog, ReadOptions, Unreadable, of_file
+from .files import DEFAULTS, KEY_NAME, NoLog, ReadOptions, Unreadable, of_file, of_parts
 from .lines import Line, lines_of, ranks_of
 from .windows import cost, unlike
 
@@ -38,6 +38,8 @@ _PACKED_LOG = re.compile(
     r"(?:\.(?:log|txt|out|err)(?:[.-]\d{1,8})?|(?:^|[/._-])std(?:err|out)|rank[-_.]?\d{1,5})\.gz$",
     re.I,
 )
+# The runner writes its program's log into files of limited size, a new one for each attempt.
+_PART = re.compile(r"((?:.*/)?train\.log\.)\d{4,9}\Z")
 
 
 @dataclass(frozen=True)
@@ -112,10 +114,12 @@ def read(
         sizes, unseen = {name: os.path.getsize(os.path.join(folder, name)) for name in only}, ""
     else:
         sizes, unseen = _sizes(folder, options, no_logs)
+    parts = _parts(sizes)
+    sizes = {log: sum(sizes[name] for name in names) for log, names in parts.items()}
     chosen = _chosen(sizes)
     left = _Left(unseen, [name for name in sizes if name not in set(chosen)])
     run = _Run(list(sizes))
-    _read_each(folder, {name: sizes[name] for name in chosen}, options, run, left)
+    _read_each(folder, {name: sizes[name] for name in chosen}, parts, options, run, left)
     if not run.done:
         raise _none_read(folder, options, left)
     silent = run.silent()
@@ -155,6 +159,24 @@ def _sizes(
             "pass one with files such as rank_0.log or 0/stderr.log"
         )
     return sizes, unseen
+
+
+def log_of_runner(folder: str) -> list[str]:
+    """Return the paths of the files that hold the program's log, if a folder is a run's log/."""
+    with suppress(OSError):
+        return [
+            os.path.join(folder, name) for name in sorted(filter(_PART.match, os.listdir(folder)))
+        ]
+    return []
+
+
+def _parts(names: Iterable[str]) -> dict[str, list[str]]:
+    """{log: the files that hold it, in order}: of most logs one, of the runner's several."""
+    logs: dict[str, list[str]] = {}
+    for name in names:
+        part = _PART.match(name)
+        logs.setdefault(f"{part[1]}*" if part else name, []).append(name)
+    return {files[0] if len(files) == 1 else log: files for log, files in logs.items()}
 
 
 def _chosen(names: Iterable[str]) -> list[str]:
@@ -214,7 +236,12 @@ class _Run:
 
 
 def _read_each(
-    folder: str, sizes: dict[str, int], options: ReadOptions, run: _Run, left: _Left
+    folder: str,
+    sizes: dict[str, int],
+    parts: dict[str, list[str]],
+    options: ReadOptions,
+    run: _Run,
+    left: _Left,
 ) -> None:
     """Read one log after another, as far as time allows, and keep of each what may be kept."""
     share, room = _share(list(sizes.values())), KEPT
@@ -222,7 +249,11 @@ def _read_each(
     for at, name in enumerate(names):
         most = max(LEAST, min(share, room))
         try:
-            rows = of_file(os.path.join(folder, name), options, most=most)
+            paths = [os.path.join(folder, part) for part in parts[name]]
+            if len(paths) > 1:
+                rows = of_parts(paths, name, options, most=most)
+            else:
+                rows = of_file(paths[0], options, most=most)
         except NoLog:
             continue  # its rank is silent
         except Unreadable:

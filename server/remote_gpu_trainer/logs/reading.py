@@ -227,8 +227,14 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         )
     reports = probe_report.reports_in(path)
     dumps = stacks.dumps_in(path)
+    written = folder.log_of_runner(path)
     try:
-        logs = folder.read(path, options, no_logs=frozenset(dumps.by_name))
+        if written:
+            name = os.path.basename(written[0]) if len(written) == 1 else "train.log.*"
+            evidence = _of_log(_Log(files.of_parts(written, name, options), name), options)
+        else:
+            logs = folder.read(path, options, no_logs=frozenset(dumps.by_name))
+            evidence = replace(_of_a_file(_of_logs(logs), ()), of_file=False, says_all=False)
     except Unreadable:
         if dumps.by_name:
             evidence = Evidence([], [], [], None, (), True)
@@ -236,8 +242,6 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
             evidence = replace(reports[0].as_evidence(), left_out="")
         else:
             raise
-    else:
-        evidence = replace(_of_a_file(_of_logs(logs), ()), of_file=False, says_all=False)
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
 
 
