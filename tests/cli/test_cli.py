@@ -207,9 +207,9 @@ WRONG = {
         "'skill'; run 'remote-gpu-trainer install --help'",
     ),
     "a near kind": (["fit", "--optimizer", "adam"], "'muon'; did you mean adamw?"),
-    "two logs": (
-        ["lookup", "--log", "a", "--lo=b"],
-        "--log is given twice, and takes one value; run 'remote-gpu-trainer lookup --help'",
+    "two good logs": (
+        ["lookup", "--good", "a", "--goo=b"],
+        "--good is given twice, and takes one value; run 'remote-gpu-trainer lookup --help'",
     ),
     "a near shell": (["completion", "bsh"], "'fish'; did you mean bash?"),
     "an option of the old form": (
@@ -424,6 +424,14 @@ def test_two_logs_are_refused_with_what_to_do(args, tmp_path, monkeypatch, capsy
     err = capsys.readouterr().err
     assert "files are read by --log; pass --log for each file of one run, or the folder" in err
     assert err.count("\n") == 1
+
+
+def test_output_and_errors_of_one_run_are_read_together(tmp_path, capsys):
+    (tmp_path / "run.out").write_text("step 1 loss 2.0\nstep 2 loss 1.9\n")
+    (tmp_path / "run.err").write_text("torch.OutOfMemoryError: CUDA out of memory.\n")
+    main(["lookup", "--log", str(tmp_path / "run.out"), "--log", str(tmp_path / "run.err")])
+    told = capsys.readouterr().out
+    assert told.startswith("U10  ") and "run.err:1: " in told and "2 files" in told
 
 
 def test_what_is_piped_in_is_read_without_a_dash():

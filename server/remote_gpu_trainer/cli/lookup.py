@@ -41,7 +41,7 @@ class Question(NamedTuple):
     stream: BinaryIO | None
 
 
-@command("lookup", exclusive=("full", "brief", "as_json"), once=("--log", "--good"))
+@command("lookup", exclusive=("full", "brief", "as_json"), once=("--good",))
 @click.argument(
     "text",
     nargs=-1,
