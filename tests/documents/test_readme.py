@@ -56,7 +56,7 @@ def blocks_of(text: str) -> list[Block]:
     for part in re.split(r"^## ", text, flags=re.M):
         heading = part.split("\n", 1)[0]
         for kind, body in re.findall(r"^```(\w*)\n(.*?)^```$", part, re.M | re.S):
-            assert kind in ("sh", "text", "json"), kind
+            assert kind in ("sh", "text", "json", "yaml"), kind
             if kind == "sh":
                 found.append(Block(heading, body))
             elif kind == "text":
@@ -288,6 +288,26 @@ def test_the_block_for_other_clients_starts_the_server(clone):
 def test_the_line_for_vs_code_names_the_same_server():
     line = json.loads(re.search(r"`code --add-mcp '(.*?)'`", README)[1])
     assert {line.pop("name"): line} == pasted()["mcpServers"]
+
+
+def test_the_lines_of_a_job_that_act_while_nobody_watches_render(tmp_path):
+    lines = re.search(r"```yaml\n(.*?)```", README, re.S)[1]
+    job = tmp_path / "job.yaml"
+    example = (ROOT / "examples/jobs/finetune.yaml").read_text(encoding="utf-8")
+    kept = [line for line in example.splitlines() if not line.startswith(("at_end", "notify"))]
+    job.write_text("\n".join([*kept, lines]), encoding="utf-8")
+    command = [
+        sys.executable,
+        "-m",
+        "remote_gpu_trainer",
+        "render",
+        str(job),
+        "--profile",
+        "runpod",
+    ]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "runpodctl" in done.stdout and "ntfy.sh/your-topic" in done.stdout
 
 
 @pytest.mark.parametrize(
