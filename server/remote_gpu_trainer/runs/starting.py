@@ -7,8 +7,8 @@ the caller's.
 from __future__ import annotations
 
 import math
-import shlex
 import re
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
