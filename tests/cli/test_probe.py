@@ -4,6 +4,7 @@ import html.parser
 import json
 import os
 import re
+import subprocess
 import sys
 
 from tests.conftest import ROOT, engine
@@ -212,3 +213,19 @@ def test_rehearse_tries_a_job_here_with_the_probe_and_starts_nothing(tmp_path):
     assert not (tmp_path / "run/state.json").exists(), "no run was started"
     quiet = rgt("rehearse", "job.yaml", "--set", "probe=off", cwd=tmp_path)
     assert quiet.returncode == 0 and "probe" not in quiet.stdout
+
+
+def test_a_refused_rehearsal_says_what_it_left_and_how_to_remove_it(tmp_path):
+    (tmp_path / "code").mkdir()
+    (tmp_path / "code/train.py").write_text(PROGRAM)
+    (tmp_path / "job.yaml").write_text(JOB.format(python=sys.executable, folder=tmp_path))
+    words = ("rehearse", "job.yaml", "--set", "floors.free_gb=100000000")
+    done = rgt(*words, cwd=tmp_path)
+    assert done.returncode == 1 and "MB free, expected" in done.stdout
+    told = done.stderr.splitlines()[-1]
+    assert told.startswith(f"left: {tmp_path}/run, with the code that was sent")
+    again = rgt(*words, cwd=tmp_path)
+    assert "left:" not in again.stderr, "a folder that was there before may hold more"
+    line = told.rpartition("; ")[2].removesuffix(" removes it")
+    subprocess.run(["bash", "-c", line], check=True)
+    assert not (tmp_path / "run").exists()

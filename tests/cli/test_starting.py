@@ -253,6 +253,10 @@ def test_what_the_box_refuses_ends_the_start(here, job):
     assert done.returncode == 1
     assert "next     mend that, then: " in done.stderr and " start gpu " in done.stderr
     assert "the run script on gpu refused with exit 78" in done.stderr
+    assert (
+        "left     ~/runs/toy on gpu, with the code that was sent, for the next try; "
+        "rm -r ~/runs/toy there removes it" in done.stderr
+    )
     assert "MB free, expected" in done.stderr
 
 

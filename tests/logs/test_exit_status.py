@@ -9,6 +9,8 @@ from remote_gpu_trainer.logs.exit_status import as_message
     [
         *("137", "-9", "exit code 137", "exitcode: -9", "ChildFailedError exitcode: -9", "rc=137"),
         *("SIGKILL", "signal 9", "received SIGKILL", "process killed by signal 9", "退出码 137"),
+        *("Process finished with exit code -9", "process exited with returncode -9"),
+        *("进程返回 -9", "返回值为 -9", "退出码：137", "以代码 137 退出", "程序被信号 9 杀死了"),
         "Error: command returned non-zero exit status 137.",
     ],
 )
@@ -39,6 +41,9 @@ def test_each_signal_has_its_message(line, message):
             "137 steps",
             "exit code 137 at batch size 1",
             "error 7",
+            "退出码 137 显存不足",
+            "进程 137 占用了显存",
+            "返回 137 个结果",
         ),
         *("Killed", "got 9 GPUs", "epoch 137", "exit code 137" + " " * 80),
     ],

@@ -8,7 +8,7 @@ from remote_gpu_trainer.cli.main import main
 BARE = {
     "CUDA out of memory": "U10", "RuntimeError: CUDA out of memory": "U10", "显存不足": "U10", "GPU utilization is low": "U24", "training is slow": "U24",
     "No space left on device": "U6", "Xid 79": "HW1", "process killed": "U3", "no kernel image is available for execution on the device": "ENV1",
-    "Failed to initialize NVML: Driver/library version mismatch": "ENV11", "loss is nan": "P9", "training hangs": "D19", "loss变成nan": "P9", "训练卡住了": "D19",
+    "Failed to initialize NVML: Driver/library version mismatch": "ENV11", "loss is nan": "P9", "training hangs": "D19", "loss变成nan": "P9", "训练卡住了": "D19", "rc=143": "U3", "退出码 143": "U3", "返回码 -9": "M3", "进程返回 -9": "M3",
 }  # fmt: skip
 
 

@@ -124,7 +124,7 @@ def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
 
     reply, read, listed = with_client(use)
     expected = rendered(JOB, "runpod")
-    assert [w["id"] for w in expected["warnings"][:4]] == ["RP3", "C3", "job.results", "RP14"]
+    assert [w["id"] for w in expected["warnings"][:4]] == ["RP3", "C3", "job.results", "RP4"]
     script = expected.pop("script")
     answer = dict(reply.structured_content)
     head, uri = answer.pop("head"), answer.pop("resource")

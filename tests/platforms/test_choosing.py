@@ -100,15 +100,34 @@ def test_no_written_limit_of_hours_lets_a_rental_pass_with_its_words_and_a_sched
     )
 
 
-def test_an_unconfirmed_fact_never_qualifies_and_one_without_a_date_is_called_a_guess(capsys):
+@pytest.mark.parametrize("need", ["stop", "hours=48", "spot", "notice=30", "inodes=1000"])
+def test_a_guess_neither_qualifies_nor_rules_out_and_says_its_value(need):
+    wanted = choosing.NEEDS[need.partition("=")[0]]
+    guessed = 0
     for choice in choosing.choose(
-        list(profile.load().values()), choosing.read_needs(["stop"]), date(2026, 11, 21)
+        list(profile.load().values()), choosing.read_needs([need]), date(2026, 11, 21)
     ):
-        fact = choice.profile.facts.survives
-        assert choice.against or fact.status == "confirmed"
-        if fact.value.stop_keeps_disk and fact.status == "unconfirmed":
-            called = "unconfirmed" if fact.date else "a guess"
-            assert f"survives is {called} (" in choice.against[0]
+        fact = getattr(choice.profile.facts, wanted.fact)
+        if fact is None or fact.status == "confirmed":
+            continue
+        guessed += 1
+        assert choice.qualifies is None and not choice.against
+        called = "unconfirmed" if fact.date else "a guess"
+        value = getattr(fact.value, wanted.field)
+        stated = (
+            "is not stated" if value is None else f"is {value:g}" if value > 1 else f"is {value}"
+        )
+        title = wanted.fact.replace("_", " ")
+        assert f"{need}: {title} is {called}: {wanted.field} {stated} (" in choice.unknown[0]
+    assert guessed
+
+
+def test_a_guess_is_no_no_on_the_terminal(capsys):
+    code, out, _ = run(capsys, "--need", "hours=48")
+    assert code == 0
+    assert "?   colab: hours=48: limits is a guess: most_hours is 12 (https://" in out
+    code, out, _ = run(capsys, "autodl", "--need", "stop")
+    assert code == 1 and out.startswith("?   autodl: stop: survives is a guess: stop_keeps_disk is")
 
 
 def test_nothing_that_qualifies_is_exit_one(capsys):
@@ -125,7 +144,8 @@ def test_the_answer_as_json_holds_every_platform(capsys):
         code == 0
         and set(found) == set(profile.load())
         and found["runpod"]["qualifies"]
-        and found["generic-ssh"]["against"]
+        and found["generic-ssh"]["qualifies"] is None
+        and found["lambda"]["against"]
     )
 
 

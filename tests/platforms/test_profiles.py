@@ -192,3 +192,17 @@ def test_a_misspelt_profile_is_answered_with_the_one_that_was_meant():
 def test_no_two_platforms_claim_one_token():
     tokens = [token for page in PAGES for token in profile.read_profile(page).tokens]
     assert len(tokens) == len(set(tokens))
+
+
+def test_no_rental_tells_of_another_ones_containers_and_folders():
+    rentals = {name: page for name, page in profile.load().items() if page.kind == "rental"}
+    strangers = []
+    for name, page in rentals.items():
+        told = " ".join(f"{fact.value} {fact.note}" for _, fact in page.facts if fact)
+        strangers += [
+            f"{name} has {token} of {other}"
+            for other, its in rentals.items()
+            for token in its.tokens
+            if other != name and token in told
+        ]
+    assert not strangers

@@ -22,6 +22,51 @@ ASKED = [
     ("what does an H100 cost on GCP?", "gcp", ("stop_billing", "price")),
     ("do k8s pods cost when they are stopped", "kubernetes", BILL),
 ]
+# As renters type them.
+RENTERS = [
+    ("AutoDL 关机后收不收费", "autodl"),
+    ("autodl 无卡模式开机多少钱一小时", "autodl"),
+    ("AutoDL欠费了数据还在吗", "autodl"),
+    ("autodl 数据盘扩容怎么收费", "autodl"),
+    ("autodl 包月到期忘了续费，数据盘会删吗", "autodl"),
+    ("恒源云 停机 收费吗", "china"),
+    ("恒源云 hy-tmp 数据能保存几天", "china"),
+    ("矩池云停止之后还要钱吗", "china"),
+    ("矩池云释放机器后 /mnt 里的数据会丢吗", "china"),
+    ("揽睿 关机 数据还在吗", "china"),
+    ("featurize 关机还扣钱吗", "featurize"),
+    ("featurize云盘超过免费额度怎么算钱", "featurize"),
+    ("优云智算关机收费不", "without a page: 优云智算"),
+    ("丹摩智算 停机还要收钱么", "without a page: 丹摩"),
+    ("极链云关机之后数据会不会删", "without a page: 极链云"),
+    ("runpod停掉pod以后还扣费不", "runpod"),
+    ("vast上的实例停了，数据会保留多长时间", "vastai"),
+    ("colab断开后文件还在吗", "colab"),
+    ("租的服务器关机了还扣费吗", ""),
+    ("想问下 autodl 余额不足 会删我的数据么", "autodl"),
+    ("runpod stopped pod still charged?", "runpod"),
+    ("autodl powered off billing", "autodl"),
+    ("aws ec2 stopped instance ebs still billed?", "aws"),
+    ("runpod what survives a terminate", "runpod"),
+    ("featurize, do files outside work survive a return?", "featurize"),
+    ("how long are colab files kept", "colab"),
+    ("does modal bill idle containers", "modal"),
+    ("vultr stopped instance, still billed?", "without a page: Vultr"),
+    ("is gpushare free while powered off", "china"),
+    ("azure vm deallocated do i pay for the disk", "without a page: Azure"),
+]
+FAILURES = [
+    "autodl 训练到一半 CUDA out of memory 怎么办？",
+    "矩池云 ssh 连接被拒绝，是不是密码错了？",
+    "autodl 训练 loss 变成 nan 怎么回事",
+    "autodl 上 dataloader worker 被 killed，丢失进程 怎么解决",
+    "vast.ai nccl timeout 等了多久都不动",
+    "训练结束后显存没有释放，为什么",
+    "恒源云 保存 checkpoint 时报错 OSError 磁盘配额超限",
+    "runpod cuda driver version is insufficient, why?",
+    "colab runtime disconnected while training, how to resume from checkpoint",
+    "why does the loss not keep decreasing on autodl?",
+]
 OTHERS = [
     "RuntimeError: CUDA out of memory. 20 MiB free",
     "Is it normal that the loss goes down and up again?",
@@ -43,12 +88,55 @@ def test_a_report_and_another_question_are_none(text):
     assert questions.read(text) is None
 
 
+@pytest.mark.parametrize(("text", "platform"), RENTERS)
+def test_a_renters_question_on_money_or_data_is_routed(text, platform):
+    asked = questions.read(text)
+    assert asked is not None and asked.facts
+    provider = platform.removeprefix("without a page: ")
+    assert (asked.platform, asked.without_page) == (
+        ("", provider) if provider != platform else (platform, "")
+    )
+
+
+@pytest.mark.parametrize("text", FAILURES)
+def test_a_failure_on_a_platform_is_no_question_on_money_or_data(text):
+    assert questions.read(text) is None
+
+
+@pytest.mark.parametrize(
+    ("text", "kind"),
+    [
+        ("AutoDL 关机后收不收费", "stop"),
+        ("AutoDL 关机数据保留多久", "data"),
+        ("无卡模式多少钱", "price"),
+        ("autodl欠费了数据还在吗", "nothing paid"),
+        ("featurize云盘超过免费额度怎么算钱", "storage"),
+        ("autodl 下载要流量费吗", "traffic"),
+    ],
+)
+def test_each_kind_of_question_gets_its_facts(text, kind):
+    assert questions.read(text).facts == questions.FACTS[kind]
+
+
+@pytest.mark.parametrize(("called", "page"), [("恒源云", "china"), ("视拓云", "autodl")])
+def test_a_page_is_found_by_what_people_call_the_platform(called, page):
+    assert profile.get(called).name == page
+
+
+@pytest.mark.parametrize("name", ["智星云", "Compshare", "晨涧云", "damodel"])
+def test_a_chinese_provider_without_a_page_is_said_to_have_none(name):
+    answer = answer_for(text=f"{name} 关机后还收费吗", today=DAY)
+    assert answer.ask.lower().startswith(f"there is no page on {name.lower()}.")
+    with pytest.raises(profile.ProfileError, match="^there is no page on "):
+        profile.get(name)
+
+
 def test_every_name_leads_to_a_page_and_every_fact_is_on_it():
     pages = profile.load()
     assert set(questions.CALLED) <= set(pages) and set(questions.OF_ITS_OWN) <= set(pages)
     # Where no provider can be named: the user's own machine, and any box.
     assert set(pages) - set(questions.CALLED) == {"local", "generic-ssh"}
-    named = {fact for _, facts in questions.TOPICS for fact in facts}
+    named = {fact for facts in questions.FACTS.values() for fact in facts}
     assert named <= set(profile.Facts.model_fields)
 
 

@@ -120,6 +120,23 @@ def test_reasons_are_words_of_the_catalogue_not_of_the_report(known):
     assert known.reasons("Fragmented MEMORY", column, 9)[0] in ("Fragmented", "MEMORY")
 
 
+@pytest.mark.parametrize(
+    ("text", "entry", "told"),
+    [
+        ("显存不足怎么办", "U10", {"显存不足"}),
+        ("多卡训练卡住不动，没有报错", "D19", {"多卡", "训练", "卡住不动", "没有报错"}),
+        ("断点续训之后 loss 突然变大", "C1", {"断点续训", "之后", "loss", "突然变大"}),
+    ],
+)
+def test_reasons_of_a_chinese_report_are_whole_terms_of_its_own(known, text, entry, told):
+    found = known.reasons(text, known.column[entry], 9)
+    assert found and set(found) <= told
+
+
+def test_between_terms_the_longest_part_that_an_entry_has_is_a_reason(known):
+    assert "无卡模式" in known.reasons("实例用无卡模式开机", known.column["AD9"], 9)
+
+
 def test_docs_write_encodes_changed_entries(tmp_path, monkeypatch):
     place = tmp_path / documents.VECTORS
     place.parent.mkdir(parents=True)

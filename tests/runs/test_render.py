@@ -323,7 +323,7 @@ def test_the_stop_of_a_platform_is_given_only_where_it_keeps_the_disk_and_its_ga
     "fields, platform, target, ids",
     [
         ({}, "local", "local", []),
-        ({"durable": None}, "runpod", "ssh", ["RP3", "RP14"]),
+        ({"durable": None}, "runpod", "ssh", ["RP3", "RP4"]),
         ({"durable": None}, "local", "local", []),
         ({"checkpoint": None}, "local", "local", ["C3"]),
         ({"resume": "none"}, "local", "local", ["C3"]),
@@ -432,10 +432,10 @@ def test_without_a_platform_the_target_local_is_ones_own_machine_and_a_rented_bo
         answer = rendered(given, named, "local", on=date(2028, 12, 31))
         assert [warning["id"] for warning in answer["warnings"]] == ["C3", "job.results"]
         assert job_in(answer["script"])["profile"] == "local"
-    assert "RP14" in ids("runpod")  # whoever names a meter stands on it
+    assert "RP4" in ids("runpod")  # whoever names a meter stands on it
     assert "GEN1" in ids("generic-ssh")
     monkeypatch.setenv("RUNPOD_POD_ID", "abc")
-    assert "RP14" in ids("")
+    assert "RP4" in ids("")
     kubernetes = {**given, "kubernetes": {"image": "x"}}
     told = rendered(kubernetes, "", "kubernetes", on=DAY)["warnings"]
     assert [warning["id"] for warning in told if "kubernetes." not in warning["id"]] == [
@@ -470,7 +470,7 @@ def test_the_users_own_end_command_is_shown_word_for_word_with_its_cases(
 
 
 @pytest.mark.parametrize("end, platform, leads", [
-    ({}, "runpod", "set at_end.do: stop."), ({}, "lambda", "set your provider's own command, at_end: {do: run, command: [...]}."),
+    ({}, "runpod", "To end the price of the GPU, set at_end.do: stop; the disk stays, and may keep its price until you delete it."), ({}, "lambda", "set your provider's own command, at_end: {do: run, command: [...]}."),
     ({"do": "stop"}, "lambda", "at_end.do: stop does nothing here: lambda has no known stop that keeps the disk. Set your provider's own command, at_end: {do: run,"),
     ({"do": "stop"}, "generic-ssh", "Set your provider's own command, at_end: {do: run,"),
     ({"do": "stop"}, "nebius", "Set at_end.box_id;"),
@@ -515,6 +515,15 @@ def test_code_that_is_a_root_the_system_or_a_home_folder_is_refused(place, tmp_p
     with pytest.raises(JobError, match="^code: .* all of it would be sent; name the folder with"):
         rendered({**given, "code": code}, "generic-ssh")
     assert rendered({**given, "code": "project"}, "generic-ssh")["start"]
+
+
+def test_the_entry_on_a_bill_is_no_entry_on_a_deletion_that_failed():
+    """What a box bills that nobody ends isn't what is billed after a deletion."""
+    from remote_gpu_trainer.catalogue import bundle
+    from remote_gpu_trainer.runs import launch_risks
+
+    titles = {id: bundle.load().get(id).title for id in launch_risks.BILLED.values()}
+    assert not [id for id, title in titles.items() if re.search("delet|destroy", title, re.I)]
 
 
 def test_every_warning_names_an_entry_that_exists_or_a_fact():

@@ -142,12 +142,16 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     plan = starting.plan(given, "", place, time.time())
     with suppress(starting.Done):
         starting.refuse_living(place, plan)
-    starting.send(place, plan)
+    sent = starting.send(place, plan)
     if place.local:
         script = Path(plan.job.folder).expanduser() / "run.sh"
-        return subprocess.call(["bash", str(script), "rehearse"])
-    remember(place, plan.platform.name)
-    with terminal.waiting(f"rehearsing on {shown(place.name, 60)} …"):
-        answer = calling.verb(place, plan.job.folder, "rehearse", limit=LONGEST)
-    print("\n".join(answer.lines))
-    return answer.code
+        code = subprocess.call(["bash", str(script), "rehearse"])
+    else:
+        remember(place, plan.platform.name)
+        with terminal.waiting(f"rehearsing on {shown(place.name, 60)} …"):
+            answer = calling.verb(place, plan.job.folder, "rehearse", limit=LONGEST)
+        print("\n".join(answer.lines))
+        code = answer.code
+    if code and (left := starting.left_behind(place, plan.job.folder, sent)):
+        terminal.write(f"left: {left}", {r"\A\S+": "bold"}, sys.stderr)
+    return code

@@ -152,7 +152,8 @@ def start(
         "by SHA-256",
     )
     again = _start_again(box, job, profile, fields, queue, sweep)
-    following = Following(box, plan.platform.name, again)
+    left = starting.left_behind(place, plan.job.folder, sent)
+    following = Following(box, plan.platform.name, again, left)
     return _begin(place, plan.job.folder, "start", following, report, as_json)
 
 
@@ -267,11 +268,15 @@ def _has_no_card(verdict: Health) -> bool:
 
 @dataclass(frozen=True)
 class Following:
-    """The commands that may follow a start: of which box and platform, and what tries it again."""
+    """The commands that may follow a start: of which box and platform, and what tries it again.
+
+    `left`: what stays on the box if nothing begins there.
+    """
 
     box: str
     profile: str
     again: str
+    left: str = ""
 
 
 def _begin(
@@ -293,6 +298,8 @@ def _begin(
         _print(as_json, {**report, "lines": answer.lines})
         name = shown(place.name, 80)
         terminal.error(f"the run script on {name} refused with exit {answer.code}; see above")
+        if following.left:
+            _say("left", following.left)
         _say("next", f"mend that, then: {program()} {following.again}")
         return 1
     _say("waits", "for a step or a new checkpoint; Ctrl-C leaves the run going")

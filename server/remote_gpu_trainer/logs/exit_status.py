@@ -21,8 +21,9 @@ _NUMBER = re.compile(r"(?<![\w.])-?\d{1,3}(?!\w|\.\d)")
 # Words of a launcher, a container engine or a person around the number of an exit status.
 _AROUND = re.compile(
     r"\b(?:exit(?:ed|s|ing|code)?|code|status|return(?:ed|s|code)?|rc|ret|non-?zero|signal|sig|killed|by"
-    r"|with|the|a|was|is|due|to|from|received|got|caught|on|process|program|job|task|command"
-    r"|container|pod|script|training|childfailederror|error)\b|退出码|退出代码|返回码|返回值|信号|进程|程序|退出|被|[\W_]",
+    r"|with|the|a|was|is|has|due|to|from|received|got|caught|on|process|program|job|task|command"
+    r"|finished|ended|terminated|died|container|pod|script|training|childfailederror|error)\b"
+    r"|退出|返回|代码|码|值|信号|进程|程序|训练|任务|收到|杀死|杀掉|终止|结束|被|以|为|是|由|了|[\W_]",
     re.I,
 )
 _STATUS = re.compile(r"exit|code|status|return|\brc\b|sig|退出|返回|信号", re.I)

@@ -1,6 +1,6 @@
 """Find platforms that have what a run needs.
 
-An unconfirmed fact never qualifies a platform.
+An unconfirmed fact, and a guess, neither qualifies a platform nor rules it out.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ NEEDS = {
     "notice": Need(
         "preemption",
         "notice_seconds",
-        lambda v, n: not v.possible or (v.notice_seconds or 0) >= n,
+        lambda v, n: True if not v.possible else _at_least(v.notice_seconds, n),
         "at least N seconds of notice before a preemption",
         True,
     ),
@@ -118,8 +118,8 @@ def _read_need(text: str) -> tuple[str, float]:
 class Choice:
     """A platform and how it meets the needs.
 
-    `against` rules it out, `unknown` is what the profile doesn't say, and `doubts` are reasons not
-    to rely on the facts by which it qualifies.
+    `against` rules it out, `unknown` is what the profile doesn't say or only guesses, and `doubts`
+    are reasons not to rely on the facts by which it qualifies.
     """
 
     profile: Profile
@@ -129,7 +129,7 @@ class Choice:
 
     @property
     def qualifies(self) -> bool | None:
-        """None if nothing rules it out, but the profile lacks a fact that decides."""
+        """None if nothing rules it out, but the profile lacks or guesses a fact that decides."""
         return False if self.against else None if self.unknown else True
 
     def as_dict(self) -> dict:
@@ -183,17 +183,18 @@ def _choice(profile: Profile, needs: list[tuple[str, float]], on: date) -> Choic
                 against.append(f"{spoken}: there is no {title} here")
             continue
         verdict, field = _verdict(name, fact, number, wants_spot)
-        if verdict is False:
-            value = getattr(fact.value, field)
-            against.append(
-                f"{spoken}: {title}: {field} is {value} ({standing(fact)}, {fact.source})"
+        if fact.status != "confirmed":
+            unknown.append(
+                f"{spoken}: {title} is {standing(fact)}: {_stated(fact, field)} "
+                f"({_words_if_missing(fact, field)}{fact.source})"
             )
-        elif fact.status != "confirmed":
-            why = fact.note.split(". ")[0] or fact.source
-            against.append(f"{spoken}: {title} is {standing(fact)} ({why})")
+        elif verdict is False:
+            against.append(
+                f"{spoken}: {title}: {_stated(fact, field)} ({standing(fact)}, {fact.source})"
+            )
         elif verdict is None and not (need.endless and profile.kind != "scheduler"):
             unknown.append(
-                f"{spoken}: {title}: {field} is not stated ({_words(fact)}{fact.source})"
+                f"{spoken}: {title}: {_stated(fact, field)} ({_words(fact)}{fact.source})"
             )
         else:
             words = _words(fact).rstrip("; ") if verdict is None else ""
@@ -212,6 +213,18 @@ def _verdict(name: str, fact: Fact, number: float, wants_spot: bool) -> tuple[bo
         if wants_spot and name == "steady":
             return False, "possible"
     return need.test(fact.value, number), need.field
+
+
+def _stated(fact: Fact, field: str) -> str:
+    """What the page has for the field that decides: `most_hours is 12`."""
+    value = getattr(fact.value, field)
+    if value is None:
+        return f"{field} is not stated"
+    return f"{field} is {value:g}" if isinstance(value, float) else f"{field} is {value}"
+
+
+def _words_if_missing(fact: Fact, field: str) -> str:
+    return _words(fact) if getattr(fact.value, field) is None else ""
 
 
 def _words(fact: Fact) -> str:

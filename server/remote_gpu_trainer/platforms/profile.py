@@ -316,6 +316,8 @@ def get(name: str) -> Profile:
     places = {path.stem: path for path in pages(bundle.bundle_root())}
     spelt = name.strip().lower()
     if spelt not in places:
+        spelt = questions.page_called(name) or spelt
+    if spelt not in places:
         if provider := questions.provider_without_page(name):
             raise ProfileError(
                 f"there is no page on {provider}; generic-ssh holds for any Linux box, "

@@ -9,16 +9,15 @@ import re
 from dataclasses import dataclass
 
 LONGEST = 160  # characters of a question; longer texts are reports
-MOST_FACTS = 3
 # What people call a platform, beside the name of its page. The first that a question names counts.
 CALLED = {
     "runpod": r"run ?pods?",
-    "vastai": r"vast\.?ai|vast ai|on vast",
+    "vastai": r"vast\.?ai|vast ai|on vast|vast(?=[上的\s]*[\u4e00-\u9fff])",
     "lambda": r"lambda(?: ?labs| cloud)?",
-    "aws": r"aws|ec2|amazon",
-    "gcp": r"gcp|gce|google cloud|google compute(?: engine)?",
-    "autodl": r"auto ?dl",
-    "china": r"matpool|gpushare|lanrui|矩池云|恒源云|揽睿(?:星舟)?",
+    "aws": r"aws|ec2|amazon|亚马逊云(?:科技)?",
+    "gcp": r"gcp|gce|google cloud|google compute(?: engine)?|谷歌云",
+    "autodl": r"auto ?dl|seeta ?cloud|视拓云|gpuhub",  # its company, and its overseas site
+    "china": r"matpool|gpushare|lanrui|矩池云?|恒源云?|揽睿(?:星舟)?",
     "featurize": r"featurize",
     "colab": r"colab",
     "notebooks": r"kaggle",
@@ -28,7 +27,8 @@ CALLED = {
     "slurm": r"slurm",
     "kubernetes": r"kubernetes|k8s|kubectl",
 }
-OF_ITS_OWN = {"runpod": r"pods?"}  # words of one platform, where none is named
+# Words of one platform, where none is named.
+OF_ITS_OWN = {"runpod": r"pods?", "autodl": r"无卡(?:模式|开机)"}
 # Rented GPUs, of which this catalogue has no page.
 WITHOUT_PAGE = (
     "Alibaba Cloud", "Aliyun", "Azure", "Baseten", "Cerebrium", "CoreWeave", "Crusoe",
@@ -37,37 +37,94 @@ WITHOUT_PAGE = (
     "Lightning AI", "Linode", "Massed Compute", "Novita", "Oracle Cloud", "OVH", "OVHcloud",
     "Prime Intellect", "Replicate", "SaladCloud", "Scaleway", "Shadeform", "Tencent Cloud",
     "TensorDock", "Thunder Compute", "Together AI", "Verda", "Vertex AI", "Voltage Park",
-    "Vultr", "阿里云", "华为云", "腾讯云",
+    "Vultr", "Compshare", "DAMODEL", "OpenBayes", "UCloud", "Volcengine",
+    "阿里云", "百度智能云", "晨涧云", "丹摩", "华为云", "火山引擎", "极链云", "京东云", "趋动云",
+    "腾讯云", "天翼云", "优云智算", "智星云",
 )  # fmt: skip
+# A question as it is said, and one that is typed as into a search box.
 _ASKS = re.compile(
     r"\s*(?:does|do|did|is|are|am|can|could|will|would|what|whats|how|which|when|where|who|why|"
-    r"must|should|has|have|may)\b|.*[?？吗]\s*\Z",
+    r"must|should|has|have|may)\b|.*[?？吗么嘛]\s*\Z",
     re.I | re.S,
 )
-# What is asked about, and the facts that say it. Their order is that of an answer.
-TOPICS = (
-    (re.compile(r"egress|traffic|bandwidth|download(?:ing)? (?:cost|fee)|流量", re.I), ("egress",)),
-    (
-        re.compile(
-            r"\b(?:costs?|bill(?:ed|ing|s)?|charg(?:es?|ed|ing)|pay(?:ing|s)?|paid|money|fees?|"
-            r"price[ds]?|pricing|expensive|cheap|credits?|refund)\b|扣费|计费|收费|价格|多少钱|费用",
-            re.I,
-        ),
-        ("stop_billing", "price"),
-    ),
-    (
-        re.compile(
-            r"\b(?:surviv\w+|ke(?:ep|pt|eps)|los[et]|deleted?s?|wiped?|gone|persist\w*|vanish\w*|"
-            r"disappear\w*|remains?|happens? to|outlives?|erased?)\b|保留|丢|没了|清空|删除",
-            re.I,
-        ),
-        ("survives", "quota", "paths"),
-    ),
+_SEEKS = re.compile(
+    r"""\b(?:do|does|will|can|is|are)\ (?:i|my|it|they|the)\b
+    | \b(?:what|how|why|when|whether)\b
+    | \ (?:billing|costs?|pricing|fees?|charges|retention)\s*\Z
+    | [呢不]\s*\Z | ([\u4e00-\u9fff])[不没]\1  # 收不收, 会不会
+    | 多少|多久|多长|几天|几个?小时|几个?月|怎么|怎样|如何|是否|为什么|为啥
+    | (?:标准|规则|政策|方式|价格|费用|时限|期限)\s*\Z""",
+    re.I | re.X,
+)
+_SENTENCE = re.compile(r"[.!。！;；]\s+\S|[。！；]\S")
+_MONEY = re.compile(
+    r"""\b(?:costs?(?!\ function)|bill(?:ed|ing|s|able)?|charg(?:es?|ed|ing)|
+    pay(?:ing|s)?(?!\ attention)|paid|money|fees?|price[ds]?|pricing|expensive|cheap|credits?|
+    refund)\b
+    | (?<![浪消免])费(?![时劲力解])|免费[吗么]|(?<![省烧费])钱|价格|定价|单价|计价|账单|算力金""",
+    re.I | re.X,
+)
+_FREE = re.compile(
+    r"\b(?:is|are)\b.{0,40}\bfree(?=\s*(?:[?？.,]|while|when|after|if|once|\Z))", re.I
+)
+_EMPTY = re.compile(
+    r"""欠费|余额(?:不足|不够|用[完光]|为?零|没)|没钱了|\barrears\b|\boverdue\b
+    | \bbalance\ (?:hits|is|at|of|reaches|runs|goes)\b
+    | \bout\ of\ (?:money|credits?|funds|balance)\b""",
+    re.I | re.X,
+)
+# What may be kept or lost, and what becomes of it.
+_KEPT = re.compile(
+    r"""\b(?:data(?:sets?)?|files?|folders?|director(?:y|ies)|disks?|drives?|volumes?|storage|
+    checkpoints?|weights|outputs?|results?|work|everything|anything|instances?|pods?|box(?:es)?|
+    machines?|vms?|env(?:s|ironments?)?|images?|snapshots?|home|rentals?)\b
+    | (?<!\S)~?/\w | \bwhat\ (?:surviv|persist|remain|stays|is\ (?:kept|lost|deleted))
+    | 数据|文件|盘|实例|主机|机器|服务器|环境|镜像|目录|权重|结果|代码|存储|东西|进程|checkpoint""",
+    re.I | re.X,
+)
+_FATE = re.compile(
+    r"""\b(?:surviv\w+|ke(?:ep|pt|eps)(?!\ \w+ing)|los[et]|deleted?s?|wiped?|gone|persist\w*|
+    vanish\w*|disappear\w*|remains?|stays?(?!\ (?:pending|stuck|in|at|on|open|idle))|retain\w*|
+    retention|happens?\ to|outlives?|erased?)\b
+    | (?:会|能|被|自动|多久|几天|什么时候|是否)[^，。,;；]{0,8}
+      (?:留|保存|丢|没[了吗么]?|清[空除理]|删|释放|回收|消失)
+    | (?:留|保存|丢失?|没了?|清[空除理]|删[除掉]?|释放)
+      (?:吗|么|不|嘛|多久|多长|几[天个]|的?时[间长限])
+    | 还能[^，。,;；]{0,4}(?:恢复|找回) | 还在(?:吗|么|不|嘛|[?？]|\Z) | 在不在""",
+    re.I | re.X,
+)
+# A program that fails, or a person who asks how to do something: no question on what is kept.
+_ELSE = re.compile(
+    r"""\b(?:error|exception|traceback|failed|fails|oom|nan|nccl|connection|loss|accuracy)\b
+    | out\ of\ memory | 报错|错误|异常|失败|显存|内存|超时|拒绝|卡[住死在]
+    | (?:怎么|怎样|如何|how\ (?:do|can|to)\b.{0,9}\b).{0,4}(?:删|清|释放|保存|delete|keep|save)""",
+    re.I | re.X,
+)
+_TRAFFIC = re.compile(
+    r"egress|traffic|bandwidth|download(?:ing)? (?:cost|fee)|流量.{0,4}[费钱]|[费钱].{0,6}流量",
+    re.I,
+)
+_STORAGE = re.compile(
+    r"\b(?:disks?|drives?|volumes?|storage|filesystems?|snapshots?|ebs)\b|盘|存储|镜像|环境", re.I
 )
 _RENTED = re.compile(
     r"\b(?:instances?|box(?:es)?|vms?|machines?|servers?|notebooks?|rentals?)\b|实例|主机", re.I
 )
-_STOP = re.compile(r"\bstop\w*|\bpaus\w+|\bshut|关机|停", re.I)
+_MACHINE = re.compile(r"机器|服务器", re.I)
+_STOP = re.compile(r"\bstop\w*|\bpaus\w+|\bshut|\boff\b|\bdealloc|关[机了掉]|停", re.I)
+_CHINESE = re.compile(r"[\u4e00-\u9fff]")
+WIDE = 3  # letters that a Chinese character counts for: it says about as much
+# The facts that answer each kind of question, most telling first. What a disk costs stands with its
+# limits.
+FACTS = {
+    "traffic": ("egress",),
+    "nothing paid": ("limits", "survives", "stop_billing"),
+    "stop": ("stop_billing", "survives", "quota"),
+    "storage": ("quota", "stop_billing", "survives"),
+    "price": ("stop_billing", "price"),
+    "price and data": ("stop_billing", "survives", "price"),
+    "data": ("survives", "quota", "paths"),
+}
 
 
 @dataclass(frozen=True)
@@ -88,26 +145,48 @@ def read(text: str) -> Question | None:
     if len(text) > 2 * LONGEST:
         return None
     line = " ".join(text.split())
-    if len(line) > LONGEST or not _ASKS.match(line):
+    length = len(line) + (WIDE - 1) * len(_CHINESE.findall(line))
+    is_asked = _ASKS.match(line) or (_SEEKS.search(line) and not _SENTENCE.search(line))
+    if length > LONGEST or not is_asked:
         return None
-    topics = [facts for pattern, facts in TOPICS if pattern.search(line)]
-    if not topics:
+    facts = FACTS.get(_kind(line), ())
+    if not facts:
         return None
-    facts = [topic[at] for at in range(3) for topic in topics if at < len(topic)]
-    if "egress" in facts:
-        facts = ["egress"]
-    elif "stop_billing" in facts and _STOP.search(line):
-        facts = ["stop_billing", "survives", "quota"]  # what a disk costs stands with its limits
     unknown = next((name for name in WITHOUT_PAGE if _named(line, re.escape(name))), "")
     platform = "" if unknown else _platform(line)
-    if not (unknown or platform or ("stop_billing" in facts and _RENTED.search(line))):
+    is_rented = _RENTED.search(line) or (_STOP.search(line) and _MACHINE.search(line))
+    if not (unknown or platform or ("stop_billing" in facts and is_rented)):
         return None
-    return Question(platform, tuple(dict.fromkeys(facts))[:MOST_FACTS], unknown)
+    return Question(platform, facts, unknown)
+
+
+def _kind(line: str) -> str:
+    """What a question is about, as a key of FACTS; '' for neither money nor data."""
+    is_kept = _KEPT.search(line) and _FATE.search(line) and not _ELSE.search(line)
+    is_stopped = _STOP.search(line)
+    is_paid = _MONEY.search(line) or (is_stopped and _FREE.search(line))
+    if _TRAFFIC.search(line):
+        return "traffic"
+    if _EMPTY.search(line) and (is_kept or is_paid):
+        return "nothing paid"
+    if not is_paid:
+        return "data" if is_kept else ""
+    if is_stopped:
+        return "stop"
+    if _STORAGE.search(line):
+        return "storage"
+    return "price and data" if is_kept else "price"
 
 
 def provider_without_page(name: str) -> str:
     """The provider that a name means and that has no page, as it is written; '' for any other."""
     return next((known for known in WITHOUT_PAGE if known.lower() == name.strip().lower()), "")
+
+
+def page_called(name: str) -> str:
+    """The page of the platform that people call by this name; '' for any other name."""
+    named = (page for page, words in CALLED.items() if re.fullmatch(words, name.strip(), re.I))
+    return next(named, "")
 
 
 def _platform(line: str) -> str:

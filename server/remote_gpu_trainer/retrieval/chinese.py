@@ -39,6 +39,16 @@ def read(text: str) -> Reading:
     return Reading(translated, " ".join(english.split()), "\n".join([english, *runs]))
 
 
+def pieces(run: str) -> list[tuple[str, str | None]]:
+    """The terms in a run of Chinese with their English, and with None what stands between them."""
+    english_of, any_term = _terms()
+    found, done = [], 0
+    for term in any_term.finditer(run):
+        found += [(run[done : term.start()], None), (term[0], english_of[term[0]])]
+        done = term.end()
+    return [piece for piece in [*found, (run[done:], None)] if piece[0]]
+
+
 def count_of_words(text: str) -> float:
     """How many words a text has; two Chinese characters count as one."""
     others = _CHINESE.sub(" ", text)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -22,7 +22,7 @@ from .. import __version__
 from ..catalogue import bundle
 from ..catalogue.entry import Entry
 from ..catalogue.grammar import read_page
-from . import cache, encoder, numpy, vectors
+from . import cache, chinese, encoder, numpy, vectors
 from .vectors import EntryVectors
 
 # How much a word counts, by the field it stands in, and the two constants of BM25.
@@ -262,24 +262,49 @@ class Index:
         """The words of a text that speak most for an entry, as the text has them.
 
         Only words that the catalogue has as a whole: a part of a longer one may be a secret's.
-        A long word in capitals is rather an order than a name, and comes in small letters.
+        A long word in capitals is rather an order than a name, and comes in small letters. Of
+        Chinese come whole terms.
         """
         weights: dict[str, float] = {}
         written: dict[str, str] = {}
         for token in tokens(text):
-            for word in words(token)[: 1 if token.isascii() else None]:
+            if not token.isascii():
+                for piece, weight in self._chinese_reasons(token, column):
+                    weights[piece], written[piece] = weight, piece
+                continue
+            for word in words(token)[:1]:
                 if weight := self._weight(word, column):
                     weights[word] = weight
-                    written.setdefault(word, _as_written(token, word))
+                    written.setdefault(word, _as_written(token))
         return [written[word] for word in sorted(weights, key=lambda word: -weights[word])[:most]]
 
+    def _chinese_reasons(self, run: str, column: int) -> Iterator[tuple[str, float]]:
+        """The terms of a run of Chinese that an entry has, in Chinese or in English, with their
+        weights; between terms the longest parts that it has.
+        """
+        for piece, english in chinese.pieces(run):
+            if english is None:
+                yield from self._common_parts(piece, column)
+            elif weight := max(
+                (self._weight(word, column) for word in words(f"{piece} {english}") if english),
+                default=0.0,
+            ):
+                yield piece, weight
 
-def _as_written(token: str, word: str) -> str:
-    """How a reason shows a word of a token: as the text has it, Chinese by its pair alone."""
+    def _common_parts(self, piece: str, column: int) -> Iterator[tuple[str, float]]:
+        """The longest parts of some Chinese whose pairs of characters an entry all has."""
+        start, weight = 0, 0.0
+        for at in range(len(piece)):
+            more = self._weight(piece[at : at + 2], column) if at + 1 < len(piece) else 0.0
+            if not more and weight:
+                yield piece[start : at + 1], weight
+            start, weight = (start, max(weight, more)) if more and weight else (at, more)
+
+
+def _as_written(token: str) -> str:
+    """How a reason shows a word of a report: as the text has it, an order in small letters."""
     is_shouted = token.isalpha() and token.isupper() and len(token) > 5
-    if is_shouted:
-        return token.lower()
-    return token if token.isascii() else word
+    return token.lower() if is_shouted else token
 
 
 def _bag(entry: Entry) -> dict[str, int]:

@@ -68,7 +68,7 @@ ENDED = {
 }
 BILLED = {
     "": "GEN1",
-    "runpod": "RP14",
+    "runpod": "RP4",
     "vastai": "VAST1",
     "lambda": "LAM3",
     "nebius": "NEB1",
@@ -170,6 +170,7 @@ def _deadline(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
 
 
 _OWN_COMMAND = "at_end: {do: run, command: [...]}"
+_DISK_STAYS = "the disk stays, and may keep its price until you delete it"
 
 
 def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
@@ -196,11 +197,12 @@ def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     fact = profile.facts.self_stop
     can_stop = fact is not None and fact.value.possible and fact.value.keeps_disk is True
     if job.at_end.do == "keep":
-        how = "at_end.do: stop" if can_stop else f"your provider's own command, {_OWN_COMMAND}"
-        yield Warning(
-            entry,
-            f"the box stays billed after run and deadline, and {alarm}. To end it, set {how}.",
+        how = (
+            f"To end the price of the GPU, set at_end.do: stop; {_DISK_STAYS}"
+            if can_stop
+            else f"To end it, set your provider's own command, {_OWN_COMMAND}"
         )
+        yield Warning(entry, f"the box stays billed after run and deadline, and {alarm}. {how}.")
     elif can_stop:
         yield Warning(
             entry,
@@ -236,9 +238,10 @@ def _ending(job: Job, end: dict[str, Any]) -> str:
         only = "no durable place is named, so what the command deletes is lost"
     needs = end["end_needs"]
     key = f" It needs {needs} there." if needs else ""
+    disk = f" It ends the price of the GPU; {_DISK_STAYS}." if job.at_end.do == "stop" else ""
     return (
         f"{when}, the box runs `{shown(line, 500)}` ({only}), and again until the box is gone: it "
-        f"must bear repeating.{key}"
+        f"must bear repeating.{disk}{key}"
     )
 
 

@@ -30,12 +30,13 @@ MOST_REPLY = 64 << 20  # bytes of the box's list
 
 # Runs on the box. First argument: a folder. With `compare` it prints which of the files in the
 # JSON on standard input it lacks; otherwise it unpacks a tar from there, whose first member is
-# that JSON, and prints which of the files still differ.
+# that JSON, and prints which of the files still differ. It also says whether the folder is new.
 RECEIVER = r"""
 import hashlib, json, os, sys, tarfile
 top, verb = os.path.expanduser(sys.argv[1]), sys.argv[2]
 SENT, GOING = os.path.join(top, "sent.json"), os.path.join(top, "sending.json")
 UNDER_WAY = ".rgt-new"
+NEW = not os.path.lexists(top)
 def same(path, about):
     try:
         if os.path.islink(path) or "link" in about:
@@ -49,8 +50,9 @@ def same(path, about):
         return digest.hexdigest() == about["sha256"]
     except OSError:
         return False
-def lacking(files):
-    return [name for name in sorted(files) if not same(os.path.join(top, name), files[name])]
+def tell(files):
+    lacking = [name for name in sorted(files) if not same(os.path.join(top, name), files[name])]
+    print(json.dumps({"new": NEW, "lacking": lacking}))
 def names_in(path):
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -87,7 +89,7 @@ def put(member, data):
         os.rmdir(path)
     os.replace(new, path)
 if verb == "compare":
-    print(json.dumps(lacking(json.load(sys.stdin))))
+    tell(json.load(sys.stdin))
     sys.exit()
 os.makedirs(top, exist_ok=True)
 with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as packed:
@@ -103,7 +105,7 @@ with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as packed:
         put(member, packed.extractfile(member) if member.isreg() else None)
 write(json.dumps(sorted(files)), SENT)
 os.unlink(GOING)
-print(json.dumps(lacking(files)))
+tell(files)
 """
 
 
@@ -113,11 +115,15 @@ class NotSent(UserError):
 
 @dataclass(frozen=True)
 class Sent:
-    """What a box has now: `files` in all, of which `new` were sent, of `bytes` bytes."""
+    """What a box has now: `files` in all, of which `new` were sent, of `bytes` bytes.
+
+    `made`: the folder wasn't there before.
+    """
 
     files: int
     new: int
     bytes: int
+    made: bool
 
 
 @dataclass(frozen=True)
@@ -145,18 +151,19 @@ def send(box: Box, parcel: Parcel, *, accept_new: bool = False) -> Sent:
         ) from None
     files |= {name: _about_text(content) for name, (content, _) in parcel.texts.items()}
     manifest = json.dumps(files)
-    lacking = _ask(box, parcel.folder, "compare", manifest.encode(), COMPARING, accept_new)
+    _, lacking = _ask(box, parcel.folder, "compare", manifest.encode(), COMPARING, accept_new)
     with tempfile.TemporaryFile() as packed:
         _pack(packed, parcel, manifest, set(lacking))
         packed.seek(0)
-        differing = _ask(box, parcel.folder, "unpack", packed, SENDING, accept_new)
+        made, differing = _ask(box, parcel.folder, "unpack", packed, SENDING, accept_new)
     if differing:
         names = ", ".join(shown(name, 80) for name in differing[:5])
         raise NotSent(
             f"{len(differing)} files on {shown(box.name, 80)} aren't as they are here ({names}); "
             "send again, and leave the code alone meanwhile"
         )
-    return Sent(len(files), len(lacking), sum(files[name].get("bytes", 0) for name in lacking))
+    size = sum(files[name].get("bytes", 0) for name in lacking)
+    return Sent(len(files), len(lacking), size, made)
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -203,8 +210,8 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
 
 def _ask(
     box: Box, folder: str, verb: str, given: bytes | IO[bytes], limit: float, accept_new: bool
-) -> list[str]:
-    """Return the names that the box answers with. Raises NotSent."""
+) -> tuple[bool, list[str]]:
+    """Return whether the folder is new, and the names that the box lacks. Raises NotSent."""
     reply = boxes.run(
         box,
         given,
@@ -217,12 +224,13 @@ def _ask(
     if reply.outcome != "ok" or reply.code or reply.cut:
         raise NotSent(_why(box, folder, reply))
     try:
-        names = json.loads(reply.out)
-    except ValueError:
-        names = None
+        answer = json.loads(reply.out)
+        is_new, names = answer["new"], answer["lacking"]
+    except (ValueError, TypeError, KeyError):
+        is_new, names = False, None
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
         raise NotSent(f"the answer of {shown(box.name, 80)} can't be read; try again")
-    return names
+    return is_new is True, names
 
 
 def without_python(box: Box) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -209,6 +210,21 @@ def refuse_living(box: Box, plan: Plan, *, accept_new: bool = False) -> Status:
 def send(box: Box, plan: Plan, *, accept_new: bool = False) -> Sent:
     """Bring script and code to the box. Raises NotSent."""
     return sending.send(box, plan.parcel, accept_new=accept_new)
+
+
+def left_behind(box: Box, folder: str, sent: Sent) -> str:
+    """Return what stays on the box when nothing began there, and the line that removes it.
+
+    '' where the folder was there before: it may hold more than what was sent.
+    """
+    if not sent.made:
+        return ""
+    home, inside = ("~/", folder[2:]) if folder.startswith("~/") else ("", folder)
+    where = "" if box.local else f" on {shown(box.name, 80)}"
+    return (
+        f"{shown(folder, 200)}{where}, with the code that was sent, for the next try; "
+        f"rm -r {home}{shlex.quote(inside)}{where and ' there'} removes it"
+    )
 
 
 def begin(box: Box, folder: str, verb: str = "start") -> calling.Answer:
