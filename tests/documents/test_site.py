@@ -413,6 +413,22 @@ def test_only_pictures_of_the_project_are_shown():
         assert "<img" not in shown("README.md", target)
 
 
+@pytest.mark.parametrize(
+    ("target", "leads"),
+    [
+        ("../references/a.md#t18b--paid-for-80-gb", "../../entries/T18b/"),
+        ("../references/a.md#t18--gpu-bored", "../../topics/a/#t18--gpu-bored"),
+        ("../references/a.md#t18b", "../../topics/a/#t18b"),
+        ("../references/a.md", "../../topics/a/"),
+        ("../references/gone.md#part", ""),
+    ],
+)
+def test_a_link_to_the_heading_of_an_entry_leads_to_the_entry(target, leads):
+    *_, page = modules()
+    known = {"references/a.md": "topics/a/", "entry:T18b": "entries/T18b/"}
+    assert page.Place("reference/coverage/", known, "docs/coverage.md").link(target) == leads
+
+
 def test_a_folder_with_other_files_is_not_replaced(tmp_path):
     module("zensical", INSTALL)
     (tmp_path / "mine.txt").write_text("mine")

@@ -46,10 +46,11 @@ PLACES = {
     "page:glossary": "reference/glossary/",
     "page:launch_scripts": "reference/launch_scripts/",
     "page:bit_flips": "reference/bit_flips/",
+    "page:coverage": "reference/coverage/",
 }
 GUIDES = "references/guides/"  # guides that the skill carries; those of docs/ are for the site only
 # Pages of docs/ that belong to the reference, not the guides.
-REFERENCE = ("bit_flips", "commands", "glossary", "launch_scripts")
+REFERENCE = ("bit_flips", "commands", "coverage", "glossary", "launch_scripts")
 
 
 @dataclass
@@ -291,6 +292,7 @@ def _navigation(site: Site, known: dict[str, str], guides: list[Page]) -> list[A
                     "job",
                     "launch_scripts",
                     "bit_flips",
+                    "coverage",
                     "scripts",
                     "glossary",
                 )

@@ -59,15 +59,32 @@ class Place:
         return posixpath.normpath(posixpath.join(posixpath.dirname(self.source), target))
 
     def link(self, target: str) -> str:
-        """The link that replaces a link of the source; '' when the site doesn't show its target."""
+        """The link that replaces a link of the source; '' when the site doesn't show its target.
+
+        GitHub's anchor of an entry's heading, such as #d20--watchdog-caught, leads to the entry.
+        """
         if target.startswith(("https://", "http://", "#", "mailto:")):
             return target
         path, _, anchor = target.partition("#")
+        if entry := self._entry_with(anchor):
+            return self.to(entry)
         if not path.startswith(("entry:", "page:")):
             path = self.path(path)
         if path not in self.addresses:
             return ""
         return self.to(self.addresses[path]) + (f"#{anchor}" if anchor else "")
+
+    def _entry_with(self, anchor: str) -> str:
+        """The address of the entry whose heading has this anchor, '' for any other anchor."""
+        name, dashes, _ = anchor.partition("--")
+        return next(
+            (
+                address
+                for known, address in self.addresses.items()
+                if dashes and known.lower() == f"entry:{name}"
+            ),
+            "",
+        )
 
 
 def relative(start: str, address: str) -> str:

@@ -28,6 +28,7 @@ from ..retrieval import encoder, index, search, vectors
 from ..text import write_whole
 from .bit_flips_page import bit_flips_page
 from .commands_page import commands_page
+from .coverage_page import coverage_page
 from .held_out_figures import held_out_reports, openings, percent
 from .hook_signatures import hook_signatures
 from .launch_scripts_page import launch_scripts_page
@@ -298,6 +299,7 @@ WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/commands.md", commands_page),
     ("docs/launch_scripts.md", launch_scripts_page),
     ("docs/bit_flips.md", bit_flips_page),
+    ("docs/coverage.md", coverage_page),
     ("docs/assets/lookup.svg", lookup_picture),
     *((name, partial(styled, template=name)) for name in TEMPLATES),
     ("scripts/gpu_health.py", prober),
