@@ -19,7 +19,7 @@ ASKED = [
     ),
     ("Lambda 关机后还收费吗", "lambda", BILL),
     ("is egress free on nebius", "nebius", ("egress",)),
-    ("what does an H100 cost on GCP?", "gcp", ("stop_billing", "price")),
+    ("what does an H100 cost on GCP?", "gcp", ("price", "stop_billing")),
     ("do k8s pods cost when they are stopped", "kubernetes", BILL),
 ]
 # As renters type them.
@@ -108,7 +108,8 @@ def test_a_failure_on_a_platform_is_no_question_on_money_or_data(text):
     [
         ("AutoDL 关机后收不收费", "stop"),
         ("AutoDL 关机数据保留多久", "data"),
-        ("无卡模式多少钱", "price"),
+        ("无卡模式多少钱", "amount"),
+        ("why does runpod charge me when no pod is running", "bill"),
         ("autodl欠费了数据还在吗", "nothing paid"),
         ("featurize云盘超过免费额度怎么算钱", "storage"),
         ("autodl 下载要流量费吗", "traffic"),

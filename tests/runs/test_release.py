@@ -59,6 +59,10 @@ def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
     assert lines[0].startswith("verified: 6 files, 0.3 MB from ")
     assert any(line.startswith(("end it (https://", "end it [")) for line in lines)
     assert "    run it yourself: curl" in done.stdout and "POD_ID" in done.stdout
+    assert (
+        "    costs: Per GB and month, container disk $0.10 (running), volume disk $0.10 running "
+        in (done.stdout)
+    ), "what storage costs after the release"
     assert "--confirm-gone --id ID --listing FILE" in lines[-1]
     assert [b.profile for b in ledger.still_open()] == ["runpod"]
     assert (
@@ -105,6 +109,7 @@ def test_the_end_of_a_box_is_not_shown_while_another_run_lives_there(ended):
     told = rgt("release", "gpu", "--run", "toy", "--profile", "runpod", "--json")
     report = json.loads(told.stdout)
     assert (told.returncode, report["ways"], report["next"]) == (1, [], "")
+    assert report["storage"] is None
     assert report["others"]["living"] == [{"run": "other", "state": "alive", "step": 7}]
     own = rgt("release", "gpu", "--run", "toy", "--profile", "local")
     assert own.returncode == 0, "nobody ends a machine that nobody bills"
@@ -618,6 +623,19 @@ def test_every_platform_tells_what_is_billed_after_each_way(name):
     for way in found:
         assert way.keeps and way.billed and way.source.startswith("http")
         assert not profile.get(name).facts.stop_billing or way.name != "end it" or way.command
+
+
+@pytest.mark.parametrize("name", sorted(profile.load()))
+def test_what_storage_costs_is_told_where_somebody_bills_it(name):
+    page = profile.get(name)
+    stored = teardown.storage(page, date(2026, 11, 20))
+    assert bool(stored) == (page.kind in ("rental", "serverless", "unnamed"))
+    if stored:
+        assert stored.source.startswith("http")
+        priced = page.facts.quota and page.facts.quota.value.costs
+        assert stored.costs == (priced or teardown.NO_PRICE)
+        told = teardown.ways_as_text(teardown.ways(page, date(2026, 11, 20)), stored)
+        assert told.splitlines()[-1] == f"    costs: {stored.costs}"
 
 
 @pytest.mark.parametrize(

@@ -413,23 +413,25 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     )
     if profile.kind != "own":
         remember(box, profile.name)
-    ways = teardown.ways(profile, datetime.date.today())
+    today = datetime.date.today()
+    ways, stored = teardown.ways(profile, today), teardown.storage(profile, today)
     others = other_runs.Others()
     if ways:  # somebody may end this box
         others = other_runs.look(box, results.source, results.verdict == "verified")
-    ways = ways if others.may_end else []
+    ways, stored = (ways, stored) if others.may_end else ([], None)
     next_step = box_gone.next_step(box, profile) if others.may_end else ""
     if as_json:
         report = {
             **results.as_dict(),
             "others": others.as_dict(),
             "ways": [way.__dict__ for way in ways],
+            "storage": stored and stored.__dict__,
             "next": next_step,
         }
         print(json.dumps(report, ensure_ascii=False, indent=1))
     else:
         told = releasing.as_text(results), other_runs.as_text(others, box, profile.name)
-        texts = (*told, teardown.ways_as_text(ways), next_step)
+        texts = (*told, teardown.ways_as_text(ways, stored), next_step)
         print("\n".join(text for text in texts if text))
     if results.verdict != "verified":
         return 1 if results.verdict == "bad" else 2

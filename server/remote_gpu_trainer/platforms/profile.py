@@ -122,7 +122,8 @@ class Paths(Strict):
 class Quota(Strict):
     """The limits and prices of storage."""
 
-    storage: str = Field(description="sizes and prices of disks and shared storage")
+    storage: str = Field(description="sizes of disks and shared storage")
+    costs: str = Field("", description="what storage costs; empty if the page has no price")
     inodes: int | None = Field(
         description="the most files in the durable place; null if no limit is stated"
     )

@@ -64,6 +64,11 @@ _MONEY = re.compile(
     | (?<![浪消免])费(?![时劲力解])|免费[吗么]|(?<![省烧费])钱|价格|定价|单价|计价|账单|算力金""",
     re.I | re.X,
 )
+_AMOUNT = re.compile(
+    r"""多少钱|价格|单价|定价|[一每]个?小时 | \bhow\ much\b | \bpric(?:es?|ing)\b
+    | \bwhat\ (?:does|do|is|are)\b.*\bcosts?\b""",
+    re.I | re.X,
+)
 _FREE = re.compile(
     r"\b(?:is|are)\b.{0,40}\bfree(?=\s*(?:[?？.,]|while|when|after|if|once|\Z))", re.I
 )
@@ -121,8 +126,9 @@ FACTS = {
     "nothing paid": ("limits", "survives", "stop_billing"),
     "stop": ("stop_billing", "survives", "quota"),
     "storage": ("quota", "stop_billing", "survives"),
-    "price": ("stop_billing", "price"),
-    "price and data": ("stop_billing", "survives", "price"),
+    "bill": ("stop_billing", "price"),
+    "amount": ("price", "stop_billing"),
+    "bill and data": ("stop_billing", "survives", "price"),
     "data": ("survives", "quota", "paths"),
 }
 
@@ -175,7 +181,9 @@ def _kind(line: str) -> str:
         return "stop"
     if _STORAGE.search(line):
         return "storage"
-    return "price and data" if is_kept else "price"
+    if is_kept:
+        return "bill and data"
+    return "amount" if _AMOUNT.search(line) else "bill"
 
 
 def provider_without_page(name: str) -> str:

@@ -23,6 +23,10 @@ from .showing import mark
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:/-]{2,120}\Z")
 _PLAIN = re.compile(r"[A-Za-z0-9_./:=,@%+-]+\Z")  # a word that no shell would change
 LISTING = 120  # seconds
+BILLING = ("rental", "serverless", "unnamed")  # kinds of platform that bill storage
+NO_PRICE = (
+    "no price is on this page; count on one until all of it is deleted, and look in the console"
+)
 _NONE = re.compile(
     r"(?:no (?:active |running )?"
     r"(?:sessions|instances|machines|pods|containers|jobs|resources|kernels)\b.{0,60}"
@@ -115,8 +119,31 @@ def _end(profile: Profile, on: date) -> Way | None:
     )
 
 
-def ways_as_text(ways: list[Way]) -> str:
-    """The ways as lines for a terminal."""
+@dataclass(frozen=True)
+class Storage:
+    """What storage costs that outlives a stop or the box; `mark` and `source` as for a way."""
+
+    costs: str
+    mark: str
+    source: str
+
+
+def storage(profile: Profile, on: date) -> Storage | None:
+    """The price of storage on this platform's page, or that it has none.
+
+    None if nobody bills it.
+    """
+    if profile.kind not in BILLING or not profile.facts.stop_billing:
+        return None
+    quota = profile.facts.quota
+    if quota and quota.value.costs:
+        return Storage(quota.value.costs, mark("quota", quota, on), quota.source)
+    end = profile.facts.stop_billing
+    return Storage(NO_PRICE, mark("stop_billing", end, on), end.source)
+
+
+def ways_as_text(ways: list[Way], stored: Storage | None) -> str:
+    """The ways and what storage costs as lines for a terminal."""
     out = []
     for way in ways:
         out.append(f"{way.name}{' [' + way.mark + ']' if way.mark else ''} ({way.source})")
@@ -126,6 +153,9 @@ def ways_as_text(ways: list[Way]) -> str:
         ]
         if way.command:
             out.append(f"    run it yourself: {way.command}")
+    if ways and stored:
+        out.append(f"storage{' [' + stored.mark + ']' if stored.mark else ''} ({stored.source})")
+        out.append(f"    costs: {stored.costs}")
     return "\n".join(out)
 
 
