@@ -5,8 +5,8 @@ usage: python evals/bench.py                        # grade what is recorded
        python evals/bench.py --write                # write evals/BENCHMARK.md from the records
 
 SYSTEM is a file of evals/benchmark/systems/ without its ending; `--track NAME` keeps to a track.
-BENCH_PYTHON is the Python that has the rivals, DISK_FILES and OUTSIDE_SETS the folders of texts that
-aren't kept here; a track without its texts keeps its recorded answers.
+BENCH_PYTHON is the Python that has the rivals, DISK_FILES and OUTSIDE_SETS the folders of texts
+that aren't kept here; a track without its texts keeps its recorded answers.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ def main() -> int:
     if asked.record:
         for name in asked.system or known:
             record(name, known[name], asked.track)
+        return 0
     text = page.page(asked.system)
     if asked.write:
         page.PAGE.write_text(page.page(), encoding="utf-8")
@@ -46,14 +47,15 @@ def record(stem: str, system: asking.System, only: list[str]) -> None:
     """Ask a system on the tracks that it has a command for, and keep its answers."""
     kept = asking.record_of(stem) or {"tracks": {}}
     for track in tracks.TRACKS:
-        if not system.command(track.gives) or (only and track.name not in only):
+        if not system.answers(track.gives) or (only and track.name not in only):
             continue
         cases = [case for case in track.cases() if case.text]
         if not cases:
             print(f"{stem}: {track.name}: left as recorded; its texts aren't on this machine")
             continue
         kept["tracks"][track.name] = {
-            case.id: asking.row_of(asking.ask(system, track.gives, case)) for case in cases
+            name: asking.row_of(said)
+            for name, said in asking.ask_all(system, track.gives, cases).items()
         }
         kept["date"] = f"{datetime.date.today()}"
         asking.write_record(stem, kept)
@@ -65,7 +67,9 @@ def _parser() -> argparse.ArgumentParser:
     add = parser.add_argument
     add("system", nargs="*", help="files of evals/benchmark/systems (default: all)")
     add("--record", action="store_true", help="ask anew")
-    add("--track", action="append", default=[], choices=list(tracks.by_name()), help="ask only here")
+    add(
+        "--track", action="append", default=[], choices=list(tracks.by_name()), help="ask only here"
+    )
     add("--write", action="store_true", help="write evals/BENCHMARK.md")
     return parser
 

@@ -1,12 +1,15 @@
 """A system is a command; here it is asked, and what it printed is kept.
 
-An entry of systems/ is a JSON file: `name`, `source` (where it can be had), `needs` (what to install),
-`commands` by what a track hands over (a `text`, a `file`, a training `program`, a `model` with its run),
-`answer` (a pattern with the groups `claim`, `lead` and
-`confidence`; without it each line is a claim), and perhaps `classes`, `home` and `by_us`. In a command
-`{python}` is BENCH_PYTHON or this Python, `{ours}` this Python, `{here}` this folder and `{file}` the path;
-a command without it gets the text on standard input. A file goes to the command for a text where there
-is none for a file.
+An entry of systems/ is a JSON file: `name`, `source` (where it can be had), `needs` (what to
+install), `commands` by what a track hands over (a `text`, a `file`, a training `program`, a `model`
+with its run), `answer` (a pattern with the groups `claim`, `lead` and `confidence`; without it each
+line is a claim), and perhaps `classes`, `home` and `by_us`. In a command `{python}` is BENCH_PYTHON
+or this Python, `{ours}` this Python, `{here}` this folder and `{file}` the path; a command without
+it gets the text on standard input. A file goes to the command for a text where there is none for a
+file.
+
+`batch` has a command for many cases at once, where a system takes seconds to load: it gets a JSON
+list of texts, or of paths, and prints what it says to each, with a line `END` behind it.
 """
 
 from __future__ import annotations
@@ -44,6 +47,11 @@ class System:
     classes: dict[str, list[str]] = field(default_factory=dict)
     home: str = ""
     by_us: bool = False
+    batch: dict[str, list[str]] = field(default_factory=dict)
+
+    def answers(self, gives: str) -> bool:
+        """Whether it can be asked about what a track hands over."""
+        return bool(self.command(gives)) or gives in self.batch
 
     def command(self, gives: str) -> list[str]:
         """The command for what a track hands over, [] without."""
@@ -76,36 +84,70 @@ def _read(path: Path) -> System:
         raise BadCase(f"{path}: can't read the system ({error}); see asking.py") from None
 
 
+def ask_all(system: System, gives: str, cases: list[Case]) -> dict[str, Said]:
+    """Ask a system about cases, all at once where it can be."""
+    if gives in system.batch:
+        return _ask_batch(system, gives, cases)
+    return {case.id: ask(system, gives, case) for case in cases}
+
+
 def ask(system: System, gives: str, case: Case) -> Said:
     """Run the command of a system on a case."""
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(case.source) if gives == "program" else Path(folder) / "run.log"
-        if gives != "program":
-            file.write_text(case.text, encoding="utf-8", errors="surrogateescape")
-        names = {
-            "python": os.environ.get("BENCH_PYTHON", sys.executable),
-            "ours": sys.executable,
-            "here": str(HERE),
-            "file": str(file),
-        }
-        command = [part.format(**names) for part in system.command(gives)]
-        began, failed, printed = time.monotonic(), "", ""
-        try:
-            with file.open("rb") as text:
-                done = subprocess.run(
-                    command,
-                    stdin=subprocess.DEVNULL if str(file) in command else text,
-                    capture_output=True,
-                    cwd=folder,
-                    env={**os.environ, **ALONE, "PYTHONPATH": str(ROOT / "server")},
-                    timeout=PATIENCE,
-                )
-            printed = done.stdout.decode("utf-8", "replace")
-            if not printed.strip() and done.returncode:
-                failed = f"exit code {done.returncode}"
-        except subprocess.TimeoutExpired:
-            failed = f"no answer in {PATIENCE} s"
-        return _said(system, printed, round(time.monotonic() - began, 2), failed)
+        file = Path(case.source) if gives == "program" else _written(case, Path(folder))
+        command = _filled(system.command(gives), file)
+        given = b"" if str(file) in command else file.read_bytes()
+        printed, seconds, failed = _run(command, given, folder, PATIENCE)
+    return _said(system, printed, seconds, failed)
+
+
+def _ask_batch(system: System, gives: str, cases: list[Case]) -> dict[str, Said]:
+    with tempfile.TemporaryDirectory() as folder:
+        files = [_written(case, Path(folder)) for case in cases]
+        texts = [case.text.encode("utf-8", "replace").decode() for case in cases]
+        given = json.dumps([str(file) for file in files] if gives == "file" else texts).encode()
+        command = _filled(system.batch[gives], Path(folder))
+        printed, seconds, failed = _run(command, given, folder, PATIENCE * len(cases))
+    parts = printed.split("\nEND\n")[:-1]
+    if len(parts) != len(cases):
+        raise BadCase(f"{system.name}: {len(parts)} answers to {len(cases)} cases ({failed})")
+    each = round(seconds / max(1, len(cases)), 2)
+    return {case.id: _said(system, part, each, "") for case, part in zip(cases, parts, strict=True)}
+
+
+def _written(case: Case, folder: Path) -> Path:
+    file = folder / f"{case.id}.log"
+    file.write_text(case.text, encoding="utf-8", errors="surrogateescape")
+    return file
+
+
+def _filled(command: list[str], file: Path) -> list[str]:
+    names = {
+        "python": os.environ.get("BENCH_PYTHON", sys.executable),
+        "ours": sys.executable,
+        "here": str(HERE),
+        "file": str(file),
+    }
+    return [part.format(**names) for part in command]
+
+
+def _run(command: list[str], given: bytes, folder: str, patience: float) -> tuple[str, float, str]:
+    """(what was printed, seconds, why it failed or ""): the process sees no GPU."""
+    began = time.monotonic()
+    try:
+        done = subprocess.run(
+            command,
+            input=given,
+            capture_output=True,
+            cwd=folder,
+            env={**os.environ, **ALONE, "PYTHONPATH": str(ROOT / "server")},
+            timeout=patience,
+        )
+    except subprocess.TimeoutExpired:
+        return "", patience, f"no answer in {patience} s"
+    printed = done.stdout.decode("utf-8", "replace")
+    failed = f"exit code {done.returncode}" if done.returncode and not printed.strip() else ""
+    return printed, round(time.monotonic() - began, 2), failed
 
 
 def _said(system: System, printed: str, seconds: float, failed: str) -> Said:
@@ -119,7 +161,9 @@ def _said(system: System, printed: str, seconds: float, failed: str) -> Said:
             confidence = confidence or groups.get("confidence") or ""
         elif groups.get("lead"):
             leads.append(groups["lead"].strip())
-    return Said(list(dict.fromkeys(claims)), list(dict.fromkeys(leads)), confidence, seconds, failed)
+    return Said(
+        list(dict.fromkeys(claims)), list(dict.fromkeys(leads)), confidence, seconds, failed
+    )
 
 
 def record_of(stem: str) -> dict[str, Any]:

@@ -1,8 +1,9 @@
-"""`memory.py rgt`, `accelerate` or `deepspeed`: the GiB that a tool reckons for a run, given as JSON.
+"""The GiB that a tool reckons for a run: `memory.py rgt`, `accelerate` or `deepspeed`.
 
-The JSON has the model's `config` and the options that `rgt fit` is `asked` with. The other two know weights,
-gradients and optimizer state alone. They are asked through the functions of their estimators, because
-accelerate's command wants a model of the Hub, and DeepSpeed has none.
+Reads a JSON list of texts, each JSON with the model's `config` and the options that `rgt fit` is
+`asked` with. The other two
+know weights, gradients and optimizer state alone. They are asked through the functions of their
+estimators, because accelerate's command wants a model of the Hub, and DeepSpeed has none.
 """
 
 from __future__ import annotations
@@ -24,7 +25,9 @@ def empty_model(config: dict[str, Any]) -> Any:
 
     fields = {key: value for key, value in config.items() if key != "model_type"}
     with init_empty_weights():
-        return AutoModelForCausalLM.from_config(AutoConfig.for_model(config["model_type"], **fields))
+        return AutoModelForCausalLM.from_config(
+            AutoConfig.for_model(config["model_type"], **fields)
+        )
 
 
 def accelerate(told: dict[str, Any]) -> float:
@@ -58,6 +61,12 @@ def rgt(told: dict[str, Any]) -> float:
     return json.loads(done.stdout)["need_gib"]
 
 
+def main() -> None:
+    """Answer what is on standard input."""
+    tool = {"rgt": rgt, "accelerate": accelerate, "deepspeed": deepspeed}[sys.argv[1]]
+    for told in json.load(sys.stdin):
+        print(f"bench: {tool(json.loads(told)):.3f} GiB\nEND", flush=True)
+
+
 if __name__ == "__main__":
-    tools = {"rgt": rgt, "accelerate": accelerate, "deepspeed": deepspeed}
-    print(f"bench: {tools[sys.argv[1]](json.load(sys.stdin)):.3f} GiB")
+    main()

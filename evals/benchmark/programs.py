@@ -1,10 +1,11 @@
-"""Run a training program under torch-audit, guardtower or torchtest2, as its author would call them.
+"""Run a training program under torch-audit, guardtower or torchtest2, as one would call them.
 
     programs.py TOOL PROGRAM
 
-These are functions that somebody writes into a loop. Here the loop stays as it is: the first forward pass
-of a model gives them model, optimizer and batch, the first `backward` the loss. Prints a line for each
-finding: `bench: claim NAME` where the tool calls it a failure, `bench: lead NAME` where it warns.
+These are functions that somebody writes into a loop. Here the loop stays as it is: the first
+forward pass of a model gives them model, optimizer and batch, the first `backward` the loss. Prints
+a line for each finding: `bench: claim NAME` where the tool calls it a failure, `bench: lead NAME`
+where it warns.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ class TorchAudit:
     auditor = None
 
     def entered(self) -> None:
+        """Audit from this forward pass on."""
         import torch_audit.runtime
 
         self.auditor = torch_audit.runtime.autopatch(
@@ -55,24 +57,30 @@ class TorchAudit:
         )
 
     def left(self, loss: torch.Tensor, *args, **options) -> None:
+        """Let the program go on."""
         backward(loss, *args, **options)
 
     def end(self) -> None:
+        """Tell what was found by the end of the program."""
         if self.auditor:
             found = self.auditor.finish().findings
-            tell([(one.rule_id, getattr(one.severity, "value", str(one.severity))) for one in found])
+            tell(
+                [(one.rule_id, getattr(one.severity, "value", str(one.severity))) for one in found]
+            )
 
 
 class Guardtower:
     """Audits one step: the program's own forward pass and loss, within its audit."""
 
     def entered(self) -> None:
+        """Begin the audit, and wait until its hooks are on."""
         self.attached, self.ready = threading.Event(), threading.Event()
         self.worker = threading.Thread(target=self.audit, daemon=True)
         self.worker.start()
         self.attached.wait(60)
 
     def audit(self) -> None:
+        """Audit in a thread, while the program takes its step."""
         import guardtower
 
         held = Seen.inputs.values() if isinstance(Seen.inputs, dict) else Seen.inputs
@@ -82,26 +90,31 @@ class Guardtower:
         )
 
     def step(self) -> torch.Tensor:
+        """The program's loss, once there is one."""
         self.attached.set()
         self.ready.wait()
         return self.loss
 
     def left(self, loss: torch.Tensor, *_, **__) -> None:
+        """Hand the loss to the audit, tell what it found, and end."""
         self.loss = loss
         self.ready.set()
         self.worker.join()
         tell([(one.catalog_id or one.check, one.severity.name) for one in self.report.findings])
         os._exit(0)
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        """Nothing was audited."""
 
 
 class Torchtest2:
     """Checks the model with the program's first batch, loss and optimizer."""
 
-    def entered(self) -> None: ...
+    def entered(self) -> None:
+        """Wait for the loss."""
 
     def left(self, *_, **__) -> None:
+        """Check, tell what was found, and end."""
         import torchtest2
 
         targets, loss_fn = told_loss()
@@ -112,7 +125,8 @@ class Torchtest2:
         tell([(one.name, str(one.status)) for one in report.results])
         os._exit(0)
 
-    def end(self) -> None: ...
+    def end(self) -> None:
+        """Nothing was audited."""
 
 
 def told_loss() -> tuple[Any, Any]:
@@ -149,7 +163,11 @@ def watch(tool: TorchAudit | Guardtower | Torchtest2) -> None:
         return Seen.output
 
     def leaving(self, *args, **options):
-        if Seen.model is None or Seen.done or threading.current_thread() is not threading.main_thread():
+        if (
+            Seen.model is None
+            or Seen.done
+            or threading.current_thread() is not threading.main_thread()
+        ):
             return backward(self, *args, **options)
         Seen.done = True
         return tool.left(self, *args, **options)
@@ -171,7 +189,9 @@ def watch(tool: TorchAudit | Guardtower | Torchtest2) -> None:
 
 def main() -> None:
     """Run the program under the tool."""
-    tool = {"torch-audit": TorchAudit, "guardtower": Guardtower, "torchtest2": Torchtest2}[sys.argv[1]]()
+    tool = {"torch-audit": TorchAudit, "guardtower": Guardtower, "torchtest2": Torchtest2}[
+        sys.argv[1]
+    ]()
     watch(tool)
     sys.argv = sys.argv[2:]
     sys.path[0] = os.path.dirname(sys.argv[0])

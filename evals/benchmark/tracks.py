@@ -11,6 +11,7 @@ import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from fit import grading as fit_grading
@@ -41,16 +42,19 @@ def drawn(cases: list[Case], most: int) -> list[Case]:
     return random.Random(0).sample(ordered, min(most, len(ordered)))
 
 
+@cache
 def _reports() -> list[Case]:
     inside = [case for case in unseen.together(unseen.sets()) if case.expect]
     return [*drawn(inside, 70), *drawn(unseen.strange(), 30)]
 
 
+@cache
 def _seen_reports() -> list[Case]:
     half = [c for c in read_cases(EVALS / "cases.jsonl") if c.half == "tuning"]
     return drawn(half, 40)
 
 
+@cache
 def _own() -> list[Case]:
     cases = [
         Case(
@@ -66,6 +70,7 @@ def _own() -> list[Case]:
     return [case for case in cases if case not in own] + drawn(own, 40)
 
 
+@cache
 def _files() -> list[Case]:
     rows = map(json.loads, (SETS / "disk_files.jsonl").read_text(encoding="utf-8").splitlines())
     folder = os.environ.get("DISK_FILES", "")
@@ -81,16 +86,19 @@ def _files() -> list[Case]:
     return drawn(cases, 70)
 
 
+@cache
 def _ranks() -> list[Case]:
     half = [c for c in read_cases(EVALS / "cases.jsonl") if c.half == "reporting"]
     return drawn(ranks.among(ranks.told(half)), 40)
 
 
+@cache
 def _lines() -> list[Case]:
     half = [c for c in read_cases(SETS / "short.jsonl") if c.half == "reporting"]
     return drawn(half, 60)
 
 
+@cache
 def _gpualert() -> list[Case]:
     names = (HERE / "gpualert_logs.txt").read_text(encoding="utf-8").split()
     place, cases = others_sets.folder(), []
@@ -102,14 +110,15 @@ def _gpualert() -> list[Case]:
     return cases
 
 
+@cache
 def _programs() -> list[Case]:
-    """24 failing programs of one process, the healthy twins of every second, 12 other healthy ones."""
+    """12 failing programs of one process, every second one's healthy twin, 6 other healthy ones."""
     single = [
         path for path in sorted((EVALS / "probe").glob("*/failing.py")) if not _launched(path)
     ]
-    pairs = random.Random(0).sample(single, 24)
+    pairs = random.Random(0).sample(single, 12)
     sound = [p for p in sorted((EVALS / "probe/healthy").glob("*.py")) if not _launched(p)]
-    healthy = [p.with_name("healthy.py") for p in pairs[::2]] + random.Random(0).sample(sound, 12)
+    healthy = [p.with_name("healthy.py") for p in pairs[::2]] + random.Random(0).sample(sound, 6)
     return [_program(path, (path.parent.name,)) for path in pairs] + [
         _program(path, ()) for path in healthy
     ]
@@ -124,6 +133,7 @@ def _program(path: Path, expect: tuple[str, ...]) -> Case:
     return Case(name, "error" if expect else HEALTHY, path.read_text("utf-8"), expect, str(path))
 
 
+@cache
 def _models() -> list[Case]:
     """Runs on an H100, of the half on which the margin of `rgt fit` wasn't set."""
     record = json.loads((EVALS.parent / "tests/records/fit_limits.json").read_text("utf-8"))
@@ -160,7 +170,7 @@ TRACKS = (
     Track("gpualert's logs", FILE, _gpualert,
           "60 of the 474 logs of Parv-01/gpualert-eval (f402b79)", seen=True),
     Track("silent programs", PROGRAM, _programs,
-          "24 failing programs of `probe/`, 12 of their healthy twins and 12 other healthy ones; the "
+          "12 failing programs of `probe/`, 6 of their healthy twins and 6 other healthy ones; the "
           "probe's rules were written on them", seen=True),
     Track("memory", MODEL, _models,
           "runs on an H100, and the least memory in which each survived"),

@@ -1,10 +1,13 @@
-"""Baselines as commands: `words.py bm25` or `words.py titles`, with the text on standard input.
+"""The look-up and two baselines on many texts: `words.py lookup`, `bm25` or `titles`.
 
-`titles` prints the entries whose title quotes something that stands in the text, the longest quote first.
+Reads a JSON list of texts from standard input, or of paths after `--files`, and prints the entries
+for each. `titles` prints those whose title quotes something that stands in the text, the longest
+quote first.
 """
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from pathlib import Path
@@ -15,6 +18,10 @@ sys.path[:0] = [str(ROOT / "evals"), str(ROOT / "server")]
 from grading import systems
 from grading.cases import Case
 from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.lookup.steps import Answer
+
+MOST = 100_000  # letters
 
 
 def titles(text: str) -> list[str]:
@@ -29,11 +36,28 @@ def titles(text: str) -> list[str]:
 
 
 def bm25(text: str) -> list[str]:
-    """The first 18 ids by Okapi BM25; those after the third aren't claimed."""
-    claims, further = systems.bm25([Case("1", "error", text, (), "")])["1"]
+    """The first 18 ids by Okapi BM25 of a text's end; those after the third aren't claimed."""
+    claims, further = systems.bm25([Case("1", "error", text[-MOST:], (), "")])["1"]
     return [*claims, *(f"also {name}" for name in further)]
 
 
+def lookup(answer: Answer) -> list[str]:
+    """The ids of an answer: claims with their confidence, then titles."""
+    claims = [f"{match['id']} {match['confidence']}" for match in answer.matches]
+    return [*claims, *(f"also {title['id']}" for title in answer.also)]
+
+
+def main() -> None:
+    """Answer what is on standard input."""
+    by_path = "--files" in sys.argv
+    for given in json.load(sys.stdin):
+        text = Path(given).read_text("utf-8", "replace") if by_path else given
+        if sys.argv[1] == "lookup":
+            found = lookup(answer_for(log=given) if by_path else answer_for(text=given))
+        else:
+            found = {"bm25": bm25, "titles": titles}[sys.argv[1]](text)
+        print("\n".join(found) or "none", "\nEND", sep="", flush=True)
+
+
 if __name__ == "__main__":
-    ways = {"bm25": bm25, "titles": titles}
-    print("\n".join(ways[sys.argv[1]](sys.stdin.buffer.read().decode("utf-8", "replace"))) or "none")
+    main()
