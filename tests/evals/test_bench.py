@@ -1,0 +1,92 @@
+"""Systems side by side: the page shows the records, and a class is graded by the entries it holds."""
+
+import json
+import sys
+
+import pytest
+
+from tests.conftest import ROOT
+
+sys.path.insert(0, str(ROOT / "evals"))
+
+from benchmark import asking, page, tracks
+from grading.cases import Case
+
+OOM = Case("1", "error", "CUDA out of memory", ("U10",), "")
+STRANGE = Case("2", "error", "strange", (), "")
+HEALTHY = Case("3", tracks.HEALTHY, "epoch 1 loss 0.3", (), "")
+
+
+def system(**fields) -> asking.System:
+    return asking.System("one", "here", "nothing", {"text": ["cat"]}, **fields)
+
+
+def said(*claims: str, leads: tuple[str, ...] = ()) -> asking.Said:
+    return asking.Said(list(claims), list(leads), "", 0.1)
+
+
+def test_the_page_shows_the_records(request):
+    text = page.page()
+    if request.config.getoption("--update"):
+        page.PAGE.write_text(text, encoding="utf-8")
+    assert page.PAGE.read_text(encoding="utf-8") == text, "run: python evals/bench.py --write"
+
+
+@pytest.mark.parametrize("stem", asking.systems())
+def test_a_record_has_answers_to_cases_of_its_tracks_alone(stem):
+    recorded = asking.record_of(stem)["tracks"]
+    known = tracks.by_name()
+    for name, answers in recorded.items():
+        assert set(answers) <= {case.id for case in known[name].cases()}, f"record {stem} anew"
+
+
+def test_what_a_command_prints_is_read_as_claims_leads_and_confidence():
+    pattern = r"^(?P<claim>\w+) (?P<confidence>\w+)$|^also (?P<lead>\w+) too$"
+    text = Case("1", "error", "U10 high\nalso M4 too\nwords\nU10 low\n", (), "")
+    found = asking.ask(system(answer=pattern), "text", text)
+    assert (found.claims, found.leads, found.confidence) == (["U10"], ["M4"], "high")
+
+
+def test_none_and_a_command_that_fails_claim_nothing():
+    silent = asking.ask(system(), "text", Case("1", "error", "none\n", (), ""))
+    assert silent.claims == [] and silent.failed == ""
+    broken = asking.System("one", "here", "nothing", {"text": ["false"]})
+    assert asking.ask(broken, "text", OOM).failed == "exit code 1"
+
+
+def test_a_file_goes_to_the_command_for_a_text_and_a_path_where_it_is_asked_for():
+    assert system().command("file") == ["cat"]
+    by_path = asking.System("one", "here", "nothing", {"file": ["cat", "{file}"]})
+    assert asking.ask(by_path, "file", Case("1", "error", "U10\n", (), "")).claims == ["U10"]
+    assert by_path.command("text") == []
+
+
+def test_a_class_is_right_if_it_holds_the_entry_and_claims_nothing_if_it_holds_none():
+    classes = {"memory": ["M4", "U10"], "network": ["D20"], "own": []}
+    told = system(classes=classes)
+
+    def graded(*claims):
+        return page.graded(told, [OOM], {"1": said(*claims)})[0]
+
+    assert graded("memory").place == 0
+    assert graded("network", "memory").place == 1
+    assert graded("network").place is None and graded("network").claimed
+    assert graded("unknown").place is None and graded("unknown").claimed
+    assert not graded("own").claimed
+
+
+def test_claims_on_strange_and_on_healthy_cases_are_counted_apart():
+    answers = {"1": said("U10"), "2": said("U10"), "3": said("U10")}
+    told = page.graded(system(), [OOM, STRANGE, HEALTHY], answers)
+    cells = page._row(system(), told, answers).split(" | ")
+    assert cells[1] == "1+1+1"
+    assert cells[5].startswith("1.000") and cells[6].startswith("1.000")
+
+
+def test_each_system_names_classes_that_the_catalogue_knows():
+    from remote_gpu_trainer.catalogue import bundle
+
+    known = {entry.id for entry in bundle.load().entries}
+    for path in (asking.HERE / "classes").glob("*.json"):
+        for name, ids in json.loads(path.read_text(encoding="utf-8")).items():
+            assert set(ids) <= known, f"{path.name}: {name}: {set(ids) - known}"
