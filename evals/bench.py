@@ -53,12 +53,11 @@ def record(stem: str, system: asking.System, only: list[str]) -> None:
         if not cases:
             print(f"{stem}: {track.name}: left as recorded; its texts aren't on this machine")
             continue
-        kept["tracks"][track.name] = {
-            name: asking.row_of(said)
-            for name, said in asking.ask_all(system, track.gives, cases).items()
-        }
+        answers = kept["tracks"][track.name] = {}
         kept["date"] = f"{datetime.date.today()}"
-        asking.write_record(stem, kept)
+        for name, said in asking.ask_all(system, track.gives, cases):
+            answers[name] = asking.row_of(said)
+            asking.write_record(stem, kept)
         print(f"{stem}: {track.name}: {len(cases)} cases", flush=True)
 
 

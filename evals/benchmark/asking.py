@@ -21,6 +21,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -60,12 +61,13 @@ class System:
 
 @dataclass(frozen=True)
 class Said:
-    """What a system printed for a case: classes or ids, best first, and how long it took."""
+    """What a system printed for a case: classes or ids, best first, and how long it took
+    (None where that wasn't measured)."""
 
     claims: list[str]
     leads: list[str]
     confidence: str
-    seconds: float
+    seconds: float | None
     failed: str = ""
 
 
@@ -84,11 +86,12 @@ def _read(path: Path) -> System:
         raise BadCase(f"{path}: can't read the system ({error}); see asking.py") from None
 
 
-def ask_all(system: System, gives: str, cases: list[Case]) -> dict[str, Said]:
-    """Ask a system about cases, all at once where it can be."""
+def ask_all(system: System, gives: str, cases: list[Case]) -> Iterator[tuple[str, Said]]:
+    """Yield what a system says to each case; it is asked about all at once where it can be."""
     if gives in system.batch:
-        return _ask_batch(system, gives, cases)
-    return {case.id: ask(system, gives, case) for case in cases}
+        yield from _ask_batch(system, gives, cases).items()
+    else:
+        yield from ((case.id, ask(system, gives, case)) for case in cases)
 
 
 def ask(system: System, gives: str, case: Case) -> Said:

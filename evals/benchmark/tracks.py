@@ -71,10 +71,10 @@ def _own() -> list[Case]:
 
 
 @cache
-def _files() -> list[Case]:
+def _disk() -> dict[str, list[Case]]:
+    """The drawn files by their set; how files are read was worked on with (b) in view."""
     rows = map(json.loads, (SETS / "disk_files.jsonl").read_text(encoding="utf-8").splitlines())
-    folder = os.environ.get("DISK_FILES", "")
-    cases = []
+    folder, sets, cases = os.environ.get("DISK_FILES", ""), {}, []
     for row in rows:
         if row["set"] == "a":
             continue
@@ -82,8 +82,21 @@ def _files() -> list[Case]:
         path = Path(folder) / row["repo"] / row["path"]
         text = path.read_text("utf-8", "surrogateescape") if folder and path.is_file() else ""
         kind = "error" if row["class"] in ("failure", "own") else HEALTHY
-        cases.append(Case(id_of(source), kind, text, tuple(row["expect"]), source))
-    return drawn(cases, 70)
+        case = Case(id_of(source), kind, text, tuple(row["expect"]), source)
+        sets[case.id] = row["set"]
+        cases.append(case)
+    found: dict[str, list[Case]] = {}
+    for case in drawn(cases, 70):
+        found.setdefault("b" if sets[case.id] == "b" else "c to e", []).append(case)
+    return found
+
+
+def _files() -> list[Case]:
+    return _disk()["c to e"]
+
+
+def _seen_files() -> list[Case]:
+    return _disk()["b"]
 
 
 @cache
@@ -156,7 +169,7 @@ TRACKS = (
     Track("reports", TEXT, _reports,
           "70 reports of (a) to (c) and 30 strange ones of `sets/fresh.jsonl`"),
     Track("files", FILE, _files,
-          "70 files of the sets b to e of `sets/disk_files.jsonl`, whole, as they lay on a disk"),
+          "files of the sets c to e of `sets/disk_files.jsonl`, whole, as they lay on a disk"),
     Track("own errors", FILE, _own,
           "`sets/own_errors.jsonl.gz`: 23 logs with an entry, 40 of the 127 own mistakes without, "
           "20 healthy"),
@@ -164,6 +177,8 @@ TRACKS = (
           "40 reports of the reporting half as one rank of three (`sets/ranks/`)"),
     Track("seen reports", TEXT, _seen_reports,
           "40 of the tuning half of `cases.jsonl`, of which our encoder learned", seen=True),
+    Track("seen files", FILE, _seen_files,
+          "files of the set b of `sets/disk_files.jsonl`", seen=True),
     Track("short lines", TEXT, _lines,
           "60 of the reporting half of `sets/short.jsonl`; limits of ours were chosen on the set",
           seen=True),
