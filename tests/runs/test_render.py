@@ -470,7 +470,7 @@ def test_the_users_own_end_command_is_shown_word_for_word_with_its_cases(
 
 
 @pytest.mark.parametrize("end, platform, leads", [
-    ({}, "runpod", "To end the price of the GPU, set at_end.do: stop; the disk stays, and may keep its price until you delete it."), ({}, "lambda", "set your provider's own command, at_end: {do: run, command: [...]}."),
+    ({}, "runpod", "To end the GPU's price, set at_end.do: stop; the disk stays and may cost until you delete it."), ({}, "lambda", "set your provider's own command, at_end: {do: run, command: [...]}."),
     ({"do": "stop"}, "lambda", "at_end.do: stop does nothing here: lambda has no known stop that keeps the disk. Set your provider's own command, at_end: {do: run,"),
     ({"do": "stop"}, "generic-ssh", "Set your provider's own command, at_end: {do: run,"),
     ({"do": "stop"}, "nebius", "Set at_end.box_id;"),

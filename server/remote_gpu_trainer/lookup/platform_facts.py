@@ -9,6 +9,7 @@ from ..platforms import questions
 from .parts import FURTHER, WHOLE
 from .steps import Answer, fit
 
+BESIDE = 2  # matches beside facts, so that titles have room too
 NO_PAGE = (
     "There is no page on {name}. What holds for any Linux box is in the profile generic-ssh; "
     "what {name} bills after a stop, and what it deletes, only its own pages say."
@@ -46,7 +47,7 @@ def with_facts(answer: Answer, text: str, today: date) -> Answer:
         showing.in_a_sentence(page.name, name, getattr(page.facts, name), today)
         for name in asked.facts
     ]
-    told = replace(answer, facts=facts, ask="", decision=None)
+    told = replace(answer, matches=answer.matches[:BESIDE], facts=facts, ask="", decision=None)
     fit(told, WHOLE + FURTHER * max(0, len(told.matches) - 3))
     return told
 

@@ -170,7 +170,7 @@ def _deadline(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
 
 
 _OWN_COMMAND = "at_end: {do: run, command: [...]}"
-_DISK_STAYS = "the disk stays, and may keep its price until you delete it"
+_DISK_STAYS = "the disk stays and may cost until you delete it"
 
 
 def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
@@ -198,7 +198,7 @@ def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     can_stop = fact is not None and fact.value.possible and fact.value.keeps_disk is True
     if job.at_end.do == "keep":
         how = (
-            f"To end the price of the GPU, set at_end.do: stop; {_DISK_STAYS}"
+            f"To end the GPU's price, set at_end.do: stop; {_DISK_STAYS}"
             if can_stop
             else f"To end it, set your provider's own command, {_OWN_COMMAND}"
         )
