@@ -42,6 +42,10 @@ def drawn(cases: list[Case], most: int) -> list[Case]:
     return random.Random(0).sample(ordered, min(most, len(ordered)))
 
 
+def _half(path: Path, half: str) -> list[Case]:
+    return [case for case in read_cases(path) if case.half == half]
+
+
 @cache
 def _reports() -> list[Case]:
     inside = [case for case in unseen.together(unseen.sets()) if case.expect]
@@ -50,8 +54,7 @@ def _reports() -> list[Case]:
 
 @cache
 def _seen_reports() -> list[Case]:
-    half = [c for c in read_cases(EVALS / "cases.jsonl") if c.half == "tuning"]
-    return drawn(half, 40)
+    return drawn(_half(EVALS / "cases.jsonl", "tuning"), 40)
 
 
 @cache
@@ -101,14 +104,12 @@ def _seen_files() -> list[Case]:
 
 @cache
 def _ranks() -> list[Case]:
-    half = [c for c in read_cases(EVALS / "cases.jsonl") if c.half == "reporting"]
-    return drawn(ranks.among(ranks.told(half)), 40)
+    return drawn(ranks.among(ranks.told(_half(EVALS / "cases.jsonl", "reporting"))), 40)
 
 
 @cache
 def _lines() -> list[Case]:
-    half = [c for c in read_cases(SETS / "short.jsonl") if c.half == "reporting"]
-    return drawn(half, 60)
+    return drawn(_half(SETS / "short.jsonl", "reporting"), 60)
 
 
 @cache

@@ -77,14 +77,11 @@ class Place:
     def _entry_with(self, anchor: str) -> str:
         """The address of the entry whose heading has this anchor, '' for any other anchor."""
         name, dashes, _ = anchor.partition("--")
-        return next(
-            (
-                address
-                for known, address in self.addresses.items()
-                if dashes and known.lower() == f"entry:{name}"
-            ),
-            "",
-        )
+        if not dashes:
+            return ""
+        wanted = f"entry:{name}"
+        found = (to for known, to in self.addresses.items() if known.lower() == wanted)
+        return next(found, "")
 
 
 def relative(start: str, address: str) -> str:

@@ -269,9 +269,9 @@ def _price(offer: dict[str, Any], off: str) -> str:
 
 
 def _headline(report: dict[str, Any]) -> str:
-    least = "at least" if report["uncertain"] is None else "about"
-    need = f"needs {least} {report['need_gib']:.1f} GiB on each GPU"
     off = report["uncertain"]
+    least = "at least" if off is None else "about"
+    need = f"needs {least} {report['need_gib']:.1f} GiB on each GPU"
     if off and report["verdict"] == training_memory.TIGHT:
         need += f", may need {report['need_gib'] * (1 + off):.1f}"
     if card := report["gpu"]:

@@ -17,6 +17,7 @@ from typing import Any
 
 from ..runner.setting_up import around
 from ..runner.spec import DEFAULTS, TIMINGS
+from .shell_text import quoted_path
 
 SHEBANG = "#!/usr/bin/env bash\n"
 OURS = "# Rendered by remote-gpu-trainer"
@@ -146,9 +147,7 @@ def _assignments(spec: dict[str, Any], requeue: bool) -> str:
         "NOTIFY_EVERY": max(int(timings["notify_every"]), 1),
     }
     lines = [f"RGT_{name}={word(value)}" for name, value in values.items()]
-    folder = posixpath.normpath(whole["run_dir"])
-    home, inside = ("~/", folder[2:]) if folder.startswith("~/") else ("", folder)
-    lines.append(f"RGT_DIR={home}{word(inside)}")  # bash puts the home folder in for a bare ~/
+    lines.append(f"RGT_DIR={quoted_path(posixpath.normpath(whole['run_dir']), word)}")
     for name, words_of in (("END", words), ("NOTIFY", whole["notify"])):
         lines.append(f"RGT_{name}=({' '.join(map(word, words_of))})")
     # The words of a shell behind the job's setup: what follows them runs there.

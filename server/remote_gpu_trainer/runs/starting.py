@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 import re
-import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -32,6 +31,7 @@ from .job_text import Unfit, probed
 from .render import Rendered, render
 from .rendering import platform_of
 from .sending import Parcel, Sent
+from .shell_text import quoted_path
 from .status_reply import Status
 
 BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its checks are over
@@ -219,11 +219,10 @@ def left_behind(box: Box, folder: str, sent: Sent) -> str:
     """
     if not sent.made:
         return ""
-    home, inside = ("~/", folder[2:]) if folder.startswith("~/") else ("", folder)
     where = "" if box.local else f" on {shown(box.name, 80)}"
     return (
         f"{shown(folder, 200)}{where}, with the code that was sent, for the next try; "
-        f"rm -r {home}{shlex.quote(inside)}{where and ' there'} removes it"
+        f"rm -r {quoted_path(folder)}{where and ' there'} removes it"
     )
 
 
