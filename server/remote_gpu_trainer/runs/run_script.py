@@ -10,6 +10,7 @@ import json
 import posixpath
 import re
 import shlex
+from collections.abc import Callable
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
@@ -17,7 +18,6 @@ from typing import Any
 
 from ..runner.setting_up import around
 from ..runner.spec import DEFAULTS, TIMINGS
-from .shell_text import quoted_path
 
 SHEBANG = "#!/usr/bin/env bash\n"
 OURS = "# Rendered by remote-gpu-trainer"
@@ -171,6 +171,12 @@ def _for_a_reader(spec: dict[str, Any]) -> str:
         end=end,
         folder=json.dumps(whole["run_dir"])[1:-1],
     )
+
+
+def quoted_path(path: str, quote: Callable[[str], str] = shlex.quote) -> str:
+    """A path as one word of bash, which still puts the home folder in for a leading ~/."""
+    home, inside = ("~/", path[2:]) if path.startswith("~/") else ("", path)
+    return home + quote(inside)
 
 
 def _shown(command: str | list[str]) -> str:

@@ -40,12 +40,6 @@ def quoted(value: object) -> str:
     raise TypeError(f"a value of type {type(value).__name__} in a template; give text or a number")
 
 
-def quoted_path(path: str, quote: Callable[[str], str] = shlex.quote) -> str:
-    """A path as one word of bash, which still puts the home folder in for a leading ~/."""
-    home, inside = ("~/", path[2:]) if path.startswith("~/") else ("", path)
-    return home + quote(inside)
-
-
 def bare(value: object) -> str:
     """A word for a place inside quotes. Raises ValueError unless quoting would change nothing."""
     text = str(value)

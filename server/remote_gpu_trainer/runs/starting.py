@@ -30,8 +30,8 @@ from .job_reading import JobError, from_object
 from .job_text import Unfit, probed
 from .render import Rendered, render
 from .rendering import platform_of
+from .run_script import quoted_path
 from .sending import Parcel, Sent
-from .shell_text import quoted_path
 from .status_reply import Status
 
 BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its checks are over
