@@ -109,6 +109,7 @@ def test_what_lands_on_the_main_branch_runs_all_tests_with_every_engine():
 
 
 STALENESS = yaml.safe_load((ROOT / ".github/workflows/staleness.yml").read_text(encoding="utf-8"))
+NEWEST = yaml.safe_load((ROOT / ".github/workflows/newest.yml").read_text(encoding="utf-8"))
 GH = """#!/bin/sh
 echo "$*" >>asked
 if [ "$2" = list ]; then cat issues.json; fi
@@ -130,25 +131,46 @@ def test_each_report_of_the_month_is_one_that_the_command_makes():
         assert all(word in help_text.stdout for word in asked)
 
 
+def test_the_newest_libraries_are_those_that_the_proofs_pin(tmp_path):
+    [names] = [
+        step["run"]
+        for step in NEWEST["jobs"]["prove"]["steps"]
+        if "newest.txt" in step.get("run", "") and "PY" in step["run"]
+    ]
+    program = names.partition("<<'PY'\n")[2].partition("\nPY\n")[0]
+    listed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    proofs = re.search(r"^proofs = \[(.*?)^\]", project, re.S | re.M)[1]
+    assert set(listed.stdout.replace("_", "-").split()) == set(
+        re.findall(r'"([\w-]+)==', proofs.replace("_", "-"))
+    )
+
+
+@pytest.mark.parametrize(
+    "step",
+    [STALENESS["jobs"]["report"]["steps"][-1], NEWEST["jobs"]["prove"]["steps"][-1]],
+    ids=["stale", "newest"],
+)
 @pytest.mark.parametrize(
     ("code", "issues", "asked"),
     [
         (1, [], ["issue create --title Sources --body-file report.md"]),
         (1, [(7, "Sources")], ["issue edit 7 --body-file report.md"]),
         (1, [(7, "Sources of old")], ["issue create --title Sources --body-file report.md"]),
-        (0, [(8, "Else"), (7, "Sources")], ["issue close 7 --comment Nothing is left of it."]),
+        (0, [(8, "Else"), (7, "Sources")], ["issue close 7 --comment"]),
         (0, [(8, "Else")], []),
     ],
     ids=["none is open", "one is open", "another is open", "nothing is left", "nothing to do"],
 )
-def test_a_second_report_brings_the_open_issue_up_to_date(code, issues, asked, tmp_path):
+def test_a_second_report_brings_the_open_issue_up_to_date(step, code, issues, asked, tmp_path):
     if not shutil.which("jq"):
         (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)("jq is not installed")
     (tmp_path / "gh").write_text(GH)
     (tmp_path / "gh").chmod(0o755)
     listed = [{"number": number, "title": title} for number, title in issues]
     (tmp_path / "issues.json").write_text(json.dumps(listed))
-    step = STALENESS["jobs"]["report"]["steps"][-1]
     path = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     subprocess.run(
         ["bash", "-e", "-c", step["run"]],
@@ -157,4 +179,5 @@ def test_a_second_report_brings_the_open_issue_up_to_date(code, issues, asked, t
         check=True,
     )
     listing, *further = (tmp_path / "asked").read_text().splitlines()
-    assert listing.startswith("issue list --state open") and further == asked
+    assert listing.startswith("issue list --state open")
+    assert [words.partition(" Nothing")[0].partition(" Every")[0] for words in further] == asked
