@@ -158,6 +158,21 @@ def test_a_log_of_numbers_alone_gets_its_entry(tmp_path):
     }
 
 
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("step 1 loss 2.31\nstep 2 loss 2.20\nstep 3 loss nan\n", "P9"),
+        ("Epoch 1/2 loss: 0.69\nEpoch 2/2 loss: nan\nSaving the model\n", "P9"),
+        ("loss: 0.9\nloss: 0.7\nloss: 0.8\n", None),
+        ("nan in column age was dropped\nloss: 0.9\nloss: 0.7\n", None),
+    ],
+)
+def test_a_nan_needs_no_course_to_be_seen(text, said, tmp_path):
+    (tmp_path / "train.log").write_text(text)
+    matches = answer_for(log=str(tmp_path / "train.log")).matches
+    assert (matches[0]["id"] if matches else None) == said
+
+
 def test_a_log_of_a_run_that_is_well_gets_none(tmp_path):
     answer = answer_for(
         log=write(

@@ -305,7 +305,8 @@ def _with_curves(evidence: Evidence, log: _Log) -> Evidence | None:
     from ..numbers import curves, metric_series  # here for a fast start: most logs end in a failure
 
     numbers = metric_series.of_rows(log.rows)
-    if not numbers.series or len(numbers.series[0].values) < NUMBERS:
+    has_course = numbers.series and len(numbers.series[0].values) >= NUMBERS
+    if not has_course and not curves.is_lost(numbers):
         return None
     return _with_findings(evidence, log, curves.findings(numbers), numbers.rows)
 

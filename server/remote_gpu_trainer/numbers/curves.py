@@ -92,6 +92,11 @@ def findings(numbers: Numbers) -> list[NumbersFinding]:
     return sorted(result, key=lambda finding: not finding.fault)
 
 
+def is_lost(numbers: Numbers) -> bool:
+    """Return whether a loss becomes nan or infinite: to say so takes no course of many values."""
+    return bool(_not_finite(_curves_of(numbers)))
+
+
 def _some(*findings: NumbersFinding | None) -> list[NumbersFinding]:
     """The findings without None."""
     return [finding for finding in findings if finding is not None]

@@ -6,6 +6,7 @@ modules that read numbers are imported.
 
 from __future__ import annotations
 
+import re
 from typing import Tuple
 
 Row = Tuple[int, bytes]  # (line number from 1, bytes without the line end)
@@ -34,14 +35,20 @@ _NUMBERED = (
     b"perda",
     *(word.encode() for word in ("损失", "損失", "손실", "потер")),
 )
+_NAN = re.compile(rb"\bnan\b", re.I)
 _OF_NUMBERS = b"0123456789.+-eE"
 _TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")
 
 
 def hold_numbers(rows: list[Row]) -> bool:
-    """Return whether at least NUMBERS rows may hold a loss or a score, by words or by a header."""
+    """Return whether at least NUMBERS rows may hold a loss or a score, by words or by a header.
+
+    Two are enough where one may be nan: that needs no course to be seen.
+    """
     whole = b"\n".join([raw for _, raw in rows])
     named = sum(map(whole.count, _NUMBERED))
+    if named >= 2 and _NAN.search(whole):
+        return True
     return named >= NUMBERS or (
         named > 0 and sum(any(48 <= byte < 58 for byte in raw[:40]) for _, raw in rows) >= NUMBERS
     )
