@@ -13,6 +13,7 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli import terminal
 from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.lookup.parts import BESIDE
 from rich.console import Console
 
 from tests.conftest import ROOT
@@ -66,7 +67,7 @@ def test_no_title_is_cut_at_a_terminal():
     told = at_a_terminal("lookup", "loss is nan")
     entries = catalogue.load().by_id
     shown = re.findall(r"^(?:    )?([A-Z]+\d+) +(\S.*?) *$", ESCAPE.sub("", told), re.M)
-    assert len(shown) >= 10
+    assert len(shown) == 3 + BESIDE
     for id, title in shown[1:]:
         assert words(entries[id].title).startswith(title) and "…" not in title
 

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 WHOLE, FURTHER = 1000, 95  # tokens of an answer with three matches, and of each match beyond
 LINES = 2  # lines of evidence
-ALSO = 15  # candidates behind the matches, of which an unsure answer shows the titles
+ALSO = 15  # candidates of which an answer without a match shows the titles
+BESIDE = 5  # and one with matches that aren't sure
 
 MOST = {
     # In `matches`.
