@@ -155,7 +155,9 @@ def test_what_is_not_sure_comes_with_titles_of_which_a_match_needs_few(answers):
     ]
     counts = {len(answer["also"]) for answer in unsure}
     assert min(counts) >= 3 and max(counts) == BESIDE
-    without = [len(answer["also"]) for answer in answers if answer["also"] and not answer["matches"]]
+    without = [
+        len(answer["also"]) for answer in answers if answer["also"] and not answer["matches"]
+    ]
     assert sum(count >= 9 for count in without) > 0.8 * len(without)
 
 
