@@ -402,10 +402,19 @@ def test_many_facts_that_could_not_be_seen_are_told_by_site_and_reason(site):
             "--sources and --on can't be combined; leave --on out",
         ),
         (("--sources", "--limit", "price=3"), "--sources and --limit can't be combined"),
-        (("runpod",), "'runpod' is a name for --sources; add --sources, or give --scope runpod"),
+        (("runpod", "modal"), "one scope at a time; give one name, or --scope, or several"),
+        (("runpod", "--scope", "modal"), "one scope at a time"),
     ],
 )
 def test_a_question_that_cannot_be_answered_opens_nothing(arguments, said, capsys, monkeypatch):
     monkeypatch.setattr(opening, "open_all", pytest.fail)
     assert cli.main(["staleness", *arguments]) == 2
     assert f"error: {said}" in capsys.readouterr().err
+
+
+def test_a_bare_name_is_a_scope(capsys):
+    told = []
+    for words in (["runpod"], ["--scope", "runpod"]):
+        cli.main(["staleness", "--on", "2030-01-01", *words])
+        told.append(capsys.readouterr().out)
+    assert told[0] == told[1] and "runpod" in told[0]

@@ -152,7 +152,7 @@ def _print_interval(
     nargs=-1,
     metavar="[NAME]...",
     shell_complete=profiles,
-    help="with --sources: only this platform, or fact of one, such as runpod.price",
+    help="one: as --scope; with --sources: only these platforms, or facts, such as runpod.price",
 )
 @click.option(
     "--on",
@@ -231,9 +231,9 @@ def staleness(
                 "or facts after --sources"
             )
         return _print_sources(names, everything, as_json, markdown)
-    if names:
-        name = names[0][:40]
-        raise BadRequest(f"{name!r} is a name for --sources; add --sources, or give --scope {name}")
+    if len(names) + bool(scope) > 1:
+        raise BadRequest("one scope at a time; give one name, or --scope, or several with --sources")
+    scope = scope or next(iter(names), None)
     try:
         packages = None
         if installed:

@@ -313,11 +313,15 @@ def load() -> dict[str, Profile]:
 
 
 def get(name: str) -> Profile:
-    """The profile of this name; reads its page alone. Raises ProfileError."""
+    """The profile of this name, or the only one whose name begins so; reads its page alone.
+
+    Raises ProfileError.
+    """
     places = {path.stem: path for path in pages(bundle.bundle_root())}
     spelt = name.strip().lower()
     if spelt not in places:
-        spelt = questions.page_called(name) or spelt
+        begun = [place for place in places if len(spelt) > 2 and place.startswith(spelt)]
+        spelt = questions.page_called(name) or (begun[0] if len(begun) == 1 else spelt)
     if spelt not in places:
         if provider := questions.provider_without_page(name):
             raise ProfileError(
