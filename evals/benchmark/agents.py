@@ -1,7 +1,9 @@
-"""What an agent does with rgt and without: the second part of evals/BENCHMARK.md, from recorded answers.
+"""What an agent does with rgt and without: the last part of evals/BENCHMARK.md.
 
-`agents/tasks.jsonl` has the tasks with their truth, `agents/answers.jsonl` what each reader said, `agents/judged.jsonl` what a judge
-who saw no arm made of it. Nothing is asked here.
+Nothing is asked here.
+`agents/tasks.jsonl` has the tasks with their truth, `answers.jsonl` what each reader said, and
+`judged.jsonl` what two judges made of it who saw no arm. `night.jsonl` has what a program counted
+of the scripts that were written for a night.
 """
 
 from __future__ import annotations
@@ -17,26 +19,45 @@ from grading.report import row, shown, table
 
 HERE = Path(__file__).resolve().parent / "agents"
 ARMS = ("bare", "skill", "tools")
-HEAD = ("kind", "arm", "n", "right", "misleading", "commands", "kB read", "minutes")
+HEAD = ("kind", "arm", "n", "right", "misleading", "kB read", "minutes")
 KINDS = {
     "money": "what a provider bills and deletes",
-    "box": "is this rented machine fit",
-    "ranks": "a folder of logs of several ranks",
-    "report": "an error text whose cause the thread confirmed",
+    "box": "is this rented machine fit for the run",
+    "report": "an error text whose cause its thread confirmed",
     "nothing": "nothing is wrong, or the files don't show it",
+    "ranks": "a folder of logs of several ranks",
+    "live": "a hang, or a slow run, on a box that can be looked at",
 }
+NIGHT = ("project", "arm", "faults", "final result safe", "steps lost", "steps trained again",
+         "data lost with the box", "box ended", "seconds billed")  # fmt: skip
+INTRO = """\
+# An agent with rgt and without
+
+{tasks} tasks, written with their truth, and with what a right answer says and must not say, by
+people who had seen neither the skill nor the command. Each was asked once in each of three arms:
+`bare` has a shell and a search of the web, `skill` has the folder as well that `rgt install`
+writes, `tools` that folder and the command. {readers} readers ({model}), asked on {date} with rgt
+at {commit}, each in one arm, had six or seven tasks of several kinds in random order. Their
+commands ran where neither this checkout nor, without it, skill or command could be seen. Two judges
+saw tasks, truths and answers in random order without their arms; tool and skill were struck out of
+the answers, but a note on an entry shows in some.
+
+- **right**: both judges find all there that an answer must say, and nothing that it must not
+- **misleading**: a judge finds something there that it must not say
+- **kB read**, **minutes**: of a task, in the mean of its reader's tasks. What a search of the web
+  printed isn't counted; {searches}
+- in brackets: 95 % intervals (Wilson)"""
 
 
 @dataclass(frozen=True)
 class Answer:
-    """One task in one arm. `right`: every `must` holds, and no `mustnot`. `misleading`: one of those does."""
+    """What one reader said to one task, judged."""
 
     task: str
     kind: str
     arm: str
     right: bool
     misleading: bool
-    commands: int
     kilobytes: float
     minutes: float
 
@@ -47,92 +68,91 @@ def lines(name: str) -> list[dict]:
 
 
 def answers() -> list[Answer]:
-    """Every answer with its judgement."""
-    tasks = {task["id"]: task for task in lines("tasks.jsonl")}
-    judged = {(one["task"], one["arm"]): one for one in lines("judged.jsonl")}
+    """Every answer with what the judges made of it."""
+    kinds = {task["id"]: task["kind"] for task in lines("tasks.jsonl")}
+    verdicts: dict[tuple[str, str], list[dict]] = {}
+    for one in lines("judged.jsonl"):
+        verdicts.setdefault((one["task"], one["arm"]), []).append(one)
     found = []
     for said in lines("answers.jsonl"):
-        verdict = judged[said["task"], said["arm"]]
-        misleading = any(verdict["mustnot"])
+        told = verdicts[said["task"], said["arm"]]
+        misleading = any(any(one["mustnot"]) for one in told)
+        right = all(all(one["must"]) for one in told) and not misleading
         found.append(
-            Answer(
-                said["task"],
-                tasks[said["task"]]["kind"],
-                said["arm"],
-                all(verdict["must"]) and not misleading,
-                misleading,
-                said["commands"],
-                said["bytes"] / 1000,
-                said["minutes"],
-            )
-        )
+            Answer(said["task"], kinds[said["task"]], said["arm"], right, misleading,
+                   said["kilobytes"], said["minutes"])
+        )  # fmt: skip
     return found
 
 
 def section() -> str:
     """The whole part, with its heading."""
-    found, tasks = answers(), {task["id"]: task for task in lines("tasks.jsonl")}
+    found, tasks = answers(), [task["id"] for task in lines("tasks.jsonl")]
     how = json.loads((HERE / "how.json").read_text(encoding="utf-8"))
-    return "\n\n".join(
-        [
-            "# An agent with rgt and without",
-            INTRO.format(tasks=len(tasks), **how),
-            _by_kind(found),
-            _beside(found, tasks),
-        ]
-    )
-
-
-INTRO = """\
-{tasks} tasks, written with their truth, and with what a right answer must and must not say, by people who had seen neither the skill
-nor the command. Three arms: `bare` has a shell and a search of the web, `skill` has the folder that `rgt install` writes as well, `tools`
-that folder and the command. {readers} readers ({model}, {date}, rgt at {commit}), each in one arm, with tasks of several kinds in random
-order in an empty folder; commands ran in a namespace that hides this checkout and, from those without, the skill and the command. Each
-task was asked once in each arm. A judge saw task, truth and answers in random order without their arms.
-
-- **right**: everything that the answer must say is there, and nothing that it must not
-- **misleading**: something that it must not say is there
-- **commands**, **kB read**, **minutes**: means of a task, by the log of the shell; searches of the web aren't in it
-- in brackets: 95 % intervals (Wilson)"""  # noqa: E501
+    parts = [INTRO.format(tasks=len(tasks), **how), _by_kind(found), _beside(found, tasks)]
+    return "\n\n".join([*parts, _of_a_night(), how["remarks"]])
 
 
 def _by_kind(found: list[Answer]) -> str:
-    rows = [_row(kind, arm, [one for one in found if one.kind == kind and one.arm == arm])
-            for kind in KINDS for arm in ARMS]  # fmt: skip
+    rows = [
+        _row(kind, arm, [one for one in found if one.kind == kind and one.arm == arm])
+        for kind in KINDS
+        for arm in ARMS
+    ]
     rows += [_row("all", arm, [one for one in found if one.arm == arm]) for arm in ARMS]
     meaning = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
-    return table(f"By kind ({meaning})", HEAD, rows)
+    return table("By kind", HEAD, rows) + f"\n\n{meaning}."
 
 
 def _row(kind: str, arm: str, mine: list[Answer]) -> str:
-    def mean(values: Iterable[float]) -> str:
-        return f"{statistics.mean(values):.1f}"
-
     return row(
         kind,
         arm,
         str(len(mine)),
         shown(share([one.right for one in mine])),
         shown(share([one.misleading for one in mine])),
-        mean(one.commands for one in mine),
-        mean(one.kilobytes for one in mine),
-        mean(one.minutes for one in mine),
+        _mean(one.kilobytes for one in mine),
+        _mean(one.minutes for one in mine),
     )
 
 
-def _beside(found: list[Answer], tasks: dict[str, dict]) -> str:
+def _mean(values: Iterable[float]) -> str:
+    return f"{statistics.mean(values):.1f}"
+
+
+def _beside(found: list[Answer], tasks: list[str]) -> str:
     """Where an arm with rgt did better or worse than the bare one, task by task."""
-    by_place = {(one.task, one.arm): one for one in found}
-    parts = []
+    right = {(one.task, one.arm): one.right for one in found}
+    parts = ["## Better, worse, the same"]
     for arm in ARMS[1:]:
-        better, worse = [], []
-        for name in tasks:
-            bare, ours = by_place[name, "bare"], by_place[name, arm]
-            if ours.right != bare.right:
-                (better if ours.right else worse).append(name)
-        same = len(tasks) - len(better) - len(worse)
+        better = [one for one in tasks if right[one, arm] and not right[one, "bare"]]
+        worse = [one for one in tasks if right[one, "bare"] and not right[one, arm]]
         parts.append(
-            f"- `{arm}` beside `bare`: better in {len(better)} ({', '.join(better) or 'none'}), worse in {len(worse)} "
-            f"({', '.join(worse) or 'none'}), the same in {same}."
+            f"`{arm}` beside `bare`: better in {len(better)} ({', '.join(better) or 'none'}), "
+            f"worse in {len(worse)} ({', '.join(worse) or 'none'}), the same in "
+            f"{len(tasks) - len(better) - len(worse)}."
         )
-    return "## Better, worse, the same\n\n" + "\n".join(parts)
+    return "\n\n".join(parts)
+
+
+def _of_a_night() -> str:
+    """What scripts that were written for a night came to under faults that they weren't told."""
+    told, rows = lines("night.jsonl"), []
+    for project in sorted({one["project"] for one in told}):
+        for arm in ARMS:
+            mine = [one for one in told if one["project"] == project and one["arm"] == arm]
+            if mine:
+                rows.append(
+                    row(
+                        project,
+                        arm,
+                        str(len(mine)),
+                        str(sum(one["final"] for one in mine)),
+                        str(sum(one["lost_steps"] for one in mine)),
+                        str(sum(one["again"] for one in mine)),
+                        str(sum(one["data_lost"] for one in mine)),
+                        str(sum(one["ended"] for one in mine)),
+                        str(round(sum(one["billed"] for one in mine))),
+                    )
+                )
+    return "## Left alone for a night\n\n" + table("Sums over the faults", NIGHT, rows)

@@ -232,7 +232,9 @@ def staleness(
             )
         return _print_sources(names, everything, as_json, markdown)
     if len(names) + bool(scope) > 1:
-        raise BadRequest("one scope at a time; give one name, or --scope, or several with --sources")
+        raise BadRequest(
+            "one scope at a time; give one name, or --scope, or several with --sources"
+        )
     scope = scope or next(iter(names), None)
     try:
         packages = None
