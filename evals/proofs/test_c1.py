@@ -50,10 +50,14 @@ def through_a_file(state: dict, **options) -> dict:
 @pytest.fixture(scope="module")
 def trained():
     model, optimizer = build()
+    scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer, factor=1.0)
     train(model, optimizer, 500)
+    for _ in range(500):
+        scheduler.step()
     state = {
         "model": model.state_dict(),
         "optimizer": optimizer.state_dict(),
+        "scheduler": scheduler.state_dict(),
         "step": 500,
         "rng": rng_state(),
     }
@@ -93,12 +97,15 @@ def test_the_whole_state_continues_bit_for_bit_and_loads_by_default(trained):
     assert all(torch.equal(value, final[name]) for name, value in model.state_dict().items())
 
 
-def test_the_check_counts_no_optimizer_state_after_a_cold_start(trained):
+def test_the_check_counts_no_optimizer_state_after_a_cold_start(trained, printed):
     state, _, _ = trained
     model, optimizer = build()
-    assert len(optimizer.state) == 0
+    scheduler = torch.optim.lr_scheduler.ConstantLR(optimizer)
+    names = {"optimizer": optimizer, "scheduler": scheduler}
+    assert printed("C1", **names, step=0) == "0 0 0"
     optimizer.load_state_dict(state["optimizer"])
-    assert len(optimizer.state) == len(list(model.parameters()))
+    scheduler.load_state_dict(state["scheduler"])
+    assert printed("C1", **names, step=state["step"]) == "4 500 500"
     plain = torch.optim.SGD(model.parameters(), lr=0.1)
     train(model, plain, 1)
     assert len(plain.state) == 0  # it has nothing to restore

@@ -41,6 +41,7 @@ def test_without_a_gpu_it_stops_with_the_signature_and_loads_on_the_cpu(saved, s
     with pytest.raises(RuntimeError) as error:
         torch.load(saved / name)
     says("C20", str(error.value))
+    assert typed(span("C20", "t.cuda.device_count()")).startswith("False ")
     torch.load(saved / name, map_location="cpu")
 
 

@@ -63,7 +63,7 @@ def test_without_libcuda_the_linker_stops_and_a_link_in_library_path_cures_it(
     status, text = build(headers, "-lcuda")
     if status:  # no driver on this box
         assert "cannot find -lcuda" in text
-    says("CMP2", text or "/usr/bin/ld: cannot find -lcuda")
+        says("CMP2", text)
     drivers, links = tmp_path / "drivers", tmp_path / "cu"
     for folder in (drivers, links):
         folder.mkdir()

@@ -1,8 +1,9 @@
 """D2: two machines started with the command of one. Each launcher below plays one machine."""
 
 import re
+import socket
 
-from check_code import span
+from check_code import in_shell, span
 from launch import free_port, run_commands, torchrun
 
 SAYS_WHO_IT_IS = f"""\
@@ -34,6 +35,14 @@ def two_machines(tmp_path, *flags, timeouts="join_timeout=4,timeout=4"):
 def who(finished):
     """rank, world size and machine of the processes here, by the line of the entry's Check"""
     return [line for line in finished.output.splitlines() if re.fullmatch(r"\d \d \d", line)]
+
+
+def test_the_line_of_the_check_says_open_only_where_somebody_listens(tmp_path):
+    with socket.create_server(("127.0.0.1", 0)) as head:
+        port = head.getsockname()[1]
+        line = span("D2", "/dev/tcp").replace("HEAD_IP", "127.0.0.1").replace("29400", str(port))
+        assert in_shell(line, tmp_path) == "open"
+    assert in_shell(line, tmp_path) == ""
 
 
 def test_standalone_on_both_machines_never_finds_the_other(tmp_path, says):

@@ -104,11 +104,12 @@ def test_a_resumed_optimizer_with_plain_state_stops(meshes, says, foreach):
     says("D32", str(error.value))
 
 
-def test_the_check_shows_more_than_one_pair(meshes):
-    optimizer = torch.optim.AdamW([sharded(meshes[0]), plain()])
-    pairs = {
-        (type(p.data).__name__, getattr(p, "device_mesh", None))
-        for g in optimizer.param_groups
-        for p in g["params"]
-    }
-    assert {name for name, _ in pairs} == {"DTensor", "Tensor"}
+def test_the_check_shows_more_than_one_pair(meshes, printed):
+    def check(*parameters):
+        return printed("D32", optimizer=torch.optim.AdamW(parameters))
+
+    mixed = check(sharded(meshes[0]), plain())
+    assert "('Tensor', None)" in mixed and mixed.count("('DTensor', DeviceMesh(") == 1
+    assert check(sharded(meshes[0]), sharded(meshes[1])).count("('DTensor', DeviceMesh(") == 2
+    one = check(sharded(meshes[0]), sharded(meshes[0]))
+    assert "None" not in one and one.count("('DTensor', DeviceMesh(") == 1

@@ -1,6 +1,7 @@
 """D8: parameters without a gradient, in DDP."""
 
 import pytest
+import torch
 from launch import run_ranks
 
 TWO_HEADS = """
@@ -52,6 +53,17 @@ def train(
         options=options, loss=loss, body=body, before=before, call=call, returns=returns
     )
     return run_ranks(script, env=env).output
+
+
+@pytest.mark.parametrize(
+    "takes_part, culprits", [(False, "['aux_head.weight', 'aux_head.bias']"), (True, "[]")]
+)
+def test_the_check_names_the_parameters_without_a_gradient(printed, takes_part, culprits):
+    model = torch.nn.ModuleDict({"head": torch.nn.Linear(4, 4), "aux_head": torch.nn.Linear(4, 4)})
+    x = torch.ones(2, 4)
+    loss = model["head"](x).sum() + (model["aux_head"](x).sum() if takes_part else 0)
+    loss.backward()
+    assert printed("D8", model=model) == culprits
 
 
 def ends(output):

@@ -1,5 +1,6 @@
 """D9: ranks with different numbers of batches."""
 
+from check_code import span
 from launch import run_ranks
 
 ONE_BATCH_MORE_ON_RANK_0 = """
@@ -31,6 +32,24 @@ def epoch(context="contextlib.nullcontext()", before="pass"):
 
 def printed(output):
     return [line for line in output.splitlines() if line.startswith(("step", "epoch over"))]
+
+
+COUNTS = f"""
+    import torch, torch.distributed as dist
+    from torch.utils.data import DataLoader, DistributedSampler
+    dist.init_process_group("gloo")
+    files = range(9)
+    shard = files[dist.get_rank()::2]
+    for loader in (DataLoader(shard), DataLoader(files, sampler=DistributedSampler(files))):
+        {span("D9", "len(loader)")}
+    dist.barrier()
+    dist.destroy_process_group()
+"""
+
+
+def test_the_check_counts_unequal_batches_of_files_dealt_out_and_equal_ones_of_the_sampler():
+    first, second = run_ranks(COUNTS).ranks
+    assert "0 5\n0 5" in first and "1 4\n1 5" in second
 
 
 def test_the_rank_with_more_batches_never_gets_past_the_other():

@@ -1,10 +1,13 @@
 """DP1: random generators in DataLoader workers."""
 
+import ast
+import functools
 import random
 
 import numpy as np
 import pytest
 import torch
+from check_code import shown, span
 from torch.utils.data import DataLoader, Dataset, Subset, get_worker_info
 
 pytestmark = pytest.mark.skipif(
@@ -123,14 +126,14 @@ def test_a_flip_keeps_the_plain_sum_and_changes_the_number_of_the_check():
 
 
 def test_the_check_loads_sample_0_four_times_and_shows_it():
+    class Samples(Draws):
+        def __getitem__(self, index):
+            return torch.tensor(super().__getitem__(index)), 0
+
     def check(source):
-        loader = DataLoader(
-            Draws(source), sampler=[0] * 4, num_workers=2, multiprocessing_context="fork"
-        )
-        return [
-            [x.flatten().cumsum(0).sum().item() for x, *_ in ([x] for x in loader)]
-            for _ in range(2)
-        ]
+        forked = functools.partial(DataLoader, multiprocessing_context="fork")
+        lines = shown(span("DP1", "cumsum"), DataLoader=forked, dataset=Samples(source))
+        return list(map(ast.literal_eval, lines.splitlines()))
 
     sick, healthy = check("default_rng"), check("np.random")
     assert sick[0][0] == sick[0][1] and sick[0] == sick[1]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import torch
+from check_code import shown, span
 from PIL import Image
 from torchvision import transforms
 from torchvision.transforms import v2
@@ -43,7 +44,7 @@ def test_v2_normalize_makes_three_channels_of_a_gray_image():
 
 
 @pytest.mark.parametrize("raw", [PICTURE, ARRAY])
-def test_the_fix_works_for_pil_and_numpy_and_the_check_prints_every_step(raw, capsys):
+def test_the_fix_works_for_pil_and_numpy_and_the_check_prints_every_step(raw):
     transform = v2.Compose(
         [
             v2.ToImage(),
@@ -53,9 +54,19 @@ def test_the_fix_works_for_pil_and_numpy_and_the_check_prints_every_step(raw, ca
         ]
     )
     assert transform(raw).shape == (3, 4, 4) and transform(raw).max().item() == pytest.approx(1)
-    x = raw
-    [
-        print(type(t).__name__, getattr(x := t(x), "dtype", type(x)), getattr(x, "shape", ""))
-        for t in transform.transforms
-    ]
-    assert "ToDtype torch.float32 torch.Size([3, 4, 4])" in capsys.readouterr().out
+    lines = shown(span("DP13", "transform.transforms"), raw=raw, transform=transform).splitlines()
+    assert lines[2] == "ToDtype torch.float32 torch.Size([3, 4, 4])"
+
+
+def test_the_check_names_what_comes_before_normalize_in_the_failing_orders():
+    steps = [v2.Resize(4), v2.ToDtype(torch.float32, scale=True)]
+
+    def check(raw, *steps):
+        return shown(
+            span("DP13", "transform.transforms"), raw=raw, transform=v2.Compose(steps)
+        ).splitlines()[-1]
+
+    assert check(PICTURE, *steps) == "ToDtype <class 'PIL.Image.Image'>"
+    assert check(ARRAY, *steps) == "ToDtype uint8 (8, 8, 3)"
+    gray = check(Image.new("L", (28, 28)), transforms.ToTensor())
+    assert gray == "ToTensor torch.float32 torch.Size([1, 28, 28])"

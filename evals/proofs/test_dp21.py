@@ -1,6 +1,7 @@
 """DP21: a batched function whose columns don't agree is refused; without the old columns, or with one row for each row, it isn't."""
 
 import pytest
+from check_code import shown, span
 
 datasets = pytest.importorskip("datasets")
 tokenizers = pytest.importorskip("tokenizers")
@@ -138,9 +139,16 @@ def test_what_goes_wrong_without_an_error(table):
 
 
 def test_the_check_shows_it_before_the_map(table, tokenizer):
-    out = cut(tokenizer, table[:8])
-    assert {len(v) for v in out.values()} == {24}
-    assert set(table.column_names) - set(out) == {"text", "label"}
+    def check(fn):
+        return shown(span("DP21", "fn(ds[:8])"), fn=fn, ds=table)
+
+    pieces = check(lambda batch: cut(tokenizer, batch))
+    assert "'input_ids': 24" in pieces and pieces.endswith(
+        ("{'text', 'label'}", "{'label', 'text'}")
+    )
+    assert check(lambda batch: {"text": batch["text"], "label": batch["label"]}).endswith(
+        "{'text': 8, 'label': 8} set()"
+    )
 
 
 def test_the_older_text(says):

@@ -8,6 +8,7 @@ import warnings
 
 import pytest
 import torch
+from check_code import shown, span
 from torch.utils.data import DataLoader, Dataset, default_collate
 
 
@@ -75,7 +76,7 @@ def test_fork_and_no_workers_never_pickle():
 def test_the_check_raises_the_same_error_without_a_worker(says):
     loader = DataLoader(Squares(), collate_fn=nested())
     with pytest.raises((AttributeError, pickle.PicklingError)) as error:
-        pickle.dumps((loader.dataset, loader.collate_fn, loader.worker_init_fn))
+        shown(span("DP6", "pickle.dumps"), loader=loader)
     says("DP6", str(error.value))
 
 
@@ -110,6 +111,6 @@ def test_a_top_level_function_bound_by_partial_is_sent_to_a_spawned_worker():
         multiprocessing_context="spawn",
         collate_fn=functools.partial(scaled, factor=10),
     )
-    pickle.dumps((loader.dataset, loader.collate_fn, loader.worker_init_fn))
+    shown(span("DP6", "pickle.dumps"), loader=loader)
     [batch] = loader
     assert batch.tolist() == [0, 10]

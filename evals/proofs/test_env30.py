@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from check_code import span
 from stub_compiler import write_compiler
 
 torch = pytest.importorskip("torch", minversion="2.3")
@@ -129,14 +130,7 @@ def test_torchs_kernels_take_what_the_variable_says(tmp_path):
 
 
 def test_the_flags_that_the_check_prints(tmp_path):
-    page = (
-        (Path(__file__).parents[2] / "references/environment.md")
-        .read_text(encoding="utf-8")
-        .split("### ENV30")[1]
-    )
-    command = re.search(r"`(grep -m1 -E .+? \| xargs)`", page)[1].replace(
-        "/proc/cpuinfo", "cpuinfo"
-    )
+    command = span("ENV30", "grep -m1").replace("/proc/cpuinfo", "cpuinfo")
     for line, said in (
         ("flags\t\t: fpu sse4_1 sse4_2 avx avx512_vnni\n", "sse4_2 avx\n"),
         ("flags\t\t: fpu sse\n", "\n"),

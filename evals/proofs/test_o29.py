@@ -145,7 +145,7 @@ def test_a_bare_squeeze_loses_the_batch_of_one_row():
 
 
 class NoSquare(TorchFunctionMode):
-    """As in the entry."""
+    """Stops at an operation on two tensors of equal size whose result is larger."""
 
     def __torch_function__(self, f, types, args=(), kwargs=None):
         out = f(*args, **(kwargs or {}))

@@ -28,7 +28,7 @@ NOT_NOW = {
 
 
 def again(read, path, waits=(1, 5, 30, 120), sleep=lambda seconds: None):
-    """The entry's function; it waits as long as `sleep` does."""
+    """Read a file that is opened anew after each of these waits."""
     for wait in (*waits, None):
         try:
             with open(path, "rb") as file:  # opened anew each time

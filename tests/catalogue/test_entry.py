@@ -27,9 +27,18 @@ def test_a_good_entry_is_read_whole(page):
     assert entry.line == 5
 
 
-def test_ran_keeps_what_it_ran_on(page):
-    [entry] = read_page(page(("read", "ran (torch 2.13.0)")), "a.md").entries
-    assert entry.ran == "torch 2.13.0"
+@pytest.mark.parametrize(
+    "how, fields, versions",
+    [
+        ("read", (), ""),
+        ("ran (torch 2.13.0)", ("Check", "Fix"), "torch 2.13.0"),
+        ("Check ran, Fix read (torch 2.13.0)", ("Check",), "torch 2.13.0"),
+        ("Check read, Fix ran (torch 2.13.0, trl 1)", ("Fix",), "torch 2.13.0, trl 1"),
+    ],
+)
+def test_verified_says_which_field_ran_on_which_versions(page, how, fields, versions):
+    [entry] = read_page(page(("2026-11-20, read", f"2026-11-20, {how}")), "a.md").entries
+    assert (entry.ran_fields, entry.ran, entry.how_verified) == (fields, versions, how)
 
 
 def test_a_signature_between_slashes_is_a_regular_expression(page):
@@ -106,8 +115,9 @@ def test_windows_line_ends_change_nothing(page):
         ("**Retry:** pointless\n\n", "", "a.md:1: O3 has no Retry; add a paragraph '**Retry:** …'"),
         ("**Fix:** Take the cut out.", "**Fix:**", "a.md:1: O3 has no Fix; add a paragraph '**Fix:** …'"),
         ("blocks", "fatal", "a.md:19: O3 Severity: can't read 'fatal'; write one of blocks, corrupts, wastes, misleads"),
-        ("2026-11-20, read", "2026-13-20, read", "a.md:21: O3 Verified: can't read '2026-13-20, read'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
-        ("2026-11-20, read", "2026-11-20, ran", "a.md:21: O3 Verified: can't read '2026-11-20, ran'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'"),
+        ("2026-11-20, read", "2026-13-20, read", "a.md:21: O3 Verified: can't read '2026-13-20, read'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)', and instead of 'ran' 'Check ran, Fix read' or 'Check read, Fix ran'"),
+        ("2026-11-20, read", "2026-11-20, ran", "a.md:21: O3 Verified: can't read '2026-11-20, ran'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)', and instead of 'ran' 'Check ran, Fix read' or 'Check read, Fix ran'"),
+        ("2026-11-20, read", "2026-11-20, Check ran, Fix ran (torch 2)", "a.md:21: O3 Verified: can't read '2026-11-20, Check ran, Fix ran (torch 2)'; write '2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)', and instead of 'ran' 'Check ran, Fix read' or 'Check read, Fix ran'"),
         ("**Fix:** Take", "**Remedy:** Take", "a.md:7: unknown field 'Remedy'; the fields are Symptom, Check, Fix, Tell apart, False alarm, Root cause, Signatures, Reported as, Applies to, Needs, Seen by, Domain, Retry, Severity, Verified, Sources"),
         ("**Fix:** Take", "**Check:** Take", "a.md:7: field 'Check' is there twice, first on line 5; keep one"),
         ("**Symptom:** It", "Lead.\n\n**Symptom:** It", "a.md:3: 'Lead.' comes before the first field; begin with '**Symptom:** …'"),

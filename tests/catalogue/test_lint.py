@@ -83,6 +83,42 @@ def test_a_lead_is_a_short_sentence(bundle, page, lead, said):
     assert findings(root) == ([f"references/a.md:1: O3: {said}"] if said else [])
 
 
+UNTAKEN = (
+    "Verified says that Check ran, and evals/proofs/test_o3.py doesn't take code from it; "
+    "use evals/proofs/check_code.py, or say 'Check read'"
+)
+LEAD = "`print(loss.grad_fn)` is `None`."
+AND_ADVICE = "Look at the loss.\n\nOr `print(loss.grad_fn)`."
+
+
+@pytest.mark.parametrize(
+    "how, check, proof, said",
+    [
+        ("read", LEAD, None, None),
+        ("ran (torch 2)", LEAD, None, "Verified says ran, and evals/proofs/test_o3.py isn't there; write it, or 'read'"),
+        ("Check read, Fix ran (torch 2)", LEAD, "loss.grad_fn", None),
+        ("ran (torch 2)", LEAD, 'printed("O3", loss=loss)', None),
+        ("ran (torch 2)", LEAD, 'shown(\n    span("O3", "grad_fn"), loss=loss)', None),
+        ("Check ran, Fix read (torch 2)", LEAD, 'bundle.load().get("O3").check', None),
+        ("ran (torch 2)", LEAD, "print(loss.grad_fn)", None),
+        ("ran (torch 2)", AND_ADVICE, "assert not falls()", None),  # advice comes first: a reader judges
+        ("ran (torch 2)", LEAD, "assert loss.grad_fn is None", UNTAKEN),
+        ("ran (torch 2)", LEAD, 'span("O31", "grad_fn")', UNTAKEN),
+        ("Check ran, Fix read (torch 2)", LEAD, 'block("O3", "fix")', UNTAKEN),
+    ],
+)  # fmt: skip
+def test_check_ran_means_that_the_proof_takes_code_from_it(bundle, page, how, check, proof, said):
+    root = bundle({"a.md": page(("2026-11-20, read", f"2026-11-20, {how}"), (LEAD, check))})
+    (root / "evals/proofs").mkdir(parents=True)
+    if proof:
+        (root / "evals/proofs/test_o3.py").write_text(proof)
+    assert findings(root) == ([f"references/a.md:1: O3: {said}"] if said else [])
+
+
+def test_without_the_proofs_at_hand_nothing_is_said_of_them(bundle, page):
+    assert findings(bundle({"a.md": page(("20, read", "20, ran (torch 2)"))})) == []
+
+
 def test_an_id_that_stands_twice_is_found_with_both_places(bundle, page):
     assert findings(bundle({"a.md": page(), "b.md": page()})) == [
         "references/b.md:1: id O3 is already at references/a.md:1; give this one another"

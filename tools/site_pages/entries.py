@@ -80,9 +80,7 @@ def entry_page(entry: Entry, place: Place, around: tuple[Entry | None, Entry | N
 
 
 def _badges(entry: Entry, place: Place) -> str:
-    checked = f"checked {entry.verified}, " + (
-        f"ran ({html.escape(entry.ran)})" if entry.ran else "read"
-    )
+    checked = f"checked {entry.verified}, {html.escape(entry.how_verified)}"
     kind = [
         f"{name}: {html.escape(told)}"
         for name, told in (("domain", entry.domain), ("retry", entry.retry))

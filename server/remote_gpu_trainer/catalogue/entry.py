@@ -15,6 +15,12 @@ DOMAINS = ("code", "data", "environment", "box", "platform")
 RETRIES = ("pointless", "may help", "helps after …")
 RETRY = re.compile(r"pointless|may help|helps after \S.*")
 ROLES = ("root", "cascade", "advice")
+# What Verified says before the versions, and the fields that the proof ran.
+RAN = {
+    "ran": ("Check", "Fix"),
+    "Check ran, Fix read": ("Check",),
+    "Check read, Fix ran": ("Fix",),
+}
 SEEN_BY = ("probe",)  # scripts/probe.py, which watches the first steps of a training run
 REQUIRED = (
     "Symptom",
@@ -99,8 +105,9 @@ class Entry:
     `domain`, one of DOMAINS, is where the cause lies. `retry` says whether it helps to run the same
     thing again, in one of the forms of RETRIES. `tell_apart` holds pairs of a neighbour's id and
     how that entry differs. `seen_by` names the programs of SEEN_BY that can show the failure when
-    no log does. `verified` is the day of the last check. `ran` names the versions on which a proof
-    of the entry ran; it is empty if the entry was checked only by reading.
+    no log does. `verified` is the day of the last check. `ran_fields` names the fields that the
+    entry's proof ran, `Check` or `Fix` or both, and `ran` the versions on which it did. Both are
+    empty if the entry was checked only by reading.
 
     `section` is the `##` heading above the entry, `path` is the page relative to the catalogue's
     root, and `line` is the line of the heading.
@@ -124,11 +131,18 @@ class Entry:
     applies_to: tuple[str, ...] = ()
     needs: tuple[str, ...] = ()
     seen_by: tuple[str, ...] = ()
+    ran_fields: tuple[str, ...] = ()
     ran: str = ""
     section: str = ""
     path: str = ""
     line: int = 0
     markdown: str = ""
+
+    @property
+    def how_verified(self) -> str:
+        """How the entry was checked, as its page writes it behind the date."""
+        how = next((text for text, fields in RAN.items() if fields == self.ran_fields), "read")
+        return f"{how} ({self.ran})" if self.ran else how
 
     @property
     def family(self) -> str:

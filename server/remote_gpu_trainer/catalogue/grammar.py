@@ -21,6 +21,7 @@ from .entry import (
     DOMAINS,
     FIELDS,
     ID,
+    RAN,
     REQUIRED,
     RETRIES,
     RETRY,
@@ -42,7 +43,7 @@ _FIELD = re.compile(r"\n(?: {0,3}(```|~~~)|\*\*([^*:\n]{1,40}):\*\*(?: |$))", re
 _SIGNATURES = "\n**Signatures:**"
 _FENCED = re.compile(r"\n {0,3}(?:```|~~~)")
 _SIGNATURE = re.compile(r"(?:``(.+?)``|`([^`]+)`)(?: \((.+)\))?")
-_VERIFIED = re.compile(r"(\d{4}-\d{2}-\d{2}), (?:(read)|(ran) \(([^()]+)\))")
+_VERIFIED = re.compile(rf"(\d{{4}}-\d{{2}}-\d{{2}}), (?:read|({'|'.join(RAN)}) \(([^()]+)\))")
 _APART = re.compile(rf"({ID.pattern}): (.+)", re.S)
 
 
@@ -157,7 +158,7 @@ def _read_entry(section: Section, entry_id: str, title: str) -> Entry | list[Fau
     fields = _Fields(entry_id, texts, places, section.path)
     severity, domain = fields.one_of("Severity", SEVERITIES), fields.one_of("Domain", DOMAINS)
     retry = fields.retry()
-    verified, ran = fields.verified()
+    verified, ran_fields, ran = fields.verified()
     entry = Entry(
         id=entry_id,
         title=title,
@@ -169,6 +170,7 @@ def _read_entry(section: Section, entry_id: str, title: str) -> Entry | list[Fau
         domain=domain,
         retry=retry,
         verified=verified,
+        ran_fields=ran_fields,
         ran=ran,
         signatures=fields.signatures(),
         reported_as=_items(texts["Reported as"]),
@@ -281,17 +283,18 @@ class _Fields:
             self._wrong("Retry", text, "one of " + ", ".join(RETRIES))
         return text
 
-    def verified(self) -> tuple[date, str]:
-        """Return the day of the last check, and the versions on which a proof ran or ''."""
+    def verified(self) -> tuple[date, tuple[str, ...], str]:
+        """Return the day of the last check, the fields that a proof ran, and its versions or ''."""
         text = self._texts["Verified"]
         stamp = _VERIFIED.fullmatch(text.strip())
         try:
             if stamp:
-                return date.fromisoformat(stamp[1]), stamp[4] or ""
+                return date.fromisoformat(stamp[1]), RAN.get(stamp[2], ()), stamp[3] or ""
         except ValueError:  # no such day
             pass
-        self._wrong("Verified", text, "'2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)'")
-        return date.min, ""
+        right = "'2026-11-20, read' or '2026-11-20, ran (torch 2.13.0)', and instead of 'ran' "
+        self._wrong("Verified", text, f"{right}'Check ran, Fix read' or 'Check read, Fix ran'")
+        return date.min, (), ""
 
     def signatures(self) -> tuple[Signature, ...]:
         """Return the texts to look for in a log."""

@@ -16,6 +16,7 @@ from datetime import date, timedelta
 from .backtracking import stalls
 from .bundle import Catalogue
 from .entry import ID, Entry, Fault, Signature
+from .proofs import PROOFS, proof_of, takes_check
 from .seen_by_probe import PROBE, probed
 from .signatures import Pattern  # the compiled form that the look-up itself uses
 
@@ -99,6 +100,7 @@ def lint(catalogue: Catalogue, today: date) -> list[Fault]:
     faults.extend(_wrong_ids(catalogue))
     faults.extend(_shared_root_texts(catalogue))
     faults.extend(_wrong_seen_by(catalogue))
+    faults.extend(_ran_without_a_proof(catalogue))
     faults.extend(leads(catalogue))
     return sorted(faults, key=lambda fault: (fault.path, fault.line, fault.text))
 
@@ -201,6 +203,27 @@ def _wrong_seen_by(catalogue: Catalogue) -> Iterator[Fault]:
             yield _fault(entry, text)
     for id in sorted(ids - {*catalogue.by_id}):
         yield Fault(PROBE, 1, f"entry {id} doesn't exist; name one that does")
+
+
+def _ran_without_a_proof(catalogue: Catalogue) -> Iterator[Fault]:
+    """In a checkout, what Verified calls run has a proof, and one that takes the Check's own code.
+
+    Of Fix no such rule holds: it is prose as a rule, and a proof does the same in other words.
+    """
+    if not (catalogue.root / PROOFS).is_dir():
+        return
+    for entry in catalogue.entries:
+        if not entry.ran:
+            continue
+        proof = proof_of(catalogue.root, entry.id)
+        name = proof.relative_to(catalogue.root).as_posix()
+        if not proof.is_file():
+            yield _fault(entry, f"Verified says ran, and {name} isn't there; write it, or 'read'")
+        elif "Check" in entry.ran_fields and not takes_check(
+            entry, proof.read_text(encoding="utf-8")
+        ):
+            text = f"Verified says that Check ran, and {name} doesn't take code from it"
+            yield _fault(entry, f"{text}; use evals/proofs/check_code.py, or say 'Check read'")
 
 
 def _fault(entry: Entry, text: str) -> Fault:

@@ -17,10 +17,17 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 from .bundle import Catalogue, CatalogueError
+from .entry import Entry
 
+PROOFS = "evals/proofs"
 INSTALL = "pip install -e '.[proofs]'"
-# A proof that runs the code under Check contains this.
-_CHECKS = re.compile(r"\b(?:printed|value_of|shell_of|check_code)\b|\.check\b|_the_check_")
+_BLOCK = re.compile(r"```\w*\n(.*?)```", re.S)
+_SPAN = re.compile(r"``(.+?)``|`([^`]+)`", re.S)
+# How a proof takes code from the Check of the entry with this id.
+_TAKES = (
+    r"""\b(?:printed|value_of|shell_of|span|block)\(\s*["']{id}["'](?!\s*,\s*["']fix)"""
+    r"""|\bget\(["']{id}["']\)\.check\b"""
+)
 
 
 @dataclass(frozen=True)
@@ -46,19 +53,47 @@ class Proven:
 
 def proof_of(root: Path, entry_id: str) -> Path:
     """The path of an entry's proof in the checkout at `root`."""
-    return root / "evals" / "proofs" / f"test_{entry_id.lower()}.py"
+    return root / PROOFS / f"test_{entry_id.lower()}.py"
 
 
 def unchecked(catalogue: Catalogue) -> list[str]:
-    """A line for each entry whose check no proof runs."""
-    lines = []
-    for entry in catalogue.entries:
-        proof = proof_of(catalogue.root, entry.id)
-        if not proof.is_file():
-            lines.append(f"{entry.id}: no proof")
-        elif not _CHECKS.search(proof.read_text(encoding="utf-8")):
-            lines.append(f"{entry.id}: its proof doesn't run the check")
-    return lines
+    """A line for each entry whose Check no proof ran, as its Verified says."""
+    return [
+        f"{entry.id}: "
+        + ("Check read" if proof_of(catalogue.root, entry.id).is_file() else "no proof")
+        for entry in catalogue.entries
+        if "Check" not in entry.ran_fields
+    ]
+
+
+def takes_check(entry: Entry, proof: str) -> bool:
+    """Whether the proof's text takes the code of the entry's Check, or repeats a line of it.
+
+    It can't tell whether the proof then runs that code, nor what for. A Check whose first paragraph
+    is advice without any code has nothing to take.
+    """
+    if re.search(_TAKES.format(id=re.escape(entry.id)), proof):
+        return True
+    blocks = _BLOCK.findall(entry.check)
+    prose = _BLOCK.sub("", entry.check)
+    if not blocks and not _commands(prose.split("\n\n")[0]):
+        return True
+    lines = [line for block in blocks for line in block.splitlines()]
+    words = " ".join(proof.split())
+    return any(_plain(code) in words for code in [*_commands(prose), *filter(_is_command, lines)])
+
+
+def _commands(prose: str) -> list[str]:
+    """The spans of code that are more than a name, a value or an option."""
+    return list(filter(_is_command, (one or other for one, other in _SPAN.findall(prose))))
+
+
+def _is_command(code: str) -> bool:
+    return len(code) > 12 and bool(re.search(r"[ (=]", code.strip()))
+
+
+def _plain(code: str) -> str:
+    return " ".join(code.split())
 
 
 def prove(catalogue: Catalogue, ids: Sequence[str]) -> list[Proven]:
@@ -77,10 +112,8 @@ def prove(catalogue: Catalogue, ids: Sequence[str]) -> list[Proven]:
 def _with_a_proof(catalogue: Catalogue, ids: Sequence[str]) -> list[str]:
     """The ids of the entries to prove, each once. Raises CatalogueError where one has no proof."""
     root = catalogue.root
-    if not (root / "evals" / "proofs").is_dir():
-        raise CatalogueError(
-            f"no evals/proofs in {root}; clone the repository and run {INSTALL} in it"
-        )
+    if not (root / PROOFS).is_dir():
+        raise CatalogueError(f"no {PROOFS} in {root}; clone the repository and run {INSTALL} in it")
     names = list(dict.fromkeys(catalogue.get(name).id for name in ids)) or [
         entry.id for entry in catalogue.entries if proof_of(root, entry.id).is_file()
     ]

@@ -30,7 +30,7 @@ def dev() -> None:
 @click.option(
     "--checks",
     is_flag=True,
-    help="also print the entries whose check no proof runs; they don't change the exit status",
+    help="also print the entries whose Check no proof ran; they don't change the exit status",
 )
 def lint(root: Path | None, checks: bool) -> int:
     """Check grammar, ids, links, signatures and dates of the catalogue, and print one line for each

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import re
 import runpy
+from collections import Counter
 from collections.abc import Callable
 from functools import partial
 from itertools import chain
@@ -164,8 +165,15 @@ def _contents_heading(page: str) -> str:
 
 def _count(page: str, read: Catalogue) -> dict[str, Any]:
     """How many entries there are; only the site shows it, as each new entry changes it."""
-    ran = sum(bool(entry.ran) for entry in read.entries)
-    return {"entries": len(read.entries), "families": len(read.families), "ran": ran}
+    ran = Counter(entry.ran_fields for entry in read.entries)
+    return {
+        "entries": len(read.entries),
+        "families": len(read.families),
+        "ran": len(read.entries) - ran[()],
+        "both": ran["Check", "Fix"],
+        "check": ran["Check",],
+        "fix": ran["Fix",],
+    }
 
 
 def _figures(page: str, catalogue: Catalogue) -> dict[str, Any]:
