@@ -72,6 +72,22 @@ def test_a_run_in_which_nothing_failed_has_no_first_failure(name, recorded, tmp_
     assert (answer.first_failure, answer.matches) == (None, [])
 
 
+def test_a_download_that_timed_out_is_no_lost_rank(tmp_path):
+    for rank in (1, 2):
+        (tmp_path / f"rank_{rank}.log").write_text("step 1 loss 2.9\n")
+    (tmp_path / "rank_0.log").write_text(
+        "step 1 loss 2.9\nTraceback (most recent call last):\n"
+        '  File "/root/code/train.py", line 10, in load\n    requests.get(url, timeout=10)\n'
+        "requests.exceptions.ReadTimeout: HTTPSConnectionPool(host='example.org', port=443): Read timed out.\n\n"
+        "During handling of the above exception, another exception occurred:\n\n"
+        "Traceback (most recent call last):\n"
+        '  File "/root/code/train.py", line 30, in <module>\n    main()\n'
+        '  File "/root/code/train.py", line 12, in load\n    open("cache/config.json")\n'
+        "FileNotFoundError: [Errno 2] No such file or directory: 'cache/config.json'\n"
+    )
+    assert verdict({}, tmp_path) == ("fix_first", 0, None)
+
+
 def test_who_pressed_ctrl_c_is_told_and_no_time_out(recorded, tmp_path):
     answer = answer_for(log=str(written(recorded["Ctrl-C"], tmp_path)))
     assert answer.ask.startswith("The run was stopped: somebody pressed Ctrl-C (SIGINT)")

@@ -267,7 +267,10 @@ TABLE = (
         "waits in", "cascade", ("worknccl(seqnum=",),
         pattern(r"WorkNCCL\(SeqNum=(\d{1,12})(?:, OpType=(\w{1,40}))?"),
     ),
-    _row("mismatch", "cascade", ("is running collective",), pattern("is running collective")),
+    _row(  # "inconsistent" in older releases of PyTorch
+        "mismatch", "cascade", ("is running collective", "is running inconsistent"),
+        pattern("is running (?:inconsistent )?collective"),
+    ),
     _row(
         "initiator", "cascade", ("to signal dumping",),
         pattern("First PG on this rank to signal dumping"),

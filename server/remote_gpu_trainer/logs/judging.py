@@ -18,7 +18,7 @@ from .lines import MESSAGE_LINES, Line
 from .prose import is_sentence
 from .repeats import attempt_of
 from .routine import Routine, routine_of, set_apart, survived
-from .waiting import Failure, clean_up, only_victims
+from .waiting import Failure, clean_up, odd_one, only_victims
 from .wrapping import Summary, launcher_talk, summary_of
 
 # How lines begin that tell nothing.
@@ -92,6 +92,7 @@ def judge(
         seen="sound" if _is_sound(log, routine) else "",
         victims=victims,
         job=slurm_job(lines),
+        calls_differ=odd_one(log.lines) is not None,
     )
     if is_interrupted(log.failures):
         return replace(evidence, first=None, victims="")

@@ -23,7 +23,7 @@ LAST = 3  # lines at a rank's end in which it may say what no other rank says
 TIMED_OUT = re.compile(r"timed? ?-?out|\btimeout", re.I)
 SHOWN = 8  # ranks that a sentence names
 _RUNS = re.compile(
-    r"Rank (\d{1,5}) is running collective: CollectiveFingerPrint\("
+    r"Rank (\d{1,5}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
     r"((?:SequenceNumber=\d{1,12}, )?OpType=\w{1,40}(?:, TensorShape=\[[^\]]{0,200}\])?)"
 )
 

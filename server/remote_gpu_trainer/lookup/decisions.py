@@ -39,7 +39,6 @@ SURE = ("high", "medium")  # confidences of an entry that decides
 HANGS = ("D19", "D20")  # their causes are many; what the ranks say decides
 # Ends that say enough by themselves. Behind a failure the others are only its consequence.
 REASONED = ("preempted", "node", "requeued", "closed", "limit")
-CALLS_DIFFER = "the ranks run different collectives, and would again"
 NEAR = 60  # lines before the last failure of a file whose words are of the same end
 # Behind the id of an entry; its Retry says more.
 _WHY = {
@@ -122,12 +121,10 @@ def _of_hang(state: LookUp) -> Decision | None:
     """
     evidence, first = state.evidence, state.evidence.first
     if evidence.calls_differ:
-        return Decision(FIX, CALLS_DIFFER)
+        return Decision(FIX, "the ranks run different collectives, and would again")
     claimed = state.claims[0].entry.id if state.claims else ""
     if claimed not in ("", *HANGS) or not evidence.failures:
         return None
-    if any(failure.line.says("mismatch") for failure in evidence.failures):
-        return Decision(FIX, CALLS_DIFFER)
     if not _only_lost(evidence):
         return None
     lost = [f.line for f in evidence.failures if f.secondary and not f.line.says("exit")]
