@@ -109,6 +109,10 @@ EXAMPLES = {
         "Compile with `TORCH_USE_CUDA_DSA` to enable device-side assertions.",
         "os.environ['TORCH_USE_CUDA_DSA'] = '1'",
     ),
+    "debug level": (
+        "2026-11-28 09:22:08,908 DEBUG urllib3: retry on ConnectionError",
+        "ERROR train: run it with TORCH_DISTRIBUTED_DEBUG=DETAIL to see more",
+    ),
     "warning": (
         "UserWarning: lr_scheduler.step() was called first",
         "no warnings",

@@ -22,6 +22,7 @@ TIMED_OUT = (
     "[rank{0}]:[E1120 12:00:00.000000000 ProcessGroupNCCL.cpp:632] [Rank {0}] Watchdog caught collective operation "
     "timeout: WorkNCCL(SeqNum=3, OpType=ALLREDUCE, NumelIn=4) ran for 600000 milliseconds before timing out.\n"
 )
+FIX = {"do": "fix_first", "why": "the ranks run different collectives, and would again"}
 ENTRY = {"missing": "D20", "op": "D19", "sizes": "D19"}
 
 
@@ -134,6 +135,19 @@ def test_dumps_beside_the_time_outs_of_the_others_say_that_it_is_a_mismatch(reco
     answer = answer_for(log=str(written(recorded["rank 0 stands in a barrier"], tmp_path)))
     assert answer.matches[0]["id"] == "D19"
     assert answer.first_failure["rank"] == 0
+    assert answer.decision["do"] == "fix_first"
+
+
+def test_the_watchdog_s_words_tell_that_a_rank_made_another_call(tmp_path):
+    texts = [TIMED_OUT.format(rank) for rank in range(4)]
+    texts[2] = texts[2].replace("ALLREDUCE", "BROADCAST")
+    for rank, text in enumerate(texts):
+        (tmp_path / f"rank_{rank}.log").write_text(f"step 2 loss 2.7\n{text}")
+    answer = answer_for(log=str(tmp_path))
+    assert (answer.matches[0]["id"], answer.first_failure["rank"]) == ("D19", 2)
+    assert answer.first_failure["how"] == "stood in another call"
+    assert "ranks 0, 1, 3: ALLREDUCE; rank 2: BROADCAST" in answer.ask
+    assert answer.decision["do"] == "fix_first"
 
 
 def test_a_rank_that_reports_its_own_failure_stays_the_cause_of_the_hang(recorded, tmp_path):
@@ -401,6 +415,15 @@ def test_two_stacks_that_differ_leave_the_choice_to_the_reader():
     assert [line.text.partition(": ")[0] for line in found.decisive[:2]] == [
         "read from the stacks"
     ] * 2
+
+
+@pytest.mark.parametrize("ranks", [2, 4])
+def test_stacks_of_processes_that_wait_in_different_calls_need_a_mend(ranks):
+    told = list(stacks(odd=1, ranks=ranks).values())
+    assert answer_for(text="\n".join(told)).decision != FIX  # it reads, and may only be slow
+    gathers = WAITS.replace("all_reduce", "all_gather").format(3100)
+    told[1] = STACK.format(pid=101, frames=gathers)
+    assert answer_for(text="\n".join(told)).decision == FIX
 
 
 def test_what_py_spy_prints_of_running_processes_is_read(tmp_path):

@@ -20,8 +20,8 @@ _ENDS = (
     "_bootstrap_inner",
     "_wrap",
     "worker",
-    "main",
 )
+_MAIN = "main"  # the outermost too where people cut the frame that called it
 
 
 def went_on(evidence: Evidence, rows: Sequence[Row] = ()) -> bool:
@@ -32,7 +32,7 @@ def went_on(evidence: Evidence, rows: Sequence[Row] = ()) -> bool:
     logged error has none. Both count only if the run made progress afterwards.
     """
     failures = evidence.failures
-    if not failures or evidence.ranks or any(_outermost(f) in _ENDS for f in failures):
+    if not failures or evidence.ranks or any(_outermost(f) in (*_ENDS, _MAIN) for f in failures):
         return False
     if len({failure.line.source for failure in failures}) > 1:
         return False  # which of two files wrote last isn't known
@@ -53,7 +53,12 @@ def went_on(evidence: Evidence, rows: Sequence[Row] = ()) -> bool:
 
 def is_caught(failure: Failure) -> bool:
     """Return whether the program itself caught an exception and printed its traceback."""
-    return _outermost(failure) not in ("", *_ENDS)
+    return _outermost(failure) not in ("", _MAIN, *_ENDS)
+
+
+def may_be_caught(failure: Failure) -> bool:
+    """Return whether nothing in a traceback shows that nobody caught the exception."""
+    return _outermost(failure) not in _ENDS
 
 
 def _outermost(failure: Failure) -> str:

@@ -263,8 +263,14 @@ TABLE = (
         "enqueued", "cascade", ("last enqueued",),
         pattern(r"last enqueued (?:NCCL )?work: (\d{1,12})", re.I),
     ),
-    _row("waits in", "cascade", ("worknccl(seqnum=",), pattern(r"WorkNCCL\(SeqNum=(\d{1,12})")),
-    _row("mismatch", "cascade", ("is running collective",), pattern("is running collective")),
+    _row(
+        "waits in", "cascade", ("worknccl(seqnum=",),
+        pattern(r"WorkNCCL\(SeqNum=(\d{1,12})(?:, OpType=(\w{1,40}))?"),
+    ),
+    _row(  # "inconsistent" in older releases of PyTorch
+        "mismatch", "cascade", ("is running collective", "is running inconsistent"),
+        pattern("is running (?:inconsistent )?collective"),
+    ),
     _row(
         "initiator", "cascade", ("to signal dumping",),
         pattern("First PG on this rank to signal dumping"),
@@ -285,6 +291,13 @@ TABLE = (
             r"CUDA kernel errors might be asynchronously reported"
             r"|For debugging consider passing CUDA_LAUNCH_BLOCKING"
             r"|Compile with `?TORCH_USE_CUDA_DSA|If reserved memory is >> allocated"
+        ),
+    ),
+    _row(  # DEBUG train: parsing {"error": null}     2026-11-28 09:01:16 | TRACE    | io:read:7 - …
+        "debug level", "advice", ("debug", "trace"),
+        start(
+            r"(?:(?!\b(?:INFO|WARN|ERROR|CRITICAL|FATAL|(?:[a-z]{1,20} ){2})|[eE]rror).){0,80}?"
+            r"(?<![\w=.-])(?:DEBUG|TRACE)(?![\w=/-])"
         ),
     ),
     _row("warning", "advice", ("warn", "[w"), pattern(r"Warning:|\bWARN(?:ING)?\b|\[W\d* ")),

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .ends import class_of_end, end_in
+from .ends import class_of_end, end_in, is_interrupt
 from .kinds import APART, PLAIN, WARNING
 from .lines import Line
+from .waiting import TIMED_OUT, Failure
 
 BEHIND = 25  # lines of other processes that may stand behind a notice of the end
 
@@ -42,6 +43,22 @@ def ending_of(lines: list[Line]) -> Ending | None:
             if ending and (found is None or _says_more(ending, found)):
                 found = ending
     return found
+
+
+def is_interrupted(failures: list[Failure]) -> bool:
+    """Return whether somebody's Ctrl-C is all that these failures tell of.
+
+    The ranks that lost one which it ended are told too. A collective whose time was over before
+    hung, and that is why somebody pressed Ctrl-C.
+    """
+    lines = [f.line for f in failures if not (f.secondary and _is_left_behind(f.line))]
+    return any(map(is_interrupt, lines)) and all(
+        is_interrupt(line) or line.says("exit", "wrapper") for line in lines
+    )
+
+
+def _is_left_behind(line: Line) -> bool:
+    return not (is_interrupt(line) or TIMED_OUT.search(line.text))
 
 
 def _ending_in(line: Line) -> Ending | None:

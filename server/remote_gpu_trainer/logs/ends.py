@@ -7,7 +7,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import NamedTuple
 
 from .kinds import EXCEPTION
@@ -41,11 +41,14 @@ _LSF = {
     "LOAD": "because the host's load was too high",
     "DEADLINE": "at its deadline",
 }
+_HUNG_UP = "the session that started it was closed (SIGHUP)"
+_INTERRUPTED = "somebody pressed Ctrl-C (SIGINT)"
+_ASKED = "somebody or the machine asked it to end (SIGTERM)"
 _SIGNALS = {
-    "1": "the session that started it was closed (SIGHUP)",
-    "2": "somebody pressed Ctrl-C (SIGINT)",
-    "15": "somebody or the machine asked it to end (SIGTERM)",
-}
+    "1": _HUNG_UP, "HUP": _HUNG_UP,
+    "2": _INTERRUPTED, "INT": _INTERRUPTED,
+    "15": _ASKED, "TERM": _ASKED,
+}  # fmt: skip
 # slurm-48213_0.out, the name that sbatch gives
 _SLURM_LOG = re.compile(r"(?:^|/)slurm-(\d{1,12})(?:[_.-]\d{1,6})?\.(?:out|err|log)$")
 BEHIND = 200  # lines at the end of a log in which Slurm may tell of it
@@ -59,7 +62,7 @@ _CLASS = {
     "THREADLIMIT": "limit", "REQUEUE_OWNER": "requeued", "REQUEUE_ADMIN": "requeued",
     "WINDOW": "closed", "LOAD": "closed",
     "walltime": "preempted", "cput": "preempted",
-    "1": "killed", "15": "killed", "TERM": "killed",
+    "1": "killed", "HUP": "killed", "15": "killed", "TERM": "killed",
 }  # fmt: skip
 _SHELL = r"(?:\S{1,200}: ?(?:line|行|第) ?\d+(?: ?行)?: +\d+ +)"  # train.sh: line 12: 4711
 _CRASHED = (
@@ -106,18 +109,14 @@ def _lsf(hit: re.Match) -> str:
     return f"LSF ended the job {reason} (TERM_{hit[1]})" if reason else ""
 
 
-def _stopped(signals: Mapping[str, str]) -> Callable[[re.Match], str]:
-    """What says that a signal stopped the run: the one named in the match, by these names."""
-
-    def said(hit: re.Match) -> str:
-        reason = signals.get(next(filter(None, hit.groups()), ""))
-        return f"The run was stopped: {reason}" if reason else ""
-
-    return said
+def _stopped(hit: re.Match) -> str:
+    """That the signal stopped the run which the match names."""
+    reason = _SIGNALS.get(next(filter(None, hit.groups()), ""))
+    return f"The run was stopped: {reason}" if reason else ""
 
 
 def _asked(_: re.Match) -> str:
-    return f"The run was stopped: {_SIGNALS['15']}"
+    return f"The run was stopped: {_ASKED}"
 
 
 # Above each form, one real line.
@@ -145,7 +144,12 @@ TABLE = (
     End(
         "signal", ("SignalException",),
         re.compile(r"(?:\w+\.)*SignalException: Process \d+ got signal: (\d{1,2})"),
-        False, _stopped(_SIGNALS),
+        False, _stopped,
+    ),
+    # Received 2 death signal, shutting down workers     under a Python before 3.11 "Signals.SIGINT"
+    End(
+        "signal", (" death signal",),
+        re.compile(r".{0,120}\bReceived (?:Signals\.SIG)?(\w{1,4}) death signal"), False, _stopped,
     ),
     # /var/spool/j: line 3: 991 Terminated              python train.py
     End(
@@ -156,7 +160,7 @@ TABLE = (
     End(
         "asked to end", (" SIGTERM", " SIGINT"),
         re.compile(r".{0,60}(?:Main process received|\bReceived|\*\*\*) SIG(TERM|INT)\b"),
-        False, _stopped({"TERM": _SIGNALS["15"], "INT": _SIGNALS["2"]}),
+        False, _stopped,
     ),
     # /var/spool/slurmd/job1/slurm_script: line 12: 4711 Killed    python train.py
     # Segmentation fault (core dumped)
@@ -216,6 +220,15 @@ def end_in(line: Line) -> tuple[End, re.Match] | None:
             if hit:
                 return end, hit
     return None
+
+
+def is_interrupt(line: Line) -> bool:
+    """Return whether a line tells that somebody pressed Ctrl-C."""
+    found = end_in(line)
+    return found is not None and (
+        found[0].name == "interrupted"
+        or (found[0].said is _stopped and found[1][1] in ("2", "INT"))
+    )
 
 
 def class_of_end(end: End, hit: re.Match) -> str:

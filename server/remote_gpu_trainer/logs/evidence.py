@@ -54,8 +54,8 @@ class Evidence:
 
     `lines` are all that count, `failures` those of them that tell of a failure. `decisive` holds
     the lines to believe, most telling first. `first` is the first failure, or the last step of a
-    rank that is behind; None without either. `ranks` are those that wrote a line. `is_log`: whether
-    it is a log, not somebody's own words.
+    rank that is behind; None without either, and where somebody's Ctrl-C ended all. `ranks` are
+    those that wrote a line. `is_log`: whether it is a log, not somebody's own words.
 
     `left_out` is a sentence on what of a folder was not read. `numbers` is one on what the numbers
     show that is no fault. `victims` is one on the ranks that only lost another one, where none
@@ -80,7 +80,8 @@ class Evidence:
 
     `ended_as` is what `runner.failures` calls the end that `ended` tells of. `failed_twice`: the
     last two runs, or attempts, ended at the same step with the same words. `came_to_end` is the
-    number of the line at the end that tells that training is over, 0 without one.
+    number of the line at the end that tells that training is over, 0 without one. `calls_differ`:
+    ranks stood in different collective calls.
     """
 
     lines: list[Line]
@@ -111,6 +112,7 @@ class Evidence:
     ended_as: str = ""
     failed_twice: bool = False
     came_to_end: int = 0
+    calls_differ: bool = False
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from .caught import is_caught
+from .caught import is_caught, may_be_caught
 from .kinds import APART, EXCEPTION, FAILURE, MESSAGE, PLAIN
 from .lines import Line
 from .repeats import attempt_of
@@ -28,10 +28,13 @@ from .waiting import (
     odd_one,
     victims_of,
     waited_for,
+    who,
 )
 from .wrapping import TERM, Summary, summary_of
 
 _SPOKEN = (PLAIN, MESSAGE, *APART)
+# gloo names its source: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection …
+_COLLECTIVE = re.compile(r"/gloo/|NCCL|ProcessGroup|DistBackendError|c10d")
 # What Python writes between two tracebacks, where one exception led to the other.
 LINKS = ("During handling of the above exception", "The above exception was the direct cause")
 
@@ -119,14 +122,19 @@ def own_failures(failures: list[Failure], lines: list[Line]) -> list[Line]:
     return [*found, *(at_end(rank, job.summary) for rank in killed)]
 
 
-def after_a_loss(failures: list[Failure], lines: list[Line]) -> list[Failure]:
+def after_a_loss(
+    failures: list[Failure], lines: list[Line], silent: frozenset[int] = frozenset()
+) -> list[Failure]:
     """Return the failures that ranks had while they handled the loss of another one.
 
-    Empty where no rank failed in another way: then they are all that is known.
+    Empty where no rank failed in another way, and none says nothing of a failure although others
+    lost it in a collective: then they are all that is known. `silent` are the ranks without a line.
     """
     links = _links(lines)
     losses: dict[tuple[str, int | None], int] = {}
     found, others = [], False
+    ranks = {line.rank for line in lines} | silent | set(summary_of(lines).ended)
+    quiet = ranks - {who(failure.line) for failure in failures} - {None}
     for failure in failures:
         writer, is_chained = _writer(failure.line), False
         if failure.line.kind == EXCEPTION and failure.frames:
@@ -134,6 +142,7 @@ def after_a_loss(failures: list[Failure], lines: list[Line]) -> list[Failure]:
             is_chained = before is not None and _is_linked(failure, before, links)
             if failure.secondary or is_chained:
                 losses[writer] = failure.line.number
+            others = others or (failure.secondary and bool(quiet) and _is_in_collective(failure))
         if not failure.secondary and is_chained:
             found.append(failure)
         elif not failure.secondary and failure.line.rank is not None and not only_reports(failure):
@@ -141,15 +150,45 @@ def after_a_loss(failures: list[Failure], lines: list[Line]) -> list[Failure]:
     return found if others else []
 
 
+def _is_in_collective(failure: Failure) -> bool:
+    """Whether an exception comes from a collective: a download may time out as well."""
+    return _COLLECTIVE.search(failure.line.text) is not None or any(
+        "torch/distributed/" in frame.text for frame in failure.frames
+    )
+
+
 def outlived(failures: list[Failure], lines: list[Line]) -> list[Failure]:
     """Return the exceptions that ranks outlived, where another rank has a failure that it didn't.
 
-    They lost another rank in a later collective, or caught the exception themselves.
+    They lost another rank in a later collective, or caught the exception themselves. Where every
+    rank caught or only logged what failed, and trained on, nothing failed: all are returned.
     """
     own = [f for f in failures if not f.secondary and f.line.rank is not None]
+    if _all_trained_on(failures, lines):
+        return failures
     over = _lost_later(own, failures, lines)
     over += [f for f in own if f.frames and is_caught(f) and f not in over]
     return over if any(f.frames for f in own if f not in over) else []
+
+
+def _all_trained_on(failures: list[Failure], lines: list[Line]) -> bool:
+    """Whether each rank caught or only logged all that failed, and trained on afterwards.
+
+    It went on by its next steps in the same log, or says at its end that it is done.
+    """
+    if not failures or summary_of(lines).ended:
+        return False
+    steps = _last_steps(failures, lines)
+    ends = {line.rank: line for line in lines if line.kind in _SPOKEN}
+
+    def trained_on(failure: Failure) -> bool:
+        rank = failure.line.rank
+        return _has_steps_behind(failure, steps) or (rank in ends and ends[rank].says("done"))
+
+    return all(
+        f.line.rank is not None and not f.line.says("end") and may_be_caught(f) and trained_on(f)
+        for f in failures
+    )
 
 
 def _links(lines: list[Line]) -> dict[tuple[str, int | None], list[int]]:
@@ -283,12 +322,7 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
     failure of a rank is left, leave out only those of a rank that failed again after its last step.
     """
     steps, lost = _last_steps(own, lines), _lost_later(own, failures, lines)
-
-    def trained_on(failure: Failure) -> bool:
-        after = steps.get(_writer(failure.line), ())
-        return len(after) == 2 and after[1] > failure.line.number
-
-    final = [f for f in own if f not in lost and not trained_on(f)]
+    final = [f for f in own if f not in lost and not _has_steps_behind(f, steps)]
     uncaught = [f for f in final if not is_caught(f)]
     if any(f.line.rank is not None and f.frames for f in uncaught):
         return uncaught
@@ -296,8 +330,16 @@ def _lasting(own: list[Failure], failures: list[Failure], lines: list[Line]) -> 
         return final
     ends = {_writer(f.line): f.line.number for f in failures}  # its last failure
     return [
-        f for f in own if not trained_on(f) or ends[_writer(f.line)] < steps[_writer(f.line)][0]
+        f
+        for f in own
+        if not _has_steps_behind(f, steps) or ends[_writer(f.line)] < steps[_writer(f.line)][0]
     ]
+
+
+def _has_steps_behind(failure: Failure, steps: dict[tuple[str, int | None], list[int]]) -> bool:
+    """Whether the last two `steps` of a failure's writer stand behind it."""
+    after = steps.get(_writer(failure.line), ())
+    return len(after) == 2 and after[1] > failure.line.number
 
 
 def _lost_later(own: list[Failure], failures: list[Failure], lines: list[Line]) -> list[Failure]:

@@ -9,6 +9,7 @@ import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from .endings import is_interrupted
 from .ends import slurm_job
 from .evidence import MOST_DECISIVE, Evidence
 from .first_failure import after_a_loss, first_failure, only_reports, outlived
@@ -17,7 +18,7 @@ from .lines import MESSAGE_LINES, Line
 from .prose import is_sentence
 from .repeats import attempt_of
 from .routine import Routine, routine_of, set_apart, survived
-from .waiting import Failure, clean_up, only_victims
+from .waiting import Failure, clean_up, odd_one, only_victims
 from .wrapping import Summary, launcher_talk, summary_of
 
 # How lines begin that tell nothing.
@@ -73,7 +74,7 @@ def judge(
     else:
         log = _without_survived(lines, found, routine)
     log = _without_waiting_backward(log)
-    log = _without_other_tracebacks(log)
+    log = _without_other_tracebacks(log, silent)
     log = replace(log, first=first_failure(_telling(log.failures), log.lines, silent))
     summary = summary_of(log.lines)
     log = _without_clean_up(log, summary)
@@ -91,7 +92,10 @@ def judge(
         seen="sound" if _is_sound(log, routine) else "",
         victims=victims,
         job=slurm_job(lines),
+        calls_differ=odd_one(log.lines) is not None,
     )
+    if is_interrupted(log.failures):
+        return replace(evidence, first=None, victims="")
     if len(ranks) + len(silent) + len(summary.ended) < 2:
         return evidence
     from . import rank_story  # here for a fast start: most logs are of one rank
@@ -181,9 +185,11 @@ def _without_waiting_backward(log: _Log) -> _Log:
     return log.with_kind(TRACE, [frame for frame in waited if "backward" in frame.text])
 
 
-def _without_other_tracebacks(log: _Log) -> _Log:
+def _without_other_tracebacks(log: _Log, silent: frozenset[int]) -> _Log:
     """Without the failures that ranks outlived, or had while they handled the loss of another."""
-    log = log.with_kind(CONSEQUENCE, [f.line for f in after_a_loss(log.failures, log.lines)])
+    log = log.with_kind(
+        CONSEQUENCE, [f.line for f in after_a_loss(log.failures, log.lines, silent)]
+    )
     log = log.with_kind(ASIDE, [f.line for f in outlived(log.failures, log.lines)])
     kept = [f for f in log.failures if f.line.kind not in (CONSEQUENCE, ASIDE)]
     return replace(log, failures=kept)

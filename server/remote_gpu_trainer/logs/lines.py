@@ -14,7 +14,15 @@ from ..text.masking import ANSI, HINTS, hints_in, mask
 from .detectors import FAILS, NAMES, Sign, Watch, is_figure, is_raised
 from .kinds import EXCEPTION, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
 from .windows import Row
-from .wrapping import are_numbered, are_records, numbered, tag_of, untagged, unwrapped
+from .wrapping import (
+    are_numbered,
+    are_records,
+    numbered,
+    ranked_tag_of,
+    tag_of,
+    untagged,
+    unwrapped,
+)
 
 MAX_LINE = 2000
 MESSAGE_LINES = 4  # lines after an exception that belong to it
@@ -152,7 +160,7 @@ def lines_of(
     ranks = [rank] * len(texts)
     if are_numbered(texts):
         ranks, texts = zip(*[numbered(text, rank) for text in texts])
-    elif tag := tag_of(texts):
+    elif tag := tag_of(texts) or (ranked_tag_of(texts) if "[rank" in whole else None):
         ranks, texts = zip(*[untagged(text, rank, tag) for text in texts])
     # In a PyTorchJob of Kubeflow [pod/train-master-0/pytorch] is rank 0, and worker-0 is rank 1.
     shift = int("[pod/" in heads and "-master-0/" in whole)
@@ -324,6 +332,8 @@ def _kind_of(text: str, time: str, signs: tuple[Sign, ...], before: str, depth: 
     is_named = "exception" in names and not is_figure(text.strip().partition(":")[2])
     if is_named or (within and is_raised(text)):
         return EXCEPTION
+    if "debug level" in names:
+        return PLAIN
     fails = not FAILS.isdisjoint(names)
     if before == EXCEPTION and not time and not fails:
         return MESSAGE

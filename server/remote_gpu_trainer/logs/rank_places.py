@@ -1,27 +1,28 @@
 """Where each rank stood when it stopped: the last frame of the user's own code, and its call.
 
 A place comes from the traceback of a rank, from what faulthandler printed, or from the stacks of
-py-spy. Standard library, Python 3.8.
+py-spy. Where a log holds none of these, NCCL's watchdog or a rank's last words may name the call.
+Standard library, Python 3.8.
 """
 
 from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
 from typing import NamedTuple
 
 from .flight_recorder import LIBRARY, told_ranks
+from .kinds import APART, PLAIN
 from .lines import Line
-from .stacks import stacks_of
-from .waiting import Failure, who
+from .stacks import MEETING, stacks_of
+from .waiting import Failure, place_of, who
 
 MOST_TOLD = 4  # places that a sentence names
-# Calls that every rank of a group must make. `backward` is one under DDP and FSDP.
-_MEETING = re.compile(
-    r"(?:monitored_)?barrier|(?:_?all_?)?(?:reduce|gather)\w*|broadcast\w*|_?reduce_scatter\w*"
-    r"|scatter\w*|all_?to_?all\w*|backward|new_group|wait_for_everyone|synchronize|send|recv"
+# The names in a rank's own words that mean such a call and nothing else: "entering all_reduce".
+_NAMED = re.compile(
+    r"(?<![^\W_])(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier)", re.I
 )
+_OVER = re.compile(r"\b(?:done|passed|finished|completed?|ended|took)\b", re.I)
 # What Python puts between a call and the function that does the work.
 _BETWEEN = frozenset((
     "wrapper", "inner", "wrapped", "decorate_context", "_fn", "__call__", "_call_impl",
@@ -40,7 +41,8 @@ _Frame = tuple  # (file, line, function)
 class Place(NamedTuple):
     """Where a rank stood: `call` is what it called at `line` of the user's `file`.
 
-    `within`: the user's functions around it. `waits`: whether other ranks must make the call too.
+    `file` is "" where only the call is known. `within`: the user's functions around it. `waits`:
+    whether other ranks must make the call too.
     """
 
     call: str
@@ -51,13 +53,14 @@ class Place(NamedTuple):
 
     def told(self) -> str:
         """Return the place in words, as in "barrier, train.py:193"."""
-        return f"{self.call}, {self.file}:{self.line}"
+        return f"{self.call}, {self.file}:{self.line}" if self.file else self.call
 
 
-def places_of(failures: Iterable[Failure], lines: list[Line]) -> dict[int, Place]:
+def places_of(failures: list[Failure], lines: list[Line]) -> dict[int, Place]:
     """Return {rank: its place} for the ranks of which a traceback or a stack tells it.
 
-    The first traceback of a rank counts, otherwise the last stack.
+    The first traceback of a rank counts, otherwise the last stack. Where at most one rank left
+    either, the calls that ranks waited in count, if these have different names.
     """
     found: dict[int, Place] = {}
     for rank, frames in [*_pyspy_stacks(lines), *_dumped_stacks(lines)]:
@@ -73,7 +76,44 @@ def places_of(failures: Iterable[Failure], lines: list[Line]) -> dict[int, Place
         place = _place([(file, line, name or "") for file, line, name in filter(None, signs)])
         if place:
             raised[rank] = place
-    return {**found, **raised}
+    found = {**found, **raised}
+    return found if len(found) > 1 else _different_calls(failures, lines) or found
+
+
+def _different_calls(failures: list[Failure], lines: list[Line]) -> dict[int, Place]:
+    """{rank: the call that it waited in}, where ranks waited in calls of different names."""
+    calls = _watched_calls(lines) or _named_calls(failures, lines)
+    if len({call.lower().replace("_", "") for call in calls.values()}) < 2:
+        return {}
+    return {rank: Place(call, "", "", (), True) for rank, call in calls.items()}
+
+
+def _watched_calls(lines: list[Line]) -> dict[int, str]:
+    """{rank: its call} of the first number at which ranks made different calls.
+
+    By the watchdog's "WorkNCCL(SeqNum=412, OpType=ALLREDUCE". That names no group, so nothing is
+    known where other lines tell of a group that isn't the whole job.
+    """
+    made: dict[str, dict[int, str]] = {}
+    for line in lines:
+        if line.says("group") and place_of(line)[0]:
+            return {}
+        waits, rank = line.sign("waits in"), who(line)
+        if waits and waits[1] and rank is not None:
+            made.setdefault(waits[0], {}).setdefault(rank, waits[1])
+    return next((calls for calls in made.values() if len(set(calls.values())) > 1), {})
+
+
+def _named_calls(failures: list[Failure], lines: list[Line]) -> dict[int, str]:
+    """{rank: the one call that its last line names} of the ranks that waited or lost another."""
+    waited = {who(f.line) for f in failures if f.secondary} - {None}
+    last = {
+        line.rank: line.text
+        for line in lines
+        if line.rank is not None and line.rank in waited and line.kind in (PLAIN, *APART)
+    }
+    named = {rank: _NAMED.findall(text) for rank, text in last.items() if not _OVER.search(text)}
+    return {rank: calls[0] for rank, calls in named.items() if len(calls) == 1}
 
 
 def _pyspy_stacks(lines: list[Line]) -> list[tuple[int, list[_Frame]]]:
@@ -123,7 +163,7 @@ def _place(frames: list[_Frame]) -> Place | None:
         return None
     file, line, name = frames[own[-1]]
     inner = [function for _, _, function in frames[own[-1] + 1 :]]
-    met = next((function for function in inner if _MEETING.fullmatch(function)), "")
+    met = next((function for function in inner if MEETING.fullmatch(function)), "")
     called = met or next((function for function in inner if function not in _BETWEEN), "") or name
     return Place(
         called if _NAME.match(called) else "the program",

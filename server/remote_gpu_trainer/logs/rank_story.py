@@ -21,15 +21,13 @@ from .flight_recorder import told_ranks
 from .kinds import APART, MESSAGE, PLAIN, WARNING
 from .lines import Line
 from .rank_places import Place, camps_of, is_own_frame, places_of, told_places
-from .waiting import FOLDED, LAST, Failure, is_stuck, odd_one, who
+from .waiting import FOLDED, LAST, TIMED_OUT, Failure, is_stuck, odd_one, who
 from .wrapping import ABORT, TERM, Summary, summary_of
 
 MOST_CULPRITS = 4  # lines of them that are told
 STRAYED, RANK_0_ALONE, ABSENT = "D19", "D21", "D20"
 EPOCH_ENDED, LOG_ENDS, CRASHED = "D9", "U3", "U50"
 _SPOKEN = (PLAIN, MESSAGE, WARNING, *APART)
-# Timed out waiting 4000ms for recv operation to complete     gloo; NCCL's watchdog says "timeout"
-_TIMED_OUT = re.compile(r"timed? ?-?out|\btimeout", re.I)
 # op.preamble.length <= op.nbytes. 64 vs 32.     gloo: what came, and what the call has room for
 _SIZES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,12}) vs (\d{1,12})")
 # Functions in which rank 0 often does something alone.
@@ -260,9 +258,9 @@ def _with_stray(evidence: Evidence, job: _Job) -> Evidence | None:
     """Tell of ranks that waited in different calls; None where they didn't, or one is gone."""
     waiting = {rank: place for rank, place in job.places.items() if place.waits}
     camps = camps_of(waiting)
-    if len(camps) < 2 or not set(waiting) <= _ranks(job.lost()) | set(job.places):
+    if len(camps) < 2:
         return None
-    timed_out = any(_TIMED_OUT.search(f.line.text) for f in job.lost())
+    timed_out = any(TIMED_OUT.search(f.line.text) for f in job.lost())
     unknown = job.known - set(waiting)
     ended = all(job.code(rank) == TERM for rank in unknown)
     if unknown and not (timed_out or ended):
@@ -280,6 +278,7 @@ def _with_stray(evidence: Evidence, job: _Job) -> Evidence | None:
         seen=entry,
         first=first or (evidence.first.of_rank(None) if evidence.first else None),
         how="stood in another call" if first else "",
+        calls_differ=not unknown,
         quoted=tuple(line for line in [first, *others[:1]] if line),
         victims="The ranks waited in different calls.",
         check="Compare these two places: which branch of the program leads only some ranks there?",
@@ -377,7 +376,7 @@ def _with_fate(evidence: Evidence, job: _Job, first: Line) -> Evidence:
     waited = job.lost(but=rank)
     if rank is None or not waited:
         return evidence
-    timed_out = [f for f in waited if _TIMED_OUT.search(f.line.text)]
+    timed_out = [f for f in waited if TIMED_OUT.search(f.line.text)]
     spoken = job.of(rank)
     lost = _Lost(job, rank, waited, timed_out, spoken, _own_event(job, rank), job.code(rank))
     fate = next(fate for fate in (find(lost) for find in _FATES) if fate)
@@ -446,7 +445,7 @@ def _late(lost: _Lost) -> _Fate | None:
     if not own:
         return None
     since = _since(lost.spoken)
-    if lost.timed_out and not any(_TIMED_OUT.search(f.line.text) for f in own):
+    if lost.timed_out and not any(TIMED_OUT.search(f.line.text) for f in own):
         said = f"Rank {lost.rank} came too late{since}: the others had given up waiting for it"
         return _Fate("came too late", said, "", lost.alive())
     said = f"Rank {lost.rank} isn't where the others are{since}"

@@ -27,6 +27,11 @@ ABSENT = "D20"
 ENTRIES = {MISSING: ABSENT, "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
 ELSEWHERE = "D19"  # about ranks that stand in different places
 
+# Calls that every rank of a group must make. `backward` is one under DDP and FSDP.
+MEETING = re.compile(
+    r"(?:monitored_)?barrier|(?:_?all_?)?(?:reduce|gather)\w*|broadcast\w*|_?reduce_scatter\w*"
+    r"|scatter\w*|all_?to_?all\w*|backward|new_group|wait_for_everyone|synchronize|send|recv"
+)
 # Process 4121: python train.py
 _PROCESS = re.compile(r"Process (\d{1,9}): ?(.*)")
 # Thread 0x7F2A (active): "MainThread"
@@ -106,6 +111,7 @@ def _with_verdicts(evidence: Evidence, dumps: dict[int, Dump], verdicts: list[Ve
                 quoted=tuple(culprits) if len(culprits) > 1 else (),
                 how="",
                 places=told or found.places,
+                calls_differ=verdicts[0].kind != MISSING,
             )
         return found
     lines = _alike(dumps) if len(dumps) > 1 else []
@@ -224,6 +230,13 @@ class Stack:
             for function, file, line in self.frames
         )
 
+    def waits(self) -> bool:
+        """Return whether it stands in a call that other ranks must make too."""
+        return any(
+            MEETING.fullmatch(function) and LIBRARY.search(file)
+            for function, file, _ in self.frames
+        )
+
     def place(self) -> str:
         """Return the innermost call, and where the program itself came to it."""
         inner = self.frames[0]
@@ -247,6 +260,8 @@ def with_stacks(evidence: Evidence) -> Evidence:
     camps = sorted(by_shape.values(), key=len, reverse=True)
     has_majority = 2 * len(camps[0]) > len(stacks)
     lines = [_line_of(camp) for camp in camps[:MOST_CAMPS]]
+    if len(camps) > 1 and all(stack.waits() for stack in stacks) and not _has_own_failure(evidence):
+        evidence = replace(evidence, calls_differ=True)
     if not has_majority or len(camps) < 2:
         return _with_hang(evidence, lines, "", False)
     is_alone = len(camps) == 2 and len(camps[1]) == 1

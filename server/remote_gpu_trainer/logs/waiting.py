@@ -19,9 +19,11 @@ from .wrapping import ABORT, KILL, TERM, Summary
 FOLDED = re.compile(r"\d+|0x[0-9a-f]+")
 _SPOKEN = (PLAIN, MESSAGE, WARNING, *APART)
 LAST = 3  # lines at a rank's end in which it may say what no other rank says
+# Timed out waiting 4000ms for recv operation to complete     gloo; NCCL's watchdog says "timeout"
+TIMED_OUT = re.compile(r"timed? ?-?out|\btimeout", re.I)
 SHOWN = 8  # ranks that a sentence names
 _RUNS = re.compile(
-    r"Rank (\d{1,5}) is running collective: CollectiveFingerPrint\("
+    r"Rank (\d{1,5}) is running (?:inconsistent )?collective: CollectiveFingerPrint\("
     r"((?:SequenceNumber=\d{1,12}, )?OpType=\w{1,40}(?:, TensorShape=\[[^\]]{0,200}\])?)"
 )
 

@@ -51,6 +51,8 @@ _LEVEL = re.compile(
     r"[\[(]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}[ |:,\]-]{1,8}"
     r"(?:[\w.]{1,40}[ |:\]-]{1,8})?ERROR[ |:\]-]{1,8}(?:[\w.]{1,60}:[\w.<>]{1,60}:\d{1,6} - )?"
 )
+# What a launcher puts before PyTorch's own prefix, if it is no time: "2|[rank2]: Traceback".
+_BEFORE_RANK = re.compile(r"(?!\W?\d{4}[-/])(\S{1,40} {0,4}(?:[:|] ?)?)(?=\[rank(\d{1,5})\]:)")
 MOST_UNFOLDED = 100_000  # characters
 BREAKS = 2  # written breaks from which a report has lost its real ones
 
@@ -151,12 +153,28 @@ def tag_of(texts: list[str]) -> re.Pattern | None:
     )
 
 
+def ranked_tag_of(texts: list[str]) -> re.Pattern | None:
+    """Return the pattern of the tag that a launcher puts before PyTorch's "[rank2]:".
+
+    None without one. If the tags of several ranks name these ranks in one form, as "2|" and "3|"
+    do, the pattern fits every line with such a tag, and its group is the rank.
+    """
+    found = {hit.groups() for hit in map(_BEFORE_RANK.match, texts) if hit}
+    forms = set()
+    for tag, rank in found:
+        parts = re.split(rf"(?<!\d){rank}(?!\d)", tag)
+        forms.add(r"(\d{1,5})".join(map(re.escape, parts)) if len(parts) == 2 else "")
+    if len(forms) == 1 and len(found) > 1 and all(forms):
+        return re.compile(forms.pop())
+    return _BEFORE_RANK if found else None
+
+
 def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, str]:
     """Return the rank that a line's tag names, else `rank`, and the rest of the line."""
     hit = tag.match(text)
     if not hit:
         return rank, text
-    return int(hit[1]) if hit.lastindex else rank, text[hit.end() :]
+    return int(hit[hit.lastindex]) if hit.lastindex else rank, text[hit.end() :]
 
 
 def numbered(text: str, rank: int | None) -> tuple[int | None, str]:

@@ -2,8 +2,9 @@
 
 The words and the table are `runner.failures`, so that the runner, `rgt status` and an answer say
 the same of the same end. What is asked, in this order: who ended the run, whether it failed twice
-in the same way, whether a card broke, which entry explains it, and what its last words are a sign
-of. Where none of that is known, nothing is decided.
+in the same way, whether a card broke, whether somebody pressed Ctrl-C, what ranks that waited say,
+which entry explains it, and what its last words are a sign of. Where none of that is known, nothing
+is decided.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import re
 from typing import TYPE_CHECKING
 
+from ..logs.endings import is_interrupted
 from ..logs.kernel.xids import xid_level
 from ..logs.kinds import EXCEPTION, FAILED
 from ..logs.own_errors import ELSEWHERE as ERROR_ELSEWHERE
@@ -62,7 +64,15 @@ def decision_of(state: LookUp) -> Decision | None:
         return decide("done")
     if evidence.failed_twice and not evidence.ended_as:
         return Decision(FIX, TWICE)
-    for judge in (_of_card, _of_hang, _of_claim, _of_own_error, _of_end, _of_last_words):
+    for judge in (
+        _of_card,
+        _of_interrupt,
+        _of_hang,
+        _of_claim,
+        _of_own_error,
+        _of_end,
+        _of_last_words,
+    ):
         decision = judge(state)
         if decision:
             return None if _is_contradicted(decision, state) else decision
@@ -98,6 +108,11 @@ def _of_card(state: LookUp) -> Decision | None:
     return None
 
 
+def _of_interrupt(state: LookUp) -> Decision | None:
+    """By somebody's Ctrl-C, where nothing failed before it."""
+    return decide("cancelled") if is_interrupted(state.evidence.failures) else None
+
+
 def _of_hang(state: LookUp) -> Decision | None:
     """By what the ranks say whose collective didn't end.
 
@@ -105,11 +120,11 @@ def _of_hang(state: LookUp) -> Decision | None:
     time that ran out may be of a slow disk or link.
     """
     evidence, first = state.evidence, state.evidence.first
+    if evidence.calls_differ:
+        return Decision(FIX, "the ranks run different collectives, and would again")
     claimed = state.claims[0].entry.id if state.claims else ""
     if claimed not in ("", *HANGS) or not evidence.failures:
         return None
-    if any(failure.line.says("mismatch") for failure in evidence.failures):
-        return Decision(FIX, "the ranks run different collectives, and would again")
     if not _only_lost(evidence):
         return None
     lost = [f.line for f in evidence.failures if f.secondary and not f.line.says("exit")]

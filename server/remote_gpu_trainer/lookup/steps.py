@@ -14,6 +14,7 @@ from ..catalogue.entry import Entry
 from ..catalogue.freshness import stale_entry
 from ..catalogue.signatures import Hit
 from ..logs import cascade
+from ..logs.endings import is_interrupted
 from ..logs.evidence import Evidence, disagreement
 from ..logs.kinds import FAILED
 from ..numbers.out_of_memory import Shortage, shortage_in
@@ -312,7 +313,8 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
 
     The words of a healthy log are near some entry too. Without this step, five of twenty healthy
     logs got a claim. In a file, where nobody says what is wrong, words alone claim nothing at all:
-    an entry needs a signature in the file, or what its numbers or stacks show.
+    an entry needs a signature in the file, or what its numbers or stacks show. Nor do they in the
+    logs of ranks that somebody's Ctrl-C ended.
     """
     evidence, candidates = state.evidence, state.ranking.candidates
     first = candidates[0] if candidates else None
@@ -322,6 +324,8 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
         return state
     if state.rests_on_signs:
         is_founded = state.ran_out_of_memory or evidence.seen not in ("", "sound")
+    elif evidence.read and is_interrupted(evidence.failures):
+        is_founded = evidence.seen not in ("", "sound")
     else:
         is_founded = bool(evidence.seen) or evidence.failed() or not evidence.is_log
     if is_founded:
