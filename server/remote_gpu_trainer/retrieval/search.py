@@ -184,7 +184,8 @@ class Retriever:
         if report.causes:
             return _cause_leads(report, likely, report.causes)
         if report.cascade:
-            return _cascade_claimed(report.cascade, likely)
+            others = () if report.says_too_little else likely.candidates
+            return _cascade_claimed(report.cascade, replace(likely, candidates=others))
         if report.says_too_little:
             return replace(likely, candidates=(), confidence="", worth_a_look=False)
         if pointed:
