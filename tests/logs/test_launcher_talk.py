@@ -81,9 +81,15 @@ def test_an_exit_code_other_than_1_is_kept(launcher):
     assert said(launcher.replace("CODE", "-9")).startswith("exit code -9")
 
 
-@pytest.mark.parametrize("launcher", [TORCHRUN, ACCELERATE, DEEPSPEED])
+@pytest.mark.parametrize("launcher", [ACCELERATE, DEEPSPEED])
 def test_nothing_but_a_launchers_words_gets_no_answer(launcher):
     assert not answer_for(text=launcher.replace("CODE", "1")).matches
+
+
+def test_nothing_but_torchruns_summary_gets_the_entry_that_says_where_the_cause_stands():
+    assert [each["id"] for each in answer_for(text=TORCHRUN.replace("CODE", "1")).matches] == [
+        "D44"
+    ]
 
 
 def test_a_build_that_fails_is_no_launchers_word():

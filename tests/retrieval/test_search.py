@@ -80,6 +80,17 @@ def test_a_users_own_key_error_is_no_entrys_failure(behind):
     assert answer.matches == [] and "D18" not in [each["id"] for each in answer.also[:3]]
 
 
+@pytest.mark.parametrize("said", [LAUNCHER, LAUNCHER[LAUNCHER.index("Root Cause") :]])
+@pytest.mark.parametrize("code", ["1", "2", "-6", "-9"])
+def test_a_launchers_summary_leads_to_its_entry_only_where_nothing_else_failed(said, code):
+    summary = said.replace("exitcode  : 1", f"exitcode  : {code}")
+    summary = summary.replace("exitcode: 1", f"exitcode: {code}")
+    assert answer_for(text=summary).matches[0]["id"] == "D44"
+    for cause in (KEY_ERROR, "RuntimeError: element 0 of tensors does not require grad\n"):
+        found = [each["id"] for each in answer_for(text=cause + summary).matches]
+        assert "D44" not in found[:1]
+
+
 @pytest.mark.parametrize("name", ["O3", "D1", "U6", "L14"])
 @pytest.mark.parametrize("around", ["{}", "loss is nan\nmy GPUs are slow\n{}\nKilled by the user"])
 def test_a_literal_text_of_a_failure_is_first_or_second(name, around):

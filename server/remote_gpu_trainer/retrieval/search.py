@@ -27,6 +27,7 @@ from ..logs.evidence import Evidence
 from ..logs.kinds import APART, CONSEQUENCE, EXCEPTION, FAILED, FAILURE, WARNING
 from ..logs.prose import is_complaint
 from ..logs.salient import only_versions
+from ..logs.wrapping import launcher_talk
 from . import chinese, encoder, index, numpy
 from .candidates import Candidate, Candidates, Ranking, put_first, put_second
 from .encoder import Encoder
@@ -131,10 +132,18 @@ class Report:
     def cascade(self) -> Hit | None:
         """The first hit in the words of a rank that failed only because it lost another one.
 
-        A line that says so needn't read as a failure, as `killed` doesn't.
+        A line that says so needn't read as a failure, as `killed` doesn't. What a launcher writes
+        under every failure counts only where nothing else failed.
         """
         is_alone = is_line(self.evidence)
-        return next((hit for hit in self.hits if _is_cascade(hit, is_alone)), None)
+        talk = launcher_talk(self.evidence.lines)
+        failed = [line for line in self.evidence.lines if line.kind in FAILED]
+        is_all = all((line.source, line.number) in talk for line in failed)
+        for hit in self.hits:
+            is_said_by_program = (hit.line.source, hit.line.number) not in talk
+            if _is_cascade(hit, is_alone) and (is_all or is_said_by_program):
+                return hit
+        return None
 
     @property
     def says_too_little(self) -> bool:
@@ -175,7 +184,8 @@ class Retriever:
         if report.causes:
             return _cause_leads(report, likely, report.causes)
         if report.cascade:
-            return _cascade_claimed(report.cascade, likely)
+            others = () if report.says_too_little else likely.candidates
+            return _cascade_claimed(report.cascade, replace(likely, candidates=others))
         if report.says_too_little:
             return replace(likely, candidates=(), confidence="", worth_a_look=False)
         if pointed:
