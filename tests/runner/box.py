@@ -26,6 +26,7 @@ PROGRAM = ROOT / "tests" / "runner" / "runner_program.py"
 TIMINGS = {
     "heartbeat": 1.0,
     "retry_wait": 0.0,
+    "room_wait": 0.0,
     "sync_wait": 1.0,
     "leftover": 2.0,
     "raise_after": 2.0,

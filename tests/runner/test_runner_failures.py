@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import subprocess
+import time
 
 import pytest
 from remote_gpu_trainer.runner import failures
@@ -74,8 +75,15 @@ SAID = [
         "",
         2,
     ),
-    ("Traceback (most recent call last):\nValueError: wrong shape", 1, "bug", "", 1),
-    ("", 2, "bug", "", 1),
+    (
+        "Traceback (most recent call last):\nConnectionResetError: [Errno 104] store: connection reset by peer",
+        1,
+        "network",
+        "",
+        2,
+    ),
+    ("Traceback (most recent call last):\nValueError: wrong shape", 1, "bug", "", 2),
+    ("", 2, "bug", "", 2),
     ("", 139, "unknown", "", 2),
 ]
 
@@ -206,20 +214,73 @@ def test_a_checkpoint_disk_that_fills_stops_the_run_and_a_freed_one_goes_on(box:
         # Someone else's file takes the room of the next checkpoint.
         (box.checkpoints / "other").write_bytes(b"1" * 500_000)
         now = box.wait("failed")
-        assert (now["class"], now["exit"]) == ("disk", 1) and len(box.events("attempt")) == 1
+        assert (now["class"], now["exit"]) == ("disk", 1) and len(box.events("attempt")) == 2
         held = max(int(path.stem[5:]) for path in box.checkpoints.glob("step-*.pt"))
         (box.checkpoints / "other").unlink()
         box.start("resume")
         assert box.wait()["phase"] == "done"
         assert (
             box.steps()[-1][1] == 40
-            and next(step for attempt, step, _ in box.steps() if attempt == 2) == held + 1
+            and next(step for attempt, step, _ in box.steps() if attempt == 3) == held + 1
         )
         assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
         assert_nothing_repeated(box)
     finally:
         box.kill_everything()
         subprocess.run(["umount", "-l", str(box.checkpoints)], check=True)
+
+
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
+)
+def test_a_full_disk_that_has_room_again_is_waited_for(box: Box):
+    box.checkpoints.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(box.checkpoints)],
+        capture_output=True,
+        check=False,
+    ).returncode:
+        pytest.skip("mount is not allowed here")
+    try:
+        box.make("--pad", 150_000, timings={"room_wait": 120})
+        box.start()
+        box.at_step(11)
+        with pytest.raises(OSError), open(box.checkpoints / "other", "wb", buffering=0) as other:
+            while other.write(b"1" * 65536):
+                pass
+        box.until(lambda: box.events("retry"))
+        time.sleep(1)
+        assert len(box.events("attempt")) == 1, "there is no room yet"
+        (box.checkpoints / "other").unlink()
+        assert box.wait()["phase"] == "done" and len(box.events("attempt")) == 2
+        assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
+    finally:
+        box.kill_everything()
+        subprocess.run(["umount", "-l", str(box.checkpoints)], check=True)
+
+
+@pytest.mark.parametrize(("at", "attempts"), [(3, 1), (12, 2)], ids=["no save", "one save"])
+def test_where_memory_ran_out_a_newer_checkpoint_is_worth_another_attempt(box: Box, at, attempts):
+    """The second one ends at the same step."""
+    box.make("--fail-at", at, "--sleep", 0, "--say", "MemoryError", results=[])
+    box.verb("run")
+    assert box.marker("failed")["class"] == "host-oom"
+    assert len(box.events("attempt")) == attempts
+
+
+def test_a_job_that_names_a_class_is_obeyed(box: Box):
+    box.make(
+        "--fail-at", 12, "--sleep", 0, "--say", "MemoryError", results=[], retries={"host-oom": 0}
+    )
+    box.verb("run")
+    assert len(box.events("attempt")) == 1
+
+
+def test_a_traceback_of_a_moment_ends_nothing(box: Box):
+    program = "import os, sys; a = int(os.environ['RGT_ATTEMPT']); a > 1 or sys.exit(open('/no/such/lock'))"
+    box.make(command=["python3", "-c", program], results=[])
+    assert box.verb("run").returncode == 0
+    assert len(box.events("attempt")) == 2
 
 
 @pytest.mark.skipif(

@@ -319,7 +319,8 @@ class Attempts:
             return True, verdict
         self._note_original(verdict)
         newest = _id(run)
-        if newest and newest != self._attempt.checkpoint:
+        came_further = bool(newest) and newest != self._attempt.checkpoint
+        if came_further:
             self._used.clear()  # progress gives all retries back
         now = f"{verdict.failure} {'none' if state.step is None else state.step} {newest}"
         peer = verdict.failure == "network" and run.spec.nodes > 1  # the other node's failure
@@ -331,24 +332,28 @@ class Attempts:
                 state.again = failures.TWICE
                 more = "; the same failure at the same step twice, with no newer checkpoint between"
                 return False, verdict._replace(reason=verdict.reason + more)
-        refused = self._may_not_retry(verdict.failure)
+        refused = self._may_not_retry(verdict.failure, came_further)
         if refused is not None:
             return False, verdict._replace(reason=verdict.reason + refused)
         wait = 0.0 if verdict.failure == "preempted" else run.spec.timings.retry_wait
         if verdict.failure == "network":
             wait = min(wait * 4 * self._used["network"], 300)
         run.event("retry", **{"class": verdict.failure}, after=wait)
-        until = run.up + wait
-        while run.up < until:
+        begin = run.up
+        until, look_until = begin + wait, begin + run.spec.timings.room_wait
+        is_full = verdict.failure == "disk"
+        while run.up < until or (is_full and run.up < look_until and why.full_folder(run)):
             run.clock.nap(run.spec.timings.tick)
             if self.heart.beat():
                 self._attempt.asked = run.asked
                 return False, why.classify(run, self._attempt)
         return True, verdict
 
-    def _may_not_retry(self, failure: str) -> str | None:
+    def _may_not_retry(self, failure: str, came_further: bool) -> str | None:
         """Return None for another try, else what the reason says of why there is none."""
         most, hourly = why.retries(self.run, failure), self.run.spec.timings.tries_an_hour
+        if came_further and failure in failures.MAY_PASS and failure not in self.run.spec.retries:
+            most = 1
         self._tries.append(self.run.up)
         if sum(self.run.up - at < 3600 for at in self._tries) > hourly:
             self.state.again = failures.USED_UP

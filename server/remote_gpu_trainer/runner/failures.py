@@ -34,6 +34,7 @@ class Failure(NamedTuple):
 
 
 _AGAIN = "doesn't retry: the next start would fail the same way"
+_AFTER_PROGRESS = "retries once after an attempt that saved a newer checkpoint: it trains on"
 FAILURES = (
     Failure(
         "preempted",
@@ -86,26 +87,32 @@ FAILURES = (
         "retries once",
         Decision(RESTART, "its preparation failed, which may pass with another start"),
     ),
-    Failure("bug", 0, "a traceback", _AGAIN, Decision(FIX, "an error of the program repeats")),
+    Failure(
+        "bug",
+        1,
+        "a traceback",
+        "retries once: some tracebacks tell of a moment, such as a file that was locked",
+        Decision(FIX, "an error of the program repeats"),
+    ),
     Failure(
         "oom",
         0,
         "the card's memory ran out",
-        _AGAIN,
+        _AFTER_PROGRESS,
         Decision(FIX, "it needs less memory, or a larger card"),
     ),
     Failure(
         "host-oom",
         0,
         "the kernel's count of kills for memory; too little /dev/shm",
-        _AGAIN,
+        _AFTER_PROGRESS,
         Decision(FIX, "it needs less memory of the machine, or a higher limit"),
     ),
     Failure(
         "disk",
         0,
         "no room left, or a disk that can't be written",
-        _AGAIN,
+        "waits 10 minutes at most for room, and " + _AFTER_PROGRESS,
         Decision(FIX, "the disk needs room, or a folder that can be written"),
     ),
     Failure(
@@ -227,6 +234,8 @@ def in_words(answer: dict[str, str]) -> str:
 
 
 RETRIES = {row.name: row.retries for row in FAILURES}
+# A leak, a longer batch, a disk that somebody fills: another attempt may come further.
+MAY_PASS = ("oom", "host-oom", "disk")
 
 # Texts of a program's log, by what they are a sign of.
 SIGNS: dict[str, tuple[str, ...]] = {
@@ -290,6 +299,13 @@ SIGNS: dict[str, tuple[str, ...]] = {
         "Connection refused",
         "Connection timed out",
         "Connection closed by peer",
+        "ConnectionResetError",
+        "ConnectionRefusedError",
+        "ConnectionAbortedError",
+        "ConnectionError",
+        "ConnectError",
+        "gaierror",
+        "ReadTimeout",
         "Network is unreachable",
         "Max retries exceeded with url",
         "Read timed out",
@@ -375,7 +391,8 @@ def judged(text: str) -> tuple[str, str]:
 
     As the runner judges a program that ended with an error, without what only the box knows.
     """
+    text = text.lower()
     for kind, name in JUDGED:
-        if any(sign in text for sign in SIGNS[kind]):
+        if any(sign.lower() in text for sign in SIGNS[kind]):
             return name, next((e for k, place, e in ENTRIES if (k, place) == (kind, "*")), "")
     return "", ""

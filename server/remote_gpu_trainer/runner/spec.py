@@ -11,6 +11,7 @@ TIMINGS = {
     "heartbeat": 10.0,  # state.json, the step, the results of collectors
     "tick": 0.25,  # how often the runner looks at its program
     "retry_wait": 5.0,  # before an attempt is repeated; a lost network waits longer each time
+    "room_wait": 600.0,  # for a full disk to have room again
     "tries_an_hour": 60,
     "leftover": 5.0,  # for workers that outlive their program and end by themselves
     "raise_after": 3.0,  # runner and keeper raise each other when one is gone for this long

@@ -54,8 +54,9 @@ def retries(run: Run, failure: str) -> int:
 
 
 def has_sign(kind: str, text: bytes) -> bool:
-    """Return whether a log holds a text of this kind."""
-    return any(sign.encode() in text for sign in SIGNS[kind])
+    """Return whether a log holds a text of this kind, in capitals or not."""
+    text = text.lower()
+    return any(sign.lower().encode() in text for sign in SIGNS[kind])
 
 
 def classify(run: Run, attempt: Attempt, said: bytes | None = None) -> Verdict:
