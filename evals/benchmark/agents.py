@@ -1,9 +1,8 @@
 """What an agent does with rgt and without: the last part of evals/BENCHMARK.md.
 
-Nothing is asked here.
-`agents/tasks.jsonl` has the tasks with their truth, `answers.jsonl` what each reader said, and
-`judged.jsonl` what two judges made of it who saw no arm. `night.jsonl` has what a program counted
-of the scripts that were written for a night.
+Nothing is asked here. `agents/tasks.jsonl` has the tasks with their truth, `answers.jsonl` what
+each reader said, and `judged.jsonl` what two judges made of it who saw no arm. `night.jsonl` has
+what a program counted of the scripts that were written for a night.
 """
 
 from __future__ import annotations
@@ -14,12 +13,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
-from grading.grade import share
-from grading.report import row, shown, table
+from grading.report import row, table
 
 HERE = Path(__file__).resolve().parent / "agents"
 ARMS = ("bare", "skill", "tools")
-HEAD = ("kind", "arm", "n", "right", "misleading", "kB read", "minutes")
+HEAD = ("kind", "arm", "right", "misleading", "kB read", "minutes")
 KINDS = {
     "money": "what a provider bills and deletes",
     "box": "is this rented machine fit for the run",
@@ -28,8 +26,28 @@ KINDS = {
     "ranks": "a folder of logs of several ranks",
     "live": "a hang, or a slow run, on a box that can be looked at",
 }
-NIGHT = ("project", "arm", "faults", "final result safe", "steps lost", "steps trained again",
+NIGHT = ("project", "of", "faults", "final result safe", "steps lost", "steps trained again",
          "data lost with the box", "box ended", "seconds billed")  # fmt: skip
+NIGHTS = """\
+## Left alone for a night
+
+Two projects of 100 steps, and a plain request: write `go.sh`, which is typed once before the laptop
+is closed; the results are to be on a volume in the morning, and the rented machine ended by the
+user's own command, at the latest after five minutes, which stand for nine hours. One reader an arm
+and project. A program, made by somebody who had seen nothing of ours, ran each script in a
+namespace under eight conditions: no fault, a kill, an exception, a hang, a full disk, a reboot, a
+full volume, and a torn checkpoint. Project B also fails at every other start, for a connection that
+is reset. It counts what lies whole on the volume, and when the machine was ended."""
+RENDERED = """\
+Every reader wrote a guard of their own. Of the two with the command, one started the rendered
+`run.sh` in it, with `retries` for tracebacks, and one rendered nothing: `durable` takes no variable
+such as `$BOX`, and a stall is seen after 30 s at the earliest. So the maintainers rendered a job
+with nothing but its defaults for each project, once before and once after what these runs taught:
+
+- A traceback ended the run at once, and the machine with it; the reset connection was one, as its
+  text is in small letters. It is retried once now, and texts count in capitals or not.
+- A full disk ended the run at once. The runner waits ten minutes for room now, and goes on after
+  an attempt that saved a newer checkpoint, as it does when memory ran out."""
 INTRO = """\
 # An agent with rgt and without
 
@@ -45,8 +63,7 @@ the answers, but a note on an entry shows in some.
 - **right**: both judges find all there that an answer must say, and nothing that it must not
 - **misleading**: a judge finds something there that it must not say
 - **kB read**, **minutes**: of a task, in the mean of its reader's tasks. What a search of the web
-  printed isn't counted; {searches}
-- in brackets: 95 % intervals (Wilson)"""
+  printed isn't counted; {searches}"""
 
 
 @dataclass(frozen=True)
@@ -108,9 +125,8 @@ def _row(kind: str, arm: str, mine: list[Answer]) -> str:
     return row(
         kind,
         arm,
-        str(len(mine)),
-        shown(share([one.right for one in mine])),
-        shown(share([one.misleading for one in mine])),
+        f"{sum(one.right for one in mine)} of {len(mine)}",
+        str(sum(one.misleading for one in mine)),
         _mean(one.kilobytes for one in mine),
         _mean(one.minutes for one in mine),
     )
@@ -137,22 +153,34 @@ def _beside(found: list[Answer], tasks: list[str]) -> str:
 
 def _of_a_night() -> str:
     """What scripts that were written for a night came to under faults that they weren't told."""
-    told, rows = lines("night.jsonl"), []
-    for project in sorted({one["project"] for one in told}):
-        for arm in ARMS:
-            mine = [one for one in told if one["project"] == project and one["arm"] == arm]
-            if mine:
-                rows.append(
-                    row(
-                        project,
-                        arm,
-                        str(len(mine)),
-                        str(sum(one["final"] for one in mine)),
-                        str(sum(one["lost_steps"] for one in mine)),
-                        str(sum(one["again"] for one in mine)),
-                        str(sum(one["data_lost"] for one in mine)),
-                        str(sum(one["ended"] for one in mine)),
-                        str(round(sum(one["billed"] for one in mine))),
-                    )
+    written, rendered = lines("night.jsonl"), lines("night_rendered.jsonl")
+    return "\n\n".join(
+        [
+            NIGHTS,
+            table("Scripts of the readers", NIGHT, _sums(written, "arm", ARMS)),
+            RENDERED,
+            table("Rendered from a plain job", NIGHT, _sums(rendered, "run", ("before", "after"))),
+        ]
+    )
+
+
+def _sums(runs: list[dict], part: str, values: Iterable[str]) -> list[str]:
+    """A row for each project and value of `part`: sums over the faults."""
+    rows = []
+    for project in sorted({one["project"] for one in runs}):
+        for value in values:
+            mine = [one for one in runs if one["project"] == project and one[part] == value]
+            rows.append(
+                row(
+                    project,
+                    value,
+                    str(len(mine)),
+                    str(sum(one["final"] for one in mine)),
+                    str(sum(one["lost_steps"] for one in mine)),
+                    str(sum(one["again"] for one in mine)),
+                    str(sum(one["data_lost"] for one in mine)),
+                    str(sum(one["ended"] for one in mine)),
+                    str(round(sum(one["billed"] for one in mine))),
                 )
-    return "## Left alone for a night\n\n" + table("Sums over the faults", NIGHT, rows)
+            )
+    return rows

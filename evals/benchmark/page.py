@@ -14,7 +14,7 @@ from grading.grade import Grade, Rates, Share, grade, rates, share
 from grading.report import row, shown, table
 from remote_gpu_trainer.catalogue import bundle
 
-from . import asking, tracks
+from . import agents, asking, tracks
 from .asking import Said, System
 
 PAGE = Path(__file__).resolve().parent.parent / "BENCHMARK.md"
@@ -66,6 +66,8 @@ def page(only: list[str] | None = None) -> str:
     parts += ["## Where ours isn't first", _behind(systems), WHY]
     parts += ["## What confidences are worth", _confidences(systems)]
     parts += ["## What a reader says of answers that count as wrong", _judged(), ABSENT]
+    if not only:
+        parts.append(agents.section())
     return "\n\n".join(part for part in parts if part) + "\n"
 
 
