@@ -160,8 +160,17 @@ def _of_a_night() -> str:
             table("Scripts of the readers", NIGHT, _sums(written, "arm", ARMS)),
             RENDERED,
             table("Rendered from a plain job", NIGHT, _sums(rendered, "run", ("before", "after"))),
+            f"No step was lost in {_kept(written)} runs of the readers' scripts, and of the "
+            f"rendered ones in {_kept(rendered, 'before')} before and "
+            f"{_kept(rendered, 'after')} after.",
         ]
     )
+
+
+def _kept(runs: list[dict], run: str = "") -> str:
+    """In how many of how many runs no step was lost."""
+    mine = [one for one in runs if not run or one["run"] == run]
+    return f"{sum(not one['lost_steps'] for one in mine)} of {len(mine)}"
 
 
 def _sums(runs: list[dict], part: str, values: Iterable[str]) -> list[str]:

@@ -46,6 +46,19 @@ _FIGURES = (
     ("FIT", r"(?P<fit_near>\d+) of (?P<fit_runs>\d+) estimates are within 5 % of the peak"),
     ("FIT", r"In GiB; (?P<published_near>\d+) of (?P<published>\d+) are within 20%"),
     ("FIT", r"With them 50%: (?P<convolutions_more>\d+) of (?P<convolutions>\d+) showed more"),
+    (
+        "BENCHMARK",
+        r"\| all \| bare \| (?P<bare_right>\d+) of (?P<tasks>\d+) \| \d+ \| (?P<bare_kb>[\d.]+) \|",
+    ),
+    (
+        "BENCHMARK",
+        rf"\| all \| tools \| (?P<tools_right>\d+) of {_N} \| {_N} \| (?P<tools_kb>[\d.]+) \|",
+    ),
+    (
+        "BENCHMARK",
+        r"No step was lost in (?P<own_kept>\d+) of (?P<own_nights>\d+) runs .*? in "
+        r"(?P<kept_before>\d+) of (?P<nights>\d+) before and (?P<kept_after>\d+) of",
+    ),
     ("PROBE", r"without a rule before that run: (?P<unknown_named>\d+) of (?P<unknown>\d+) "),
     ("PROBE", r"Of (?P<pairs>\d+) entries with a pair, (?P<pairs_named>\d+) are named today"),
     (
