@@ -9,6 +9,7 @@ import subprocess
 import sys
 
 import pytest
+import torchvision_operators
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import Pattern
 
@@ -16,13 +17,7 @@ try:
     import torch
 
     torch.set_num_threads(1)  # small tensors: a pool of threads only waits for itself on a busy box
-    # torchvision's compiled operators want a CUDA build of torch, and beside this one its import stops at their names.
-    # Transforms use none of them, so the names alone are enough, also for the libraries that import it.
-    # A CUDA build finds its own.
-    if torch.version.cuda is None:
-        OPERATORS = torch.library.Library("torchvision", "DEF")
-        for name in ("nms", "qnms"):
-            OPERATORS.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    exec(torchvision_operators.CODE, OPERATORS := {})
 except ImportError:
     if os.environ.get("REQUIRE_ENGINES"):
         raise

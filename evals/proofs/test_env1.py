@@ -57,10 +57,10 @@ def test_only_cu126_of_this_release_serves_volta(warned):
     assert "/cu130" not in advice
 
 
-def test_for_blackwell_cards_cu129_and_cu130_are_advised(warned):
+def test_for_blackwell_cards_cu130_is_advised_and_below_2_14_cu129(warned):
     advice = warned((12, 0), CU126)
-    assert "/cu129" in advice
     assert "/cu130" in advice
+    assert ("/cu129" in advice) == (torch.__version__ < (2, 14))
 
 
 @pytest.mark.parametrize("line", [

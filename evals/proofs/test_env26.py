@@ -5,20 +5,18 @@ import importlib.util
 import shlex
 
 import pytest
+import torchvision_operators
 from check_code import span
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
 torch = pytest.importorskip("torch")
 
-OLD_ACCELERATE = """
+OLD_ACCELERATE = f"""
 import importlib.metadata as metadata
 real = metadata.version
 metadata.version = lambda name: "0.20.3" if name == "accelerate" else real(name)
-import torch
-operators = torch.library.Library("torchvision", "DEF")  # as in conftest.py
-for name in ("nms", "qnms"):
-    operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+{torchvision_operators.CODE}
 import transformers
 transformers.TrainingArguments(output_dir="out")
 """

@@ -14,12 +14,15 @@ import traceback
 from pathlib import Path
 
 import pytest
+import torch
 import torch.utils.cpp_extension as extensions
 from check_code import shown, span
 from stub_compiler import write_compiler
 
+fcntl = pytest.importorskip("fcntl")
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux")
 
+SINCE_2_14 = torch.__version__ >= (2, 14)
 LOAD = "from torch.utils.cpp_extension import load; load('op', ['op.cpp'], is_python_module=False, is_standalone=True)"
 
 
@@ -173,7 +176,7 @@ def test_a_colon_in_cuda_home(box, monkeypatch, says):
     says("ENV28", str(error.value))
 
 
-def test_the_lock_of_a_killed_build_stays_and_the_next_run_waits_for_ever(box, says):
+def test_below_2_14_the_lock_of_a_killed_build_stays_and_the_next_run_waits_for_ever(box, says):
     lock = box / "torch_extensions" / "op" / "lock"
     pid = box / "pid"
     write_compiler(box / "bin", f"echo $$ > {pid}; exec /bin/sleep 100")
@@ -185,35 +188,47 @@ def test_the_lock_of_a_killed_build_stays_and_the_next_run_waits_for_ever(box, s
     assert lock.exists()
 
     write_compiler(box / "bin")
-    before = signal.signal(
-        signal.SIGALRM, signal.default_int_handler
-    )  # Ctrl-C, three seconds later
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 3)
-        with pytest.raises(KeyboardInterrupt) as stop:
-            load()
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-    says("ENV28", "".join(traceback.format_exception(stop.value)))
+    if not SINCE_2_14:
+        before = signal.signal(
+            signal.SIGALRM, signal.default_int_handler
+        )  # Ctrl-C, three seconds later
+        try:
+            signal.setitimer(signal.ITIMER_REAL, 3)
+            with pytest.raises(KeyboardInterrupt) as stop:
+                load()
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        says("ENV28", "".join(traceback.format_exception(stop.value)))
 
-    os.utime(lock, (0, 0))
-    assert unlocked(box) == str(lock)
-    third = started()
-    assert third.wait(timeout=120) == 0, third.communicate()[0]
+        os.utime(lock, (0, 0))
+        assert unlocked(box) == str(lock)
+    again = started()
+    assert again.wait(timeout=120) == 0, again.communicate()[0]
     assert (lock.parent / "op").exists()
 
 
-def test_a_waiter_finds_no_library_when_the_build_failed(box, says):
+def test_when_a_build_failed_a_waiter_finds_no_library_and_since_2_14_builds_itself(box, says):
     lock = box / "torch_extensions" / "op" / "lock"
     lock.parent.mkdir(parents=True)
-    lock.touch()  # another rank builds
-    (box / "torch_extensions" / "op" / "build.ninja").touch()
-    threading.Timer(2, lock.unlink).start()  # and has failed
-    with pytest.raises(ImportError) as error:
+    other = lock.open("w")  # another rank builds
+    if SINCE_2_14:
+        fcntl.flock(other, fcntl.LOCK_EX)
+        wanted, end = RuntimeError, other.close
+    else:
+        (lock.parent / "build.ninja").touch()
+        wanted, end = ImportError, lock.unlink
+    failed = threading.Timer(2, end)
+    failed.start()
+    write_compiler(box / "bin", "exit 1")
+    with pytest.raises(wanted) as error:
         load(standalone=False)
-    assert "so: cannot open shared object file" in str(error.value)
-    says("ENV28", "".join(traceback.format_exception_only(error.value)))
+    assert failed.finished.is_set()
+    if SINCE_2_14:
+        assert "Error building extension" in str(error.value)
+    else:
+        assert "so: cannot open shared object file" in str(error.value)
+        says("ENV28", "".join(traceback.format_exception_only(error.value)))
 
 
 @pytest.mark.parametrize(

@@ -6,6 +6,7 @@ Neither package is installed: folders stand in for them, with the lines at which
 import shlex
 
 import pytest
+import torchvision_operators
 from check_code import span
 
 torch = pytest.importorskip("torch", minversion="2.4")
@@ -20,11 +21,8 @@ class FusedLayerNorm:
         importlib.import_module("fused_layer_norm_cuda")
 """
 
-TRAINER = """
-import torch
-operators = torch.library.Library("torchvision", "DEF")  # as in conftest.py
-for name in ("nms", "qnms"):
-    operators.define(f"{name}(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+TRAINER = f"""
+{torchvision_operators.CODE}
 from transformers import Trainer
 print(Trainer.__name__)
 """

@@ -5,6 +5,7 @@ its one library gets a name of NVIDIA's.
 """
 
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,22 @@ from stub_box import Box
 
 torch = pytest.importorskip("torch")
 HAS, WANTS = b"\0libtorch_python.so\0", b"\0libnvJitLink.so.12\0"
+RPATH, RUNPATH = 15, 29  # tags of the dynamic section
 if not sys.platform.startswith("linux") or not shutil.which("ldd"):
     pytest.skip("shared libraries of Linux", allow_module_level=True)
+
+
+def with_runpath(data: bytes) -> bytes:
+    """The library with RUNPATH, as NVIDIA's have it. torch's CUDA builds have RPATH, which goes before the variable."""
+    [start] = struct.unpack_from("<Q", data, 32)
+    size, count = struct.unpack_from("<HH", data, 54)
+    headers = [struct.unpack_from("<IIQQQQ", data, start + n * size) for n in range(count)]
+    [(place, length)] = [(where, long) for kind, _, where, _, _, long in headers if kind == 2]
+    changed = bytearray(data)
+    for at in range(place, place + length, 16):
+        if data[at : at + 8] == struct.pack("<Q", RPATH):
+            struct.pack_into("<Q", changed, at, RUNPATH)
+    return bytes(changed)
 
 
 @pytest.fixture
@@ -29,7 +44,7 @@ def installed(tmp_path):
     for folder in (own, system):
         folder.mkdir(parents=True)
         shutil.copy(Path(torch._C.__file__), folder / "libnvJitLink.so.12")
-    user.write_bytes(data.replace(HAS, WANTS))
+    user.write_bytes(with_runpath(data.replace(HAS, WANTS)))
     return user, own, system
 
 

@@ -1,5 +1,9 @@
 """P2: two switches for TF32, which torch 2.9 and later keep apart. The settings exist without a GPU too."""
 
+import os
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import backends
@@ -99,15 +103,30 @@ def test_convolution_and_recurrent_switches_that_differ_raise_as_well(says):
     says("P2", str(error.value))
 
 
-def test_the_hint_that_the_compiler_prints_is_recognised(monkeypatch, says):
-    """An Ampere card is described to the compiler."""
-    from torch._inductor import compile_fx
+HINT = """
+import torch
+torch.cuda.is_available = lambda: True
+torch.cuda.get_device_capability = lambda: (8, 0)
+from torch._inductor import compile_fx
+compile_fx._warn_tf32_disabled()
+"""
 
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda: (8, 0))
-    with pytest.warns(UserWarning) as hints:
-        compile_fx._warn_tf32_disabled.__wrapped__()
-    says("P2", str(hints[0].message))
+
+def test_the_hint_of_the_compiler_is_recognised_and_since_2_14_printed_only_when_asked_for(says):
+    """An Ampere card is described to the compiler."""
+
+    def printed(**variables) -> str:
+        env = {k: v for k, v in os.environ.items() if k != "TORCH_LOGS"} | variables
+        command = [sys.executable, "-c", HINT]
+        return subprocess.run(
+            command, env=env, stderr=subprocess.PIPE, text=True, check=True
+        ).stderr
+
+    if torch.__version__ >= (2, 14):
+        assert "TensorFloat32" not in printed()
+        says("P2", printed(TORCH_LOGS="perf_hints"))
+    else:
+        says("P2", printed())
 
 
 def test_the_check_reads_the_switch_in_each_state_and_never_raises(printed):

@@ -4,6 +4,7 @@ import os
 
 import pytest
 import torch
+import torchvision_operators
 from operation_counts import operations
 from torch import nn
 from torch.profiler import ProfilerActivity, profile, schedule
@@ -91,11 +92,9 @@ def test_a_parameter_without_a_gradient_is_left_alone_only_with_none(to_none, mo
 
 
 def test_full_determinism_of_transformers_switches_blocking_launches_on(run_apart):
-    done = run_apart("""
-import os, torch
-names = torch.library.Library("torchvision", "DEF")
-for name in ("nms", "qnms"):
-    names.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
+    done = run_apart(f"""
+{torchvision_operators.CODE}
+import os
 import transformers
 transformers.set_seed(1)
 print(os.environ.get("CUDA_LAUNCH_BLOCKING"))
