@@ -2,6 +2,7 @@
 
 import json
 import sys
+import tarfile
 
 import pytest
 
@@ -9,7 +10,7 @@ from tests.conftest import ROOT
 
 sys.path.insert(0, str(ROOT / "evals"))
 
-from benchmark import asking, page, tracks
+from benchmark import agents, asking, page, tracks
 from grading.cases import Case
 
 OOM = Case("1", "error", "CUDA out of memory", ("U10",), "")
@@ -90,3 +91,43 @@ def test_each_system_names_classes_that_the_catalogue_knows():
     for path in (asking.HERE / "classes").glob("*.json"):
         for name, ids in json.loads(path.read_text(encoding="utf-8")).items():
             assert set(ids) <= known, f"{path.name}: {name}: {set(ids) - known}"
+
+
+def test_each_task_was_asked_in_each_arm_and_judged_twice():
+    tasks = {task["id"]: task for task in agents.lines("tasks.jsonl")}
+    asked = [(said["task"], said["arm"]) for said in agents.lines("answers.jsonl")]
+    assert sorted(asked) == sorted((name, arm) for name in tasks for arm in agents.ARMS)
+    judged = [(one["task"], one["arm"], one["judge"]) for one in agents.lines("judged.jsonl")]
+    assert sorted(judged) == sorted((*place, judge) for place in asked for judge in (1, 2))
+    for one in agents.lines("judged.jsonl"):
+        task = tasks[one["task"]]
+        assert len(one["must"]) == len(task["must"]) and len(one["mustnot"]) == len(task["mustnot"])
+
+
+def test_an_answer_is_right_only_where_both_judges_say_so(monkeypatch):
+    given = {
+        "tasks.jsonl": [{"id": "box-01", "kind": "box"}],
+        "answers.jsonl": [
+            {"task": "box-01", "arm": arm, "kilobytes": 1, "minutes": 1} for arm in agents.ARMS
+        ],
+        "judged.jsonl": [
+            {"task": "box-01", "arm": arm, "must": must, "mustnot": mustnot}
+            for arm, told in {
+                "bare": [([True, True], [False]), ([True, True], [False])],
+                "skill": [([True, True], [False]), ([True, False], [False])],
+                "tools": [([True, True], [False]), ([True, True], [True])],
+            }.items()
+            for must, mustnot in told
+        ],
+    }
+    monkeypatch.setattr(agents, "lines", given.__getitem__)
+    found = {one.arm: (one.right, one.misleading) for one in agents.answers()}
+    assert found == {"bare": (True, False), "skill": (False, False), "tools": (False, True)}
+
+
+def test_the_files_of_tasks_are_those_that_were_asked():
+    """The archive has all but what other people wrote."""
+    with tarfile.open(agents.HERE / "files.tar.xz") as archive:
+        held = {name.split("/")[1] for name in archive.getnames() if "/" in name}
+    tasks = agents.lines("tasks.jsonl")
+    assert held == {task["id"] for task in tasks if task["kind"] not in ("money", "report")}
