@@ -7,6 +7,8 @@ import subprocess
 import pytest
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli.documents import outdated
+from remote_gpu_trainer.cli.held_out_figures import percent
+from remote_gpu_trainer.cli.other_figures import other_figures
 from remote_gpu_trainer.lookup.budget import tokens
 
 from tests.conftest import ROOT, valid_skill
@@ -147,3 +149,14 @@ def test_the_repository_names_no_path_of_the_machine_it_was_written_on(word):
         ["git", "grep", "-nIF", word, "--", *reports], cwd=ROOT, capture_output=True, text=True
     )
     assert [line for line in done.stdout.splitlines() if "/workspace" not in line] == []
+
+
+def test_the_skill_says_how_often_each_confidence_is_right_as_readme_does():
+    shown = re.search(
+        r"of 100 high ones (\d+) are right, of medium ones (\d+), of low ones (\d+)",
+        (ROOT / "SKILL.md").read_text(),
+    )
+    figures = other_figures(ROOT)
+    assert shown.groups() == tuple(
+        percent(figures[name]).removesuffix(" %") for name in ("high", "medium", "low")
+    )
