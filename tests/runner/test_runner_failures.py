@@ -268,6 +268,20 @@ def test_where_memory_ran_out_a_newer_checkpoint_is_worth_another_attempt(box: B
     assert len(box.events("attempt")) == attempts
 
 
+@pytest.mark.parametrize("said", ["MemoryError", "Traceback (most recent call last)"])
+def test_a_program_that_begins_anew_each_time_is_tried_once_more_alone(box: Box, said):
+    """It saves newer checkpoints in each attempt, and comes no further."""
+    program = "import os, pathlib, time; p = pathlib.Path(os.environ['RGT_CHECKPOINT_DIR']); p.mkdir(exist_ok=True); [print('step', n, flush=True) for n in range(1, 8)]; (p / f'step-{time.time_ns()}.pt').write_text('x' * 100); print(os.sys.argv[1]); os._exit(1)"
+    box.make(
+        command=["python3", "-c", program, said],
+        results=[],
+        checkpoint={"pattern": "step-*.pt"},
+        resume="none",
+    )
+    box.verb("run")
+    assert box.status()["phase"] == "failed" and len(box.events("attempt")) == 2
+
+
 def test_a_job_that_names_a_class_is_obeyed(box: Box):
     box.make(
         "--fail-at", 12, "--sleep", 0, "--say", "MemoryError", results=[], retries={"host-oom": 0}

@@ -283,9 +283,9 @@ def test_the_first_crash_on_a_checkpoint_that_never_loaded_sets_it_aside(box: Bo
 @pytest.mark.parametrize(
     ("words", "steps", "attempts", "why"),
     [
-        (["bug"], (10, 20), 2, "the older one crashes too, so the program is to blame"),
-        (["late"], (10, 20), 1, "it loaded, and went on"),
-        (["bug"], (20,), 1, "there is no older one"),
+        (["bug"], (10, 20), 3, "the older one crashes too, so the program is to blame"),
+        (["late"], (10, 20), 2, "it loaded, and went on"),
+        (["bug"], (20,), 2, "there is no older one"),
     ],
 )
 def test_a_checkpoint_that_is_not_to_blame_keeps_its_name(box: Box, words, steps, attempts, why):

@@ -113,6 +113,7 @@ def test_the_original_failure_is_reported_and_not_that_of_its_retry(box: Box):
     assert (now["class"], now["entry"], now["exit"], done.returncode) == ("hang", "D20", 1, 1)
     assert now["reason"] == (
         "a collective operation timed out; then bug: the program failed with exit status 3"
+        "; the same failure at the same step twice, with no newer checkpoint between"
     )
     assert box.marker("failed")["class"] == "hang"
     box.until(lambda: (box.folder / "notices").exists() and "timed out" in notices(box))

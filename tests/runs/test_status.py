@@ -66,7 +66,7 @@ def test_the_evidence_names_what_a_reader_should_know():
         "phase failed, attempt 2, step 7, heartbeat 3 s ago, log 4 s ago",
         "decision: fix_first: it needs less memory of the machine, or a higher limit",
         "exit 137, class host-oom, entry O1",
-        "host-oom: the runner doesn't retry: the next start would fail the same way",
+        "host-oom: the runner retries once after an attempt that saved a newer checkpoint: it trains on",
         "reason: killed by the kernel",
         "deadline in 1.0 h",
         "last sync not verified, 60 s ago, to /mnt",

@@ -50,6 +50,7 @@ class Attempts:
         self.program = Program(self.run)
         self._probe = probing.FirstSteps(self.run, self.state)
         self._used: dict[str, int] = {}
+        self._failed_at = -1  # the furthest step at which an attempt failed
         self._tries: list[float] = []
         self._original: Original | None = None
         self._short_at: int | None = -1
@@ -319,9 +320,12 @@ class Attempts:
             return True, verdict
         self._note_original(verdict)
         newest = _id(run)
-        came_further = bool(newest) and newest != self._attempt.checkpoint
-        if came_further:
-            self._used.clear()  # progress gives all retries back
+        has_newer = bool(newest) and newest != self._attempt.checkpoint
+        came_further = has_newer and (state.step or 0) > self._failed_at
+        self._failed_at = max(self._failed_at, state.step or 0)
+        if has_newer:  # progress gives retries back
+            kept = () if came_further else failures.BY_STEP
+            self._used = {name: count for name, count in self._used.items() if name in kept}
         now = f"{verdict.failure} {'none' if state.step is None else state.step} {newest}"
         peer = verdict.failure == "network" and run.spec.nodes > 1  # the other node's failure
         if verdict.failure != "preempted" and not peer:
@@ -354,6 +358,8 @@ class Attempts:
         most, hourly = why.retries(self.run, failure), self.run.spec.timings.tries_an_hour
         if came_further and failure in failures.MAY_PASS and failure not in self.run.spec.retries:
             most = 1
+        if failure == "bug" and self.state.exit == 0:
+            most = 0  # an end that came too early was tried again as one that was killed
         self._tries.append(self.run.up)
         if sum(self.run.up - at < 3600 for at in self._tries) > hourly:
             self.state.again = failures.USED_UP

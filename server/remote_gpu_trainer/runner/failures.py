@@ -236,6 +236,9 @@ def in_words(answer: dict[str, str]) -> str:
 RETRIES = {row.name: row.retries for row in FAILURES}
 # A leak, a longer batch, a disk that somebody fills: another attempt may come further.
 MAY_PASS = ("oom", "host-oom", "disk")
+# A program that begins anew each time makes newer checkpoints too, and fails again. Progress gives
+# the retries of these back only where it came to a later step.
+BY_STEP = ("bug", *MAY_PASS)
 
 # Texts of a program's log, by what they are a sign of.
 SIGNS: dict[str, tuple[str, ...]] = {
