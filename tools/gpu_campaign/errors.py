@@ -47,7 +47,7 @@ ON_A_CARD = {
     "scaler_of_fp16_weights": ("P4",),
     "two_types": ("P4",),
     "graph_output_overwritten": ("CMP5",),
-    "graph_with_item": NO_ENTRY,
+    "graph_with_item": ("CMP11",),
 }
 ANYWHERE = {
     "checkpoint_of_another_card": ("C20",),

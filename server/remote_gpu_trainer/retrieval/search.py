@@ -184,7 +184,8 @@ class Retriever:
         if report.causes:
             return _cause_leads(report, likely, report.causes)
         if report.cascade:
-            others = () if report.says_too_little else likely.candidates
+            says_nothing = report.says_too_little and not is_line(evidence)
+            others = () if says_nothing else likely.candidates
             return _cascade_claimed(report.cascade, replace(likely, candidates=others))
         if report.says_too_little:
             return replace(likely, candidates=(), confidence="", worth_a_look=False)
