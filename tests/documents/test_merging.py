@@ -32,6 +32,7 @@ FILES = (
     "evals/FILES.md",
     "evals/HEALTH.md",
     "evals/FIT.md",
+    "evals/BENCHMARK.md",
     "evals/PROBE.md",
     "evals/sets/sealed_opened.json",
     "tests/records/bit_flips.json",
