@@ -238,7 +238,7 @@ def _ending(job: Job, end: dict[str, Any]) -> str:
         only = "no durable place is named, so what the command deletes is lost"
     needs = end["end_needs"]
     key = f" It needs {needs} there." if needs else ""
-    disk = f" It ends the price of the GPU; {_DISK_STAYS}." if job.at_end.do == "stop" else ""
+    disk = " The disk still bills." if job.at_end.do == "stop" else ""
     return (
         f"{when}, the box runs `{shown(line, 500)}` ({only}), and again until the box is gone: it "
         f"must bear repeating.{disk}{key}"
