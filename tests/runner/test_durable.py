@@ -38,6 +38,29 @@ def test_a_place_that_is_empty_now_or_another_one_is_refused(tmp_path):
     assert durable.check(run) == []
 
 
+@pytest.mark.parametrize("written", ["$BOX_VOLUME/runs", "${BOX_VOLUME}/runs"])
+def test_a_place_may_begin_with_a_variable_of_the_box(tmp_path, monkeypatch, written):
+    monkeypatch.delenv("BOX_VOLUME", raising=False)
+    assert (
+        "which isn't set here; export it before the start"
+        in reasons(make(tmp_path, durable=written))[0]
+    )
+    monkeypatch.setenv("BOX_VOLUME", str(tmp_path / "volume"))
+    run = make(tmp_path, durable=written)
+    assert run.durable == str(tmp_path / "volume/runs") and reasons(run) == []
+    monkeypatch.delenv("BOX_VOLUME")
+    later = make(tmp_path, durable=written)  # a login without the variable
+    assert later.durable == run.durable and durable.is_place(later) == ""
+    monkeypatch.setenv("BOX_VOLUME", str(tmp_path / "another"))
+    assert make(tmp_path, durable=written).durable == str(tmp_path / "another/runs")
+
+
+def test_only_a_leading_name_is_a_variable(tmp_path, monkeypatch):
+    monkeypatch.setenv("BOX_VOLUME", "/volume")
+    for written in ("/data/$BOX_VOLUME", "host:$BOX_VOLUME/x", "$BOX_VOLUMEs", "$BOX_VOLUME-2"):
+        assert make(tmp_path, durable=written).durable == written
+
+
 def test_a_place_on_the_box_s_own_disk_is_refused_unless_the_job_says_so(tmp_path, monkeypatch):
     run = make(tmp_path, durable_on_this_box=False)
     monkeypatch.setattr(durable, "on_own_disk", lambda path: "root disk")

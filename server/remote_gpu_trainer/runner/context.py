@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import sys
 import time
 from contextlib import suppress
@@ -12,6 +13,10 @@ from typing import Any
 
 from .clock import Clock
 from .folder import Folder
+
+
+PLACE = "place.json"  # in the run's folder: the durable place that it began with
+_VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})(?=/|\Z)", re.ASCII)
 
 
 def home(path: str) -> str:
@@ -54,9 +59,22 @@ class Run:
         self.given_checkpoints = spec.checkpoint_folder
         folder = home(spec.checkpoint_folder)
         self.checkpoints = os.path.normpath(os.path.join(self.work, folder)) if folder else ""
-        self.durable = home(spec.durable)
+        self.durable = self._place(home(spec.durable))
         self.asked = ""  # why the run is to save and end
         self._anchor = -1
+
+    def _place(self, address: str) -> str:
+        """Return the durable place with its leading $NAME filled in.
+
+        A later login may not have the variable: then it is what the run began with.
+        """
+        found = _VARIABLE.match(address)
+        if not found:
+            return address
+        value = os.environ.get(found[1] or found[2])
+        if value:
+            return value + address[found.end() :]
+        return str(self.folder.json(PLACE).get("to", address))
 
     @property
     def now(self) -> float:

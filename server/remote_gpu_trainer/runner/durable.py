@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import asking, secrets
-from .context import Run, home, plain_environment
+from .context import PLACE, Run, home, plain_environment
 from .copies import place
 from .copies.place import Place, join, kind_of
 from .copies.tool import Failed, Tools
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from .preflight import Refusal
 
 FILE = ".rgt-place"
-NOTED = "place.json"
 LIMIT = 90.0  # seconds for a place to answer
 IN_MEMORY = ("tmpfs", "ramfs")
 
@@ -82,6 +81,10 @@ def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
 
     if not run.durable:
         return []
+    if run.durable.startswith("$"):
+        name = run.durable.split("/")[0]
+        said = f"durable.to begins with {name}, which isn't set here"
+        return [refuse(run, "", f"{said}; export it before the start, or write the path")]
     missing = [name for name in tools(run) if not Tools(dict(os.environ), _nothing).has(name)]
     if missing:
         return [refuse(run, "python", f"{name} is missing on this box") for name in missing]
@@ -122,7 +125,7 @@ def is_place(run: Run, of: Place | None = None) -> str:
 
 def place_id(run: Run) -> str:
     """Return the id of the place that the run noted, '' for none."""
-    noted = run.folder.json(NOTED)
+    noted = run.folder.json(PLACE)
     return str(noted.get("id", "")) if noted.get("to") == run.durable else ""
 
 
@@ -188,7 +191,7 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
         is_now = "is another one now" if found else f"is empty or has lost its {FILE}"
         return (
             f"the durable place {run.durable}, which held this run before, {is_now}; mount the "
-            f"right one, or remove {run.folder.at(NOTED)} to use it as a new one"
+            f"right one, or remove {run.folder.at(PLACE)} to use it as a new one"
         )
     try:
         if not found and run.rank == 0:
@@ -200,7 +203,7 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
     except (Failed, OSError) as error:
         return f"can't write to the durable place {run.durable}: {mask(run, str(error))}"
     if found and not noted:
-        run.folder.write(NOTED, json.dumps({"to": run.durable, "id": found}) + "\n")
+        run.folder.write(PLACE, json.dumps({"to": run.durable, "id": found}) + "\n")
     return _other_run(run, of) if first else ""
 
 

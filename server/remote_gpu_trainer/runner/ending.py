@@ -90,7 +90,7 @@ class Ending:
         notices.notify(self.run, text)
 
     def _tell_unsaved(self, what: str) -> None:
-        where = mask(self.run.spec.durable) or "the durable place"
+        where = mask(self.run.durable) or "the durable place"
         text = f"{what}, but the last copy to {where} is not verified: what it made is on this"
         text += " box only. The box stays on, and is ended once the copy is verified"
         text += " or its deadline passes" if "unsaved" in self.run.spec.end_when else ""

@@ -88,7 +88,7 @@ class Durable(Strict):
 
     to: Line = Field(
         min_length=1,
-        description="/path, ~/path, [user@]host:path, rclone:REMOTE:path, s3://… or gs://…",
+        description="/path, ~/path, $NAME/path, [user@]host:path, rclone:REMOTE:path, s3://… or gs://…",
     )
     what: list[BoxPath] = Field(
         min_length=1,
