@@ -14,7 +14,6 @@ from typing import Any
 from .clock import Clock
 from .folder import Folder
 
-
 PLACE = "place.json"  # in the run's folder: the durable place that it began with
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})(?=/|\Z)", re.ASCII)
 
