@@ -17,10 +17,16 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 NAME = "remote-gpu-trainer"
+# Lays out a task's files in an empty folder, and gives the prompt.
+Prepared = Callable[[dict, Path], AbstractContextManager[str]]
+# Grades an answer; the second value says whether the agent called the skill or the look-up.
+Marker = Callable[[str, bool | None], dict[str, bool]]
 SKILL_FOLDERS = (
     ".claude/skills",
     ".agents/skills",
@@ -43,7 +49,7 @@ class Run:
     answer, and is empty where there is one.
     """
 
-    task: int
+    task: int | str
     arm: str
     answer: str = ""
     called: bool | None = None
@@ -62,12 +68,15 @@ def run(
     task: dict,
     arm: str,
     command: list[str],
-    root: Path,
     skill: dict[str, bytes],
-    ids: list[str],
     timeout: float,
+    prepared: Prepared,
+    marked: Marker,
 ) -> Run:
-    """Ask the client once, in a folder with the task's files and, in the arm `with`, the skill."""
+    """Ask the client once, in a folder with the task's files and, in the arm `with`, the skill.
+
+    `prepared` lays out the files and gives the prompt; `marked` grades the answer.
+    """
     with tempfile.TemporaryDirectory(prefix="agent-eval-") as name:
         work = Path(name) / "work"
         env = {
@@ -75,20 +84,20 @@ def run(
             "PWD": str(work),
         }  # opencode believes PWD more than the folder that it is started in
         work.mkdir()
-        prompt = task["prompt"] + told(lay_out(task["files"], root, work))
-        if arm == "with":
-            for place in SKILL_FOLDERS:
-                for path, data in skill.items():
-                    file = work / place / NAME / path
-                    file.parent.mkdir(parents=True, exist_ok=True)
-                    file.write_bytes(data)
-            env["PATH"] = str(Path(sys.executable).parent) + os.pathsep + env.get("PATH", "")
-        words = [word.replace("{prompt}", prompt) for word in command]
-        if words == command:
-            words.append(prompt)
-        started = time.monotonic()
-        code, out, err = _wait(words, work, env, Path(name), timeout)
-        done = Run(task["id"], arm, seconds=time.monotonic() - started)
+        with prepared(task, work) as prompt:
+            if arm == "with":
+                for place in SKILL_FOLDERS:
+                    for path, data in skill.items():
+                        file = work / place / NAME / path
+                        file.parent.mkdir(parents=True, exist_ok=True)
+                        file.write_bytes(data)
+                env["PATH"] = str(Path(sys.executable).parent) + os.pathsep + env.get("PATH", "")
+            words = [word.replace("{prompt}", prompt) for word in command]
+            if words == command:
+                words.append(prompt)
+            started = time.monotonic()
+            code, out, err = _wait(words, work, env, Path(name), timeout)
+            done = Run(task["id"], arm, seconds=time.monotonic() - started)
     events = read_events(out)
     done.answer, done.tokens, done.called = (
         answer_of(events, out),
@@ -103,7 +112,7 @@ def run(
         )
     elif not done.answer.strip():
         done.error = "an empty answer"
-    done.marks = {} if done.error else marks(task["grade"], done.answer, done.called, ids)
+    done.marks = {} if done.error else marked(done.answer, done.called)
     return done
 
 

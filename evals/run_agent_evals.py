@@ -1,14 +1,17 @@
-"""Ask an agent the tasks of evals/evals.json, with the skill and without.
+"""Ask an agent the tasks of evals/evals.json, or of the benchmark, with the skill and without.
 
 usage: python evals/run_agent_evals.py --check
        python evals/run_agent_evals.py --client "claude -p --output-format stream-json --verbose"
-              [--tasks 1-5,41] [--arms with,without]
+              [--tasks 1-5,41] [--arms with,without] [--benchmark --sheet FILE]
 
 --check needs no model. It checks files and ids, and what the look-up itself answers.
 
 With --client each task runs in an empty folder. The prompt is the last argument, or stands where
 the command says {prompt}. The model, the login and the permissions are those of the command that
 you give. Answers are graded by words that the task names; `assertions` are for a reader or a judge.
+With --benchmark the tasks are those of evals/BENCHMARK.md; a pattern grades the last line where it
+can, and --sheet writes a page for whoever judges the rest. Tasks of the kind live start programs
+here, with this Python or the one that PY names, which has torch and py-spy.
 
 It reads what Claude Code, Codex, opencode and Gemini CLI print. Tell yours to print JSON lines, or
 calls and tokens stay unknown. It spends your tokens: one call for each task, arm and repeat.
@@ -17,11 +20,13 @@ calls and tokens stay unknown. It spends your tokens: one call for each task, ar
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shlex
 import statistics
 import sys
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 
@@ -31,6 +36,7 @@ sys.path[:0] = [str(HERE), str(ROOT / "server")]
 
 import agent_runs
 from agent_runs import NAME, Run
+from benchmark import client
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.clients import skill_folder
 from remote_gpu_trainer.lookup.answer import answer_for
@@ -87,9 +93,15 @@ def read_tasks(path: Path) -> list[dict]:
 
 
 def choose(tasks: list[dict], text: str | None) -> list[dict]:
-    """The tasks of '3', '1-5,41'; all without a text. Raises BadTasks."""
+    """The tasks of '3', '1-5,41' or 'box-01,live'; all without a text. Raises BadTasks."""
     if not text:
         return tasks
+    if isinstance(tasks[0]["id"], str):
+        named = [part.strip() for part in text.split(",")]
+        chosen = [task for task in tasks if task["id"] in named or task["kind"] in named]
+        if not chosen:
+            raise BadTasks(f"--tasks: no task {text}; choose from {_ids(tasks)}, or a kind")
+        return chosen
     wanted = set()
     for part in text.split(","):
         first, _, last = part.strip().partition("-")
@@ -100,6 +112,10 @@ def choose(tasks: list[dict], text: str | None) -> list[dict]:
     if not chosen:
         raise BadTasks(f"--tasks: no task {text}; choose from {tasks[0]['id']}-{tasks[-1]['id']}")
     return chosen
+
+
+def _ids(tasks: list[dict]) -> str:
+    return ", ".join(str(task["id"]) for task in tasks)
 
 
 def check(tasks: list[dict], root: Path) -> tuple[list[str], list[str]]:
@@ -199,6 +215,22 @@ def table(runs: list[Run], arms: list[str], tasks: list[dict]) -> str:
     return "\n".join(lines) + "\nseconds and tokens: median of a task"
 
 
+def benchmark_table(runs: list[Run], arms: list[str]) -> str:
+    """One line an arm. `line`: of the answers whose last line a pattern can decide, the right."""
+    lines = ["arm      answers    line       errors  seconds  tokens"]
+    for arm in arms:
+        mine = [run for run in runs if run.arm == arm]
+        told = [run.tokens for run in mine if run.tokens is not None]
+        lines.append(
+            f"{arm:<8} {_share([not run.error for run in mine]):<10} "
+            f"{_share([run.marks['line'] for run in mine if run.marks]):<10} "
+            f"{sum(bool(run.error) for run in mine):<7} "
+            f"{statistics.median(run.seconds for run in mine):<8.1f} "
+            f"{f'{statistics.median(told):.0f}' if told else 'not told'}"
+        )
+    return "\n".join(lines) + "\nseconds and tokens: median of a task"
+
+
 def _share(right: list[bool]) -> str:
     return f"{sum(right)}/{len(right)}" if right else "-"
 
@@ -233,10 +265,22 @@ def main(argv: list[str] | None = None) -> int:
         "--out", type=Path, metavar="FILE", help="write every run as a line of JSON"
     )
     parser.add_argument(
+        "--benchmark", action="store_true", help="ask the tasks of evals/BENCHMARK.md"
+    )
+    parser.add_argument(
+        "--sheet", type=Path, metavar="FILE", help="with --benchmark: write a page for a judge"
+    )
+    parser.add_argument(
         "--evals", type=Path, default=HERE / "evals.json", metavar="FILE", help=argparse.SUPPRESS
     )
     args = parser.parse_args(argv)
     try:
+        if args.benchmark:
+            if args.check:
+                raise BadTasks("--check is for evals.json; leave --benchmark out")
+            return _ask_benchmark(args)
+        if args.sheet:
+            raise BadTasks("--sheet is a page on the benchmark's tasks; add --benchmark")
         tasks = choose(read_tasks(args.evals), args.tasks)
         return _check(tasks) if args.check else _ask(args, tasks)
     except (BadTasks, OSError) as error:
@@ -255,7 +299,42 @@ def _check(tasks: list[dict]) -> int:
     return int(bool(wrong))
 
 
+@contextlib.contextmanager
+def _attached(task: dict, work: Path) -> Iterator[str]:
+    yield task["prompt"] + agent_runs.told(agent_runs.lay_out(task["files"], ROOT, work))
+
+
 def _ask(args: argparse.Namespace, tasks: list[dict]) -> int:
+    ids = list(bundle.load().by_id)
+
+    def marker(task: dict) -> agent_runs.Marker:
+        return lambda answer, called: agent_runs.marks(task["grade"], answer, called, ids)
+
+    runs = _runs(args, tasks, _attached, marker)
+    print(table(runs, args.arms.split(","), tasks))
+    return 2 if all(run.error for run in runs) else 0
+
+
+def _ask_benchmark(args: argparse.Namespace) -> int:
+    tasks, absent = client.asked()
+    tasks = choose(tasks, args.tasks)
+    if absent and not args.tasks:
+        print(f"left out, as their texts stand at their addresses only: {', '.join(absent)}",
+              file=sys.stderr)  # fmt: skip
+    runs = _runs(args, tasks, client.prepared, client.marker)
+    if args.sheet:
+        client.write_sheet(args.sheet, tasks, [asdict(run) for run in runs])
+    print(benchmark_table(runs, args.arms.split(",")))
+    return 2 if all(run.error for run in runs) else 0
+
+
+def _runs(
+    args: argparse.Namespace,
+    tasks: list[dict],
+    prepared: agent_runs.Prepared,
+    marker: Callable[[dict], agent_runs.Marker],
+) -> list[Run]:
+    """Every task in every arm, as often as asked for; each is told and written as it comes."""
     arms = args.arms.split(",")
     if (
         not set(arms) <= set(ARMS)
@@ -277,29 +356,22 @@ def _ask(args: argparse.Namespace, tasks: list[dict]) -> int:
     )
     if not command:
         raise BadTasks("--client is empty; give a command")
-    ids, skill, runs = list(bundle.load().by_id), skill_folder.contents(), []
-    out = args.out.open("w", encoding="utf-8") if args.out else None
-    try:
+    skill, runs = skill_folder.contents(), []
+    with contextlib.ExitStack() as stack:
+        out = stack.enter_context(args.out.open("w", encoding="utf-8")) if args.out else None
         for task in (task for _ in range(args.repeat) for task in tasks):
             for arm in arms:
                 words = command + (more if arm == "with" else [])
-                done = agent_runs.run(task, arm, words, ROOT, skill, ids, args.timeout)
+                done = agent_runs.run(task, arm, words, skill, args.timeout, prepared, marker(task))
                 runs.append(done)
                 said = done.error or ", ".join(
                     f"{name} {'right' if right else 'wrong'}" for name, right in done.marks.items()
                 )
-                print(f"task {task['id']} {arm}: {said}", file=sys.stderr)
+                print(f"task {task['id']} {arm}: {said or 'answered'}", file=sys.stderr)
                 if out:
-                    print(
-                        json.dumps({**asdict(done), "passed": done.passed}, ensure_ascii=False),
-                        file=out,
-                        flush=True,
-                    )
-    finally:
-        if out:
-            out.close()
-    print(table(runs, arms, tasks))
-    return 2 if all(run.error for run in runs) else 0
+                    line = {**asdict(done), "passed": done.passed}
+                    print(json.dumps(line, ensure_ascii=False), file=out, flush=True)
+    return runs
 
 
 if __name__ == "__main__":

@@ -66,6 +66,19 @@ the answers, but a note on an entry shows in some.
   printed isn't counted; {searches}"""
 
 
+REPEAT = """\
+## How to repeat it
+
+```sh
+python evals/run_agent_evals.py --benchmark --client "claude -p" --out runs.jsonl --sheet sheet.md
+```
+
+It asks your client each task in an empty folder, with the skill and without, counts what a pattern
+on the last line can decide, and writes a page for a judge who sees no arm. `agents/files.tar.xz`
+has the files of the tasks and the programs of the live ones. The texts of the kind report are other
+people's: they stand at the addresses of their tasks."""
+
+
 @dataclass(frozen=True)
 class Answer:
     """What one reader said to one task, judged."""
@@ -107,7 +120,7 @@ def section() -> str:
     found, tasks = answers(), [task["id"] for task in lines("tasks.jsonl")]
     how = json.loads((HERE / "how.json").read_text(encoding="utf-8"))
     parts = [INTRO.format(tasks=len(tasks), **how), _by_kind(found), _beside(found, tasks)]
-    return "\n\n".join([*parts, _of_a_night(), how["remarks"]])
+    return "\n\n".join([*parts, _of_a_night(), how["remarks"], REPEAT])
 
 
 def _by_kind(found: list[Answer]) -> str:
