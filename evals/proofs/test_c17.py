@@ -135,8 +135,7 @@ def test_the_check_finds_the_best_at_its_path_only_where_it_is_protected_and_not
 ):
     def told(folder):
         """The last save, and the best: its path, or None."""
-        there = in_shell(span("C17", "ls -d"), folder).split()
-        line = in_shell(span("C17", "grep best_model_checkpoint"), folder)
+        *there, line = in_shell(span("C17", "grep best_model_checkpoint"), folder).splitlines()
         best = json.loads("{" + line.rstrip(",") + "}")["best_model_checkpoint"]
         return max(there, key=lambda name: int(name.split("-")[1])), best
 

@@ -81,7 +81,7 @@ def test_the_batch_that_is_used_again_asks_the_loader_for_nothing():
 def test_the_lines_of_the_entry_name_the_limit(data, work, limit, monkeypatch):
     monkeypatch.setattr(torch.cuda, "synchronize", lambda: None)
     monkeypatch.setattr(Slow, "__len__", lambda self: 80)
-    code = block("T1", "fix")
+    code = block("T1")
     told = shown(
         code,
         time=time,

@@ -6,7 +6,7 @@ import time
 
 import pytest
 import torch
-from check_code import block, shown
+from check_code import shown, span
 from operation_counts import operations
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -46,7 +46,7 @@ def test_a_hook_registered_in_each_step_adds_its_work_each_time():
 )
 def test_the_check_counts_each_kind_of_hook_on_modules(register):
     model = nn.Sequential(nn.Linear(4, 4))
-    code = block("T25").strip()
+    code = span("T25", "_forward_hooks")
     for at in range(3):
         assert int(shown(code, model=model)) == at
         getattr(model[0], register)(lambda *given: None)
@@ -166,7 +166,7 @@ def test_the_stopwatch_names_the_part_that_grew():
 
 
 def test_the_sum_of_the_check_grows_with_hooks_that_stay_and_not_with_removed_ones():
-    code = block("T25").strip()
+    code = span("T25", "_forward_hooks")
     for removed, sums in ((False, [1, 2, 3]), (True, [0, 0, 0])):
         model, told = nn.Sequential(nn.Linear(4, 4)), []
         for _ in range(3):
