@@ -69,7 +69,7 @@ BERT = {
     "architectures": ["BertForSequenceClassification"],
 }
 GPT_22B = {
-    "model_type": "gpt",
+    "model_type": "gpt2",
     "hidden_size": 6144,
     "num_hidden_layers": 48,
     "num_attention_heads": 64,

@@ -390,3 +390,10 @@ def test_a_short_config_of_a_known_family_has_its_gated_layers():
     short = {k: v for k, v in LLAMA.items() if k not in ("hidden_act", "rms_norm_eps")}
     found = model_of(short | {"model_type": "llama"})
     assert found.total() == model_of(LLAMA).total() and found.norm == "rms" and found.gated
+
+
+def test_a_look_up_says_that_a_guess_is_one(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "model_type": "nothing_like_it"}))
+    ask = answer_for(text=FAILED, log=str(path)).ask
+    assert "whether it fits 79.1 GiB isn't known" in ask and "a guess by the usual layers" in ask

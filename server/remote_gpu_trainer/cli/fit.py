@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..fit import model_config, training_memory, training_run
-from ..fit.memory_report import NOT_KNOWN, memory_report, solution
+from ..fit.memory_report import memory_report, solution
 from ..fit.solve import UNITS
 from ..fit.traced_model import check_run
 from ..fit.traced_report import traced_report, traced_solution
@@ -207,7 +207,7 @@ def _exit_code(report: dict[str, Any]) -> int:
     if solved := report.get("solved"):
         found = solved.get("least") or solved.get("largest")
         return 0 if found and found.get("value", 1) else 1
-    return {training_memory.DOES_NOT_FIT: 1, NOT_KNOWN: 2}.get(report["verdict"], 0)
+    return {training_memory.DOES_NOT_FIT: 1, training_memory.NOT_KNOWN: 2}.get(report["verdict"], 0)
 
 
 def _as_text(report: dict[str, Any]) -> str:
@@ -231,8 +231,10 @@ def _last_line(report: dict[str, Any]) -> str:
     need, card, off = report["need_gib"], report["gpu"], report["uncertain"]
     verdict = f"{report['verdict']}: " if card else ""
     of = f" of {card['gib']:.1f} GiB" if card else ""
+    if on_top := report["on_top"]:
+        return f"{verdict}at least {need:.1f} GiB{of} on each GPU; on top: {', '.join(on_top)}"
     if off is None:
-        return f"{verdict}at least {need:.1f} GiB{of} on each GPU; activations come on top"
+        return f"{verdict}about {need:.1f} GiB{of} on each GPU; how far off isn't known"
     return (
         f"{verdict}{need:.1f} GiB{of} on each GPU, give or take {off:.0%} "
         f"({need * (1 - off):.1f} to {need * (1 + off):.1f} GiB)"
@@ -270,7 +272,7 @@ def _price(offer: dict[str, Any], off: str) -> str:
 
 def _headline(report: dict[str, Any]) -> str:
     off = report["uncertain"]
-    least = "at least" if off is None else "about"
+    least = "at least" if report["on_top"] else "about"
     need = f"needs {least} {report['need_gib']:.1f} GiB on each GPU"
     if off and report["verdict"] == training_memory.TIGHT:
         need += f", may need {report['need_gib'] * (1 + off):.1f}"
@@ -306,7 +308,7 @@ def _model(config: str | None, shape: dict[str, int]) -> Model:
         missing = [name for name in NEEDED if SHAPE[name] not in shape]
         if missing:
             raise BadRequest(f"no config.json says --{missing[0]}; give it too")
-        return model_config.model_of({**USUAL, **shape})
+        return replace(model_config.model_of({**USUAL, **shape}), guessed="")
     raise BadRequest(f"no model given; {MODEL}, or --layers, --hidden, --heads and --vocabulary")
 
 
