@@ -11,6 +11,8 @@ from remote_gpu_trainer.fit.memory_levers import levers
 from remote_gpu_trainer.fit.model_config import model_of, read_config, weight_count
 from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, estimate, verdict
 from remote_gpu_trainer.fit.training_run import Run
+from remote_gpu_trainer.health.box_check.names import NAME_TABLE
+from remote_gpu_trainer.logs.kernel.tables import rows_of
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.budget import tokens_of_json
 from remote_gpu_trainer.platforms.cards import GPUS, SeveralCards, gpu_named
@@ -207,10 +209,46 @@ def test_a_name_of_several_cards_is_asked_back(capsys, config):
 
 def test_a_card_of_the_box_check_and_a_number_are_taken_too(config, capsys):
     _, told = asked(capsys, config, "--gpu", "NVIDIA RTX A4000")
-    assert told["gpu"] == {"name": "NVIDIA RTX A4000", "gib": 14.7}
+    assert told["gpu"] == {"name": "RTX A4000", "gib": 14.7}
     assert asked(capsys, config, "--gpu", "500")[0] == 0
     assert asked(capsys, config, "--gpu", "24GiB")[1]["gpu"]["gib"] == 24.0
     assert "H200" in refused(capsys, config, "--gpu", "Voodoo 2")
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("H100", ("H100-80GB", 79.10)),
+        ("H100 SXM5", ("H100-80GB", 79.10)),
+        ("H100-SXM", ("H100-80GB", 79.10)),
+        ("H100 PCIe", ("H100 PCIe", 73.6)),
+        ("RTX4090", ("RTX-4090", 23.52)),
+        ("4090 D", ("RTX 4090 D", 22.1)),
+        ("MI300X", ("MI300X", 176.6)),
+        ("RTX PRO 6000", ("RTX PRO 6000", 88.3)),
+        ("RTX 3060 12GB", ("RTX 3060", 11.0)),
+        ("RTX 3060", ("RTX 3060", 7.4)),
+        ("GH200 480GB", ("GH200 96GB", 88.3)),
+    ],
+)
+def test_a_card_is_known_by_the_names_that_health_expects(config, capsys, name, card):
+    _, told = asked(capsys, config, "--gpu", name)
+    assert (told["gpu"]["name"], told["gpu"]["gib"]) == card
+
+
+def test_every_name_of_healths_table_is_known_or_asked_for_its_memory(config, capsys):
+    known = 0
+    for sku, *_ in rows_of(NAME_TABLE):
+        code = main(["fit", config, "--gpu", sku, "--json"])
+        told = capsys.readouterr()
+        known += code != 2
+        assert code != 2 or f"the memory of {sku[:40]!r}" in told.err, told.err
+    assert known > 100
+
+
+def test_a_card_with_less_memory_under_a_like_name_isnt_taken_for_it(config, capsys):
+    assert "GiB" in refused(capsys, config, "--gpu", "RTX 4090 Laptop GPU")
+    assert "did you mean H100?" in refused(capsys, config, "--gpu", "H10O")
 
 
 # Requests that can't be used.

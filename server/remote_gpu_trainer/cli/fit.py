@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from datetime import date
@@ -19,7 +20,7 @@ from ..fit.traced_report import traced_report, traced_solution
 from ..text import BadRequest
 from . import fit_module
 from .completion import files, gpus
-from .parsing import OneOf, command, near
+from .parsing import OneOf, command
 
 if TYPE_CHECKING:
     from ..fit.model_shape import Model
@@ -38,7 +39,8 @@ USUAL = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": Fals
 MODEL = "pass a model's config.json, such as huggingface.co/ORGANIZATION/MODEL/raw/main/config.json"
 SOLVED = ("batch", "sequence", "lora", "gpu")
 USUAL_LENGTH = 2048
-NEAR_GPU = 0.7  # "H100-80G" is near H100-80GB; "H10O" might be several cards, so none is named
+SHOWN = 0.92  # of a card's memory: what the least of the known cards shows
+MAKERS = ("NVIDIA", "Tesla")  # before a card's name, as drivers write it
 
 
 def whole(name: str, default: int | None, text: str, metavar: str = "N") -> Callable[..., Any]:
@@ -323,10 +325,25 @@ def _read(config: str) -> bytes:
 
 
 def _card(name: str) -> tuple[str, float]:
-    """The card of a name, and its memory in GiB. Raises BadRequest."""
+    """The card of a name, and its memory in GiB. Raises BadRequest.
+
+    Names are those of `rgt health --expect name=`, by its table, or the driver's.
+    """
     from ..health.box_check.cards import sku_of
+    from ..health.box_check.names import did_you_mean, meant_by
     from ..platforms.cards import GPUS, SeveralCards, gpu_named
 
+    cards = dict(_of_sku(sku, name) for sku in meant_by(name))
+    sizes = set(cards.values())
+    if len(sizes) > 1:
+        raise BadRequest(
+            f"{name[:40]!r} names several cards, which differ in memory; "
+            f"give one of {', '.join(sorted(cards))}, or the memory in GiB"
+        )
+    for gib in sizes:
+        if gib is None:
+            raise BadRequest(f"fit doesn't know the memory of {name[:40]!r}; give it in GiB")
+        return (next(iter(cards)) if len(cards) == 1 else name), gib
     try:
         card = gpu_named(name)
     except SeveralCards as error:
@@ -334,11 +351,39 @@ def _card(name: str) -> tuple[str, float]:
     if card:
         return card
     if sku := sku_of(name):
-        return name, round(0.92 * sku["vram_gib"], 1)  # what the least of the known cards shows
-    nearest = near(name, GPUS, NEAR_GPU)
+        return name, round(SHOWN * sku["vram_gib"], 1)
+    nearest = did_you_mean(name)
     hint = (
-        f"did you mean {nearest}? (its memory in GiB will do too)"
+        f"did you mean {nearest[0]}? (its memory in GiB will do too)"
         if nearest
         else f"give its memory in GiB, or one of {', '.join(GPUS)}"
     )
     raise BadRequest(f"unknown GPU {name[:40]!r}; {hint}")
+
+
+def _of_sku(sku: str, name: str) -> tuple[str, float | None]:
+    """What `fit` calls a card of health's table, and its memory in GiB, None where it isn't known.
+
+    That is what CUDA shows of it, or a share of what is sold: of several sizes the one that `name`
+    says, or the smallest.
+    """
+    from ..health.box_check.cards import sku_of
+    from ..health.box_check.names import NAME_TABLE, meant_by
+    from ..logs.kernel.tables import rows_of
+    from ..platforms.cards import GPUS
+
+    for known, gib in GPUS.items():
+        if sku in meant_by(known):
+            return known, gib
+    drivers, *ways = next(row[1:] for row in rows_of(NAME_TABLE) if row[0] == sku)
+    own, sold = _sizes(sku), _sizes(" ".join(ways))
+    said = [size for size in sold if size in _sizes(name)]
+    called = [f"{maker} {word.strip()}" for maker in MAKERS for word in (sku, *drivers.split(","))]
+    table = [found["vram_gib"] for found in map(sku_of, called) if found]
+    size = min(own or said or table or sold, default=0)
+    return sku, round(SHOWN * size, 1) if size else None
+
+
+def _sizes(text: str) -> list[int]:
+    """The numbers of GB in a name."""
+    return [int(size) for size in re.findall(r"(\d+) ?gb?\b", text.lower())]
