@@ -271,6 +271,16 @@ def test_one_more_than_the_largest_does_not_fit(what):
         assert more > limit or found.value == model.hidden
 
 
+def test_the_end_of_the_search_is_told_apart_from_the_largest(capsys, tmp_path):
+    small = {"model_type": "vit", "hidden_size": 12, "num_attention_heads": 1, "image_size": 16}
+    small |= {"num_hidden_layers": 1, "intermediate_size": 12}
+    words = ("--solve", "batch", "--gpu")
+    code, text = asked(capsys, tmp_path, small, *words, "9999")
+    assert code == 0 and "largest batch: 1000000, where the search ends: more may fit" in text
+    code, text = asked(capsys, tmp_path, LLAMA, *words, "H200", "--lora", "8")
+    assert code == 0 and "largest batch: " in text and "the search ends" not in text
+
+
 def test_nothing_larger_than_what_fits_is_nothing():
     found = solve.largest(model_of(LLAMA), Run(), "batch", 23.52)
     assert found.value == 0 and found.need > 23.52

@@ -256,10 +256,14 @@ def _solved(report: dict[str, Any]) -> str:
     largest, safe, what = solved["largest"], solved["safe"], solved["what"]
     if not largest["value"]:
         return f"largest {what}: none; 1 needs {largest['need_gib']:.1f} GiB"
-    told = (
-        f"largest {what}: {largest['value']} ({UNITS[what]}), needs {largest['need_gib']:.1f} GiB"
-    )
-    return f"{told}; with {off} of room: {safe['value'] or 'none'}"
+    told = f"largest {what}: {_found(largest)} ({UNITS[what]}), needs {largest['need_gib']:.1f} GiB"
+    return f"{told}; with {off} of room: {_found(safe)}"
+
+
+def _found(solved: dict[str, Any]) -> str:
+    """The largest value, and whether more may fit."""
+    more = ", where the search ends: more may fit" if solved["capped"] else ""
+    return f"{solved['value'] or 'none'}{more}"
 
 
 def _price(offer: dict[str, Any], off: str) -> str:

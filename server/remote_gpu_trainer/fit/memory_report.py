@@ -89,7 +89,11 @@ def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) 
     if card is None:
         raise BadRequest(f"--solve {what} fills a card; add --gpu, such as --gpu H100-80GB")
     return {
-        name: {"value": found.value, "need_gib": round(found.need, 2)}
+        name: {
+            "value": found.value,
+            "need_gib": round(found.need, 2),
+            "capped": found.capped,
+        }
         for name, found in (
             ("largest", largest(model, run, what, card[1])),
             ("safe", largest(model, run, what, card[1], uncertainty(run))),

@@ -23,10 +23,14 @@ UNITS = {"batch": "samples", "sequence": "tokens", "lora": "the rank of adapters
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest value that fits, with the GiB it needs; 0 where none does."""
+    """The largest value that fits, with the GiB it needs; 0 where none does.
+
+    `capped`: the search ended there, and more may fit.
+    """
 
     value: int
     need: float
+    capped: bool = False
 
 
 @dataclass(frozen=True)
@@ -77,7 +81,7 @@ def largest(model: Model, run: Run, what: str, gib: float, room: float = 0.0) ->
     if what == "sequence" and model.positions:
         most = min(most, model.positions)
     value = last_that_fits(fits, most)
-    return Largest(value, need(value) if value else need(1))
+    return Largest(value, need(value) if value else need(1), value == MOST[what])
 
 
 def last_that_fits(fits: Callable[[int], bool], most: int) -> int:

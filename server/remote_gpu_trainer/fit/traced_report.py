@@ -135,7 +135,8 @@ def traced_solution(
     found = []
     for room in rooms:
         value = last_that_fits(lambda n, r=room: need(n) * (1 + r) <= card[1], MOST["batch"])
-        found.append({"value": value, "need_gib": round(need(value or 1), 2)})
+        size, capped = round(need(value or 1), 2), value == MOST["batch"]
+        found.append({"value": value, "need_gib": size, "capped": capped})
     return dict(zip(("largest", "safe"), found, strict=True))
 
 
