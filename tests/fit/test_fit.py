@@ -92,10 +92,18 @@ def test_estimates_are_within_20_percent_of_figures_from_five_sources():
 
 def test_the_page_is_up_to_date(campaign, request):
     place = ROOT / "evals/FIT.md"
-    text = page.page(campaign("fit").recorded(), recorded("fit_limits"), recorded("fit_rows"))
+    records = (recorded(f"fit_{name}") for name in ("limits", "rows", "before"))
+    text = page.page(campaign("fit").recorded(), *records)
     if request.config.getoption("--update") or request.config.getoption("--record"):
         place.write_text(text, encoding="utf-8")
     assert place.read_text(encoding="utf-8") == text, "run pytest --update tests/fit/test_fit.py"
+
+
+def test_the_older_estimates_are_of_the_same_rows():
+    peaks = recorded("fit_before")["peaks"]
+    runs = {told["run"] for told in recorded("fit_limits")["runs"]}
+    tuned = {name for name, _, _, asked in page.grading.TUNED if asked}
+    assert set(peaks) == runs | tuned and len(runs) > 60
 
 
 # The arithmetic.
