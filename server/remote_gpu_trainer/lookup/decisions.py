@@ -54,7 +54,7 @@ _XID = re.compile(r"\bXid\b(?: \([^)]{1,60}\))?[ :=#]{1,3}(\d{1,4})\b", re.I)
 _OF_XID = {
     "fatal": "Xid {}: the card or its link failed",
     "degraded": "Xid {}: the card or its link failed",
-    "unknown": "Xid {} isn't in NVIDIA's catalogue; another card shows whether it was this one",
+    "unknown": "Xid {} isn't known here; another card shows whether this one is at fault",
 }
 
 
