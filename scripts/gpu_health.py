@@ -500,14 +500,16 @@ XID_TABLE = r"""
 165 | degraded | NONE_LISTED | power smoothing is at the end of its life | finish your job, then
     ask the provider whether the power swings are acceptable | NVIDIA gives a note: replace the
     card where they aren't
-166 | degraded | NONE_LISTED | confidential computing: NVLink traffic before it was encrypted
+166 | degraded | NONE_LISTED | confidential computing: NVLink traffic before it was encrypted | ask
+    the provider | the catalogue lists no action; who runs the host sets up the encryption
 167 | fatal | NONE_LISTED | PCIe timeout | reboot the box | the catalogue lists no action; the link
     is dead until then
 168 | degraded | NONE_LISTED | errors in the protected memory region, seen only with ECC off | turn
     ECC on (nvidia-smi -e 1), then {RESET} | NVIDIA gives a note: enable ECC, or boot again
 169 | fatal | NONE_LISTED | the security controller halted | {RESET} | the catalogue lists no
     action; a halted controller starts again with a reset
-170 | warn | NONE_LISTED | confidential computing: an interrupt of NVLink
+170 | warn | NONE_LISTED | confidential computing: an interrupt of NVLink | ask the provider | the
+    catalogue lists no action; who runs the host sets up the encryption
 171,172 | fatal | NONE_LISTED | detail of Xid 48: the error was in DRAM or SRAM | {RESET} | the
     catalogue lists no action; the Xid 48 beside it has one
 173 | fatal | NONE_LISTED | the C2C link failed | reboot the box | not in the catalogue

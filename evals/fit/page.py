@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 
-from remote_gpu_trainer.fit import solve, traced_report
+from remote_gpu_trainer.fit import solve, traced_report, weight_formulas
 from remote_gpu_trainer.fit.layer_memory import layer_keeps
 from remote_gpu_trainer.fit.model_config import model_of, read_config
 from remote_gpu_trainer.fit.model_shape import Model
@@ -46,6 +46,7 @@ LLAMA3_70B = {
     "num_attention_heads": 64,
     "intermediate_size": 28672,
 }
+LLAMA3S = {"3B": LLAMA32_3B, "8B": LLAMA3, "70B": LLAMA3_70B, "405B": {}}
 LLAMA2 = {**LLAMA3, "num_key_value_heads": 32, "intermediate_size": 11008, "vocab_size": 32000}
 LLAMA65 = {
     **LLAMA2,
@@ -69,7 +70,7 @@ BERT = {
     "architectures": ["BertForSequenceClassification"],
 }
 GPT_22B = {
-    "model_type": "gpt",
+    "model_type": "gpt2",
     "hidden_size": 6144,
     "num_hidden_layers": 48,
     "num_attention_heads": 64,
@@ -224,15 +225,15 @@ def _row(*cells: str) -> str:
     return f"| {' | '.join(cells)} |"
 
 
-def page(results: list[dict], limits: dict, public: dict) -> str:
-    """The whole page, of the records fit.json, fit_limits.json and fit_rows.json."""
+def page(results: list[dict], limits: dict, public: dict, before: dict) -> str:
+    """The whole page, of the records fit.json, fit_limits, fit_rows and fit_before.json."""
     rows, others = compared(results), published()
     near = [row for row in rows if abs(row[2] / row[1] - 1) <= COUNTED]
     close = [row for row in others if abs(row[4] / row[3] - 1) <= PUBLISHED]
     lines = [
         "# What `rgt fit` reckons, and what was counted",
         "",
-        "<!-- generated: fit/page.py, from tests/records/fit.json, fit_limits.json and fit_rows.json -->",
+        "<!-- generated: fit/page.py, from tests/records/fit.json, fit_limits.json, fit_rows.json and fit_before.json -->",
         "",
         "## Small models on a CPU",
         "",
@@ -272,6 +273,8 @@ def page(results: list[dict], limits: dict, public: dict) -> str:
         "Selective checkpointing isn't compared: `fit` doesn't know it.",
         *_limited(limits),
         *_public(public),
+        *_before(before, limits, public),
+        *_counted(),
     ]
     return "\n".join([*lines, "", "<!-- end -->", ""])
 
@@ -314,7 +317,9 @@ def _limited(limits: dict) -> list[str]:
         _graded("with checkpointing", wider, grading.grade(saving, wider), "what `fit` says"),
         "",
         f"`fit` said {room:.0%} before these runs. {wide:.0%} with checkpointing was set on all of "
-        "them, so nothing grades it. One margin for all has to be as wide as the worst run with "
+        "them, so nothing grades it. Nor are the other runs independent of what `fit` reckons: what the "
+        "same card was seen to keep and `fit` hadn't counted was added to its arithmetic before they "
+        "were graded. One margin for all has to be as wide as the worst run with "
         "checkpointing needs, and leaves more than 15 % unused.",
         "What stands in the way is torch's allocator: where blocks of many sizes come and go, as "
         "with checkpointing or very large logits, a run needs up to half more than its tensors. No "
@@ -335,7 +340,7 @@ def _public(public: dict) -> list[str]:
     timm, encoders = public["timm"], public["encoders"]
     attention, convolutions = grading.timm(public, False), grading.timm(public, True)
     small = grading.encoders(public)
-    tuned = grading.torchtune({"3B": LLAMA32_3B, "8B": LLAMA3, "70B": LLAMA3_70B, "405B": {}})
+    tuned = grading.torchtune(LLAMA3S)
     known = [row for row in tuned if row.estimated is not None]
     everything = [*attention, *convolutions, *small, *tuned]
     covered = [row for row in everything if row.estimated is not None]
@@ -386,6 +391,103 @@ def _public(public: dict) -> list[str]:
         told, reckoned = row.took, row.estimated or 0.0
         lines.append(_row(row.name, f"{told:.1f}", f"{reckoned:.1f}", _off(told, reckoned)))
     return lines
+
+
+def _before(before: dict, limits: dict, public: dict) -> list[str]:
+    """The measures of an older `fit` on the same rows, and today's."""
+    older = grading.Margin(before["margin"]["fixed"], before["margin"]["share"])
+    runs = grading.limited(limits)
+    lines = [
+        "",
+        "## Before and after",
+        "",
+        f"The same rows by `fit` of {before['commit']}, which read a config.json alone. It said "
+        f"that a run fits where the estimate and {older.share:.0%} and {older.fixed:.2f} GiB are "
+        f"there. `rgt fit FILE.py:NAME` was refused ({_quoted(before['a_model_of_ones_own'])}), so no "
+        "row of timm or the encoders was covered. Its AdamW is compared with today's "
+        "`adamw-foreach`, as it had one.",
+        "",
+        _row("Rows", "Fit", "Covered", "Limit", "Run", "Die", "Left unused (median)"),
+        "|---|---|---|---|---|---|---|",
+    ]
+    for what, checkpointing in (("without checkpointing", False), ("with checkpointing", True)):
+        now = [row for row, run in runs if run.checkpointing is checkpointing]
+        then = [
+            grading.Row(row.name, row.took, peak and peak / GIB)
+            for row in now
+            for peak in [before["peaks"][row.name]]
+        ]
+        room = solve.UNCERTAIN_CHECKPOINTING if checkpointing else solve.UNCERTAIN
+        what = f"H100, {what}"
+        lines += [
+            _judged(what, before["commit"], then, older),
+            _judged(what, "today", now, grading.Margin(CONTEXT * (1 + room), room)),
+        ]
+    few, many = grading.timm(public, False), grading.timm(public, True)
+    for what, rows in (
+        ("timm without more convolutions, and encoders", [*few, *grading.encoders(public)]),
+        ("timm, more convolutions", many),
+    ):
+        tuning, graded = grading.halves(rows)
+        missing = [grading.Row(row.name, row.took, None) for row in rows]
+        lines += [
+            _judged(what, before["commit"], missing, older),
+            _judged(f"{what}, graded half", "today", graded, grading.margin_for(tuning), rows),
+        ]
+    tuned = [row for row in grading.torchtune(LLAMA3S) if row.estimated is not None]
+    then = {row.name: before["peaks"][row.name] / GIB for row in tuned if before["peaks"][row.name]}
+    far = [
+        max(abs(estimated / row.took - 1) for row, estimated in pairs)
+        for pairs in (
+            [(row, then[row.name]) for row in tuned if row.name in then],
+            [(row, row.estimated or 0.0) for row in tuned],
+        )
+    ]
+    return [
+        *lines,
+        "",
+        f"Of torchtune's rows, {before['commit']} covered {len(then)}, off by at most {far[0]:.1%}; "
+        f"today {len(tuned)} are covered, off by at most {far[1]:.1%}.",
+    ]
+
+
+def _quoted(line: str) -> str:
+    """An error as a person saw it, without what to do."""
+    return f"`{line.partition(';')[0]}`"
+
+
+def _judged(
+    what: str,
+    which: str,
+    rows: list[grading.Row],
+    margin: grading.Margin,
+    every: list[grading.Row] | None = None,
+) -> str:
+    """A row of the table: how a margin does on the rows that are covered, of all or of `every`."""
+    known = [row for row in rows if row.estimated is not None]
+    covered = [row for row in every or rows if row.estimated is not None]
+    share = f"{len(covered) / len(every or rows):.0%}"
+    if not known:
+        return _row(what, which, share, "none", "0", "-", "-")
+    found = grading.grade(known, margin)
+    limit = f"estimate + {margin.share:.0%} + {margin.fixed:.2f} GiB"
+    die = f"{found.die} ({found.die / found.rows:.1%})"
+    return _row(what, which, share, limit, str(found.rows), die, f"{found.unused:.1%}")
+
+
+def _counted() -> list[str]:
+    """For how many types the weights are the library's."""
+    data = weight_formulas.formulas()
+    return [
+        "",
+        "## Weights",
+        "",
+        f"The weights of {len(data['types'])} model types are counted by formulas, and equal to those "
+        f"of transformers {data['transformers']} on the meta device: "
+        "`tests/fit/test_weights.py` compares the default and four small configs of each, drawn by "
+        f"chance. {len(data['left_out'])} types were tried and left out; `model_weights.json` says "
+        "why. Of any other type `fit` says that it guesses.",
+    ]
 
 
 def _said(

@@ -11,6 +11,8 @@ from remote_gpu_trainer.fit.memory_levers import levers
 from remote_gpu_trainer.fit.model_config import model_of, read_config, weight_count
 from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, estimate, verdict
 from remote_gpu_trainer.fit.training_run import Run
+from remote_gpu_trainer.health.box_check.names import NAME_TABLE
+from remote_gpu_trainer.logs.kernel.tables import rows_of
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.budget import tokens_of_json
 from remote_gpu_trainer.platforms.cards import GPUS, SeveralCards, gpu_named
@@ -90,10 +92,18 @@ def test_estimates_are_within_20_percent_of_figures_from_five_sources():
 
 def test_the_page_is_up_to_date(campaign, request):
     place = ROOT / "evals/FIT.md"
-    text = page.page(campaign("fit").recorded(), recorded("fit_limits"), recorded("fit_rows"))
+    records = (recorded(f"fit_{name}") for name in ("limits", "rows", "before"))
+    text = page.page(campaign("fit").recorded(), *records)
     if request.config.getoption("--update") or request.config.getoption("--record"):
         place.write_text(text, encoding="utf-8")
     assert place.read_text(encoding="utf-8") == text, "run pytest --update tests/fit/test_fit.py"
+
+
+def test_the_older_estimates_are_of_the_same_rows():
+    peaks = recorded("fit_before")["peaks"]
+    runs = {told["run"] for told in recorded("fit_limits")["runs"]}
+    tuned = {name for name, _, _, asked in page.grading.TUNED if asked}
+    assert set(peaks) == runs | tuned and len(runs) > 60
 
 
 # The arithmetic.
@@ -207,10 +217,46 @@ def test_a_name_of_several_cards_is_asked_back(capsys, config):
 
 def test_a_card_of_the_box_check_and_a_number_are_taken_too(config, capsys):
     _, told = asked(capsys, config, "--gpu", "NVIDIA RTX A4000")
-    assert told["gpu"] == {"name": "NVIDIA RTX A4000", "gib": 14.7}
+    assert told["gpu"] == {"name": "RTX A4000", "gib": 14.7}
     assert asked(capsys, config, "--gpu", "500")[0] == 0
     assert asked(capsys, config, "--gpu", "24GiB")[1]["gpu"]["gib"] == 24.0
     assert "H200" in refused(capsys, config, "--gpu", "Voodoo 2")
+
+
+@pytest.mark.parametrize(
+    ("name", "card"),
+    [
+        ("H100", ("H100-80GB", 79.10)),
+        ("H100 SXM5", ("H100-80GB", 79.10)),
+        ("H100-SXM", ("H100-80GB", 79.10)),
+        ("H100 PCIe", ("H100 PCIe", 73.6)),
+        ("RTX4090", ("RTX-4090", 23.52)),
+        ("4090 D", ("RTX 4090 D", 22.1)),
+        ("MI300X", ("MI300X", 176.6)),
+        ("RTX PRO 6000", ("RTX PRO 6000", 88.3)),
+        ("RTX 3060 12GB", ("RTX 3060", 11.0)),
+        ("RTX 3060", ("RTX 3060", 7.4)),
+        ("GH200 480GB", ("GH200 96GB", 88.3)),
+    ],
+)
+def test_a_card_is_known_by_the_names_that_health_expects(config, capsys, name, card):
+    _, told = asked(capsys, config, "--gpu", name)
+    assert (told["gpu"]["name"], told["gpu"]["gib"]) == card
+
+
+def test_every_name_of_healths_table_is_known_or_asked_for_its_memory(config, capsys):
+    known = 0
+    for sku, *_ in rows_of(NAME_TABLE):
+        code = main(["fit", config, "--gpu", sku, "--json"])
+        told = capsys.readouterr()
+        known += code != 2
+        assert code != 2 or f"the memory of {sku[:40]!r}" in told.err, told.err
+    assert known > 100
+
+
+def test_a_card_with_less_memory_under_a_like_name_isnt_taken_for_it(config, capsys):
+    assert "GiB" in refused(capsys, config, "--gpu", "RTX 4090 Laptop GPU")
+    assert "did you mean H100?" in refused(capsys, config, "--gpu", "H10O")
 
 
 # Requests that can't be used.
@@ -390,3 +436,10 @@ def test_a_short_config_of_a_known_family_has_its_gated_layers():
     short = {k: v for k, v in LLAMA.items() if k not in ("hidden_act", "rms_norm_eps")}
     found = model_of(short | {"model_type": "llama"})
     assert found.total() == model_of(LLAMA).total() and found.norm == "rms" and found.gated
+
+
+def test_a_look_up_says_that_a_guess_is_one(tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "model_type": "nothing_like_it"}))
+    ask = answer_for(text=FAILED, log=str(path)).ask
+    assert "whether it fits 79.1 GiB isn't known" in ask and "a guess by the usual layers" in ask

@@ -133,6 +133,97 @@ def test_a_type_without_formulas_gets_the_usual_layers_and_the_reason():
         model_of({**usual, "vocab_size": None})
 
 
+# Models with a part for text, and types without formulas.
+
+GEMMA3 = {  # the part for text of Gemma 3 12B, without what its config.json leaves out
+    "model_type": "gemma3_text",
+    "hidden_size": 3840,
+    "intermediate_size": 15360,
+    "num_attention_heads": 16,
+    "num_hidden_layers": 48,
+    "num_key_value_heads": 8,
+    "sliding_window": 1024,
+}
+SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 100}
+
+
+def inside(text: dict, **fields) -> dict:
+    """A config of a model that also sees, of a type without formulas."""
+    return {"model_type": "sees_and_tells", "vision_config": {"depth": 2}, "text_config": text} | (
+        fields
+    )
+
+
+@pytest.mark.parametrize("kind", [kind for kind in sorted(TYPES) if "CausalLM" in str(TYPES[kind])])
+def test_the_text_of_a_model_that_sees_is_counted_by_its_own_type(kind):
+    alone, model = model_of({"model_type": kind}), model_of(inside({"model_type": kind}))
+    assert (model.counted, model.guessed) == (alone.counted, "")
+    assert (model.gated, model.norm, model.norms) == (alone.gated, alone.norm, alone.norms)
+    assert "the part that sees" in model.on_top
+
+
+def test_gemma_3_12b_counts_three_matrices_without_rms_norm_eps():
+    assert model_of(GEMMA3).total() == 11_766_034_176
+    for swap in ({}, {"vocab_size": 262208}, {"rms_norm_eps": 1e-6}):
+        model = model_of(inside(GEMMA3 | swap, model_type="gemma3"))
+        assert model.total() == 11_766_034_176 and model.gated and model.norm == "gemma"
+
+
+def test_tables_that_are_apart_may_be_told_outside_of_the_text():
+    text = {"model_type": "qwen2", **SMALL}
+    tied, apart = (
+        model_of(inside(text, tie_word_embeddings=tied)).counted.head for tied in (True, False)
+    )
+    assert (tied, apart) == (0, 6400)
+
+
+def test_an_option_replaces_the_field_of_the_text(capsys, tmp_path):
+    found = [
+        json.loads(asked(capsys, tmp_path, inside({"model_type": "llama"}), *words, "--json")[1])
+        for words in ((), ("--vocabulary", "40000"))
+    ]
+    assert found[1]["weights"] - found[0]["weights"] == 2 * 8000 * 4096
+
+
+@pytest.mark.parametrize(
+    ("fields", "part"),
+    [
+        (inside({"model_type": "llama"}), "the part that sees"),
+        ({"model_type": "qwen2_vl", "image_token_id": 9, **SMALL}, "the part that sees"),
+        ({"model_type": "wav2vec2", "feat_extract_norm": "group", **SMALL}, "the part that hears"),
+        (
+            {"text_config": {"model_type": "llama"}, "audio_config": {"num_mel_bins": 128}},
+            "the part that hears",
+        ),
+    ],
+)
+def test_a_part_that_isnt_counted_leaves_the_verdict_open(capsys, tmp_path, fields, part):
+    code, text = asked(capsys, tmp_path, fields, "--gpu", "1000")
+    assert code == 2 and text.startswith("not known: needs ")
+    assert f"not counted: {part}" in text and "give or take" not in text
+
+
+def test_what_is_too_large_without_the_part_that_sees_does_not_fit(capsys, tmp_path):
+    code, text = asked(capsys, tmp_path, inside({"model_type": "llama"}), "--gpu", "T4")
+    assert code == 1 and text.startswith("doesn't fit: needs at least ")
+
+
+@pytest.mark.parametrize("extra", [{}, {"rms_norm_eps": 1e-6}, {"hidden_act": "gelu"}])
+def test_a_type_without_formulas_is_a_guess_whatever_its_normalization(capsys, tmp_path, extra):
+    config = {"model_type": "nothing_like_it", **SMALL, **extra}
+    assert model_of(config).products == 3
+    code, text = asked(capsys, tmp_path, config, "--gpu", "T4")
+    assert code == 2 and text.startswith("not known: needs about ")
+    assert text.splitlines()[-1].endswith("how far off isn't known") and "give or take" not in text
+    with pytest.raises(BadRequest, match="guess"):
+        solve.check_solvable(model_of(config), "batch")
+
+
+def test_a_known_type_without_anything_beside_the_text_keeps_its_verdict(capsys, tmp_path):
+    code, text = asked(capsys, tmp_path, GEMMA3, "--gpu", "1000")
+    assert code == 0 and text.startswith("fits: ") and "give or take 15%" in text
+
+
 def test_a_formula_is_a_sum_of_products():
     assert value("2*a*b + c/a + -1", {"a": 3, "b": 5, "c": 12}) == 33
     with pytest.raises(Unknown, match="whole number"):
@@ -163,7 +254,7 @@ def test_without_activations_the_verdict_is_not_known(capsys, tmp_path):
     config = {"model_type": "convnext"}
     code, text = asked(capsys, tmp_path, config, "--gpu", "T4")
     assert code == 2 and text.startswith("not known: needs at least ")
-    assert text.splitlines()[-1].endswith("activations come on top")
+    assert text.splitlines()[-1].endswith("on each GPU; on top: activations")
     with pytest.raises(BadRequest):
         solve.check_solvable(model_of(config), "batch")
 
@@ -178,6 +269,16 @@ def test_one_more_than_the_largest_does_not_fit(what):
         assert found.need <= limit
         more = solve.need_of(model, replace(run, **{what: found.value + 1}))
         assert more > limit or found.value == model.hidden
+
+
+def test_the_end_of_the_search_is_told_apart_from_the_largest(capsys, tmp_path):
+    small = {"model_type": "vit", "hidden_size": 12, "num_attention_heads": 1, "image_size": 16}
+    small |= {"num_hidden_layers": 1, "intermediate_size": 12}
+    words = ("--solve", "batch", "--gpu")
+    code, text = asked(capsys, tmp_path, small, *words, "9999")
+    assert code == 0 and "largest batch: 1000000, where the search ends: more may fit" in text
+    code, text = asked(capsys, tmp_path, LLAMA, *words, "H200", "--lora", "8")
+    assert code == 0 and "largest batch: " in text and "the search ends" not in text
 
 
 def test_nothing_larger_than_what_fits_is_nothing():

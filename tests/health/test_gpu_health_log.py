@@ -93,6 +93,11 @@ def test_a_place_is_the_same_in_all_its_spellings():
 
 def test_the_table_knows_the_numbers_of_the_catalogue_and_no_others():
     assert len(gpu_health.XID) == 177
+    assert not [
+        sorted(codes)
+        for codes, (level, action, _), ours in gpu_health.XID_ROWS
+        if action == "NONE_LISTED" and level != "ok" and len(ours) < 2
+    ]
     assert not {0, 177, 184, 186, 999} & set(gpu_health.XID)
     assert {level for level, _, _ in gpu_health.XID.values()} == {"ok", "warn", "degraded", "fatal"}
 

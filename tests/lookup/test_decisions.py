@@ -5,6 +5,7 @@ import zipfile
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.logs.kernel.xids import XID
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.runner import failures, why
 from remote_gpu_trainer.runner.context import Run
@@ -138,6 +139,36 @@ def test_ends_of_a_run_that_is_no_failure():
 )  # fmt: skip
 def test_the_end_of_a_log_decides(tmp_path, end, do):
     assert of_log(tmp_path, f"{STEPS}{end}\n") == do
+
+
+KERNELS = "NVRM: Xid (PCI:0000:3b:00): {}, pid=1, name=python, x"
+XIDS = [code for code in XID if code not in (144, 145, 146, 147, 148, 149, 154)]  # their line tells
+
+
+@pytest.mark.parametrize("form", [KERNELS, "dmesg shows NVRM: Xid (PCI:0000:3b:00): {}"])
+def test_an_xid_that_health_doesnt_let_train_is_not_started_on_the_same_box(form):
+    levels = {code: XID[code][0] for code in XIDS} | {186: "unknown", 9999: "unknown"}
+    wrong = {
+        code: (level, decision)
+        for code, level in levels.items()
+        if level in ("fatal", "degraded", "unknown")
+        and (decision := (answer_for(text=form.format(code)).decision or {}).get("do"))
+        != "restart_elsewhere"
+    }
+    assert not wrong
+
+
+@pytest.mark.parametrize("code", [8, 13, 31, 43, 45])
+@pytest.mark.parametrize("form", [KERNELS, "dmesg shows NVRM: Xid (PCI:0000:3b:00): {}"])
+def test_an_xid_of_a_well_card_sends_nobody_elsewhere(form, code):
+    decision = answer_for(text=form.format(code)).decision
+    assert decision is None or decision["do"] != "restart_elsewhere"
+
+
+@pytest.mark.parametrize("code", [46, 62, 74])
+@pytest.mark.parametrize("words", ["what does Xid {} mean", "Xid {}", "XID: {} on GPU 3"])
+def test_an_xid_that_somebody_only_names_decides_too(words, code):
+    assert answer_for(text=words.format(code)).decision["do"] == "restart_elsewhere"
 
 
 def test_a_failure_before_a_cancelled_step_decides(tmp_path):

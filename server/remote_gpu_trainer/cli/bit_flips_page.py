@@ -9,6 +9,7 @@ from typing import Any
 from .templates_of_documents import filled
 
 FLIPS, SOUND = "tests/records/bit_flips.json", "tests/records/sound_products.json"
+ON_A_CARD = "tests/records/gpu_campaign_h100.json"
 PAGE = "docs/bit_flips.md"
 
 
@@ -16,13 +17,22 @@ def bit_flips_page(root: Path) -> str:
     """The tables of both records; the page as it is where there are no tests."""
     if not (root / FLIPS).is_file():
         return (root / PAGE).read_text(encoding="utf-8")
-    flips, sound = (
-        json.loads((root / name).read_text(encoding="utf-8")) for name in (FLIPS, SOUND)
+    flips, sound, campaign = (
+        json.loads((root / name).read_text(encoding="utf-8")) for name in (FLIPS, SOUND, ON_A_CARD)
     )
     rows = flips["results"]
     keys = ("all", "found", "above", "found_above", "found_once")
     total = {key: sum(row[key] for row in rows) for key in keys}
-    return filled("bit_flips", flips=flips, rows=rows, total=total, sound=sound, share=_share)
+    return filled(
+        "bit_flips",
+        flips=flips,
+        rows=rows,
+        total=total,
+        sound=sound,
+        share=_share,
+        campaign=campaign,
+        checked=campaign["parts"]["health"]["numbers"],
+    )
 
 
 def _share(found: int, of: int) -> str:

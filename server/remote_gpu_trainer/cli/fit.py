@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, replace
 from datetime import date
@@ -12,14 +13,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..fit import model_config, training_memory, training_run
-from ..fit.memory_report import NOT_KNOWN, memory_report, solution
+from ..fit.memory_report import memory_report, solution
 from ..fit.solve import UNITS
 from ..fit.traced_model import check_run
 from ..fit.traced_report import traced_report, traced_solution
 from ..text import BadRequest
 from . import fit_module
 from .completion import files, gpus
-from .parsing import OneOf, command, near
+from .parsing import OneOf, command
 
 if TYPE_CHECKING:
     from ..fit.model_shape import Model
@@ -38,7 +39,8 @@ USUAL = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": Fals
 MODEL = "pass a model's config.json, such as huggingface.co/ORGANIZATION/MODEL/raw/main/config.json"
 SOLVED = ("batch", "sequence", "lora", "gpu")
 USUAL_LENGTH = 2048
-NEAR_GPU = 0.7  # "H100-80G" is near H100-80GB; "H10O" might be several cards, so none is named
+SHOWN = 0.92  # of a card's memory: what the least of the known cards shows
+MAKERS = ("NVIDIA", "Tesla")  # before a card's name, as drivers write it
 
 
 def whole(name: str, default: int | None, text: str, metavar: str = "N") -> Callable[..., Any]:
@@ -207,7 +209,7 @@ def _exit_code(report: dict[str, Any]) -> int:
     if solved := report.get("solved"):
         found = solved.get("least") or solved.get("largest")
         return 0 if found and found.get("value", 1) else 1
-    return {training_memory.DOES_NOT_FIT: 1, NOT_KNOWN: 2}.get(report["verdict"], 0)
+    return {training_memory.DOES_NOT_FIT: 1, training_memory.NOT_KNOWN: 2}.get(report["verdict"], 0)
 
 
 def _as_text(report: dict[str, Any]) -> str:
@@ -231,8 +233,10 @@ def _last_line(report: dict[str, Any]) -> str:
     need, card, off = report["need_gib"], report["gpu"], report["uncertain"]
     verdict = f"{report['verdict']}: " if card else ""
     of = f" of {card['gib']:.1f} GiB" if card else ""
+    if on_top := report["on_top"]:
+        return f"{verdict}at least {need:.1f} GiB{of} on each GPU; on top: {', '.join(on_top)}"
     if off is None:
-        return f"{verdict}at least {need:.1f} GiB{of} on each GPU; activations come on top"
+        return f"{verdict}about {need:.1f} GiB{of} on each GPU; how far off isn't known"
     return (
         f"{verdict}{need:.1f} GiB{of} on each GPU, give or take {off:.0%} "
         f"({need * (1 - off):.1f} to {need * (1 + off):.1f} GiB)"
@@ -252,10 +256,14 @@ def _solved(report: dict[str, Any]) -> str:
     largest, safe, what = solved["largest"], solved["safe"], solved["what"]
     if not largest["value"]:
         return f"largest {what}: none; 1 needs {largest['need_gib']:.1f} GiB"
-    told = (
-        f"largest {what}: {largest['value']} ({UNITS[what]}), needs {largest['need_gib']:.1f} GiB"
-    )
-    return f"{told}; with {off} of room: {safe['value'] or 'none'}"
+    told = f"largest {what}: {_found(largest)} ({UNITS[what]}), needs {largest['need_gib']:.1f} GiB"
+    return f"{told}; with {off} of room: {_found(safe)}"
+
+
+def _found(solved: dict[str, Any]) -> str:
+    """The largest value, and whether more may fit."""
+    more = ", where the search ends: more may fit" if solved["capped"] else ""
+    return f"{solved['value'] or 'none'}{more}"
 
 
 def _price(offer: dict[str, Any], off: str) -> str:
@@ -270,7 +278,7 @@ def _price(offer: dict[str, Any], off: str) -> str:
 
 def _headline(report: dict[str, Any]) -> str:
     off = report["uncertain"]
-    least = "at least" if off is None else "about"
+    least = "at least" if report["on_top"] else "about"
     need = f"needs {least} {report['need_gib']:.1f} GiB on each GPU"
     if off and report["verdict"] == training_memory.TIGHT:
         need += f", may need {report['need_gib'] * (1 + off):.1f}"
@@ -306,7 +314,7 @@ def _model(config: str | None, shape: dict[str, int]) -> Model:
         missing = [name for name in NEEDED if SHAPE[name] not in shape]
         if missing:
             raise BadRequest(f"no config.json says --{missing[0]}; give it too")
-        return model_config.model_of({**USUAL, **shape})
+        return replace(model_config.model_of({**USUAL, **shape}), guessed="")
     raise BadRequest(f"no model given; {MODEL}, or --layers, --hidden, --heads and --vocabulary")
 
 
@@ -321,10 +329,25 @@ def _read(config: str) -> bytes:
 
 
 def _card(name: str) -> tuple[str, float]:
-    """The card of a name, and its memory in GiB. Raises BadRequest."""
+    """The card of a name, and its memory in GiB. Raises BadRequest.
+
+    Names are those of `rgt health --expect name=`, by its table, or the driver's.
+    """
     from ..health.box_check.cards import sku_of
+    from ..health.box_check.names import did_you_mean, meant_by
     from ..platforms.cards import GPUS, SeveralCards, gpu_named
 
+    cards = dict(_of_sku(sku, name) for sku in meant_by(name))
+    sizes = set(cards.values())
+    if len(sizes) > 1:
+        raise BadRequest(
+            f"{name[:40]!r} names several cards, which differ in memory; "
+            f"give one of {', '.join(sorted(cards))}, or the memory in GiB"
+        )
+    for gib in sizes:
+        if gib is None:
+            raise BadRequest(f"fit doesn't know the memory of {name[:40]!r}; give it in GiB")
+        return (next(iter(cards)) if len(cards) == 1 else name), gib
     try:
         card = gpu_named(name)
     except SeveralCards as error:
@@ -332,11 +355,39 @@ def _card(name: str) -> tuple[str, float]:
     if card:
         return card
     if sku := sku_of(name):
-        return name, round(0.92 * sku["vram_gib"], 1)  # what the least of the known cards shows
-    nearest = near(name, GPUS, NEAR_GPU)
+        return name, round(SHOWN * sku["vram_gib"], 1)
+    nearest = did_you_mean(name)
     hint = (
-        f"did you mean {nearest}? (its memory in GiB will do too)"
+        f"did you mean {nearest[0]}? (its memory in GiB will do too)"
         if nearest
         else f"give its memory in GiB, or one of {', '.join(GPUS)}"
     )
     raise BadRequest(f"unknown GPU {name[:40]!r}; {hint}")
+
+
+def _of_sku(sku: str, name: str) -> tuple[str, float | None]:
+    """What `fit` calls a card of health's table, and its memory in GiB, None where it isn't known.
+
+    That is what CUDA shows of it, or a share of what is sold: of several sizes the one that `name`
+    says, or the smallest.
+    """
+    from ..health.box_check.cards import sku_of
+    from ..health.box_check.names import NAME_TABLE, meant_by
+    from ..logs.kernel.tables import rows_of
+    from ..platforms.cards import GPUS
+
+    for known, gib in GPUS.items():
+        if sku in meant_by(known):
+            return known, gib
+    drivers, *ways = next(row[1:] for row in rows_of(NAME_TABLE) if row[0] == sku)
+    own, sold = _sizes(sku), _sizes(" ".join(ways))
+    said = [size for size in sold if size in _sizes(name)]
+    called = [f"{maker} {word.strip()}" for maker in MAKERS for word in (sku, *drivers.split(","))]
+    table = [found["vram_gib"] for found in map(sku_of, called) if found]
+    size = min(own or said or table or sold, default=0)
+    return sku, round(SHOWN * size, 1) if size else None
+
+
+def _sizes(text: str) -> list[int]:
+    """The numbers of GB in a name."""
+    return [int(size) for size in re.findall(r"(\d+) ?gb?\b", text.lower())]

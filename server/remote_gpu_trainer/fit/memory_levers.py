@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .model_shape import Model
-from .solve import uncertainty
-from .training_memory import DOES_NOT_FIT, GIB, estimate, short_count, verdict
+from .solve import uncertainty, verdict_of
+from .training_memory import DOES_NOT_FIT, GIB, NOT_KNOWN, estimate, short_count, verdict
 from .training_run import Run
 
 LEAST_SAVED = 0.005  # of the peak; a change that saves less isn't named
@@ -153,11 +153,16 @@ def summary(model: Model, run: Run, gib: float = 0.0) -> str:
     parts = ", ".join(f"{line.what} {line.size / GIB:.1f}" for line in needed.lines)
     text = (
         f"By its config.json the model has {short_count(model.total())} weights; batch {run.batch} "
-        f"of {run.sequence} tokens, {run.precision}, {run.optimizer} takes about "
+        f"of {run.sequence} tokens, {run.precision}, {run.optimizer} takes "
+        f"{'at least' if model.on_top else 'about'} "
         f"{needed.peak / GIB:.1f} GiB {needed.moment} ({parts})"
     )
     if gib:
-        text += f": {verdict(needed.peak, gib, uncertainty(run))} in {gib:.1f} GiB"
+        told = verdict_of(model, run, needed.peak, gib)
+        unknown = f"whether it fits {gib:.1f} GiB isn't known"
+        text += f": {unknown if told == NOT_KNOWN else f'{told} in {gib:.1f} GiB'}"
+    if model.guessed:
+        text += f"; a guess by the usual layers, with {model.guessed}"
     best = [f"{lever.what} {lever.saves / GIB:.1f} [{lever.entry}]" for lever in levers(model, run)]
     if model.unknown:
         text += f"; not counted: {', '.join(model.unknown)}"

@@ -9,12 +9,10 @@ from ..platforms.cards import GPUS
 from ..text import BadRequest
 from .memory_levers import levers, plan
 from .model_shape import Model
-from .solve import largest, smallest, uncertainty
-from .training_memory import CONTEXT, DOES_NOT_FIT, GIB, estimate, verdict
+from .solve import largest, smallest, uncertainty, verdict_of
+from .training_memory import CONTEXT, GIB, estimate
 from .training_run import Run
 from .weight_formulas import formulas
-
-NOT_KNOWN = "not known"  # whether it fits: something that counts isn't reckoned
 
 
 def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dict[str, Any]:
@@ -23,21 +21,17 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
     `card` is a GPU's name and its memory in GiB.
     """
     peak = estimate(model, run)
-    bare = "activations" in model.unknown
     ways = plan(model, run, card[1]) if card else None
 
     def need(size: float) -> float:
         """What a peak of so many bytes takes of a GPU, in GiB."""
         return round(size / GIB + CONTEXT, 2)
 
-    def verdict_of(size: float, of: Run) -> str | None:
-        if not card:
-            return None
-        told = verdict(size, card[1], uncertainty(of))
-        return NOT_KNOWN if bare and told != DOES_NOT_FIT else told
+    def judged(size: float, of: Run) -> str | None:
+        return verdict_of(model, of, size, card[1]) if card else None
 
     return {
-        "verdict": verdict_of(peak.peak, run),
+        "verdict": judged(peak.peak, run),
         "gpu": {"name": card[0], "gib": card[1]} if card else None,
         "need_gib": need(peak.peak),
         "peak_gib": _gib(peak.peak),
@@ -54,14 +48,15 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
                 "entry": lever.entry,
                 "saves_gib": _gib(lever.saves),
                 "need_gib": need(lever.peak),
-                "verdict": verdict_of(lever.peak, lever.run),
+                "verdict": judged(lever.peak, lever.run),
             }
             for lever in levers(model, run)
         ],
         "together": {"options": ways[0], "need_gib": need(ways[1])} if ways else None,
         "weights": model.total(),
         "weights_by": _source(model),
-        "uncertain": None if bare else uncertainty(run),
+        "uncertain": None if model.guessed or model.on_top else uncertainty(run),
+        "on_top": [] if model.guessed else list(model.on_top),
         "not_counted": list(model.unknown),
         "run": asdict(run),
     }
@@ -73,7 +68,8 @@ def _source(model: Model) -> str:
         return "the number given"
     if model.counted:
         return f"the shapes of transformers {formulas()['transformers']}"
-    return f"the usual layers' formula: {model.guessed}"
+    usual = f"the usual layers' formula, with {model.products} matrices in each MLP"
+    return f"{usual}: {model.guessed}" if model.guessed else usual
 
 
 def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) -> dict[str, Any]:
@@ -93,7 +89,11 @@ def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) 
     if card is None:
         raise BadRequest(f"--solve {what} fills a card; add --gpu, such as --gpu H100-80GB")
     return {
-        name: {"value": found.value, "need_gib": round(found.need, 2)}
+        name: {
+            "value": found.value,
+            "need_gib": round(found.need, 2),
+            "capped": found.capped,
+        }
         for name, found in (
             ("largest", largest(model, run, what, card[1])),
             ("safe", largest(model, run, what, card[1], uncertainty(run))),

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ..text import BadRequest
 from .model_shape import Model
-from .weight_formulas import Unknown, completed, weights_of
+from .weight_formulas import Unknown, completed, formulas, weights_of
 
 MOST_BYTES = 1_000_000  # of a config.json
 # The most that a field may say, so that no arithmetic overflows; 10**6 for all others.
@@ -39,10 +39,15 @@ _NOT_COUNTED = {
     "kv_lora_rank": "latent attention",
     "n_shared_experts": "shared experts",
     "shared_expert_intermediate_size": "shared experts",
-    "vision_config": "the part that sees",
-    "audio_config": "the part that hears",
     "mamba_d_state": "layers without attention",
     "linear_num_key_heads": "layers without attention",
+}
+# Words in the names of fields that only a model with such a part has.
+_SENSES = {
+    "the part that sees": re.compile(r"(?:^|_)vision_|^visual|^image_token"),
+    "the part that hears": re.compile(
+        r"(?:^|_)(?:audio|speech)_|^num_mel_bins$|^feat_extract_norm$"
+    ),
 }
 # Tensors of a layer's width that an activation keeps where transformers writes it in plain
 # operations, and how many of them autocast computes in fp32, as it does what comes of a power. A
@@ -90,6 +95,9 @@ def read_config(data: bytes, given: dict | None = None) -> Model:
         raise BadRequest("the config isn't JSON; pass a model's config.json") from None
     if not isinstance(config, dict):
         raise BadRequest("the config holds no object; pass a model's config.json")
+    text = config.get("text_config")
+    if given and isinstance(text, dict):  # of a model that also sees, whose shape stands there
+        given = {**given, "text_config": {**text, **given}}
     return model_of({**config, **(given or {})})
 
 
@@ -156,32 +164,57 @@ def model_of(fields: dict) -> Model:
     """Return the model of a config's fields, as transformers names them. Raises BadRequest.
 
     Its weights are those of the library where its shapes are known. Without the usual fields of
-    layers, they are all that is known.
+    layers, they are all that is known. Of a type whose shapes aren't known, but those of its part
+    for text are, that part is counted.
     """
-    flat = fields
+    counted, guessed, flat, whole = None, "", fields, True
     try:
-        counted, guessed = weights_of(fields), ""
-        flat = fields = completed(fields)
+        counted, flat = weights_of(fields), completed(fields)
     except Unknown as error:
-        counted, guessed = None, str(error)
-    if isinstance(fields.get("text_config"), dict):
-        flat = {**fields, **fields["text_config"]}  # of a model that also sees
+        guessed = str(error)
+        if text := _text_part(fields):
+            try:
+                counted, guessed, whole = weights_of(text), "", False
+                flat = {**fields, "text_config": completed(text)}
+            except Unknown:
+                pass
+    if isinstance(flat.get("text_config"), dict):
+        flat = {**flat, **flat["text_config"]}
     try:
-        model = _usual(flat, seeing=counted is not None)
+        model = _usual(flat, seeing=whole and counted is not None)
     except BadRequest as error:
         if counted is None or _is_wrong(flat):
             raise _with_reason(error, guessed, fields) from None
         shape = dict.fromkeys(("layers", "hidden", "heads", "kv_heads", "head_dim"), 0)
-        model = Model(**shape, intermediate=0, vocab=0, head=False, unknown=("activations",))
-    if counted is None:
-        return replace(model, guessed=guessed)
-    strange = [f for f in counted.unread if f not in _NOT_COUNTED and f.isidentifier()]
+        unknown = ("activations", *(() if whole else _not_counted(flat)))
+        model = Model(**shape, intermediate=0, vocab=0, head=False, unknown=unknown)
     parts = model.unknown
-    if not counted.unread:  # the library's shapes have these parts, the usual layers don't
-        parts = tuple(f"activations of {p}" if p != "activations" else p for p in parts)
-    if strange:
-        parts += (f"what transformers doesn't read: {', '.join(strange[:5])}",)
-    return replace(model, counted=counted, unknown=parts)
+    if counted is not None:
+        strange = [f for f in counted.unread if not _part_of(f) and f.isidentifier()]
+        if not counted.unread:  # the library's shapes have these parts, the usual layers don't
+            parts = tuple(_activations_of(part, whole) for part in parts)
+        if strange:
+            parts += (f"what transformers doesn't read: {', '.join(strange[:5])}",)
+    on_top = tuple(part for part in parts if part == "activations" or part.endswith(tuple(_SENSES)))
+    return replace(model, counted=counted, guessed=guessed, unknown=parts, on_top=on_top)
+
+
+def _text_part(fields: dict) -> dict | None:
+    """Return the config of the part that reads and writes words, None without one.
+
+    Whether its two tables are one may stand outside of it.
+    """
+    text = fields.get("text_config")
+    if not isinstance(text, dict):
+        return None
+    outer = {key: fields[key] for key in ("tie_word_embeddings",) if key in fields}
+    return {**outer, **text}
+
+
+def _activations_of(part: str, whole: bool) -> str:
+    """What of a part isn't counted where the weights are: all of one beside the text's."""
+    is_counted = part != "activations" and (whole or part not in _SENSES)
+    return f"activations of {part}" if is_counted else part
 
 
 def _is_wrong(fields: dict) -> bool:
@@ -252,8 +285,20 @@ def _usual(fields: dict, seeing: bool) -> Model:
         layer_scales=config.any_above_zero("layerscale_value"),
         loss_in_fp32=not (with_encoder or "MaskedLM" in _architecture(fields)),
         tokens=_tokens_of_an_image(fields) if seeing and not vocab else 0,
-        unknown=tuple(dict.fromkeys(part for key, part in _NOT_COUNTED.items() if fields.get(key))),
+        unknown=_not_counted(fields),
     )
+
+
+def _not_counted(fields: dict) -> tuple[str, ...]:
+    """Return the parts of a model that the usual layers don't have."""
+    there = {_part_of(key) for key, given in fields.items() if given}
+    return tuple(dict.fromkeys(p for p in (*_NOT_COUNTED.values(), *_SENSES) if p in there))
+
+
+def _part_of(field: str) -> str:
+    """Return the part that a field of a config stands for, "" where it is none of these."""
+    words = (part for part, name in _SENSES.items() if name.search(field))
+    return _NOT_COUNTED.get(field) or next(words, "")
 
 
 def _tokens_of_an_image(fields: dict) -> int:
@@ -276,11 +321,15 @@ def _positions(config: _Config) -> int:
 def _is_gated(config: _Config, family: str, activation: str, rms: bool) -> bool:
     """Return whether a layer multiplies two products.
 
-    A T5 says so in `feed_forward_proj` ("gated-gelu"), others by the activation's name. The other
-    families with RMS norm all are gated.
+    The activation's name says so, and of a T5 `feed_forward_proj` ("gated-gelu"). The other known
+    families with RMS norm all are gated. An unknown one counts as gated, which takes more.
     """
-    by_name = "silu" in activation or "swi" in activation
-    return by_name or (rms and family not in _T5) or "gated" in config.word("feed_forward_proj")
+    if any(word in activation for word in ("silu", "swi")):
+        return True
+    if "gated" in config.word("feed_forward_proj"):
+        return True
+    known = family.startswith(_LLAMAS) or family in formulas()["types"]
+    return family not in _T5 and (rms or not known)
 
 
 def _has_head(fields: dict) -> bool:

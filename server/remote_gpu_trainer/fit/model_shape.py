@@ -23,7 +23,8 @@ class Model:
     factors scale what both parts of a layer give. `weights` is the number of weights that the user
     gave, 0 to count them. `counted` are the weights as transformers counts them, None where its
     shapes aren't known and the fields above give them; `guessed` is then the reason. `unknown`
-    names the parts that aren't counted. `tokens` is how many an image makes, 0 where a text has any
+    names the parts that aren't counted, `on_top` those of them by which the estimate is too low.
+    `tokens` is how many an image makes, 0 where a text has any
     number.
     """
 
@@ -58,6 +59,7 @@ class Model:
     guessed: str = ""
     tokens: int = 0
     unknown: tuple[str, ...] = ()
+    on_top: tuple[str, ...] = ()
 
     @property
     def width(self) -> int:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from ..numbers.memory_message import CONTEXT
 from ..text import BadRequest
 from .model_shape import Model
-from .training_memory import GIB, estimate
+from .training_memory import DOES_NOT_FIT, GIB, NOT_KNOWN, estimate, verdict
 from .training_run import Run
 
 UNCERTAIN = 0.15
@@ -23,10 +23,14 @@ UNITS = {"batch": "samples", "sequence": "tokens", "lora": "the rank of adapters
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest value that fits, with the GiB it needs; 0 where none does."""
+    """The largest value that fits, with the GiB it needs; 0 where none does.
+
+    `capped`: the search ended there, and more may fit.
+    """
 
     value: int
     need: float
+    capped: bool = False
 
 
 @dataclass(frozen=True)
@@ -41,6 +45,16 @@ class Card:
 def uncertainty(run: Run) -> float:
     """Return how far what a run needs of a GPU may be from its estimate, as a share of it."""
     return UNCERTAIN_CHECKPOINTING if run.checkpointing else UNCERTAIN
+
+
+def verdict_of(model: Model, run: Run, size: float, gib: float) -> str:
+    """Return whether a peak of `size` bytes fits a card.
+
+    Not known where the layers are a guess, or where a part that isn't counted may be too much.
+    """
+    told = verdict(size, gib, uncertainty(run))
+    may_be_more = model.on_top and told != DOES_NOT_FIT
+    return NOT_KNOWN if model.guessed or may_be_more else told
 
 
 def need_of(model: Model, run: Run) -> float:
@@ -67,7 +81,7 @@ def largest(model: Model, run: Run, what: str, gib: float, room: float = 0.0) ->
     if what == "sequence" and model.positions:
         most = min(most, model.positions)
     value = last_that_fits(fits, most)
-    return Largest(value, need(value) if value else need(1))
+    return Largest(value, need(value) if value else need(1), value == MOST[what])
 
 
 def last_that_fits(fits: Callable[[int], bool], most: int) -> int:
@@ -94,10 +108,15 @@ def smallest(model: Model, run: Run, cards: dict[str, float], room: float = 0.0)
 
 def check_solvable(model: Model, what: str) -> None:
     """Raise BadRequest where nothing says how memory grows with what is asked."""
-    if "activations" in model.unknown:
+    measure = "measure two batches with torch.cuda.max_memory_allocated"
+    if model.guessed:
         raise BadRequest(
-            f"--solve {what} needs activations, which fit doesn't know for this model; "
-            "measure two batches with torch.cuda.max_memory_allocated"
+            f"--solve {what}: the usual layers are a guess, with {model.guessed}; {measure}"
+        )
+    if model.on_top:
+        raise BadRequest(
+            f"--solve {what} needs all that takes memory, and fit doesn't know "
+            f"{' and '.join(model.on_top)} of this model; {measure}"
         )
     if what == "sequence" and model.tokens:
         raise BadRequest(

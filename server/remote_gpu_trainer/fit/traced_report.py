@@ -9,10 +9,9 @@ from ..numbers.memory_message import CONTEXT
 from ..platforms.cards import GPUS
 from ..text import BadRequest
 from .memory_levers import LEAST_SAVED
-from .memory_report import NOT_KNOWN
 from .solve import MOST, UNCERTAIN, last_that_fits
 from .traced_model import TracedModel, estimate_traced
-from .training_memory import DOES_NOT_FIT, GIB, verdict
+from .training_memory import DOES_NOT_FIT, GIB, NOT_KNOWN, verdict
 from .training_run import Run
 
 # How far what a run needs may be off where cuDNN's workspace, which isn't counted, adds to it.
@@ -62,6 +61,7 @@ def traced_report(
         "weights": model.weights,
         "weights_by": f"{name}, built on torch's meta device",
         "uncertain": uncertainty(model) if model.lines else None,
+        "on_top": [] if model.lines else ["activations"],
         "not_counted": _not_counted(model),
         "run": asdict(run),
     }
@@ -135,7 +135,8 @@ def traced_solution(
     found = []
     for room in rooms:
         value = last_that_fits(lambda n, r=room: need(n) * (1 + r) <= card[1], MOST["batch"])
-        found.append({"value": value, "need_gib": round(need(value or 1), 2)})
+        size, capped = round(need(value or 1), 2), value == MOST["batch"]
+        found.append({"value": value, "need_gib": size, "capped": capped})
     return dict(zip(("largest", "safe"), found, strict=True))
 
 

@@ -17,6 +17,7 @@ from .training_run import QUANTIZED, Run
 GIB = 2.0**30
 DOES_NOT_FIT = "doesn't fit"
 TIGHT = "tight"
+NOT_KNOWN = "not known"  # whether it fits: something that counts isn't reckoned
 # Bytes of state for each trained number where the weights are fp32, and where they are bf16. 8 bit:
 # two moments, with a scale for each 256 numbers.
 OPTIMIZERS = {

@@ -48,6 +48,7 @@ OF_SHAPES = frozenset((
     "hidden_dropout", "attn_pdrop", "attention_probs_dropout_prob", "attention_dropout",
     "dropout_rate", "image_size", "patch_size", "is_encoder_decoder", "encoder_layers",
     "decoder_layers", "feed_forward_proj", "max_position_embeddings", "n_positions",
+    "rms_norm_eps",
 ))  # fmt: skip
 MOST = 10**9  # that a field may say
 

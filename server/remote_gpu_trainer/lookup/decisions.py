@@ -19,7 +19,6 @@ from ..logs.own_errors import ELSEWHERE as ERROR_ELSEWHERE
 from ..runner.failures import (
     ELSEWHERE,
     FIX,
-    OWN_XIDS,
     RESTART,
     TWICE,
     WAIT,
@@ -33,6 +32,7 @@ if TYPE_CHECKING:
     from ..catalogue.entry import Entry
     from ..logs.evidence import Evidence
     from ..logs.waiting import Failure
+    from .claims import Claim
     from .steps import LookUp
 
 SURE = ("high", "medium")  # confidences of an entry that decides
@@ -47,8 +47,15 @@ _WHY = {
     FIX: "repeats until something changes",
     WAIT: "may pass with time",
 }
-_XID = re.compile(r"NVRM: Xid \([^)]{1,60}\): (\d{1,3})")
-_BROKEN = ("fatal", "degraded")
+_ABOUT_XIDS = "U22"  # the entry that says how to go by the number
+# NVRM: Xid (PCI:0000:3b:00): 79, pid=1, …      Xid 79      XID: 79
+_XID = re.compile(r"\bXid\b(?: \([^)]{1,60}\))?[ :=#]{1,3}(\d{1,4})\b", re.I)
+# By the level of an Xid. What `rgt health` doesn't know either may be the card: another one tells.
+_OF_XID = {
+    "fatal": "Xid {}: the card or its link failed",
+    "degraded": "Xid {}: the card or its link failed",
+    "unknown": "Xid {} isn't known here; another card shows whether this one is at fault",
+}
 
 
 def decision_of(state: LookUp) -> Decision | None:
@@ -97,14 +104,17 @@ def _is_done(state: LookUp) -> bool:
 
 
 def _of_card(state: LookUp) -> Decision | None:
-    """By an Xid that tells of a broken card, or of the program's own fault."""
+    """By an Xid of a broken card, in a line that failed or in a report about Xids."""
+    claim = _sure_claim(state)
+    is_about = claim is not None and claim.entry.id == _ABOUT_XIDS
     for line in state.evidence.lines:
-        told = _XID.search(line.text) if line.kind in FAILED else None
-        if told is None:
+        if not is_about and line.kind not in FAILED:
             continue
-        code = int(told[1])
-        if code not in OWN_XIDS and xid_level(code, line.text) in _BROKEN:
-            return Decision(ELSEWHERE, f"Xid {code}: the card or its link failed")
+        for told in _XID.finditer(line.text):
+            code = int(told[1])
+            why = _OF_XID.get(xid_level(code, line.text))
+            if why:
+                return Decision(ELSEWHERE, why.format(code))
     return None
 
 
@@ -138,10 +148,14 @@ def _of_hang(state: LookUp) -> Decision | None:
 
 def _of_claim(state: LookUp) -> Decision | None:
     """By the entry that explains the failure, if the answer is fairly sure of it."""
+    claim = _sure_claim(state)
+    return of(claim.entry) if claim else None
+
+
+def _sure_claim(state: LookUp) -> Claim | None:
+    """The entry that explains the failure, if the answer is fairly sure of it."""
     claim = state.claims[0] if state.claims else None
-    if claim is None or claim.confidence not in SURE:
-        return None
-    return of(claim.entry)
+    return claim if claim and claim.confidence in SURE else None
 
 
 def of(entry: Entry) -> Decision:
