@@ -2379,7 +2379,11 @@ class Batches(Observer):
             return
         self.last = held
         self.drawn += 1
-        (held.waits if held.epochs[-1] else held.firsts).append(wait)
+        self.watch.parts["time and memory"].newly_waited += wait
+        if not held.epochs[-1]:
+            held.firsts.append(wait)
+        elif self.watch.step:  # as the clock of the steps, which begins after the first one
+            held.waits.append(wait)
         found = list(leaves(result))[:16]
         prints = [fingerprint(tensor) for _, tensor in found]
         held.epochs[-1].append(hash(tuple(prints)))
@@ -5812,8 +5816,9 @@ class Resources(Observer):
         self.tokens = []
         self.hooks = []  # number of hooks on the models after each step
         self.anomaly = 0
-        self.times = []
+        self.times = []  # seconds from each step to the next
         self.last = None
+        self.waited = self.newly_waited = 0.0  # for batches, over these steps and since the last
         self.checkpointed = 0  # calls of torch.utils.checkpoint.checkpoint in training
         self.graphs = []  # compiled graphs after each step
         self.pauses, self.pause = [], None  # (step, seconds) of each garbage collection
@@ -5846,7 +5851,9 @@ class Resources(Observer):
         self.anomaly += torch.is_anomaly_enabled()
 
     def after_step(self, optimizer):
-        """Count hooks, and stop the clock."""
+        """Count hooks, and stop the clock. Optimizers that take turns make one step together."""
+        if self.watch.step and id(optimizer) not in self.watch.turn:
+            return
         count = 0
         for model in self.watch.models():
             for module in model.modules():
@@ -5859,6 +5866,9 @@ class Resources(Observer):
         now = time.perf_counter()
         if self.last is not None:
             self.times.append(now - self.last)
+            self.waited += self.newly_waited
+        self.newly_waited = 0.0
+        self.watch.parts["series"].stepped(timed=self.last is not None)
         self.last = now
 
     def unseen(self):
@@ -5919,18 +5929,22 @@ class Resources(Observer):
         """Seconds of a step, the share that waits for data, and memory."""
         if len(self.times) < 3:
             return []
-        text = f"{brief(median(self.times))} s a step"
-        training = self.watch.parts["batches"].training()
-        if training and sum(self.times):
-            waited = sum(sum(held.waits) for held in training)
-            text += f", {share(min(1, waited / sum(self.times)))} of it waiting for batches"
+        text, total = f"{brief(median(self.times))} s a step", sum(self.times)
+        if self.watch.parts["batches"].training() and total:
+            text += f", {share(self.waited / total)} of it waiting for batches"
         inside = self.watch.parts["series"].forward()
-        if inside and sum(self.times):
-            text += f", {share(min(1, inside / sum(self.times)))} in the model's forward"
+        if inside and total and not self.watch.aside:  # modules of compiled code aren't timed
+            text += f", {share(inside / total)} in the model's forward"
+            text += " (a card goes on after it)" if self.on_a_card() else ""
         used, whole = share_of_memory()
         if whole:
             text += f"; at most {share(used)} of {whole / 2**30:.0f} GiB of memory"
         return [fact("time/step", text, seconds=median(self.times), memory=used)]
+
+    def on_a_card(self):
+        """Whether a model's weights lie on a device that computes beside the program."""
+        every = (next(model.parameters(), None) for model in self.watch.models())
+        return any(weight is not None and weight.device.type != "cpu" for weight in every)
 
     def of_machine(self, step):
         """Threads, memory and the garbage collector."""
@@ -6075,7 +6089,8 @@ class Series(Observer):
     def __init__(self, watch):
         super().__init__(watch)
         self.begun = []  # start of each module that is running, outermost first
-        self.modules = {}  # id -> [weak reference, seconds, depth]
+        self.newest = {}  # id -> [weak reference, seconds, depth], since the last step
+        self.modules = {}  # the same, over the steps that are timed
 
     def entered(self, depth):
         """A module begins, `depth` modules below the outermost."""
@@ -6086,16 +6101,23 @@ class Series(Observer):
         """A module has ended."""
         if depth < len(self.begun):
             seconds = time.perf_counter() - self.begun[depth]
-            held = self.modules.setdefault(id(module), [weakref.ref(module), 0.0, depth])
+            held = self.newest.setdefault(id(module), [weakref.ref(module), 0.0, depth])
             held[1] += seconds
 
+    def stepped(self, timed):
+        """A step has ended. The first one, whose start nobody saw, isn't `timed`."""
+        for key, (ref, seconds, depth) in self.newest.items() if timed else ():
+            self.modules.setdefault(key, [ref, 0.0, depth])[1] += seconds
+        self.newest = {}
+
     def forward(self):
-        """Seconds in the outermost modules, evaluations included."""
+        """Seconds in the outermost modules over the timed steps, evaluations between them too."""
         return sum(seconds for _, seconds, depth in self.modules.values() if not depth)
 
     def told(self):
         """{name: [[step, value], ...]}, and `modules`: [[name, seconds a step], ...]."""
         parts, names = self.watch.parts, self.watch.names()
+        times = parts["time and memory"].times
         parameters = parts["parameters"]
         pairs = [pair for seen in parameters.seen.values() for pair in seen.ratios]
         clipped = by_step([(step, norm) for step, norm, _ in parts["gradients"].norms], max)
@@ -6111,9 +6133,9 @@ class Series(Observer):
             "gradient norm": thinned(clipped or [(n, math.sqrt(of)) for n, of in squares]),
             "before clipping": bool(clipped),
             "update": thinned(by_step(pairs, median)),
-            "seconds": thinned(list(enumerate(parts["time and memory"].times, 2))),
+            "seconds": thinned(list(enumerate(times, 2))),
             "modules": [
-                [name[:120], float(f"{seconds / max(self.watch.step, 1):.4g}")]
+                [name[:120], float(f"{seconds / max(len(times), 1):.4g}")]
                 for name, seconds in spent[:MODULES]
             ],
         }

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -710,3 +711,73 @@ for step in range(12):
     )
     assert facts["batch"]["text"].startswith("64 rows a batch, ")
     assert "= 128" not in facts["batch"]["text"]
+
+
+SLOW = """
+import time
+class Slow(nn.Linear):
+    calls = 0
+    def forward(self, x):
+        Slow.calls += 1
+        time.sleep(FIRST if Slow.calls == 1 else EACH)
+        return super().forward(x)
+class SlowRows(Rows):
+    reads = 0
+    def __getitem__(self, place):
+        SlowRows.reads += 1
+        time.sleep(READ_FIRST if SlowRows.reads == 1 else READ)
+        return super().__getitem__(place)
+model = Slow(16, 4)
+fit(model, DataLoader(SlowRows(x[:ROWS], y[:ROWS]), 4, shuffle=True), epochs=64 // ROWS, after=lambda model: time.sleep(0.03))
+LAST
+"""
+
+
+def time_of(report):
+    return next(one["text"] for one in report["facts"] if one["about"] == "time")
+
+
+@pytest.mark.parametrize(
+    "slow, waits, inside",
+    [
+        ({"FIRST": 2}, (0, 0.25), (0, 0.25)),  # as a card that starts
+        ({"EACH": 0.3}, (0, 0.25), (0.5, 0.95)),
+        ({"READ_FIRST": 2}, (0, 0.25), (0, 0.25)),
+        ({"READ": 0.06, "ROWS": 4}, (0.5, 0.95), (0, 0.25)),  # each batch is the first of an epoch
+        ({"LAST": "time.sleep = lambda s, sleep=time.sleep: sleep(9 * s)\nfor _ in range(8): model(x)", "EACH": 0.01}, (0, 0.25), (0.05, 0.45)),
+    ],
+)  # fmt: skip
+def test_waiting_and_the_model_are_timed_over_the_steps_of_the_clock(slow, waits, inside, tmp_path):
+    usual = {"READ_FIRST": 0, "FIRST": 0, "EACH": 0, "READ": 0, "ROWS": 32, "LAST": ""}
+    text = SLOW
+    for name, value in usual.items():
+        text = text.replace(name, str(slow.get(name, value)))
+    report, _ = probed(tmp_path, text)
+    told = time_of(report)
+    waiting, forward = (
+        float(re.search(r"([\d.e-]+)% " + what, told)[1]) / 100
+        for what in ("of it waiting", "in the")
+    )
+    assert waits[0] <= waiting <= waits[1] and inside[0] <= forward <= inside[1], told
+    seconds = [seconds for _, seconds in report["series"]["seconds"]]
+    each = dict(report["series"]["modules"])["Slow"]
+    assert each / (sum(seconds) / len(seconds)) == pytest.approx(forward, abs=0.01)
+
+
+def test_optimizers_that_take_turns_make_one_step_together(tmp_path):
+    report, _ = probed(
+        tmp_path,
+        """
+import time
+one, two = net(), net()
+optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (one, two)]
+for step in range(12):
+    time.sleep(0.05)
+    for model, optimizer in zip((one, two), optimizers):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+""",
+    )
+    assert report["steps"] == 12 and len(report["series"]["seconds"]) == 11
+    assert float(time_of(report).split()[0]) >= 0.05
