@@ -22,7 +22,10 @@ Where the catalogue lies beside this file's folder, a finding shows the entry's 
 The exit code is the program's own. Verdict: wrong (what was seen proves a fault), suspicious (a
 hint), sound, or not looked at. A note, on speed or taste, leaves the verdict alone. Below it stand
 facts: what is in force, the data as they came, the loss, what never moved, what was saved, the time
-of a step. Those that begin with ! are unlike what is usual. All of them are in --json.
+of a step. Those that begin with ! are unlike what is usual. Findings and facts together are a page
+of 600 tokens, which says what it leaves out; --json and --page have all.
+
+--compare tells the facts that differ, as versions of libraries and the commit of the program.
 
 Once the steps are over, up to 2,000 samples of the data sets are read in a process of their own,
 which the kernel lets write, send and start nothing (on Linux; elsewhere none is read). Streams
@@ -72,8 +75,26 @@ TOPICS = (
     "saved",
     "time",
 )
-MOST_SHEET = 2100  # characters of a sheet, about 600 tokens with what wasn't looked at
-MOST_FACT = 260  # characters of one fact
+MOST_PAGE = 600  # tokens of a page, findings and facts together
+LEAST_SHEET = 250  # of them that findings leave to the facts
+MOST_FACT, MOST_UNSEEN = 80, 120  # of one fact, and of what wasn't looked at
+FOR_THE_REST = 45  # of the lines that say what was left out
+PIECE = re.compile(r"[A-Za-z]+|\d+|[^\sA-Za-z\d]")
+
+
+def tokens(text):
+    """About how many tokens a text has, rather too many: as lookup/budget.py counts them."""
+    return sum(tokens_of_piece(piece) for piece in PIECE.findall(text))
+
+
+def tokens_of_piece(piece):
+    """About how many tokens a word, a number or a sign has."""
+    size = len(piece)
+    if not piece[0].isascii():
+        return 1.25
+    if piece[0].isalpha():
+        return 1.0 if size <= 7 else 1.55 if size <= 12 else size / 5
+    return math.ceil(size / 3) + 0.5 if piece[0].isdigit() else 0.78
 
 
 def fact(place, text, usual="", **numbers):
@@ -101,34 +122,52 @@ def share(part):
     return f"{part:.0%}" if not part or part >= 0.01 else f"{100 * part:.1g}%"
 
 
-def sheet(facts, unseen, most=MOST_SHEET):
+def cost(text):
+    """The tokens of a text on the sheet. Long words take room, however few tokens they are."""
+    return max(tokens(text), len(text) / 4.2)
+
+
+def sheet(facts, unseen, most=MOST_PAGE):
     """The lines of a page: what wasn't seen, what differs from the usual, then the rest.
 
-    What is usual is left out first, from the end, where the page would get longer than `most`.
+    What is usual is left out first, from the end, where the page would have more than `most`
+    tokens. The last line of each kind says how many were left out, and on what.
     """
-    lines = [f"not looked at: {unseen}"] if unseen else []
-    room, odd = most - sum(map(len, lines)), []
+    lines = [cut(f"not looked at: {unseen}", MOST_UNSEEN)] if unseen else []
+    room = most - sum(map(cost, lines)) - FOR_THE_REST
+    left = {}
     for one in [one for one in in_order(facts) if one["usual"]]:
-        odd.append("! {}: {} (usual: {})".format(one["about"], cut(one["text"]), one["usual"]))
-    kept_odd = [line for at, line in enumerate(odd) if sum(map(len, odd[: at + 1])) <= room]
-    if len(kept_odd) < len(odd):
-        kept_odd.append(f"! {len(odd) - len(kept_odd)} more differ from the usual: see --json")
-    lines += kept_odd
-    room, left_out = room - sum(map(len, kept_odd)), 0
+        line = "! {}: {} (usual: {})".format(one["about"], cut(one["text"]), cut(one["usual"]))
+        if cost(line) <= room:
+            lines.append(line)
+            room -= cost(line)
+        else:
+            left[one["about"]] = left.get(one["about"], 0) + 1
+    if left:
+        lines.append(f"! {sum(left.values())} more differ from the usual: {by_topic(left)}")
+    left = {}
     for topic in TOPICS:
-        texts = [one["text"] for one in facts if one["about"] == topic and not one["usual"]]
         kept = []
-        for text in map(cut, texts):
-            if room >= len(text) + 2:
+        room -= cost(topic + ":")
+        for one in [one for one in facts if one["about"] == topic and not one["usual"]]:
+            text = cut(one["text"])
+            if cost(text + ";") <= room:
                 kept.append(text)
-                room -= len(text) + 2
+                room -= cost(text + ";")
             else:
-                left_out += 1
+                left[topic] = left.get(topic, 0) + 1
         if kept:
             lines.append("{}: {}".format(topic, "; ".join(kept)))
-    if left_out:
-        lines.append(f"({count_of(left_out, 'more fact')} in --json)")
+        else:
+            room += cost(topic + ":")
+    if left:
+        lines.append(f"({count_of(sum(left.values()), 'more fact')}: {by_topic(left)})")
     return lines
+
+
+def by_topic(counted):
+    """How many facts were left out on each topic."""
+    return ", ".join(f"{topic} {n}" for topic, n in counted.items()) + ", in --json"
 
 
 def in_order(facts):
@@ -136,28 +175,64 @@ def in_order(facts):
     return sorted(facts, key=lambda one: (TOPICS.index(one["about"]), not one["usual"]))
 
 
-def cut(text):
-    """A text on one line, not longer than a fact may be."""
+def cut(text, most=MOST_FACT):
+    """A text on one line, of not many more than `most` tokens."""
     text = " ".join(str(text).split())
-    return text if len(text) <= MOST_FACT else text[: MOST_FACT - 2] + " …"
+    spent = 0
+    for piece in PIECE.finditer(text):
+        spent += tokens_of_piece(piece.group())
+        if spent > most:
+            return text[: piece.start()].rstrip() + " …"
+    return text
 
 
-def differences(facts, others, tolerance=0.25):
+def whole_sentences(text, most):
+    """The sentences of a text that `most` tokens have room for. No code is cut either."""
+    kept = ""
+    for part in re.split(r"(?<=[.!?]) (?=\S)", text):
+        longer = f"{kept} {part}" if kept else part
+        if tokens(longer) > most:
+            break
+        kept = longer
+    return kept if kept.count("`") % 2 == 0 else ""
+
+
+def differences(facts, others, most=MOST_PAGE, tolerance=0.25):
     """The lines that tell how two runs' facts differ, those of one topic together.
 
-    Numbers may differ by a share of `tolerance`: two healthy runs aren't equal.
+    Numbers may differ by a share of `tolerance`: two healthy runs aren't equal. What would be more
+    than `most` tokens is named alone.
     """
     mine, theirs = ({(one["about"], one["name"]): one for one in run} for run in (facts, others))
-    lines = []
+    differ = []
     for key in dict.fromkeys([*mine, *theirs]):
         one, other = mine.get(key), theirs.get(key)
         if one and other and alike(one.get("numbers"), other.get("numbers"), tolerance):
             continue
-        here = cut(one["text"]) if one else "nothing was seen"
-        there = cut(other["text"]) if other else "nothing was seen"
-        lines.append((TOPICS.index(key[0]), f"{key[0]}, {key[1]}: {here}", f"    there: {there}"))
-    lines.sort(key=lambda line: line[0])
-    return [text for _, *texts in lines for text in texts]
+        here, there = compared_text(one, other), compared_text(other, one)
+        lines = [f"{cut(', '.join(key), 30)}: {here}", f"    there: {there}"]
+        differ.append((TOPICS.index(key[0]), ", ".join(key), lines))
+    differ.sort(key=lambda one: one[0])
+    told, left, room = [], [], most - FOR_THE_REST
+    for _, name, lines in differ:
+        if sum(map(tokens, lines)) <= room:
+            told += lines
+            room -= sum(map(tokens, lines))
+        else:
+            left.append(name)
+    if left:
+        names = cut("; ".join(left), FOR_THE_REST - 15)
+        told.append(f"{len(left)} more differ, see both --json: {names}")
+    return told
+
+
+def compared_text(one, other):
+    """The text of a fact beside another run's; of versions, those alone that differ."""
+    if not one or not other or one["name"] != "versions":
+        return cut(one["text"]) if one else "nothing was seen"
+    mine, theirs = one.get("numbers") or {}, other.get("numbers") or {}
+    unlike = [f"{name} {told}" for name, told in mine.items() if theirs.get(name) != told]
+    return cut(", ".join(unlike) or "not imported")
 
 
 def alike(one, other, tolerance):
@@ -2379,7 +2454,11 @@ class Batches(Observer):
             return
         self.last = held
         self.drawn += 1
-        (held.waits if held.epochs[-1] else held.firsts).append(wait)
+        self.watch.parts["time and memory"].newly_waited += wait
+        if not held.epochs[-1]:
+            held.firsts.append(wait)
+        elif self.watch.step:  # as the clock of the steps, which begins after the first one
+            held.waits.append(wait)
         found = list(leaves(result))[:16]
         prints = [fingerprint(tensor) for _, tensor in found]
         held.epochs[-1].append(hash(tuple(prints)))
@@ -5812,8 +5891,9 @@ class Resources(Observer):
         self.tokens = []
         self.hooks = []  # number of hooks on the models after each step
         self.anomaly = 0
-        self.times = []
+        self.times = []  # seconds from each step to the next
         self.last = None
+        self.waited = self.newly_waited = 0.0  # for batches, over these steps and since the last
         self.checkpointed = 0  # calls of torch.utils.checkpoint.checkpoint in training
         self.graphs = []  # compiled graphs after each step
         self.pauses, self.pause = [], None  # (step, seconds) of each garbage collection
@@ -5846,7 +5926,9 @@ class Resources(Observer):
         self.anomaly += torch.is_anomaly_enabled()
 
     def after_step(self, optimizer):
-        """Count hooks, and stop the clock."""
+        """Count hooks, and stop the clock. Optimizers that take turns make one step together."""
+        if self.watch.step and id(optimizer) not in self.watch.turn:
+            return
         count = 0
         for model in self.watch.models():
             for module in model.modules():
@@ -5859,6 +5941,9 @@ class Resources(Observer):
         now = time.perf_counter()
         if self.last is not None:
             self.times.append(now - self.last)
+            self.waited += self.newly_waited
+        self.newly_waited = 0.0
+        self.watch.parts["series"].stepped(timed=self.last is not None)
         self.last = now
 
     def unseen(self):
@@ -5919,18 +6004,22 @@ class Resources(Observer):
         """Seconds of a step, the share that waits for data, and memory."""
         if len(self.times) < 3:
             return []
-        text = f"{brief(median(self.times))} s a step"
-        training = self.watch.parts["batches"].training()
-        if training and sum(self.times):
-            waited = sum(sum(held.waits) for held in training)
-            text += f", {share(min(1, waited / sum(self.times)))} of it waiting for batches"
+        text, total = f"{brief(median(self.times))} s a step", sum(self.times)
+        if self.watch.parts["batches"].training() and total:
+            text += f", {share(self.waited / total)} of it waiting for batches"
         inside = self.watch.parts["series"].forward()
-        if inside and sum(self.times):
-            text += f", {share(min(1, inside / sum(self.times)))} in the model's forward"
+        if inside and total and not self.watch.aside:  # modules of compiled code aren't timed
+            text += f", {share(inside / total)} in the model's forward"
+            text += " (a card goes on after it)" if self.on_a_card() else ""
         used, whole = share_of_memory()
         if whole:
             text += f"; at most {share(used)} of {whole / 2**30:.0f} GiB of memory"
         return [fact("time/step", text, seconds=median(self.times), memory=used)]
+
+    def on_a_card(self):
+        """Whether a model's weights lie on a device that computes beside the program."""
+        every = (next(model.parameters(), None) for model in self.watch.models())
+        return any(weight is not None and weight.device.type != "cpu" for weight in every)
 
     def of_machine(self, step):
         """Threads, memory and the garbage collector."""
@@ -6075,7 +6164,8 @@ class Series(Observer):
     def __init__(self, watch):
         super().__init__(watch)
         self.begun = []  # start of each module that is running, outermost first
-        self.modules = {}  # id -> [weak reference, seconds, depth]
+        self.newest = {}  # id -> [weak reference, seconds, depth], since the last step
+        self.modules = {}  # the same, over the steps that are timed
 
     def entered(self, depth):
         """A module begins, `depth` modules below the outermost."""
@@ -6086,16 +6176,23 @@ class Series(Observer):
         """A module has ended."""
         if depth < len(self.begun):
             seconds = time.perf_counter() - self.begun[depth]
-            held = self.modules.setdefault(id(module), [weakref.ref(module), 0.0, depth])
+            held = self.newest.setdefault(id(module), [weakref.ref(module), 0.0, depth])
             held[1] += seconds
 
+    def stepped(self, timed):
+        """A step has ended. The first one, whose start nobody saw, isn't `timed`."""
+        for key, (ref, seconds, depth) in self.newest.items() if timed else ():
+            self.modules.setdefault(key, [ref, 0.0, depth])[1] += seconds
+        self.newest = {}
+
     def forward(self):
-        """Seconds in the outermost modules, evaluations included."""
+        """Seconds in the outermost modules over the timed steps, evaluations between them too."""
         return sum(seconds for _, seconds, depth in self.modules.values() if not depth)
 
     def told(self):
         """{name: [[step, value], ...]}, and `modules`: [[name, seconds a step], ...]."""
         parts, names = self.watch.parts, self.watch.names()
+        times = parts["time and memory"].times
         parameters = parts["parameters"]
         pairs = [pair for seen in parameters.seen.values() for pair in seen.ratios]
         clipped = by_step([(step, norm) for step, norm, _ in parts["gradients"].norms], max)
@@ -6111,9 +6208,9 @@ class Series(Observer):
             "gradient norm": thinned(clipped or [(n, math.sqrt(of)) for n, of in squares]),
             "before clipping": bool(clipped),
             "update": thinned(by_step(pairs, median)),
-            "seconds": thinned(list(enumerate(parts["time and memory"].times, 2))),
+            "seconds": thinned(list(enumerate(times, 2))),
             "modules": [
-                [name[:120], float(f"{seconds / max(self.watch.step, 1):.4g}")]
+                [name[:120], float(f"{seconds / max(len(times), 1):.4g}")]
                 for name, seconds in spent[:MODULES]
             ],
         }
@@ -6134,6 +6231,31 @@ ASKED = (
     ("batch", re.compile(r"(?i)^(per_device_)?(train_)?(micro_)?batch(_?size)?$|^bs$")),
     ("rate", re.compile(r"(?i)^(base_|max_|peak_)?(lr|learning_?rate)$")),
 )  # fmt: skip
+
+
+# Told in this order where they are imported. Of the other packages two runs are compared.
+LIBRARIES = (
+    "torch", "transformers", "trl", "peft", "accelerate", "lightning", "pytorch_lightning",
+    "deepspeed", "timm", "torchvision", "diffusers", "datasets", "bitsandbytes", "flash_attn",
+    "xformers", "numpy",
+)  # fmt: skip
+
+
+def versions():
+    """{name: version} of Python and of the packages that are imported, the known ones first."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        held = getattr(module, "__dict__", {})
+        told, place = held.get("__version__"), str(held.get("__file__") or "")
+        if told is None and name in LIBRARIES:
+            told = getattr(module, "__version__", None)  # of one that imports its parts late
+        is_package = f"-packages{os.sep}" in place and "." not in name and name[:1] != "_"
+        if isinstance(told, str) and (name in LIBRARIES or is_package):
+            found[name] = str(told)[:40]
+    known = {name: found.pop(name) for name in LIBRARIES if name in found}
+    cuda = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
+    known.update({"CUDA": str(cuda)} if cuda else {})
+    return {**known, "Python": sys.version.split()[0], **dict(sorted(found.items()))}
 
 
 def asked(words):
@@ -6157,6 +6279,21 @@ def asked(words):
     return {what: held.popitem() for what, held in found.items() if len(held) == 1}
 
 
+def by_layer(model):
+    """{type: kinds of layers with weights of it}; a kind that has several, with its own name."""
+    found = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            kind = found.setdefault(type(module).__name__, {})
+            kind.setdefault(str(parameter.dtype).replace("torch.", ""), []).append(name)
+    told = {}
+    for kind, by_type in found.items():
+        for dtype, names in by_type.items():
+            several = f"{kind} ({', '.join(sorted(set(names))[:2])})"
+            told.setdefault(dtype, []).append(kind if len(by_type) == 1 else several)
+    return told
+
+
 class Settings(Observer):
     """Puts what was asked for beside what is in force."""
 
@@ -6165,6 +6302,7 @@ class Settings(Observer):
     def __init__(self, watch):
         super().__init__(watch)
         self.asked = asked(list(sys.argv[1:]))
+        self.compiled = {}  # what torch.compile was asked for, in the order of the calls
 
     def accumulated(self):
         """Batches for each step: losses that went back, each batch of a loader once."""
@@ -6196,8 +6334,36 @@ class Settings(Observer):
                 text += f" x {world} ranks" if world > 1 else ""
                 text += f" = {rows * folds * world:,}" if folds * world > 1 else ""
             found.append(fact("in force/batch", text, rows=rows, accumulated=folds, world=world))
-        found += self.of_types() + self.of_attention() + self.of_difference(rows, folds, world)
-        return found
+        found += self.of_types() + self.of_attention() + self.of_compiler()
+        return found + self.of_difference(rows, folds, world) + self.of_versions()
+
+    def of_versions(self):
+        """Versions of what is imported; on the page those of the libraries that train."""
+        every = versions()
+        known = [name for name in every if name in (*LIBRARIES, "CUDA", "Python")]
+        text = ", ".join(f"{name} {every[name]}" for name in known)
+        return [{**fact("in force/versions", text), "numbers": every}]
+
+    def before_compile(self, args, kwargs):
+        """torch.compile(model, backend=..., mode=...)."""
+        backend, told = kwargs.get("backend", "inductor"), []
+        if not isinstance(backend, str):
+            backend = getattr(backend, "__name__", type(backend).__name__)
+        for name in ("mode", "dynamic", "fullgraph", "disable"):
+            if kwargs.get(name) not in (None, False):
+                told.append(f"{name} {kwargs[name]}")
+        self.compiled.setdefault(", ".join([f"backend {backend}", *told])[:120])
+
+    def of_compiler(self):
+        """What torch.compile was asked for, and how many graphs it has made."""
+        if not self.compiled:
+            return []
+        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+        graphs = int(counters["stats"]["unique_graphs"]) if counters else 0
+        breaks = sum(counters["graph_break"].values()) if counters else 0
+        text = f"torch.compile: {'; '.join(self.compiled)}; {count_of(graphs, 'graph')}"
+        text += f", {count_of(breaks, 'break')}" if breaks else ""
+        return [fact("in force/compile", text, asked=list(self.compiled), graphs=graphs)]
 
     def of_types(self):
         """Types of the weights, by their number, and what the configuration says."""
@@ -6211,11 +6377,22 @@ class Settings(Observer):
         if not total:
             return []
         told = ", ".join(f"{kind} {share(n / total)}" for kind, n in counted.items())
-        cast = any(self.watch.parts["shapes"].shares)
+        cast = bool(self.watch.parts["shapes"].shares)
         size = f"{brief(total / 1e6)} M" if total >= 1e5 else f"{total:,}"
         text = f"{type(models[0]).__name__}: {size} weights, {told}"
         text += ", under autocast" if cast else ""
-        return [fact("in force/types", text, **counted)]
+        found = [fact("in force/types", text, **counted)]
+        outputs = self.watch.parts["shapes"].types()
+        for name, by_type in (
+            ("weights", by_layer(models[0]) if len(counted) > 1 else {}),
+            ("outputs", outputs if set(outputs) != set(counted) else {}),
+        ):
+            if by_type:
+                each = ", ".join(f"{kind} of {some(of, 4)}" for kind, of in by_type.items())
+                found.append(
+                    fact(f"in force/types of {name}", f"{name} by layer: {each}", **by_type)
+                )
+        return found
 
     def of_attention(self):
         """The backend of attention that a configuration names."""
@@ -6224,6 +6401,8 @@ class Settings(Observer):
             chosen = getattr(config, "_attn_implementation", None)
             if isinstance(chosen, str):
                 return [fact("in force/attention", f"attention: {chosen[:40]}", chosen=chosen[:40])]
+        if self.watch.parts["shapes"].masks:
+            return [fact("in force/attention", "attention: scaled_dot_product_attention")]
         return []
 
     def of_difference(self, rows, folds, world):
@@ -6286,6 +6465,7 @@ class Shapes(Observer):
         self.shares = []  # share of the weights whose products are float32, of each call
         self.lengths = []  # (length, positions) of sequences
         self.masks = []  # whether a mask is exactly causal
+        self.outputs = {}  # kind of layer -> types of its outputs
 
     def looking(self):
         """Whether this call belongs to the training steps that are looked at."""
@@ -6328,8 +6508,19 @@ class Shapes(Observer):
 
         if not self.looking() or not isinstance(output, torch.Tensor):
             return
+        if output.is_floating_point():
+            held = self.outputs.setdefault(type(module).__name__, set())
+            held.add(str(output.dtype).replace("torch.", ""))
         if isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd)):
             self.products.append((module.weight.numel(), output.dtype == torch.float32))
+
+    def types(self):
+        """{type of outputs: kinds of layers that gave it}."""
+        told = {}
+        for kind, of_kind in self.outputs.items():
+            for dtype in sorted(of_kind):
+                told.setdefault(dtype, []).append(kind)
+        return told
 
     def ended(self):
         """The outermost module has ended."""
@@ -6716,6 +6907,8 @@ def attach_compilers(watch, torch):
         original = getattr(owner, attribute)
 
         def compiled(*args, **kwargs):
+            if owner is torch:
+                watch.guard("settings", "before_compile", args, kwargs)
             watch.stand_down(why)
             return original(*args, **kwargs)
 
@@ -7080,9 +7273,63 @@ def page(report):
 
 
 # --------------------------------------------------------------------------------------------------
+# sources.py
+# Which state of its code a program was started from, where git knows it.
+
+# It reads: neither does it write the index anew, nor start anything else.
+GIT = (
+    "git", "--no-optional-locks", "-c", "core.fsmonitor=false", "-c", "diff.autoRefreshIndex=false",
+)  # fmt: skip
+DIFF = ("diff", "--no-ext-diff", "--no-textconv", "--no-color", "--full-index", "HEAD")
+MOST_GIT = 5  # seconds of one question
+
+
+def asked_git(folder, *words):
+    """What git says about a folder; None where it says nothing."""
+    try:
+        done = subprocess.run(
+            [*GIT, "-C", folder, *words],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=MOST_GIT,
+            check=False,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def of_code(program):
+    """The commit of the folder that a program lies in, and what of it was changed since.
+
+    `program` are the words that start it. Files that git doesn't know aren't looked at.
+    """
+    files = [word for word in program if word.endswith(".py") and os.path.isfile(word)]
+    path = os.path.realpath(files[0]) if files else os.path.join(os.getcwd(), "")
+    folder, name = os.path.split(path)
+    commit = asked_git(folder, "rev-parse", "HEAD")
+    changes = asked_git(folder, *DIFF) if commit else None
+    if changes is None:
+        return []
+    commit = commit.decode("ascii", "replace").strip()
+    count = sum(line.startswith(b"diff --git ") for line in changes.splitlines())
+    text = f"commit {commit[:10]} of the program's folder"
+    known = hashlib.sha256(changes).hexdigest()[:10] if changes else ""
+    if changes:
+        text += f", {count_of(count, 'file')} changed since (changes {known})"
+    else:
+        text += ", no file of it changed since"
+    lacks = name and asked_git(folder, "ls-files", "--error-unmatch", "--", name) is None
+    text += "; the program's own file isn't in it" if lacks else ""
+    return [fact("in force/commit", text, commit=commit, changes=known, lacks=bool(lacks))]
+
+
+# --------------------------------------------------------------------------------------------------
 # program.py
 
 FORM = 1
+MOST_ADVICE = 100  # tokens of a check or a fix on the page; --json has it whole
 
 
 def parse(argv):
@@ -7154,6 +7401,8 @@ def run(program, folder, steps):
         try:
             prepare(folder)
             own = environment(folder, steps)
+            with open(os.path.join(folder, "code.json"), "w", encoding="utf-8") as handle:
+                json.dump({"facts": attempt(of_code, program, otherwise=[])}, handle)
         except OSError as error:
             complain(f"probe: not looked at: {folder} can't be written ({error.strerror})")
     try:
@@ -7404,40 +7653,79 @@ def shown(report, other=None):
             "" if count == 1 else "es",
         )
     ]
-    for one in report["findings"]:
-        ranks = one.get("ranks") or []
-        where = "step {}".format(one["step"]) if one["step"] else "before step 1"
-        if len(report["processes"]) > 1 and ranks:
-            where += ", rank " + ", ".join(map(str, ranks))
-        lines.append("{} {}: {} [{}]".format(one["level"], where, one["what"], one["id"]))
-        if one["level"] == NOTE:
-            continue  # the rest is in the JSON
-        lines.append("    seen: " + one["evidence"])
-        lines.append("    if all were well: " + one["well"])
-        told = [name for name in ("check", "fix") if one.get(name)]
-        lines += [f"    {name}: {one[name]}" for name in told or ("do",)]
     if not count:
         lines[0] += ": no Python process of the program took a step of a torch optimizer"
-    told = []
-    for name, state in report["observations"].items():
-        if state["state"] == NOT_LOOKED:
-            told.append("{} ({})".format(name, state.get("why") or "no report"))
-        elif state.get("partly"):
-            told.append("{}, of it {}".format(name, state["partly"]))
+    room = MOST_PAGE - tokens(lines[0])
+    lines += of_findings(report["findings"], count > 1, room - LEAST_SHEET)
+    room = MOST_PAGE - sum(map(tokens, lines))
     if other is not None:
-        lines += compared_with(report, other)
+        lines += compared_with(report, other, room)
     elif count:
-        lines += sheet(report.get("facts") or [], "; ".join(told))
+        lines += sheet(report.get("facts") or [], unseen_in(report), room)
     return "\n".join(lines) + "\n"
 
 
-def compared_with(report, other):
-    """The lines that tell how this run differs from another one."""
+def unseen_in(report):
+    """What wasn't looked at, and why; where that is long, what alone."""
+    told = {}
+    for name, state in report["observations"].items():
+        if state["state"] == NOT_LOOKED:
+            told[name] = "{} ({})".format(name, state.get("why") or "no report")
+        elif state.get("partly"):
+            told[f"some of {name}"] = "{}, of it {}".format(name, state["partly"])
+    whole = "; ".join(told.values())
+    return whole if tokens(whole) <= MOST_UNSEEN - 5 else ", ".join(told) + " (why: see --json)"
+
+
+def of_findings(findings, of_several, most):
+    """The lines on findings, of about `most` tokens: first what each is, then what would be well
+    and what to do, the worst first.
+    """
+    told, left, shortened, room = [], [], [], most
+    for one in findings:
+        lines = head_of(one, of_several)
+        if sum(map(tokens, lines)) > room or left:
+            left.append(one["id"])
+            continue
+        told.append((one, lines))
+        room -= sum(map(tokens, lines))
+    for one, lines in told:
+        advised = [name for name in ("check", "fix") if one.get(name)] or ["do"]
+        details = [("if all were well", one["well"]), *((name, one[name]) for name in advised)]
+        for name, text in details if one["level"] != NOTE else ():
+            kept = whole_sentences(text, min(MOST_ADVICE, room) - tokens(name + ":"))
+            if kept:
+                lines.append(f"    {name}: {kept}")
+                room -= tokens(lines[-1])
+            if kept != text and one["id"] not in shortened:
+                shortened.append(one["id"])
+    lines = [line for _, these in told for line in these]
+    if shortened:
+        lines.append(f"(more on {cut(', '.join(shortened), 20)}: in --json)")
+    if left:
+        lines.append(f"({len(left)} more found: {cut(', '.join(left), 20)}, in --json)")
+    return lines
+
+
+def head_of(one, of_several):
+    """What was found and where; of what isn't a note, what was seen too."""
+    ranks = one.get("ranks") or []
+    where = "step {}".format(one["step"]) if one["step"] else "before step 1"
+    if of_several and ranks:
+        where += ", rank " + ", ".join(map(str, ranks[:8])) + (" …" if len(ranks) > 8 else "")
+    lines = ["{} {}: {} [{}]".format(one["level"], where, one["what"], one["id"])]
+    return lines + (["    seen: " + cut(one["evidence"])] if one["level"] != NOTE else [])
+
+
+def compared_with(report, other, room):
+    """The lines that tell how this run differs from another one, in `room` tokens."""
     kinds = [{one.get("kind") for one in run.get("findings") or []} for run in (report, other)]
     new, gone = sorted(map(str, kinds[0] - kinds[1])), sorted(map(str, kinds[1] - kinds[0]))
     lines = [f"found here and not there: {', '.join(new)}"] if new else []
     lines += [f"found there and not here: {', '.join(gone)}"] if gone else []
-    lines += differences(report.get("facts") or [], facts_in(other))
+    lines = [cut(line) for line in lines]
+    room -= sum(map(tokens, lines))
+    lines += differences(report.get("facts") or [], facts_in(other), room)
     return lines or ["no fact differs from the other run's"]
 
 
@@ -7514,7 +7802,7 @@ def report_of(folder, code=None):
     reports = attempt(read, folder, "rank-*.json", otherwise=[])
     workers = attempt(read, folder, "worker-*.json", otherwise=[])
     report = attempt(merged, reports, workers, code) or as_read(reports, code)
-    for one in attempt(looked_later, folder, otherwise=[]):
+    for one in read(folder, "code.json") + attempt(looked_later, folder, otherwise=[]):
         report["facts"] = [*report.get("facts", []), *facts_in(one)]
     attempt(advise, report)
     return report

@@ -2,12 +2,13 @@
 
 import hashlib
 import json
+import statistics
 from pathlib import Path
 
 HEAD = """\
 # What the probe names
 
-<!-- generated: page.py, from tests/records/probe.json, probe/first_run.json and probe/public_programs.json -->
+<!-- generated: page.py, from tests/records/probe.json, tests/records/probe_cost.json, probe/first_run.json and probe/public_programs.json -->
 
 Each entry has two programs in `evals/probe/`: one with the failure, and the same program without it. `scripts/probe.py` ran with
 both, as a user starts it. `named` means that the probe named the entry at this level on the failing program. The last column holds
@@ -19,6 +20,9 @@ HAD_RULES = ("O2", "O4", "O5", "O26", "D22", "M20")
 
 # The one run of the kept-aside pairs. Nothing writes this file anew.
 FIRST_RUN = Path(__file__).with_name("first_run.json")
+
+# What a step costs with the probe; cost.py writes it.
+COST = Path(__file__).resolve().parents[2] / "tests/records/probe_cost.json"
 
 # Programs of other people's repositories, run by hand; evals/probe/README.md tells how.
 PUBLIC = Path(__file__).with_name("public_programs.json")
@@ -74,6 +78,55 @@ def public() -> dict:
     return json.loads(PUBLIC.read_text(encoding="utf-8"))
 
 
+def hinted(results: list[dict]) -> list[dict]:
+    """The healthy programs that the probe calls suspicious."""
+    return [row for row in results if "hint" in {level for _, level in row["healthy"]}]
+
+
+def cost() -> dict:
+    """The record of what a step costs."""
+    return json.loads(COST.read_text(encoding="utf-8"))
+
+
+def ratios(pairs: list[dict], steps: str) -> list[float]:
+    """Of each pair of runs, the seconds with the probe beside those without it."""
+    return [pair["probed"][steps] / pair["plain"][steps] for pair in pairs]
+
+
+def of_cost(record: dict) -> list[str]:
+    """The section on what a step costs."""
+    pairs = record["results"]
+    looked, after = (ratios(pairs, steps) for steps in ("looked_at", "after"))
+    alike = sum(pair["plain"]["weights"] == pair["probed"]["weights"] for pair in pairs)
+    lines = [
+        "## What it costs",
+        "",
+        "A transformer of ten million weights (`tools/gpu_campaign/programs/probe_ten_million_sound.py`) "
+        f"on one core of a CPU, {len(pairs)} pairs of runs in turns, on {record['date']} with torch "
+        f"{record['torch']} ({record['machine']}). The seconds are the processor's, as other work ran "
+        "on the machine. `python evals/probe/cost.py` measures it again.",
+        "",
+        f"With the probe the first 30 steps take {statistics.median(looked):.3f} times what they take "
+        f"without it ({min(looked):.3f} to {max(looked):.3f}), the next 30 "
+        f"{statistics.median(after):.3f} times ({min(after):.3f} to {max(after):.3f}): medians, lowest "
+        f"and highest of the pairs. The weights at the end are the same to the last bit in {alike} of "
+        f"{len(pairs)} pairs.",
+        "",
+        "The next 30 steps run without any look, and yet differ from those of the other process. Beside "
+        "its own next 30 steps each run's first 30 take "
+        f"{statistics.median(one / two for one, two in zip(looked, after, strict=True)):.3f} times as "
+        "much with the probe as without it, by the median of the pairs.",
+        "",
+        "| Pair | First 30 steps, without | With | Next 30 steps, without | With | Load of the machine |",
+        "|---|---|---|---|---|---|",
+    ]
+    for place, pair in enumerate(pairs, 1):
+        told = [pair[on][steps] for steps in ("looked_at", "after") for on in ("plain", "probed")]
+        seconds = " | ".join(f"{one:.2f} s" for one in told)
+        lines.append(f"| {place} | {seconds} | {pair['load']:.1f} |")
+    return lines
+
+
 def said(row: dict) -> str:
     """What the probe said about a public program, each entry once."""
     pairs = [[one["id"], one["level"]] for one in row["findings"]]
@@ -104,7 +157,8 @@ def of_others(runs: dict) -> list[str]:
         f"Examples of public repositories, run once on a CPU on {runs['date']} with torch "
         f"{runs['torch']}. Their code isn't here. "
         "[public_programs.json](probe/public_programs.json) holds the path, the arguments, what was "
-        "changed so that a program runs with small data, and the evidence.",
+        "changed so that a program runs with small data, and the evidence. Rules that were added or "
+        "changed after that day weren't tried on them.",
         "",
         f"{len(looked)} runs took steps that the probe saw, of {len(files)} programs; "
         f"{len(looked) - len(stopped)} ended by themselves, {len(stopped)} were stopped by a time "
@@ -174,9 +228,12 @@ def page(results: list[dict], titles: dict[str, str]) -> str:
     unseen = [row for row in first if row["id"] not in HAD_RULES]
     alarms = [row for row in results if "wrong" in {level for _, level in row["healthy"]}]
     right = [row for row in pairs if named(row["id"], row["failing"]) != "no"]
+    doubted = hinted(results)
+    each = ", ".join(f"`{row['id']}` ({told(row['healthy'])})" for row in doubted)
     lines = [
         HEAD,
-        f"Of {len(results)} healthy programs, {len(alarms)} got a finding of level wrong. "
+        f"Of {len(results)} healthy programs, {len(alarms)} got a finding of level wrong, and "
+        f"{len(doubted)} are called suspicious, {len(doubted) / len(results):.1%}: {each or 'none'}. "
         f"Of {len(pairs)} entries with a pair, {len(right)} are named today. That number doesn't "
         "say how the probe does on failures it wasn't built for; the first run of the kept-aside "
         "pairs does.",
@@ -215,6 +272,8 @@ def page(results: list[dict], titles: dict[str, str]) -> str:
         "| Program | Said |",
         "|---|---|",
         *(f"| `{row['id']}` | {told(row['healthy'])} |" for row in rest),
+        "",
+        *of_cost(cost()),
         "",
         *of_others(public()),
         "",

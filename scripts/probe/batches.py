@@ -113,7 +113,11 @@ class Batches(Observer):
             return
         self.last = held
         self.drawn += 1
-        (held.waits if held.epochs[-1] else held.firsts).append(wait)
+        self.watch.parts["time and memory"].newly_waited += wait
+        if not held.epochs[-1]:
+            held.firsts.append(wait)
+        elif self.watch.step:  # as the clock of the steps, which begins after the first one
+            held.waits.append(wait)
         found = list(leaves(result))[:16]
         prints = [fingerprint(tensor) for _, tensor in found]
         held.epochs[-1].append(hash(tuple(prints)))

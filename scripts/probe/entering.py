@@ -316,6 +316,8 @@ def attach_compilers(watch, torch):
         original = getattr(owner, attribute)
 
         def compiled(*args, **kwargs):
+            if owner is torch:
+                watch.guard("settings", "before_compile", args, kwargs)
             watch.stand_down(why)
             return original(*args, **kwargs)
 

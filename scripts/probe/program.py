@@ -19,7 +19,10 @@ Where the catalogue lies beside this file's folder, a finding shows the entry's 
 The exit code is the program's own. Verdict: wrong (what was seen proves a fault), suspicious (a
 hint), sound, or not looked at. A note, on speed or taste, leaves the verdict alone. Below it stand
 facts: what is in force, the data as they came, the loss, what never moved, what was saved, the time
-of a step. Those that begin with ! are unlike what is usual. All of them are in --json.
+of a step. Those that begin with ! are unlike what is usual. Findings and facts together are a page
+of 600 tokens, which says what it leaves out; --json and --page have all.
+
+--compare tells the facts that differ, as versions of libraries and the commit of the program.
 
 Once the steps are over, up to 2,000 samples of the data sets are read in a process of their own,
 which the kernel lets write, send and start nothing (on Linux; elsewhere none is read). Streams
@@ -41,9 +44,20 @@ import time
 from .data_sets import MOST_SECONDS, MOST_WAITING
 from .entering import SITE
 from .entries import advice, catalogue
-from .facts import TOPICS, differences, sheet
+from .facts import (
+    LEAST_SHEET,
+    MOST_PAGE,
+    MOST_UNSEEN,
+    TOPICS,
+    cut,
+    differences,
+    sheet,
+    tokens,
+    whole_sentences,
+)
 from .kinds_model import HINT, NOTE, WRONG
 from .page import page
+from .sources import of_code
 from .table import (
     ADVICE,
     FOUND,
@@ -57,6 +71,7 @@ from .table import (
 )
 
 FORM = 1
+MOST_ADVICE = 100  # tokens of a check or a fix on the page; --json has it whole
 
 
 def parse(argv):
@@ -128,6 +143,8 @@ def run(program, folder, steps):
         try:
             prepare(folder)
             own = environment(folder, steps)
+            with open(os.path.join(folder, "code.json"), "w", encoding="utf-8") as handle:
+                json.dump({"facts": attempt(of_code, program, otherwise=[])}, handle)
         except OSError as error:
             complain(f"probe: not looked at: {folder} can't be written ({error.strerror})")
     try:
@@ -378,40 +395,79 @@ def shown(report, other=None):
             "" if count == 1 else "es",
         )
     ]
-    for one in report["findings"]:
-        ranks = one.get("ranks") or []
-        where = "step {}".format(one["step"]) if one["step"] else "before step 1"
-        if len(report["processes"]) > 1 and ranks:
-            where += ", rank " + ", ".join(map(str, ranks))
-        lines.append("{} {}: {} [{}]".format(one["level"], where, one["what"], one["id"]))
-        if one["level"] == NOTE:
-            continue  # the rest is in the JSON
-        lines.append("    seen: " + one["evidence"])
-        lines.append("    if all were well: " + one["well"])
-        told = [name for name in ("check", "fix") if one.get(name)]
-        lines += [f"    {name}: {one[name]}" for name in told or ("do",)]
     if not count:
         lines[0] += ": no Python process of the program took a step of a torch optimizer"
-    told = []
-    for name, state in report["observations"].items():
-        if state["state"] == NOT_LOOKED:
-            told.append("{} ({})".format(name, state.get("why") or "no report"))
-        elif state.get("partly"):
-            told.append("{}, of it {}".format(name, state["partly"]))
+    room = MOST_PAGE - tokens(lines[0])
+    lines += of_findings(report["findings"], count > 1, room - LEAST_SHEET)
+    room = MOST_PAGE - sum(map(tokens, lines))
     if other is not None:
-        lines += compared_with(report, other)
+        lines += compared_with(report, other, room)
     elif count:
-        lines += sheet(report.get("facts") or [], "; ".join(told))
+        lines += sheet(report.get("facts") or [], unseen_in(report), room)
     return "\n".join(lines) + "\n"
 
 
-def compared_with(report, other):
-    """The lines that tell how this run differs from another one."""
+def unseen_in(report):
+    """What wasn't looked at, and why; where that is long, what alone."""
+    told = {}
+    for name, state in report["observations"].items():
+        if state["state"] == NOT_LOOKED:
+            told[name] = "{} ({})".format(name, state.get("why") or "no report")
+        elif state.get("partly"):
+            told[f"some of {name}"] = "{}, of it {}".format(name, state["partly"])
+    whole = "; ".join(told.values())
+    return whole if tokens(whole) <= MOST_UNSEEN - 5 else ", ".join(told) + " (why: see --json)"
+
+
+def of_findings(findings, of_several, most):
+    """The lines on findings, of about `most` tokens: first what each is, then what would be well
+    and what to do, the worst first.
+    """
+    told, left, shortened, room = [], [], [], most
+    for one in findings:
+        lines = head_of(one, of_several)
+        if sum(map(tokens, lines)) > room or left:
+            left.append(one["id"])
+            continue
+        told.append((one, lines))
+        room -= sum(map(tokens, lines))
+    for one, lines in told:
+        advised = [name for name in ("check", "fix") if one.get(name)] or ["do"]
+        details = [("if all were well", one["well"]), *((name, one[name]) for name in advised)]
+        for name, text in details if one["level"] != NOTE else ():
+            kept = whole_sentences(text, min(MOST_ADVICE, room) - tokens(name + ":"))
+            if kept:
+                lines.append(f"    {name}: {kept}")
+                room -= tokens(lines[-1])
+            if kept != text and one["id"] not in shortened:
+                shortened.append(one["id"])
+    lines = [line for _, these in told for line in these]
+    if shortened:
+        lines.append(f"(more on {cut(', '.join(shortened), 20)}: in --json)")
+    if left:
+        lines.append(f"({len(left)} more found: {cut(', '.join(left), 20)}, in --json)")
+    return lines
+
+
+def head_of(one, of_several):
+    """What was found and where; of what isn't a note, what was seen too."""
+    ranks = one.get("ranks") or []
+    where = "step {}".format(one["step"]) if one["step"] else "before step 1"
+    if of_several and ranks:
+        where += ", rank " + ", ".join(map(str, ranks[:8])) + (" …" if len(ranks) > 8 else "")
+    lines = ["{} {}: {} [{}]".format(one["level"], where, one["what"], one["id"])]
+    return lines + (["    seen: " + cut(one["evidence"])] if one["level"] != NOTE else [])
+
+
+def compared_with(report, other, room):
+    """The lines that tell how this run differs from another one, in `room` tokens."""
     kinds = [{one.get("kind") for one in run.get("findings") or []} for run in (report, other)]
     new, gone = sorted(map(str, kinds[0] - kinds[1])), sorted(map(str, kinds[1] - kinds[0]))
     lines = [f"found here and not there: {', '.join(new)}"] if new else []
     lines += [f"found there and not here: {', '.join(gone)}"] if gone else []
-    lines += differences(report.get("facts") or [], facts_in(other))
+    lines = [cut(line) for line in lines]
+    room -= sum(map(tokens, lines))
+    lines += differences(report.get("facts") or [], facts_in(other), room)
     return lines or ["no fact differs from the other run's"]
 
 
@@ -488,7 +544,7 @@ def report_of(folder, code=None):
     reports = attempt(read, folder, "rank-*.json", otherwise=[])
     workers = attempt(read, folder, "worker-*.json", otherwise=[])
     report = attempt(merged, reports, workers, code) or as_read(reports, code)
-    for one in attempt(looked_later, folder, otherwise=[]):
+    for one in read(folder, "code.json") + attempt(looked_later, folder, otherwise=[]):
         report["facts"] = [*report.get("facts", []), *facts_in(one)]
     attempt(advise, report)
     return report

@@ -68,8 +68,9 @@ class Resources(Observer):
         self.tokens = []
         self.hooks = []  # number of hooks on the models after each step
         self.anomaly = 0
-        self.times = []
+        self.times = []  # seconds from each step to the next
         self.last = None
+        self.waited = self.newly_waited = 0.0  # for batches, over these steps and since the last
         self.checkpointed = 0  # calls of torch.utils.checkpoint.checkpoint in training
         self.graphs = []  # compiled graphs after each step
         self.pauses, self.pause = [], None  # (step, seconds) of each garbage collection
@@ -102,7 +103,9 @@ class Resources(Observer):
         self.anomaly += torch.is_anomaly_enabled()
 
     def after_step(self, optimizer):
-        """Count hooks, and stop the clock."""
+        """Count hooks, and stop the clock. Optimizers that take turns make one step together."""
+        if self.watch.step and id(optimizer) not in self.watch.turn:
+            return
         count = 0
         for model in self.watch.models():
             for module in model.modules():
@@ -115,6 +118,9 @@ class Resources(Observer):
         now = time.perf_counter()
         if self.last is not None:
             self.times.append(now - self.last)
+            self.waited += self.newly_waited
+        self.newly_waited = 0.0
+        self.watch.parts["series"].stepped(timed=self.last is not None)
         self.last = now
 
     def unseen(self):
@@ -175,18 +181,22 @@ class Resources(Observer):
         """Seconds of a step, the share that waits for data, and memory."""
         if len(self.times) < 3:
             return []
-        text = f"{brief(median(self.times))} s a step"
-        training = self.watch.parts["batches"].training()
-        if training and sum(self.times):
-            waited = sum(sum(held.waits) for held in training)
-            text += f", {share(min(1, waited / sum(self.times)))} of it waiting for batches"
+        text, total = f"{brief(median(self.times))} s a step", sum(self.times)
+        if self.watch.parts["batches"].training() and total:
+            text += f", {share(self.waited / total)} of it waiting for batches"
         inside = self.watch.parts["series"].forward()
-        if inside and sum(self.times):
-            text += f", {share(min(1, inside / sum(self.times)))} in the model's forward"
+        if inside and total and not self.watch.aside:  # modules of compiled code aren't timed
+            text += f", {share(inside / total)} in the model's forward"
+            text += " (a card goes on after it)" if self.on_a_card() else ""
         used, whole = share_of_memory()
         if whole:
             text += f"; at most {share(used)} of {whole / 2**30:.0f} GiB of memory"
         return [fact("time/step", text, seconds=median(self.times), memory=used)]
+
+    def on_a_card(self):
+        """Whether a model's weights lie on a device that computes beside the program."""
+        every = (next(model.parameters(), None) for model in self.watch.models())
+        return any(weight is not None and weight.device.type != "cpu" for weight in every)
 
     def of_machine(self, step):
         """Threads, memory and the garbage collector."""

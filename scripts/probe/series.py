@@ -36,7 +36,8 @@ class Series(Observer):
     def __init__(self, watch):
         super().__init__(watch)
         self.begun = []  # start of each module that is running, outermost first
-        self.modules = {}  # id -> [weak reference, seconds, depth]
+        self.newest = {}  # id -> [weak reference, seconds, depth], since the last step
+        self.modules = {}  # the same, over the steps that are timed
 
     def entered(self, depth):
         """A module begins, `depth` modules below the outermost."""
@@ -47,16 +48,23 @@ class Series(Observer):
         """A module has ended."""
         if depth < len(self.begun):
             seconds = time.perf_counter() - self.begun[depth]
-            held = self.modules.setdefault(id(module), [weakref.ref(module), 0.0, depth])
+            held = self.newest.setdefault(id(module), [weakref.ref(module), 0.0, depth])
             held[1] += seconds
 
+    def stepped(self, timed):
+        """A step has ended. The first one, whose start nobody saw, isn't `timed`."""
+        for key, (ref, seconds, depth) in self.newest.items() if timed else ():
+            self.modules.setdefault(key, [ref, 0.0, depth])[1] += seconds
+        self.newest = {}
+
     def forward(self):
-        """Seconds in the outermost modules, evaluations included."""
+        """Seconds in the outermost modules over the timed steps, evaluations between them too."""
         return sum(seconds for _, seconds, depth in self.modules.values() if not depth)
 
     def told(self):
         """{name: [[step, value], ...]}, and `modules`: [[name, seconds a step], ...]."""
         parts, names = self.watch.parts, self.watch.names()
+        times = parts["time and memory"].times
         parameters = parts["parameters"]
         pairs = [pair for seen in parameters.seen.values() for pair in seen.ratios]
         clipped = by_step([(step, norm) for step, norm, _ in parts["gradients"].norms], max)
@@ -72,9 +80,9 @@ class Series(Observer):
             "gradient norm": thinned(clipped or [(n, math.sqrt(of)) for n, of in squares]),
             "before clipping": bool(clipped),
             "update": thinned(by_step(pairs, median)),
-            "seconds": thinned(list(enumerate(parts["time and memory"].times, 2))),
+            "seconds": thinned(list(enumerate(times, 2))),
             "modules": [
-                [name[:120], float(f"{seconds / max(self.watch.step, 1):.4g}")]
+                [name[:120], float(f"{seconds / max(len(times), 1):.4g}")]
                 for name, seconds in spent[:MODULES]
             ],
         }

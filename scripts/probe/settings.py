@@ -1,11 +1,12 @@
 """What the program was asked for on its command line, beside what is in force."""
 
 import math
+import os
 import re
 import sys
 
 from .facts import brief, count_of, fact, share
-from .values import median, number
+from .values import median, number, some
 from .watching import Observer
 
 # What a flag's name asks for, the most special first.
@@ -19,6 +20,31 @@ ASKED = (
     ("batch", re.compile(r"(?i)^(per_device_)?(train_)?(micro_)?batch(_?size)?$|^bs$")),
     ("rate", re.compile(r"(?i)^(base_|max_|peak_)?(lr|learning_?rate)$")),
 )  # fmt: skip
+
+
+# Told in this order where they are imported. Of the other packages two runs are compared.
+LIBRARIES = (
+    "torch", "transformers", "trl", "peft", "accelerate", "lightning", "pytorch_lightning",
+    "deepspeed", "timm", "torchvision", "diffusers", "datasets", "bitsandbytes", "flash_attn",
+    "xformers", "numpy",
+)  # fmt: skip
+
+
+def versions():
+    """{name: version} of Python and of the packages that are imported, the known ones first."""
+    found = {}
+    for name, module in list(sys.modules.items()):
+        held = getattr(module, "__dict__", {})
+        told, place = held.get("__version__"), str(held.get("__file__") or "")
+        if told is None and name in LIBRARIES:
+            told = getattr(module, "__version__", None)  # of one that imports its parts late
+        is_package = f"-packages{os.sep}" in place and "." not in name and name[:1] != "_"
+        if isinstance(told, str) and (name in LIBRARIES or is_package):
+            found[name] = str(told)[:40]
+    known = {name: found.pop(name) for name in LIBRARIES if name in found}
+    cuda = getattr(getattr(sys.modules.get("torch"), "version", None), "cuda", None)
+    known.update({"CUDA": str(cuda)} if cuda else {})
+    return {**known, "Python": sys.version.split()[0], **dict(sorted(found.items()))}
 
 
 def asked(words):
@@ -42,6 +68,21 @@ def asked(words):
     return {what: held.popitem() for what, held in found.items() if len(held) == 1}
 
 
+def by_layer(model):
+    """{type: kinds of layers with weights of it}; a kind that has several, with its own name."""
+    found = {}
+    for module in model.modules():
+        for name, parameter in module.named_parameters(recurse=False):
+            kind = found.setdefault(type(module).__name__, {})
+            kind.setdefault(str(parameter.dtype).replace("torch.", ""), []).append(name)
+    told = {}
+    for kind, by_type in found.items():
+        for dtype, names in by_type.items():
+            several = f"{kind} ({', '.join(sorted(set(names))[:2])})"
+            told.setdefault(dtype, []).append(kind if len(by_type) == 1 else several)
+    return told
+
+
 class Settings(Observer):
     """Puts what was asked for beside what is in force."""
 
@@ -50,6 +91,7 @@ class Settings(Observer):
     def __init__(self, watch):
         super().__init__(watch)
         self.asked = asked(list(sys.argv[1:]))
+        self.compiled = {}  # what torch.compile was asked for, in the order of the calls
 
     def accumulated(self):
         """Batches for each step: losses that went back, each batch of a loader once."""
@@ -81,8 +123,36 @@ class Settings(Observer):
                 text += f" x {world} ranks" if world > 1 else ""
                 text += f" = {rows * folds * world:,}" if folds * world > 1 else ""
             found.append(fact("in force/batch", text, rows=rows, accumulated=folds, world=world))
-        found += self.of_types() + self.of_attention() + self.of_difference(rows, folds, world)
-        return found
+        found += self.of_types() + self.of_attention() + self.of_compiler()
+        return found + self.of_difference(rows, folds, world) + self.of_versions()
+
+    def of_versions(self):
+        """Versions of what is imported; on the page those of the libraries that train."""
+        every = versions()
+        known = [name for name in every if name in (*LIBRARIES, "CUDA", "Python")]
+        text = ", ".join(f"{name} {every[name]}" for name in known)
+        return [{**fact("in force/versions", text), "numbers": every}]
+
+    def before_compile(self, args, kwargs):
+        """torch.compile(model, backend=..., mode=...)."""
+        backend, told = kwargs.get("backend", "inductor"), []
+        if not isinstance(backend, str):
+            backend = getattr(backend, "__name__", type(backend).__name__)
+        for name in ("mode", "dynamic", "fullgraph", "disable"):
+            if kwargs.get(name) not in (None, False):
+                told.append(f"{name} {kwargs[name]}")
+        self.compiled.setdefault(", ".join([f"backend {backend}", *told])[:120])
+
+    def of_compiler(self):
+        """What torch.compile was asked for, and how many graphs it has made."""
+        if not self.compiled:
+            return []
+        counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+        graphs = int(counters["stats"]["unique_graphs"]) if counters else 0
+        breaks = sum(counters["graph_break"].values()) if counters else 0
+        text = f"torch.compile: {'; '.join(self.compiled)}; {count_of(graphs, 'graph')}"
+        text += f", {count_of(breaks, 'break')}" if breaks else ""
+        return [fact("in force/compile", text, asked=list(self.compiled), graphs=graphs)]
 
     def of_types(self):
         """Types of the weights, by their number, and what the configuration says."""
@@ -96,11 +166,22 @@ class Settings(Observer):
         if not total:
             return []
         told = ", ".join(f"{kind} {share(n / total)}" for kind, n in counted.items())
-        cast = any(self.watch.parts["shapes"].shares)
+        cast = bool(self.watch.parts["shapes"].shares)
         size = f"{brief(total / 1e6)} M" if total >= 1e5 else f"{total:,}"
         text = f"{type(models[0]).__name__}: {size} weights, {told}"
         text += ", under autocast" if cast else ""
-        return [fact("in force/types", text, **counted)]
+        found = [fact("in force/types", text, **counted)]
+        outputs = self.watch.parts["shapes"].types()
+        for name, by_type in (
+            ("weights", by_layer(models[0]) if len(counted) > 1 else {}),
+            ("outputs", outputs if set(outputs) != set(counted) else {}),
+        ):
+            if by_type:
+                each = ", ".join(f"{kind} of {some(of, 4)}" for kind, of in by_type.items())
+                found.append(
+                    fact(f"in force/types of {name}", f"{name} by layer: {each}", **by_type)
+                )
+        return found
 
     def of_attention(self):
         """The backend of attention that a configuration names."""
@@ -109,6 +190,8 @@ class Settings(Observer):
             chosen = getattr(config, "_attn_implementation", None)
             if isinstance(chosen, str):
                 return [fact("in force/attention", f"attention: {chosen[:40]}", chosen=chosen[:40])]
+        if self.watch.parts["shapes"].masks:
+            return [fact("in force/attention", "attention: scaled_dot_product_attention")]
         return []
 
     def of_difference(self, rows, folds, world):

@@ -30,6 +30,7 @@ class Shapes(Observer):
         self.shares = []  # share of the weights whose products are float32, of each call
         self.lengths = []  # (length, positions) of sequences
         self.masks = []  # whether a mask is exactly causal
+        self.outputs = {}  # kind of layer -> types of its outputs
 
     def looking(self):
         """Whether this call belongs to the training steps that are looked at."""
@@ -72,8 +73,19 @@ class Shapes(Observer):
 
         if not self.looking() or not isinstance(output, torch.Tensor):
             return
+        if output.is_floating_point():
+            held = self.outputs.setdefault(type(module).__name__, set())
+            held.add(str(output.dtype).replace("torch.", ""))
         if isinstance(module, (torch.nn.Linear, torch.nn.modules.conv._ConvNd)):
             self.products.append((module.weight.numel(), output.dtype == torch.float32))
+
+    def types(self):
+        """{type of outputs: kinds of layers that gave it}."""
+        told = {}
+        for kind, of_kind in self.outputs.items():
+            for dtype in sorted(of_kind):
+                told.setdefault(dtype, []).append(kind)
+        return told
 
     def ended(self):
         """The outermost module has ended."""

@@ -2,15 +2,19 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 
 import pytest
+from remote_gpu_trainer.lookup.budget import tokens
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, older_python
+from tests.lookup.test_budget import counted
 from tests.programs import loaded
 
 PROBE = ROOT / "scripts/probe.py"
+probe = loaded(PROBE)
 HEAD = """
 import argparse, copy, json, os, pickle, sys
 import torch
@@ -372,7 +376,8 @@ def test_a_sheet_full_of_oddities_keeps_to_its_length_and_counts_the_rest():
     lines = facts.sheet([*told, facts.fact("data/one", "plain")], "")
     assert sum(map(len, lines)) < 2500 and lines[0].startswith("! weights: 0 odd")
     kept = sum(line.startswith("! weights: ") for line in lines)
-    assert f"! {40 - kept} more differ from the usual: see --json" in lines
+    left = f"! {40 - kept} more differ from the usual: weights {40 - kept}, in --json"
+    assert left in lines and tokens("\n".join(lines)) <= 600
 
 
 class Watched:
@@ -403,7 +408,9 @@ def test_the_sheet_says_first_what_was_not_seen_then_what_is_odd_and_keeps_to_it
     assert lines[0] == "not looked at: ranks (one process)"
     assert lines[1] == "! weights: odd (usual: even)"
     assert lines[2].startswith("data: plain")
-    assert lines[-1].endswith("more facts in --json)") and sum(map(len, lines)) < 2500
+    kept = sum(line.count("number ") for line in lines)
+    assert lines[-1] == f"({20 - kept} more facts: loss {20 - kept}, in --json)"
+    assert sum(map(len, lines)) < 2500 and tokens("\n".join(lines)) <= 600
 
 
 def test_two_runs_are_compared_fact_by_fact(tmp_path):
@@ -710,3 +717,285 @@ for step in range(12):
     )
     assert facts["batch"]["text"].startswith("64 rows a batch, ")
     assert "= 128" not in facts["batch"]["text"]
+
+
+SLOW = """
+import time
+class Slow(nn.Linear):
+    calls = 0
+    def forward(self, x):
+        Slow.calls += 1
+        time.sleep(FIRST if Slow.calls == 1 else EACH)
+        return super().forward(x)
+class SlowRows(Rows):
+    reads = 0
+    def __getitem__(self, place):
+        SlowRows.reads += 1
+        time.sleep(READ_FIRST if SlowRows.reads == 1 else READ)
+        return super().__getitem__(place)
+model = Slow(16, 4)
+fit(model, DataLoader(SlowRows(x[:ROWS], y[:ROWS]), 4, shuffle=True), epochs=64 // ROWS, after=lambda model: time.sleep(0.03))
+LAST
+"""
+
+
+def time_of(report):
+    return next(one["text"] for one in report["facts"] if one["about"] == "time")
+
+
+@pytest.mark.parametrize(
+    "slow, waits, inside",
+    [
+        ({"FIRST": 2}, (0, 0.25), (0, 0.25)),  # as a card that starts
+        ({"EACH": 0.3}, (0, 0.25), (0.5, 0.95)),
+        ({"READ_FIRST": 2}, (0, 0.25), (0, 0.25)),
+        ({"READ": 0.06, "ROWS": 4}, (0.5, 0.95), (0, 0.25)),  # each batch is the first of an epoch
+        ({"LAST": "time.sleep = lambda s, sleep=time.sleep: sleep(9 * s)\nfor _ in range(8): model(x)", "EACH": 0.01}, (0, 0.25), (0.05, 0.45)),
+    ],
+)  # fmt: skip
+def test_waiting_and_the_model_are_timed_over_the_steps_of_the_clock(slow, waits, inside, tmp_path):
+    usual = {"READ_FIRST": 0, "FIRST": 0, "EACH": 0, "READ": 0, "ROWS": 32, "LAST": ""}
+    text = SLOW
+    for name, value in usual.items():
+        text = text.replace(name, str(slow.get(name, value)))
+    report, _ = probed(tmp_path, text)
+    told = time_of(report)
+    waiting, forward = (
+        float(re.search(r"([\d.e-]+)% " + what, told)[1]) / 100
+        for what in ("of it waiting", "in the")
+    )
+    assert waits[0] <= waiting <= waits[1] and inside[0] <= forward <= inside[1], told
+    seconds = [seconds for _, seconds in report["series"]["seconds"]]
+    each = dict(report["series"]["modules"])["Slow"]
+    assert each / (sum(seconds) / len(seconds)) == pytest.approx(forward, abs=0.01)
+
+
+def test_optimizers_that_take_turns_make_one_step_together(tmp_path):
+    report, _ = probed(
+        tmp_path,
+        """
+import time
+one, two = net(), net()
+optimizers = [torch.optim.SGD(model.parameters(), lr=0.1) for model in (one, two)]
+for step in range(12):
+    time.sleep(0.05)
+    for model, optimizer in zip((one, two), optimizers):
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()
+""",
+    )
+    assert report["steps"] == 12 and len(report["series"]["seconds"]) == 11
+    assert float(time_of(report).split()[0]) >= 0.05
+
+
+# Facts and findings as dense as they come: names, numbers and signs, beside each other and in many.
+DENSE = "layers.11.self_attn.q_proj.weight (bf16) -0.0172 to 4.1e-07; [16, 4096], 表 12"
+
+
+def full_report(findings, facts):
+    """A report with that many findings and facts, all of them long."""
+    kinds = sorted(probe.KINDS)[:findings]
+    found = [
+        dict(probe.finding(kind, 12, f"{DENSE} {DENSE}"), rank=0, ranks=list(range(512)))
+        | {"check": f"Run `{DENSE}`. Then look. " + DENSE * 4, "fix": f"Do this. {DENSE}. " * 6}
+        for kind in kinds
+    ]
+    why = {"state": "not looked at", "why": DENSE}
+    told = [
+        probe.fact(f"{probe.TOPICS[i % 6]}/{i}", f"{i} {DENSE} {DENSE}", "even" * (i % 4 == 0))
+        for i in range(facts)
+    ]
+    process = {"rank": 0, "pid": 1, "steps": 30, "torch": "2", "python": "3"}
+    return {
+        "verdict": "wrong", "steps": 30, "processes": [process] * 2, "findings": found,
+        "observations": dict.fromkeys(probe.OBSERVATIONS, why), "facts": told,
+    }  # fmt: skip
+
+
+PAGES = [(0, 0), (0, 60), (1, 0), (1, 60), (3, 20), (12, 60), (40, 60)]
+
+
+def test_findings_and_facts_together_keep_to_the_tokens_of_a_page():
+    pages = [probe.shown(full_report(*sizes)) for sizes in PAGES]
+    pages += [probe.shown(full_report(*sizes), full_report(2, 0)) for sizes in PAGES]
+    assert max(map(tokens, pages)) <= probe.MOST_PAGE == 600, max(pages, key=tokens)
+    assert min(tokens(page) for page in pages[-2:]) > 400, "and they use them"
+    assert max(counted(pages)) <= 600
+
+
+def test_a_page_says_what_it_leaves_out():
+    report = full_report(12, 60)
+    page = probe.shown(report)
+    heads = sum(f" [{one['id']}]\n" in page for one in report["findings"])
+    more = int(re.search(r"\((\d+) more found: [^)]*, in --json\)", page)[1])
+    assert heads >= 1 and more == 12 - page.count("    seen: ")
+    assert "why: see --json" in page and "ranks" in page
+    odd, plain = re.search(r"! (\d+) more differ", page), re.search(r"\((\d+) more facts: ", page)
+    kept = len(re.findall(r"^! .*usual: even", page, re.M))
+    assert int(odd[1]) + kept == 15 and int(plain[1]) <= 45
+    text = probe.page(report | {"program": "", "date": "", "series": {}})
+    assert all(f"{i} {DENSE}" in text.replace("&#39;", "'") for i in range(60)), "HTML has all"
+    page = probe.shown(full_report(0, 60), full_report(0, 0))
+    kept = page.count("    there: ")
+    assert f"{60 - kept} more differ, see both --json: " in page
+
+
+def test_a_page_cuts_no_command_and_no_sentence():
+    text = "Say it. Run `a. b` twice. Look."
+    kept = [probe.whole_sentences(text, most) for most in range(40)]
+    assert set(kept) == {"", "Say it.", "Say it. Run `a. b` twice.", text}
+
+
+def test_the_probe_counts_tokens_as_a_look_up_does():
+    for text in (DENSE, "", "Plain words, internationalization.", PROBE.read_text()[:20_000]):
+        assert probe.tokens(text) == pytest.approx(tokens(text))
+
+
+def test_types_of_weights_and_outputs_are_told_by_layer_where_they_differ(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+class Mixed(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.last = nn.Linear(16, 32).bfloat16(), nn.LayerNorm(32), nn.Linear(32, 4)
+    def forward(self, x):
+        return self.last(self.norm(self.first(x.bfloat16()).float()))
+fit(Mixed(), DataLoader(Rows(x, y), 32, shuffle=True))
+""",
+    )
+    told = facts["types of weights"]
+    assert told["numbers"]["float32"] == ["Linear (bias, weight)", "LayerNorm"], told
+    assert (
+        told["numbers"]["bfloat16"] == ["Linear (bias, weight)"] and "bfloat16 of" in told["text"]
+    )
+    assert "types of outputs" not in facts  # of the types that the weights have
+    facts = facts_of(
+        tmp_path,
+        """
+class Cast(nn.Sequential):
+    def forward(self, x):
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            return super().forward(x).float()
+fit(Cast(*net()), DataLoader(Rows(x, y), 32, shuffle=True))
+""",
+    )
+    assert facts["types of outputs"]["numbers"] == {"bfloat16": ["Linear", "GELU"]}
+    assert facts["types"]["text"].endswith("under autocast") and "types of weights" not in facts
+
+
+@pytest.mark.parametrize(
+    "how, graphs",
+    [
+        ("torch.compile(model, HOW)", "1 graph"),
+        ("model.compile(HOW) or model", "0 graphs"),  # of a Sequential, without the probe too
+    ],
+)
+def test_the_compiler_in_force_is_told_with_its_graphs(how, graphs, tmp_path):
+    how = how.replace("HOW", "backend='aot_eager', dynamic=True")
+    program = f"model = net()\nfit({how}, DataLoader(Rows(x, y), 32, shuffle=True), epochs=1)"
+    report, _ = probed(tmp_path, program)
+    facts = {one["name"]: one["text"] for one in report["facts"]}
+    assert facts["compile"] == "torch.compile: backend aot_eager, dynamic True; " + graphs
+    assert "forward" not in facts["step"], "modules of compiled code aren't timed"
+
+
+def test_the_backend_of_attention_is_told_where_no_configuration_names_it(tmp_path):
+    facts = facts_of(
+        tmp_path,
+        """
+class Attending(nn.Sequential):
+    def forward(self, x):
+        x = x[:, None].expand(-1, 4, -1)
+        return super().forward(F.scaled_dot_product_attention(x, x, x)[:, 0])
+fit(Attending(*net()), DataLoader(Rows(x, y), 32, shuffle=True))
+""",
+    )
+    assert facts["attention"]["text"] == "attention: scaled_dot_product_attention"
+
+
+def compared_runs(folder, text, *changes, python=(sys.executable, sys.executable)):
+    """What the second of two runs says beside the first. A change is made between them."""
+    folder.mkdir(exist_ok=True)
+    for run, who in enumerate(python):
+        if run:
+            for change in changes:
+                change()
+        options = ("--compare", "good.json") if run else ("--json", "good.json")
+        (folder / "train.py").write_text(HEAD + text) if not run else None
+        done = subprocess.run(
+            [who, str(PROBE), *options, "--", "train.py"],
+            cwd=folder, env={**os.environ, "OMP_NUM_THREADS": "1"}, capture_output=True,
+            text=True, timeout=120, check=False,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+    return done.stderr[done.stderr.index("probe: ") :].splitlines()
+
+
+def test_two_versions_of_a_library_are_compared_by_name(tmp_path):
+    """The libraries of a year ago, with the same torch: evals/proofs/older.txt."""
+    text = "import accelerate\nfit(net(), DataLoader(Rows(x, y), 32, shuffle=True))"
+    lines = compared_runs(tmp_path, text, python=(older_python(), sys.executable))
+    place = next(i for i, line in enumerate(lines) if line.startswith("in force, versions: "))
+    mine, theirs = (
+        dict(told.split(" ") for told in line.split(": ", 1)[1].split(", ") if told.count(" ") == 1)
+        for line in lines[place : place + 2]
+    )
+    assert theirs["accelerate"].startswith("1.12.") and mine["accelerate"] != theirs["accelerate"]
+    assert "torch" not in mine and "Python" not in mine, "what is equal isn't told"
+
+
+def test_two_commits_of_a_program_are_compared_by_name(tmp_path):
+    folder = tmp_path / "code"
+    folder.mkdir()
+    user = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+
+    def git(*words):
+        done = subprocess.run(
+            ["git", "-C", folder, *user, *words], capture_output=True, text=True, check=True
+        )
+        return done.stdout.strip()
+
+    text = "fit(net(), DataLoader(Rows(x, y), 32, shuffle=True))\n"
+    git("init", "-q")
+    (folder / "train.py").write_text(HEAD + text)
+    git("add", "train.py")
+    git("commit", "-qm", "one")
+    first = git("rev-parse", "HEAD")[:10]
+    lines = compared_runs(folder, text)
+    assert not [line for line in lines if "commit" in line], "nothing differs"
+
+    def change():
+        (folder / "train.py").write_text(HEAD + text + "# another\n")
+
+    def commit():
+        change()
+        git("commit", "-qam", "two")
+
+    index = (folder / ".git/index").read_bytes()
+    lines = compared_runs(folder, text, change)
+    place = next(i for i, line in enumerate(lines) if line.startswith("in force, commit: "))
+    assert f"commit {first} of the program's folder, 1 file changed since (changes " in lines[place]
+    assert (
+        f"there: commit {first} of the program's folder, no file of it changed" in lines[place + 1]
+    )
+    assert (folder / ".git/index").read_bytes() == index, "git only read"
+    lines = compared_runs(folder, text, commit)
+    place = next(i for i, line in enumerate(lines) if line.startswith("in force, commit: "))
+    assert git("rev-parse", "HEAD")[:10] in lines[place] and first in lines[place + 1]
+
+
+def test_a_program_that_git_does_not_know_is_told_as_such(tmp_path, monkeypatch):
+    subprocess.run(["git", "init", "-q", tmp_path], check=True)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text("")
+    assert probe.of_code(["python", "train.py"]) == [], "no commit yet"
+    (tmp_path / "other.txt").write_text("")
+    user = ("-c", "user.name=a", "-c", "user.email=a@example.org", "-c", "commit.gpgsign=false")
+    for words in (("add", "other.txt"), ("commit", "-qm", "one")):
+        subprocess.run(["git", *user, *words], check=True)
+    (told,) = probe.of_code(["torchrun", "train.py", "--x"])
+    assert told["text"].endswith("no file of it changed since; the program's own file isn't in it")
+    monkeypatch.setenv("PATH", "")
+    assert probe.of_code(["python", "train.py"]) == [], "without git nothing is told"

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import statistics
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -10,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 
-from tests.conftest import ROOT, module, older_python
+from tests.conftest import ROOT, Campaign, module, older_python
 from tests.programs import loaded
 
 PROBE = ROOT / "scripts/probe.py"
@@ -27,6 +28,14 @@ BY_TIME = {"T7"}
 HINTED = {"policy_gradient"}
 # Programs of a Trainer, an adapter and Lightning, and two faults in what a library does.
 OLDER = ("lm_trainer", "lora_peft", "lightning_module", "O5", "V7")
+# Run each time beside every tenth program: frameworks, as people use them.
+FRAMEWORKS = ("accelerate_accumulation", "ddp", "lightning_manual", "sft_trl")
+# What the probe has proven on the failing programs. None of these may become a hint.
+PROVEN = {
+    "C13", "C18", "D22", "D23", "DP1", "DP2", "O12", "O15", "O16", "O17", "O2", "O24", "O5",
+    "P14", "P20", "P7", "P9", "T25",
+}  # fmt: skip
+MOST_SUSPICIOUS = 0.03  # of the healthy programs
 # gloo's threads may abort a process whose work is done: https://github.com/pytorch/pytorch/pull/179291
 TORCHS_OWN_ABORT = "terminate called without an active exception"
 ALONE = {
@@ -90,6 +99,12 @@ def row(case, folder):
     return {"id": case, "failing": failing, "healthy": healthy}
 
 
+def chosen(run):
+    """The programs that run this time."""
+    cases = run.live(IDS + HEALTHY)
+    return [*cases, *(name for name in FRAMEWORKS if name not in cases)]
+
+
 @pytest.fixture
 def folder(tmp_path):
     (tmp_path / "sitecustomize.py").write_text(SITE)
@@ -100,7 +115,7 @@ def test_each_failure_is_named_on_the_failing_program_alone(campaign, folder):
     module("torch", "pip install -e '.[proofs]'")
     run = campaign("probe")
     with ThreadPoolExecutor(2) as pool:
-        live = list(pool.map(lambda case: row(case, folder), run.live(IDS + HEALTHY)))
+        live = list(pool.map(lambda case: row(case, folder), chosen(run)))
     results = run.recorded(live)
     assert [one["id"] for one in results] == IDS + HEALTHY
     for one in [*results, *live]:
@@ -112,6 +127,38 @@ def test_each_failure_is_named_on_the_failing_program_alone(campaign, folder):
             assert entry not in {found for found, _ in one["healthy"]}, one
             named = entry in {found for found, _ in one["failing"]}
             assert named or entry in BY_TIME, one
+
+
+def test_twenty_healthy_programs_run_each_time_among_them_the_frameworks():
+    cases = chosen(Campaign("probe", recording=False))
+    assert len(cases) == len(set(cases)) >= 20 and set(FRAMEWORKS) <= set(cases)
+    assert chosen(Campaign("probe", recording=True)) == IDS + HEALTHY
+
+
+def test_few_healthy_programs_are_called_suspicious_and_the_page_tells_which(campaign):
+    results = campaign("probe").recorded()
+    doubted = pages.hinted(results)
+    assert len(results) >= 150 and len(doubted) <= MOST_SUSPICIOUS * len(results)
+    text = (ROOT / "evals/PROBE.md").read_text(encoding="utf-8")
+    assert f"{len(doubted)} are called suspicious, {len(doubted) / len(results):.1%}: " in text
+    assert all(f"`{row['id']}` (" in text for row in doubted)
+
+
+def test_what_was_proven_stays_proven(campaign):
+    results = [row for row in campaign("probe").recorded() if "failing" in row]
+    proven = {row["id"] for row in results if pages.named(row["id"], row["failing"]) == "wrong"}
+    assert proven >= PROVEN, PROVEN - proven
+
+
+def test_a_step_of_ten_million_weights_costs_little_more_while_the_probe_looks_and_nothing_after():
+    """Measured by evals/probe/cost.py. The processor's seconds move by some percent by themselves."""
+    record = pages.cost()
+    pairs = record["results"]
+    looked, after = (statistics.median(pages.ratios(pairs, n)) for n in ("looked_at", "after"))
+    assert len(pairs) >= 4 and looked <= 1.10 and after <= 1.03, (looked, after)
+    both = zip(*(pages.ratios(pairs, n) for n in ("looked_at", "after")), strict=True)
+    assert statistics.median(first / later for first, later in both) <= 1.10
+    assert all(pair["plain"]["weights"] == pair["probed"]["weights"] for pair in pairs)
 
 
 @pytest.mark.parametrize("case", OLDER)

@@ -107,9 +107,25 @@ model = nn.Sequential(Mixture(), nn.Linear(16, 5))
 fit(model, torch.optim.AdamW(model.parameters(), lr=1e-3))
 """
 
+# One group has no rate, the other has.
+OWN_RATE = """
+class Own(torch.optim.Optimizer):
+    def __init__(self, groups, moved):
+        super().__init__(groups, {"lr": 0.05})
+        self.moved = moved
+    def step(self, closure=None):
+        with torch.no_grad():
+            for group in self.param_groups[:self.moved]:
+                for parameter in group["params"]:
+                    parameter -= 0.05 * parameter.grad
+model = net()
+groups = [{"params": model[0].parameters(), "lr": None}, {"params": model[2:].parameters()}]
+"""
+
 # name: (program, what it says: [entry, level] of each finding, verdict)
 FAILING = {
     "zero_grad between backward and step": (LOOP.replace("BODY", "loss = F.cross_entropy(model(x[rows]), y[rows]); loss.backward(); optimizer.zero_grad(); optimizer.step()"), [["O4", "wrong"]]),
+    "a group stands still beside one whose rate nobody can read": (OWN_RATE + "fit(model, Own(groups, moved=1))", [["O2", "wrong"], ["O7", "hint"]]),
     "gradients set to zero before the step": (LOOP.replace("BODY", "loss = F.cross_entropy(model(x[rows]), y[rows]); loss.backward(); optimizer.zero_grad(set_to_none=False); optimizer.step()"), [["O4", "wrong"]]),
     "everything is detached": (LOOP.replace("BODY", "loss = F.cross_entropy(model(x[rows]).detach().requires_grad_(), y[rows]); optimizer.zero_grad(); loss.backward(); optimizer.step()"), [["O3", "wrong"]]),
     "every gradient is exactly zero": (LOOP.replace("BODY", "loss = 1 + 0 * F.cross_entropy(model(x[rows]), y[rows]); optimizer.zero_grad(); loss.backward(); optimizer.step()"), [["O1", "hint"], ["O3", "wrong"]]),
@@ -251,6 +267,7 @@ for group in optimizer.param_groups:
     group["lr"] = None
 fit(model, optimizer)
 """,
+    "a group whose rate nobody can read": OWN_RATE + "fit(model, Own(groups, moved=2))",
     "Adafactor": """
 from transformers import Adafactor
 model = net()
@@ -330,3 +347,21 @@ def test_what_is_healthy_keeps_its_verdict(reports, name):
     assert reports[name]["verdict"] == "sound"
     broken = {n: s for n, s in reports[name]["observations"].items() if "Error" in s.get("why", "")}
     assert not broken
+
+
+@pytest.mark.parametrize(
+    "name, state, told",
+    [
+        ("a group whose rate nobody can read", "sound", "Own, lr=None"),
+        ("Adafactor", "sound", "Adafactor, lr=None"),
+        ("a group stands still beside one whose rate nobody can read", "found", "Own, lr=None"),
+        ("Adam with a weight decay", "found", ""),
+    ],
+)
+def test_of_the_parameters_only_a_group_without_a_rate_is_not_looked_at(reports, name, state, told):
+    looked = reports[name]["observations"]["parameters"]
+    partly = f"parameter groups whose rate isn't a number ({told})" if told else None
+    assert looked["state"] == state and looked.get("partly") == partly and "why" not in looked
+    if state == "found" and told:
+        (one,) = [one for one in reports[name]["findings"] if one["id"] == "O2"]
+        assert one["numbers"]["parameters"] == ["2.weight", "4.weight"]

@@ -30,9 +30,9 @@ class Model(nn.Module):
 words = torch.randint(WORDS // 4, (200, LENGTH + 1), device=device)
 model = Model().to(device)
 optimizer = torch.optim.AdamW(model.parameters(), lr=3e-4)
-seconds = []
+seconds, busy = [], []
 for _ in range(60):
-    start = time.perf_counter()
+    start, start_busy = time.perf_counter(), time.process_time()
     batch = words[torch.randint(200, (BATCH,), device=device)]
     with torch.autocast(device, dtype=torch.bfloat16):
         told = model(batch[:, :-1])
@@ -43,7 +43,9 @@ for _ in range(60):
     optimizer.step()
     loss.item()
     seconds.append(round(time.perf_counter() - start, 5))
+    busy.append(round(time.process_time() - start_busy, 5))
 print(f"loss {loss.item():.3f}")
 weights = b"".join(p.detach().cpu().numpy().tobytes() for p in model.parameters())
 print(f"weights {hashlib.sha256(weights).hexdigest()}")
 print(f"seconds {json.dumps(seconds)}")
+print(f"busy {json.dumps(busy)}")
