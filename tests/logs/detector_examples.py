@@ -37,6 +37,11 @@ EXAMPLES = {
         "FATAL: checkpoint folder is gone",
         "non-fatal warnings: 3",
     ),
+    "no program": (
+        "go.sh: line 4: pyhton: command not found",
+        "bash: 第 4 行: accelerate: 未找到命令",
+        "if it says command not found, install it",
+    ),
     "assertion": (
         "Loss.cu:94: block: [0,0,0] Assertion `t >= 0` failed.",
         "assertions are on",

@@ -276,6 +276,16 @@ FILES = [
          + "{'train_runtime': 311.2, 'train_loss': 1.4, 'epoch': 2.6}\n"),
     File("F26", "nvidia-smi -q of a sound card beside a run", "        Uncorrectable Error : 0\n        Remapping Failure Occurred : No\n"
          "        Pending : No\n" + STEPS),
+    File("F16", "one request failed, then the last epoch and the trainer's end",
+         "Epoch 498: 100%|##########| 343/343 [03:57<00:00,  1.45it/s, v_num=6y5l, train_loss=0.307]\n"
+         "wandb: ERROR Error while calling W&B API: context deadline exceeded (<Response [500]>)\n"
+         "Epoch 499: 100%|##########| 343/343 [03:57<00:00,  1.45it/s, v_num=6y5l, train_loss=0.306]\n"
+         "`Trainer.fit` stopped: `max_epochs=500` reached.\nwandb: Waiting for W&B process to finish... (success).\n"
+         "wandb: Synced 6 W&B file(s), 0 media file(s), 2 artifact file(s) and 0 other file(s)\n"
+         "wandb: Find logs at: ./wandb/run-20260912_135857-x3bw6y5l/logs\n"),
+    File("F16", "W&B out of reach for a while, in a run that went on", STEPS
+         + "wandb: Network error (ReadTimeout), entering retry loop.\n" + STEPS
+         + "wandb: ERROR Error while calling W&B API: context deadline exceeded (<Response [500]>)\n" + STEPS),
     File("F16", "twin: the same noise, and a real end", "COMET WARNING: Failed to connect to api, retrying in 5 s\n" + STEPS + OOM, ("U10",)),
     # F22, F28: the user's own.
     File("F28", "a dictionary's key in a program of its own, R beside it", "Loading required package: reticulate\n" + TRACE

@@ -400,3 +400,120 @@ def test_a_kill_by_the_kernel_is_named(ask, text):
 )
 def test_what_looks_like_a_kill_of_the_run_is_none(ask, text):
     assert "M3" not in ids(ask(STEPS + text))
+
+
+@pytest.mark.parametrize("rank", ["", "[rank1]: "])
+@pytest.mark.parametrize(
+    "later", [OWN, OWN.replace("FileNotFoundError: [Errno 2] No such file or directory: 'table.csv'",
+                               "RuntimeError: PytorchStreamReader failed reading zip archive: failed finding central directory")],
+    ids=["own", "checkpoint"],
+)  # fmt: skip
+def test_of_the_attempts_within_one_file_the_first_failure_leads(ask, rank, later):
+    def labelled(text):
+        return "".join(rank + line for line in text.splitlines(keepends=True))
+
+    restart = (
+        "I0912 11:09:00.000100 12 torch/distributed/elastic/agent/server/api.py:879] [default] "
+        "Worker group FAILED. 2/3 attempts left; will restart worker group\n"
+    )
+    answer = ask(
+        "torchrun --max-restarts=3 train.py\n"
+        + STEPS
+        + labelled(OUT_OF_MEMORY)
+        + restart
+        + STEPS
+        + labelled(later)
+    )
+    assert ids(answer)[0] == "U10" and answer.first_failure["line"] == 15
+
+
+# Ends that launchers and shells tell.
+
+
+@pytest.mark.parametrize(
+    ("line", "first"),
+    [
+        ("srun: error: node07: tasks 8-15: Killed", "M3"),
+        ("srun: error: node07: task 2: Exited with exit code 137", "M3"),
+        ("mpiexec noticed that process rank 1 with PID 992 on node a3 exited on signal 9 (Killed).", "M3"),
+        ("YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Killed (signal 9)", "M3"),
+        ("=   KILLED BY SIGNAL: 9 (Killed)", "M3"),
+        ("Process finished with exit code 137 (interrupted by signal 9: SIGKILL)", "M3"),
+        ("进程已结束，退出代码为 137", "M3"),
+        ("进程已结束，退出代码137", "M3"),
+        ("srun: error: node07: task 0: Segmentation fault", "U50"),
+        ("prterun noticed that process rank 0 with PID 7 on node a3 exited on signal 11 (Segmentation fault).", "U50"),
+        ("Process finished with exit code 139 (interrupted by signal 11: SIGSEGV)", "U50"),
+        ("段错误 (吐核)", "U50"),
+        ("./go.sh：行 3： 811 段错误                  (核心已转储) python3 main.py", "U50"),
+        ("总线错误 (核心已转储)", "DP15"),
+        ("./go.sh: 第 12 行: 811 总线错误               (核心已转储) python3 main.py", "DP15"),
+    ],
+)  # fmt: skip
+def test_an_end_by_a_signal_has_its_entry_whoever_tells_it(ask, line, first):
+    answer = ask(STEPS + line + "\n")
+    assert ids(answer)[:1] == [first]
+    assert answer.first_failure["line"] == 9
+
+
+@pytest.mark.parametrize(
+    ("line", "words"),
+    [
+        ("srun: error: node07: task 2: Exited with exit code 143", "(SIGTERM)"),
+        ("srun: error: node07: tasks 0,4: Terminated", "(SIGTERM)"),
+        ("Process finished with exit code 130 (interrupted by signal 2: SIGINT)", "Ctrl-C"),
+        ("进程已结束，退出代码 143", "(SIGTERM)"),
+    ],
+)
+def test_an_end_that_somebody_asked_for_is_said_of_an_exit_code_too(ask, line, words):
+    answer = ask(STEPS + line + "\n")
+    assert "The run was stopped: " in answer.ask and words in answer.ask and not answer.also
+
+
+def test_a_task_that_the_launcher_ended_is_not_the_end_of_the_run(ask):
+    answer = ask(STEPS + OUT_OF_MEMORY + "srun: error: node07: task 1: Terminated\n")
+    assert ids(answer) == ["U10"] and "was stopped" not in answer.ask
+
+
+@pytest.mark.parametrize(
+    "line", ["go.sh: line 4: pyhton: command not found", "bash: 第 4 行: accelerate: 未找到命令"]
+)
+def test_a_command_that_is_not_there_is_the_users_own_error(ask, line):
+    answer = ask(STEPS + line + "\n")
+    assert "The shell found no program of the name" in answer.ask and "(line 9)" in answer.ask
+    assert not answer.matches and not answer.also
+    assert "No error found" in ask(line + "\n" + STEPS).ask
+
+
+def test_a_file_that_a_library_cannot_read_is_the_users(ask):
+    answer = ask(
+        'Traceback (most recent call last):\n  File "/home/me/conf.py", line 8, in load\n    return yaml.safe_load(file)\n'
+        '  File "/v/lib/python3.12/site-packages/yaml/scanner.py", line 577, in fetch_value\n    raise ScannerError(None)\n'
+        "yaml.scanner.ScannerError: mapping values are not allowed here\n"
+        '  in "conf.yaml", line 4, column 9\n'
+    )
+    assert "conf.py line 8, with `ScannerError`" in answer.ask
+    assert not answer.matches and not answer.also
+
+
+@pytest.mark.parametrize(
+    ("start", "end"),
+    [
+        ("*****************************************\nSetting OMP_NUM_THREADS environment variable for each process to be 1 in default, to "
+         "avoid your system being overloaded\n*****************************************\n", "Training complete\n"),
+        ("W0912 11:02:33.100000 77 torch/distributed/run.py:792] Setting OMP_NUM_THREADS environment variable for each process to be 1 "
+         "in default\n", ""),
+        ("[2026-09-12 11:02:33,100] [INFO] [launch.py:163:main] WORLD INFO DICT: {'n1': [0, 1, 2, 3]}\n",
+         "[2026-09-12 12:02:33,100] [INFO] [launch.py:351:main] Process 811 exits successfully.\n"),
+        ("The following values were not passed to `accelerate launch` and had defaults used instead:\n"
+         "\t`--num_machines` was set to a value of `1`\n", ""),
+    ],
+    ids=["torchrun", "torchrun's log", "DeepSpeed", "accelerate"],
+)  # fmt: skip
+def test_a_launcher_that_starts_behind_an_end_begins_another_run(ask, start, end):
+    answer = ask(start + OUT_OF_MEMORY + start + STEPS + end)
+    assert "Read: run 2 of 2, from line " in answer.ask and "No error" in answer.ask
+    assert not answer.matches and answer.first_failure is None
+    assert ids(ask(start + STEPS + end + start + OUT_OF_MEMORY)) == ["U10"]
+    nodes = ask(start + start + OUT_OF_MEMORY)  # the launchers of two nodes
+    assert "one run" in nodes.ask and ids(nodes) == ["U10"]

@@ -79,6 +79,54 @@ def test_a_dump_of_the_environment_shows_no_password():
     assert mask("epoch_pass: 3 TWO_PASSES=12") == "epoch_pass: 3 TWO_PASSES=12"
 
 
+@pytest.mark.parametrize(
+    "item, masked",
+    [
+        ("'PGPASSWORD': 'p'", "'PGPASSWORD': '***'"),
+        ("'DB_PASSWORD': 'Tr0ub4dor&3'", "'DB_PASSWORD': '***'"),
+        ('"SMTP_PASS": "it\'s me"', '"SMTP_PASS": "***"'),
+        (r"'VAULT_TOKEN': 'a \'b\' \"c\"'", "'VAULT_TOKEN': '***'"),
+        ("'GITHUB_PAT': 'of mine'", "'GITHUB_PAT': '***'"),
+        ("'STORE': 'mysql://root:a-b_c@db:3306/x'", "'STORE': 'mysql://root:***@db:3306/x'"),
+        ("'PWD': '/home/me', 'MONKEY': '', 'PATH': '/bin'",) * 2,
+    ],
+)  # fmt: skip
+def test_in_a_dump_of_the_environment_a_secret_is_masked_whole(item, masked):
+    dump = "environ({'HOME': '/home/me', %s, 'SHLVL': '1'})"
+    assert mask(dump % item) == dump % masked
+    [line] = from_text("Error: " + dump % item).lines
+    assert line.text == "Error: " + dump % masked
+
+
+@pytest.mark.parametrize(
+    "text, masked",
+    [
+        ("db_password: correct horse  # of the box", "db_password: ***"),
+        ("- passphrase: 'a b'", "- passphrase: ***"),
+        ("smtp: {password: a b, port: 25}", "smtp: {password: ***, port: 25}"),
+        ("secret: |\n  a b\n\n  c d\nport: 25", "secret: |\n  ***\n\n  ***\nport: 25"),
+        ("a:\n  token: >-\n    a b\n    c\n  port: 25", "a:\n  token: >-\n    ***\n    ***\n  port: 25"),
+        ("password:\n  a b\nport: 25", "password:\n  ***\nport: 25"),
+        ("- name: DB_PASSWORD\n  value: a b\n- name: N\n  value: 3", "- name: DB_PASSWORD\n  value: ***\n- name: N\n  value: 3"),
+        ("- name: API_KEY\n  value: |-\n    a b\n  kind: x", "- name: API_KEY\n  value: |-\n    ***\n  kind: x"),
+        ('{"name": "DB_PASS", "value": "a b", "n": 1}', '{"name": "DB_PASS", "value": "***", "n": 1}'),
+        ("private_key: |\n  -----BEGIN PRIVATE KEY-----\n  MIIEvQIBADANBgkq\nx: 1", "private_key: |\n  ***\n  ***\nx: 1"),
+        ("-----BEGIN RSA PRIVATE KEY-----\nMIIEvQIBADANBgkq\nhkiG9w0BAQEF\n-----END RSA PRIVATE KEY-----\nstep 1",
+         "-----BEGIN RSA PRIVATE KEY-----\n***\n***\n-----END RSA PRIVATE KEY-----\nstep 1"),
+        ("secret:\n  name: of-mine\n  optional: true",) * 2,
+        ("secret: null\npassword: $DB\npassword: 3",) * 2,
+        ("password=a&b,c;d-e and on", "password=*** and on"),
+        ("mysql://h/db?password=abcdefg&user=me", "mysql://h/db?password=***&user=me"),
+        (r'"{\"password\": \"a b c\", \"n\": 1}"', r'"{\"password\": \"***\", \"n\": 1}"'),
+    ],
+)  # fmt: skip
+def test_in_yaml_and_settings_a_secret_is_masked_whole(text, masked):
+    assert mask(text) == masked
+    bare = [line for line in masked.split("\n") if line]
+    assert [line.text for line in from_text("step 1\n" + text).lines][1:] == bare
+    assert shown_lines(text, width=80) == [line for line in bare if line]
+
+
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_is_no_secret_stays_readable(text):
     assert shown(text) == text
@@ -98,6 +146,13 @@ def test_what_is_no_secret_stays_readable(text):
         "-----BEGIN A",
         "&key=",
         "hooks.slack.com/services/",
+        "password: '",
+        "password=&a",
+        "{password: ",
+        "'A_KEY': '",
+        "name: A_KEY, value: ",
+        "secret: |\n  a\n",
+        "://a:@",
     ],
 )
 @pytest.mark.alone

@@ -14,8 +14,9 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from ..logs.ends import as_shell_says
 from ..logs.evidence import Evidence
-from ..logs.kinds import FAILED
+from ..logs.kinds import FAILED, FAILURE
 from ..logs.lines import Line
 from .entry import Signature
 
@@ -167,8 +168,11 @@ class Hit:
         """The literal, or what the regular expression matched in the line."""
         if not self.signature.is_regex:
             return self.signature.text
-        match = re.search(self.signature.text, self.line.text[:MAX_CHARS], re.I)
-        return match[0] if match else self.signature.text
+        for text in (self.line.text[:MAX_CHARS], as_shell_says(self.line)):
+            match = re.search(self.signature.text, text, re.I)
+            if match:
+                return match[0]
+        return self.signature.text
 
 
 class SignatureIndex:
@@ -219,12 +223,14 @@ class SignatureIndex:
 class _Report:
     """The lines of a report in the forms in which patterns are looked for.
 
-    `normals` has the normal form of each line. `joined` is all of them, for messages that are
-    wrapped. `words` are those of the report and "", which is the anchor of a pattern without a
-    whole word. `vocabulary` is the words as one text.
+    `texts` are theirs. A line in which a launcher tells an end by a signal is there twice, first
+    with what a shell says of it. `normals` has the normal form of each text. `joined` is all of
+    them, for messages that are wrapped. `words` are those of the report and "", which is the anchor
+    of a pattern without a whole word. `vocabulary` is the words as one text.
     """
 
     lines: Sequence[Line]
+    texts: list[str]
     normals: list[str]
     joined: str
     words: set[str]
@@ -233,11 +239,15 @@ class _Report:
     @classmethod
     def of(cls, evidence: Evidence) -> _Report:
         """The report of these lines, of a long one `MAX_TEXT` characters."""
-        whole = _one_quote("\n".join([line.text for line in evidence.lines])).lower()
+        told = [(as_shell_says(line), line) for line in evidence.lines if line.kind == FAILURE]
+        told = [(text, line) for text, line in told if text]
+        lines = [*[line for _, line in told], *evidence.lines]
+        texts = [*[text for text, _ in told], *[line.text for line in evidence.lines]]
+        whole = _one_quote("\n".join(texts)).lower()
         normals = _single_blanks(whole)
         joined, searched = " ".join(normals), normals
         if len(joined) > MAX_TEXT:  # put what failed first; it may be near the end
-            failing = [normals[at] for at in _failing(evidence)]
+            failing = [normals[at + len(told)] for at in _failing(evidence)]
             joined = f"{' '.join(failing)[:MAX_TEXT]} {joined[:MAX_TEXT]}"
             searched = [*failing, *normals]
         # In two parts: `translate` is ten times slower on a text with a letter beyond ASCII.
@@ -246,7 +256,7 @@ class _Report:
             *_words_of([text for text in searched if text.isascii()]),
             *_words_of([text for text in searched if not text.isascii()]),
         }
-        return cls(evidence.lines, normals, joined, words, " ".join(words))
+        return cls(lines, texts, normals, joined, words, " ".join(words))
 
     def places_of(self, pattern: Pattern) -> list[int]:
         """The numbers of the lines that a pattern matches."""
@@ -255,7 +265,7 @@ class _Report:
         at = [number for number, text in enumerate(self.normals) if pattern.hint in text]
         if pattern.literal:  # its hint is the literal itself; in no line means wrapped
             return at or [_line_at(self.normals, self.joined.find(pattern.literal))]
-        return [number for number in at if pattern.search(self.lines[number].text)]
+        return [number for number in at if pattern.search(self.texts[number])]
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from ..numbers.rows import Row
 from .evidence import Evidence
+from .finished import came_to_end
 from .kinds import APART, FRAME, MESSAGE, PLAIN
 from .lines import MESSAGE_LINES
 from .runs_in_file import is_progress, moving_bars
@@ -29,7 +30,7 @@ def went_on(evidence: Evidence, rows: Sequence[Row] = ()) -> bool:
 
     `rows` are those of the run, in which progress bars are looked for.
     A program that catches an exception prints its traceback from the frame that caught it on, and a
-    logged error has none. Both count only if the run made progress afterwards.
+    logged error has none. Both count only if the run made progress afterwards, or tells its end.
     """
     failures = evidence.failures
     if not failures or evidence.ranks or any(_outermost(f) in (*_ENDS, _MAIN) for f in failures):
@@ -37,7 +38,7 @@ def went_on(evidence: Evidence, rows: Sequence[Row] = ()) -> bool:
     if len({failure.line.source for failure in failures}) > 1:
         return False  # which of two files wrote last isn't known
     last, source = max(f.line.number for f in failures), failures[0].line.source
-    if next(moving_bars(rows, last), None):
+    if next(moving_bars(rows, last), None) or came_to_end(evidence.lines) > last:
         return True
     later = [
         line

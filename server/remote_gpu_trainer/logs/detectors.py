@@ -57,6 +57,13 @@ _FAILS = {"most": SAYS_SO}
 _GROUP = r"\[(?:PG (?:ID )?(\w{1,12})(?: PG GUID (\w{1,80}))?(?: ?\(([^()\]]{0,80})\))? )?"
 
 
+# ./run.sh: line 9: python3.12: command not found
+NO_PROGRAM = re.compile(
+    r".{0,200}[:：] ?(?:command not found|未找到命令|找不到命令)\.{0,3}$"
+    r"|zsh: command not found: \S{1,80}$"
+)
+
+
 class Detector(NamedTuple):
     """A row of the table.
 
@@ -195,10 +202,10 @@ TABLE = (
     ),
     _row(
         "crash", "root", ("fault", "bus error", "dumped", "abort", "terminate", "what()", "段错误",
-         "转储"),
+         "转储", "吐核", "总线错误"),
         pattern(
             r"Segmentation fault|Bus error|core dumped|Aborted\b|terminate called|what\(\):"
-            "|段错误|核心已转储",
+            "|段错误|总线错误|核心已转储|吐核",
             **_FAILS,
         ), True,
     ),
@@ -209,6 +216,10 @@ TABLE = (
         pattern(r"oom[-_]kill|Out of memory: Kill|slurmstepd: error|srun: error", **_FAILS), True,
     ),
     _row("fatal", "root", ("fatal",), pattern(r"\bFATAL\b|\bfatal error\b", **_FAILS), True),
+    _row(
+        "no program", "root", ("command not found", "未找到命令", "找不到命令"),
+        lambda line: () if NO_PROGRAM.match(line[:SAYS_SO].strip()) else None, True,
+    ),
     _row(
         "assertion", "root", ("assertion",), pattern(r"Assertion .{0,200} failed", **_FAILS), True,
     ),
@@ -317,11 +328,11 @@ TABLE = (
     ),
     # What the launcher says.
     _row(
-        "exit", "launcher", ("exit", "signal"),
+        "exit", "launcher", ("exit", "signal", "退出代码"),
         pattern(
             r"exitcode\s*:\s*-?[1-9]|Signal \d+ \(SIG"
             r"|exited with (?:code|status|signal)(?!\W{0,3}0\b)|Exit code(?!\W{0,3}0\b)"
-            r"|exit code -?[1-9]",
+            r"|exit code -?[1-9]|退出代码为? ?-?[1-9]",
             **_FAILS,
         ), True,
     ),

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from .ends import class_of_end, end_in, is_interrupt
-from .kinds import APART, PLAIN, WARNING
+from .ends import STATUS, class_of_end, end_in, is_interrupt
+from .kinds import APART, EXCEPTION, FAILURE, PLAIN, WARNING
 from .lines import Line
 from .waiting import TIMED_OUT, Failure
 
@@ -42,7 +42,12 @@ def ending_of(lines: list[Line]) -> Ending | None:
             ending = _ending_in(line)
             if ending and (found is None or _says_more(ending, found)):
                 found = ending
-    return found
+    return None if found and found.by == STATUS and not _is_all(lines) else found
+
+
+def _is_all(lines: list[Line]) -> bool:
+    """Whether the notices of an end are all that failed: one process may have ended another."""
+    return all(_ending_in(line) for line in lines if line.kind in (EXCEPTION, FAILURE))
 
 
 def is_interrupted(failures: list[Failure]) -> bool:

@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import NamedTuple
 
+from .detectors import NO_PROGRAM
+from .exit_status import BY_SIGNAL, as_shell, in_english
 from .kinds import EXCEPTION
 from .lines import Line
 
@@ -64,7 +66,9 @@ _CLASS = {
     "walltime": "preempted", "cput": "preempted",
     "1": "killed", "HUP": "killed", "15": "killed", "TERM": "killed",
 }  # fmt: skip
-_SHELL = r"(?:\S{1,200}: ?(?:line|行|第) ?\d+(?: ?行)?: +\d+ +)"  # train.sh: line 12: 4711
+# train.sh: line 12: 4711
+_SHELL = r"(?:\S{1,200}[:：] ?(?:line|行|第) ?\d+(?: ?行)?[:：] *\d+ +)"
+_BEFORE = re.compile(rf"^{_SHELL}")
 _CRASHED = (
     r"(?:Killed|Segmentation fault|Aborted|Bus error|Illegal instruction"
     r"|已杀死|段错误|已放弃|总线错误)"
@@ -119,6 +123,21 @@ def _asked(_: re.Match) -> str:
     return f"The run was stopped: {_ASKED}"
 
 
+def _of_status(hit: re.Match) -> str:
+    """That a signal stopped a process, by the exit code or the words for it."""
+    reason = _reason_of(hit[1])
+    return f"The run was stopped: {reason}" if reason else ""
+
+
+def _reason_of(words: str) -> str:
+    code = _CODE.search(words)
+    if code:
+        return _SIGNALS.get(str(int(code[1]) - BY_SIGNAL), "")
+    return _ASKED if as_shell(words) == "Terminated" else ""
+
+
+_CODE = re.compile(r"(?:code|代码为?) ?(1\d\d)\b")
+STATUS = "status"  # name of the rows whose first group tells how a process ended
 # Above each form, one real line.
 TABLE = (
     # slurmstepd: error: *** JOB 330967 ON n4 CANCELLED AT 2025-12-21T01:31:22 DUE TO TIME LIMIT ***
@@ -168,7 +187,7 @@ TABLE = (
         "crashed", ("illed", "fault", "bort", "error", "nstruction", "已", "错误"),
         re.compile(
             rf"{_SHELL}{_CRASHED}|(?:Segmentation fault|Bus error) \(core dumped\)$|Killed$"
-            "|已杀死$|段错误"
+            "|已杀死$|(?:段错误|总线错误|已放弃)(?: ?\\(|$)"
         ), True, _nothing,
     ),
     # [1]+  Killed                  python train.py
@@ -177,6 +196,29 @@ TABLE = (
         re.compile(
             r"\[\d+\]\s?[+-]?\s+(?:Killed|Exit \d+|Terminated|Segmentation fault|已杀死|退出)"
         ), True, _nothing,
+    ),
+    # srun: error: g12: tasks 0-3: Exited with exit code 137
+    End(
+        STATUS, ("srun: error: ",),
+        re.compile(r"srun: error: \S{1,200}: tasks? [\d,-]{1,200}: (.{1,100})$"), False, _of_status,
+    ),
+    # mpirun noticed that process rank 3 with PID 0 on node g12 exited on signal 9 (Killed).
+    # YOUR APPLICATION TERMINATED WITH THE EXIT STRING: Segmentation fault (signal 11)
+    # =   KILLED BY SIGNAL: 9 (Killed)
+    # Process finished with exit code 137 (interrupted by signal 9:SIGKILL)
+    # 进程已结束，退出代码为 137
+    End(
+        STATUS, (" exited on signal", "EXIT STRING", "BY SIGNAL", "Process finished", "进程已结束"),
+        re.compile(
+            r"(?:\w{1,20} noticed that process rank .{1,200} exited on (?=signal)"
+            r"|YOUR APPLICATION TERMINATED WITH THE EXIT STRING: |=   KILLED BY (?=SIGNAL)"
+            r"|Process finished with (?=exit code)|进程已结束\W{1,3}(?=退出代码))(.{1,100})$"
+        ), True, _of_status,
+    ),
+    # ./run.sh: line 9: python3.12: command not found
+    End(
+        "no program", ("command not found", "未找到命令", "找不到命令"), NO_PROGRAM, False,
+        lambda _: "The shell found no program of the name that a command begins with", own=True,
     ),
     # train.py: error: unrecognized arguments: --bath_size 8
     End(
@@ -231,6 +273,22 @@ def is_interrupt(line: Line) -> bool:
     )
 
 
+def as_shell_says(line: Line) -> str:
+    """What an English shell prints for the end by a signal that a line tells in other words.
+
+    "" for any other line, and for an end that somebody asked for. What the shell says of the
+    command stays.
+    """
+    found = end_in(line)
+    if found is None:
+        return ""
+    end, hit = found
+    if end.name == STATUS:
+        return "" if _reason_of(hit[1]) else as_shell(hit[1])
+    words = _BEFORE.sub("", line.text.strip()) if end.name == "crashed" else ""
+    return "" if words.isascii() else in_english(words)
+
+
 def class_of_end(end: End, hit: re.Match) -> str:
     """Return the class of an end from outside, or its name, as `runner.failures` has it.
 
@@ -242,6 +300,8 @@ def class_of_end(end: End, hit: re.Match) -> str:
         # srun cancels the step when one of its tasks failed, without a reason.
         by_user = "cancelled" if hit[1] == "JOB" else ""
         return next((_CLASS[name] for name in _CLASS if words.startswith(name)), by_user)
+    if end.name == STATUS:
+        return "cancelled" if _reason_of(hit[1]) == _INTERRUPTED else "killed"
     if end.name == "pbs":
         return _CLASS.get(reason, "limit") if reason else ""
     return "killed" if end.name == "terminated" else _CLASS.get(reason, "cancelled")

@@ -15,8 +15,15 @@ SIGNALS = {
     "TERM": (15, "Terminated"),
 }
 LONGEST = 80  # characters of a line that says nothing else
+# The Chinese words of bash and of C's library for the same ends.
+_CHINESE = {
+    "段错误": "Segmentation fault", "总线错误": "Bus error", "已放弃": "Aborted",
+    "非法指令": "Illegal instruction", "浮点数例外": "Floating point exception",
+    "已杀死": "Killed", "已终止": "Terminated", "核心已转储": "core dumped", "吐核": "core dumped",
+}  # fmt: skip
 BY_SIGNAL = 128  # what a shell adds to the signal's number
 _NAME = re.compile(rf"\bSIG({'|'.join(SIGNALS)})\b", re.I)
+_BEFORE_NUMBER = re.compile(r"(?<=[^\x00-\x7f])(?=-?\d)")  # 退出代码137
 _NUMBER = re.compile(r"(?<![\w.])-?\d{1,3}(?!\w|\.\d)")
 # Words of a launcher, a container engine or a person around the number of an exit status.
 _AROUND = re.compile(
@@ -27,6 +34,24 @@ _AROUND = re.compile(
     re.I,
 )
 _STATUS = re.compile(r"exit|code|status|return|\brc\b|sig|退出|返回|信号", re.I)
+
+
+def in_english(words: str) -> str:
+    """The words of a shell for an end by a signal, in English."""
+    for chinese, english in _CHINESE.items():
+        words = words.replace(chinese, english)
+    return " ".join(words.split())
+
+
+def as_shell(words: str) -> str:
+    """What a shell prints for the end that a launcher tells in these words; "" for no signal.
+
+    `Killed`, `Exited with exit code 137` and `signal 9 (Killed)` give `Killed`.
+    """
+    for _, said in SIGNALS.values():
+        if words.startswith(said.partition(" (")[0]):
+            return said
+    return as_message(_BEFORE_NUMBER.sub(" ", words.partition(" (")[0]))
 
 
 def as_message(line: str) -> str:

@@ -29,6 +29,8 @@ _ENDS = re.compile(
         | (?:\W*|.{0,60}[\]|]\W*|.{0,60}INFO\W{1,5}(?:[\w.]{1,40}:\ )?)
           (?:(?:Model\ )?Training\ (?:is\ )?(?:complete|completed|finished|done)|Finished\ Training)
           (?:$|[.!:,]|\ (?:in|after|at)\ )
+        # [2026-11-02 10:30:00,000] [INFO] [launch.py:350:main] Process 4711 exits successfully.
+        | .{0,80}\bProcess\ \d{1,9}\ exits\ successfully\.$
         # 训练完成
         | .{0,60}训练(?:完成|结束|完毕)
     )""",
@@ -38,5 +40,9 @@ _ENDS = re.compile(
 
 def came_to_end(lines: list[Line]) -> int:
     """Return the number of the line at the end of a log that tells that training is over, or 0."""
-    told = [line.number for line in lines[-LAST:] if _ENDS.match(line.text.strip())]
-    return max(told, default=0)
+    return max((line.number for line in lines[-LAST:] if tells_end(line)), default=0)
+
+
+def tells_end(line: Line) -> bool:
+    """Return whether a line tells that training is over."""
+    return bool(_ENDS.match(line.text.strip()))

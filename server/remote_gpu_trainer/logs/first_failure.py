@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from .caught import is_caught, may_be_caught
 from .kinds import APART, EXCEPTION, FAILURE, MESSAGE, PLAIN
 from .lines import Line
-from .repeats import attempt_of
+from .repeats import attempts_in
 from .waiting import (
     FOLDED,
     Failure,
@@ -299,17 +299,17 @@ def _first_attempt(failures: list[Failure], lines: list[Line]) -> tuple[list[Fai
 
     A log that names no attempt, such as the launcher's own, belongs to the last attempt.
     """
+    attempt = attempts_in(lines)
     chosen = min(
-        (number for number in [attempt_of(f.line.source) for f in failures] if number is not None),
+        (number for number in [attempt(f.line) for f in failures] if number is not None),
         default=None,
     )
     if chosen is None:
         return failures, lines
-    attempts = {source: attempt_of(source) for source in {line.source for line in lines}}
-    last = max(number for number in attempts.values() if number is not None)
+    last = max(number for number in map(attempt, lines) if number is not None)
     wanted = (chosen, None) if chosen == last else (chosen,)
-    return [f for f in failures if attempts[f.line.source] in wanted], [
-        line for line in lines if attempts[line.source] in wanted
+    return [f for f in failures if attempt(f.line) in wanted], [
+        line for line in lines if attempt(line) in wanted
     ]
 
 

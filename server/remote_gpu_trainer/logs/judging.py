@@ -16,7 +16,7 @@ from .first_failure import after_a_loss, first_failure, only_reports, outlived
 from .kinds import ASIDE, CONSEQUENCE, EXCEPTION, FAILURE, FRAME, MESSAGE, TRACE, WARNING
 from .lines import MESSAGE_LINES, Line
 from .prose import is_sentence
-from .repeats import attempt_of
+from .repeats import attempts_in
 from .routine import Routine, routine_of, set_apart, survived
 from .waiting import Failure, clean_up, odd_one, only_victims
 from .wrapping import Summary, launcher_talk, summary_of
@@ -212,14 +212,16 @@ def _without_lost_peers(log: _Log) -> _Log:
     Timeouts stay, because they may be the cause.
     """
     first = log.first
-    if first is None or first.kind != EXCEPTION or first.rank is None or first.says("lost peer"):
+    if first is None or first.kind != EXCEPTION or first.says("lost peer"):
         return log
-    attempt = attempt_of(first.source)
+    attempt_of = attempts_in(log.lines)
+    attempt = attempt_of(first)
+    if first.rank is None and attempt is None:
+        return log
 
     def is_consequence(failure: Failure) -> bool:
-        return failure.line.says("lost peer") or (
-            attempt is not None and (attempt_of(failure.line.source) or 0) > attempt
-        )
+        is_lost = first.rank is not None and failure.line.says("lost peer")
+        return is_lost or (attempt is not None and (attempt_of(failure.line) or 0) > attempt)
 
     lost = [f for f in log.failures if is_consequence(f)]
     log = replace(log, failures=[f for f in log.failures if not is_consequence(f)])

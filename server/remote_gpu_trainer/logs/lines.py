@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple, Optional, Tuple
 
-from ..text.masking import ANSI, HINTS, hints_in, mask
+from ..text.masking import ANSI, HINTS, hide_below, hints_in, mask
 from .detectors import FAILS, NAMES, Sign, Watch, is_figure, is_raised
 from .kinds import EXCEPTION, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
 from .windows import Row
@@ -181,6 +181,9 @@ def lines_of(
         if text and not text.isspace():
             masked = mask(text, secrets) if secrets else text
             cleaned.append((number, ranked, time, masked))
+    if secrets:
+        shown = hide_below([text for _, _, _, text in cleaned])
+        cleaned = [(*row[:3], text) for row, text in zip(cleaned, shown)]
     if guess is not None and _of_one_rank(cleaned, guess, whole):
         cleaned = [(number, guess, time, text) for number, _, time, text in cleaned]
     return _classified(cleaned, source)

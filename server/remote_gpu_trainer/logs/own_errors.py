@@ -61,6 +61,8 @@ _SAY_MUCH = frozenset((
     "AssertionError", "NotImplementedError", "UnicodeDecodeError", "JSONDecodeError",
     "RecursionError", "PermissionError",
 ))  # fmt: skip
+# Of what can't read a file of the user's: yaml.scanner.ScannerError, tomllib.TOMLDecodeError.
+_READERS = ("ScannerError", "ParserError", "ParseError", "ParsingError", "DecodeError")
 ELSEWHERE = (
     "The program ended with an error that isn't in this file; look into its standard error too"
 )
@@ -86,7 +88,8 @@ def own_error(evidence: Evidence) -> tuple[str, bool]:
         return f"{ELSEWHERE} (line {first.number}).", False
     end = end_in(first)
     if end and end[0].own:
-        return f"{end[0].said(end[1])} (line {first.number}).", True
+        says_all = end[0].name != "no program"  # of some programs an entry says how to get them
+        return f"{end[0].said(end[1])} (line {first.number}).", says_all
     if first.kind != EXCEPTION:
         return "", False
     kind = class_of(first)
@@ -94,7 +97,7 @@ def own_error(evidence: Evidence) -> tuple[str, bool]:
     frames = [frame for frame in signs if frame]
     own = [frame for frame in frames if not _FOREIGN.search(frame[0])]
     is_innermost = bool(own) and own[-1] is frames[-1]
-    if not own or not (is_innermost or kind in _SAY_MUCH):
+    if not own or not (is_innermost or kind in _SAY_MUCH or kind.endswith(_READERS)):
         return "", False
     pickled = _PICKLE.search(first.text) is not None and (
         is_innermost or _SAVERS.search(frames[-1][0]) is not None

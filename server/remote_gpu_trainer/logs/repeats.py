@@ -6,6 +6,8 @@ The runner asks the same of its attempts, and starts no third one then.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
+from collections.abc import Callable
 from typing import NamedTuple
 
 from .kinds import APART, EXCEPTION, FAILURE, MESSAGE, PLAIN
@@ -15,6 +17,8 @@ _SPOKEN = (PLAIN, MESSAGE, *APART)
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]+")
 # step 9 loss 2.05    {'loss': 2.1, 'step': 9}    Epoch 3, iteration 120
 _STEP = re.compile(r"\b(?:global_)?(?:step|iter(?:ation)?|batch|epoch)s?\b\D{0,4}(\d{1,9})", re.I)
+# [default] Worker group FAILED. 2/3 attempts left; will restart worker group
+RESTART = "will restart worker group"
 MOST = 400  # characters of an error that are compared
 
 
@@ -35,10 +39,11 @@ def same_end(before: list[Line], after: list[Line]) -> bool:
 
 
 def of_attempts(lines: list[Line]) -> bool:
-    """Return whether the last two attempts of torchrun in a folder ended in the same way."""
+    """Return whether the last two attempts of torchrun ended in the same way."""
     attempts: dict[int, list[Line]] = {}
+    attempt = attempts_in(lines)
     for line in lines:
-        number = attempt_of(line.source)
+        number = attempt(line)
         if number is not None:
             attempts.setdefault(number, []).append(line)
     last = sorted(attempts)[-2:]
@@ -51,6 +56,25 @@ def attempt_of(source: str) -> int | None:
     """Return which of torchrun's attempts wrote a log: 1 for "attempt_1/0/stderr.log"."""
     number = source.partition("attempt_")[2].partition("/")[0]
     return int(number) if number.isdecimal() else None
+
+
+def attempts_in(lines: list[Line]) -> Callable[[Line], int | None]:
+    """Return what tells which of torchrun's attempts wrote a line, None where nothing says so.
+
+    The name of its log does, or how often the launcher told before it that it restarts the ranks.
+    """
+    restarts: dict[str, list[int]] = {}
+    for line in lines:
+        if RESTART in line.text:
+            restarts.setdefault(line.source, []).append(line.number)
+
+    def attempt(line: Line) -> int | None:
+        named = attempt_of(line.source)
+        if named is None and line.source in restarts:
+            return bisect_left(restarts[line.source], line.number)
+        return named
+
+    return attempt
 
 
 def end_of(lines: list[Line]) -> End | None:

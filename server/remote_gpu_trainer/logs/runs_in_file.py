@@ -4,7 +4,8 @@ People append: `nohup python train.py >> log`, a shell script with a loop, a sch
 all jobs into one file. Only what a process or a scheduler prints at its start or end bounds a run:
 
 - a start: `nohup: ignoring input`, a session that Slurm or `script` opens, the report that LSF
-  writes before a job's output, Python's refusal to compile the program;
+  writes before a job's output, Python's refusal to compile the program; the first words of a
+  launcher, if a run failed or came to its end since its last ones;
 - an end, as `ends.TABLE` lists them: a scheduler's notice that it killed the job, a shell's word on
   a process that died; or an exception that went through the program's outermost frame. An end
   bounds a run only if the file goes on with lines that no dying process prints, or with a progress
@@ -27,6 +28,7 @@ from ..numbers.rows import Row
 from .endings import ending_of
 from .ends import bounds
 from .files import Unreadable
+from .finished import tells_end
 from .kinds import EXCEPTION, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
 from .lines import MESSAGE_LINES, Line
 from .repeats import same_end
@@ -54,6 +56,19 @@ _START = re.compile(
     re.X,
 )
 _STARTS = frozenset("nsSB")  # letters with which these begin
+# What a launcher prints once at its start. It bounds a run if one ended before it in the file.
+_LAUNCH = re.compile(
+    r"""(?:
+        # Setting OMP_NUM_THREADS environment variable for each process to be 1 in default, to avoid
+        .{0,160}Setting\ OMP_NUM_THREADS\ environment\ variable\ for\ each\ process
+        # [2026-11-01 10:00:00,000] [INFO] [launch.py:145:main] WORLD INFO DICT: {'localhost': [0]}
+        | .{0,160}\bWORLD\ INFO\ DICT:
+        # The following values were not passed to `accelerate launch` and had defaults used instead:
+        | The\ following\ values\ were\ not\ passed\ to\ `accelerate\ launch`
+    )""",
+    re.X,
+)
+_LAUNCHES = ("OMP_NUM_THREADS", "WORLD INFO DICT", "accelerate launch")
 _LSF = re.compile(r"Sender: LSF System <")
 _LSF_BEHIND = re.compile(r"The output \(if any\) follows")
 _LSF_ABOVE = re.compile(r"The output \(if any\) is above this job summary")
@@ -232,6 +247,8 @@ class _Walk:
         self.outermost = ""  # function of the outermost frame of the last traceback
         self.report = -1  # place of the last line of an LSF report
         self.before = PLAIN  # kind of the line before
+        self.launched = False  # a launcher has started
+        self.is_over = False  # since then a failure or the words of an end were seen
 
     def take(self, at: int, line: Line) -> None:
         """Take the next line, at this place."""
@@ -245,12 +262,26 @@ class _Walk:
         if frame and not self.outermost:
             self.outermost = frame[2] or "<module>"
         self.report = _end_of_report(self.lines, at, _LSF_BEHIND)
+        if self._is_launch(line):
+            self._start(_above_rule(self.lines, at))
+            return
         if self.report >= 0 or _is_start(line):
+            self.launched = self.is_over = False
             self._start(_above_rule(self.lines, at))
             return
         if _is_refused_program(line, before) and not (at and _is_frame_alone(self.lines[at - 1])):
             self._start(at, keep_end=True)
         self._look_for_end(at, line)
+
+    def _is_launch(self, line: Line) -> bool:
+        """Whether a launcher starts here behind the end of what one started before."""
+        if any(words in line.text for words in _LAUNCHES) and _LAUNCH.match(line.text):
+            is_next = self.launched and self.is_over
+            self.launched, self.is_over = True, False
+            return is_next
+        if self.launched and not self.is_over:
+            self.is_over = line.kind in (EXCEPTION, FAILURE) or tells_end(line)
+        return False
 
     def bars_before(self, at: int, number: int) -> None:
         """Take the progress bars between an exception and the line at this place, by its number.
@@ -295,7 +326,7 @@ class _Walk:
 
 def _above_rule(lines: list[Line], at: int) -> int:
     """The place of a line, or of the rule above it."""
-    return at - 1 if at and re.match(r"-{20,}$", lines[at - 1].text) else at
+    return at - 1 if at and re.match(r"[-*]{20,}$", lines[at - 1].text) else at
 
 
 def _is_refused_program(line: Line, before: str) -> bool:

@@ -65,10 +65,10 @@ def decision_of(state: LookUp) -> Decision | None:
         return None
     if evidence.ended_as in REASONED:
         return decide(evidence.ended_as)
-    if evidence.went_on:
-        return _of_end(state)
     if _is_done(state):
         return decide("done")
+    if evidence.went_on:
+        return _of_end(state)
     if evidence.failed_twice and not evidence.ended_as:
         return Decision(FIX, TWICE)
     for judge in (

@@ -314,11 +314,12 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
     The words of a healthy log are near some entry too. Without this step, five of twenty healthy
     logs got a claim. In a file, where nobody says what is wrong, words alone claim nothing at all:
     an entry needs a signature in the file, or what its numbers or stacks show. Nor do they in the
-    logs of ranks that somebody's Ctrl-C ended.
+    logs of ranks that somebody's Ctrl-C ended. What a run outlived explains no failure.
     """
     evidence, candidates = state.evidence, state.ranking.candidates
     first = candidates[0] if candidates else None
-    if state.rests_on_signs and evidence.says_all:
+    is_outlived = evidence.went_on and evidence.seen in ("", "sound")
+    if state.rests_on_signs and (evidence.says_all or is_outlived):
         return replace(state, ranking=replace(state.ranking, confidence=""))
     if state.sentence or state.has_own_words or (first and first.hit):
         return state

@@ -186,6 +186,8 @@ class Retriever:
         if report.cascade:
             says_nothing = report.says_too_little and not is_line(evidence)
             others = () if says_nothing else likely.candidates
+            if evidence.of_file and not sentence and not (others and others[0].hit):
+                likely = replace(likely, confidence="")  # words alone claim nothing in a file
             return _cascade_claimed(report.cascade, replace(likely, candidates=others))
         if report.says_too_little:
             return replace(likely, candidates=(), confidence="", worth_a_look=False)

@@ -4,13 +4,15 @@
 also remove escape sequences and control characters, and cut the text.
 
 Limits: patterns see form, not meaning. A name alone (key, token) hides nothing; what follows must
-look like a secret value. No pattern may take quadratic time: each can start only once in a run of
+look like a secret value. A value below its name is found only where the name is among the lines
+given (`hide_below`). No pattern may take quadratic time: each can start only once in a run of
 letters, or has a length limit.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -19,7 +21,7 @@ ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 )  # fmt: skip
 # user:password@ in an address.
-IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{1,100}):([^\s/@]{3,200})@")
+IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{0,100}):([^\s/@]{3,200})@")
 
 _TOKENS = (
     "hf_", "sk-", "ghp_", "gho_", "ghs_", "ghu_", "_pat_", "glpat-", "xox", "akia", "asia", "ya29.",
@@ -28,6 +30,28 @@ _TOKENS = (
 PRIVATE_KEY = r"-----BEGIN [A-Z ]{0,30}PRIVATE KEY"
 PASSWORD = r"(?:password|passwd|secret)"
 KEY = r"(?:api|access|account|secret|private|auth|encryption)[_ -]?key"
+# Names of secrets in YAML, and in an environment.
+_YAML = rf"[\w.-]{{0,60}}?(?:{PASSWORD}|passphrase|credentials?|_pass|_pwd|{KEY})"
+_VARIABLE = (
+    r"(?:\w{0,60}(?:PASSWORD|PASSWD|PASSPHRASE|SECRET)|(?:\w{0,60}_)?(?:PASS|PAT|TOKEN|KEY)"
+    r"|\w{0,60}_(?:PWD|AUTH|CREDENTIALS?))(?:_?\d{1,3})?"
+)
+# Other values than null, 3, $NAME, &anchor, *alias, and the beginning of a block or a list.
+_SOME = r"(?!(?:null|none|true|false|~)[ \t]*$|[\d.]{1,4}(?:[ \t]|$)|[$<&*|>{\[])"
+# The inside of quotes, behind the first one; quotes that are escaped hold no escaped ones.
+_INSIDE = (
+    r"(?<=\\['\"])[^'\"\\\n]{%d,}"
+    r"|(?<=\")(?:[^\"\\\n]|\\.){%d,}"
+    r"|(?<=')(?:[^'\\\n]|\\.){%d,}"
+)
+# A value without quotes. Behind & , ; another setting may follow.
+_WORD = r"(?<!['\"])(?:[^\s'\"&,;]|[&,;](?![\w.-]{0,40}[ \t]?[=:]|\s|$)){%d,}"
+
+
+def _setting(name: str, least: int, quoted: int = 1) -> str:
+    """A name, what sets it, and a value of at least so many characters, alone or within quotes."""
+    value = _INSIDE % (quoted, quoted, quoted) + "|" + _WORD % least
+    return rf"({name}\\?['\"]?\s*[=:]\s*\\?['\"]?)(?:{value})"
 
 
 # Each form: texts of which a line must contain one, a text that it must also contain, the pattern,
@@ -37,7 +61,7 @@ FORMS: tuple[tuple[Any, ...], ...] = (
     (
         ("-----begin",),
         "key",
-        rf"({PRIVATE_KEY}-----)(?:\\n|\s)*[A-Za-z0-9+/=\\]{{8,}}",
+        rf"({PRIVATE_KEY}-----)(?:\\n|[ \t])*[A-Za-z0-9+/=\\]{{8,}}",
         0,
     ),
     # Tokens of Hugging Face, npm and the like hold no further underscore, so hf_hub_download and
@@ -61,13 +85,42 @@ FORMS: tuple[tuple[Any, ...], ...] = (
     ),
     # `token: 128` and eos_token="<|im_end|>" are settings.
     (("token",), "", r"(token['\"]?\s*[=:]\s*['\"]?)(?!\d+\b|<)[^\s'\"&,;]{6,}", re.I),
-    (("passw", "secret"), "", rf"({PASSWORD}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
-    (("key",), "", rf"({KEY}['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{{6,}}", re.I),
+    # password: correct horse     in a line of YAML, or within { }
+    (
+        ("passw", "secret", "passphrase", "credential", "_pass", "_pwd", "key"),
+        ": ",
+        rf"(^[ \t]*(?:-[ \t]+)?['\"]?{_YAML}['\"]?[ \t]*:[ \t]+){_SOME}[^\n]+"
+        rf"|([{{,][ \t]*{_YAML}[ \t]*:[ \t]+){_SOME}(?!['\"])[^,}}\n]+",
+        re.I | re.M,
+    ),
+    (("passw", "secret"), "", _setting(PASSWORD, 6), re.I),
+    (("key",), "", _setting(KEY, 6, 6), re.I),
     # 'DB_PASS': 'hunter2', as in a dump of the environment.
     (
         ("_pass", "_pwd", "passphrase", "_credential"),
         "",
-        r"((?:_PASS|_PWD|PASSPHRASE|_CREDENTIALS?)['\"]?\s*[=:]\s*['\"]?)[^\s'\"&,;]{3,}",
+        _setting("(?:_PASS|_PWD|PASSPHRASE|_CREDENTIALS?)", 3),
+    ),
+    (
+        ("environ(",),
+        "",
+        rf"(['\"]{_VARIABLE}['\"]: ?['\"])(?:{_INSIDE % (1, 1, 1)})",
+        re.I,
+    ),
+    # GITHUB_PAT=…     LOG_PAT=*.log is a pattern.
+    (
+        ("_pat=", "_pat:", "_pat'", '_pat"'),
+        "",
+        r"(_PAT['\"]?\s*[=:]\s*['\"]?)(?=[A-Za-z_\-]*\d)[A-Za-z0-9_\-]{16,}",
+    ),
+    (("@",), "://", r"(?<=://)([^\s/@:]{0,100}:)[^\s/@]{3,200}(?=@)"),
+    # {name: DB_PASSWORD, value: hunter2}
+    (
+        ("name",),
+        "value",
+        rf"(\bname['\"]?[ \t]*:[ \t]*['\"]?{_VARIABLE}['\"]?[ \t]*,[ \t]*['\"]?value['\"]?[ \t]*:"
+        rf"[ \t]*['\"]?){_SOME}(?:{_INSIDE % (1, 1, 1)}|(?<!['\"])[^,}}\n]+)",
+        re.I,
     ),
     # `api key 0123…`, as in a sentence.
     (
@@ -86,7 +139,8 @@ FORMS: tuple[tuple[Any, ...], ...] = (
     (
         ("passw", "secret"),
         "--",
-        rf"((?<![-\w])--[\w-]{{0,40}}?{PASSWORD}\s+['\"]?)(?![$<-])[^\s'\"]{{4,}}",
+        rf"((?<![-\w])--[\w-]{{0,40}}?{PASSWORD}\s+['\"]?)(?![$<-])"
+        rf"(?:{_INSIDE % (4, 4, 4)}|[^\s'\"]{{4,}})",
         re.I,
     ),
     (
@@ -155,7 +209,63 @@ def mask(text: str, hints: tuple[str, ...] = HINTS) -> str:
             text = compiled(form).sub(
                 lambda match: next((group for group in match.groups() if group), "") + "***", text
             )
-    return text
+    return "\n".join(hide_below(text.split("\n"))) if "\n" in text else text
+
+
+# What stands below a name, as heads of lines; compiled on first use.
+_BELOW = {
+    # password: >-     or nothing behind the colon
+    "head": rf"[ \t]*(?:-[ \t]+)?['\"]?(?:{_YAML}|[\w.-]{{0,60}}?token)['\"]?[ \t]*:[ \t]*"
+    r"([|>][-+\d]{0,2})?[ \t]*$",
+    # - name: DB_PASSWORD     and value: hunter2 in the line below
+    "name": rf"[ \t]*(?:-[ \t]+)?['\"]?name['\"]?[ \t]*:[ \t]*['\"]?{_VARIABLE}['\"]?,?[ \t]*$",
+    "value": r"([ \t]*['\"]?value['\"]?[ \t]*:[ \t]*)(?=\S)([|>][-+\d]{0,2}[ \t]*$)?",
+    # host: box     or an item of a list: then the name above is of a mapping
+    "pair": r"[ \t]*(?:-[ \t]|['\"]?[\w.-]{1,80}['\"]?[ \t]*:(?:[ \t]|$))",
+    "private key": PRIVATE_KEY + r"-----\s*$",
+    "of a key": r"\s*(?:[A-Za-z0-9+/=]{8,}|(?:Proc-Type|DEK-Info): .*)\s*$",
+}
+_ENDS = (":", "|", ">", "|-", ">-", "|+", ">+")
+
+
+@lru_cache(maxsize=None)
+def _below(name: str) -> re.Pattern[str]:
+    return re.compile(_BELOW[name], re.I)
+
+
+def hide_below(lines: Sequence[str]) -> list[str]:
+    """Return the lines of a text with `***` for each secret that stands below its name.
+
+    As a block of YAML, in the value of a pair of lines, or as a private key.
+    """
+    shown: list[str] = []
+    depth = -1  # of the name whose block this is, -1 outside of one
+    is_block = is_named = is_key = False
+    for line in lines:
+        bare = line.strip()
+        here = len(line) - len(line.lstrip())
+        if (
+            depth >= 0
+            and bare
+            and (here <= depth or not (is_block or _below("pair").match(line) is None))
+        ):
+            depth = -1
+        value = _below("value").match(line) if is_named else None
+        is_key = is_key and _below("of a key").match(line) is not None
+        if depth >= 0 or is_key:
+            shown.append(f"{line[:here]}***" if bare else line)
+            continue
+        if value and not value[2]:
+            shown.append(f"{value[1]}***")
+        else:
+            shown.append(line)
+        head = value if value and value[2] else None
+        if head is None and bare.rstrip("0123456789").endswith(_ENDS):
+            head = _below("head").match(line)
+        depth, is_block = (here, head.group(head.re.groups) is not None) if head else (-1, False)
+        is_named = "name" in bare and _below("name").match(line) is not None
+        is_key = "PRIVATE KEY" in bare and _below("private key").search(line) is not None
+    return shown
 
 
 def shown(text: object, most: int = 300) -> str:
@@ -176,5 +286,5 @@ def shown_lines(text: object, most: int = 40, width: int = 300) -> list[str]:
     near = max(0, len(flat) - most * width * 4)
     # Start at a whole line: half a secret looks like any word.
     begin = max(flat.rfind("\n", 0, near), flat.rfind("\r", 0, near)) + 1
-    cut = [shown(line, width) for line in re.split(r"[\r\n]+", flat[begin:])]
+    cut = [shown(line, width) for line in hide_below(re.split(r"[\r\n]+", flat[begin:]))]
     return [line for line in cut if line.strip()][-most:]

@@ -12,7 +12,7 @@ import zlib
 from contextlib import suppress
 from typing import Any, Mapping
 
-from ...text.masking import ANSI, mask
+from ...text.masking import ANSI, hide_below, mask
 
 TAIL = 200_000  # bytes of the program's log
 OWN_TAIL = 40_000  # of the log of one rank
@@ -56,7 +56,7 @@ def tail(path: str, size: int = OWN_TAIL) -> dict[str, Any]:
     if begin:
         data = data.partition(b"\n")[2]
     text = ANSI.sub("", data.decode("utf-8", "replace")).replace("\0", " ")
-    masked = "".join(mask(line) for line in text.splitlines(keepends=True))
+    masked = "".join(hide_below([mask(line) for line in text.splitlines(keepends=True)]))
     return {"text": masked, "age": round(max(time.time() - found.st_mtime, 0))}
 
 
