@@ -37,6 +37,7 @@ FILES = (
     "evals/sets/sealed_opened.json",
     "tests/records/bit_flips.json",
     "tests/records/sound_products.json",
+    "tests/records/gpu_campaign_h100.json",
     "tests/runs/launch_scripts.yaml",
 )
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
