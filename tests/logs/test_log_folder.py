@@ -4,6 +4,7 @@ import gzip
 import itertools
 import os
 import subprocess
+import time
 
 import pytest
 from remote_gpu_trainer.logs import folder as log_folder
@@ -199,6 +200,20 @@ def test_a_log_above_is_read_before_a_folder_of_many_files_and_the_rest_is_told(
     assert {line.source for line in read.lines} == {"rank_0.log"}
     assert "only 500 entries of the folder were looked at" in read.left_out
     assert "rank_0.log" not in read.left_out and "data" not in read.left_out
+
+
+def test_a_folder_of_more_entries_than_are_looked_at_takes_ten_seconds_at_most(
+    tmp_path, monkeypatch
+):
+    monkeypatch.setattr(log_folder, "MAX_ENTRIES", 20_000)  # a tenth, of a tenth of the time
+    for name in range(21_000):
+        (tmp_path / f"{name:06d}.log").touch()
+    (tmp_path / "000003.log").write_text("".join(f"step {n} loss 0.5\n" for n in range(20)))
+    started = time.process_time()
+    read = log_folder.read(tmp_path)
+    assert time.process_time() - started < 2.5
+    assert "only 20000 entries of the folder were looked at" in read.left_out
+    assert f"are more than the {log_folder.MAX_FILES} that are read" in read.left_out
 
 
 @pytest.fixture

@@ -1,5 +1,7 @@
 """The answer: the right entry with its check, honest confidence, and nothing when nothing fits."""
 
+import subprocess
+import sys
 from dataclasses import replace
 from datetime import date, timedelta
 
@@ -352,3 +354,14 @@ def test_every_entry_is_the_first_match_for_its_own_root_texts_or_shares_them(so
         if name not in [match["id"] for match in found.matches]:
             wrong.append((name, text, [match["id"] for match in found.matches]))
     assert wrong == []
+
+
+def test_a_look_up_of_one_file_loads_nothing_of_what_runs_jobs(tmp_path):
+    (tmp_path / "a.log").write_text("step 1\nSegmentation fault (core dumped)\n")
+    program = (
+        "import sys\nfrom remote_gpu_trainer.lookup.answer import answer_for\n"
+        f"answer_for(log={str(tmp_path / 'a.log')!r})\n"
+        "print(*[name for name in sys.modules if name.startswith('remote_gpu_trainer.runner.')])"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout.split() == ["remote_gpu_trainer.runner.failures"]

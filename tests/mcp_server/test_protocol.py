@@ -561,6 +561,10 @@ class Http:
 
     def post(self, body, headers=(), method="POST"):
         """(status, text) of one message."""
+        return self.reply(body, headers, method)[:2]
+
+    def reply(self, body, headers=(), method="POST"):
+        """(status, text, headers) of the reply to one message."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         request = urllib.request.Request(
             self.url,
@@ -576,9 +580,9 @@ class Http:
             with urllib.request.build_opener(urllib.request.ProxyHandler({})).open(
                 request, timeout=30
             ) as reply:
-                return reply.status, reply.read().decode()
+                return reply.status, reply.read().decode(), reply.headers
         except urllib.error.HTTPError as error:
-            return error.code, error.read().decode()
+            return error.code, error.read().decode(), error.headers
 
 
 @pytest.fixture(scope="module")
@@ -597,6 +601,30 @@ PING = {
         "clientInfo": {"name": "test", "version": "1"},
     },
 }
+
+
+def test_a_session_ends_when_its_client_ends_it(http):
+    status, _, headers = http.reply(PING)
+    session = [("mcp-session-id", headers["mcp-session-id"])]
+    listed = {"jsonrpc": "2.0", "id": 2, "method": "tools/list"}
+    assert status == 200 and http.post(listed, session)[0] == 200
+    assert http.post(b"", session, "DELETE")[0] == 200
+    assert http.post(listed, session)[0] == 404
+
+
+def test_a_session_that_nobody_ends_ends_by_itself(monkeypatch):
+    from remote_gpu_trainer.mcp_server import http as serving
+
+    asked = {}
+
+    class Server:
+        def streamable_http_app(self, **options):
+            asked.update(options)
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        serving.serve(Server(), port=0)
+    assert 0 < asked["session_idle_timeout"] <= 3600
 
 
 def test_over_http_it_answers_on_loopback_and_says_where(http):

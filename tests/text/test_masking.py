@@ -67,6 +67,7 @@ HARMLESS = [
     "cache_key=tokenizer_fingerprint_v2 sort_key: created_at_timestamp",
     "missing api key in the environment of this process",
     'curl -H "Authorization: Bearer $RUNPOD_API_KEY" https://rest.runpod.io/v1/pods',
+    'curl -u "$LAMBDA_API_KEY:" -H "Content-Type: application/json" -d \'{"ids": ["ID"]}\'',
     "npm_config_registry=https://registry.npmmirror.com",
     "signature=(Tensor, Tensor) -> Tensor",
     "wandb: ERROR api_key not configured (no-tty). call wandb.login(key=[your_api_key])",

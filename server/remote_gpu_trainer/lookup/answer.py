@@ -7,6 +7,7 @@ The command line and the MCP server call `answer_for`, which opens the log and r
 from __future__ import annotations
 
 import gc
+import os
 from collections.abc import Callable, Sequence
 from datetime import date
 from functools import lru_cache
@@ -17,7 +18,7 @@ from ..catalogue.entry import ID
 from ..logs.exit_status import as_message
 from ..logs.wrapping import unfolded
 from ..retrieval import search
-from . import check_limit, config_memory, whole_checkpoints
+from . import check_limit, config_memory
 from .claims import Claim
 from .given import check_length, read_given
 from .matches import matches_of
@@ -88,7 +89,7 @@ def answer_for(
         sentence=given.sentence,
         has_own_words=given.has_own_words,
         model_memory=config_memory.memory_sentence(model, text, evidence) if model else "",
-        checkpoint=whole_checkpoints.newest(log),
+        checkpoint=_newest_checkpoint(log),
     )
     if log is None and stream is None:
         answer = with_facts(answer, text, today or date.today())
@@ -107,3 +108,12 @@ def entry_named(text: str, today: date | None) -> Answer | None:
     claim = Claim(entry, "named by its id", "high")
     doubts = stale_doubts([entry], today or date.today())
     return Answer(matches_of([claim], doubts), evidence=[], first_failure=None, ask="", also=[])
+
+
+def _newest_checkpoint(log: str | Sequence[str] | None) -> str:
+    """The newest whole checkpoint in a folder of logs here, "" where none is seen."""
+    if not isinstance(log, str) or not os.path.isdir(log):
+        return ""
+    from . import whole_checkpoints  # here for a fast start: most logs are single files
+
+    return whole_checkpoints.newest(log)

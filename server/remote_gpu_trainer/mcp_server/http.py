@@ -19,6 +19,7 @@ from ..text import BadRequest
 
 HOST, PORT = "127.0.0.1", 8931
 AT_END = 1  # seconds that connections get after a signal; uvicorn would wait for each of them
+IDLE = 1800  # seconds after which a session that nobody ended is
 MOST_BODY = 32 << 20  # bytes: a pasted report of 20 million characters has room
 
 
@@ -31,7 +32,10 @@ def serve(server: MCPServer, host: str = HOST, port: int = PORT) -> None:
         address, port = listening.getsockname()[:2]
         name = f"[{address}]" if ":" in address else address
         app = server.streamable_http_app(
-            host=address, transport_security=_guard(name, port), max_request_body_size=MOST_BODY
+            host=address,
+            transport_security=_guard(name, port),
+            max_request_body_size=MOST_BODY,
+            session_idle_timeout=IDLE,
         )
         print(
             f"remote-gpu-trainer serve: http://{name}:{port}/mcp (this machine only, no login)",

@@ -38,11 +38,12 @@ _VARIABLE = (
 )
 # Other values than null, 3, $NAME, &anchor, *alias, and the beginning of a block or a list.
 _SOME = r"(?!(?:null|none|true|false|~)[ \t]*$|[\d.]{1,4}(?:[ \t]|$)|[$<&*|>{\[])"
-# The inside of quotes, behind the first one; quotes that are escaped hold no escaped ones.
+# The inside of quotes, behind the first one; behind the last one, as in "$API_KEY:" -H, stands a
+# blank. Quotes that are escaped hold no escaped ones.
 _INSIDE = (
-    r"(?<=\\['\"])[^'\"\\\n]{%d,}"
-    r"|(?<=\")(?:[^\"\\\n]|\\.){%d,}"
-    r"|(?<=')(?:[^'\\\n]|\\.){%d,}"
+    r"(?<=\\['\"])(?!\s)[^'\"\\\n]{%d,}"
+    r"|(?<=\")(?!\s)(?:[^\"\\\n]|\\.){%d,}"
+    r"|(?<=')(?!\s)(?:[^'\\\n]|\\.){%d,}"
 )
 # A value without quotes. Behind & , ; another setting may follow.
 _WORD = r"(?<!['\"])(?:[^\s'\"&,;]|[&,;](?![\w.-]{0,40}[ \t]?[=:]|\s|$)){%d,}"
