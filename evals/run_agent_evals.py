@@ -319,7 +319,7 @@ def _ask_benchmark(args: argparse.Namespace) -> int:
     tasks, absent = client.asked()
     tasks = choose(tasks, args.tasks)
     if absent and not args.tasks:
-        print(f"left out, as their texts stand at their addresses only: {', '.join(absent)}",
+        print(f"left out, as their files aren't kept here: {', '.join(absent)}",
               file=sys.stderr)  # fmt: skip
     runs = _runs(args, tasks, client.prepared, client.marker)
     if args.sheet:

@@ -25,9 +25,37 @@ KINDS = {
     "nothing": "nothing is wrong, or the files don't show it",
     "ranks": "a folder of logs of several ranks",
     "live": "a hang, or a slow run, on a box that can be looked at",
+    "silent": "a project of 2,000 lines or more that runs well and learns badly",
 }
+MEANING = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items() if kind != "silent") + "."
+PARTS = {
+    "skill": ("nothing", 0),
+    "no-examples": ("the examples of the look-up", 1024),
+    "no-families": ("the table of families", 3244),
+    "no-scripts": ("prerequisites, scripts, troubleshooting, limitations", 1545),
+    "no-launch": ("what comes before renting, launching and releasing", 2113),
+}  # what was taken away, and its length
+SECOND = """\
+## A second try, without the web
+
+Twenty of the tasks, drawn by lot with so many of each kind, were asked again in each arm: nine
+fresh readers, and no search. Two other judges judged them in the same way."""
+SILENT = """\
+## Silent faults in whole projects
+
+Six of the faults of `probe/projects`, one in each of its second six projects, with the same plain
+request: the command, that it runs through, and that the results are worse than they should be. A
+reader may read and run everything. Without the web; one reader an arm."""
+LEFT_OUT = """\
+## What a part of the skill brings
+
+Seven of the twenty tasks, without the web, in the arm `skill`: once with the whole `SKILL.md`, and
+once with each of four parts left out. One reader each, so a difference of a few kilobytes is a
+reader's habit."""
 NIGHT = ("project", "of", "faults", "final result safe", "steps lost", "steps trained again",
          "data lost with the box", "box ended", "seconds billed")  # fmt: skip
+NIGHT_MORE = ("project", "of", "faults", "as asked", "steps lost", "results missing",
+              "steps trained again", "ended late", "seconds billed")  # fmt: skip
 NIGHTS = """\
 ## Left alone for a night
 
@@ -38,6 +66,14 @@ and project. A program, made by somebody who had seen nothing of ours, ran each 
 namespace under eight conditions: no fault, a kill, an exception, a hang, a full disk, a reboot, a
 full volume, and a torn checkpoint. Project B also fails at every other start, for a connection that
 is reset. It counts what lies whole on the volume, and when the machine was ended."""
+MORE_NIGHTS = """\
+## Six more nights
+
+Six more requests, made later by somebody who had seen nothing of ours, each hard in a way of its
+own; `night/` has them with the program that runs them. One reader an arm and three projects, six
+conditions each. What a request asks for differs, so a program decides for each whether it was met:
+the result or the furthest checkpoint whole on the volume, the machine ended in time (or left on, if
+the request says so), nothing paid for twice, the user's own files as they were."""
 RENDERED = """\
 Every reader wrote a guard of their own. Of the two with the command, one started the rendered
 `run.sh` in it, with `retries` for tracebacks, and one rendered nothing: `durable` takes no variable
@@ -97,14 +133,14 @@ def lines(name: str) -> list[dict]:
     return [json.loads(line) for line in (HERE / name).read_text(encoding="utf-8").splitlines()]
 
 
-def answers() -> list[Answer]:
-    """Every answer with what the judges made of it."""
+def answers(trial: str = "") -> list[Answer]:
+    """Every answer of a trial with what the judges made of it; without a name, of the first."""
     kinds = {task["id"]: task["kind"] for task in lines("tasks.jsonl")}
     verdicts: dict[tuple[str, str], list[dict]] = {}
-    for one in lines("judged.jsonl"):
+    for one in lines(f"{trial}_judged.jsonl" if trial else "judged.jsonl"):
         verdicts.setdefault((one["task"], one["arm"]), []).append(one)
     found = []
-    for said in lines("answers.jsonl"):
+    for said in lines(f"{trial}.jsonl" if trial else "answers.jsonl"):
         told = verdicts[said["task"], said["arm"]]
         misleading = any(any(one["mustnot"]) for one in told)
         right = all(all(one["must"]) for one in told) and not misleading
@@ -117,9 +153,10 @@ def answers() -> list[Answer]:
 
 def section() -> str:
     """The whole part, with its heading."""
-    found, tasks = answers(), [task["id"] for task in lines("tasks.jsonl")]
+    found = answers()
     how = json.loads((HERE / "how.json").read_text(encoding="utf-8"))
-    parts = [INTRO.format(tasks=len(tasks), **how), _by_kind(found), _beside(found, tasks)]
+    parts = [INTRO.format(tasks=len({one.task for one in found}), **how)]
+    parts += [_by_kind(found), MEANING, _beside(found), _again(found), _silent(), _left_out()]
     return "\n\n".join([*parts, _of_a_night(), how["remarks"], REPEAT])
 
 
@@ -128,10 +165,39 @@ def _by_kind(found: list[Answer]) -> str:
         _row(kind, arm, [one for one in found if one.kind == kind and one.arm == arm])
         for kind in KINDS
         for arm in ARMS
+        if any(one.kind == kind for one in found)
     ]
     rows += [_row("all", arm, [one for one in found if one.arm == arm]) for arm in ARMS]
-    meaning = "; ".join(f"{kind}: {what}" for kind, what in KINDS.items())
-    return table("By kind", HEAD, rows) + f"\n\n{meaning}."
+    return table("By kind", HEAD, rows)
+
+
+def _again(first: list[Answer]) -> str:
+    """The second try, and which answers changed."""
+    found = answers("second")
+    before = {(one.task, one.arm): one.right for one in first}
+    lost = [f"{one.task} ({one.arm})" for one in found if before[one.task, one.arm] > one.right]
+    right = sum(one.right for one in found)
+    told = f"{right} of {len(found)} are right. Not right now, and right before: {', '.join(lost)}."
+    return "\n\n".join([SECOND, _by_kind(found), told, _beside(found, "")])
+
+
+def _silent() -> str:
+    return "\n\n".join([SILENT, _by_kind(answers("silent"))])
+
+
+def _left_out() -> str:
+    """What a skill with a part left out brings, on the same seven tasks."""
+    found = answers("parts")
+    rows = []
+    for arm, (part, letters) in PARTS.items():
+        mine = [one for one in found if one.arm == arm]
+        rows.append(
+            row(part, str(letters), f"{sum(one.right for one in mine)} of {len(mine)}",
+                str(sum(one.misleading for one in mine)), _mean(one.kilobytes for one in mine),
+                _mean(one.minutes for one in mine))
+        )  # fmt: skip
+    head = ("left out of SKILL.md", "letters", *HEAD[2:])
+    return "\n\n".join([LEFT_OUT, table("The same seven tasks, one reader each", head, rows)])
 
 
 def _row(kind: str, arm: str, mine: list[Answer]) -> str:
@@ -149,10 +215,11 @@ def _mean(values: Iterable[float]) -> str:
     return f"{statistics.mean(values):.1f}"
 
 
-def _beside(found: list[Answer], tasks: list[str]) -> str:
+def _beside(found: list[Answer], heading: str = "## Better, worse, the same") -> str:
     """Where an arm with rgt did better or worse than the bare one, task by task."""
     right = {(one.task, one.arm): one.right for one in found}
-    parts = ["## Better, worse, the same"]
+    tasks = list(dict.fromkeys(one.task for one in found))
+    parts = [heading] if heading else []
     for arm in ARMS[1:]:
         better = [one for one in tasks if right[one, arm] and not right[one, "bare"]]
         worse = [one for one in tasks if right[one, "bare"] and not right[one, arm]]
@@ -176,8 +243,29 @@ def _of_a_night() -> str:
             f"No step was lost in {_kept(written)} runs of the readers' scripts, and of the "
             f"rendered ones in {_kept(rendered, 'before')} before and "
             f"{_kept(rendered, 'after')} after.",
+            *_more_nights(),
         ]
     )
+
+
+def _more_nights() -> list[str]:
+    """The six later nights: what each project asks for, and what came of it."""
+    runs, rows = lines("nights.jsonl"), []
+    for project in sorted({one["project"] for one in runs}):
+        for arm in ARMS:
+            mine = [one for one in runs if one["project"] == project and one["arm"] == arm]
+            counted = ("ok", "lost_steps", "missing", "again", "late", "billed")
+            sums = [str(round(sum(one[name] for one in mine))) for name in counted]
+            rows.append(row(project, arm, str(len(mine)), *sums))
+    tasks = Path(__file__).resolve().parent / "night/tasks"
+    hard = [
+        f"- {name}: {json.loads((tasks / f'night-{name}/task.json').read_text('utf-8'))['says']}"
+        for name in sorted({one["project"] for one in runs})
+    ]
+    met = {arm: [one["ok"] for one in runs if one["arm"] == arm] for arm in ARMS}
+    told = ", ".join(f"{sum(ok)} of {len(ok)} with `{arm}`" for arm, ok in met.items())
+    return [MORE_NIGHTS, "\n".join(hard), table("Scripts of the readers", NIGHT_MORE, rows),
+            f"The request was met in {told}."]  # fmt: skip
 
 
 def _kept(runs: list[dict], run: str = "") -> str:

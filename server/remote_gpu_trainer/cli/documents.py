@@ -22,7 +22,6 @@ from pydantic import BaseModel
 
 from ..catalogue import bundle
 from ..catalogue.bundle import Catalogue, CatalogueError
-from ..catalogue.facts import split
 from ..catalogue.seen_by_probe import probed
 from ..lookup.budget import plain
 from ..retrieval import encoder, index, search, vectors
@@ -138,13 +137,7 @@ def _families(page: str, catalogue: Catalogue) -> dict[str, Any]:
     pages: dict[str, list[str]] = {}
     for family, group in catalogue.families.items():
         pages.setdefault(group[0].path, []).append(family)
-    rows = [(names, _title_of(catalogue.root / path), path) for path, names in pages.items()]
-    return {"pages": rows}
-
-
-def _title_of(path: Path) -> str:
-    first = split(path.read_text(encoding="utf-8"))[1].lstrip().split("\n", 1)[0]
-    return first.removeprefix("# ").strip()
+    return {"pages": [(names, path) for path, names in pages.items()]}
 
 
 def _contents(page: str, catalogue: Catalogue) -> dict[str, Any]:
