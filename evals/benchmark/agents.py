@@ -76,9 +76,10 @@ the result or the furthest checkpoint whole on the volume, the machine ended in 
 the request says so), nothing paid for twice, the user's own files as they were."""
 RENDERED = """\
 Every reader wrote a guard of their own. Of the two with the command, one started the rendered
-`run.sh` in it, with `retries` for tracebacks, and one rendered nothing: `durable` takes no variable
-such as `$BOX`, and a stall is seen after 30 s at the earliest. So the maintainers rendered a job
-with nothing but its defaults for each project, once before and once after what these runs taught:
+`run.sh` in it, with `retries` for tracebacks, and one rendered nothing: `durable` took no variable
+such as `$BOX` then, and a stall is seen after 30 s at the earliest. So the maintainers rendered a
+job with nothing but its defaults for each project, once before and once after what these runs
+taught:
 
 - A traceback ended the run at once, and the machine with it; the reset connection was one, as its
   text is in small letters. It is retried once now, and texts count in capitals or not.

@@ -93,15 +93,37 @@ def test_each_system_names_classes_that_the_catalogue_knows():
             assert set(ids) <= known, f"{path.name}: {name}: {set(ids) - known}"
 
 
-def test_each_task_was_asked_in_each_arm_and_judged_twice():
-    tasks = {task["id"]: task for task in agents.lines("tasks.jsonl")}
-    asked = [(said["task"], said["arm"]) for said in agents.lines("answers.jsonl")]
-    assert sorted(asked) == sorted((name, arm) for name in tasks for arm in agents.ARMS)
-    judged = [(one["task"], one["arm"], one["judge"]) for one in agents.lines("judged.jsonl")]
-    assert sorted(judged) == sorted((*place, judge) for place in asked for judge in (1, 2))
-    for one in agents.lines("judged.jsonl"):
-        task = tasks[one["task"]]
+@pytest.mark.parametrize(
+    "trial, arms, tasks",
+    [("", agents.ARMS, 40), ("second", agents.ARMS, 20), ("silent", agents.ARMS, 6),
+     ("parts", tuple(agents.PARTS), 7)],
+)  # fmt: skip
+def test_each_task_of_a_trial_was_asked_in_each_arm_and_judged_twice(trial, arms, tasks):
+    known = {task["id"]: task for task in agents.lines("tasks.jsonl")}
+    said = agents.lines(f"{trial}.jsonl" if trial else "answers.jsonl")
+    judged = agents.lines(f"{trial}_judged.jsonl" if trial else "judged.jsonl")
+    asked = [(one["task"], one["arm"]) for one in said]
+    names = {name for name, _ in asked}
+    assert len(names) == tasks and names <= set(known)
+    assert sorted(asked) == sorted((name, arm) for name in names for arm in arms)
+    by_judge = [(one["task"], one["arm"], one["judge"]) for one in judged]
+    assert sorted(by_judge) == sorted((*place, judge) for place in asked for judge in (1, 2))
+    for one in judged:
+        task = known[one["task"]]
         assert len(one["must"]) == len(task["must"]) and len(one["mustnot"]) == len(task["mustnot"])
+
+
+def test_each_night_was_run_in_each_arm_under_the_faults_of_its_task():
+    runs = agents.lines("nights.jsonl")
+    tasks = ROOT / "evals/benchmark/night/tasks"
+    wanted = [
+        (folder.name.removeprefix("night-"), arm, fault)
+        for folder in tasks.iterdir()
+        if folder.name > "night-B"
+        for arm in agents.ARMS
+        for fault in json.loads((folder / "task.json").read_text(encoding="utf-8"))["faults"]
+    ]
+    assert sorted((one["project"], one["arm"], one["fault"]) for one in runs) == sorted(wanted)
 
 
 def test_an_answer_is_right_only_where_both_judges_say_so(monkeypatch):
@@ -130,4 +152,6 @@ def test_the_files_of_tasks_are_those_that_were_asked():
     with tarfile.open(agents.HERE / "files.tar.xz") as archive:
         held = {name.split("/")[1] for name in archive.getnames() if "/" in name}
     tasks = agents.lines("tasks.jsonl")
-    assert held == {task["id"] for task in tasks if task["kind"] not in ("money", "report")}
+    assert held == {
+        task["id"] for task in tasks if task["kind"] not in ("money", "report", "silent")
+    }
