@@ -22,7 +22,6 @@ from . import check_limit, config_memory
 from .claims import Claim
 from .given import check_length, read_given
 from .matches import matches_of
-from .platform_facts import with_facts
 from .steps import Answer, look_up, stale_doubts
 
 MOST_OF_AN_ID = 20  # characters
@@ -92,6 +91,8 @@ def answer_for(
         checkpoint=_newest_checkpoint(log),
     )
     if log is None and stream is None:
+        from .platform_facts import with_facts  # here for a fast start: a log asks for no facts
+
         answer = with_facts(answer, text, today or date.today())
     return answer
 
