@@ -8,6 +8,8 @@ import pytest
 from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import MAX_TEXT, SignatureIndex, normal
 from remote_gpu_trainer.logs import reading
+from remote_gpu_trainer.logs.ends import as_shell_says
+from remote_gpu_trainer.logs.kinds import FAILURE
 from remote_gpu_trainer.retrieval import search
 
 LOG = """Traceback (most recent call last):
@@ -18,8 +20,12 @@ EVALS = Path(__file__).resolve().parents[2] / "evals"
 
 
 def plainly(found: reading.Evidence) -> set[tuple[str, str]]:
-    """(entry, text of the signature): literals anywhere in the joined lines, expressions in a single one."""
-    lines = [line.text for line in found.lines]
+    """(entry, text of the signature): literals anywhere in the joined lines, expressions in a single one.
+
+    What a shell says of a line's end by a signal counts as a line.
+    """
+    ends = [as_shell_says(line) for line in found.lines if line.kind == FAILURE]
+    lines = [*filter(None, ends), *(line.text for line in found.lines)]
     joined = " ".join(map(normal, lines))
     return {
         (name, pattern.source.text)

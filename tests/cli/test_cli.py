@@ -287,7 +287,7 @@ def test_the_version_may_be_cut_short_too(capsys):
         (["profile", "runpd"], "unknown profile 'runpd'; did you mean runpod? "),
         (["render", "job.yaml", "--target", "kubernets"], "error: target: unknown target 'kubernets'; did you mean kubernetes?\n"),
         (["release", "local", "--profile", "vastia"], "unknown profile 'vastia'; did you mean vastai? "),
-        (["fit", "--layers", "2", "--hidden", "64", "--heads", "2", "--intermediate", "128", "--vocabulary", "100", "--gpu", "h100-80g"], "unknown GPU 'h100-80g'; did you mean H100-80GB? "),
+        (["fit", "--layers", "2", "--hidden", "64", "--heads", "2", "--intermediate", "128", "--vocabulary", "100", "--gpu", "h10O"], "unknown GPU 'h10O'; did you mean H100? "),
         (["fit", "--layers", "2", "--hidden", "64", "--heads", "2", "--intermediate", "128", "--vocabulary", "100", "--gpu", "zzz"], "unknown GPU 'zzz'; give its memory in GiB, or one of B200, "),
     ],
     ids=["a platform", "a target", "a platform of a box", "a card", "a card that is near none"],

@@ -36,8 +36,8 @@ def test_a_message_says_what_to_do(words, text):
 
 def test_a_card_of_several_sizes_is_asked_for_by_its_whole_name(tmp_path):
     (tmp_path / "config.json").write_text(CONFIG)
-    code, errors = said("fit", str(tmp_path / "config.json"), "--gpu", "H100")
-    assert code == 2 and "'H100' names several cards, which differ in memory; give one of" in errors
+    code, errors = said("fit", str(tmp_path / "config.json"), "--gpu", "A100")
+    assert code == 2 and "'A100' names several cards, which differ in memory; give one of" in errors
 
 
 def test_a_watch_without_a_driver_says_what_to_install(tmp_path):
