@@ -4,6 +4,7 @@ import gzip
 import itertools
 import os
 import subprocess
+import sys
 import time
 
 import pytest
@@ -13,6 +14,8 @@ from remote_gpu_trainer.logs.lines import rank_of, ranks_of
 from remote_gpu_trainer.logs.reading import from_path
 from remote_gpu_trainer.logs.windows import cost
 from remote_gpu_trainer.lookup.answer import answer_for
+
+from tests.runner.box import box  # noqa: F401, a fixture
 
 FAULT = 'Traceback (most recent call last):\n  File "a.py", line 3, in f\nIndexError: Target 10 is out of bounds.\n'
 LOST = "RuntimeError: [gloo/transport/tcp/pair.cc:534] Connection closed by peer [10.0.0.1]:3000\n"
@@ -311,3 +314,44 @@ def test_the_files_of_the_runners_log_are_one_log_and_no_ranks(tmp_path):
     whole = from_path(str(tmp_path / "run"))
     assert {line.source for line in whole.lines} == {"log/train.log.*", "log/runner.log"}
     assert not whole.ranks
+
+
+def test_the_events_of_run_sh_bound_its_attempts_and_tell_how_they_ended(box):
+    """The text can't: a program that is killed prints nothing, and the next one goes on in its lines."""
+    program = (
+        "import os, socket; n = int(os.environ['RGT_ATTEMPT']); print('Setting up'); print('step', 7, end='', flush=True)\n"
+        "if n == 1: socket.create_connection(('127.0.0.1', 9))\n"
+        "if n == 2: os.kill(os.getpid(), 9)\n"
+        "raise KeyError('image_id')\n"
+    )
+    script = box.folder / "train.py"
+    script.write_text(program)
+    box.make(command=[sys.executable, str(script)], results=[]).start()
+    box.wait("failed")
+    told = "attempt 4 of 4; attempt 1: a connection failed; attempt 2: killed by signal 9 from outside; attempt 3: KeyError"
+    for path in (box.run_dir, box.run_dir / "log"):
+        found = from_path(str(path))
+        assert told in found.read, found.read
+        assert "train.py line 4" in found.own and found.failed_twice
+        second = from_path(str(path), ReadOptions(run=2))
+        assert [line.text for line in second.lines if line.kind != "trace"][-1] == "step 7"
+        assert second.ended_as == "killed" and "attempt 2: killed by signal 9" in second.ended
+        with pytest.raises(Unreadable, match="attempt 5"):
+            from_path(str(path), ReadOptions(run=5))
+    (box.run_dir / "events.jsonl").write_text('{"event": "attempt", "attempt": "x"}\n[1]\n{')
+    assert "attempt" not in from_path(str(box.run_dir / "log")).read
+
+
+def test_of_each_node_the_last_attempt_is_read(tmp_path):
+    """Its files are those from where its events say on, whatever the text of the one before looks like."""
+    begun = '{"event": "attempt", "attempt": "%d", "log": "%d"}\n'
+    files = {}
+    for node in ("", "node-1/"):
+        files[f"{node}events.jsonl"] = begun % (1, 0) + begun % (2, 1)
+        files[f"{node}log/train.log.0000"] = "step 1\nRuntimeError: the first attempt\nste"
+        files[f"{node}log/train.log.0001"] = "step 1\nValueError: the se"
+        files[f"{node}log/train.log.0002"] = "cond attempt\n"
+    found = from_path(folder(tmp_path, files))
+    failed = [line.text for line in found.lines if line.kind == "exception"]
+    assert failed == ["ValueError: the second attempt"] * 2
+    assert "of 2 the last run alone" in found.read

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from ..numbers.rows import Row, hold_numbers
-from . import runs_in_file
+from . import run_events, runs_in_file
 from .files import DEFAULTS, KEY_NAME, NoLog, ReadOptions, Unreadable, of_file, of_parts
 from .lines import Line, lines_of, ranks_of
 from .windows import cost, unlike
@@ -162,7 +162,16 @@ def _sizes(
 
 
 def log_of_runner(folder: str) -> list[str]:
-    """Return the paths of the files that hold the program's log, if a folder is a run's log/."""
+    """Return the paths of the program's log, where a folder is the runner's or the log/ in it.
+
+    None of a run's folder in which ranks, nodes or cells have logs of their own: these tell more.
+    """
+    if os.path.isfile(os.path.join(folder, run_events.EVENTS)):
+        names = list(_log_files(folder, lambda _: None)[0])
+        parts = [name for name in names if _PART.match(name)]
+        if ranks_of(names)[0] or any(os.path.dirname(name) != "log" for name in parts):
+            return []
+        return [os.path.join(folder, name) for name in parts]
     with suppress(OSError):
         return [
             os.path.join(folder, name) for name in sorted(filter(_PART.match, os.listdir(folder)))
@@ -201,8 +210,11 @@ class _Run:
         self.named = ""  # the name of that log
         self.cut = 0  # logs that hold several runs, of which the last was taken
 
-    def take(self, name: str, rows: list[Row]) -> None:
-        """Take the rows of the next log, of several runs those of the last."""
+    def take(self, name: str, rows: list[Row], is_cut: bool = False) -> None:
+        """Take the rows of the next log, of several runs those of the last.
+
+        `is_cut`: they are those of the last already.
+        """
         self.done.append(name)
         rank = self.ranks.get(name)
         is_guess = name in self.guessed
@@ -210,9 +222,9 @@ class _Run:
         if is_guess and rank is not None and any(line.rank != rank for line in lines):
             # Several ranks, or a launcher, wrote it. So the numbers of such names are no ranks.
             self.ranks = {other: rank for other, rank in self.ranks.items() if other in self.sure}
-        chosen = runs_in_file.choose(lines, None, rows)
+        chosen = runs_in_file.choose(lines, None, rows, whole=is_cut)
+        self.cut += bool(chosen.said or is_cut)
         if chosen.said:
-            self.cut += 1
             rows = [row for row in rows if row[0] >= chosen.numbers[0]]
         if not self.named and hold_numbers(rows):
             self.numbers, self.named = rows, name
@@ -250,6 +262,9 @@ def _read_each(
         most = max(LEAST, min(share, room))
         try:
             paths = [os.path.join(folder, part) for part in parts[name]]
+            attempts = run_events.attempts(paths)
+            if attempts:
+                paths = run_events.choose(attempts, None).files
             if len(paths) > 1:
                 rows = of_parts(paths, name, options, most=most)
             else:
@@ -264,7 +279,7 @@ def _read_each(
             return
         rows = unlike(rows, options.good) if options.good else rows
         room -= cost(len(rows), sum(len(row) for _, row in rows))
-        run.take(name, rows)
+        run.take(name, rows, is_cut=len(attempts) > 1)
 
 
 def _none_read(folder: str, options: ReadOptions, left: _Left) -> Unreadable:

@@ -71,6 +71,7 @@ _STAMP = re.compile(
 )
 # "E1121 02:11:12.123456 3312 ProcessGroupNCCL.cpp:1970] "
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
+_HEAD = "traceback (most recent call last)"  # in lower case
 _PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
 # (number, rank, time, text) of a row without colours, bars and prefixes, and masked.
 _Cleaned = Tuple[int, Optional[int], str, str]
@@ -186,6 +187,11 @@ def lines_of(
         cleaned = [(*row[:3], text) for row, text in zip(cleaned, shown)]
     if guess is not None and _of_one_rank(cleaned, guess, whole):
         cleaned = [(number, guess, time, text) for number, _, time, text in cleaned]
+    if whole.count(_HEAD) > 1 and len({rank for _, rank, _, _ in cleaned}) == 1:
+        from . import tangles  # here for a fast start: few logs are of several processes
+
+        again = tangles.copies([text for _, _, _, text in cleaned])
+        cleaned = [row for at, row in enumerate(cleaned) if at not in again]
     return _classified(cleaned, source)
 
 

@@ -115,7 +115,8 @@ class _Log:
     """The rows of one log, and where they come from.
 
     `rank` is the rank that the file's name tells, or None. `pasted` is whether a person may have
-    written some of the lines. `path` is the path of the file, "" for a text or a stream.
+    written some of the lines. `path` is the path of the file, "" for a text or a stream. `run` says
+    which run the rows are of, where that is known without asking them.
     """
 
     rows: list[Row]
@@ -123,6 +124,7 @@ class _Log:
     rank: int | None = None
     pasted: bool = False
     path: str = ""
+    run: str | None = None
 
 
 def _of_log(log: _Log, options: ReadOptions) -> Evidence:
@@ -133,7 +135,7 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     new = unlike(log.rows, options.good) if options.good else log.rows
     all_lines, older = _with_kernel(lines_of(new, log.source, log.rank), log.path)
     # Beside a log of a good run, what is left of this one are pieces.
-    is_one = log.pasted or bool(options.good)
+    is_one = log.pasted or bool(options.good) or log.run is not None
     chosen = runs_in_file.choose(all_lines, options.run, new, whole=is_one)
     first, last = chosen.numbers
     new = [row for row in new if first <= row[0] <= last]
@@ -151,7 +153,7 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
         _of_a_file(evidence, new),
         is_compared=bool(options.good),
         failed_twice=chosen.failed_twice,
-        read=_read(log.rows, chosen.said, like_good),
+        read=_read(log.rows, log.run or chosen.said, like_good),
     )
 
 
@@ -230,8 +232,7 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
     written = folder.log_of_runner(path)
     try:
         if written:
-            name = os.path.basename(written[0]) if len(written) == 1 else "train.log.*"
-            evidence = _of_log(_Log(files.of_parts(written, name, options), name), options)
+            evidence = _of_runner(written, options)
         else:
             logs = folder.read(path, options, no_logs=frozenset(dumps.by_name))
             evidence = replace(_of_a_file(_of_logs(logs), ()), of_file=False, says_all=False)
@@ -243,6 +244,43 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         else:
             raise
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
+
+
+def _of_runner(paths: list[str], options: ReadOptions) -> Evidence:
+    """Return the evidence in the files of the runner's log.
+
+    Its events tell of which attempt a file is, and how that ended; without them the text does.
+    """
+    from . import run_events  # here for a fast start: most logs are single files
+
+    attempts = run_events.attempts(paths)
+    if not attempts:
+        return _of_log(_of_parts(paths, options), options)
+    one = replace(options, run=None)
+    if options.run == 0:
+        return _of_log(_of_parts(paths, one, f"all {len(attempts)} attempts as one"), one)
+    chosen = run_events.choose(attempts, options.run)
+    before = run_events.told_before(attempts, chosen)
+    lines = {
+        other.number: lines_of(_of_parts(other.files, one).rows, "", None)
+        for other in before
+        if other.files and other.failure == "bug"  # a class that says less than the exception
+    }
+    raised = {number: runs_in_file.last_exception(own) for number, own in lines.items()}
+    log = _of_parts(chosen.files, one, run_events.said(attempts, chosen, raised))
+    evidence = _of_log(log, one)
+    if chosen.failure and (not evidence.failures or chosen.failure in run_events.FROM_OUTSIDE):
+        ended = f"run.sh's events tell how it ended: {chosen.ended()}."
+        return replace(evidence, ended=ended, ended_as=chosen.ended_as())
+    if evidence.failures and before and chosen.failure == before[-1].failure == "bug":
+        same = repeats.same_end(lines.get(before[-1].number, []), evidence.lines)
+        return replace(evidence, failed_twice=same)
+    return evidence
+
+
+def _of_parts(paths: list[str], options: ReadOptions, run: str | None = None) -> _Log:
+    name = os.path.basename(paths[0]) if len(paths) == 1 else "train.log.*"
+    return _Log(files.of_parts(paths, name, options), name, run=run)
 
 
 def _of_logs(logs: Folder) -> Evidence:

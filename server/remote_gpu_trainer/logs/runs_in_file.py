@@ -189,6 +189,11 @@ def _end_of(lines: list[Line], run: Run, number: int) -> str:
     return f"run {number + 1} ended with {class_of(last) or 'a failure'} (line {last.number})"
 
 
+def last_exception(lines: list[Line]) -> str:
+    """The name of the last exception in these lines, "" without one."""
+    return next((class_of(line) for line in reversed(lines) if line.kind == EXCEPTION), "")
+
+
 def class_of(line: Line) -> str:
     """The name of the exception that a line begins with, without its module; "" without one.
 
