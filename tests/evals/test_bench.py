@@ -120,7 +120,7 @@ def test_each_night_was_run_in_each_arm_under_the_faults_of_its_task():
         (folder.name.removeprefix("night-"), arm, fault)
         for folder in tasks.iterdir()
         if folder.name > "night-B"
-        for arm in agents.ARMS
+        for arm in (*agents.ARMS, "rendered")
         for fault in json.loads((folder / "task.json").read_text(encoding="utf-8"))["faults"]
     ]
     assert sorted((one["project"], one["arm"], one["fault"]) for one in runs) == sorted(wanted)
