@@ -17,7 +17,7 @@ from grading.report import row, table
 
 HERE = Path(__file__).resolve().parent / "agents"
 ARMS = ("bare", "skill", "tools")
-HEAD = ("kind", "arm", "right", "misleading", "kB read", "minutes")
+HEAD = ("kind", "arm", "right", "misleading", "kB read", "commands", "minutes")
 KINDS = {
     "money": "what a provider bills and deletes",
     "box": "is this rented machine fit for the run",
@@ -104,8 +104,8 @@ the answers, but a note on an entry shows in some.
 
 - **right**: both judges find all there that an answer must say, and nothing that it must not
 - **misleading**: a judge finds something there that it must not say
-- **kB read**, **minutes**: of a task, in the mean of its reader's tasks. What a search of the web
-  printed isn't counted; {searches}"""
+- **kB read**, **commands**, **minutes**: of a task, in the mean of its reader's tasks. What a search
+  of the web printed isn't counted; {searches}. Tokens weren't told."""
 
 
 REPEAT = """\
@@ -132,6 +132,7 @@ class Answer:
     misleading: bool
     kilobytes: float
     minutes: float
+    commands: float
 
 
 def lines(name: str) -> list[dict]:
@@ -152,7 +153,7 @@ def answers(trial: str = "") -> list[Answer]:
         right = all(all(one["must"]) for one in told) and not misleading
         found.append(
             Answer(said["task"], kinds[said["task"]], said["arm"], right, misleading,
-                   said["kilobytes"], said["minutes"])
+                   said["kilobytes"], said["minutes"], said["commands"])
         )  # fmt: skip
     return found
 
@@ -200,7 +201,7 @@ def _left_out() -> str:
         rows.append(
             row(part, str(letters), f"{sum(one.right for one in mine)} of {len(mine)}",
                 str(sum(one.misleading for one in mine)), _mean(one.kilobytes for one in mine),
-                _mean(one.minutes for one in mine))
+                _mean(one.commands for one in mine), _mean(one.minutes for one in mine))
         )  # fmt: skip
     head = ("left out of SKILL.md", "letters", *HEAD[2:])
     return "\n\n".join([LEFT_OUT, table("The same seven tasks, one reader each", head, rows)])
@@ -213,6 +214,7 @@ def _row(kind: str, arm: str, mine: list[Answer]) -> str:
         f"{sum(one.right for one in mine)} of {len(mine)}",
         str(sum(one.misleading for one in mine)),
         _mean(one.kilobytes for one in mine),
+        _mean(one.commands for one in mine),
         _mean(one.minutes for one in mine),
     )
 

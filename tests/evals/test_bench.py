@@ -130,7 +130,8 @@ def test_an_answer_is_right_only_where_both_judges_say_so(monkeypatch):
     given = {
         "tasks.jsonl": [{"id": "box-01", "kind": "box"}],
         "answers.jsonl": [
-            {"task": "box-01", "arm": arm, "kilobytes": 1, "minutes": 1} for arm in agents.ARMS
+            {"task": "box-01", "arm": arm, "kilobytes": 1, "minutes": 1, "commands": 1}
+            for arm in agents.ARMS
         ],
         "judged.jsonl": [
             {"task": "box-01", "arm": arm, "must": must, "mustnot": mustnot}
