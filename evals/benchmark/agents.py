@@ -104,8 +104,8 @@ the answers, but a note on an entry shows in some.
 
 - **right**: both judges find all there that an answer must say, and nothing that it must not
 - **misleading**: a judge finds something there that it must not say
-- **kB read**, **commands**, **minutes**: of a task, in the mean of its reader's tasks. What a search
-  of the web printed isn't counted; {searches}. Tokens weren't told."""
+- **kB read**, **commands**, **minutes**: of a task, in the mean of its reader's tasks. What a
+  search of the web printed isn't counted; {searches}. Tokens weren't told."""
 
 
 REPEAT = """\
