@@ -43,9 +43,9 @@ fresh readers, and no search. Two other judges judged them in the same way."""
 SILENT = """\
 ## Silent faults in whole projects
 
-Six of the faults of `probe/projects`, one in each of its second six projects, with the same plain
-request: the command, that it runs through, and that the results are worse than they should be. A
-reader may read and run everything. Without the web; one reader an arm."""
+The twelve faults of the second six of `probe/projects`, two in each, with the same plain request:
+the command, that it runs through, and that the results are worse than they should be. A reader may
+read and run everything. Without the web; two readers an arm, each of whom saw a project once."""
 LEFT_OUT = """\
 ## What a part of the skill brings
 

@@ -95,7 +95,7 @@ def test_each_system_names_classes_that_the_catalogue_knows():
 
 @pytest.mark.parametrize(
     "trial, arms, tasks",
-    [("", agents.ARMS, 40), ("second", agents.ARMS, 20), ("silent", agents.ARMS, 6),
+    [("", agents.ARMS, 40), ("second", agents.ARMS, 20), ("silent", agents.ARMS, 12),
      ("parts", tuple(agents.PARTS), 7)],
 )  # fmt: skip
 def test_each_task_of_a_trial_was_asked_in_each_arm_and_judged_twice(trial, arms, tasks):
