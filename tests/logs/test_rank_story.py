@@ -306,6 +306,11 @@ def test_a_rank_that_caught_an_exception_and_left_the_others_waiting_is_told(run
     assert "DP4" in [match["id"] for match in answer.matches]
 
 
+def test_a_rank_that_alone_prints_its_steps_is_not_ahead_of_the_others(run):
+    answer = run({0: (steps(21), CAUGHT), 1: ("", raised(1, WAITED)), 2: ("", raised(2, WAITED))})
+    assert (answer.matches[0]["id"], first(answer)) == ("DP4", (0, "failed"))
+
+
 def test_a_traceback_that_somebody_cut_was_not_caught(run):
     answer = run({0: (steps(), CAUGHT), 1: (steps(), raised(1, CLOSED))})
     assert (answer.matches[0]["id"], first(answer)) == ("DP4", (0, "failed"))

@@ -27,6 +27,7 @@ TIMINGS = {
     "heartbeat": 1.0,
     "retry_wait": 0.0,
     "room_wait": 0.0,
+    "settle": 0.0,
     "sync_wait": 1.0,
     "leftover": 2.0,
     "raise_after": 2.0,

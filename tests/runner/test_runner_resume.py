@@ -10,9 +10,10 @@ import time
 import zipfile
 
 import pytest
+from remote_gpu_trainer.runner import procs
 from remote_gpu_trainer.runs.status_reply import status_from
 
-from tests.runner.box import PROGRAM, Box, assert_nothing_repeated, undisturbed
+from tests.runner.box import PROGRAM, TIMINGS, Box, assert_nothing_repeated, undisturbed
 
 pytest_plugins = ["tests.runner.box"]
 
@@ -64,6 +65,33 @@ def test_a_program_killed_from_outside_is_started_again_at_its_checkpoint(box: B
     assert box.events("ended")[0]["class"] == "killed"
     assert final(box) == undisturbed()
     assert_nothing_repeated(box)
+
+
+def test_after_a_boot_a_run_waits_for_the_volume_that_comes_late(box: Box):
+    box.make("--sleep", 0.2, timings={**TIMINGS, "settle": 1e9, "settle_wait": 0.2}).start()
+    box.at_step(5)
+    box.verb("stop")
+    away = box.checkpoints.rename(box.folder / "away")
+    box.checkpoints.write_text("")  # as under a volume that isn't mounted, nothing can be written
+    starting = box.popen("start")
+    box.until(lambda: "is not writable" in box.status()["reason"], what="waiting")
+    assert box.status()["phase"] == "preflight"
+    assert "this box has just booted; waiting while the checkpoint folder" in box.log()
+    box.checkpoints.unlink()
+    away.rename(box.checkpoints)
+    assert starting.wait(60) == 0
+    assert (box.wait()["phase"], box.status()["reason"]) == ("done", "")
+    assert final(box) == undisturbed()
+    assert_nothing_repeated(box)
+
+
+def test_a_box_that_has_been_up_for_long_is_refused_at_once(box: Box):
+    box.make("--sleep", 0.2).start()
+    box.at_step(5)
+    box.verb("stop")
+    box.checkpoints.rename(box.folder / "away")
+    box.checkpoints.write_text("")
+    assert procs.seconds_up() > 0 and box.verb("start").returncode == 78
 
 
 def test_after_all_processes_were_killed_a_start_goes_on(box: Box):

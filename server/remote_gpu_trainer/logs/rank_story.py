@@ -240,7 +240,7 @@ def _outlived(job: _Job, rank: int) -> bool:
     if job.summary.ended:
         return job.code(rank) in (None, TERM)
     last = {other: _last_step(job.of(other)) for other in job.known}
-    is_ahead = all(last[rank] > step for other, step in last.items() if other != rank)
+    is_ahead = all(last[rank] > step >= 0 for other, step in last.items() if other != rank)
     lost = any(f.secondary and who(f.line) == rank for f in job.failures)
     return _ends_done(job, rank) or is_ahead or lost
 

@@ -195,6 +195,17 @@ def boot_id() -> str:
         return ""
 
 
+def seconds_up() -> float:
+    """Return the seconds since the first process here began: a container's start, or the boot."""
+    first = stat(1)
+    try:
+        with open("/proc/uptime") as file:
+            up = float(file.read().split()[0])
+    except (OSError, ValueError, IndexError):
+        return time.monotonic()
+    return up - first.start / os.sysconf("SC_CLK_TCK") if first else up
+
+
 def host() -> str:
     """Return the kernel's name of this machine: a scheduler hands the login node's HOSTNAME on."""
     try:

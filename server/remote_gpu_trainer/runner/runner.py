@@ -110,7 +110,7 @@ class Runner:
             self._take_marker("unsaved")
             now.move("only the copy is owed")
             return self._finish(Verdict("", "", ""))
-        refusals = preflight.check(run, self.sent_at, self.heart.beat)
+        refusals = self._refusals()
         if refusals and not run.asked:
             return self._refused(refusals)
         if not run.asked:
@@ -125,6 +125,29 @@ class Runner:
         if run.asked:
             verdict = why.classify(run, _nothing_tried(run))
         return self._finish(verdict, attempts)
+
+    def _refusals(self) -> list[preflight.Refusal]:
+        """Return what speaks against a start.
+
+        Where the run has trained before and the box has just booted, a mount or a driver may come
+        a little later: it is looked for again.
+        """
+        run, now = self.run, self.state
+        until = run.up + run.spec.timings.settle - procs.seconds_up()
+        while True:
+            found = preflight.check(run, self.sent_at, self.heart.beat)
+            is_back = run.folder.has("attempt.json") and run.up < until
+            if not found or run.asked or not is_back:
+                break
+            if now.reason != found[0].reason:
+                now.reason = found[0].reason
+                run.log(f"this box has just booted; waiting while {now.reason}")
+                now.write()
+            again = run.up + run.spec.timings.settle_wait
+            while run.up < again and not self.heart.beat():
+                run.clock.nap(run.spec.timings.tick)
+        now.reason = ""
+        return found
 
     def _is_interrupted(self) -> bool:
         """Return whether this very job's program trains on without its runner."""

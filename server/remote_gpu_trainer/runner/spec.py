@@ -26,6 +26,8 @@ TIMINGS = {
     "lease_beat": 20.0,
     "lease_dead": 180.0,  # a lease whose beat hasn't changed for this long is a dead machine's
     "name_wait": 120.0,  # for the first node's name
+    "settle": 600.0,  # after its boot a box may still lack what the last start had
+    "settle_wait": 10.0,  # between two looks whether it is there
     "notice_every": 5.0,  # between two looks at the provider's metadata service
     "log_bytes": 50_000_000,  # of one log file
     "log_cap": 2_000_000_000,  # of all log files of a run

@@ -85,6 +85,9 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
             "\n", " "
         )
     )
+    now = run.folder.json("state.json")
+    if now.get("phase") == "preflight" and now.get("reason"):
+        print(f"waiting, as this box has just booted: {now['reason']}")
     if told := ending.sentence(run):
         print(told)
     return 0
