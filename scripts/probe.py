@@ -394,6 +394,28 @@ def fingerprint(tensor, most=4096):
     return zlib.crc32(raw, zlib.crc32(told))
 
 
+def row_prints(tensors, most=256, elements=64):
+    """A hash of each of the first `most` rows of a batch, by up to `elements` of each tensor.
+
+    Empty where no tensor has rows long enough to tell them apart.
+    """
+    import torch
+
+    prints = []
+    for tensor in tensors:
+        if tensor.dim() < 2 or not tensor.numel() or tensor.is_complex():
+            continue
+        rows = local_part(tensor).detach()[:most].flatten(1)
+        if rows.shape[1] < 8 or prints and len(rows) != len(prints):
+            continue
+        rows = rows[:, :: -(-rows.shape[1] // elements) | 1].cpu().contiguous()
+        raw = bytes(rows.view(torch.uint8).reshape(-1).tolist())
+        width = len(raw) // len(rows)
+        told = [raw[at : at + width] for at in range(0, len(raw), width)]
+        prints = [zlib.crc32(one, past) for one, past in zip(told, prints or [0] * len(told))]
+    return prints
+
+
 def leaves(batch, name="", depth=4):
     """(name, tensor) for each tensor in a batch of nested dicts, lists and tuples."""
     import torch
@@ -2351,6 +2373,7 @@ class TokenRows:
 # batches.py
 # What data loaders hand out: order, repeats, ranges, and the time that it takes.
 
+MOST_ROWS = 4096  # rows of a rank that are compared with those of the others
 RANDOM = ("RandomSampler", "SeedableRandomSampler")
 
 
@@ -2420,6 +2443,9 @@ class Batches(Observer):
         self.last_tokens = None  # (rows, length, real tokens, padding value, its share)
         self.ends = []  # (last tokens have a label, those before them are their own, rows)
         self.order = []  # hashes of training batches
+        self.last_rows = []  # hashes of the newest batch's rows, where other ranks have theirs
+        self.rows_known = set()  # of training batches, up to the first row that came before
+        self.is_first_pass = True
         self.started = 0.0
 
     def after_begin(self, token, result, args, kwargs):
@@ -2471,6 +2497,8 @@ class Batches(Observer):
             import torch
 
             held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+        if self.is_first_pass and self.watch.parts["ranks"].size() > 1:
+            self.last_rows = row_prints([tensor for _, tensor in found])
         held.rows = held.rows or next((len(t) for _, t in found if t.dim()), 0)
         self.labels_in(held, found)
         self.rows_in(held, dict(found))
@@ -2647,6 +2675,15 @@ class Batches(Observer):
             self.last.trained += 1
             if self.last.epochs and self.last.epochs[-1] and len(self.order) < 64:
                 self.order.append(self.last.epochs[-1][-1])
+            self.see_rows()
+
+    def see_rows(self):
+        """Keep the rows of the newest batch, until one comes again: then an epoch is over."""
+        for row in self.last_rows:
+            self.is_first_pass = self.is_first_pass and row not in self.rows_known
+            if self.is_first_pass and len(self.rows_known) < MOST_ROWS:
+                self.rows_known.add(row)
+        self.last_rows = []
 
     def other_than_training(self):
         """Whether the newest batch comes from a loader that no training step used."""
@@ -2664,9 +2701,8 @@ class Batches(Observer):
         """What the parent compares between ranks."""
         return {
             "batches": self.order[:32],
-            "spread": any(
-                type(m).__name__ == "DistributedDataParallel" for m in self.watch.models()
-            ),
+            "rows": sorted(self.rows_known),
+            "spread": self.watch.parts["ranks"].has_replicas,
         }
 
     def unseen(self):
@@ -5468,6 +5504,7 @@ class Ranks(Observer):
         self.rows = []  # rows or tokens in a call of an FSDP model
         self.engine = None
         self.steps, self.world = 0, 1
+        self.has_replicas = False  # each rank holds, or held, the whole model
         self.wrapped = []  # weak references to DDP models; a program may never call them
         self.weights = {}  # steps so far -> hash of the weights, where all ranks should have them
 
@@ -5475,6 +5512,7 @@ class Ranks(Observer):
         """A model was wrapped in DistributedDataParallel."""
         if len(self.wrapped) < 16:
             self.wrapped.append(weakref.ref(args[0]))
+            self.has_replicas = self.has_replicas or bool(self.replicas())
 
     def entered(self, module, args, outermost):
         """A module is called."""
@@ -5526,6 +5564,7 @@ class Ranks(Observer):
             return []
         kinds = [type(m).__name__ for m in self.watch.models()[:1]]
         kinds = [kind for kind in kinds if kind in WRAPPERS or kind.startswith("FSDP")]
+        kinds = kinds or ["DistributedDataParallel"] * self.has_replicas
         kinds = kinds or ["no wrapper that is known"]
         return [fact("in force/ranks", f"{self.size()} ranks, {kinds[0]}", world=self.size())]
 
@@ -6704,11 +6743,21 @@ def enter(folder):
     def attach_all(torch):
         watch = Watch(folder, steps, CLASSES)
         attach(watch, torch)
-        atexit.register(watch.finish)
+        atexit.register(leave, watch)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda: after_fork(watch))
 
     sys.meta_path.insert(0, TorchFinder(attach_all))
+
+
+def leave(watch):
+    """Report at the end of the program, and let go of the interpreter before it ends.
+
+    A thread of gloo may still want it for its last exchange; denied, it aborts the process.
+    """
+    watch.finish()
+    if watch.parts["ranks"].world > 1:
+        time.sleep(0.05)
 
 
 def after_fork(watch):
@@ -7329,6 +7378,8 @@ def of_code(program):
 # program.py
 
 FORM = 1
+LEAST_ROWS = 64  # of a rank, below which they aren't compared with those of others
+MOST_SHARED = 0.5  # of a rank's rows
 MOST_ADVICE = 100  # tokens of a check or a fix on the page; --json has it whole
 
 
@@ -7485,7 +7536,37 @@ def same_batches(reports):
                     rank=min(group),
                 )
             ]
-    return []
+    return same_rows(reports)
+
+
+def same_rows(reports):
+    """A finding where ranks that exchange gradients mostly trained on each other's rows.
+
+    Of each rank, the rows before the first one that came to it again.
+    """
+    seen = {r["rank"]: set(r["rows"]) for r in reports if r.get("spread") and r.get("rows")}
+    if len(seen) < 2 or min(map(len, seen.values())) < LEAST_ROWS:
+        return []
+    shared = {
+        rank: len(rows & set().union(*(seen[other] for other in seen if other != rank))) / len(rows)
+        for rank, rows in seen.items()
+    }
+    least = min(shared, key=shared.__getitem__)
+    if shared[least] < MOST_SHARED:
+        return []
+    return [
+        dict(
+            finding(
+                "ranks share data",
+                1,
+                f"of the first {len(seen[least]):,} rows of rank {least}, "
+                f"{shared[least]:.0%} were trained on by another rank too, in other batches",
+                ranks=sorted(seen),
+                shared=round(shared[least], 3),
+            ),
+            rank=least,
+        )
+    ]
 
 
 def same_files(reports):

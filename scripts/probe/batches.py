@@ -7,9 +7,10 @@ import weakref
 from .facts import fact, share
 from .table import finding
 from .token_rows import TokenRows
-from .values import fingerprint, leaves, median, strided
+from .values import fingerprint, leaves, median, row_prints, strided
 from .watching import Observer
 
+MOST_ROWS = 4096  # rows of a rank that are compared with those of the others
 RANDOM = ("RandomSampler", "SeedableRandomSampler")
 
 
@@ -79,6 +80,9 @@ class Batches(Observer):
         self.last_tokens = None  # (rows, length, real tokens, padding value, its share)
         self.ends = []  # (last tokens have a label, those before them are their own, rows)
         self.order = []  # hashes of training batches
+        self.last_rows = []  # hashes of the newest batch's rows, where other ranks have theirs
+        self.rows_known = set()  # of training batches, up to the first row that came before
+        self.is_first_pass = True
         self.started = 0.0
 
     def after_begin(self, token, result, args, kwargs):
@@ -130,6 +134,8 @@ class Batches(Observer):
             import torch
 
             held.plain = isinstance(result, torch.Tensor) or hasattr(result, "pin_memory")
+        if self.is_first_pass and self.watch.parts["ranks"].size() > 1:
+            self.last_rows = row_prints([tensor for _, tensor in found])
         held.rows = held.rows or next((len(t) for _, t in found if t.dim()), 0)
         self.labels_in(held, found)
         self.rows_in(held, dict(found))
@@ -306,6 +312,15 @@ class Batches(Observer):
             self.last.trained += 1
             if self.last.epochs and self.last.epochs[-1] and len(self.order) < 64:
                 self.order.append(self.last.epochs[-1][-1])
+            self.see_rows()
+
+    def see_rows(self):
+        """Keep the rows of the newest batch, until one comes again: then an epoch is over."""
+        for row in self.last_rows:
+            self.is_first_pass = self.is_first_pass and row not in self.rows_known
+            if self.is_first_pass and len(self.rows_known) < MOST_ROWS:
+                self.rows_known.add(row)
+        self.last_rows = []
 
     def other_than_training(self):
         """Whether the newest batch comes from a loader that no training step used."""
@@ -323,9 +338,8 @@ class Batches(Observer):
         """What the parent compares between ranks."""
         return {
             "batches": self.order[:32],
-            "spread": any(
-                type(m).__name__ == "DistributedDataParallel" for m in self.watch.models()
-            ),
+            "rows": sorted(self.rows_known),
+            "spread": self.watch.parts["ranks"].has_replicas,
         }
 
     def unseen(self):

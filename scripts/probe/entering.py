@@ -4,6 +4,7 @@ import atexit
 import importlib.util
 import os
 import sys
+import time
 
 from .activations import Activations
 from .batches import Batches
@@ -113,11 +114,21 @@ def enter(folder):
     def attach_all(torch):
         watch = Watch(folder, steps, CLASSES)
         attach(watch, torch)
-        atexit.register(watch.finish)
+        atexit.register(leave, watch)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda: after_fork(watch))
 
     sys.meta_path.insert(0, TorchFinder(attach_all))
+
+
+def leave(watch):
+    """Report at the end of the program, and let go of the interpreter before it ends.
+
+    A thread of gloo may still want it for its last exchange; denied, it aborts the process.
+    """
+    watch.finish()
+    if watch.parts["ranks"].world > 1:
+        time.sleep(0.05)
 
 
 def after_fork(watch):

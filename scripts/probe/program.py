@@ -71,6 +71,8 @@ from .table import (
 )
 
 FORM = 1
+LEAST_ROWS = 64  # of a rank, below which they aren't compared with those of others
+MOST_SHARED = 0.5  # of a rank's rows
 MOST_ADVICE = 100  # tokens of a check or a fix on the page; --json has it whole
 
 
@@ -227,7 +229,37 @@ def same_batches(reports):
                     rank=min(group),
                 )
             ]
-    return []
+    return same_rows(reports)
+
+
+def same_rows(reports):
+    """A finding where ranks that exchange gradients mostly trained on each other's rows.
+
+    Of each rank, the rows before the first one that came to it again.
+    """
+    seen = {r["rank"]: set(r["rows"]) for r in reports if r.get("spread") and r.get("rows")}
+    if len(seen) < 2 or min(map(len, seen.values())) < LEAST_ROWS:
+        return []
+    shared = {
+        rank: len(rows & set().union(*(seen[other] for other in seen if other != rank))) / len(rows)
+        for rank, rows in seen.items()
+    }
+    least = min(shared, key=shared.__getitem__)
+    if shared[least] < MOST_SHARED:
+        return []
+    return [
+        dict(
+            finding(
+                "ranks share data",
+                1,
+                f"of the first {len(seen[least]):,} rows of rank {least}, "
+                f"{shared[least]:.0%} were trained on by another rank too, in other batches",
+                ranks=sorted(seen),
+                shared=round(shared[least], 3),
+            ),
+            rank=least,
+        )
+    ]
 
 
 def same_files(reports):

@@ -51,6 +51,7 @@ class Ranks(Observer):
         self.rows = []  # rows or tokens in a call of an FSDP model
         self.engine = None
         self.steps, self.world = 0, 1
+        self.has_replicas = False  # each rank holds, or held, the whole model
         self.wrapped = []  # weak references to DDP models; a program may never call them
         self.weights = {}  # steps so far -> hash of the weights, where all ranks should have them
 
@@ -58,6 +59,7 @@ class Ranks(Observer):
         """A model was wrapped in DistributedDataParallel."""
         if len(self.wrapped) < 16:
             self.wrapped.append(weakref.ref(args[0]))
+            self.has_replicas = self.has_replicas or bool(self.replicas())
 
     def entered(self, module, args, outermost):
         """A module is called."""
@@ -109,6 +111,7 @@ class Ranks(Observer):
             return []
         kinds = [type(m).__name__ for m in self.watch.models()[:1]]
         kinds = [kind for kind in kinds if kind in WRAPPERS or kind.startswith("FSDP")]
+        kinds = kinds or ["DistributedDataParallel"] * self.has_replicas
         kinds = kinds or ["no wrapper that is known"]
         return [fact("in force/ranks", f"{self.size()} ranks, {kinds[0]}", world=self.size())]
 

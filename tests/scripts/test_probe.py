@@ -486,27 +486,66 @@ raise SystemExit(3)
 """
 
 
+def on_two_ranks(folder: Path, program: str, code: int) -> dict:
+    """What the probe tells of a program that torchrun starts twice."""
+    (folder / "train.py").write_text(program)
+    torchrun = "torchrun --standalone --local-addr=127.0.0.1 --nproc-per-node=2 train.py"
+    done = subprocess.run(
+        [sys.executable, PROBE, "--json", "told.json", "--page", "told.html", "--", *torchrun.split()],
+        capture_output=True, text=True, cwd=folder, timeout=300,
+        env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
+    )  # fmt: skip
+    assert done.returncode == code, done.stderr
+    return json.loads((folder / "told.json").read_text())
+
+
 @pytest.mark.parametrize("call, ids, state", [("model", [], "sound"), ("model.module", ["D38"], "found")])  # fmt: skip
 def test_the_weights_of_ranks_are_compared(call, ids, state, tmp_path):
     torch_is_there()
-    (tmp_path / "train.py").write_text(DRIFT.replace("CALL", call))
-    torchrun = [
-        "torchrun",
-        "--standalone",
-        "--local-addr=127.0.0.1",
-        "--nproc-per-node=2",
-        "train.py",
-    ]
-    done = subprocess.run(
-        [sys.executable, PROBE, "--json", "told.json", "--page", "told.html", "--", *torchrun],
-        capture_output=True, text=True, cwd=tmp_path, timeout=300,
-        env=os.environ | {"GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"},
-    )  # fmt: skip
-    assert done.returncode == 1, done.stderr  # torchrun's own, for ranks that fail
-    told = json.loads((tmp_path / "told.json").read_text())
+    told = on_two_ranks(tmp_path, DRIFT.replace("CALL", call), code=1)  # torchrun's own
     assert [one["id"] for one in told["findings"]] == ids
     assert told["observations"]["ranks"]["state"] == state, told["observations"]
     assert "train.py" in (tmp_path / "told.html").read_text()
+
+
+STREAM = """
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, IterableDataset
+
+torch.distributed.init_process_group("gloo")
+rank = torch.distributed.get_rank()
+
+class Stream(IterableDataset):
+    seeds = torch.Generator().manual_seed(rank)
+
+    def __iter__(self):
+        mine = range(600) if SHARED else range(300 * rank, 300 * rank + 300)
+        order = torch.randperm(len(mine), generator=self.seeds)
+        for i in order.tolist():
+            yield torch.sin(torch.arange(16) * (mine[i] + 1) * 0.37), torch.ones(16)
+
+torch.manual_seed(0)
+model = nn.Sequential(nn.parallel.DistributedDataParallel(nn.Linear(16, 16)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+for epoch in range(6):
+    for x, ones in DataLoader(Stream(), batch_size=40):
+        optimizer.zero_grad()
+        (model(x) - x.roll(1, 1) * ones).square().mean().backward()
+        optimizer.step()
+torch.distributed.destroy_process_group()
+"""
+
+
+@pytest.mark.parametrize("shared, ids", [("True", ["DP2"]), ("False", [])])
+def test_rows_that_all_ranks_read_in_their_own_order_are_a_hint(shared, ids, tmp_path):
+    torch_is_there()
+    told = on_two_ranks(tmp_path, STREAM.replace("SHARED", shared), code=0)
+    assert [one["id"] for one in told["findings"]] == ids
+    assert told["verdict"] == ("suspicious" if ids else "sound")
+    assert "2 ranks, DistributedDataParallel" in [fact["text"] for fact in told["facts"]]
+    if ids:
+        assert "100% were trained on by another rank too" in told["findings"][0]["evidence"]
 
 
 def test_ranks_are_sound_only_where_their_weights_were_compared():
