@@ -3185,9 +3185,9 @@ class Files(Observer):
 
     def of_settings(self, paths):
         """Settings in a checkpoint that was loaded beside a file of settings that was read."""
-        found, loaded = [], self.watch.parts["checkpoints"].settings[:8]
+        found, loaded = [], dict(self.watch.parts["checkpoints"].settings[:8])
         read = [(path, flat(settings_in(path))) for path in paths] if loaded else []
-        for source, held in loaded:
+        for source, held in loaded.items():
             for path, told in read:
                 both = set(told) & set(held)
                 if len(both) < 4 or len(both) < 0.5 * max(len(told), len(held)):
@@ -3304,12 +3304,18 @@ def short(path):
 # What is saved and loaded.
 
 
+def is_model(thing):
+    """Whether a saved thing is a model; beside its settings a checkpoint may name its class."""
+    has_state = hasattr(thing, "state_dict") and hasattr(thing, "parameters")
+    return has_state and not isinstance(thing, type)
+
+
 def parts_of(thing, depth=3):
     """Which kinds of state a saved object holds: weights, optimizer, scheduler."""
     found = set()
     if not depth or not hasattr(thing, "items"):
-        if hasattr(thing, "state_dict") and hasattr(thing, "parameters"):
-            found.add("weights")
+        return {"weights"} if is_model(thing) else found
+    if isinstance(thing, type):
         return found
     keys = set(thing.keys())
     if {"state", "param_groups"} <= keys:
@@ -3330,10 +3336,10 @@ def parts_of(thing, depth=3):
 
 def tensors_in(thing, depth=4):
     """Name -> tensor of all tensors in a saved thing, by the names of their weights."""
-    if hasattr(thing, "state_dict") and hasattr(thing, "parameters"):
+    if is_model(thing):
         thing = thing.state_dict()
     found = {}
-    if depth and hasattr(thing, "items"):
+    if depth and hasattr(thing, "items") and not isinstance(thing, type):
         for key, value in thing.items():
             if hasattr(value, "untyped_storage"):
                 found.setdefault(bare_name(str(key)), value)

@@ -431,6 +431,24 @@ def test_two_runs_are_compared_fact_by_fact(tmp_path):
     assert "error: none.json: No such file or directory; give a file that --json wrote" in said
 
 
+def test_a_checkpoint_may_name_classes_and_be_loaded_twice(tmp_path):
+    _, said = probed(
+        tmp_path,
+        """
+settings = dict(name="new", cls=nn.Linear, kind=dict, optimizer="SGD", rate=0.1, decay=0.0, rows=32)
+json.dump({k: v for k, v in settings.items() if isinstance(v, (str, float))}, open("a.json", "w"))
+model = net()
+torch.save(dict(config=dict(settings, rate=0.3), model=model.state_dict()), "before.pt")
+json.load(open("a.json"))
+for _ in range(2):
+    torch.load("before.pt", weights_only=False)
+fit(model, DataLoader(Rows(x, y), 32, shuffle=True))
+""",
+    )
+    assert said.count("before.pt holds settings") == 1
+    assert "checkpoints" not in said.splitlines()[1], said
+
+
 @pytest.mark.parametrize("rate, is_odd", [(0.1, False), (0.3, True)])
 def test_a_checkpoint_whose_settings_differ_from_the_file_s(rate, is_odd, tmp_path):
     facts = facts_of(
