@@ -42,6 +42,8 @@ def tables(cases: list[dict]) -> str:
             those = [case for case in faults if (case["set"], case["kind"]) == (part, kind)]
             if those:
                 lines.append(row(f"{part}: {name}", those, "names_fault", NAMED))
+        those = [case for case in faults if case["set"] == part]
+        lines.append(row(f"{part}: all", those, "names_fault", NAMED))
     lines += [row("all", faults, "names_fault", NAMED), ""]
     lines += [
         "| healthy variants | in all | " + " | ".join(ALARMS) + " |",

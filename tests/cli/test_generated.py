@@ -121,6 +121,8 @@ def results(tmp_path):
     path.write_text(f"{now}\n## History\n\n{now.replace('0.', '0.1')}", encoding="utf-8")
     for name in ("LINES", "FILES", "HEALTH", "FIT", "BENCHMARK", "PROBE"):
         shutil.copy(ROOT / f"evals/{name}.md", tmp_path / "evals")
+    (tmp_path / "evals/probe/projects").mkdir(parents=True)
+    shutil.copy(ROOT / "evals/probe/projects/README.md", tmp_path / "evals/probe/projects")
 
     class Read:
         root = tmp_path
@@ -152,6 +154,12 @@ def test_the_figures_are_those_of_the_reports_that_no_model_learned_from(results
         ("LINES", "| 6 | 18 |", "| 6 | 17 |", "30 claimed, 17 of them right"),
         ("FILES", "| 10 of 15 | 5 |", "| 9 of 15 | 6 |", "15 claimed, 9 of them right"),
         ("PROBE", "run: 0 of 21", "run: 1 of 21", "1 of 21 named"),
+        (
+            "probe/projects/README",
+            "| second: all | 12 | 0 |",
+            "| second: all | 12 | 2 |",
+            "2 of 12 faults",
+        ),
         ("FIT", "50%: 596 of", "50%: 597 of", "597 of 3358 showed more"),
     ],
 )

@@ -62,6 +62,19 @@ _FIGURES = (
     ("PROBE", r"without a rule before that run: (?P<unknown_named>\d+) of (?P<unknown>\d+) "),
     ("PROBE", r"Of (?P<pairs>\d+) entries with a pair, (?P<pairs_named>\d+) are named today"),
     (
+        "probe/projects/README",
+        r"\| second: all \| (?P<projects>\d+) \| (?P<projects_found>\d+) \| "
+        r"(?P<projects_marked>\d+) \|",
+    ),
+    (
+        "probe/projects/README",
+        r"\| faults named, of \d+ \| (?P<unasked_bare>\d+) \| (?P<unasked_page>\d+)[^|]* \|\n",
+    ),
+    (
+        "probe/projects/README",
+        r"\| minutes a case \| (?P<bare_minutes>[\d.]+) \| (?P<page_minutes>[\d.]+) \|\n",
+    ),
+    (
         "PROBE",
         r"(?P<public_runs>\d+) runs took steps that the probe saw, .*? of level wrong: "
         r"(?P<public_false>\d+) false.*?(?P<public_any>\d+) got any finding",
