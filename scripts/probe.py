@@ -397,22 +397,26 @@ def fingerprint(tensor, most=4096):
 def row_prints(tensors, most=256, elements=64):
     """A hash of each of the first `most` rows of a batch, by up to `elements` of each tensor.
 
-    Empty where no tensor has rows long enough to tell them apart.
+    The first tensor with rows long enough to tell them apart says how many rows there are; all of
+    that length count. Empty where there is none.
     """
     import torch
 
-    prints = []
-    for tensor in tensors:
-        if tensor.dim() < 2 or not tensor.numel() or tensor.is_complex():
+    whole = [t for t in tensors if t.dim() and t.numel() and not (t.is_complex() or t.is_quantized)]
+    wide = next((t for t in whole if t.dim() > 1 and t.numel() >= 8 * len(t)), None)
+    prints = [0] * (0 if wide is None else min(most, len(wide)))
+    for tensor in whole if prints else ():
+        if len(tensor) != len(wide):
             continue
-        rows = local_part(tensor).detach()[:most].flatten(1)
-        if rows.shape[1] < 8 or prints and len(rows) != len(prints):
-            continue
+        rows = local_part(tensor).detach()[:most]
+        # As its elements lie in memory, so that a permuted batch isn't copied.
+        inner = sorted(range(1, rows.dim()), key=rows.stride, reverse=True)
+        rows = rows.permute(0, *inner).reshape(len(rows), -1)
         rows = rows[:, :: -(-rows.shape[1] // elements) | 1].cpu().contiguous()
         raw = bytes(rows.view(torch.uint8).reshape(-1).tolist())
         width = len(raw) // len(rows)
         told = [raw[at : at + width] for at in range(0, len(raw), width)]
-        prints = [zlib.crc32(one, past) for one, past in zip(told, prints or [0] * len(told))]
+        prints = [zlib.crc32(one, past) for one, past in zip(told, prints)]
     return prints
 
 
@@ -2373,7 +2377,7 @@ class TokenRows:
 # batches.py
 # What data loaders hand out: order, repeats, ranges, and the time that it takes.
 
-MOST_ROWS = 4096  # rows of a rank that are compared with those of the others
+MOST_KNOWN_ROWS = 4096  # rows of a rank that are compared with those of the others
 RANDOM = ("RandomSampler", "SeedableRandomSampler")
 
 
@@ -2445,7 +2449,7 @@ class Batches(Observer):
         self.order = []  # hashes of training batches
         self.last_rows = []  # hashes of the newest batch's rows, where other ranks have theirs
         self.rows_known = set()  # of training batches, up to the first row that came before
-        self.is_first_pass = True
+        self.is_first_pass, self.row_batches = True, 0
         self.started = 0.0
 
     def after_begin(self, token, result, args, kwargs):
@@ -2678,12 +2682,16 @@ class Batches(Observer):
             self.see_rows()
 
     def see_rows(self):
-        """Keep the rows of the newest batch, until one comes again: then an epoch is over."""
-        for row in self.last_rows:
-            self.is_first_pass = self.is_first_pass and row not in self.rows_known
-            if self.is_first_pass and len(self.rows_known) < MOST_ROWS:
-                self.rows_known.add(row)
-        self.last_rows = []
+        """Keep the rows of the newest batch, until an epoch is over or one of them comes again."""
+        rows, self.last_rows = self.last_rows, []
+        if not rows or not self.is_first_pass:
+            return
+        again = not self.rows_known.isdisjoint(rows) or len(set(rows)) < len(rows)
+        full = len(self.rows_known) >= MOST_KNOWN_ROWS
+        self.is_first_pass = not (again or full or len(self.last.epochs) > 1)
+        if self.is_first_pass:
+            self.rows_known.update(rows)
+            self.row_batches += 1
 
     def other_than_training(self):
         """Whether the newest batch comes from a loader that no training step used."""
@@ -2701,7 +2709,8 @@ class Batches(Observer):
         """What the parent compares between ranks."""
         return {
             "batches": self.order[:32],
-            "rows": sorted(self.rows_known),
+            # What comes with every batch, such as a table of classes, isn't of the samples.
+            "rows": sorted(self.rows_known) if self.row_batches >= 3 else [],
             "spread": self.watch.parts["ranks"].has_replicas,
         }
 
@@ -3185,9 +3194,11 @@ class Files(Observer):
 
     def of_settings(self, paths):
         """Settings in a checkpoint that was loaded beside a file of settings that was read."""
-        found, loaded = [], dict(self.watch.parts["checkpoints"].settings[:8])
+        found, loaded = [], []
+        for one in self.watch.parts["checkpoints"].settings[:8]:
+            loaded += [] if one in loaded else [one]
         read = [(path, flat(settings_in(path))) for path in paths] if loaded else []
-        for source, held in loaded.items():
+        for source, held in loaded:
             for path, told in read:
                 both = set(told) & set(held)
                 if len(both) < 4 or len(both) < 0.5 * max(len(told), len(held)):
@@ -3304,10 +3315,15 @@ def short(path):
 # What is saved and loaded.
 
 
+def is_class(thing):
+    """Whether a saved thing is a class or a type, which a checkpoint may name in its settings."""
+    return isinstance(thing, type) or hasattr(thing, "__origin__")
+
+
 def is_model(thing):
-    """Whether a saved thing is a model; beside its settings a checkpoint may name its class."""
+    """Whether a saved thing is a model."""
     has_state = hasattr(thing, "state_dict") and hasattr(thing, "parameters")
-    return has_state and not isinstance(thing, type)
+    return has_state and not is_class(thing)
 
 
 def parts_of(thing, depth=3):
@@ -3315,7 +3331,7 @@ def parts_of(thing, depth=3):
     found = set()
     if not depth or not hasattr(thing, "items"):
         return {"weights"} if is_model(thing) else found
-    if isinstance(thing, type):
+    if is_class(thing):
         return found
     keys = set(thing.keys())
     if {"state", "param_groups"} <= keys:
@@ -3339,7 +3355,7 @@ def tensors_in(thing, depth=4):
     if is_model(thing):
         thing = thing.state_dict()
     found = {}
-    if depth and hasattr(thing, "items") and not isinstance(thing, type):
+    if depth and hasattr(thing, "items") and not is_class(thing):
         for key, value in thing.items():
             if hasattr(value, "untyped_storage"):
                 found.setdefault(bare_name(str(key)), value)

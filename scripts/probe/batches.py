@@ -10,7 +10,7 @@ from .token_rows import TokenRows
 from .values import fingerprint, leaves, median, row_prints, strided
 from .watching import Observer
 
-MOST_ROWS = 4096  # rows of a rank that are compared with those of the others
+MOST_KNOWN_ROWS = 4096  # rows of a rank that are compared with those of the others
 RANDOM = ("RandomSampler", "SeedableRandomSampler")
 
 
@@ -82,7 +82,7 @@ class Batches(Observer):
         self.order = []  # hashes of training batches
         self.last_rows = []  # hashes of the newest batch's rows, where other ranks have theirs
         self.rows_known = set()  # of training batches, up to the first row that came before
-        self.is_first_pass = True
+        self.is_first_pass, self.row_batches = True, 0
         self.started = 0.0
 
     def after_begin(self, token, result, args, kwargs):
@@ -315,12 +315,16 @@ class Batches(Observer):
             self.see_rows()
 
     def see_rows(self):
-        """Keep the rows of the newest batch, until one comes again: then an epoch is over."""
-        for row in self.last_rows:
-            self.is_first_pass = self.is_first_pass and row not in self.rows_known
-            if self.is_first_pass and len(self.rows_known) < MOST_ROWS:
-                self.rows_known.add(row)
-        self.last_rows = []
+        """Keep the rows of the newest batch, until an epoch is over or one of them comes again."""
+        rows, self.last_rows = self.last_rows, []
+        if not rows or not self.is_first_pass:
+            return
+        again = not self.rows_known.isdisjoint(rows) or len(set(rows)) < len(rows)
+        full = len(self.rows_known) >= MOST_KNOWN_ROWS
+        self.is_first_pass = not (again or full or len(self.last.epochs) > 1)
+        if self.is_first_pass:
+            self.rows_known.update(rows)
+            self.row_batches += 1
 
     def other_than_training(self):
         """Whether the newest batch comes from a loader that no training step used."""
@@ -338,7 +342,8 @@ class Batches(Observer):
         """What the parent compares between ranks."""
         return {
             "batches": self.order[:32],
-            "rows": sorted(self.rows_known),
+            # What comes with every batch, such as a table of classes, isn't of the samples.
+            "rows": sorted(self.rows_known) if self.row_batches >= 3 else [],
             "spread": self.watch.parts["ranks"].has_replicas,
         }
 

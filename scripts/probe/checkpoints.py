@@ -13,10 +13,15 @@ from .values import number, some, strided
 from .watching import Observer
 
 
+def is_class(thing):
+    """Whether a saved thing is a class or a type, which a checkpoint may name in its settings."""
+    return isinstance(thing, type) or hasattr(thing, "__origin__")
+
+
 def is_model(thing):
-    """Whether a saved thing is a model; beside its settings a checkpoint may name its class."""
+    """Whether a saved thing is a model."""
     has_state = hasattr(thing, "state_dict") and hasattr(thing, "parameters")
-    return has_state and not isinstance(thing, type)
+    return has_state and not is_class(thing)
 
 
 def parts_of(thing, depth=3):
@@ -24,7 +29,7 @@ def parts_of(thing, depth=3):
     found = set()
     if not depth or not hasattr(thing, "items"):
         return {"weights"} if is_model(thing) else found
-    if isinstance(thing, type):
+    if is_class(thing):
         return found
     keys = set(thing.keys())
     if {"state", "param_groups"} <= keys:
@@ -48,7 +53,7 @@ def tensors_in(thing, depth=4):
     if is_model(thing):
         thing = thing.state_dict()
     found = {}
-    if depth and hasattr(thing, "items") and not isinstance(thing, type):
+    if depth and hasattr(thing, "items") and not is_class(thing):
         for key, value in thing.items():
             if hasattr(value, "untyped_storage"):
                 found.setdefault(bare_name(str(key)), value)

@@ -102,9 +102,11 @@ class Files(Observer):
 
     def of_settings(self, paths):
         """Settings in a checkpoint that was loaded beside a file of settings that was read."""
-        found, loaded = [], dict(self.watch.parts["checkpoints"].settings[:8])
+        found, loaded = [], []
+        for one in self.watch.parts["checkpoints"].settings[:8]:
+            loaded += [] if one in loaded else [one]
         read = [(path, flat(settings_in(path))) for path in paths] if loaded else []
-        for source, held in loaded.items():
+        for source, held in loaded:
             for path, told in read:
                 both = set(told) & set(held)
                 if len(both) < 4 or len(both) < 0.5 * max(len(told), len(held)):

@@ -38,22 +38,26 @@ def fingerprint(tensor, most=4096):
 def row_prints(tensors, most=256, elements=64):
     """A hash of each of the first `most` rows of a batch, by up to `elements` of each tensor.
 
-    Empty where no tensor has rows long enough to tell them apart.
+    The first tensor with rows long enough to tell them apart says how many rows there are; all of
+    that length count. Empty where there is none.
     """
     import torch
 
-    prints = []
-    for tensor in tensors:
-        if tensor.dim() < 2 or not tensor.numel() or tensor.is_complex():
+    whole = [t for t in tensors if t.dim() and t.numel() and not (t.is_complex() or t.is_quantized)]
+    wide = next((t for t in whole if t.dim() > 1 and t.numel() >= 8 * len(t)), None)
+    prints = [0] * (0 if wide is None else min(most, len(wide)))
+    for tensor in whole if prints else ():
+        if len(tensor) != len(wide):
             continue
-        rows = local_part(tensor).detach()[:most].flatten(1)
-        if rows.shape[1] < 8 or prints and len(rows) != len(prints):
-            continue
+        rows = local_part(tensor).detach()[:most]
+        # As its elements lie in memory, so that a permuted batch isn't copied.
+        inner = sorted(range(1, rows.dim()), key=rows.stride, reverse=True)
+        rows = rows.permute(0, *inner).reshape(len(rows), -1)
         rows = rows[:, :: -(-rows.shape[1] // elements) | 1].cpu().contiguous()
         raw = bytes(rows.view(torch.uint8).reshape(-1).tolist())
         width = len(raw) // len(rows)
         told = [raw[at : at + width] for at in range(0, len(raw), width)]
-        prints = [zlib.crc32(one, past) for one, past in zip(told, prints or [0] * len(told))]
+        prints = [zlib.crc32(one, past) for one, past in zip(told, prints)]
     return prints
 
 

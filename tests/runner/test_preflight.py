@@ -1,10 +1,11 @@
 """Checks before the start: what they refuse, with the entry and the reason, and what they let pass."""
 
+import io
 import os
 import time
 
 import pytest
-from remote_gpu_trainer.runner import durable, preflight, spec
+from remote_gpu_trainer.runner import durable, preflight, procs, spec
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.clocks import Clock
@@ -227,3 +228,13 @@ def test_the_beat_goes_on_while_a_card_wakes_up(make):
     beats = []
     run = make({"nvidia-smi": SMI.replace("case", "sleep 0.3\ncase", 1)}, gpus=1)
     assert refusals(run, beat=lambda: bool(beats.append(1))) == [] and len(beats) > 5
+
+
+@pytest.mark.parametrize("uptime, started, age", [(500.0, 100, 499.0), (500.0, 90_000_00, 500.0)])
+def test_the_age_of_a_box_is_that_of_its_first_process(monkeypatch, uptime, started, age):
+    # LXC tells the uptime of the container, and the start of its first process on the host's clock.
+    first = procs.Stat("init", "S", 0, 1, started)
+    monkeypatch.setattr(procs, "stat", lambda pid: first)
+    monkeypatch.setattr(procs.os, "sysconf", lambda name: 100)
+    monkeypatch.setattr(procs, "open", lambda path: io.StringIO(f"{uptime} 9.0"), raising=False)
+    assert procs.seconds_up() == age

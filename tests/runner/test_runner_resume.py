@@ -67,16 +67,24 @@ def test_a_program_killed_from_outside_is_started_again_at_its_checkpoint(box: B
     assert_nothing_repeated(box)
 
 
-def test_after_a_boot_a_run_waits_for_the_volume_that_comes_late(box: Box):
-    box.make("--sleep", 0.2, timings={**TIMINGS, "settle": 1e9, "settle_wait": 0.2}).start()
+def without_its_volume(box: Box, settle: float, booted_since: bool = True):
+    """A run that trained; nothing can be written where its checkpoints are, so they wait in `away`."""
+    box.make("--sleep", 0.2, timings={**TIMINGS, "settle": settle, "settle_wait": 0.2}).start()
     box.at_step(5)
     box.verb("stop")
     away = box.checkpoints.rename(box.folder / "away")
-    box.checkpoints.write_text("")  # as under a volume that isn't mounted, nothing can be written
+    box.checkpoints.write_text("")
+    if booted_since:
+        os.utime(box.run_dir / "attempt.json", (1, 1))
+    return away
+
+
+def test_after_a_boot_a_run_waits_for_the_volume_that_comes_late(box: Box):
+    away = without_its_volume(box, settle=1e9)
     starting = box.popen("start")
-    box.until(lambda: "is not writable" in box.status()["reason"], what="waiting")
-    assert box.status()["phase"] == "preflight"
-    assert "this box has just booted; waiting while the checkpoint folder" in box.log()
+    waiting = "this box has just booted; waiting: the checkpoint folder "
+    box.until(lambda: box.status()["reason"].startswith(waiting), what="waiting")
+    assert box.status()["phase"] == "preflight" and waiting in box.log()
     box.checkpoints.unlink()
     away.rename(box.checkpoints)
     assert starting.wait(60) == 0
@@ -85,13 +93,25 @@ def test_after_a_boot_a_run_waits_for_the_volume_that_comes_late(box: Box):
     assert_nothing_repeated(box)
 
 
-def test_a_box_that_has_been_up_for_long_is_refused_at_once(box: Box):
-    box.make("--sleep", 0.2).start()
-    box.at_step(5)
-    box.verb("stop")
-    box.checkpoints.rename(box.folder / "away")
-    box.checkpoints.write_text("")
+@pytest.mark.parametrize("settle, booted_since", [(0, True), (1e9, False)])
+def test_without_a_boot_or_after_ten_minutes_a_start_is_refused(box: Box, settle, booted_since):
+    without_its_volume(box, settle, booted_since)
     assert procs.seconds_up() > 0 and box.verb("start").returncode == 78
+
+
+def test_after_a_boot_nothing_is_waited_for_that_doesn_t_come(box: Box):
+    without_its_volume(box, settle=1e9)
+    box.make("--sleep", 0.2, floors={"free_gb": 1e9}, timings={**TIMINGS, "settle": 1e9})
+    assert box.verb("start").returncode == 78
+
+
+def test_a_stop_ends_the_wait_after_a_boot(box: Box):
+    without_its_volume(box, settle=1e9)
+    starting = box.popen("start")
+    box.until(lambda: "just booted" in box.status()["reason"], what="waiting")
+    assert box.verb("stop").returncode == 0
+    starting.wait(60)
+    assert (box.status()["phase"], box.status()["reason"]) == ("preempted", "asked")
 
 
 def test_after_all_processes_were_killed_a_start_goes_on(box: Box):

@@ -548,6 +548,54 @@ def test_rows_that_all_ranks_read_in_their_own_order_are_a_hint(shared, ids, tmp
         assert "100% were trained on by another rank too" in told["findings"][0]["evidence"]
 
 
+def test_rows_are_told_apart_by_all_tensors_of_their_batch():
+    torch_is_there()
+    import torch
+
+    images, labels = torch.rand(6, 3, 16, 16), torch.arange(6)
+    prints = probe.row_prints([images, labels])
+    assert len(set(prints)) == 6
+    assert probe.row_prints([images, labels + 1]) != prints
+    assert probe.row_prints([images[2:], labels[2:]]) == prints[2:]
+    assert probe.row_prints([images.to(torch.bfloat16), labels > 2])
+    assert probe.row_prints([labels]) == probe.row_prints([images[:0]]) == []
+    quantized = torch.quantize_per_tensor(torch.randn(4, 9), 0.1, 0, torch.quint8)
+    assert probe.row_prints([quantized]) == []  # torch 2.13 crashes where its bytes are read
+
+
+@pytest.mark.parametrize(
+    "rows, hints",
+    [
+        ([range(300), range(300)], 1),
+        ([range(300), range(200, 500)], 0),
+        ([range(60), range(60)], 0),
+        ([range(300), []], 0),
+    ],
+)
+def test_ranks_that_read_mostly_the_same_rows_get_a_hint(rows, hints):
+    reports = [report_of(rank, rows=[*some], spread=True) for rank, some in enumerate(rows)]
+    assert [one["level"] for one in probe.merged(reports, [], 0)["findings"]] == ["hint"] * hints
+    alone = [report_of(rank, rows=[*some]) for rank, some in enumerate(rows)]
+    assert not probe.merged(alone, [], 0)["findings"]
+
+
+def pass_of(batches, epochs=1):
+    """The rows that count, of batches with these hashes of rows."""
+    parts = {"ranks": types.SimpleNamespace(has_replicas=True)}
+    part = probe.Batches(types.SimpleNamespace(parts=parts))
+    part.last = types.SimpleNamespace(epochs=[[]] * epochs)
+    for rows in batches:
+        part.last_rows = list(rows)
+        part.see_rows()
+    return part.told()["rows"]
+
+
+def test_rows_count_until_one_comes_again_or_an_epoch_is_over():
+    assert pass_of([range(20), range(20, 40), range(40, 60), range(30, 50)]) == [*range(60)]
+    assert pass_of([range(80), range(80), range(80)]) == [], "a table that comes with every batch"
+    assert pass_of([range(20), range(20, 40), range(40, 60)], epochs=2) == []
+
+
 def test_ranks_are_sound_only_where_their_weights_were_compared():
     def state(*weights):
         reports = [dict(report_of(rank), weights=told) for rank, told in enumerate(weights)]
@@ -685,12 +733,12 @@ def test_it_enters_each_process_that_a_launcher_starts(how, tmp_path):
 # What the parent makes of the reports of several processes
 
 
-def report_of(rank, *kinds, batches=(), spread=False):
+def report_of(rank, *kinds, batches=(), rows=(), spread=False):
     found = [dict(probe.finding(kind, 3, "seen"), rank=rank) for kind in kinds]
     looked = {name: {"state": "sound"} for name in probe.OBSERVATIONS}
     return {
         "rank": rank, "pid": rank, "steps": 30, "findings": found, "observations": looked,
-        "torch": "2.13.0", "python": "3.11.7", "batches": list(batches), "spread": spread,
+        "torch": "2.13.0", "python": "3.11.7", "batches": list(batches), "rows": list(rows), "spread": spread,
     }  # fmt: skip
 
 

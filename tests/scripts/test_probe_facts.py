@@ -435,7 +435,7 @@ def test_a_checkpoint_may_name_classes_and_be_loaded_twice(tmp_path):
     _, said = probed(
         tmp_path,
         """
-settings = dict(name="new", cls=nn.Linear, kind=dict, optimizer="SGD", rate=0.1, decay=0.0, rows=32)
+settings = dict(name="new", cls=nn.Linear, kind=dict, of=dict[str, int], optimizer="SGD", rate=0.1, decay=0.0, rows=32)
 json.dump({k: v for k, v in settings.items() if isinstance(v, (str, float))}, open("a.json", "w"))
 model = net()
 torch.save(dict(config=dict(settings, rate=0.3), model=model.state_dict()), "before.pt")

@@ -93,7 +93,7 @@ def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
     except asking.Failed as failed:
         found, error = "", str(failed)
     if found:
-        return [refuse(run, "unwritable" if found.startswith("can't") else "", found)]
+        return [refuse(run, "unwritable" if found.startswith("can't") else "absent", found)]
     if error and kind_of(run.durable) == "local":
         return [refuse(run, "unwritable", f"the durable folder {run.durable}: {error}")]
     if error:

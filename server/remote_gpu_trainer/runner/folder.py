@@ -76,6 +76,13 @@ class Folder:
         """Return whether a name is there."""
         return os.path.lexists(self.at(name))
 
+    def changed(self, *names: str) -> float:
+        """Return when the first of the names that is there was written, 0 where none is."""
+        for name in names:
+            with suppress(OSError):
+                return os.stat(self.at(name)).st_mtime
+        return 0.0
+
     def touch(self, name: str) -> bool:
         """Create an empty file; a name needs no room on a full disk."""
         try:

@@ -25,6 +25,8 @@ SETUP_LIMIT = 600.0  # seconds for the setup: modules and conda on a network dis
 IMAGE_LIMIT = 30.0  # seconds in which an engine must say whether it has an image
 # What docker and podman say of an image that they would fetch first.
 NO_IMAGE = ("no such image", "image not known", "no such object", "unable to inspect")
+# What a box that has just booted may still get. `absent`: what has no entry of its own.
+LATER = ("absent", "unwritable", "python", "no-gpu", "kernel", "driver")
 NO_GPU = "; for a run without a GPU set `gpus: 0` in the job"
 
 # Runs one small kernel on each GPU that the job wants. Says nothing without torch.
@@ -110,7 +112,7 @@ def _after_setup(run: Run, beat: Beat | None) -> tuple[dict[str, str], list[Refu
         told = f"setup: no answer within {SETUP_LIMIT:g} s"
     if told and lines[-1].strip():
         told += f" ({lines[-1].strip()[:300]})"
-    return env, [refuse(run, "", told or f"setup: it ended with {code}: {lines[-1][:300]}")]
+    return env, [refuse(run, "absent", told or f"setup: it ended with {code}: {lines[-1][:300]}")]
 
 
 def _tools(run: Run, env: Mapping[str, str]) -> list[Refusal]:
@@ -139,7 +141,7 @@ def _container(run: Run, env: Mapping[str, str], beat: Beat | None) -> list[Refu
     if not _which(containers.program_of(engine), env):
         return []
     if containers.is_file(name) and not os.path.exists(containers.image(run)):
-        return [refuse(run, "", f"container: there is no image {containers.image(run)}")]
+        return [refuse(run, "absent", f"container: there is no image {containers.image(run)}")]
     if engine == "pyxis":
         code, said = asking.ask(run, IMAGE_LIMIT, beat, ["srun", "--help"], env)
         if code == 0 and "--container-image" not in said:
@@ -148,7 +150,7 @@ def _container(run: Run, env: Mapping[str, str], beat: Beat | None) -> list[Refu
         code, said = asking.ask(run, IMAGE_LIMIT, beat, [engine, "image", "inspect", name], env)
         lines = said.strip().splitlines() or [f"no answer within {IMAGE_LIMIT:g} s"]
         if code != 0 and not any(sign in said.lower() for sign in NO_IMAGE):
-            return [refuse(run, "", f"container: {engine} doesn't answer: {lines[-1][:300]}")]
+            return [refuse(run, "absent", f"container: {engine} doesn't answer: {lines[-1][:300]}")]
     return []
 
 
@@ -231,9 +233,12 @@ def _work(run: Run, beat: Beat | None) -> list[Refusal]:
     try:
         is_there, bad = asking.call(run, FOLDER_LIMIT, beat, _try_work, run.work, words)
     except asking.Failed as failed:
-        return [*found, refuse(run, "", f"the work folder {run.work} can't be looked at: {failed}")]
+        return [
+            *found,
+            refuse(run, "absent", f"the work folder {run.work} can't be looked at: {failed}"),
+        ]
     if not is_there:
-        found.append(refuse(run, "", f"the work folder {run.work} is missing"))
+        found.append(refuse(run, "absent", f"the work folder {run.work} is missing"))
     for word in bad:
         reason = f"{word} has Windows line ends: sed -i 's/\\r$//' {word}"
         found.append(refuse(run, "crlf", reason))
@@ -284,7 +289,7 @@ def _rendezvous(run: Run, beat: Beat | None) -> list[Refusal]:
             asking.call(run, 10, beat, _resolve, host)
             return []
         if run.up >= until or run.asked:
-            return [refuse(run, "", f"can't resolve the first node's name, {host}")]
+            return [refuse(run, "absent", f"can't resolve the first node's name, {host}")]
         run.clock.nap(2)
         if beat is not None:
             beat()

@@ -203,7 +203,8 @@ def seconds_up() -> float:
             up = float(file.read().split()[0])
     except (OSError, ValueError, IndexError):
         return time.monotonic()
-    return up - first.start / os.sysconf("SC_CLK_TCK") if first else up
+    age = up - first.start / os.sysconf("SC_CLK_TCK") if first else up
+    return age if age >= 0 else up  # LXC tells the uptime of the container, not of the host
 
 
 def host() -> str:

@@ -27,6 +27,7 @@ from .locks import Lease, RunLock
 from .phases import CODES
 from .why import Verdict
 
+BOOTED = "this box has just booted; waiting"  # how the reason begins meanwhile
 GPU_KINDS = ("no-gpu", "busy", "held", "kernel", "driver")
 
 
@@ -129,23 +130,24 @@ class Runner:
     def _refusals(self) -> list[preflight.Refusal]:
         """Return what speaks against a start.
 
-        Where the run has trained before and the box has just booted, a mount or a driver may come
+        Where the run has trained before and the box has booted since, a mount or a driver may come
         a little later: it is looked for again.
         """
-        run, now = self.run, self.state
-        until = run.up + run.spec.timings.settle - procs.seconds_up()
-        while True:
-            found = preflight.check(run, self.sent_at, self.heart.beat)
-            is_back = run.folder.has("attempt.json") and run.up < until
-            if not found or run.asked or not is_back:
+        run, now, timings = self.run, self.state, self.run.spec.timings
+        age, found = procs.seconds_up(), preflight.check(run, self.sent_at, self.heart.beat)
+        until = run.up + timings.settle - age
+        is_back = 0 < run.folder.changed("attempt.json", "queue.json") < run.now - age
+        while is_back and run.up < until and found and not run.asked:
+            if any(refusal.kind not in preflight.LATER for refusal in found):
                 break
-            if now.reason != found[0].reason:
-                now.reason = found[0].reason
-                run.log(f"this box has just booted; waiting while {now.reason}")
+            if now.reason != f"{BOOTED}: {found[0].reason}":
+                now.reason = f"{BOOTED}: {found[0].reason}"
+                run.log(now.reason)
                 now.write()
-            again = run.up + run.spec.timings.settle_wait
+            again = run.up + timings.settle_wait
             while run.up < again and not self.heart.beat():
-                run.clock.nap(run.spec.timings.tick)
+                run.clock.nap(timings.tick)
+            found = preflight.check(run, "", self.heart.beat)
         now.reason = ""
         return found
 
@@ -170,6 +172,7 @@ class Runner:
             return self._finish_copy(now.outcome)
         told = run.folder.json("attempt.json").get("attempt")
         left = run.folder.json("rc").get("number") == told and told is not None
+        left = left and now.phase not in ("preflight", "staging")  # that is of an earlier start
         if not procs.of_program(run.folder) and not left:
             run.log(f"the runner was gone in the phase {now.phase}; going on from there")
             self.heart.look_at_log()  # the program may have told more steps than the state

@@ -14,7 +14,7 @@ from .asking import scratch
 from .context import Run, say
 from .locks import RunLock
 from .phases import CODES, GOING
-from .runner import end_if_over, is_leaving, keep_script
+from .runner import BOOTED, end_if_over, is_leaving, keep_script
 
 BILLED = "the box stays on, and billed if you rent it"
 
@@ -85,9 +85,9 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
             "\n", " "
         )
     )
-    now = run.folder.json("state.json")
-    if now.get("phase") == "preflight" and now.get("reason"):
-        print(f"waiting, as this box has just booted: {now['reason']}")
+    reason = str(run.folder.json("state.json").get("reason", ""))
+    if reason.startswith(BOOTED):
+        print(reason)
     if told := ending.sentence(run):
         print(told)
     return 0
