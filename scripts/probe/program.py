@@ -235,7 +235,7 @@ def same_batches(reports):
 def same_rows(reports):
     """A finding where ranks that exchange gradients mostly trained on each other's rows.
 
-    Of each rank, the rows before the first one that came to it again.
+    Of each rank, the rows of its first pass: up to one that came again, or the end of the epoch.
     """
     seen = {r["rank"]: set(r["rows"]) for r in reports if r.get("spread") and r.get("rows")}
     if len(seen) < 2 or min(map(len, seen.values())) < LEAST_ROWS:

@@ -34,6 +34,8 @@ FILES = (
     "evals/FIT.md",
     "evals/BENCHMARK.md",
     "evals/PROBE.md",
+    "evals/probe/projects_probe_alone.json",
+    "evals/probe/projects/README.md",
     "evals/sets/sealed_opened.json",
     "tests/records/bit_flips.json",
     "tests/records/sound_products.json",

@@ -15,7 +15,7 @@ NOW = 1_800_000_000
 @pytest.fixture
 def look(tmp_path, monkeypatch):
     """Where the run goes on by a state.json with these fields."""
-    monkeypatch.setattr(elsewhere, "_seconds_up", lambda run: 1000)
+    monkeypatch.setattr(elsewhere.procs, "uptime", lambda: 1000)
 
     def look(heartbeat: int = 0, ended: str = "", **fields):
         run = Run(spec.of({"name": "toy", "run_dir": str(tmp_path)}), clock=Clock())

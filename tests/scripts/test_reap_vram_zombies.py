@@ -1,5 +1,5 @@
-"""scripts/reap_vram_zombies.sh: what it must leave alone has more room here than what it may end. A device file that is a second /dev/null is
-really held; nvidia-smi is a stand-in that prints what a test wrote."""
+"""scripts/reap_vram_zombies.sh: what it must leave alone has more room here than what it may end. A device file that is a second /dev/full is
+really held (lsof goes by the device's number, and whole machines hold /dev/null); nvidia-smi is a stand-in that prints what a test wrote."""
 
 import json
 import os
@@ -126,7 +126,7 @@ def gpu(tmp_path):
     one.smi.mkdir()
     (one.bin / "nvidia-smi").write_text(SMI)
     (one.bin / "nvidia-smi").chmod(0o755)
-    os.mknod(one.device, 0o666 | 0o020000, os.makedev(1, 3))
+    os.mknod(one.device, 0o666 | 0o020000, os.makedev(1, 7))
     one.device.chmod(0o666)
     one.says()
     yield one

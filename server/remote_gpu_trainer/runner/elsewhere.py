@@ -33,7 +33,7 @@ def look(run: Run, state: State) -> Elsewhere | None:
     last = updated if isinstance(updated, (int, float)) else 0
     last = max(last, run.folder.number("heartbeat") or 0)
     # The same name after a boot is the same machine, unless the run has moved since then.
-    if host == procs.host() and (boot == procs.boot_id() or last <= run.now - _seconds_up(run)):
+    if host == procs.host() and (boot == procs.boot_id() or last <= run.now - procs.uptime()):
         return None
     limit = 5 * run.spec.timings.heartbeat + 120
     if state.phase in ("preflight", "staging"):
@@ -51,12 +51,3 @@ def refusal(run: Run, found: Elsewhere) -> str:
         f"{name} ran on {found.host}, last seen {found.age} s ago;"
         " this box can't tell whether it still runs"
     )
-
-
-def _seconds_up(run: Run) -> float:
-    """Return the seconds since this machine's boot."""
-    try:
-        with open("/proc/uptime") as file:
-            return float(file.read().split()[0])
-    except (OSError, ValueError, IndexError):
-        return run.up

@@ -195,14 +195,18 @@ def boot_id() -> str:
         return ""
 
 
-def seconds_up() -> float:
-    """Return the seconds since the first process here began: a container's start, or the boot."""
-    first = stat(1)
+def uptime() -> float:
+    """Return the seconds since this machine's boot."""
     try:
         with open("/proc/uptime") as file:
-            up = float(file.read().split()[0])
+            return float(file.read().split()[0])
     except (OSError, ValueError, IndexError):
         return time.monotonic()
+
+
+def seconds_up() -> float:
+    """Return the seconds since the first process here began: a container's start, or the boot."""
+    first, up = stat(1), uptime()
     age = up - first.start / os.sysconf("SC_CLK_TCK") if first else up
     return age if age >= 0 else up  # LXC tells the uptime of the container, not of the host
 
