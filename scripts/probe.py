@@ -553,11 +553,6 @@ IN_THE_MODEL = {
         "dropout is off and batch norm uses its running statistics in an evaluation",
         "call model.eval() before the evaluation, and model.train() after it",
     ),
-    "decay in Adam": (
-        "O6", NOTE, "Adam has a weight decay",
-        "AdamW, where the decay acts on the weights and not through the gradient",
-        "use torch.optim.AdamW with the decay of the recipe",
-    ),
     "tiny updates": (
         "O7", HINT, "the steps are tiny beside the weights",
         "a step changes a weight matrix by about a thousandth of its size",
@@ -678,11 +673,6 @@ IN_THE_MODEL = {
         "P13", HINT, "the gradient norm jumps on single batches",
         "the norm stays within a few times its median",
         "look at the batches of these steps, and clip the norm",
-    ),
-    "always clipped": (
-        "P13", HINT, "clipping shrinks every step by far",
-        "clipping fires on rare batches",
-        "set the limit near the median norm, or lower the rate",
     ),
     "nan enters the weights": (
         "P14", WRONG, "a gradient that is not finite went into the weights",
@@ -1051,12 +1041,12 @@ OBSERVATIONS = {
         "no gradient", "lost loss", "output without a loss", "frozen weight moves",
         "adapters don't train", "adapters get no gradient", "bf16 swallows steps",
         "tiny updates", "huge updates",
-        "decay in Adam", "nan enters the weights", "connector is frozen", "one vision rate",
+        "nan enters the weights", "connector is frozen", "one vision rate",
         "old and new at one rate", "new connector trains along",
     ),
     "gradients": (
         "gradients gone before the step", "gradients pile up", "undivided accumulation",
-        "gradient spikes", "always clipped", "gradients fade", "fp16 without scaler",
+        "gradient spikes", "gradients fade", "fp16 without scaler",
         "clipped while scaled", "scaler skips",
     ),
     "rates": (
@@ -3964,13 +3954,12 @@ class Gradients(Observer):
         return found
 
     def of_norms(self, step):
-        """Spikes, and clipping that always fires."""
-        norms = [(when, n, limit) for when, n, limit in self.norms if math.isfinite(n)]
+        """Spikes of the norm."""
+        norms = [(when, n) for when, n, _ in self.norms if math.isfinite(n)]
         if len(norms) < 10 or self.while_scaled:
             return []
-        middle = median([n for _, n, _ in norms])
-        late = [(when, n) for when, n, _ in norms if when > 3]
-        spikes = [(when, n) for when, n in late if middle > 0 and n > 50 * middle]
+        middle = median([n for _, n in norms])
+        spikes = [(when, n) for when, n in norms if when > 3 and n > 50 * middle > 0]
         if spikes:
             return [
                 finding(
@@ -3980,19 +3969,6 @@ class Gradients(Observer):
                     f"{middle:.3g}",
                     norm=spikes[0][1],
                     median=middle,
-                )
-            ]
-        far = [n for _, n, limit in norms if n > 20 * limit]
-        if len(far) > 0.9 * len(norms):
-            return [
-                finding(
-                    "always clipped",
-                    step,
-                    f"the norm before clipping was over 20 times the limit of {norms[0][2]:g} in "
-                    f"{len(far)} of {len(norms)} steps, "
-                    f"with a median of {middle:.3g}",
-                    median=middle,
-                    limit=norms[0][2],
                 )
             ]
         return []
@@ -4928,7 +4904,6 @@ class Parameters(Observer):
                 "type": type(optimizer).__name__,
                 "ours": type(optimizer).__module__,
                 "decay": max([number(g.get("weight_decay")) or 0.0 for g in groups] or [0.0]),
-                "decoupled": any(g.get("decoupled_weight_decay") for g in groups),
             }
         return self.optimizers[id(optimizer)]
 
@@ -5148,7 +5123,7 @@ class Parameters(Observer):
             for key, seen in self.seen.items()
             if seen.ref() is not None
         ]
-        checks = [(self.thawed, known), (self.poisoned, known), (self.decayed,)]
+        checks = [(self.thawed, known), (self.poisoned, known)]
         if step >= 3:
             outside = self.of_outside(names)
             checks += [
@@ -5193,19 +5168,6 @@ class Parameters(Observer):
                 "gradient that isn't, and are not finite after",
                 parameters=[name for name, _ in poisoned[:20]],
             )
-        ]
-
-    def decayed(self):
-        """Adam with a weight decay."""
-        return [
-            finding(
-                "decay in Adam",
-                1,
-                "torch.optim.Adam with weight_decay={:g}".format(held["decay"]),
-                weight_decay=held["decay"],
-            )
-            for held in self.optimizers.values()
-            if held["type"] == "Adam" and held["decay"] > 0 and not held["decoupled"]
         ]
 
     def of_outside(self, names):
@@ -7564,7 +7526,7 @@ def same_batches(reports):
 def same_rows(reports):
     """A finding where ranks that exchange gradients mostly trained on each other's rows.
 
-    Of each rank, the rows before the first one that came to it again.
+    Of each rank, the rows of its first pass: up to one that came again, or the end of the epoch.
     """
     seen = {r["rank"]: set(r["rows"]) for r in reports if r.get("spread") and r.get("rows")}
     if len(seen) < 2 or min(map(len, seen.values())) < LEAST_ROWS:

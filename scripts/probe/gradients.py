@@ -249,13 +249,12 @@ class Gradients(Observer):
         return found
 
     def of_norms(self, step):
-        """Spikes, and clipping that always fires."""
-        norms = [(when, n, limit) for when, n, limit in self.norms if math.isfinite(n)]
+        """Spikes of the norm."""
+        norms = [(when, n) for when, n, _ in self.norms if math.isfinite(n)]
         if len(norms) < 10 or self.while_scaled:
             return []
-        middle = median([n for _, n, _ in norms])
-        late = [(when, n) for when, n, _ in norms if when > 3]
-        spikes = [(when, n) for when, n in late if middle > 0 and n > 50 * middle]
+        middle = median([n for _, n in norms])
+        spikes = [(when, n) for when, n in norms if when > 3 and n > 50 * middle > 0]
         if spikes:
             return [
                 finding(
@@ -265,19 +264,6 @@ class Gradients(Observer):
                     f"{middle:.3g}",
                     norm=spikes[0][1],
                     median=middle,
-                )
-            ]
-        far = [n for _, n, limit in norms if n > 20 * limit]
-        if len(far) > 0.9 * len(norms):
-            return [
-                finding(
-                    "always clipped",
-                    step,
-                    f"the norm before clipping was over 20 times the limit of {norms[0][2]:g} in "
-                    f"{len(far)} of {len(norms)} steps, "
-                    f"with a median of {middle:.3g}",
-                    median=middle,
-                    limit=norms[0][2],
                 )
             ]
         return []

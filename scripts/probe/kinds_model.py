@@ -65,11 +65,6 @@ IN_THE_MODEL = {
         "dropout is off and batch norm uses its running statistics in an evaluation",
         "call model.eval() before the evaluation, and model.train() after it",
     ),
-    "decay in Adam": (
-        "O6", NOTE, "Adam has a weight decay",
-        "AdamW, where the decay acts on the weights and not through the gradient",
-        "use torch.optim.AdamW with the decay of the recipe",
-    ),
     "tiny updates": (
         "O7", HINT, "the steps are tiny beside the weights",
         "a step changes a weight matrix by about a thousandth of its size",
@@ -190,11 +185,6 @@ IN_THE_MODEL = {
         "P13", HINT, "the gradient norm jumps on single batches",
         "the norm stays within a few times its median",
         "look at the batches of these steps, and clip the norm",
-    ),
-    "always clipped": (
-        "P13", HINT, "clipping shrinks every step by far",
-        "clipping fires on rare batches",
-        "set the limit near the median norm, or lower the rate",
     ),
     "nan enters the weights": (
         "P14", WRONG, "a gradient that is not finite went into the weights",

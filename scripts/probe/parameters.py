@@ -89,7 +89,6 @@ class Parameters(Observer):
                 "type": type(optimizer).__name__,
                 "ours": type(optimizer).__module__,
                 "decay": max([number(g.get("weight_decay")) or 0.0 for g in groups] or [0.0]),
-                "decoupled": any(g.get("decoupled_weight_decay") for g in groups),
             }
         return self.optimizers[id(optimizer)]
 
@@ -309,7 +308,7 @@ class Parameters(Observer):
             for key, seen in self.seen.items()
             if seen.ref() is not None
         ]
-        checks = [(self.thawed, known), (self.poisoned, known), (self.decayed,)]
+        checks = [(self.thawed, known), (self.poisoned, known)]
         if step >= 3:
             outside = self.of_outside(names)
             checks += [
@@ -354,19 +353,6 @@ class Parameters(Observer):
                 "gradient that isn't, and are not finite after",
                 parameters=[name for name, _ in poisoned[:20]],
             )
-        ]
-
-    def decayed(self):
-        """Adam with a weight decay."""
-        return [
-            finding(
-                "decay in Adam",
-                1,
-                "torch.optim.Adam with weight_decay={:g}".format(held["decay"]),
-                weight_decay=held["decay"],
-            )
-            for held in self.optimizers.values()
-            if held["type"] == "Adam" and held["decay"] > 0 and not held["decoupled"]
         ]
 
     def of_outside(self, names):

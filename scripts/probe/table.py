@@ -17,12 +17,12 @@ OBSERVATIONS = {
         "no gradient", "lost loss", "output without a loss", "frozen weight moves",
         "adapters don't train", "adapters get no gradient", "bf16 swallows steps",
         "tiny updates", "huge updates",
-        "decay in Adam", "nan enters the weights", "connector is frozen", "one vision rate",
+        "nan enters the weights", "connector is frozen", "one vision rate",
         "old and new at one rate", "new connector trains along",
     ),
     "gradients": (
         "gradients gone before the step", "gradients pile up", "undivided accumulation",
-        "gradient spikes", "always clipped", "gradients fade", "fp16 without scaler",
+        "gradient spikes", "gradients fade", "fp16 without scaler",
         "clipped while scaled", "scaler skips",
     ),
     "rates": (

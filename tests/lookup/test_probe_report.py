@@ -34,8 +34,8 @@ def asked(folder, told, name: str = "told.txt"):
 
 
 def test_a_proven_finding_is_a_sure_match_whatever_the_file_is_called(tmp_path):
-    answer = asked(tmp_path, report("softmax twice", "decay in Adam"))
-    assert [(m["id"], m["confidence"]) for m in answer.matches] == [("O12", "high"), ("O6", "low")]
+    answer = asked(tmp_path, report("softmax twice", "anomaly detection"))
+    assert [(m["id"], m["confidence"]) for m in answer.matches] == [("O12", "high"), ("T12", "low")]
     assert answer.matches[0]["why"] == "the probe saw at step 7: `softmax twice was seen`"
     assert answer.matches[0]["fix"].startswith("Remove the softmax")
     assert answer.evidence[0] == {"source": "told.txt", "line": 1, "rank": 0, "text": "softmax twice was seen"}  # fmt: skip
@@ -48,7 +48,7 @@ def test_of_several_proven_findings_none_is_sure(tmp_path):
 
 
 def test_hints_alone_are_low_and_told_as_such(tmp_path):
-    answer = asked(tmp_path, report("decay in Adam", "dead units"))
+    answer = asked(tmp_path, report("anomaly detection", "dead units"))
     assert [m["confidence"] for m in answer.matches] == ["low", "low"]
     assert "which prove nothing" in answer.ask
 
@@ -146,7 +146,7 @@ def test_whatever_a_finding_says_is_checked_cut_and_masked(tmp_path):
 
 def test_sixty_damaged_reports_are_answered(tmp_path):
     rng = random.Random(27)
-    text = json.dumps(report("softmax twice", "decay in Adam"), indent=1)
+    text = json.dumps(report("softmax twice", "anomaly detection"), indent=1)
     values = ["null", "-1", "1e999", "[]", '"\\u0000"', "true", "{}", "NaN"]
     for _ in range(60):
         at = sorted(rng.sample(range(len(text)), 2))

@@ -272,4 +272,6 @@ def test_every_refusal_with_a_name_has_an_entry():
     on_some_platforms = {"python", "secret"}
     tells_itself = {"absent"}  # its text names what is missing; any entry would say less
     general = {kind for kind, place, _ in failures.ENTRIES if place == "*"}
-    assert {"disk", "inodes", "clock", "no-gpu"} <= names <= general | on_some_platforms | tells_itself
+    assert (
+        {"disk", "inodes", "clock", "no-gpu"} <= names <= general | on_some_platforms | tells_itself
+    )
