@@ -3724,6 +3724,29 @@ MEAN_NODES = (
 )
 
 
+def some_gradients(optimizer):
+    """(weak reference to a parameter, sample of its gradient) for a few parameters."""
+    every = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
+    chosen = [every[i] for i in sorted({0, len(every) // 2, len(every) - 1})] if every else []
+    return [
+        (weakref.ref(p), sample(p.grad, 256))
+        for p in chosen
+        if p.grad is not None and not p.grad.is_sparse
+    ]
+
+
+def changed(held):
+    """Whether gradients aren't what they were when last seen."""
+    for ref, old in held:
+        parameter = ref()
+        if parameter is None or parameter.grad is None or parameter.grad.is_sparse:
+            return True
+        now = strided(parameter.grad, 256)
+        if now.numel() != old.numel() or bool((now != old).any()):
+            return True
+    return False
+
+
 class Gradients(Observer):
     """Looks at losses on their way into backward(), and at gradients up to the step."""
 
@@ -3738,6 +3761,8 @@ class Gradients(Observer):
         self.backwards = self.undivided = 0  # since the last step
         self.windows = []  # (backwards, undivided, batches) of each step
         self.norms = []  # (step, norm before clipping, limit)
+        self.clipped = {}  # id of the optimizer -> its gradients after clipping, as in `known`
+        self.clips = self.others = 0  # steps behind a clipping, and those with other gradients
         self.scales = {}  # id of a scaler -> [scale, ...]
         self.scaled = False  # whether a scaled loss went back and wasn't unscaled
         self.while_scaled = []
@@ -3770,16 +3795,7 @@ class Gradients(Observer):
 
     def carried(self, held):
         """Whether gradients are what they were when last seen, and not all zero."""
-        alive = False
-        for ref, old in held:
-            parameter = ref()
-            if parameter is None or parameter.grad is None or parameter.grad.is_sparse:
-                return False
-            now = strided(parameter.grad, 256)
-            if now.numel() != old.numel() or bool((now != old).any()):
-                return False
-            alive = alive or bool(old.any())
-        return alive
+        return not changed(held) and any(bool(old.any()) for _, old in held)
 
     def after_backward(self, token, result, args, kwargs):
         """Remember the gradients."""
@@ -3799,13 +3815,14 @@ class Gradients(Observer):
         if optimizer is None:
             self.known.pop(key, None)
             return
-        every = [p for group in optimizer.param_groups for p in group["params"] if p.requires_grad]
-        chosen = [every[i] for i in sorted({0, len(every) // 2, len(every) - 1})] if every else []
-        self.known[key] = [
-            (weakref.ref(p), sample(p.grad, 256))
-            for p in chosen
-            if p.grad is not None and not p.grad.is_sparse
-        ]
+        self.known[key] = some_gradients(optimizer)
+
+    def before_step(self, optimizer):
+        """Whether the gradients of this step are those that clipping left."""
+        held = self.clipped.pop(id(optimizer), None)
+        if held:
+            self.clips += 1
+            self.others += changed(held)
 
     def after_step(self, optimizer):
         """Close the window between two steps of an optimizer."""
@@ -3831,7 +3848,13 @@ class Gradients(Observer):
             over = sum(norm > limit for _, norm, limit in self.norms) / len(self.norms)
             middle = median([norm for _, norm, _ in self.norms])
             text = f"clipped at {limit:g}: {share(over)} of the steps, a norm of {brief(middle)}"
-            found.append(fact("in force/clipping", text, limit=limit, share=over, norm=middle))
+            usual = ""
+            if self.others > self.clips / 2:
+                text += f"; {self.others} of {self.clips} steps used other gradients than these"
+                usual = "clipping comes after the last backward() of a step"
+            found.append(
+                fact("in force/clipping", text, usual, limit=limit, share=over, norm=middle)
+            )
         else:
             found.append(fact("in force/clipping", "no clipping by norm was seen", limit=0))
         for scales in list(self.scales.values())[:1]:
@@ -3848,6 +3871,12 @@ class Gradients(Observer):
         self.norms.append((self.watch.step + 1, norm, limit))
         if self.scaled:
             self.while_scaled.append((self.watch.step + 1, norm))
+            return
+        for key, held in self.known.items():
+            optimizer = self.watch.parts["parameters"].optimizers[key]["ref"]()
+            if optimizer is not None and changed(held):
+                # A gradient that clipping left as it was tells nothing of where it came from.
+                self.clipped[key] = some_gradients(optimizer)
 
     def after_scale(self, token, result, args, kwargs):
         """A loss was scaled."""
@@ -6832,6 +6861,7 @@ def attach_steps(watch, torch):
     def before(optimizer, args, kwargs):
         watch.guard("checkpoints", "before_step", optimizer)
         watch.guard("parameters", "before_step", optimizer)
+        watch.guard("gradients", "before_step", optimizer)
 
     @watch.careful
     def after(optimizer, args, kwargs):

@@ -219,6 +219,7 @@ def attach_steps(watch, torch):
     def before(optimizer, args, kwargs):
         watch.guard("checkpoints", "before_step", optimizer)
         watch.guard("parameters", "before_step", optimizer)
+        watch.guard("gradients", "before_step", optimizer)
 
     @watch.careful
     def after(optimizer, args, kwargs):

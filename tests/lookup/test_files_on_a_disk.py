@@ -154,6 +154,10 @@ def test_a_rank_that_died_does_not_end_the_run_of_the_others(ask):
             "slurmstepd: error: *** JOB 5116 ON node1 CANCELLED AT 2026-02-24T12:15:10 ***",
             "job 5116 was cancelled from outside",
         ),
+        (
+            "slurmstepd: error: *** STEP 7.0 ON n1 CANCELLED AT 2026-11-02T02:11:40 ***",
+            "step 7.0 was cancelled: by srun after one of its tasks failed, or by scancel",
+        ),
         ("=>> PBS: job killed: walltime 86432 exceeded limit 86400", "PBS killed the job at its limit of walltime"),
         ("TERM_RUNLIMIT: job killed after reaching LSF run time limit.", "at its run limit"),
         ("TERM_OWNER: job killed by owner.", "because its owner killed it"),

@@ -468,6 +468,40 @@ fit(net(), DataLoader(Rows(x, y), 32, shuffle=True))
         assert "in 1 of 6: optimizer.rate" in facts["settings settings.json"]["text"]
 
 
+CLIPS = {
+    "before the step": ("back(); clip(); optimizer.step()", False),
+    "in each micro-batch": ("back(); clip(); back(); clip(); optimizer.step()", False),
+    "one optimizer while the other's gradients change": (
+        "back(); clip(); other(x).square().sum().backward(); optimizer.step(); second.step()",
+        False,
+    ),
+    "before the gradients are made": ("clip(); optimizer.zero_grad(); back(); optimizer.step()", True),
+    "before a second backward": ("back(); clip(); back(); optimizer.step()", True),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("order", CLIPS)
+def test_clipping_that_a_step_does_not_use(order, tmp_path):
+    body, is_odd = CLIPS[order]
+    facts = facts_of(
+        tmp_path,
+        f"""
+model, other = net(), net()
+optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
+second = torch.optim.Adam(other.parameters(), lr=1e-3)
+back = lambda: F.cross_entropy(model(x), y).backward()
+clip = lambda: nn.utils.clip_grad_norm_(model.parameters(), 0.01)
+for step in range(32):
+    {body}
+    {"" if is_odd and "zero" in body else "optimizer.zero_grad()"}
+    second.zero_grad()
+""",
+    )
+    assert ("clipping" in odd(facts)) is is_odd
+    text = facts["clipping"]["text"]
+    assert ("steps used other gradients than these" in text) is is_odd
+
+
 # What a data set does to the program and to its files when a sample is asked for, and what shows it.
 DEEDS = {
     "writes by a library in C": ("torch.save(1, f'cache-{place}.pt')", "len(os.listdir('.'))"),

@@ -21,7 +21,11 @@ _SLURM = {
     "NODE FAILURE": "was ended because the node failed",
     "JOB REQUEUE": "was ended to be queued again",
     "SIGNAL": "was ended by a signal that somebody sent",
-    "": "was cancelled from outside: by scancel, an administrator or a dependency",
+}
+# Without a reason. srun cancels its step when a task of it fails, and says so in the same words.
+_CANCELLED = {
+    "JOB": "was cancelled from outside: by scancel, an administrator or a dependency",
+    "STEP": "was cancelled: by srun after one of its tasks failed, or by scancel",
 }
 _UNKNOWN = "was ended by Slurm, with a reason beside it"
 _LSF = {
@@ -99,8 +103,8 @@ def _nothing(_: re.Match) -> str:
 
 def _slurm(hit: re.Match) -> str:
     reason = (hit[3] or "").upper()
-    names = [name for name in _SLURM if reason.startswith(name)] if reason else [""]
-    how = _SLURM[max(names)] if max(names, default="") or not reason else _UNKNOWN
+    told = (how for name, how in _SLURM.items() if reason.startswith(name))
+    how = next(told, _UNKNOWN) if reason else _CANCELLED[hit[1]]
     return f"Slurm's {hit[1].lower()} {hit[2]} {how}"
 
 
@@ -297,7 +301,6 @@ def class_of_end(end: End, hit: re.Match) -> str:
     reason = next((group for group in reversed(hit.groups()) if group), "")
     if end.name == "slurm":
         words = (hit[3] or "").upper()
-        # srun cancels the step when one of its tasks failed, without a reason.
         by_user = "cancelled" if hit[1] == "JOB" else ""
         return next((_CLASS[name] for name in _CLASS if words.startswith(name)), by_user)
     if end.name == STATUS:
