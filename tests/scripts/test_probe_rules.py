@@ -355,7 +355,7 @@ def test_what_is_healthy_keeps_its_verdict(reports, name):
         ("a group whose rate nobody can read", "sound", "Own, lr=None"),
         ("Adafactor", "sound", "Adafactor, lr=None"),
         ("a group stands still beside one whose rate nobody can read", "found", "Own, lr=None"),
-        ("Adam with a weight decay", "found", ""),
+        ("Adam with a weight decay", "sound", ""),
     ],
 )
 def test_of_the_parameters_only_a_group_without_a_rate_is_not_looked_at(reports, name, state, told):
