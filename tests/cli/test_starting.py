@@ -2,7 +2,9 @@
 
 import json
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from remote_gpu_trainer.cli import starting
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.health import examine
 from remote_gpu_trainer.health.reading import Health
+from remote_gpu_trainer.runs import starting as run_starting
+from remote_gpu_trainer.runs import status as run_status
 
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -393,3 +397,79 @@ def test_a_wait_tells_the_state_at_once_and_each_change(here):
     out, rest = process.communicate(timeout=30)
     assert rest.split(" ", 1)[1] == "finished: step 200\n"
     assert out.startswith(f"finished: {folder}") and "deadline" not in out
+
+
+@pytest.mark.parametrize("after", ["sent ", "started ", "waits "])
+def test_a_ctrl_c_says_that_the_run_goes_on_and_so_it_does(here, job, after):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "remote_gpu_trainer", "start", "gpu", str(job)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=here.env(),
+    )
+    for line in process.stderr:
+        if line.startswith(after):
+            break
+    while not (here.home / "runs/toy/start.lock").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    *_, last = process.communicate(timeout=60)[1].splitlines()
+    assert process.returncode == 130
+    assert last.replace("remote-gpu-trainer", "rgt") == (
+        "gpu: the run goes on there; rgt status gpu --run toy shows it, "
+        "rgt stop gpu --run toy ends it"
+    )
+    assert rgt("status", "gpu", "--run", "toy").stdout.startswith("alive: ")
+
+
+@pytest.mark.parametrize(("part", "came_to"), [
+    ("plan", "nothing was sent and nothing started"),
+    ("refuse_living", "nothing was sent and nothing started"),
+    ("send", "the code may be there in part, and nothing was started"),
+    ("left_behind", "the code is there, and nothing was started"),
+])  # fmt: skip
+def test_a_ctrl_c_before_the_start_says_that_nothing_was_started(
+    here, job, monkeypatch, capsys, part, came_to
+):
+    monkeypatch.setattr(run_starting, part, broken_off)
+    assert main(["start", "gpu", str(job), "--set", "retries.bug=0"]) == 130
+    said = capsys.readouterr().err.replace("remote-gpu-trainer", "rgt").splitlines()[-1]
+    assert said == f"gpu: {came_to}; for another try: rgt start gpu {job} --set retries.bug=0"
+    assert rgt("status", "gpu", "--run", "toy").stdout.startswith("nothing: ")
+
+
+def test_a_ctrl_c_of_a_resume_says_that_nothing_was_started(here, monkeypatch, capsys):
+    monkeypatch.setattr(run_status, "ask", broken_off)
+    assert main(["resume", "gpu", "--run", "toy"]) == 130
+    said = capsys.readouterr().err.replace("remote-gpu-trainer", "rgt")
+    assert said == "gpu: nothing was started; for another try: rgt resume gpu --run toy\n"
+
+
+def test_after_a_ctrl_c_what_did_not_begin_and_who_does_not_answer_are_told(
+    here, job, monkeypatch, capsys
+):
+    monkeypatch.setattr(run_starting, "begin", broken_off)
+    monkeypatch.setattr(run_starting, "SETTLING_THERE", 1.0)
+    told = "rgt status gpu --run toy tells it, rgt stop gpu --run toy ends it"
+
+    def said() -> str:
+        assert main(["start", "gpu", str(job)]) == 130
+        return capsys.readouterr().err.replace("remote-gpu-trainer", "rgt").splitlines()[-1]
+
+    assert said() == f"gpu: nothing runs there now; should it begin all the same, {told}"
+    unknown = "gpu: whether the run goes on there isn't known"
+    with monkeypatch.context() as again:
+        again.setattr(run_starting, "left_running", broken_off)
+        assert said() == f"{unknown}; {told}"
+
+    def begin_without_a_network(*_):
+        here.stop()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_starting, "begin", begin_without_a_network)
+    last = said()
+    assert last.startswith(f"{unknown} (") and "refused" in last and last.endswith(f"; {told}")
+
+
+def broken_off(*_, **__):
+    raise KeyboardInterrupt

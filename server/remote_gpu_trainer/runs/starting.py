@@ -38,6 +38,8 @@ BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its ch
 POLL = 2.0  # seconds between two looks at a run that was started
 QUIET = 30.0  # seconds after which a program that works counts as started without a step
 TO_LOOK = 120.0  # seconds for the probe to see its steps, after the first sign
+SETTLING = 5.0  # seconds until a run whose start was broken off lives, or doesn't begin
+SETTLING_THERE = 15.0  # over ssh the broken command goes on there: it looks for a Python first
 WORKED = 1.0  # seconds of CPU time that such a program has used at least
 TO_BRING = 4 * 3600.0  # seconds for what comes before the program: packages, data, checkpoints
 READ_FOR_SECRETS = 300_000  # bytes; a longer file is data
@@ -279,6 +281,22 @@ def watch(
         sleep=sleep,
     )
     return Begun(found, sign)
+
+
+def left_running(
+    box: Box,
+    folder: str,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Status:
+    """Return the state of a run whose start was broken off, once it lives or won't begin."""
+    until = clock() + (SETTLING if box.local else SETTLING_THERE)
+    while True:
+        found = status.ask(box, folder, limit=SETTLING_THERE)
+        if found.state in ("alive", "stalled", "unreachable", "unknown") or clock() >= until:
+            return found
+        sleep(0.5)
 
 
 def _sign(found: Status, seconds: float) -> str:
