@@ -1,6 +1,7 @@
 """`start`, `stop`, `resume`: one command each from a job to a run that trains, ends and goes on."""
 
 import json
+import os
 import shutil
 import signal
 import subprocess
@@ -15,6 +16,8 @@ from remote_gpu_trainer.health import examine
 from remote_gpu_trainer.health.reading import Health
 from remote_gpu_trainer.runs import starting as run_starting
 from remote_gpu_trainer.runs import status as run_status
+from remote_gpu_trainer.runs.calling import Answer
+from remote_gpu_trainer.runs.status_reply import Signs, Status
 
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -469,6 +472,47 @@ def test_after_a_ctrl_c_what_did_not_begin_and_who_does_not_answer_are_told(
     monkeypatch.setattr(run_starting, "begin", begin_without_a_network)
     last = said()
     assert last.startswith(f"{unknown} (") and "refused" in last and last.endswith(f"; {told}")
+
+
+def test_a_program_that_outlived_its_runner_goes_on_by_the_command_that_is_named(here, job):
+    assert rgt("start", "gpu", str(job)).returncode == 0
+    folder = here.home / "runs/toy"
+    names = ("deadman", "keeper", "runner")
+    for pid in [int((folder / f"{name}.pid").read_text().split()[0]) for name in names]:
+        os.kill(pid, signal.SIGKILL)
+    assert "rgt resume wakes it or goes on with the program" in rgt("status", "gpu").stdout
+    refused = rgt("start", "gpu", str(job))
+    assert refused.returncode == 1
+    assert "toy is stalled on gpu" in refused.stderr
+    assert "; rgt status shows it, rgt resume goes on with it, rgt stop ends it" in refused.stderr
+    again = rgt("resume", "gpu")
+    assert again.returncode == 0, again.stderr
+    assert rgt("status", "gpu").stdout.startswith("alive: ")
+    logs = [file.read_text().splitlines() for file in (folder / "log").glob("train.log.*")]
+    assert [line for lines in logs for line in lines].count("step 1") == 1
+
+
+def test_while_the_probe_looks_its_verdict_is_what_is_waited_for(here, job, monkeypatch, capsys):
+    looking = "looking at the first steps"
+    trains = {"phase": "running", "signs": Signs(step=3)}
+    states = iter([
+        Status("nothing", "gpu"),
+        Status("alive", "gpu", phase="running", probe=looking),
+        *[Status("alive", "gpu", probe=looking, **trains)] * 2,
+        Status("alive", "gpu", probe="sound", **trains),
+    ])  # fmt: skip
+    monkeypatch.setattr(run_status, "ask", lambda *_, **__: next(states))
+    monkeypatch.setattr(run_starting, "begin", lambda *_: Answer(["started"], 0, "~/runs/toy"))
+    monkeypatch.setattr(run_starting, "POLL", 0.01)
+    assert main(["start", "gpu", str(job)]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if ":" not in line[:6]]
+    assert said[said.index("started") + 1 :][:4] == [
+        "waits    for a step or a new checkpoint; Ctrl-C leaves the run going",
+        "trains   step 3",
+        "waits    for the probe's verdict on the first 30 optimizer steps, 2 min at most; "
+        "Ctrl-C leaves the run going",
+        "probe    sound",
+    ]
 
 
 def broken_off(*_, **__):

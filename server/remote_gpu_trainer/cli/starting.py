@@ -372,10 +372,23 @@ def _begin(
         _say("next", f"mend that, then: {program()} {following.again}")
         return 1
     _say("waits", "for a step or a new checkpoint; Ctrl-C leaves the run going")
-    begun = starting.watch(place, folder, print_change)
+    seen = ""
+
+    def say_what_is_left(sign: str) -> None:
+        nonlocal seen
+        seen = sign
+        _say("trains", sign)
+        _say(
+            "waits",
+            "for the probe's verdict on the first 30 optimizer steps, "
+            f"{starting.TO_LOOK / 60:.0f} min at most; Ctrl-C leaves the run going",
+        )
+
+    begun = starting.watch(place, folder, print_change, probing=say_what_is_left)
     state = begun.status
     if begun.sign:
-        _say("trains", begun.sign)
+        if not seen:
+            _say("trains", begun.sign)
         _say_probe(state, place)
     else:
         run_status.explain(state)

@@ -32,7 +32,7 @@ from .render import Rendered, render
 from .rendering import platform_of
 from .run_script import quoted_path
 from .sending import Parcel, Sent
-from .status_reply import Status
+from .status_reply import NO_RUNNER, Status
 
 BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its checks are over
 POLL = 2.0  # seconds between two looks at a run that was started
@@ -196,9 +196,10 @@ def refuse_living(box: Box, plan: Plan, *, accept_new: bool = False) -> Status:
         raise NotStarted(before.text)
     if before.state in ("alive", "stalled"):
         step = "" if before.step is None else f" at step {before.step}"
+        on = "rgt resume goes on with it, " if before.why == NO_RUNNER else ""
         raise Living(
             f"{plan.job.name} is {before.state} on {shown(box.name, 80)}{step}; rgt status shows "
-            "it, rgt stop ends it, another name starts a second run"
+            f"it, {on}rgt stop ends it, another name starts a second run"
         )
     if before.state == "finished":
         raise Done(
@@ -250,6 +251,7 @@ def watch(
     folder: str,
     tell: Callable[[Status], None],
     *,
+    probing: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Begun:
@@ -257,7 +259,8 @@ def watch(
 
     It trains with a step in its log or a checkpoint that came after its start; without either, once
     its processes have worked for a while. The probe's verdict on its first steps is waited for a
-    little longer. `tell` and a box that doesn't answer: as `status.wait`.
+    little longer, and `probing` gets the sign by which it trains before that. `tell` and a box that
+    doesn't answer: as `status.wait`.
     """
     running_since, trains_since, sign = math.inf, math.inf, ""
 
@@ -266,10 +269,13 @@ def watch(
         if found.phase == "running":
             running_since = min(running_since, clock())
             sign = _sign(found, clock() - running_since)
-        if sign:
-            trains_since = min(trains_since, clock())
+        if not sign:
+            return False
+        is_first, trains_since = trains_since == math.inf, min(trains_since, clock())
         is_looking = found.probe == LOOKING and clock() - trains_since < TO_LOOK
-        return bool(sign) and not is_looking
+        if is_looking and is_first:
+            probing(sign)
+        return not is_looking
 
     found = status.wait(
         lambda: status.ask(box, folder),
