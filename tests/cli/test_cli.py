@@ -407,6 +407,35 @@ def test_a_folder_is_read_when_it_is_written_as_a_path_and_a_word_stays_a_word(
     assert "as with --log nan/" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("word", [
+    "nosuch.log", "slurm-12.out", "train.log.1", "a.err.gz", "logs/rank_0", "./logs", "/no/such/log", "~/no/such",
+])  # fmt: skip
+def test_one_word_that_was_meant_as_a_file_is_not_looked_up(word, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "logs").mkdir()
+    if word == "./logs":
+        (tmp_path / "logs").rmdir()
+    assert main(["lookup", word]) == 2
+    assert capsys.readouterr().err == (
+        f"error: no file {word} here; check the path, or pass what the program printed as a text\n"
+    )
+
+
+def test_a_log_on_a_box_needs_its_option(capsys):
+    assert main(["lookup", "gpu:runs/toy/train.log"]) == 2
+    assert "; pass --log gpu:runs/toy/train.log, or pass what" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("word", [
+    "train.py", "I/O", "nan/inf", "cudaErrorNoDevice", "https://example.org/a.log", "loss=nan", "train.log is empty",
+    "torch/nn/modules/module.py", "/bin/sh: 1: torchrun: not found",
+])  # fmt: skip
+def test_a_word_of_an_error_stays_a_text(word, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    assert main(["lookup", word]) in (0, 1)
+    assert capsys.readouterr().err == ""
+
+
 def test_words_without_quotes_are_one_sentence(capsys):
     main(["lookup", "loss", "is", "nan"])
     apart = capsys.readouterr().out

@@ -1,8 +1,11 @@
 """`start`, `stop`, `resume`: one command each from a job to a run that trains, ends and goes on."""
 
 import json
+import os
 import shutil
+import signal
 import subprocess
+import sys
 import time
 from pathlib import Path
 
@@ -11,6 +14,10 @@ from remote_gpu_trainer.cli import starting
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.health import examine
 from remote_gpu_trainer.health.reading import Health
+from remote_gpu_trainer.runs import starting as run_starting
+from remote_gpu_trainer.runs import status as run_status
+from remote_gpu_trainer.runs.calling import Answer
+from remote_gpu_trainer.runs.status_reply import Signs, Status
 
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -393,3 +400,120 @@ def test_a_wait_tells_the_state_at_once_and_each_change(here):
     out, rest = process.communicate(timeout=30)
     assert rest.split(" ", 1)[1] == "finished: step 200\n"
     assert out.startswith(f"finished: {folder}") and "deadline" not in out
+
+
+@pytest.mark.parametrize("after", ["sent ", "started ", "waits "])
+def test_a_ctrl_c_says_that_the_run_goes_on_and_so_it_does(here, job, after):
+    process = subprocess.Popen(
+        [sys.executable, "-m", "remote_gpu_trainer", "start", "gpu", str(job)],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=here.env(),
+    )
+    for line in process.stderr:
+        if line.startswith(after):
+            break
+    while not (here.home / "runs/toy/start.lock").exists():
+        time.sleep(0.05)
+    process.send_signal(signal.SIGINT)
+    *_, last = process.communicate(timeout=60)[1].splitlines()
+    assert process.returncode == 130
+    assert last.replace("remote-gpu-trainer", "rgt") == (
+        "gpu: the run goes on there; rgt status gpu --run toy shows it, "
+        "rgt stop gpu --run toy ends it"
+    )
+    assert rgt("status", "gpu", "--run", "toy").stdout.startswith("alive: ")
+
+
+@pytest.mark.parametrize(("part", "came_to"), [
+    ("plan", "nothing was sent and nothing started"),
+    ("refuse_living", "nothing was sent and nothing started"),
+    ("send", "the code may be there in part, and nothing was started"),
+    ("left_behind", "the code is there, and nothing was started"),
+])  # fmt: skip
+def test_a_ctrl_c_before_the_start_says_that_nothing_was_started(
+    here, job, monkeypatch, capsys, part, came_to
+):
+    monkeypatch.setattr(run_starting, part, broken_off)
+    assert main(["start", "gpu", str(job), "--set", "retries.bug=0"]) == 130
+    said = capsys.readouterr().err.replace("remote-gpu-trainer", "rgt").splitlines()[-1]
+    assert said == f"gpu: {came_to}; for another try: rgt start gpu {job} --set retries.bug=0"
+    assert rgt("status", "gpu", "--run", "toy").stdout.startswith("nothing: ")
+
+
+def test_a_ctrl_c_of_a_resume_says_that_nothing_was_started(here, monkeypatch, capsys):
+    monkeypatch.setattr(run_status, "ask", broken_off)
+    assert main(["resume", "gpu", "--run", "toy"]) == 130
+    said = capsys.readouterr().err.replace("remote-gpu-trainer", "rgt")
+    assert said == "gpu: nothing was started; for another try: rgt resume gpu --run toy\n"
+
+
+def test_after_a_ctrl_c_what_did_not_begin_and_who_does_not_answer_are_told(
+    here, job, monkeypatch, capsys
+):
+    monkeypatch.setattr(run_starting, "begin", broken_off)
+    monkeypatch.setattr(run_starting, "SETTLING_THERE", 1.0)
+    told = "rgt status gpu --run toy tells it, rgt stop gpu --run toy ends it"
+
+    def said() -> str:
+        assert main(["start", "gpu", str(job)]) == 130
+        return capsys.readouterr().err.replace("remote-gpu-trainer", "rgt").splitlines()[-1]
+
+    assert said() == f"gpu: nothing runs there now; should it begin all the same, {told}"
+    unknown = "gpu: whether the run goes on there isn't known"
+    with monkeypatch.context() as again:
+        again.setattr(run_starting, "left_running", broken_off)
+        assert said() == f"{unknown}; {told}"
+
+    def begin_without_a_network(*_):
+        here.stop()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(run_starting, "begin", begin_without_a_network)
+    last = said()
+    assert last.startswith(f"{unknown} (") and "refused" in last and last.endswith(f"; {told}")
+
+
+def test_a_program_that_outlived_its_runner_goes_on_by_the_command_that_is_named(here, job):
+    assert rgt("start", "gpu", str(job)).returncode == 0
+    folder = here.home / "runs/toy"
+    names = ("deadman", "keeper", "runner")
+    for pid in [int((folder / f"{name}.pid").read_text().split()[0]) for name in names]:
+        os.kill(pid, signal.SIGKILL)
+    assert "rgt resume wakes it or goes on with the program" in rgt("status", "gpu").stdout
+    refused = rgt("start", "gpu", str(job))
+    assert refused.returncode == 1
+    assert "toy is stalled on gpu" in refused.stderr
+    assert "; rgt status shows it, rgt resume goes on with it, rgt stop ends it" in refused.stderr
+    again = rgt("resume", "gpu")
+    assert again.returncode == 0, again.stderr
+    assert rgt("status", "gpu").stdout.startswith("alive: ")
+    logs = [file.read_text().splitlines() for file in (folder / "log").glob("train.log.*")]
+    assert [line for lines in logs for line in lines].count("step 1") == 1
+
+
+def test_while_the_probe_looks_its_verdict_is_what_is_waited_for(here, job, monkeypatch, capsys):
+    looking = "looking at the first steps"
+    trains = {"phase": "running", "signs": Signs(step=3)}
+    states = iter([
+        Status("nothing", "gpu"),
+        Status("alive", "gpu", phase="running", probe=looking),
+        *[Status("alive", "gpu", probe=looking, **trains)] * 2,
+        Status("alive", "gpu", probe="sound", **trains),
+    ])  # fmt: skip
+    monkeypatch.setattr(run_status, "ask", lambda *_, **__: next(states))
+    monkeypatch.setattr(run_starting, "begin", lambda *_: Answer(["started"], 0, "~/runs/toy"))
+    monkeypatch.setattr(run_starting, "POLL", 0.01)
+    assert main(["start", "gpu", str(job)]) == 0
+    said = [line for line in capsys.readouterr().err.splitlines() if ":" not in line[:6]]
+    assert said[said.index("started") + 1 :][:4] == [
+        "waits    for a step or a new checkpoint; Ctrl-C leaves the run going",
+        "trains   step 3",
+        "waits    for the probe's verdict on the first 30 optimizer steps, 2 min at most; "
+        "Ctrl-C leaves the run going",
+        "probe    sound",
+    ]
+
+
+def broken_off(*_, **__):
+    raise KeyboardInterrupt

@@ -334,6 +334,8 @@ def test_the_output_and_the_errors_of_one_run_are_read_together(tmp_path):
         assert "Read: 2 files." in answer.ask
     with pytest.raises(Unreadable, match="isn't a file; pass several files of one run, or one"):
         answer_for(log=[paths[0], str(tmp_path)])
+    with pytest.raises(Unreadable, match="no log at .*nosuch.log; pass the files of one run, or"):
+        answer_for(log=[paths[0], str(tmp_path / "nosuch.log")])
 
 
 def test_an_own_error_in_a_second_file_is_told(tmp_path):

@@ -132,6 +132,9 @@ def test_a_job_without_a_deadline_is_refused():
         ({"run_dir": "~/runs/$(id)"}, "run_dir: String should match"),
         ({"run_dir": "runs"}, "run_dir: String should match"),
         ({"comand": "x"}, "comand: unknown field; did you mean command?"),
+        ({"environment_variables": {}}, "environment_variables: unknown field; did you mean variables?"),
+        ({"env": {}}, "env: unknown field; did you mean variables?"),
+        ({"environment": {"A": "b"}}, "environment: must be the name of a file with packages; variables sets"),
         ({"secrets": {"A": {}}}, "secrets.A: give exactly one of file and variable"),
         ({"command": ["a", "b\0"]}, "command.1: has a NUL character"),
         ({"command": ["a", "\ud800"]}, "command.1: has characters that UTF-8 can't encode"),
@@ -335,6 +338,19 @@ def test_a_deadline_can_be_the_next_such_time_of_day(given, kept):
 def test_a_time_of_day_without_its_zone_is_refused(given):
     with pytest.raises(JobError, match=r"deadline: .*write 20h, 90m, 2d, 18:00\+02:00"):
         from_object({**LEAST, "deadline": given})
+
+
+def test_yaml_keeps_a_time_of_day_as_it_was_written(tmp_path):
+    (tmp_path / "job.yaml").write_text(
+        "name: sft\ncommand: [a, 1:30:00, 2:30.5, 8]\ndeadline: 18:00\n"
+    )
+    given = from_file(tmp_path / "job.yaml")
+    for job in (given, with_options({**given, "deadline": "20h"}, ["deadline=18:00"])):
+        with pytest.raises(
+            JobError, match="^deadline: '18:00' isn't a duration or a time with its"
+        ):
+            from_object(job)
+    assert from_object({**given, "deadline": "2h"}).command == ["a", "1:30:00", "2:30.5", "8"]
 
 
 def test_the_users_own_end_command_is_a_list_or_a_line():

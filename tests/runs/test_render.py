@@ -632,6 +632,15 @@ def test_a_script_is_written_neither_through_a_link_nor_into_a_hidden_folder(tmp
     refused(other / "y.sh", "outside the working folder")
 
 
+def test_a_new_place_without_an_ending_is_a_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert rendered(PLAIN, "local", None, "out/new")["path"] == "out/new/sft.run.sh"
+    assert rendered(PLAIN, "local", None, "other.d/")["path"] == "other.d/sft.run.sh"
+    assert rendered(PLAIN, "local", None, "one.sh")["path"] == "one.sh"
+    (tmp_path / "one.sh").rename("script")  # one that was rendered under such a name stays a file
+    assert rendered(PLAIN, "local", None, "script")["path"] == "script"
+
+
 def test_the_command_line_takes_a_place_outside_only_with_its_option(tmp_path, monkeypatch, capsys):
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")

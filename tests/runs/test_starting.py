@@ -254,6 +254,9 @@ def test_code_is_never_changed_under_a_run_that_is_alive(sshd, code):
     fake_run(sshd.home)
     with pytest.raises(starting.Living, match="toy is alive on gpu at step 120; rgt status"):
         starting.refuse_living(GPU, planned(code))
+    fake_run(sshd.home, runner_alive=False)
+    with pytest.raises(starting.Living, match="shows it, rgt resume goes on with it, rgt stop"):
+        starting.refuse_living(GPU, planned(code))
     fake_run(sshd.home, phase="done", alive=False)
     with pytest.raises(starting.Done, match="toy has finished on gpu, so nothing was started"):
         starting.refuse_living(GPU, planned(code))

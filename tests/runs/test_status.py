@@ -11,7 +11,7 @@ import time
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runs import ledger, status
-from remote_gpu_trainer.runs.status_reply import Status, status_from
+from remote_gpu_trainer.runs.status_reply import NO_RUNNER, Status, status_from
 from remote_gpu_trainer.text import BadRequest
 
 from tests.engines.fake_run import SAYS, fake_run
@@ -91,9 +91,11 @@ def test_a_program_without_its_runner_is_no_live_run():
     assert (lost.state, lost.code) == ("stalled", 1)
     assert (
         lost.evidence[0]
-        == "the program is alive but its runner is gone or stopped: no copies, no retries, no stall detection; run bash run.sh start, which wakes it or goes on with the program"
+        == "the program is alive but its runner is gone or stopped: no copies, no retries, no stall detection; rgt resume wakes it or goes on with the program"
     )
+    assert lost.why == NO_RUNNER
     hung = said(runner_alive=True, heartbeat_age=700)
+    assert not hung.why
     assert hung.state == "stalled" and hung.evidence[0].startswith(
         "the runner gave no sign of life for 700 s"
     )

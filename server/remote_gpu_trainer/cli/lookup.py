@@ -29,6 +29,8 @@ ONE_LOG = (
     "files are read by --log; pass --log for each file of one run, or the folder that holds them, "
     "or run lookup once for each run"
 )
+_LOG_ENDING = re.compile(r"\w\.(log|out|err|txt)(\.\d+)?(\.(gz|zst|xz|bz2))?\Z", re.IGNORECASE)
+_PATH = re.compile(r"(~|\.\.?)?/[\w./~-]*\w[\w./~-]*\Z")
 MOST_SECONDS = 600  # for reading a log: a folder of many gigabytes may take minutes
 LABELS = {**WHOLE, "distinguish": "don't confuse with"}
 
@@ -185,6 +187,11 @@ def read_question(words: Sequence[str], log: str | None, entry_id: str | None) -
         if text == files_named[0]:
             print(f"reading the file {text}, as with --log {text}", file=sys.stderr)
             text, log = None, text
+    if len(words) == 1 and log is None and _names_a_log(words[0]):
+        elsewhere = f"pass --log {words[0]}" if ":" in words[0] else "check the path"
+        raise BadRequest(
+            f"no file {words[0]} here; {elsewhere}, or pass what the program printed as a text"
+        )
     if "-" in (text, log):
         return Question(None if text == "-" else text, None, sys.stdin.buffer)
     if text is None and log is None and entry_id is None:
@@ -212,6 +219,19 @@ def _is_file(word: str) -> bool:
         return os.path.isfile(path) or (os.path.isdir(path) and os.sep in word)
     except ValueError:  # a NUL in it
         return False
+
+
+def _names_a_log(word: str) -> bool:
+    """Whether a word that names no file here was meant as one: a path, or the name of a log.
+
+    Of a report it could be the only word too: `I/O`, `train.py`, an address.
+    """
+    if "://" in word or any(char.isspace() for char in word):
+        return False
+    if _LOG_ENDING.search(word):
+        return True
+    above = word.partition(os.sep)[0]
+    return bool(_PATH.match(word)) or (os.sep in word and bool(above) and os.path.isdir(above))
 
 
 def _piped() -> BinaryIO:

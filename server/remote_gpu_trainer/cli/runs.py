@@ -78,7 +78,8 @@ def seconds(text: str) -> float:
     "--write-to",
     metavar="PATH",
     shell_complete=files,
-    help="a folder or file for the script; of existing files it replaces only rendered scripts",
+    help="a folder or file for the script; a new name without an ending is a folder, and of "
+    "existing files only rendered scripts are replaced",
 )
 @click.option("--outside", is_flag=True, help="let --write-to leave the working folder")
 @click.option(

@@ -6,6 +6,8 @@ import json
 import shlex
 import sys
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -112,17 +114,31 @@ def start(
     told by the job's `notify`.
 
     Exit 0: it trains, or it has finished there before. Exit 1: refused, or it failed. Exit 2:
-    could not tell, or a question that nobody answered.
+    could not tell, or a question that nobody answered. Exit 130: Ctrl-C; a line says whether the
+    run goes on.
     """
+    course = Course(box, _start_again(box, job, profile, fields, queue, sweep))
+    with _broken_off(course):
+        given = read_job_with_code(job, fields, queue, sweep)
+        asking = Asking(box, yes, dry_run)
+        return _start(given, profile, asking, course, accept_new, as_json)
+
+
+def _start(
+    given: dict[str, Any],
+    profile: str,
+    asking: Asking,
+    course: Course,
+    accept_new: bool,
+    as_json: bool,
+) -> int:
+    """Do the parts of a start in turn, and say of each what came of it."""
     from ..runs import starting
 
-    place = box_of(box)
-    given = read_job_with_code(job, fields, queue, sweep)
-    now = time.time()
+    place, now = box_of(asking.box), time.time()
     plan = starting.plan(given, profile, place, now)
     report: dict[str, Any] = {"warnings": plan.rendered.as_dict()["warnings"]}
-    asking = Asking(box, yes, dry_run)
-    _print_plan(plan, box, now, dry_run)
+    _print_plan(plan, asking.box, now, asking.dry)
     try:
         starting.refuse_living(place, plan, accept_new=accept_new)
         remember(place, plan.platform.name)
@@ -140,21 +156,74 @@ def start(
     except Declined:
         _print(as_json, report)
         return 1
-    if dry_run:
+    if asking.dry:
         report["refusals"] = _look(place, plan, accept_new)
         _say("dry run", "nothing was sent and nothing started")
         _print(as_json, report)
         return int(bool(report["refusals"]))
+    course.came_to = "the code may be there in part, and nothing was started"
     sent = starting.send(place, plan)
+    course.came_to = "the code is there, and nothing was started"
     _say(
         "sent",
         f"{sent.new} of {sent.files} files with the run script, {_size(sent.bytes)}; all compared "
         "by SHA-256",
     )
-    again = _start_again(box, job, profile, fields, queue, sweep)
     left = starting.left_behind(place, plan.job.folder, sent)
-    following = Following(box, plan.platform.name, again, left)
+    following = Following(asking.box, plan.platform.name, course.again, left)
+    course.begun = place, plan.job.folder
     return _begin(place, plan.job.folder, "start", following, report, as_json)
+
+
+@dataclass
+class Course:
+    """How far a start or a resume has come, for who breaks it off.
+
+    `again`: the command that tries it once more. `begun`: the box and the run's folder there, from
+    the moment that the run may begin.
+    """
+
+    box: str
+    again: str
+    came_to: str = "nothing was sent and nothing started"
+    begun: tuple[Box, str] | None = None
+
+
+@contextmanager
+def _broken_off(course: Course) -> Iterator[None]:
+    """Say after a Ctrl-C, in one line, whether a run goes on, and what to do."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        if course.begun:
+            line = _left_running(course.box, *course.begun)
+        else:
+            name = shown(course.box, 80)
+            line = f"{name}: {course.came_to}; for another try: {program()} {course.again}"
+        print(line, file=sys.stderr)
+        raise
+
+
+def _left_running(box: str, place: Box, folder: str) -> str:
+    """Whether a run goes on that was asked to begin. Another Ctrl-C ends the question."""
+    from ..runs import starting
+
+    name, where = shown(box, 80), _where(box, folder)
+    told = f"{program()} status {where} tells it, {program()} stop {where} ends it"
+    try:
+        with terminal.waiting(f"asking {shown(box, 60)} whether the run goes on …"):
+            found = starting.left_running(place, folder)
+    except KeyboardInterrupt:
+        return f"{name}: whether the run goes on there isn't known; {told}"
+    if found.state in ("unreachable", "unknown"):
+        return f"{name}: whether the run goes on there isn't known ({found.text}); {told}"
+    if found.state in ("alive", "stalled"):
+        return (
+            f"{name}: the run goes on there; {program()} status {where} shows it, "
+            f"{program()} stop {where} ends it"
+        )
+    state = "" if found.state == "nothing" else f" ({found.state})"
+    return f"{name}: nothing runs there now{state}; should it begin all the same, {told}"
 
 
 def _look(place: Box, plan: Plan, accept_new: bool) -> list[str]:
@@ -303,14 +372,23 @@ def _begin(
         _say("next", f"mend that, then: {program()} {following.again}")
         return 1
     _say("waits", "for a step or a new checkpoint; Ctrl-C leaves the run going")
-    try:
-        begun = starting.watch(place, folder, print_change)
-    except KeyboardInterrupt:
-        print("the run goes on there; watch it with rgt status", file=sys.stderr)
-        return 2
+    seen = ""
+
+    def say_what_is_left(sign: str) -> None:
+        nonlocal seen
+        seen = sign
+        _say("trains", sign)
+        _say(
+            "waits",
+            "for the probe's verdict on the first 30 optimizer steps, "
+            f"{starting.TO_LOOK / 60:.0f} min at most; Ctrl-C leaves the run going",
+        )
+
+    begun = starting.watch(place, folder, print_change, probing=say_what_is_left)
     state = begun.status
     if begun.sign:
-        _say("trains", begun.sign)
+        if not seen:
+            _say("trains", begun.sign)
         _say_probe(state, place)
     else:
         run_status.explain(state)
@@ -336,9 +414,7 @@ def _say_probe(state: Status, place: Box) -> None:
 def _print_next(begun: Begun, following: Following, folder: str) -> None:
     """The commands that come next, as the user would type them."""
     state, box = begun.status, following.box
-    above, _, last = folder.rpartition("/")
-    name = last if above.endswith("/runs") or above == "~/runs" else folder
-    where = f"{shlex.quote(box)} --run {shlex.quote(name)}"
+    where = _where(box, folder)
     if state.state == "alive":
         _say("next", f"{program()} status {where} --wait")
         _say("next", f"{program()} stop {where}")
@@ -349,6 +425,13 @@ def _print_next(begun: Begun, following: Following, folder: str) -> None:
         _say("next", f"{program()} lookup --log {shlex.quote(log)}")
         _say("next", f"mend it, then: {program()} {following.again}")
     _say("next", f"{program()} release {where} --profile {following.profile or 'NAME'}")
+
+
+def _where(box: str, folder: str) -> str:
+    """The words that name a run to a command."""
+    above, _, last = folder.rpartition("/")
+    name = last if above.endswith("/runs") or above == "~/runs" else folder
+    return f"{shlex.quote(box)} --run {shlex.quote(name)}"
 
 
 def _say(what: str, text: str) -> None:
@@ -384,8 +467,17 @@ def stop(box: str, run: str, accept_new: bool) -> int:
 
     place = box_of(box)
     run = run or calling.the_living_one(place, accept_new=accept_new)
-    with terminal.waiting("waiting until it has saved and ended …"):
-        answer = calling.verb(place, run, "stop", accept_new=accept_new)
+    try:
+        with terminal.waiting("waiting until it has saved and ended …"):
+            answer = calling.verb(place, run, "stop", accept_new=accept_new)
+    except KeyboardInterrupt:
+        where = f"{shlex.quote(box)}{f' --run {shlex.quote(run)}' if run else ''}"
+        print(
+            f"{shown(box, 80)}: the run may have been asked to save and end, and go on to do so; "
+            f"{program()} status {where} tells it",
+            file=sys.stderr,
+        )
+        raise
     remember(place)
     for line in answer.lines:
         print(line)
@@ -405,8 +497,17 @@ def resume(box: str, run: str, yes: bool, accept_new: bool, as_json: bool) -> in
 
     Exit 0: it trains. Exit 1: refused, or it failed. Exit 2: could not tell.
     """
+    course = Course(box, shlex.join(["resume", box, *(["--run", run] if run else [])]))
+    course.came_to = "nothing was started"
+    with _broken_off(course):
+        return _resume(run, yes, course, accept_new, as_json)
+
+
+def _resume(run: str, yes: bool, course: Course, accept_new: bool, as_json: bool) -> int:
+    """Look whether the run may go on, and let it."""
     from ..runs import calling, status
 
+    box = course.box
     place = box_of(box)
     before = status.ask(place, run, accept_new=accept_new)
     if before.state in ("unreachable", "unknown") or not before.phase:
@@ -422,4 +523,5 @@ def resume(box: str, run: str, yes: bool, accept_new: bool, as_json: bool) -> in
         )
         return 1
     again = shlex.join(["resume", box, "--run", run or before.dir])
+    course.begun = place, before.dir
     return _begin(place, before.dir, "resume", Following(box, "", again), {}, as_json)

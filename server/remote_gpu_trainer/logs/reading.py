@@ -75,6 +75,8 @@ def from_paths(paths: Sequence[str], options: ReadOptions = DEFAULTS) -> Evidenc
     from . import folder  # here for a fast start: most logs are single files
 
     for path in paths:
+        if not os.path.exists(path):
+            raise Unreadable(f"no log at {path}; pass the files of one run, or their folder")
         if not os.path.isfile(path):
             raise Unreadable(
                 f"{path} isn't a file; pass several files of one run, or one folder of logs"

@@ -22,11 +22,36 @@ from .job import Job
 MOST_FILE = 2_000_000  # bytes
 # A value of each field that every job needs, for who left it out.
 EXAMPLES = {"name": "sft", "command": "[python, train.py]", "deadline": "20h"}
+# What other tools call a field of the job itself.
+CALLED_ELSEWHERE = {
+    **dict.fromkeys(
+        ("env", "envs", "env_vars", "environ", "environment_variables", "vars"), "variables"
+    ),
+    **dict.fromkeys(("cmd", "run", "entrypoint"), "command"),
+    **dict.fromkeys(("timeout", "time_limit", "walltime"), "deadline"),
+    "workdir": "code",
+    "requirements": "environment",
+}
 _NEEDS = "write an object with name, command and deadline"
 
 
 class JobError(UserError):
     """A job that can't run as it is written. Each line: the field, what is wrong, what to do."""
+
+
+class _Loader(yaml.SafeLoader):
+    """Safe YAML in which 18:00 and 1:30:00 are texts; YAML 1.1 has them as the number 1080."""
+
+
+def _number(loader: _Loader, node: yaml.ScalarNode) -> object:
+    if ":" in node.value:
+        return node.value
+    is_whole = node.tag.endswith(":int")
+    return loader.construct_yaml_int(node) if is_whole else loader.construct_yaml_float(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:int", _number)
+_Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
 
 def from_object(given: Any) -> Job:
@@ -61,7 +86,7 @@ def from_text(text: str, name: str, is_json: bool | None = None) -> dict:
     """
     is_json = text.lstrip()[:1] == "{" if is_json is None else is_json
     try:
-        given = json.loads(text) if is_json else yaml.safe_load(text)
+        given = json.loads(text) if is_json else yaml.load(text, _Loader)
     except (ValueError, yaml.YAMLError) as error:
         raise JobError(
             f"{name}: {_where(error)}; make it valid {'JSON' if is_json else 'YAML'}"
@@ -91,7 +116,7 @@ def with_options(given: dict, options: list[str]) -> dict:
             if not isinstance(place, dict):
                 raise JobError(f"--set {path}: {name} has no fields; set {name} itself")
         try:
-            place[last] = yaml.safe_load(text)
+            place[last] = yaml.load(text, _Loader)
         except yaml.YAMLError:
             place[last] = text
     return given
@@ -129,14 +154,16 @@ def _line(fault: ErrorDetails) -> str:
     if kind == "missing":
         example = EXAMPLES.get(where)
         return f"{where}: missing; give it a value" + (f", such as {example}" if example else "")
-    if kind == "string_type":
+    if kind == "string_type" and where == "environment":
+        message = "must be the name of a file with packages; variables sets those of the program"
+    elif kind == "string_type":
         message = "must be a text; put it into quotes"
     if kind == "string_pattern_mismatch" and where == "name":
         message = "must be 1 to 50 of a-z, 0-9 and '-', with '-' neither first nor last"
     if kind == "extra_forbidden":
-        meant = difflib.get_close_matches(where.rpartition(".")[2], _fields(), 1)
-        if meant:
-            return f"{where}: unknown field; did you mean {meant[0]}?"
+        near = difflib.get_close_matches(where.rpartition(".")[2], _fields(), 1)
+        if meant := CALLED_ELSEWHERE.get(where.lower(), next(iter(near), "")):
+            return f"{where}: unknown field; did you mean {meant}?"
         return f"{where}: unknown field; rgt render --schema lists the fields (schema://job in MCP)"
     if not where and "UnicodeEncodeError" in message:
         message = "a text has half a character (a lone surrogate); write it again"

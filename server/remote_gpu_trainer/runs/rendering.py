@@ -36,10 +36,10 @@ def rendered(
 ) -> dict:
     """Return the answer of `render_run_script`.
 
-    With `write_to`, a folder or a file, the answer has `path` in place of `script`. The path must
-    be inside the working folder unless `outside`. Without a platform it is the one that the target
-    suits; for `local` the one whose box this is, else the user's own machine. Raises JobError, and
-    ProfileError for an unknown platform.
+    With `write_to`, a folder or a file, the answer has `path` in place of `script`. A new name
+    without an ending is a folder. The path must be inside the working folder unless `outside`.
+    Without a platform it is the one that the target suits; for `local` the one whose box this is,
+    else the user's own machine. Raises JobError, and ProfileError for an unknown platform.
     """
     job = from_object(given)
     platform = platform_of(profile_name, target)
@@ -116,7 +116,11 @@ def _place(write_to: str, name: str, outside: bool) -> Path:
         path = Path(write_to).expanduser()
         path.exists()  # raises OSError if a name is too long
         if "\0" not in write_to:
-            path = path / name if path.is_dir() or write_to.endswith("/") else path
+            is_new_folder = not path.suffix and not path.exists()
+            if is_new_folder:
+                _refuse(path, outside)
+            is_folder = is_new_folder or path.is_dir() or write_to.endswith("/")
+            path = path / name if is_folder else path
             _refuse(path, outside)
             return path
         why = "a NUL in it"

@@ -32,12 +32,14 @@ from .render import Rendered, render
 from .rendering import platform_of
 from .run_script import quoted_path
 from .sending import Parcel, Sent
-from .status_reply import Status
+from .status_reply import NO_RUNNER, Status
 
 BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its checks are over
 POLL = 2.0  # seconds between two looks at a run that was started
 QUIET = 30.0  # seconds after which a program that works counts as started without a step
 TO_LOOK = 120.0  # seconds for the probe to see its steps, after the first sign
+SETTLING = 5.0  # seconds until a run whose start was broken off lives, or doesn't begin
+SETTLING_THERE = 15.0  # over ssh the broken command goes on there: it looks for a Python first
 WORKED = 1.0  # seconds of CPU time that such a program has used at least
 TO_BRING = 4 * 3600.0  # seconds for what comes before the program: packages, data, checkpoints
 READ_FOR_SECRETS = 300_000  # bytes; a longer file is data
@@ -194,9 +196,10 @@ def refuse_living(box: Box, plan: Plan, *, accept_new: bool = False) -> Status:
         raise NotStarted(before.text)
     if before.state in ("alive", "stalled"):
         step = "" if before.step is None else f" at step {before.step}"
+        on = "rgt resume goes on with it, " if before.why == NO_RUNNER else ""
         raise Living(
             f"{plan.job.name} is {before.state} on {shown(box.name, 80)}{step}; rgt status shows "
-            "it, rgt stop ends it, another name starts a second run"
+            f"it, {on}rgt stop ends it, another name starts a second run"
         )
     if before.state == "finished":
         raise Done(
@@ -248,6 +251,7 @@ def watch(
     folder: str,
     tell: Callable[[Status], None],
     *,
+    probing: Callable[[str], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Begun:
@@ -255,7 +259,8 @@ def watch(
 
     It trains with a step in its log or a checkpoint that came after its start; without either, once
     its processes have worked for a while. The probe's verdict on its first steps is waited for a
-    little longer. `tell` and a box that doesn't answer: as `status.wait`.
+    little longer, and `probing` gets the sign by which it trains before that. `tell` and a box that
+    doesn't answer: as `status.wait`.
     """
     running_since, trains_since, sign = math.inf, math.inf, ""
 
@@ -264,10 +269,13 @@ def watch(
         if found.phase == "running":
             running_since = min(running_since, clock())
             sign = _sign(found, clock() - running_since)
-        if sign:
-            trains_since = min(trains_since, clock())
+        if not sign:
+            return False
+        is_first, trains_since = trains_since == math.inf, min(trains_since, clock())
         is_looking = found.probe == LOOKING and clock() - trains_since < TO_LOOK
-        return bool(sign) and not is_looking
+        if is_looking and is_first:
+            probing(sign)
+        return not is_looking
 
     found = status.wait(
         lambda: status.ask(box, folder),
@@ -279,6 +287,22 @@ def watch(
         sleep=sleep,
     )
     return Begun(found, sign)
+
+
+def left_running(
+    box: Box,
+    folder: str,
+    *,
+    clock: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], None] = time.sleep,
+) -> Status:
+    """Return the state of a run whose start was broken off, once it lives or won't begin."""
+    until = clock() + (SETTLING if box.local else SETTLING_THERE)
+    while True:
+        found = status.ask(box, folder, limit=SETTLING_THERE)
+        if found.state in ("alive", "stalled", "unreachable", "unknown") or clock() >= until:
+            return found
+        sleep(0.5)
 
 
 def _sign(found: Status, seconds: float) -> str:

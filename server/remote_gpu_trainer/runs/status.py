@@ -21,13 +21,20 @@ FOR_GOOD = ("host-key-unknown", "host-key-changed", "restricted", "no-ssh")  # w
 AT_FIRST = ("name", "auth")  # nor here, unless the box has answered before
 
 
-def ask(box: Box, run: str = "", *, accept_new: bool = False, now: float | None = None) -> Status:
+def ask(
+    box: Box,
+    run: str = "",
+    *,
+    accept_new: bool = False,
+    now: float | None = None,
+    limit: float = LIMIT,
+) -> Status:
     """Return the state of a run, by one call.
 
     `run`: a name under ~/runs, or a folder on the box; '' for the newest run. `now`: seconds since
     1970, for tests.
     """
-    reply = calling.call(box, run, "status", "--json", limit=LIMIT, accept_new=accept_new)
+    reply = calling.call(box, run, "status", "--json", limit=limit, accept_new=accept_new)
     name = shown(box.name, 80)
     if reply.outcome == "unreachable":
         return Status("unreachable", name, why=reply.why, text=reply.text)

@@ -21,6 +21,7 @@ from ..text.masking import shown, shown_lines
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
+NO_RUNNER = "no-runner"  # `Status.why` of a program that outlived its runner
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 _RUNNER = {row.name: row.runner for row in failures.FAILURES}
@@ -264,6 +265,7 @@ def _judge_ended(status: Status, data: dict) -> None:
 def _judge_going(status: Status, data: dict, alive: bool) -> None:
     """Judge a run without an end state: it goes on, stalls, or was killed."""
     lost = _lost_runner(data, status.heartbeat_age) if alive else ""
+    status.why = NO_RUNNER if alive and data.get("runner_alive") is False else ""
     stalled = data.get("stalled") is True or lost
     status.state = "failed" if not alive else "stalled" if stalled else "alive"
     status.evidence += [lost] if lost else []
@@ -304,7 +306,7 @@ def _lost_runner(data: dict, beat: float | None) -> str:
     if data.get("runner_alive") is False:
         return (
             "the program is alive but its runner is gone or stopped: no copies, no retries, "
-            "no stall detection; run bash run.sh start, which wakes it or goes on with the program"
+            "no stall detection; rgt resume wakes it or goes on with the program"
         )
     if beat is not None and beat > SILENT:
         return (
