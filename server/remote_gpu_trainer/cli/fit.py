@@ -137,7 +137,9 @@ def fit(
 ) -> int:
     """Reckon the memory of weights, gradients, optimizer state, activations and logits on each GPU,
     line by line, and what each change would save, with its entry. Weights are those that
-    transformers counts, for the types that it knows; what isn't covered is said.
+    transformers counts, for the types that it knows; what isn't covered is said. Of experts, LoRA
+    trains what the named versions of peft and transformers make of "all-linear"; those of 2025 make
+    another number.
 
     FILE.py:NAME runs your code, in a process of its own without a GPU. The model is built on
     torch's meta device, where weights take no memory, and run on --input to count what it keeps.

@@ -13,6 +13,7 @@ from ..numbers.memory_message import CONTEXT
 from .layer_memory import inputs_keep, layer_keeps, norm_keeps, scores_are_kept
 from .model_shape import Model
 from .training_run import QUANTIZED, Run
+from .weight_formulas import formulas
 
 GIB = 2.0**30
 DOES_NOT_FIT = "doesn't fit"
@@ -147,7 +148,10 @@ def short_count(number: float) -> str:
 
 
 def lora_count(model: Model, run: Run) -> int:
-    """Return how many numbers LoRA trains: the rank, times both sides of each adapted matrix."""
+    """Return how many numbers LoRA trains: the rank, times both sides of each adapted matrix.
+
+    With "all-linear" it is what peft makes, where the model's shapes are known.
+    """
     hidden, size = model.hidden, model.intermediate
     sides = 2 * hidden + model.width + model.kv_width  # q and v
     if run.targets != "qv":
@@ -198,8 +202,18 @@ def _adapters(training: _Training) -> list[MemoryLine]:
     if training.run.full:
         return []
     each, shares = training.adapter_bytes, training.weight_shares
-    how = f"{short_count(training.trained)} × {each} B{_divided(shares)}"
+    how = f"{short_count(training.trained)} × {each} B{_divided(shares)}{_of_experts(training)}"
     return [MemoryLine("adapters", how, each * training.trained / shares)]
+
+
+def _of_experts(training: _Training) -> str:
+    """Whether experts are adapted, which versions of peft and transformers do differently."""
+    model = training.model
+    if training.run.targets != "all-linear" or not (model.counted and model.counted.experts):
+        return ""
+    which = "all experts" if model.counted.experts_adapted else "no experts"
+    data = formulas()
+    return f": {which}, as peft {data['peft']} with transformers {data['transformers']}"
 
 
 def _optimizer_state(training: _Training) -> MemoryLine:
