@@ -23,6 +23,7 @@ import tempfile
 import time
 from collections import Counter, defaultdict
 from fractions import Fraction
+from importlib import metadata
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -163,7 +164,11 @@ def architectures_of(kind: str) -> dict:
 
 
 def weights_of(model) -> dict:
-    """{name: (shape, role)} of a model's parameters, each once, without the head model's prefix."""
+    """{name: (shape, role)} of a model's parameters, each once, without the head model's prefix.
+
+    A role ends in "*N" where peft gives the weight N times LoRA's rank, if that isn't once for a
+    matrix and never for anything else.
+    """
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     prefix = f"{model.base_model_prefix}." if getattr(model, "base_model_prefix", "") else ""
     roles = {}
@@ -183,8 +188,39 @@ def weights_of(model) -> dict:
         if role == "rest" and weight.dim() == 3 and "expert" in name:
             role = "experts"
         short = name[len(prefix) :] if prefix and name.startswith(prefix) else name
-        found[short] = (tuple(weight.shape), role)
-    return found
+        found[short] = (tuple(weight.shape), role, id(weight))
+    roles_alone = {name: (shape, role) for name, (shape, role, _) in found.items()}
+    if not any(role == "experts" for _, role in roles_alone.values()):
+        return roles_alone
+    ranks = lora_ranks(model)
+    return {
+        name: (shape, with_rank(role, ranks.get(own, 0)))
+        for name, (shape, role, own) in found.items()
+    }
+
+
+def with_rank(role: str, rank: int) -> str:
+    """A role, and how often LoRA's rank is there where that isn't what the role says."""
+    return role if rank == weight_formulas.RANKS.get(role, 0) else f"{role}*{rank}"
+
+
+def lora_ranks(model) -> dict[int, int]:
+    """{id of a weight: its rank} of the adapters that peft makes of "all-linear" at rank 1."""
+    import peft  # asks for parts of transformers that ask for torchvision
+    from peft.tuners.lora.layer import LoraLayer, ParamWrapper
+
+    weights = list(model.parameters())  # peft keeps them, and nothing else may take their ids
+    with torch.device("meta"), without_values():
+        adapted = peft.get_peft_model(model, peft.LoraConfig(r=1, target_modules="all-linear"))
+    ranks = {}
+    for layer in adapted.modules():
+        if isinstance(layer, LoraLayer):
+            alone = isinstance(layer, ParamWrapper)  # a parameter, not a module's weight
+            weight = layer.get_param() if alone else layer.get_base_layer().weight
+            ranks[id(weight)] = layer.r["default"]
+    if not set(ranks) <= {id(weight) for weight in weights}:
+        raise NotCovered("peft adapts what is no weight of the model")
+    return ranks
 
 
 def leaves(library: Library) -> tuple[dict, dict, list]:
@@ -344,17 +380,20 @@ class Finder:
             return
         before, builds, changes = self.library.weights(at), [], False
         value = at.get(path, read(self.library.config(at).to_dict(), path))
-        for tried, other in enumerate(values_near(value, path)):
-            if tried >= 1 and builds and not changes:
+        tried_at = values_near(value, path)
+        for tried, other in enumerate(tried_at):
+            # The first may be what follows where a config says nothing.
+            if tried >= 1 + (value is None) and builds and not changes:
                 break
             if len(builds) >= 3 and tried > 4:
                 break  # a quotient that is rounded down is seen apart
             found = self.library.weights({**at, path: other})
             if found:
-                builds.append(other)
+                # One that changes the weights comes first: it isn't what follows without it.
+                builds.insert(0 if found != before and not changes else len(builds), other)
                 changes = changes or found != before
         if changes:
-            self.values[path] = builds
+            self.values[path] = builds if value is None else sorted(builds, key=tried_at.index)
         elif not builds and under is None:
             self.frozen[path] = self.numbers[path]
 
@@ -964,7 +1003,8 @@ def write(entries: dict, left_out: dict):
     lines = [f" {json.dumps(kind)}: {json.dumps(entry)}" for kind, entry in sorted(entries.items())]
     out = [f"  {json.dumps(k)}: {json.dumps(v[:160])}" for k, v in sorted(left_out.items())]
     PLACE.write_text(
-        '{"transformers": ' + json.dumps(transformers.__version__) + ',\n"types": {\n'
+        '{"transformers": ' + json.dumps(transformers.__version__)
+        + ', "peft": ' + json.dumps(metadata.version("peft")) + ',\n"types": {\n'
         + ",\n".join(lines) + '\n},\n"left_out": {\n' + ",\n".join(out) + "\n}}\n",
         encoding="utf-8",
     )  # fmt: skip

@@ -8,7 +8,7 @@ from remote_gpu_trainer.fit import solve, traced_report, weight_formulas
 from remote_gpu_trainer.fit.layer_memory import layer_keeps
 from remote_gpu_trainer.fit.model_config import model_of, read_config
 from remote_gpu_trainer.fit.model_shape import Model
-from remote_gpu_trainer.fit.training_memory import GIB, estimate
+from remote_gpu_trainer.fit.training_memory import GIB, estimate, lora_count
 from remote_gpu_trainer.fit.training_run import Run
 from remote_gpu_trainer.numbers.memory_message import CONTEXT
 
@@ -68,6 +68,69 @@ BERT = {
     "hidden_dropout_prob": 0.1,
     "attention_probs_dropout_prob": 0.1,
     "architectures": ["BertForSequenceClassification"],
+}
+ADAPTED_RANK = 16
+# Models with experts, and two without: the config.json, what peft 0.21.2 makes of "all-linear" with
+# transformers 5.23.0, and what 0.18.0 made with 4.57.2.
+ADAPTED = {
+    "Mixtral 8x7B": ({"model_type": "mixtral"}, 359_665_664, 242_225_152),
+    "Qwen3-30B-A3B": (
+        {
+            "model_type": "qwen3_moe",
+            "hidden_size": 2048,
+            "num_hidden_layers": 48,
+            "num_attention_heads": 32,
+            "num_key_value_heads": 4,
+            "head_dim": 128,
+            "num_experts": 128,
+            "num_experts_per_tok": 8,
+            "moe_intermediate_size": 768,
+            "intermediate_size": 6144,
+            "vocab_size": 151936,
+        },
+        996_507_648,
+        845_512_704,
+    ),
+    "Qwen1.5-MoE-A2.7B": (
+        {
+            "model_type": "qwen2_moe",
+            "hidden_size": 2048,
+            "num_hidden_layers": 24,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+            "num_experts": 60,
+            "num_experts_per_tok": 4,
+            "moe_intermediate_size": 1408,
+            "shared_expert_intermediate_size": 5632,
+            "intermediate_size": 5632,
+            "vocab_size": 151936,
+        },
+        15_925_632,
+        255_613_824,
+    ),
+    "OLMoE-1B-7B": (
+        {
+            "model_type": "olmoe",
+            "hidden_size": 2048,
+            "intermediate_size": 1024,
+            "num_hidden_layers": 16,
+            "num_attention_heads": 16,
+            "num_key_value_heads": 16,
+            "num_experts": 64,
+            "num_experts_per_tok": 8,
+            "vocab_size": 50304,
+        },
+        189_284_352,
+        155_729_920,
+    ),
+    "gpt-oss-20b": (
+        {"model_type": "gpt_oss", "num_hidden_layers": 24, "num_local_experts": 32},
+        7_962_624,
+        7_962_624,
+    ),
+    "DeepSeek-V3": ({"model_type": "deepseek_v3"}, 7_645_254_656, 6_694_630_400),
+    "Llama 3.1 8B": (LLAMA3, 41_943_040, 41_943_040),
+    "GPT-NeoX 20B": ({"model_type": "gpt_neox"}, 69_206_016, 69_206_016),
 }
 GPT_22B = {
     "model_type": "gpt2",
@@ -275,6 +338,7 @@ def page(results: list[dict], limits: dict, public: dict, before: dict) -> str:
         *_public(public),
         *_before(before, limits, public),
         *_counted(),
+        *_adapted(),
     ]
     return "\n".join([*lines, "", "<!-- end -->", ""])
 
@@ -473,6 +537,42 @@ def _judged(
     limit = f"estimate + {margin.share:.0%} + {margin.fixed:.2f} GiB"
     die = f"{found.die} ({found.die / found.rows:.1%})"
     return _row(what, which, share, limit, str(found.rows), die, f"{found.unused:.1%}")
+
+
+def adapters() -> list[tuple[str, int, int, int]]:
+    """[(model, adapters that peft makes, those of older libraries, those by `fit`)]."""
+    return [
+        (name, now, older, lora_count(model_of(config), Run(lora=ADAPTED_RANK)))
+        for name, (config, now, older) in ADAPTED.items()
+    ]
+
+
+def _adapted() -> list[str]:
+    """What LoRA trains of models with experts, beside what peft makes."""
+    data = weight_formulas.formulas()
+    return [
+        "",
+        "## Adapters of experts",
+        "",
+        f'Numbers that LoRA of rank {ADAPTED_RANK} trains with `target_modules="all-linear"`, in '
+        "millions, counted on the meta device. Where experts are adapted, peft gives two matrices "
+        "that were joined twice the rank, and adapts the router too.",
+        "",
+        _row(
+            "Model",
+            f"peft {data['peft']}, transformers {data['transformers']}",
+            "peft 0.18.0, transformers 4.57.2",
+            "`fit`",
+        ),
+        "|---|---|---|---|",
+        *(_row(name, *(f"{count / 1e6:,.1f}" for count in counts)) for name, *counts in adapters()),
+        "",
+        "The older transformers has a matrix for each product of each expert, and peft adapts them "
+        "one by one; gpt-oss's are joined there too. peft 0.20.0 and 0.21.0 make the same as "
+        f"{data['peft']}. peft 0.19.1 refuses Mixtral, Qwen3-MoE, DeepSeek-V3 and OLMoE with these "
+        'transformers ("Target modules ... not found"). `tests/fit/test_weights.py` compares each '
+        "type that has experts, and each model above, with what peft makes.",
+    ]
 
 
 def _counted() -> list[str]:

@@ -101,6 +101,22 @@ RUNS = {
         {**GATED, "num_key_value_heads": 2, "num_local_experts": 8},
         {"batch": 2, "sequence": 192, "optimizer": "adafactor"},
     ),
+    "mixtral, LoRA of 8 experts, bf16": (
+        "mixtral",
+        {**GATED, "num_key_value_heads": 2, "num_local_experts": 8},
+        {"batch": 2, "sequence": 192, "precision": "bf16", "lora": 8},
+    ),
+    "mixtral, LoRA of wide experts, checkpointing": (
+        "mixtral",
+        {
+            **GATED,
+            "num_key_value_heads": 2,
+            "num_local_experts": 8,
+            "intermediate_size": 704,
+            "vocab_size": 500,
+        },
+        {"batch": 1, "sequence": 64, "precision": "bf16", "lora": 8, "checkpointing": True},
+    ),
     "gpt-neox, weights outweigh the batch": (
         "gpt_neox",
         {**SMALL, "hidden_size": 256, "intermediate_size": 1024},

@@ -387,6 +387,64 @@ def test_a_tight_run_says_up_to_what_it_may_need(config, capsys):
     assert f"to {most} GiB" in last
 
 
+# The length of a sample.
+
+NARROW = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 200}
+TABLES = ("bert", "bart", "codegen", "distilbert", "gpt2", "mpnet", "opt", "roberta", "xlm-roberta")
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_model_stops_behind_the_last_of_its_positions(kind):
+    """The library runs what `fit` takes, and stops at one token more."""
+    module("torch", "pip install '.[proofs]'")
+    module("transformers", "pip install '.[proofs]'")
+    from evals.fit import runs  # tells torch of torchvision's operators first
+
+    torch, transformers = runs.torch, runs.transformers
+    size = {"n_positions": 20} if kind in ("gpt2", "codegen") else {"max_position_embeddings": 20}
+    odd = {"word_embed_proj_dim": 32, "rotary_dim": 4, "decoder_layers": 2, "bos_token_id": 0}
+    config = transformers.AutoConfig.for_model(
+        kind, **NARROW, **size, **odd, eos_token_id=2, pad_token_id=1
+    )
+    model = transformers.AutoModel.from_config(config).eval()
+    longest = model_of(json.loads(config.to_json_string())).longest
+    assert 15 < longest <= 20
+    with torch.no_grad():
+        model(input_ids=torch.full((1, longest), 5))
+        with pytest.raises((IndexError, RuntimeError)):
+            model(input_ids=torch.full((1, longest + 1), 5))
+
+
+@pytest.mark.parametrize(
+    ("kind", "fields", "most"),
+    [
+        ("gpt2", {}, 1024),
+        ("bert", {}, 512),
+        ("roberta", {"max_position_embeddings": 514, "pad_token_id": 1}, 512),
+    ],
+)
+def test_a_sample_longer_than_a_table_of_positions_is_refused(kind, fields, most, capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind, **fields}))
+    assert f"give at most {most}" in refused(capsys, str(path), "--sequence", str(most + 1))
+    _, told = asked(capsys, str(path))
+    assert told["run"]["sequence"] == most and f"samples of {most} tokens" in told["remarks"][0]
+    _, told = asked(capsys, str(path), "--sequence", str(most))
+    assert told["run"]["sequence"] == most and told["remarks"] == []
+    _, told = asked(capsys, str(path), "--solve", "sequence", "--gpu", "H200")
+    assert told["solved"]["largest"]["value"] == most
+
+
+def test_a_sample_longer_than_a_rotary_model_was_made_for_is_remarked_on(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "max_position_embeddings": 8192}))
+    assert asked(capsys, str(path), "--sequence", "8192")[1]["remarks"] == []
+    _, told = asked(capsys, str(path), "--sequence", "8193")
+    assert "more than the 8192" in told["remarks"][0] and "[L5]" in told["remarks"][0]
+    main(["fit", str(path), "--sequence", "8193"])
+    assert "note: 8193 tokens" in capsys.readouterr().out
+
+
 def test_a_count_of_weights_is_read():
     assert weight_count("7B") == 7 * 10**9
     assert weight_count("1.5b") == 1_500_000_000

@@ -11,11 +11,13 @@ import pytest
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.fit import solve, weight_formulas
 from remote_gpu_trainer.fit.model_config import model_of
+from remote_gpu_trainer.fit.training_memory import lora_count
 from remote_gpu_trainer.fit.training_run import Run
 from remote_gpu_trainer.fit.weight_formulas import Unknown, value, weights_of, written
 from remote_gpu_trainer.platforms.cards import GPUS
 from remote_gpu_trainer.text import BadRequest
 
+from evals.fit import page
 from tests.conftest import ROOT, module
 from tests.programs import loaded
 
@@ -71,6 +73,77 @@ def test_weights_of_a_type_are_those_that_the_library_counts(kind):
         if equal == CONFIGS:
             break
     assert equal == CONFIGS, "too few configs could be compared"
+
+
+# What LoRA trains.
+
+EXPERTS = sorted(kind for kind, entry in TYPES.items() if '"experts' in json.dumps(entry))
+WITHOUT = ("bert", "gpt2", "gpt_neox", "llama", "t5", "whisper")
+
+
+def made_by_peft(library, point: dict, rank: int) -> int:
+    """The numbers that peft trains of a model with "all-linear"."""
+    module("peft", "pip install '.[proofs]'")
+    import peft
+    import torch
+
+    name = point.get("architectures", next(iter(library.architectures)))
+    with torch.device("meta"), maker().without_values(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of targets that a small config doesn't have
+        model = library.architectures[name]._from_config(library.config(point))
+        adapted = peft.get_peft_model(model, peft.LoraConfig(r=rank, target_modules="all-linear"))
+    return sum(weight.numel() for weight in adapted.parameters() if weight.requires_grad)
+
+
+def trained(config: dict, rank: int) -> int:
+    return lora_count(model_of(config), Run(lora=rank))
+
+
+def test_experts_of_at_least_sixteen_types_are_known():
+    assert len(EXPERTS) >= 16
+
+
+@pytest.mark.parametrize("kind", [*EXPERTS, *WITHOUT])
+def test_lora_trains_what_peft_makes_of_all_linear(kind):
+    entry, library = TYPES[kind], maker().Library(kind)
+    layers = [path for path in entry["numbers"] if maker().DEEP.search(path.split(".")[-1])]
+    dice, equal = random.Random(f"lora {kind}"), 0
+    for _ in range(60):
+        point = small(library, entry, dice)
+        point |= {path: 2 for path in layers if path not in point and entry["numbers"][path] != 0}
+        if not library.weights(point):
+            continue
+        config, rank = maker().config_json(library, point), dice.choice((2, 8, 64))
+        try:
+            weights_of(config)
+        except Unknown:
+            continue
+        assert trained(config, rank) == made_by_peft(library, point, rank), point
+        equal += 1
+        if equal == CONFIGS:
+            break
+    assert equal == CONFIGS, "too few configs could be compared"
+
+
+@pytest.mark.parametrize("name", page.ADAPTED)
+def test_lora_of_a_published_model_trains_what_peft_makes(name):
+    config, counted, _ = page.ADAPTED[name]
+    library = maker().Library(config["model_type"])
+    assert library.plain  # the type's own defaults stand for what isn't given
+    point = {key: value for key, value in config.items() if key != "model_type"}
+    assert counted == made_by_peft(library, point, page.ADAPTED_RANK)
+    assert counted == trained(config, page.ADAPTED_RANK)
+
+
+def test_the_page_says_whether_experts_are_adapted(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    for name, which in (("Mixtral 8x7B", "all experts"), ("gpt-oss-20b", "no experts")):
+        path.write_text(json.dumps(page.ADAPTED[name][0]))
+        main(["fit", str(path), "--lora", "16", "--json"])
+        lines = json.loads(capsys.readouterr().out)["lines"]
+        [adapters] = [line["arithmetic"] for line in lines if line["what"] == "adapters"]
+        versions = f"peft {weight_formulas.formulas()['peft']} with transformers"
+        assert f": {which}, as {versions}" in adapters
 
 
 def test_layers_draw_their_values_again_once_a_model_is_counted():

@@ -38,7 +38,6 @@ NEEDED = ("layers", "hidden", "heads", "vocabulary")  # without a config.json
 USUAL = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
 MODEL = "pass a model's config.json, such as huggingface.co/ORGANIZATION/MODEL/raw/main/config.json"
 SOLVED = ("batch", "sequence", "lora", "gpu")
-USUAL_LENGTH = 2048
 SHOWN = 0.92  # of a card's memory: what the least of the known cards shows
 MAKERS = ("NVIDIA", "Tesla")  # before a card's name, as drivers write it
 
@@ -73,7 +72,7 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
 @whole("intermediate", None, f"as {SHAPE['intermediate']}")
 @whole("vocabulary", None, f"as {SHAPE['vocabulary']}")
 @whole("batch", 1, "samples on each GPU (default: 1)")
-@whole("sequence", None, "tokens of each (default: an image's, or 2048)")
+@whole("sequence", None, "tokens of each (default: an image's, or 2048 if the model takes so many)")
 @whole("accumulation", 1, "batches per step (default: 1)")
 @kind(
     "precision",
@@ -137,7 +136,9 @@ def fit(
 ) -> int:
     """Reckon the memory of weights, gradients, optimizer state, activations and logits on each GPU,
     line by line, and what each change would save, with its entry. Weights are those that
-    transformers counts, for the types that it knows; what isn't covered is said.
+    transformers counts, for the types that it knows; what isn't covered is said. Of experts, LoRA
+    trains what the named versions of peft and transformers make of "all-linear"; those of 2025 make
+    another number.
 
     FILE.py:NAME runs your code, in a process of its own without a GPU. The model is built on
     torch's meta device, where weights take no memory, and run on --input to count what it keeps.
@@ -174,9 +175,11 @@ def fit(
     model = _model(config, shape)
     if parameters:
         model = replace(model, weights=model_config.weight_count(parameters))
-    options["sequence"] = options["sequence"] or model.tokens or USUAL_LENGTH
+    asked = options["sequence"]
+    options["sequence"] = training_run.length_of(model, asked)
     run = training_run.check(training_run.Run(**options))
     report = memory_report(model, run, card)
+    report["remarks"] = training_run.remarks(model, run, asked) if solve != "sequence" else []
     if solve:
         report["solved"] = _with_prices(solve, solution(model, run, solve, card), report)
     return _told(report, as_json)
@@ -223,6 +226,7 @@ def _as_text(report: dict[str, Any]) -> str:
         lines += ["", f"not counted: {', '.join(report['not_counted'])}"]
     if together := report["together"]:
         lines += ["", f"{together['options']} together: {together['need_gib']:.1f} GiB"]
+    lines += [f"note: {remark}" for remark in report.get("remarks", [])]
     lines += ["", f"weights: {report['weights']:,}, by {report['weights_by']}"]
     lines += [_solved(report)] if "solved" in report else []
     return "\n".join([*lines, _last_line(report)])

@@ -61,6 +61,19 @@ _KEPT_BY_ACTIVATION = {
 
 # Families that learn their positions.
 _LEARNED = ("gpt2", "bert", "roberta", "electra", "opt", "distilbert", "camembert", "xlm-roberta")
+# Families that can't take a position behind the end of a table, learned or not.
+_TABLED = (
+    "albert", "bart", "bert", "bert-generation", "big_bird", "bigbird_pegasus", "biogpt",
+    "blenderbot", "blenderbot-small", "codegen", "convbert", "distilbert", "electra", "ernie",
+    "flaubert", "fnet", "gpt2", "gpt_bigcode", "gptj", "layoutlm", "marian", "mbart",
+    "megatron-bert", "mobilebert", "nystromformer", "openai-gpt", "opt", "pegasus", "plbart",
+    "rembert", "roc_bert", "roformer", "squeezebert", "xlm",
+)  # fmt: skip
+# The same, but the first word's position comes after that of padding.
+_TABLED_FROM_PADDING = (
+    "camembert", "data2vec-text", "longformer", "mpnet", "roberta", "roberta-prelayernorm",
+    "xlm-roberta", "xlm-roberta-xl",
+)  # fmt: skip
 _T5 = ("t5", "mt5", "umt5", "longt5")
 # Families with RMS norm and gated layers, whose configs may leave out what says so.
 _LLAMAS = (
@@ -196,6 +209,8 @@ def model_of(fields: dict) -> Model:
         if strange:
             parts += (f"what transformers doesn't read: {', '.join(strange[:5])}",)
     on_top = tuple(part for part in parts if part == "activations" or part.endswith(tuple(_SENSES)))
+    longest, made_for = _lengths(flat)
+    model = replace(model, longest=longest, made_for=made_for)
     return replace(model, counted=counted, guessed=guessed, unknown=parts, on_top=on_top)
 
 
@@ -316,6 +331,18 @@ def _positions(config: _Config) -> int:
     return config.number("n_positions", least=0) or config.number(
         "max_position_embeddings", least=0
     )
+
+
+def _lengths(fields: dict) -> tuple[int, int]:
+    """Return the most tokens that a model can take, and how many its config names; else 0."""
+    given = [fields.get(name) for name in ("n_positions", "max_position_embeddings")]
+    named = next((n for n in given if type(n) is int and n > 0), 0)
+    family = _Config(fields).word("model_type")
+    if family in _TABLED_FROM_PADDING:
+        padding = fields.get("pad_token_id")
+        before = padding + 1 if type(padding) is int and padding >= 0 else 2
+        return max(0, named - before), named
+    return (named if family in _TABLED else 0), named
 
 
 def _is_gated(config: _Config, family: str, activation: str, rms: bool) -> bool:

@@ -16,8 +16,10 @@ class Model:
     `kept_by_act` is how many tensors of the layer's width the activation keeps, `powers_by_act` how
     many of them autocast leaves in fp32 because the activation takes a power. `chosen` of
     `experts` work on each token (0: no experts). `tied`: the head is the table of embeddings.
-    `positions` is the number of learned positions. `dropout` and `attention_dropout` say whether
-    there is any. `encoder` is the number of layers of an encoder beside the `layers` of a decoder.
+    `positions` is the number of learned positions. `longest` is the most tokens that a sample can
+    have, and `made_for` what the config says of that: each 0 where it says nothing. `dropout`
+    and `attention_dropout` say whether there is any. `encoder` is the number of layers of an
+    encoder beside the `layers` of a decoder.
     `head`: the model predicts words, and `loss_in_fp32`: it widens them first. `capped_scores`
     and `capped_words`: a tanh bounds attention's scores, and the logits. `layer_scales`: learned
     factors scale what both parts of a layer give. `weights` is the number of weights that the user
@@ -46,6 +48,8 @@ class Model:
     chosen: int = 0
     tied: bool = False
     positions: int = 0
+    longest: int = 0
+    made_for: int = 0
     dropout: bool = False
     attention_dropout: bool = False
     encoder: int = 0

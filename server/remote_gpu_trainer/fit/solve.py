@@ -78,8 +78,8 @@ def largest(model: Model, run: Run, what: str, gib: float, room: float = 0.0) ->
     most = MOST[what]
     if what == "lora":
         most = min(most, max(1, model.hidden))  # of a larger rank nothing more is gained
-    if what == "sequence" and model.positions:
-        most = min(most, model.positions)
+    if what == "sequence" and model.longest:
+        most = min(most, model.longest)
     value = last_that_fits(fits, most)
     return Largest(value, need(value) if value else need(1), value == MOST[what])
 

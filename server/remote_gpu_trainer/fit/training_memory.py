@@ -13,6 +13,7 @@ from ..numbers.memory_message import CONTEXT
 from .layer_memory import inputs_keep, layer_keeps, norm_keeps, scores_are_kept
 from .model_shape import Model
 from .training_run import QUANTIZED, Run
+from .weight_formulas import formulas
 
 GIB = 2.0**30
 DOES_NOT_FIT = "doesn't fit"
@@ -105,13 +106,14 @@ def estimate(model: Model, run: Run) -> Estimate:
     kept = _kept(training)
     # Batches that are accumulated find the gradients of the ones before them.
     early = [gradients] if run.accumulation > 1 else []
-    forward = [*always, *early, *_copies(training), kept]
+    forward = [*always, *early, *_copies(training), kept, *_adapted_experts(training)]
     moments = {
         "at the loss": [*forward, _loss(training)],
         "in the backward pass": [
             *forward,
             *_layer_computed_again(training),
             _working_space(training),
+            *_gradient_of_adapted_experts(training),
             *([] if early else _gradient_of_the_head(training)),
         ],
         "at the end of the backward pass": [
@@ -147,7 +149,10 @@ def short_count(number: float) -> str:
 
 
 def lora_count(model: Model, run: Run) -> int:
-    """Return how many numbers LoRA trains: the rank, times both sides of each adapted matrix."""
+    """Return how many numbers LoRA trains: the rank, times both sides of each adapted matrix.
+
+    With "all-linear" it is what peft makes, where the model's shapes are known.
+    """
     hidden, size = model.hidden, model.intermediate
     sides = 2 * hidden + model.width + model.kv_width  # q and v
     if run.targets != "qv":
@@ -198,8 +203,18 @@ def _adapters(training: _Training) -> list[MemoryLine]:
     if training.run.full:
         return []
     each, shares = training.adapter_bytes, training.weight_shares
-    how = f"{short_count(training.trained)} × {each} B{_divided(shares)}"
+    how = f"{short_count(training.trained)} × {each} B{_divided(shares)}{_of_experts(training)}"
     return [MemoryLine("adapters", how, each * training.trained / shares)]
+
+
+def _of_experts(training: _Training) -> str:
+    """Whether experts are adapted, which versions of peft and transformers do differently."""
+    model = training.model
+    if training.run.targets != "all-linear" or not (model.counted and model.counted.experts):
+        return ""
+    which = "all experts" if model.counted.experts_adapted else "no experts"
+    data = formulas()
+    return f": {which}, as peft {data['peft']} with transformers {data['transformers']}"
 
 
 def _optimizer_state(training: _Training) -> MemoryLine:
@@ -287,6 +302,28 @@ def _kept(training: _Training) -> MemoryLine:
         f" + {last:,.0f} B)"
     )
     return MemoryLine(what, how, run.tokens * (size + last))
+
+
+def _experts_of_a_layer(training: _Training) -> float:
+    """The bytes of the experts of one layer where peft adapts them, else 0."""
+    model, run = training.model, training.run
+    adapted = run.lora and run.targets == "all-linear" and model.counted
+    if not (adapted and model.counted and model.counted.experts_adapted):
+        return 0.0
+    return model.expert_weights() * run.product_bytes / max(1, model.layers)
+
+
+def _adapted_experts(training: _Training) -> list[MemoryLine]:
+    """The sum of experts and adapters, which peft makes in each layer for the backward pass."""
+    layers = 1 if training.run.checkpointing else training.model.layers
+    how = f"{layers} layers, made by peft" if layers > 1 else "one layer, made by peft"
+    return [MemoryLine("experts plus adapters", how, layers * _experts_of_a_layer(training))]
+
+
+def _gradient_of_adapted_experts(training: _Training) -> list[MemoryLine]:
+    return [
+        MemoryLine("gradient of their sum", "one layer", _experts_of_a_layer(training)),
+    ]
 
 
 def _loss(training: _Training) -> MemoryLine:

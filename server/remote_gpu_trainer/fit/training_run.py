@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ..text import BadRequest
+from .model_shape import Model
 
+USUAL_LENGTH = 2048  # tokens of a sample where nothing says how many
 PRECISIONS = ("fp32", "bf16-mixed", "fp16-mixed", "bf16", "8bit", "4bit", "4bit-bf16")
 SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 TARGETS = ("all-linear", "attention", "qv")
@@ -97,3 +99,28 @@ def check(run: Run) -> Run:
     if run.sharding != "none" and run.gpus == 1:
         raise BadRequest(f"--sharding {run.sharding} on one GPU divides nothing; add --gpus N")
     return run
+
+
+def length_of(model: Model, asked: int | None) -> int:
+    """Return the tokens of a sample: those asked for, or the usual number if the model takes it.
+
+    Raises BadRequest for more than the model can take.
+    """
+    if asked and 0 < model.longest < asked:
+        raise BadRequest(
+            f"--sequence is {asked}, and the model has positions for {model.longest} tokens: "
+            f"a longer sample stops it; give at most {model.longest}"
+        )
+    return asked or model.tokens or min(USUAL_LENGTH, model.longest or USUAL_LENGTH)
+
+
+def remarks(model: Model, run: Run, asked: int | None) -> list[str]:
+    """Return what to know about the length of the samples."""
+    if not asked and not model.tokens and 0 < model.longest < USUAL_LENGTH:
+        return [f"samples of {model.longest} tokens, the most that the model has positions for"]
+    if not model.tokens and not model.longest and 0 < model.made_for < run.sequence:
+        return [
+            f"{run.sequence} tokens are more than the {model.made_for} of the config: the memory "
+            "is as reckoned, but beyond them a model that wasn't trained so writes nonsense [L5]"
+        ]
+    return []

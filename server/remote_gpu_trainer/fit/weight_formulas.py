@@ -51,6 +51,7 @@ OF_SHAPES = frozenset((
     "rms_norm_eps",
 ))  # fmt: skip
 MOST = 10**9  # that a field may say
+RANKS = {"matrix": 1}  # how often LoRA's rank is there for a role; another number follows "*"
 
 
 class Unknown(Exception):
@@ -63,7 +64,8 @@ class Weights:
 
     `tables` are embeddings, `head` the matrix behind the layers where it is no table too,
     `matrices` and `experts` those that LoRA and quantization take, `rest` norms, biases and
-    convolutions. `sides` is the sum of both sides of all matrices, which LoRA's rank multiplies.
+    convolutions. `sides` is what LoRA's rank multiplies: both sides of all that peft's "all-linear"
+    adapts. That is every matrix; of experts it depends on the type, and `experts_adapted` says it.
     `unread` names fields that the library's own config doesn't know.
     """
 
@@ -73,6 +75,7 @@ class Weights:
     experts: int = 0
     rest: int = 0
     sides: int = 0
+    experts_adapted: bool = False
     unread: tuple[str, ...] = ()
 
     @property
@@ -118,7 +121,7 @@ def count(entry: dict, config: dict) -> Weights:
     cases = _switches(entry, config)
     point = _numbers(entry, config, cases)
     sums = dict.fromkeys(("table", "head", "matrix", "experts", "rest"), 0)
-    sides = 0
+    sides, experts_adapted = 0, False
     for group in entry["groups"]:
         fields = group.get("by", [])
         case = [_case(entry, field, cases, point) for field in fields]
@@ -135,10 +138,13 @@ def count(entry: dict, config: dict) -> Weights:
                 product *= length
             if copies < 0 or product < 0:
                 raise Unknown("a formula gives a negative size")
+            role, _, rank = role.partition("*")
             sums[role] += product
-            if role in ("matrix", "experts"):
-                outer = lengths[0] if role == "experts" else 1
-                sides += copies * outer * sum(lengths[-2:])
+            # An expert has a pair of sides of its own.
+            outer = lengths[0] if len(lengths) > 2 else 1
+            ranks = int(rank) if rank else RANKS.get(role, 0)
+            experts_adapted |= role == "experts" and ranks > 0
+            sides += ranks * copies * outer * sum(lengths[-2:])
     return Weights(
         tables=sums["table"],
         head=sums["head"],
@@ -146,6 +152,7 @@ def count(entry: dict, config: dict) -> Weights:
         experts=sums["experts"],
         rest=sums["rest"],
         sides=sides,
+        experts_adapted=experts_adapted,
         unread=_unread(entry, config),
     )
 

@@ -33,8 +33,9 @@ def memory_sentence(model: Model, text: str, evidence: Evidence) -> str:
     if not ABOUT_MEMORY.search(text):
         return ""
     from ..fit.memory_levers import summary
-    from ..fit.training_run import Run
+    from ..fit.training_run import Run, length_of
 
     message = memory_of(evidence.lines)
     card = message[1].total if message else 0.0
-    return f"{summary(model, Run(), card)} `rgt fit` reckons with your batch, length and precision."
+    run = Run(sequence=length_of(model, None))
+    return f"{summary(model, run, card)} `rgt fit` reckons with your batch, length and precision."
