@@ -11,6 +11,7 @@ from . import (
     containers,
     early_end,
     failures,
+    going_on,
     launchers,
     log,
     memory,
@@ -57,6 +58,7 @@ class Attempts:
         self._began: checkpoints.Checkpoint | None = None
         self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), [], set(), "")
         self._stalled = ""
+        self._before: going_on.Steps | None = None  # of the attempt before, until it is compared
         self._linger: Lingering | None = None
         self._told_lingering = False
         self.owed: list[str] = []
@@ -93,6 +95,7 @@ class Attempts:
             run.event("killed-leftovers")
         self._probe.look(at_the_end=True)
         heart.look_at_log()
+        self._look_for_fall()
         newest = checkpoints.newest(run)
         if state.step is None and newest is not None:
             state.step = newest.step  # a log that was lost tells none
@@ -132,6 +135,7 @@ class Attempts:
         path = self._began.path if self._began else ""
         if state.attempt == 1:
             results.trust_later(run, self._began)
+        self._note_steps()
         extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
         words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
         self._note(log.next_number(run))
@@ -174,6 +178,31 @@ class Attempts:
             state.move("program found alive")
         return True
 
+    def _note_steps(self) -> None:
+        """Note which steps the attempt before printed, where this one is to go on from it."""
+        told = self.run.folder.json("attempt.json")
+        self.state.fell, self._before = "", None
+        if self._began and told and self.run.spec.resume != "none":
+            self._before = going_on.steps_of(self.run, _whole(told.get("log_first")))
+
+    def _look_for_fall(self) -> None:
+        """Tell where an attempt begins with a checkpoint and prints steps far below it."""
+        run, state, before = self.run, self.state, self._before
+        if before is None or self._began is None:
+            return
+        after = going_on.steps_of(run, self._attempt.log_first)
+        if after is None:
+            return
+        if going_on.has_fallen(before, after, self._began.step):
+            state.fell = (
+                f"the step fell from {before.last} to {after.lowest}, though attempt"
+                f" {state.attempt} began with {self._began.path}: the program seems to begin anew"
+            )
+            run.event("fell", attempt=state.attempt, **{"from": before.last, "to": after.lowest})
+            run.log(state.fell)
+        if state.fell or after.count > 2:  # the first may be that of the checkpoint
+            self._before = None
+
     def _note(self, first: int) -> None:
         """Take down what an end is compared with."""
         run, state = self.run, self.state
@@ -208,6 +237,7 @@ class Attempts:
                 self._attempt.pids |= pids
                 members.note(run.folder, pids)
                 self._probe.look()
+                self._look_for_fall()
             if run.asked and kill_at is None:
                 self.owed = results.owed(run)
                 if state.phase == "running":

@@ -26,12 +26,13 @@ KINDS = ("again", "beyond", "lower", "saved", "")  # what decides first
 
 class Steps(NamedTuple):
     """What a start printed. `lowest`, `last`: steps. `fell`: whether its steps went back, so that
-    they don't count the whole training. `epoch`: the lowest one, -1 for none."""
+    they don't count the whole training. `epoch`: the lowest one, -1 for none. `count`: of steps."""
 
     lowest: int
     last: int
     fell: bool
     epoch: int
+    count: int
 
 
 def steps_of(run: Run, first: int) -> Steps | None:
@@ -46,7 +47,8 @@ def steps_of(run: Run, first: int) -> Steps | None:
         most = max(most, step)
     newest = log.find_step(run, log.tail(run, first, TAIL))
     epochs = [int(number) for number in _EPOCH.findall(text) if len(number) < 10]
-    return Steps(min(found), found[-1] if newest is None else newest, fell, min(epochs, default=-1))
+    last = found[-1] if newest is None else newest
+    return Steps(min(found), last, fell, min(epochs, default=-1), len(set(found)))
 
 
 def went_on(before: Steps | None, after: Steps | None, saved: int | None = None) -> bool | None:
@@ -61,8 +63,20 @@ def went_on(before: Steps | None, after: Steps | None, saved: int | None = None)
         return True
     if before.fell:
         return None
+    return after.lowest > before.lowest and not _is_far_below(before, after, saved)
+
+
+def has_fallen(before: Steps | None, after: Steps | None, saved: int | None = None) -> bool:
+    """Return whether an attempt's steps begin far below those of the attempt before it, which may
+    have begun with the same checkpoint."""
+    if before is None or after is None or before.fell or -1 < before.epoch < after.epoch:
+        return False
+    return _is_far_below(before, after, saved)
+
+
+def _is_far_below(before: Steps, after: Steps, saved: int | None) -> bool:
     reached = before.last if saved is None else min(before.last, saved)
-    return after.lowest > before.lowest and after.lowest * 2 > reached
+    return after.lowest * 2 <= reached
 
 
 class Saves:
