@@ -393,3 +393,18 @@ def test_an_attempt_whose_steps_begin_far_below_its_checkpoint_is_told_and_goes_
     assert now["fell"] == (told if fell else "")
     assert (told in box.log()) is fell
     assert len(box.events("fell")) == int(fell)
+
+
+def test_a_stop_without_a_runner_names_the_newest_checkpoint_and_step(box: Box):
+    box.make("--steps", 4000, "--sleep", 0.02, timings={"raise_after": 600, "heartbeat": 600})
+    box.start()
+    box.at_step(12)
+    for name in ("runner", "keeper", "deadman"):
+        os.kill(box.pid(name), signal.SIGKILL)
+    box.until(lambda: (box.checkpoints / "step-40.pt").exists())
+    assert box.verb("stop").returncode == 0
+    now = box.status()
+    newest = max(box.checkpoints.glob("step-*.pt"), key=lambda path: int(path.stem[5:]))
+    assert now["phase"] == "preempted"
+    assert now["checkpoint"] == now["decision"]["resume_from"] == str(newest)
+    assert now["step"] == int(newest.stem[5:])

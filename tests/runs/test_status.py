@@ -37,6 +37,7 @@ def said(**says) -> Status:
         ({"phase": "preempted", "alive": False}, "preempted", 1),
         ({"phase": "preempted", "alive": False, "class": "deadline"}, "deadline", 1),
         ({"stalled": True}, "stalled", 1),
+        ({"waits": "for room"}, "stalled", 1),
         ({"alive": False}, "failed", 1),
         ({"phase": "new", "alive": False}, "nothing", 1),
         ({"phase": "new"}, "alive", 0),
@@ -81,6 +82,9 @@ def test_the_evidence_names_what_a_reader_should_know():
         "the keeper is gone: nothing on the box ends the run at the deadline"
         in said(deadline=4600, keeper_alive=False).evidence
     )
+    waits = said(waits="for room, 9 minutes more", reason="no room left in /r", **{"class": "disk"})
+    assert waits.evidence[0] == "the runner waits for room, 9 minutes more"
+    assert "reason: no room left in /r" in waits.evidence
     assert (
         said(alive=False).evidence[0]
         == "the run's processes are gone and left no end state: they were killed, or the box restarted"

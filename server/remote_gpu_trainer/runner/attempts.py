@@ -15,6 +15,7 @@ from . import (
     launchers,
     log,
     memory,
+    notices,
     probing,
     procs,
     results,
@@ -128,7 +129,7 @@ class Attempts:
         run, state = self.run, self.state
         state.attempt = int(run.folder.number("attempt") or 0) + 1
         run.folder.write("attempt", f"{state.attempt}\n")
-        run.folder.remove(members.ROLL)
+        run.folder.remove(members.ROLL, why.WAITS)
         state.failure = state.entry = state.reason = state.again = ""
         state.exit = None
         self._began = checkpoints.begin_with(run, self.heart.beat)
@@ -369,6 +370,11 @@ class Attempts:
         refused = self._may_not_retry(verdict.failure, came_further)
         if refused is not None:
             return False, verdict._replace(reason=verdict.reason + refused)
+        return self._wait(verdict)
+
+    def _wait(self, verdict: Verdict) -> tuple[bool, Verdict]:
+        """Wait before another attempt, on a full disk for room; return as `_again` does."""
+        run = self.run
         wait = 0.0 if verdict.failure == "preempted" else run.spec.timings.retry_wait
         if verdict.failure == "network":
             wait = min(wait * 4 * self._used["network"], 300)
@@ -376,11 +382,20 @@ class Attempts:
         begin = run.up
         until, look_until = begin + wait, begin + run.spec.timings.room_wait
         is_full = verdict.failure == "disk"
-        while run.up < until or (is_full and run.up < look_until and why.full_folder(run)):
-            run.clock.nap(run.spec.timings.tick)
-            if self.heart.beat():
-                self._attempt.asked = run.asked
-                return False, why.classify(run, self._attempt)
+        if is_full and run.up < look_until and (full := why.full_folder(run)):
+            run.folder.stamp(why.WAITS, run.now)
+            minutes = f"{run.spec.timings.room_wait / 60:g} minutes"
+            told = f"no room left in {full}: waiting up to {minutes} for room, then trying again"
+            run.log(told)
+            notices.notify(run, f"{told}; remove something there")
+        try:
+            while run.up < until or (is_full and run.up < look_until and why.full_folder(run)):
+                run.clock.nap(run.spec.timings.tick)
+                if self.heart.beat():
+                    self._attempt.asked = run.asked
+                    return False, why.classify(run, self._attempt)
+        finally:
+            run.folder.remove(why.WAITS)
         return True, verdict
 
     def _may_not_retry(self, failure: str, came_further: bool) -> str | None:

@@ -76,6 +76,7 @@ class State:
             "tail": "",
             "expect_missing": self.missing,
             "outcome": self.outcome,
+            "waits": "",
         }
 
     def write(self, lasting: bool = False) -> bool:
@@ -117,11 +118,12 @@ class State:
     def decision(self) -> dict[str, str] | None:
         """Return what to do now that the run has ended; None while it goes on."""
         end = failures.end_of(self.phase, self.failure, self.reason)
-        decision = failures.decide(end, self.entry, self.again)
+        decision = failures.decide(end, self.entry, self.again, self.exit)
         return failures.as_answer(decision, self.checkpoint)
 
     def mark(self, end: str) -> None:
-        """Leave the marker of an end, with class, entry, reason, exit, step and attempt."""
+        """Leave the marker of an end, with class, entry, reason, exit, step, attempt and the
+        newest whole checkpoint."""
         self.run.folder.mark(
             end,
             {
@@ -133,5 +135,6 @@ class State:
                 "again": self.again,
                 "step": self.step,
                 "attempt": self.attempt,
+                "checkpoint": self.checkpoint,
             },
         )
