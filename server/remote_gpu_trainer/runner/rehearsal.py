@@ -266,19 +266,20 @@ class Rehearsal:
         elif has_gone_on:
             went = f"{came}, from" if came else "goes on at"
             told = f"ok resume: {went} {step}, saved {name} again {after_s}"
-        elif has_gone_on is False or kind != "saved":
-            began = f" and printed {step} again" if has_gone_on is False else ""
-            nothing = "" if kind == "saved" else ", and nothing newer"
+        elif has_gone_on is False and kind != "saved":
             raise Failure(
-                f"resume: the program seems to begin anew: {after_s} it saved {name} again"
-                f"{began}{nothing}; make it load the checkpoint in RGT_RESUME_FROM"
+                f"resume: the program seems to begin anew: {after_s} it saved {name} again and"
+                f" printed {step} again, and nothing newer; make it load the checkpoint in"
+                " RGT_RESUME_FROM"
             )
         else:
-            came = came and f"{came} and "
+            # One of the two alone proves nothing: steps may count anew in each epoch.
+            shows = f" and printed {step} again" if has_gone_on is False else ""
+            again = "" if kind == "saved" else " again"
             told = (
-                f"unsure resume: {came}saved {name} {after_s}, but neither"
-                " this name nor the log tells whether the program went on from what it had saved;"
-                " print the step, or put it into the name"
+                f"unsure resume: {came and came + ' and '}saved {name}{again} {after_s}{shows},"
+                " which doesn't tell whether the program went on from what it had saved; print the"
+                " step, and put it into the name"
             )
         print(told, flush=True)
 
