@@ -277,6 +277,57 @@ def test_a_rehearsal_and_a_run_exclude_each_other(box: Box):
     assert done.returncode == 75 and "trains into" in done.stderr, "the same folder of checkpoints"
 
 
+GOES = """
+import os, pathlib, sys, time, zipfile
+names, says, way = sys.argv[1:]
+folder, held = pathlib.Path(os.environ["RGT_CHECKPOINT_DIR"]), os.environ["RGT_RESUME_FROM"]
+step = int(zipfile.ZipFile(held).read("step")) if held and way != "anew" else 0
+if way == "epoch":
+    step -= step % 20
+while step < 400:
+    if not (way == "saves" and held):
+        step += 1
+    held = ""
+    if says:
+        print(says.format(step=step, epoch=step // 20, part=step % 20), flush=True)
+    for name in names.split() if step % 10 == 0 and (way != "epoch" or step > 20) else ():
+        path = folder / name.format(step=step, epoch=step // 10)
+        first = folder / path.name.replace("-v1", "")
+        path = path if first.exists() else first
+        with zipfile.ZipFile(folder / "new", "w") as archive: archive.writestr("step", str(step))
+        os.replace(folder / "new", path)
+    time.sleep(0.08)
+"""
+
+
+@pytest.mark.parametrize(
+    ("names", "says", "way", "told"),
+    [
+        ("step-{step}.pt", "step {step}", "on", r"ok resume: newer checkpoint after \d+ s: step-\d0.pt"),
+        ("step-{step}.pt", "step {step}", "anew", r"failed .*begin anew: .* saved step-\d0.pt again and printed step 1 again, and nothing newer"),
+        ("step-{step}.pt", "", "anew", r"unsure resume: saved step-\d0.pt again after \d+ s, which doesn't tell"),
+        ("step={step}-v1.pt", "", "anew", r"unsure resume: saved step=\d0-v1.pt again"),
+        ("step-{step}.pt last.pt", "", "anew", r"unsure resume: saved step-\d0.pt again"),
+        ("last.pt", "step {step}", "anew", r"unsure resume: saved last.pt after \d+ s and printed step 1 again, which doesn't tell"),
+        ("last.pt", "step {step}", "on", r"ok resume: goes on at step \d+, saved last.pt again after"),
+        ("last.pt", "", "on", r"unsure resume: saved last.pt after \d+ s, which doesn't tell"),
+        ("step-{step}.pt", "step {step}", "saves", r"ok resume: goes on at step \d0, saved step-\d0.pt again"),
+        ("step-{step}.pt", "step {step}", "epoch", r"ok resume: goes on at step 21, saved step-30.pt again"),
+        ("epoch-{epoch}.pt", "step {part}", "on", r"ok resume: newer checkpoint .*: epoch-\d.pt"),
+        ("last.pt", "epoch {epoch} step {part}", "epoch", "ok resume: goes on at step 0, saved last.pt again"),
+    ],
+)  # fmt: skip
+def test_a_resume_is_one_only_where_the_program_comes_beyond_what_it_had(
+    box: Box, names, says, way, told
+):
+    command = [sys.executable, "-c", GOES, names, says, way]
+    make(box, command=command, results=[], checkpoint_pattern="*.pt", rehearse_minutes=1.0)
+    done = box.verb("rehearse")
+    line = next(line for line in done.stdout.splitlines() if " resume: " in line)
+    assert re.match(told, line), done.stdout
+    assert done.returncode == int(told.startswith("failed"))
+
+
 def test_the_end_of_a_log_steers_no_terminal(box: Box):
     say = "print('one\\x1b[31mtwo\\x9bthree\\u202e')\nraise SystemExit(3)"
     make(box, command=[sys.executable, "-c", say], results=[])

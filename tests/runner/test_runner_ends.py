@@ -154,6 +154,13 @@ def test_an_end_below_the_final_step_without_a_newer_checkpoint_is_a_bug(box: Bo
     marker = box.marker("failed")
     assert marker["class"] == "bug" and "step 3 of 60" in marker["reason"]
     assert len(box.events("attempt")) == 1
+    told = json.dumps(box.status())
+    found = status_from("gpu", f"rgt-dir /r\nrgt-status\n{told}\n", False, "", time.time())
+    lines = [line for line in found.evidence if line.startswith(("decision", "bug"))]
+    assert lines == [
+        "decision: fix_first: it ended with 0, but without all that the job expects",
+        "bug: the runner doesn't retry a program that ended with 0: it saw no error itself",
+    ]
 
 
 def killed_after_a_save(box: Box, attempt: int) -> None:

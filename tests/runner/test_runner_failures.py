@@ -259,6 +259,54 @@ def test_a_full_disk_that_has_room_again_is_waited_for(box: Box):
         subprocess.run(["umount", "-l", str(box.checkpoints)], check=True)
 
 
+@pytest.mark.skipif(
+    os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
+)
+def test_a_wait_for_room_is_told_at_once_though_nothing_can_be_written(box: Box):
+    """The run's folder lies on the full disk, so its state stays as it was."""
+    small = box.folder / "small"
+    small.mkdir()
+    if subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)],
+        capture_output=True,
+        check=False,
+    ).returncode:
+        pytest.skip("mount is not allowed here")
+    box.run_dir, box.checkpoints = small / "run", small / "ckpt"
+    told = box.folder / "told"
+    try:
+        notify = ["bash", "-c", f"cat >>{told}"]
+        box.make("--pad", 150_000, timings={"room_wait": 120, "heartbeat": 0.5}, notify=notify)
+        box.start()
+        box.at_step(11)
+        for _ in range(2):  # what the program writes meanwhile finds no room either
+            with pytest.raises(OSError), open(small / "other", "ab", buffering=0) as other:
+                while other.write(b"1" * 4096):
+                    pass
+        box.until(told.exists)
+        assert (
+            f"no room left in {box.run_dir}: waiting up to 2 minutes for room" in told.read_text()
+        )
+        first = box.until(lambda: (now := box.status())["waits"] and now)
+        assert (first["alive"], first["class"], first["entry"]) == (True, "disk", "U6")
+        assert first["reason"] == f"no room left in {box.run_dir}"
+        assert first["waits"] == "for room, 2 minutes more at most, then tries again"
+        assert first["disk_free_mb"] == 0
+        time.sleep(5)
+        later = box.status()
+        assert later["updated"] == first["updated"], "the state can't be written"
+        assert later["waits"] and later["heartbeat_age"] <= 2
+        (small / "other").unlink()
+        now = box.wait()
+        assert (now["phase"], now["waits"]) == ("done", "")
+        assert len(box.events("attempt")) == 2
+        assert not list(box.run_dir.glob("waits*")) and not list(box.run_dir.glob("heartbeat.*"))
+        assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
+    finally:
+        box.kill_everything()
+        subprocess.run(["umount", "-l", str(small)], check=True)
+
+
 @pytest.mark.parametrize(("at", "attempts"), [(3, 1), (12, 2)], ids=["no save", "one save"])
 def test_where_memory_ran_out_a_newer_checkpoint_is_worth_another_attempt(box: Box, at, attempts):
     """The second one ends at the same step."""

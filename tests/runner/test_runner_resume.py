@@ -360,3 +360,51 @@ def test_checkpoints_that_vanish_in_the_first_attempt_are_missed_aloud(box: Box)
     before = told_of[: told_of.index("lost-checkpoints")]
     assert (lost[0]["entry"], before.count("attempt")) == ("C4", 1)
     box.until(lambda: told.exists() and "training starts from nothing" in told.read_text())
+
+
+ANEW = """
+import os, pathlib, sys, time, zipfile
+folder, held = pathlib.Path(os.environ["RGT_CHECKPOINT_DIR"]), os.environ["RGT_RESUME_FROM"]
+folder.mkdir(exist_ok=True)
+second = bool(held)
+step = int(zipfile.ZipFile(held).read("step")) // int(sys.argv[1]) if held else 0
+print("from", held, "step", step, flush=True)
+while step < (12 if second else 60):
+    step += 1
+    print("step", step, flush=True)
+    if step % 10 == 0:
+        with zipfile.ZipFile(folder / "new", "w") as archive: archive.writestr("step", str(step))
+        os.replace(folder / "new", folder / f"step-{step}.pt")
+    if step == 43 and not second: os.kill(os.getpid(), 9)
+    time.sleep(0.2 if second else 0.02)
+"""
+
+
+@pytest.mark.parametrize(("part", "fell"), [(1000, True), (1, False), (2, True)])
+def test_an_attempt_whose_steps_begin_far_below_its_checkpoint_is_told_and_goes_on(
+    box: Box, part, fell
+):
+    box.make(command=[sys.executable, "-c", ANEW, str(part)], results=[])
+    box.start()
+    now = box.wait()
+    assert now["phase"] == "done"
+    low = 40 // part
+    told = f"the step fell from 43 to {low}, though attempt 2 began with {box.checkpoints}/step-40.pt: the program seems to begin anew"  # fmt: skip
+    assert now["fell"] == (told if fell else "")
+    assert (told in box.log()) is fell
+    assert len(box.events("fell")) == int(fell)
+
+
+def test_a_stop_without_a_runner_names_the_newest_checkpoint_and_step(box: Box):
+    box.make("--steps", 4000, "--sleep", 0.02, timings={"raise_after": 600, "heartbeat": 600})
+    box.start()
+    box.at_step(12)
+    for name in ("runner", "keeper", "deadman"):
+        os.kill(box.pid(name), signal.SIGKILL)
+    box.until(lambda: (box.checkpoints / "step-40.pt").exists())
+    assert box.verb("stop").returncode == 0
+    now = box.status()
+    newest = max(box.checkpoints.glob("step-*.pt"), key=lambda path: int(path.stem[5:]))
+    assert now["phase"] == "preempted"
+    assert now["checkpoint"] == now["decision"]["resume_from"] == str(newest)
+    assert now["step"] == int(newest.stem[5:])

@@ -97,3 +97,34 @@ def test_a_marker_and_a_changed_phase_are_on_the_disk_before_they_have_their_nam
     assert not synced
     run.folder.mark("done", {})
     assert len(synced) == 1
+
+
+def test_the_free_room_is_that_of_now_and_the_least_of_the_runs_folders(run, monkeypatch):
+    run.folder.write("state.json", json.dumps({"phase": "running", "disk_free_mb": 5}))
+    run.checkpoints = run.folder.at("ckpt")
+    df = "Filesystem 1024-blocks Used Available Capacity Mounted on\n/dev/a 9 9 9000 1% /a\n/dev/b 9 9 {} 100% /b\n"
+    asked = []
+
+    def said(words, **_):
+        asked.append(words)
+        return subprocess.CompletedProcess(words, 0, df.format(3000).encode())
+
+    monkeypatch.setattr(subprocess, "run", said)
+    assert status.look(run)["disk_free_mb"] == 2
+    assert asked[0][-2:] == [run.folder.path, run.checkpoints]
+    df = df.format(0)
+    assert status.look(run)["disk_free_mb"] == 0
+    df = ""
+    assert status.look(run)["disk_free_mb"] == 5, "a mount that doesn't answer"
+
+
+def test_a_beat_that_a_full_disk_does_not_take_is_a_beat(run, monkeypatch):
+    run.folder.beat(1000)
+    assert (run.folder.last_beat(), run.folder.read("heartbeat")) == (1000, "1000\n")
+    write = run.folder.write
+    monkeypatch.setattr(run.folder, "write", lambda *_: False)
+    run.folder.beat(1700)
+    assert (run.folder.last_beat(), run.folder.read("heartbeat")) == (1700, "1000\n")
+    monkeypatch.setattr(run.folder, "write", write)
+    run.folder.beat(1710)
+    assert (run.folder.last_beat(), run.folder.has("heartbeat.full")) == (1710, False)

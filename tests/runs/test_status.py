@@ -37,6 +37,7 @@ def said(**says) -> Status:
         ({"phase": "preempted", "alive": False}, "preempted", 1),
         ({"phase": "preempted", "alive": False, "class": "deadline"}, "deadline", 1),
         ({"stalled": True}, "stalled", 1),
+        ({"waits": "for room"}, "stalled", 1),
         ({"alive": False}, "failed", 1),
         ({"phase": "new", "alive": False}, "nothing", 1),
         ({"phase": "new"}, "alive", 0),
@@ -60,7 +61,7 @@ def test_a_run_that_its_deadline_ended_is_not_called_preempted():
 def test_the_evidence_names_what_a_reader_should_know():
     found = said(
         phase="failed", alive=False, step=7, attempt=2, exit=137, entry="O1", reason="killed by the kernel", deadline=4600, expect_missing=["out/a.pt"],
-        last_sync={"t": 940, "ok": False, "to": "/mnt"}, disk_free_mb=12, gpu="A100 0 %", **{"class": "host-oom"},
+        last_sync={"t": 940, "ok": False, "to": "/mnt"}, disk_free_mb=12, fell="the step fell", gpu="A100 0 %", **{"class": "host-oom"},
     )  # fmt: skip
     assert found.evidence == [
         "phase failed, attempt 2, step 7, heartbeat 3 s ago, log 4 s ago",
@@ -72,6 +73,7 @@ def test_the_evidence_names_what_a_reader_should_know():
         "last sync not verified, 60 s ago, to /mnt",
         "missing results: out/a.pt",
         "disk: 12 MB free",
+        "note: the step fell",
         "gpu: A100 0 %",
         "log: step 119 loss 0.3",
         "log: step 120 loss 0.2",
@@ -80,6 +82,9 @@ def test_the_evidence_names_what_a_reader_should_know():
         "the keeper is gone: nothing on the box ends the run at the deadline"
         in said(deadline=4600, keeper_alive=False).evidence
     )
+    waits = said(waits="for room, 9 minutes more", reason="no room left in /r", **{"class": "disk"})
+    assert waits.evidence[0] == "the runner waits for room, 9 minutes more"
+    assert "reason: no room left in /r" in waits.evidence
     assert (
         said(alive=False).evidence[0]
         == "the run's processes are gone and left no end state: they were killed, or the box restarted"

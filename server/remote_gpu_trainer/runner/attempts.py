@@ -11,9 +11,11 @@ from . import (
     containers,
     early_end,
     failures,
+    going_on,
     launchers,
     log,
     memory,
+    notices,
     probing,
     procs,
     results,
@@ -57,6 +59,7 @@ class Attempts:
         self._began: checkpoints.Checkpoint | None = None
         self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), [], set(), "")
         self._stalled = ""
+        self._before: going_on.Steps | None = None  # of the attempt before, until it is compared
         self._linger: Lingering | None = None
         self._told_lingering = False
         self.owed: list[str] = []
@@ -93,6 +96,7 @@ class Attempts:
             run.event("killed-leftovers")
         self._probe.look(at_the_end=True)
         heart.look_at_log()
+        self._look_for_fall()
         newest = checkpoints.newest(run)
         if state.step is None and newest is not None:
             state.step = newest.step  # a log that was lost tells none
@@ -125,13 +129,14 @@ class Attempts:
         run, state = self.run, self.state
         state.attempt = int(run.folder.number("attempt") or 0) + 1
         run.folder.write("attempt", f"{state.attempt}\n")
-        run.folder.remove(members.ROLL)
+        run.folder.remove(members.ROLL, why.WAITS)
         state.failure = state.entry = state.reason = state.again = ""
         state.exit = None
         self._began = checkpoints.begin_with(run, self.heart.beat)
         path = self._began.path if self._began else ""
         if state.attempt == 1:
             results.trust_later(run, self._began)
+        self._note_steps()
         extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
         words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
         self._note(log.next_number(run))
@@ -174,6 +179,31 @@ class Attempts:
             state.move("program found alive")
         return True
 
+    def _note_steps(self) -> None:
+        """Note which steps the attempt before printed, where this one is to go on from it."""
+        told = self.run.folder.json("attempt.json")
+        self.state.fell, self._before = "", None
+        if self._began and told and self.run.spec.resume != "none":
+            self._before = going_on.steps_of(self.run, _whole(told.get("log_first")))
+
+    def _look_for_fall(self) -> None:
+        """Tell where an attempt begins with a checkpoint and prints steps far below it."""
+        run, state, before = self.run, self.state, self._before
+        if before is None or self._began is None:
+            return
+        after = going_on.steps_of(run, self._attempt.log_first)
+        if after is None:
+            return
+        if going_on.has_fallen(before, after, self._began.step):
+            state.fell = (
+                f"the step fell from {before.last} to {after.lowest}, though attempt"
+                f" {state.attempt} began with {self._began.path}: the program seems to begin anew"
+            )
+            run.event("fell", attempt=state.attempt, **{"from": before.last, "to": after.lowest})
+            run.log(state.fell)
+        if state.fell or after.count > 2:  # the first may be that of the checkpoint
+            self._before = None
+
     def _note(self, first: int) -> None:
         """Take down what an end is compared with."""
         run, state = self.run, self.state
@@ -208,6 +238,7 @@ class Attempts:
                 self._attempt.pids |= pids
                 members.note(run.folder, pids)
                 self._probe.look()
+                self._look_for_fall()
             if run.asked and kill_at is None:
                 self.owed = results.owed(run)
                 if state.phase == "running":
@@ -339,6 +370,11 @@ class Attempts:
         refused = self._may_not_retry(verdict.failure, came_further)
         if refused is not None:
             return False, verdict._replace(reason=verdict.reason + refused)
+        return self._wait(verdict)
+
+    def _wait(self, verdict: Verdict) -> tuple[bool, Verdict]:
+        """Wait before another attempt, on a full disk for room; return as `_again` does."""
+        run = self.run
         wait = 0.0 if verdict.failure == "preempted" else run.spec.timings.retry_wait
         if verdict.failure == "network":
             wait = min(wait * 4 * self._used["network"], 300)
@@ -346,11 +382,20 @@ class Attempts:
         begin = run.up
         until, look_until = begin + wait, begin + run.spec.timings.room_wait
         is_full = verdict.failure == "disk"
-        while run.up < until or (is_full and run.up < look_until and why.full_folder(run)):
-            run.clock.nap(run.spec.timings.tick)
-            if self.heart.beat():
-                self._attempt.asked = run.asked
-                return False, why.classify(run, self._attempt)
+        if is_full and run.up < look_until and (full := why.full_folder(run)):
+            run.folder.stamp(why.WAITS, run.now)
+            minutes = f"{run.spec.timings.room_wait / 60:g} minutes"
+            told = f"no room left in {full}: waiting up to {minutes} for room, then trying again"
+            run.log(told)
+            notices.notify(run, f"{told}; remove something there")
+        try:
+            while run.up < until or (is_full and run.up < look_until and why.full_folder(run)):
+                run.clock.nap(run.spec.timings.tick)
+                if self.heart.beat():
+                    self._attempt.asked = run.asked
+                    return False, why.classify(run, self._attempt)
+        finally:
+            run.folder.remove(why.WAITS)
         return True, verdict
 
     def _may_not_retry(self, failure: str, came_further: bool) -> str | None:

@@ -101,8 +101,7 @@ class Collectors:
     def _take(self, name: str, said: str) -> None:
         """Read an answer; '' leaves nothing known."""
         if name == "df":
-            free = [int(room) // 1024 for room in _ROOM.findall(said)]
-            self.free_mb = min(free) if free else None
+            self.free_mb = least_room(said)
             return
         cards, hot = [], 0
         for line in said.splitlines():
@@ -115,6 +114,11 @@ class Collectors:
             cards.append(f"{words[4]} {words[0]}% {int(power)}/{int(limit)}W {words[3]}MB")
         self.gpu = "; ".join(cards) or None
         self.hot = 0 < hot >= self.run.spec.gpus
+
+
+def least_room(said: str) -> int | None:
+    """Return the least free megabytes that df -Pk tells, None where it tells none."""
+    return min((int(room) // 1024 for room in _ROOM.findall(said)), default=None)
 
 
 def _number(word: str) -> float:

@@ -108,7 +108,7 @@ def newest_first(folder: str, pattern: str) -> list[Item]:
         ]
     kinds: dict[tuple[str, str], list[tuple[list[int], int, Item]]] = {}
     for item in found:
-        kinds.setdefault(_kind(item.path), []).append((_numbers(item.path), item.weights, item))
+        kinds.setdefault(kind_of(item.path), []).append((numbers_of(item.path), item.weights, item))
     order = []
     for items in kinds.values():
         latest = 0
@@ -272,13 +272,18 @@ def _is_checkpoint(path: str) -> bool:
     return any(name.endswith(WEIGHTS) or name.endswith(".metadata") for name in files_of(path))
 
 
-def _numbers(path: str) -> list[int]:
+def counted(name: str) -> list[int]:
+    """Return the steps and epochs that a name marks as such."""
+    return [int(text) for text in COUNTED.findall(FRACTION.sub(".", name))]
+
+
+def numbers_of(path: str) -> list[int]:
     """Return steps and epochs in a name; where none is marked as such, all whole numbers."""
-    name = FRACTION.sub(".", os.path.basename(path))
-    return [int(text) for text in COUNTED.findall(name) or re.findall(r"\d+", name)]
+    name = os.path.basename(path)
+    return counted(name) or [int(text) for text in re.findall(r"\d+", FRACTION.sub(".", name))]
 
 
-def _kind(path: str) -> tuple[str, str]:
+def kind_of(path: str) -> tuple[str, str]:
     """What checkpoints share that differ only in their numbers: a form of name, a folder."""
     return re.sub(r"\d+", "0", os.path.basename(path)), os.path.dirname(path)
 
@@ -299,7 +304,7 @@ def _lost_by(item: Item, older: list[Item], known: Known) -> str:
     for other in older:
         if len(shapes) == 2:
             break
-        is_neighbour = os.path.isdir(other.path) and _kind(other.path) == _kind(item.path)
+        is_neighbour = os.path.isdir(other.path) and kind_of(other.path) == kind_of(item.path)
         if is_neighbour and not known.fault(other):
             shapes.append(_shape(other.path))
     lost = min(set.intersection(*shapes) - _shape(item.path), default="") if shapes else ""

@@ -179,19 +179,22 @@ _WHY = {
 TWICE = "it failed twice at the same step in the same way; find the cause"
 CELLS = "cells failed for good; the status of each says what to do"
 USED_UP = "its retries are used up; look for the cause first"
+UNFINISHED = "it ended with 0, but without all that the job expects"
 AGAIN = (TWICE, CELLS, USED_UP)
 
 
-def decide(end: str, entry: str = "", again: str = "") -> Decision | None:
+def decide(end: str, entry: str = "", again: str = "", code: int | None = None) -> Decision | None:
     """Return what to do about an end, by its class or its name in ENDS; None for an unknown one.
 
     `entry` is the one that explains it, "" without one. `again` says why another start of the same
-    would fail too, such as TWICE, "" where nothing was tried.
+    would fail too, such as TWICE, "" where nothing was tried. `code` is the program's exit status.
     """
     rows = {row.name: row.decision for row in FAILURES}
     decision = rows.get(end) or ENDS.get(end)
     if decision is None:
         return None
+    if end == "bug" and code == 0:
+        return Decision(FIX, UNFINISHED)
     if again and decision.do == RESTART and end != "preempted":
         return Decision(FIX, again)
     do = _BY_ENTRY.get(entry, decision.do)

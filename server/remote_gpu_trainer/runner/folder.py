@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 ENDS = ("done", "failed", "preempted", "unsaved")
+FULL = "heartbeat.full"  # empty: its time is the beat that a full disk didn't take
 SPARE = 65536  # bytes kept back, so that a full disk can still hold the end of a run
 
 
@@ -71,6 +72,23 @@ class Folder:
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
+
+    def beat(self, now: float) -> None:
+        """Leave a sign of life; on a full disk as the time of an empty file."""
+        if self.write("heartbeat", f"{int(now)}\n"):
+            self.remove(FULL)
+        else:
+            self.stamp(FULL, now)
+
+    def last_beat(self) -> float | None:
+        """Return when the last sign of life was left, None for never."""
+        return max(self.number("heartbeat") or 0.0, self.changed(FULL)) or None
+
+    def stamp(self, name: str, now: float) -> None:
+        """Have an empty file of this time, which needs no room."""
+        if self.touch(name):
+            with suppress(OSError):
+                os.utime(self.at(name), (now, now))
 
     def has(self, name: str) -> bool:
         """Return whether a name is there."""

@@ -62,7 +62,7 @@ class Heart:
         self.collectors.poll()
         state.free_mb, state.gpu = self.collectors.free_mb, self.collectors.gpu
         raise_helpers(run)
-        run.folder.write("heartbeat", f"{int(run.now)}\n")
+        run.folder.beat(run.now)
         state.checkpoint = checkpoints.glance(run) or state.checkpoint
         run.folder.write("save-seconds", f"{self.saves.seconds():.1f}\n")
         state.write()

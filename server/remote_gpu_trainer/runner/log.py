@@ -50,6 +50,24 @@ def tail(run: Run, first: int, size: int) -> bytes:
     return b"".join(reversed(parts))
 
 
+def head(run: Run, first: int, size: int) -> bytes:
+    """Return the first `size` bytes of the log from file number `first` on."""
+    parts, left = [], size
+    for number in [number for number in _numbers(run) if number >= first]:
+        with suppress(OSError), open(path(run, number), "rb") as file:
+            parts.append(file.read(left))
+            left -= len(parts[-1])
+        if left <= 0:
+            break
+    return b"".join(parts)
+
+
+def find_steps(run: Run, text: bytes) -> list[int]:
+    """Return the step of each line of a piece of the log; the bars of a load are no steps."""
+    lines = [line for line in re.split(rb"[\r\n]+", text) if b"oading" not in line]
+    return [step for step in (find_step(run, line) for line in lines) if step is not None]
+
+
 def find_step(run: Run, text: bytes) -> int | None:
     """Return the last number of the last match of the job's pattern in a piece of the log."""
     pattern = _compiled(run.spec.step_pattern)

@@ -15,7 +15,18 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any, NamedTuple
 
-from . import apart, checkpoints, content, launchers, log, preflight, procs, program, results
+from . import (
+    apart,
+    checkpoints,
+    content,
+    going_on,
+    launchers,
+    log,
+    preflight,
+    procs,
+    program,
+    results,
+)
 from .asking import Failed
 from .context import Run, say
 from .folder import Folder
@@ -185,10 +196,12 @@ class Rehearsal:
         return found
 
     def _resume(self, saved: checkpoints.Checkpoint) -> int:
-        """Start the program again: it must come to a newer checkpoint, or to its end."""
+        """Start the program again: it must come beyond what it had saved, or to its end."""
         run = self.run
         # What the program saved while it was being killed is what it goes on from.
         saved = checkpoints.newest(run) or saved
+        before = going_on.steps_of(run, self.program.first)
+        saves = going_on.Saves(run, saved.path)
         begin = run.up
         self._launch("resume")
         newer_at = 0.0
@@ -196,23 +209,33 @@ class Rehearsal:
             self._look("resume")
             checkpoints.glance(run)
             found = checkpoints.latest(run)
-            if found and found.id != saved.id:
+            kind, path = saves.look()
+            after = going_on.steps_of(run, self.program.first)
+            is_anew = going_on.went_on(before, after, saved.step) is False
+            is_newer = kind == "again" or (kind and found and found.id != saved.id)
+            if is_newer and kind != "lower" or (kind and is_anew and kind != "beyond"):
                 newer_at = newer_at or run.up
                 # A save may be the last thing that the program does: then its results count too.
-                if run.up < newer_at + LAST_SAVE:
-                    continue
-                self.program.end()
-                name = os.path.basename(found.path)
-                print(f"ok resume: newer checkpoint after {newer_at - begin:.0f} s: {name}")
-                return 0
+                waits = kind != "beyond" and before is not None and after is None
+                if run.up >= newer_at + LAST_SAVE and not (waits and run.up < self.limit):
+                    self.program.end()
+                    seconds = newer_at - begin
+                    self._tell_resume(kind, path, seconds, before, saved)
+                    return 0
             if run.up >= self.limit:
                 minutes = f"{run.spec.rehearse_minutes:g} minutes"
-                raise Failure(f"resume: no newer checkpoint in {minutes}")
+                again = f", but {os.path.basename(path)} again" if kind == "lower" else ""
+                raise Failure(f"resume: no newer checkpoint in {minutes}{again}")
         code = self.program.wait_for_code()
         self.program.end()
         if code != 0:
             raise Failure(f"resume: ended with {code}; see {run.folder.at('log')}")
-        print(f"ok resume: ran to its end in {run.up - begin:.0f} s", flush=True)
+        kind, path = saves.look()
+        seconds = run.up - begin
+        if kind:
+            self._tell_resume(kind, path, seconds, before, saved, "ran to its end")
+        else:
+            print(f"ok resume: ran to its end in {seconds:.0f} s", flush=True)
         missing, stale = results.look(run)
         if missing:
             old = f"; from before and not written again: {' '.join(stale)}" if stale else ""
@@ -221,6 +244,44 @@ class Rehearsal:
         if run.spec.results:
             print("ok evaluate: all expected files are there")
         return 0
+
+    def _tell_resume(
+        self,
+        kind: str,
+        path: str,
+        seconds: float,
+        before: going_on.Steps | None,
+        saved: checkpoints.Checkpoint,
+        came: str = "",
+    ) -> None:
+        """Print what came of the second start, by what it saved and printed. Raises Failure."""
+        after = going_on.steps_of(self.run, self.program.first)
+        has_gone_on = going_on.went_on(before, after, saved.step)
+        name = os.path.basename(path)
+        step = f"step {after.lowest}" if after else ""
+        after_s = f"in {seconds:.0f} s" if came else f"after {seconds:.0f} s"
+        if kind == "beyond":
+            back = f"; it printed {step} again" if has_gone_on is False else ""
+            told = f"ok resume: {came or 'newer checkpoint'} {after_s}: {name}{back}"
+        elif has_gone_on:
+            went = f"{came}, from" if came else "goes on at"
+            told = f"ok resume: {went} {step}, saved {name} again {after_s}"
+        elif has_gone_on is False and kind != "saved":
+            raise Failure(
+                f"resume: the program seems to begin anew: {after_s} it saved {name} again and"
+                f" printed {step} again, and nothing newer; make it load the checkpoint in"
+                " RGT_RESUME_FROM"
+            )
+        else:
+            # One of the two alone proves nothing: steps may count anew in each epoch.
+            shows = f" and printed {step} again" if has_gone_on is False else ""
+            again = "" if kind == "saved" else " again"
+            told = (
+                f"unsure resume: {came and came + ' and '}saved {name}{again} {after_s}{shows},"
+                " which doesn't tell whether the program went on from what it had saved; print the"
+                " step, and put it into the name"
+            )
+        print(told, flush=True)
 
     def _launch(self, phase: str) -> None:
         run, self.number = self.run, self.number + 1

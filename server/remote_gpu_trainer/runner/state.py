@@ -26,6 +26,7 @@ class State:
         self.stalled = False
         self.checkpoint = ""  # the newest whole one, by its path
         self.missing: list[str] = []
+        self.fell = ""  # that this attempt's steps begin far below its checkpoint
         self.probe = ""  # what the probe said of the first steps
         self.outcome = ""  # what the run came to, while its last copy is still on the way
         self.log = ""
@@ -65,6 +66,7 @@ class State:
             "disk_free_mb": self.free_mb,
             "backstop": "deadman" if procs.alive(self.run.folder, "deadman") else "",
             "checkpoint": self.checkpoint,
+            "fell": self.fell,
             "probe": self.probe,
             "last_sync": self.run.folder.json("last-sync") or None,
             "runner_alive": True,
@@ -74,6 +76,7 @@ class State:
             "tail": "",
             "expect_missing": self.missing,
             "outcome": self.outcome,
+            "waits": "",
         }
 
     def write(self, lasting: bool = False) -> bool:
@@ -86,7 +89,7 @@ class State:
         numbers = ("attempt", "step", "exit", "started", "deadline")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
                       "again": "again", "checkpoint": "checkpoint", "outcome": "outcome",
-                      "probe": "probe"}  # fmt: skip
+                      "fell": "fell", "probe": "probe"}  # fmt: skip
         for key in numbers:
             if isinstance(told.get(key), int) and not isinstance(told.get(key), bool):
                 setattr(self, key, told[key])
@@ -115,11 +118,12 @@ class State:
     def decision(self) -> dict[str, str] | None:
         """Return what to do now that the run has ended; None while it goes on."""
         end = failures.end_of(self.phase, self.failure, self.reason)
-        decision = failures.decide(end, self.entry, self.again)
+        decision = failures.decide(end, self.entry, self.again, self.exit)
         return failures.as_answer(decision, self.checkpoint)
 
     def mark(self, end: str) -> None:
-        """Leave the marker of an end, with class, entry, reason, exit, step and attempt."""
+        """Leave the marker of an end, with class, entry, reason, exit, step, attempt and the
+        newest whole checkpoint."""
         self.run.folder.mark(
             end,
             {
@@ -131,5 +135,6 @@ class State:
                 "again": self.again,
                 "step": self.step,
                 "attempt": self.attempt,
+                "checkpoint": self.checkpoint,
             },
         )

@@ -10,7 +10,8 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from . import elsewhere, failures, log, procs
+from . import elsewhere, failures, log, procs, why
+from .collectors import least_room
 from .context import Run
 from .phases import GOING
 from .state import State
@@ -20,9 +21,9 @@ TAIL = 4000  # bytes of the log's end
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SHOWN = (
     "name", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
-    "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "gpu",
-    "disk_free_mb", "checkpoint", "probe", "last_sync", "deadline", "keeper_alive", "backstop",
-    "log",
+    "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "waits", "gpu",
+    "disk_free_mb", "checkpoint", "fell", "probe", "last_sync", "deadline", "keeper_alive",
+    "backstop", "log",
 )  # fmt: skip
 
 
@@ -75,13 +76,16 @@ def look(run: Run) -> dict[str, Any]:
     if not told["alive"] and state.phase == "new" and end:
         told["phase"] = end
     now = time.time()
-    beat = run.folder.number("heartbeat")
+    beat = run.folder.last_beat()
     told["heartbeat_age"] = None if beat is None else int(now - max(beat, updated or 0))
     _add_log(run, told, now)
     told["signs"] = signs(run, told["checkpoint"]) if train else {}
     deadline = run.folder.number("deadline")
     told["deadline"] = int(deadline) if deadline else told["deadline"]
-    told["disk_free_mb"] = written.get("disk_free_mb") or _free(run)
+    free = None if told["elsewhere"] else _free(run)
+    told["disk_free_mb"] = written.get("disk_free_mb") if free is None else free
+    if pid and run.folder.has(why.WAITS):
+        _add_wait(run, told, now)
     limit = run.spec.stall_log_seconds
     if told["alive"] and told["phase"] == "running" and 0 < limit < (told["log_age"] or 0):
         told["stalled"] = True
@@ -115,7 +119,8 @@ def _works(pid: int) -> bool:
 def _take_marker(state: State, marker: dict[str, Any]) -> None:
     """Take over what the marker says, where a full disk kept an older state."""
     names = {"class": "failure", "entry": "entry", "reason": "reason", "again": "again",
-             "exit": "exit", "step": "step", "attempt": "attempt"}  # fmt: skip
+             "exit": "exit", "step": "step", "attempt": "attempt",
+             "checkpoint": "checkpoint"}  # fmt: skip
     for key, name in names.items():
         if key in marker:
             setattr(state, name, marker[key])
@@ -137,12 +142,23 @@ def _add_log(run: Run, told: dict[str, Any], now: float) -> None:
         told["tail"] = shown[-TAIL:].decode("utf-8", "ignore")
 
 
+def _add_wait(run: Run, told: dict[str, Any], now: float) -> None:
+    """Add what a runner that waits for room couldn't write where there is none."""
+    full = why.full_folder(run)
+    left = run.spec.timings.room_wait - (now - run.folder.changed(why.WAITS))
+    told["waits"] = f"for room, {max(left, 0) / 60:.0f} minutes more at most, then tries again"
+    told["class"], told["entry"] = "disk", why.entry_of(run, "disk")
+    told["reason"] = f"no room left in {full}" if full else "there is room again"
+
+
 def _free(run: Run) -> int | None:
-    """Return the free megabytes beside the run; a mount that hangs says nothing."""
-    with suppress(OSError, ValueError, IndexError, subprocess.TimeoutExpired):
-        words = ["df", "-k", "--output=avail", "--", run.folder.path]
+    """Return the least free megabytes beside run and checkpoints; a mount that hangs says
+    nothing."""
+    folders = [run.folder.path] + ([run.checkpoints] if run.checkpoints else [])
+    with suppress(OSError, subprocess.TimeoutExpired):
+        words = ["df", "-Pk", "--", *folders]
         done = subprocess.run(words, capture_output=True, timeout=1, check=False)
-        return int(done.stdout.split()[-1]) // 1024
+        return least_room(done.stdout.decode("utf-8", "replace"))
     return None
 
 

@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from . import checkpoints, elsewhere, ending, procs, program, state
+from . import checkpoints, elsewhere, ending, log, procs, program, state
 from .asking import scratch
 from .context import Run, say
 from .locks import RunLock
@@ -166,7 +166,13 @@ def stop(run: Run) -> int:
         now = state.State(run)
         now.read()
         now.failure, now.reason, now.entry, now.exit = "preempted", "asked", "", None
+        found = checkpoints.newest(run)
+        now.checkpoint = found.path if found else now.checkpoint
+        step = log.find_step(run, log.tail(run, 0, 65536))
+        now.step = now.step if step is None else step
+        now.phase = "preempted"
         now.mark("preempted")
+        now.write()
     killed = _killed(run, run.folder.read("events.jsonl")[before:])
     print("; ".join(filter(None, (killed or f"{name} has stopped", _billed(run)))))
     return 0

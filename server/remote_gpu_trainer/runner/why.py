@@ -37,6 +37,7 @@ class Attempt:
     checkpoint: str = ""
 
 
+WAITS = "waits-for-room"  # an empty file while the runner waits: a full disk has room for its name
 LAST = 200_000  # bytes of an attempt's log that are searched
 LAST_WORDS = 4000  # of a program that was killed: what it survived before isn't why
 RECENT = 20_000  # a lost connection that long ago was got over

@@ -158,7 +158,7 @@ def _decide(status: Status, data: dict) -> None:
         end = "nan"
     told = _text(data, "again")
     again = told if told in failures.AGAIN else failures.USED_UP if told else ""
-    decision = failures.decide(end, status.entry, again)
+    decision = failures.decide(end, status.entry, again, status.exit)
     checkpoint = shown(_text(data, "checkpoint"), 300)
     status.decision = failures.as_answer(decision, checkpoint)
     if status.decision:
@@ -265,9 +265,11 @@ def _judge_ended(status: Status, data: dict) -> None:
 def _judge_going(status: Status, data: dict, alive: bool) -> None:
     """Judge a run without an end state: it goes on, stalls, or was killed."""
     lost = _lost_runner(data, status.heartbeat_age) if alive else ""
+    waits = shown(_text(data, "waits"), 200) if alive else ""
     status.why = NO_RUNNER if alive and data.get("runner_alive") is False else ""
-    stalled = data.get("stalled") is True or lost
+    stalled = data.get("stalled") is True or lost or waits
     status.state = "failed" if not alive else "stalled" if stalled else "alive"
+    status.evidence += [f"the runner waits {waits}"] if waits else []
     status.evidence += [lost] if lost else []
     if data.get("elsewhere") is True:
         host = shown(_text(data, "host"), 80) or "another machine"
@@ -296,7 +298,10 @@ def _say_where_it_is(status: Status, data: dict) -> None:
         entry = f", entry {status.entry}" if status.entry else ""
         status.evidence.append(f"exit {_or_none(status.exit)}{failure}{entry}")
         if status.failure in _RUNNER and status.state == "failed":
-            status.evidence.append(f"{status.failure}: the runner {_RUNNER[status.failure]}")
+            does = _RUNNER[status.failure]
+            if status.failure == "bug" and status.exit == 0:
+                does = "doesn't retry a program that ended with 0: it saw no error itself"
+            status.evidence.append(f"{status.failure}: the runner {does}")
     if status.reason:
         status.evidence.append(f"reason: {status.reason}")
 
@@ -340,6 +345,8 @@ def _warn(status: Status, data: dict, now: float) -> None:
     free = _number(data, "disk_free_mb")
     if free is not None and free < 2000:
         evidence.append(f"disk: {free:.0f} MB free")
+    if _text(data, "fell"):
+        evidence.append(f"note: {shown(data['fell'], 400)}")
     if status.probe:
         evidence.append(f"probe: {status.probe}")
     if _text(data, "gpu"):
