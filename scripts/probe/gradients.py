@@ -128,6 +128,7 @@ class Gradients(Observer):
             else:
                 self.fresh[key] = self.fresh.get(key, 0) + 1
         self.cleared[key] = False
+        self.clipped.pop(key, None)  # of a closure, which ran within the step
         self.remember(key)
         batches = self.watch.parts["batches"].drawn
         self.watch.parts["batches"].drawn = 0
@@ -166,6 +167,7 @@ class Gradients(Observer):
         self.norms.append((self.watch.step + 1, norm, limit))
         if self.scaled:
             self.while_scaled.append((self.watch.step + 1, norm))
+        if self.scaled or not math.isfinite(norm):
             return
         for key, held in self.known.items():
             optimizer = self.watch.parts["parameters"].optimizers[key]["ref"]()

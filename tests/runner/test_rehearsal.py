@@ -304,17 +304,19 @@ while step < 400:
     ("names", "says", "way", "told"),
     [
         ("step-{step}.pt", "step {step}", "on", r"ok resume: newer checkpoint after \d+ s: step-\d0.pt"),
-        ("step-{step}.pt", "step {step}", "anew", r"failed .*begin anew: .* saved step-\d0.pt again and printed step 1 again, and nothing newer"),
+        ("step-{step}.pt", "step {step}", "anew", r"failed .*begin anew: .* saved step-\d0.pt again and printed step 1; make"),
         ("step-{step}.pt", "", "anew", r"unsure resume: saved step-\d0.pt again after \d+ s, which doesn't tell"),
         ("step={step}-v1.pt", "", "anew", r"unsure resume: saved step=\d0-v1.pt again"),
         ("step-{step}.pt last.pt", "", "anew", r"unsure resume: saved step-\d0.pt again"),
-        ("last.pt", "step {step}", "anew", r"unsure resume: saved last.pt after \d+ s and printed step 1 again, which doesn't tell"),
+        ("last.pt", "step {step}", "anew", r"unsure resume: saved last.pt again after \d+ s and printed step 1, which doesn't tell"),
         ("last.pt", "step {step}", "on", r"ok resume: goes on at step \d+, saved last.pt again after"),
-        ("last.pt", "", "on", r"unsure resume: saved last.pt after \d+ s, which doesn't tell"),
+        ("last.pt", "", "on", r"unsure resume: saved last.pt again after \d+ s, which doesn't tell"),
         ("step-{step}.pt", "step {step}", "saves", r"ok resume: goes on at step \d0, saved step-\d0.pt again"),
         ("step-{step}.pt", "step {step}", "epoch", r"ok resume: goes on at step 21, saved step-30.pt again"),
         ("epoch-{epoch}.pt", "step {part}", "on", r"ok resume: newer checkpoint .*: epoch-\d.pt"),
-        ("last.pt", "epoch {epoch} step {part}", "epoch", "ok resume: goes on at step 0, saved last.pt again"),
+        ("last.pt", "epoch {epoch} step {part}", "epoch", "ok resume: goes on at step 1, saved last.pt again"),
+        ("step-0.pt last.pt", "step {step}", "on", r"ok resume: goes on at step \d+, saved (step-0|last).pt again"),
+        ("checkpoint_epoch0.pt", "step {step}", "on", r"ok resume: goes on at step \d+, saved checkpoint_epoch0.pt again"),
     ],
 )  # fmt: skip
 def test_a_resume_is_one_only_where_the_program_comes_beyond_what_it_had(

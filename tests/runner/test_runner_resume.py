@@ -380,17 +380,16 @@ while step < (12 if second else 60):
 """
 
 
-@pytest.mark.parametrize(("part", "fell"), [(1000, True), (1, False), (2, True)])
-def test_an_attempt_whose_steps_begin_far_below_its_checkpoint_is_told_and_goes_on(
+@pytest.mark.parametrize(("part", "fell"), [(1000, True), (1, False), (2, False)])
+def test_an_attempt_that_trains_up_to_its_checkpoint_once_more_is_told_and_goes_on(
     box: Box, part, fell
 ):
     box.make(command=[sys.executable, "-c", ANEW, str(part)], results=[])
     box.start()
     now = box.wait()
     assert now["phase"] == "done"
-    low = 40 // part
-    told = f"the step fell from 43 to {low}, though attempt 2 began with {box.checkpoints}/step-40.pt: the program seems to begin anew"  # fmt: skip
-    assert now["fell"] == (told if fell else "")
+    told = f"attempt 2 began with {box.checkpoints}/step-40.pt, printed step "
+    assert now["fell"].startswith(told) is fell and bool(now["fell"]) is fell
     assert (told in box.log()) is fell
     assert len(box.events("fell")) == int(fell)
 

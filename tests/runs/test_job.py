@@ -397,3 +397,8 @@ def test_only_known_waits_can_be_shortened():
     assert from_object({**LEAST, "timings": {"tick": 0.1}}).timings == {"tick": 0.1}
     with pytest.raises(JobError, match="timings: unknown wait 'tock'"):
         from_object({**LEAST, "timings": {"tock": 1}})
+
+
+@pytest.mark.parametrize("text", ["2026-02-30", "0x_"])
+def test_a_value_that_yaml_cannot_build_stays_a_text(text):
+    assert with_options({}, [f"variables.A={text}"]) == {"variables": {"A": text}}

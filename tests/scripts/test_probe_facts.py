@@ -469,6 +469,7 @@ fit(net(), DataLoader(Rows(x, y), 32, shuffle=True))
 
 
 CLIPS = {
+    "within a closure": ("optimizer.step(lambda: (optimizer.zero_grad(), back(), clip())); optimizer.zero_grad()", False),
     "before the step": ("back(); clip(); optimizer.step()", False),
     "in each micro-batch": ("back(); clip(); back(); clip(); optimizer.step()", False),
     "one optimizer while the other's gradients change": (

@@ -188,10 +188,8 @@ def read_question(words: Sequence[str], log: str | None, entry_id: str | None) -
             print(f"reading the file {text}, as with --log {text}", file=sys.stderr)
             text, log = None, text
     if len(words) == 1 and log is None and _names_a_log(words[0]):
-        elsewhere = f"pass --log {words[0]}" if ":" in words[0] else "check the path"
-        raise BadRequest(
-            f"no file {words[0]} here; {elsewhere}, or pass what the program printed as a text"
-        )
+        there = f"; pass --log {words[0]} for one there" if ":" in words[0] else ""
+        print(f"no file {words[0]} here{there}; it is looked up as a text", file=sys.stderr)
     if "-" in (text, log):
         return Question(None if text == "-" else text, None, sys.stdin.buffer)
     if text is None and log is None and entry_id is None:

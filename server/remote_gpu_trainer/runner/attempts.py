@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from typing import NamedTuple
 
 from . import (
@@ -59,7 +60,7 @@ class Attempts:
         self._began: checkpoints.Checkpoint | None = None
         self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), [], set(), "")
         self._stalled = ""
-        self._before: going_on.Steps | None = None  # of the attempt before, until it is compared
+        self._saves: going_on.Saves | None = None  # until the attempt has saved
         self._linger: Lingering | None = None
         self._told_lingering = False
         self.owed: list[str] = []
@@ -136,7 +137,9 @@ class Attempts:
         path = self._began.path if self._began else ""
         if state.attempt == 1:
             results.trust_later(run, self._began)
-        self._note_steps()
+        state.fell = ""
+        goes_on = path and run.spec.resume != "none"
+        self._saves = going_on.Saves(run, path) if goes_on else None
         extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
         words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
         self._note(log.next_number(run))
@@ -179,30 +182,22 @@ class Attempts:
             state.move("program found alive")
         return True
 
-    def _note_steps(self) -> None:
-        """Note which steps the attempt before printed, where this one is to go on from it."""
-        told = self.run.folder.json("attempt.json")
-        self.state.fell, self._before = "", None
-        if self._began and told and self.run.spec.resume != "none":
-            self._before = going_on.steps_of(self.run, _whole(told.get("log_first")))
-
     def _look_for_fall(self) -> None:
-        """Tell where an attempt begins with a checkpoint and prints steps far below it."""
-        run, state, before = self.run, self.state, self._before
-        if before is None or self._began is None:
+        """Tell where an attempt that was given a checkpoint trains up to it once more."""
+        run, state, saves = self.run, self.state, self._saves
+        kinds = saves.look() if saves else {}
+        if not saves or not kinds:
             return
-        after = going_on.steps_of(run, self._attempt.log_first)
-        if after is None:
-            return
-        if going_on.has_fallen(before, after, self._began.step):
+        self._saves = None  # the first save tells it
+        steps = going_on.steps_of(run, self._attempt.log_first)
+        again = saves.anew(kinds, steps)
+        if steps and again:
             state.fell = (
-                f"the step fell from {before.last} to {after.lowest}, though attempt"
-                f" {state.attempt} began with {self._began.path}: the program seems to begin anew"
+                f"attempt {state.attempt} began with {saves.saved}, printed step {steps.lowest} and"
+                f" saved {os.path.basename(again)} again: the program seems to begin anew"
             )
-            run.event("fell", attempt=state.attempt, **{"from": before.last, "to": after.lowest})
+            run.event("fell", attempt=state.attempt, step=steps.lowest, saved=again)
             run.log(state.fell)
-        if state.fell or after.count > 2:  # the first may be that of the checkpoint
-            self._before = None
 
     def _note(self, first: int) -> None:
         """Take down what an end is compared with."""

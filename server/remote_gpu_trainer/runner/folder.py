@@ -9,7 +9,6 @@ from contextlib import suppress
 from typing import Any
 
 ENDS = ("done", "failed", "preempted", "unsaved")
-FULL = "heartbeat.full"  # empty: its time is the beat that a full disk didn't take
 SPARE = 65536  # bytes kept back, so that a full disk can still hold the end of a run
 
 
@@ -74,15 +73,11 @@ class Folder:
         return found if isinstance(found, dict) else {}
 
     def beat(self, now: float) -> None:
-        """Leave a sign of life; on a full disk as the time of an empty file."""
-        if self.write("heartbeat", f"{int(now)}\n"):
-            self.remove(FULL)
-        else:
-            self.stamp(FULL, now)
-
-    def last_beat(self) -> float | None:
-        """Return when the last sign of life was left, None for never."""
-        return max(self.number("heartbeat") or 0.0, self.changed(FULL)) or None
+        """Leave a sign of life; on a full disk in the place of the last one, of the same length."""
+        text = f"{int(now)}\n"
+        if not self.write("heartbeat", text):
+            with suppress(OSError), open(self.at("heartbeat"), "r+") as file:
+                file.write(text)
 
     def stamp(self, name: str, now: float) -> None:
         """Have an empty file of this time, which needs no room."""

@@ -100,7 +100,7 @@ class Keeper:
         pid = procs.alive(run.folder, "runner")
         if pid and not procs.stopped(pid):
             self._gone_since = self._stopped_since = None
-            beat = run.folder.last_beat()
+            beat = run.folder.number("heartbeat")
             if beat is not None and run.now - beat > timings.hung and self._hangs():
                 procs.send([pid], signal.SIGKILL)
             return
@@ -148,7 +148,7 @@ class Keeper:
     def _hangs(self) -> bool:
         """A jumped clock makes a beat look old: it must also stand still for as long."""
         run = self.run
-        beat = run.folder.last_beat() or 0.0
+        beat = run.folder.number("heartbeat") or 0.0
         if self._beat_seen[0] != beat:
             self._beat_seen = (beat, run.up)
         return run.up - self._beat_seen[1] > run.spec.timings.hung

@@ -209,33 +209,28 @@ class Rehearsal:
             self._look("resume")
             checkpoints.glance(run)
             found = checkpoints.latest(run)
-            kind, path = saves.look()
+            kinds = saves.look()
             after = going_on.steps_of(run, self.program.first)
-            is_anew = going_on.went_on(before, after, saved.step) is False
-            is_newer = kind == "again" or (kind and found and found.id != saved.id)
-            if is_newer and kind != "lower" or (kind and is_anew and kind != "beyond"):
+            is_other = set(kinds) - {"lower"} and found and found.id != saved.id
+            is_newer = "again" in kinds or is_other
+            if is_newer or saves.anew(kinds, after):
                 newer_at = newer_at or run.up
                 # A save may be the last thing that the program does: then its results count too.
-                waits = kind != "beyond" and before is not None and after is None
+                waits = "beyond" not in kinds and before is not None and after is None
                 if run.up >= newer_at + LAST_SAVE and not (waits and run.up < self.limit):
                     self.program.end()
-                    seconds = newer_at - begin
-                    self._tell_resume(kind, path, seconds, before, saved)
+                    self._tell_resume(saves, newer_at - begin, before, saved)
                     return 0
             if run.up >= self.limit:
                 minutes = f"{run.spec.rehearse_minutes:g} minutes"
-                again = f", but {os.path.basename(path)} again" if kind == "lower" else ""
+                lower = os.path.basename(kinds.get("lower", ""))
+                again = f", but {lower} again" if lower else ""
                 raise Failure(f"resume: no newer checkpoint in {minutes}{again}")
         code = self.program.wait_for_code()
         self.program.end()
         if code != 0:
             raise Failure(f"resume: ended with {code}; see {run.folder.at('log')}")
-        kind, path = saves.look()
-        seconds = run.up - begin
-        if kind:
-            self._tell_resume(kind, path, seconds, before, saved, "ran to its end")
-        else:
-            print(f"ok resume: ran to its end in {seconds:.0f} s", flush=True)
+        self._tell_resume(saves, run.up - begin, before, saved, "ran to its end")
         missing, stale = results.look(run)
         if missing:
             old = f"; from before and not written again: {' '.join(stale)}" if stale else ""
@@ -247,37 +242,37 @@ class Rehearsal:
 
     def _tell_resume(
         self,
-        kind: str,
-        path: str,
+        saves: going_on.Saves,
         seconds: float,
         before: going_on.Steps | None,
         saved: checkpoints.Checkpoint,
         came: str = "",
     ) -> None:
         """Print what came of the second start, by what it saved and printed. Raises Failure."""
+        kinds = saves.look()
         after = going_on.steps_of(self.run, self.program.first)
-        has_gone_on = going_on.went_on(before, after, saved.step)
-        name = os.path.basename(path)
+        names = {kind: os.path.basename(path) for kind, path in kinds.items()}
+        name = next((names[kind] for kind in ("again", "saved", "lower") if kind in names), "")
         step = f"step {after.lowest}" if after else ""
         after_s = f"in {seconds:.0f} s" if came else f"after {seconds:.0f} s"
-        if kind == "beyond":
-            back = f"; it printed {step} again" if has_gone_on is False else ""
-            told = f"ok resume: {came or 'newer checkpoint'} {after_s}: {name}{back}"
-        elif has_gone_on:
+        again = saves.anew(kinds, after)
+        if again:
+            raise Failure(
+                f"resume: the program seems to begin anew: {after_s} it saved"
+                f" {os.path.basename(again)} again and printed {step}; make it load the"
+                " checkpoint in RGT_RESUME_FROM"
+            )
+        if "beyond" in names and not {"again", "lower"} & set(names):
+            told = f"ok resume: {came or 'newer checkpoint'} {after_s}: {names['beyond']}"
+        elif not names:
+            told = f"ok resume: {came} {after_s}"
+        elif going_on.went_on(before, after, saved.step):
             went = f"{came}, from" if came else "goes on at"
             told = f"ok resume: {went} {step}, saved {name} again {after_s}"
-        elif has_gone_on is False and kind != "saved":
-            raise Failure(
-                f"resume: the program seems to begin anew: {after_s} it saved {name} again and"
-                f" printed {step} again, and nothing newer; make it load the checkpoint in"
-                " RGT_RESUME_FROM"
-            )
         else:
-            # One of the two alone proves nothing: steps may count anew in each epoch.
-            shows = f" and printed {step} again" if has_gone_on is False else ""
-            again = "" if kind == "saved" else " again"
+            printed = f" and printed {step}" if step else ""
             told = (
-                f"unsure resume: {came and came + ' and '}saved {name}{again} {after_s}{shows},"
+                f"unsure resume: {came and came + ' and '}saved {name} again {after_s}{printed},"
                 " which doesn't tell whether the program went on from what it had saved; print the"
                 " step, and put it into the name"
             )

@@ -25,7 +25,7 @@ from .folder import ENDS
 from .heart import Heart, raise_helpers
 from .locks import Lease, RunLock
 from .phases import CODES
-from .why import Verdict
+from .why import WAITS, Verdict
 
 BOOTED = "this box has just booted; waiting"  # how the reason begins meanwhile
 GPU_KINDS = ("no-gpu", "busy", "held", "kernel", "driver")
@@ -187,7 +187,7 @@ class Runner:
         """Forget the last run's end, and tell whoever started this one."""
         run = self.run
         run.folder.remove(
-            ".done", ".failed", ".preempted", ".refused", "notice", "final-sync", "quiet"
+            ".done", ".failed", ".preempted", ".refused", "notice", "final-sync", "quiet", WAITS
         )
         if not self.raised:
             run.folder.remove("asked")

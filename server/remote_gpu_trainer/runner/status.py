@@ -5,12 +5,11 @@ from __future__ import annotations
 import json
 import os
 import re
-import subprocess
 import time
 from contextlib import suppress
 from typing import Any
 
-from . import elsewhere, failures, log, procs, why
+from . import asking, elsewhere, failures, log, procs, why
 from .collectors import least_room
 from .context import Run
 from .phases import GOING
@@ -76,15 +75,18 @@ def look(run: Run) -> dict[str, Any]:
     if not told["alive"] and state.phase == "new" and end:
         told["phase"] = end
     now = time.time()
-    beat = run.folder.last_beat()
+    beat = run.folder.number("heartbeat")
     told["heartbeat_age"] = None if beat is None else int(now - max(beat, updated or 0))
     _add_log(run, told, now)
     told["signs"] = signs(run, told["checkpoint"]) if train else {}
     deadline = run.folder.number("deadline")
     told["deadline"] = int(deadline) if deadline else told["deadline"]
-    free = None if told["elsewhere"] else _free(run)
-    told["disk_free_mb"] = written.get("disk_free_mb") if free is None else free
-    if pid and run.folder.has(why.WAITS):
+    waits = bool(pid) and told["phase"] == "running" and run.folder.has(why.WAITS)
+    told["disk_free_mb"] = written.get("disk_free_mb")
+    if not told["elsewhere"] and (waits or not pid or told["disk_free_mb"] is None):
+        free = _free(run)
+        told["disk_free_mb"] = told["disk_free_mb"] if free is None else free
+    if waits:
         _add_wait(run, told, now)
     limit = run.spec.stall_log_seconds
     if told["alive"] and told["phase"] == "running" and 0 < limit < (told["log_age"] or 0):
@@ -155,11 +157,8 @@ def _free(run: Run) -> int | None:
     """Return the least free megabytes beside run and checkpoints; a mount that hangs says
     nothing."""
     folders = [run.folder.path] + ([run.checkpoints] if run.checkpoints else [])
-    with suppress(OSError, subprocess.TimeoutExpired):
-        words = ["df", "-Pk", "--", *folders]
-        done = subprocess.run(words, capture_output=True, timeout=1, check=False)
-        return least_room(done.stdout.decode("utf-8", "replace"))
-    return None
+    code, said = asking.ask(run, 1, None, ["df", "-Pk", "--", *folders])
+    return None if code is None else least_room(said)
 
 
 def clean(text: str) -> str:

@@ -166,6 +166,7 @@ def stop(run: Run) -> int:
         now = state.State(run)
         now.read()
         now.failure, now.reason, now.entry, now.exit = "preempted", "asked", "", None
+        now.mark("preempted")  # first: a folder that hangs may take minutes to look at
         found = checkpoints.newest(run)
         now.checkpoint = found.path if found else now.checkpoint
         step = log.find_step(run, log.tail(run, 0, 65536))

@@ -117,7 +117,7 @@ def with_options(given: dict, options: list[str]) -> dict:
                 raise JobError(f"--set {path}: {name} has no fields; set {name} itself")
         try:
             place[last] = yaml.load(text, _Loader)
-        except yaml.YAMLError:
+        except (ValueError, yaml.YAMLError):
             place[last] = text
     return given
 

@@ -28,7 +28,7 @@ from .pulling import HASHING, Unreleased, pull
 
 # The runner's own files at the top of its folder: two change while they are read, and one belongs
 # to a rehearsal.
-LEFT_THERE = ("lock", "heartbeat", "heartbeat.full", "rehearsal")
+LEFT_THERE = ("lock", "heartbeat", "rehearsal")
 MANIFEST = "PULL_MANIFEST.json"
 # Characters of a name that verify_local.py allows in no manifest: systems treat them differently.
 _ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|\A[^/]*:")
