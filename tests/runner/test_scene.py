@@ -381,3 +381,16 @@ def test_a_run_of_another_home_is_not_this_users(tmp_path, monkeypatch):
         monkeypatch.setenv("HOME", str(tmp_path / "you"))
         assert scene_main.newest() == str(theirs)
         other.kill()
+
+
+def test_what_another_home_trains_without_a_run_hides_no_run_of_this_user(tmp_path, monkeypatch):
+    for name in ("you", "me"):
+        (tmp_path / name / "runs/a").mkdir(parents=True)
+        (tmp_path / name / "runs/a/run.sh").touch()
+    env = {**os.environ, "HOME": str(tmp_path / "you"), "RANK": "0", "WORLD_SIZE": "1"}
+    with subprocess.Popen(["sleep", "60"], env=env) as other:
+        monkeypatch.setenv("HOME", str(tmp_path / "me"))
+        assert scene_main.newest() == str(tmp_path / "me/runs/a")
+        monkeypatch.setenv("HOME", str(tmp_path / "you"))
+        assert scene_main.newest() == ""
+        other.kill()

@@ -76,8 +76,10 @@ def newest() -> str:
     names = os.listdir(top) if os.path.isdir(top) else []
     places = [os.path.join(top, name) for name in names]
     scripts = [place for place in places if os.path.exists(os.path.join(place, "run.sh"))]
-    # What trains without a run of ours counts for more than a run that has ended.
-    return "" if members.without_a_run() else max(scripts, key=_age, default="")
+    # What this user trains without a run of ours counts for more than a run that has ended.
+    if any(_is_at_home(pid) for pid in members.without_a_run()):
+        return ""
+    return max(scripts, key=_age, default="")
 
 
 def _is_at_home(pid: int) -> bool:
