@@ -108,6 +108,12 @@ def test_a_torn_one_is_set_aside_where_the_program_would_load_it(make, resume, n
     assert box.names() == ["step-10.pt", name, "step-5.pt"]
     assert box.events("torn-checkpoint")[0]["entry"] == "C2"
     assert len(box.events("renamed")) == (resume == "automatic")
+    told = checkpoints.skipped(box.run)
+    assert told.startswith("step-15.pt is not whole (")
+    assert told.endswith("), so this attempt began with step-10.pt")
+    box.save(20)
+    checkpoints.begin_with(box.run)
+    assert not checkpoints.skipped(box.run)
 
 
 def test_a_name_to_set_aside_is_one_that_is_free(make):

@@ -197,7 +197,8 @@ def test_a_torn_checkpoint_is_put_aside_and_the_one_before_is_used(box: Box):
     whole = torn.read_bytes()
     torn.write_bytes(whole[: len(whole) // 2])
     box.start()
-    assert box.wait()["phase"] == "done"
+    now = box.wait()
+    assert now["phase"] == "done" and now["note"].startswith("step-15.pt is not whole (")
     assert final(box) == undisturbed()
     assert (box.checkpoints / "step-15.pt.torn").read_bytes() == whole[: len(whole) // 2]
     assert box.events("renamed")[0]["to"].endswith("step-15.pt.torn")
@@ -389,7 +390,7 @@ def test_an_attempt_that_trains_up_to_its_checkpoint_once_more_is_told_and_goes_
     now = box.wait()
     assert now["phase"] == "done"
     told = f"attempt 2 began with {box.checkpoints}/step-40.pt, printed step "
-    assert now["fell"].startswith(told) is fell and bool(now["fell"]) is fell
+    assert now["note"].startswith(told) is fell and bool(now["note"]) is fell
     assert (told in box.log()) is fell
     assert len(box.events("fell")) == int(fell)
 

@@ -61,7 +61,7 @@ def test_a_run_that_its_deadline_ended_is_not_called_preempted():
 def test_the_evidence_names_what_a_reader_should_know():
     found = said(
         phase="failed", alive=False, step=7, attempt=2, exit=137, entry="O1", reason="killed by the kernel", deadline=4600, expect_missing=["out/a.pt"],
-        last_sync={"t": 940, "ok": False, "to": "/mnt"}, disk_free_mb=12, fell="the step fell", gpu="A100 0 %", **{"class": "host-oom"},
+        last_sync={"t": 940, "ok": False, "to": "/mnt"}, disk_free_mb=12, note="the step fell", gpu="A100 0 %", **{"class": "host-oom"},
     )  # fmt: skip
     assert found.evidence == [
         "phase failed, attempt 2, step 7, heartbeat 3 s ago, log 4 s ago",

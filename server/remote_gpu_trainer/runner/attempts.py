@@ -137,7 +137,7 @@ class Attempts:
         path = self._began.path if self._began else ""
         if state.attempt == 1:
             results.trust_later(run, self._began)
-        state.fell = ""
+        state.note = checkpoints.skipped(run)
         goes_on = path and run.spec.resume != "none"
         self._saves = going_on.Saves(run, path) if goes_on else None
         extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
@@ -192,12 +192,13 @@ class Attempts:
         steps = going_on.steps_of(run, self._attempt.log_first)
         again = saves.anew(kinds, steps)
         if steps and again:
-            state.fell = (
+            told = (
                 f"attempt {state.attempt} began with {saves.saved}, printed step {steps.lowest} and"
                 f" saved {os.path.basename(again)} again: the program seems to begin anew"
             )
+            state.note = "; ".join(filter(None, [state.note, told]))
             run.event("fell", attempt=state.attempt, step=steps.lowest, saved=again)
-            run.log(state.fell)
+            run.log(told)
 
     def _note(self, first: int) -> None:
         """Take down what an end is compared with."""

@@ -46,6 +46,7 @@ class _Glances:
     def __init__(self) -> None:
         self.child: Reading | None = None
         self.latest: Checkpoint | None = None
+        self.skipped = ""  # which torn ones the last begin left out, as a sentence
         self.measured = ""  # the id of the save that was measured last
         self.longest = 0.0  # seconds that a save took
 
@@ -98,6 +99,12 @@ def latest(run: Run) -> Checkpoint | None:
     return seen.latest if seen else None
 
 
+def skipped(run: Run) -> str:
+    """Return which torn checkpoints the last begin left out, as a sentence; '' for none."""
+    seen = _glances.get(run)
+    return seen.skipped if seen else ""
+
+
 def begin_with(run: Run, beat: Beat | None = None) -> Checkpoint | None:
     """Return the checkpoint that an attempt begins with, None for a program that begins anew.
 
@@ -124,7 +131,9 @@ def begin_with(run: Run, beat: Beat | None = None) -> Checkpoint | None:
     if found:
         _tell_foreign(run)
         _note_last(run, found)
-    _glances.setdefault(run, _Glances()).latest = found
+    seen = _glances.setdefault(run, _Glances())
+    seen.latest = found
+    seen.skipped = "" if run.spec.resume == "none" else _tell_skipped(look.torn, found)
     return found
 
 
@@ -280,6 +289,16 @@ def _set_torn_aside(run: Run, torn: list[tuple[Item, str]]) -> None:
         may_move = run.spec.nodes == 1 or (run.rank == 0 and _is_quiet(run, item))
         if run.spec.resume == "automatic" and may_move:
             _move_away(run, item.path)
+
+
+def _tell_skipped(torn: list[tuple[Item, str]], found: Checkpoint | None) -> str:
+    if not torn:
+        return ""
+    item, fault = torn[0]
+    others = f" and {len(torn) - 1} more" if len(torn) > 1 else ""
+    begins = f"with {os.path.basename(found.path)}" if found else "from nothing"
+    name = os.path.basename(item.path)
+    return f"{name}{others} is not whole ({fault}), so this attempt began {begins}"
 
 
 def _move_away(run: Run, path: str) -> str:

@@ -26,7 +26,7 @@ class State:
         self.stalled = False
         self.checkpoint = ""  # the newest whole one, by its path
         self.missing: list[str] = []
-        self.fell = ""  # that this attempt's steps begin far below its checkpoint
+        self.note = ""  # what is odd about how this attempt began
         self.probe = ""  # what the probe said of the first steps
         self.outcome = ""  # what the run came to, while its last copy is still on the way
         self.log = ""
@@ -66,7 +66,7 @@ class State:
             "disk_free_mb": self.free_mb,
             "backstop": "deadman" if procs.alive(self.run.folder, "deadman") else "",
             "checkpoint": self.checkpoint,
-            "fell": self.fell,
+            "note": self.note,
             "probe": self.probe,
             "last_sync": self.run.folder.json("last-sync") or None,
             "runner_alive": True,
@@ -89,7 +89,7 @@ class State:
         numbers = ("attempt", "step", "exit", "started", "deadline")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
                       "again": "again", "checkpoint": "checkpoint", "outcome": "outcome",
-                      "fell": "fell", "probe": "probe"}  # fmt: skip
+                      "note": "note", "probe": "probe"}  # fmt: skip
         for key in numbers:
             if isinstance(told.get(key), int) and not isinstance(told.get(key), bool):
                 setattr(self, key, told[key])

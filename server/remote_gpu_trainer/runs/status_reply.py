@@ -345,8 +345,8 @@ def _warn(status: Status, data: dict, now: float) -> None:
     free = _number(data, "disk_free_mb")
     if free is not None and free < 2000:
         evidence.append(f"disk: {free:.0f} MB free")
-    if _text(data, "fell"):
-        evidence.append(f"note: {shown(data['fell'], 400)}")
+    if _text(data, "note"):
+        evidence.append(f"note: {shown(data['note'], 600)}")
     if status.probe:
         evidence.append(f"probe: {status.probe}")
     if _text(data, "gpu"):
