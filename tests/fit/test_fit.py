@@ -390,7 +390,8 @@ def test_a_tight_run_says_up_to_what_it_may_need(config, capsys):
 # The length of a sample.
 
 NARROW = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 200}
-TABLES = ("bert", "bart", "codegen", "distilbert", "gpt2", "mpnet", "opt", "roberta", "xlm-roberta")
+TABLES = ("bert", "bart", "codegen", "distilbert", "gpt2", "gpt_neo", "mpnet", "opt", "roberta",
+          "xlm-roberta")  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", TABLES)
@@ -403,6 +404,7 @@ def test_a_model_stops_behind_the_last_of_its_positions(kind):
     torch, transformers = runs.torch, runs.transformers
     size = {"n_positions": 20} if kind in ("gpt2", "codegen") else {"max_position_embeddings": 20}
     odd = {"word_embed_proj_dim": 32, "rotary_dim": 4, "decoder_layers": 2, "bos_token_id": 0}
+    odd["attention_types"] = [[["global"], 2]]
     config = transformers.AutoConfig.for_model(
         kind, **NARROW, **size, **odd, eos_token_id=2, pad_token_id=1
     )

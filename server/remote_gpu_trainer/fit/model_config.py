@@ -65,7 +65,7 @@ _LEARNED = ("gpt2", "bert", "roberta", "electra", "opt", "distilbert", "camember
 _TABLED = (
     "albert", "bart", "bert", "bert-generation", "big_bird", "bigbird_pegasus", "biogpt",
     "blenderbot", "blenderbot-small", "codegen", "convbert", "distilbert", "electra", "ernie",
-    "flaubert", "fnet", "gpt2", "gpt_bigcode", "gptj", "layoutlm", "marian", "mbart",
+    "flaubert", "fnet", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "layoutlm", "marian", "mbart",
     "megatron-bert", "mobilebert", "nystromformer", "openai-gpt", "opt", "pegasus", "plbart",
     "rembert", "roc_bert", "roformer", "squeezebert", "xlm",
 )  # fmt: skip
