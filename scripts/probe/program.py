@@ -41,7 +41,7 @@ import sys
 import tempfile
 import time
 
-from .data_sets import MOST_SECONDS, MOST_WAITING
+from .data_sets import MOST_SECONDS, MOST_WAITING, not_looked
 from .entering import SITE
 from .entries import advice, catalogue
 from .facts import (
@@ -583,12 +583,19 @@ def report_of(folder, code=None):
 
 
 def looked_later(folder, most=MOST_SECONDS + 2 * MOST_WAITING):
-    """What the looks at data sets wrote, once those that still run have ended."""
+    """What the looks at data sets wrote, once those that still run have ended.
+
+    That one was ended from outside, or takes too long on a busy machine, is told.
+    """
     until = time.monotonic() + most
     running = os.path.join(glob.escape(folder), "data-*.json.part")
     while any(map(lives, glob.glob(running))) and time.monotonic() < until:
         time.sleep(0.1)
-    return read(folder, "data-*.json")
+    left = glob.glob(running)
+    found = read(folder, "data-*.json")
+    if any(not os.path.exists(path[: -len(".part")]) for path in left):
+        found.append({"facts": [not_looked("the process that did it came to no end")]})
+    return found
 
 
 def lives(path):

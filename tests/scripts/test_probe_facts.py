@@ -668,6 +668,18 @@ for one, rows, labels in loader:
     assert not odd(facts), [facts[name] for name in odd(facts)]
 
 
+@pytest.mark.parametrize("keeper", ["gone", "alive"])
+def test_a_look_that_came_to_no_end_is_told(tmp_path, keeper):
+    gone = subprocess.Popen(["true"])
+    gone.wait()
+    part = tmp_path / "data-1.json.part"
+    part.write_text(str(gone.pid if keeper == "gone" else os.getpid()))
+    [told] = probe.looked_later(str(tmp_path), most=0.2)
+    assert "came to no end" in told["facts"][0]["text"]
+    (tmp_path / "data-1.json").write_text('{"facts": []}')
+    assert probe.looked_later(str(tmp_path), most=0.2) == [{"facts": []}]
+
+
 def test_a_look_that_hangs_is_told_and_ended_and_a_kind_that_cannot_be_read_is_left_out(tmp_path):
     facts = facts_of(
         tmp_path,
@@ -681,7 +693,7 @@ class Hanging(Rows):
 fit(net(), DataLoader(Hanging(x, y), 32, shuffle=True))
 """,
     )
-    assert "ended early" in facts["samples"]["text"]
+    assert "no sample was looked at: the process" in facts["samples"]["text"]
     facts = facts_of(
         tmp_path,
         """
