@@ -25,13 +25,16 @@ class Failed(Exception):
 
 
 class Job:
-    """A function in a forked child; its value must be one that JSON can hold."""
+    """A function in a forked child; its value must be one that JSON can hold.
 
-    def __init__(self, function: Callable[..., Any], *arguments: Any):
+    Of this process's files the child has none but the one that it is to `keep`.
+    """
+
+    def __init__(self, function: Callable[..., Any], *arguments: Any, keep: int = -1):
         told, tell = os.pipe()
         self.pid = os.fork()
         if self.pid == 0:
-            _work(tell, function, arguments)
+            _work(tell, keep, function, arguments)
         os.close(tell)
         self._told, self._text = told, b""
         self.is_open = True
@@ -75,7 +78,7 @@ class Job:
         return value
 
 
-def _work(tell: int, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
+def _work(tell: int, keep: int, function: Callable[..., Any], arguments: Sequence[Any]) -> None:
     """Run the function, write its value, and leave. Never returns."""
     try:
         os.setsid()
@@ -83,8 +86,9 @@ def _work(tell: int, function: Callable[..., Any], arguments: Sequence[Any]) -> 
         for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(sign, signal.SIG_DFL)
         # The run's lock among them: a child that hangs must not keep it.
-        os.closerange(3, tell)
-        os.closerange(tell + 1, 4096)
+        kept = sorted({2, tell, keep, 4096} - {-1})
+        for before, behind in zip(kept, kept[1:]):
+            os.closerange(before + 1, behind)
         try:
             answer = [function(*arguments), ""]
         except OSError as error:

@@ -12,11 +12,11 @@ from . import (
     containers,
     early_end,
     failures,
-    going_on,
     launchers,
     log,
     memory,
     notices,
+    opened,
     probing,
     procs,
     results,
@@ -60,7 +60,7 @@ class Attempts:
         self._began: checkpoints.Checkpoint | None = None
         self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), [], set(), "")
         self._stalled = ""
-        self._saves: going_on.Saves | None = None  # until the attempt has saved
+        self._opened: opened.Opened | None = None  # until the attempt has saved
         self._linger: Lingering | None = None
         self._told_lingering = False
         self.owed: list[str] = []
@@ -97,11 +97,11 @@ class Attempts:
             run.event("killed-leftovers")
         self._probe.look(at_the_end=True)
         heart.look_at_log()
-        self._look_for_fall()
         newest = checkpoints.newest(run)
         if state.step is None and newest is not None:
             state.step = newest.step  # a log that was lost tells none
         state.checkpoint = newest.path if newest else state.checkpoint
+        self._tell_anew(at_the_end=True)
         found = results.look(run)
         state.missing = found.missing
         self._attempt.step, self._attempt.stalled = state.step, self._stalled
@@ -139,7 +139,8 @@ class Attempts:
             results.trust_later(run, self._began)
         state.note = checkpoints.skipped(run)
         goes_on = path and run.spec.resume != "none"
-        self._saves = going_on.Saves(run, path) if goes_on else None
+        # Where the nodes share a folder, the first one reads it for all.
+        self._opened = opened.Opened(run, path) if goes_on and run.rank == 0 else None
         extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
         words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
         self._note(log.next_number(run))
@@ -182,22 +183,25 @@ class Attempts:
             state.move("program found alive")
         return True
 
-    def _look_for_fall(self) -> None:
-        """Tell where an attempt that was given a checkpoint trains up to it once more."""
-        run, state, saves = self.run, self.state, self._saves
-        kinds = saves.look() if saves else {}
-        if not saves or not kinds:
+    def _tell_anew(self, at_the_end: bool = False) -> None:
+        """Tell where an attempt has saved, and nothing had opened what it was to go on from."""
+        run, state, watch, began = self.run, self.state, self._opened, self._began
+        if watch is None or began is None:
             return
-        self._saves = None  # the first save tells it
-        steps = going_on.steps_of(run, self._attempt.log_first)
-        again = saves.anew(kinds, steps)
-        if steps and again:
+        found = watch.found()
+        saved = "" if found else checkpoints.saved_since(run, watch.newest, look=at_the_end)
+        if found is False and not saved and not at_the_end:
+            return
+        watch.close()
+        self._opened = None
+        if found is False and saved:
             told = (
-                f"attempt {state.attempt} began with {saves.saved}, printed step {steps.lowest} and"
-                f" saved {os.path.basename(again)} again: the program seems to begin anew"
+                f"attempt {state.attempt} was to go on from {began.path}; nothing had opened that"
+                f" or another checkpoint there when it saved {os.path.basename(saved)}: the program"
+                " seems to begin anew"
             )
             state.note = "; ".join(filter(None, [state.note, told]))
-            run.event("fell", attempt=state.attempt, step=steps.lowest, saved=again)
+            run.event("not-opened", attempt=state.attempt, path=began.path, saved=saved)
             run.log(told)
 
     def _note(self, first: int) -> None:
@@ -234,7 +238,7 @@ class Attempts:
                 self._attempt.pids |= pids
                 members.note(run.folder, pids)
                 self._probe.look()
-                self._look_for_fall()
+                self._tell_anew()
             if run.asked and kill_at is None:
                 self.owed = results.owed(run)
                 if state.phase == "running":

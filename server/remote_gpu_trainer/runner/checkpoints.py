@@ -46,6 +46,7 @@ class _Glances:
     def __init__(self) -> None:
         self.child: Reading | None = None
         self.latest: Checkpoint | None = None
+        self.written: Item | None = None  # the one that was written last, if that is whole
         self.skipped = ""  # which torn ones the last begin left out, as a sentence
         self.measured = ""  # the id of the save that was measured last
         self.longest = 0.0  # seconds that a save took
@@ -83,7 +84,8 @@ def glance(run: Run) -> str:
         if seen.child is None:
             seen.child = apart.start(_survey, *_where(run), seen.measured)
         if seen.child.poll(0.05):
-            look, seconds = seen.child.value()
+            look, seconds, written = seen.child.value()
+            seen.written = Item(*written) if written else None
             seen.latest = _checkpoint(content.look_of(look).whole)
             seen.measured = seen.latest.id if seen.latest else ""
             seen.longest = max(seen.longest, seconds)
@@ -97,6 +99,18 @@ def latest(run: Run) -> Checkpoint | None:
     """Return what the last look found, without another one."""
     seen = _glances.get(run)
     return seen.latest if seen else None
+
+
+def saved_since(run: Run, newest: int, look: bool = False) -> str:
+    """Return the path of the checkpoint that was written last, and is whole, if that was after this
+    time, in ns since 1970; else ''. As the last glance found it, or by another `look`."""
+    seen = _glances.setdefault(run, _Glances())
+    if look and _has_checkpoints(run):
+        with suppress(Failed):
+            written = apart.call(run, content.last_written, *_where(run))
+            seen.written = Item(*written) if written else None
+    written = seen.written
+    return written.path if written and written.weights > newest else ""
 
 
 def skipped(run: Run) -> str:
@@ -224,11 +238,13 @@ def _where(run: Run) -> tuple[str, str, str]:
 
 
 def _survey(folder: str, pattern: str, cache: str, measured: str) -> list[object]:
-    """Return a look, and how long the save of what it found took; 0 for one `measured` before."""
+    """Return a look, how long the save of what it found took (0 for one `measured` before), and
+    what was written last, if that is whole."""
     look = content.look(folder, pattern, cache)
     found = _checkpoint(look.whole)
     is_new = found is not None and found.id != measured
-    return [look, content.seconds_of(found.path) if found and is_new else 0]
+    seconds = content.seconds_of(found.path) if found and is_new else 0
+    return [look, seconds, content.last_written(folder, pattern, cache)]
 
 
 def _look(run: Run, beat: Beat | None) -> Look:

@@ -74,6 +74,13 @@ def look(folder: str, pattern: str, cache: str = "") -> Look:
     return Look(None, torn, unread)
 
 
+def last_written(folder: str, pattern: str, cache: str = "") -> Item | None:
+    """Return the item whose weights were written last, None if it isn't whole. Raises OSError."""
+    items = newest_first(folder, pattern)
+    last = max(items, key=lambda item: item.weights, default=None)
+    return last if last and not Known(cache).fault(last) else None
+
+
 def look_of(told: list[Any]) -> Look:
     """Return a look that came as JSON."""
     whole, torn, unread = told

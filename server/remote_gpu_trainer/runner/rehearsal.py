@@ -19,9 +19,9 @@ from . import (
     apart,
     checkpoints,
     content,
-    going_on,
     launchers,
     log,
+    opened,
     preflight,
     procs,
     program,
@@ -37,6 +37,8 @@ from .runner import tell_refusals
 
 FOLDER = "rehearsal"  # in the run folder
 STRAY = 2.0  # seconds between two looks at the run's own checkpoints
+STILL = 1.0  # seconds in which nothing more is written to a first checkpoint
+MOST_STILL = 10.0  # seconds to wait for that, where it is written over and over
 LAST_SAVE = 1.0  # seconds in which a program that has saved may still end by itself
 SLACK = 60.0  # seconds beyond the limit until the guard ends the program
 
@@ -167,7 +169,7 @@ class Rehearsal:
         """Train up to the first whole checkpoint, and tell what it took."""
         run, begin = self.run, self.run.up
         first = grew = saved = 0.0
-        found = None
+        found, first_id, still = None, "", 0.0
         self._launch("train")
         while self.program.alive():
             self._look("train")
@@ -175,7 +177,12 @@ class Rehearsal:
             grew = grew or (run.up if _has_files(run.checkpoints) else 0)
             if grew and checkpoints.glance(run):
                 saved = saved or run.up
-                if not (self.probe and self.probe.waits(saved)):
+                now = checkpoints.latest(run)
+                if now and now.id != first_id:
+                    first_id, still = now.id, run.up
+                # A folder of several files looks whole between two of them.
+                is_still = run.up >= min(still + STILL, saved + MOST_STILL)
+                if is_still and not (self.probe and self.probe.waits(saved)):
                     break
             if run.up >= self.limit:
                 minutes = f"{run.spec.rehearse_minutes:g} minutes"
@@ -200,37 +207,35 @@ class Rehearsal:
         run = self.run
         # What the program saved while it was being killed is what it goes on from.
         saved = checkpoints.newest(run) or saved
-        before = going_on.steps_of(run, self.program.first)
-        saves = going_on.Saves(run, saved.path)
+        watch = opened.Opened(run, saved.path)
         begin = run.up
         self._launch("resume")
         newer_at = 0.0
         while self.program.alive():
             self._look("resume")
+            watch.found()
             checkpoints.glance(run)
-            found = checkpoints.latest(run)
-            kinds = saves.look()
-            after = going_on.steps_of(run, self.program.first)
-            is_other = set(kinds) - {"lower"} and found and found.id != saved.id
-            is_newer = "again" in kinds or is_other
-            if is_newer or saves.anew(kinds, after):
+            newer = checkpoints.saved_since(run, watch.newest)
+            if newer:
                 newer_at = newer_at or run.up
                 # A save may be the last thing that the program does: then its results count too.
-                waits = "beyond" not in kinds and before is not None and after is None
-                if run.up >= newer_at + LAST_SAVE and not (waits and run.up < self.limit):
+                if run.up >= newer_at + LAST_SAVE:
                     self.program.end()
-                    self._tell_resume(saves, newer_at - begin, before, saved)
+                    name = os.path.basename(newer)
+                    self._tell_resume(watch, saved, f"saved {name} after {newer_at - begin:.0f} s")
                     return 0
             if run.up >= self.limit:
                 minutes = f"{run.spec.rehearse_minutes:g} minutes"
-                lower = os.path.basename(kinds.get("lower", ""))
-                again = f", but {lower} again" if lower else ""
-                raise Failure(f"resume: no newer checkpoint in {minutes}{again}")
+                raise Failure(f"resume: no whole checkpoint in {minutes}")
         code = self.program.wait_for_code()
         self.program.end()
         if code != 0:
             raise Failure(f"resume: ended with {code}; see {run.folder.at('log')}")
-        self._tell_resume(saves, run.up - begin, before, saved, "ran to its end")
+        came = f"ran to its end in {run.up - begin:.0f} s"
+        newer = checkpoints.saved_since(run, watch.newest, look=True)
+        if newer:
+            came = f"saved {os.path.basename(newer)} and {came}"
+        self._tell_resume(watch, saved, came, has_saved=bool(newer))
         missing, stale = results.look(run)
         if missing:
             old = f"; from before and not written again: {' '.join(stale)}" if stale else ""
@@ -241,42 +246,25 @@ class Rehearsal:
         return 0
 
     def _tell_resume(
-        self,
-        saves: going_on.Saves,
-        seconds: float,
-        before: going_on.Steps | None,
-        saved: checkpoints.Checkpoint,
-        came: str = "",
+        self, watch: opened.Opened, saved: checkpoints.Checkpoint, came: str, has_saved: bool = True
     ) -> None:
-        """Print what came of the second start, by what it saved and printed. Raises Failure."""
-        kinds = saves.look()
-        after = going_on.steps_of(self.run, self.program.first)
-        names = {kind: os.path.basename(path) for kind, path in kinds.items()}
-        name = next((names[kind] for kind in ("again", "saved", "lower") if kind in names), "")
-        step = f"step {after.lowest}" if after else ""
-        after_s = f"in {seconds:.0f} s" if came else f"after {seconds:.0f} s"
-        again = saves.anew(kinds, after)
-        if again:
+        """Print what came of the second start. Raises Failure where it saved, and had opened no
+        checkpoint."""
+        name = os.path.basename(saved.path)
+        found = watch.found()
+        watch.close()
+        if found is False and has_saved:
             raise Failure(
-                f"resume: the program seems to begin anew: {after_s} it saved"
-                f" {os.path.basename(again)} again and printed {step}; make it load the"
-                " checkpoint in RGT_RESUME_FROM"
+                f"resume: the program seems to begin anew: it {came}, and opened neither {name} nor"
+                " another checkpoint; make it load what RGT_RESUME_FROM names"
             )
-        if "beyond" in names and not {"again", "lower"} & set(names):
-            told = f"ok resume: {came or 'newer checkpoint'} {after_s}: {names['beyond']}"
-        elif not names:
-            told = f"ok resume: {came} {after_s}"
-        elif going_on.went_on(before, after, saved.step):
-            went = f"{came}, from" if came else "goes on at"
-            told = f"ok resume: {went} {step}, saved {name} again {after_s}"
+        if found:
+            print(f"ok resume: opened a checkpoint, {came}", flush=True)
+        elif found is False:
+            print(f"unsure resume: {came} without a checkpoint, old or new", flush=True)
         else:
-            printed = f" and printed {step}" if step else ""
-            told = (
-                f"unsure resume: {came and came + ' and '}saved {name} again {after_s}{printed},"
-                " which doesn't tell whether the program went on from what it had saved; print the"
-                " step, and put it into the name"
-            )
-        print(told, flush=True)
+            why = "whether the program opened a checkpoint can't be seen on this system"
+            print(f"unsure resume: {came}; {why}", flush=True)
 
     def _launch(self, phase: str) -> None:
         run, self.number = self.run, self.number + 1
