@@ -6,13 +6,14 @@ import warnings
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.fit import solve, weight_formulas
 from remote_gpu_trainer.fit.model_config import model_of
-from remote_gpu_trainer.fit.training_memory import lora_count
-from remote_gpu_trainer.fit.training_run import Run
+from remote_gpu_trainer.fit.training_memory import estimate, lora_count
+from remote_gpu_trainer.fit.training_run import QUANTIZED, Run
 from remote_gpu_trainer.fit.weight_formulas import Unknown, value, weights_of, written
 from remote_gpu_trainer.platforms.cards import GPUS
 from remote_gpu_trainer.text import BadRequest
@@ -144,6 +145,76 @@ def test_the_page_says_whether_experts_are_adapted(capsys, tmp_path):
         [adapters] = [line["arithmetic"] for line in lines if line["what"] == "adapters"]
         versions = f"peft {weight_formulas.formulas()['peft']} with transformers"
         assert f": {which}, as {versions}" in adapters
+
+
+# What a quantized load replaces.
+
+
+def replaced_by_bitsandbytes(library, point: dict, monkeypatch) -> int:
+    """The weights of the layers that transformers gives to bitsandbytes; stand-ins are its layers."""
+    import torch
+    from transformers.integrations import bitsandbytes
+    from transformers.quantizers.base import HfQuantizer
+
+    class Replaced(torch.nn.Linear):
+        def __init__(self, inputs, outputs, bias, *_, **__):
+            super().__init__(inputs, outputs, bias)
+
+    layers = SimpleNamespace(nn=SimpleNamespace(Linear4bit=Replaced, Linear8bitLt=Replaced))
+    monkeypatch.setattr(bitsandbytes, "bnb", layers, raising=False)
+    asked = SimpleNamespace(
+        quantization_method=lambda: "nf4",
+        bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_use_double_quant=False,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_quant_storage=torch.uint8,
+    )
+    with torch.device("meta"), maker().without_values():
+        model = next(iter(library.architectures.values()))._from_config(library.config(point))
+        kept = HfQuantizer.get_modules_to_not_convert(model, None, model._keep_in_fp32_modules)
+        bitsandbytes.replace_with_bnb_linear(model, kept, asked)
+    return sum(m.weight.numel() for m in model.modules() if isinstance(m, Replaced))
+
+
+@pytest.mark.parametrize("kind", [*EXPERTS, *WITHOUT[:4]])
+def test_a_quantized_base_has_the_layers_that_bitsandbytes_replaces(kind, monkeypatch):
+    library = maker().Library(kind)
+    layers = [p for p in TYPES[kind]["numbers"] if maker().DEEP.search(p.split(".")[-1])]
+    point = {path: 4 for path in layers if TYPES[kind]["numbers"][path] > 4}
+    replaced = replaced_by_bitsandbytes(library, point, monkeypatch)
+    model = model_of(maker().config_json(library, point))
+    assert 0 < replaced < model.total()
+    for precision, each in QUANTIZED.items():
+        lines = estimate(model, Run(lora=8, precision=precision, checkpointing=True)).lines
+        [weights] = [line.size for line in lines if line.what == "weights"]
+        rest = 2 if precision == "4bit-bf16" else 4
+        assert weights == replaced * each + (model.total() - replaced) * rest
+
+
+@pytest.mark.parametrize("words", [(), ("--solve", "batch"), ("--solve", "sequence")])
+def test_the_page_says_that_experts_stay_as_they_are(capsys, tmp_path, words):
+    words = ("--lora", "8", "--gpu", "H200", *words)
+    told = "45.1B of the weights are experts that bitsandbytes leaves in bf16"
+    quantized = asked(
+        capsys, tmp_path, page.ADAPTED["Mixtral 8x7B"][0], "--precision", "4bit", *words
+    )
+    assert told in quantized[1] and "makes them fp32" in quantized[1]
+    half = asked(capsys, tmp_path, {"model_type": "mixtral"}, "--precision", "4bit-bf16", *words)
+    assert told in half[1] and "fp32" not in half[1].split(told)[1].splitlines()[0]
+    for config, precision in ((LLAMA, "4bit"), ({"model_type": "mixtral"}, "bf16")):
+        assert (
+            "bitsandbytes"
+            not in asked(capsys, tmp_path, config, "--precision", precision, *words)[1]
+        )
+
+
+def test_the_sum_of_experts_and_adapters_is_as_wide_as_the_experts():
+    model, sums = model_of({"model_type": "mixtral"}), {}
+    for precision in ("bf16", "4bit-bf16", "4bit", "8bit"):
+        lines = estimate(model, Run(lora=8, precision=precision, checkpointing=True)).lines
+        [sums[precision]] = [line.size for line in lines if line.what == "experts plus adapters"]
+    assert sums["4bit-bf16"] == sums["bf16"] == model.expert_weights() / model.layers * 2
+    assert sums["4bit"] == sums["8bit"] == 2 * sums["bf16"]
 
 
 def test_layers_draw_their_values_again_once_a_model_is_counted():

@@ -105,6 +105,13 @@ class Model:
             return self.counted.experts
         return self.layers * self.products * self.hidden * self.intermediate * self.experts
 
+    def quantizable(self) -> int:
+        """Return the number of weights that bitsandbytes quantizes: what is an `nn.Linear`.
+
+        Experts aren't: transformers 5 has them as parameters of three sides, in every known type.
+        """
+        return self.linear() - self.expert_weights()
+
     def table(self) -> int:
         """Return the number of weights in the table of words, which is also the size of a head."""
         return self.vocab * self.hidden

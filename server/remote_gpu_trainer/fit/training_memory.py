@@ -148,6 +148,21 @@ def short_count(number: float) -> str:
     return f"{number:.4g}"
 
 
+def left_unquantized(model: Model, run: Run) -> list[str]:
+    """Return the remark that a quantized base has experts in full width, if it has any."""
+    experts = model.expert_weights()
+    if not (run.quantized and experts):
+        return []
+    told = (
+        f"{short_count(experts)} of the weights are experts that bitsandbytes leaves in bf16: it "
+        f"quantizes nn.Linear, and experts are parameters in transformers "
+        f"{formulas()['transformers']} (in 4.57 those of most types were nn.Linear)"
+    )
+    if not run.all_in_16_bit:
+        told += "; peft's prepare_model_for_kbit_training makes them fp32"
+    return [told]
+
+
 def lora_count(model: Model, run: Run) -> int:
     """Return how many numbers LoRA trains: the rank, times both sides of each adapted matrix.
 
@@ -185,10 +200,10 @@ def _divided(shares: int) -> str:
 
 
 def _weights(training: _Training) -> MemoryLine:
-    """The weights as they are stored; only the matrices of layers are quantized."""
+    """The weights as they are stored; only the matrices of layers are quantized, no experts."""
     model, run, total = training.model, training.run, training.model.total()
     if run.quantized:
-        linear, each, rest = model.linear(), QUANTIZED[run.precision], training.adapter_bytes
+        linear, each, rest = model.quantizable(), QUANTIZED[run.precision], training.adapter_bytes
         size = linear * each + (total - linear) * rest
         how = f"{short_count(linear)} × {each:.3g} B + {short_count(total - linear)} × {rest} B"
     else:
@@ -310,7 +325,8 @@ def _experts_of_a_layer(training: _Training) -> float:
     adapted = run.lora and run.targets == "all-linear" and model.counted
     if not (adapted and model.counted and model.counted.experts_adapted):
         return 0.0
-    return model.expert_weights() * run.product_bytes / max(1, model.layers)
+    each = training.adapter_bytes if run.quantized else run.product_bytes  # as they are stored
+    return model.expert_weights() * each / max(1, model.layers)
 
 
 def _adapted_experts(training: _Training) -> list[MemoryLine]:
