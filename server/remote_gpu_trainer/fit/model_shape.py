@@ -17,7 +17,7 @@ class Model:
     many of them autocast leaves in fp32 because the activation takes a power. `chosen` of
     `experts` work on each token (0: no experts). `tied`: the head is the table of embeddings.
     `positions` is the number of learned positions. `longest` is the most tokens that a sample can
-    have, and `made_for` what the config says of that: each 0 where it says nothing. `dropout`
+    have, and `made_for` up to which its positions reach: each 0 where nothing says it. `dropout`
     and `attention_dropout` say whether there is any. `encoder` is the number of layers of an
     encoder beside the `layers` of a decoder.
     `head`: the model predicts words, and `loss_in_fp32`: it widens them first. `capped_scores`
