@@ -105,6 +105,10 @@ class Model:
             return self.counted.experts
         return self.layers * self.products * self.hidden * self.intermediate * self.experts
 
+    def layers_with_experts(self) -> int:
+        """Return the number of layers that have experts, of a model that has any."""
+        return self.layers - (self.counted.without_experts if self.counted else 0)
+
     def quantizable(self) -> int:
         """Return the number of weights that bitsandbytes quantizes: what is an `nn.Linear`.
 

@@ -320,18 +320,21 @@ def _kept(training: _Training) -> MemoryLine:
 
 
 def _experts_of_a_layer(training: _Training) -> float:
-    """The bytes of the experts of one layer where peft adapts them, else 0."""
+    """The bytes of the experts of one layer where peft adapts them, else 0.
+
+    A guess takes that it does, as the number of adapters.
+    """
     model, run = training.model, training.run
-    adapted = run.lora and run.targets == "all-linear" and model.counted
-    if not (adapted and model.counted and model.counted.experts_adapted):
+    adapted = model.counted.experts_adapted if model.counted else model.experts > 0
+    if not (run.lora and run.targets == "all-linear" and adapted):
         return 0.0
     each = training.adapter_bytes if run.quantized else run.product_bytes  # as they are stored
-    return model.expert_weights() * each / max(1, model.layers)
+    return model.expert_weights() * each / max(1, model.layers_with_experts())
 
 
 def _adapted_experts(training: _Training) -> list[MemoryLine]:
     """The sum of experts and adapters, which peft makes in each layer for the backward pass."""
-    layers = 1 if training.run.checkpointing else training.model.layers
+    layers = 1 if training.run.checkpointing else training.model.layers_with_experts()
     how = f"{layers} layers, made by peft" if layers > 1 else "one layer, made by peft"
     return [MemoryLine("experts plus adapters", how, layers * _experts_of_a_layer(training))]
 
