@@ -7,8 +7,8 @@ again and again with other values of the config's fields. A dimension that chang
 depends on it; its formula is a sum of products of fields, solved in fractions, and every formula is
 compared with builds that took no part in solving it. A type whose formulas don't hold is left out,
 with the reason. Fields that switch parts on or off are tried one by one and in pairs. Where fields
-choose which layers are of another kind, such as those without experts, formulas are found for models
-of one kind, and a model of both is as far between them as its layers are.
+choose which layers are of another kind, such as those without experts, formulas are found for
+models of one kind, and a model of both is as far between them as its layers are.
 """
 
 from __future__ import annotations

@@ -302,6 +302,16 @@ def test_the_sum_of_experts_and_adapters_is_as_wide_as_the_experts():
     assert sums["4bit"] == sums["8bit"] == 2 * sums["bf16"]
 
 
+def test_experts_that_gpus_gather_are_as_wide_as_they_are_stored():
+    model, gathered = model_of({"model_type": "mixtral"}), {}
+    for precision in ("4bit-bf16", "4bit"):
+        run = Run(lora=8, precision=precision, checkpointing=True, sharding="fsdp", gpus=8)
+        lines = estimate(model, run).lines
+        [gathered[precision]] = [line.size for line in lines if "gathered" in line.what]
+    two_layers = 2 * model.expert_weights() / model.layers
+    assert gathered["4bit"] - gathered["4bit-bf16"] == 2 * two_layers
+
+
 def test_a_guess_that_adapts_experts_has_their_sums_too():
     model = model_of({"model_type": "nothing_like_it", **SMALL, "num_local_experts": 4})
     assert model.guessed and model.experts == 4

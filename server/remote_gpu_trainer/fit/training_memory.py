@@ -282,7 +282,12 @@ def _gathered(training: _Training) -> list[MemoryLine]:
     gradients = (model.tables() + model.layer_weights()) if training.run.full else 0
     together = weights + gradients
     how = f"embeddings, head and layers: {short_count(together)} × {c} B"
-    return [MemoryLine("gathered weights and gradients", how, together * c)]
+    wide = 0.0  # experts beside a quantized base, where they are in fp32
+    if training.run.quantized and (each := training.adapter_bytes) > c:
+        experts = 2 * model.expert_weights() / max(1, model.layers_with_experts())
+        wide = experts * (each - c)
+        how += f", experts {each} B" if experts else ""
+    return [MemoryLine("gathered weights and gradients", how, together * c + wide)]
 
 
 # What a batch adds.
