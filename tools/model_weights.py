@@ -6,7 +6,9 @@ For each type of model, transformers builds it on torch's meta device, where wei
 again and again with other values of the config's fields. A dimension that changes with a field
 depends on it; its formula is a sum of products of fields, solved in fractions, and every formula is
 compared with builds that took no part in solving it. A type whose formulas don't hold is left out,
-with the reason. Fields that switch parts on or off are tried one by one and in pairs.
+with the reason. Fields that switch parts on or off are tried one by one and in pairs. Where fields
+choose which layers are of another kind, such as those without experts, formulas are found for
+models of one kind, and a model of both is as far between them as its layers are.
 """
 
 from __future__ import annotations
@@ -36,6 +38,7 @@ from transformers.models.auto import configuration_auto, modeling_auto
 
 import evals.fit.runs  # noqa: F401  (tells torch of torchvision's operators first)
 
+OTHER = weight_formulas.OTHER
 PLACE = ROOT / "server/remote_gpu_trainer/fit/model_weights.json"
 TASKS = (
     "SEQ_TO_SEQ_CAUSAL_LM", "MASKED_LM", "CAUSAL_LM", "IMAGE_CLASSIFICATION", "SPEECH_SEQ_2_SEQ",
@@ -50,9 +53,10 @@ WIDTH = re.compile(r"hidden_size$|n_embd$|d_model$|dim$|embedding_size$")
 BASE_DEPTH = 3
 # Words that a field may hold where its type doesn't list them.
 WORDS = {"feed_forward_proj": ["relu", "gated-gelu"]}
+SIZES = ("attention_head_size",)  # numbers of which the library doesn't say so
 ACTIVATIONS = ["relu", "gelu", "silu"]
 MOST_SWITCHES = 9
-SECONDS = 400  # a type
+SECONDS = 800  # a type
 POWERS = ((0,), (0, 1), (1,), (0, -1), (0, 2), (0, -2), (0, 1, 2), (0, 1, -1))
 
 
@@ -75,6 +79,52 @@ def without_values():
     finally:
         for layer, own in zip(DRAWING, before, strict=True):
             layer.reset_parameters = own
+
+
+def one_kind(field: str, other: bool, layers: int) -> dict:
+    """The fields that make all layers of one kind, of a type that has a field for that."""
+    every = list(range(layers))
+    return {
+        "first_k_dense_replace": {"first_k_dense_replace": layers if other else 0},
+        "mlp_only_layers": {"mlp_only_layers": every if other else [], "decoder_sparse_step": 1},
+        "moe_layer_interval": {
+            "moe_layer_start_index": layers if other else 0,
+            "moe_layer_end_index": layers - 1,
+            "moe_layer_interval": 1,
+        },
+        "interleave_moe_layer_step": {
+            "moe_layers": [] if other else every,
+            "interleave_moe_layer_step": 1,
+        },
+        "layer_types": {
+            "layer_types": [("linear" if not other else "full") + "_attention"] * layers
+        },
+    }[field]
+
+
+def some_kinds(field: str, layers: int, dice: random.Random) -> dict:
+    """The same fields, with other values that mix both kinds of layers."""
+    some = sorted(dice.sample(range(layers), dice.randint(0, layers)))
+    step = dice.choice((1, 2, 3))
+    kinds = ["full_attention" if layer in some else "linear_attention" for layer in range(layers)]
+    return {
+        "first_k_dense_replace": {"first_k_dense_replace": dice.randint(0, layers)},
+        "mlp_only_layers": {"mlp_only_layers": some, "decoder_sparse_step": step},
+        "moe_layer_interval": {
+            "moe_layer_start_index": dice.randint(0, layers),
+            "moe_layer_end_index": dice.choice((-1, layers - 2)),
+            "moe_layer_interval": step,
+        },
+        "interleave_moe_layer_step": {
+            "moe_layers": dice.choice((None, some)),
+            "interleave_moe_layer_step": step,
+        },
+        "layer_types": {"layer_types": kinds},
+    }[field]
+
+
+TWO_KINDS = ("first_k_dense_replace", "mlp_only_layers", "moe_layer_interval",
+             "interleave_moe_layer_step", "layer_types")  # fmt: skip
 
 
 class NotCovered(Exception):
@@ -115,12 +165,32 @@ class Library:
         source = Path(sys.modules[model.__module__].__file__).read_text("utf-8")
         self.asked = set(re.findall(r"getattr\((?:self\.)?config, [\"'](\w+)[\"']", source))
         self.began = time.monotonic()
+        self.two_kinds = self._two_kinds()
+
+    def _two_kinds(self) -> str:
+        """The field that says which layers are of another kind, "" if all have the same weights."""
+        for field in TWO_KINDS:
+            if field in self.plain and "num_hidden_layers" in self.plain:
+                self.two_kinds = field
+                kinds = [self.weights({"num_hidden_layers": 2, OTHER: kind}) for kind in (0, 1)]
+                if all(kinds) and kinds[0] != kinds[1]:
+                    return field
+        return ""
+
+    @property
+    def fields_of_kinds(self) -> dict:
+        """The fields that say which layers are of another kind, as a config leaves them out."""
+        fields = one_kind(self.two_kinds, False, 1) if self.two_kinds else {}
+        return {name: self.config_class.__dataclass_fields__[name].default for name in fields}
 
     def config(self, point: dict):
         """The config of a point, which maps a field's path to its value."""
         words: dict = {}
+        if OTHER in point:
+            layers = point.get("num_hidden_layers", self.plain["num_hidden_layers"])
+            words = one_kind(self.two_kinds, point[OTHER], layers)
         for path, value in point.items():
-            if path == "architectures" or (value is None and path in self.asked):
+            if path in ("architectures", OTHER) or (value is None and path in self.asked):
                 continue
             place, parts = words, path.split(".")
             before = self.plain
@@ -152,7 +222,7 @@ class Library:
         architecture = point.get("architectures", next(iter(self.architectures)))
         with torch.device("meta"), without_values():
             model = self.architectures[architecture]._from_config(self.config(point))
-        return weights_of(model)
+        return weights_of(model, ranked=bool(self.two_kinds))
 
 
 def architectures_of(kind: str) -> dict:
@@ -163,11 +233,12 @@ def architectures_of(kind: str) -> dict:
     return {name: getattr(transformers, name) for name in dict.fromkeys(chosen)}
 
 
-def weights_of(model) -> dict:
+def weights_of(model, ranked: bool = False) -> dict:
     """{name: (shape, role)} of a model's parameters, each once, without the head model's prefix.
 
     A role ends in "*N" where peft gives the weight N times LoRA's rank, if that isn't once for a
-    matrix and never for anything else.
+    matrix and never for anything else. That is asked of peft for a model with experts, and of one
+    that is `ranked`.
     """
     head = model.get_output_embeddings() if hasattr(model, "get_output_embeddings") else None
     prefix = f"{model.base_model_prefix}." if getattr(model, "base_model_prefix", "") else ""
@@ -190,7 +261,7 @@ def weights_of(model) -> dict:
         short = name[len(prefix) :] if prefix and name.startswith(prefix) else name
         found[short] = (tuple(weight.shape), role, id(weight))
     roles_alone = {name: (shape, role) for name, (shape, role, _) in found.items()}
-    if not any(role == "experts" for _, role in roles_alone.values()):
+    if not ranked and not any(role == "experts" for _, role in roles_alone.values()):
         return roles_alone
     ranks = lora_ranks(model)
     return {
@@ -240,7 +311,7 @@ def leaves(library: Library) -> tuple[dict, dict, list]:
             elif isinstance(value, str):
                 switches[path] = words_of(name, value, types.get(name, ""))
             elif value is None:
-                if re.search(r"\b(int|float)\b", types.get(name, "")):
+                if re.search(r"\b(int|float)\b", types.get(name, "")) or name in SIZES:
                     numbers[path] = None
                 elif re.search(r"\bbool\b", types.get(name, "")):
                     switches[path] = [True, False]
@@ -319,6 +390,9 @@ class Finder:
         """Find the point to start from, with few layers, and the fields that matter."""
         library = self.library
         self.numbers, self.switches, self.others = leaves(library)
+        for field in library.fields_of_kinds:
+            self.numbers.pop(field, None)
+        self.others = [path for path in self.others if path not in library.fields_of_kinds]
         base = self._few_layers()
         self.shallow = base
         self.values: dict[str, list] = {}
@@ -337,19 +411,22 @@ class Finder:
         if not library.weights(explicit):
             raise NotCovered("the fields that matter can't all be given")
         self._find_switches()
-        for path, others in list(self.relevant.items()):
-            for other in others:
-                at = {**self.base, path: other}
-                for number in self.numbers:
-                    if number not in self.values and number not in self.frozen:
-                        self._try_number(number, at, path)
-        for path in self.values:
-            self.base.setdefault(path, self.value(path, self.base))
+        known = -1
+        while known < len(self.values):  # one that is found may be what another matters with
+            known = len(self.values)
+            for path, others in list(self.relevant.items()):
+                for other in others:
+                    at = {**self.base, path: other}
+                    for number in self.numbers:
+                        if number not in self.values and number not in self.frozen:
+                            self._try_number(number, at, path)
+            for path in self.values:
+                self.base.setdefault(path, self.value(path, self.base))
         self._null_switches()
 
     def _few_layers(self) -> dict:
         """Values that make a model quick to build: few layers, and images that patches divide."""
-        library, base = self.library, {}
+        library, base = self.library, {OTHER: False} if self.library.two_kinds else {}
         dense = [path for path in self.numbers if path.endswith("dense_replace")]
         for path, value in self.numbers.items():
             # The first layers of some models are dense; then one more than that is needed.
@@ -420,6 +497,8 @@ class Finder:
             two = self.library.weights(at)
             if two and self.library.weights({**at, "num_labels": 5}) not in (two, None):
                 self.values["num_labels"] = [3, 4, 5, 7]
+        if self.library.two_kinds:
+            self.relevant[OTHER] = [True]
         # Lists of words, such as what each layer is.
         self.sensitive = []
         for path in self.others:
@@ -439,15 +518,16 @@ class Finder:
 
     def _null_switches(self):
         """A number that may be none changes what there is: none is a switch's other value."""
-        before = self.library.weights(self.base)
-        for path in list(self.values):
+        kinds = [{}, {OTHER: True}] if self.library.two_kinds else [{}]
+        for path, kind in itertools.product(list(self.values), kinds):
             if path == "num_labels" or re.search(r"\.\d+$", path):
                 continue
-            found = self.library.weights({**self.base, path: None})
+            at = {**self.base, **kind}
+            before, found = self.library.weights(at), self.library.weights({**at, path: None})
             resolved = None
             if found:
                 with contextlib.suppress(Exception):
-                    point = {k: v for k, v in self.base.items() if k != path}
+                    point = {k: v for k, v in at.items() if k != path}
                     resolved = read(self.library.config({**point, path: None}).to_dict(), path)
             if found and found != before and resolved is None:
                 self.relevant[path] = [None]
@@ -617,6 +697,7 @@ class Finder:
             **{path: value for path, value in self.fixed.items() if path not in self.relevant},
         }
         entry["unread"] = sorted(self.sensitive)
+        entry["other_layers"] = self.library.fields_of_kinds
         entry["ignored"] = sorted(
             path
             for path in {p.split(".")[0] if p[-1].isdigit() else p for p in
@@ -639,12 +720,15 @@ class Finder:
             for name in sorted(weight_formulas.OF_SHAPES & set(self.library.plain))
             if self.library.plain[name] is not None and name not in entry["numbers"]
         }
+        guard(self.library, entry)
         entry = {k: value for k, value in entry.items() if value or k in ("groups", "numbers")}
         self.prove(entry)
         return entry
 
     def _default_of(self, path: str):
         """A switch's value where a config leaves it out."""
+        if path == OTHER:
+            return False
         return read(self.library.plain, path)
 
     def defaults(self) -> dict:
@@ -753,7 +837,12 @@ class Finder:
             for path, others in self.relevant.items():
                 if dice.random() < 0.25:
                     point[path] = dice.choice(others)
-            trials.append({**self.shallow, **point})
+            point = {**self.shallow, **point}
+            if library.two_kinds and dice.random() < 0.7:
+                layers = point.get("num_hidden_layers", library.plain["num_hidden_layers"])
+                del point[OTHER]
+                point |= some_kinds(library.two_kinds, layers, dice)
+            trials.append(point)
         for point in trials:
             built = library.weights(point)
             if not built:
@@ -766,6 +855,26 @@ class Finder:
                 raise NotCovered(f"counts {counted}, the library {total(built)}, with {point}")
         if compared < 4:
             raise NotCovered(f"only {compared} configs could be compared")
+
+
+def guard(library: Library, entry: dict):
+    """Allow only the default of a list or an empty field on which weights depend all the same."""
+    shallow = {
+        p: 4 for p in entry["numbers"] if DEEP.search(p) and (read(library.plain, p) or 0) > 4
+    }
+    shallow = shallow if library.weights(shallow) else {}
+    before = library.weights(shallow)
+    for path in entry["ignored"]:
+        default = read(library.plain, path)
+        if isinstance(default, (bool, int, float, str, dict)):
+            continue
+        tried: list = [[0], [0, 1], [1] * 4, ["one"], ["one", "two"], *((1, 2, 64) * (not default))]
+        if is_numbers(default):
+            tried += [[number + 1 for number in default], [number * 2 for number in default]]
+        found = [library.weights({**shallow, path: value}) for value in tried]
+        if any(weights not in (None, before) for weights in found):
+            entry["only"][path] = default
+    entry["ignored"] = [path for path in entry["ignored"] if path not in entry["only"]]
 
 
 def counted_by(entry: dict, library: Library, point: dict) -> int | None:

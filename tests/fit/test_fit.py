@@ -447,6 +447,39 @@ def test_a_sample_longer_than_a_rotary_model_was_made_for_is_remarked_on(capsys,
     assert "note: 8193 tokens" in capsys.readouterr().out
 
 
+YARN = {"rope_type": "yarn", "factor": 4.0, "original_max_position_embeddings": 8192}
+
+
+@pytest.mark.parametrize(
+    ("fields", "reach"),
+    [
+        ({"rope_scaling": YARN}, 32768),
+        ({"rope_parameters": {**YARN, "rope_theta": 1e6}}, 32768),
+        ({"rope_parameters": {"full_attention": YARN, "sliding_attention": {}}}, 32768),
+        ({"rope_scaling": {"type": "linear", "factor": 2}}, 16384),
+        ({"rope_scaling": {**YARN, "original_max_position_embeddings": 1024}}, 8192),
+        ({"rope_scaling": {**YARN, "factor": float("nan")}}, 8192),
+        ({"rope_scaling": {**YARN, "factor": "4"}}, 8192),
+        ({"rope_scaling": {"rope_type": "longrope", "long_factor": [2.0]}}, 8192),
+        ({"rope_scaling": None, "rope_parameters": []}, 8192),
+    ],
+)
+def test_scaled_rotary_positions_reach_further(capsys, tmp_path, fields, reach):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "max_position_embeddings": 8192, **fields}))
+    assert asked(capsys, str(path), "--sequence", str(reach))[1]["remarks"] == []
+    _, told = asked(capsys, str(path), "--sequence", str(reach + 1))
+    assert f"more than the {reach}" in told["remarks"][0]
+
+
+@pytest.mark.parametrize("kind", ["t5", "mt5", "umt5", "longt5", "deberta-v2", "xlnet"])
+def test_relative_positions_have_no_end_to_remark_on(capsys, tmp_path, kind):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": kind, "n_positions": 512}))
+    for words in ((), ("--sequence", "4096")):
+        assert asked(capsys, str(path), *words)[1]["remarks"] == []
+
+
 def test_a_count_of_weights_is_read():
     assert weight_count("7B") == 7 * 10**9
     assert weight_count("1.5b") == 1_500_000_000

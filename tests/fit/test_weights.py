@@ -6,13 +6,14 @@ import warnings
 from dataclasses import replace
 from fractions import Fraction
 from functools import cache
+from types import SimpleNamespace
 
 import pytest
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.fit import solve, weight_formulas
 from remote_gpu_trainer.fit.model_config import model_of
-from remote_gpu_trainer.fit.training_memory import lora_count
-from remote_gpu_trainer.fit.training_run import Run
+from remote_gpu_trainer.fit.training_memory import estimate, lora_count
+from remote_gpu_trainer.fit.training_run import QUANTIZED, Run
 from remote_gpu_trainer.fit.weight_formulas import Unknown, value, weights_of, written
 from remote_gpu_trainer.platforms.cards import GPUS
 from remote_gpu_trainer.text import BadRequest
@@ -73,6 +74,91 @@ def test_weights_of_a_type_are_those_that_the_library_counts(kind):
         if equal == CONFIGS:
             break
     assert equal == CONFIGS, "too few configs could be compared"
+
+
+# Layers of two kinds, such as those with experts and those without.
+
+TWO_KINDS = sorted(kind for kind, entry in TYPES.items() if "other_layers" in entry)
+
+
+def test_eight_types_have_layers_of_two_kinds():
+    assert len(TWO_KINDS) >= 8 and {"qwen3_moe", "deepseek_v3", "llama4_text"} <= set(TWO_KINDS)
+
+
+@pytest.mark.parametrize("kind", TWO_KINDS)
+def test_layers_of_two_kinds_are_counted_by_the_fields_that_choose_them(kind):
+    library, dice, equal, seen = maker().Library(kind), random.Random(f"two {kind}"), 0, set()
+    for _ in range(30):
+        layers = dice.choice((1, 3, 4, 6))
+        point = {"num_hidden_layers": layers}
+        point |= maker().some_kinds(library.two_kinds, layers, dice)
+        if not library.weights(point):
+            continue
+        config = maker().config_json(library, point)
+        assert weights_of(config).total == maker().total(library.weights(point)), point
+        assert trained(config, 4) == made_by_peft(library, point, 4), point
+        equal, seen = equal + 1, seen | {weights_of(config).without_experts}
+        if equal == 2 * CONFIGS:
+            break
+    assert equal == 2 * CONFIGS
+    assert len(seen) > 1 or kind == "granitemoehybrid"  # whose layers all have experts
+
+
+def test_layers_without_experts_take_experts_away(capsys, tmp_path):
+    dense = {"model_type": "qwen3_moe", "mlp_only_layers": [0, 1, 2, 3, 4, 5]}
+    assert weights_of({"model_type": "qwen3_moe"}).total == 15_350_731_776
+    assert weights_of(dense).total == 11_951_772_672
+    _, text = asked(capsys, tmp_path, dense)
+    assert "weights: 11,951,772,672, by the shapes of transformers" in text
+    sums = []
+    for config in ({"model_type": "qwen3_moe"}, dense):
+        lines = estimate(model_of(config), Run(lora=8, precision="bf16", checkpointing=True)).lines
+        sums += [line.size for line in lines if line.what == "experts plus adapters"]
+    assert sums[0] == sums[1] > 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "swap"),
+    [
+        ("qwen3_moe", {"mlp_only_layers": "all"}),
+        ("qwen3_moe", {"mlp_only_layers": 3}),
+        ("qwen3_moe", {"decoder_sparse_step": 0}),
+        ("qwen3_moe", {"decoder_sparse_step": None}),
+        ("deepseek_v3", {"first_k_dense_replace": "3"}),
+        ("deepseek_v3", {"first_k_dense_replace": None}),
+        ("granitemoehybrid", {"layer_types": ["mamba"]}),
+        ("granitemoehybrid", {"layer_types": {}}),
+        ("qwen3_moe", {"num_hidden_layers": 10**9}),
+        ("llama4_text", {"moe_layers": True}),
+        ("llama4_text", {"interleave_moe_layer_step": -1.5}),
+        ("ernie4_5_moe", {"moe_layer_interval": []}),
+        ("ernie4_5_moe", {"moe_layer_end_index": {}}),
+    ],
+)
+def test_fields_of_kinds_that_say_nothing_clear_are_not_counted(kind, swap):
+    with pytest.raises(Unknown, match="which layers|choose some"):
+        weights_of({"model_type": kind, **swap})
+
+
+@pytest.mark.parametrize(
+    ("kind", "swap"),
+    [
+        ("resnet", {"depths": [3, 4, 23, 3]}),
+        ("xmod", {"languages": ["en_XX", "de_DE"]}),
+        ("vivit", {"tubelet_size": [4, 16, 16]}),
+        ("vit", {"head_dim": 32}),
+        ("phi", {"head_dim": 32}),
+        ("deberta-v2", {"attention_head_size": 32}),
+    ],
+)
+def test_a_field_on_which_weights_depend_is_counted_or_refused(kind, swap):
+    library = maker().Library(kind)
+    assert library.weights(swap) != library.weights({})
+    try:
+        told = weights_of({"model_type": kind, **swap}).total
+    except Unknown:
+        return
+    assert told == maker().total(library.weights(swap))
 
 
 # What LoRA trains.
@@ -144,6 +230,93 @@ def test_the_page_says_whether_experts_are_adapted(capsys, tmp_path):
         [adapters] = [line["arithmetic"] for line in lines if line["what"] == "adapters"]
         versions = f"peft {weight_formulas.formulas()['peft']} with transformers"
         assert f": {which}, as {versions}" in adapters
+
+
+# What a quantized load replaces.
+
+
+def replaced_by_bitsandbytes(library, point: dict, monkeypatch) -> int:
+    """The weights of the layers that transformers gives to bitsandbytes; stand-ins are its layers."""
+    import torch
+    from transformers.integrations import bitsandbytes
+    from transformers.quantizers.base import HfQuantizer
+
+    class Replaced(torch.nn.Linear):
+        def __init__(self, inputs, outputs, bias, *_, **__):
+            super().__init__(inputs, outputs, bias)
+
+    layers = SimpleNamespace(nn=SimpleNamespace(Linear4bit=Replaced, Linear8bitLt=Replaced))
+    monkeypatch.setattr(bitsandbytes, "bnb", layers, raising=False)
+    asked = SimpleNamespace(
+        quantization_method=lambda: "nf4",
+        bnb_4bit_compute_dtype=torch.bfloat16,
+        bnb_4bit_use_double_quant=False,
+        bnb_4bit_quant_type="nf4",
+        bnb_4bit_quant_storage=torch.uint8,
+    )
+    with torch.device("meta"), maker().without_values():
+        model = next(iter(library.architectures.values()))._from_config(library.config(point))
+        kept = HfQuantizer.get_modules_to_not_convert(model, None, model._keep_in_fp32_modules)
+        bitsandbytes.replace_with_bnb_linear(model, kept, asked)
+    return sum(m.weight.numel() for m in model.modules() if isinstance(m, Replaced))
+
+
+@pytest.mark.parametrize("kind", [*EXPERTS, *WITHOUT[:4]])
+def test_a_quantized_base_has_the_layers_that_bitsandbytes_replaces(kind, monkeypatch):
+    library = maker().Library(kind)
+    layers = [p for p in TYPES[kind]["numbers"] if maker().DEEP.search(p.split(".")[-1])]
+    point = {path: 4 for path in layers if TYPES[kind]["numbers"][path] > 4}
+    replaced = replaced_by_bitsandbytes(library, point, monkeypatch)
+    model = model_of(maker().config_json(library, point))
+    assert 0 < replaced < model.total()
+    for precision, each in QUANTIZED.items():
+        lines = estimate(model, Run(lora=8, precision=precision, checkpointing=True)).lines
+        [weights] = [line.size for line in lines if line.what == "weights"]
+        rest = 2 if precision == "4bit-bf16" else 4
+        assert weights == replaced * each + (model.total() - replaced) * rest
+
+
+@pytest.mark.parametrize("words", [(), ("--solve", "batch"), ("--solve", "sequence")])
+def test_the_page_says_that_experts_stay_as_they_are(capsys, tmp_path, words):
+    words = ("--lora", "8", "--gpu", "H200", *words)
+    told = "45.1B of the weights are experts that bitsandbytes leaves in bf16"
+    quantized = asked(
+        capsys, tmp_path, page.ADAPTED["Mixtral 8x7B"][0], "--precision", "4bit", *words
+    )
+    assert told in quantized[1] and "makes them fp32" in quantized[1]
+    half = asked(capsys, tmp_path, {"model_type": "mixtral"}, "--precision", "4bit-bf16", *words)
+    assert told in half[1] and "fp32" not in half[1].split(told)[1].splitlines()[0]
+    for config, precision in ((LLAMA, "4bit"), ({"model_type": "mixtral"}, "bf16")):
+        assert (
+            "bitsandbytes"
+            not in asked(capsys, tmp_path, config, "--precision", precision, *words)[1]
+        )
+
+
+def test_the_sum_of_experts_and_adapters_is_as_wide_as_the_experts():
+    model, sums = model_of({"model_type": "mixtral"}), {}
+    for precision in ("bf16", "4bit-bf16", "4bit", "8bit"):
+        lines = estimate(model, Run(lora=8, precision=precision, checkpointing=True)).lines
+        [sums[precision]] = [line.size for line in lines if line.what == "experts plus adapters"]
+    assert sums["4bit-bf16"] == sums["bf16"] == model.expert_weights() / model.layers * 2
+    assert sums["4bit"] == sums["8bit"] == 2 * sums["bf16"]
+
+
+def test_experts_that_gpus_gather_are_as_wide_as_they_are_stored():
+    model, gathered = model_of({"model_type": "mixtral"}), {}
+    for precision in ("4bit-bf16", "4bit"):
+        run = Run(lora=8, precision=precision, checkpointing=True, sharding="fsdp", gpus=8)
+        lines = estimate(model, run).lines
+        [gathered[precision]] = [line.size for line in lines if "gathered" in line.what]
+    two_layers = 2 * model.expert_weights() / model.layers
+    assert gathered["4bit"] - gathered["4bit-bf16"] == 2 * two_layers
+
+
+def test_a_guess_that_adapts_experts_has_their_sums_too():
+    model = model_of({"model_type": "nothing_like_it", **SMALL, "num_local_experts": 4})
+    assert model.guessed and model.experts == 4
+    lines = {line.what for line in estimate(model, Run(lora=8, sequence=8)).lines}
+    assert {"experts plus adapters", "gradient of their sum"} <= lines
 
 
 def test_layers_draw_their_values_again_once_a_model_is_counted():

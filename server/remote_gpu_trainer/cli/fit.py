@@ -179,7 +179,9 @@ def fit(
     options["sequence"] = training_run.length_of(model, asked)
     run = training_run.check(training_run.Run(**options))
     report = memory_report(model, run, card)
-    report["remarks"] = training_run.remarks(model, run, asked) if solve != "sequence" else []
+    report["remarks"] = training_memory.left_unquantized(model, run)
+    if solve != "sequence":
+        report["remarks"] += training_run.remarks(model, run, asked)
     if solve:
         report["solved"] = _with_prices(solve, solution(model, run, solve, card), report)
     return _told(report, as_json)

@@ -89,8 +89,9 @@ def products_of_experts(run: Run) -> int:
     """Return the bytes of a number in the products of experts, which autocast leaves in fp32.
 
     transformers 5 multiplies all experts at once, with an operation that autocast doesn't cast.
+    Beside a quantized base they are in fp32 too, unless all else is bf16.
     """
-    return 4 if run.autocast and run.full else run.product_bytes
+    return 4 if run.autocast and (run.full or run.quantized) else run.product_bytes
 
 
 def _products_keep(model: Model, run: Run) -> float:

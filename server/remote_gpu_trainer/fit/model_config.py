@@ -18,6 +18,7 @@ MOST_BYTES = 1_000_000  # of a config.json
 # The most that a field may say, so that no arithmetic overflows; 10**6 for all others.
 MOST = {"layers": 1000, "vocab": 10**7, "experts": 4096}
 MOST_WEIGHTS = 10**14
+MOST_STRETCHED = 10**4  # that positions are, by a config
 
 _NAMES = {
     "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
@@ -334,7 +335,10 @@ def _positions(config: _Config) -> int:
 
 
 def _lengths(fields: dict) -> tuple[int, int]:
-    """Return the most tokens that a model can take, and how many its config names; else 0."""
+    """Return the most tokens that a model can take, and up to how many its positions reach; else 0.
+
+    Positions of a table and rotary ones reach so far, relative ones further than any field says.
+    """
     given = [fields.get(name) for name in ("n_positions", "max_position_embeddings")]
     named = next((n for n in given if type(n) is int and n > 0), 0)
     family = _Config(fields).word("model_type")
@@ -342,7 +346,29 @@ def _lengths(fields: dict) -> tuple[int, int]:
         padding = fields.get("pad_token_id")
         before = padding + 1 if type(padding) is int and padding >= 0 else 2
         return max(0, named - before), named
-    return (named if family in _TABLED else 0), named
+    if family in _TABLED:
+        return named, named
+    rotary = family.startswith(_LLAMAS) or any("rope" in key or "rotary" in key for key in fields)
+    return 0, _reach(fields, named) if rotary else 0
+
+
+def _reach(fields: dict, named: int) -> int:
+    """Return up to which token rotary positions reach, which a factor (YaRN's, say) stretches."""
+    given = [fields.get(name) for name in ("rope_scaling", "rope_parameters")]
+    scalings = [scaling for scaling in given if isinstance(scaling, dict)]
+    for scaling in list(scalings):  # a model may have one for each kind of layer
+        scalings += [inner for inner in scaling.values() if isinstance(inner, dict)]
+    reach = named
+    for scaling in scalings:
+        factor, original = scaling.get("factor"), scaling.get("original_max_position_embeddings")
+        length = original if type(original) is int else named
+        if (
+            isinstance(factor, (int, float))
+            and 1 < factor < MOST_STRETCHED
+            and length < MOST_WEIGHTS
+        ):
+            reach = max(reach, int(factor * length))
+    return reach
 
 
 def _is_gated(config: _Config, family: str, activation: str, rms: bool) -> bool:

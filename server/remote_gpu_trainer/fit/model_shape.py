@@ -17,7 +17,7 @@ class Model:
     many of them autocast leaves in fp32 because the activation takes a power. `chosen` of
     `experts` work on each token (0: no experts). `tied`: the head is the table of embeddings.
     `positions` is the number of learned positions. `longest` is the most tokens that a sample can
-    have, and `made_for` what the config says of that: each 0 where it says nothing. `dropout`
+    have, and `made_for` up to which its positions reach: each 0 where nothing says it. `dropout`
     and `attention_dropout` say whether there is any. `encoder` is the number of layers of an
     encoder beside the `layers` of a decoder.
     `head`: the model predicts words, and `loss_in_fp32`: it widens them first. `capped_scores`
@@ -104,6 +104,17 @@ class Model:
         if self.counted:
             return self.counted.experts
         return self.layers * self.products * self.hidden * self.intermediate * self.experts
+
+    def layers_with_experts(self) -> int:
+        """Return the number of layers that have experts, of a model that has any."""
+        return self.layers - (self.counted.without_experts if self.counted else 0)
+
+    def quantizable(self) -> int:
+        """Return the number of weights that bitsandbytes quantizes: what is an `nn.Linear`.
+
+        Experts aren't: transformers 5 has them as parameters of three sides, in every known type.
+        """
+        return self.linear() - self.expert_weights()
 
     def table(self) -> int:
         """Return the number of weights in the table of words, which is also the size of a head."""

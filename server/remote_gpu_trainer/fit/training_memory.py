@@ -148,6 +148,21 @@ def short_count(number: float) -> str:
     return f"{number:.4g}"
 
 
+def left_unquantized(model: Model, run: Run) -> list[str]:
+    """Return the remark that a quantized base has experts in full width, if it has any."""
+    experts = model.expert_weights()
+    if not (run.quantized and experts):
+        return []
+    told = (
+        f"{short_count(experts)} of the weights are experts that bitsandbytes leaves in bf16: it "
+        f"quantizes nn.Linear, and experts are parameters in transformers "
+        f"{formulas()['transformers']} (in 4.57 those of most types were nn.Linear)"
+    )
+    if not run.all_in_16_bit:
+        told += "; peft's prepare_model_for_kbit_training makes them fp32"
+    return [told]
+
+
 def lora_count(model: Model, run: Run) -> int:
     """Return how many numbers LoRA trains: the rank, times both sides of each adapted matrix.
 
@@ -185,10 +200,10 @@ def _divided(shares: int) -> str:
 
 
 def _weights(training: _Training) -> MemoryLine:
-    """The weights as they are stored; only the matrices of layers are quantized."""
+    """The weights as they are stored; only the matrices of layers are quantized, no experts."""
     model, run, total = training.model, training.run, training.model.total()
     if run.quantized:
-        linear, each, rest = model.linear(), QUANTIZED[run.precision], training.adapter_bytes
+        linear, each, rest = model.quantizable(), QUANTIZED[run.precision], training.adapter_bytes
         size = linear * each + (total - linear) * rest
         how = f"{short_count(linear)} × {each:.3g} B + {short_count(total - linear)} × {rest} B"
     else:
@@ -267,7 +282,12 @@ def _gathered(training: _Training) -> list[MemoryLine]:
     gradients = (model.tables() + model.layer_weights()) if training.run.full else 0
     together = weights + gradients
     how = f"embeddings, head and layers: {short_count(together)} × {c} B"
-    return [MemoryLine("gathered weights and gradients", how, together * c)]
+    wide = 0.0  # experts beside a quantized base, where they are in fp32
+    if training.run.quantized and (each := training.adapter_bytes) > c:
+        experts = 2 * model.expert_weights() / max(1, model.layers_with_experts())
+        wide = experts * (each - c)
+        how += f", experts {each} B" if experts else ""
+    return [MemoryLine("gathered weights and gradients", how, together * c + wide)]
 
 
 # What a batch adds.
@@ -305,17 +325,21 @@ def _kept(training: _Training) -> MemoryLine:
 
 
 def _experts_of_a_layer(training: _Training) -> float:
-    """The bytes of the experts of one layer where peft adapts them, else 0."""
+    """The bytes of the experts of one layer where peft adapts them, else 0.
+
+    A guess takes that it does, as the number of adapters.
+    """
     model, run = training.model, training.run
-    adapted = run.lora and run.targets == "all-linear" and model.counted
-    if not (adapted and model.counted and model.counted.experts_adapted):
+    adapted = model.counted.experts_adapted if model.counted else model.experts > 0
+    if not (run.lora and run.targets == "all-linear" and adapted):
         return 0.0
-    return model.expert_weights() * run.product_bytes / max(1, model.layers)
+    each = training.adapter_bytes if run.quantized else run.product_bytes  # as they are stored
+    return model.expert_weights() * each / max(1, model.layers_with_experts())
 
 
 def _adapted_experts(training: _Training) -> list[MemoryLine]:
     """The sum of experts and adapters, which peft makes in each layer for the backward pass."""
-    layers = 1 if training.run.checkpointing else training.model.layers
+    layers = 1 if training.run.checkpointing else training.model.layers_with_experts()
     how = f"{layers} layers, made by peft" if layers > 1 else "one layer, made by peft"
     return [MemoryLine("experts plus adapters", how, layers * _experts_of_a_layer(training))]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import lru_cache
 from pathlib import Path
@@ -51,6 +51,9 @@ OF_SHAPES = frozenset((
     "rms_norm_eps",
 ))  # fmt: skip
 MOST = 10**9  # that a field may say
+MOST_LAYERS = 10**4  # that are looked at one by one
+# A switch that stands in no config: whether all layers are of the other of a type's two kinds.
+OTHER = "(layers of the other kind)"
 RANKS = {"matrix": 1}  # how often LoRA's rank is there for a role; another number follows "*"
 
 
@@ -66,6 +69,7 @@ class Weights:
     `matrices` and `experts` those that LoRA and quantization take, `rest` norms, biases and
     convolutions. `sides` is what LoRA's rank multiplies: both sides of all that peft's "all-linear"
     adapts. That is every matrix; of experts it depends on the type, and `experts_adapted` says it.
+    `without_experts` is the number of layers that have none in a model with experts.
     `unread` names fields that the library's own config doesn't know.
     """
 
@@ -76,6 +80,7 @@ class Weights:
     rest: int = 0
     sides: int = 0
     experts_adapted: bool = False
+    without_experts: int = 0
     unread: tuple[str, ...] = ()
 
     @property
@@ -120,6 +125,62 @@ def count(entry: dict, config: dict) -> Weights:
     _refuse_other_values(entry, config)
     cases = _switches(entry, config)
     point = _numbers(entry, config, cases)
+    weights = _counted(entry, cases, point)
+    if fields := entry.get("other_layers"):
+        layers = point["num_hidden_layers"]
+        other = other_layers({**fields, **{k: config[k] for k in fields if k in config}}, layers)
+        if other:
+            all_other = _counted(entry, {**cases, OTHER: True}, point)
+            weights = _mixed(weights, all_other, other, layers)
+    return replace(weights, unread=_unread(entry, config))
+
+
+def _mixed(usual: Weights, all_other: Weights, other: int, layers: int) -> Weights:
+    """The weights of a model of which some layers are of the other kind. Raises Unknown."""
+    found = {}
+    for name in ("tables", "head", "matrices", "experts", "rest", "sides"):
+        own, theirs = getattr(usual, name), getattr(all_other, name)
+        added = Fraction((theirs - own) * other, layers)
+        if added.denominator != 1:
+            raise Unknown(f"{other} of {layers} layers make no whole number of weights")
+        found[name] = own + int(added)
+    adapted = usual.experts_adapted and found["experts"] > 0
+    without = other if usual.experts and not all_other.experts else 0
+    return replace(usual, **found, experts_adapted=adapted, without_experts=without)
+
+
+def other_layers(fields: dict, layers: int) -> int:
+    """Return how many layers are of the other kind, by the fields that say it. Raises Unknown."""
+    if layers > MOST_LAYERS:
+        raise Unknown(f"{layers} layers, of which {', '.join(fields)} choose some")
+    try:
+        return sum(_is_other(fields, layer, layers) for layer in range(layers))
+    except (TypeError, ValueError, LookupError, ZeroDivisionError):
+        raise Unknown(f"can't read which layers {', '.join(fields)} mean") from None
+
+
+def _is_other(fields: dict, layer: int, layers: int) -> bool:
+    """Whether a layer is of the other kind, as the types of transformers decide it."""
+    if "first_k_dense_replace" in fields:  # DeepSeek's
+        return layer < fields["first_k_dense_replace"]
+    if "mlp_only_layers" in fields:  # Qwen's
+        alone = fields["mlp_only_layers"] or []
+        return layer in alone or (layer + 1) % fields["decoder_sparse_step"] != 0
+    if "moe_layer_interval" in fields:  # Ernie's
+        last = fields["moe_layer_end_index"]
+        within = fields["moe_layer_start_index"] <= layer <= (layers - 1 if last == -1 else last)
+        return not within or (layer + 1) % fields["moe_layer_interval"] != 0
+    if "interleave_moe_layer_step" in fields:  # Llama 4's
+        step, sparse = fields["interleave_moe_layer_step"], fields["moe_layers"]
+        return layer not in (range(step - 1, layers, step) if sparse is None else sparse)
+    kinds = fields["layer_types"]  # Granite's
+    if kinds is not None and len(kinds) != layers:
+        raise ValueError
+    return kinds is not None and kinds[layer] not in ("linear_attention", "mamba")
+
+
+def _counted(entry: dict, cases: dict, point: dict) -> Weights:
+    """The weights of a point with all layers of one kind. Raises Unknown."""
     sums = dict.fromkeys(("table", "head", "matrix", "experts", "rest"), 0)
     sides, experts_adapted = 0, False
     for group in entry["groups"]:
@@ -153,7 +214,6 @@ def count(entry: dict, config: dict) -> Weights:
         rest=sums["rest"],
         sides=sides,
         experts_adapted=experts_adapted,
-        unread=_unread(entry, config),
     )
 
 
@@ -337,4 +397,5 @@ def _unread(entry: dict, config: dict) -> tuple[str, ...]:
     known = set(entry.get("ignored", [])) | OF_EVERY_CONFIG | set(entry.get("switches", {}))
     known |= {path.split(".")[0] for path in entry["numbers"]} | set(entry.get("only", {}))
     known |= {path.split(".")[0] for path in known} | set(entry.get("unread", []))
+    known |= set(entry.get("other_layers", {}))
     return tuple(sorted(key for key in config if key not in known and not key.startswith("_")))
