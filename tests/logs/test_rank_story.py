@@ -306,6 +306,19 @@ def test_a_rank_that_caught_an_exception_and_left_the_others_waiting_is_told(run
     assert "DP4" in [match["id"] for match in answer.matches]
 
 
+@pytest.mark.parametrize("said", ["", "After twenty steps, training finished: loss is nan\n"])
+def test_a_rank_whose_connections_closed_did_not_survive_its_exception(run, said):
+    """Whatever steps it was ahead, and whatever its user wrote above the traceback."""
+    answer = run(
+        {
+            0: (steps(20 if said else 21), said + CAUGHT),
+            1: (steps(), raised(1, CLOSED)),
+            2: (steps(), raised(2, CLOSED)),
+        }
+    )
+    assert (answer.matches[0]["id"], first(answer)) == ("DP4", (0, "failed"))
+
+
 def test_a_rank_that_alone_prints_its_steps_is_not_ahead_of_the_others(run):
     answer = run({0: (steps(21), CAUGHT), 1: ("", raised(1, WAITED)), 2: ("", raised(2, WAITED))})
     assert (answer.matches[0]["id"], first(answer)) == ("DP4", (0, "failed"))

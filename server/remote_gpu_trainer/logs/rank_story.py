@@ -215,7 +215,7 @@ def _own_code(failure: Failure) -> list[Line]:
 def _with_caught(evidence: Evidence, job: _Job, failure: Failure) -> Evidence | None:
     """Tell of an exception that a rank caught, whereupon it left the others waiting."""
     rank = failure.line.rank
-    if rank is None or not job.lost(but=rank) or not _outlived(job, rank):
+    if rank is None or not job.lost(but=rank) or not _outlived(job, rank, failure.line):
         return None
     said = (
         f"Rank {rank} caught an exception of its own (line {failure.line.number}) and went on "
@@ -232,17 +232,27 @@ def _with_caught(evidence: Evidence, job: _Job, failure: Failure) -> Evidence | 
     )
 
 
-def _outlived(job: _Job, rank: int) -> bool:
+def _outlived(job: _Job, rank: int, raised: Line) -> bool:
     """Whether a rank went on after its exception, which Python would have ended with exit code 1.
 
-    A traceback without its first frames alone doesn't tell that: people cut them.
+    A traceback without its first frames alone doesn't tell that: people cut them. Nor does a step
+    more than the others have, where these lost the connection to it: it is gone.
     """
     if job.summary.ended:
         return job.code(rank) in (None, TERM)
     last = {other: _last_step(job.of(other)) for other in job.known}
-    is_ahead = all(last[rank] > step >= 0 for other, step in last.items() if other != rank)
+    is_gone = any(f.line.says("lost peer") for f in job.lost(but=rank))
+    is_ahead = not is_gone and all(
+        last[rank] > step >= 0 for other, step in last.items() if other != rank
+    )
     lost = any(f.secondary and who(f.line) == rank for f in job.failures)
-    return _ends_done(job, rank) or is_ahead or lost
+    # Before the exception a user's own words may stand.
+    said = [line for line in job.of(rank)[-LAST:] if not _is_above(line, raised)]
+    return any(line.says("done") for line in said) or is_ahead or lost
+
+
+def _is_above(line: Line, other: Line) -> bool:
+    return line.source == other.source and line.number < other.number
 
 
 def _last_step(lines: list[Line]) -> int:
