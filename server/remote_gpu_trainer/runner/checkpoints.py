@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from . import apart, content, lineage, log, notices, why
+from . import apart, asking, content, lineage, log, notices, why
 from .apart import Reading
 from .asking import Beat, Failed
 from .content import Item, Look
@@ -22,6 +22,7 @@ from .context import Run
 QUIET = 60.0  # seconds without a write: then no other node is writing it any more
 LAST = "last-checkpoint"  # the newest whole one that this run has seen, by its path
 DOUBTED = "doubted.json"
+LIMIT = 5.0  # seconds for a look that only a message depends on
 
 
 class Checkpoint(NamedTuple):
@@ -107,7 +108,7 @@ def saved_since(run: Run, newest: int, look: bool = False) -> str:
     seen = _glances.setdefault(run, _Glances())
     if look and _has_checkpoints(run):
         with suppress(Failed):
-            written = apart.call(run, content.last_written, *_where(run))
+            written = asking.call(run, LIMIT, None, content.last_written, *_where(run))
             seen.written = Item(*written) if written else None
     written = seen.written
     return written.path if written and written.weights > newest else ""
