@@ -4,6 +4,7 @@ import mmap
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,13 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify")
 def run(tmp_path) -> Run:
     folder = tmp_path / "ckpt"
     (folder / "step-20").mkdir(parents=True)
-    for name in ("step-10.pt", "step-20/model.safetensors", "notes.json", "other.pt"):
+    for name in (
+        "step-10.pt",
+        "step-20/model.safetensors",
+        "step-20/log.txt",
+        "notes.json",
+        "other.pt",
+    ):
         (folder / name).write_bytes(b"1" * 100)
     fields = {
         "run_dir": str(tmp_path / "run"),
@@ -29,11 +36,8 @@ def run(tmp_path) -> Run:
 
 def watched(run: Run) -> opened.Opened:
     watch = opened.Opened(run, f"{run.checkpoints}/step-20")
-    assert watch.newest == max(
-        path.stat().st_mtime_ns
-        for path in Path(run.checkpoints).rglob("*.*")
-        if "step-" in str(path)
-    )
+    weights = [f"{run.checkpoints}/{name}" for name in ("step-10.pt", "step-20/model.safetensors")]
+    assert watch.newest == max(os.stat(path).st_mtime_ns for path in weights)
     assert watch.found() is False
     return watch
 
@@ -70,6 +74,13 @@ def over_and_other(path: str) -> None:
     Path(path).with_name("other.pt").read_bytes()
 
 
+def over_and_log(path: str) -> None:
+    """A program that notes its start beside what it loads."""
+    append(str(Path(path).with_name("log.txt")))
+    over(str(Path(path).parent.parent / "step-10.pt"))
+    Path(path).read_bytes()
+
+
 def linked(path: str) -> None:
     os.link(path, path + "-elsewhere")
     Path(path + "-elsewhere").read_bytes()
@@ -83,7 +94,7 @@ held: list[mmap.mmap] = []
     [
         (lambda path: Path(path).read_bytes(), "step-10.pt", True),
         (lambda path: Path(path).read_bytes(), "step-20/model.safetensors", True),
-        (lambda path: Path(path).read_bytes(), "other.pt", True),
+        (lambda path: Path(path).read_bytes(), "other.pt", None),
         (lambda path: Path(path).read_bytes(), "notes.json", False),
         (other_process, "step-20/model.safetensors", True),
         (mapped, "step-20/model.safetensors", True),
@@ -92,7 +103,8 @@ held: list[mmap.mmap] = []
         (lambda path: os.listdir(os.path.dirname(path)), "step-20/model.safetensors", False),
         (append, "step-10.pt", False),
         (over, "step-10.pt", False),
-        (over_and_other, "step-10.pt", False),
+        (over_and_other, "step-10.pt", None),
+        (over_and_log, "step-20/model.safetensors", True),
         (replaced, "step-10.pt", False),
         (os.remove, "step-10.pt", False),
     ],
@@ -128,8 +140,37 @@ def test_a_folder_that_hangs_holds_no_start(run, monkeypatch):
     assert opened.Opened(run, f"{run.checkpoints}/step-20").found() is None
 
 
-def test_without_inotify_nothing_is_told(run, monkeypatch):
-    monkeypatch.setitem(sys.modules, "ctypes", None)
+@pytest.mark.parametrize("how", ["no library", "none left"])
+def test_without_inotify_nothing_is_told(run, monkeypatch, how):
+    class Used:
+        inotify_init1 = staticmethod(lambda _: -1)
+        inotify_add_watch = staticmethod(lambda *_: -1)
+
+    def library(*_, **__):
+        if how == "no library":
+            raise OSError("no libc")
+        return Used
+
+    monkeypatch.setattr(opened.ctypes, "CDLL", library)
+    before = time.time_ns()
     watch = opened.Opened(run, f"{run.checkpoints}/step-20")
     assert watch.found() is None
+    assert watch.newest < before if how == "none left" else watch.newest >= before
     watch.close()
+
+
+def test_what_was_mapped_before_it_was_written_anew_was_opened(run):
+    watch = watched(run)
+    path = f"{run.checkpoints}/step-20/model.safetensors"
+    mapped(path)
+    assert watch.found() is True
+    over(path)
+    assert watch.found() is True
+    held.pop().close()
+
+
+def test_a_linked_folder_in_a_checkpoint_isnt_seen_into(run, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/a.pt").write_bytes(b"1")
+    os.symlink(tmp_path / "elsewhere", f"{run.checkpoints}/step-20/part")
+    assert opened.Opened(run, f"{run.checkpoints}/step-20").found() is None

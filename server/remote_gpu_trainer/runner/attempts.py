@@ -60,7 +60,8 @@ class Attempts:
         self._began: checkpoints.Checkpoint | None = None
         self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), [], set(), "")
         self._stalled = ""
-        self._opened: opened.Opened | None = None  # until the attempt has saved
+        self._opened: opened.Opened | None = None  # until the attempt has saved twice
+        self._first_save = ""
         self._linger: Lingering | None = None
         self._told_lingering = False
         self.owed: list[str] = []
@@ -97,11 +98,11 @@ class Attempts:
             run.event("killed-leftovers")
         self._probe.look(at_the_end=True)
         heart.look_at_log()
+        self._tell_anew(at_the_end=True)
         newest = checkpoints.newest(run)
         if state.step is None and newest is not None:
             state.step = newest.step  # a log that was lost tells none
         state.checkpoint = newest.path if newest else state.checkpoint
-        self._tell_anew(at_the_end=True)
         found = results.look(run)
         state.missing = found.missing
         self._attempt.step, self._attempt.stalled = state.step, self._stalled
@@ -141,6 +142,7 @@ class Attempts:
         goes_on = path and run.spec.resume != "none"
         # Where the nodes share a folder, the first one reads it for all.
         self._opened = opened.Opened(run, path) if goes_on and run.rank == 0 else None
+        self._first_save = ""
         extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
         words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
         self._note(log.next_number(run))
@@ -190,7 +192,9 @@ class Attempts:
             return
         found = watch.found()
         saved = "" if found else checkpoints.saved_since(run, watch.newest, look=at_the_end)
-        if found is False and not saved and not at_the_end:
+        first = self._first_save = self._first_save or saved
+        # A program may save once before it loads.
+        if found is False and first in ("", saved) and not at_the_end:
             return
         watch.close()
         self._opened = None

@@ -108,10 +108,21 @@ def saved_since(run: Run, newest: int, look: bool = False) -> str:
     seen = _glances.setdefault(run, _Glances())
     if look and _has_checkpoints(run):
         with suppress(Failed):
-            written = asking.call(run, LIMIT, None, content.last_written, *_where(run))
+            written = asking.call(run, LIMIT, None, content.last_whole, *_where(run))
             seen.written = Item(*written) if written else None
     written = seen.written
     return written.path if written and written.weights > newest else ""
+
+
+def written_since(run: Run, newest: int) -> str:
+    """Return the id of the checkpoint that was written last, whole or not, if that was after this
+    time, in ns since 1970; else ''. Reads none."""
+    where = (run.checkpoints, run.spec.checkpoint_pattern)
+    with suppress(Failed):
+        told = asking.call(run, LIMIT, None, content.last_written, *where)
+        found = _checkpoint(Item(*told)) if told else None
+        return found.id if found and told[3] > newest else ""
+    return ""
 
 
 def skipped(run: Run) -> str:
@@ -245,7 +256,7 @@ def _survey(folder: str, pattern: str, cache: str, measured: str) -> list[object
     found = _checkpoint(look.whole)
     is_new = found is not None and found.id != measured
     seconds = content.seconds_of(found.path) if found and is_new else 0
-    return [look, seconds, content.last_written(folder, pattern, cache)]
+    return [look, seconds, content.last_whole(folder, pattern, cache)]
 
 
 def _look(run: Run, beat: Beat | None) -> Look:

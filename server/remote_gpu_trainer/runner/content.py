@@ -74,10 +74,15 @@ def look(folder: str, pattern: str, cache: str = "") -> Look:
     return Look(None, torn, unread)
 
 
-def last_written(folder: str, pattern: str, cache: str = "") -> Item | None:
+def last_written(folder: str, pattern: str) -> Item | None:
+    """Return the item whose weights were written last, whole or not, without reading it. Raises
+    OSError."""
+    return max(newest_first(folder, pattern), key=lambda item: item.weights, default=None)
+
+
+def last_whole(folder: str, pattern: str, cache: str) -> Item | None:
     """Return the item whose weights were written last, None if it isn't whole. Raises OSError."""
-    items = newest_first(folder, pattern)
-    last = max(items, key=lambda item: item.weights, default=None)
+    last = last_written(folder, pattern)
     return last if last and not Known(cache).fault(last) else None
 
 

@@ -38,7 +38,8 @@ from .runner import tell_refusals
 FOLDER = "rehearsal"  # in the run folder
 STRAY = 2.0  # seconds between two looks at the run's own checkpoints
 STILL = 1.0  # seconds in which nothing more is written to a first checkpoint
-MOST_STILL = 10.0  # seconds to wait for that, where it is written over and over
+MOST_STILL = 3.0  # seconds to wait for that, where it is written over and over
+PATIENCE = 30.0  # seconds from a first save in which a program may still open a checkpoint
 LAST_SAVE = 1.0  # seconds in which a program that has saved may still end by itself
 SLACK = 60.0  # seconds beyond the limit until the guard ends the program
 
@@ -169,7 +170,7 @@ class Rehearsal:
         """Train up to the first whole checkpoint, and tell what it took."""
         run, begin = self.run, self.run.up
         first = grew = saved = 0.0
-        found, first_id, still = None, "", 0.0
+        found, last, still = None, checkpoints.Checkpoint("", None, ""), 0.0
         self._launch("train")
         while self.program.alive():
             self._look("train")
@@ -177,12 +178,13 @@ class Rehearsal:
             grew = grew or (run.up if _has_files(run.checkpoints) else 0)
             if grew and checkpoints.glance(run):
                 saved = saved or run.up
-                now = checkpoints.latest(run)
-                if now and now.id != first_id:
-                    first_id, still = now.id, run.up
+                now = checkpoints.latest(run) or last
+                is_next = bool(last.path) and now.path != last.path
+                if now.id != last.id:
+                    last, still = now, run.up
                 # A folder of several files looks whole between two of them.
-                is_still = run.up >= min(still + STILL, saved + MOST_STILL)
-                if is_still and not (self.probe and self.probe.waits(saved)):
+                is_whole = is_next or run.up >= min(still + STILL, saved + MOST_STILL)
+                if is_whole and not (self.probe and self.probe.waits(saved)):
                     break
             if run.up >= self.limit:
                 minutes = f"{run.spec.rehearse_minutes:g} minutes"
@@ -207,23 +209,31 @@ class Rehearsal:
         run = self.run
         # What the program saved while it was being killed is what it goes on from.
         saved = checkpoints.newest(run) or saved
-        watch = opened.Opened(run, saved.path)
         begin = run.up
-        self._launch("resume")
-        newer_at = 0.0
+        watch = self._launch("resume", saved)
+        assert watch is not None
+        newest, found = watch.newest, watch.found()
+        first, first_at, is_frozen = "", 0.0, False
         while self.program.alive():
             self._look("resume")
-            watch.found()
-            checkpoints.glance(run)
-            newer = checkpoints.saved_since(run, watch.newest)
-            if newer:
-                newer_at = newer_at or run.up
-                # A save may be the last thing that the program does: then its results count too.
-                if run.up >= newer_at + LAST_SAVE:
-                    self.program.end()
-                    name = os.path.basename(newer)
-                    self._tell_resume(watch, saved, f"saved {name} after {newer_at - begin:.0f} s")
-                    return 0
+            if not is_frozen:
+                # Until it is known whether the program opened one, nothing else here reads them.
+                found = watch.found()
+                written = checkpoints.written_since(run, newest)
+                first_at = first_at or (run.up if written else 0.0)
+                first = first or written
+                # A save may be the last thing that the program does: then its results count too. A
+                # program may also save once before it loads.
+                is_frozen = bool(first) and run.up >= first_at + LAST_SAVE
+                if found is False and run.spec.resume != "none":
+                    is_other = written not in ("", first)
+                    is_frozen = is_frozen and (is_other or run.up >= first_at + PATIENCE)
+            elif checkpoints.glance(run) and (newer := checkpoints.saved_since(run, newest)):
+                self.program.end()
+                name = os.path.basename(newer)
+                watch.close()
+                self._tell_resume(found, saved, f"saved {name} after {first_at - begin:.0f} s")
+                return 0
             if run.up >= self.limit:
                 minutes = f"{run.spec.rehearse_minutes:g} minutes"
                 raise Failure(f"resume: no whole checkpoint in {minutes}")
@@ -231,11 +241,13 @@ class Rehearsal:
         self.program.end()
         if code != 0:
             raise Failure(f"resume: ended with {code}; see {run.folder.at('log')}")
+        found = found if is_frozen else watch.found()
+        watch.close()
         came = f"ran to its end in {run.up - begin:.0f} s"
-        newer = checkpoints.saved_since(run, watch.newest, look=True)
+        newer = checkpoints.saved_since(run, newest, look=True)
         if newer:
             came = f"saved {os.path.basename(newer)} and {came}"
-        self._tell_resume(watch, saved, came, has_saved=bool(newer))
+        self._tell_resume(found, saved, came, has_saved=bool(newer))
         missing, stale = results.look(run)
         if missing:
             old = f"; from before and not written again: {' '.join(stale)}" if stale else ""
@@ -246,27 +258,30 @@ class Rehearsal:
         return 0
 
     def _tell_resume(
-        self, watch: opened.Opened, saved: checkpoints.Checkpoint, came: str, has_saved: bool = True
+        self, found: bool | None, saved: checkpoints.Checkpoint, came: str, has_saved: bool = True
     ) -> None:
         """Print what came of the second start. Raises Failure where it saved, and had opened no
-        checkpoint."""
+        checkpoint (`found`, as Opened tells it)."""
         name = os.path.basename(saved.path)
-        found = watch.found()
-        watch.close()
-        if found is False and has_saved:
+        if self.run.spec.resume == "none":
+            print(f"ok resume: began anew as resume: none says, {came}", flush=True)
+        elif found is False and has_saved:
             raise Failure(
                 f"resume: the program seems to begin anew: it {came}, and opened neither {name} nor"
                 " another checkpoint; make it load what RGT_RESUME_FROM names"
             )
-        if found:
+        elif found:
             print(f"ok resume: opened a checkpoint, {came}", flush=True)
         elif found is False:
             print(f"unsure resume: {came} without a checkpoint, old or new", flush=True)
         else:
-            why = "whether the program opened a checkpoint can't be seen on this system"
+            why = "whether the program opened a checkpoint couldn't be seen"
             print(f"unsure resume: {came}; {why}", flush=True)
 
-    def _launch(self, phase: str) -> None:
+    def _launch(
+        self, phase: str, saved: checkpoints.Checkpoint | None = None
+    ) -> opened.Opened | None:
+        """Start the program; where it is to go on from `saved`, that is watched from before."""
         run, self.number = self.run, self.number + 1
         try:
             found = checkpoints.begin_with(run)
@@ -274,6 +289,7 @@ class Rehearsal:
             raise Failure(f"{phase}: {lost}") from None
         extra = [*run.spec.rehearse, *checkpoints.resume_words(run, found)]
         words = program.with_arguments(program.words_of(run.spec.command), extra)
+        watch = opened.Opened(run, (found or saved).path) if saved else None
         self.program.start(
             launchers.wrap(run, words),
             self.number,
@@ -281,6 +297,7 @@ class Rehearsal:
             checkpoints.resume_variables(run, found),
             self.probe.folder if self.probe else "",
         )
+        return watch
 
     def _look(self, phase: str) -> None:
         """Wait for a moment; end the program where it strays or somebody interrupts."""
