@@ -382,6 +382,27 @@ while step < (12 if second and not part else 60):
 """
 
 
+LAST = """
+import os, pathlib, time, zipfile
+folder, step = pathlib.Path(os.environ["RGT_CHECKPOINT_DIR"]), 0
+folder.mkdir(exist_ok=True)
+while True:
+    step += 1
+    if step % 10 == 0:
+        with zipfile.ZipFile(folder / "step-last.pt", "w") as archive: archive.writestr("step", str(step))
+    if step == 33 and not os.environ["RGT_RESUME_FROM"]: os.kill(os.getpid(), 9)
+    time.sleep(0.02)
+"""
+
+
+def test_an_attempt_that_saves_over_the_one_it_never_opened_is_told_while_it_trains(box: Box):
+    box.make(command=[sys.executable, "-c", LAST], results=[])
+    box.start()
+    now = box.until(lambda: box.status()["note"] and box.status())
+    assert now["phase"] == "running" and "step-last.pt; nothing had opened that" in now["note"]
+    box.kill_everything()
+
+
 @pytest.mark.parametrize("part", ["nothing", "all", "half"])
 def test_an_attempt_that_saves_and_opened_no_checkpoint_is_told_and_goes_on(box: Box, part):
     box.make(command=[sys.executable, "-c", ANEW, part], results=[])

@@ -33,6 +33,7 @@ from .scene import keeping, members
 from .why import Verdict
 
 FAILED = 8.0  # seconds for what is still there after a failure
+PATIENCE = 60.0  # seconds from a first save in which a program may still open a checkpoint
 
 
 class Original(NamedTuple):
@@ -60,8 +61,8 @@ class Attempts:
         self._began: checkpoints.Checkpoint | None = None
         self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), [], set(), "")
         self._stalled = ""
-        self._opened: opened.Opened | None = None  # until the attempt has saved twice
-        self._first_save = ""
+        self._opened: opened.Opened | None = None
+        self._first_save, self._first_at = "", 0.0
         self._linger: Lingering | None = None
         self._told_lingering = False
         self.owed: list[str] = []
@@ -142,7 +143,7 @@ class Attempts:
         goes_on = path and run.spec.resume != "none"
         # Where the nodes share a folder, the first one reads it for all.
         self._opened = opened.Opened(run, path) if goes_on and run.rank == 0 else None
-        self._first_save = ""
+        self._first_save, self._first_at = "", 0.0
         extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
         words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
         self._note(log.next_number(run))
@@ -191,21 +192,24 @@ class Attempts:
         if watch is None or began is None:
             return
         found = watch.found()
-        saved = "" if found else checkpoints.saved_since(run, watch.newest, look=at_the_end)
-        first = self._first_save = self._first_save or saved
+        saved = None if found else checkpoints.saved_since(run, watch.newest, look=at_the_end)
+        if saved and not self._first_save:
+            self._first_save, self._first_at = saved.id, run.up
         # A program may save once before it loads.
-        if found is False and first in ("", saved) and not at_the_end:
+        is_first = saved is None or saved.id == self._first_save
+        is_soon = not self._first_save or run.up < self._first_at + PATIENCE
+        if found is False and is_first and is_soon and not at_the_end:
             return
         watch.close()
         self._opened = None
         if found is False and saved:
             told = (
                 f"attempt {state.attempt} was to go on from {began.path}; nothing had opened that"
-                f" or another checkpoint there when it saved {os.path.basename(saved)}: the program"
-                " seems to begin anew"
+                f" or another checkpoint there when it saved {os.path.basename(saved.path)}: the"
+                " program seems to begin anew"
             )
             state.note = "; ".join(filter(None, [state.note, told]))
-            run.event("not-opened", attempt=state.attempt, path=began.path, saved=saved)
+            run.event("not-opened", attempt=state.attempt, path=began.path, saved=saved.path)
             run.log(told)
 
     def _note(self, first: int) -> None:

@@ -102,16 +102,16 @@ def latest(run: Run) -> Checkpoint | None:
     return seen.latest if seen else None
 
 
-def saved_since(run: Run, newest: int, look: bool = False) -> str:
-    """Return the path of the checkpoint that was written last, and is whole, if that was after this
-    time, in ns since 1970; else ''. As the last glance found it, or by another `look`."""
+def saved_since(run: Run, newest: int, look: bool = False) -> Checkpoint | None:
+    """Return the checkpoint that was written last, if it is whole and that was after this time, in
+    ns since 1970. As the last glance found it, or by another `look`."""
     seen = _glances.setdefault(run, _Glances())
     if look and _has_checkpoints(run):
         with suppress(Failed):
             written = asking.call(run, LIMIT, None, content.last_whole, *_where(run))
             seen.written = Item(*written) if written else None
     written = seen.written
-    return written.path if written and written.weights > newest else ""
+    return _checkpoint(written) if written and written.weights > newest else None
 
 
 def written_since(run: Run, newest: int) -> str:

@@ -230,7 +230,7 @@ class Rehearsal:
                     is_frozen = is_frozen and (is_other or run.up >= first_at + PATIENCE)
             elif checkpoints.glance(run) and (newer := checkpoints.saved_since(run, newest)):
                 self.program.end()
-                name = os.path.basename(newer)
+                name = os.path.basename(newer.path)
                 watch.close()
                 self._tell_resume(found, saved, f"saved {name} after {first_at - begin:.0f} s")
                 return 0
@@ -246,7 +246,7 @@ class Rehearsal:
         came = f"ran to its end in {run.up - begin:.0f} s"
         newer = checkpoints.saved_since(run, newest, look=True)
         if newer:
-            came = f"saved {os.path.basename(newer)} and {came}"
+            came = f"saved {os.path.basename(newer.path)} and {came}"
         self._tell_resume(found, saved, came, has_saved=bool(newer))
         missing, stale = results.look(run)
         if missing:
