@@ -194,9 +194,10 @@ run_dir: {folder}/run
 PROGRAM = """\
 import os, pathlib, time, zipfile
 folder = pathlib.Path(os.environ["RGT_CHECKPOINT_DIR"])
+number = len([path.read_bytes() for path in folder.glob("*.pt")])
 with zipfile.ZipFile(folder / "new", "w") as archive:
     archive.writestr("a", "b")
-os.replace(folder / "new", folder / f"step-{len(list(folder.glob('*.pt')))}.pt")
+os.replace(folder / "new", folder / f"step-{number}.pt")
 time.sleep(60)
 """
 

@@ -169,6 +169,17 @@ def test_what_was_mapped_before_it_was_written_anew_was_opened(run):
     held.pop().close()
 
 
+@pytest.mark.parametrize("name", ["step-30.json", "step-30/state.json"])
+def test_a_checkpoint_of_json_is_one_too(run, name):
+    path = Path(run.checkpoints, name)
+    path.parent.mkdir(exist_ok=True)
+    path.write_text("{}")
+    watch = opened.Opened(run, f"{run.checkpoints}/{name.partition('/')[0]}")
+    assert watch.found() is False
+    path.read_text()
+    assert watch.found() is True
+
+
 def test_a_linked_folder_in_a_checkpoint_isnt_seen_into(run, tmp_path):
     (tmp_path / "elsewhere").mkdir()
     (tmp_path / "elsewhere/a.pt").write_bytes(b"1")

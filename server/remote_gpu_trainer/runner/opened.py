@@ -112,9 +112,8 @@ def _add_all(
     is_all = True
     for place in [saved, *(item.path for item in items), folder]:
         is_all = is_all and not _has_linked_folder(place)
-        for path in content.files_of(place) if os.path.isdir(place) else [place]:
-            is_told = place != folder and not content.NOTE.search(path)
-            if path in seen or not (is_told or path.endswith(content.WEIGHTS)):
+        for path in _weights_of(place, place != folder):
+            if path in seen:
                 continue
             if len(seen) == MOST:
                 return False, sorted(watches), newest
@@ -124,6 +123,17 @@ def _add_all(
             if place != folder:
                 watches.add(watch)
     return is_all, sorted(watches), newest
+
+
+def _weights_of(place: str, is_item: bool) -> list[str]:
+    """Return the files of a checkpoint that aren't notes, or all where it has nothing else; of a
+    folder of checkpoints those that are called like weights."""
+    if not os.path.isdir(place):
+        return [place]
+    files = list(content.files_of(place))
+    if not is_item:
+        return [path for path in files if path.endswith(content.WEIGHTS)]
+    return [path for path in files if not content.NOTE.search(path)] or files
 
 
 def _has_linked_folder(place: str) -> bool:
