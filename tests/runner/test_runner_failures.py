@@ -283,7 +283,7 @@ def test_a_wait_for_room_is_told_at_once_though_nothing_can_be_written(box: Box)
             with pytest.raises(OSError), open(small / "other", "ab", buffering=0) as other:
                 while other.write(b"1" * 4096):
                     pass
-        box.until(told.exists)
+        box.until(lambda: told.exists() and told.read_text())
         assert (
             f"no room left in {box.run_dir}: waiting up to 2 minutes for room" in told.read_text()
         )
