@@ -246,13 +246,8 @@ def _outlived(job: _Job, rank: int, raised: Line) -> bool:
         last[rank] > step >= 0 for other, step in last.items() if other != rank
     )
     lost = any(f.secondary and who(f.line) == rank for f in job.failures)
-    # Before the exception a user's own words may stand.
-    said = [line for line in job.of(rank)[-LAST:] if not _is_above(line, raised)]
-    return any(line.says("done") for line in said) or is_ahead or lost
-
-
-def _is_above(line: Line, other: Line) -> bool:
-    return line.source == other.source and line.number < other.number
+    # Above the exception a user's own words may stand.
+    return _ends_done(job, rank, below=raised) or is_ahead or lost
 
 
 def _last_step(lines: list[Line]) -> int:
@@ -556,8 +551,12 @@ def with_values(evidence: Evidence) -> Evidence:
     return replace(evidence, victims=said, first=alone or evidence.first)
 
 
-def _ends_done(job: _Job, rank: int) -> bool:
-    return any(line.says("done") for line in job.of(rank)[-LAST:])
+def _ends_done(job: _Job, rank: int, below: Line | None = None) -> bool:
+    """Whether a rank says at its end that it is done, in lines that aren't above this one."""
+    said = [line for line in job.of(rank)[-LAST:] if line.says("done")]
+    return any(
+        below is None or line.source != below.source or line.number >= below.number for line in said
+    )
 
 
 def _since(spoken: list[Line]) -> str:
