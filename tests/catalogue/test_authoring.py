@@ -1,6 +1,7 @@
 """`new-entry` and `prove`: a form that lint refuses until it is filled, and proofs that count only when they ran."""
 
 import os
+import re
 import shutil
 from datetime import date
 
@@ -10,6 +11,7 @@ from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.catalogue import proofs as proving
 from remote_gpu_trainer.catalogue.bundle import CatalogueError
 from remote_gpu_trainer.catalogue.lint import lint
+from remote_gpu_trainer.cli import main as cli
 
 from tests.conftest import ROOT
 from tests.programs import rgt
@@ -54,6 +56,13 @@ def test_the_form_takes_the_next_id_and_passes_lint_only_when_it_is_filled(check
     ):
         text = text.replace(choices, chosen)
     page.write_text(text, encoding="utf-8")
+    left = [fault.text for fault in lint(catalogue.read(checkout), TODAY)]
+    hints = [text for text in left if "holds the form's hint" in text]
+    assert [text.split(" holds")[0] for text in hints] == [
+        f"{name} {field}"
+        for field in ("Tell apart", "False alarm", "Signatures", "Applies to", "Needs")
+    ]
+    page.write_text(re.sub(r"\*\*[\w ]+:\*\* <optional: .*\n\n", "", text), encoding="utf-8")
     after = catalogue.read(checkout)
     assert (
         lint(after, TODAY) == []
@@ -62,6 +71,19 @@ def test_the_form_takes_the_next_id_and_passes_lint_only_when_it_is_filled(check
     assert [e.markdown for e in after.entries if e.id != name] == [
         e.markdown for e in before.entries
     ]
+
+
+def test_the_command_that_writes_the_documents_names_a_fault_in_an_entry(
+    checkout, monkeypatch, capsys
+):
+    page = checkout / catalogue.read(checkout).get("O3").path
+    text = page.read_text(encoding="utf-8")
+    head, found, rest = text.partition("### O3 — ")
+    page.write_text(head + found + rest.replace("**Severity:** ", "**Severity:** very ", 1))
+    monkeypatch.setattr(catalogue, "bundle_root", lambda: checkout)
+    assert cli.main(["dev", "docs", "--write"]) == 1
+    [line] = capsys.readouterr().out.splitlines()
+    assert line.startswith(f"{page.relative_to(checkout)}:") and "O3 Severity: can't read" in line
 
 
 def test_a_retired_id_is_not_given_again(bundle):

@@ -1,6 +1,6 @@
 """The signatures of an entry are in the real lines of evals/samples that they must find, and in none of the others.
 
-A file holds the entries of one family. CONTRIBUTING.md describes the form. A new sample needs no
+A file holds the entries of one family. docs/guides/add-an-entry.md describes the form. A new sample needs no
 change here.
 """
 
@@ -261,7 +261,7 @@ def test_a_fault_is_named_with_file_and_entry(tmp_path, text, fault):
 
 
 def test_the_sample_in_the_guide_for_contributors_is_read(tmp_path):
-    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    page = (ROOT / "docs/guides/add-an-entry.md").read_text(encoding="utf-8")
     [text] = re.findall(r"^ *```yaml\n(D34:.*?)^ *```$", page, re.S | re.M)
     path = tmp_path / "D.yml"
     path.write_text(text, encoding="utf-8")

@@ -16,21 +16,23 @@ from remote_gpu_trainer.catalogue.lint import lint
 from tests.conftest import ROOT
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+ENTRY_GUIDE = (ROOT / "docs/guides/add-an-entry.md").read_text(encoding="utf-8")
+CASES = (ROOT / "evals/README.md").read_text(encoding="utf-8")
 PROJECT = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
 FORMS = sorted(
     path for path in (ROOT / ".github/ISSUE_TEMPLATE").glob("*.yml") if path.name != "config.yml"
 )
 
 
-def fenced(language: str) -> list[str]:
+def fenced(page: str, language: str) -> list[str]:
     return [
         textwrap.dedent(text)
-        for text in re.findall(rf"^ *```{language}\n(.*?)^ *```$", PAGE, re.S | re.M)
+        for text in re.findall(rf"^ *```{language}\n(.*?)^ *```$", page, re.S | re.M)
     ]
 
 
 def test_the_sample_entry_passes_lint(bundle):
-    [entry] = fenced("markdown")
+    [entry] = fenced(ENTRY_GUIDE, "markdown")
     other = entry.replace("O99", "O1").replace(
         "**Tell apart:** O1: the loss doesn't fall at all\n\n", ""
     )
@@ -41,36 +43,22 @@ def test_the_sample_entry_passes_lint(bundle):
 
 
 def test_the_sample_case_has_the_id_that_the_command_prints():
-    [line] = fenced("json")
+    [line] = fenced(CASES, "json")
     case = json.loads(line)
     assert case["id"] == hashlib.sha256(case["source"].encode()).hexdigest()[:10]
-    assert f"printf %s {case['source']} |" in PAGE
+    assert f"printf %s {case['source']} |" in CASES
     assert all(id in catalogue.load().by_id for id in case["expect"])
 
 
 def test_the_severities_are_named():
-    assert all(f"`{name}`" in PAGE for name in SEVERITIES)
-
-
-def test_every_file_that_a_command_or_a_sentence_names_exists():
-    text = PAGE.replace("profiles/newcloud.md", "")
-    named = set(
-        re.findall(
-            r"\b((?:references|profiles|scripts|server|evals|tests)/[\w./-]*\w)(?!\w*[<*])", text
-        )
-    )
-    missing = {name for name in named if not (ROOT / name).exists()} - {
-        "evals/DROPPED.md",
-        "evals/proofs/test_",
-    }
-    assert named and missing == set()
-    assert [
-        name for name in re.findall(r"\]\(([\w./-]+)\)", PAGE) if not (ROOT / name).exists()
-    ] == []
+    assert all(f"`{name}`" in ENTRY_GUIDE for name in SEVERITIES)
 
 
 PACKAGE = ROOT / "server/remote_gpu_trainer"
-PAGES = ("CONTRIBUTING.md", "SECURITY.md", "evals/README.md", "tests/README.md")
+PAGES = (
+    "CONTRIBUTING.md", "SECURITY.md", "evals/README.md", "tests/README.md",
+    "docs/rooms.md", "docs/guides/add-an-entry.md", "docs/guides/add-a-platform.md",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("page", PAGES)
@@ -88,11 +76,15 @@ def test_every_file_in_back_ticks_exists(page):
     assert named and missing == []
 
 
-def cells() -> list[list[str]]:
-    """The cells of each row of the table that says where to change what."""
-    table = PAGE.split("\n## Where do I change …\n")[1].split("\n## ")[0]
-    rows = [line.strip("|").split(" | ") for line in table.splitlines() if line.startswith("| ")]
-    return rows[1:]
+ROOMS = re.findall(
+    r'remote_gpu_trainer\.(\w+)"', re.findall(r"^layers = \[\n(.*?)^\]", PROJECT, re.S | re.M)[0]
+)
+
+
+def rows(text: str) -> list[list[str]]:
+    """The rows of the tables that say where to change what."""
+    tables = re.findall(r"^\| To change \| Go to \|\n.*\n((?:\|.*\n)+)", text, re.M)
+    return [line.strip("|\n").split(" | ", 1) for table in tables for line in table.splitlines()]
 
 
 def named_file(name: str) -> Path | None:
@@ -100,24 +92,44 @@ def named_file(name: str) -> Path | None:
     return next((path for path in found if path.is_file()), None)
 
 
-@pytest.mark.parametrize("row", cells(), ids=lambda row: row[0].strip())
-def test_a_place_to_change_something_exists_with_what_is_named_in_it(row):
+def faults_of_row(page: str, what: str, where: str) -> list[str]:
     """Each name belongs to the file before it: `file.py`: `function`, `TABLE`."""
-    text = ""
-    for name in re.findall(r"`([^` ]+)`", row[1]):
+    text, faults = "", []
+    for name in re.findall(r"`([^` ]+)`", where):
         if re.search(r"\.\w+$", name):
             path = named_file(name)
-            assert path, name
-            text = path.read_text(encoding="utf-8")
+            if path is None:
+                faults.append(f"{page}: {what.strip()}: no file {name}")
+            text = path.read_text(encoding="utf-8") if path else text
         elif re.fullmatch(r"[a-zA-Z_]\w+", name) and not name.endswith("_"):
-            assert not text or re.search(rf"\b{name}\b", text), name
-    assert text
+            if text and not re.search(rf"\b{name}\b", text):
+                faults.append(f"{page}: {what.strip()}: {name} isn't in the file before it")
+    return faults if text else [*faults, f"{page}: {what.strip()}: names no file"]
+
+
+def test_a_place_to_change_something_exists_with_what_is_named_in_it():
+    pages = {f"{room}/README.md": PACKAGE / room / "README.md" for room in ROOMS}
+    pages["CONTRIBUTING.md"] = ROOT / "CONTRIBUTING.md"
+    faults = []
+    for name, path in pages.items():
+        found = rows(path.read_text(encoding="utf-8"))
+        if not found:
+            faults.append(f"{name}: no table of what to change where")
+        faults += [fault for row in found for fault in faults_of_row(name, *row)]
+    assert faults == []
 
 
 def test_every_room_is_on_the_map_in_the_order_of_the_layers():
-    [rooms, *_] = re.findall(r"^layers = \[\n(.*?)^\]", PROJECT, re.S | re.M)
-    told = re.findall(r"^\| `(\w+)/` \|", PAGE, re.M)
-    assert told == re.findall(r'remote_gpu_trainer\.(\w+)"', rooms)
+    told = re.findall(
+        r"^\| \[`(\w+)/`\]\(server/remote_gpu_trainer/(\w+)/README\.md\) \|", PAGE, re.M
+    )
+    assert told == [(room, room) for room in ROOMS]
+
+
+def test_the_way_of_a_log_and_of_a_run_names_files_that_are_there():
+    text = (ROOT / "docs/rooms.md").read_text(encoding="utf-8")
+    named = set(re.findall(r"\b([a-z_]+/[a-z_]+\.py)\b", text))
+    assert named and [name for name in sorted(named) if named_file(name) is None] == []
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)

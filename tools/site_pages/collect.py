@@ -47,10 +47,11 @@ PLACES = {
     "page:launch_scripts": "reference/launch_scripts/",
     "page:bit_flips": "reference/bit_flips/",
     "page:coverage": "reference/coverage/",
+    "page:rooms": "reference/rooms/",
 }
 GUIDES = "references/guides/"  # guides that the skill carries; those of docs/ are for the site only
 # Pages of docs/ that belong to the reference, not the guides.
-REFERENCE = ("bit_flips", "commands", "coverage", "glossary", "launch_scripts")
+REFERENCE = ("bit_flips", "commands", "coverage", "glossary", "launch_scripts", "rooms")
 
 
 @dataclass

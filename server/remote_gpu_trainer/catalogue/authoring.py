@@ -7,32 +7,17 @@ from datetime import date
 from pathlib import Path
 
 from .bundle import Catalogue, CatalogueError
-from .entry import DOMAINS, OPTIONAL, RETRIES, SEVERITIES, Entry, Retired
+from .entry import DOMAINS, FIELDS, HINT, REQUIRED, RETRIES, SEVERITIES, Entry, Retired
 
 _FAMILY = re.compile(r"K8S|[A-Z]{1,6}")
-_FORM = """\
-### {id} — {title}
-
-**Symptom:**
-
-**Check:**
-
-**Fix:**
-
-**Root cause:**
-
-**Reported as:**
-
-**Domain:** {domains}
-
-**Retry:** {retries}
-
-**Severity:** {severities}
-
-**Verified:** {today}, read
-
-**Sources:**
-"""
+# What a field of a new entry holds before somebody fills it in; an optional one may be deleted.
+_OPTIONAL_HINTS = {
+    "Tell apart": "O1: how that entry differs",
+    "False alarm": "what looks the same and isn't",
+    "Signatures": "`a text that a log prints for this failure only`",
+    "Applies to": "torch>=2.6 <2.9, platform:runpod, gpu:H100",
+    "Needs": "what a proof lacks on a CPU: cuda, 2 gpus, slurm",
+}
 
 
 def form(catalogue: Catalogue, family: str, title: str, today: date) -> tuple[str, str]:
@@ -51,14 +36,16 @@ def form(catalogue: Catalogue, family: str, title: str, today: date) -> tuple[st
         )
     numbers = [int(re.sub(r"\D", "", item.id[len(family) :])) for item in _items(catalogue, family)]
     name = f"{family}{max(numbers, default=0) + 1}"
-    return name, _FORM.format(
-        id=name,
-        title=title,
-        domains=" or ".join(DOMAINS),
-        retries=" or ".join(RETRIES),
-        severities=" or ".join(SEVERITIES),
-        today=today,
-    )
+    values = {
+        **{field: f" {HINT}{text}>" for field, text in _OPTIONAL_HINTS.items()},
+        "Domain": " " + " or ".join(DOMAINS),
+        "Retry": " " + " or ".join(RETRIES),
+        "Severity": " " + " or ".join(SEVERITIES),
+        "Verified": f" {today}, read",
+    }
+    fields = [field for field in FIELDS if field in REQUIRED or field in _OPTIONAL_HINTS]
+    paragraphs = [f"**{field}:**{values.get(field, '')}" for field in fields]
+    return name, "\n\n".join([f"### {name} — {title}", *paragraphs]) + "\n"
 
 
 def put(catalogue: Catalogue, family: str, markdown: str, page: str | None) -> Path:
@@ -114,9 +101,8 @@ def _items(catalogue: Catalogue, family: str) -> list[Entry | Retired]:
 
 def hint() -> str:
     """What to do next with the form of a new entry."""
-    further = [name for name in OPTIONAL if f"**{name}:**" not in _FORM]
     return (
-        "move it under the heading where it belongs, fill in every field, then run: "
-        "remote-gpu-trainer dev lint. "
-        f"There are also {', '.join(further)}; CONTRIBUTING.md says what goes where"
+        "move it under the heading where it belongs, fill in every field, delete the optional ones "
+        "that it doesn't need, then run: rgt dev lint. docs/guides/add-an-entry.md says what goes "
+        "where"
     )

@@ -34,14 +34,7 @@ REQUIRED = (
     "Verified",
     "Sources",
 )
-OPTIONAL = (
-    "Tell apart",
-    "Signatures",
-    "False alarm",
-    "Applies to",
-    "Needs",
-    "Seen by",
-)
+HINT = "<optional: "  # begins what the form of a new entry says in a field that may be deleted
 # All fields, in the order that a page must have.
 FIELDS = (
     "Symptom",

@@ -20,6 +20,7 @@ from datetime import date
 from .entry import (
     DOMAINS,
     FIELDS,
+    HINT,
     ID,
     RAN,
     REQUIRED,
@@ -152,6 +153,15 @@ def _read_entry(section: Section, entry_id: str, title: str) -> Entry | list[Fau
         )
         for name in REQUIRED
         if not texts.get(name)
+    ]
+    faults += [
+        Fault(
+            section.path,
+            places[name],
+            f"{entry_id} {name} holds the form's hint; fill it in, or delete the field",
+        )
+        for name, text in texts.items()
+        if text.startswith(HINT)
     ]
     if faults:
         return faults

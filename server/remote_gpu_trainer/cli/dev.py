@@ -64,10 +64,15 @@ def lint(root: Path | None, checks: bool) -> int:
 def docs(write: bool) -> int:
     """Check that the generated documents, and the generated parts of others, are up to date.
 
-    Exit 1 if one isn't.
+    Exit 1 if one isn't, or if an entry has a fault: nothing is written then.
     """
     from .documents import outdated
 
+    faults = bundle.read(bundle.bundle_root()).faults
+    for fault in faults:
+        print(fault)
+    if faults:
+        return 1
     with terminal.waiting("generating …"):
         names = outdated(bundle.bundle_root(), write=write)
     for name in names:
