@@ -101,9 +101,10 @@ def faults_of_row(page: str, what: str, where: str) -> list[str]:
             if path is None:
                 faults.append(f"{page}: {what.strip()}: no file {name}")
             text = path.read_text(encoding="utf-8") if path else text
-        elif re.fullmatch(r"[a-zA-Z_]\w+", name) and not name.endswith("_"):
-            if text and not re.search(rf"\b{name}\b", text):
-                faults.append(f"{page}: {what.strip()}: {name} isn't in the file before it")
+        elif not text or not re.fullmatch(r"[a-zA-Z_]\w+", name) or name.endswith("_"):
+            continue
+        elif not re.search(rf"\b{name}\b", text):
+            faults.append(f"{page}: {what.strip()}: {name} isn't in the file before it")
     return faults if text else [*faults, f"{page}: {what.strip()}: names no file"]
 
 

@@ -121,7 +121,7 @@ def _with_a_proof(catalogue: Catalogue, ids: Sequence[str]) -> list[str]:
     if missing:
         raise CatalogueError(
             f"no proof of {', '.join(missing)}; write "
-            f"{proof_of(root, missing[0]).relative_to(root)} as docs/guides/add-an-entry.md describes"
+            f"{proof_of(root, missing[0]).relative_to(root)} as docs/guides/add-an-entry.md says"
         )
     return names
 
