@@ -1,7 +1,6 @@
 """A report that says nan or diverges gets no entry that raises the learning rate."""
 
 import pytest
-
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.divergence import RAISE_RATE, says_diverges
 

@@ -4,7 +4,6 @@ import io
 import time
 
 import pytest
-
 from remote_gpu_trainer.lookup.answer import answer_for
 
 LINES = 1000

@@ -212,16 +212,13 @@ def runs_of(lines: list[Line], rows: Sequence[Row] = ()) -> list[Run]:
     starts = sorted({0: 0, **walk.starts}.items())
     ends = [*(begin for begin, _ in starts[1:]), len(lines)]
     runs: list[Run] = []
-    last_has_content = False
     for (begin, row), end in zip(starts, ends):
-        has_content = _has_content(lines[begin:end])
-        is_empty = begin < end and not has_content
-        if runs and (is_empty or not last_has_content):
+        run = Run(begin, end, row)
+        is_empty = begin < end and not _has_content(lines[begin:end])
+        if runs and (is_empty or not _has_content(lines[runs[-1].begin : runs[-1].end])):
             runs[-1] = Run(runs[-1].begin, end, runs[-1].row)
-            last_has_content = last_has_content or has_content
         else:
-            runs.append(Run(begin, end, row))
-            last_has_content = has_content
+            runs.append(run)
     return runs
 
 
@@ -430,7 +427,7 @@ def _counts_on(lines: list[Line], end: Line, going: list[int]) -> bool:
 
 
 class Bars:
-    """The progress bars of a file behind a row. Each row is read once, however often it is asked."""
+    """The progress bars of a file behind a row. However often they are asked, a row is read once."""
 
     def __init__(self, rows: Sequence[Row], behind: int):
         self.rows = rows
