@@ -427,7 +427,7 @@ def _counts_on(lines: list[Line], end: Line, going: list[int]) -> bool:
 
 
 class Bars:
-    """The progress bars of a file behind a row. However often they are asked, a row is read once."""
+    """The progress bars behind a row of a file. Each row is read once, however often one asks."""
 
     def __init__(self, rows: Sequence[Row], behind: int):
         self.rows = rows
