@@ -239,7 +239,8 @@ class _Walk:
     `starts` maps the place of the first line of a run to the number of its first row. After an
     `end` the file goes on with another run once enough lines stand at the places `going` that no
     dying process prints. An exception ended a run `by_itself`, which proves less than the word of a
-    scheduler.
+    scheduler. Whether one of the lines at `going` `progressed`, and the `bars` behind the end, are
+    kept, so that each line and row is read once.
     """
 
     def __init__(self, lines: list[Line], rows: Sequence[Row]):
@@ -249,6 +250,8 @@ class _Walk:
         self.end: Line | None = None
         self.by_itself = False
         self.going: list[int] = []
+        self.progressed = False
+        self.bars = Bars(rows, sys.maxsize)
         self.outermost = ""  # function of the outermost frame of the last traceback
         self.report = -1  # place of the last line of an LSF report
         self.before = PLAIN  # kind of the line before
@@ -295,7 +298,7 @@ class _Walk:
         """
         if self.end is None or not self.by_itself or self.going:
             return
-        row = next(moving_bars(self.rows, self.end.number, number), None)
+        row = next(self.bars.moving_before(number), None)
         if row is not None:
             self._start(at, row=row)
 
@@ -303,7 +306,13 @@ class _Walk:
         if at:
             self.starts[at] = row or self.lines[at].number
         if not keep_end:
-            self.end, self.going = None, []
+            self._note_end(None)
+
+    def _note_end(self, end: Line | None, by_itself: bool = False) -> None:
+        """Note the end of a run, or that there is none to go on behind."""
+        self.end, self.by_itself, self.going, self.progressed = end, by_itself, [], False
+        if end is not None and by_itself:
+            self.bars = Bars(self.rows, end.number)
 
     def _begin_traceback(self, at: int) -> None:
         self.outermost = ""
@@ -316,15 +325,14 @@ class _Walk:
         is_killed = self.report >= 0 or bounds(line)
         is_raised = line.kind == EXCEPTION and self.outermost == "<module>" and not self.is_shared
         if is_killed or (is_raised and not _is_chained(self.lines, at)):
-            self.end, self.by_itself, self.going = line, not is_killed, []
+            self._note_end(line, by_itself=not is_killed)
         elif self.end is not None and _goes_on(line, self.end):
             self.going.append(at)
-            if len(self.going) < GOES_ON or (
-                self.by_itself and not any(is_progress(self.lines[place]) for place in self.going)
-            ):
+            self.progressed = self.progressed or (self.by_itself and is_progress(line))
+            if len(self.going) < GOES_ON or (self.by_itself and not self.progressed):
                 return
             if _counts_on(self.lines, self.end, self.going):
-                self.end, self.going = None, []
+                self._note_end(None)
             else:
                 self._start(self.going[0])
 
@@ -418,19 +426,31 @@ def _counts_on(lines: list[Line], end: Line, going: list[int]) -> bool:
     return False
 
 
+class Bars:
+    """The progress bars behind a row of a file. Each row is read once, however often one asks."""
+
+    def __init__(self, rows: Sequence[Row], behind: int):
+        self.rows = rows
+        self.at = bisect_right(rows, (behind, b"\xff"))  # place of the next row to read
+        self.seen: dict[bytes, tuple[int, tuple]] = {}
+
+    def moving_before(self, number: int) -> Iterator[int]:
+        """Yield the number of the first row of each bar that moves in the next rows before one."""
+        while self.at < len(self.rows) and self.rows[self.at][0] < number:
+            row, raw = self.rows[self.at]
+            self.at += 1
+            bar = _BAR.search(raw) if b"%|" in raw else None
+            if bar is None:
+                continue
+            title, done, whole = bar.groups()
+            first, place = self.seen.setdefault(whole, (row, (title, done)))
+            if place != (title, done):
+                yield first
+
+
 def moving_bars(rows: Sequence[Row], behind: int, before: int = sys.maxsize) -> Iterator[int]:
     """Yield the number of the first row of each progress bar that moves between two rows."""
-    seen: dict[bytes, tuple[int, tuple]] = {}
-    for number, raw in rows[bisect_right(rows, (behind, b"\xff")) :]:
-        if number >= before:
-            return
-        bar = _BAR.search(raw)
-        if bar is None:
-            continue
-        title, done, whole = bar.groups()
-        first, place = seen.setdefault(whole, (number, (title, done)))
-        if place != (title, done):
-            yield first
+    yield from Bars(rows, behind).moving_before(before)
 
 
 def is_progress(line: Line) -> bool:

@@ -31,6 +31,7 @@ from . import check_limit
 from .budget import cut, fitting, tokens, tokens_of_json
 from .claims import Claim, confidence_of_further, of_probe, together, why_of
 from .decisions import decision_of
+from .divergence import RAISE_RATE, says_diverges
 from .matches import matches_of, titles
 from .missing import missing_information
 from .parts import ALSO, BESIDE, CUT, FURTHER, MOST, WHOLE
@@ -187,6 +188,7 @@ def look_up(
     state = rank_candidates(state)
     state = apply_rules_of_order(state)
     state = move_doubtful_back(state)
+    state = leave_out_higher_rate(state)
     state = withhold_unfounded_claim(state)
     state = trust_memory_message(state)
     state = claim_entries(state)
@@ -275,6 +277,24 @@ def move_doubtful_back(state: LookUp) -> LookUp:
     )
     ranking = replace(state.ranking, candidates=tuple(candidates))
     return replace(state, doubts=doubts, ranking=ranking)
+
+
+def leave_out_higher_rate(state: LookUp) -> LookUp:
+    """Leave out the entries that raise the learning rate where the report says that it diverges.
+
+    Their words are near such a report, as it names a rate. If one of them is the likeliest entry,
+    claim nothing: the judge spoke for it alone. What a curve shows stays.
+    """
+    left_out = RAISE_RATE - {state.evidence.seen}
+    candidates = state.ranking.candidates
+    others = tuple(candidate for candidate in candidates if candidate.id not in left_out)
+    if others == candidates or not says_diverges(f"{state.sentence}\n{state.whole_text}"):
+        return state
+    ranking = replace(state.ranking, candidates=others)
+    if others[:1] != candidates[:1]:
+        worth_a_look = ranking.worth_a_look or bool(ranking.confidence)
+        ranking = replace(ranking, confidence="", worth_a_look=worth_a_look)
+    return replace(state, ranking=ranking)
 
 
 def stale_doubts(entries: list[Entry], today: date) -> dict[str, str]:
