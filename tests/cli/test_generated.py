@@ -88,7 +88,8 @@ def test_a_change_of_the_shared_style_reaches_all_pages_at_once(tmp_path, monkey
     monkeypatch.setattr(documents, "probed", lambda catalogue: set())
     made = [*page_style.TEMPLATES, "scripts/probe.py"]
     monkeypatch.setattr(documents, "WHOLE", [one for one in documents.WHOLE if one[0] in made])
-    for folder in ("scripts/probe", "tools", Path(page_style.TEMPLATES[1]).parent):
+    folders = [str(Path(template).parent.parent) for template in page_style.TEMPLATES]
+    for folder in ("scripts", "tools", *folders):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     style = tmp_path / page_style.SOURCE
     style.parent.mkdir(parents=True)

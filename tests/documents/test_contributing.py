@@ -117,7 +117,7 @@ def test_a_place_to_change_something_exists_with_what_is_named_in_it(row):
 def test_every_room_is_on_the_map_in_the_order_of_the_layers():
     [rooms, *_] = re.findall(r"^layers = \[\n(.*?)^\]", PROJECT, re.S | re.M)
     told = re.findall(r"^\| `(\w+)/` \|", PAGE, re.M)
-    assert told == re.findall(r'remote_gpu_trainer\.(\w+)"', rooms)
+    assert told == re.findall(r"remote_gpu_trainer\.(\w+)", rooms)
 
 
 @pytest.mark.parametrize("form", FORMS, ids=lambda path: path.stem)

@@ -288,12 +288,12 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
 }
 
 
-def prober(root: Path, name: str = "gpu_health") -> str:
+def box_program(root: Path, name: str) -> str:
     """A file in scripts/, made from its parts; unchanged in an installation without them."""
-    maker = root / "tools" / f"make_{name}.py"
+    maker = root / "tools/box_programs.py"
     if maker.is_file():
-        return runpy.run_path(str(maker))["generated"](root)
-    return (root / "scripts" / f"{name}.py").read_text(encoding="utf-8")
+        return runpy.run_path(str(maker))["generated"](root, name)
+    return (root / name).read_text(encoding="utf-8")
 
 
 WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
@@ -303,7 +303,9 @@ WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/coverage.md", coverage_page),
     ("docs/assets/lookup.svg", lookup_picture),
     *((name, partial(styled, template=name)) for name in TEMPLATES),
-    ("scripts/gpu_health.py", prober),
-    ("scripts/probe.py", lambda root: prober(root, "probe")),
+    *(
+        (name, partial(box_program, name=name))
+        for name in ("scripts/gpu_health.py", "scripts/probe.py")
+    ),
     ("hooks/signatures.txt", hook_signatures),
 )

@@ -45,8 +45,10 @@ def row_prints(tensors, most=256, elements=64):
 
     whole = [t for t in tensors if t.dim() and t.numel() and not (t.is_complex() or t.is_quantized)]
     wide = next((t for t in whole if t.dim() > 1 and t.numel() >= 8 * len(t)), None)
-    prints = [0] * (0 if wide is None else min(most, len(wide)))
-    for tensor in whole if prints else ():
+    if wide is None:
+        return []
+    prints = [0] * min(most, len(wide))
+    for tensor in whole:
         if len(tensor) != len(wide):
             continue
         rows = local_part(tensor).detach()[:most]

@@ -1,5 +1,6 @@
 """Which files the program reads: data, settings, caches, weights."""
 
+import functools
 import json
 import os
 import sys
@@ -71,17 +72,21 @@ def is_library(path):
     return any(path.startswith(root) and not here.startswith(root) for root in roots)
 
 
+@functools.lru_cache(maxsize=1)
+def opened_by_this_process():
+    """The files that this process opens, seen by one hook however often the probe looks."""
+    return Opened()
+
+
 class Files(Observer):
     """Tells which files were read. Files of one folder and kind are counted, not named."""
 
     name = "files"
-    opened = None
 
     def __init__(self, watch):
         super().__init__(watch)
         self.known = None  # what had been read when it was looked at, and the facts
-        if Files.opened is None:
-            Files.opened = Opened()
+        self.opened = opened_by_this_process()
 
     def facts(self):
         """What was read, and caches that are older than what they may be made from."""

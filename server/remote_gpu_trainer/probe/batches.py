@@ -317,7 +317,7 @@ class Batches(Observer):
     def see_rows(self):
         """Keep the rows of the newest batch, until an epoch is over or one of them comes again."""
         rows, self.last_rows = self.last_rows, []
-        if not rows or not self.is_first_pass:
+        if not rows or self.last is None or not self.is_first_pass:
             return
         again = not self.rows_known.isdisjoint(rows) or len(set(rows)) < len(rows)
         full = len(self.rows_known) >= MOST_KNOWN_ROWS

@@ -175,9 +175,10 @@ class Watch:
             # error ("operation not permitted when stream is capturing"), and the program with it.
             if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
                 return None
-            if torch._C._len_torch_dispatch_stack() or torch.jit.is_tracing():
+            if torch._C._len_torch_dispatch_stack() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
                 return None
-            if torch._C._functorch.peek_interpreter_stack() is not None:
+            functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+            if functorch.peek_interpreter_stack() is not None:
                 return None
             self.gradients = torch.is_grad_enabled()
             with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
@@ -226,12 +227,13 @@ class Watch:
             detour.lead(around)
             self.patches.append((fragile, detour))
             return
-        if isinstance(owner, types.ModuleType) and not isinstance(original, types.FunctionType):
-            around = Named(original, around)
+        builtin = not isinstance(original, types.FunctionType)
+        named = isinstance(owner, types.ModuleType) and builtin
+        put = Named(original, around) if named else around
         for place in (owner, *places):
             if getattr(place, attribute, None) is original:
-                self.patches.append((fragile, Replaced(place, attribute, original, around)))
-                setattr(place, attribute, around)
+                self.patches.append((fragile, Replaced(place, attribute, original, put)))
+                setattr(place, attribute, put)
 
     def switch(self, on, fragile_only=True):
         """Take the functions off, or put them back."""

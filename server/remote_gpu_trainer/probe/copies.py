@@ -40,6 +40,7 @@ def steps_to_half(part, steps):
     if not part:
         return math.inf
     low, high = 1e-12, 1.0  # how much of the distance it goes in a step
+    weight = high
     for _ in range(60):
         weight = math.sqrt(low * high)
         kept = math.exp(steps * math.log1p(-weight)) if weight < 1 else 0.0

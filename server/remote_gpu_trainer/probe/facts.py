@@ -11,7 +11,7 @@ TOPICS = (
     "saved",
     "time",
 )
-MOST_PAGE = 600  # tokens of a page, findings and facts together
+MOST_PAGE = 600.0  # tokens of a page, findings and facts together
 LEAST_SHEET = 250  # of them that findings leave to the facts
 MOST_FACT, MOST_UNSEEN = 80, 120  # of one fact, and of what wasn't looked at
 FOR_THE_REST = 45  # of the lines that say what was left out
@@ -175,7 +175,8 @@ def alike(one, other, tolerance):
     """Whether two values are equal, or numbers that are near each other."""
     if isinstance(one, dict) and isinstance(other, dict):
         return set(one) == set(other) and all(alike(one[k], other[k], tolerance) for k in one)
-    numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (one, other))
-    if numbers:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one == other
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return abs(one - other) <= tolerance * max(abs(one), abs(other))
     return one == other

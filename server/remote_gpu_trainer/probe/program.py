@@ -372,8 +372,8 @@ def merged(reports, workers, code):
         (same_files, reports),
         (drifting, reports),
     ):
-        for one in attempt(look, told, otherwise=[]):
-            every.append(dict(one, ranks=one["numbers"].get("ranks") or []))
+        for one in attempt(look, told) or ():
+            every.append(dict(one, ranks=(one["numbers"] or {}).get("ranks") or []))
     every.sort(key=lambda one: (LEVELS.index(one["level"]), list(KINDS).index(one["kind"])))
     broken = {"state": NOT_LOOKED, "why": "the probe failed", "broken": True}
     looked = {

@@ -40,7 +40,7 @@ def of_code(program):
     folder, name = os.path.split(path)
     commit = asked_git(folder, "rev-parse", "HEAD")
     changes = asked_git(folder, *DIFF) if commit else None
-    if changes is None:
+    if not commit or changes is None:
         return []
     commit = commit.decode("ascii", "replace").strip()
     count = sum(line.startswith(b"diff --git ") for line in changes.splitlines())

@@ -101,10 +101,10 @@ class Shapes(Observer):
         mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
         if not self.looking() or len(self.masks) >= 24:
             return
-        length = mask.shape[-1] if mask is not None and mask.dim() >= 2 else 0
-        if length < 4 or mask.shape[-2] != length:
+        if mask is None or mask.dim() < 2 or mask.shape[-1] < 4 or mask.shape[-2] != mask.shape[-1]:
             self.masks.append(False)
             return
+        length = mask.shape[-1]
         allowed = mask if mask.dtype == torch.bool else mask == 0
         lower = torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
         self.masks.append(bool((allowed == lower).all()))

@@ -1,9 +1,8 @@
-"""Puts scripts/gpu_health.py together from server/remote_gpu_trainer/health/box_check/.
+"""Put a program for the box, one file in scripts/, together from the modules of a room.
 
-`rgt dev docs` compares the file with `generated`, and `rgt dev docs --write` writes it. The one
+`rgt dev docs` compares each file with `generated`, and `rgt dev docs --write` writes it. The one
 file holds the modules in the order in which they need each other, without their relative imports,
-and the texts of data/ and templates/ as literals. Comments and names stay as they are. The reader
-of kernel logs, which a look-up has too, comes from server/remote_gpu_trainer/logs/kernel/.
+and the texts of data/ and templates/ as literals. Comments and names stay as they are.
 """
 
 from __future__ import annotations
@@ -11,11 +10,30 @@ from __future__ import annotations
 import ast
 import re
 from pathlib import Path
+from typing import NamedTuple
 
-PARTS = Path("server/remote_gpu_trainer/health/box_check")
-SHARED = Path("server/remote_gpu_trainer/logs/kernel")
+PACKAGE = Path("server/remote_gpu_trainer")
+
+
+class Source(NamedTuple):
+    """The folders of a program's modules. No two modules have one name.
+
+    `main` is the module that starts it; its docstring is what --help shows.
+    """
+
+    parts: Path
+    main: str
+    shared: tuple[Path, ...] = ()
+
+
+PROGRAMS = {
+    # A look-up reads kernel logs too.
+    "scripts/gpu_health.py": Source(
+        PACKAGE / "health/box_check", main="main", shared=(PACKAGE / "logs/kernel",)
+    ),
+    "scripts/probe.py": Source(PACKAGE / "probe", main="program"),
+}
 FOLDERS = {"data": "data", "template": "templates"}  # of the texts that a part asks for
-LAST = "main"  # its docstring is what --help shows
 HEAD = """\
 #!/usr/bin/env python3
 # Generated from the modules in {parts}/.
@@ -32,7 +50,7 @@ def needs(tree: ast.Module) -> list[str]:
     ]
 
 
-def in_order(trees: dict[str, ast.Module], last: str = LAST) -> list[str]:
+def in_order(trees: dict[str, ast.Module], last: str) -> list[str]:
     """The names of the modules, each after those that it needs."""
     order: list[str] = []
 
@@ -82,32 +100,29 @@ def heading(name: str, tree: ast.Module, last: str) -> str:
     )
 
 
-def generated(root: Path) -> str:
-    """The text of scripts/gpu_health.py that the parts in `root`, a checkout, make."""
-    return one_file(root, PARTS, LAST, SHARED)
+def generated(root: Path, name: str) -> str:
+    """The text of the file `name` in scripts/, from the modules in `root`, a checkout.
 
-
-def one_file(root: Path, parts: Path, last: str, *shared: Path) -> str:
-    """The modules in the folder `parts` of a checkout as one program; `last` has its main.
-
-    `shared` are further folders; no two modules have one name.
+    Raises ValueError if two modules have one name or import each other in a circle.
     """
-    paths = [path for folder in (parts, *shared) for path in sorted((root / folder).glob("*.py"))]
+    source = PROGRAMS[name]
+    folders = (source.parts, *source.shared)
+    paths = [path for folder in folders for path in sorted((root / folder).glob("*.py"))]
     paths = [path for path in paths if path.stem != "__init__"]
     homes = {path.stem: path.parent for path in paths}
     if len(homes) < len(paths):
         raise ValueError("two parts have one name; rename one of them")
     sources = {path.stem: path.read_text(encoding="utf-8") for path in paths}
-    trees = {name: ast.parse(source) for name, source in sources.items()}
+    trees = {name: ast.parse(text) for name, text in sources.items()}
     imports: set[str] = set()
     texts = []
-    for name in in_order(trees, last):
-        kept, text = body(sources[name], trees[name], homes[name])
+    for part in in_order(trees, source.main):
+        kept, text = body(sources[part], trees[part], homes[part])
         imports.update(kept)
-        texts.append(heading(name, trees[name], last) + text)
-    main = ast.get_docstring(trees[last])
+        texts.append(heading(part, trees[part], source.main) + text)
+    main = ast.get_docstring(trees[source.main])
     return (
-        f'{HEAD.format(parts=parts.as_posix())}"""{main}\n"""\n\n'
+        f'{HEAD.format(parts=source.parts.as_posix())}"""{main}\n"""\n\n'
         + "\n".join(sorted(imports, key=lambda line: (line.startswith("from"), line)))
         + "\n\n"
         + "\n\n\n".join(texts)

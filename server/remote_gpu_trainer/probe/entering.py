@@ -311,14 +311,14 @@ def attach_files(watch, torch):
 
 def attach_loaders(watch, torch):
     """Data loaders, and their workers."""
-    import torch.utils.data
+    from torch.utils.data import _utils, dataloader
 
-    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    iterator = dataloader._BaseDataLoaderIter
     watch.wrap(iterator, "__init__", "batches", after="after_begin")
     watch.wrap(iterator, "_reset", "batches", after="after_reset")
     watch.wrap(iterator, "__next__", "batches", before="before_next", after="after_next")
-    fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher
-    fetcher.fetch = Workers(watch.folder).around(fetcher.fetch)
+    fetcher = _utils.fetch._MapDatasetFetcher
+    fetcher.fetch = Workers(watch.folder).around(fetcher.fetch)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def attach_compilers(watch, torch):
