@@ -3,12 +3,12 @@
 from datetime import date
 
 import pytest
+from generated_docs.documents import outdated
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.catalogue.backtracking import stalls
 from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, lint
 from remote_gpu_trainer.catalogue.seen_by_probe import probed
 from remote_gpu_trainer.cli import main as cli
-from remote_gpu_trainer.cli.documents import outdated
 
 from tests.programs import loaded, rgt
 

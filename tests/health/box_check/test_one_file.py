@@ -10,11 +10,11 @@ import subprocess
 import sys
 
 import pytest
+from generated_docs import box_programs
 
 from tests.conftest import ROOT
 from tests.health.gpu_faults import CAPTURES
 from tests.health.script import SCRIPT
-from tests.programs import loaded
 
 PARTS = ROOT / "server/remote_gpu_trainer/health/box_check"
 SHARED = ROOT / "server/remote_gpu_trainer/logs/kernel"
@@ -24,8 +24,6 @@ MODULES = sorted(
 )
 PACKAGE = "remote_gpu_trainer.health.box_check"
 NAME = "scripts/gpu_health.py"
-
-box_programs = loaded(ROOT / "tools/box_programs.py")
 
 
 def old_python():

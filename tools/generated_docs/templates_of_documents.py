@@ -1,4 +1,4 @@
-"""The templates of the generated documents, in cli/templates/."""
+"""The templates of the generated documents, in templates/."""
 
 from __future__ import annotations
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import inspect
 from pathlib import Path
 
-from .main import leaves
-from .main import root as root_context
+from remote_gpu_trainer.cli.main import leaves
+from remote_gpu_trainer.cli.main import root as root_context
+
 from .templates_of_documents import filled
 
 AS_IT_IS = "\b\n"  # in a help: click doesn't wrap the lines that follow

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from ..catalogue.bundle import CatalogueError
+from remote_gpu_trainer.catalogue.bundle import CatalogueError
 
 _N = r"\d+"  # a figure that isn't shown
 # (page, the words around the figures). Where a page tells of several runs, they fit one alone.

@@ -6,12 +6,11 @@ import io
 import re
 from pathlib import Path
 
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.cli.terminal import draw
+from remote_gpu_trainer.lookup.answer import answer_for
 from rich.console import Console
 from rich.text import Text
-
-from ..catalogue import bundle
-from ..lookup.answer import answer_for
-from .terminal import draw
 
 LOG = "examples/logs/ddp-unused-parameters.log"
 WIDTH = 100  # columns

@@ -10,7 +10,6 @@ touched. A whole file is what its function in `WHOLE` returns.
 from __future__ import annotations
 
 import re
-import runpy
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -19,13 +18,14 @@ from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.bundle import Catalogue, CatalogueError
+from remote_gpu_trainer.catalogue.seen_by_probe import probed
+from remote_gpu_trainer.lookup.budget import plain
+from remote_gpu_trainer.retrieval import encoder, index, search, vectors
+from remote_gpu_trainer.text import write_whole
 
-from ..catalogue import bundle
-from ..catalogue.bundle import Catalogue, CatalogueError
-from ..catalogue.seen_by_probe import probed
-from ..lookup.budget import plain
-from ..retrieval import encoder, index, search, vectors
-from ..text import write_whole
+from . import box_programs
 from .bit_flips_page import bit_flips_page
 from .commands_page import commands_page
 from .coverage_page import coverage_page
@@ -181,8 +181,8 @@ def _figures(page: str, catalogue: Catalogue) -> dict[str, Any]:
 
 def _schema(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The facts of a platform's profile: what each holds, and for which kinds it may be null."""
-    from ..catalogue.facts import matters
-    from ..platforms.profile import NOT_THERE, Facts
+    from remote_gpu_trainer.catalogue.facts import matters
+    from remote_gpu_trainer.platforms.profile import NOT_THERE, Facts
 
     facts = []
     for name, field in Facts.model_fields.items():
@@ -201,7 +201,7 @@ def _model_in(annotation: Any) -> type[BaseModel]:
 
 def _shares(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """How many facts of each platform are confirmed, and which aren't."""
-    from ..platforms.profile import Facts, read_all
+    from remote_gpu_trainer.platforms.profile import Facts, read_all
 
     rows = []
     for platform, profile in read_all(catalogue.root).items():
@@ -213,36 +213,36 @@ def _shares(page: str, catalogue: Catalogue) -> dict[str, Any]:
 
 
 def _limits(page: str, catalogue: Catalogue) -> dict[str, Any]:
-    from ..catalogue.freshness import LIMITS
+    from remote_gpu_trainer.catalogue.freshness import LIMITS
 
     return {"limits": LIMITS}
 
 
 def _exits(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The exit codes of a run script."""
-    from ..runner.phases import EXITS
+    from remote_gpu_trainer.runner.phases import EXITS
 
     return {"rows": EXITS}
 
 
 def _phases(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The phases of a run, and what leads from one to the next."""
-    from ..runner.phases import TABLE
+    from remote_gpu_trainer.runner.phases import TABLE
 
     return {"rows": TABLE}
 
 
 def _failures(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The classes of failure, and what the runner decides."""
-    from ..runner.failures import FAILURES
+    from remote_gpu_trainer.runner.failures import FAILURES
 
     return {"rows": FAILURES}
 
 
 def _xids(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The Xids that need something, with NVIDIA's action and ours."""
-    from ..logs.kernel.advice import RESET
-    from ..logs.kernel.xids import XID_ROWS, xid_words
+    from remote_gpu_trainer.logs.kernel.advice import RESET
+    from remote_gpu_trainer.logs.kernel.xids import XID_ROWS, xid_words
 
     rows = [
         {
@@ -288,14 +288,6 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
 }
 
 
-def box_program(root: Path, name: str) -> str:
-    """A file in scripts/, made from its parts; unchanged in an installation without them."""
-    maker = root / "tools/box_programs.py"
-    if maker.is_file():
-        return runpy.run_path(str(maker))["generated"](root, name)
-    return (root / name).read_text(encoding="utf-8")
-
-
 WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/commands.md", commands_page),
     ("docs/launch_scripts.md", launch_scripts_page),
@@ -303,9 +295,6 @@ WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/coverage.md", coverage_page),
     ("docs/assets/lookup.svg", lookup_picture),
     *((name, partial(styled, template=name)) for name in TEMPLATES),
-    *(
-        (name, partial(box_program, name=name))
-        for name in ("scripts/gpu_health.py", "scripts/probe.py")
-    ),
+    *((name, partial(box_programs.generated, name=name)) for name in box_programs.PROGRAMS),
     ("hooks/signatures.txt", hook_signatures),
 )

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ..catalogue import bundle
-from ..catalogue.entry import Entry
-from ..catalogue.signatures import Pattern
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.entry import Entry
+from remote_gpu_trainer.catalogue.signatures import Pattern
 
 LEAST_CHARACTERS = 20
 LEAST_WORDS = 3

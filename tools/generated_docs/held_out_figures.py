@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from ..catalogue.bundle import CatalogueError
+from remote_gpu_trainer.catalogue.bundle import CatalogueError
 
 RESULTS = "evals/RESULTS.md"
 OPENED = "evals/sets/sealed_opened.json"

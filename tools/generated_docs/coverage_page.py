@@ -9,11 +9,11 @@ from typing import Literal
 
 import yaml
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
+from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.catalogue.bundle import CatalogueError
+from remote_gpu_trainer.catalogue.entry import ID, Entry
+from remote_gpu_trainer.logs.kernel.xids import XID_ROWS
 
-from ..catalogue import bundle
-from ..catalogue.bundle import CatalogueError
-from ..catalogue.entry import ID, Entry
-from ..logs.kernel.xids import XID_ROWS
 from .templates_of_documents import filled
 
 DATA, PAGE = "docs/coverage.yaml", "docs/coverage.md"

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+from generated_docs import documents, held_out_figures, lookup_picture, page_style
 from jinja2 import UndefinedError
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.cli import documents, held_out_figures, lookup_picture, page_style
 from remote_gpu_trainer.cli.main import COMMANDS, leaves, main
 from remote_gpu_trainer.mcp_server.server import make_server
 
@@ -89,7 +89,7 @@ def test_a_change_of_the_shared_style_reaches_all_pages_at_once(tmp_path, monkey
     made = [*page_style.TEMPLATES, "scripts/probe.py"]
     monkeypatch.setattr(documents, "WHOLE", [one for one in documents.WHOLE if one[0] in made])
     folders = [str(Path(template).parent.parent) for template in page_style.TEMPLATES]
-    for folder in ("scripts", "tools", *folders):
+    for folder in ("scripts", *folders):
         shutil.copytree(ROOT / folder, tmp_path / folder)
     style = tmp_path / page_style.SOURCE
     style.parent.mkdir(parents=True)
@@ -109,7 +109,7 @@ def test_a_value_that_a_template_lacks_is_an_error():
 
 
 def test_every_template_is_used_and_every_part_has_one():
-    files = {path.name for path in (ROOT / "server/remote_gpu_trainer/cli/templates").iterdir()}
+    files = {path.name for path in (ROOT / "tools/generated_docs/templates").iterdir()}
     pages = ("bit_flips", "commands", "coverage", "launch_scripts")
     assert files == {f"{part}.md.j2" for part in (*documents.PARTS, *pages)}
 
@@ -252,6 +252,12 @@ def test_what_is_out_of_date_is_named_with_the_command_that_writes_it(monkeypatc
     monkeypatch.setattr(catalogue, "bundle_root", lambda: ROOT)
     assert main(["dev", "docs"]) == 1
     assert capsys.readouterr().out == ("docs/commands.md: out of date; run rgt dev docs --write\n")
+
+
+def test_without_a_checkout_the_generators_are_said_to_be_missing(monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(catalogue, "bundle_root", lambda: tmp_path)
+    assert main(["dev", "docs"]) == 2
+    assert capsys.readouterr().err.startswith("error: only a checkout has the generators")
 
 
 TERMS = (

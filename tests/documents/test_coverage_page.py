@@ -5,9 +5,9 @@ import shutil
 
 import pytest
 import yaml
+from generated_docs.coverage_page import DATA, PAGE, Item, coverage_page, link, read
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.bundle import CatalogueError
-from remote_gpu_trainer.cli.coverage_page import DATA, PAGE, Item, coverage_page, link, read
 
 from tests.conftest import ROOT
 

@@ -10,8 +10,8 @@ from typing import Any
 def tools_list() -> list[dict[str, Any]]:
     """Return the tools in the server's order: name, title, marks and arguments."""
     # Not at the top, for a fast start of the commands: the server takes a while to import.
-    from ..mcp_server.server import make_server
-    from ..mcp_server.tools import CHANGING
+    from remote_gpu_trainer.mcp_server.server import make_server
+    from remote_gpu_trainer.mcp_server.tools import CHANGING
 
     return [
         {
