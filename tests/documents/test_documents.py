@@ -138,8 +138,6 @@ def test_the_repository_names_no_path_of_the_machine_it_was_written_on(word):
         ":!profiles",
         ":!evals/cases.jsonl",
         ":!evals/logs",
-        ":!evals/training/data/practice",
-        ":!evals/training/data/next",
         ":!evals/sets/outside.jsonl",
         ":!evals/sets/fresh.jsonl",
         ":!evals/sets/by_time.jsonl",
