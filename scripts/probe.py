@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Generated from the modules in scripts/probe/.
+# Generated from the modules in server/remote_gpu_trainer/probe/.
 # Edit them there, then run: rgt dev docs --write
 """Look at the first steps of a training program, and tell what neither code nor log shows.
 
@@ -75,7 +75,7 @@ TOPICS = (
     "saved",
     "time",
 )
-MOST_PAGE = 600  # tokens of a page, findings and facts together
+MOST_PAGE = 600.0  # tokens of a page, findings and facts together
 LEAST_SHEET = 250  # of them that findings leave to the facts
 MOST_FACT, MOST_UNSEEN = 80, 120  # of one fact, and of what wasn't looked at
 FOR_THE_REST = 45  # of the lines that say what was left out
@@ -239,8 +239,9 @@ def alike(one, other, tolerance):
     """Whether two values are equal, or numbers that are near each other."""
     if isinstance(one, dict) and isinstance(other, dict):
         return set(one) == set(other) and all(alike(one[k], other[k], tolerance) for k in one)
-    numbers = all(isinstance(x, (int, float)) and not isinstance(x, bool) for x in (one, other))
-    if numbers:
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one == other
+    if isinstance(one, (int, float)) and isinstance(other, (int, float)):
         return abs(one - other) <= tolerance * max(abs(one), abs(other))
     return one == other
 
@@ -404,8 +405,10 @@ def row_prints(tensors, most=256, elements=64):
 
     whole = [t for t in tensors if t.dim() and t.numel() and not (t.is_complex() or t.is_quantized)]
     wide = next((t for t in whole if t.dim() > 1 and t.numel() >= 8 * len(t)), None)
-    prints = [0] * (0 if wide is None else min(most, len(wide)))
-    for tensor in whole if prints else ():
+    if wide is None:
+        return []
+    prints = [0] * min(most, len(wide))
+    for tensor in whole:
         if len(tensor) != len(wide):
             continue
         rows = local_part(tensor).detach()[:most]
@@ -1276,9 +1279,10 @@ class Watch:
             # error ("operation not permitted when stream is capturing"), and the program with it.
             if torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing():
                 return None
-            if torch._C._len_torch_dispatch_stack() or torch.jit.is_tracing():
+            if torch._C._len_torch_dispatch_stack() or torch.jit.is_tracing():  # pyright: ignore[reportPrivateImportUsage]
                 return None
-            if torch._C._functorch.peek_interpreter_stack() is not None:
+            functorch = torch._C._functorch  # pyright: ignore[reportAttributeAccessIssue]
+            if functorch.peek_interpreter_stack() is not None:
                 return None
             self.gradients = torch.is_grad_enabled()
             with torch.no_grad(), torch._C.DisableTorchFunctionSubclass():
@@ -1327,12 +1331,13 @@ class Watch:
             detour.lead(around)
             self.patches.append((fragile, detour))
             return
-        if isinstance(owner, types.ModuleType) and not isinstance(original, types.FunctionType):
-            around = Named(original, around)
+        builtin = not isinstance(original, types.FunctionType)
+        named = isinstance(owner, types.ModuleType) and builtin
+        put = Named(original, around) if named else around
         for place in (owner, *places):
             if getattr(place, attribute, None) is original:
-                self.patches.append((fragile, Replaced(place, attribute, original, around)))
-                setattr(place, attribute, around)
+                self.patches.append((fragile, Replaced(place, attribute, original, put)))
+                setattr(place, attribute, put)
 
     def switch(self, on, fragile_only=True):
         """Take the functions off, or put them back."""
@@ -2674,7 +2679,7 @@ class Batches(Observer):
     def see_rows(self):
         """Keep the rows of the newest batch, until an epoch is over or one of them comes again."""
         rows, self.last_rows = self.last_rows, []
-        if not rows or not self.is_first_pass:
+        if not rows or self.last is None or not self.is_first_pass:
             return
         again = not self.rows_known.isdisjoint(rows) or len(set(rows)) < len(rows)
         full = len(self.rows_known) >= MOST_KNOWN_ROWS
@@ -2876,6 +2881,7 @@ def steps_to_half(part, steps):
     if not part:
         return math.inf
     low, high = 1e-12, 1.0  # how much of the distance it goes in a step
+    weight = high
     for _ in range(60):
         weight = math.sqrt(low * high)
         kept = math.exp(steps * math.log1p(-weight)) if weight < 1 else 0.0
@@ -3153,17 +3159,21 @@ def is_library(path):
     return any(path.startswith(root) and not here.startswith(root) for root in roots)
 
 
+@functools.lru_cache(maxsize=1)
+def opened_by_this_process():
+    """The files that this process opens, seen by one hook however often the probe looks."""
+    return Opened()
+
+
 class Files(Observer):
     """Tells which files were read. Files of one folder and kind are counted, not named."""
 
     name = "files"
-    opened = None
 
     def __init__(self, watch):
         super().__init__(watch)
         self.known = None  # what had been read when it was looked at, and the facts
-        if Files.opened is None:
-            Files.opened = Opened()
+        self.opened = opened_by_this_process()
 
     def facts(self):
         """What was read, and caches that are older than what they may be made from."""
@@ -6590,10 +6600,10 @@ class Shapes(Observer):
         mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
         if not self.looking() or len(self.masks) >= 24:
             return
-        length = mask.shape[-1] if mask is not None and mask.dim() >= 2 else 0
-        if length < 4 or mask.shape[-2] != length:
+        if mask is None or mask.dim() < 2 or mask.shape[-1] < 4 or mask.shape[-2] != mask.shape[-1]:
             self.masks.append(False)
             return
+        length = mask.shape[-1]
         allowed = mask if mask.dtype == torch.bool else mask == 0
         lower = torch.ones(length, length, dtype=torch.bool, device=mask.device).tril()
         self.masks.append(bool((allowed == lower).all()))
@@ -6955,14 +6965,14 @@ def attach_files(watch, torch):
 
 def attach_loaders(watch, torch):
     """Data loaders, and their workers."""
-    import torch.utils.data
+    from torch.utils.data import _utils, dataloader
 
-    iterator = torch.utils.data.dataloader._BaseDataLoaderIter
+    iterator = dataloader._BaseDataLoaderIter
     watch.wrap(iterator, "__init__", "batches", after="after_begin")
     watch.wrap(iterator, "_reset", "batches", after="after_reset")
     watch.wrap(iterator, "__next__", "batches", before="before_next", after="after_next")
-    fetcher = torch.utils.data._utils.fetch._MapDatasetFetcher
-    fetcher.fetch = Workers(watch.folder).around(fetcher.fetch)
+    fetcher = _utils.fetch._MapDatasetFetcher
+    fetcher.fetch = Workers(watch.folder).around(fetcher.fetch)  # pyright: ignore[reportAttributeAccessIssue]
 
 
 def attach_compilers(watch, torch):
@@ -7375,7 +7385,7 @@ def of_code(program):
     folder, name = os.path.split(path)
     commit = asked_git(folder, "rev-parse", "HEAD")
     changes = asked_git(folder, *DIFF) if commit else None
-    if changes is None:
+    if not commit or changes is None:
         return []
     commit = commit.decode("ascii", "replace").strip()
     count = sum(line.startswith(b"diff --git ") for line in changes.splitlines())
@@ -7695,8 +7705,8 @@ def merged(reports, workers, code):
         (same_files, reports),
         (drifting, reports),
     ):
-        for one in attempt(look, told, otherwise=[]):
-            every.append(dict(one, ranks=one["numbers"].get("ranks") or []))
+        for one in attempt(look, told) or ():
+            every.append(dict(one, ranks=(one["numbers"] or {}).get("ranks") or []))
     every.sort(key=lambda one: (LEVELS.index(one["level"]), list(KINDS).index(one["kind"])))
     broken = {"state": NOT_LOOKED, "why": "the probe failed", "broken": True}
     looked = {

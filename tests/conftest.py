@@ -14,6 +14,7 @@ import pytest
 from tests.sharing import Shared
 
 ROOT = Path(__file__).resolve().parent.parent
+sys.path.insert(0, str(ROOT / "tools"))  # the generators of documents
 
 ENTRY = """\
 ### O3 — the loss has no way back to the weights of the model

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import json
+import lzma
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -49,14 +50,21 @@ def id_of(source: str) -> str:
     return hashlib.sha256(source.encode()).hexdigest()[:10]
 
 
+def unpacked(path: Path) -> str:
+    """The text of a file, which gzip or xz may have compressed. Raises OSError and LZMAError."""
+    data = path.read_bytes()
+    if path.suffix == ".gz":
+        return gzip.decompress(data).decode()
+    return (lzma.decompress(data) if path.suffix == ".xz" else data).decode()
+
+
 def read_cases(path: Path) -> list[Case]:
     """All cases of a file, which may be compressed. Raises BadCase.
 
     `file` in place of `text` names a log beside it.
     """
-    cases, seen, data = [], set(), path.read_bytes()
-    told = (gzip.decompress(data) if path.suffix == ".gz" else data).decode()
-    for number, line in enumerate(told.splitlines(), 1):
+    cases, seen = [], set()
+    for number, line in enumerate(unpacked(path).splitlines(), 1):
         if not line.strip():
             continue
         try:

@@ -6,8 +6,10 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
+from pathlib import Path
+from typing import Any
 
-from grading.cases import read_cases
+from grading.cases import read_cases, unpacked
 from grading.unseen import EVALS, held_out, shut, tracker
 from remote_gpu_trainer.catalogue.bundle import Catalogue
 from remote_gpu_trainer.logs import reading
@@ -20,6 +22,7 @@ READ = {"both": 3.0, "split": 0.8, "doubt": 0.2, "once": 2.0}
 MOST_WEIGHT = 2.0
 FITTED = 5  # one thread in so many, by the hash of its address, is for the judge alone
 LEAST_CHARS = 15
+DATA = EVALS / "training/data"
 
 
 @dataclass(frozen=True)
@@ -58,6 +61,11 @@ def reports(catalogue: Catalogue, known: frozenset[str]) -> Iterator[tuple[Repor
         yield report, judged
 
 
+def practice(path: Path) -> Iterator[dict[str, Any]]:
+    """The reports of a file in DATA, as its lines have them."""
+    return map(json.loads, unpacked(path).splitlines())
+
+
 def _all(catalogue: Catalogue, known: frozenset[str]) -> Iterator[tuple]:
     """(text, entries or [NONE], source, weight, whether it is of the tuning half of a set)."""
     for name in ("cases.jsonl", "sets/waiting.jsonl", "sets/near.jsonl", "sets/outside.jsonl"):
@@ -67,10 +75,8 @@ def _all(catalogue: Catalogue, known: frozenset[str]) -> Iterator[tuple]:
                 if names or not case.expect:
                     names = [catalogue.current(n) for n in names] or [NONE]
                     yield case.text, names, case.source, 1.0, True
-    data = EVALS / "training/data"
-    for path in sorted([*data.glob("practice/**/*.jsonl"), *data.glob("next/*.jsonl")]):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            raw = json.loads(line)
+    for path in sorted(DATA.rglob("*.jsonl.xz")):
+        for raw in practice(path):
             names = [n.replace("none", NONE) for n in (raw["label"], *raw.get("also", ()))]
             names = [catalogue.current(n) for n in names if n == NONE or n in known]
             weight = READ[raw.get("read", "once")] if "source" in raw else 1.0

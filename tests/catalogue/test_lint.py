@@ -3,12 +3,12 @@
 from datetime import date
 
 import pytest
+from generated_docs.documents import outdated
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.catalogue.backtracking import stalls
 from remote_gpu_trainer.catalogue.lint import ORDINARY_LOG, lint
 from remote_gpu_trainer.catalogue.seen_by_probe import probed
 from remote_gpu_trainer.cli import main as cli
-from remote_gpu_trainer.cli.documents import outdated
 
 from tests.programs import loaded, rgt
 
@@ -222,7 +222,7 @@ def test_no_signature_of_the_catalogue_is_in_an_ordinary_log():
 def test_the_field_seen_by_and_the_table_of_the_probe_agree_in_both_directions(bundle, page):
     root = bundle({"a.md": page() + "\n" + page(("O3", "O4"), ("**Domain:**", "**Seen by:** probe\n\n**Domain:**"), ("element 0", "element 1"))})  # fmt: skip
     assert findings(root) == [], "without the probe's table nothing is compared"
-    table = root / "scripts/probe/table.py"
+    table = root / "server/remote_gpu_trainer/probe/table.py"
     table.parent.mkdir(parents=True)
     table.write_text(
         "raise SystemExit\nWRONG = 'wrong'\nKINDS = {'a': ('O3', WRONG, 'b'), 'c': ('O99', WRONG)}"
@@ -232,12 +232,12 @@ def test_the_field_seen_by_and_the_table_of_the_probe_agree_in_both_directions(b
         "O3: the probe can name it; run rgt dev docs --write, which adds '**Seen by:** probe'"
     )
     assert unmarked.endswith(
-        "O4: Seen by names the probe, and scripts/probe doesn't name it; run rgt dev docs --write"
+        "O4: Seen by names the probe, and server/remote_gpu_trainer/probe doesn't name it; run rgt dev docs --write"
     )
-    assert unknown == "scripts/probe:1: entry O99 doesn't exist; name one that does"
+    assert (
+        unknown == "server/remote_gpu_trainer/probe:1: entry O99 doesn't exist; name one that does"
+    )
     table.write_text("WRONG = 'wrong'\nKINDS = {'a': ('O3', WRONG, 'b')}")
-    for name in ("gpu_health.py", "probe.py"):
-        (root / "scripts" / name).touch()
     assert outdated(root, write=True) == ["references/a.md"]
     assert findings(root) == [] and outdated(root, write=False) == []
     assert [entry.seen_by for entry in catalogue.read(root).entries] == [("probe",), ()]

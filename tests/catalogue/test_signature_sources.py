@@ -1,15 +1,8 @@
 """tools/signature_sources.py finds a text wherever a library keeps it, and misses one that it doesn't keep."""
 
-import sys
-
 import pytest
-from remote_gpu_trainer.catalogue.entry import Signature
-
-from tests.conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "tools"))
-
 import signature_sources as tool
+from remote_gpu_trainer.catalogue.entry import Signature
 
 SOURCE = """
 def refuse(size, name):

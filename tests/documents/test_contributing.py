@@ -77,7 +77,7 @@ def test_every_file_in_back_ticks_exists(page):
 
 
 ROOMS = re.findall(
-    r'remote_gpu_trainer\.(\w+)"', re.findall(r"^layers = \[\n(.*?)^\]", PROJECT, re.S | re.M)[0]
+    r"remote_gpu_trainer\.(\w+)", re.findall(r"^layers = \[\n(.*?)^\]", PROJECT, re.S | re.M)[0]
 )
 
 

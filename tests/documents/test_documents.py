@@ -5,10 +5,10 @@ import shutil
 import subprocess
 
 import pytest
+from generated_docs.documents import outdated
+from generated_docs.held_out_figures import percent
+from generated_docs.other_figures import other_figures
 from remote_gpu_trainer.catalogue import bundle as catalogue
-from remote_gpu_trainer.cli.documents import outdated
-from remote_gpu_trainer.cli.held_out_figures import percent
-from remote_gpu_trainer.cli.other_figures import other_figures
 from remote_gpu_trainer.lookup.budget import tokens
 
 from tests.conftest import ROOT, valid_skill
@@ -138,8 +138,6 @@ def test_the_repository_names_no_path_of_the_machine_it_was_written_on(word):
         ":!profiles",
         ":!evals/cases.jsonl",
         ":!evals/logs",
-        ":!evals/training/data/practice",
-        ":!evals/training/data/next",
         ":!evals/sets/outside.jsonl",
         ":!evals/sets/fresh.jsonl",
         ":!evals/sets/by_time.jsonl",

@@ -101,11 +101,8 @@ def pages(site):
 def modules():
     """The builder's modules, which need the extra."""
     module("zensical", INSTALL)
-    sys.path.insert(0, str(ROOT / "tools"))
-    try:
-        from site_pages import collect, documents, entries, markup, page
-    finally:
-        sys.path.remove(str(ROOT / "tools"))
+    from site_pages import collect, documents, entries, markup, page
+
     return collect, documents, entries, markup, page
 
 

@@ -13,9 +13,10 @@ sys.path.insert(0, str(ROOT / "evals"))
 from grading import curved, grade, systems
 from grading.cases import BadCase, Case, id_of, read_cases, set_hash
 from remote_gpu_trainer.catalogue import bundle
-from training.corpus import READ
+from training.corpus import DATA, READ, practice
 
 CASES = read_cases(ROOT / "evals/cases.jsonl")
+PRACTICE = [r for path in (DATA / "practice").glob("*.jsonl.xz") for r in practice(path)]
 
 
 def case(number: int, expect=("O3",), kind="prose") -> Case:
@@ -74,18 +75,12 @@ def test_a_near_miss_with_an_answer_is_refused(tmp_path):
 
 def test_no_practice_report_is_a_case():
     texts = {" ".join(c.text.split()) for c in CASES + NEAR}
-    for path in (ROOT / "evals/training/data/practice").glob("*.jsonl"):
-        for line in path.read_text(encoding="utf-8").splitlines():
-            assert " ".join(json.loads(line)["text"].split()) not in texts
+    for report in PRACTICE:
+        assert " ".join(report["text"].split()) not in texts
 
 
 def test_a_found_report_has_readers_and_its_thread_is_no_case():
-    found = [
-        json.loads(line)
-        for line in (ROOT / "evals/training/data/practice/found.jsonl")
-        .read_text(encoding="utf-8")
-        .splitlines()
-    ]
+    found = list(practice(DATA / "practice/found.jsonl.xz"))
     sources, ids = (
         {report["source"] for report in found},
         {entry.id for entry in bundle.load().entries},
@@ -97,12 +92,7 @@ def test_a_found_report_has_readers_and_its_thread_is_no_case():
 
 
 def test_a_retold_report_names_its_thread_which_is_no_case_and_no_fresh_report():
-    retold = [
-        json.loads(line)
-        for line in (ROOT / "evals/training/data/practice/retold.jsonl")
-        .read_text(encoding="utf-8")
-        .splitlines()
-    ]
+    retold = list(practice(DATA / "practice/retold.jsonl.xz"))
     kept = {
         c.source
         for name in ("fresh", "waiting", "outside")
@@ -117,11 +107,7 @@ def test_a_retold_report_names_its_thread_which_is_no_case_and_no_fresh_report()
 
 
 def test_the_reports_that_came_without_an_answer_are_no_practice_and_no_cases():
-    learned = {
-        json.loads(line)["text"]
-        for path in (ROOT / "evals/training/data/practice").glob("*.jsonl")
-        for line in path.read_text(encoding="utf-8").splitlines()
-    }
+    learned = {report["text"] for report in PRACTICE}
     assert (
         len(OUTSIDE) > 1500 and not any(c.expect for c in OUTSIDE) and all(c.came for c in OUTSIDE)
     )
@@ -136,22 +122,17 @@ def test_the_reports_that_came_without_an_answer_are_no_practice_and_no_cases():
 )
 def test_nothing_is_learned_from_what_is_kept_for_a_test(name, inside, outside):
     kept, known = read_cases(ROOT / "evals/sets" / name), bundle.load()
-    learned = [
-        json.loads(line)
-        for path in (ROOT / "evals/training/data/practice").glob("*.jsonl")
-        for line in path.read_text(encoding="utf-8").splitlines()
-    ]
     assert (
         sum(bool(c.expect) for c in kept) >= inside and sum(not c.expect for c in kept) >= outside
     )
     assert {known.current(name) for c in kept for name in c.expect} <= set(known.by_id)
     assert not {c.source for c in kept} & {
         *(c.source for c in CASES + NEAR + OUTSIDE),
-        *(report.get("source") for report in learned),
+        *(report.get("source") for report in PRACTICE),
     }
     assert not {" ".join(c.text.split()) for c in kept} & {
         " ".join(text.split())
-        for text in [*(report["text"] for report in learned), *(c.text for c in CASES)]
+        for text in [*(report["text"] for report in PRACTICE), *(c.text for c in CASES)]
     }
 
 

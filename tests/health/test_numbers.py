@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from remote_gpu_trainer.cli.bit_flips_page import shares
+from generated_docs.bit_flips_page import shares
 
 from tests.conftest import module
 from tests.health.gpu_faults import CAPTURES

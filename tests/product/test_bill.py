@@ -12,7 +12,6 @@ import pytest
 from tests.conftest import ROOT, module
 from tests.engines.artifacts import built  # noqa: F401
 
-sys.path.insert(0, str(ROOT / "tools"))
 LOCK = (ROOT / "requirements-run.txt").read_text(encoding="utf-8")
 
 

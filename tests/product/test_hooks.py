@@ -193,7 +193,7 @@ def test_a_message_that_an_entry_names_is_known_and_nothing_of_it_is_repeated(mo
 
 
 def test_the_signatures_are_what_the_entries_have():
-    from remote_gpu_trainer.cli.hook_signatures import hook_signatures
+    from generated_docs.hook_signatures import hook_signatures
 
     made = hook_signatures(ROOT)
     assert (ROOT / "hooks/signatures.txt").read_text(encoding="utf-8") == made

@@ -4,13 +4,11 @@ import re
 import sys
 
 import pytest
+from locks import Pin, read_lock
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.conftest import ROOT
-
-sys.path.insert(0, str(ROOT / "tools"))
-from locks import Pin, read_lock
 
 if sys.version_info >= (3, 11):
     import tomllib

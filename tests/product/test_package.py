@@ -68,16 +68,23 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
     assert not any(name.startswith(("tests/", "evals/", "server/")) for name in names)
 
 
-def test_an_sdist_carries_what_its_tests_read(built):
+def test_an_sdist_carries_what_the_wheel_is_built_from_and_no_tests(built):
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
-        names = {name.partition("/")[2] for name in archive.getnames()}
-    assert {
-        "tests/retrieval/test_synthetic.py",
-        "benchmarks/synthetic.py",
-        "references/guides/principles.md",
-        ".github/ISSUE_TEMPLATE/new-failure.yml",
-        ".ci/run",
-    } <= names
+        names = {name.split("/")[1] for name in archive.getnames()}
+    folders = {"server", "references", "profiles", "scripts", "hooks", "LICENSES"}
+    texts = {"SKILL.md", "README.md", "README.zh-CN.md", "LICENSE", "NOTICE", "CHANGELOG.md"}
+    made = {"PKG-INFO", ".gitignore"}
+    assert names == folders | texts | made | {"SECURITY.md", "pyproject.toml"}
+
+
+def test_the_installed_skill_has_programs_for_a_box_and_none_of_their_parts(wheel):
+    prefix = "remote_gpu_trainer/_bundle/scripts/"
+    scripts = [
+        name.removeprefix(prefix)
+        for name in zipfile.ZipFile(wheel).namelist()
+        if name.startswith(prefix)
+    ]
+    assert "probe.py" in scripts and not any("/" in name for name in scripts)
 
 
 def test_a_wheel_answers_in_a_fresh_environment_outside_the_checkout(wheel, tmp_path):

@@ -6,8 +6,8 @@ from dataclasses import replace
 
 import numpy
 import pytest
+from generated_docs import documents
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.cli import documents
 from remote_gpu_trainer.retrieval import encoder, index, vectors
 from remote_gpu_trainer.retrieval.index import tokens, words
 from remote_gpu_trainer.retrieval.vectors import CARDS

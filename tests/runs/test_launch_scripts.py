@@ -7,8 +7,8 @@ from datetime import date
 
 import pytest
 import yaml
-from remote_gpu_trainer.cli.documents import outdated
-from remote_gpu_trainer.cli.launch_scripts_page import DATA, PAGE, counts
+from generated_docs.documents import outdated
+from generated_docs.launch_scripts_page import DATA, PAGE, counts
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs import code_state
 from remote_gpu_trainer.runs.job_reading import from_object

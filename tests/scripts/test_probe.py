@@ -11,14 +11,14 @@ import types
 from pathlib import Path
 
 import pytest
+from generated_docs import box_programs
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.cli import documents
 
 from tests.conftest import ROOT, module
 from tests.programs import loaded
 
 PROBE = ROOT / "scripts/probe.py"
-PARTS = ROOT / "scripts/probe"
+PARTS = ROOT / "server/remote_gpu_trainer/probe"
 probe = loaded(PROBE)
 
 TRAINING = """
@@ -122,7 +122,7 @@ def torch_is_there():
 
 
 def test_the_one_file_is_what_the_parts_make():
-    assert documents.prober(ROOT, "probe") == PROBE.read_text(encoding="utf-8")
+    assert box_programs.generated(ROOT, "scripts/probe.py") == PROBE.read_text(encoding="utf-8")
 
 
 def test_each_part_is_python_3_8_and_imports_the_standard_library_alone():

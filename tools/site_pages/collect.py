@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from generated_docs import documents as docs
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.bundle import Catalogue
-from remote_gpu_trainer.cli import documents as docs
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.platforms.profile import Profile

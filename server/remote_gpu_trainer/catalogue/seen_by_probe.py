@@ -6,7 +6,7 @@ import ast
 
 from .bundle import Catalogue
 
-PROBE = "scripts/probe"
+PROBE = "server/remote_gpu_trainer/probe"
 
 
 def probed(catalogue: Catalogue) -> set[str] | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from ..catalogue import bundle
+from ..text import BadRequest
 from . import terminal
 from .completion import entry_ids, families, files, folders
 from .parsing import Group
@@ -66,7 +67,8 @@ def docs(write: bool) -> int:
 
     Exit 1 if one isn't, or if an entry has a fault: nothing is written then.
     """
-    from .documents import outdated
+    root = _checkout()
+    from generated_docs.documents import outdated
 
     faults = bundle.read(bundle.bundle_root()).faults
     for fault in faults:
@@ -74,10 +76,25 @@ def docs(write: bool) -> int:
     if faults:
         return 1
     with terminal.waiting("generating …"):
-        names = outdated(bundle.bundle_root(), write=write)
+        names = outdated(root, write=write)
     for name in names:
         print(f"{name}: {'written' if write else 'out of date; run rgt dev docs --write'}")
     return 0 if write or not names else 1
+
+
+def _checkout() -> Path:
+    """Return the checkout that this program runs from, with its tools/ on the path.
+
+    Raises BadRequest where it is installed without one.
+    """
+    root = bundle.bundle_root()
+    if not (root / "tools/generated_docs").is_dir():
+        raise BadRequest(
+            "only a checkout has the generators of the documents; clone the repository, and run "
+            "pip install -e . there"
+        )
+    sys.path.insert(0, str(root / "tools"))
+    return root
 
 
 @dev.command("new-entry", short_help="start an entry under the next free id of its family")

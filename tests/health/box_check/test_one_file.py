@@ -10,12 +10,11 @@ import subprocess
 import sys
 
 import pytest
-from remote_gpu_trainer.cli import documents
+from generated_docs import box_programs
 
 from tests.conftest import ROOT
 from tests.health.gpu_faults import CAPTURES
 from tests.health.script import SCRIPT
-from tests.programs import loaded
 
 PARTS = ROOT / "server/remote_gpu_trainer/health/box_check"
 SHARED = ROOT / "server/remote_gpu_trainer/logs/kernel"
@@ -24,8 +23,7 @@ MODULES = sorted(
     path for folder in FOLDERS for path in folder.glob("*.py") if path.stem != "__init__"
 )
 PACKAGE = "remote_gpu_trainer.health.box_check"
-
-make_gpu_health = loaded(ROOT / "tools/make_gpu_health.py")
+NAME = "scripts/gpu_health.py"
 
 
 def old_python():
@@ -56,21 +54,19 @@ def test_the_one_file_says_first_that_it_is_generated():
 
 
 def test_a_changed_part_makes_another_file(tmp_path):
-    shutil.copytree(PARTS, tmp_path / make_gpu_health.PARTS)
-    shutil.copytree(SHARED, tmp_path / make_gpu_health.SHARED)
-    (tmp_path / "tools").mkdir()
-    shutil.copy(ROOT / "tools/make_gpu_health.py", tmp_path / "tools")
-    assert documents.prober(tmp_path) == SCRIPT.read_text(encoding="utf-8")
-    with (tmp_path / make_gpu_health.PARTS / "text.py").open("a") as part:
+    for folder in FOLDERS:
+        shutil.copytree(folder, tmp_path / folder.relative_to(ROOT))
+    assert box_programs.generated(tmp_path, NAME) == SCRIPT.read_text(encoding="utf-8")
+    with (tmp_path / PARTS.relative_to(ROOT) / "text.py").open("a") as part:
         part.write("\n\nNEW = 1\n")
-    changed = documents.prober(tmp_path)
+    changed = box_programs.generated(tmp_path, NAME)
     assert changed.replace("\n\nNEW = 1\n", "", 1) == SCRIPT.read_text(encoding="utf-8")
 
 
 def test_a_circle_of_imports_is_refused():
     trees = {"a": ast.parse("from .b import x"), "b": ast.parse("from .a import y")}
     with pytest.raises(ValueError, match="circle"):
-        make_gpu_health.in_order(dict(trees, main=ast.parse("from .a import x")))
+        box_programs.in_order(dict(trees, main=ast.parse("from .a import x")), "main")
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
