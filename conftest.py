@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 try:
     import fcntl
@@ -40,6 +41,13 @@ def pytest_addoption(parser):
         metavar="FOLDER",
         help="where the workers share what they looked up, for what runs after them as well",
     )
+
+
+def pytest_configure(config):
+    """Draw few examples by default, many with --all."""
+    for name, examples in (("few", 25), ("all", 300)):
+        settings.register_profile(name, max_examples=examples, deadline=None)
+    settings.load_profile("all" if config.option.all else "few")
 
 
 def _narrowed(config) -> bool:

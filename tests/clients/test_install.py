@@ -6,7 +6,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from remote_gpu_trainer.clients import json_editor
 from remote_gpu_trainer.clients.table import CLIENTS
@@ -214,7 +214,6 @@ VALUES = some.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     some.dictionaries(some.text(), VALUES),
     some.sampled_from([None, 1, "\t"]),
