@@ -185,6 +185,7 @@ def test_thirty_models_are_measured_and_fit_can_describe_each():
 
 def test_models_of_the_sizes_that_people_train_can_be_described():
     """The figures that each has are those of its public config.json, so that the sums are too."""
+    module("torch", "pip install '.[proofs]'")
     models = _loaded("gpu_campaign_models", CAMPAIGN / "fit_models.py")
     assert not set(models.RUNS) & set(models.LARGE)
     sizes = {"Qwen2.5 0.5B, mixed": 0.494, "Llama 3.1 8B, LoRA, checkpointing": 8.03}
