@@ -4,6 +4,7 @@
 (`-m engine`), a name (`-k`) or a path runs the rest as well.
 """
 
+import hashlib
 import os
 import signal
 import tempfile
@@ -12,6 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
 
 try:
     import fcntl
@@ -36,10 +38,34 @@ def pytest_addoption(parser):
         help="also run the slow tests and those of engines, clients, the site and the proofs",
     )
     parser.addoption(
+        "--changed",
+        action="store_true",
+        help="of the proofs only those of what changed, and a seventh of the others",
+    )
+    parser.addoption(
+        "--shard",
+        metavar="I/N",
+        default="1/1",
+        help="of N parts of the tests, drawn by their names, run the one with this number",
+    )
+    parser.addoption(
         "--shared-answers",
         metavar="FOLDER",
         help="where the workers share what they looked up, for what runs after them as well",
     )
+
+
+def pytest_configure(config):
+    """Draw few examples by default, many with --all."""
+    for name, examples in (("few", 25), ("all", 300)):
+        settings.register_profile(name, max_examples=examples, deadline=None)
+    settings.load_profile("all" if config.option.all else "few")
+
+
+def _part_of(name: str, parts: int) -> int:
+    """The part, from 1, in which a file's tests run: they share what they prepare."""
+    digest = hashlib.sha256(name.partition("::")[0].encode()).digest()
+    return int.from_bytes(digest[:4], "big") % parts + 1
 
 
 def _narrowed(config) -> bool:
@@ -68,14 +94,27 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker("engine")
         if name.startswith("evals/proofs/"):
             item.add_marker("proof")
+    left_out: list[pytest.Item] = []
     if _narrowed(config):
         left_out = [
             item for item in items if LEFT_OUT & {mark.name for mark in item.iter_markers()}
         ]
-        if left_out:
-            gone = set(map(id, left_out))
-            items[:] = [item for item in items if id(item) not in gone]
-            config.hook.pytest_deselected(items=left_out)
+    elif config.option.changed:
+        from tests.changed import Changed
+
+        changed = Changed(ROOT)
+        files = ((item, item.nodeid.partition("::")[0]) for item in items)
+        left_out = [
+            item
+            for item, file in files
+            if item.get_closest_marker("proof") and not changed.keeps(file)
+        ]
+    number, parts = map(int, config.option.shard.split("/"))
+    left_out += [item for item in items if _part_of(item.nodeid, parts) != number]
+    if left_out:
+        gone = set(map(id, left_out))
+        items[:] = [item for item in items if id(item) not in gone]
+        config.hook.pytest_deselected(items=left_out)
     # Last, where few others wait for them.
     items.sort(key=lambda item: item.get_closest_marker("alone") is not None)
 

@@ -145,9 +145,19 @@ class Campaign:
 
 @pytest.fixture(scope="session")
 def some(request):
-    """some(items, 4): each fourth of them; all of them under --all or --record."""
+    """some(items, 4): each fourth of them; some(items, kind): one of each kind. All of them under --all or --record."""
     whole = request.config.option.all or request.config.option.record
-    return lambda items, share: list(items)[:: 1 if whole else share]
+
+    def choose(items, share):
+        if whole or not callable(share):
+            return list(items)[:: 1 if whole else share]
+        kinds: dict[object, list] = {}
+        for one in items:
+            kinds.setdefault(share(one), []).append(one)
+        # The first of the first kind, the second of the next: all sorts of circumstances.
+        return [held[at % len(held)] for at, held in enumerate(kinds.values())]
+
+    return choose
 
 
 @pytest.fixture(scope="session")

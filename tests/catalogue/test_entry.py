@@ -3,7 +3,7 @@
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from remote_gpu_trainer.catalogue.entry import Entry, Signature
 from remote_gpu_trainer.catalogue.grammar import read_page
@@ -179,7 +179,6 @@ def test_any_text_is_read_without_an_exception(text):
         max_size=60,
     )
 )
-@settings(max_examples=200)
 def test_any_mix_of_an_entrys_lines_gives_entries_or_faults_and_never_half_an_entry(lines):
     read = read_page("\n".join(lines), "a.md")
     for entry in read.entries:

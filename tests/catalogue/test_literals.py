@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import literal_runs
@@ -79,7 +79,6 @@ def test_the_signatures_of_the_catalogue_lose_no_text():
 
 
 @given(st.lists(st.sampled_from(PIECES), max_size=12).map("".join))
-@settings(max_examples=1000)
 @pytest.mark.filterwarnings("ignore")
 def test_no_text_is_read_that_a_match_may_lack(pattern):
     try:

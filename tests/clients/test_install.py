@@ -1,13 +1,12 @@
 """`install` and `uninstall`: what each client gets, and that all else stays as it was. No client is needed; tests/product/test_clients_installed.py has them."""
 
 import json
-import shutil
 import stat
 import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from remote_gpu_trainer.clients import json_editor
 from remote_gpu_trainer.clients.table import CLIENTS
@@ -24,6 +23,8 @@ from tests.clients.install_home import (  # noqa: F401
     tree,
     uninstall,
 )
+
+PYTHON = sys.executable  # the fixture puts a place that isn't there into sys.executable
 
 
 @pytest.mark.parametrize("client", CLIENTS)
@@ -80,7 +81,7 @@ def test_a_reader_that_goes_away_leaves_the_order_standing(home):
         json.dumps({f"key {number}": "x" * 80 for number in range(2000)})
     )  # one line, more than a pipe holds
     command = [
-        sys.executable.replace("/venv/bin/python", shutil.which("python3")),
+        PYTHON,
         "-m",
         "remote_gpu_trainer",
         "install",
@@ -90,7 +91,7 @@ def test_a_reader_that_goes_away_leaves_the_order_standing(home):
     done = subprocess.run(
         ["sh", "-c", '"$@" | head -c 1', "sh", *command], capture_output=True, text=True
     )
-    assert "not usable" not in done.stderr and "Traceback" not in done.stderr
+    assert not done.stderr
     assert NAME in servers(home, "claude-code")
 
 
@@ -213,7 +214,6 @@ VALUES = some.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None)
 @given(
     some.dictionaries(some.text(), VALUES),
     some.sampled_from([None, 1, "\t"]),

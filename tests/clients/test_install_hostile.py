@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as some
 from remote_gpu_trainer.clients import config_file, installing, json_editor, skill_folder
 from remote_gpu_trainer.clients.table import Edit
@@ -364,7 +364,6 @@ WRITTEN = [
 ]
 
 
-@settings(max_examples=400, deadline=None)
 @given(SERVERS | _objects(DEEPER, "m"), BLANK)
 def test_any_text_with_remarks_gives_ours_back_and_keeps_values_and_remarks(text, more):
     text, before = text + more, json_editor.parse(text).value

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import pytest
-from hypothesis import given, reject, settings
+from hypothesis import given, reject
 from hypothesis import strategies as some
 from remote_gpu_trainer.clients import config_file
 from remote_gpu_trainer.clients.table import Edit
@@ -111,7 +111,6 @@ SERVER = Edit(Path("x.toml"), ("mcp_servers", NAME), {"command": f"/a/{NAME}", "
 REMARKS = some.lists(some.sampled_from(["# c5\n", "\n", "  # c6\n", "\r\n"]), max_size=3)
 
 
-@settings(max_examples=400, deadline=None)
 @given(some.lists(PIECES, max_size=6), some.booleans(), REMARKS, some.lists(PIECES))
 def test_any_toml_gives_ours_back_and_keeps_the_rest(before, whole, remarks, after):
     text = "".join(before) if whole else "".join(before).rstrip("\r\n")

@@ -11,8 +11,6 @@ from tests.conftest import ROOT, module
 
 TOOLS = tomlkit.parse((ROOT / "pyproject.toml").read_text(encoding="utf-8")).unwrap()["tool"]
 LINT = TOOLS["ruff"]["lint"]
-COMPLEX = [path for path, codes in LINT["per-file-ignores"].items() if "C901" in codes]
-MOST_COMPLEX = 0  # lower it with the list; it never grows
 
 
 def ruff(*words: str) -> subprocess.CompletedProcess:
@@ -28,18 +26,9 @@ def test_ruff_finds_nothing(command):
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-1000:]
 
 
-def test_no_function_may_be_too_complex_without_standing_in_the_list():
+def test_no_function_may_be_too_complex():
     assert "C901" in LINT["select"] and LINT["mccabe"]["max-complexity"] == 15
-    assert all((ROOT / path).is_file() for path in COMPLEX)  # a file each, never a pattern
-    assert len(COMPLEX) <= MOST_COMPLEX
-
-
-@pytest.mark.parametrize("path", COMPLEX)
-def test_each_file_of_the_list_still_has_a_function_that_is_too_complex(path):
-    most = f"lint.mccabe.max-complexity={LINT['mccabe']['max-complexity']}"
-    words = ["check", "--isolated", "--no-cache", "--select", "C901", "--config", most]
-    done = ruff(*words, "--output-format", "json", path)
-    assert json.loads(done.stdout), f"{path} is simple enough now: take it from the list"
+    assert [path for path, codes in LINT["per-file-ignores"].items() if "C901" in codes] == []
 
 
 def test_pyright_finds_nothing(tmp_path):

@@ -22,6 +22,8 @@ PYRIGHT = "test_pyright_finds_nothing"
 ELSEWHERE = {
     "pip install -e '.[test]'": CI,
     "python -m pytest": CI,
+    "python -m pytest --shard ${{ matrix.shard }}/3": None,
+    'python -m pytest -n auto -m "not slow and not engine" tests/lookup tests/logs tests/catalogue tests/retrieval tests/runs tests/mcp_server': None,
     "pyright": (ROOT / "tests/documents/test_style.py").read_text(encoding="utf-8"),
     'git config --global --add safe.directory "$GITHUB_WORKSPACE"': None,  # only a container needs it
     ".ci/run": None,
@@ -68,7 +70,7 @@ def test_actionlint_finds_nothing_in_the_workflows():
 
 def test_actionlint_would_find_a_misspelt_key_and_a_variable_that_nobody_sets():
     text = (ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8")
-    for good, bad in [("timeout-minutes", "timeout"), ("matrix.python }}", "matrix.version }}")]:
+    for good, bad in [("timeout-minutes", "timeout"), ("matrix.shard }}", "matrix.version }}")]:
         [faults] = linted([text.replace(good, bad)])
         assert faults, bad
 
@@ -90,22 +92,34 @@ def test_every_other_command_is_run_by_the_long_tests_or_by_a_test_of_its_own():
     assert os.access(ROOT / ".ci/run", os.X_OK)
 
 
-def test_a_pull_request_runs_the_readmes_own_command_on_every_python_that_the_package_takes():
+def test_a_pull_request_runs_the_readmes_own_command_and_its_rooms_on_the_other_pythons():
     assert {"pull_request", "push"} <= set(TESTS[True])  # YAML reads the key `on` as true
-    [line] = [step["run"] for step in TESTS["jobs"]["tests"]["steps"] if "run" in step]
-    assert line == re.search(r"## Test it\n.*?```sh\n(.*?)```", README, re.S)[1].strip()
-    pythons = TESTS["jobs"]["tests"]["strategy"]["matrix"]["python"]
-    project = (ROOT / "pyproject.toml").read_text(encoding="utf-8")
-    assert f'requires-python = ">={pythons[0]}"' in project
-    numbers = [int(version.partition(".")[2]) for version in pythons]
-    assert numbers == list(range(numbers[0], 14))
-    assert "if" not in TESTS["jobs"]["tests"] and "if" not in TESTS["jobs"]["checks"]
+    jobs = TESTS["jobs"]
+    [line] = [step["run"] for step in jobs["tests"]["steps"] if "run" in step]
+    command = re.search(r"## Test it\n.*?```sh\n(.*?)```", README, re.S)[1].strip()
+    shards = jobs["tests"]["strategy"]["matrix"]["shard"]
+    assert shards == list(range(1, len(shards) + 1))
+    assert line == f"{command} --shard ${{{{ matrix.shard }}}}/{len(shards)}"
+    [others] = re.findall(r"look-up, catalogue, rendering and server also with (.*?)\. ", README)
+    pythons = {*jobs["rooms"]["strategy"]["matrix"]["python"], "3.12"}
+    assert pythons == {*re.findall(r"3\.\d+", others), "3.11"}
+    assert not [name for name in ("tests", "rooms", "checks") if "if" in jobs[name]]
 
 
-def test_what_lands_on_the_main_branch_runs_all_tests_with_every_engine():
-    job = TESTS["jobs"]["everything"]
+def test_what_lands_on_the_main_branch_runs_a_sample_of_each_engine_and_the_night_runs_all():
+    job = TESTS["jobs"]["engines"]
     assert job["if"] == "github.event_name != 'pull_request' && github.ref == 'refs/heads/main'"
-    assert commands("everything")[-1] == ".ci/run"
+    assert commands("engines")[-1] == ".ci/run"
+    [night] = [yaml.safe_load(path.read_text()) for path in WORKFLOWS if path.stem == "nightly"]
+    shards = night["jobs"]["all"]["strategy"]["matrix"]["shard"]
+    last = night["jobs"]["all"]["steps"][-1]["run"]
+    assert last == f".ci/run --all --shard ${{{{ matrix.shard }}}}/{len(shards)}"
+
+
+def test_each_test_of_the_sample_exists():
+    for line in (ROOT / ".ci/sample.txt").read_text(encoding="utf-8").splitlines()[1:]:
+        path, _, name = line.partition(" ")[0].partition("::")
+        assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), line
 
 
 STALENESS = yaml.safe_load((ROOT / ".github/workflows/staleness.yml").read_text(encoding="utf-8"))

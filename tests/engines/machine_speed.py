@@ -9,6 +9,7 @@ import resource
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 STARTS = 0.21  # seconds of processor time there for 300 starts of `true` by bash
@@ -28,6 +29,27 @@ def _once() -> float:
     subprocess.run(["bash", "-c", "for n in {1..300}; do /bin/true; done"], check=True)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     return after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
+
+
+def ratio(work: Callable[[], object], beside: Callable[[], object], turns: int = 3) -> float:
+    """How many times the processor time of `beside` this takes: the quickest of each, in turns.
+
+    Both are in one process and one moment, so that neither the machine nor its load counts.
+    """
+    took: dict[Callable, list[float]] = {work: [], beside: []}
+    for _ in range(turns):
+        for one, seconds in took.items():
+            began = time.process_time()
+            one()
+            seconds.append(time.process_time() - began)
+    return min(took[work]) / max(min(took[beside]), 1e-3)
+
+
+def ordinary_log(size: int) -> str:
+    """So many characters of a log in which all is well."""
+    line = "[2026-11-02 10:00:00] step {} loss {:.4f} tokens/s {}\n"
+    lines = (line.format(n, 2.5 - n / 1e5, 4000 + n * 7919 % 900) for n in range(size // 50 + 1))
+    return "".join(lines)[:size]
 
 
 class Waker:

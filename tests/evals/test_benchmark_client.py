@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, module
 
 sys.path.insert(0, str(ROOT / "evals"))
 
@@ -73,6 +73,7 @@ def living(group: str) -> str:
 def test_the_program_of_a_live_task_runs_while_the_client_is_asked_and_no_longer(
     tmp_path, monkeypatch
 ):
+    module("torch", "pip install -e '.[proofs]'")
     monkeypatch.setattr(client, "SETTLED", 0.5)
     task = next(task for task in TASKS if task["id"] == "live-04")
     work = tmp_path / "work"

@@ -20,12 +20,15 @@ def replayed(files, folder, expect=""):
     return gpu_health.judge(gpu_health.load(str(folder)), gpu_health.expectations_of(expect))
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.name)
-def test_a_fault_gives_one_finding_at_its_level_on_its_gpu(fault, tmp_path):
-    findings = replayed(fault.files, tmp_path, fault.expect)
-    assert [(one["gpu"], one["level"]) for one in findings] == [(fault.gpu, fault.level)], [
-        one["evidence"] for one in findings
-    ]
+def test_a_fault_gives_one_finding_at_its_level_on_its_gpu(some, tmp_path):
+    wrong = {}
+    for number, fault in enumerate(some(FAULTS, lambda fault: fault.name.partition(": ")[2])):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        found = replayed(fault.files, folder, fault.expect)
+        if [(one["gpu"], one["level"]) for one in found] != [(fault.gpu, fault.level)]:
+            wrong[fault.name] = [one["evidence"] for one in found]
+    assert wrong == {}
 
 
 def test_the_faults_are_many_and_stand_on_every_gpu_of_every_box():

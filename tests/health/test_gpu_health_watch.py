@@ -115,7 +115,7 @@ def test_a_gpu_that_is_busy_at_idle_power_is_a_stuck_collective(watched):
 
 def test_an_idle_gpu_gets_a_reason(watched):
     idle = CALM.format(0).replace("98, 40", "0, 0")
-    code, lines = watched([[idle]] * 4, after="time.sleep(60)", stop_after=2.5)
+    code, lines = watched([[idle]] * 4, after="time.sleep(60)", stop_after=8)
     got = samples_of(lines)
     assert code == 0
     assert [line.get("why") for line in got] == [None, None] + [

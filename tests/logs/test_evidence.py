@@ -8,7 +8,7 @@ import subprocess
 import sys
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from remote_gpu_trainer.logs.files import ReadOptions, Unreadable
 from remote_gpu_trainer.logs.lines import rank_of
@@ -433,7 +433,6 @@ PIECES = ["[rank0]: ", "[rank1]: ", "Traceback (most recent call last):\n", '  F
 
 
 @given(st.lists(st.sampled_from(PIECES) | st.text(max_size=12), max_size=60))
-@settings(max_examples=300, deadline=None)
 def test_any_text_gives_evidence_or_one_clear_refusal(pieces):
     text = "".join(pieces)
     try:
@@ -448,7 +447,6 @@ def test_any_text_gives_evidence_or_one_clear_refusal(pieces):
 
 
 @given(st.binary(max_size=3000), st.integers(min_value=1, max_value=700))
-@settings(max_examples=150, deadline=None)
 def test_any_bytes_read_in_any_pieces_give_the_same_lines(data, size):
     class Slow(io.BytesIO):
         def read(self, most=-1):

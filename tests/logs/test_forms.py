@@ -2,7 +2,6 @@
 
 import json
 import sys
-import time
 
 import pytest
 from remote_gpu_trainer.logs import reading
@@ -10,6 +9,7 @@ from remote_gpu_trainer.logs.wrapping import unfolded
 from remote_gpu_trainer.lookup.answer import answer_for
 
 from tests.conftest import ROOT
+from tests.engines.machine_speed import ordinary_log, ratio
 
 EVALS = ROOT / "evals"
 sys.path.insert(0, str(EVALS))
@@ -147,6 +147,6 @@ def test_a_text_in_one_line_gets_its_frames_back():
     ids=range(9),
 )
 def test_hostile_forms_take_no_time(text):
-    started = time.process_time()
     assert answer_for(text=text).matches == []
-    assert time.process_time() - started < 0.5
+    plain = ordinary_log(max(len(text), 100_000))
+    assert ratio(lambda: answer_for(text=text), lambda: answer_for(text=plain)) < 8

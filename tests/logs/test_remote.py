@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.logs import reading, reply
@@ -152,7 +152,6 @@ def test_a_file_here_wins_over_a_box(tmp_path, monkeypatch):
     assert answer_for(log="gpu:train.log").matches[0]["id"] == "O3"
 
 
-@settings(max_examples=200, deadline=None)
 @given(st.text(max_size=40) | st.from_regex(r"[a-z@:/~\[\] $;-]{0,20}", fullmatch=True))
 def test_any_path_is_split_or_refused_in_one_line(given):
     try:

@@ -2,7 +2,6 @@
 
 import io
 import re
-import time
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,7 +13,9 @@ from remote_gpu_trainer.lookup.steps import Answer
 from remote_gpu_trainer.retrieval import search
 from remote_gpu_trainer.text import BadRequest
 
-SECONDS_PER_MB = 0.5
+from tests.engines.machine_speed import ordinary_log, ratio
+
+MOST_TIMES = 8  # what an ordinary log of the same length takes
 FRAGMENTS = [
     "Traceback (most recent call last):\n", '  File "', '", line 3, in f\n', "RuntimeError: ", "CUDA error: ", "[rank0]: ", "[rank99999]:", "\x1b[31m", "\x1b]0;", "\x07", "\r", "\n", "\t",
     "  5%|▌", "| 5/100 [00:01<00:10]", "Root Cause (first observed failure):\n", "  rank : 1\n", "  exitcode : -9\n", "Warning:", "Killed", "step 7 loss nan", "2026-11-20 10:00:00,123 ",
@@ -82,8 +83,7 @@ def test_a_thousand_limits_are_taken_or_refused(text, limit):
 
 
 @pytest.mark.parametrize("piece", STALLING, ids=ascii)
-@pytest.mark.alone
-def test_a_megabyte_that_is_made_to_stall_takes_half_a_second_at_most(piece):
+def test_a_megabyte_that_is_made_to_stall_takes_a_few_times_what_an_ordinary_one_does(piece):
     megabyte = (
         (piece * (1_000_000 // len(piece.encode()) + 1))
         .encode()[:1_000_000]
@@ -97,14 +97,5 @@ def test_a_megabyte_that_is_made_to_stall_takes_half_a_second_at_most(piece):
         (piece + "\n") * min(1_000_000 // (len(piece.encode()) + 1), 200_000),
     ]
     for text in shapes:
-        taken = []
-        for _ in range(3):
-            started = time.perf_counter()
-            ask(text)
-            taken.append(time.perf_counter() - started)
-            if taken[-1] <= SECONDS_PER_MB:
-                break
-        assert min(taken) <= SECONDS_PER_MB * max(1.0, len(text.encode()) / 1e6), (
-            min(taken),
-            text[:60],
-        )
+        ordinary = ordinary_log(max(len(text), 500_000))
+        assert ratio(lambda: ask(text), lambda: ask(ordinary), turns=2) <= MOST_TIMES, text[:60]  # noqa: B023

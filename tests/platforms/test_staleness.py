@@ -52,20 +52,18 @@ def test_a_wrong_expectation_is_seen():
     assert stale.answer(case) == {"stale": ["runpod.price"]}
 
 
-@pytest.mark.alone
-def test_the_whole_catalogue_takes_a_third_of_a_second_cold():
+def test_the_whole_catalogue_takes_no_longer_cold_than_a_few_starts():
     resource = pytest.importorskip("resource")
-    command = [sys.executable, "-m", "remote_gpu_trainer", "staleness", "--json"]
-    taken = []
-    for _ in range(5):  # time of the processor: other tests run beside this one
-        before = resource.getrusage(resource.RUSAGE_CHILDREN)
-        done = subprocess.run(command, capture_output=True, text=True)
-        after = resource.getrusage(resource.RUSAGE_CHILDREN)
-        taken.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
-        assert done.returncode in (0, 1), done.stderr
-        if taken[-1] < 0.3:
-            break
-    assert min(taken) < 0.3
+    taken: dict[str, list[float]] = {"staleness --json": [], "--version": []}
+    for _ in range(3):  # time of the processor, in turns: other tests run beside this one
+        for words, seconds in taken.items():
+            command = [sys.executable, "-m", "remote_gpu_trainer", *words.split()]
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            done = subprocess.run(command, capture_output=True, text=True)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+            assert done.returncode in (0, 1), done.stderr
+    assert min(taken["staleness --json"]) < 6 * min(taken["--version"])
 
 
 def test_nothing_here_contradicts_itself():

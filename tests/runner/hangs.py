@@ -14,7 +14,7 @@ import pytest
 from remote_gpu_trainer.runner import procs, spec, stacks
 from remote_gpu_trainer.runner.context import Run
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, module
 
 PROGRAM = ROOT / "tests" / "runner" / "scene_program.py"
 # Per kind: what the page alone must say of rank 1, in its first lines.
@@ -69,6 +69,7 @@ class Hang:
 @pytest.fixture
 def hang(tmp_path):
     """Start ranks that hang: hang('stopped', ranks=3). `marked`: with the runner's fault handler."""
+    module("torch", "pip install -e '.[proofs]'")
     started: list[Hang] = []
 
     def begin(kind: str, ranks: int = 3, marked: bool = True) -> Hang:

@@ -27,12 +27,17 @@ PLATFORMS = {
     "kubernetes": "kubernetes",
     "skypilot": "aws",
 }
-HOSTILE = [
-    "'; touch pwned; '", '"; touch pwned; "', "$(touch pwned)", "`touch pwned`", "a\ntouch pwned\n", "a\rtouch pwned", "a\r\ntouch pwned", "\x01\x1b[31m", "\x7f", "a\0b",
-    "{{ 7*7 }}", "{% raw %}", "{% endraw %}", "{% endblock %}", "{# x", "#}", "{{ cycler.__init__.__globals__ }}", "\u2028touch pwned\u2029", "\x85touch pwned", "-rf", "--help", "-oProxyCommand=touch pwned",
-    "EOF", "RGT_PROGRAM", "PY", "x\n#SBATCH --partition=high\n", "x #SBATCH", "a b", "$HOME", "${x}", "!!", "\\", "\\n", "a\\'; touch pwned; '", "a) ; touch pwned ; (", "é中\U0001f600", "~/x", "*", "x; touch pwned", "x && touch pwned", "x | touch pwned",
-    "x > pwned", "", " ", "\t", "\ud800",
-]  # fmt: skip
+KINDS = {
+    "quotes": ["'; touch pwned; '", '"; touch pwned; "', "a\\'; touch pwned; '", "\\", "\\n"],
+    "expansions": ["$(touch pwned)", "`touch pwned`", "$HOME", "${x}", "!!", "~/x", "*"],
+    "ends of a line": ["a\ntouch pwned\n", "a\rtouch pwned", "a\r\ntouch pwned", "\u2028touch pwned\u2029", "\x85touch pwned", "x\n#SBATCH --partition=high\n", "x #SBATCH"],
+    "controls": ["\x01\x1b[31m", "\x7f", "a\0b", "\t", "\ud800"],
+    "templates": ["{{ 7*7 }}", "{% raw %}", "{% endraw %}", "{% endblock %}", "{# x", "#}", "{{ cycler.__init__.__globals__ }}"],
+    "words of ours": ["EOF", "RGT_PROGRAM", "PY", "-rf", "--help", "-oProxyCommand=touch pwned"],
+    "commands": ["x; touch pwned", "x && touch pwned", "x | touch pwned", "x > pwned", "a) ; touch pwned ; ("],
+    "spaces": ["a b", "", " ", "é中\U0001f600"],
+}  # fmt: skip
+HOSTILE = [value for values in KINDS.values() for value in values]
 FIELDS = [
     "name", "command", "command.0", "command.1", "setup.0", "container.image", "container.mounts.0", "container.options.0", "deadline", "code", "environment", "python", "variables.A", "variables.NAME", "secrets.S.file", "secrets.S.variable", "rendezvous", "data.0.from", "data.0.to", "checkpoint.folder",
     "checkpoint.pattern", "resume.flag", "resume.variable", "durable.to", "durable.what.0", "at_end.command", "at_end.box_id", "at_end.credential.file", "results.0", "notify.0", "notify.1", "step_pattern", "rehearsal.arguments.0", "run_dir",
@@ -201,9 +206,15 @@ def targets_of(path: str) -> tuple[str, ...]:
 PAIRS = [(path, target) for path in FIELDS for target in targets_of(path)]
 
 
-@pytest.mark.parametrize(("path", "target"), PAIRS)
-def test_a_hostile_value_is_refused_or_stays_where_it_is(path, target, tmp_path):
-    taken = [value for value in HOSTILE if check(path, value, target, tmp_path)]
+@pytest.mark.parametrize("number", range(len(PAIRS)), ids=lambda number: "-".join(PAIRS[number]))
+def test_a_hostile_value_is_refused_or_stays_where_it_is(number, request, tmp_path):
+    """All of them with --all, else one for each field, of another kind and place each time."""
+    path, target = PAIRS[number]
+    values = HOSTILE
+    if not request.config.option.all:
+        kind = list(KINDS.values())[number % len(KINDS)]
+        values = [kind[number // len(KINDS) % len(kind)]]
+    taken = [value for value in values if check(path, value, target, tmp_path)]
     assert "\0" not in "".join(taken) and "\ud800" not in taken
 
 

@@ -5,7 +5,7 @@ import re
 from datetime import date
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs.cells import CellError, expand, read_queue
@@ -301,7 +301,6 @@ def test_a_sweep_that_cannot_be_expanded_is_refused(sweep, said):
         max_size=6,
     )
 )
-@settings(max_examples=200, deadline=None)
 def test_the_cells_of_any_sweep_have_names_that_a_job_takes(values):
     texts = [
         value

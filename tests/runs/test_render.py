@@ -278,7 +278,7 @@ FIELDS = {
     fields=st.fixed_dictionaries({}, optional={**FIELDS, "at_end": st.fixed_dictionaries({"do": st.just("run"), "command": FIELDS["notify"]})}),
     target=st.sampled_from(TARGETS),
 )  # fmt: skip
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(suppress_health_check=[HealthCheck.too_slow])
 def test_whatever_a_job_holds_reaches_the_runner_as_it_is_or_is_refused_by_its_field(
     fields, target
 ):

@@ -265,9 +265,7 @@ def test_equal_values_give_equal_bytes(made):
 @given(st.lists(HOSTILE, max_size=4), HOSTILE)
 @example(["a\x85b", " leading", "trailing ", "\n\n"], "\ttab\n\n\n")
 @example(["---\n...\n%YAML 1.1\n", "\r\n", "no", "1e3"], "\u2028")
-@settings(
-    max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
-)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 def test_any_value_comes_back_exactly(made, command, value):
     text, script = made(command=["x", *command], variables={"V": value})
     found = objects(text)
@@ -279,7 +277,6 @@ def test_any_value_comes_back_exactly(made, command, value):
 
 @given(HOSTILE, st.dictionaries(HOSTILE, HOSTILE, max_size=3))
 @example("1e3", {"no": "12:30", "0x1F": "1_000", "~": ".inf"})
-@settings(deadline=None)
 def test_any_text_is_the_same_text_after_yaml(value, others):
     document = {"value": value, "others": others, "list": [value, 1, True, None]}
     assert yaml.safe_load(targets.dump([document])) == document

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 import yaml
-from hypothesis import example, given, settings
+from hypothesis import example, given
 from remote_gpu_trainer.runner.spec import DEFAULTS
 from remote_gpu_trainer.runs import run_script
 from remote_gpu_trainer.runs.targets import skypilot
@@ -228,7 +228,6 @@ def test_the_delimiter_is_no_line_of_the_script():
 
 @given(HOSTILE)
 @example("a\x85\r\n")
-@settings(max_examples=15, deadline=None)
 def test_any_value_comes_back_exactly(made, value):
     text, script = made(variables={"V": value})
     task = yaml.safe_load(text)
@@ -240,7 +239,6 @@ def test_any_value_comes_back_exactly(made, value):
 
 @given(HOSTILE)
 @example("a\x85\r\n$(x) !!")
-@settings(max_examples=15, deadline=None)
 def test_any_setup_comes_back_exactly(made, value):
     try:
         text, _ = made(replace(ONE, setup=value))
@@ -251,7 +249,6 @@ def test_any_setup_comes_back_exactly(made, value):
 
 
 @given(HOSTILE)
-@settings(deadline=None)
 def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
     try:
         options = replace(ONE, workdir=path, file_mounts=((path, "x"),) if path else ())
