@@ -355,8 +355,8 @@ def release(
     The commands about boxes remind you once a day of each box that they reached, until you confirm
     that it is gone, --forget it, or say that it is --mine.
 
-    Exit 0: verified, gone or forgotten. Exit 1: not, or another run lives there. Exit 2: could not
-    tell.
+    Exit 0: verified, gone or forgotten. Exit 1: not, a result that the job names didn't come, or
+    another run lives there. Exit 2: could not tell.
     """
     from ..platforms import profile as profiles
     from ..runs.pulling import Unreleased
@@ -418,7 +418,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     ways, stored = teardown.ways(profile, today), teardown.storage(profile, today)
     others = other_runs.Others()
     if ways:  # somebody may end this box
-        others = other_runs.look(box, results.source, results.verdict == "verified")
+        others = other_runs.look(box, results.source, results.is_all)
     ways, stored = (ways, stored) if others.may_end else ([], None)
     next_step = box_gone.next_step(box, profile) if others.may_end else ""
     if as_json:
@@ -435,7 +435,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
         texts = (*told, teardown.ways_as_text(ways, stored), next_step)
         print("\n".join(text for text in texts if text))
     if results.verdict != "verified":
-        return 1 if results.verdict == "bad" else 2
+        return 1 if results.verdict in ("bad", "incomplete") else 2
     return 1 if others.living else 2 if others.why else 0
 
 
