@@ -195,6 +195,11 @@ def test_a_dry_run_finds_a_file_in_the_way_and_a_missing_python(boxes, tmp_path,
     done = rgt("start", "bare", str(job), "--dry-run")
     assert done.returncode == 1
     assert "refused  no python3 on bare; install Python 3.8 or newer there\n" in done.stderr
+    done = rgt("start", "bare", str(job))
+    assert done.returncode == 2 and "error: no python3 on bare; install Python 3.8" in done.stderr
+    (tmp_path / "bin/python3").write_text("")  # there, and nobody may run it
+    done = rgt("start", "bare", str(job))
+    assert done.returncode == 2 and "error: no python3 on bare; install Python 3.8" in done.stderr
     (other.home / "runs").write_text("a file in the way")
     done = rgt("start", "other", str(job), "--dry-run")
     assert done.returncode == 1 and "the run folder ~/runs/toy is not writable" in done.stderr

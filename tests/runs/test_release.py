@@ -91,7 +91,7 @@ def test_a_run_that_lives_is_not_released(ended):
     done = rgt("release", "gpu", "--profile", "runpod")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        "is alive (step 120); wait for its end with rgt status --wait, or end it with rgt stop"
+        "is alive at step 120; wait for its end with rgt status --wait, or end it with rgt stop"
         in done.stderr
     )
 
@@ -340,7 +340,7 @@ def test_a_file_that_no_release_brought_is_never_overwritten(ended, tmp_path):
     assert (here / "metrics.json").read_text() == "mine"
     assert not (here.parent / release.MANIFEST).exists() and not (here / "out").exists()
     (here / "metrics.json").rename(here / "notes.txt")
-    assert bring(ended).verdict == "verified"
+    assert "notes.txt" in release.as_text(bring(ended)), "what lies beside is named"
     (ended / "code/notes.txt").write_text("the run's")
     with pytest.raises(Unreleased, match=r"overwritten \(code/notes.txt\); move them away"):
         bring(ended)
@@ -389,7 +389,7 @@ def test_the_runners_own_state_stays_on_the_box(ended, tmp_path):
             (ended / name).write_text("x")
     bring(ended)
     came = {path.name for path in (tmp_path / "box-gpu/here").iterdir()}
-    assert came == {"run.sh", "code", release.MANIFEST, "PULL_VERIFIED.json"}
+    assert came == {"run.sh", "says", "code", release.MANIFEST, "PULL_VERIFIED.json"}
 
 
 @pytest.mark.parametrize(
@@ -754,7 +754,7 @@ def test_a_file_that_vanished_meanwhile_is_no_failure_and_a_cut_list_is_one(ende
     )  # rsync: some files vanished
     assert bring(ended).verdict == "verified"
     monkeypatch.setattr(box, "run", lambda *a, **k: dataclasses.replace(run(*a, **k), cut=True))
-    with pytest.raises(Unreleased, match="^hashing .* ended with 0 [(]the list is too long[)]"):
+    with pytest.raises(Unreleased, match="^listing .* ended with 0 [(]the list is too long[)]"):
         bring(ended, "again")
 
 

@@ -152,6 +152,6 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
             answer = calling.verb(place, plan.job.folder, "rehearse", limit=LONGEST)
         print("\n".join(answer.lines))
         code = answer.code
-    if code and (left := starting.left_behind(place, plan.job.folder, sent)):
+    if code and (left := starting.left_behind(place, plan.job.folder, sent, code)):
         terminal.write(f"left: {left}", {r"\A\S+": "bold"}, sys.stderr)
     return code

@@ -27,6 +27,7 @@ from .runs import ACCEPT_NEW, BOX_ARGUMENT, JSON, RUN, print_change, print_warni
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
     from ..health.reading import Health
+    from ..runs.sending import Sent
     from ..runs.starting import Begun, Plan
     from ..runs.status_reply import Status
 
@@ -169,8 +170,7 @@ def _start(
         f"{sent.new} of {sent.files} files with the run script, {_size(sent.bytes)}; all compared "
         "by SHA-256",
     )
-    left = starting.left_behind(place, plan.job.folder, sent)
-    following = Following(asking.box, plan.platform.name, course.again, left)
+    following = Following(asking.box, plan.platform.name, course.again, sent)
     course.begun = place, plan.job.folder
     return _begin(place, plan.job.folder, "start", following, report, as_json)
 
@@ -339,13 +339,13 @@ def _has_no_card(verdict: Health) -> bool:
 class Following:
     """The commands that may follow a start: of which box and platform, and what tries it again.
 
-    `left`: what stays on the box if nothing begins there.
+    `sent`: what was sent for it, None for what lay there.
     """
 
     box: str
     profile: str
     again: str
-    left: str = ""
+    sent: Sent | None = None
 
 
 def _begin(
@@ -367,8 +367,9 @@ def _begin(
         _print(as_json, {**report, "lines": answer.lines})
         name = shown(place.name, 80)
         terminal.error(f"the run script on {name} refused with exit {answer.code}; see above")
-        if following.left:
-            _say("left", following.left)
+        sent = following.sent
+        if sent and (left := starting.left_behind(place, folder, sent, answer.code)):
+            _say("left", left)
         _say("next", f"mend that, then: {program()} {following.again}")
         return 1
     _say("waits", "for a step or a new checkpoint; Ctrl-C leaves the run going")

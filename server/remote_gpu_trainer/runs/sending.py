@@ -12,6 +12,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 import tempfile
 from collections.abc import Mapping
@@ -27,6 +28,9 @@ from ..text.masking import shown, shown_lines
 COMPARING = 600.0  # seconds to hash what is there already
 SENDING = 6 * 3600.0  # seconds for all files
 MOST_REPLY = 64 << 20  # bytes of the box's list
+_NO_PYTHON = re.compile(
+    r"python3['’]?: ?(?:command )?(?:not found|No such file|Permission denied|cannot execute)"
+)
 
 # Runs on the box. First argument: a folder. With `compare` it prints which of the files in the
 # JSON on standard input it lacks; otherwise it unpacks a tar from there, whose first member is
@@ -242,7 +246,7 @@ def _why(box: Box, folder: str, reply: Reply) -> str:
     if reply.outcome != "ok":
         return reply.text
     name = shown(box.name, 80)
-    if reply.code == 127:
+    if reply.code in (126, 127) or _NO_PYTHON.search(reply.errors):
         return without_python(box)
     last = next(reversed(shown_lines(reply.errors, 1, 200)), "no message")
     return (

@@ -19,6 +19,7 @@ from ..boxes.box import Box
 from ..catalogue.bundle import bundle_root
 from ..platforms.profile import Profile
 from ..runner.deadline import after
+from ..runner.phases import CODES
 from ..runner.probing import LOOKING
 from ..text import UserError
 from ..text.masking import shown
@@ -215,12 +216,15 @@ def send(box: Box, plan: Plan, *, accept_new: bool = False) -> Sent:
     return sending.send(box, plan.parcel, accept_new=accept_new)
 
 
-def left_behind(box: Box, folder: str, sent: Sent) -> str:
+def left_behind(box: Box, folder: str, sent: Sent, code: int) -> str:
     """Return what stays on the box when nothing began there, and the line that removes it.
 
-    '' where the folder was there before: it may hold more than what was sent.
+    `code`: how the run script ended. '' where the folder was there before, since it may hold more
+    than what was sent, and where another start has it: its run may train there.
     """
-    if not sent.made:
+    if not sent.made or code == CODES["preempted"]:
+        return ""
+    if status.ask(box, folder).state not in ("nothing", "failed"):
         return ""
     where = "" if box.local else f" on {shown(box.name, 80)}"
     return (
