@@ -434,12 +434,13 @@ def test_a_ctrl_c_says_that_the_run_goes_on_and_so_it_does(here, job, after):
     ("plan", "nothing was sent and nothing started"),
     ("refuse_living", "nothing was sent and nothing started"),
     ("send", "the code may be there in part, and nothing was started"),
-    ("left_behind", "the code is there, and nothing was started"),
+    ("known_jobs.note", "the code is there, and nothing was started"),
 ])  # fmt: skip
 def test_a_ctrl_c_before_the_start_says_that_nothing_was_started(
     here, job, monkeypatch, capsys, part, came_to
 ):
-    monkeypatch.setattr(run_starting, part, broken_off)
+    where = part if "." in part else f"starting.{part}"
+    monkeypatch.setattr(f"remote_gpu_trainer.runs.{where}", broken_off)
     assert main(["start", "gpu", str(job), "--set", "retries.bug=0"]) == 130
     said = capsys.readouterr().err.replace("remote-gpu-trainer", "rgt").splitlines()[-1]
     assert said == f"gpu: {came_to}; for another try: rgt start gpu {job} --set retries.bug=0"
