@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -91,6 +92,13 @@ def seconds(text: str) -> float:
     help="show how an existing script differs from the new one, and write nothing",
 )
 @click.option("--schema", is_flag=True, help="print the JSON schema of a job: all its fields")
+@click.option(
+    "--list-code",
+    metavar="FOLDER",
+    shell_complete=folders,
+    help="print the files of a code folder that start sends, each with a NUL behind it, for rsync "
+    "--from0 --files-from=-",
+)
 @click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
 def render(
     job: str | None,
@@ -103,6 +111,7 @@ def render(
     outside: bool,
     compared: Path | None,
     schema: bool,
+    list_code: str | None,
     as_json: bool,
 ) -> int:
     """Write one self-contained script from a job and a platform. It checks the box before the
@@ -116,6 +125,8 @@ def render(
     from ..runs.job_reading import JobError
     from ..runs.rendering import rendered
 
+    if list_code is not None:
+        return _list_code(Path(list_code))
     if schema:
         print(json.dumps(Job.model_json_schema(), ensure_ascii=False, indent=1))
         return 0
@@ -139,6 +150,22 @@ def render(
             options += [f"--set {shlex.quote(field)}" for field in fields]
             words = ["rgt start BOX", shlex.quote(job or ""), *options]
             print(f"# or all of it, checked and watched: {' '.join(words)}", file=sys.stderr)
+    return 0
+
+
+def _list_code(folder: Path) -> int:
+    """Print which files of a code folder are sent."""
+    from ..runs import code_files, code_state
+    from ..runs.job_reading import JobError
+
+    try:
+        code_state.take(folder)  # refuses a home or a root
+        names = sorted(code_files.choose(folder).sizes)
+    except code_state.CodeError as error:
+        raise JobError(str(error)) from None
+    except OSError as error:
+        raise JobError(f"code: {folder}: {error.strerror}; name a folder to read") from None
+    sys.stdout.buffer.write(b"".join(os.fsencode(name) + b"\0" for name in names))
     return 0
 
 

@@ -34,9 +34,9 @@ _NO_PYTHON = re.compile(
 
 # Runs on the box. First argument: a folder. With `compare` it prints which of the files in the
 # JSON on standard input it lacks; otherwise it unpacks a tar from there, whose first member is
-# that JSON, and prints which of the files still differ. With `unpack` what was sent before and isn't
-# in the JSON is removed, with `add` it stays. It also says whether the folder is new, and which
-# files were sent before and aren't in the JSON.
+# that JSON, and prints which of the files still differ. With `unpack` what was sent before and
+# isn't in the JSON is removed, with `add` it stays. It also says whether the folder is new, and
+# which files were sent before and aren't in the JSON.
 RECEIVER = r"""
 import hashlib, json, os, sys, tarfile
 top, verb = os.path.expanduser(sys.argv[1]), sys.argv[2]
