@@ -264,11 +264,28 @@ def status(
     else:
         state = ask()
     run_status.explain(state)
+    state.evidence += _ways_on(place, state)
     if as_json:
         print(json.dumps(state.as_dict(), ensure_ascii=False, indent=1))
     else:
         print(run_status.as_text(state))
     return state.code
+
+
+def _ways_on(place: Box, state: Status) -> list[str]:
+    """What goes on with a run that ended: a later deadline, and code that is new here."""
+    from ..runs import known_jobs, starting
+
+    if state.state not in ("failed", "deadline", "stopped", "preempted"):
+        return []
+    known = known_jobs.find(place, state.dir)
+    words = f"rgt resume {place.argument} --run {shlex.quote(known.name if known else state.dir)}"
+    told = []
+    if state.state == "deadline":
+        told.append(f"to go on: {words} --set deadline={starting.longer(state)}, an hour from now")
+    if known and (differing := starting.told_differing(starting.differing_code(place, known))):
+        told.append(f"{differing}; {words} --code sends it")
+    return told
 
 
 def print_change(state: Status) -> None:

@@ -310,6 +310,8 @@ def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
     for what, names in staying.items():
         if names:
             _say("", f"stays here, {what}: {_some(names)}")
+    if why := starting.without_probe(job):
+        _say("probe", f"not used: {why}")
     for place in starting.with_secrets(code):
         print_warning("job.code", f"{shown(place, 200)} looks like it holds a secret, and is sent")
     if dry_run:
@@ -419,6 +421,7 @@ def _say_probe(state: Status, place: Box) -> None:
     where = where if place.local else f"{place.name}:{where}"
     if state.probe.startswith(("wrong", "suspicious", "sound")):
         _say("", f"its page there: {state.dir}/probe.txt, and probe.html in its log folder")
+    if state.probe.startswith(("wrong", "suspicious")):
         _say("next", f"{program()} lookup --log {shlex.quote(where)}")
 
 

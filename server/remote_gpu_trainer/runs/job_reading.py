@@ -254,6 +254,8 @@ def _line(fault: ErrorDetails) -> str:
         if not isinstance(part, str) or part.isidentifier() or "-" not in part
     )
     kind, message = fault["type"], fault["msg"].removeprefix("Value error, ")
+    if where == "command" and kind in ("string_type", "list_type"):
+        return f"command: must be a list of arguments or one line; write {LINES['command']}"
     if kind == "missing":
         example = EXAMPLES.get(where)
         return f"{where}: missing; give it a value" + (f", such as {example}" if example else "")

@@ -190,6 +190,13 @@ def later(first: float, now: float) -> str:
     return f"{math.ceil((now - first) / 60) + 60}m"
 
 
+def without_probe(job: Job) -> str:
+    """Return why the probe doesn't look at a job that has not refused it, '' where it does."""
+    if probed(job) or not job.probe:
+        return ""
+    return "the command names no Python program; write it as [python, train.py] for it"
+
+
 def limits(job: Job) -> tuple[list[str], list[str]]:
     """Return what ends a run that shows nothing, beside its deadline, and what doesn't."""
     holds, holds_not = [], []
