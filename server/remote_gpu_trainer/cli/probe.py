@@ -135,7 +135,8 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     failures that no log shows, unless the job has 'probe: off'.
 
     A program that saves to a folder of its own is found there: its saves are moved away, and the
-    line for the job is printed. Without 'checkpoint' the program trains, is killed and begins again.
+    line for the job is printed. Without 'checkpoint' the program trains, is killed and begins
+    again.
 
     Exit 0: it went well, whatever the probe says.
     """

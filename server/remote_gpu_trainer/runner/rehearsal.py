@@ -141,7 +141,7 @@ class Rehearsal:
             code = self._phases()
         except Failure as failure:
             self.program.end()
-            if not self._strays():
+            if self.elsewhere or not self._strays():
                 print(f"failed {failure}", flush=True)
                 self._print_tail()
         except Strayed:
