@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -195,6 +196,11 @@ def test_a_dry_run_finds_a_file_in_the_way_and_a_missing_python(boxes, tmp_path,
     done = rgt("start", "bare", str(job), "--dry-run")
     assert done.returncode == 1
     assert "refused  no python3 on bare; install Python 3.8 or newer there\n" in done.stderr
+    done = rgt("start", "bare", str(job))
+    assert done.returncode == 2 and "error: no python3 on bare; install Python 3.8" in done.stderr
+    (tmp_path / "bin/python3").write_text("")  # there, and nobody may run it
+    done = rgt("start", "bare", str(job))
+    assert done.returncode == 2 and "error: no python3 on bare; install Python 3.8" in done.stderr
     (other.home / "runs").write_text("a file in the way")
     done = rgt("start", "other", str(job), "--dry-run")
     assert done.returncode == 1 and "the run folder ~/runs/toy is not writable" in done.stderr
@@ -429,12 +435,13 @@ def test_a_ctrl_c_says_that_the_run_goes_on_and_so_it_does(here, job, after):
     ("plan", "nothing was sent and nothing started"),
     ("refuse_living", "nothing was sent and nothing started"),
     ("send", "the code may be there in part, and nothing was started"),
-    ("left_behind", "the code is there, and nothing was started"),
+    ("known_jobs.note", "the code is there, and nothing was started"),
 ])  # fmt: skip
 def test_a_ctrl_c_before_the_start_says_that_nothing_was_started(
     here, job, monkeypatch, capsys, part, came_to
 ):
-    monkeypatch.setattr(run_starting, part, broken_off)
+    where = part if "." in part else f"starting.{part}"
+    monkeypatch.setattr(f"remote_gpu_trainer.runs.{where}", broken_off)
     assert main(["start", "gpu", str(job), "--set", "retries.bug=0"]) == 130
     said = capsys.readouterr().err.replace("remote-gpu-trainer", "rgt").splitlines()[-1]
     assert said == f"gpu: {came_to}; for another try: rgt start gpu {job} --set retries.bug=0"
@@ -517,3 +524,90 @@ def test_while_the_probe_looks_its_verdict_is_what_is_waited_for(here, job, monk
 
 def broken_off(*_, **__):
     raise KeyboardInterrupt
+
+
+def test_a_resume_takes_a_later_deadline_and_the_code_of_today(here, job):
+    assert rgt("start", "gpu", str(job)).returncode == 0
+    assert rgt("stop", "gpu").returncode == 0
+    with (job.parent / "train.py").open("a") as file:
+        file.write("# mended\n")
+    there = here.home / "runs/toy/code/train.py"
+    told = rgt("status", "gpu").stdout
+    assert "code here differs in 1 file from what runs there (train.py); rgt resume" in told
+    later = rgt("resume", "gpu", "--set", "deadline=3h")
+    assert later.returncode == 0, later.stderr
+    assert "code here differs in 1 file" in later.stderr and there.read_text() == PROGRAM
+    script = (here.home / "runs/toy/run.sh").read_text()
+    assert '"deadline": "hours:3"' in script
+    assert rgt("stop", "gpu").returncode == 0
+    sent = rgt("resume", "gpu", "--code")
+    assert sent.returncode == 0, sent.stderr
+    assert "differs" not in sent.stderr and there.read_text().endswith("# mended\n")
+    assert '"deadline": "hours:3"' in (here.home / "runs/toy/run.sh").read_text(), "it stays"
+    first = float((here.home / "runs/toy/deadline.from").read_text().split()[0])
+    again = rgt("start", "gpu", str(job), "--set", "deadline=2h", "--dry-run")
+    assert again.returncode == 1 and "is alive" in again.stderr
+    rgt("stop", "gpu")
+    again = rgt("start", "gpu", str(job), "--set", "deadline=2h", "--dry-run")
+    counted = run_starting.when(first + 2 * 3600)
+    assert f"until    {counted} at the latest, counted from its first start at " in again.stderr
+
+
+def test_a_passed_deadline_names_the_command_that_goes_on(here, job):
+    assert rgt("start", "gpu", str(job)).returncode == 0
+    rgt("stop", "gpu")
+    folder = here.home / "runs/toy"
+    (folder / "deadline.from").write_text(f"{int(time.time()) - 7200}\thours:1\n")
+    (folder / "deadline").write_text(f"{int(time.time()) - 3600}\n")
+    done = rgt("resume", "gpu", "--run", "toy")
+    assert done.returncode == 1
+    line = done.stderr.splitlines()[-1].replace("remote-gpu-trainer", "rgt")
+    assert re.match(r"next +rgt resume gpu --run toy --set deadline=18[01]m$", line)
+    short = rgt("resume", "gpu", "--run", "toy", "--set", "deadline=30m")
+    assert short.returncode != 0 and "such as --set deadline=18" in short.stderr
+    assert rgt(*line.split()[2:]).returncode == 0
+
+
+def test_a_run_goes_on_on_another_box_once_the_old_one_does_not_train(boxes, tmp_path, job):
+    old, new = boxes("old", "new")
+    keep = f"durable={{to: {tmp_path}/keep, what: [out], every_minutes: 0.1, on_this_box: true}}"
+    try:
+        assert rgt("start", "old", str(job), "--set", keep).returncode == 0
+        given = ["resume", "new", "--from", "old", "--run", "toy"]
+        on_box = rgt(*given)
+        assert on_box.returncode == 1 and "lie on old itself" in on_box.stderr
+        # A mounted volume: the same place, which outlives the box.
+        given += ["--set", "durable.on_this_box=false"]
+        alive = rgt(*given)
+        assert alive.returncode == 1
+        assert "toy is alive on old" in alive.stderr and "rgt stop old --run toy" in alive.stderr
+        assert rgt("stop", "old").returncode == 0
+        old.stop()
+        away = rgt(*given)
+        assert away.returncode == 1 and "add --old-is-gone" in away.stderr
+        assert not (new.home / "runs").exists()
+    finally:
+        old.kill_everything()
+        new.kill_everything()
+    assert rgt("resume", "new", "--from", "new").stderr.startswith("error: no run was started on")
+
+
+def test_nothing_begins_anew_where_a_durable_checkpoint_was_to_come(here, job, tmp_path):
+    given = json.loads(job.read_text())
+    given["durable"] = {"to": str(tmp_path / "keep"), "what": ["out"], "on_this_box": True}
+    given["code"] = str(job.parent)
+    place = run_starting.Box("gpu", "gpu")
+    plan = run_starting.plan(given, "", place, time.time(), must_restore=True)
+    run_starting.send(place, plan)
+    run_starting.begin(place, "~/runs/toy")
+    found = run_status.wait(lambda: run_status.ask(place), most=30, interval=0.5)
+    assert found.state == "failed" and "no checkpoint came from" in found.reason
+    assert not list((here.home / "runs/toy/log").glob("train.log.*"))
+
+
+def test_the_loser_of_two_starts_is_not_told_to_remove_the_other_ones_folder(here, job):
+    words = [sys.executable, "-m", "remote_gpu_trainer", "start", "gpu", str(job)]
+    both = [subprocess.Popen(words, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    told = [process.communicate(timeout=120)[1] for process in both]
+    assert 0 in [process.returncode for process in both]
+    assert not any("removes it" in text for text in told), told

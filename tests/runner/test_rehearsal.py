@@ -9,7 +9,6 @@ import sys
 import zipfile
 
 import pytest
-from remote_gpu_trainer.runner import rehearsal
 from remote_gpu_trainer.runs import run_script
 
 from tests.conftest import ROOT, module
@@ -78,89 +77,13 @@ def test_a_program_that_cannot_resume_is_told(box: Box):
     assert not kept[0].exists()
 
 
-SAVES = """
-import os, sys, time, zipfile, pathlib
-folder = pathlib.Path(sys.argv[sys.argv.index('--out') + 1])
-folder.mkdir(exist_ok=True)
-print(sys.argv[1:], os.environ['OUT'], os.environ['TIMEOUT'], flush=True)
-number = 1 + len([path.read_bytes() for path in folder.glob('*.pt')])
-with zipfile.ZipFile(folder / f'step-{number}.pt', 'w') as archive: archive.writestr('a', 'b')
-time.sleep(60)
-"""
-
-
-def rehearsed(box: Box, command: list[str], **values) -> str:
-    """What the program was called with, the rehearsal's folder written as NEW."""
-    (box.folder / "saves.py").write_text(SAVES)
-    make(
-        box,
-        command=command,
-        results=[],
-        work_dir=str(box.folder),
-        variables={"OUT": "out/x", "TIMEOUT": "outer layout/out"},
-        **values,
-    )
-    done = box.verb("rehearse")
-    assert done.returncode == 0, done.stdout + done.stderr
-    log = (box.run_dir / "rehearsal/log/train.log.0000").read_text().splitlines()[0]
-    return re.sub(rf"{box.run_dir}/rehearsal/checkpoints-\d+", "NEW", log)
-
-
-def test_only_a_path_is_taken_for_the_folder_of_checkpoints(box: Box):
-    words = [
-        "--out",
-        "out",
-        "--timeout",
-        "5",
-        "--last=out/last.pt",
-        "layout/out",
-        "./out/",
-        "outer",
-        f"{box.folder}/out2",
-        f"a:{box.folder}/out/x",
-    ]
-    said = rehearsed(box, [sys.executable, "saves.py", *words], checkpoint_folder="out")
-    expected = [
-        "--out",
-        "NEW",
-        "--timeout",
-        "5",
-        "--last=NEW/last.pt",
-        "layout/out",
-        "NEW/",
-        "outer",
-        f"{box.folder}/out2",
-        "a:NEW/x",
-    ]
-    assert said == f"{expected} NEW/x outer layout/out"
-    assert not (box.folder / "out").exists()
-
-
-def test_in_a_shell_line_only_a_whole_word_is(box: Box):
-    line = f"mkdir -p out layout && {sys.executable} saves.py --out \"out\" --timeout 5 --last='out/l' layout/out out.txt ${{out:-out2}} {box.folder}/out; true"
-    said = rehearsed(box, ["bash", "-c", line], checkpoint_folder="./out/")
-    assert (
-        said
-        == "['--out', 'NEW', '--timeout', '5', '--last=NEW/l', 'layout/out', 'out.txt', 'out2', 'NEW'] NEW/x outer layout/out"
-    )
-    assert not (box.folder / "out").exists()
-
-
-def test_a_run_folder_below_the_folder_of_checkpoints_is_replaced_once(box: Box):
-    said = rehearsed(
-        box,
-        [sys.executable, "saves.py", "--out", str(box.folder)],
-        checkpoint_folder=str(box.folder),
-    )
-    assert said.startswith("['--out', 'NEW'] ")
-
-
 STRAYS = """
 import os, pathlib, sys, time, zipfile
 folder = pathlib.Path(__file__).parent / 'ckpt'
 folder.mkdir(exist_ok=True)
 steps = sorted(int(path.stem[5:]) for path in folder.glob('step-*.pt'))
 print('from', steps, flush=True)
+for step in steps[-1:]: (folder / f'step-{step}.pt').read_bytes()
 for step in range(1 + max(steps, default=0), 5 + max(steps, default=0)):
     with zipfile.ZipFile(folder / f'step-{step}.pt', 'w') as archive: archive.writestr('a', 'b')
     for old in sorted(folder.glob('step-*.pt'), key=lambda path: int(path.stem[5:]))[:-3]: old.unlink()
@@ -175,23 +98,98 @@ def strays(box: Box, sleep: float = 0, **values) -> Box:
     return make(box, command=command, results=[], **values)
 
 
-def test_a_program_that_saves_among_the_runs_checkpoints_is_refused_and_nothing_goes_on_from_it(
-    box: Box,
-):
-    strays(box)
+def test_saves_in_the_folder_that_the_job_names_are_found_there_and_moved_away(box: Box):
+    strays(box, sleep=0.5)
     done = box.verb("rehearse")
-    assert done.returncode == 1
-    assert done.stdout.startswith(
-        f"failed save: the program saved to {box.checkpoints}, not to the folder in "
-        "RGT_CHECKPOINT_DIR; make it read that variable"
-    )
-    assert not list(box.checkpoints.iterdir())
+    assert done.returncode == 0, done.stdout + done.stderr
+    lines = done.stdout.splitlines()
+    assert [line.split(":")[0] for line in lines if line.startswith("ok")] == [
+        "ok train",
+        "ok save",
+        "ok kill",
+        "ok resume",
+    ]
+    assert f"note save: the program saves to {box.checkpoints} as the job names it" in done.stdout
+    assert not box.checkpoints.exists() or not list(box.checkpoints.iterdir())
     aside = next((box.run_dir / "rehearsal").glob("strays-*"))
-    assert sorted(path.name for path in aside.iterdir()) == ["step-2.pt", "step-3.pt", "step-4.pt"]
-    assert f"  moved to {aside}: step-4.pt\n" in done.stdout
+    assert all(f"  moved to {aside}: {path.name}" in lines for path in aside.iterdir())
+    assert list(aside.iterdir())
     box.start()
     box.wait()
-    assert box.output() == b"from []\n" and box.events("attempt")[0]["resume"] == ""
+    assert box.output().startswith(b"from []\n") and box.events("attempt")[0]["resume"] == ""
+
+
+@pytest.mark.parametrize("named", [True, False])
+def test_saves_in_another_folder_are_found_and_the_line_for_the_job_is_printed(box: Box, named):
+    (box.folder / "code").mkdir()
+    text = STRAYS.replace("'ckpt'", "'runs/exp'").replace("mkdir(", "mkdir(parents=True, ")
+    (box.folder / "code/strays.py").write_text(text)
+    fields = {} if named else {"checkpoint_folder": "", "checkpoint_pattern": ""}
+    make(
+        box,
+        command=[sys.executable, "strays.py", "1.5"],
+        results=[],
+        work_dir=str(box.folder / "code"),
+        **fields,
+    )
+    done = box.verb("rehearse")
+    assert done.returncode == int(named), done.stdout + done.stderr
+    assert 'Write in the job: checkpoint: {folder: runs/exp, pattern: "step-*.pt"}' in done.stdout
+    assert "ok resume: " in done.stdout
+    assert not list((box.folder / "code/runs/exp").glob("*.pt"))
+    aside = next((box.run_dir / "rehearsal").glob("strays-*"))
+    assert list(aside.glob("step-*.pt"))
+
+
+def test_files_of_that_form_that_lay_there_before_are_left_alone(box: Box):
+    (box.folder / "code/runs").mkdir(parents=True)
+    with zipfile.ZipFile(box.folder / "code/runs/step-0.pt", "w") as archive:
+        archive.writestr("a", "b")
+    text = STRAYS.replace("'ckpt'", "'runs'").replace("old.unlink()", "pass")
+    (box.folder / "code/strays.py").write_text(text)
+    make(
+        box,
+        command=[sys.executable, "strays.py", "1.5"],
+        results=[],
+        work_dir=str(box.folder / "code"),
+    )
+    done = box.verb("rehearse")
+    assert done.returncode == 1 and "folder: runs, pattern" in done.stdout
+    assert [path.name for path in (box.folder / "code/runs").iterdir()] == ["step-0.pt"]
+
+
+def test_a_job_without_checkpoints_trains_is_killed_and_begins_again(box: Box):
+    program = "import time\nfor n in range(900): print('step', n, flush=True); time.sleep(0.1)"
+    fields = {"results": [], "checkpoint_folder": "", "checkpoint_pattern": ""}
+    make(box, command=["python3", "-c", program], **fields)
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [line.split(":")[0] for line in done.stdout.splitlines()] == [
+        "ok train",
+        "ok kill",
+        "ok again",
+    ]
+    assert not box.processes()
+    make(box, command=["python3", "-c", "print('step 1')"], **fields)
+    done = box.verb("rehearse")
+    assert done.returncode == 0 and done.stdout.startswith("ok train: ran to its end in ")
+    make(box, command=["python3", "-c", "print('step 1')"], **{**fields, "results": ["x.bin"]})
+    assert "failed evaluate: missing x.bin" in box.verb("rehearse").stdout
+    make(box, command=["python3", "-c", "raise SystemExit(3)"], **fields)
+    done = box.verb("rehearse")
+    assert done.returncode == 1 and "failed train: ended with 3; see" in done.stdout
+
+
+def test_a_command_that_names_the_folder_of_the_runs_checkpoints_is_not_rehearsed_over_them(
+    box: Box,
+):
+    box.checkpoints.mkdir()
+    with zipfile.ZipFile(box.checkpoints / "step-10.pt", "w") as archive:
+        archive.writestr("a", "b")
+    make(box, f"--out={box.checkpoints}/x")
+    done = box.verb("rehearse")
+    assert done.returncode == 1 and "rehearse under another name (--set name=NAME)" in done.stdout
+    assert not (box.run_dir / "rehearsal/log/train.log.0000").exists()
 
 
 def test_a_rehearsal_ends_before_such_a_program_has_deleted_the_runs_checkpoints(box: Box):
@@ -340,25 +338,6 @@ def test_the_end_of_a_log_steers_no_terminal(box: Box):
     say = "print('one\\x1b[31mtwo\\x9bthree\\u202e')\nraise SystemExit(3)"
     make(box, command=[sys.executable, "-c", say], results=[])
     assert box.verb("rehearse").stdout.splitlines()[-1] == "one[31mtwothree"
-
-
-@pytest.mark.parametrize(
-    ("text", "is_line", "expected"),
-    [
-        ("out", False, "NEW"),
-        ("out/a", False, "NEW/a"),
-        ("././out/", False, "NEW/"),
-        ("--dir=out", False, "--dir=NEW"),
-        ("--dir out", False, "--dir out"),
-        ("--dir out", True, "--dir NEW"),
-        ("layout out2 out.txt a/out", True, "layout out2 out.txt a/out"),
-        ("x:/w/out,/w/out2", False, "x:NEW,/w/out2"),
-        ("a.*b", False, "a.*b"),
-    ],
-)
-def test_a_folder_is_replaced_where_it_stands_as_a_path(text, is_line, expected):
-    assert rehearsal.swap_folder(text, ["./out/", "/w/out"], "NEW", is_line) == expected
-    assert rehearsal.swap_folder(text, ["", ".", "~"], "NEW", is_line) == text
 
 
 # The probe

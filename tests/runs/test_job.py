@@ -2,6 +2,7 @@
 
 import json
 import re
+import time
 from datetime import date
 
 import pytest
@@ -14,6 +15,7 @@ from remote_gpu_trainer.runs.job_reading import (
     JobError,
     from_file,
     from_object,
+    from_text,
     with_options,
     with_queue,
 )
@@ -401,3 +403,60 @@ def test_only_known_waits_can_be_shortened():
 @pytest.mark.parametrize("text", ["2026-02-30", "0x_"])
 def test_a_value_that_yaml_cannot_build_stays_a_text(text):
     assert with_options({}, [f"variables.A={text}"]) == {"variables": {"A": text}}
+
+
+OK = {"name": "sft", "command": ["python", "train.py"], "deadline": "1h"}
+
+
+@pytest.mark.parametrize(("fields", "said"), [
+    ({"results": ["/"]}, "results.0: names no file or folder; write one such as out/final.pt"),
+    ({"results": [" "]}, "results.0: names no file or folder; "),
+    ({"results": ["../../etc/passwd"]}, "results.0: leads out of the code; write a path inside it"),
+    ({"checkpoint": {"folder": "/"}}, "checkpoint.folder: names no file or folder; "),
+    ({"checkpoint": "out"}, "write for example checkpoint: {folder: out}"),
+    ({"gpus": "two"}, "gpus: must be a whole number; write for example gpus: 1"),
+    ({"gpus": True}, "gpus: is true, not a number; "),
+    ({"final_step": True}, "final_step: is true, not a number; "),
+    ({"notify": "mail x"}, "write for example notify: [python3, tell.py]"),
+    ({"command": 5}, "command: is a number; write a list of arguments such as [python, train.py]"),
+    ({"command": {"a": 1}}, "command: must be a list of arguments or one line; write command: [py"),
+    ({"nodes": 0}, "nodes: must be 1 or more; "),
+    ({"on_nan": "die"}, "on_nan: must be 'go-on' or 'stop'; "),
+    ({"step_pattern": "(a+)+$["}, "step_pattern: isn't a regular expression; "),
+    ({"step_pattern": "(a+)+$"}, "step_pattern: has a repeat within a repeat, which may take "),
+    ({"step_pattern": "x((ab)*c)+"}, "step_pattern: has a repeat within a repeat, which may take "),
+    ({"command": ["word"] * 200_000}, "over 600,000; put long values into files of the code"),
+])  # fmt: skip
+def test_what_is_wrong_is_told_with_the_line_to_write(fields, said):
+    began = time.monotonic()
+    with pytest.raises(JobError) as error:
+        from_object({**OK, **fields})
+    assert said in str(error.value) and "Input should" not in str(error.value)
+    assert len(str(error.value).splitlines()) == 1 and time.monotonic() - began < 10
+
+
+@pytest.mark.parametrize("fields", [
+    {"results": ["out/*.json", "/mnt/keep/final.pt", "~/out/{cell}/x"]},
+    {"step_pattern": "(step [0-9]+)|iter(ation)? ([0-9]+)"},
+    {"command": ["python", "train.py", "--lr", 1e-4]},
+])  # fmt: skip
+def test_what_is_right_is_taken(fields):
+    assert from_object({**OK, **fields})
+
+
+BOMB = "y0: &y0 [1, 1]\n" + "".join(f"y{n}: &y{n} [*y{n - 1}, *y{n - 1}]\n" for n in range(1, 25))
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("a: &a [*a]", "brackets lie too deep in each other, or a part holds itself"),
+    ("a: " + "[" * 5000, "brackets lie too deep in each other"),
+    ('{"a": ' + "[" * 100_000, "brackets lie too deep in each other"),
+    ("deadline: 1h\nname: x\ndeadline: 2h\n", "line 3, column 1: 'deadline' stands there twice"),
+    ('{"deadline": "1h", "deadline": "2h"}', "'deadline' stands there twice"),
+    ("a: " + "x" * 800_000, "a job of 800,003 bytes or more is over 600,000"),
+    (BOMB, "over 600,000"),
+])  # fmt: skip
+def test_a_text_that_would_end_or_hold_up_the_reader_is_refused(text, said):
+    with pytest.raises(JobError, match="^job: ") as error:
+        from_text(text, "job")
+    assert said in str(error.value)

@@ -91,7 +91,7 @@ def test_a_run_that_lives_is_not_released(ended):
     done = rgt("release", "gpu", "--profile", "runpod")
     assert (done.returncode, done.stdout) == (2, "")
     assert (
-        "is alive (step 120); wait for its end with rgt status --wait, or end it with rgt stop"
+        "is alive at step 120; wait for its end with rgt status --wait, or end it with rgt stop"
         in done.stderr
     )
 
@@ -261,10 +261,10 @@ def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
     assert found.outside == [str(other), "/mnt/b c"]
     assert not list((tmp_path).glob("here/**/secret"))
     found = bring(ended, "again", also=(str(other),))
-    assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("unknown", 8)
+    assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("incomplete", 8)
     assert "don't end the box yet" in release.as_text(found)
     (ended / "run.sh").write_text(
-        f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a')\nRGT_WORK_DIR={ended}/code\n"
+        f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/weights.bin')\nRGT_WORK_DIR={ended}/code\n"
     )
     found = bring(ended, "third", also=(str(other),))
     assert found.outside == [] and (found.verdict, found.files) == ("verified", 8)
@@ -294,12 +294,12 @@ def test_a_result_behind_a_link_is_not_verified_until_its_target_came(ended, tmp
     (ended / ".done").write_text("{}")
     named_job(ended, results=["big/model.pt"])
     found = bring(ended)
-    assert found.verdict == "unknown"
+    assert (found.verdict, found.is_all) == ("incomplete", False)
     assert found.unreached == [
         f"big/model.pt lies behind the link {ended}/code/big -> {data}; add --also {data}"
     ]
     text = release.as_text(found)
-    assert text.startswith("unknown: ") and "don't end the box yet" in text
+    assert text.startswith("incomplete: ") and "don't end the box yet" in text
     (data / "model.pt").write_bytes(WEIGHTS)
     (data / "model.pt").rename(data / "model.safetensors")
     named_job(ended, results=["big/model.safetensors"])
@@ -307,14 +307,89 @@ def test_a_result_behind_a_link_is_not_verified_until_its_target_came(ended, tmp
     assert (found.verdict, found.unreached) == ("verified", [])
 
 
-@pytest.mark.parametrize(("done", "verdict"), [(True, "unknown"), (False, "verified")])
-def test_a_result_that_a_done_run_lacks_is_no_release(ended, done, verdict):
+@pytest.mark.parametrize("done", [True, False])
+def test_a_release_without_a_result_that_the_job_names_is_incomplete(ended, done, tmp_path):
     named_job(ended, results=["out/weights.bin", "out/final-{cell}.bin"], cells=[{"name": "a"}])
     if done:
         (ended / ".done").write_text("{}")
     found = bring(ended)
-    assert found.verdict == verdict
+    assert (found.verdict, found.is_all) == ("incomplete", True)
     assert len(found.unreached) == 1 and found.unreached[0].startswith("out/final-a.bin: ")
+    assert found.results == [f"{tmp_path}/box-gpu/here/code/out/weights.bin"]
+    assert f"    result: {found.results[0]}" in release.as_text(found).splitlines()
+    done = rgt("release", "gpu", "--profile", "local")
+    assert done.returncode == 1 and "a result didn't come: out/final-a.bin: " in done.stdout
+
+
+def test_a_glob_among_the_results_is_what_it_matches(ended):
+    named_job(ended, results=["out/w*.bin", "out/*.pt", "*.json"])
+    found = bring(ended)
+    assert [text.partition(":")[0] for text in found.unreached] == ["out/*.pt"]
+    assert [path.rpartition("/code/")[2] for path in found.results] == [
+        "out/weights.bin",
+        "metrics.json",
+    ]
+
+
+def test_a_file_that_no_release_brought_is_never_overwritten(ended, tmp_path):
+    here = tmp_path / "box-gpu/here/code"
+    here.mkdir(parents=True)
+    (here / "metrics.json").write_text("mine")
+    with pytest.raises(Unreleased, match="no release brought and that would be overwritten"):
+        bring(ended)
+    assert (here / "metrics.json").read_text() == "mine"
+    assert not (here.parent / release.MANIFEST).exists() and not (here / "out").exists()
+    (here / "metrics.json").rename(here / "notes.txt")
+    assert "notes.txt" in release.as_text(bring(ended)), "what lies beside is named"
+    (ended / "code/notes.txt").write_text("the run's")
+    with pytest.raises(Unreleased, match=r"overwritten \(code/notes.txt\); move them away"):
+        bring(ended)
+    assert (here / "notes.txt").read_text() == "mine"
+
+
+@pytest.mark.parametrize("rsync", [True, False])
+@pytest.mark.parametrize("link", ["code", "code/out", "code/metrics.json", release.MANIFEST])
+def test_no_copy_follows_a_link_out_of_its_folder(ended, tmp_path, link, rsync, monkeypatch):
+    here, victim = tmp_path / "box-gpu/here", tmp_path / "victim"
+    victim.mkdir()
+    (victim / "metrics.json").write_text("mine")
+    (here / link).parent.mkdir(parents=True)
+    (here / link).symlink_to(victim / "metrics.json" if link.endswith("json") else victim)
+    if not rsync:
+        monkeypatch.setattr(box.streaming, "lacks_rsync", lambda _: True)
+    with pytest.raises(Unreleased, match="link"):
+        bring(ended)
+    assert [path.name for path in victim.iterdir()] == ["metrics.json"]
+    assert (victim / "metrics.json").read_text() == "mine"
+
+
+def test_the_folder_itself_may_be_the_users_own_link(ended, tmp_path):
+    (tmp_path / "disk").mkdir()
+    (tmp_path / "box-gpu/here").symlink_to(tmp_path / "disk")
+    assert bring(ended).verdict == "verified"
+    assert (tmp_path / "disk/code/metrics.json").exists()
+
+
+def test_a_copy_that_broke_off_may_go_on_over_its_own_files(ended, tmp_path, monkeypatch):
+    def broken(*_, **__):
+        (tmp_path / "box-gpu/here/code").mkdir()
+        (tmp_path / "box-gpu/here/code/metrics.json").write_text("half")
+        raise Unreleased("the connection broke")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(release, "pull", broken)
+        with pytest.raises(Unreleased, match="broke"):
+            bring(ended)
+    assert bring(ended).verdict == "verified"
+
+
+def test_the_runners_own_state_stays_on_the_box(ended, tmp_path):
+    for name in release.LEFT_THERE:
+        if not (ended / name).exists():
+            (ended / name).write_text("x")
+    bring(ended)
+    came = {path.name for path in (tmp_path / "box-gpu/here").iterdir()}
+    assert came == {"run.sh", "says", "code", release.MANIFEST, "PULL_VERIFIED.json"}
 
 
 @pytest.mark.parametrize(
@@ -679,7 +754,7 @@ def test_a_file_that_vanished_meanwhile_is_no_failure_and_a_cut_list_is_one(ende
     )  # rsync: some files vanished
     assert bring(ended).verdict == "verified"
     monkeypatch.setattr(box, "run", lambda *a, **k: dataclasses.replace(run(*a, **k), cut=True))
-    with pytest.raises(Unreleased, match="^hashing .* ended with 0 [(]the list is too long[)]"):
+    with pytest.raises(Unreleased, match="^listing .* ended with 0 [(]the list is too long[)]"):
         bring(ended, "again")
 
 

@@ -663,7 +663,35 @@ def test_code_is_recorded_with_commit_difference_and_ignored_files(tmp_path):
     held = job_in(answer["script"])
     assert held["code_commit"].endswith(" first\n")
     assert "+a = 2" in held["code_diff"] and held["code_ignored"] == "data/\n"
-    assert "ls-files -co --exclude-standard -z" in answer["start"]
+
+
+@pytest.mark.parametrize("tracked", [True, False])
+@pytest.mark.parametrize("target", ["local", "ssh", "slurm"])
+def test_the_printed_commands_send_what_start_sends(tmp_path, target, tracked, capfdbinary):
+    for name in (
+        "train.py",
+        "kaggle.json",
+        ".npmrc",
+        "client_secret_1.json",
+        ".docker/config.json",
+    ):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    if tracked:
+        for words in (["init", "-q"], ["add", "-f", "."]):
+            subprocess.run(["git", "-C", str(tmp_path), *words], check=True)
+        (tmp_path / "untracked.py").write_text("x")
+    platform = "slurm" if target == "slurm" else "local"
+    answer = rendered({**PLAIN, "code": str(tmp_path)}, platform, target)
+    line = f"remote-gpu-trainer render --list-code {tmp_path} | rsync -az --from0 --files-from=- "
+    assert line in answer["start"] and "ls-files" not in answer["start"]
+    assert main(["render", "--list-code", str(tmp_path)]) == 0
+    assert capfdbinary.readouterr().out == b"train.py\0"
+
+
+def test_a_deadline_that_has_passed_is_refused():
+    with pytest.raises(JobError, match="deadline: it has passed; give a later one"):
+        rendered({**PLAIN, "deadline": "2020-01-01T00:00Z"}, "local")
 
 
 def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, capsys):

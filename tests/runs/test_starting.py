@@ -6,6 +6,7 @@ import subprocess
 
 import pytest
 from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.runner import procs
 from remote_gpu_trainer.runs import calling, code_files, sending, starting
 from remote_gpu_trainer.runs.job_reading import JobError
 from remote_gpu_trainer.runs.sending import NotSent, Parcel
@@ -317,10 +318,15 @@ def test_of_several_living_runs_none_is_chosen(sshd):
     assert calling.the_living_one(GPU) == ""
     fake_run(sshd.home, "old", phase="done", alive=False)
     fake_run(sshd.home, "toy")
-    (sshd.home / "runs/toy/runner.pid").write_text(f"{os.getpid()} 1\n")
+    me = f"{os.getpid()} {procs.stat(os.getpid()).start}\n"
+    (sshd.home / "runs/toy/runner.pid").write_text(me)
+    # A restart gives small numbers to others: these processes live, and are not the runs'.
+    for number, pid in enumerate((1, os.getppid())):
+        fake_run(sshd.home, f"gone{number}", phase="running", alive=False)
+        (sshd.home / f"runs/gone{number}/runner.pid").write_text(f"{pid} 1\n")
     assert calling.the_living_one(GPU) == "toy"
     fake_run(sshd.home, "other")
-    (sshd.home / "runs/other/train.pid").write_text(f"{os.getpid()} 1\n")
+    (sshd.home / "runs/other/train.pid").write_text(me)
     with pytest.raises(calling.NotCalled, match=r"2 runs are alive on gpu \(other, toy\)"):
         calling.the_living_one(GPU)
     with pytest.raises(calling.NotCalled, match="no run script in"):

@@ -177,6 +177,9 @@ def _unpack(stream: IO[bytes], to: Path) -> bool:
                 if leads_out(member.name):
                     name = ascii(member.name)[:100]
                     raise Broken(f"the box sends an unsafe path, {name}", None)
+                if any((to / above).is_symlink() for above in PurePosixPath(member.name).parents):
+                    name = ascii(member.name)[:100]
+                    raise Broken(f"a link in {to} would lead {name} elsewhere", None)
                 _put(to / member.name, data, member.mtime)
     except (tarfile.TarError, EOFError):
         return False

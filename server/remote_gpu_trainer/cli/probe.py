@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -133,6 +134,10 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     run. The code is sent as 'start' sends it. The probe looks at the first optimizer steps for
     failures that no log shows, unless the job has 'probe: off'.
 
+    A program that saves to a folder of its own is found there: its saves are moved away, and the
+    line for the job is printed. Without 'checkpoint' the program trains, is killed and begins
+    again.
+
     Exit 0: it went well, whatever the probe says.
     """
     from ..runs import calling, starting
@@ -152,6 +157,10 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
             answer = calling.verb(place, plan.job.folder, "rehearse", limit=LONGEST)
         print("\n".join(answer.lines))
         code = answer.code
-    if code and (left := starting.left_behind(place, plan.job.folder, sent)):
+    if code:
+        log = f"{plan.job.folder}/rehearsal/log"
+        log = str(Path(log).expanduser()) if place.local else f"{place.name}:{log}"
+        terminal.write(f"next  rgt lookup --log {shlex.quote(log)}", {r"\A\S+": "bold"}, sys.stderr)
+    if code and (left := starting.left_behind(place, plan.job.folder, sent, code)):
         terminal.write(f"left: {left}", {r"\A\S+": "bold"}, sys.stderr)
     return code

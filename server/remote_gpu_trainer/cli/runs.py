@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
 import shlex
 import sys
 from collections.abc import Callable
@@ -91,6 +92,13 @@ def seconds(text: str) -> float:
     help="show how an existing script differs from the new one, and write nothing",
 )
 @click.option("--schema", is_flag=True, help="print the JSON schema of a job: all its fields")
+@click.option(
+    "--list-code",
+    metavar="FOLDER",
+    shell_complete=folders,
+    help="print the files of a code folder that start sends, each with a NUL behind it, for rsync "
+    "--from0 --files-from=-",
+)
 @click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
 def render(
     job: str | None,
@@ -103,6 +111,7 @@ def render(
     outside: bool,
     compared: Path | None,
     schema: bool,
+    list_code: str | None,
     as_json: bool,
 ) -> int:
     """Write one self-contained script from a job and a platform. It checks the box before the
@@ -116,6 +125,8 @@ def render(
     from ..runs.job_reading import JobError
     from ..runs.rendering import rendered
 
+    if list_code is not None:
+        return _list_code(Path(list_code))
     if schema:
         print(json.dumps(Job.model_json_schema(), ensure_ascii=False, indent=1))
         return 0
@@ -139,6 +150,22 @@ def render(
             options += [f"--set {shlex.quote(field)}" for field in fields]
             words = ["rgt start BOX", shlex.quote(job or ""), *options]
             print(f"# or all of it, checked and watched: {' '.join(words)}", file=sys.stderr)
+    return 0
+
+
+def _list_code(folder: Path) -> int:
+    """Print which files of a code folder are sent."""
+    from ..runs import code_files, code_state
+    from ..runs.job_reading import JobError
+
+    try:
+        code_state.take(folder)  # refuses a home or a root
+        names = sorted(code_files.choose(folder).sizes)
+    except code_state.CodeError as error:
+        raise JobError(str(error)) from None
+    except OSError as error:
+        raise JobError(f"code: {folder}: {error.strerror}; name a folder to read") from None
+    sys.stdout.buffer.write(b"".join(os.fsencode(name) + b"\0" for name in names))
     return 0
 
 
@@ -237,11 +264,28 @@ def status(
     else:
         state = ask()
     run_status.explain(state)
+    state.evidence += _ways_on(place, state)
     if as_json:
         print(json.dumps(state.as_dict(), ensure_ascii=False, indent=1))
     else:
         print(run_status.as_text(state))
     return state.code
+
+
+def _ways_on(place: Box, state: Status) -> list[str]:
+    """What goes on with a run that ended: a later deadline, and code that is new here."""
+    from ..runs import known_jobs, starting
+
+    if state.state not in ("failed", "deadline", "stopped", "preempted"):
+        return []
+    known = known_jobs.find(place, state.dir)
+    words = f"rgt resume {place.argument} --run {shlex.quote(known.name if known else state.dir)}"
+    told = []
+    if state.state == "deadline":
+        told.append(f"to go on: {words} --set deadline={starting.longer(state)}, an hour from now")
+    if known and (differing := starting.told_differing(starting.differing_code(place, known))):
+        told.append(f"{differing}; {words} --code sends it")
+    return told
 
 
 def print_change(state: Status) -> None:
@@ -355,8 +399,8 @@ def release(
     The commands about boxes remind you once a day of each box that they reached, until you confirm
     that it is gone, --forget it, or say that it is --mine.
 
-    Exit 0: verified, gone or forgotten. Exit 1: not, or another run lives there. Exit 2: could not
-    tell.
+    Exit 0: verified, gone or forgotten. Exit 1: not, a result that the job names didn't come, or
+    another run lives there. Exit 2: could not tell.
     """
     from ..platforms import profile as profiles
     from ..runs.pulling import Unreleased
@@ -418,7 +462,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     ways, stored = teardown.ways(profile, today), teardown.storage(profile, today)
     others = other_runs.Others()
     if ways:  # somebody may end this box
-        others = other_runs.look(box, results.source, results.verdict == "verified")
+        others = other_runs.look(box, results.source, results.is_all)
     ways, stored = (ways, stored) if others.may_end else ([], None)
     next_step = box_gone.next_step(box, profile) if others.may_end else ""
     if as_json:
@@ -435,7 +479,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
         texts = (*told, teardown.ways_as_text(ways, stored), next_step)
         print("\n".join(text for text in texts if text))
     if results.verdict != "verified":
-        return 1 if results.verdict == "bad" else 2
+        return 1 if results.verdict in ("bad", "incomplete") else 2
     return 1 if others.living else 2 if others.why else 0
 
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..text import UserError
+from ..text import BadRequest, UserError
 from ..text.masking import shown
 from . import terminal
 from .boxes import box_of, remember
@@ -27,6 +27,8 @@ from .runs import ACCEPT_NEW, BOX_ARGUMENT, JSON, RUN, print_change, print_warni
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
     from ..health.reading import Health
+    from ..runs.known_jobs import Known
+    from ..runs.sending import Sent
     from ..runs.starting import Begun, Plan
     from ..runs.status_reply import Status
 
@@ -131,19 +133,25 @@ def _start(
     course: Course,
     accept_new: bool,
     as_json: bool,
+    must_restore: bool = False,
 ) -> int:
-    """Do the parts of a start in turn, and say of each what came of it."""
-    from ..runs import starting
+    """Do the parts of a start in turn, and say of each what came of it.
+
+    `must_restore`: nothing is to begin without a checkpoint from the durable place.
+    """
+    from ..runs import known_jobs, starting
 
     place, now = box_of(asking.box), time.time()
-    plan = starting.plan(given, profile, place, now)
+    plan = starting.plan(given, profile, place, now, must_restore=must_restore)
     report: dict[str, Any] = {"warnings": plan.rendered.as_dict()["warnings"]}
-    _print_plan(plan, asking.box, now, asking.dry)
+    _print_plan(plan, asking.box, asking.dry)
     try:
-        starting.refuse_living(place, plan, accept_new=accept_new)
+        before = starting.refuse_living(place, plan, accept_new=accept_new)
         remember(place, plan.platform.name)
+        _say("until", starting.until(plan.job, now, before.first_start))
         if _settle_cards(place, plan, asking, accept_new, report) == 0:
-            plan = starting.plan({**given, "gpus": 0}, profile, place, now)
+            given = {**given, "gpus": 0}
+            plan = starting.plan(given, profile, place, now, must_restore=must_restore)
         if plan.code and plan.code.bytes > LARGE:
             size = _size(plan.code.bytes)
             asking.may(f"send {size} of code", "--yes sends it; git rm --cached leaves files out")
@@ -164,13 +172,13 @@ def _start(
     course.came_to = "the code may be there in part, and nothing was started"
     sent = starting.send(place, plan)
     course.came_to = "the code is there, and nothing was started"
+    known_jobs.note(place, plan.job.folder, plan.platform.name, given)
     _say(
         "sent",
         f"{sent.new} of {sent.files} files with the run script, {_size(sent.bytes)}; all compared "
         "by SHA-256",
     )
-    left = starting.left_behind(place, plan.job.folder, sent)
-    following = Following(asking.box, plan.platform.name, course.again, left)
+    following = Following(asking.box, plan.platform.name, course.again, sent)
     course.begun = place, plan.job.folder
     return _begin(place, plan.job.folder, "start", following, report, as_json)
 
@@ -277,13 +285,12 @@ def _settle_cards(
     return plan.job.gpus
 
 
-def _print_plan(plan: Plan, box: str, now: float, dry_run: bool) -> None:
-    """Show what would run and until when, its risks, and what is sent."""
+def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
+    """Show what would run, its risks, and what is sent."""
     from ..runs import starting
 
     job, code = plan.job, plan.code
     _say("job", f"{job.name} in {job.folder} on {shown(box, 80)}, platform {plan.platform.name}")
-    _say("until", f"{starting.until(job, now)} at the latest, counted from its first start")
     holds, holds_not = starting.limits(job)
     _say("limits", f"stalled after {' or '.join(holds)}" if holds else "its deadline only")
     if holds_not:
@@ -303,10 +310,15 @@ def _print_plan(plan: Plan, box: str, now: float, dry_run: bool) -> None:
     for what, names in staying.items():
         if names:
             _say("", f"stays here, {what}: {_some(names)}")
+    if why := starting.without_probe(job):
+        _say("probe", f"not used: {why}")
     for place in starting.with_secrets(code):
         print_warning("job.code", f"{shown(place, 200)} looks like it holds a secret, and is sent")
     if dry_run:
         _say("", f"sends: {', '.join(shown(name, 200) for name in sorted(code.sizes))}")
+    elif not code.tracked:
+        large = sorted(code.sizes, key=lambda name: -code.sizes[name])
+        _say("", f"sends, the largest first: {_some(large)}; --dry-run lists all")
 
 
 def _some(names: list[str]) -> str:
@@ -339,13 +351,13 @@ def _has_no_card(verdict: Health) -> bool:
 class Following:
     """The commands that may follow a start: of which box and platform, and what tries it again.
 
-    `left`: what stays on the box if nothing begins there.
+    `sent`: what was sent for it, None for what lay there.
     """
 
     box: str
     profile: str
     again: str
-    left: str = ""
+    sent: Sent | None = None
 
 
 def _begin(
@@ -367,8 +379,9 @@ def _begin(
         _print(as_json, {**report, "lines": answer.lines})
         name = shown(place.name, 80)
         terminal.error(f"the run script on {name} refused with exit {answer.code}; see above")
-        if following.left:
-            _say("left", following.left)
+        sent = following.sent
+        if sent and (left := starting.left_behind(place, folder, sent, answer.code)):
+            _say("left", left)
         _say("next", f"mend that, then: {program()} {following.again}")
         return 1
     _say("waits", "for a step or a new checkpoint; Ctrl-C leaves the run going")
@@ -408,6 +421,7 @@ def _say_probe(state: Status, place: Box) -> None:
     where = where if place.local else f"{place.name}:{where}"
     if state.probe.startswith(("wrong", "suspicious", "sound")):
         _say("", f"its page there: {state.dir}/probe.txt, and probe.html in its log folder")
+    if state.probe.startswith(("wrong", "suspicious")):
         _say("next", f"{program()} lookup --log {shlex.quote(where)}")
 
 
@@ -487,25 +501,79 @@ def stop(box: str, run: str, accept_new: bool) -> int:
 @command("resume", about_boxes=True)
 @BOX_ARGUMENT
 @RUN
+@click.option(
+    "--set",
+    "fields",
+    multiple=True,
+    metavar="FIELD=VALUE",
+    help="change a field of the job, such as deadline=30h, and send the script anew; repeatable",
+)
+@click.option("--code", "with_code", is_flag=True, help="send the code as it is here now")
+@click.option(
+    "--from",
+    "old_box",
+    metavar="BOX",
+    help="go on with a run of this other box, from its copy at the durable place, with the code "
+    "that is here; --run is its name there",
+)
+@click.option(
+    "--old-is-gone",
+    is_flag=True,
+    help="with --from: that box doesn't answer, and you have ended it",
+)
 @click.option("-y", "--yes", is_flag=True, help="run once more what has finished")
 @ACCEPT_NEW
 @JSON
-def resume(box: str, run: str, yes: bool, accept_new: bool, as_json: bool) -> int:
+def resume(
+    box: str,
+    run: str,
+    fields: tuple[str, ...],
+    with_code: bool,
+    old_box: str | None,
+    old_is_gone: bool,
+    yes: bool,
+    accept_new: bool,
+    as_json: bool,
+) -> int:
     """Go on with a run that was stopped, was preempted or failed, from its newest whole checkpoint,
     with the script and the code that are on the box. Return when it trains. A run that has finished
-    is run again only with --yes.
+    is run again only with --yes. Where the code here differs from the box's, a line says so.
+
+    --set, --code and --from take a run that was started from this machine. A deadline that is a
+    span counts from the run's first start. With --from the other box must be known not to train.
 
     Exit 0: it trains. Exit 1: refused, or it failed. Exit 2: could not tell.
     """
-    course = Course(box, shlex.join(["resume", box, *(["--run", run] if run else [])]))
+    if old_is_gone and not old_box:
+        raise BadRequest("--old-is-gone belongs to --from BOX; name the box that is gone")
+    words = ["resume", box, *(["--run", run] if run else []), *_options_of(fields)]
+    words += ["--code"] if with_code else []
+    words += ["--from", old_box] if old_box else []
+    course = Course(box, shlex.join(words))
     course.came_to = "nothing was started"
     with _broken_off(course):
-        return _resume(run, yes, course, accept_new, as_json)
+        if old_box:
+            asking = Asking(box, yes, False)
+            old = Old(old_box, run, old_is_gone)
+            return _resume_elsewhere(old, fields, asking, course, accept_new, as_json)
+        return _resume(run, yes, fields, with_code, course, accept_new, as_json)
 
 
-def _resume(run: str, yes: bool, course: Course, accept_new: bool, as_json: bool) -> int:
-    """Look whether the run may go on, and let it."""
-    from ..runs import calling, status
+def _options_of(fields: tuple[str, ...]) -> list[str]:
+    return [word for field in fields for word in ("--set", field)]
+
+
+def _resume(
+    run: str,
+    yes: bool,
+    fields: tuple[str, ...],
+    with_code: bool,
+    course: Course,
+    accept_new: bool,
+    as_json: bool,
+) -> int:
+    """Look whether the run may go on, change what is to be changed, and let it."""
+    from ..runs import calling, known_jobs, starting, status
 
     box = course.box
     place = box_of(box)
@@ -522,6 +590,92 @@ def _resume(run: str, yes: bool, course: Course, accept_new: bool, as_json: bool
             "its results, --yes runs it again"
         )
         return 1
-    again = shlex.join(["resume", box, "--run", run or before.dir])
+    known = known_jobs.find(place, before.dir)
+    words = ["resume", box, "--run", run or before.dir]
+    if fields or with_code:
+        if known is None:
+            terminal.error(
+                f"{shown(before.dir, 200)} wasn't started from here, so its job isn't known; "
+                f"{program()} start {shlex.quote(box)} JOB {shlex.join(_options_of(fields))} goes "
+                "on with it, with the code of that job"
+            )
+            return 1
+        _send_anew(place, known, before, fields, with_code, course)
+    elif told := starting.passed(before, time.time()):
+        terminal.error(f"{shown(before.dir, 200)}: {told}")
+        _say("next", f"{program()} {shlex.join(words)} --set deadline={starting.longer(before)}")
+        return 1
+    if known and not with_code:
+        if told := starting.told_differing(starting.differing_code(place, known)):
+            _say("code", f"{told}; --code sends it")
+    again = shlex.join([*words, *_options_of(fields)])
     course.begun = place, before.dir
     return _begin(place, before.dir, "resume", Following(box, "", again), {}, as_json)
+
+
+def _send_anew(
+    place: Box,
+    known: Known,
+    before: Status,
+    fields: tuple[str, ...],
+    with_code: bool,
+    course: Course,
+) -> None:
+    """Send the script of a job whose fields were changed, and its code where that is wanted."""
+    from ..runs import known_jobs, starting
+    from ..runs.job_reading import JobError, with_options
+
+    now, given = time.time(), with_options(known.given, list(fields))
+    plan = starting.plan(given, known.profile, place, now, with_code=with_code)
+    if plan.job.folder != known.folder:
+        raise JobError(
+            f"name: this goes on with the run in {known.folder}; {program()} start begins another "
+            "one"
+        )
+    if with_code and plan.code is None:
+        raise JobError("code: the job sends none; --set code=FOLDER names a folder")
+    _say("until", starting.until(plan.job, now, before.first_start))
+    sent = starting.send(place, plan, keep_code=not with_code)
+    course.came_to = "the script was sent anew, and nothing was started"
+    what = "the code and the script" if with_code else "the script"
+    _say("sent", f"{what}: {sent.new} of {sent.files} files, {_size(sent.bytes)}")
+    known_jobs.note(place, known.folder, known.profile, given)
+
+
+@dataclass(frozen=True)
+class Old:
+    """The box that a run is to leave. `run`: as --run has it. `is_gone`: the user says so."""
+
+    box: str
+    run: str
+    is_gone: bool
+
+
+def _resume_elsewhere(
+    old: Old,
+    fields: tuple[str, ...],
+    asking: Asking,
+    course: Course,
+    accept_new: bool,
+    as_json: bool,
+) -> int:
+    """Go on with another box's run from its durable copy, once it is known not to train there."""
+    from ..runs import known_jobs, starting
+    from ..runs.job_reading import with_options
+
+    place = box_of(old.box)
+    known = known_jobs.find(place, old.run)
+    if known is None:
+        which = f"no run {old.run!r}" if old.run else "no run"
+        terminal.error(
+            f"{which} was started on {shown(old.box, 80)} from here; {program()} start "
+            f"{shlex.quote(asking.box)} JOB goes on from the durable place of that job"
+        )
+        return 1
+    given = with_options(known.given, list(fields))
+    if told := starting.why_not_elsewhere(given, place, known, old.is_gone):
+        terminal.error(told)
+        return 1
+    _say("from", f"{known.name} of {shown(old.box, 80)}, by its copy at the durable place")
+    profile = known.profile if place.local == box_of(asking.box).local else ""
+    return _start(given, profile, asking, course, accept_new, as_json, must_restore=True)

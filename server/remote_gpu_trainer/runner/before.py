@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from . import fetch, installing
+from . import checkpoints, fetch, installing
 from .context import Run
+from .spec import MUST_RESTORE
 from .why import Verdict
 
 
@@ -15,4 +16,8 @@ def stage(run: Run, beat: Callable[[], bool]) -> Verdict:
         verdict = step(run, beat)
         if verdict is not None or run.asked:
             return verdict or Verdict("", "", "")
+    if run.folder.has(MUST_RESTORE) and run.folder.number("attempt") is None:
+        if checkpoints.newest(run, beat) is None:
+            reason = f"no checkpoint came from {run.spec.durable}, so nothing was begun anew"
+            return Verdict("preflight", "", f"{reason}; rgt start begins from nothing")
     return Verdict("", "", "")

@@ -70,7 +70,7 @@ def find_steps(run: Run, text: bytes) -> list[int]:
 
 def find_step(run: Run, text: bytes) -> int | None:
     """Return the last number of the last match of the job's pattern in a piece of the log."""
-    pattern = _compiled(run.spec.step_pattern)
+    pattern = compiled(run.spec.step_pattern)
     if pattern is None:
         return None
     for line in reversed(re.split(rb"[\r\n]", text)):
@@ -89,7 +89,7 @@ _CLASSES = {
 
 
 @lru_cache(maxsize=4)
-def _compiled(text: str) -> re.Pattern[bytes] | None:
+def compiled(text: str) -> re.Pattern[bytes] | None:
     """Return a POSIX extended regular expression as one of Python; None if it is broken."""
     for posix, python in _CLASSES.items():
         text = text.replace(posix, python)

@@ -6,14 +6,17 @@ few steps.
 
 from __future__ import annotations
 
+import fnmatch
+import json
 import os
 import re
 import select
 import shutil
 import signal
+import stat
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any, NamedTuple
+from typing import Dict, NamedTuple, Tuple
 
 from . import (
     apart,
@@ -41,6 +44,13 @@ STILL = 1.0  # seconds in which nothing more is written to a first checkpoint
 MOST_STILL = 3.0  # seconds to wait for that, where it is written over and over
 PATIENCE = 30.0  # seconds from a first save in which a program may still open a checkpoint
 LAST_SAVE = 1.0  # seconds in which a program that has saved may still end by itself
+STEPS = 3  # steps after which a program without checkpoints has trained
+SHARE = 0.2  # of the rehearsal's time, for such a program that prints none
+MOST_LOOKED = 100_000  # files among which saves are looked for
+# Names of what programs save.
+SAVED = (".pt", ".pth", ".ckpt", ".safetensors", ".distcp", ".pth.tar", ".pt.tar")
+NOBODYS = frozenset(("__pycache__", "node_modules", "venv", "env", "site-packages"))
+_DIGITS = re.compile(r"[0-9]+")
 SLACK = 60.0  # seconds beyond the limit until the guard ends the program
 
 
@@ -76,24 +86,11 @@ def of(run: Run) -> Run:
     folder = run.folder.at(FOLDER)
     fresh = os.path.join(folder, f"checkpoints-{os.getpid()}")
     spec = run.spec
-    forms = [run.given_checkpoints, run.checkpoints]
-
-    def swap(text: str, is_line: bool) -> str:
-        return swap_folder(text, forms, fresh, is_line)
-
-    words: Any = spec.command
-    if isinstance(words, str):
-        words = swap(words, True)
-    else:
-        words = [swap(word, _is_line(words, at)) for at, word in enumerate(words)]
     changed = {
         "run_dir": folder,
         "work_dir": run.work,
         "checkpoint_folder": fresh if run.checkpoints else "",
-        "command": words,
-        "variables": {name: swap(value, True) for name, value in spec.variables.items()},
-        "setup": [swap(line, True) for line in spec.setup],
-        "results": [swap(name, False) for name in spec.results],
+        "results": [_moved(run, name, fresh) for name in spec.results],
         "cells": [],
     }
     own = Run(SimpleNamespace(**{**vars(spec), **changed}), run.script, run.rank, run.clock)
@@ -102,14 +99,26 @@ def of(run: Run) -> Run:
     return own
 
 
+def _moved(run: Run, name: str, fresh: str) -> str:
+    """Return a result as the rehearsal has it: one among the checkpoints lies in its own folder."""
+    path, top = os.path.normpath(run.inside(name)), (run.checkpoints or "\0").rstrip("/") + "/"
+    return os.path.join(fresh, path[len(top) :]) if path.startswith(top) else name
+
+
 class Rehearsal:
     """`real` is the run that is rehearsed, `run` the rehearsal itself."""
 
     def __init__(self, real: Run):
         self.real, self.run = real, of(real)
+        self.fresh = self.run.checkpoints  # the rehearsal's own, '' for a job that names none
+        self.saves: Saves = {}  # what lay in the work folder and looks like a save
+        self.looked: set[str] = {real.work}
+        self.last: Save | None = None  # what the last look found
+        self.elsewhere: Save | None = None
         self.program = program.Program(self.run)
         self.limit = self.run.up + self.run.spec.rehearse_minutes * 60
         self.number = 0
+        self.ended: int | None = None  # the code of a program that ended before it saved
         self.aside: list[str] = []  # results that weren't there before
         self.before: dict[str, str] | None = None  # the run's own checkpoints; None: not known
         self.stray_at = 0.0
@@ -132,7 +141,7 @@ class Rehearsal:
             code = self._phases()
         except Failure as failure:
             self.program.end()
-            if not self._strays():
+            if self.elsewhere or not self._strays():
                 print(f"failed {failure}", flush=True)
                 self._print_tail()
         except Strayed:
@@ -141,12 +150,14 @@ class Rehearsal:
             self.program.end()
             if self._move_strays():
                 code = 1
+            elif self.elsewhere is not None:
+                code = self._tell_elsewhere(self.elsewhere) or code
             if self.probe is not None:
                 self.probe.tell()
             self._set_aside()
             os.close(guard)
-        if code == 0:
-            shutil.rmtree(run.checkpoints, ignore_errors=True)
+        if code == 0 and self.fresh:
+            shutil.rmtree(self.fresh, ignore_errors=True)
         return code
 
     def _phases(self) -> int:
@@ -156,18 +167,45 @@ class Rehearsal:
             tell_refusals(run, refusals)
             return 1
         run.spec.durable = run.durable = ""  # nothing of a rehearsal goes there or comes from there
-        paths = [run.inside(name) for name in run.spec.results]
+        named = [*run.spec.results, *self.real.spec.results]
+        paths = [self.real.inside(name) for name in named]
         self.aside = [path for path in paths if not os.path.lexists(path)]
         results.note_before(run)
         self.before = self._list_real()
+        if self.before and self._names_checkpoints():
+            print(
+                f"failed save: the command names {self.real.checkpoints}, where this run's"
+                f" {len(self.before)} checkpoints lie, and a rehearsal would write among them;"
+                " rehearse under another name (--set name=NAME) and folder, or make the program"
+                " read RGT_CHECKPOINT_DIR"
+            )
+            return 1
+        self.saves = self._list_saves() or {}
         self.probe = RehearsalProbe(run, self.real)
         saved = self._until_saved()
         self.program.end()
+        if saved is None and self.ended is not None:
+            return self._evaluate()
         print("ok kill: KILL, nothing left running", flush=True)
-        return self._resume(saved)
+        return self._resume(saved) if saved else self._again()
 
-    def _until_saved(self) -> checkpoints.Checkpoint:
-        """Train up to the first whole checkpoint, and tell what it took."""
+    def _names_checkpoints(self) -> bool:
+        """Return whether the command or a variable names the run's folder of checkpoints."""
+        spec, real = self.run.spec, self.real
+        words = [spec.command] if isinstance(spec.command, str) else list(spec.command)
+        text = " ".join([*words, *spec.variables.values(), *spec.setup])
+        given = {real.given_checkpoints, real.checkpoints}
+        folders = {re.sub(r"^(\./)+", "", folder).rstrip("/") for folder in given} - {"", ".", "~"}
+        named = [
+            re.sub(r"^(\./)+", "", word) for word in re.split(r"[\s;&|()<>`'\"=,:@\[\]]+", text)
+        ]
+        return any((word + "/").startswith(folder + "/") for word in named for folder in folders)
+
+    def _until_saved(self) -> checkpoints.Checkpoint | None:
+        """Train up to the first whole checkpoint, and tell what it took.
+
+        A program whose job names none trains for some steps, or to its end; then None.
+        """
         run, begin = self.run, self.run.up
         first = grew = saved = 0.0
         found, last, still = None, checkpoints.Checkpoint("", None, ""), 0.0
@@ -186,14 +224,23 @@ class Rehearsal:
                 is_whole = is_next or run.up >= min(still + STILL, saved + MOST_STILL)
                 if is_whole and not (self.probe and self.probe.waits(saved)):
                     break
+            elif not run.checkpoints and first and self._has_trained(first):
+                print(f"ok train: first line after {first - begin:.0f} s")
+                return None
             if run.up >= self.limit:
                 minutes = f"{run.spec.rehearse_minutes:g} minutes"
                 raise Failure(f"save: no whole checkpoint in {minutes}")
+        if not _has_files(run.checkpoints):
+            self._look_elsewhere(at_the_end=True)
         found = checkpoints.newest(run)
         if found is None:
-            code = self.program.wait_for_code()
+            code = self.ended = self.program.wait_for_code()
             where = run.folder.at("log")
-            raise Failure(f"train: ended with {code} before the first checkpoint; see {where}")
+            if code == 0 and not run.checkpoints:
+                print(f"ok train: ran to its end in {run.up - begin:.0f} s")
+                return None
+            what = " before the first checkpoint" if run.checkpoints else ""
+            raise Failure(f"train: ended with {code}{what}; see {where}")
         saved = saved or run.up
         print(f"ok train: first line after {(first or run.up) - begin:.0f} s")
         print(
@@ -203,6 +250,34 @@ class Rehearsal:
             flush=True,
         )
         return found
+
+    def _has_trained(self, first_up: float) -> bool:
+        """Return whether a program without checkpoints has shown enough to be killed."""
+        run = self.run
+        if run.up >= first_up + run.spec.rehearse_minutes * 60 * SHARE:
+            return True
+        if self.probe and self.probe.waits(first_up):
+            return False
+        steps = log.find_steps(run, log.tail(run, self.program.first, 65536))
+        return len(set(steps)) >= STEPS and run.up >= first_up + STRAY
+
+    def _again(self) -> int:
+        """Start the program again, which has no checkpoint to go on from: it must train again."""
+        run, begin = self.run, self.run.up
+        self._launch("again")
+        while self.program.alive() and not log.tail(run, self.program.first, 1):
+            self._look("again")
+            if run.up >= self.limit:
+                raise Failure("again: no line in the log after a kill")
+        if not self.program.alive() and self.program.wait_for_code() != 0:
+            raise Failure(f"again: it doesn't start after a kill; see {run.folder.at('log')}")
+        self.program.end()
+        print(
+            f"ok again: after a kill its first line came in {run.up - begin:.0f} s; it begins at 0"
+            " again, as the job names no checkpoint",
+            flush=True,
+        )
+        return 0
 
     def _resume(self, saved: checkpoints.Checkpoint) -> int:
         """Start the program again: it must come beyond what it had saved, or to its end."""
@@ -248,6 +323,11 @@ class Rehearsal:
         if newer:
             came = f"saved {os.path.basename(newer.path)} and {came}"
         self._tell_resume(found, saved, came, has_saved=bool(newer))
+        return self._evaluate()
+
+    def _evaluate(self) -> int:
+        """Look for the results of a program that came to its end."""
+        run = self.run
         missing, stale = results.look(run)
         if missing:
             old = f"; from before and not written again: {' '.join(stale)}" if stale else ""
@@ -308,9 +388,89 @@ class Rehearsal:
         if run.up >= self.stray_at:
             # Looked at soon: a program that keeps its last three deletes the run's.
             self.stray_at = run.up + STRAY
-            if self._strays():
-                self.program.end()
-                raise Strayed
+            if self.elsewhere is None and self._strays():
+                if self.before:
+                    self.program.end()
+                    raise Strayed
+                self._go_on_with(
+                    Save(self.real.checkpoints, self.real.spec.checkpoint_pattern, False)
+                )
+            elif self.elsewhere is None and not _has_files(self.fresh):
+                self._look_elsewhere()
+        elif self.elsewhere is None and not _has_files(self.fresh):
+            self.looked |= _opened(run)
+
+    def _look_elsewhere(self, at_the_end: bool = False) -> None:
+        """Look for saves that aren't in RGT_CHECKPOINT_DIR, and go on with them once they rest."""
+        now = self._list_saves()
+        if now is None:
+            return
+        found = find_save(self.saves, now)
+        is_seen, self.last = found is not None and self.last == found, found
+        if found and (is_seen or at_the_end):
+            if found.is_shared:
+                self.elsewhere = found
+                raise Failure(f"save: {found.folder} held such files before, which nobody touches")
+            self._go_on_with(found)
+
+    def _go_on_with(self, save: Save) -> None:
+        """Let the rehearsal go on with the checkpoints where the program saves them."""
+        self.elsewhere = save
+        self.run.checkpoints = save.folder
+        self.run.spec.checkpoint_folder = save.folder
+        self.run.spec.checkpoint_pattern = save.pattern
+        self.run.spec.results = list(self.real.spec.results)
+
+    def _list_saves(self) -> Saves | None:
+        try:
+            found = apart.call(
+                self.run,
+                list_saves,
+                sorted(self.looked),
+                self.real.spec.checkpoint_pattern,
+                self.run.folder.path,
+            )
+        except Failed:
+            return None
+        return {path: (told[0], told[1]) for path, told in found.items()}
+
+    def _tell_elsewhere(self, save: Save) -> int:
+        """Move away what the program saved elsewhere, and print the line for the job; return 1
+        where the job names another folder."""
+        real, now = self.real, self._list_saves() or {}
+        top = save.folder + "/"
+        new = {path for path in now if path.startswith(top) and self.saves.get(path) != now[path]}
+        with suppress(OSError):
+            items = {os.path.join(save.folder, path[len(top) :].split("/")[0]) for path in new}
+            items |= {
+                os.path.join(save.folder, name)
+                for name in os.listdir(save.folder)
+                if fnmatch.fnmatch(name, save.pattern) and not save.is_shared
+            }
+        is_own = save.folder == real.checkpoints
+        folder = os.path.relpath(save.folder, real.work)
+        folder = save.folder if folder.startswith("..") else folder
+        line = f"checkpoint: {{folder: {_yaml(folder)}, pattern: {_yaml(save.pattern)}}}"
+        if is_own:
+            print(
+                f"note save: the program saves to {folder} as the job names it, without a look at"
+            )
+            print("  RGT_CHECKPOINT_DIR; the run does the same")
+        elif real.checkpoints:
+            print(
+                f"failed save: the program saves to {save.folder}, not to the folder that the job"
+            )
+            print(f"  names. Write in the job: {line}")
+        else:
+            print(f"note save: the program saves to {save.folder}, which the job doesn't name, so")
+            print(f"  nothing is copied or gone on from. Write in the job: {line}")
+        to = self.run.folder.at(f"strays-{os.getpid()}")
+        for path in sorted(items):
+            if _move(path, to):
+                print(f"  moved to {to}: {os.path.basename(path)}")
+            else:
+                print(f"  can't move {path}: move it away before the start")
+        return int(bool(real.checkpoints) and not is_own)
 
     def _listen(self) -> None:
         def ask(number: int, _: object) -> None:
@@ -356,13 +516,16 @@ class Rehearsal:
     def _move_strays(self) -> bool:
         """Move away what the program saved among the run's checkpoints, or a start would go on
         from it; return whether there was anything."""
-        found = self._strays()
+        found = None if self.elsewhere else self._strays()
         if found is None:
             return False
+        if not self.before and not found.gone:
+            self.elsewhere = Save(self.real.checkpoints, self.real.spec.checkpoint_pattern, False)
+            return False
         print(
-            f"failed save: the program saved to {self.real.checkpoints}, not to the folder in"
-            " RGT_CHECKPOINT_DIR; make it read that variable, or name checkpoint.folder in its"
-            " arguments"
+            f"failed save: the program saved to {self.real.checkpoints}, where this run's"
+            " checkpoints lie, not to the folder in RGT_CHECKPOINT_DIR; make it read that variable,"
+            " or rehearse under another name"
         )
         to = self.run.folder.at(f"strays-{os.getpid()}")
         for path in found.changed:
@@ -396,33 +559,91 @@ class Strays(NamedTuple):
     gone: list[str]
 
 
-def swap_folder(text: str, folders: list[str], new: str, is_line: bool) -> str:
-    """Return a text with each folder of checkpoints replaced, and only where it stands as a path.
+class Save(NamedTuple):
+    """Where a program saves that doesn't ask RGT_CHECKPOINT_DIR: a folder, and a glob of what it
+    saves there. `is_shared`: files of that form lay there before."""
 
-    out and out/x and --dir=out, but neither --timeout nor layout/x; an absolute path inside of
-    words too. `is_line`: of shell, where quotes and operators part words.
+    folder: str
+    pattern: str
+    is_shared: bool
+
+
+Saves = Dict[str, Tuple[int, int]]  # {path: (ns since 1970, bytes)}
+
+
+def list_saves(folders: list[str], pattern: str, left: str) -> Saves:
+    """Return the files that look like a checkpoint's, by their names or by the job's `pattern`.
+
+    Not those below `left`, in hidden folders, or where nobody's own files are.
     """
-    # The new folder may lie below an old one, so it comes in last.
-    mark = "\1"
-    for folder in folders:
-        folder = re.sub(r"^(\./)+", "", folder).rstrip("/")
-        if folder in ("", ".", "~"):
-            continue
-        before, after = "=", ""
-        if is_line or folder.startswith("/"):
-            before, after = " \t\n='\"();&|<>`", " \t\n'\"();&|<>`"
-        if folder.startswith("/"):
-            before, after = before + ":,[@", after + ":,]"
-        start = rf"(?:\A|(?<=[{re.escape(before)}]))" + ("" if folder[0] == "/" else r"(?:\./)*")
-        end = rf"(?=/|\Z{'|[' + re.escape(after) + ']' if after else ''})"
-        text = re.sub(start + re.escape(folder) + end, mark, text)
-    return text.replace(mark, new)
+    found: Saves = {}
+    seen = 0
+    for top in folders:
+        for base, inside, names in os.walk(top):
+            inside[:] = [
+                name
+                for name in inside
+                if not name.startswith(".")
+                and name not in NOBODYS
+                and os.path.join(base, name) != left
+            ]
+            seen += len(names) + 1
+            if seen > MOST_LOOKED:
+                return found
+            for name in names:
+                path = os.path.join(base, name)
+                if name.endswith(SAVED) or _matches(path, pattern):
+                    with suppress(OSError):
+                        told = os.lstat(path)
+                        if stat.S_ISREG(told.st_mode):
+                            found[path] = (told.st_mtime_ns, told.st_size)
+    return found
 
 
-def _is_line(words: list[str], at: int) -> bool:
-    """Return whether a word is the line of `bash -c LINE`."""
-    before = words[at - 1] if at else ""
-    return before.startswith("-") and before.endswith("c") and words[0].endswith("sh")
+def find_save(before: Saves, now: Saves) -> Save | None:
+    """Return where the newest of the files that are new lies; None for no new one."""
+    new = {path: told for path, told in now.items() if before.get(path) != told}
+    if not new:
+        return None
+    newest = max(new, key=lambda path: new[path])
+    folder, name = os.path.split(newest)
+    # One of several files of a checkpoint: the folder is the checkpoint, as in checkpoint-500/.
+    if _DIGITS.search(os.path.basename(folder)) and not any(
+        path.startswith(folder + "/") for path in before
+    ):
+        folder, name = os.path.split(folder)
+    pattern = _DIGITS.sub("*", name)
+    is_shared = any(
+        fnmatch.fnmatch(path[len(folder) + 1 :].split("/")[0], pattern)
+        for path in before
+        if path.startswith(folder + "/")
+    )
+    return Save(folder, pattern, is_shared)
+
+
+def _matches(path: str, pattern: str) -> bool:
+    """Return whether a file, or a folder above it, has a name of the job's pattern."""
+    last = pattern.rpartition("/")[2]
+    names = path.split("/")[-2:]
+    return last not in ("", "*") and any(fnmatch.fnmatch(name, last) for name in names)
+
+
+def _opened(run: Run) -> set[str]:
+    """Return the folders of the files that the program holds open and that look like its saves."""
+    found = set()
+    for pid in procs.of_program(run.folder):
+        with suppress(OSError):
+            for name in os.listdir(f"/proc/{pid}/fd"):
+                with suppress(OSError):
+                    path = os.readlink(f"/proc/{pid}/fd/{name}")
+                    if path.startswith("/") and path.endswith(SAVED):
+                        found.add(os.path.dirname(path))
+    return found
+
+
+def _yaml(text: str) -> str:
+    """Return a text as YAML and JSON have it."""
+    return text if re.fullmatch(r"[A-Za-z0-9_./-]+", text) else json.dumps(text)
 
 
 def _has_files(folder: str) -> bool:

@@ -66,7 +66,8 @@ class Runner:
             ago = int(run.now - at)
             if not self.raised:
                 why_not = f"the deadline of {run.spec.name} passed {ago} s ago"
-                return self._refuse(f"{why_not}; render the script with a later one")
+                how = "rgt resume BOX --set deadline=... gives it a later one"
+                return self._refuse(f"{why_not}; {how}")
         self.state.deadline = at
         if told := self.lease.take(self.heart.beat):
             return self._refuse(told, "preempted")

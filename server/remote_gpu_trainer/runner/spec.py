@@ -6,6 +6,8 @@ import json
 from types import SimpleNamespace
 from typing import Any
 
+MUST_RESTORE = "must-restore"  # beside the run.sh: nothing begins without a durable checkpoint
+
 # Waits and sizes that hardly a job changes, and tests do. Seconds, but for bytes and counts.
 TIMINGS = {
     "heartbeat": 10.0,  # state.json, the step, the results of collectors

@@ -79,6 +79,8 @@ def look(run: Run) -> dict[str, Any]:
     told["heartbeat_age"] = None if beat is None else int(now - max(beat, updated or 0))
     _add_log(run, told, now)
     told["signs"] = signs(run, told["checkpoint"]) if train else {}
+    first = run.folder.number("deadline.from")
+    told["first_start"] = int(first) if first else None
     deadline = run.folder.number("deadline")
     told["deadline"] = int(deadline) if deadline else told["deadline"]
     waits = bool(pid) and told["phase"] == "running" and run.folder.has(why.WAITS)

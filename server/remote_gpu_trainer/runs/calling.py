@@ -17,14 +17,17 @@ ANSWERED = 4000.0  # seconds that `stop` may take: a save may last an hour
 CALL = r"""
 main() {
   set -u
-  local want=$1 dir='' best='' one mark pid count=0
+  local want=$1 dir='' best='' one mark count=0
   shift
   tell() { printf '%s %s\n' "$1" "$(printf '%s' "$2" | tr '\n\r' '??')"; }
+  # The file holds a pid and when that process began: its number may be another one's by now.
   lives() {
-    pid=''
-    { IFS=' ' read -r pid _ <"$1/$2.pid"; } 2>/dev/null
+    local pid='' start='' stat=''
+    { IFS=' ' read -r pid start _ <"$1/$2.pid"; } 2>/dev/null
     case $pid in '' | *[!0-9]*) return 1 ;; esac
-    kill -0 "$pid" 2>/dev/null
+    { IFS= read -r -d '' stat <"/proc/$pid/stat"; } 2>/dev/null
+    set -- ${stat##*) }
+    [ $# -ge 20 ] && [ "${20}" = "$start" ] && [ "$1" != Z ]
   }
   case $want in
     '~/'*) dir=$HOME/${want#'~/'} ;;

@@ -2,18 +2,30 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
 from pydantic.json_schema import SkipJsonSchema
 
 from ..runner.spec import TIMINGS
 from .job_values import (
     BoxPath,
     Deadline,
+    IsCommand,
     Line,
     Minutes,
     Name,
+    Pattern,
+    Result,
     RunDir,
     Text,
     Variable,
@@ -30,10 +42,27 @@ Words = Annotated[list[Text], AfterValidator(no_secret_in_words)]
 Timings = dict[str, Annotated[float, Field(ge=0)]]
 
 
+def _is_number(annotation: object) -> bool:
+    kinds = get_args(annotation) or (annotation,)
+    return bool({int, float}.intersection(kinds)) and bool not in kinds
+
+
 class Strict(BaseModel):
     """A part of a job: unknown fields are refused, and no message repeats a value."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def _no_truth_value(cls, value: object, info: ValidationInfo) -> object:
+        """Refuse true where a number is wanted, which would be 1."""
+        if isinstance(value, bool) and _is_number(
+            cls.model_fields[str(info.field_name)].annotation
+        ):
+            raise ValueError(
+                f"is {str(value).lower()}, not a number; write a number, or leave it out"
+            )
+        return value
 
 
 class OneOf(Strict):
@@ -337,7 +366,9 @@ class Job(Strict):
     """A training run and what must be true at its end."""
 
     name: Name
-    command: Text | Words = Field(description="a list of arguments, or one line for bash")
+    command: Annotated[Text | Words, IsCommand] = Field(
+        description="a list of arguments, or one line for bash"
+    )
     deadline: Deadline = Field(
         description="when to stop: 20h, 90m, 2d after the first start, 18:00+02:00 for the next "
         "such time of day, or a date and time with its zone"
@@ -382,9 +413,10 @@ class Job(Strict):
         description="the signal that makes the program save; torchrun forwards only TERM",
     )
     durable: Durable | None = None
-    results: list[BoxPath] = Field(
+    results: list[Result] = Field(
         [],
-        description="files that must exist and have content at the end; {cell} is a cell's name",
+        description="files that must exist and have content at the end, or globs of them, such as "
+        "out/*.json; {cell} is a cell's name",
     )
     final_step: int | None = Field(
         default=None, ge=1, description="an end before this step isn't the end"
@@ -401,7 +433,7 @@ class Job(Strict):
     )
     at_end: AtEnd = AtEnd()
     stall: Stall = Stall()
-    step_pattern: Line = Field(
+    step_pattern: Pattern = Field(
         default="",
         description="extended regular expression that finds the step: the last number of a match",
     )

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import difflib
 import json
+from collections.abc import Iterator
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -17,11 +18,37 @@ from pydantic_core import ErrorDetails
 
 from ..text import UserError
 from .cells import CellError, expand, read_queue
-from .job import Job
+from .job import MOST_TOGETHER, Job
 
 MOST_FILE = 2_000_000  # bytes
+MOST_DEPTH = 30  # lists and objects within each other
+_TOO_DEEP = "brackets lie too deep in each other, or a part holds itself; write it without anchors"
 # A value of each field that every job needs, for who left it out.
 EXAMPLES = {"name": "sft", "command": "[python, train.py]", "deadline": "20h"}
+# The line to write for a field of another kind than it was given.
+LINES = {
+    "command": "command: [python, train.py]",
+    "checkpoint": "checkpoint: {folder: out}",
+    "durable": "durable: {to: /mnt/keep/sft, what: [out]}",
+    "at_end": "at_end: {do: stop}",
+    "stall": "stall: {log_minutes: 30}",
+    "floors": "floors: {free_gb: 5}",
+    "rehearsal": "rehearsal: {arguments: [--max-steps, '20']}",
+    "queue": "queue: {cells: [{name: a, arguments: [--lr, 1e-4]}]}",
+    "container": "container: {engine: apptainer, image: torch.sif}",
+    "slurm": "slurm: {partition: gpu}",
+    "kubernetes": "kubernetes: {image: pytorch/pytorch}",
+    "skypilot": "skypilot: {accelerator: H100}",
+    "variables": "variables: {NAME: value}",
+    "secrets": "secrets: {HF_TOKEN: {file: ~/.hf_token}}",
+    "retries": "retries: {network: 5}",
+    "data": "data: [{from: ~/data, to: data}]",
+    "notify": "notify: [python3, tell.py]",
+    "results": "results: [out/final.pt]",
+    "setup": "setup: [module load cuda]",
+    "gpus": "gpus: 1",
+    "resume": "resume: {flag: --resume}",
+}
 # What other tools call a field of the job itself.
 CALLED_ELSEWHERE = {
     **dict.fromkeys(
@@ -50,6 +77,19 @@ def _number(loader: _Loader, node: yaml.ScalarNode) -> object:
     return loader.construct_yaml_int(node) if is_whole else loader.construct_yaml_float(node)
 
 
+def _mapping(loader: _Loader, node: yaml.MappingNode) -> Iterator[dict]:
+    seen = set()
+    for key, _ in node.value:
+        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
+            if key.value in seen:
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"{key.value[:60]!r} stands there twice", key.start_mark
+                )
+            seen.add(key.value)
+    return loader.construct_yaml_map(node)
+
+
+_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
 _Loader.add_constructor("tag:yaml.org,2002:int", _number)
 _Loader.add_constructor("tag:yaml.org,2002:float", _number)
 
@@ -58,11 +98,14 @@ def from_object(given: Any) -> Job:
     """Return the job of a plain object. Raises JobError, whose text repeats no value of it."""
     if not isinstance(given, dict):
         raise JobError(f"this is {_kind(given)}, not a job; {_NEEDS}")
+    if why := _unfit(given):
+        raise JobError(why)
     try:
         return Job.model_validate(given)
     except ValidationError as error:
         faults = error.errors(include_input=False, include_url=False)
-        raise JobError("\n".join(_line(fault) for fault in faults)) from None
+        lines = dict.fromkeys(_line(fault) for fault in faults)
+        raise JobError("\n".join(lines)) from None
 
 
 def from_file(path: Path) -> dict:
@@ -85,15 +128,60 @@ def from_text(text: str, name: str, is_json: bool | None = None) -> dict:
     JSON where it begins like it.
     """
     is_json = text.lstrip()[:1] == "{" if is_json is None else is_json
+    if (size := len(text.encode("utf-8", "replace"))) > MOST_TOGETHER:
+        raise JobError(f"{name}: {_too_large(size)}")
     try:
-        given = json.loads(text) if is_json else yaml.load(text, _Loader)
+        if is_json:
+            given = json.loads(text, object_pairs_hook=_object)
+        else:
+            given = yaml.load(text, _Loader)
+    except RecursionError:
+        raise JobError(f"{name}: {_TOO_DEEP}") from None
     except (ValueError, yaml.YAMLError) as error:
         raise JobError(
             f"{name}: {_where(error)}; make it valid {'JSON' if is_json else 'YAML'}"
         ) from None
     if not isinstance(given, dict):
         raise JobError(f"{name}: this is {_kind(given)}, not a job; {_NEEDS}")
+    if why := _unfit(given):
+        raise JobError(f"{name}: {why}")
     return given
+
+
+def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        names = [name for name, _ in pairs]
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{twice[:60]!r} stands there twice")
+    return given
+
+
+def _unfit(given: dict) -> str:
+    """Return why an object is too large, too deep or holds itself, '' for none of it.
+
+    What a model would take seconds to read is refused at once.
+    """
+    size, todo = 0, [(given, 0)]
+    while todo:
+        value, depth = todo.pop()
+        if depth > MOST_DEPTH:
+            return _TOO_DEEP
+        if isinstance(value, dict):
+            todo += [(part, depth + 1) for pair in value.items() for part in pair]
+        elif isinstance(value, (list, tuple)):
+            todo += [(part, depth + 1) for part in value]
+        size += len(value) + 2 if isinstance(value, str) else 1
+        if size + len(todo) > MOST_TOGETHER:
+            return _too_large(size + len(todo))
+    return ""
+
+
+def _too_large(size: int) -> str:
+    return (
+        f"a job of {size:,} bytes or more is over {MOST_TOGETHER:,}; put long values into files of "
+        "the code"
+    )
 
 
 def with_options(given: dict, options: list[str]) -> dict:
@@ -140,6 +228,21 @@ def with_queue(given: dict, queue: Path | None, sweep: Path | None) -> dict:
     return {**given, "queue": {**(given.get("queue") or {}), "cells": cells}}
 
 
+# pydantic's kinds of faults, as what is wanted.
+_WANTED = {
+    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object with fields"),
+    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
+    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
+    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
+    "list_type": "a list",
+    "literal_error": "{}",
+    "greater_than": "over {}",
+    "greater_than_equal": "{} or more",
+    "less_than": "under {}",
+    "less_than_equal": "{} or less",
+}
+
+
 def _line(fault: ErrorDetails) -> str:
     """Return the path of a field and what is wrong with it.
 
@@ -151,6 +254,8 @@ def _line(fault: ErrorDetails) -> str:
         if not isinstance(part, str) or part.isidentifier() or "-" not in part
     )
     kind, message = fault["type"], fault["msg"].removeprefix("Value error, ")
+    if where == "command" and kind in ("string_type", "list_type"):
+        return f"command: must be a list of arguments or one line; write {LINES['command']}"
     if kind == "missing":
         example = EXAMPLES.get(where)
         return f"{where}: missing; give it a value" + (f", such as {example}" if example else "")
@@ -158,6 +263,12 @@ def _line(fault: ErrorDetails) -> str:
         message = "must be the name of a file with packages; variables sets those of the program"
     elif kind == "string_type":
         message = "must be a text; put it into quotes"
+    wanted = _WANTED.get(kind)
+    if wanted:
+        limit = next(iter((fault.get("ctx") or {}).values()), "")
+        message = f"must be {wanted.format(limit)}"
+        line = LINES.get(where) or LINES.get(where.partition(".")[0])
+        message += f"; write for example {line}" if line else "; change it, or leave it out"
     if kind == "string_pattern_mismatch" and where == "name":
         message = "must be 1 to 50 of a-z, 0-9 and '-', with '-' neither first nor last"
     if kind == "extra_forbidden":

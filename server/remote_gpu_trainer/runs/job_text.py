@@ -124,10 +124,10 @@ def floors(job: Job) -> tuple[int, int]:
 
 
 def probed(job: Job) -> bool:
-    """Whether the probe is used: the job has a Python program that saves, and doesn't refuse."""
+    """Whether the probe is used: the job has a Python program, and doesn't refuse."""
     words = job.command.split() if isinstance(job.command, str) else job.command
     named = job.launcher != "none" or any(map(_TRAINING.search, words))
-    return job.probe and job.checkpoint is not None and named
+    return job.probe and named
 
 
 def _check_boxes(job: Job, target: str) -> None:

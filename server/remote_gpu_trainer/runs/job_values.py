@@ -6,12 +6,14 @@ repeats a value.
 
 from __future__ import annotations
 
+import posixpath
 import re
 from datetime import datetime, timezone
 from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
+from ..runner.log import compiled
 from ..text.secrets import holds_secret, is_secret
 from ..text.spans import seconds_in
 
@@ -57,6 +59,57 @@ def _on_one_line(text: str) -> str:
     if any(not c.isprintable() for c in text):
         raise ValueError("has a line break or a control character; write it on one line")
     return text
+
+
+def _a_path(text: str) -> str:
+    if not text.strip() or posixpath.normpath(text) in ("/", "//", "~"):
+        raise ValueError("names no file or folder; write one such as out/final.pt")
+    return text
+
+
+def _a_result(text: str) -> str:
+    if posixpath.normpath(text) in (".", "..") or posixpath.normpath(text).startswith("../"):
+        raise ValueError(
+            "leads out of the code; write a path inside it, such as out/final.pt, or an absolute "
+            "one"
+        )
+    return text
+
+
+def _a_pattern(text: str) -> str:
+    if not text:
+        return text
+    if compiled(text) is None:
+        raise ValueError("isn't a regular expression; write one such as 'step [0-9]+'")
+    if _repeats_within(text):
+        raise ValueError(
+            "has a repeat within a repeat, which may take for ever on one line; write one such as "
+            "'step [0-9]+'"
+        )
+    return text
+
+
+def _repeats_within(text: str) -> bool:
+    """Whether a part that may repeat without end holds another such part."""
+    escaped = re.sub(r"\\.|\[\^?\]?[^\]]*\]", "x", text)
+    inner = r"\((?:[^()]*[+*][^()]*|[^()]*\{\d+,\}[^()]*)\)(?:[+*]|\{\d+,\})"
+    while True:
+        if re.search(inner, escaped):
+            return True
+        # A group without a repeat behind it is as good as its content.
+        flat = re.sub(r"\(([^()]*)\)(?![+*?{])", r"\1", escaped)
+        flat = re.sub(r"\([^()]*\)(?=[+*?{])", "x", flat)
+        if flat == escaped:
+            return False
+        escaped = flat
+
+
+def _a_command(value: object) -> object:
+    if isinstance(value, (bool, int, float)):
+        raise ValueError(
+            "is a number; write a list of arguments such as [python, train.py], or one line"
+        )
+    return value
 
 
 def _no_token(text: str) -> str:
@@ -127,7 +180,10 @@ Line = Annotated[
     str, AfterValidator(_carried), AfterValidator(_on_one_line), AfterValidator(_no_token)
 ]
 _ON_THE_BOX = "on the box: relative to the code, absolute, or beginning with ~/"
-BoxPath = Annotated[Line, Field(min_length=1, description=_ON_THE_BOX)]
+BoxPath = Annotated[Line, Field(min_length=1, description=_ON_THE_BOX), AfterValidator(_a_path)]
+Result = Annotated[BoxPath, AfterValidator(_a_result)]
+Pattern = Annotated[Line, AfterValidator(_a_pattern)]
+IsCommand = BeforeValidator(_a_command)
 # pydantic uses Rust's patterns, where $ is the very end of the text.
 RunDir = Annotated[str, Field(pattern=r"^(~/|/)[A-Za-z0-9._][A-Za-z0-9._/-]*$", max_length=200)]
 Name = Annotated[str, Field(pattern=r"^[a-z0-9]([a-z0-9-]{0,48}[a-z0-9])?$")]

@@ -5,6 +5,7 @@ A result may lie outside the run's folder, or behind a symbolic link, which isn'
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import posixpath
 import re
@@ -52,13 +53,14 @@ class Reached:
 
     `outside`: places that weren't pulled. `behind`: [(what the job names, link, its target)].
     `absent`: results that aren't on the box, as far as it was pulled. `apart`: whether results are
-    among what is outside.
+    among what is outside. `came`: where the results lie that came, by their paths here.
     """
 
     outside: list[str] = field(default_factory=list)
     behind: list[tuple[str, str, str]] = field(default_factory=list)
     absent: list[str] = field(default_factory=list)
     apart: bool = False
+    came: list[str] = field(default_factory=list)
 
 
 def read(script: Path) -> Named:
@@ -119,16 +121,26 @@ def reached(
         elif here is None and (place := at.outside(path)):
             _add(found.outside, place)
             found.apart = True
-        elif here is not None and path in named.results and not _holds(files, here):
-            found.absent.append(path)
+        elif here is not None and path in named.results:
+            came = _matching(files, here)
+            found.came += came
+            found.absent += [] if came else [path]
     if _is_rooted(named.work_dir) and at.here(at.whole(named.work_dir)) is None:
         _add(found.outside, named.work_dir)
     return found
 
 
-def _holds(files: Mapping[str, object], path: str) -> bool:
-    """Whether a file, or one in a folder of that name, came."""
-    return path in files or any(name.startswith(f"{path}/") for name in files)
+def _matching(files: Mapping[str, object], path: str) -> list[str]:
+    """Return a result that came: the file or the folder of that name, or what a glob matches."""
+    if path in files or any(name.startswith(f"{path}/") for name in files):
+        return [path]
+    return sorted(name for name in files if matches(name, path))
+
+
+def matches(name: str, glob: str) -> bool:
+    """Return whether a path matches a glob part by part: '*' stands for no '/'."""
+    parts, wanted = name.split("/"), glob.split("/")
+    return len(parts) == len(wanted) and all(map(fnmatch.fnmatchcase, parts, wanted))
 
 
 def _is_rooted(path: str) -> bool:

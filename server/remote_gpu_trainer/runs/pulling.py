@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +17,14 @@ from ..text.masking import shown, shown_lines
 HASHING = 3 * 3600  # seconds; a terabyte from a network disk
 MOST_LIST = 256 << 20  # bytes of the list of files
 
-# Runs on the box: each plain file below a folder with its size and SHA-256, each link's target.
+MOST_NAMED = 5  # files in a refusal
+
+# Runs on the box: each plain file below a folder with its size and SHA-256, each link's target. The
+# first argument is `hash`, or `names` for the names alone, with "" as SHA-256.
 LIST = r"""
 import hashlib, json, os, sys
-top, left = os.path.expanduser(sys.argv[1]), set(sys.argv[2:])
+is_hashed, top = sys.argv[1] == "hash", os.path.expanduser(sys.argv[2])
+left = set(sys.argv[3:])
 if not os.path.isdir(top):
     sys.exit("no folder " + ascii(top))
 files, links = [], []
@@ -34,6 +39,9 @@ for base, folders, names in os.walk(top, onerror=fail):
         if os.path.islink(full):
             links.append([path, os.readlink(full)])
         elif os.path.isfile(full) and path not in left and ".rsync-partial" not in path.split("/"):
+            if not is_hashed:
+                files.append([path, os.path.getsize(full), ""])
+                continue
             digest, size = hashlib.sha256(), 0
             with open(full, "rb") as file:
                 for piece in iter(lambda: file.read(1 << 20), b""):
@@ -78,12 +86,7 @@ def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
                     "--to: what has been copied stays"
                 )
             raise Unreleased(_why(copied, f"copying {shown(folder)}"))
-        reply = boxes.run(
-            box, LIST, interpreter=boxes.PYTHON, args=(folder, *left), limit=HASHING, most=MOST_LIST
-        )
-        if reply.outcome != "ok" or reply.code != 0 or reply.cut:
-            raise Unreleased(_why(reply, f"hashing {shown(folder)}"))
-        files, links = read_list(reply.out)
+        files, links = _ask(box, folder, left, "hash", f"hashing {shown(folder)}")
         differing = [
             path for path, (size, digest) in files.items() if not _same(here / path, size, digest)
         ]
@@ -91,6 +94,64 @@ def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
         if not differing:
             break
     return pulled
+
+
+def names(box: Box, folder: str, left: tuple[str, ...]) -> list[str]:
+    """Return the paths of the files that `pull` would bring. Raises Unreleased."""
+    return sorted(_ask(box, folder, left, "names", f"listing {shown(folder)}")[0])
+
+
+def refuse_foreign(here: Path, paths: list[str], own: set[str]) -> None:
+    """Raise Unreleased where a copy to `here` would write over what isn't its own.
+
+    `paths`: of the files that come. `own`: of those that an earlier release brought here. A link on
+    the way, of a folder too, would lead the copy out of `here`.
+    """
+    links, foreign, seen = [], [], set()
+    for path in paths:
+        parts = path.split("/")
+        for end in range(1, len(parts)):
+            above = "/".join(parts[:end])
+            if above in seen:
+                continue
+            seen.add(above)
+            if (here / above).is_symlink():
+                links.append(above)
+            elif (here / above).exists() and not (here / above).is_dir():
+                foreign.append(above)
+        if (here / path).is_symlink():
+            links.append(path)
+        elif path not in own and os.path.lexists(here / path):
+            foreign.append(path)
+    where = shown(here, 200)
+    if links:
+        raise Unreleased(
+            f"{where} holds links that a copy would follow or replace ({_some(links)}); remove "
+            "them, or give another folder with --to"
+        )
+    if foreign:
+        raise Unreleased(
+            f"{where} holds files that no release brought and that would be overwritten "
+            f"({_some(foreign)}); move them away, or give another folder with --to"
+        )
+
+
+def _some(paths: list[str]) -> str:
+    listed = ", ".join(shown(path, 100) for path in paths[:MOST_NAMED])
+    return listed + (f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else "")
+
+
+def _ask(
+    box: Box, folder: str, left: tuple[str, ...], how: str, what: str
+) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
+    """Return the box's list of a folder, as `read_list` has it. Raises Unreleased."""
+    words = (how, folder, *left)
+    reply = boxes.run(
+        box, LIST, interpreter=boxes.PYTHON, args=words, limit=HASHING, most=MOST_LIST
+    )
+    if reply.outcome != "ok" or reply.code != 0 or reply.cut:
+        raise Unreleased(_why(reply, what))
+    return read_list(reply.out)
 
 
 def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:

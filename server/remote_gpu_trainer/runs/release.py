@@ -12,6 +12,7 @@ followed.
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import subprocess
@@ -22,13 +23,19 @@ from pathlib import Path, PurePosixPath
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..catalogue import bundle
+from ..text import write_whole
 from ..text.masking import shown, shown_lines
-from . import named_results, status
-from .pulling import HASHING, Unreleased, pull
+from . import named_results, pulling, status
+from .pulling import HASHING, Unreleased, pull, refuse_foreign
 
-# The runner's own files at the top of its folder: two change while they are read, and one belongs
-# to a rehearsal.
-LEFT_THERE = ("lock", "heartbeat", "rehearsal")
+# The runner's own files at the top of its folder: locks, process ids, caches, and what belongs to a
+# rehearsal. They change while they are read, and mean nothing elsewhere.
+LEFT_THERE = (
+    "lock", "start.lock", "keeper.lock", "heartbeat", "rehearsal", "python", ".spare",
+    "whole.cache", "runner.pid", "train.pid", "keeper.pid", "holder.pid", "deadman.pid",
+    "start.begun",
+    "fetch.progress", "sync.progress", "asked", "save-now",
+)  # fmt: skip
 MANIFEST = "PULL_MANIFEST.json"
 # Characters of a name that verify_local.py allows in no manifest: systems treat them differently.
 _ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|\A[^/]*:")
@@ -39,8 +46,11 @@ class Released:
     """What was copied from `source` to `to`.
     `differing`: files that aren't the same as on the box. `links`: links, which aren't copied.
     `outside`: places that the run names and that weren't pulled. `unreached`: results that the job
-    names and that didn't come, each with what to do. `checked`: the result of loading checkpoints.
-    `verdict`: verified, bad or unknown.
+    names and that didn't come, each with what to do. `results`: where those lie that came.
+    `checked`: the result of loading checkpoints. `left`: whether the box still has results that
+    didn't come.
+    `verdict`: verified, incomplete (all that came is verified, and a result that the job names is
+    not among it), bad or unknown.
     """
 
     source: str
@@ -51,8 +61,15 @@ class Released:
     links: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     unreached: list[str] = field(default_factory=list)
+    results: list[str] = field(default_factory=list)
+    left: bool = False
     verdict: str = "unknown"
     checked: list[str] = field(default_factory=list)
+
+    @property
+    def is_all(self) -> bool:
+        """Return whether all that the box has of this run is here, and verified."""
+        return self.verdict == "verified" or (self.verdict == "incomplete" and not self.left)
 
     def as_dict(self) -> dict:
         """Return all fields, as `release --json` prints them."""
@@ -77,8 +94,9 @@ def release(
     if answer.state in ("unreachable", "unknown", "nothing"):
         raise Unreleased(answer.text)
     if answer.state in ("alive", "stalled"):
+        at = "" if answer.step is None else f" at step {answer.step}"
         raise Unreleased(
-            f"the run in {answer.dir} is {answer.state} (step {answer.step}); wait for its end "
+            f"the run in {answer.dir} is {answer.state}{at}; wait for its end "
             "with rgt status --wait, or end it with rgt stop"
         )
     to = to or Path("results") / default_name(box, answer.dir)
@@ -104,11 +122,17 @@ def bring_home(
     released = Released(shown(source), str(to))
     places = _places(source, also)
     origin = {"box": boxes.address(box) or "local", "folder": source}
-    _claim(to, origin)
+    to = Path(os.path.realpath(to))  # the user's own link to a folder
+    own = _own_files(to, origin)
+    coming = _coming(box, places)
+    refuse_foreign(to, coming, own)
+    _claim(to, origin, sorted(own.union(coming)))
     files, links = _pull_all(box, places, to, released)
     released.files, released.bytes = len(files), sum(size for size, _ in files.values())
     named = named_results.read(to / "run.sh")
-    lacking = _compare(released, named_results.reached(named, places, files, links), files)
+    reached = named_results.reached(named, places, files, links)
+    lacking = _compare(released, reached, files)
+    released.results = [shown(to / path, 400) for path in reached.came]
     unlisted = [path for path in files if _ODD.search(path)]
     listed = {name: files[name] for name in files if name not in unlisted}
     _write_manifest(
@@ -128,7 +152,7 @@ def bring_home(
         for path in unlisted
     ]
     if lacking and released.verdict == "verified":
-        released.verdict = "unknown"  # a part of the results isn't here
+        released.verdict = "incomplete"
     return released
 
 
@@ -187,58 +211,79 @@ def _compare(
         released.unreached.append(
             shown(f"{name} lies behind the link {link} -> {target}; add --also {place}", 400)
         )
-    # A run that isn't done need not have them.
     done = ".done" in files
     for name in reached.absent:
         why = "the job names it, and it isn't on the box" if done else "the run didn't write it"
         released.unreached.append(shown(f"{name}: {why}", 400))
-    return reached.apart or bool(reached.behind) or (done and bool(reached.absent))
+    released.left = reached.apart or bool(reached.behind)
+    return released.left or bool(reached.absent)
 
 
-def _claim(to: Path, origin: dict[str, str]) -> None:
-    """Make the folder here this run's, before anything is copied. Raises Unreleased.
+def _coming(box: Box, places: dict[str, str]) -> list[str]:
+    """Return the paths here of all files that will come. Raises Unreleased."""
+    return [
+        f"{name}/{path}" if name else path
+        for name, folder in places.items()
+        for path in pulling.names(box, folder, () if name else LEFT_THERE)
+    ]
 
-    Results of another run there would be overwritten, and be taken for this one's.
-    """
-    if whose := _held_by_another(to, origin):
-        raise Unreleased(
-            f"the results of {shown(whose, 300)} lie in {to}, and would be overwritten; give "
-            "another folder with --to"
-        )
+
+def _claim(to: Path, origin: dict[str, str], coming: list[str]) -> None:
+    """Make the folder here this run's, before anything is copied. Raises Unreleased."""
     try:
         to.mkdir(parents=True, exist_ok=True)
-        _write_manifest(to, origin, None)
+        _write_manifest(to, origin, None, coming)
     except OSError as error:
         raise Unreleased(
             f"can't write to {to} ({error.strerror}); give another folder with --to"
         ) from None
 
 
-def _held_by_another(to: Path, origin: dict[str, str]) -> str:
-    """Return the run whose results a folder holds, '' where it is this one or there are none."""
+def _own_files(to: Path, origin: dict[str, str]) -> set[str]:
+    """Return the files that earlier releases of this run brought into a folder.
+
+    Raises Unreleased where the folder holds the results of another run: they would be overwritten,
+    and be taken for this one's.
+    """
+    if (to / MANIFEST).is_symlink():
+        raise Unreleased(f"{to / MANIFEST} is a link; give another folder with --to")
+    told, whose = {}, ""
     try:
         told = json.loads((to / MANIFEST).read_text(encoding="utf-8"))
         source, name = told.get("source"), str(told["run_id"])
+        if isinstance(source, dict):
+            whose = "" if source == origin else f"{source.get('folder')} on {source.get('box')}"
+        else:  # older: it says no more than the name
+            whose = "" if name == _run_id(origin) else name
     except (FileNotFoundError, NotADirectoryError):
-        return ""
-    except (OSError, ValueError, AttributeError, KeyError):
-        return f"a run that {MANIFEST} doesn't name"
-    if isinstance(source, dict):
-        return "" if source == origin else f"{source.get('folder')} on {source.get('box')}"
-    return "" if name == _run_id(origin) else name  # older: it says no more than the name
+        pass
+    except (OSError, ValueError, AttributeError, KeyError, RecursionError):
+        whose = f"a run that {MANIFEST} doesn't name"
+    if whose:
+        raise Unreleased(
+            f"the results of {shown(whose, 300)} lie in {to}, and would be overwritten; give "
+            "another folder with --to"
+        )
+    rows, coming = told.get("files"), told.get("coming")
+    own = {row.get("path") for row in rows or [] if isinstance(row, dict)}
+    return {path for path in own.union(coming or []) if isinstance(path, str)}
 
 
 def _run_id(origin: dict[str, str]) -> str:
     return PurePosixPath(origin["folder"]).name or "run"
 
 
-def _write_manifest(to: Path, origin: dict[str, str], rows: list[dict] | None) -> None:
+def _write_manifest(
+    to: Path, origin: dict[str, str], rows: list[dict] | None, coming: list[str] | None = None
+) -> None:
     """Write the list by which scripts/verify_local.py compares the folder, now and later.
 
-    `rows`: None while the files are still on the way, so that nobody takes them for whole.
+    `rows`: None while the files are still on the way, so that nobody takes them for whole;
+    `coming` are then the paths that may be there in part.
     """
     manifest = {"schema": 1, "run_id": _run_id(origin), "source": origin, "files": rows}
-    (to / MANIFEST).write_text(json.dumps(manifest, indent=1) + "\n", encoding="utf-8")
+    manifest |= {"coming": coming} if coming is not None else {}
+    write_whole(to / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode(), 0o644)
 
 
 def _verify(
@@ -282,6 +327,7 @@ def as_text(released: Released) -> str:
     """Return what came home, for a terminal."""
     size = f"{released.files} files, {released.bytes / 1e6:.1f} MB"
     out = [f"{released.verdict}: {size} from {released.source} in {shown(released.to)}"]
+    out += [f"    result: {path}" for path in released.results[:20]]
     out += [f"    differs from the box: {path}" for path in released.differing[:20]]
     out += [f"    {line}" for line in released.checked]
     out += [f"    not pulled, a link: {link}" for link in released.links[:20]]
@@ -290,6 +336,13 @@ def as_text(released: Released) -> str:
         for path in released.outside
     ]
     out += [f"    a result didn't come: {text}" for text in released.unreached]
-    if released.verdict != "verified":
+    if released.verdict == "incomplete" and released.is_all:
+        out.append(
+            "    all that the run left is here and verified, but not every result that the job "
+            "names; rgt resume would go on with it"
+        )
+    elif released.verdict == "incomplete":
+        out.append("    don't end the box yet: a result that the job names isn't here")
+    elif released.verdict != "verified":
         out.append("    don't end the box yet: the results here aren't verified")
     return "\n".join(out)

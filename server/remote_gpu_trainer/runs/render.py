@@ -91,7 +91,7 @@ def render(
         raise Unfit(field_of(str(error))) from None
     name = f"{job.name}.{ENDINGS[target]}"
     probe = probe_beside(job, target, file) if file else ""
-    around = commands(job, target, file or name, snapshot, probe)
+    around = commands(job, target, file or name, probe)
     return Rendered(
         name,
         text,
@@ -148,9 +148,7 @@ class Commands:
     resume: str
 
 
-def commands(
-    job: Job, target: str, file: str, snapshot: Snapshot | None, probe: str = ""
-) -> Commands:
+def commands(job: Job, target: str, file: str, probe: str = "") -> Commands:
     """Return the lines for a target. `file`: the script here; `probe`: the probe, or ''."""
     code = (job.code or "").rstrip("/")
     secrets = sorted({secret.variable for secret in job.secrets.values() if secret.variable})
@@ -166,7 +164,6 @@ def commands(
         nodes=job.nodes,
         code=_here(code) if job.code else "",
         code_inside=_here(code + "/") if job.code else "",
-        listed=snapshot is None or bool(snapshot.tracked),
         secrets=secrets,
         namespace=(job.kubernetes.namespace if job.kubernetes else None) or "",
         managed=job.is_managed,

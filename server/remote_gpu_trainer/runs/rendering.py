@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+import time
 from datetime import date
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 from ..catalogue.bundle import bundle_root
 from ..platforms import profile
 from ..platforms.profile import Profile
+from ..runner.deadline import after
 from ..text import write_whole
 from . import code_state
 from .job_reading import JobError, from_object
@@ -42,6 +44,8 @@ def rendered(
     else the user's own machine. Raises JobError, and ProfileError for an unknown platform.
     """
     job = from_object(given)
+    if (at := after(job.deadline, time.time())) is not None and at <= time.time():
+        raise JobError("deadline: it has passed; give a later one, such as deadline: 20h")
     platform = platform_of(profile_name, target)
     chosen = target or usual_target(platform)
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}", outside) if write_to else None

@@ -12,12 +12,13 @@ import hashlib
 import io
 import json
 import os
+import re
 import tarfile
 import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 from ..boxes import box as boxes
 from ..boxes.box import Box, Reply
@@ -27,10 +28,15 @@ from ..text.masking import shown, shown_lines
 COMPARING = 600.0  # seconds to hash what is there already
 SENDING = 6 * 3600.0  # seconds for all files
 MOST_REPLY = 64 << 20  # bytes of the box's list
+_NO_PYTHON = re.compile(
+    r"python3['’]?: ?(?:command )?(?:not found|No such file|Permission denied|cannot execute)"
+)
 
 # Runs on the box. First argument: a folder. With `compare` it prints which of the files in the
 # JSON on standard input it lacks; otherwise it unpacks a tar from there, whose first member is
-# that JSON, and prints which of the files still differ. It also says whether the folder is new.
+# that JSON, and prints which of the files still differ. With `unpack` what was sent before and
+# isn't in the JSON is removed, with `add` it stays. It also says whether the folder is new, and
+# which files were sent before and aren't in the JSON.
 RECEIVER = r"""
 import hashlib, json, os, sys, tarfile
 top, verb = os.path.expanduser(sys.argv[1]), sys.argv[2]
@@ -52,7 +58,8 @@ def same(path, about):
         return False
 def tell(files):
     lacking = [name for name in sorted(files) if not same(os.path.join(top, name), files[name])]
-    print(json.dumps({"new": NEW, "lacking": lacking}))
+    gone = sorted(set(names_in(SENT)) - set(files))
+    print(json.dumps({"new": NEW, "lacking": lacking, "gone": gone}))
 def names_in(path):
     try:
         with open(path, encoding="utf-8", errors="surrogateescape") as file:
@@ -99,11 +106,14 @@ with tarfile.open(fileobj=sys.stdin.buffer, mode="r|gz") as packed:
         if name + UNDER_WAY not in files:
             drop(name + UNDER_WAY)
     write(json.dumps(sorted(files)), GOING)
-    for name in set(names_in(SENT)) - set(files):
-        drop(name)
+    before = set(names_in(SENT)) - set(files)
+    if verb == "unpack":
+        for name in before:
+            drop(name)
+        before = set()
     for member in members:
         put(member, packed.extractfile(member) if member.isreg() else None)
-write(json.dumps(sorted(files)), SENT)
+write(json.dumps(sorted(before.union(files))), SENT)
 os.unlink(GOING)
 tell(files)
 """
@@ -138,24 +148,21 @@ class Parcel:
     texts: Mapping[str, tuple[bytes, int]]
 
 
-def send(box: Box, parcel: Parcel, *, accept_new: bool = False) -> Sent:
+def send(box: Box, parcel: Parcel, *, keep: bool = False, accept_new: bool = False) -> Sent:
     """Bring the files to the box. Raises NotSent.
 
-    What the box has already isn't sent again. `accept_new` stores a host key that isn't known yet.
+    What the box has already isn't sent again. `keep`: what was sent before stays there.
+    `accept_new` stores a host key that isn't known yet.
     """
-    try:
-        files = {name: _about(path) for name, path in parcel.paths.items()}
-    except OSError as error:
-        raise NotSent(
-            f"{error.filename}: {error.strerror}; make it readable, or take it out of the code"
-        ) from None
-    files |= {name: _about_text(content) for name, (content, _) in parcel.texts.items()}
+    files = _about_all(parcel)
     manifest = json.dumps(files)
-    _, lacking = _ask(box, parcel.folder, "compare", manifest.encode(), COMPARING, accept_new)
+    lacking = _ask(box, parcel.folder, "compare", manifest.encode(), COMPARING, accept_new).lacking
     with tempfile.TemporaryFile() as packed:
         _pack(packed, parcel, manifest, set(lacking))
         packed.seek(0)
-        made, differing = _ask(box, parcel.folder, "unpack", packed, SENDING, accept_new)
+        verb = "add" if keep else "unpack"
+        after = _ask(box, parcel.folder, verb, packed, SENDING, accept_new)
+    made, differing = after.is_new, after.lacking
     if differing:
         names = ", ".join(shown(name, 80) for name in differing[:5])
         raise NotSent(
@@ -164,6 +171,24 @@ def send(box: Box, parcel: Parcel, *, accept_new: bool = False) -> Sent:
         )
     size = sum(files[name].get("bytes", 0) for name in lacking)
     return Sent(len(files), len(lacking), size, made)
+
+
+def differences(box: Box, parcel: Parcel) -> list[str]:
+    """Return the files that a sending would add, change or remove on the box. Raises NotSent."""
+    given = json.dumps(_about_all(parcel)).encode()
+    answer = _ask(box, parcel.folder, "compare", given, COMPARING, False)
+    return sorted({*answer.lacking, *answer.gone})
+
+
+def _about_all(parcel: Parcel) -> dict[str, dict[str, Any]]:
+    """Return what is told of each file of a parcel. Raises NotSent."""
+    try:
+        files = {name: _about(path) for name, path in parcel.paths.items()}
+    except OSError as error:
+        raise NotSent(
+            f"{error.filename}: {error.strerror}; make it readable, or take it out of the code"
+        ) from None
+    return files | {name: _about_text(content) for name, (content, _) in parcel.texts.items()}
 
 
 def _about(path: Path) -> dict[str, Any]:
@@ -208,10 +233,19 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
     tar.addfile(told, io.BytesIO(content))
 
 
+class _Answer(NamedTuple):
+    """Whether the folder is new, the names that the box lacks, and those that were sent before and
+    aren't among the files any more."""
+
+    is_new: bool
+    lacking: list[str]
+    gone: list[str]
+
+
 def _ask(
     box: Box, folder: str, verb: str, given: bytes | IO[bytes], limit: float, accept_new: bool
-) -> tuple[bool, list[str]]:
-    """Return whether the folder is new, and the names that the box lacks. Raises NotSent."""
+) -> _Answer:
+    """Let the receiver work, and return what it says. Raises NotSent."""
     reply = boxes.run(
         box,
         given,
@@ -225,12 +259,13 @@ def _ask(
         raise NotSent(_why(box, folder, reply))
     try:
         answer = json.loads(reply.out)
-        is_new, names = answer["new"], answer["lacking"]
+        is_new, lacking, gone = answer["new"], answer["lacking"], answer["gone"]
+        whole = all(isinstance(name, str) for name in [*lacking, *gone])
     except (ValueError, TypeError, KeyError):
-        is_new, names = False, None
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        whole = False
+    if not whole:
         raise NotSent(f"the answer of {shown(box.name, 80)} can't be read; try again")
-    return is_new is True, names
+    return _Answer(is_new is True, lacking, gone)
 
 
 def without_python(box: Box) -> str:
@@ -242,7 +277,7 @@ def _why(box: Box, folder: str, reply: Reply) -> str:
     if reply.outcome != "ok":
         return reply.text
     name = shown(box.name, 80)
-    if reply.code == 127:
+    if reply.code in (126, 127) or _NO_PYTHON.search(reply.errors):
         return without_python(box)
     last = next(reversed(shown_lines(reply.errors, 1, 200)), "no message")
     return (

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+import shlex
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -19,7 +20,9 @@ from ..boxes.box import Box
 from ..catalogue.bundle import bundle_root
 from ..platforms.profile import Profile
 from ..runner.deadline import after
+from ..runner.phases import CODES
 from ..runner.probing import LOOKING
+from ..runner.spec import MUST_RESTORE
 from ..text import UserError
 from ..text.masking import shown
 from ..text.secrets import holds_secret
@@ -28,6 +31,7 @@ from .code_files import CodeFiles
 from .job import Job
 from .job_reading import JobError, from_object
 from .job_text import Unfit, probed
+from .known_jobs import Known
 from .render import Rendered, render
 from .rendering import platform_of
 from .run_script import quoted_path
@@ -61,12 +65,16 @@ class Done(NotStarted):
 
 @dataclass(frozen=True)
 class Plan:
-    """What is to be started: a job, rendered for a platform, and the code that goes with it."""
+    """What is to be started: a job, rendered for a platform, and the code that goes with it.
+
+    `must_restore`: nothing is to begin without a checkpoint from the durable place.
+    """
 
     job: Job
     platform: Profile
     rendered: Rendered
     code: CodeFiles | None
+    must_restore: bool = False
 
     @property
     def parcel(self) -> Parcel:
@@ -76,14 +84,24 @@ class Plan:
         texts = {"run.sh": (self.rendered.script.encode(), 0o700)}
         if probed(self.job):
             texts["probe.py"] = ((bundle_root() / "scripts" / "probe.py").read_bytes(), 0o644)
+        if self.must_restore:
+            texts[MUST_RESTORE] = (b"", 0o644)
         return Parcel(self.job.folder, paths, texts)
 
 
-def plan(given: Any, profile_name: str, box: Box, now: float) -> Plan:
+def plan(
+    given: Any,
+    profile_name: str,
+    box: Box,
+    now: float,
+    *,
+    with_code: bool = True,
+    must_restore: bool = False,
+) -> Plan:
     """Return what would be started on the box. Raises JobError, and ProfileError.
 
     `given`: the fields of a job. `now`: seconds since 1970, by which facts of the platform are
-    judged stale and the deadline is told.
+    judged stale and the deadline is told. `with_code`: False for code that is on the box.
     """
     job = from_object(given)
     target = "local" if box.local else "ssh"
@@ -98,8 +116,9 @@ def plan(given: Any, profile_name: str, box: Box, now: float) -> Plan:
             "together"
         )
     try:
-        snapshot = code_state.take(Path(job.code)) if job.code else None
-        files = code_files.choose(Path(job.code)) if job.code else None
+        code = Path(job.code) if job.code and with_code else None
+        snapshot = code_state.take(code) if code else None
+        files = code_files.choose(code) if code else None
         rendered = render(job, platform, target, date.fromtimestamp(now), snapshot)
     except (Unfit, code_state.CodeError) as error:
         raise JobError(str(error)) from None
@@ -110,7 +129,8 @@ def plan(given: Any, profile_name: str, box: Box, now: float) -> Plan:
     _refuse_missing(job, files)
     if (at := after(job.deadline, now)) is not None and at <= now:
         raise JobError(f"deadline: {when(at)} has passed; give a later one")
-    return Plan(job, platform, rendered, files)
+    restores = must_restore and job.queue is None  # a cell that never ran begins anew
+    return Plan(job, platform, rendered, files, restores)
 
 
 def _refuse_missing(job: Job, files: CodeFiles | None) -> None:
@@ -145,10 +165,36 @@ def _refuse_missing(job: Job, files: CodeFiles | None) -> None:
         )
 
 
-def until(job: Job, now: float) -> str:
-    """Return when a first start at `now` would end at the latest, in this machine's time."""
-    at = after(job.deadline, now)
-    return when(at) if at is not None else job.deadline
+def until(job: Job, now: float, first: float | None) -> str:
+    """Return when the run ends at the latest, in this machine's time.
+
+    `first`: when it was first started, by which its deadline counts; None for a run that begins
+    `now`. Raises JobError where that has passed.
+    """
+    at = after(job.deadline, first or now)
+    if at is None:
+        return job.deadline
+    if at <= now:
+        raise JobError(
+            f"deadline: {when(at)} has passed, counted from the first start at {when(first or now)}"
+            f"; give a later one, such as --set deadline={later(first or now, now)}, an hour from "
+            "now"
+        )
+    return f"{when(at)} at the latest, counted from its first start" + (
+        f" at {when(first)}" if first else ""
+    )
+
+
+def later(first: float, now: float) -> str:
+    """Return the span from a first start to an hour from now, as a job's deadline has it."""
+    return f"{math.ceil((now - first) / 60) + 60}m"
+
+
+def without_probe(job: Job) -> str:
+    """Return why the probe doesn't look at a job that has not refused it, '' where it does."""
+    if probed(job) or not job.probe:
+        return ""
+    return "the command names no Python program; write it as [python, train.py] for it"
 
 
 def limits(job: Job) -> tuple[list[str], list[str]]:
@@ -210,17 +256,91 @@ def refuse_living(box: Box, plan: Plan, *, accept_new: bool = False) -> Status:
     return before
 
 
-def send(box: Box, plan: Plan, *, accept_new: bool = False) -> Sent:
-    """Bring script and code to the box. Raises NotSent."""
-    return sending.send(box, plan.parcel, accept_new=accept_new)
+def passed(before: Status, now: float) -> str:
+    """Return that a run's deadline has passed, '' where it hasn't."""
+    if not before.deadline or before.deadline > now:
+        return ""
+    return f"its deadline passed at {when(before.deadline)}, so it can't go on without a later one"
 
 
-def left_behind(box: Box, folder: str, sent: Sent) -> str:
+def longer(before: Status) -> str:
+    """Return a deadline an hour from now for a run that was started before."""
+    now = time.time()
+    return later(before.first_start or now, now)
+
+
+def why_not_elsewhere(given: Any, box: Box, known: Known, is_gone: bool) -> str:
+    """Return why a run of `box` can't go on elsewhere, '' where it can. Raises JobError.
+
+    `is_gone`: the user says that the box is, in case that it doesn't answer.
+    """
+    job, name = from_object(given), shown(box.name, 80)
+    if job.durable is None:
+        return (
+            f"{known.name} has no durable place, so only {name} holds its checkpoints; rgt release "
+            "brings them"
+        )
+    if job.durable.on_this_box and not box.local:
+        return f"the copies of {known.name} lie on {name} itself; rgt release brings them"
+    found = status.ask(box, known.folder)
+    where = f"{box.argument} --run {shlex.quote(known.name)}"
+    if found.state in ("alive", "stalled"):
+        step = "" if found.step is None else f" at step {found.step}"
+        return (
+            f"{known.name} is {found.state} on {name}{step}, and two runs would write to one "
+            f"durable place; rgt stop {where} ends it first"
+        )
+    if found.state in ("unreachable", "unknown") and not is_gone:
+        return (
+            f"{found.text}; whether {known.name} still trains there isn't known, and two runs "
+            "would write to one durable place. Once you have ended that box, add --old-is-gone"
+        )
+    if found.state == "finished":
+        return f"{known.name} has finished on {name}; rgt release {where} brings its results"
+    return ""
+
+
+def send(box: Box, plan: Plan, *, keep_code: bool = False, accept_new: bool = False) -> Sent:
+    """Bring script and code to the box. Raises NotSent. `keep_code`: the code there stays."""
+    return sending.send(box, plan.parcel, keep=keep_code, accept_new=accept_new)
+
+
+def differing_code(box: Box, known: Known) -> list[str]:
+    """Return the files of the code here that aren't as on the box, [] where nobody can say.
+
+    `known`: the job that was started there from here.
+    """
+    folder = Path(str(known.given.get("code") or ""))
+    if not known.given.get("code") or not folder.is_dir():
+        return []
+    try:
+        files = code_files.choose(folder)
+        paths = {f"code/{name}": folder / name for name in files.sizes}
+        names = sending.differences(box, Parcel(known.folder, paths, {}))
+    except (OSError, sending.NotSent):
+        return []
+    return [name.removeprefix("code/") for name in names if name.startswith("code/")]
+
+
+def told_differing(names: list[str]) -> str:
+    """Return in how many files the code here differs from the box's, '' for none."""
+    if not names:
+        return ""
+    count = "1 file" if len(names) == 1 else f"{len(names)} files"
+    listed = ", ".join(shown(name, 60) for name in names[:5])
+    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
+    return f"code here differs in {count} from what runs there ({listed}{more})"
+
+
+def left_behind(box: Box, folder: str, sent: Sent, code: int) -> str:
     """Return what stays on the box when nothing began there, and the line that removes it.
 
-    '' where the folder was there before: it may hold more than what was sent.
+    `code`: how the run script ended. '' where the folder was there before, since it may hold more
+    than what was sent, and where another start has it: its run may train there.
     """
-    if not sent.made:
+    if not sent.made or code == CODES["preempted"]:
+        return ""
+    if status.ask(box, folder).state not in ("nothing", "failed"):
         return ""
     where = "" if box.local else f" on {shown(box.name, 80)}"
     return (

@@ -49,8 +49,8 @@ class Status:
     `decision`: what to do next, as `runner.failures.as_answer` gives it; None for a run that goes
     on, and where nothing is known.
     `probe`: what the probe said of the first steps; '' without it.
-    `deadline`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`: the wait ended
-    because its time was over.
+    `deadline`, `first_start`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`:
+    the wait ended because its time was over.
     """
 
     state: str
@@ -66,6 +66,7 @@ class Status:
     entry: str = ""
     reason: str = ""
     deadline: float | None = None
+    first_start: float | None = None
     heartbeat_age: float | None = None
     log: str = ""
     probe: str = ""
@@ -189,6 +190,7 @@ def _fill(status: Status, data: dict) -> None:
         _whole(data, key) for key in ("step", "attempt", "exit")
     )
     status.deadline = _number(data, "deadline")
+    status.first_start = _number(data, "first_start")
     status.heartbeat_age = _number(data, "heartbeat_age")
     status.log = shown(_text(data, "log"), 300)
     status.probe = shown(_text(data, "probe"), 400)

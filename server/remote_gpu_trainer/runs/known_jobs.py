@@ -1,0 +1,86 @@
+"""The jobs that were started from here, so that `resume` can change one and say whether its code is
+still the box's.
+
+They lie in local files and never come from a box: a box could name any folder here as its code. If
+the home is missing or read-only, nothing is kept, and commands work all the same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from ..boxes import box as boxes
+from ..boxes.box import Box
+from ..text import write_whole
+from . import ledger
+
+MOST = 500  # files; the oldest go
+
+
+@dataclass(frozen=True)
+class Known:
+    """A job that was started.
+
+    `address`: host:port of its box, '' for this machine. `folder`: the run's, as the job has it.
+    `given`: the fields of the job, its `code` as an absolute path. `at`: seconds since 1970.
+    """
+
+    address: str
+    folder: str
+    profile: str
+    given: dict[str, Any]
+    at: float
+
+    @property
+    def name(self) -> str:
+        """Return the name or the folder by which --run finds the run."""
+        above, _, last = self.folder.rpartition("/")
+        return last if above == "~/runs" else self.folder
+
+
+def note(box: Box, folder: str, profile: str, given: dict[str, Any]) -> None:
+    """Remember the job that runs in a folder of a box."""
+    code = given.get("code")
+    if code:
+        given = {**given, "code": str(Path(code).expanduser().resolve())}
+    known = Known(boxes.address(box), folder, profile, given, time.time())
+    key = hashlib.sha256(f"{known.address}\n{folder}".encode()).hexdigest()[:24]
+    with suppress(OSError):
+        write_whole(
+            _place() / f"{key}.json", json.dumps(asdict(known), default=str).encode(), 0o600
+        )
+        files = sorted(_place().glob("*.json"), key=lambda path: path.stat().st_mtime)
+        for path in files[:-MOST]:
+            path.unlink()
+
+
+def find(box: Box, run: str) -> Known | None:
+    """Return the job of a run, None for one that wasn't started from here.
+
+    `run`: a name under ~/runs, or a folder as the job or the box has it; '' for the one that was
+    started last on this box.
+    """
+    address, found = boxes.address(box), []
+    for path in _place().glob("*.json"):
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            known = Known(**json.loads(path.read_text(encoding="utf-8")))
+            if known.address == address and (not run or _is_same(known.folder, run)):
+                found.append(known)
+    return max(found, key=lambda known: known.at, default=None)
+
+
+def _is_same(folder: str, run: str) -> bool:
+    if "/" not in run:
+        run = f"~/runs/{run}"
+    run = run.rstrip("/")
+    return folder == run or (folder.startswith("~/") and run.endswith(folder[1:]))
+
+
+def _place() -> Path:
+    return ledger.place().parent / "jobs"
