@@ -155,6 +155,18 @@ def ignores(pids: Iterable[int], sign: int) -> bool:
     return bool(masks) and all(mask >> (sign - 1) & 1 for mask in masks)
 
 
+def inode_of(path: str) -> int:
+    """Return what tells a file from another one of its name, 0 for a folder or nothing."""
+    with suppress(OSError):
+        return 0 if os.path.isdir(path) else os.stat(path).st_ino
+    return 0
+
+
+def is_in_place(before: str, now: str, inode: int) -> bool:
+    """Return whether a save went over the one before it, into the same file. `inode`: of that."""
+    return before == now and inode != 0 and inode_of(now) == inode
+
+
 def may_wait(
     why: str, *, waited: float, left: float, save: float, handles: bool, notice: float, grows: bool
 ) -> bool:

@@ -79,7 +79,7 @@ class Asking:
 
 
 def wait_for_save(run: Run, why: str, save: float) -> None:
-    """Wait for a save that goes on, as long as this request may, where no runner does it. Blocks."""
+    """Wait, as long as this request may, for a save that goes on, where no runner does it."""
     saves, begun, is_told = saving.Watch(run), run.up, False
     while True:
         pids = procs.of_program(run.folder, procs.alive(run.folder, "train"))
@@ -130,3 +130,11 @@ def tell_cost(path: str, saved_step: int | None, step: int | None) -> str:
         count = step - saved_step
         lost = f", {count} step{'' if count == 1 else 's'} lost"
     return f"{told}: it falls back to {os.path.basename(path)}{lost}"
+
+
+def tell_steps_between(first: int | None, second: int | None) -> str:
+    """Say what an end loses that comes just before a save. Pure."""
+    if first is None or second is None or second <= first:
+        return "all that it trained since its last save"
+    count = second - first
+    return f"up to {count} step{'' if count == 1 else 's'} (what it trains between two saves here)"

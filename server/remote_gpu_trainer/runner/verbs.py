@@ -181,7 +181,7 @@ def stop(run: Run) -> int:
 
 
 def _until_stopped(run: Run) -> bool:
-    """Wait until a run that was asked to stop has; say what it waits for. False where it goes on."""
+    """Wait until a run has stopped, and say what it waits for. False where it goes on."""
     told, until = "", run.up + run.spec.save_seconds + 30
 
     def is_over() -> bool:
