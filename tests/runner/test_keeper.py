@@ -64,7 +64,7 @@ def test_the_save_is_asked_for_as_late_as_was_measured(kept, monkeypatch):
     monkeypatch.setattr(keeper, "ask", lambda run, reason: asked.append((run.now, reason)))
     monkeypatch.setattr(keeper.Keeper, "_at_deadline", lambda self: None)
     begin = kept.run.now
-    kept.run.folder.write("save-seconds", "4.0\n")
+    kept.run.folder.write("save-seconds", "2.0\n")
     pass_seconds(kept, 3599)
     assert [reason for _, reason in asked] == ["deadline"]
     assert 3594 <= asked[0][0] - begin <= 3597
@@ -94,10 +94,10 @@ def test_a_first_copy_after_the_end_is_awaited_before_anybody_is_told(kept, monk
     pass_seconds(kept, int(keeper.FIRST_TRY))
     assert told == []
     pass_seconds(kept, 3)
-    assert told and told[0] == ("done", False, False)
+    assert told and told[0] == ("done", -1.0, False)
     kept.run.folder.write("final-sync", "{}")
     pass_seconds(kept, 1)
-    assert told[-1] == ("done", False, True)
+    assert told[-1] == ("done", -1.0, True)
 
 
 def test_a_run_that_is_done_but_not_copied_at_its_deadline_is_unsaved(kept):

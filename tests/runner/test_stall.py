@@ -14,11 +14,11 @@ def watch(**fields) -> stall.Watch:
 
 def after(made: stall.Watch, seconds: int, **given) -> str:
     """What is said after so many seconds, looked at every second."""
-    look = {"log_grew": False, "step": None, "hot": False, **given}
+    now = stall.Signs(**given)
     said = ""
     for _ in range(seconds):
         made.run.clock.nap(1)
-        said = said or made.look(**look)
+        said = said or made.look(now)
     return said
 
 
@@ -27,7 +27,7 @@ def test_a_silent_log_is_a_stall():
     assert after(made, 9) == ""
     assert after(made, 1, log_grew=True) == ""
     assert after(made, 9) == ""
-    assert after(made, 1) == "no line in the log for 10 s"
+    assert after(made, 1) == "no line, step, checkpoint or other output for 10 s"
 
 
 def test_a_step_that_does_not_move_is_a_stall_although_lines_come():
@@ -60,9 +60,9 @@ def test_the_time_that_the_runner_itself_was_stopped_does_not_count():
     made = watch(stall_log_seconds=60)
     assert after(made, 20) == ""
     made.run.clock.nap(3600)
-    assert made.look(False, None, False) == ""
+    assert made.look(stall.Signs()) == ""
     assert after(made, 39) == ""
-    assert after(made, 1).startswith("no line in the log for 60 s")
+    assert after(made, 1).startswith("no line, step, checkpoint or other output for 60 s")
 
 
 def test_a_reset_counts_anew():
@@ -70,3 +70,41 @@ def test_a_reset_counts_anew():
     after(made, 9)
     made.reset()
     assert after(made, 9) == ""
+
+
+@pytest.mark.parametrize("sign", ["step", "checkpoint", "output"])
+def test_a_silent_program_that_moves_is_alive(sign):
+    made = watch(stall_log_seconds=10)
+    for number in range(50):
+        assert after(made, 9, **{sign: number if sign == "step" else str(number)}) == ""
+    last = {sign: 49 if sign == "step" else "49"}
+    assert after(made, 100, **last) != ""
+
+
+def after_work(made: stall.Watch, seconds: int, **given) -> int | None:
+    """The second at which a program that uses its processor counts as stalled."""
+    for second in range(seconds):
+        made.run.clock.nap(1)
+        if made.look(stall.Signs(cpu_seconds=float(second), **given)):
+            return second + 1
+    return None
+
+
+def test_work_delays_a_stall_once_and_spinning_at_idle_power_never():
+    assert after_work(watch(stall_log_seconds=10), 60) == 20
+    assert after_work(watch(stall_log_seconds=10), 60, hot=True) == 10
+    made = watch(stall_log_seconds=10)
+    assert after(made, 19, busy=True) == "" and after(made, 1, busy=True) != ""
+
+
+def test_work_that_ends_is_no_work():
+    made = watch(stall_log_seconds=10)
+    assert after(made, 5, busy=True) == ""
+    assert after(made, 9) == "" and after(made, 1) != ""
+
+
+def test_a_silent_program_that_saves_rarely_is_judged_by_how_often_it_saves():
+    made = watch(stall_log_seconds=10, save_every_seconds=60)
+    for number in range(5):
+        assert after(made, 60, checkpoint=str(number)) == ""
+    assert after(made, 130, checkpoint="4") != ""

@@ -20,9 +20,11 @@ from . import (
     probing,
     procs,
     results,
+    saving,
     setting_up,
     stacks,
     stall,
+    stopping,
     why,
 )
 from .context import Run
@@ -30,6 +32,7 @@ from .heart import Heart
 from .lingering import Lingering
 from .program import Program, with_arguments, words_of
 from .scene import keeping, members
+from .state import State
 from .why import Verdict
 
 FAILED = 8.0  # seconds for what is still there after a failure
@@ -54,7 +57,9 @@ class Attempts:
         self.program = Program(self.run)
         self._probe = probing.FirstSteps(self.run, self.state)
         self._used: dict[str, int] = {}
-        self._failed_at = -1  # the furthest step at which an attempt failed
+        self._best: int | None = None  # the furthest step at which an attempt has saved or failed
+        self._begins_anew = False  # this attempt went on from nothing
+        self._failed = 0  # attempts that failed after they had trained
         self._tries: list[float] = []
         self._original: Original | None = None
         self._short_at: int | None = -1
@@ -64,7 +69,7 @@ class Attempts:
         self._opened: opened.Opened | None = None
         self._first_save, self._first_at = "", 0.0
         self._linger: Lingering | None = None
-        self._told_lingering = False
+        self._told_lingering = self._is_silence_told = False
         self.owed: list[str] = []
 
     def go(self, adopt: bool = False) -> Verdict:
@@ -87,7 +92,7 @@ class Attempts:
     def _one(self, adopt: bool) -> Verdict:
         """Run one attempt, or go on with the one that a killed runner left; return its verdict."""
         run, state, heart = self.run, self.state, self.heart
-        heart.nan, self._stalled, self.owed = "", "", []
+        self._stalled, self.owed = "", []
         state.stalled = False
         if not (adopt and self._adopt()):
             self._start()
@@ -134,7 +139,7 @@ class Attempts:
         run.folder.write("attempt", f"{state.attempt}\n")
         run.folder.remove(members.ROLL, why.WAITS)
         state.failure = state.entry = state.reason = state.again = ""
-        state.exit = None
+        state.exit, state.is_nan, state.before_nan, state.cost = None, False, "", ""
         self._began = checkpoints.begin_with(run, self.heart.beat)
         path = self._began.path if self._began else ""
         if state.attempt == 1:
@@ -144,6 +149,7 @@ class Attempts:
         # Where the nodes share a folder, the first one reads it for all.
         self._opened = opened.Opened(run, path) if goes_on and run.rank == 0 else None
         self._first_save, self._first_at = "", 0.0
+        self._begins_anew = not goes_on
         extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
         words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
         self._note(log.next_number(run))
@@ -208,14 +214,19 @@ class Attempts:
                 f" or another checkpoint there when it saved {os.path.basename(saved.path)}: the"
                 " program seems to begin anew"
             )
-            state.note = "; ".join(filter(None, [state.note, told]))
+            self._begins_anew = True
+            self._add_note(told)
             run.event("not-opened", attempt=state.attempt, path=began.path, saved=saved.path)
-            run.log(told)
+            notices.notify(run, told)
+
+    def _add_note(self, text: str) -> None:
+        self.state.note = "; ".join(filter(None, [self.state.note, text]))
+        self.run.log(text)
 
     def _note(self, first: int) -> None:
         """Take down what an end is compared with."""
         run, state = self.run, self.state
-        self.heart.first = first
+        self.heart.begin_attempt(first)
         held = self._began.id if self._began else ""
         self._attempt = why.Attempt(
             state.attempt,
@@ -233,47 +244,55 @@ class Attempts:
     def _watch(self) -> None:
         """Serve requests and stalls until nothing of the program trains any more."""
         run, state, heart, timings = self.run, self.state, self.heart, self.run.spec.timings
-        watch = stall.Watch(run)
-        kill_at: float | None = None
-        asked_at: float | None = None
-        before, look_at = "", run.up
+        watch, asking = stall.Watch(run), stopping.Asking(run, self.program)
+        look_at = run.up
         while self._goes_on():
             run.clock.nap(timings.tick)
             heart.beat()
-            if run.up >= look_at:
+            is_time = run.up >= look_at
+            if is_time:
                 look_at = run.up + timings.heartbeat
                 pids = self.program.pids()
                 self._attempt.pids |= pids
                 members.note(run.folder, pids)
                 self._probe.look()
                 self._tell_anew()
-            if run.asked and kill_at is None:
-                self.owed = results.owed(run)
-                if state.phase == "running":
-                    state.move("asked")
-                asked_at, before = run.up, _latest(run)
+            if run.asked:
                 if heart.has_lost_lease:
                     self.program.end()
                     return
-                if not run.folder.has("save-now"):
-                    self.program.ask_to_save(run.asked)
-                kill_at = run.up + run.spec.save_seconds
-            if kill_at is not None and run.up >= kill_at:
-                procs.kill_program(run.folder)
-                run.event(
-                    "killed",
-                    why=f"not ended {run.spec.save_seconds:g} s after the save signal",
-                    saved="yes" if _id(run) != before else "",
-                )
-                kill_at = run.up + 5
-            elif kill_at is None and self._is_stalled(watch):
+                if asking.begun is None:
+                    self.owed = results.owed(run)
+                    if state.phase == "running":
+                        state.move("asked")
+                asking.step(run.asked, heart.saves.seconds())
+            elif is_time and self._is_stalled(watch, pids):
                 return
-            elif kill_at is None and heart.nan and run.spec.on_nan == "stop":
+            elif heart.nan and run.spec.on_nan == "stop":
                 procs.kill_program(run.folder)
                 break
-        if asked_at is not None and _id(run) != before:
-            heart.saves.note(asked_at, run.up)
+        if asking.begun is not None:
+            asking.over()
+            if asking.asked_at is not None and asking.has_saved():
+                heart.saves.note(asking.asked_at, run.up)
+            self._note_cost(asking)
         self.program.wait_for_code()
+
+    def _note_cost(self, asking: stopping.Asking) -> None:
+        """Note what an end costs: what the program saved when it was asked, or what it falls back
+        to."""
+        run, state = self.run, self.state
+        if run.rank or not run.checkpoints or asking.has_saved():
+            return
+        self.heart.look_at_log()
+        newest = checkpoints.newest(run)
+        if newest is not None and newest.step is not None:
+            state.checkpoint_step = newest.step
+        told = stopping.tell_cost(newest.path if newest else "", state.checkpoint_step, state.step)
+        if self.program.code == 0 and not results.look(run).missing and run.spec.results:
+            return  # it came to its end
+        state.cost = told
+        run.log(told)
 
     def _goes_on(self) -> bool:
         """Return whether the program, or what it left in the background, still trains."""
@@ -295,10 +314,21 @@ class Attempts:
             self.run.log("the command has ended, and processes that it left behind train on")
         return trains
 
-    def _is_stalled(self, watch: stall.Watch) -> bool:
-        run, heart = self.run, self.heart
-        reason = watch.look(heart.log_grew, self.state.step, heart.collectors.hot)
+    def _is_stalled(self, watch: stall.Watch, pids: set[int]) -> bool:
+        run, heart, state = self.run, self.heart, self.state
+        newest = checkpoints.latest(run)
+        signs = stall.Signs(
+            heart.log_grew,
+            state.step,
+            newest.id if newest else "",
+            saving.stamp_output(run, pids),
+            procs.cpu_seconds(pids),
+            heart.collectors.busy,
+            heart.collectors.hot,
+        )
+        reason = watch.look(signs)
         heart.log_grew = False
+        self._tell_silence(signs)
         if not reason:
             return False
         self._stalled, self.state.stalled = reason, True
@@ -310,6 +340,19 @@ class Attempts:
         procs.kill_program(run.folder)
         self.program.wait_for_code()
         return True
+
+    def _tell_silence(self, signs: stall.Signs) -> None:
+        """Tell once of a program whose log stays empty although it saves."""
+        began = self._attempt.checkpoint
+        if self._is_silence_told or not signs.checkpoint or signs.checkpoint == began:
+            return
+        self._is_silence_told = True
+        if not log.tail(self.run, self._attempt.log_first, 1):
+            self._add_note(
+                "nothing came on the program's standard output or error: no step, no loss and no"
+                " traceback can be read. Let it print there, unbuffered and not to a file of its"
+                " own (`| tee` keeps both)"
+            )
 
     def _judge(self, found: results.Found) -> Verdict:
         """Return what the attempt came to."""
@@ -360,11 +403,11 @@ class Attempts:
         self._note_original(verdict)
         newest = _id(run)
         has_newer = bool(newest) and newest != self._attempt.checkpoint
-        came_further = has_newer and (state.step or 0) > self._failed_at
-        self._failed_at = max(self._failed_at, state.step or 0)
-        if has_newer:  # progress gives retries back
-            kept = () if came_further else failures.BY_STEP
-            self._used = {name: count for name, count in self._used.items() if name in kept}
+        reach = _reach(state, has_newer)
+        came_further = has_newer and is_further(self._best, reach, self._begins_anew)
+        before, self._best = self._best, max(self._best or 0, reach or 0)
+        if came_further:  # progress gives retries back
+            self._used = {}
         now = f"{verdict.failure} {'none' if state.step is None else state.step} {newest}"
         peer = verdict.failure == "network" and run.spec.nodes > 1  # the other node's failure
         if verdict.failure != "preempted" and not peer:
@@ -375,6 +418,14 @@ class Attempts:
                 state.again = failures.TWICE
                 more = "; the same failure at the same step twice, with no newer checkpoint between"
                 return False, verdict._replace(reason=verdict.reason + more)
+        is_again = verdict.failure != "preempted" and self._failed and not came_further
+        # Before its first step a program loses nothing by another try.
+        if is_again and self._begins_anew and reach:
+            state.again = failures.ANEW
+            more = "; it begins anew at each attempt, and failed again"
+            more += f" before it was further than step {before}" if before else ""
+            return False, verdict._replace(reason=verdict.reason + more)
+        self._failed += verdict.failure != "preempted" and bool(reach)
         refused = self._may_not_retry(verdict.failure, came_further)
         if refused is not None:
             return False, verdict._replace(reason=verdict.reason + refused)
@@ -448,10 +499,22 @@ def _id(run: Run) -> str:
     return found.id if found else ""
 
 
-def _latest(run: Run) -> str:
-    found = checkpoints.latest(run)
-    return found.id if found else ""
-
-
 def _whole(value: object) -> int:
     return value if isinstance(value, int) else 0
+
+
+def _reach(state: State, has_newer: bool) -> int | None:
+    """Return how far an attempt came: to the step of its last checkpoint, else of its log."""
+    return state.checkpoint_step if has_newer and state.checkpoint_step else state.step
+
+
+def is_further(best: int | None, reach: int | None, begins_anew: bool) -> bool:
+    """Return whether an attempt that saved came further than all before it. Pure.
+
+    Where no step is known, a newer checkpoint shows it, unless the program began anew.
+    """
+    if best is None:
+        return True
+    if reach is None or not best:
+        return not begins_anew
+    return reach > best

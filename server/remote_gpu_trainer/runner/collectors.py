@@ -11,6 +11,7 @@ from contextlib import suppress
 from .context import Run
 from .failures import OWN_XIDS
 
+IDLE = 0.35  # of a card's power limit: below that it doesn't compute
 EVERY = 6  # heartbeats between two questions
 LIMIT = 30.0  # seconds after which what isn't answered counts as unknown
 _QUERY = "utilization.gpu,power.draw,power.limit,memory.used,name"
@@ -60,13 +61,14 @@ class Tool:
 
 class Collectors:
     """`free_mb`: the least free room beside run and checkpoints. `gpu`: a text about the cards.
-    `hot`: whether all the run's cards are busy without work. None and False while unknown."""
+    `hot`: whether all the run's cards are busy without work; `busy`: whether one computes. None and
+    False while unknown."""
 
     def __init__(self, run: Run):
         self.run = run
         self.free_mb: int | None = None
         self.gpu: str | None = None
-        self.hot = False
+        self.hot = self.busy = False
         self._tools: dict[str, Tool] = {}
         self._asked: dict[str, float] = {}
 
@@ -103,17 +105,19 @@ class Collectors:
         if name == "df":
             self.free_mb = least_room(said)
             return
-        cards, hot = [], 0
+        cards, hot, busy = [], 0, False
         for line in said.splitlines():
             words = [word.strip() for word in line.split(",", 4)]
             if len(words) < 5:
                 continue
             used, power, limit = (_number(word) for word in words[:3])
             # At full utilisation and idle power the card waits for a message that doesn't come.
-            hot += used >= 99 and limit > 0 and power < 0.35 * limit
+            is_idle = limit > 0 and power < IDLE * limit
+            hot += used >= 99 and is_idle
+            busy = busy or (used >= 10 and not is_idle)
             cards.append(f"{words[4]} {words[0]}% {int(power)}/{int(limit)}W {words[3]}MB")
         self.gpu = "; ".join(cards) or None
-        self.hot = 0 < hot >= self.run.spec.gpus
+        self.hot, self.busy = 0 < hot >= self.run.spec.gpus, busy
 
 
 def least_room(said: str) -> int | None:

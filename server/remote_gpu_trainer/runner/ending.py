@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fcntl
+import json
 import os
 import shlex
 from contextlib import suppress
@@ -17,6 +18,8 @@ LIMIT = 60.0  # seconds for the end command; the third hand gives it as long
 LONGEST_WAIT = 600.0  # seconds between two tries
 SAID = 300  # characters of the command's last words
 HOW = "at_end: {do: run, command: [...]}"
+RECORD = "end.json"  # in the run folder: why the box is still on although it was to end
+RUN, STOP, STAY = "run", "stop", "stay"  # what `judge` finds
 
 
 class Ending:
@@ -31,13 +34,13 @@ class Ending:
         self._wait = run.spec.timings.end_retry
         self._told: dict[str, float] = {}  # kind of message: when it was sent last, by run.up
 
-    def step(self, end: str, passed: bool, whole: bool) -> bool:
+    def step(self, end: str, late: float, is_safe: bool) -> bool:
         """Do what is due; True when nothing is left to do for this box.
 
-        `end`: the run's marker, '' for none. `passed`: its deadline is over. `whole`: the last copy
-        is verified.
+        `end`: the run's marker, '' for none. `late`: seconds since its deadline, below 0 before it.
+        `is_safe`: its newest complete checkpoint and its results are safe elsewhere.
         """
-        run, spec = self.run, self.run.spec
+        run, spec, passed = self.run, self.run.spec, late >= 0
         if self._child is not None:
             self._look(self._what(end))
             return False
@@ -46,15 +49,16 @@ class Ending:
         marker = run.folder.json(f".{end}") if end else {}
         if run.folder.has("quiet") or _is_stopped(end, marker):
             return True
-        cases = _cases(run, end, passed, whole, marker) & set(spec.end_when)
+        cases = _cases(run, end, passed, is_safe, marker) & set(spec.end_when)
         if spec.end_do != "run":
             cases = set()
-        # Until the deadline a copy that is owed is tried again; what is lost then was named.
-        if cases and (whole or passed and "unsaved" in spec.end_when):
-            self._try(self._what(end), sorted(cases)[0])
-            return False
         if cases:
-            self._tell_unsaved(self._what(end))
+            what = self._what(end)
+            do = judge(spec, is_safe, late)
+            if do == STAY:
+                self._tell_unsaved(what, late)
+            else:
+                self._try(what, sorted(cases)[0], do)
             return False
         if spec.end_do == "run" and "deadline" in spec.end_when and not passed:
             # Billed until then: worth a word, once.
@@ -89,13 +93,29 @@ class Ending:
         self.run.log(text)
         notices.notify(self.run, text)
 
-    def _tell_unsaved(self, what: str) -> None:
-        where = mask(self.run.durable) or "the durable place"
-        text = f"{what}, but the last copy to {where} is not verified: what it made is on this"
-        text += " box only. The box stays on, and is ended once the copy is verified"
-        text += " or its deadline passes" if "unsaved" in self.run.spec.end_when else ""
-        text += "; make room"
-        self._tell("unsaved", f"{text} there, or copy it yourself and end the box.")
+    def _tell_unsaved(self, what: str, late: float) -> None:
+        """Say why the box stays on, and until when."""
+        spec = self.run.spec
+        where = mask(self.run.durable) or "a durable place, since the job names none"
+        text = f"{what}, but nothing proves that all it made is safe at {where}. The box stays on"
+        text += " and billed, and is ended once that is proven" if spec.billed else ""
+        can_stop = spec.end_keeps_disk or spec.end_stop
+        if "unsaved" in spec.end_when and late < 0:
+            text += " or its deadline passes"
+        elif can_stop:
+            minutes = f"{spec.end_limit_seconds / 60:g} minutes"
+            text += (
+                f"; {minutes} after the deadline its disk is kept and it is stopped all the same"
+            )
+        text += ". Make room there, or copy it yourself and end the box."
+        self._record("unsafe", text)
+        self._tell("unsaved", text)
+
+    def _record(self, kind: str, text: str) -> None:
+        """Leave for every `status` why the box is still on."""
+        if self.run.folder.json(RECORD).get("text") != text:
+            told = {"t": int(self.run.now), "kind": kind, "text": text}
+            self.run.folder.write(RECORD, json.dumps(told) + "\n")
 
     def _tell_billed(self, what: str, passed: bool) -> None:
         spec = self.run.spec
@@ -107,8 +127,9 @@ class Ending:
         text = f"{what}. The box is still on and billed, and {why}: end it yourself{silence}."
         self._tell("late" if passed else "billed", text, again=passed)
 
-    def _try(self, what: str, case: str) -> None:
-        """Start the end command, unless one runs or the last try was a moment ago."""
+    def _try(self, what: str, case: str, do: str) -> None:
+        """Start the end command, unless one runs or the last try was a moment ago. `do`: RUN for
+        the job's own, STOP for the platform's that keeps the disk."""
         run = self.run
         if run.up < self._next:
             return
@@ -116,8 +137,8 @@ class Ending:
             self._answered = False
             run.log("the end command was accepted, but the box is still on")
             self._tell_failed(what, "it is still on after its end command was accepted")
-        env = _environment(run)
-        need = run.spec.end_needs
+        need = run.spec.end_needs if do == RUN else run.spec.end_stop_needs
+        env = _environment(run, need)
         if need and not env.get(need.partition("=")[0]):
             self._put_off()
             self._tell_failed(what, f"the credential {mask(need)} is missing on the box")
@@ -127,12 +148,13 @@ class Ending:
             self._next = run.up + 1  # another keeper's command still runs
             return
         run.event("end-command", case=case)
-        run.log(f"{what}: running the end command")
+        how = "the end command" if do == RUN else "the platform's stop, which keeps the disk"
+        run.log(f"{what}: running {how}")
         try:
             self._output = scratch()
         except OSError:
             self._output = -1  # to end the box matters more than what the command says
-        words = run.spec.end_command
+        words = run.spec.end_command if do == RUN else run.spec.end_stop
         words = ["bash", "-c", words] if isinstance(words, str) else list(words)
         self._child = limited.start(words, LIMIT, env, output=self._output, lock=lock)
         if lock >= 0:
@@ -161,9 +183,9 @@ class Ending:
 
     def _tell_failed(self, what: str, why: str) -> None:
         billed = "still on and billed" if self.run.spec.billed else "still on and may be billed"
-        self._tell(
-            "failed", f"{what}, but the box is {billed}: {why}. Tried again; or end it yourself."
-        )
+        text = f"{what}, but the box is {billed}: {why}. Tried again; or end it yourself."
+        self._record("failed", text)
+        self._tell("failed", text)
 
     def _put_off(self) -> None:
         self._next = self.run.up + self._wait
@@ -171,7 +193,7 @@ class Ending:
 
     def _said(self) -> str:
         """Return the command's last words; nothing where a credential may stand among them."""
-        if self._output < 0 or self.run.spec.end_needs:
+        if self._output < 0 or self.run.spec.end_needs or self.run.spec.end_stop_needs:
             return ""
         with suppress(OSError):
             size = os.lseek(self._output, 0, os.SEEK_END)
@@ -195,19 +217,45 @@ def sentence(run: Run) -> str:
         return told if spec.billed else ""
     words = spec.end_command
     line = words if isinstance(words, str) else " ".join(map(shlex.quote, words))
-    saved = "only when" if "unsaved" not in spec.end_when else "whether or not"
     named = {"done": "done", "failed": "failed", "deadline": "at its deadline"}
     cases = _listed([text for case, text in named.items() if case in spec.end_when])
     cases = cases or "trained to its end"
-    return f"once the run is {cases}, {saved} the results are verified, this box runs: {mask(line)}"
+    if spec.durable and "unsaved" not in spec.end_when:
+        when = "and only when its newest complete checkpoint and its results are safe elsewhere"
+    elif spec.durable:
+        when = "at its deadline whether or not the results are safe elsewhere"
+    elif spec.end_keeps_disk:
+        when = "with nothing copied elsewhere, for the disk is kept"
+    else:
+        when = "with nothing copied elsewhere: what is on the box may be lost"
+    return f"once the run is {cases}, {when}, this box runs: {mask(line)}"
 
 
-def _cases(run: Run, end: str, passed: bool, whole: bool, marker: dict[str, Any]) -> set[str]:
+def judge(spec: Any, is_safe: bool, late: float) -> str:
+    """Return what to do about a box that is to end: RUN, STOP or STAY. Pure.
+
+    `late`: seconds since the deadline, below 0 before it.
+    """
+    if spec.durable and is_safe:
+        return RUN
+    if not spec.durable and (spec.end_keeps_disk or "unsaved" in spec.end_when):
+        return RUN
+    # Until the deadline a copy that is owed is tried again; what is lost then was agreed to.
+    if "unsaved" in spec.end_when and late >= 0:
+        return RUN
+    if late >= spec.end_limit_seconds and spec.end_keeps_disk:
+        return RUN
+    if late >= spec.end_limit_seconds and spec.end_stop:
+        return STOP
+    return STAY
+
+
+def _cases(run: Run, end: str, passed: bool, is_safe: bool, marker: dict[str, Any]) -> set[str]:
     """Return what this end is called in `end_when`."""
     found = set()
     if passed or _is_late(marker):
         found.add("deadline")
-    if end == "done" or (end == "unsaved" and whole):
+    if end == "done" or (end == "unsaved" and is_safe):
         found.add("done")
     elif end == "unsaved":
         found |= {"done", "unsaved"}
@@ -231,13 +279,13 @@ def _is_stopped(end: str, marker: dict[str, Any]) -> bool:
     return end == "preempted" and not _is_late(marker) and marker.get("reason") == "asked"
 
 
-def _environment(run: Run) -> dict[str, str]:
+def _environment(run: Run, needs: str) -> dict[str, str]:
     """Return what the end command is given: secrets, its credential, and what a login lacks of the
     variables of the container's first process."""
     env = {**procs.environ(1), **os.environ}
     env = {name: value for name, value in env.items() if not name.startswith("RGT_")}
     env.update(secrets.load(run), RGT_BOX_ID=run.spec.box_id)
-    name, has_file, path = run.spec.end_needs.partition("=")
+    name, has_file, path = needs.partition("=")
     if has_file:
         env.pop(name, None)
         with suppress(OSError), open(home(path), "rb") as file:

@@ -54,8 +54,8 @@ FAILURES = (
     Failure(
         "stall",
         2,
-        "no log, no step, or full utilisation at idle power for too long; stacks are recorded "
-        "first",
+        "no line, step, checkpoint or other output, or full utilisation at idle power, for too "
+        "long; stacks are recorded first",
         "retries 2 times",
         Decision(RESTART, "it stood still, which may pass with another start"),
     ),
@@ -180,7 +180,8 @@ TWICE = "it failed twice at the same step in the same way; find the cause"
 CELLS = "cells failed for good; the status of each says what to do"
 USED_UP = "its retries are used up; look for the cause first"
 UNFINISHED = "it ended with 0, but without all that the job expects"
-AGAIN = (TWICE, CELLS, USED_UP)
+ANEW = "it begins anew at each attempt, and failed twice; make it resume, or find the cause"
+AGAIN = (TWICE, CELLS, USED_UP, ANEW)
 
 
 def decide(end: str, entry: str = "", again: str = "", code: int | None = None) -> Decision | None:
@@ -239,9 +240,6 @@ def in_words(answer: dict[str, str]) -> str:
 RETRIES = {row.name: row.retries for row in FAILURES}
 # A leak, a longer batch, a disk that somebody fills: another attempt may come further.
 MAY_PASS = ("oom", "host-oom", "disk")
-# A program that begins anew each time makes newer checkpoints too, and fails again. Progress gives
-# the retries of these back only where it came to a later step.
-BY_STEP = ("bug", *MAY_PASS)
 
 # Texts of a program's log, by what they are a sign of.
 SIGNS: dict[str, tuple[str, ...]] = {

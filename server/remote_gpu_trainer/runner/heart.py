@@ -8,12 +8,14 @@ import subprocess
 from contextlib import suppress
 from typing import Any
 
-from . import checkpoints, log, nan, notices, procs
+from . import asking, checkpoints, log, nan, notices, procs
 from .collectors import Collectors
 from .context import Run
 from .locks import Lease
 from .state import State
 from .sync import Sync
+
+LIMIT = 5.0  # seconds for a look among the checkpoints
 
 
 class Heart:
@@ -27,10 +29,18 @@ class Heart:
         self.first = 0  # number of the attempt's first log file
         self.log_grew = False  # since a stall was last looked for
         self.nan = ""  # told once in an attempt
+        self.begin_attempt(0)
         self.has_lost_lease = False
         self._signals: list[int] = []
         self._seen: Any = None
+        self._newest = ""  # the id of the newest checkpoint
         self._last = -1e9
+
+    def begin_attempt(self, first: int) -> None:
+        """Read the log from this file on, as that of another attempt."""
+        self.first, self.nan = first, ""
+        self._reader = log.Reader(self.run, first)
+        self._losses = nan.Watch(lambda line: log.find_step(self.run, line))
 
     def listen(self) -> None:
         """Let TERM, INT and USR1 ask for a save; a closed terminal or pipe does nothing."""
@@ -63,7 +73,7 @@ class Heart:
         state.free_mb, state.gpu = self.collectors.free_mb, self.collectors.gpu
         raise_helpers(run)
         run.folder.beat(run.now)
-        state.checkpoint = checkpoints.glance(run) or state.checkpoint
+        self._look_at_saves()
         run.folder.write("save-seconds", f"{self.saves.seconds():.1f}\n")
         state.write()
         if self.lease.lost() and not self.has_lost_lease:
@@ -74,6 +84,16 @@ class Heart:
         else:
             self.lease.beat()
         self.sync.beat(state.phase)
+
+    def _look_at_saves(self) -> None:
+        """Note the newest complete checkpoint, and the step at which it was there."""
+        run, state = self.run, self.state
+        state.checkpoint = checkpoints.glance(run) or state.checkpoint
+        newest = checkpoints.latest(run)
+        if newest is not None and newest.id != self._newest:
+            # Seen a little later than it was saved: the log may be further by now.
+            self._newest = newest.id
+            state.checkpoint_step = state.step if newest.step is None else newest.step
 
     def look_at_log(self) -> None:
         """Note whether the log grew, the newest step, and a loss of nan."""
@@ -89,16 +109,41 @@ class Heart:
         if seen is None or seen == self._seen:
             return
         self._seen, self.log_grew = seen, True
-        tail = log.tail(run, self.first, 65536)
-        step = log.find_step(run, tail)
+        step = log.find_step(run, log.tail(run, self.first, 65536))
         if step is not None:
             state.step = step
-        if not self.nan and nan.is_lost(tail):
-            shown = "unknown" if state.step is None else state.step
-            self.nan = f"the loss is nan, first seen at step {shown}"
-            state.reason = self.nan
-            run.log(self.nan)
-            notices.notify(run, self.nan)
+        while piece := self._reader.read():
+            self._losses.feed(piece)
+        if not self.nan and self._losses.is_lost:
+            self._tell_nan(self._losses.step)
+
+    def _tell_nan(self, step: int | None) -> None:
+        """Tell from which step on the loss is nan, and what was saved before it."""
+        run, state = self.run, self.state
+        shown = "an unknown step" if step is None else f"step {step}"
+        self.nan = f"the loss is nan, first at {shown}"
+        state.is_nan, state.before_nan = True, self._saved_before(step)
+        if state.before_nan:
+            self.nan += f"; the last checkpoint saved before it is {state.before_nan}"
+        elif state.checkpoint:
+            self.nan += "; no checkpoint here is known to be from before it"
+        state.reason = self.nan
+        run.log(self.nan)
+        notices.notify(run, self.nan)
+
+    def _saved_before(self, step: int | None) -> str:
+        """Return the path of the newest complete checkpoint from before a step, '' for none."""
+        run, state = self.run, self.state
+        if step is None or not run.checkpoints or not run.spec.checkpoint_pattern:
+            return ""
+        where = (run.checkpoints, run.spec.checkpoint_pattern, run.folder.at("whole.cache"))
+        with suppress(asking.Failed):
+            found = str(asking.call(run, LIMIT, None, nan.find_before, *where, step))
+            if found:
+                return found
+        self._look_at_saves()
+        is_before = state.checkpoint_step is not None and state.checkpoint_step < step
+        return state.checkpoint if is_before else ""
 
 
 def raise_helpers(run: Run) -> None:

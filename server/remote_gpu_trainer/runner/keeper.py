@@ -8,7 +8,7 @@ import signal
 import subprocess
 from contextlib import suppress
 
-from . import failures, notices, procs, program, state
+from . import asking, failures, notices, procs, program, safe, saving, state, stopping
 from .context import Run
 from .deadline import Window, known
 from .ending import Ending
@@ -17,8 +17,10 @@ from .preemption import Poll
 from .sync import Sync, unverified
 
 COPY_AT_DEADLINE = 20.0  # seconds for one more copy after the deadline
+HEARS = 2.0 + saving.STILL  # seconds for a runner to hear a request, and to look for a save
 MOST_RAISES = 5  # of a runner that comes no further
 OWED_FIRST, OWED_MOST = 5.0, 60.0  # seconds between two tries of an owed copy
+SAFE_EVERY = 5.0  # seconds between two looks whether all is safe elsewhere
 FIRST_TRY = 30.0  # seconds for the first of them, before anybody is told
 
 
@@ -40,6 +42,7 @@ class Keeper:
         self._beat_seen = (0.0, 0.0)  # the newest beat, and when it was seen first, by run.up
         self._owed_at, self._owed_wait, self._owed_tries = -1e9, OWED_FIRST, 0
         self._copy: subprocess.Popen[bytes] | None = None
+        self._safe_at, self._safe_of, self._is_all_safe = -1e9, "", False
 
     def go(self) -> int:
         """Look once a second until nothing is left to do."""
@@ -69,7 +72,8 @@ class Keeper:
         at = _deadline(run)
         if at != self.window.at:
             self.window = _window(run)
-        now = self.window.look(run.now, run.up, save_seconds(run))
+        # One save may go on, and another is asked for.
+        now = self.window.look(run.now, run.up, 2 * save_seconds(run))
         if not end and now != "over":
             self._look_for_runner()
             self._pass_on(now)
@@ -78,10 +82,11 @@ class Keeper:
             self.passed = True
             self._at_deadline()
             end = run.folder.ended()
-        whole = self._is_whole(end)
-        if not whole and self._is_in_first_try():
+        is_safe = self._is_safe(end)
+        if not is_safe and self._is_in_first_try():
             return False
-        return self.ending.step(end, self.passed, whole)
+        late = max(run.now - self.window.at, 0.0) if self.passed else -1.0
+        return self.ending.step(end, late, is_safe)
 
     def _pass_on(self, now: str) -> None:
         """Ask for a save: before the deadline, or when the provider tells that the box goes."""
@@ -193,19 +198,28 @@ class Keeper:
                 run, now.reason if now.failure == "unsaved" else notices.at_deadline(now.step)
             )
 
-    def _is_whole(self, end: str) -> bool:
-        """Return whether the last copy is verified; where it isn't, try it again and again."""
+    def _is_safe(self, end: str) -> bool:
+        """Return whether all is safe elsewhere; where it isn't, copy it again and again."""
         run = self.run
-        if not run.spec.durable or self.sync.is_whole():
-            return True
+        if not run.spec.durable:
+            return False
         if self._copy is not None:
             self._take_copy()
-        elif end and run.up - self._owed_at >= self._owed_wait:
+        elif end and not self._looks_safe(end) and run.up - self._owed_at >= self._owed_wait:
             self._owed_at = run.up
             self._owed_tries += 1
             self._owed_wait = min(self._owed_wait * 2, OWED_MOST)
             self._start_copy()
-        return self.sync.is_whole()
+        return self._looks_safe(end)
+
+    def _looks_safe(self, end: str) -> bool:
+        """Look at most once in a few seconds: a look reads among the checkpoints."""
+        run = self.run
+        if run.up - self._safe_at >= SAFE_EVERY or self._safe_of != end:
+            now = safe.look_safe(run)
+            self._is_all_safe = is_safe_for(end, now, _has_left(run, now))
+            self._safe_at, self._safe_of = run.up, end
+        return self._is_all_safe
 
     def _is_in_first_try(self) -> bool:
         """Return whether a first copy after the end may still come through: nobody is woken, and
@@ -241,6 +255,33 @@ class Keeper:
             os.killpg(copy.pid, signal.SIGKILL)
 
 
+def is_safe_for(end: str, now: safe.Safe, left: bool) -> bool:
+    """Return whether nothing that this end leaves would be lost with the box. Pure.
+
+    `left`: results that aren't safe elsewhere, or checkpoints that nothing proves complete, are
+    here. A run that failed, or was ended, makes no results any more.
+    """
+    if now.is_all_safe:
+        return True
+    is_cut = end in ("", "failed", "preempted")
+    is_newest_safe = now.newest == now.verified if now.newest else True
+    return is_cut and is_newest_safe and not left
+
+
+def _has_left(run: Run, now: safe.Safe) -> bool:
+    """Return whether anything is here that isn't safe elsewhere. What hangs counts as if."""
+    paths = [run.inside(name) for name in now.results_missing]
+    where = () if now.newest or now.verified or not run.checkpoints else (run.checkpoints,)
+    with suppress(asking.Failed):
+        return bool(asking.call(run, 5.0, None, _any_there, paths, where))
+    return True
+
+
+def _any_there(paths: list[str], folders: list[str]) -> bool:
+    filled = any(names for folder in folders for _, _, names in os.walk(folder))
+    return filled or any(os.path.lexists(path) for path in paths)
+
+
 def _window(run: Run) -> Window:
     """Count down to the deadline from now on, as a keeper does that begins, or begins anew."""
     owes = bool(procs.alive(run.folder, "train")) and not run.folder.has("save-now")
@@ -256,9 +297,9 @@ def _deadline(run: Run) -> float:
 
 
 def save_seconds(run: Run) -> float:
-    """Return how long before the deadline to ask for a save: as measured, else as the job says."""
+    """Return how long a save takes: as measured, else as the job says."""
     measured = run.folder.number("save-seconds")
-    return min(measured, run.spec.save_seconds) if measured else run.spec.save_seconds
+    return measured or run.spec.save_seconds
 
 
 def ask(run: Run, reason: str) -> None:
@@ -269,10 +310,11 @@ def ask(run: Run, reason: str) -> None:
     pid = procs.alive(run.folder, "runner")
     if pid:
         procs.send([pid], signal.SIGTERM)
-        until = run.up + 2
+        until = run.up + HEARS
         while run.up < until:
-            if run.folder.has("save-now"):
+            if run.folder.has("save-now") or run.folder.has(saving.FILE):
                 return
             run.clock.nap(0.1)
     if procs.alive(run.folder, "train"):
+        stopping.wait_for_save(run, reason, save_seconds(run))
         program.ask_to_save(run, reason)

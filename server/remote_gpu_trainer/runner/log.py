@@ -62,10 +62,33 @@ def head(run: Run, first: int, size: int) -> bytes:
     return b"".join(parts)
 
 
-def find_steps(run: Run, text: bytes) -> list[int]:
-    """Return the step of each line of a piece of the log; the bars of a load are no steps."""
-    lines = [line for line in re.split(rb"[\r\n]+", text) if b"oading" not in line]
-    return [step for step in (find_step(run, line) for line in lines) if step is not None]
+class Reader:
+    """Reads the log from file number `first` on, each byte once."""
+
+    MOST = 1 << 22  # bytes of one read
+    LEAST_LEFT = 1 << 26  # bytes before the end at which a long log is begun with
+
+    def __init__(self, run: Run, first: int):
+        self.run, self._number, self._at = run, first, 0
+        self._is_first = True
+
+    def read(self) -> bytes:
+        """Return what the log has more of, so much at most; b"" for nothing."""
+        parts, left = [], self.MOST
+        for number in [number for number in _numbers(self.run) if number >= self._number]:
+            at = self._at if number == self._number else 0
+            with suppress(OSError), open(path(self.run, number), "rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                if self._is_first:
+                    at = max(at, size - self.LEAST_LEFT)
+                file.seek(at)
+                parts.append(file.read(left))
+                self._number, self._at = number, at + len(parts[-1])
+                left -= len(parts[-1])
+            if left <= 0:
+                break
+        self._is_first = False
+        return b"".join(parts)
 
 
 def find_step(run: Run, text: bytes) -> int | None:

@@ -34,7 +34,8 @@ def at_end(now: State) -> str:
     return f"{told}. Decision: {failures.in_words(decision)}"
 
 
-def at_deadline(step: int | None) -> str:
-    """Return what is told of a run that its deadline ended."""
+def at_deadline(step: int | None, cost: str = "") -> str:
+    """Return what is told of a run that its deadline ended. `cost`: what that cost."""
     where = "" if step is None else f" at step {step}"
-    return f"ended by its deadline{where}; with a later deadline it goes on from there"
+    told = f"ended by its deadline{where}; with a later deadline it goes on"
+    return f"{told}; {cost}" if cost else f"{told} from there"

@@ -12,6 +12,9 @@ from .context import Run
 
 LIMIT = 3.0  # seconds for one answer
 TOKEN_SECONDS = 21600
+# Seconds between a notice and the end: EC2's user guide, Compute Engine's and Azure's for spot.
+NOTICE_SECONDS = {"aws": 120.0, "gcp": 30.0, "azure": 30.0}
+LEAST_NOTICE = 15.0  # of a signal whose sender nobody knows: GKE gives its spot pods that long
 MOST = 65536  # bytes of an answer
 
 # By its address: a name would be looked up anew each time, and a name server may hang.
@@ -71,6 +74,11 @@ class Poll:
             self._token = get(f"{self._base}/latest/api/token", header, method="PUT").strip()
             self._token_at = up
         return self._token
+
+
+def notice_seconds(run: Run) -> float:
+    """Return how long after its notice a box stays, as far as the provider says."""
+    return NOTICE_SECONDS.get(run.spec.notice, LEAST_NOTICE)
 
 
 def get(url: str, headers: dict[str, str], method: str = "GET") -> str:

@@ -29,6 +29,8 @@ from . import (
     procs,
     program,
     results,
+    saving,
+    stopping,
 )
 from .asking import Failed
 from .context import Run, say
@@ -123,6 +125,7 @@ class Rehearsal:
         self.before: dict[str, str] | None = None  # the run's own checkpoints; None: not known
         self.stray_at = 0.0
         self.probe: RehearsalProbe | None = None
+        self._inode = 0  # of the first save
 
     def go(self) -> int:
         """Return 0 where all phases went well."""
@@ -284,6 +287,7 @@ class Rehearsal:
         run = self.run
         # What the program saved while it was being killed is what it goes on from.
         saved = checkpoints.newest(run) or saved
+        self._inode = saving.inode_of(saved.path)
         begin = run.up
         watch = self._launch("resume", saved)
         assert watch is not None
@@ -304,10 +308,12 @@ class Rehearsal:
                     is_other = written not in ("", first)
                     is_frozen = is_frozen and (is_other or run.up >= first_at + PATIENCE)
             elif checkpoints.glance(run) and (newer := checkpoints.saved_since(run, newest)):
+                told = self._ask_to_save(saved, newer)
                 self.program.end()
                 name = os.path.basename(newer.path)
                 watch.close()
                 self._tell_resume(found, saved, f"saved {name} after {first_at - begin:.0f} s")
+                print(told, flush=True)
                 return 0
             if run.up >= self.limit:
                 minutes = f"{run.spec.rehearse_minutes:g} minutes"
@@ -336,6 +342,39 @@ class Rehearsal:
         if run.spec.results:
             print("ok evaluate: all expected files are there")
         return 0
+
+    def _ask_to_save(self, before: checkpoints.Checkpoint, newer: checkpoints.Checkpoint) -> str:
+        """Ask the program to save, as a stop does, and say what came of it and what a stop costs.
+
+        `before`, `newer`: two saves of its own, one after the other.
+        """
+        run = self.run
+        stopping.wait_for_save(run, "asked", run.spec.save_seconds)
+        newest = run.now * 1e9
+        name, until = run.spec.save_signal, run.up + run.spec.save_seconds
+        targets = program.save_targets(run, self.program.pid)
+        is_deaf = saving.ignores(targets, getattr(signal, f"SIG{name}"))
+        self.program.ask_to_save("rehearsal")
+        while self.program.alive() and run.up < until and not is_deaf:
+            run.clock.nap(0.2)
+            if checkpoints.glance(run) and checkpoints.saved_since(run, int(newest)):
+                break
+        if checkpoints.saved_since(run, int(newest), look=True):
+            return f"ok stop: saves when {name} asks, so a stop costs it no steps"
+        cost = stopping.tell_steps_between(before.step, newer.step)
+        how = "goes on, and is killed" if self.program.alive() else "ends without a save"
+        told = f"unsure stop: at {name} the program {how}, so a stop or the deadline costs {cost}"
+        if saving.is_in_place(before.path, newer.path, self._inode):
+            told += (
+                f"; it saves over {os.path.basename(newer.path)} in place, so an end inside a save"
+                " tears its only checkpoint here: "
+            )
+            told += (
+                "only the copy at the durable place is left then"
+                if self.real.spec.durable
+                else "name a durable place, or let it save to another name and rename"
+            )
+        return told
 
     def _tell_resume(
         self, found: bool | None, saved: checkpoints.Checkpoint, came: str, has_saved: bool = True

@@ -10,12 +10,15 @@ from contextlib import suppress
 from . import (
     before,
     deadline,
+    ending,
     notices,
     preflight,
     procs,
     program,
     results,
+    saving,
     state,
+    stopping,
     sync,
     why,
 )
@@ -188,7 +191,16 @@ class Runner:
         """Forget the last run's end, and tell whoever started this one."""
         run = self.run
         run.folder.remove(
-            ".done", ".failed", ".preempted", ".refused", "notice", "final-sync", "quiet", WAITS
+            ".done",
+            ".failed",
+            ".preempted",
+            ".refused",
+            "notice",
+            "final-sync",
+            "quiet",
+            WAITS,
+            saving.FILE,
+            ending.RECORD,
         )
         if not self.raised:
             run.folder.remove("asked")
@@ -227,6 +239,7 @@ class Runner:
         run.log("an earlier program still runs without its runner; asking it to save")
         if procs.alive(run.folder, "train"):
             run.folder.remove("save-now")
+            stopping.wait_for_save(run, "orphan", run.spec.save_seconds)
             program.ask_to_save(run, "orphan")
             until = run.up + run.spec.save_seconds
             while run.up < until and procs.alive(run.folder, "train"):
@@ -291,7 +304,7 @@ class Runner:
         now.mark(outcome)
         run.folder.remove("runner.pid")
         if now.failure == "deadline":
-            notices.notify(run, notices.at_deadline(now.step))
+            notices.notify(run, notices.at_deadline(now.step, now.cost))
         elif outcome != "preempted":
             notices.notify(run, notices.at_end(now))
         if now.failure == "preempted":

@@ -61,6 +61,7 @@ DEFAULTS: dict[str, Any] = {
     "data": [],  # [[from, to], ...]
     "save_signal": "TERM",
     "save_seconds": 30.0,
+    "save_every_seconds": 0.0,  # how often the program saves, 0 where the job doesn't say
     "checkpoint_folder": "",
     "checkpoint_pattern": "",
     "resume": "automatic",  # automatic, none, flag, variable
@@ -77,6 +78,10 @@ DEFAULTS: dict[str, Any] = {
     "end_command": "",  # a list of words, or one line for bash
     "end_when": ["done", "failed", "deadline"],  # of done, failed, deadline, unsaved
     "end_needs": "",  # the credential that the command needs: NAME, or NAME=FILE
+    "end_keeps_disk": False,  # the command deletes nothing
+    "end_limit_seconds": 3600.0,  # after the deadline, until the box ends without a proof
+    "end_stop": "",  # the platform's stop that keeps the disk, for that end
+    "end_stop_needs": "",
     "box_id": "",
     "billed": False,  # somebody rents this box out by the hour
     "notify": [],

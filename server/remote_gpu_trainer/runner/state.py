@@ -25,7 +25,11 @@ class State:
         self.deadline = 0
         self.stalled = False
         self.checkpoint = ""  # the newest whole one, by its path
+        self.checkpoint_step: int | None = None  # at which that was saved, by its name or the log
+        self.is_nan = False  # the loss of this attempt
+        self.before_nan = ""  # the newest checkpoint from before it
         self.missing: list[str] = []
+        self.cost = ""  # what an end that was asked for cost, "" where the program saved
         self.note = ""  # what is odd about how this attempt began
         self.probe = ""  # what the probe said of the first steps
         self.outcome = ""  # what the run came to, while its last copy is still on the way
@@ -66,6 +70,10 @@ class State:
             "disk_free_mb": self.free_mb,
             "backstop": "deadman" if procs.alive(self.run.folder, "deadman") else "",
             "checkpoint": self.checkpoint,
+            "checkpoint_step": self.checkpoint_step,
+            "is_nan": self.is_nan,
+            "before_nan": self.before_nan,
+            "cost": self.cost,
             "note": self.note,
             "probe": self.probe,
             "last_sync": self.run.folder.json("last-sync") or None,
@@ -86,16 +94,18 @@ class State:
     def read(self) -> None:
         """Take over what the last runner wrote; what can't be read stays as it is."""
         told = self.run.folder.json("state.json") or self._from_events()
-        numbers = ("attempt", "step", "exit", "started", "deadline")
+        numbers = ("attempt", "step", "exit", "started", "deadline", "checkpoint_step")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
                       "again": "again", "checkpoint": "checkpoint", "outcome": "outcome",
-                      "note": "note", "probe": "probe"}  # fmt: skip
+                      "note": "note", "cost": "cost", "probe": "probe",
+                      "before_nan": "before_nan"}  # fmt: skip
         for key in numbers:
             if isinstance(told.get(key), int) and not isinstance(told.get(key), bool):
                 setattr(self, key, told[key])
         for key, name in kinds_text.items():
             if isinstance(told.get(key), str):
                 setattr(self, name, told[key])
+        self.is_nan = told.get("is_nan") is True
 
     def _from_events(self) -> dict[str, Any]:
         """What events.jsonl tells, where state.json was lost or came out of a crash empty."""
@@ -119,7 +129,12 @@ class State:
         """Return what to do now that the run has ended; None while it goes on."""
         end = failures.end_of(self.phase, self.failure, self.reason)
         decision = failures.decide(end, self.entry, self.again, self.exit)
-        return failures.as_answer(decision, self.checkpoint)
+        return failures.as_answer(decision, self.good_checkpoint)
+
+    @property
+    def good_checkpoint(self) -> str:
+        """Return the newest complete one that isn't from after a loss of nan, '' for none."""
+        return self.before_nan if self.is_nan else self.checkpoint
 
     def mark(self, end: str) -> None:
         """Leave the marker of an end, with class, entry, reason, exit, step, attempt and the
@@ -136,5 +151,7 @@ class State:
                 "step": self.step,
                 "attempt": self.attempt,
                 "checkpoint": self.checkpoint,
+                "is_nan": self.is_nan,
+                "before_nan": self.before_nan,
             },
         )

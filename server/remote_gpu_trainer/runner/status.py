@@ -9,7 +9,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from . import asking, elsewhere, failures, log, procs, why
+from . import asking, elsewhere, ending, failures, log, procs, saving, why
 from .collectors import least_room
 from .context import Run
 from .phases import GOING
@@ -19,10 +19,10 @@ TAIL = 4000  # bytes of the log's end
 # Control characters, and those that turn the direction of what is printed.
 _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SHOWN = (
-    "name", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
-    "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "waits", "gpu",
-    "disk_free_mb", "checkpoint", "note", "probe", "last_sync", "deadline", "keeper_alive",
-    "backstop", "log",
+    "name", "box", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
+    "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "waits",
+    "saving", "gpu", "disk_free_mb", "checkpoint", "cost", "note", "probe", "last_sync", "deadline",
+    "keeper_alive", "backstop", "log",
 )  # fmt: skip
 
 
@@ -78,6 +78,8 @@ def look(run: Run) -> dict[str, Any]:
     beat = run.folder.number("heartbeat")
     told["heartbeat_age"] = None if beat is None else int(now - max(beat, updated or 0))
     _add_log(run, told, now)
+    told["saving"] = run.folder.read(saving.FILE).strip() if told["alive"] else ""
+    told["box"] = "" if run.folder.has("quiet") else _still_on(run)
     told["signs"] = signs(run, told["checkpoint"]) if train else {}
     first = run.folder.number("deadline.from")
     told["first_start"] = int(first) if first else None
@@ -98,6 +100,12 @@ def look(run: Run) -> dict[str, Any]:
         state.phase, state.failure = "failed", state.failure or "killed"
     told["decision"] = None if told["alive"] else state.decision()
     return told
+
+
+def _still_on(run: Run) -> str:
+    """Return why the box is still on although it was to end, '' where nothing says so."""
+    text = run.folder.json(ending.RECORD).get("text")
+    return text if isinstance(text, str) else ""
 
 
 def signs(run: Run, checkpoint: str) -> dict[str, Any]:
@@ -124,7 +132,8 @@ def _take_marker(state: State, marker: dict[str, Any]) -> None:
     """Take over what the marker says, where a full disk kept an older state."""
     names = {"class": "failure", "entry": "entry", "reason": "reason", "again": "again",
              "exit": "exit", "step": "step", "attempt": "attempt",
-             "checkpoint": "checkpoint"}  # fmt: skip
+             "checkpoint": "checkpoint", "is_nan": "is_nan",
+             "before_nan": "before_nan"}  # fmt: skip
     for key, name in names.items():
         if key in marker:
             setattr(state, name, marker[key])

@@ -9,7 +9,7 @@ import signal
 import subprocess
 from collections.abc import Callable
 
-from . import checkpoints, elsewhere, ending, log, procs, program, state
+from . import checkpoints, elsewhere, ending, log, procs, program, saving, state, stopping
 from .asking import scratch
 from .context import Run, say
 from .locks import RunLock
@@ -153,9 +153,9 @@ def stop(run: Run) -> int:
         procs.send([pid], signal.SIGTERM)
         procs.send([pid], signal.SIGCONT)
     else:
+        stopping.wait_for_save(run, "asked", run.spec.save_seconds)
         program.ask_to_save(run, "asked")
-    limit = run.spec.save_seconds + 30
-    if not _within(run, limit, lambda: bool(run.folder.ended()) and not _is_here(run)):
+    if not _until_stopped(run):
         if procs.alive(run.folder, "runner"):
             say(f"{name} is still saving or syncing; the deadline still applies")
             return 1
@@ -175,8 +175,29 @@ def stop(run: Run) -> int:
         now.mark("preempted")
         now.write()
     killed = _killed(run, run.folder.read("events.jsonl")[before:])
-    print("; ".join(filter(None, (killed or f"{name} has stopped", _billed(run)))))
+    cost = str(run.folder.json("state.json").get("cost") or "")
+    print("; ".join(filter(None, (killed or f"{name} has stopped", cost, _billed(run)))))
     return 0
+
+
+def _until_stopped(run: Run) -> bool:
+    """Wait until a run has stopped, and say what it waits for. False where it goes on."""
+    told, until = "", run.up + run.spec.save_seconds + 30
+
+    def is_over() -> bool:
+        nonlocal told, until
+        waits = run.folder.read(saving.FILE).strip()
+        if waits:
+            until = run.up + run.spec.save_seconds + 30
+        if waits and waits != told:
+            told = waits
+            print(f"{run.spec.name}: {waits}", flush=True)
+        return bool(run.folder.ended()) and not _is_here(run)
+
+    while not _within(run, max(until - run.up, 0.1), is_over):
+        if run.up >= until:
+            return False
+    return True
 
 
 def _killed(run: Run, events: str) -> str:
@@ -184,8 +205,11 @@ def _killed(run: Run, events: str) -> str:
     told = [json.loads(line) for line in events.splitlines() if '"event": "killed"' in line]
     if not told:
         return ""
-    last = run.folder.json("state.json").get("checkpoint")
+    now = run.folder.json("state.json")
+    last = now.get("checkpoint")
     saved = f"without a save; the last checkpoint is {last}" if last else "without a save, ever"
+    if now.get("cost"):
+        saved = "without a save"
     if any(event.get("saved") for event in told):
         saved = f"and had saved {last} since"
     signal_name, seconds = run.spec.save_signal, run.spec.save_seconds

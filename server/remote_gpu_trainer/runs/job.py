@@ -137,7 +137,8 @@ class AtEnd(Strict):
     do: Literal["keep", "stop", "run"] = Field(
         default="keep",
         description="stop: the profile's stop that keeps the disk; run: `command`. Either once the "
-        "results are verified, and again until it answers",
+        "newest complete checkpoint and the results are safe at the durable place, and again until "
+        "the box is gone",
     )
     command: Text | Words | None = Field(
         default=None,
@@ -146,7 +147,18 @@ class AtEnd(Strict):
     when: list[Literal["done", "failed", "deadline", "unsaved"]] = Field(
         default=["done", "failed", "deadline"],
         min_length=1,
-        description="in which cases; unsaved: also while the last copy isn't verified",
+        description="in which cases; unsaved: also when nothing is safe elsewhere: what is only on "
+        "the box is lost, and you agree",
+    )
+    keeps_disk: bool = Field(
+        default=False,
+        description="true: `command` deletes nothing, so the job needs no durable place for it",
+    )
+    unproven_minutes: Minutes = Field(
+        default=60,
+        description="after the deadline, how long to try to prove that all is safe. Then the "
+        "profile's stop that keeps the disk ends the box; without one it stays on, and you are "
+        "told again and again",
     )
     credential: Secret | None = Field(
         default=None, description="the key that this command needs on the box"

@@ -40,6 +40,7 @@ def spec_of(
     `folders`: run folder and work folder on the box. `sha`: the job's fingerprint.
     """
     _check_boxes(job, target)
+    _check_end(job)
     host, _, port = (job.rendezvous or "").partition(":")
     checkpoint, durable, stall = job.checkpoint, job.durable, job.stall
     return {
@@ -67,6 +68,7 @@ def spec_of(
         "data": [[copy.source, copy.to] for copy in job.data],
         "save_signal": job.save_signal,
         "save_seconds": checkpoint.save_seconds if checkpoint else 30.0,
+        "save_every_seconds": (checkpoint and checkpoint.every_minutes or 0) * 60,
         "checkpoint_folder": checkpoint.folder if checkpoint else "",
         "checkpoint_pattern": (checkpoint.pattern or "*") if checkpoint else "",
         **_resume(job),
@@ -197,17 +199,33 @@ def _resume(job: Job) -> dict[str, str]:
 def end_of(job: Job, profile: Profile) -> dict[str, Any]:
     """Return the fields of the command that ends the box, what it needs, and when it runs."""
     wanted = job.at_end
+    stop, stop_needs = self_stop(job, profile) if wanted.do != "keep" else ("", "")
     if wanted.do == "run":
-        line, needs = wanted.command or "", _needed(job)
+        line, needs, keeps_disk = wanted.command or "", _needed(job), wanted.keeps_disk
     else:
-        line, needs = self_stop(job, profile)
+        line, needs, keeps_disk = stop, stop_needs, bool(stop)
     return {
         "end_do": "run" if line else "keep",
         "end_command": line,
         "end_when": list(wanted.when),
         "end_needs": needs,
+        "end_keeps_disk": keeps_disk,
+        "end_limit_seconds": wanted.unproven_minutes * 60,
+        "end_stop": stop,
+        "end_stop_needs": stop_needs,
         "box_id": wanted.box_id or "",
     }
+
+
+def _check_end(job: Job) -> None:
+    """Raises Unfit where a command would delete what is nowhere else."""
+    end = job.at_end
+    if end.do == "run" and not end.keeps_disk and not job.durable and "unsaved" not in end.when:
+        raise Unfit(
+            "at_end: its command may delete the box with all that the run makes, and no durable "
+            "place is named; name durable.to, or write keeps_disk: true if it deletes nothing, or "
+            "add unsaved to at_end.when if all may be lost"
+        )
 
 
 def _needed(job: Job) -> str:
@@ -223,12 +241,11 @@ def self_stop(job: Job, profile: Profile) -> tuple[str, str]:
     """The shell line by which the box stops itself and keeps its disk, and what that line needs.
 
     What it needs is a credential: the name of a variable on the box, or NAME=FILE. ('', '') where
-    the platform has no such line, or the job doesn't ask for it.
+    the platform has no such line.
     """
     fact = profile.facts.self_stop
     if (
-        job.at_end.do != "stop"
-        or profile.kind != "rental"
+        profile.kind != "rental"
         or fact is None
         or not fact.value.possible
         or fact.value.keeps_disk is not True

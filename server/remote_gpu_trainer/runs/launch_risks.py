@@ -29,6 +29,8 @@ LEAST_BEATS = 3  # a stall limit is never below so many heartbeats
 _IN_BACKGROUND = re.compile(
     r"(?<![&>|])&\s*(?:disown\b[^;&|]*)?[;)]?\s*\Z|(?:\A|[\s;&|(])(?:nohup|setsid|disown)(?=\s|\Z)"
 )
+# `> train.log`, but not `2>&1`, `>/dev/null` or what goes only with errors.
+_TO_A_FILE = re.compile(r"(?<![0-9&>|-])(?:1|&)?>>?\s*(?![&\s]|/dev/)[\w./~$-]+")
 _LATER_PYTHON = re.compile(r"\S.*(?:\s|[;&|(])python3?\s", re.S)
 
 
@@ -135,6 +137,28 @@ def _resume(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         )
 
 
+def _in_place(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    pattern = job.checkpoint.pattern if job.checkpoint else ""
+    if pattern and not set(pattern) & set("*?[") and job.durable is None:
+        yield Warning(
+            "job.checkpoint",
+            f"every save goes to {shown(pattern, 80)}: unless the program writes it to another "
+            "name and renames it, an end inside a save tears the only checkpoint, and no copy is "
+            "kept. Name durable.to, which keeps the last complete one.",
+        )
+
+
+def _silence(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    line = job.command if isinstance(job.command, str) else ""
+    if found := _TO_A_FILE.search(line):
+        yield Warning(
+            "job.command",
+            f"{shown(found[0].strip(), 80)!r} sends the program's output to a file of its own: no "
+            "step, no loss and no traceback can be read, and only its checkpoints and files show "
+            "that it lives. Write `2>&1 | tee FILE`.",
+        )
+
+
 def _end(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
     if not job.results and job.final_step is None:
         yield Warning(
@@ -230,12 +254,12 @@ def _ending(job: Job, end: dict[str, Any]) -> str:
     cases = [named[case] for case in named if case in job.at_end.when]
     when = ", ".join(cases[:-1]) + " and " + cases[-1] if len(cases) > 1 else "".join(cases)
     if "unsaved" in job.at_end.when:
-        only = "also while results are on this box only"
+        only = "at the deadline also while results are on this box only, which are lost then"
         when = when or "when the run has trained to its end"
     elif job.durable:
-        only = "once its last copy is verified"
+        only = "once its newest complete checkpoint and its results are safe elsewhere"
     else:
-        only = "no durable place is named, so what the command deletes is lost"
+        only = "nothing is copied elsewhere, and its disk is kept"
     needs = end["end_needs"]
     key = f" It needs {needs} there." if needs else ""
     disk = " The disk still bills." if job.at_end.do == "stop" else ""
@@ -399,6 +423,8 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
 RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (
     _durable,
     _resume,
+    _in_place,
+    _silence,
     _end,
     _deadline,
     _meter,

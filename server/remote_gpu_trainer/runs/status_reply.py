@@ -48,7 +48,8 @@ class Status:
     worthless; else ''.
     `decision`: what to do next, as `runner.failures.as_answer` gives it; None for a run that goes
     on, and where nothing is known.
-    `probe`: what the probe said of the first steps; '' without it.
+    `probe`: what the probe said of the first steps; '' without it. `box_on`: why the box is still
+    on, and may be billed, although it was to end; ''.
     `deadline`, `first_start`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`:
     the wait ended because its time was over.
     """
@@ -70,6 +71,7 @@ class Status:
     heartbeat_age: float | None = None
     log: str = ""
     probe: str = ""
+    box_on: str = ""
     evidence: list[str] = field(default_factory=list)
     matches: list[dict] = field(default_factory=list)
     runs: list[str] = field(default_factory=list)
@@ -88,16 +90,17 @@ class Status:
     def shows(self) -> tuple[object, ...]:
         """Return what a change of the state is seen by; steps go on all the time."""
         state = (self.state, self.phase, self.attempt, self.failure, self.reason, self.why)
-        return (*state, self.probe if self.probe != LOOKING else "")
+        return (*state, self.box_on, self.probe if self.probe != LOOKING else "")
 
     @property
     def code(self) -> int:
         """Return the exit code.
 
-        0 alive, finished or stopped by its user, 1 bad or a loss of nan, 2 unknown.
+        0 alive, finished or stopped by its user, 1 bad, a loss of nan, or a box that is still on
+        although it was to end, 2 unknown.
         """
         if self.state in ("alive", "finished", "stopped"):
-            return int(bool(self.numbers))
+            return int(bool(self.numbers or self.box_on))
         return 1 if self.state in BAD else 2
 
 
@@ -149,6 +152,10 @@ def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: 
     if status.state in ("alive", "finished"):
         _check_numbers(status)
     _decide(status, data)
+    if status.box_on:
+        status.evidence.insert(0, f"the box: {status.box_on}")
+        end = "rgt stop ends this message, once you have ended the box or want it on"
+        status.evidence.insert(1, end)
     return status
 
 
@@ -160,7 +167,9 @@ def _decide(status: Status, data: dict) -> None:
     told = _text(data, "again")
     again = told if told in failures.AGAIN else failures.USED_UP if told else ""
     decision = failures.decide(end, status.entry, again, status.exit)
-    checkpoint = shown(_text(data, "checkpoint"), 300)
+    # What was saved after a loss became nan holds nothing to go on from.
+    newest = "before_nan" if data.get("is_nan") is True else "checkpoint"
+    checkpoint = shown(_text(data, newest), 300)
     status.decision = failures.as_answer(decision, checkpoint)
     if status.decision:
         status.evidence.insert(1, f"decision: {failures.in_words(status.decision)}")
@@ -194,6 +203,7 @@ def _fill(status: Status, data: dict) -> None:
     status.heartbeat_age = _number(data, "heartbeat_age")
     status.log = shown(_text(data, "log"), 300)
     status.probe = shown(_text(data, "probe"), 400)
+    status.box_on = shown(_text(data, "box"), 600)
     signs = data.get("signs")
     if isinstance(signs, dict):
         made = shown(_text(signs, "checkpoint"), 300)
@@ -347,6 +357,10 @@ def _warn(status: Status, data: dict, now: float) -> None:
     free = _number(data, "disk_free_mb")
     if free is not None and free < 2000:
         evidence.append(f"disk: {free:.0f} MB free")
+    if _text(data, "saving"):
+        evidence.append(f"it ends after a save: {shown(data['saving'], 300)}")
+    if _text(data, "cost"):
+        evidence.append(f"the end: {shown(data['cost'], 300)}")
     if _text(data, "note"):
         evidence.append(f"note: {shown(data['note'], 600)}")
     if status.probe:
