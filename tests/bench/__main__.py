@@ -40,26 +40,27 @@ def main() -> int:
         (shape, [fault], args.seed)
         for shape, fault in names
         if any(fnmatch(f"{shape}/{fault}", pattern) for pattern in args.cells)
-        and (shape in table or args.cells != ["*"])
+        and (
+            shape in table or args.cells != ["*"] or (shape.startswith("real") and fault == "kill")
+        )
     ]
     if args.seconds:
         random.Random(args.seed).shuffle(cells)
-    began = time.monotonic()
+    until = time.monotonic() + args.seconds if args.seconds else None
     found: list[dict] = []
-    width = args.side_by_side
-    while cells and (not args.seconds or time.monotonic() - began < args.seconds):
-        count = width if args.seconds else len(cells)
-        now, cells = cells[:count], cells[count:]
-        found += campaign.many(
-            now, width, args.keep, lambda one: print(campaign.line(one), flush=True)
-        )
+
+    def tell(one: dict) -> None:
+        print(campaign.line(one), flush=True)
+        found.append(one)
+        if args.record:
+            campaign.write_record(args.record, found)
+
+    campaign.many(cells, args.side_by_side, args.keep, tell, until)
     bad = [one for one in found if one["wrong"]]
     void = [one for one in found if one["void"]]
     print(
         f"{len(found) - len(bad) - len(void)} of {len(found)} right, {len(bad)} wrong, {len(void)} void"
     )
-    if args.record:
-        campaign.write_record(args.record, found)
     return int(bool(bad or void))
 
 

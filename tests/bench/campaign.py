@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -73,16 +74,19 @@ def many(
     side_by_side: int,
     keep: Path | None,
     tell: Callable[[dict], None],
+    until: float | None = None,
 ) -> list[dict]:
-    """The verdicts on all, in their order."""
+    """The verdicts on all, in their order. `until`: no cell begins after this time, by time.monotonic()."""
 
-    def run(cell: tuple[str, list[str], int]) -> dict:
+    def run(cell: tuple[str, list[str], int]) -> dict | None:
+        if until and time.monotonic() > until:
+            return None
         found = one(*cell, keep)
         tell(found)
         return found
 
     with ThreadPoolExecutor(side_by_side) as pool:
-        return list(pool.map(run, cells))
+        return [found for found in pool.map(run, cells) if found]
 
 
 def line(found: dict) -> str:

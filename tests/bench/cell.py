@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import subprocess
 import sys
 import time
 import traceback
@@ -40,6 +41,8 @@ class Cell:
         self.status: dict = {}
         self.next_look = self.next_ask = 0.0
         self.program_seen = self.box_off = 0.0
+        self.asking: subprocess.Popen | None = None
+        self.asked = 0.0
         self.void = ""
         self.began = time.time()
 
@@ -108,28 +111,24 @@ class Cell:
         while time.time() < until and not self.box_off and not ends():
             self.pause()
 
-    def wait_for_save(self, seconds: float = 75) -> float:
-        """Wait until a save begins in which a fault is to fall; 0 where none came. Gives the seconds until its middle."""
+    def wait_for_save(self, share: float, seconds: float = 75) -> bool:
+        """Wait until so much of a save has gone, and no more than it; whether one came. Without saves: some seconds."""
         if not self.shape.roles:
             self.follow(10)
-            return 0.1
+            return not self.box_off
         role = self.chance.choice(self.shape.roles)
-        least = 0 if not self.shape.saves else 44
-        known = {save.id for save in self.journal.saves.values()}
-        until = time.time() + seconds
+        least = 44 if self.shape.saves else 0
+        begun, until = time.time(), time.time() + seconds
         while time.time() < until and not self.box_off:
-            self.pause()
+            self.pause(0.05)
             for save in self.journal.saves.values():
-                if (
-                    save.id not in known
-                    and save.role == role
-                    and not save.end
-                    and (save.step >= least)
-                ):
-                    return self.settings["save_seconds"] * self.chance.uniform(0.3, 0.7)
+                gone = (time.time() - save.begin) / self.settings["save_seconds"]
+                fits = save.role == role and save.step >= least and save.begin > begun
+                if fits and not save.end and share <= gone < 0.9:
+                    return True
         if not self.box_off:
             self.void = f"no save of {role} began within {seconds:.0f} s"
-        return 0.0
+        return False
 
     # Looking.
 
@@ -143,17 +142,30 @@ class Cell:
             self.next_look = time.time() + LOOK
             if self.world.programs():
                 self.program_seen = now
-        if now >= self.next_ask and not self.box_off:
-            self.ask()
-            self.next_ask = time.time() + ASK
+        if self.asking and self.asking.poll() is not None:
+            self.hear()
+        if now >= self.next_ask and not self.box_off and not self.asking:
+            self.asking, self.asked = self.world.ask_status(), now
+            self.next_ask = now + ASK
 
     def ask(self) -> None:
-        """The status, held against what is."""
-        asked = time.time()
-        status = self.world.status()
-        if not status:
-            return
-        self.status = status
+        """Ask for the status and wait for the answer."""
+        self.asking, self.asked = self.world.ask_status(), time.time()
+        if self.asking:
+            self.hear()
+
+    def hear(self) -> None:
+        """The answer to the last question, held against what is."""
+        asked = self.asked
+        text, _ = self.asking.communicate(timeout=60)
+        self.world.calls.pop(self.asking.pid, None)
+        self.asking = None
+        with suppress(ValueError):
+            self.status = json.loads(text)
+            self.hold_against(self.status, asked)
+
+    def hold_against(self, status: dict, asked: float) -> None:
+        """Say which of its words aren't true."""
         journal, there = self.journal, self.store.digests()
         copy = status.get("last_sync") or {}
         if copy.get("verified"):
@@ -214,7 +226,10 @@ class Cell:
             path = Path(str(name))
             if not path.exists() or self.world.programs():
                 continue
-            if not is_complete(path):
+            inside = Store(path).digests() if path.is_dir() else set()
+            if not any(is_whole(save, inside) for save in journal.complete) and not is_complete(
+                path
+            ):
                 self.say("names a corrupt file", f"{status.get('phase')}: {path.name} is torn")
 
     def end_of_box(self, now: float) -> None:
@@ -279,13 +294,8 @@ class Cell:
     def told_of_the_box(self) -> None:
         """A box that trains no more and isn't off needs a message, unless somebody asked for the end."""
         asked = {"stop", "notice"} & set(self.names)
-        if (
-            not self.box_off
-            and not asked
-            and not self.world.programs()
-            and not self.told()
-            and not self.void
-        ):
+        dead = time.time() - self.program_seen > DEAD_SECONDS
+        if dead and not (self.box_off or asked or self.told() or self.void):
             self.say("silent", "nothing trains, the box is on, and no message was sent")
 
     def told(self) -> list[str]:

@@ -43,10 +43,7 @@ class Fault:
 
     def into_a_save(self) -> bool:
         """Wait until a save has half gone."""
-        seconds = self.cell.wait_for_save()
-        if seconds:
-            self.cell.pause(seconds)
-        return bool(seconds) and not self.cell.box_off
+        return self.cell.wait_for_save(self.cell.chance.uniform(0.3, 0.7))
 
 
 class Plain(Fault):
@@ -100,7 +97,7 @@ class Stop(Fault):
 
     def happen(self):
         cell = self.cell
-        if cell.wait_for_save():
+        if cell.wait_for_save(0):
             call = cell.world.rgt("stop", "local")
             cell.follow(TO_A_STOP_SECONDS, lambda: call.poll() is not None)
             self.detail = f"(exit {call.poll()})"
@@ -163,7 +160,7 @@ class Notice(Fault):
 
     def happen(self):
         cell = self.cell
-        if not cell.wait_for_save():
+        if not cell.wait_for_save(0):
             return
         at = datetime.now(timezone.utc) + timedelta(seconds=NOTICE_SECONDS)
         cell.world.notice = json.dumps({"action": "terminate", "time": f"{at:%Y-%m-%dT%H:%M:%SZ}"})

@@ -69,12 +69,10 @@ class Journal:
         for event in self.events:
             if event["t"] < save.end:
                 continue
-            if event["event"] == "begin" and set(event["paths"]) & set(save.files):
+            if event["event"] == "begin" and touches(event["paths"], save.files):
                 until = min(until, event["t"])
-            if event["event"] == "delete":
-                above = event["path"].rstrip("/") + "/"
-                if any(path == event["path"] or path.startswith(above) for path in save.files):
-                    until = min(until, event["t"])
+            if event["event"] == "delete" and touches([event["path"]], save.files):
+                until = min(until, event["t"])
         return min([until, *(t for t in self.vanished if t >= save.end)])
 
     def protected(
@@ -116,6 +114,13 @@ class Journal:
 def is_whole(save: Save, digests: set[str]) -> bool:
     """Whether all files of a save are among these digests."""
     return bool(save.files) and set(save.files.values()) <= digests
+
+
+def touches(paths: Iterable[str], files: Iterable[str]) -> bool:
+    """Whether one of the files is one of these paths or lies below one."""
+    return any(
+        file == path or file.startswith(path.rstrip("/") + "/") for path in paths for file in files
+    )
 
 
 class Store:

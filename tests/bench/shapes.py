@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass, field
 
 BOX = "/mnt/box"  # the disk of the box, HOME on it
@@ -12,7 +13,7 @@ class Shape:
     """A program and its job.
 
     `share`: of its half of the census, in percent. `saves`: whether it saves while it trains. `resume`: the job's field. `settings`: of the
-    program, beyond those of every cell. `launcher`: how the command starts it: python, tee, own file, swallows TERM, detached.
+    program, beyond those of every cell. `launcher`: how the command starts it: python, tee, own file, swallows TERM, older.
     """
 
     name: str
@@ -26,7 +27,6 @@ class Shape:
     roles: tuple[str, ...] = ("checkpoint",)
     launcher: str = "python"
     settings: dict = field(default_factory=dict)
-    real: str = ""  # the framework that saves by its own code, or ""
 
     @property
     def resumes(self) -> bool:
@@ -89,16 +89,31 @@ FORMS = (
     shape("megatron", "Megatron", 0, "megatron", out="ckpt", resume="automatic",
           results=("ckpt/latest_checkpointed_iteration.txt",)),
 )  # fmt: skip
+# Frameworks that save by their own code; `older`: by that of a year ago.
+REAL = (
+    shape("real-torch", "RealTorch", 0, "step", results=("out/checkpoint.pt",), resume="automatic", roles=("last",)),
+    shape("real-hf", "RealHuggingFace", 0, "dict", pattern="checkpoint-*", results=("out/model.safetensors",),
+          resume="automatic", files=4),
+    shape("real-hf-older", "RealHuggingFace", 0, "dict", pattern="checkpoint-*", results=("out/model.safetensors",),
+          resume="automatic", files=4, launcher="older"),
+    shape("real-trl", "RealTRL", 0, "dict", pattern="checkpoint-*", results=("out/model.safetensors",), files=4),
+    shape("real-accelerate", "RealAccelerate", 0, "step", pattern="checkpoints/checkpoint_*", results=("out/final.pt",),
+          resume="automatic"),
+    shape("real-lightning", "RealLightning", 0, "bar on stdout", out="lightning_logs",
+          results=("lightning_logs/version_*/checkpoints/final.ckpt",)),
+    shape("real-deepspeed", "RealDeepSpeed", 0, "step", results=("out/latest",), resume="automatic"),
+)  # fmt: skip
 ALL = (*PLAIN, *FRAMEWORKS)
-BY_NAME = {one.name: one for one in (*ALL, *FORMS)}
+BY_NAME = {one.name: one for one in (*ALL, *FORMS, *REAL)}
 
 
 def command(one: Shape) -> list[str] | str:
-    """The job's command."""
+    """The job's command. KeyError where it needs OLDER_PYTHON and that isn't set."""
     if one.launcher == "tee":
         return "python3 -u train.py 2>&1 | tee train.log"
     if one.launcher == "own file":
         return "python3 -u train.py > train_out.txt 2>&1"
     if one.launcher == "swallows TERM":
         return ["python3", "launch.py", "train.py"]
-    return ["python3", "train.py", "--out", one.out]
+    python = os.environ["OLDER_PYTHON"] if one.launcher == "older" else "python3"
+    return [python, "train.py", "--out", one.out]

@@ -128,20 +128,17 @@ class World:
         self.calls[call.pid] = call
         return call
 
-    def status(self) -> dict:
-        """What the run's own `status --json` says; {} where it can't answer."""
+    def ask_status(self) -> subprocess.Popen | None:
+        """The run's own `status --json`, begun; None where no run is."""
         script = BOX / "runs" / NAME / "run.sh"
         if not script.exists():
-            return {}
-        with suppress(subprocess.TimeoutExpired, ValueError):
-            call = subprocess.Popen(
-                ["bash", str(script), "status", "--json"], env=self.env, cwd="/",
-                stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
-            )  # fmt: skip
-            self.calls[call.pid] = call
-            text, _ = call.communicate(timeout=30)
-            return json.loads(text)
-        return {}
+            return None
+        call = subprocess.Popen(
+            ["bash", str(script), "status", "--json"], env=self.env, cwd="/",
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True,
+        )  # fmt: skip
+        self.calls[call.pid] = call
+        return call
 
     # What faults turn.
 

@@ -1,9 +1,13 @@
 """Starts the shape that settings.json names."""
 
-import frameworks
-import plain
 from trainer import read_settings
 
 settings = read_settings()
-shape = getattr(plain, settings["class"], None) or getattr(frameworks, settings["class"])
-shape(settings).run()
+if settings["class"].startswith("Real"):
+    import real as shapes
+else:
+    import frameworks
+    import plain
+
+    shapes = plain if hasattr(plain, settings["class"]) else frameworks
+getattr(shapes, settings["class"])(settings).run()

@@ -68,7 +68,8 @@ class Trainer:
         first = int(found.get("step", 0))
         self.journal.start(found.get("line", ""), first, found.get("source", ""))
         self.step = first
-        for self.step in range(first + 1, self.setting("steps") + 1):
+        for step in range(first + 1, self.setting("steps") + 1):
+            self.step = step
             time.sleep(self.setting("step_seconds"))
             self.report(self.step)
             if self.is_due(self.step):
