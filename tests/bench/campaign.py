@@ -65,7 +65,7 @@ def one(shape: str, faults: list[str], seed: int, keep: Path | None = None) -> d
     if text:
         return json.loads(text)
     cell = f"{shape}/{'+'.join(faults)}"
-    return {"cell": cell, "shape": shape, "faults": faults, "seed": seed, "kept": "void", "window": 0, "said": "",
+    return {"cell": cell, "shape": shape, "faults": faults, "seed": seed, "kept": "void", "copied_after": [], "window": 0, "said": "",
             "messages": [], "end_command": False, "wrong": [], "void": f"the harness: {said}", "seconds": 0}  # fmt: skip
 
 
@@ -92,7 +92,7 @@ def many(
 def line(found: dict) -> str:
     """One cell in a line."""
     end = "end command ran" if found["end_command"] else "box on"
-    head = f"{found['cell']:32} {found['kept']:15} window {found['window']:4.1f} s  {found['seconds']:3} s"
+    head = f"{found['cell']:32} {found['kept']:15} window {found['window']:4.1f} s  copied after {max(found['copied_after'], default=0):4.1f} s  {found['seconds']:3} s"
     told = f"{found['said']}; {len(found['messages'])} messages; {end}"
     wrong = found["void"].strip()[-400:] if found["void"] else "; ".join(found["wrong"])
     return f"{head}  {told}" + (f"\n    {wrong}" if wrong else "")

@@ -22,6 +22,7 @@ LOOK = 0.5  # seconds between two looks at the durable place
 ASK = 4  # seconds between two questions for the status
 DEAD_SECONDS = 25  # a program gone for so long isn't alive
 LEAST_COPY_SECONDS = 1.0
+LATER_STEP = 48  # of the save into which a fault falls; the one before rests for twenty seconds
 
 
 class Cell:
@@ -43,20 +44,28 @@ class Cell:
         self.program_seen = self.box_off = 0.0
         self.asking: subprocess.Popen | None = None
         self.asked = 0.0
+        self.read: tuple | None = None
+        self.slowest_answer = 0.0
         self.void = ""
         self.began = time.time()
 
     @property
     def journal(self) -> Journal:
-        text = JOURNAL.read_text() if JOURNAL.exists() else ""
-        return Journal(text[: text.rfind("\n") + 1], self.vanished)
+        size = JOURNAL.stat().st_size if JOURNAL.exists() else 0
+        if not self.read or self.read[0] != (size, len(self.vanished)):
+            text = JOURNAL.read_text() if size else ""
+            whole = text[: text.rfind("\n") + 1]
+            self.read = ((size, len(self.vanished)), Journal(whole, self.vanished))
+        return self.read[1]
 
     @property
     def window(self) -> float:
-        """Seconds for which a checkpoint has to be complete before it counts."""
-        return (
-            EVERY_MINUTES * 60 + LOOK_SECONDS + max(LEAST_COPY_SECONDS, self.history.copy_seconds)
-        )
+        """Seconds for which a checkpoint has to be complete before it counts.
+
+        A copy is as slow as it was seen to be, and as this machine is to start a process.
+        """
+        copy = max(LEAST_COPY_SECONDS, self.history.copy_seconds, self.slowest_answer)
+        return EVERY_MINUTES * 60 + LOOK_SECONDS + copy
 
     def say(self, kind: str, what: str) -> None:
         if (kind, what) not in self.wrong:
@@ -65,7 +74,7 @@ class Cell:
     # The run.
 
     def go(self) -> None:
-        settings: dict = {"steps": 90, "step_seconds": 0.5, "saves": [8, 44], "every": 12, "save_seconds": 4,
+        settings: dict = {"steps": 90, "step_seconds": 0.5, "saves": [8, LATER_STEP], "every": 12, "save_seconds": 4,
                           "size": 150_000, "seed": self.seed, **self.shape.settings}  # fmt: skip
         fields: dict = {}
         if not self.shape.saves:
@@ -117,10 +126,10 @@ class Cell:
             self.follow(10)
             return not self.box_off
         role = self.chance.choice(self.shape.roles)
-        least = 44 if self.shape.saves else 0
+        least = LATER_STEP if self.shape.saves else 0
         begun, until = time.time(), time.time() + seconds
         while time.time() < until and not self.box_off:
-            self.pause(0.05)
+            self.pause(0.1)
             for save in self.journal.saves.values():
                 gone = (time.time() - save.begin) / self.settings["save_seconds"]
                 fits = save.role == role and save.step >= least and save.begin > begun
@@ -160,6 +169,7 @@ class Cell:
         text, _ = self.asking.communicate(timeout=60)
         self.world.calls.pop(self.asking.pid, None)
         self.asking = None
+        self.slowest_answer = max(self.slowest_answer, time.time() - asked)
         with suppress(ValueError):
             self.status = json.loads(text)
             self.hold_against(self.status, asked)
@@ -319,6 +329,11 @@ class Cell:
             "faults": [fault.words for fault in self.faults],
             "seed": self.seed,
             "kept": "void" if self.void else kept,
+            "copied_after": [
+                round(self.history.arrived[save.id] - save.end, 1)
+                for save in self.journal.complete
+                if save.id in self.history.arrived
+            ],
             "window": round(self.window, 1),
             "said": " ".join(filter(None, said)),
             "messages": self.told(),

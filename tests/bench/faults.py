@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 AFTER = 30  # seconds for which a run is followed after a fault
 NOTICE_SECONDS = 16
-DEADLINE_SECONDS = 52
+DEADLINE_SECONDS = 56
 TO_A_STOP_SECONDS = 80
 
 
@@ -117,7 +117,7 @@ class Deadline(Fault):
         fields["deadline"] = f"{DEADLINE_SECONDS}s"
         settings.update(steps=1000, saves=[8], every=1000)
         if self.cell.shape.saves:
-            settings["saves"] = [8, *range(44, 1000)]
+            settings["saves"] = [8, *range(48, 1000)]
         else:
             settings.update(steps=50, save_seconds=40)
 

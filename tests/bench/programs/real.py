@@ -2,6 +2,7 @@
 
 import json
 import os
+import sys
 import time
 from pathlib import Path
 
@@ -10,6 +11,23 @@ from journal import Journal, digest_folder
 
 os.environ.update(HF_HUB_OFFLINE="1", WANDB_MODE="disabled", CUDA_VISIBLE_DEVICES="")
 torch.set_num_threads(1)
+
+
+def import_torchvision():
+    """Import it, though it may be built for another torch: no program here needs an image."""
+    for _ in range(20):
+        try:
+            import torchvision  # noqa: F401
+
+            return
+        except RuntimeError as error:
+            name = str(error).partition("operator ")[2].split(" ")[0]
+            torch.library.define(name, "(Tensor images) -> Tensor")
+        except ImportError:
+            return
+
+
+import_torchvision()
 
 
 class Program:
