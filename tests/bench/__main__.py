@@ -26,7 +26,7 @@ def main() -> int:
         "--seconds", type=float, default=0, help="draw cells by the seed until so many are gone"
     )
     parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--side-by-side", type=int, default=4 * (os.cpu_count() or 1))
+    parser.add_argument("--side-by-side", type=int, default=3 * (os.cpu_count() or 1))
     parser.add_argument("--record", type=Path, help="a JSON file for the verdicts")
     parser.add_argument("--keep", type=Path, help="a folder for all that the cells leave")
     args = parser.parse_args()

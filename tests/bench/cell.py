@@ -7,6 +7,7 @@ import json
 import os
 import random
 import shutil
+import statistics
 import subprocess
 import sys
 import time
@@ -45,7 +46,7 @@ class Cell:
         self.asking: subprocess.Popen | None = None
         self.asked = 0.0
         self.read: tuple | None = None
-        self.slowest_answer = 0.0
+        self.answers: list[float] = []
         self.void = ""
         self.began = time.time()
 
@@ -64,7 +65,8 @@ class Cell:
 
         A copy is as slow as it was seen to be, and as this machine is to start a process.
         """
-        copy = max(LEAST_COPY_SECONDS, self.history.copy_seconds, self.slowest_answer)
+        slowness = statistics.median(self.answers) if self.answers else 0
+        copy = max(LEAST_COPY_SECONDS, self.history.copy_seconds, slowness)
         return EVERY_MINUTES * 60 + LOOK_SECONDS + copy
 
     def say(self, kind: str, what: str) -> None:
@@ -79,9 +81,11 @@ class Cell:
         fields: dict = {}
         if not self.shape.saves:
             settings.update(steps=40, save_seconds=6)
+        self.slowness = int(2 * self.world.measure_start())
         for fault in self.faults:
             fault.prepare(settings, fields)
         self.settings = settings
+        self.make_room(settings)
         self.world.write_job(self.shape, settings, **fields)
         if why := self.start():
             self.void = why
@@ -91,11 +95,20 @@ class Cell:
             fault.happen()
         self.judge()
 
+    def make_room(self, settings: dict) -> None:
+        """On a slow machine the first save rests longer, so that the window fits in."""
+        extra = int(self.slowness / settings["step_seconds"])
+        self.later_step = LATER_STEP + extra
+        settings["saves"] = [
+            step + extra if step >= LATER_STEP else step for step in settings["saves"]
+        ]
+        settings["steps"] += extra
+
     def start(self) -> str:
         """`rgt start`, until a program trains; why none does, or ''."""
         starts = len(self.journal.of("start"))
         call = self.world.rgt("start", "local", "job.yaml", "--yes", "--profile", "aws")
-        until = time.time() + 60
+        until = time.time() + 150
         while len(self.journal.of("start")) == starts and time.time() < until:
             if call.poll() not in (None, 0) or self.box_off:
                 break
@@ -126,7 +139,7 @@ class Cell:
             self.follow(10)
             return not self.box_off
         role = self.chance.choice(self.shape.roles)
-        least = LATER_STEP if self.shape.saves else 0
+        least = self.later_step if self.shape.saves else 0
         begun, until = time.time(), time.time() + seconds
         while time.time() < until and not self.box_off:
             self.pause(0.1)
@@ -169,7 +182,7 @@ class Cell:
         text, _ = self.asking.communicate(timeout=60)
         self.world.calls.pop(self.asking.pid, None)
         self.asking = None
-        self.slowest_answer = max(self.slowest_answer, time.time() - asked)
+        self.answers.append(time.time() - asked)
         with suppress(ValueError):
             self.status = json.loads(text)
             self.hold_against(self.status, asked)

@@ -57,11 +57,11 @@ class Plain(Fault):
 
     def happen(self):
         cell = self.cell
-        cell.follow(120, lambda: cell.journal.finished)
+        cell.follow(150, lambda: cell.journal.finished)
         cell.follow(45)
 
     def judge(self, journal):
-        if not journal.finished:
+        if not journal.of("finish"):
             self.cell.void = self.cell.void or "the program didn't come to its end"
 
 
@@ -114,7 +114,9 @@ class Deadline(Fault):
     name, last = "deadline", True
 
     def prepare(self, settings, fields):
-        fields["deadline"] = f"{DEADLINE_SECONDS}s"
+        # Each fault before it takes its time, and so does a slow machine.
+        self.seconds = DEADLINE_SECONDS + 60 * (len(self.cell.names) - 1) + self.cell.slowness
+        fields["deadline"] = f"{self.seconds}s"
         settings.update(steps=1000, saves=[8], every=1000)
         if self.cell.shape.saves:
             settings["saves"] = [8, *range(48, 1000)]
@@ -123,7 +125,7 @@ class Deadline(Fault):
 
     def happen(self):
         cell = self.cell
-        until = cell.journal.of("start")[0]["t"] + DEADLINE_SECONDS
+        until = cell.journal.of("start")[0]["t"] + self.seconds
         cell.follow(until - time.time() + 45)
 
     def judge(self, journal):

@@ -107,6 +107,11 @@ ALL = (*PLAIN, *FRAMEWORKS)
 BY_NAME = {one.name: one for one in (*ALL, *FORMS, *REAL)}
 
 
+def can_run(one: Shape) -> bool:
+    """Whether this machine has what its command needs."""
+    return one.launcher != "older" or bool(os.environ.get("OLDER_PYTHON"))
+
+
 def command(one: Shape) -> list[str] | str:
     """The job's command. KeyError where it needs OLDER_PYTHON and that isn't set."""
     if one.launcher == "tee":
