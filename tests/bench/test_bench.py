@@ -1,0 +1,30 @@
+"""Cells of the table, others on each day, for at most eight minutes; the whole table: python -m tests.bench --record FILE."""
+
+import os
+import random
+import time
+from datetime import date
+
+import pytest
+
+from . import campaign, faults, shapes
+
+SECONDS = 8 * 60 - 120  # no cell begins later, so that the last has ended in eight minutes
+SIDE_BY_SIDE = 3 * (os.cpu_count() or 1)
+
+
+@pytest.mark.alone  # it takes both cores
+@pytest.mark.timeout(1200)
+def test_of_the_cells_of_the_day_each_keeps_its_promises(subtests):
+    if why := campaign.missing():
+        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(why)
+    seed = int(os.environ.get("BENCH_SEED") or date.today().toordinal())
+    real = [(shape.name, ["kill"], seed) for shape in shapes.REAL if shapes.can_run(shape)]
+    table = [(shape.name, [fault], seed) for shape in shapes.ALL for fault in faults.BY_NAME]
+    cells = [*real, *random.Random(seed).sample(table, len(table))]
+    until = time.monotonic() + SECONDS
+    found = campaign.many(cells, SIDE_BY_SIDE, None, lambda one: None, until)
+    for one in found:
+        with subtests.test(one["cell"], seed=seed):
+            assert not one["wrong"] and not one["void"], campaign.line(one)
+    assert len(found) > SIDE_BY_SIDE
