@@ -81,7 +81,7 @@ class Cell:
         fields: dict = {}
         if not self.shape.saves:
             settings.update(steps=40, save_seconds=6)
-        self.slowness = int(2 * self.world.measure_start())
+        self.slowness = int(4 * self.world.measure_start())
         for fault in self.faults:
             fault.prepare(settings, fields)
         self.settings = settings

@@ -8,7 +8,7 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from .judge import Journal, is_whole
-from .world import BOX, PLACE, VOLUME
+from .world import BOX, EVERY_MINUTES, PLACE, VOLUME, run
 
 if TYPE_CHECKING:
     from .cell import Cell
@@ -231,6 +231,31 @@ class Away(Fault):
         cell.follow(AFTER)
 
 
+class Network(Fault):
+    """The durable place is on another machine, by ssh, and the network goes for some seconds."""
+
+    name = "network"
+
+    def prepare(self, settings, fields):
+        to = f"{self.cell.world.serve_ssh()}:{PLACE}"
+        fields["durable"] = {
+            "to": to,
+            "what": [self.cell.shape.out],
+            "every_minutes": EVERY_MINUTES,
+        }
+
+    def happen(self):
+        cell = self.cell
+        if not self.into_a_save():
+            return
+        begun = time.time()
+        run("ip", "link", "set", "lo", "down")
+        cell.follow(14)
+        run("ip", "link", "set", "lo", "up")
+        cell.outages.append((begun, time.time()))
+        cell.follow(AFTER)
+
+
 class Nan(Fault):
     """The loss is nan from a step on, between two saves."""
 
@@ -286,5 +311,6 @@ def goes_on(cell: Cell, journal: Journal) -> None:
         )
 
 
-ALL = (Plain, Outside, Kill, Stop, Deadline, Vanish, Notice, FullDisk, Away, Nan)
+TABLE = ("plain", "outside", "kill", "stop", "deadline", "vanish", "notice", "full", "away", "nan")
+ALL = (Plain, Outside, Kill, Stop, Deadline, Vanish, Notice, FullDisk, Away, Network, Nan)
 BY_NAME = {kind.name: kind for kind in ALL}

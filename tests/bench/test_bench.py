@@ -20,7 +20,7 @@ def test_of_the_cells_of_the_day_each_keeps_its_promises(subtests):
         (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(why)
     seed = int(os.environ.get("BENCH_SEED") or date.today().toordinal())
     real = [(shape.name, ["kill"], seed) for shape in shapes.REAL if shapes.can_run(shape)]
-    table = [(shape.name, [fault], seed) for shape in shapes.ALL for fault in faults.BY_NAME]
+    table = [(shape.name, [fault], seed) for shape in shapes.ALL for fault in faults.TABLE]
     cells = [*real, *random.Random(seed).sample(table, len(table))]
     until = time.monotonic() + SECONDS
     found = campaign.many(cells, SIDE_BY_SIDE, None, lambda one: None, until)

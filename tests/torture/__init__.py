@@ -1,1 +1,1 @@
-"""Runs of a small trainer to which one to three things happen at random instants: python -m tests.torture."""
+"""Programs of the bench to which one to three things happen, all drawn by a seed: python -m tests.torture."""

@@ -1,36 +1,48 @@
-"""Twenty runs of the torture on each change."""
+"""Ten runs of the torture on each change; the whole campaign is recorded."""
 
+import json
 import os
+from collections import Counter
 
 import pytest
 
-from . import campaign
-from .one import work
+from tests.bench import campaign, faults, shapes
+from tests.conftest import ROOT
 
-SEEDS = range(1000, 1020)
+from .draw import draw
+
+RECORD = ROOT / "tests" / "records" / "torture.json"
+SEEDS = range(1000, 1010)
 
 
-def test_a_step_that_two_programs_did_or_nobody_or_too_many_again_is_found():
-    right = [("a", 1), ("a", 2), ("a", 3), ("b", 3), ("b", 4)]
-    assert work(right, allowed=1, most=1) == (1, 1, [])
-    assert work(right, allowed=0, most=1)[2] == ["1 steps were lost at once; 0 could be"]
-    assert work(right, allowed=1, most=0)[2] == [
-        "the program began anew 1 times; the faults explain 0"
-    ]
-    assert work([("a", 1), ("b", 1), ("a", 2)], 5, 5)[2] == ["two programs trained at once"]
-    assert work([("a", 1), ("a", 3)], 5, 5)[2] == ["steps were left out: 1, then 3"]
+def test_the_draw_has_every_fault_and_shapes_in_their_proportion():
+    runs = [draw(seed) for seed in range(2000)]
+    assert runs == [draw(seed) for seed in range(2000)]
+    drawn = Counter(shape for shape, _, _ in runs)
+    assert set(drawn) == {one.name for one in (*shapes.ALL, *shapes.FORMS)}
+    assert drawn["hf"] == max(drawn.values())
+    named = {name for _, names, _ in runs for name in names}
+    assert named == set(faults.BY_NAME) - {"nan"}
+    for _, names, _ in runs:
+        assert [faults.BY_NAME[name].last for name in names] == [False] * (len(names) - 1) + [True]
+
+
+@pytest.mark.skipif(
+    not RECORD.exists(),
+    reason="python -m tests.torture --runs 200 --record tests/records/torture.json",
+)
+def test_each_of_two_hundred_recorded_runs_kept_its_promises():
+    results = json.loads(RECORD.read_text())["results"]
+    assert len({one["seed"] for one in results}) == 200
+    assert not [campaign.line(one) for one in results if one["wrong"] or one["void"]]
 
 
 @pytest.mark.alone  # it needs both cores
-@pytest.mark.timeout(1200)
-def test_of_twenty_tortured_runs_each_keeps_its_promises(tmp_path):
+@pytest.mark.timeout(1800)
+def test_of_ten_tortured_runs_each_keeps_its_promises(subtests):
     if why := campaign.missing():
         (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(why)
-    side_by_side = 2 * (os.cpu_count() or 1)
-    found = campaign.many(list(SEEDS), [], side_by_side, tmp_path, lambda one: None)
-    broken = {one["seed"]: campaign.line(one) for one in found if not one["held"]}
-    # A busy moment gets one second try, as everywhere in CI; what breaks twice is broken.
-    (tmp_path / "again").mkdir()
-    again = campaign.many(list(broken), [], 1, tmp_path / "again", lambda one: None)
-    twice = [broken[one["seed"]] + "\n" + campaign.line(one) for one in again if not one["held"]]
-    assert len(broken) < 5 and not twice, "\n".join([*twice, *broken.values()])
+    runs = [draw(seed) for seed in SEEDS]
+    for one in campaign.many(runs, 3 * (os.cpu_count() or 1), None, lambda one: None):
+        with subtests.test(one["cell"], seed=one["seed"]):
+            assert not one["wrong"] and not one["void"], campaign.line(one)
