@@ -53,6 +53,7 @@ class Heart:
         if run.up - self._last >= run.spec.timings.heartbeat:
             self._last = run.up
             self._beat()
+        self.sync.beat(self.state.phase)
         return bool(run.asked)
 
     def _beat(self) -> None:
@@ -73,7 +74,6 @@ class Heart:
             run.log("another machine took this run over; ending here")
         else:
             self.lease.beat()
-        self.sync.beat(state.phase)
 
     def look_at_log(self) -> None:
         """Note whether the log grew, the newest step, and a loss of nan."""

@@ -61,6 +61,7 @@ DEFAULTS: dict[str, Any] = {
     "save_seconds": 30.0,
     "checkpoint_folder": "",
     "checkpoint_pattern": "",
+    "checkpoint_files": [],  # patterns of files that belong to each checkpoint besides
     "resume": "automatic",  # automatic, none, flag, variable
     "resume_name": "",
     "durable": "",
