@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import stat
 import sys
 import time
 from pathlib import Path
@@ -22,6 +21,14 @@ sys.path.insert(0, sys.argv[1])
 from remote_gpu_trainer.runner import spec, sync
 from remote_gpu_trainer.runner.context import Run
 sys.exit(sync.worker(Run(spec.of(json.loads(sys.argv[2]))), sys.argv[4]))
+"""
+
+
+# An ssh whose other machine is this one.
+HERE = """\
+while [ $# -gt 0 ]; do case $1 in -o) shift 2 ;; --) shift ;; *) shift; break ;; esac; done
+[ "$1" = -- ] && shift
+exec sh -c "$*"
 """
 
 
@@ -69,6 +76,23 @@ def fill(folder: Path, *steps: int, size: int = 2000) -> None:
     (folder / "run/final.bin").write_bytes(b"the end" * 100)
 
 
+def kept(folder: Path, name: str, home: str = "durable/ckpt.generations") -> Path:
+    """Return a file of the newest committed generation at the durable place that holds it."""
+    found = [
+        path.parent / "files" / name
+        for path in (folder / home).glob("gen-*/manifest.json")
+        if name in json.loads(path.read_text())["files"]
+    ]
+    return max(found, key=lambda path: path.stat().st_mtime_ns)
+
+
+def kept_steps(folder: Path, home: str = "durable/ckpt.generations") -> list[int]:
+    """Return the steps of the committed generations that have one."""
+    paths = (folder / home).glob("gen-*/manifest.json")
+    steps = (json.loads(path.read_text())["step"] for path in paths)
+    return sorted(step for step in steps if step is not None)
+
+
 def rows(run: Run) -> list[dict[str, str]]:
     """Return what synced.tsv says."""
     names = ("t", "mode", "result", "item", "to", "seconds", "detail")
@@ -96,20 +120,10 @@ def tool(folder: Path, name: str, text: str, monkeypatch) -> Path:
     return place / name
 
 
-def without(name: str, folder: Path, monkeypatch) -> None:
-    """Leave a path of everything but one program."""
-    place = folder / "without"
-    place.mkdir()
-    for where in os.environ["PATH"].split(":"):
-        for program in Path(where).iterdir() if Path(where).is_dir() else ():
-            link = place / program.name
-            if (
-                program.name != name
-                and not link.is_symlink()
-                and program.stat().st_mode & stat.S_IXUSR
-            ):
-                link.symlink_to(program)
-    monkeypatch.setenv("PATH", str(place))
+def far(folder: Path, monkeypatch, first: str = ":") -> str:
+    """Return a place on a machine that is this one, behind an ssh that does something first."""
+    tool(folder, "ssh", f"#!/bin/sh\n{first}\n{HERE}", monkeypatch)
+    return f"gpu:{folder}/durable"
 
 
 def same_size(path: Path) -> bytes:

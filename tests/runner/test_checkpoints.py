@@ -8,7 +8,7 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import apart, checkpoints, fetch, lineage, notices, spec, why
+from remote_gpu_trainer.runner import apart, checkpoints, fetch, notices, spec, why
 from remote_gpu_trainer.runner.asking import Failed
 from remote_gpu_trainer.runner.checkpoints import Checkpoint, Lost, SaveTimes
 from remote_gpu_trainer.runner.context import Run
@@ -210,15 +210,6 @@ def test_what_is_gone_here_comes_from_the_durable_place(make, monkeypatch):
     monkeypatch.setattr(fetch, "restore", lambda *_: Verdict("network", "", "no answer"))
     with pytest.raises(Lost, match="no answer"):
         checkpoints.begin_with(box.run)
-
-
-def test_the_checkpoints_of_another_run_are_told(make):
-    box = make()
-    box.save(10)
-    told = {"id": "a", "count": 1, "name": "other", "folder": "out", "names": [], "abandoned": []}
-    (box.folder / lineage.FILE).write_text(json.dumps(told))
-    checkpoints.begin_with(box.run)
-    assert box.events("foreign-checkpoints")[0]["of"] == "other"
 
 
 def test_a_glance_waits_for_nothing_and_finds_what_came(make, monkeypatch):

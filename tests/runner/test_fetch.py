@@ -2,36 +2,29 @@
 
 import shutil
 import subprocess
+import zipfile
 from pathlib import Path
 
-import pytest
 from remote_gpu_trainer.runner import durable, fetch, procs, sync
 from remote_gpu_trainer.runner.context import Run
 
-from tests.runner.copying import events, fill, make, tool, without
+from tests.runner.copying import events, fill, kept, kept_steps, make, same_size, tool
 
 pytest_plugins = ["tests.engines.sshd"]
 
 
-def whole(monkeypatch) -> None:
-    """Take the newest file of the pattern for the newest whole checkpoint: its content is no matter here."""
-
-    def newest(run: Run, beat=None):
-        from remote_gpu_trainer.runner.checkpoints import Checkpoint
-
-        found = sorted(Path(run.checkpoints).glob("step-*.pt"), key=lambda path: int(path.stem[5:]))
-        return Checkpoint(str(found[-1]), int(found[-1].stem[5:]), "") if found else None
-
-    monkeypatch.setattr("remote_gpu_trainer.runner.checkpoints.newest", newest)
-
-
-@pytest.fixture(autouse=True)
-def _whole(monkeypatch):
-    whole(monkeypatch)
-
-
 def restore(run: Run):
     return fetch.restore(run, lambda: False)
+
+
+def zipped(folder: Path, *steps: int) -> None:
+    """Write checkpoints that can be proven complete, each newer than the one before."""
+    (folder / "ckpt").mkdir(exist_ok=True)
+    (folder / "run").mkdir(exist_ok=True)
+    (folder / "run/final.bin").write_bytes(b"the end")
+    for step in steps:
+        with zipfile.ZipFile(folder / f"ckpt/step-{step}.pt", "w") as archive:
+            archive.writestr("data", bytes([step]) * 1000)
 
 
 def names(folder: Path) -> list[str]:
@@ -41,7 +34,8 @@ def names(folder: Path) -> list[str]:
 def another_box(tmp_path: Path, **fields) -> Run:
     """The same job where nothing is left but the durable place."""
     shutil.rmtree(tmp_path / "run")
-    shutil.rmtree(tmp_path / "ckpt")
+    if (tmp_path / "ckpt").exists() and not fields.pop("keep", False):
+        shutil.rmtree(tmp_path / "ckpt")
     return make(tmp_path, **fields)
 
 
@@ -51,8 +45,9 @@ def test_a_new_box_takes_the_checkpoints_from_the_durable_place(tmp_path):
     assert sync.worker(run, "quick") == 0
     run = another_box(tmp_path)
     assert restore(run) is None
-    assert names(tmp_path / "ckpt") == ["step-10.pt", "step-20.pt"]
-    assert events(run, "restored")[0]["checkpoint"].endswith("step-20.pt")
+    assert names(tmp_path / "ckpt") == ["step-20.pt"]
+    assert (tmp_path / "ckpt/step-20.pt").read_bytes() == bytes([20]) * 2000
+    assert events(run, "restored")[0]["checkpoint"] == "step-20.pt"
 
 
 def test_a_first_run_has_nothing_to_restore_and_does_not_wait(tmp_path):
@@ -62,37 +57,56 @@ def test_a_first_run_has_nothing_to_restore_and_does_not_wait(tmp_path):
     assert not events(run, "restore-failed")
 
 
-def test_an_abandoned_line_is_told_and_not_restored(tmp_path):
+def test_steps_that_their_user_deleted_are_not_restored(tmp_path):
     run = make(tmp_path)
-    fill(tmp_path, 30, 40, 60)
+    zipped(tmp_path, 30, 40, 60)
     sync.worker(run, "quick")
     for step in (40, 60):
         (tmp_path / f"ckpt/step-{step}.pt").unlink()
     assert restore(run) is None and names(tmp_path / "ckpt") == ["step-30.pt"], "the user's will"
-    fill(tmp_path, 31)
+    zipped(tmp_path, 31)
     sync.worker(run, "quick")
-    assert names(tmp_path / "durable/ckpt") == [
-        "step-30.pt",
-        "step-31.pt",
-        "step-40.pt",
-        "step-60.pt",
-    ]
-    run = another_box(tmp_path)
-    assert restore(run) is None
-    assert names(tmp_path / "ckpt") == ["step-30.pt", "step-31.pt"]
-    assert events(run, "abandoned")[0]["names"] == "step-40.pt, step-60.pt"
+    assert kept_steps(tmp_path) == [30, 31, 40, 60]
+    assert restore(another_box(tmp_path)) is None
+    assert names(tmp_path / "ckpt") == ["step-31.pt"]
+
+
+def test_a_corrupt_one_here_is_set_aside_for_the_complete_one_there(tmp_path):
+    run = make(tmp_path, checkpoint_pattern="last.pt")
+    zipped(tmp_path, 0)
+    path = (tmp_path / "ckpt/step-0.pt").rename(tmp_path / "ckpt/last.pt")
+    right = path.read_bytes()
+    assert sync.worker(run, "quick") == 0
+    path.write_bytes(right[:500])
+    assert sync.worker(run, "full") == 0, "nothing better is here"
+    assert kept(tmp_path, "last.pt").read_bytes() == right
+    assert restore(run) is None and path.read_bytes() == right
+    assert (tmp_path / "ckpt/last.pt.torn").read_bytes() == right[:500]
+
+
+def test_a_generation_that_is_not_as_its_manifest_says_is_not_taken(tmp_path):
+    zipped(tmp_path, 10)
+    run = make(tmp_path, timings={"sync_wait": 0.1})
+    assert sync.worker(run, "quick") == 0
+    same_size(kept(tmp_path, "step-10.pt"))
+    run = another_box(tmp_path, timings={"sync_wait": 0.1})
+    verdict = restore(run)
+    assert verdict and "isn't as its manifest says" in verdict.reason
+    assert names(tmp_path / "ckpt") == []
 
 
 def test_a_box_with_an_old_disk_takes_what_another_box_went_on_to(tmp_path):
     run = make(tmp_path)
-    fill(tmp_path, 10, 20)
+    zipped(tmp_path, 10, 20)
     sync.worker(run, "quick")
-    shutil.copytree(tmp_path / "ckpt", tmp_path / "old disk")
-    fill(tmp_path, 30)
-    sync.worker(run, "quick")
-    shutil.rmtree(tmp_path / "ckpt")
-    (tmp_path / "old disk").rename(tmp_path / "ckpt")
-    assert restore(run) is None
+    for name in ("run", "ckpt"):
+        shutil.copytree(tmp_path / name, tmp_path / f"old {name}")
+    zipped(tmp_path, 30)
+    sync.worker(another_box(tmp_path, keep=True), "quick")
+    for name in ("run", "ckpt"):
+        shutil.rmtree(tmp_path / name, ignore_errors=True)
+        (tmp_path / f"old {name}").rename(tmp_path / name)
+    assert restore(make(tmp_path)) is None
     assert names(tmp_path / "ckpt") == ["step-10.pt", "step-20.pt", "step-30.pt"]
 
 
@@ -132,7 +146,7 @@ def test_a_place_that_does_not_answer_is_no_reason_to_begin_again(tmp_path, monk
     run = make(tmp_path, durable="gpu:/kept")
     verdict = restore(run)
     assert verdict and verdict.failure == "network" and "can't be looked for" in verdict.reason
-    fill(tmp_path, 10)
+    zipped(tmp_path, 10)
     assert restore(run) is None, "those here are used"
 
 
@@ -156,57 +170,51 @@ def test_data_come_to_the_work_folder(tmp_path):
     assert len(events(run, "stage-failed")) == 3
 
 
-def test_data_come_without_rsync(tmp_path, monkeypatch):
-    without("rsync", tmp_path, monkeypatch)
-    test_data_come_to_the_work_folder(tmp_path)
+def far(tmp_path, monkeypatch, rsync: str) -> Run:
+    """A run whose data come from a machine that answers, by this rsync."""
+    tool(tmp_path, "ssh", "#!/bin/sh\nexit 0\n", monkeypatch)
+    tool(tmp_path, "rsync", f"#!/bin/sh\n{rsync}\n", monkeypatch)
+    return make(tmp_path, data=[["gpu:/data", "x"]], timings={"copy_quiet": 10.0})
 
 
 def test_a_full_disk_is_told_as_one(tmp_path, monkeypatch):
-    tool(tmp_path, "rsync", "#!/bin/sh\necho No space left on device >&2\nexit 11\n", monkeypatch)
-    (tmp_path / "data").mkdir()
-    verdict = fetch.data(make(tmp_path, data=[[str(tmp_path / "data"), "x"]]), lambda: False)
+    run = far(tmp_path, monkeypatch, "echo No space left on device >&2; exit 11")
+    verdict = fetch.data(run, lambda: False)
     assert verdict and verdict.failure == "disk" and verdict.reason.endswith("no room left")
 
 
 def test_a_stop_ends_a_copy_with_its_children(tmp_path, monkeypatch):
-    tool(tmp_path, "rsync", f"#!/bin/sh\ntouch {tmp_path}/began\nsleep 100\n", monkeypatch)
-    (tmp_path / "data").mkdir()
-    run = make(tmp_path, data=[[str(tmp_path / "data"), "x"]])
+    run = far(tmp_path, monkeypatch, f"touch {tmp_path}/began; sleep 100")
     assert fetch.data(run, (tmp_path / "began").exists) is None
     assert not procs.of_program(run.folder)
 
 
-def test_a_copy_that_hangs_is_made_another_way(tmp_path, monkeypatch):
-    tool(tmp_path, "rsync", "#!/bin/sh\nsleep 100\n", monkeypatch)
-    (tmp_path / "data").mkdir()
-    (tmp_path / "data/a.txt").write_text("a")
-    run = make(tmp_path, data=[[str(tmp_path / "data"), "x"]], timings={"copy_quiet": 10.0})
+def test_a_copy_that_hangs_is_given_up_and_made_again(tmp_path, monkeypatch):
+    again = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; sleep 100; }}"
+    run = far(
+        tmp_path, monkeypatch, f"{again}; mkdir -p {tmp_path}/run/x; touch {tmp_path}/run/x/a"
+    )
     assert fetch.data(run, lambda: bool(run.clock.nap(0.5))) is None
-    assert (tmp_path / "run/x/a.txt").exists()
     assert "no progress for 10 s" in events(run, "stage-failed")[0]["why"]
 
 
-@pytest.mark.parametrize("way", ["rsync", "without"])
-def test_checkpoints_and_data_come_over_ssh(tmp_path, monkeypatch, sshd, way):
+def test_checkpoints_and_data_come_over_ssh(tmp_path, monkeypatch, sshd):
     real = subprocess.run(
         ["which", "ssh"], capture_output=True, text=True, check=True
     ).stdout.strip()
     tool(tmp_path, "ssh", f'#!/bin/sh\nexec {real} -F {sshd.ssh_config} "$@"\n', monkeypatch)
-    if way == "without":
-        without("rsync", tmp_path, monkeypatch)
     fields = {
         "durable": "gpu:~/it's",
-        "data": [["gpu:~/it's/ckpt", "in"], ["gpu:~/it's/final.bin", "one.bin"]],
+        "data": [["gpu:~/it's/log of data", "in"], ["gpu:~/it's/final.bin", "one.bin"]],
     }
     run = make(tmp_path, **fields)
-    fill(tmp_path, 10, 20)
+    zipped(tmp_path, 10, 20)
     assert sync.worker(run, "quick") == 0
-    (Path(sshd.home) / "it's/ckpt/step-10.pt").unlink()
+    (Path(sshd.home) / "it's/log of data").mkdir()
+    (Path(sshd.home) / "it's/log of data/step-1.txt").write_text("1")
     run = another_box(tmp_path, **fields)
     assert durable.check(run) == [] and restore(run) is None
     assert names(tmp_path / "ckpt") == ["step-20.pt"]
     assert fetch.data(run, lambda: False) is None
-    assert (
-        names(tmp_path / "run/in") == ["step-20.pt"]
-        and (tmp_path / "run/one.bin").stat().st_size == 700
-    )
+    assert names(tmp_path / "run/in") == ["step-1.txt"]
+    assert (tmp_path / "run/one.bin").read_bytes() == b"the end"

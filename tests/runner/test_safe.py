@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
-import time
 import zipfile
 
+from remote_gpu_trainer.runner import sync
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.safe import look_safe
+from remote_gpu_trainer.runner.safe import judged_now, look_safe
 from remote_gpu_trainer.runner.spec import of
 
 
@@ -40,9 +39,34 @@ def test_a_corrupt_checkpoint_is_never_named(tmp_path):
     assert look_safe(run).nothing_complete
 
 
-def test_what_is_here_alone_is_not_safe(tmp_path):
-    run = _run(tmp_path, durable=str(tmp_path / "keep"), durable_what=["out"])
+def test_safe_is_what_is_complete_and_verified_there(tmp_path):
+    fields = {"durable": str(tmp_path / "keep"), "durable_what": ["out"], "results": ["final.*"]}
+    run = _run(tmp_path, durable_on_this_box=True, **fields)
     _save(run, 5)
     assert not look_safe(run).is_all_safe
-    run.folder.write("final-sync", json.dumps({"t": int(time.time())}))
+    assert sync.worker(run, "quick") == 0
+    found = look_safe(run)
+    assert found.verified.startswith(str(tmp_path / "keep/out.generations/gen-1-5-"))
+    assert (found.verified_step, found.results_missing) == (5, ["final.*"])
+    assert not found.is_all_safe, "the result isn't there"
+    result = tmp_path / "run/final.json"
+    result.write_text("{}")
+    assert sync.worker(run, "quick") == 0
     assert look_safe(run).is_all_safe
+    assert (tmp_path / "keep/final.json").read_text() == "{}", "durable.what doesn't name it"
+    _save(run, 10)
+    assert not look_safe(run).is_all_safe, "the newest complete one is here alone"
+    _save(run, 10, cut=500)
+    assert look_safe(run).is_all_safe, "what is corrupt is no loss"
+    result.write_text("{} ")
+    assert look_safe(run).results_missing == ["final.*"], "it was written anew"
+
+
+def test_a_path_is_judged_at_the_moment_in_which_it_is_named(tmp_path):
+    run = _run(tmp_path)
+    path = _save(run, 5)
+    assert judged_now(run, path) == path
+    _save(run, 5, cut=500)
+    assert judged_now(run, path) == ""
+    os.unlink(path)
+    assert judged_now(run, path) == judged_now(run, "") == ""

@@ -1,5 +1,6 @@
 """Copies to the durable place: compared by content there, none able to hold up the run or to lie."""
 
+import json
 import os
 import subprocess
 from collections.abc import Callable
@@ -9,7 +10,17 @@ import pytest
 from remote_gpu_trainer.runner import durable, procs, sync
 from remote_gpu_trainer.runner.context import Run
 
-from tests.runner.copying import events, fill, make, rows, same_size, tool, without
+from tests.runner.copying import (
+    events,
+    far,
+    fill,
+    kept,
+    kept_steps,
+    make,
+    rows,
+    same_size,
+    tool,
+)
 
 FOREVER = 4_000_000_000.0
 pytest_plugins = ["tests.engines.sshd"]
@@ -33,7 +44,7 @@ def beats(copies: sync.Sync, times: int, phase: str = "running") -> None:
     for _ in range(times):
         copies.beat(phase)
         if copies._look is not None:
-            copies._look.wait()
+            copies._look.poll(5)
         copies.run.clock.nap(1.0)
 
 
@@ -53,51 +64,24 @@ def test_the_last_copy_is_compared_and_whole(tmp_path):
     assert last(run)
     assert run.up - begun < 5, "it waited for something"
     assert {row["result"] for row in rows(run)} == {"ok"}
-    assert (tmp_path / "durable/ckpt/step-20.pt").read_bytes() == (
-        tmp_path / "ckpt/step-20.pt"
-    ).read_bytes()
-    assert (tmp_path / "durable/final.bin").exists() and (
-        tmp_path / "durable/events.jsonl"
-    ).exists() is False
+    assert kept(tmp_path, "step-20.pt").read_bytes() == (tmp_path / "ckpt/step-20.pt").read_bytes()
+    assert (tmp_path / "durable/final.bin").exists()
     assert last_sync(run) == {"t": 0, "ok": True, "verified": True, "to": str(tmp_path / "durable")}
     assert sync.Sync(run).is_whole()
     sync.Sync(run).beat("running")
     assert not sync.Sync(run).is_whole(), "the program may change something again"
 
 
-@pytest.mark.parametrize("way", ["rsync", "without"])
-def test_another_content_of_the_same_size_and_time_is_found_and_mended(
-    tmp_path, monkeypatch, capfd, way
-):
-    if way == "without":
-        without("rsync", tmp_path, monkeypatch)
+def test_another_content_of_the_same_size_and_time_is_found_and_mended(tmp_path, capfd):
     run = make(tmp_path)
     fill(tmp_path, 40)
     assert once(run)
-    copy = tmp_path / "durable/ckpt/step-40.pt"
-    right = same_size(copy)
-    assert sync.by_hand(run) == 1
-    assert "differs at the destination: step-40.pt" in capfd.readouterr().err
-    assert last_sync(run)["verified"] is False
-    assert sync.by_hand(run) == 0 and copy.read_bytes() == right
-    assert capfd.readouterr().out == f"verified at {tmp_path}/durable\n"
+    for copy in (kept(tmp_path, "step-40.pt"), tmp_path / "durable/final.bin"):
+        right = same_size(copy)
+        assert sync.by_hand(run) == 0 and copy.read_bytes() == right
+        assert capfd.readouterr().out == f"verified at {tmp_path}/durable\n"
     same_size(copy)
     assert last(run) and copy.read_bytes() == right, "the last copy mends what it finds"
-
-
-@pytest.mark.parametrize("way", ["rsync", "without"])
-def test_a_file_cut_short_there_with_a_time_in_the_future_is_found(tmp_path, monkeypatch, way):
-    if way == "without":
-        without("rsync", tmp_path, monkeypatch)
-    run = make(tmp_path)
-    fill(tmp_path, 40)
-    (tmp_path / "ckpt/a\nb\x01#.pt").write_bytes(b"c" * 500)
-    assert once(run)
-    copy = tmp_path / "durable/ckpt/a\nb\x01#.pt"
-    copy.write_bytes(b"c" * 100)
-    os.utime(copy, (FOREVER, FOREVER))
-    assert once(run)
-    assert copy.read_bytes() == b"c" * 500
 
 
 def test_new_files_are_copied_once_they_lie_still_and_nothing_starts_without_them(tmp_path):
@@ -112,7 +96,7 @@ def test_new_files_are_copied_once_they_lie_still_and_nothing_starts_without_the
     fill(tmp_path, 20)
     begun = run.up
     until(copies, lambda: len(rows(run)) > before)
-    assert (tmp_path / "durable/ckpt/step-20.pt").exists()
+    assert kept(tmp_path, "step-20.pt").exists()
     assert run.up - begun < 60
     growing = tmp_path / "ckpt/step-30.pt"
     before = len(rows(run))
@@ -122,17 +106,18 @@ def test_new_files_are_copied_once_they_lie_still_and_nothing_starts_without_the
     assert len(rows(run)) == before, "it was copied while it was written"
 
 
-def test_a_copy_without_progress_is_ended_told_and_made_another_way(tmp_path, monkeypatch):
-    tool(tmp_path, "rsync", "#!/bin/sh\nsleep 100\n", monkeypatch)
+def test_a_copy_without_progress_is_ended_told_and_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("IS_OF", str(tmp_path))  # this process began without it
-    run = make(tmp_path, timings={"copy_quiet": 30.0})
+    hangs = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; sleep 100; }}"
+    to = far(tmp_path, monkeypatch, hangs)
+    run = make(tmp_path, durable=to, timings={"copy_quiet": 30.0})
     fill(tmp_path, 10)
     assert last(run)
     assert (
         events(run, "sync-hung")
         and "made no progress for 30 s" in events(run, "notify")[0]["message"]
     )
-    assert (tmp_path / "durable/ckpt/step-10.pt").exists() and last_sync(run)["verified"]
+    assert kept(tmp_path, "step-10.pt").exists() and last_sync(run)["verified"]
     left = [pid for pid in procs.table() if procs.environ(pid).get("IS_OF") == str(tmp_path)]
     assert left == []
 
@@ -141,32 +126,23 @@ def test_a_place_that_only_a_person_can_mend_is_not_waited_for(tmp_path):
     run = make(tmp_path, timings={"sync_wait": 100.0})
     fill(tmp_path, 10)
     (tmp_path / "durable").mkdir()
-    (tmp_path / "durable/ckpt").write_text("in the way")
+    (tmp_path / "durable/ckpt.generations").write_text("in the way")
     begun = run.up
     assert not last(run)
     assert run.up - begun < 20 and not sync.Sync(run).is_whole()
-    assert last_sync(run)["ok"] is False and "can't make" in last_sync(run)["why"]
+    assert last_sync(run)["ok"] is False and "can't write" in last_sync(run)["why"]
     assert len(events(run, "sync-failed")) == 1
 
 
 def test_a_network_that_is_cut_is_waited_for_until_the_end(tmp_path, monkeypatch):
     cut = tmp_path / "cut"
     cut.touch()
-    real = subprocess.run(
-        ["which", "rsync"], capture_output=True, text=True, check=True
-    ).stdout.strip()
-    line = (
-        f'[ -e {cut} ] && echo "connection unexpectedly closed" >&2 && exit 12\nexec {real} "$@"\n'
-    )
-    tool(tmp_path, "rsync", f"#!/bin/sh\n{line}", monkeypatch)
-    run = make(tmp_path)
+    fails = f'[ -e {cut} ] && echo "connection unexpectedly closed" >&2 && exit 12'
+    run = make(tmp_path, durable=far(tmp_path, monkeypatch, fails))
     fill(tmp_path, 10)
     assert not last(run, until=run.now + 40)
     tries = len(events(run, "sync-failed"))
-    assert (
-        tries > 1
-        and "connection unexpectedly closed" in rows(run)[-2]["detail"] + rows(run)[-1]["detail"]
-    )
+    assert tries > 1 and "connection unexpectedly closed" in rows(run)[-1]["detail"]
 
     def mend() -> bool:
         if len(events(run, "sync-failed")) > tries:
@@ -177,8 +153,8 @@ def test_a_network_that_is_cut_is_waited_for_until_the_end(tmp_path, monkeypatch
 
 
 def test_a_network_that_stays_away_leaves_the_run_unsaved_within_minutes(tmp_path, monkeypatch):
-    tool(tmp_path, "rsync", "#!/bin/sh\nexit 12\n", monkeypatch)
-    run = make(tmp_path, timings={"copy_quiet": 30.0, "sync_wait": 5.0})
+    to = far(tmp_path, monkeypatch, "exit 12")
+    run = make(tmp_path, durable=to, timings={"copy_quiet": 30.0, "sync_wait": 5.0})
     fill(tmp_path, 10)
     begun = run.up
     assert not last(run)
@@ -187,8 +163,7 @@ def test_a_network_that_stays_away_leaves_the_run_unsaved_within_minutes(tmp_pat
 
 
 def test_who_is_asked_to_end_gets_one_short_try(tmp_path, monkeypatch):
-    tool(tmp_path, "rsync", "#!/bin/sh\nsleep 100\n", monkeypatch)
-    run = make(tmp_path)
+    run = make(tmp_path, durable=far(tmp_path, monkeypatch, "sleep 100"))
     fill(tmp_path, 10)
     begun, asked = run.up, [False]
 
@@ -201,8 +176,8 @@ def test_who_is_asked_to_end_gets_one_short_try(tmp_path, monkeypatch):
 
 
 def test_a_run_that_was_asked_before_has_all_its_time(tmp_path, monkeypatch):
-    tool(tmp_path, "rsync", "#!/bin/sh\nexit 12\n", monkeypatch)
-    run = make(tmp_path, timings={"sync_wait": 5.0})
+    to = far(tmp_path, monkeypatch, "exit 12")
+    run = make(tmp_path, durable=to, timings={"sync_wait": 5.0})
     fill(tmp_path, 10)
     run.asked = "stop"
     begun = run.up
@@ -215,7 +190,7 @@ def test_what_was_never_there_is_not_verified_after_a_good_end(tmp_path, capfd):
     fill(tmp_path, 10)
     assert not last(run)
     assert last_sync(run)["ok"] is False and len(events(run, "sync-failed")) == 1
-    assert [row["result"] for row in rows(run)] == ["ok", "failed"]
+    assert [row["result"] for row in rows(run)] == ["ok", "ok", "failed"]
     run.folder.mark(
         "unsaved", {"exit": 0, "class": "unsaved", "reason": "not verified", "step": 40}
     )
@@ -282,55 +257,39 @@ def test_the_runner_s_own_files_do_not_cover_the_user_s(tmp_path, items):
         )
 
 
-@pytest.mark.parametrize("way", ["rsync", "without"])
-def test_what_a_link_leads_to_elsewhere_is_copied_and_links_within_stay(tmp_path, monkeypatch, way):
-    if way == "without":
-        without("rsync", tmp_path, monkeypatch)
-    scratch, out, copy = tmp_path / "scratch", tmp_path / "out", tmp_path / "durable/out"
-    for folder in (scratch / "deep", out / "sub", copy):
+def test_what_a_link_leads_to_is_copied(tmp_path):
+    scratch, out = tmp_path / "scratch", tmp_path / "out"
+    for folder in (scratch / "deep", out / "sub"):
         folder.mkdir(parents=True)
-    (scratch / "best.pt").write_text("the weights")
-    (scratch / "deep/shard.pt").write_text("a shard")
-    (out / "step-1.pt").write_text("one")
-    (out / "best.pt").symlink_to(scratch / "best.pt")
-    (out / "sub/far.pt").symlink_to("../../scratch/best.pt")
+    (scratch / "best.txt").write_text("the weights")
+    (scratch / "deep/shard.txt").write_text("a shard")
+    (out / "sub/far.txt").symlink_to("../../scratch/best.txt")
     (out / "folder").symlink_to(scratch / "deep")
-    (out / "latest.pt").symlink_to("step-1.pt")
-    (tmp_path / "final.pt").symlink_to(scratch / "best.pt")
-    for name in ("out/best.pt", "final.pt"):
-        (tmp_path / "durable" / name).symlink_to(scratch / "best.pt")
-    run = make(tmp_path, work_dir=str(tmp_path), durable_what=["out", "final.pt"])
+    (out / "sub/back").symlink_to(out)
+    (tmp_path / "final.txt").symlink_to(scratch / "best.txt")
+    run = make(tmp_path, work_dir=str(tmp_path), durable_what=["out", "final.txt"])
+    (tmp_path / "ckpt").mkdir()
     assert once(run), rows(run)
-    for path in scratch.rglob("*.pt"):
-        path.unlink()
     found = {
-        "out/best.pt": "the weights", "out/sub/far.pt": "the weights", "out/folder/shard.pt": "a shard",
-        "final.pt": "the weights",
-    }  # fmt: skip
+        "out/sub/far.txt": "the weights",
+        "out/folder/shard.txt": "a shard",
+        "final.txt": "the weights",
+    }
     for name, text in found.items():
         path = tmp_path / "durable" / name
         assert not path.is_symlink() and path.read_text() == text, name
-    assert os.readlink(copy / "latest.pt") == "step-1.pt"
+    (tmp_path / "final.txt").unlink()
+    (tmp_path / "final.txt").symlink_to(tmp_path / "gone")
+    assert not once(run) and "a link to nothing: " in last_sync(run)["why"]
 
 
-@pytest.mark.parametrize("way", ["rsync", "without"])
-def test_a_link_that_leads_nowhere_or_back_is_not_verified(tmp_path, monkeypatch, way):
-    if way == "without":
-        without("rsync", tmp_path, monkeypatch)
-    fill(tmp_path, 10)
-    (tmp_path / "ckpt/best.pt").symlink_to(tmp_path / "gone/best.pt")
-    (tmp_path / "final.pt").symlink_to(tmp_path / "gone/final.pt")
-    (tmp_path / "self").mkdir()
-    (tmp_path / "self/a.txt").write_text("a")
-    (tmp_path / "self/back").symlink_to(tmp_path)
-    run = make(tmp_path, work_dir=str(tmp_path), durable_what=["ckpt", "final.pt", "self"])
-    assert not once(run)
-    details = [row["detail"] for row in rows(run)]
-    assert "best.pt leads to nothing" in details[0] and "a link to nothing: " in details[1]
-    assert "leads back to" in details[2]
-    assert (tmp_path / "durable/ckpt/step-10.pt").exists() and (
-        tmp_path / "durable/self/a.txt"
-    ).exists()
+def test_a_link_to_a_checkpoint_is_kept_with_it_and_no_second_copy(tmp_path):
+    fill(tmp_path, 10, 20)
+    (tmp_path / "ckpt/latest.pt").symlink_to("step-20.pt")
+    run = make(tmp_path)
+    assert once(run) and kept_steps(tmp_path) == [10, 20]
+    [found] = (tmp_path / "durable/ckpt.generations").glob("gen-1-20-*/manifest.json")
+    assert json.loads(found.read_text())["links"] == {"latest.pt": "step-20.pt"}
 
 
 def test_core_dumps_and_leases_stay_here(tmp_path):
@@ -341,8 +300,7 @@ def test_core_dumps_and_leases_stay_here(tmp_path):
     run = make(tmp_path)
     assert once(run)
     names = sorted(path.name for path in (tmp_path / "durable/ckpt").iterdir())
-    assert names == [".rgt-run.json", "core.py", "step-10.pt"]
-    assert rows(run)[0]["detail"] == "left out: .rgt-lease, core.123"
+    assert names == ["core.py"]
 
 
 def test_a_mount_that_goes_in_the_middle_is_never_verified(tmp_path):
@@ -398,36 +356,26 @@ def test_without_a_durable_place_all_is_whole(tmp_path):
     assert sync.worker(run, "whole") == 0 and sync.by_hand(run) == 1
 
 
-@pytest.mark.parametrize("way", ["rsync", "without here", "without there"])
-def test_copies_go_over_ssh_and_are_compared_there(tmp_path, monkeypatch, sshd, way):
+def test_copies_go_over_ssh_and_are_compared_there(tmp_path, monkeypatch, sshd):
     real = subprocess.run(
         ["which", "ssh"], capture_output=True, text=True, check=True
     ).stdout.strip()
     tool(tmp_path, "ssh", f'#!/bin/sh\nexec {real} -F {sshd.ssh_config} "$@"\n', monkeypatch)
-    if way == "without here":
-        without("rsync", tmp_path, monkeypatch)
-    if way == "without there":
-        # As a login answers that has no rsync.
-        line = 'case $* in *"rsync --server"*) echo "bash: line 1: rsync: command not found" >&2; exit 127;; esac'
-        tool(
-            tmp_path,
-            "ssh",
-            f'#!/bin/sh\n{line}\nexec {real} -F {sshd.ssh_config} "$@"\n',
-            monkeypatch,
-        )
     run = make(tmp_path, durable="gpu:~/kept/it's here")
     fill(tmp_path, 10, 20)
     (tmp_path / "ckpt/a\nb\\ 'c.pt").write_bytes(b"c" * 500)
-    (tmp_path / "ckpt/latest.pt").symlink_to("step-20.pt")
     assert durable.check(run) == []
     assert once(run), rows(run)
     there = Path(sshd.home) / "kept/it's here"
+    home = "kept/it's here/ckpt.generations"
     assert (there / "final.bin").read_bytes() == (tmp_path / "run/final.bin").read_bytes()
-    assert (there / "ckpt/a\nb\\ 'c.pt").read_bytes() == b"c" * 500
-    assert os.readlink(there / "ckpt/latest.pt") == "step-20.pt"
-    right = same_size(there / "ckpt/step-20.pt")
-    assert not once(run) and last_sync(run)["why"] == "differs at the destination: step-20.pt"
-    assert once(run) and (there / "ckpt/step-20.pt").read_bytes() == right
+    assert kept(Path(sshd.home), "a\nb\\ 'c.pt", home).read_bytes() == b"c" * 500
+    copy = kept(Path(sshd.home), "step-20.pt", home)
+    right = same_size(copy)
+    assert once(run) and copy.read_bytes() == right
+    right = same_size(there / "final.bin")
+    assert once(run) and (there / "final.bin").read_bytes() == right
+    assert (there / "ckpt.generations/NEWEST").read_text().startswith("gen-1-20-")
 
 
 def test_an_end_that_called_a_copy_unverified_no_longer_says_so_once_it_is(tmp_path):

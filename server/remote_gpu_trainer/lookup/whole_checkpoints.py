@@ -6,7 +6,7 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ..runner import content
+from ..runner import completeness, content
 from ..runner.checkpoints import LAST
 from ..text.masking import shown
 
@@ -45,5 +45,5 @@ def _is_saved(item: content.Item) -> bool:
     """Whether an item holds weights, and has the number of a step or an epoch."""
     if not content.COUNTED.search(os.path.basename(item.path)):
         return False
-    names = content.files_of(item.path) if os.path.isdir(item.path) else [item.path]
-    return any(name.endswith(content.WEIGHTS) for name in names)
+    names = completeness.files_of(item.path)
+    return any(name.endswith(completeness.WEIGHTS) for name in names)

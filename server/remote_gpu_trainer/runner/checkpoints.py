@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
 
-from . import apart, asking, content, lineage, log, notices, why
+from . import apart, asking, content, log, notices, why
 from .apart import Reading
 from .asking import Beat, Failed
 from .content import Item, Look
@@ -83,7 +83,7 @@ def glance(run: Run) -> str:
     seen = _glances.setdefault(run, _Glances())
     with suppress(Failed):
         if seen.child is None:
-            seen.child = apart.start(_survey, *_where(run), seen.measured)
+            seen.child = apart.start(_survey, *where(run), seen.measured)
         if seen.child.poll(0.05):
             look, seconds, written = seen.child.value()
             seen.written = Item(*written) if written else None
@@ -108,7 +108,7 @@ def saved_since(run: Run, newest: int, look: bool = False) -> Checkpoint | None:
     seen = _glances.setdefault(run, _Glances())
     if look and _has_checkpoints(run):
         with suppress(Failed):
-            written = asking.call(run, LIMIT, None, content.last_whole, *_where(run))
+            written = asking.call(run, LIMIT, None, content.last_whole, *where(run))
             seen.written = Item(*written) if written else None
     written = seen.written
     return _checkpoint(written) if written and written.weights > newest else None
@@ -146,6 +146,8 @@ def begin_with(run: Run, beat: Beat | None = None) -> Checkpoint | None:
             f"the checkpoints in {run.checkpoints} can't be looked at ({error}); start it again"
             " when the folder answers",
         ) from None
+    if look.torn or look.whole is None:
+        look = _bring_better(run, look, beat)
     if look.whole is None:
         _refuse_to_lose(run, look)
     for item, fault in look.unread:
@@ -153,9 +155,8 @@ def begin_with(run: Run, beat: Beat | None = None) -> Checkpoint | None:
     _set_torn_aside(run, look.torn)
     found = _checkpoint(look.whole)
     if found is None and not look.torn:
-        found = _tell_lost(run, beat)
+        _tell_lost(run)
     if found:
-        _tell_foreign(run)
         _note_last(run, found)
     seen = _glances.setdefault(run, _Glances())
     seen.latest = found
@@ -244,8 +245,8 @@ def _has_checkpoints(run: Run) -> bool:
     return bool(run.checkpoints and run.spec.checkpoint_pattern)
 
 
-def _where(run: Run) -> tuple[str, str, str]:
-    """Return what content.look is given."""
+def where(run: Run) -> tuple[str, str, str]:
+    """Return folder, pattern and cache, which content.look is given."""
     return run.checkpoints, run.spec.checkpoint_pattern, run.folder.at("whole.cache")
 
 
@@ -263,7 +264,7 @@ def _look(run: Run, beat: Beat | None) -> Look:
     """Look now. Raises Failed."""
     if not _has_checkpoints(run):
         return Look(None, [], [])
-    return content.look_of(apart.call(run, content.look, *_where(run), beat=beat))
+    return content.look_of(apart.call(run, content.look, *where(run), beat=beat))
 
 
 def _checkpoint(item: Item | None) -> Checkpoint | None:
@@ -315,8 +316,15 @@ def _set_torn_aside(run: Run, torn: list[tuple[Item, str]]) -> None:
         run.event("torn-checkpoint", path=item.path, why=fault, entry=entry)
         run.log(f"torn checkpoint ({entry}): {item.path}: {fault}")
         may_move = run.spec.nodes == 1 or (run.rank == 0 and _is_quiet(run, item))
-        if run.spec.resume == "automatic" and may_move:
+        if run.spec.resume == "automatic" and may_move and _is_same(item):
             _move_away(run, item.path)
+
+
+def _is_same(item: Item) -> bool:
+    """Return whether this item still lies under its name, and not one that was fetched since."""
+    with suppress(OSError):
+        return content.stamp(item.path) == item
+    return False
 
 
 def _tell_skipped(torn: list[tuple[Item, str]], found: Checkpoint | None) -> str:
@@ -332,7 +340,7 @@ def _tell_skipped(torn: list[tuple[Item, str]], found: Checkpoint | None) -> str
 def _move_away(run: Run, path: str) -> str:
     """Give a checkpoint that nothing must go on from another name; '' where it keeps its own."""
     try:
-        moved = apart.call(run, _rename_to_free, path)
+        moved = apart.call(run, rename_to_free, path)
     except Failed as error:
         run.log(f"can't set {path} aside: {error}")
         return ""
@@ -340,7 +348,8 @@ def _move_away(run: Run, path: str) -> str:
     return moved
 
 
-def _rename_to_free(path: str) -> str:
+def rename_to_free(path: str) -> str:
+    """Give something that is corrupt a name of its own beside; return that. Raises OSError."""
     moved, number = f"{path}.torn", 2
     while os.path.lexists(moved):
         moved, number = f"{path}.torn.{number}", number + 1
@@ -362,45 +371,37 @@ def _rename_back(moved: str, path: str) -> bool:
     return True
 
 
-def _tell_lost(run: Run, beat: Beat | None) -> Checkpoint | None:
-    """Return a copy of what a run had that finds no checkpoint any more: it has lost its disk.
+def _bring_better(run: Run, look: Look, beat: Beat | None) -> Look:
+    """Fetch what the durable place has that is better than what is here, and look again. Raises
+    Lost where it doesn't answer and nothing complete is here."""
+    from . import fetch
 
-    Where there is none it begins from nothing, and that is said aloud. Raises Lost where the
-    durable place doesn't answer.
-    """
+    if not run.durable or run.spec.resume == "none":
+        return look
+    verdict = fetch.restore(run, beat or (lambda: False))
+    if verdict is not None and look.whole is None:
+        raise Lost(verdict.entry or why.entry_of(run, "lost"), verdict.reason)
+    with suppress(Failed):
+        again = _look(run, beat)
+        # What was moved aside meanwhile is told all the same.
+        held = {item.path for item, _ in again.torn}
+        moved = [pair for pair in look.torn if pair[0].path not in held]
+        return again._replace(torn=[*moved, *again.torn])
+    return look
+
+
+def _tell_lost(run: Run) -> None:
+    """Tell of a run that finds no checkpoint any more, and begins from nothing: it has lost its
+    disk."""
     last = run.folder.read(LAST).rstrip("\n")
     if not last:
-        return None
+        return
     entry = why.entry_of(run, "lost")
     run.event("lost-checkpoints", entry=entry, last=last)
     run.log(f"no checkpoint left ({entry}): the last one was {last}")
-    if run.durable and run.spec.resume != "none":
-        from . import fetch
-
-        verdict = fetch.restore(run, beat or (lambda: False))
-        if verdict is not None:
-            raise Lost(verdict.entry or entry, verdict.reason)
-        with suppress(Failed):
-            found = _checkpoint(_look(run, beat).whole)
-            if found:
-                return found
     notices.notify(
         run, f"no checkpoint left ({entry}), the last one was {last}; training starts from nothing"
     )
-    return None
-
-
-def _tell_foreign(run: Run) -> None:
-    """Tell where the checkpoints were left by another run: of another name or another folder."""
-    with suppress(Failed):
-        told = apart.call(run, lineage.here, run)
-        line = lineage.Lineage(*told) if told else None
-        if line and not lineage.is_of(run, line):
-            run.event("foreign-checkpoints", of=line.name, folder=line.folder)
-            run.log(
-                f"the checkpoints in {run.checkpoints} are of the run {line.name!r}"
-                f" ({line.folder}); this run goes on from them"
-            )
 
 
 def _has_stepped(run: Run, attempt: why.Attempt) -> bool:

@@ -1,37 +1,35 @@
-"""What lies in a folder of checkpoints, newest first, and is it whole? By the files alone.
+"""What lies in a folder of checkpoints, newest first, and which of it is complete.
 
-A zip (.pt, .pth, .bin, .ckpt) must pass its checksums, safetensors must have the size that their
-header gives, JSON must parse, an index must find its shards, a folder must hold whole files and the
-weights and states that its older neighbours hold. What can't be read from a format, such as the
-end of an old pickle, is taken as whole.
 Of names that differ only in whole numbers (step-9, step-10) the higher one is newer, for a copy or
 a touch changes times; else the one whose weights were written last: an evaluation writes its
-results into an old folder.
+results into an old folder. A folder that lacks weights or states that its older neighbours hold is
+corrupt, whatever its files prove.
 """
 
 from __future__ import annotations
 
 import glob
-import json
+import hashlib
 import os
 import re
 import subprocess
-import zipfile
 from contextlib import suppress
-from typing import Any, Callable, Iterator, NamedTuple
+from typing import Any, Iterable, NamedTuple
+
+from .completeness import COMPLETE, CORRUPT, UNKNOWN, WEIGHTS, Verdict, files_of, judge
 
 NOTE = re.compile(
     r"\.(json|jsonl|txt|log|ya?ml|md|csv|tsv|lock|py|sh|html|pdf|png|jpe?g|gif|svg|mp4|wav)$"
     r"|tfevents|/latest[^/]*$"
 )
-ARCHIVES = (".pt", ".pth", ".bin", ".ckpt", ".distcp", ".npz", ".tar")
-WEIGHTS = (*ARCHIVES, ".safetensors", ".pkl", ".msgpack", ".h5", ".keras", ".state")
 # What a resume needs besides; results and notes come and go.
 STATE = re.compile(r"(^|/)(trainer_state|adapter_config|[^/]*\.index)\.json$|\.metadata$")
 FRACTION = re.compile(r"\d+\.\d+|\d+e-?\d+")  # a loss of 0.52 orders nothing
 COUNTED = re.compile(r"(?:steps?|iter[a-z]*|epochs?|checkpoint|ckpt)[-_=]?(\d+)", re.I)
 STEP = re.compile(r"(?:steps?|iter[a-z]*|checkpoint|ckpt)[-_=]?(\d+)", re.I)
-LEFTOVER = re.compile(r"(\.tmp|\.torn(\.\d+)?|\.partial|\.incomplete|~)$|\.tmp[.-]|/tmp-|/\.[^/]*$")
+LEFTOVER = re.compile(
+    r"(\.tmp|\.torn(\.\d+)?|\.partial|\.incomplete|-unfinished|~)$|\.tmp[.-]|/tmp-|/\.[^/]*$"
+)
 
 
 class Item(NamedTuple):
@@ -45,33 +43,43 @@ class Item(NamedTuple):
 
 
 class Look(NamedTuple):
-    """The newest whole item, and what is newer than it and isn't whole: (item, why)."""
+    """`whole`: the newest complete item, or the newest that nothing speaks against where its kind
+    can't be proven; `state` says which. `torn`: what is newer and corrupt, (item, why); `unread`:
+    what is newer and can't be read."""
 
     whole: Item | None
     torn: list[tuple[Item, str]]
     unread: list[tuple[Item, str]]
+    state: str = UNKNOWN
 
 
 def look(folder: str, pattern: str, cache: str = "") -> Look:
-    """Return what a folder holds, down to the newest whole item.
+    """Return what a folder holds, down to the newest complete item.
 
-    `cache`: a file of what was whole already. Raises OSError where the folder is there and can't
-    be listed.
+    `cache`: a file of what was complete already. Raises OSError where the folder is there and
+    can't be listed.
     """
     known = Known(cache)
-    torn, unread = [], []
+    torn: list[tuple[Item, str]] = []
+    unread: list[tuple[Item, str]] = []
+    unknown: Item | None = None
     found = newest_first(folder, pattern)
     for place, item in enumerate(found):
         try:
-            fault = known.fault(item) or _lost_by(item, found[place + 1 :], known)
+            verdict = known.judge(item, found[place + 1 :])
         except OSError as error:
             # A mount or a right that fails says nothing about the content: it stays in place.
             unread.append((item, error.strerror or str(error)))
             continue
-        if not fault:
-            return Look(item, torn, unread)
-        torn.append((item, fault))
-    return Look(None, torn, unread)
+        if verdict.state == CORRUPT:
+            torn.append((item, verdict.why))
+        elif verdict.state == UNKNOWN:
+            unknown = unknown or item
+        elif unknown and kind_of(unknown.path) != kind_of(item.path):
+            break
+        else:
+            return Look(item, torn, unread, COMPLETE)
+    return Look(unknown, torn, unread)
 
 
 def last_written(folder: str, pattern: str) -> Item | None:
@@ -83,16 +91,17 @@ def last_written(folder: str, pattern: str) -> Item | None:
 def last_whole(folder: str, pattern: str, cache: str) -> Item | None:
     """Return the item whose weights were written last, None if it isn't whole. Raises OSError."""
     last = last_written(folder, pattern)
-    return last if last and not Known(cache).fault(last) else None
+    return last if last and Known(cache).judge(last).state != CORRUPT else None
 
 
 def look_of(told: list[Any]) -> Look:
     """Return a look that came as JSON."""
-    whole, torn, unread = told
+    whole, torn, unread, state = told
     return Look(
         Item(*whole) if whole else None,
         [(Item(*item), why) for item, why in torn],
         [(Item(*item), why) for item, why in unread],
+        state,
     )
 
 
@@ -155,7 +164,7 @@ def seconds_of(path: str) -> float:
 
 
 class Known:
-    """What was found whole already, by its stamp: a checkpoint is read once."""
+    """What was found complete already, by its stamp: a checkpoint is judged once."""
 
     def __init__(self, cache: str = ""):
         self._cache = cache
@@ -163,45 +172,48 @@ class Known:
         with suppress(OSError), open(cache, encoding="utf-8", errors="surrogateescape") as stream:
             self._keys = set(stream.read().split("\n"))
 
-    def fault(self, item: Item) -> str:
-        """Return what is wrong with an item, '' for a whole one. Raises OSError."""
-        key = f"{item.changed} {item.size} " + item.path.replace("\n", "?")
+    def judge(self, item: Item, older: Iterable[Item] = ()) -> Verdict:
+        """Judge an item, also by what its `older` neighbours hold. Raises OSError."""
+        verdict = self._judge(item)
+        lost = "" if verdict.state == CORRUPT else self._lost_by(item, older)
+        return Verdict(CORRUPT, f"{lost} is missing") if lost else verdict
+
+    def _judge(self, item: Item) -> Verdict:
+        key = fingerprint([item.path])
         if key in self._keys:
-            return ""
-        fault = fault_of(item.path)
-        if not fault:
+            return Verdict(COMPLETE, "")
+        verdict = judge(item.path)
+        if verdict.state == COMPLETE and key == fingerprint([item.path]):
             self._keys.add(key)
-            line = (key + "\n").encode("utf-8", "surrogateescape")
-            with suppress(OSError), open(self._cache, "ab", buffering=0) as stream:
-                stream.write(line)
-        return fault
+            with suppress(OSError), open(self._cache, "a", encoding="ascii") as stream:
+                stream.write(key + "\n")
+        return verdict
+
+    def _lost_by(self, item: Item, older: Iterable[Item]) -> str:
+        """Return what the two older neighbours of a folder have, or the only one, and it lacks."""
+        if not os.path.isdir(item.path):
+            return ""
+        shapes: list[set[str]] = []
+        for other in older:
+            if len(shapes) == 2:
+                break
+            is_neighbour = os.path.isdir(other.path) and kind_of(other.path) == kind_of(item.path)
+            if is_neighbour and self._judge(other).state != CORRUPT:
+                shapes.append(_shape(other.path))
+        return min(set.intersection(*shapes) - _shape(item.path), default="") if shapes else ""
 
 
-def fault_of(path: str) -> str:
-    """Return what is wrong with a file or a folder; '' for a whole one. Raises OSError."""
-    if not os.path.isdir(path):
-        return _fault_of_file(path) or ("" if os.path.getsize(path) else "empty")
-    names = list(files_of(path))
-    if not names:
-        return "empty folder"
-    if any(name.endswith(".distcp") for name in names) and not any(
-        name.endswith(".metadata") for name in names
-    ):
-        return ".metadata is missing"
-    for name in names:
-        fault = _fault_of_file(name)
-        if fault:
-            return f"{os.path.relpath(name, path)}: {fault}"
-    return ""
-
-
-def files_of(path: str) -> Iterator[str]:
-    """Return the files in and below a folder, in a fixed order."""
-    for root, folders, names in os.walk(path):
-        folders.sort()
-        for name in sorted(names):
-            if os.path.isfile(os.path.join(root, name)):
-                yield os.path.join(root, name)
+def fingerprint(paths: Iterable[str]) -> str:
+    """Return what changes with any byte of these files and folders, as long as nobody sets clocks:
+    a hash of names, sizes, times, and inodes."""
+    total = hashlib.sha1()
+    for path in paths:
+        for name in files_of(path):
+            with suppress(OSError):
+                s = os.stat(name)
+                row = (name, s.st_size, s.st_mtime_ns, s.st_ctime_ns, s.st_ino)
+                total.update(repr(row).encode("utf-8", "surrogateescape"))
+    return total.hexdigest()
 
 
 def stamp(path: str) -> Item:
@@ -211,70 +223,6 @@ def stamp(path: str) -> Item:
     weights = [s.st_mtime_ns for name, s in stats.items() if name.endswith(WEIGHTS)]
     times = [s.st_mtime_ns for s in stats.values()]
     return Item(path, max(times), sum(s.st_size for s in stats.values()), max(weights or times))
-
-
-def _fault_of_file(path: str) -> str:
-    """Return what is wrong with a file; '' for a whole one and an unknown format."""
-    check = next((check for endings, check in _CHECKS if path.endswith(endings)), None)
-    try:
-        return check(path) if check else ""
-    except OSError:
-        raise
-    except MemoryError:
-        raise OSError("too large to be read here") from None
-    except Exception as error:  # a broken file may break its reader anywhere
-        return str(error) or type(error).__name__
-
-
-def _fault_of_archive(path: str) -> str:
-    with open(path, "rb") as stream:
-        head = stream.read(16)
-    if not head:
-        return "empty"
-    if not head.strip(b"\0"):
-        return "begins with zeros"
-    if head[:2] != b"PK":
-        return ""
-    with zipfile.ZipFile(path) as archive:
-        bad = archive.testzip()
-    return f"checksum of {bad}" if bad else ""
-
-
-def _fault_of_safetensors(path: str) -> str:
-    size = os.path.getsize(path)
-    if size < 8:
-        return "shorter than a header"
-    with open(path, "rb") as stream:
-        length = int.from_bytes(stream.read(8), "little")
-        if length > size - 8:
-            return "header is longer than the file"
-        try:
-            header = json.loads(stream.read(length).decode("utf-8"))
-        except ValueError:
-            return "header is not JSON"
-    ends = [entry["data_offsets"][1] for key, entry in header.items() if key != "__metadata__"]
-    wanted = 8 + length + max(ends, default=0)
-    return "" if size == wanted else f"{size} bytes, expected {wanted}"
-
-
-def _fault_of_json(path: str) -> str:
-    try:
-        with open(path, encoding="utf-8") as stream:
-            content = json.load(stream)
-    except ValueError:
-        return "not JSON"
-    if path.endswith(".index.json") and isinstance(content, dict):
-        for shard in sorted(set(content.get("weight_map", {}).values())):
-            if not os.path.exists(os.path.join(os.path.dirname(path), shard)):
-                return f"{shard} is missing"
-    return ""
-
-
-_CHECKS: tuple[tuple[str | tuple[str, ...], Callable[[str], str]], ...] = (
-    (".safetensors", _fault_of_safetensors),
-    (ARCHIVES, _fault_of_archive),
-    (".json", _fault_of_json),
-)
 
 
 def _is_checkpoint(path: str) -> bool:
@@ -308,16 +256,6 @@ def _shape(path: str) -> set[str]:
     }
 
 
-def _lost_by(item: Item, older: list[Item], known: Known) -> str:
-    """Return what the two older neighbours of a folder have, or the only one, and it lacks."""
-    if not os.path.isdir(item.path):
-        return ""
-    shapes: list[set[str]] = []
-    for other in older:
-        if len(shapes) == 2:
-            break
-        is_neighbour = os.path.isdir(other.path) and kind_of(other.path) == kind_of(item.path)
-        if is_neighbour and not known.fault(other):
-            shapes.append(_shape(other.path))
-    lost = min(set.intersection(*shapes) - _shape(item.path), default="") if shapes else ""
-    return f"{lost} is missing" if lost else ""
+def is_usable(path: str) -> bool:
+    """Return whether a checkpoint is there and nothing speaks against it. Raises OSError."""
+    return os.path.lexists(path) and judge(path).state != CORRUPT

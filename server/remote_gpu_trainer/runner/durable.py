@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from . import asking, secrets
 from .context import PLACE, Run, home, plain_environment
 from .copies import place
+from .copies.generations import Generations
 from .copies.place import Place, join, kind_of
 from .copies.tool import Failed, Tools
 
@@ -38,8 +39,8 @@ def tools(run: Run) -> list[str]:
     """Return the programs that the durable place needs."""
     kind = kind_of(run.durable)
     if kind == "gs":
-        return [] if Tools(dict(os.environ), _nothing).has("gcloud") else ["gsutil"]
-    return {"ssh": ["ssh"], "rclone": ["rclone"], "s3": ["aws"]}.get(kind, [])
+        return ["gcloud"]
+    return {"ssh": ["ssh", "rsync"], "rclone": ["rclone"], "s3": ["aws"]}.get(kind, [])
 
 
 def child_environment(run: Run) -> dict[str, str]:
@@ -56,6 +57,24 @@ def mask(run: Run, text: str) -> str:
 def items(run: Run) -> list[Item]:
     """Return what goes to the durable place, and where it lies here and there."""
     return [_item(run, name, run.spec.durable_what) for name in run.spec.durable_what]
+
+
+def address_of(run: Run, path: str) -> str:
+    """Return where a path of the run lies at the durable place."""
+    for item in items(run):
+        if (path + "/").startswith(item.here.rstrip("/") + "/"):
+            return join(item.there, os.path.relpath(path, item.here))
+    return _item(run, path, run.spec.durable_what).there
+
+
+def address_of_checkpoints(run: Run) -> str:
+    """Return where the checkpoint folder lies at the durable place."""
+    return address_of(run, run.checkpoints) if run.checkpoints else join(run.durable, "checkpoints")
+
+
+def item_of(run: Run, path: str) -> Item:
+    """Return a path that goes to the durable place although `durable.what` doesn't name it."""
+    return Item(path, path, address_of(run, path))
 
 
 def own_files(run: Run) -> list[Item]:
@@ -209,15 +228,15 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
 
 def _other_run(run: Run, of: Place) -> str:
     """Return whose checkpoints lie where this run's would go, '' for nobody else's."""
-    from . import lineage
-
-    there = lineage.there(run)
-    line = lineage.parse(of.read(join(there, lineage.FILE))) if there else None
-    if line is None or lineage.is_of(run, line):
+    if not run.checkpoints:
+        return ""
+    found = Generations(run, of, address_of_checkpoints(run), {})
+    found.read()
+    name = found.foreign()
+    if not name:
         return ""
     return (
-        f"the checkpoints at {there} are of the run {line.name!r} with the checkpoint folder "
-        f"{line.folder!r}; give this run another durable.to"
+        f"the checkpoints at {found.home} are of the run {name!r}; give this run another durable.to"
     )
 
 

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import shutil
 import signal
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from . import asking, checkpoints, durable, lineage, why
+from . import apart, asking, checkpoints, completeness, content, durable, why
 from .asking import Beat
+from .completeness import COMPLETE
 from .context import Run, home, user_mask
 from .copies import clouds, place
+from .copies.generations import Generations
 from .copies.place import join, kind_of
+from .copies.plan import wanted
+from .copies.rounds import STATE
 from .copies.tool import Failed, Tools
 
 TRIES = 3
@@ -32,11 +38,11 @@ def data(run: Run, beat: Beat) -> why.Verdict | None:
 
 
 def restore(run: Run, beat: Beat) -> why.Verdict | None:
-    """Bring the checkpoints back where the durable place has newer ones; None as above.
+    """Bring checkpoints back from the durable place where none here is complete, or where it has
+    newer ones that another box wrote; None as above.
 
-    Newer ones are those of the same line that another box wrote on; with none here, all that the
-    folder held when it was copied last. Where the place doesn't answer and nothing is here, it
-    fails: to begin again from nothing would be dearer.
+    Where the place doesn't answer and nothing complete is here, it fails: to begin again from
+    nothing would be dearer.
     """
     with suppress(Asked):
         return _restore(run, beat)
@@ -48,13 +54,13 @@ def _data(run: Run, beat: Beat) -> why.Verdict | None:
         run.log(f"staging {source}")
         start, end = home(source), run.inside(target)
 
-        def bring(start: str = start, end: str = end, way: int = 0) -> None:
-            _place(run, start, way).get(start, end, [])
+        def bring(start: str = start, end: str = end) -> None:
+            _place(run, start).get(start, end)
             # A bucket's tools copy an address that names nothing, or one object, in silence.
             if kind_of(start) != "local" and not _has_file(end):
                 raise Failed("no file came; name a folder")
 
-        error = _try(run, beat, lambda way: bring(way=way), "stage-failed")[1]
+        error = _try(run, beat, bring, "stage-failed")[1]
         if NO_ROOM.search(error):
             return why.Verdict("disk", why.entry_of(run, "disk"), f"staging {source}: no room left")
         if error:
@@ -64,62 +70,120 @@ def _data(run: Run, beat: Beat) -> why.Verdict | None:
 
 
 def _restore(run: Run, beat: Beat) -> why.Verdict | None:
-    there = lineage.there(run)
-    if not there or not run.spec.checkpoint_pattern or run.spec.resume == "none":
+    if not run.durable or not run.checkpoints or not run.spec.checkpoint_pattern:
         return None
-    found = checkpoints.newest(run)
-    told, error = _try(run, beat, lambda way: _ask(run, there, way), "restore-failed")
-    if error:
-        return _no_answer(run, there, error, found is not None)
-    line = lineage.parse(told["line"])
-    if line and not lineage.is_of(run, line):
-        reason = f"the checkpoints at {there} are of the run {line.name!r}; set another durable.to"
+    if run.spec.resume == "none":
+        return None
+    try:
+        look = content.look_of(apart.call(run, content.look, *checkpoints.where(run), beat=beat))
+    except asking.Failed:
+        return None  # whoever begins looks again, and tells
+    is_complete = look.whole is not None and look.state == COMPLETE
+    told, error = _try(run, beat, lambda: _bring(run, look), "restore-failed")
+    if error and is_complete:
+        run.log(f"the durable checkpoints can't be looked for, those here are used: {error}")
+    elif error:
+        there = durable.address_of_checkpoints(run)
+        reason = f"the checkpoints at {there} can't be looked for: {error}"
+        return why.Verdict("network", why.entry_of(run, "network"), reason)
+    elif told and told["foreign"]:
+        reason = f"the checkpoints there are of the run {told['foreign']!r}; set another durable.to"
         return why.Verdict("bug", "", reason)
-    if not told["is_there"] or found and not (line and _is_ahead(line, lineage.here(run))):
-        if line and line.abandoned:
-            lineage.tell_abandoned(run, line.abandoned)
-        return None
-    only = [*line.names, lineage.FILE] if line else []
-    _, error = _try(
-        run,
-        beat,
-        lambda way: _place(run, there, way).get(there, run.checkpoints, only),
-        "restore-failed",
-    )
-    if error and not line and clouds.NOTHING.search(error):
-        return None
-    if error:
-        return _no_answer(run, there, error, found is not None)
-    if line and line.abandoned:
-        lineage.tell_abandoned(run, line.abandoned)
-    found = checkpoints.newest(run)
-    if found:
-        run.event("restored", **{"from": there}, checkpoint=found.path)
+    for name, paths in told["brought"] if told else ():
+        run.event("restored", **{"from": name}, checkpoint=paths)
+        run.log(f"brought back from the durable place: {paths} ({name})")
     return None
 
 
-def _no_answer(run: Run, there: str, error: str, is_here: bool) -> why.Verdict | None:
-    if is_here:
-        run.log(f"the checkpoints at {there} can't be looked for, those here are used: {error}")
-        return None
-    entry = why.entry_of(run, "network")
-    return why.Verdict("network", entry, f"the checkpoints at {there} can't be looked for: {error}")
+def _bring(run: Run, look: content.Look) -> dict[str, Any]:
+    """Bring what is wanted; return what came, and whose else the checkpoints there are. Raises
+    Failed."""
+    address = durable.address_of_checkpoints(run)
+    of = _place(run, address)
+    state = run.folder.json(STATE)
+    known = state.get("known") if state.get("place") == durable.place_id(run) else None
+    found = Generations(run, of, address, known or {})
+    there = found.read()
+    if foreign := found.foreign():
+        return {"foreign": foreign, "brought": []}
+    here, torn = None, {os.path.relpath(item.path, run.checkpoints) for item, _ in look.torn}
+    if look.whole and look.state == COMPLETE:
+        here = (content.step_of(look.whole.path), look.whole.weights)
+    elif look.whole:  # here are some that can't be proven: only what is proven is better
+        there = [one for one in there if one.state == COMPLETE]
+    is_empty = look.whole is None and not look.torn
+    brought = []
+    if is_empty:
+        _bring_notes(of, address, run.checkpoints)
+    for one in wanted(there, here, torn):
+        _install(of, join(found.home, one.name), found.known[one.name], run.checkpoints)
+        found.known[one.name]["ours"] = True
+        brought.append([join(found.home, one.name), one.source])
+    if not there and is_empty:  # of before there were generations
+        with suppress(Failed):
+            of.get(address, run.checkpoints)
+            brought += [[address, "all"]] if _has_file(run.checkpoints) else []
+    run.folder.write(STATE, json.dumps({**state, "known": found.known}) + "\n")
+    return {"foreign": "", "brought": brought}
 
 
-def _ask(run: Run, there: str, way: int) -> dict[str, Any]:
-    """Return what the durable place tells of its checkpoints. Raises Failed."""
-    of = _place(run, there, way)
-    text = of.read(join(there, lineage.FILE))
-    is_there = text is not None or of.has_folder(there)
-    return {"line": (text or b"").decode("utf-8", "surrogateescape"), "is_there": is_there}
+def _bring_notes(of: place.Place, there: str, here: str) -> None:
+    """Bring the small files that lay beside the checkpoints, such as a table of losses."""
+    for name in of.names(there):
+        if content.NOTE.search(name) and not name.startswith(".rgt-"):
+            text = of.read(join(there, name))
+            if text is not None and len(text) < 1 << 24:
+                os.makedirs(here, exist_ok=True)
+                with open(os.path.join(here, name), "xb") as file:
+                    file.write(text)
 
 
-def _is_ahead(line: lineage.Lineage, here: lineage.Lineage | None) -> bool:
-    """Return whether another box went on with the line that lies here."""
-    return here is not None and here.id == line.id and line.count > here.count
+def _install(of: place.Place, there: str, manifest: dict[str, Any], here: str) -> None:
+    """Bring a generation into the checkpoint folder, once its bytes are as its manifest says; what
+    has its name there is moved aside. Raises Failed."""
+    fresh = os.path.join(here, ".rgt-fetched")
+    shutil.rmtree(fresh, ignore_errors=True)
+    try:
+        of.get(join(there, "files"), fresh)
+        for name, (_, digest) in manifest["files"].items():
+            path = os.path.join(fresh, name)
+            if not os.path.isfile(path) or completeness.digest(path, of.tools.moved)[0] != digest:
+                raise Failed(f"{there}: {name} isn't as its manifest says")
+        for name in sorted({name.split("/")[0] for name in manifest["files"]}):
+            target = os.path.join(here, name)
+            if os.path.lexists(target) and not content.NOTE.search("/" + name):
+                _set_aside(fresh, target, manifest)
+            if os.path.isdir(target):
+                _merge(os.path.join(fresh, name), target)
+            else:
+                os.replace(os.path.join(fresh, name), target)
+        for name, target in (manifest.get("links") or {}).items():
+            link = os.path.join(here, name)
+            if "/" not in name and not os.path.exists(link):
+                with suppress(FileNotFoundError):
+                    os.unlink(link)
+                os.symlink(target, link)
+    except OSError as error:
+        raise Failed(f"can't bring {there} here: {error.strerror}") from None
+    finally:
+        shutil.rmtree(fresh, ignore_errors=True)
 
 
-def _place(run: Run, address: str, way: int) -> place.Place:
+def _set_aside(fresh: str, target: str, manifest: dict[str, Any]) -> None:
+    """Move aside what a generation's source is called here; a folder above it stays."""
+    source = os.path.join(os.path.dirname(fresh), manifest["source"])
+    if os.path.lexists(source) and (source + "/").startswith(target + "/"):
+        checkpoints.rename_to_free(source)
+
+
+def _merge(fresh: str, target: str) -> None:
+    for path in list(completeness.files_of(fresh)):
+        into = os.path.join(target, os.path.relpath(path, fresh))
+        os.makedirs(os.path.dirname(into), exist_ok=True)
+        os.replace(path, into)
+
+
+def _place(run: Run, address: str) -> place.Place:
     """Return a place whose programs carry the run's mark, so that none outlives a stop."""
     env = {**durable.child_environment(run), "RGT_RUN_DIR": run.folder.path}
     moves = [0]
@@ -128,21 +192,18 @@ def _place(run: Run, address: str, way: int) -> place.Place:
         moves[0] += 1
         run.folder.write("fetch.progress", f"{moves[0]}\n")
 
-    return place.at(address, Tools(env, moved), way % 2 == 1, user_mask())
+    return place.at(address, Tools(env, moved), user_mask())
 
 
 def _has_file(path: str) -> bool:
     return os.path.isfile(path) or any(names for _, _, names in os.walk(path))
 
 
-def _try(run: Run, beat: Beat, work: Callable[[int], Any], event: str) -> tuple[Any, str]:
-    """Work in a process of its own, up to three times; return the value and the last error.
-
-    `work` is told which way to go: after one that hung, another.
-    """
-    way, error = 0, ""
+def _try(run: Run, beat: Beat, work: Callable[[], Any], event: str) -> tuple[Any, str]:
+    """Work in a process of its own, up to three times; return the value and the last error."""
+    error = ""
     for number in range(1, TRIES + 1):
-        child = asking.Job(durable.guarded, work, way)
+        child = asking.Job(durable.guarded, work)
         hung = _wait(run, beat, child)
         value, said = (None, "") if hung else _value(child)
         if not hung and not said:
@@ -151,7 +212,6 @@ def _try(run: Run, beat: Beat, work: Callable[[int], Any], event: str) -> tuple[
         error = f"no progress for {quiet:.0f} s" if hung else durable.mask(run, said)
         if clouds.NOTHING.search(error):
             break
-        way += hung
         run.event(event, **{"try": number}, why=error)
         over = run.up + run.spec.timings.sync_wait
         while number < TRIES and run.up < over:

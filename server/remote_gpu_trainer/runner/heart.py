@@ -63,6 +63,7 @@ class Heart:
         if run.up - self._last >= run.spec.timings.heartbeat:
             self._last = run.up
             self._beat()
+        self.sync.beat(self.state.phase)
         return bool(run.asked)
 
     def _beat(self) -> None:
@@ -83,7 +84,6 @@ class Heart:
             run.log("another machine took this run over; ending here")
         else:
             self.lease.beat()
-        self.sync.beat(state.phase)
 
     def _look_at_saves(self) -> None:
         """Note the newest complete checkpoint, and the step at which it was there."""

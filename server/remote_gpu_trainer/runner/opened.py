@@ -13,7 +13,7 @@ import time
 from contextlib import suppress
 from typing import Callable
 
-from . import content
+from . import completeness, content
 from .asking import Failed, Job
 from .context import Run
 
@@ -130,9 +130,9 @@ def _weights_of(place: str, is_item: bool) -> list[str]:
     folder of checkpoints those that are called like weights."""
     if not os.path.isdir(place):
         return [place]
-    files = list(content.files_of(place))
+    files = list(completeness.files_of(place))
     if not is_item:
-        return [path for path in files if path.endswith(content.WEIGHTS)]
+        return [path for path in files if path.endswith(completeness.WEIGHTS)]
     return [path for path in files if not content.NOTE.search(path)] or files
 
 

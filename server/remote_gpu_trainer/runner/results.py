@@ -5,12 +5,13 @@ They may lie on a mount that hangs, so a child looks at them; what can't be seen
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 from contextlib import suppress
 from typing import TYPE_CHECKING, NamedTuple
 
-from . import apart, content
+from . import apart, completeness, content
 from .asking import Failed
 from .context import Run
 
@@ -30,20 +31,21 @@ class Found(NamedTuple):
 def note_before(run: Run) -> None:
     """Note before the first attempt what lies there: of a rehearsal or an earlier run."""
     if run.folder.number("attempt") is None:
-        _note(run, list(_stamps(run).items()))
+        _note(run, [pair for found in _stamps(run).values() for pair in found.items()])
 
 
 def look(run: Run) -> Found:
     """Return which results are missing now. They are the first node's to write."""
     if run.rank or not run.spec.results:
         return Found([], [])
-    before, stamps = run.folder.json(BEFORE), _stamps(run)
+    before = run.folder.json(BEFORE)
     missing, stale = [], []
+    stamps = _stamps(run)
     for name in run.spec.results:
-        path = run.inside(name)
-        if stamps.get(path) and stamps[path] == before.get(path):
+        there = {path: stamp for path, stamp in stamps.get(name, {}).items() if stamp}
+        if there and all(stamp == before.get(path) for path, stamp in there.items()):
             stale.append(name)
-        if not stamps.get(path) or name in stale:
+        if not there or name in stale:
             missing.append(name)
     return Found(missing, stale)
 
@@ -72,8 +74,8 @@ def trust_later(run: Run, checkpoint: Checkpoint | None) -> None:
     if checkpoint is None or not run.folder.json(BEFORE):
         return
     saved, stamps = int(checkpoint.id.rpartition(" ")[2]), _stamps(run)
-    paths = [run.inside(name) for name in look(run).stale]
-    _note(run, [(path, stamps.get(path)) for path in paths if (stamps.get(path) or [0])[0] < saved])
+    pairs = [pair for name in look(run).stale for pair in stamps.get(name, {}).items()]
+    _note(run, [(path, stamp) for path, stamp in pairs if (stamp or [0])[0] < saved])
 
 
 def torn(run: Run) -> list[str]:
@@ -91,25 +93,32 @@ def _note(run: Run, stamps: list[tuple[str, list[int] | None]]) -> None:
     run.folder.write(BEFORE, json.dumps(told) + "\n")
 
 
-def _stamps(run: Run) -> dict[str, list[int] | None]:
-    """Return each result's stamp, by its path."""
-    paths = [run.inside(name) for name in run.spec.results]
-    if not paths:
+def _stamps(run: Run) -> dict[str, dict[str, list[int] | None]]:
+    """Return for each result the stamps of the paths that it names."""
+    if not run.spec.results:
         return {}
     try:
-        return apart.call(run, _stamp_all, paths)
+        return apart.call(run, _stamp_all, {name: run.inside(name) for name in run.spec.results})
     except Failed as error:
         run.log(f"the results can't be looked at: {error}")
         return {}
 
 
-def _stamp_all(paths: list[str]) -> dict[str, list[int] | None]:
-    found = {}
-    for path in paths:
-        with suppress(OSError):
-            item = content.stamp(path)
-            has_content = item.size and (os.path.isfile(path) or any(content.files_of(path)))
-            found[path] = [item.changed, item.size] if has_content else None
+def expand(path: str) -> list[str]:
+    """Return the paths that a result names: itself, or what its pattern finds."""
+    if os.path.lexists(path) or not glob.has_magic(path):
+        return [path]
+    return sorted(glob.glob(path, recursive=True)) or [path]
+
+
+def _stamp_all(paths: dict[str, str]) -> dict[str, dict[str, list[int] | None]]:
+    found: dict[str, dict[str, list[int] | None]] = {name: {} for name in paths}
+    for name, pattern in paths.items():
+        for path in expand(pattern):
+            with suppress(OSError):
+                item = content.stamp(path)
+                has_content = item.size and any(completeness.files_of(path))
+                found[name][path] = [item.changed, item.size] if has_content else None
     return found
 
 
@@ -121,9 +130,9 @@ def _outside(paths: dict[str, str], folder: str) -> list[str]:
 
 def _faults(paths: dict[str, str]) -> list[str]:
     found = []
-    for name, path in paths.items():
+    for name, path in [(n, path) for n, pattern in paths.items() for path in expand(pattern)]:
         with suppress(OSError):
-            fault = content.fault_of(path) if os.path.exists(path) else ""
-            if fault:
-                found.append(f"{name}: {fault}")
+            verdict = completeness.judge(path) if os.path.exists(path) else None
+            if verdict and verdict.state == completeness.CORRUPT:
+                found.append(f"{name}: {verdict.why}")
     return found

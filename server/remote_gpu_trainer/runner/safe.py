@@ -7,18 +7,21 @@ import os
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from . import asking, content, results
+from . import asking, checkpoints, content, results
+from .completeness import COMPLETE
 from .context import Run
+from .copies.rounds import SAFE
 
-LIMIT = 5.0  # seconds for the checkpoint folder to answer
+LIMIT = 5.0  # seconds for the folders to answer
 
 
 class Safe(NamedTuple):
     """`newest`: the path here of the newest complete checkpoint, judged now, '' for none.
-    `verified`: the newest complete one whose bytes were compared at the durable place, '' for none;
-    `verified_at`: when, in seconds since 1970. `results_missing`: results that aren't verified
-    there. `nothing_complete`: neither here nor there can anything be proven complete.
-    `is_all_safe`: the newest complete one, if there is any, and the results are verified there."""
+    `verified`: the newest complete generation at the durable place whose bytes were compared, ''
+    for none; `verified_at`: when, in seconds since 1970. `results_missing`: results that aren't
+    verified there. `nothing_complete`: neither here nor there can anything be proven complete.
+    `is_all_safe`: the newest complete one, if there is any, and the results are verified there;
+    without a durable place nothing is."""
 
     newest: str
     newest_step: int | None
@@ -32,35 +35,64 @@ class Safe(NamedTuple):
 
 def look_safe(run: Run) -> Safe:
     """Return what is safe. It waits for LIMIT seconds at most, whatever hangs."""
-    newest = _look_here(run)
-    copied = run.folder.json("final-sync")
-    told = run.folder.json("last-sync")
-    is_verified = bool(copied) or bool(told.get("verified"))
-    verified = newest if is_verified else ""
-    step = content.step_of(newest) if newest else None
-    missing = [] if is_verified else results.look(run).missing
+    told = run.folder.json(SAFE)
+    verified = str(told.get("verified") or "")
+    stamps = [str(stamp) for stamp in told.get("stamps") or []]
+    newest, is_there, is_seen = "", False, True
+    missing: list[str] = [] if run.rank else list(run.spec.results)
+    try:
+        newest, is_there, missing = asking.call(
+            run, LIMIT, None, _look_here, run, stamps, dict(told.get("results") or {})
+        )
+    except asking.Failed:
+        is_seen = False  # what can't be looked at is called safe by nobody
     return Safe(
         newest,
-        step,
+        content.step_of(newest) if newest else None,
         verified,
-        step if verified else None,
-        _number(copied.get("t", told.get("t"))) if verified else None,
+        _whole(told.get("step")) if verified else None,
+        told.get("at") if verified and isinstance(told.get("at"), (int, float)) else None,
         missing,
-        not newest and not verified,
-        not run.durable or bool(copied),
+        is_seen and not newest and not verified,
+        bool(run.durable) and is_seen and not missing and (is_there or not newest),
     )
 
 
-def _look_here(run: Run) -> str:
-    if not run.checkpoints or not run.spec.checkpoint_pattern:
+def _look_here(run: Run, stamps: list[str], proven: dict[str, str]) -> tuple[str, bool, list[str]]:
+    """Return the newest complete checkpoint here, whether it lies there, and missing results."""
+    newest, is_there = "", False
+    if run.checkpoints and run.spec.checkpoint_pattern:
+        from .copies import groups
+
+        found = content.look(*checkpoints.where(run))
+        if found.whole and found.state == COMPLETE:
+            newest = found.whole.path
+            real = os.path.realpath(newest)
+            is_there = any(
+                os.path.realpath(group.item.path) == real and group.stamp in stamps
+                for group in groups.look(run)
+            )
+    missing = []
+    for name in run.spec.results if run.rank == 0 else ():
+        paths = results.expand(run.inside(name))
+        if not all(proven.get(path) == content.fingerprint([path]) for path in paths) or not any(
+            os.path.lexists(path) for path in paths
+        ):
+            missing.append(name)
+    return newest, is_there, missing
+
+
+def judged_now(run: Run, path: str) -> str:
+    """Return a checkpoint's path if it is there and not corrupt at this moment, else ''.
+
+    Where nothing answers in time it isn't named either.
+    """
+    if not path:
         return ""
-    cache = run.folder.at("whole.cache")
-    where = (run.checkpoints, run.spec.checkpoint_pattern, cache)
     with suppress(asking.Failed):
-        found = content.look_of(asking.call(run, LIMIT, None, content.look, *where)).whole
-        return found.path if found and os.path.lexists(found.path) else ""
+        return path if asking.call(run, LIMIT, None, content.is_usable, path) else ""
     return ""
 
 
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, (int, float)) else None
+def _whole(value: Any) -> int | None:
+    return value if isinstance(value, int) else None

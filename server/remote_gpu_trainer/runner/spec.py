@@ -64,6 +64,7 @@ DEFAULTS: dict[str, Any] = {
     "save_every_seconds": 0.0,  # how often the program saves, 0 where the job doesn't say
     "checkpoint_folder": "",
     "checkpoint_pattern": "",
+    "checkpoint_files": [],  # patterns of files that belong to each checkpoint besides
     "resume": "automatic",  # automatic, none, flag, variable
     "resume_name": "",
     "durable": "",

@@ -9,9 +9,10 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from . import asking, elsewhere, ending, failures, log, procs, saving, why
+from . import asking, elsewhere, ending, failures, log, procs, safe, saving, why
 from .collectors import least_room
 from .context import Run
+from .copies.rounds import SAFE
 from .phases import GOING
 from .state import State
 
@@ -98,7 +99,9 @@ def look(run: Run) -> dict[str, Any]:
     state.phase = told["phase"]
     if not told["alive"] and state.phase in GOING:
         state.phase, state.failure = "failed", state.failure or "killed"
+    told["checkpoint"] = state.checkpoint = safe.judged_now(run, told["checkpoint"])
     told["decision"] = None if told["alive"] else state.decision()
+    told["safe"] = run.folder.json(SAFE) or None
     return told
 
 

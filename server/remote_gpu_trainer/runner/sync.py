@@ -10,36 +10,29 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from contextlib import suppress
-from typing import IO, NamedTuple
 
-from . import durable, lineage, procs
-from .context import Run, say, user_mask
-from .copies import listing, place
-from .copies.listing import Listing
-from .copies.tool import Failed, Tools, memory
+from . import asking, durable, procs
+from .context import Run, say
+from .copies import mirror
+from .copies.rounds import ABSENT, Round, write_last
 
-ABSENT = 3  # a worker's code: all there is was copied, but an item isn't there
 HUNG = -1  # no worker's code: it was ended, for it made no progress
 CUT = -2  # the time was over
 SHORT = 10.0  # seconds that a copy may go on once the run was asked to end
-LOG_EVERY = 600.0  # seconds between copies of the log, which always changes
 LONGEST_WAIT = 60.0
-BATCH = 2 << 30  # bytes that are compared between two looks at the clock
-# What was compared earlier in the run is compared once more at its end, for so long at most.
-REREAD = 600.0
 # Nothing but a person mends these, so the last copy isn't tried again and again.
 LASTING = re.compile(
     r"Read-only file system|Permission denied|Operation not permitted|Not a directory|File exists"
     r"|Is a directory|is missing on this box|durable place .* (on this box's own|held this run)"
-    r"|a link to nothing|leads to nothing|leads back to|NoSuchBucket|AccessDenied"
+    r"|a link to nothing|NoSuchBucket|AccessDenied|are of the run"
 )
 # Files of the run folder that change without anything new to copy.
 OWN = re.compile(
     r"(log|stacks|state\.json|events\.jsonl|asked|rc|paths|lock|attempt|place\.json|deadline.*"
-    r"|synced\.tsv|verified\.json|results\.before|(last|final)-\w+|sync\..*|heart\w*|run\.sh"
-    r"|.*\.pid|.*\.cache|.*\.tmp\..*|\..*)(/|$)"
+    r"|synced\.tsv|copies\.json|safe\.json|results\.before|(last|final)-\w+|sync\..*|heart\w*"
+    r"|run\.sh|.*\.pid|.*\.cache|.*\.tmp\..*|\..*)(/|$)"
 )
 
 
@@ -49,14 +42,13 @@ class Sync:
     def __init__(self, run: Run):
         self.run = run
         self._child: subprocess.Popen[bytes] | None = None
-        self._look: subprocess.Popen[bytes] | None = None
-        self._output: IO[bytes] | None = None
+        self._look: asking.Job | None = None
         self._left_behind: set[int] = set()  # workers that hang in the kernel
         self._next_look = run.up
-        # Lines of `find`: seen at the last look, at the worker's start, and copied for good.
-        self._seen: frozenset[bytes] = frozenset()
-        self._going: frozenset[bytes] = frozenset()
-        self._copied: frozenset[bytes] = frozenset()
+        # {path: stamp} at the last look, at the worker's start, and copied for good.
+        self._seen: dict[str, list[int]] = {}
+        self._going: dict[str, list[int]] = {}
+        self._copied: dict[str, list[int]] = {}
         self._started_at = run.up - run.spec.durable_seconds
         self._progress, self._moved_at = "", run.up
         self._failing_since: float | None = None
@@ -64,7 +56,7 @@ class Sync:
         self._is_last = False
 
     def beat(self, phase: str) -> None:
-        """At each heartbeat: start a copy when something new lies still, and watch the one."""
+        """At each tick: start a copy when something new rests, and watch the one."""
         if not self.run.durable:
             return
         if phase in ("running", "saving"):
@@ -135,7 +127,8 @@ class Sync:
     def stop(self) -> None:
         """End the copy that goes on, unless a user started it by hand in a terminal."""
         if self._look is not None:
-            self._look.kill()
+            self._look.give_up()
+            self._look = None
         pid = procs.alive(self.run.folder, "sync")
         told = procs.stat(pid) if pid else None
         pids = {pid} if told and told.session == pid else set()
@@ -218,13 +211,13 @@ class Sync:
         seconds = run.spec.timings.copy_quiet
         why = f"the copy to {run.durable} made no progress for {seconds:.0f} s"
         run.event("sync-hung", count=hangs)
-        self._note_failure(f"{why}; it was ended, and is tried another way", at_once=True)
+        self._note_failure(f"{why}; it was ended, and is tried again", at_once=True)
 
     def _note_end(self, code: int) -> None:
         """Take over what a worker left behind."""
         self._child = None
         if code == 0:
-            self._copied |= self._going
+            self._copied = self._going
             if self._is_told:
                 self.run.log(f"the copies to {self.run.durable} go on again")
             self._failing_since, self._failures = None, 0
@@ -251,72 +244,57 @@ class Sync:
             self._is_told = True
 
     def _wants_copy(self) -> bool:
-        """Return whether something new lies still, or has changed for long enough."""
+        """Return whether a new checkpoint rests, or something else has changed for long enough."""
         run = self.run
         self._left_behind = {pid for pid in self._left_behind if procs.stat(pid)}
-        fresh = None if self._left_behind else self._look_around()
-        if fresh is None:
-            return False
         since, wait = run.up - self._started_at, run.spec.durable_seconds
         wait *= min(2 ** max(self._failures - 1, 0), 4)
-        lies_still, new = fresh
-        return lies_still and since >= wait or new and since >= 4 * wait
+        if self._left_behind or since < wait:
+            return False
+        before = self._seen
+        if not self._look_around():
+            return False
+        new = {path for path, stamp in self._seen.items() if self._copied.get(path) != stamp}
+        resting = {path for path in new if before.get(path) == self._seen[path]}
+        return bool(resting) or bool(new) and since >= 4 * wait
 
-    def _look_around(self) -> tuple[bool, bool] | None:
-        """Return whether something new lies still, and whether anything is new; None: not yet.
-
-        A look is a child process that may hang with a mount, and nobody waits for it.
-        """
+    def _look_around(self) -> bool:
+        """Return whether a look has come to its end. It may hang with a mount, and nobody waits."""
         run = self.run
         if self._look is None:
-            if (
-                run.up >= self._next_look
-                and run.up - self._started_at >= run.spec.durable_seconds / 2
-            ):
-                self._begin_look()
-            return None
-        if self._look.poll() is None:
-            return None
-        begun = time.monotonic()
-        seen = self._lines()
-        before, self._seen = self._seen, seen
+            if run.up >= self._next_look:
+                paths = [item.here for item in durable.items(run)]
+                paths += [run.inside(name) for name in run.spec.results]
+                paths += [run.checkpoints] if run.checkpoints else []
+                with suppress(OSError):
+                    self._look = asking.Job(_stamps, paths, run.folder.path)
+            return False
+        if not self._look.poll():
+            return False
+        look, self._look = self._look, None
         # Cheap beside the run, however many files there are.
-        pause = max(100 * (time.monotonic() - begun), 1.0)
-        self._next_look = run.up + pause
-        new = seen - self._copied
-        return bool(new & before), bool(new)
-
-    def _begin_look(self) -> None:
-        paths = [item.here for item in durable.items(self.run)]
+        seconds = 0.0
         try:
-            self._output = memory()
-            self._look = subprocess.Popen(
-                ["find", "-L", *paths, "-type", "f", "!", "-name", ".rgt-*",
-                 "-printf", r"%T@ %s %p\0"],
-                stdin=subprocess.DEVNULL, stdout=self._output, stderr=subprocess.DEVNULL,
-            )  # fmt: skip
-        except OSError as error:
-            self._next_look = self.run.up + LOG_EVERY
-            self.run.log(f"can't look for something new to copy: {error}")
-
-    def _lines(self) -> frozenset[bytes]:
-        """Return what a look has found, a line a file, without the runner's own files."""
-        self._look, output = None, self._output
-        if output is None:
-            return frozenset()
-        with output:
-            output.seek(0)
-            text = output.read()
-        lines = frozenset(filter(None, text.split(b"\0")))
-        own = os.fsencode(self.run.folder.path) + b"/"
-        if own not in text:
-            return lines
-        return frozenset(line for line in lines if not _is_own(line, own))
+            seconds, self._seen = look.value()
+        except asking.Failed:
+            return False
+        finally:
+            self._next_look = run.up + max(50 * seconds, 0.5)
+        return True
 
 
-def _is_own(line: bytes, own: bytes) -> bool:
-    path = line.split(b" ", 2)[2]
-    return path.startswith(own) and bool(OWN.match(os.fsdecode(path[len(own) :])))
+def _stamps(paths: list[str], own: str) -> tuple[float, dict[str, list[int]]]:
+    """Return how many seconds the look took, and {path: stamp} of the files in and below these,
+    without the runner's own."""
+    found: dict[str, list[int]] = {}
+    begun = time.monotonic()
+    for path in dict.fromkeys(paths):
+        for name in mirror.files_in(path, set()).values() if os.path.exists(path) else ():
+            inside = name.startswith(own + "/")
+            if not (inside and OWN.match(name[len(own) + 1 :])):
+                with suppress(OSError):
+                    found[name] = mirror.stamp(name)
+    return time.monotonic() - begun, found
 
 
 def _kill_session(leader: int) -> None:
@@ -357,20 +335,41 @@ def worker(run: Run, mode: str) -> int:
     run.anchor()
     if run.rank and os.path.exists(os.path.join(run.base, "state.json")):
         # Where the nodes share their folder, the first node copies for all.
-        _write_last(run, {"ok": True, "verified": True})
+        write_last(run, {"ok": True, "verified": True})
         return 0
     with _Lock(run) as lock:
         if lock is None:
-            _write_last(run, {"ok": False, "verified": False, "why": "another copy is going on"})
+            write_last(run, {"ok": False, "verified": False, "why": "another copy is going on"})
             return 1
         procs.note(run.folder, "sync", os.getpid())
         is_over = run.folder.ended() in ("done", "unsaved")
         # Other nodes may have nothing of it.
         is_whole = run.rank == 0 and (mode == "whole" or mode == "full" and is_over)
         try:
-            return _Round(run, mode != "quick", is_whole).go()
+            return _copy(run, mode != "quick", is_whole)
         finally:
             run.folder.remove("sync.pid")
+
+
+def _copy(run: Run, full: bool, whole: bool) -> int:
+    code = Round(run, full, whole).go()
+    verified = run.folder.json("last-sync").get("verified")
+    if verified and full and run.folder.ended() and not procs.alive(run.folder, "train"):
+        _tell_whole(run)
+    return code
+
+
+def _tell_whole(run: Run) -> None:
+    """After the run's end: all is there. A run that lacked nothing else is done."""
+    run.folder.write("final-sync", json.dumps({"t": int(run.now)}) + "\n")
+    end = run.folder.ended()
+    fields = run.folder.json(f".{end}")
+    if end == "unsaved":
+        fields.update(t=int(run.now), reason="", entry="", **{"class": ""})
+        run.folder.mark("done", fields)
+    elif unverified(run) in str(fields.get("reason")):
+        fields["reason"] = fields["reason"].replace(f"; {unverified(run)}", "")
+        run.folder.mark(end, fields)
 
 
 class _Lock:
@@ -397,215 +396,3 @@ class _Lock:
     def __exit__(self, *_: object) -> None:
         if self.file >= 0:
             os.close(self.file)
-
-
-class Result(NamedTuple):
-    """How an item went: ok, absent or failed; whether all its files were compared; why not."""
-
-    word: str
-    verified: bool
-    detail: str
-
-
-class _Round:
-    """One round over all items."""
-
-    def __init__(self, run: Run, full: bool, whole: bool):
-        self.run, self.full, self.whole = run, full, whole
-        self.moves, self.written = 0, -1.0
-        hangs = int(run.folder.number("sync.hung") or 0)
-        self.tools = Tools(durable.child_environment(run), self.moved)
-        self.place = place.at(run.durable, self.tools, hangs % 2 == 1, user_mask())
-        self.again = run.folder.has(".sync-failed")
-        seconds = float(os.environ.get("RGT_SYNC_SECONDS") or 0)
-        self.reread_until = run.up + (min(REREAD, seconds / 2) if seconds else REREAD)
-        self.table: dict[str, dict[str, list[int]]] = {}
-        self.log_copied = 0.0
-
-    def moved(self) -> None:
-        """Tell that something got on, once a second at most."""
-        self.moves += 1
-        if time.monotonic() - self.written >= 1:
-            self.written = time.monotonic()
-            self.run.follow()
-            self.run.folder.write("sync.progress", f"{os.getpid()} {self.moves}\n")
-
-    def go(self) -> int:
-        """Copy; return the worker's code."""
-        run, failed, absent, copied, missing, verified = self.run, [], [], 0, False, True
-        self.moved()
-        why = durable.is_place(run, self.place)
-        if why:
-            self._row(durable.Item("-", "", run.durable), Result("failed", False, why), 0)
-            return self._end(False, [why], 0, [])
-        self._read_table()
-        lineage.note(run)
-        for item in durable.items(run):
-            begun = run.now
-            result = self._copy(item)
-            self._row(item, result, int(run.now - begun))
-            if result.word == "absent":
-                absent.append(item.name)
-            elif result.word == "ok":
-                copied += 1
-                verified = verified and result.verified
-            elif os.path.lexists(item.here):
-                failed.append(durable.mask(run, result.detail))
-            else:
-                missing = True
-        run.follow()
-        if not failed:
-            self._copy_log()
-        if self.full or place.kind_of(run.durable) == "local":
-            # A mount that went in the middle: what was compared since lies on another disk.
-            why = durable.is_place(run, self.place)
-            failed += [why] if why else []
-        if self.full and absent and not copied and not failed:
-            missing = self._has_saved()  # then the names are wrong
-        code = self._end(verified and not missing, failed, copied, absent)
-        if code == 0 and missing:
-            return ABSENT
-        return code
-
-    def _end(self, verified: bool, failed: list[str], copied: int, absent: list[str]) -> int:
-        """Write down how the round went."""
-        run = self.run
-        run.follow()
-        ok = not failed and (verified or not self.full)
-        if failed:
-            run.folder.touch(".sync-failed")
-        else:
-            run.folder.remove(".sync-failed")
-        told: dict[str, object] = {"ok": ok, "verified": ok and verified}
-        if absent:
-            told.update(copied=copied, absent=absent[:10])
-        if failed:
-            told["why"] = failed[0]
-        elif not ok:
-            told["why"] = "something that durable.what names isn't there"
-        self._write_table()
-        _write_last(run, told)
-        if ok and self.full and run.folder.ended() and not procs.alive(run.folder, "train"):
-            self._tell_whole()
-        return 1 if failed else 0
-
-    def _tell_whole(self) -> None:
-        """After the run's end: all is there. A run that lacked nothing else is done."""
-        run = self.run
-        run.folder.write("final-sync", json.dumps({"t": int(run.now)}) + "\n")
-        end = run.folder.ended()
-        fields = run.folder.json(f".{end}")
-        if end == "unsaved":
-            fields.update(t=int(run.now), reason="", entry="", **{"class": ""})
-            run.folder.mark("done", fields)
-        elif unverified(run) in str(fields.get("reason")):
-            fields["reason"] = fields["reason"].replace(f"; {unverified(run)}", "")
-            run.folder.mark(end, fields)
-
-    def _copy(self, item: durable.Item) -> Result:
-        """Copy one item and compare it."""
-        if os.path.islink(item.here) and not os.path.exists(item.here):
-            return Result("failed", False, f"a link to nothing: {os.readlink(item.here)}")
-        if not os.path.exists(item.here):
-            if self.whole:
-                why = f"no {item.here} after the run's end, although durable.what names it"
-                return Result("failed", False, why)
-            return Result("absent", False, "nothing there yet")
-        try:
-            listed = listing.look(item.here)
-            there = item.there if not listed.only else os.path.dirname(item.there)
-            known = self.table.setdefault(item.there, {})
-            new = [name for name, stamp in listed.files.items() if known.get(name) != [*stamp]]
-            self.place.put(listed, there, self.again, new)
-            verified = self._compare(listed, there, known, new)
-        except (Failed, OSError) as error:
-            self.table.pop(item.there, None)
-            return Result("failed", False, str(error))
-        if listed.fault:
-            return Result("failed", False, listed.fault)
-        left = f"left out: {', '.join(listed.leave[:5])}" if listed.leave else ""
-        return Result("ok", verified, left)
-
-    def _compare(
-        self, listed: Listing, there: str, known: dict[str, list[int]], new: list[str]
-    ) -> bool:
-        """Compare by content what hasn't been, and at the end all once more. Raises Failed.
-
-        A file that changed meanwhile was still being written, and counts in the next round.
-        """
-        if not (self.full or self.place.checks_often):
-            return False
-        for name in set(known) - set(listed.files):
-            del known[name]
-        old = sorted(set(listed.files) - set(new)) if self.full else []
-        old.sort(key=lambda name: -listed.files[name].time)
-        batches = [(batch, True) for batch in _batches(listed, new)]
-        batches += [(batch, False) for batch in _batches(listed, old)]
-        for batch, must in batches:
-            if not must and self.run.up >= self.reread_until:
-                break
-            wrong = [n for n in self.place.wrong(listed, there, batch) if listed.is_unchanged(n)]
-            for name in batch:
-                if name not in wrong and listed.is_unchanged(name):
-                    known[name] = [*listed.files[name]]
-            if wrong:
-                raise Failed(f"differs at the destination: {wrong[0]}")
-        return True
-
-    def _copy_log(self) -> None:
-        """Log and events go along uncompared: they change while one looks."""
-        run = self.run
-        if not self.full and 0 <= run.now - self.log_copied < LOG_EVERY:
-            return
-        self.log_copied = run.now
-        for item in durable.own_files(run):
-            with suppress(Failed, OSError):
-                listed = listing.look(item.here)
-                there = item.there if not listed.only else os.path.dirname(item.there)
-                self.place.put(listed, there, False, list(listed.files))
-
-    def _has_saved(self) -> bool:
-        """Return whether the program has left results or checkpoints."""
-        from . import results
-
-        run = self.run
-        if run.rank == 0 and len(results.look(run).missing) < len(run.spec.results):
-            return True
-        files = (name for _, _, names in os.walk(run.checkpoints) for name in names)
-        return bool(run.checkpoints) and any(not name.startswith(".rgt-") for name in files)
-
-    def _row(self, item: durable.Item, result: Result, seconds: int) -> None:
-        mode = "full" if self.full else "quick"
-        row = (int(self.run.now), mode, result.word, item.name, item.there, seconds, result.detail)
-        words = [durable.mask(self.run, str(field)) for field in row]
-        self.run.folder.append("synced.tsv", "\t".join(words) + "\n")
-
-    def _read_table(self) -> None:
-        """Read which files were compared at this place, as they were then."""
-        told = self.run.folder.json("verified.json")
-        if told.get("place") == durable.place_id(self.run):
-            self.table = told.get("files") or {}
-            self.log_copied = told.get("log") or 0.0
-
-    def _write_table(self) -> None:
-        told = {"place": durable.place_id(self.run), "log": self.log_copied, "files": self.table}
-        self.run.folder.write("verified.json", json.dumps(told) + "\n")
-
-
-def _batches(listed: Listing, names: list[str]) -> Iterator[list[str]]:
-    """Cut names into parts of some gigabytes or some hundred files."""
-    batch: list[str] = []
-    size = 0
-    for name in names:
-        batch.append(name)
-        size += listed.files[name].size
-        if size >= BATCH or len(batch) >= 500:
-            yield batch
-            batch, size = [], 0
-    if batch:
-        yield batch
-
-
-def _write_last(run: Run, told: dict[str, object]) -> None:
-    told = {"t": int(run.now), **told, "to": run.durable}
-    run.folder.write("last-sync", json.dumps(told) + "\n")

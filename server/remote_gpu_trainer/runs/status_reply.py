@@ -351,6 +351,7 @@ def _warn(status: Status, data: dict, now: float) -> None:
         t = _number(sync, "t")
         when, to = _ago(None if t is None else now - t), shown(sync.get("to", ""), 120)
         evidence.append(f"last sync {_outcome(sync)}, {when}, to {to}")
+        evidence += _safe(data.get("safe"), sync, now)
     missing = data.get("expect_missing")
     if isinstance(missing, list) and missing and not going:
         evidence.append("missing results: " + ", ".join(shown(path, 100) for path in missing[:10]))
@@ -367,6 +368,18 @@ def _warn(status: Status, data: dict, now: float) -> None:
         evidence.append(f"probe: {status.probe}")
     if _text(data, "gpu"):
         evidence.append(f"gpu: {shown(data['gpu'], 120)}")
+
+
+def _safe(safe: object, sync: dict, now: float) -> list[str]:
+    """Say how old the checkpoint is that is safe at the durable place, and what isn't there."""
+    notes = sync.get("notes")
+    told = [shown(note, 200) for note in notes[:5]] if isinstance(notes, list) else []
+    if isinstance(safe, dict) and _text(safe, "verified"):
+        saved, step = _number(safe, "saved"), _number(safe, "step")
+        at = "" if step is None else f"step {step:.0f}, "
+        when = _ago(None if saved is None else now - saved)
+        told.insert(0, f"safe checkpoint: {at}saved {when}, {shown(safe['verified'], 200)}")
+    return told
 
 
 def _outcome(sync: dict) -> str:

@@ -1,5 +1,6 @@
-"""Copies between this box and a place: a folder here, one over ssh, an rclone remote, a bucket.
+"""Copies between this box and the durable place.
 
-`listing` says what is copied, `place` and `clouds` bring it there and back and compare it by
-content, `tool` runs their programs.
+`groups` says which checkpoints lie here, `generations` which lie there, `plan` what is to be done,
+`rounds` does it; `mirror` keeps all other files. `place` and `clouds` bring files there and back
+and compare them, `tool` runs their programs.
 """

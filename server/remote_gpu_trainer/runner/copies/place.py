@@ -1,4 +1,7 @@
-"""Places for copies: a folder of this box, and one over ssh. By rsync, or without it."""
+"""Places for copies: a folder of this box, and one over ssh, by rsync at both ends.
+
+All kinds do the same few things, with files given as {name there: path here}; links are followed.
+"""
 
 from __future__ import annotations
 
@@ -6,19 +9,22 @@ import hashlib
 import os
 import re
 import shlex
-from collections.abc import Iterable
-from contextlib import suppress
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Dict
 
-from .listing import OURS, Listing, look, stamp
 from .tool import Answer, Failed, Tools
 
+Files = Dict[str, str]
 BLOCK = 1 << 22
 SLOWEST = 50_000_000  # bytes a second that a far machine hashes, without a word meanwhile
 SSH = (
     "ssh", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
     "-o", "ServerAliveInterval=15", "-o", "ServerAliveCountMax=4",
 )  # fmt: skip
-NO_RSYNC = re.compile(r"rsync: (command )?not found|not found: rsync|rsync is missing", re.I)
+PARTIAL = ".rgt-partial"
 
 
 def kind_of(address: str) -> str:
@@ -34,14 +40,14 @@ def join(address: str, name: str) -> str:
     return address.rstrip("/") if name in ("", ".") else f"{address.rstrip('/')}/{name}"
 
 
-def at(address: str, tools: Tools, without_rsync: bool = False, mask: int = 0o022) -> Place:
+def at(address: str, tools: Tools, mask: int = 0o022) -> Place:
     """Return the place that holds an address."""
     from . import clouds
 
     kind = kind_of(address)
     if kind in clouds.KINDS:
         return clouds.KINDS[kind](tools)
-    return (Ssh if kind == "ssh" else Local)(tools, without_rsync, mask)
+    return Ssh(tools) if kind == "ssh" else Local(tools, mask)
 
 
 class Place:
@@ -52,9 +58,8 @@ class Place:
 
     checks_often = True
 
-    def __init__(self, tools: Tools, without_rsync: bool = False, mask: int = 0o022):
-        self.tools, self.mask = tools, mask
-        self.without_rsync = without_rsync or not tools.has("rsync")
+    def __init__(self, tools: Tools):
+        self.tools = tools
 
     def read(self, path: str) -> bytes | None:
         """Return a small file there; None where there is none."""
@@ -64,24 +69,28 @@ class Place:
         """Write a small file there."""
         raise NotImplementedError
 
-    def has_folder(self, path: str) -> bool:
-        """Return whether there may be a folder."""
-        return True
-
-    def put(self, listing: Listing, there: str, again: bool, names: Iterable[str]) -> None:
-        """Copy a folder, or names in it, to the folder there.
-
-        `again`: what is the same by size and time is compared too. `names`: of the files that
-        haven't been compared there since they changed here.
-        """
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder there; [] where there is none."""
         raise NotImplementedError
 
-    def wrong(self, listing: Listing, there: str, names: list[str]) -> list[str]:
-        """Compare these files by content; return those that differ or aren't there."""
+    def free(self, _folder: str) -> int | None:
+        """Return the bytes that are free there; None where that isn't known."""
+        return None
+
+    def put(self, files: Files, there: str, again: bool = False) -> None:
+        """Copy files there, below a folder. `again`: also what is the same by size and time."""
         raise NotImplementedError
 
-    def get(self, there: str, here: str, only: list[str]) -> None:
-        """Bring a folder here, or only some names in it."""
+    def wrong(self, files: Files, there: str) -> list[str]:
+        """Compare files by content; return the names of those that differ or aren't there."""
+        raise NotImplementedError
+
+    def get(self, there: str, here: str) -> None:
+        """Bring a folder, or a file, here."""
+        raise NotImplementedError
+
+    def drop(self, folder: str) -> None:
+        """Remove a folder there, with all that lies in it."""
         raise NotImplementedError
 
 
@@ -92,54 +101,45 @@ def same_or_failed(answer: Answer, tool: str, fine: tuple[int, ...] = (0,)) -> A
     return answer
 
 
-class ByRsync(Place):
-    """What both kinds of folders have in common."""
+@contextmanager
+def gathered(files: Files) -> Iterator[str]:
+    """Give a folder in which each file lies under its name there, as a link to it here.
 
-    def rsync(
-        self, flags: list[str], source: str, target: str, only: list[str] | None = None
-    ) -> bool:
-        """Copy from one end to the other; False where no rsync is on one of the two sides.
-
-        `only`: names in the source, those that aren't there passed over; [] for all of it.
-        """
-        if self.without_rsync:
-            return False
-        # The quoted far path is whole; without its ~/ it begins in the same home.
-        slash = "" if only is None else "/"
-        ends = [_for_rsync(address) + slash for address in (source, target)]
-        words = [
-            "rsync", "-rlt", "-8", "--omit-dir-times", "--executability", "--partial",
-            "--partial-dir=.rgt-partial", "-s", "-e", " ".join(SSH), *flags,
-            *(f"--exclude={name}*" for name in OURS),
-        ]  # fmt: skip
-        names = b"\0".join(os.fsencode(name) for name in only or ())
-        if only:
-            words += ["--files-from=-", "--from0", "--ignore-missing-args"]
-        answer = self.tools.run([*words, "--", *ends], names)
-        if answer.code in (12, 127) and NO_RSYNC.search(answer.said):
-            self.without_rsync = True
-            return False
-        # 24: a file went away meanwhile, as old checkpoints do.
-        same_or_failed(answer, "rsync", (0, 24))
-        return True
-
-    def rsync_there(self, listing: Listing, there: str, again: bool) -> bool:
-        """Copy what is listed; False without rsync."""
-        flags = {"out": ["--copy-unsafe-links"], "item": ["--copy-links"]}.get(listing.follow, [])
-        flags = flags + [f"--exclude=/{_literal(name)}" for name in listing.leave]
-        return self.rsync(
-            flags + (["--checksum"] if again else []), listing.folder, there, listing.only
-        )
+    So a tool is handed a folder, and no name becomes a pattern.
+    """
+    folder = _scratch()
+    try:
+        for name, path in files.items():
+            link = os.path.join(folder, name)
+            os.makedirs(os.path.dirname(link), exist_ok=True)
+            os.symlink(os.path.abspath(path), link)
+        yield folder
+    except OSError as error:
+        raise Failed(f"can't gather what is to be copied: {error.strerror}") from None
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
-class Local(ByRsync):
-    """A folder of this box."""
+def _scratch() -> str:
+    """Return a new folder in memory, where there is some: the disk may be full."""
+    for base in ("/dev/shm", None):
+        with suppress(OSError):
+            return tempfile.mkdtemp(prefix="rgt-copy-", dir=base)
+    raise Failed("there is no room for a temporary folder")
+
+
+class Local(Place):
+    """A folder of this box. `mask`: the user's umask."""
+
+    def __init__(self, tools: Tools, mask: int = 0o022):
+        super().__init__(tools)
+        self.mask = mask
 
     def read(self, path: str) -> bytes | None:
         """Return a small file there; None where there is none."""
         try:
             with open(path, "rb") as file:
-                return file.read(1 << 20)
+                return file.read(1 << 24)
         except (FileNotFoundError, NotADirectoryError):
             return None
         except OSError as error:
@@ -147,9 +147,9 @@ class Local(ByRsync):
 
     def write(self, path: str, data: bytes) -> None:
         """Write a small file there."""
-        _make(os.path.dirname(path))
         temporary = os.path.join(os.path.dirname(path), ".rgt-write")
         try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
             with open(temporary, "wb") as file:
                 file.write(data)
                 file.flush()
@@ -160,78 +160,86 @@ class Local(ByRsync):
                 os.unlink(temporary)
             raise Failed(f"can't write {path}: {error.strerror}") from None
 
-    def has_folder(self, path: str) -> bool:
-        """Return whether there is a folder."""
-        return os.path.isdir(path)
-
-    def put(self, listing: Listing, there: str, again: bool, names: Iterable[str]) -> None:
-        """Copy what is listed there."""
-        _make(there)
-        if not self.rsync_there(listing, there, again):
-            self._copy(listing, there, again)
-
-    def get(self, there: str, here: str, only: list[str]) -> None:
-        """Bring a folder, or names in it, here."""
-        if not os.path.isdir(there) and not only:
-            _make(os.path.dirname(here))
-            target = os.path.join(here, os.path.basename(there)) if os.path.isdir(here) else here
-            if not self.rsync([], there, target):
-                try:
-                    self._copy_file(there, target)
-                except OSError as error:
-                    raise Failed(f"can't copy {there}: {error.strerror}") from None
-            return
-        _make(here)
-        if not self.rsync([], there, here, only):
-            for path in [os.path.join(there, name) for name in only] or [there]:
-                if os.path.lexists(path):
-                    listing = look(path)
-                    inside = "" if listing.only else os.path.relpath(path, there)
-                    self._copy(listing, join(here, inside), False)
-
-    def wrong(self, listing: Listing, there: str, names: list[str]) -> list[str]:
-        """Return which files differ there, or aren't there."""
-        return [name for name in names if not self._is_same(listing.at(name), join(there, name))]
-
-    def _copy(self, listing: Listing, there: str, again: bool) -> None:
-        """Copy without rsync: what differs by size or time, or by content."""
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder there."""
         try:
-            for name in listing.outward:
-                if os.path.islink(join(there, name)):
-                    os.unlink(join(there, name))  # else one would write through it
-            for name in listing.files:
-                source, target = listing.at(name), join(there, name)
-                is_same = self._is_same(source, target) if again else _looks_same(source, target)
-                if not is_same and os.path.exists(source):
-                    self._copy_file(source, target)
-            for name, target in listing.links.items():
-                link = join(there, name)
-                if not os.path.islink(link) or os.readlink(link) != target:
-                    os.makedirs(os.path.dirname(link), exist_ok=True)
-                    with suppress(FileNotFoundError):
-                        os.unlink(link)
-                    os.symlink(target, link)
+            return sorted(os.listdir(folder))
+        except (FileNotFoundError, NotADirectoryError):
+            return []
         except OSError as error:
-            raise Failed(f"can't copy to {error.filename or there}: {error.strerror}") from None
+            raise Failed(f"can't list {folder}: {error.strerror}") from None
 
-    def _copy_file(self, source: str, target: str) -> None:
+    def free(self, folder: str) -> int | None:
+        """Return the bytes that are free there."""
+        while not os.path.exists(folder):
+            folder = os.path.dirname(folder) or "/"
+        try:
+            room = os.statvfs(folder)
+        except OSError:
+            return None
+        return room.f_bavail * room.f_frsize
+
+    def put(self, files: Files, there: str, again: bool = False) -> None:
+        """Copy files there; each has its name only once all of it is there."""
+        for name, source in files.items():
+            target = join(there, name)
+            try:
+                if not (self._is_same(source, target) if again else _looks_same(source, target)):
+                    self._copy(source, target)
+            except OSError as error:
+                if not os.path.exists(source):
+                    continue  # it went away meanwhile
+                what = error.filename or target
+                raise Failed(f"can't copy to {what}: {error.strerror}") from None
+
+    def wrong(self, files: Files, there: str) -> list[str]:
+        """Return which files differ there, or aren't there."""
+        return [name for name, path in files.items() if not self._is_same(path, join(there, name))]
+
+    def get(self, there: str, here: str) -> None:
+        """Bring a folder, or a file, here."""
+        if os.path.isdir(there):
+            found = {os.path.relpath(path, there): path for path in _walk(there)}
+            _make(here)
+            self.put(found, here)
+            return
+        if not os.path.exists(there):
+            raise Failed(f"can't copy {there}: No such file or directory")
+        folder, name = os.path.split(here)
+        if os.path.isdir(here):
+            folder, name = here, os.path.basename(there)
+        self.put({name: there}, folder)
+
+    def drop(self, folder: str) -> None:
+        """Remove a folder there."""
+        try:
+            shutil.rmtree(folder)
+        except FileNotFoundError:
+            pass
+        except OSError as error:
+            raise Failed(f"can't remove {folder}: {error.strerror}") from None
+
+    def _copy(self, source: str, target: str) -> None:
         folder, name = os.path.split(target)
         os.makedirs(folder, exist_ok=True)
         partial = os.path.join(
-            folder, ".rgt-partial." + hashlib.sha1(os.fsencode(name)).hexdigest()[:16]
+            folder, f"{PARTIAL}.{hashlib.sha1(os.fsencode(name)).hexdigest()[:16]}"
         )
-        with open(source, "rb") as here, open(partial, "wb") as far:
-            told = os.fstat(here.fileno())
-            block = here.read(BLOCK)
-            while block:
-                far.write(block)
-                self.tools.moved()
-                block = here.read(BLOCK)
-            far.flush()
-            os.fsync(far.fileno())
-            os.fchmod(far.fileno(), (0o666 | told.st_mode & 0o111) & ~self.mask)
-        os.utime(partial, ns=(told.st_atime_ns, told.st_mtime_ns))
-        os.replace(partial, target)
+        try:
+            with open(source, "rb") as here, open(partial, "wb") as far:
+                told = os.fstat(here.fileno())
+                for block in iter(lambda: here.read(BLOCK), b""):
+                    far.write(block)
+                    self.tools.moved()
+                far.flush()
+                os.fsync(far.fileno())
+                os.fchmod(far.fileno(), (0o666 | told.st_mode & 0o111) & ~self.mask)
+            os.utime(partial, ns=(told.st_atime_ns, told.st_mtime_ns))
+            os.replace(partial, target)
+        except OSError:
+            with suppress(OSError):
+                os.unlink(partial)
+            raise
 
     def _is_same(self, source: str, target: str) -> bool:
         """Compare two files. The one there is read from its disk, not from this box's memory."""
@@ -255,117 +263,99 @@ class Local(ByRsync):
             raise Failed(f"can't compare {error.filename or target}: {error.strerror}") from None
 
 
-class Ssh(ByRsync):
+class Ssh(Place):
     """A folder behind HOST:."""
 
     def read(self, path: str) -> bytes | None:
         """Return a small file there; None where there is none."""
         name = _quoted(path)
         script = f"if test -e {name}; then cat -- {name}; else exit 44; fi"
-        answer = same_or_failed(self.script(path, script), "ssh", (0, 44))
+        answer = same_or_failed(self._script(path, script), "ssh", (0, 44))
         return None if answer.code else answer.out
 
     def write(self, path: str, data: bytes) -> None:
         """Write a small file there."""
-        name = _quoted(path)
-        script = f"mkdir -p -- {_quoted(os.path.dirname(path))} && cat >{name}"
-        same_or_failed(self.script(path, script, data), "ssh")
+        name, folder = _quoted(path), _quoted(os.path.dirname(path))
+        partial = _quoted(join(os.path.dirname(path), ".rgt-write"))
+        script = f"mkdir -p -- {folder} && cat >{partial} && mv -f -- {partial} {name}"
+        same_or_failed(self._script(path, script, data), "ssh")
 
-    def has_folder(self, path: str) -> bool:
-        """Return whether there is a folder."""
-        answer = self.script(path, f"test -d {_quoted(path)}")
-        return same_or_failed(answer, "no answer, ssh", (0, 1)).code == 0
+    def names(self, folder: str) -> list[str]:
+        """Return the names in a folder there."""
+        name = _quoted(folder)
+        answer = self._script(folder, f"if test -d {name}; then ls -1A -- {name}; fi")
+        text = same_or_failed(answer, "no answer, ssh").out
+        return text.decode("utf-8", "surrogateescape").splitlines()
 
-    def put(self, listing: Listing, there: str, again: bool, names: Iterable[str]) -> None:
-        """Copy what is listed there."""
-        try:
-            if self.rsync_there(listing, there, again):
-                return
-        except Failed as error:
-            if "No such file or directory" not in str(error):
-                raise
-            self._make(there)
-            if self.rsync_there(listing, there, again):
-                return
-        self._make(there)
-        for name in self.wrong(listing, there, sorted(listing.files if again else names)):
-            self._send(listing.at(name), join(there, name))
-        if listing.links:
-            lines = [f"cd {_quoted(there)}"]
-            for name, target in listing.links.items():
-                folder = shlex.quote("./" + os.path.dirname(name))
-                link = f"ln -sfn -- {shlex.quote(target)} {shlex.quote('./' + name)}"
-                lines.append(f"mkdir -p -- {folder} && {link}")
-            text = " && ".join(lines).encode("utf-8", "surrogateescape")
-            same_or_failed(self.script(there, "sh -s", text), "ssh")
+    def free(self, folder: str) -> int | None:
+        """Return the bytes that are free there."""
+        script = (
+            f'p={_quoted(folder)}; while ! test -e "$p"; do '
+            'q=$(dirname -- "$p"); test "$q" != "$p" || break; p=$q; done; df -Pk -- "$p"'
+        )
+        answer = self._script(folder, script)
+        words = answer.out.decode("utf-8", "replace").strip().rpartition("\n")[2].split()
+        is_told = answer.code == 0 and len(words) > 3 and words[3].isdigit()
+        return int(words[3]) * 1024 if is_told else None
 
-    def wrong(self, listing: Listing, there: str, names: list[str]) -> list[str]:
+    def put(self, files: Files, there: str, again: bool = False) -> None:
+        """Copy files there."""
+        if not files:
+            return
+        script = f"mkdir -p -- {_quoted(there)}"
+        made = self._script(there, script)
+        if made.code:
+            raise Failed(f"can't make {there}: {made.said[:300]}")
+        with gathered(files) as folder:
+            self._rsync(["--checksum"] if again else [], folder + "/", _for_rsync(there) + "/")
+
+    def wrong(self, files: Files, there: str) -> list[str]:
         """Return which files differ there, or aren't there."""
-        if not names:
+        if not files:
             return []
-        here = {name: self._hash(listing.at(name)) for name in names}
-        largest = max(listing.files[name].size for name in names)
+        here = {name: self._hash(path) for name, path in files.items()}
+        largest = max(os.path.getsize(path) for path in files.values() if os.path.exists(path))
         answer = same_or_failed(
-            self.script(
+            self._script(
                 there,
                 f"cd {_quoted(there)} || exit 44; if command -v sha256sum >/dev/null; "
                 "then xargs -0 sha256sum --; else xargs -0 shasum -a 256 --; fi",
-                b"\0".join(os.fsencode("./" + name) for name in names),
+                b"\0".join(os.fsencode("./" + name) for name in files),
                 patience=largest / SLOWEST,
             ),
             "ssh, while checking,",
-            (0, 1, 123),
+            (0, 1, 44, 123),
         )
         far = dict(map(_hashed, answer.out.splitlines()))
-        return [name for name in names if far.get(os.fsencode("./" + name)) != here[name]]
+        return [name for name in files if far.get(os.fsencode("./" + name)) != here[name]]
 
-    def get(self, there: str, here: str, only: list[str]) -> None:
-        """Bring a folder, or names in it, here."""
-        if not only and not self.has_folder(there):
-            _make(os.path.dirname(here))
-            if self.rsync([], there, here):
-                return
-            script, take = f"cat -- {_quoted(there)}", 'cat >"$1"'
-        else:
-            _make(here)
-            if self.rsync([], there, here, only):
-                return
-            names = " ".join(shlex.quote("./" + name) for name in only) or "."
-            script = (
-                f"cd {_quoted(there)} && set -- {names} && for n do shift; "
-                'if test -e "$n"; then set -- "$@" "$n"; fi; done; tar -cf - -- "$@"'
-            )
-            take = 'tar -xf - -C "$1"'
-        words = ["bash", "-c", f'set -o pipefail; "${{@:2}}" | {take}', "rgt", here]
-        far = [*SSH, "--", _host(there), script]
-        same_or_failed(self.tools.run([*words, *far]), "ssh")
+    def get(self, there: str, here: str) -> None:
+        """Bring a folder, or a file, here."""
+        is_folder = self._script(there, f"test -d {_quoted(there)}")
+        slash = "" if same_or_failed(is_folder, "no answer, ssh", (0, 1)).code else "/"
+        _make(here if slash else os.path.dirname(here))
+        self._rsync([], _for_rsync(there) + slash, here + slash)
 
-    def script(
+    def drop(self, folder: str) -> None:
+        """Remove a folder there."""
+        same_or_failed(self._script(folder, f"rm -rf -- {_quoted(folder)}"), "ssh")
+
+    def _rsync(self, flags: list[str], source: str, target: str) -> None:
+        words = [
+            "rsync", "-rt", "-8", "--copy-links", "--omit-dir-times", "--executability",
+            "--partial", f"--partial-dir={PARTIAL}", "-s", "-e", " ".join(SSH), *flags,
+        ]  # fmt: skip
+        # 23, 24: a file went away meanwhile, as old checkpoints do; what lacks is found by `wrong`.
+        answer = self.tools.run([*words, "--", source, target])
+        gone = answer.code == 23 and "No such file or directory" in answer.said
+        if not gone:
+            same_or_failed(answer, "rsync", (0, 24))
+
+    def _script(
         self, address: str, script: str, source: bytes = b"", patience: float = 0.0
     ) -> Answer:
         """Run a line of shell on the place's machine."""
         return self.tools.run([*SSH, "--", _host(address), script], source, patience)
-
-    def _make(self, there: str) -> None:
-        made = self.script(there, f"mkdir -p -- {_quoted(there)}")
-        if made.code:
-            raise Failed(f"can't make {there}: {made.said[:300]}")
-
-    def _send(self, path: str, there: str) -> None:
-        """Write one file under another name, and then give it its own."""
-        folder, name = os.path.dirname(there), _quoted(there)
-        partial = join(folder, f".rgt-partial.{hashlib.sha1(os.fsencode(there)).hexdigest()[:16]}")
-        if not os.path.exists(path):
-            return  # it went away meanwhile
-        with open(path, "rb") as source:
-            seconds = int(os.fstat(source.fileno()).st_mtime)
-            script = (
-                f"mkdir -p -- {_quoted(folder)} && cat >{_quoted(partial)} && "
-                f"{{ touch -d @{seconds} {_quoted(partial)} 2>/dev/null || :; }} && "
-                f"test ! -d {name} && mv -f -- {_quoted(partial)} {name}"
-            )
-            words = [*SSH, "--", _host(there), script]
-            same_or_failed(self.tools.run(words, source), f"can't copy to {there}: ssh")
 
     def _hash(self, path: str) -> bytes:
         """Return a file's SHA-256; b'' where it is gone."""
@@ -407,12 +397,7 @@ def _quoted(address: str) -> str:
 
 
 def _for_rsync(address: str) -> str:
-    return address if kind_of(address) == "local" else f"{_host(address)}:{_far_path(address)}"
-
-
-def _literal(name: str) -> str:
-    """Return a name as a pattern of rsync, where a backslash counts only beside a wildcard."""
-    return re.sub(r"([\\*?\[])", r"\\\1", name) if re.search(r"[*?\[]", name) else name
+    return f"{_host(address)}:{_far_path(address)}"
 
 
 def _make(folder: str) -> None:
@@ -422,12 +407,18 @@ def _make(folder: str) -> None:
         raise Failed(f"can't make {folder}: {error.strerror}") from None
 
 
+def _walk(folder: str) -> Iterator[str]:
+    for root, _, names in os.walk(folder):
+        for name in names:
+            if not name.startswith(".rgt-") and os.path.isfile(os.path.join(root, name)):
+                yield os.path.join(root, name)
+
+
 def _looks_same(source: str, target: str) -> bool:
     """Return whether two files agree in size and time."""
     try:
-        here, far = stamp(source), stamp(target)
+        here, far = os.stat(source), os.stat(target)
     except OSError:
         return False
-    if os.path.islink(target):
-        return False
-    return here.size == far.size and abs(here.time - far.time) < 1_000_000_000
+    is_near = abs(here.st_mtime_ns - far.st_mtime_ns) < 1_000_000_000
+    return not os.path.islink(target) and here.st_size == far.st_size and is_near

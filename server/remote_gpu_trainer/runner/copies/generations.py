@@ -1,0 +1,143 @@
+"""The generations at the durable place: checkpoints, each in a folder of its own.
+
+    FOLDER.generations/NEWEST                     which one to go on from, for a person
+    FOLDER.generations/gen-LINE-STEP-DIGEST/files/...      as they lay in FOLDER
+    FOLDER.generations/gen-LINE-STEP-DIGEST/manifest.json  sizes and digests; written last
+
+Without its manifest a generation counts for nothing: its copy was cut, which `copying.json` shows.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+import time
+from typing import Any
+
+from ..completeness import COMPLETE, UNKNOWN
+from ..context import Run
+from .place import Place, join
+from .plan import PARTIAL, There, newest
+
+MANIFEST, BEGUN = "manifest.json", "copying.json"
+NAME = re.compile(r"gen-\d+-(\d+|x)-[0-9a-f]{8}$")
+NEWEST = "NEWEST"
+
+
+def home(folder: str) -> str:
+    """Return where the generations of a checkpoint folder lie, by its own address there."""
+    return f"{folder.rstrip('/')}.generations"
+
+
+def name_of(line: int, step: int | None, digest: str) -> str:
+    """Return the name of a generation."""
+    return f"gen-{line}-{'x' if step is None else step}-{digest[:8]}"
+
+
+def digest_of(files: dict[str, str]) -> str:
+    """Return the digest of a checkpoint by the digests of its files."""
+    rows = "".join(f"{digest}  {name}\n" for name, digest in sorted(files.items()))
+    return hashlib.sha256(rows.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+class Generations:
+    """Those of one run. `known`: manifests by name, as read before; kept up to date."""
+
+    def __init__(self, run: Run, place: Place, folder: str, known: dict[str, dict[str, Any]]):
+        self.run, self.place, self.home, self.known = run, place, home(folder), known
+
+    def read(self) -> list[There]:
+        """Return what lies there. Raises Failed."""
+        names = [name for name in self.place.names(self.home) if NAME.match(name)]
+        for name in set(self.known) - set(names):
+            del self.known[name]
+        for name in names:
+            if self.known.get(name, {}).get("state") not in (COMPLETE, UNKNOWN):
+                told = _parse(self.place.read(join(self.home, f"{name}/{MANIFEST}")))
+                if not told:
+                    told = _parse(self.place.read(join(self.home, f"{name}/{BEGUN}")))
+                    told = {**told, "state": PARTIAL} if told else {}
+                self.known[name] = told
+        return self.listed()
+
+    def listed(self) -> list[There]:
+        """Return what lay there when it was read last."""
+        found = (_there(name, told) for name, told in self.known.items())
+        return [one for one in found if one is not None]
+
+    def foreign(self) -> str:
+        """Return the name of another run whose checkpoints lie there, '' for none."""
+        for told in self.known.values():
+            if told and told.get("run") != self.run.spec.name:
+                return str(told.get("run"))
+        return ""
+
+    def begin(self, name: str, told: dict[str, Any]) -> None:
+        """Say that a copy begins."""
+        self.known.pop(name, None)
+        text = json.dumps(told) + "\n"
+        self.place.write(join(self.home, f"{name}/{BEGUN}"), text.encode())
+
+    def commit(self, name: str, told: dict[str, Any]) -> None:
+        """Make a generation count: all of it is there and was compared."""
+        text = json.dumps(told, indent=1) + "\n"
+        self.place.write(join(self.home, f"{name}/{MANIFEST}"), text.encode())
+        self.known[name] = told
+
+    def drop(self, name: str) -> None:
+        """Remove a generation."""
+        if NAME.match(name):
+            self.place.drop(join(self.home, name))
+            self.known.pop(name, None)
+
+    def tell_newest(self) -> None:
+        """Leave a note for a person, who has this place and nothing else."""
+        best = sorted(newest(self.listed()).values(), key=_worth)
+        if not best:
+            return
+        lines = [best[-1].name, ""]
+        for one in reversed(best):
+            saved = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(one.at / 1e9))
+            step = "" if one.step is None else f", step {one.step}"
+            state = one.state if one.state == COMPLETE else "copied, not judged"
+            lines.append(f"{one.name}: {one.source}{step}, saved {saved}, {state}")
+        lines += ["", "To go on from one: rsync -a GENERATION/files/ CHECKPOINT_FOLDER/", ""]
+        text = "\n".join(lines).encode("utf-8", "surrogateescape")
+        path = join(self.home, NEWEST)
+        if self.place.read(path) != text:
+            self.place.write(path, text)
+
+
+def _worth(one: There) -> tuple[bool, bool, int]:
+    return one.state == COMPLETE, one.step is not None, one.at
+
+
+def _there(name: str, told: dict[str, Any]) -> There | None:
+    """Return a generation by its manifest, None where that says nothing."""
+    try:
+        step = told["step"]
+        return There(
+            name,
+            str(told["source"]),
+            str(told["kind"]),
+            int(told["line"]),
+            None if step is None else int(step),
+            str(told["state"]),
+            str(told["digest"]),
+            str(told["stamp"]),
+            int(told["saved"]),
+            int(told["size"]),
+            bool(told.get("ours")),
+            bool(told["anew"]),
+        )
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _parse(text: bytes | None) -> dict[str, Any]:
+    try:
+        told = json.loads(text or b"null")
+    except ValueError:
+        return {}
+    return told if isinstance(told, dict) else {}

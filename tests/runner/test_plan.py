@@ -1,0 +1,217 @@
+"""The plan of copies: what may be drawn here and there, it never takes the last complete one."""
+
+from __future__ import annotations
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from remote_gpu_trainer.runner.completeness import COMPLETE, CORRUPT, UNKNOWN
+from remote_gpu_trainer.runner.copies.plan import (
+    PARTIAL,
+    Copy,
+    Drop,
+    Here,
+    Job,
+    Tell,
+    There,
+    newest,
+    plan,
+    wanted,
+)
+
+STEPS = st.one_of(st.none(), st.integers(0, 5))
+DIGESTS = st.sampled_from("abcdef")
+
+
+def here(
+    name="ckpt.pt", step: int | None = None, at=10, state=COMPLETE, digest="", size=5, **more
+) -> Here:
+    given = {"kind": "k", "is_named": step is not None, "stamp": f"s{digest or at}", "rests": True}
+    fields = {**given, **more}
+    return Here(name=name, order=at, step=step, state=state, digest=digest, size=size, **fields)
+
+
+def there(
+    digest="a", step: int | None = None, at=1, line=1, state=COMPLETE, ours=True, anew=False,
+    source="ckpt.pt",
+) -> There:  # fmt: skip
+    name = f"gen-{line}-{'x' if step is None else step}-{digest}"
+    return There(name, source, "k", line, step, state, digest, f"s{digest}", at, 5, ours, anew)
+
+
+@st.composite
+def heres(draw) -> list[Here]:
+    found = []
+    for number in range(draw(st.integers(0, 4))):
+        digest = draw(st.one_of(st.just(""), DIGESTS))
+        found.append(
+            Here(
+                name=draw(st.sampled_from(["ckpt.pt", "step-1", "step-2"])) + str(number),
+                kind=draw(st.sampled_from(["k", "l"])),
+                order=draw(st.integers(0, 20)),
+                step=draw(STEPS),
+                is_named=draw(st.booleans()),
+                state=draw(st.sampled_from([COMPLETE, CORRUPT, UNKNOWN])),
+                stamp=f"s{digest}{draw(st.integers(0, 3))}",
+                rests=draw(st.booleans()),
+                digest=digest,
+                size=draw(st.sampled_from([1, 1000, 1 << 40])),
+            )
+        )
+    return found
+
+
+@st.composite
+def theres(draw) -> list[There]:
+    found = []
+    for number in range(draw(st.integers(0, 7))):
+        digest = draw(DIGESTS)
+        found.append(
+            There(
+                name=f"gen-{number}",
+                source=draw(st.sampled_from(["ckpt.pt0", "step-11", "gone"])),
+                kind=draw(st.sampled_from(["k", "l"])),
+                line=draw(st.integers(1, 3)),
+                step=draw(STEPS),
+                state=draw(st.sampled_from([COMPLETE, UNKNOWN, PARTIAL])),
+                digest=digest,
+                stamp=f"s{digest}",
+                at=draw(st.integers(0, 20)),
+                size=5,
+                is_ours=draw(st.booleans()),
+                is_anew=draw(st.booleans()),
+            )
+        )
+    return found
+
+
+JOBS = st.builds(
+    Job,
+    begins_anew=st.booleans(),
+    own=st.frozensets(DIGESTS),
+    overtaken=st.frozensets(st.sampled_from(["ckpt.pt0", "step-11"])),
+    free_here=st.one_of(st.none(), st.integers(0, 1 << 41)),
+    free_there=st.one_of(st.none(), st.integers(0, 1 << 41)),
+    is_over=st.booleans(),
+)
+
+
+@settings(max_examples=3000, deadline=None)
+@given(heres(), theres(), JOBS)
+def test_no_plan_takes_the_last_complete_generation_or_displaces_it(here_, there_, job):
+    actions = plan(here_, there_, job)
+    dropped = {action.name for action in actions if isinstance(action, Drop)}
+    kept = [one for one in there_ if one.name not in dropped]
+    by_name = {one.name: one for one in here_}
+    for one in there_:
+        if one.name not in dropped or one.state == PARTIAL:
+            continue
+        better = [o for o in kept if o.kind == one.kind and o.line >= one.line and o.at >= one.at]
+        later = [o for o in kept if o.kind == one.kind and o.line > one.line]
+        if one.state == COMPLETE:
+            proven = [o for o in [*better, *later] if o.state == COMPLETE]
+            assert len({o.name for o in proven}) >= 2, "two complete ones stay for one that goes"
+        else:
+            assert len({o.name for o in [*better, *later]}) >= 2
+    for kind in {one.kind for one in there_}:
+        of_kind = [one for one in there_ if one.kind == kind]
+        steps = [one.step for one in of_kind if one.state == COMPLETE and one.step is not None]
+        left = [o.step for o in kept if o.kind == kind and o.state == COMPLETE]
+        if any(one.state == COMPLETE for one in of_kind):
+            assert left, "the last complete one stays"
+        anew = any(one.is_anew for one in of_kind)
+        if steps and anew and len({one.line for one in of_kind}) == 2:
+            assert newest(kept)[kind] == newest(there_)[kind]
+    for action in actions:
+        if isinstance(action, Copy):
+            one = by_name[action.name]
+            assert one.state != CORRUPT and (one.rests or job.is_over)
+            assert job.free_there is None or one.size < job.free_there
+            held = [o for o in there_ if o.kind == one.kind and o.state != PARTIAL]
+            assert action.line >= max((o.line for o in held), default=1)
+    assert sum(isinstance(action, Copy) for action in actions) <= 1
+    assert newest(kept) == newest(there_), "what a program goes on from is the same afterwards"
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.lists(st.tuples(st.sampled_from([COMPLETE, UNKNOWN, CORRUPT]), DIGESTS), max_size=25))
+def test_a_program_that_saves_over_one_file_leaves_two_complete_ones(saves):
+    """Whatever it saves, torn or whole: the best that was there stays, and the place doesn't fill."""
+    kept: list[There] = []
+    for number, (state, digest) in enumerate(saves):
+        now = here(state=state, at=number + 1, stamp=f"{digest}{number}", digest="")
+        for _ in range(20):
+            actions = plan([now], kept, Job(own=frozenset(f"d{n}" for n in range(99))))
+            gone = {action.name for action in actions if isinstance(action, Drop)}
+            kept = [one for one in kept if one.name not in gone]
+            for action in actions:
+                if isinstance(action, Copy):
+                    kept.append(
+                        there(f"d{number}", None, number + 1, action.line, state)._replace(
+                            stamp=now.stamp
+                        )
+                    )
+            if not actions or all(isinstance(action, Tell) for action in actions):
+                break
+        complete = [n for n, (one, _) in enumerate(saves[: number + 1]) if one == COMPLETE]
+        proven = [one.digest for one in kept if one.state == COMPLETE]
+        assert proven[-2:] == [f"d{n}" for n in complete[-2:]]
+        assert len(kept) <= 6
+
+
+def test_a_corrupt_one_is_never_copied_and_said():
+    [told] = plan([here(state=CORRUPT)], [there("a")], Job())
+    assert isinstance(told, Tell) and "is corrupt" in told.text
+
+
+def test_without_room_nothing_is_copied_or_dropped_and_it_is_said():
+    [told] = plan([here(at=5, size=9 << 20)], [there("a")], Job(free_there=8 << 20))
+    assert isinstance(told, Tell) and "nothing is copied" in told.text
+
+
+def test_one_that_is_still_written_waits_for_its_rest():
+    assert plan([here(rests=False)], [], Job()) == []
+    assert plan([here(rests=False)], [], Job(is_over=True)) == [Copy("ckpt.pt", 1, False, False)]
+
+
+def test_one_that_changed_while_it_was_copied_is_staged_where_there_is_room():
+    one = here(size=5 << 20)
+    job = Job(overtaken=frozenset(["ckpt.pt"]), free_here=1 << 30)
+    assert plan([one], [], job) == [Copy("ckpt.pt", 1, False, True)]
+    assert plan([one], [], job._replace(free_here=1 << 20)) == [Copy("ckpt.pt", 1, False, False)]
+
+
+def test_a_program_that_begins_at_0_again_has_a_line_of_its_own_until_it_passes_the_best():
+    old = [there("a", 50, 1), there("b", 60, 2)]
+    job = Job(begins_anew=True, own=frozenset("ef"))
+    assert plan([here(step=5, at=10)], old, job) == [Copy("ckpt.pt", 2, True, False)]
+    young = [*old, there("e", 5, 10, 2, anew=True), there("f", 10, 11, 2, anew=True)]
+    assert newest(young)["k"].step == 60
+    assert plan([], young, job) == []
+    passed = [*young, there("g", 60, 12, 2, anew=True), there("h", 70, 13, 2, anew=True)]
+    assert newest(passed)["k"].step == 70
+    names = {action.name for action in plan([], passed, job) if isinstance(action, Drop)}
+    assert names == {"gen-1-50-a", "gen-1-60-b", "gen-2-5-e", "gen-2-10-f"}
+
+
+def test_the_same_name_and_step_with_other_bytes_is_another_checkpoint():
+    again = here("step-5", 5, at=20, digest="z")
+    assert plan([again], [there("a", 5, 10, source="step-5")], Job()) != []
+    assert plan([again._replace(digest="a")], [there("a", 5, 10, source="step-5")], Job()) == []
+
+
+def test_what_is_still_here_stays_there_and_what_the_program_let_go_of_goes():
+    old = [there(d, n, n, source=f"step-{n}") for n, d in enumerate("abcd")]
+    kept = [here(f"step-{n}", n, at=n, digest=d) for n, d in enumerate("abcd")]
+    assert plan(kept, old, Job()) == []
+    assert plan(kept[2:], old, Job()) == [Drop("gen-1-0-a"), Drop("gen-1-1-b")]
+    assert plan(kept[3:], [one._replace(is_ours=False) for one in old], Job()) == []
+
+
+def test_what_a_box_needs_from_there():
+    old = [there("a", 50, 1, ours=False), there("b", 60, 2, ours=False)]
+    assert [one.step for one in wanted(old, None, set())] == [60]
+    assert [one.step for one in wanted(old, (50, 1), set())] == [60], "another box went on"
+    assert wanted(old, (60, 2), set()) == []
+    mine = [one._replace(is_ours=True) for one in old]
+    assert wanted(mine, (50, 1), set()) == [], "its user removed it here"
+    assert [one.step for one in wanted(mine, (50, 1), {"ckpt.pt"})] == [60], "it was torn here"
