@@ -264,8 +264,7 @@ def is_safe_for(end: str, now: safe.Safe, left: bool) -> bool:
     if now.is_all_safe:
         return True
     is_cut = end in ("", "failed", "preempted")
-    is_newest_safe = now.newest == now.verified if now.newest else True
-    return is_cut and is_newest_safe and not left
+    return is_cut and now.is_newest_safe and not left
 
 
 def _has_left(run: Run, now: safe.Safe) -> bool:

@@ -6,7 +6,7 @@ import re
 from collections import deque
 from typing import Callable
 
-from . import content
+from . import completeness, content
 
 _LOSS = re.compile(rb"loss[\"' :=]{1,4}(?:tensor\()?([-+.0-9a-z]+)", re.I)
 IN_A_ROW = 3  # losses of nan after which the run counts as lost: a single one is often skipped
@@ -61,6 +61,6 @@ def find_before(folder: str, pattern: str, cache: str, step: int) -> str:
     known = content.Known(cache)
     for item in content.newest_first(folder, pattern):
         named = content.step_of(item.path)
-        if named is not None and named < step and not known.fault(item):
+        if named is not None and named < step and known.judge(item).state == completeness.COMPLETE:
             return item.path
     return ""

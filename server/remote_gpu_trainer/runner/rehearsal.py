@@ -261,8 +261,9 @@ class Rehearsal:
             return True
         if self.probe and self.probe.waits(first_up):
             return False
-        steps = log.find_steps(run, log.tail(run, self.program.first, 65536))
-        return len(set(steps)) >= STEPS and run.up >= first_up + STRAY
+        lines = re.split(rb"[\r\n]+", log.tail(run, self.program.first, 65536))
+        steps = {log.find_step(run, line) for line in lines} - {None}
+        return len(steps) >= STEPS and run.up >= first_up + STRAY
 
     def _again(self) -> int:
         """Start the program again, which has no checkpoint to go on from: it must train again."""

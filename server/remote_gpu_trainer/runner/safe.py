@@ -20,8 +20,8 @@ class Safe(NamedTuple):
     `verified`: the newest complete generation at the durable place whose bytes were compared, ''
     for none; `verified_at`: when, in seconds since 1970. `results_missing`: results that aren't
     verified there. `nothing_complete`: neither here nor there can anything be proven complete.
-    `is_all_safe`: the newest complete one, if there is any, and the results are verified there;
-    without a durable place nothing is."""
+    `is_newest_safe`: the newest complete one, if there is any, is verified there. `is_all_safe`:
+    the results are, too. Without a durable place nothing is."""
 
     newest: str
     newest_step: int | None
@@ -30,6 +30,7 @@ class Safe(NamedTuple):
     verified_at: float | None
     results_missing: list[str]
     nothing_complete: bool
+    is_newest_safe: bool
     is_all_safe: bool
 
 
@@ -46,6 +47,7 @@ def look_safe(run: Run) -> Safe:
         )
     except asking.Failed:
         is_seen = False  # what can't be looked at is called safe by nobody
+    is_newest_safe = bool(run.durable) and is_seen and (is_there or not newest)
     return Safe(
         newest,
         content.step_of(newest) if newest else None,
@@ -54,7 +56,8 @@ def look_safe(run: Run) -> Safe:
         told.get("at") if verified and isinstance(told.get("at"), (int, float)) else None,
         missing,
         is_seen and not newest and not verified,
-        bool(run.durable) and is_seen and not missing and (is_there or not newest),
+        is_newest_safe,
+        is_newest_safe and not missing,
     )
 
 

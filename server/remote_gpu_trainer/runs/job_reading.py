@@ -162,7 +162,8 @@ def _unfit(given: dict) -> str:
 
     What a model would take seconds to read is refused at once.
     """
-    size, todo = 0, [(given, 0)]
+    size = 0
+    todo: list[tuple[Any, int]] = [(given, 0)]
     while todo:
         value, depth = todo.pop()
         if depth > MOST_DEPTH:

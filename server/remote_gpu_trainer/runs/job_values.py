@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ..runner.log import compiled
+from ..runner.step_pattern import compile_step_pattern
 from ..text.secrets import holds_secret, is_secret
 from ..text.spans import seconds_in
 
@@ -79,7 +79,7 @@ def _a_result(text: str) -> str:
 def _a_pattern(text: str) -> str:
     if not text:
         return text
-    if compiled(text) is None:
+    if compile_step_pattern(text) is None:
         raise ValueError("isn't a regular expression; write one such as 'step [0-9]+'")
     if _repeats_within(text):
         raise ValueError(
