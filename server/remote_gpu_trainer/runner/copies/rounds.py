@@ -27,6 +27,7 @@ LOG_EVERY = 600.0  # seconds between copies of the log, which always changes
 BATCH = 2 << 30  # bytes that are compared between two looks at the clock
 # What was compared earlier in the run is compared once more at its end, for so long at most.
 REREAD = 600.0
+LONGEST = 60.0  # seconds for checkpoints, where the program saves on and on; then all else
 TRIES = 3  # of a checkpoint that changes while it is copied, in one round
 
 
@@ -131,6 +132,7 @@ class Round:
                 why = f"the checkpoints at {self.there.home} are of the run {foreign!r}"
                 return Result("failed", False, f"{why}; give this run another durable.to")
             first_seen: dict[str, float] = {}
+            begun = time.monotonic()
             while True:
                 self.groups = groups.look(self.run)
                 here = [self._here(group, first_seen) for group in self.groups]
@@ -151,8 +153,11 @@ class Round:
                         failed = failed or action.text
                     else:
                         self.told.append(action.text)
+                spent = time.monotonic() - begun
+                if spent > LONGEST and not self._job(frozenset(), None).is_over:
+                    break
                 if not is_changed:
-                    if not self._waits_for_rest(here, there):
+                    if spent > groups.REST + 1 or not self._waits_for_rest(here, there):
                         break
                     time.sleep(0.25)
                     self.moved()
