@@ -296,10 +296,10 @@ def test_each_end_is_called_by_its_name(bench):
 def test_a_start_is_told_what_ends_the_box(bench):
     say = lambda **fields: ending.sentence(bench(**fields).run)  # noqa: E731
     assert say(end_command=["stop", "a b"], end_when=["done", "deadline"]) == (
-        "once the run is done or at its deadline, only when the results are verified,"
-        " this box runs: stop 'a b'"
+        "once the run is done or at its deadline, and only when its newest complete checkpoint"
+        " and its results are safe elsewhere, this box runs: stop 'a b'"
     )
-    assert "whether or not the results are verified" in say(end_when=["done", "unsaved"])
+    assert "whether or not the results are safe elsewhere" in say(end_when=["done", "unsaved"])
     assert "stays on and billed" in say(end_do="keep") and "at_end: {do: run" in say(end_do="keep")
     assert say(end_do="keep", billed=False) == ""
     assert "abcdefghijkl" not in say(end_command="curl -H 'Authorization: Bearer abcdefghijklmnop'")
