@@ -296,10 +296,10 @@ def test_each_end_is_called_by_its_name(bench):
 def test_a_start_is_told_what_ends_the_box(bench):
     say = lambda **fields: ending.sentence(bench(**fields).run)  # noqa: E731
     assert say(end_command=["stop", "a b"], end_when=["done", "deadline"]) == (
-        "once the run is done or at its deadline, only when the results are verified,"
-        " this box runs: stop 'a b'"
+        "once the run is done or at its deadline, and only when its newest complete checkpoint"
+        " and its results are safe elsewhere, this box runs: stop 'a b'"
     )
-    assert "whether or not the results are verified" in say(end_when=["done", "unsaved"])
+    assert "whether or not the results are safe elsewhere" in say(end_when=["done", "unsaved"])
     assert "stays on and billed" in say(end_do="keep") and "at_end: {do: run" in say(end_do="keep")
     assert say(end_do="keep", billed=False) == ""
     assert "abcdefghijkl" not in say(end_command="curl -H 'Authorization: Bearer abcdefghijklmnop'")
@@ -314,3 +314,42 @@ def test_events_tell_each_try(bench):
         ("end-command", "done", None),
         ("end-command-ended", None, "1"),
     ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "is_safe", "late", "do"),
+    [
+        ({}, True, -1, ending.RUN),
+        ({}, False, -1, ending.STAY),
+        ({}, False, 10**6, ending.STAY),
+        ({"end_stop": "stop"}, False, 3599, ending.STAY),
+        ({"end_stop": "stop"}, False, 3600, ending.STOP),
+        ({"end_stop": "stop", "end_limit_seconds": 0}, False, -1, ending.STAY),
+        ({"end_keeps_disk": True}, False, 3599, ending.STAY),
+        ({"end_keeps_disk": True}, False, 3600, ending.RUN),
+        ({"end_when": ["done", "unsaved"]}, False, -1, ending.STAY),
+        ({"end_when": ["done", "unsaved"]}, False, 0, ending.RUN),
+        ({"durable": ""}, False, 10**6, ending.STAY),
+        ({"durable": "", "end_keeps_disk": True}, False, -1, ending.RUN),
+        ({"durable": "", "end_when": ["done", "unsaved"]}, False, -1, ending.RUN),
+    ],
+)
+def test_a_box_ends_by_proof_or_with_its_disk_kept(fields, is_safe, late, do):
+    assert ending.judge(spec.of({"durable": "/durable", **fields}), is_safe, late) == do
+
+
+def test_without_a_proof_the_platforms_stop_ends_the_box_after_the_limit(bench, tmp_path):
+    one = bench(end_stop=f"touch {tmp_path}/stopped", end_limit_seconds=600.0)
+    one.mark("failed", **{"class": "bug"})
+    one.go(3, "failed", passed=True, whole=False, late=599)
+    assert not (tmp_path / "stopped").exists() and one.told
+    one.go(3, "failed", passed=True, whole=False, late=600)
+    assert (tmp_path / "stopped").exists() and not one.called
+
+
+def test_why_the_box_is_still_on_stays_in_the_run_folder(bench):
+    one = bench(code=7)
+    one.mark("done")
+    one.go(3, "done")
+    told = one.run.folder.json(ending.RECORD)
+    assert told["kind"] == "failed" and "failed with exit status 7" in told["text"]

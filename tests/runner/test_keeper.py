@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from remote_gpu_trainer.runner import keeper, procs, spec
+from remote_gpu_trainer.runner import keeper, procs, safe, spec
 from remote_gpu_trainer.runner.context import Run
 
 from .clocks import Clock
@@ -96,7 +96,7 @@ def test_a_first_copy_after_the_end_is_awaited_before_anybody_is_told(kept, monk
     pass_seconds(kept, 3)
     assert told and told[0] == ("done", -1.0, False)
     kept.run.folder.write("final-sync", "{}")
-    pass_seconds(kept, 1)
+    pass_seconds(kept, int(keeper.SAFE_EVERY) + 1)
     assert told[-1] == ("done", -1.0, True)
 
 
@@ -117,3 +117,24 @@ def test_the_end_by_a_deadline_is_told(kept, monkeypatch, step, where):
     kept.run.clock.nap(3598)
     pass_seconds(kept, 10)
     assert said == [f"ended by its deadline{where}; with a later deadline it goes on from there"]
+
+
+@pytest.mark.parametrize(
+    ("end", "newest", "verified", "missing", "left", "is_safe"),
+    [
+        ("done", "/a/1", "/a/1", [], False, True),
+        ("done", "/a/2", "/a/1", [], False, False),
+        ("done", "/a/1", "/a/1", ["final"], False, False),
+        ("failed", "/a/1", "/a/1", ["final"], False, True),
+        ("failed", "/a/1", "/a/1", ["final"], True, False),
+        ("failed", "/a/2", "/a/1", [], False, False),
+        ("failed", "", "/a/1", ["final"], False, True),
+        ("failed", "", "", [], False, True),
+        ("failed", "", "", [], True, False),
+        ("preempted", "/a/1", "", [], False, False),
+    ],
+)
+def test_what_an_end_leaves_is_safe_or_not(end, newest, verified, missing, left, is_safe):
+    is_all = newest == verified and bool(newest) and not missing
+    now = safe.Safe(newest, 1, verified, 1, 0.0, missing, not newest and not verified, is_all)
+    assert keeper.is_safe_for(end, now, left) is is_safe

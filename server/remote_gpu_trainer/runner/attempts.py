@@ -245,7 +245,7 @@ class Attempts:
         """Serve requests and stalls until nothing of the program trains any more."""
         run, state, heart, timings = self.run, self.state, self.heart, self.run.spec.timings
         watch, asking = stall.Watch(run), stopping.Asking(run, self.program)
-        look_at = run.up
+        look_at, step_then = run.up, state.step
         while self._goes_on():
             run.clock.nap(timings.tick)
             heart.beat()
@@ -262,6 +262,7 @@ class Attempts:
                     self.program.end()
                     return
                 if asking.begun is None:
+                    step_then = state.step
                     self.owed = results.owed(run)
                     if state.phase == "running":
                         state.move("asked")
@@ -275,19 +276,19 @@ class Attempts:
             asking.over()
             if asking.asked_at is not None and asking.has_saved():
                 heart.saves.note(asking.asked_at, run.up)
-            self._note_cost(asking)
+            self._note_cost(asking, step_then)
         self.program.wait_for_code()
 
-    def _note_cost(self, asking: stopping.Asking) -> None:
-        """Note what an end costs: what the program saved when it was asked, or what it falls back
-        to."""
+    def _note_cost(self, asking: stopping.Asking, step_then: int | None) -> None:
+        """Note what an end cost where the program didn't save when it was asked. `step_then`: of
+        the log when the end was asked for; a save that was waited for is of then."""
         run, state = self.run, self.state
         if run.rank or not run.checkpoints or asking.has_saved():
             return
         self.heart.look_at_log()
         newest = checkpoints.newest(run)
-        if newest is not None and newest.step is not None:
-            state.checkpoint_step = newest.step
+        if newest is not None:
+            self.heart.note_save(newest, step_then)
         told = stopping.tell_cost(newest.path if newest else "", state.checkpoint_step, state.step)
         if self.program.code == 0 and not results.look(run).missing and run.spec.results:
             return  # it came to its end

@@ -90,10 +90,15 @@ class Heart:
         run, state = self.run, self.state
         state.checkpoint = checkpoints.glance(run) or state.checkpoint
         newest = checkpoints.latest(run)
-        if newest is not None and newest.id != self._newest:
+        if newest is not None:
             # Seen a little later than it was saved: the log may be further by now.
+            self.note_save(newest, state.step)
+
+    def note_save(self, newest: checkpoints.Checkpoint, step: int | None) -> None:
+        """Note the step of a checkpoint that is new: by its name, else this one of the log."""
+        if newest.id != self._newest:
             self._newest = newest.id
-            state.checkpoint_step = state.step if newest.step is None else newest.step
+            self.state.checkpoint_step = step if newest.step is None else newest.step
 
     def look_at_log(self) -> None:
         """Note whether the log grew, the newest step, and a loss of nan."""

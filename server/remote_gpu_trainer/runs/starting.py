@@ -200,7 +200,10 @@ def without_probe(job: Job) -> str:
 def limits(job: Job) -> tuple[list[str], list[str]]:
     """Return what ends a run that shows nothing, beside its deadline, and what doesn't."""
     holds, holds_not = [], []
-    kinds = [("log_minutes", "without a line in the log"), ("step_minutes", "at the same step")]
+    kinds = [
+        ("log_minutes", "without line, checkpoint or output"),
+        ("step_minutes", "at the same step"),
+    ]
     if job.gpus:
         kinds.append(("idle_power_minutes", "of busy cards at idle power"))
     for name, what in kinds:

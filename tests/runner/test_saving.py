@@ -1,0 +1,147 @@
+"""A save that goes on: who writes what, and how long an end may wait for it."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+from remote_gpu_trainer.runner import saving, spec, stopping
+from remote_gpu_trainer.runner.context import Run
+
+USUAL = {
+    "waited": 0.0, "left": 1e9, "save": 30.0, "handles": False, "notice": 15.0, "grows": False,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("why", "given", "may"),
+    [
+        ("asked", {"waited": 59}, True),
+        ("asked", {"waited": 60}, False),
+        ("asked", {"waited": 60, "grows": True}, True),
+        ("asked", {"waited": 600, "grows": True}, False),
+        ("asked", {"waited": 90, "save": 50.0}, True),
+        ("asked", {"left": 0}, False),
+        ("asked", {"left": 29, "handles": True}, False),
+        ("deadline", {"waited": 500, "left": 0.5}, True),
+        ("deadline", {"left": 0}, False),
+        ("deadline", {"left": 29, "handles": True}, False),
+        ("deadline", {"left": 31, "handles": True}, True),
+        ("notice from gcp", {"waited": 14, "notice": 30}, True),
+        ("notice from gcp", {"waited": 15, "notice": 30, "grows": True}, False),
+        ("signal TERM", {"waited": 8, "grows": True}, False),
+    ],
+)
+def test_how_long_an_end_waits_for_a_save(why, given, may):
+    assert saving.may_wait(why, **{**USUAL, **given}) is may
+
+
+@pytest.mark.parametrize(
+    ("path", "pattern", "is_one"),
+    [
+        ("/r/out/ckpt.pt", "ckpt.pt", True),
+        ("/r/out/ckpt.pt.tmp", "ckpt.pt", True),
+        ("/r/out/step_5.json", "step_*.json", True),
+        ("/r/out/checkpoint-5/trainer_state.json", "checkpoint-*", True),
+        ("/r/out/train.log", "*", False),
+        ("/r/out/events.out.tfevents.1", "*", False),
+        ("/r/out/metrics.jsonl", "ckpt.pt", False),
+        ("/elsewhere/model.safetensors", "ckpt.pt", True),
+        ("/elsewhere/notes", "ckpt.pt", False),
+        ("/r/res/final", "ckpt.pt", True),
+    ],
+)
+def test_what_belongs_to_a_save(path, pattern, is_one):
+    assert saving.is_of_save(path, "/r/out", pattern, ["/r/res/final"]) is is_one
+
+
+WRITER = """
+import signal, sys, time
+if sys.argv[2] == "handles": signal.signal(signal.SIGTERM, lambda *_: None)
+log = open(sys.argv[1] + "/train.log", "a")
+time.sleep(0.5)
+with open(sys.argv[1] + "/out/ckpt.pt", "wb") as file:
+    file.write(b"x" * 100); file.flush(); print("saving", flush=True); time.sleep(3)
+print("saved", flush=True)
+time.sleep(30)
+"""
+
+
+@pytest.fixture
+def writer(tmp_path):
+    (tmp_path / "out").mkdir()
+    made = []
+
+    def start(how: str = "") -> subprocess.Popen:
+        words = [sys.executable, "-c", WRITER, str(tmp_path), how]
+        made.append(subprocess.Popen(words, stdout=subprocess.PIPE, text=True))
+        return made[-1]
+
+    yield start
+    for one in made:
+        one.kill()
+        one.wait()
+
+
+def test_a_save_is_seen_from_its_beginning_to_its_end(tmp_path, writer):
+    fields = {"checkpoint_folder": "out", "checkpoint_pattern": "ckpt.pt"}
+    run = Run(spec.of({"run_dir": str(tmp_path), **fields}), here=str(tmp_path))
+    child = writer()
+    assert child.stdout.readline() == "saving\n"
+    watch, begin = saving.Watch(run), time.monotonic()
+    path = str(tmp_path / "out/ckpt.pt")
+    seen = []
+    while not seen or seen[-1]:
+        seen.append(watch.look([child.pid]))
+        time.sleep(0.05)
+        assert time.monotonic() < begin + 20
+    assert path in seen and time.monotonic() - begin >= 2.5
+    assert child.stdout.readline() == "saved\n"
+    assert str(tmp_path / "train.log") in saving.open_for_writing([child.pid])
+
+
+def test_who_handles_a_signal_is_read_from_the_kernel(writer):
+    deaf, handler = writer(), writer("handles")
+    assert handler.stdout.readline() and deaf.stdout.readline()
+    assert saving.catches([handler.pid], signal.SIGTERM)
+    assert not saving.catches([deaf.pid], signal.SIGTERM)
+    assert not saving.ignores([deaf.pid], signal.SIGTERM)
+
+
+def test_output_of_the_program_is_what_it_writes_in_its_folder(tmp_path, writer):
+    run = Run(spec.of({"run_dir": str(tmp_path)}), here=str(tmp_path))
+    child = writer()
+    child.stdout.readline()
+    before = saving.stamp_output(run, [child.pid])
+    assert "train.log" in before
+    with open(tmp_path / "train.log", "a") as file:
+        file.write("more")
+    assert saving.stamp_output(run, [child.pid]) != before
+    assert saving.stamp_output(run, [os.getpid()]) == ""
+
+
+@pytest.mark.parametrize(
+    ("path", "saved", "step", "told"),
+    [
+        ("/a/ckpt_50", 50, 100, "it falls back to ckpt_50, 50 steps lost"),
+        ("/a/ckpt_50", 50, 51, "it falls back to ckpt_50, 1 step lost"),
+        ("/a/ckpt.pt", None, 100, "it falls back to ckpt.pt"),
+        ("/a/epoch_3.pt", 3, None, "it falls back to epoch_3.pt"),
+        ("", None, 100, "no complete checkpoint is here"),
+    ],
+)
+def test_what_an_end_cost_is_told(path, saved, step, told):
+    assert stopping.tell_cost(path, saved, step).endswith(told)
+
+
+def test_a_save_into_the_same_file_is_one_in_place(tmp_path):
+    path = tmp_path / "ckpt.pt"
+    path.write_text("1")
+    inode = saving.inode_of(str(path))
+    path.write_text("2")
+    assert saving.is_in_place(str(path), str(path), inode)
+    (tmp_path / "new").write_text("3")
+    os.replace(tmp_path / "new", path)
+    assert not saving.is_in_place(str(path), str(path), inode)
