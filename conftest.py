@@ -57,7 +57,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     """Draw few examples by default, many with --all."""
-    for name, examples in (("few", 25), ("all", 300)):
+    for name, examples in (("few", 10), ("all", 300)):
         settings.register_profile(name, max_examples=examples, deadline=None)
     settings.load_profile("all" if config.option.all else "few")
 
