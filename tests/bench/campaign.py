@@ -93,7 +93,7 @@ def line(found: dict) -> str:
     """One cell in a line."""
     end = "end command ran" if found["end_command"] else "box on"
     head = f"{found['cell']:32} {found['kept']:15} window {found['window']:4.1f} s  copied after {max(found['copied_after'], default=0):4.1f} s  {found['seconds']:3} s"
-    told = f"{found['said']}; {len(found['messages'])} messages; {end}"
+    told = f"{found['said']}; {found.get('not_copied', 0)} not copied; {len(found['messages'])} messages; {end}"
     wrong = found["void"].strip()[-400:] if found["void"] else "; ".join(found["wrong"])
     return f"{head}  {told}" + (f"\n    {wrong}" if wrong else "")
 

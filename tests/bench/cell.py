@@ -349,6 +349,9 @@ class Cell:
             ],
             "window": round(self.window, 1),
             "said": " ".join(filter(None, said)),
+            "not_copied": len(
+                self.journal.missing(getattr(self, "kept", []), self.store.digests())
+            ),
             "messages": self.told(),
             "end_command": bool(self.box_off),
             "wrong": [] if self.void else [f"{kind}: {what}" for kind, what in self.wrong],
