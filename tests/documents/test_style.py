@@ -34,14 +34,6 @@ def test_no_function_may_be_too_complex_without_standing_in_the_list():
     assert len(COMPLEX) <= MOST_COMPLEX
 
 
-@pytest.mark.parametrize("path", COMPLEX)
-def test_each_file_of_the_list_still_has_a_function_that_is_too_complex(path):
-    most = f"lint.mccabe.max-complexity={LINT['mccabe']['max-complexity']}"
-    words = ["check", "--isolated", "--no-cache", "--select", "C901", "--config", most]
-    done = ruff(*words, "--output-format", "json", path)
-    assert json.loads(done.stdout), f"{path} is simple enough now: take it from the list"
-
-
 def test_pyright_finds_nothing(tmp_path):
     module("pyright", "pip install -e '.[test]'")
     (tmp_path / "server").symlink_to(ROOT / "server")
