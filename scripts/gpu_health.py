@@ -7333,10 +7333,10 @@ def gone_gpus(gpus, streaks):
     late, one sample arrives as two.
     """
     most = max([streak["seen"] for streak in streaks.values()] or [0])
-    for gpu in gpus:
-        streak = streaks.setdefault(gpu["gpu"], {"idle": 0, "stuck": 0, "seen": 0})
-        streak["seen"] = max(streak["seen"] + 1, most)
-    most = max([streak["seen"] for streak in streaks.values()] or [0])
+    present = [streaks.setdefault(gpu["gpu"], {"idle": 0, "stuck": 0, "seen": 0}) for gpu in gpus]
+    most = max([most] + [streak["seen"] + 1 for streak in present])
+    for streak in present:
+        streak["seen"] = most  # all of a sample: whoever missed one has made up for it
     gone = [label for label, streak in streaks.items() if most - streak["seen"] >= 2]
     return sorted(label for label in gone if label is not None)
 

@@ -104,6 +104,29 @@ def test_a_finding_is_told_when_it_comes_and_when_it_is_over(watched):
     assert (got[2]["findings"][0]["gpu"], got[2]["findings"][0]["level"]) == (1, "degraded")
 
 
+@pytest.mark.parametrize(
+    "util, mem_util, power, quiet",
+    [
+        (95, 5, 209.9, True),
+        (94, 5, 209.9, False),
+        (95, 6, 209.9, False),
+        (95, 5, 210.0, False),  # 0.3 of the limit
+        (100, None, 1.0, True),
+        (None, 0, 1.0, False),
+        (100, 0, None, False),
+    ],
+)
+def test_a_gpu_is_quiet_at_these_bounds(util, mem_util, power, quiet):
+    row = {"util": util, "mem_util": mem_util, "power_w": power, "limit_w": 700.0}
+    assert bool(gpu_health.is_quiet(row)) is quiet
+
+
+def test_two_samples_without_a_gpu_are_its_loss_and_one_is_not():
+    both, streaks = [gpu_health.watch_row({"index": str(index)}) for index in (0, 1)], {}
+    rows = [both, both[:1], both, both[:1], both[:1], both[:1]]
+    assert [gpu_health.gone_gpus(row, streaks) for row in rows] == [[], [], [], [], [1], [1]]
+
+
 def test_a_gpu_that_is_busy_at_idle_power_is_a_stuck_collective(watched):
     stuck = CALM.format(0).replace("98, 40", "100, 0").replace("640.00", "120.00")
     code, lines = watched([[stuck]] * 4)
