@@ -513,6 +513,8 @@ class Reach:
         measured.combine()
         data = measured.get_data()
         for path in data.measured_files():
+            if not path.endswith(".py"):  # a template that jinja2 made code of
+                continue
             self.add_lines(path, data.contexts_by_lineno(path))
         self.kept.parent.mkdir(parents=True, exist_ok=True)
         self.kept.write_text(json.dumps(self.data))

@@ -337,6 +337,15 @@ def test_a_broken_page_is_a_finding_of_lint_and_no_traceback(tmp_path, capsys):
     assert err == f"0 entries, {out.count(chr(10))} findings\n"
 
 
+def test_ctrl_c_exits_130_and_prints_no_traceback(monkeypatch, capsys):
+    def interrupt(_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("remote_gpu_trainer.cli.main.run", interrupt)
+    assert main(["status", "gpu", "--wait"]) == 130
+    assert capsys.readouterr() == ("", "")
+
+
 def test_a_reader_that_goes_away_is_no_error():
     command = f"{sys.executable} -m remote_gpu_trainer lookup --id O1 | head -c 1"
     done = subprocess.run(["sh", "-c", command], capture_output=True)

@@ -323,8 +323,3 @@ def test_the_lines_of_a_job_that_act_while_nobody_watches_render(tmp_path):
 )
 def test_what_is_shown_is_compared_line_by_line(shown, fits):
     assert bool(re.search(pattern(shown), "a\nb\nc: 12\nd\n", re.M)) is fits
-
-
-def test_the_readme_is_read_in_ten_minutes():
-    words = [word for word in README.split() if re.search(r"\w", word)]
-    assert len(words) <= 2400

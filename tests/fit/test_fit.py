@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.main import main
-from remote_gpu_trainer.fit.memory_levers import levers
+from remote_gpu_trainer.fit.memory_levers import levers, plan
 from remote_gpu_trainer.fit.model_config import model_of, read_config, weight_count
 from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, estimate, verdict
 from remote_gpu_trainer.fit.training_run import Run
@@ -129,6 +129,23 @@ def test_sharding_divides_what_it_says():
     assert per == pytest.approx(
         {"ddp": 16, "zero1": 4 + 12 / 8, "zero2": 2 + 14 / 8, "zero3": 2, "fsdp": 2}
     )
+
+
+@pytest.mark.parametrize("gpus, copies", [(1, 0), (2, 1), (8, 1)])
+def test_only_several_gpus_of_ddp_exchange_a_second_copy_of_the_gradients(gpus, copies):
+    found = estimate(model_of(LLAMA), Run(sharding="ddp", gpus=gpus)).lines
+    lines = [line for line in found if line.what == "buckets of DDP"]
+    assert [line.size for line in lines] == [4 * model_of(LLAMA).total()] * copies
+
+
+def test_smaller_batches_of_a_plan_add_up_to_the_batch_that_was_asked_for():
+    """Gradients that wait for the next batch take memory, so the promise has to count them."""
+    model, run = model_of(LLAMA), Run(32, 4096, "bf16", attention="sdpa", chunked_loss=True)
+    whole = replace(run, checkpointing=True, batch=1, accumulation=32)
+    alone = replace(whole, accumulation=1)
+    assert estimate(model, whole).peak > estimate(model, alone).peak
+    options, peak = plan(model, run, estimate(model, whole).peak / GIB + 1.1)
+    assert options.endswith("--batch 1") and peak == estimate(model, whole).peak
 
 
 def test_the_lines_add_up_to_the_peak(config, capsys):

@@ -529,6 +529,22 @@ def test_a_call_that_runs_out_of_time_is_unknown_with_what_to_do(monkeypatch):
     assert examine.IN_A_CALL < MOST < 50
 
 
+@pytest.mark.parametrize(
+    "question, seconds",
+    [({}, 75), ({"python": "/venv/bin/python"}, 105), ({"stress": 20}, 75 + 40 + 120)],
+)
+def test_a_box_gets_the_time_that_its_question_takes(monkeypatch, question, seconds):
+    limits = []
+
+    def run(*_, limit, **__):
+        limits.append(limit)
+        return examine.Reply("overtime")
+
+    monkeypatch.setattr(examine.boxes, "run", run)
+    examine.examine(GPU, examine.Question(**question))
+    assert limits == [seconds]
+
+
 class Scripted:
     """examine() in scripted time: what it was asked, and answers in turn."""
 

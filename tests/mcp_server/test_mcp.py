@@ -207,10 +207,13 @@ def test_the_pages_of_what_is_stale_together_are_the_whole_report():
         while (cursor := pages[-1]["next"]) is not None:
             reply = await client.call_tool("check_staleness", {**asked, "cursor": cursor})
             pages.append(reply.structured_content)
-        behind = await client.call_tool("check_staleness", {**asked, "cursor": 10_000})
-        return pages, behind
+        count = sum(pages[0]["counts"].values())
+        last = await client.call_tool("check_staleness", {**asked, "cursor": count - 1})
+        behind = await client.call_tool("check_staleness", {**asked, "cursor": count})
+        return pages, last, behind
 
-    pages, behind = with_client(use)
+    pages, last, behind = with_client(use)
+    assert not last.is_error and last.structured_content["next"] is None
     assert len(pages) > 5
     for name, findings in whole.items():
         shown = [one for page in pages for one in page[name]]
@@ -317,6 +320,9 @@ def test_an_unknown_tool_is_an_error_of_the_protocol_and_the_server_goes_on():
     async def use(client):
         with pytest.raises(MCPError, match="unknown tool 'nonsense'; use one of") as refused:
             await client.call_tool("nonsense", {})
+        for length, said in ((2000, "unknown tool"), (2001, "2001 characters; use at most 2000")):
+            with pytest.raises(MCPError, match=said):
+                await client.call_tool("x" * length, {})
         good = await client.call_tool("lookup_symptom", {"symptom": "loss stays at 0.693"})
         return refused.value, good
 

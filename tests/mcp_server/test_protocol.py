@@ -17,9 +17,9 @@ import urllib.request
 import pytest
 from jinja2 import UndefinedError
 from mcp import Client
-from mcp_types import PromptReference, ResourceTemplateReference
+from mcp_types import PromptReference, ResourceTemplateReference, jsonrpc_message_adapter
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.mcp_server import progress, prompts, skills
+from remote_gpu_trainer.mcp_server import progress, prompts, skills, stdio
 from remote_gpu_trainer.mcp_server.http import bound
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.platforms import profile
@@ -436,6 +436,28 @@ def test_the_skill_is_listed_with_a_digest_for_each_of_its_files():
     )
     if kept.returncode == 0:
         assert {uri.removeprefix(skills.HOME) for uri in read} == set(kept.stdout.split())
+
+
+def test_a_skill_lists_no_hidden_file_no_link_and_nothing_that_python_left(tmp_path):
+    for name in ("SKILL.md", "scripts/a.py", "scripts/__pycache__/a.pyc", "scripts/.key"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x")
+    (tmp_path / "scripts/link.py").symlink_to("a.py")
+    found = [str(path.relative_to(tmp_path)) for path in skills.files(tmp_path)]
+    assert found == ["SKILL.md", "scripts/a.py"]
+
+
+def test_a_cancelled_request_is_waited_for_no_longer():
+    waiting: set[int | str] = set()
+    for method, more in (
+        ("tools/call", {"id": 1}),
+        ("tools/call", {"id": 2}),
+        ("notifications/progress", {"params": {"requestId": 1}}),
+        ("notifications/cancelled", {"params": {"requestId": 2}}),
+    ):
+        line = json.dumps({"jsonrpc": "2.0", "method": method, **more})
+        stdio._note_request(jsonrpc_message_adapter.validate_json(line), waiting)
+    assert waiting == {1}
 
 
 def test_the_older_protocol_has_no_skills_method():

@@ -87,6 +87,19 @@ def test_an_on_demand_box_is_steady_where_only_the_interruptible_kind_is_taken_a
         assert answers == [steady, with_spot]
 
 
+def test_what_only_a_rented_box_can_lack_rules_out_no_machine_of_ones_own():
+    names = {"steady", "notice=30", "disk=9", "inodes=9", "free-egress", "spot"}
+    own, rented = profile.load()["local"], profile.load()["runpod"]
+    nothing = dict.fromkeys(need.fact for need in choosing.NEEDS.values())
+    for page, ruled_out in ((own, {"spot"}), (rented, names)):
+        bare = page.model_copy(update={"facts": page.facts.model_copy(update=nothing)})
+        answers = {
+            name: choosing.choose([bare], choosing.read_needs([name]), date(2026, 11, 21))[0]
+            for name in names
+        }
+        assert {name for name, answer in answers.items() if answer.against} == ruled_out
+
+
 def test_no_written_limit_of_hours_lets_a_rental_pass_with_its_words_and_a_scheduler_not(capsys):
     code, out, _ = run(capsys, "--need", "hours=100000")
     lines = {line[4:].split(":")[0]: line for line in out.splitlines()}

@@ -1,10 +1,11 @@
 """The cheapest of the dated prices of cards."""
 
 import json
-from datetime import date
+from datetime import date, timedelta
 
 import pytest
 from pydantic import ValidationError
+from remote_gpu_trainer.catalogue.freshness import LIMITS
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.platforms.cards import GPUS
@@ -62,6 +63,8 @@ def test_a_price_past_its_limit_is_taken_only_where_there_is_no_other():
     ]
     [offer] = cheapest(SHOPS, 100.0, day)
     assert offer.platform == "old" and offer.past(day)
+    last = offer.day + timedelta(LIMITS["price"])
+    assert not offer.past(last) and offer.past(last + timedelta(1))
 
 
 @pytest.mark.parametrize("prices", [{"H1000": 1.0}, {"A10": 0.0}])

@@ -15,29 +15,6 @@ PAGES = sorted((ROOT / "profiles").glob("[a-z]*.md"))
 MONEY_AND_DELETION = ("stop_billing", "self_stop", "survives", "egress", "price", "quota")
 
 
-def test_the_platforms_that_people_ask_about_have_a_page():
-    wanted = [
-        "autodl",
-        "aws",
-        "china",
-        "colab",
-        "featurize",
-        "gcp",
-        "generic-ssh",
-        "kubernetes",
-        "lambda",
-        "local",
-        "modal",
-        "nebius",
-        "notebooks",
-        "paperspace",
-        "runpod",
-        "slurm",
-        "vastai",
-    ]
-    assert [page.stem for page in PAGES] == wanted
-
-
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_a_page_keeps_to_the_schema_and_to_its_name(page):
     found, body = profile.read_page(page)

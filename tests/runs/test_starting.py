@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import pytest
@@ -59,7 +60,10 @@ KEYS = {
     "certs/server.pem": "x",
     ".netrc": "machine x",
     "kaggle.json": "{}",
-    ".aws/credentials": "x",
+    **dict.fromkeys((".pypirc", ".npmrc", ".boto", ".s3cfg", ".htpasswd"), "x"),
+    **dict.fromkeys(("rclone.conf", "kubeconfig", "client_secret_1.json"), "x"),
+    **dict.fromkeys((".aws/credentials", ".docker/config.json", ".kube/config"), "x"),
+    **dict.fromkeys((".ssh/config", "deploy/.gnupg/trustdb.gpg"), "x"),
     "odd.txt": "-----BEGIN OPENSSH PRIVATE KEY-----\nabc\n",
     "service.json": '{"type": "service_account", "private_key": "-----BEGIN PRIVATE KEY-----\\n"}',
 }
@@ -68,17 +72,20 @@ KEYS = {
 @pytest.mark.parametrize("tracked", [True, False])
 def test_keys_stay_here_even_where_git_tracks_them(code, tracked):
     for name, content in KEYS.items():
-        (code / name).parent.mkdir(exist_ok=True)
+        (code / name).parent.mkdir(exist_ok=True, parents=True)
         (code / name).write_text(content)
     (code / "tokenizer.py").write_text("# reads -----BEGIN PRIVATE KEY-----\n")
+    (code / "my_kaggle.json").write_text("{}")
+    (code / "docker").mkdir()
+    (code / "docker/npmrc").write_text("x")
     if tracked:
         git(code, "add", "-f", ".")
     else:
         subprocess.run(["rm", "-rf", code / ".git"], check=True)
     found = code_files.choose(code)
-    assert sorted(found.sizes) == ["tokenizer.py", "train.py"]
+    assert sorted(found.sizes) == ["docker/npmrc", "my_kaggle.json", "tokenizer.py", "train.py"]
     # Without git, hidden folders aren't even looked into.
-    hidden = {".aws/credentials"} if not tracked else set()
+    hidden = {name for name in KEYS if re.search(r"(^|/)\.\w+/", name) and not tracked}
     assert set(found.keys) == set(KEYS) - hidden
 
 

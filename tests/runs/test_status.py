@@ -514,6 +514,23 @@ def test_only_a_command_about_boxes_reminds_and_none_that_prints_json(
     assert bool(ledger.reminder(name, as_json, now=60)) is False
 
 
+def test_a_day_later_or_with_the_clock_gone_back_it_reminds_again(state):
+    ledger.opened("1.2.3.4:22", "gpu", now=0)
+    days = [(10, True), (10.99, False), (11, True), (2, True), (2.5, False), (3, True)]
+    assert [bool(ledger.reminder(now=day * ledger.DAY)) for day, _ in days] == [
+        reminds for _, reminds in days
+    ]
+
+
+@pytest.mark.parametrize("own", [False, True])
+def test_the_ids_of_a_forgotten_box_are_forgotten_with_it(state, own):
+    ledger.opened("1.2.3.4:22", "gpu", now=0)
+    assert ledger.shown_as("1.2.3.4:22", "abc123") and ledger.shown_as("5.6.7.8:22", "other")
+    assert ledger.ids_of("1.2.3.4:22") == {"abc123"}
+    assert ledger.forget("gpu", "", own=own) == "1.2.3.4:22"
+    assert (ledger.ids_of("1.2.3.4:22"), ledger.ids_of("5.6.7.8:22")) == (set(), {"other"})
+
+
 def test_the_reminder_comes_once_a_day(state):
     assert ledger.reminder("status", False, now=0) == "" and not ledger.place().exists()
     ledger.opened("1.2.3.4:22", "gpu", now=0)
