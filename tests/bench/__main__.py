@@ -19,7 +19,6 @@ def main() -> int:
     parser.add_argument(
         "--cells",
         nargs="*",
-        default=["*"],
         help="patterns of SHAPE/FAULT (default: the whole table)",
     )
     parser.add_argument(
