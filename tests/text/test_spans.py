@@ -2,7 +2,7 @@
 
 import click
 import pytest
-from remote_gpu_trainer.cli.runs import seconds
+from remote_gpu_trainer.cli.render_status_release import seconds
 from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.text.spans import seconds_in
 

@@ -31,12 +31,15 @@ class Listed(NamedTuple):
 # look-up shouldn't pay for what `rgt render` needs.
 COMMANDS = {
     "lookup": Listed("lookup", "find the known failure behind an error, a log or a description"),
-    "render": Listed("runs", "write a script that runs a job unattended on a rented box"),
-    "start": Listed(
-        "starting", "start a job on a box: check it, send the code, begin, see that it trains"
+    "render": Listed(
+        "render_status_release", "write a script that runs a job unattended on a rented box"
     ),
-    "stop": Listed("starting", "let the run on a box save, and end it"),
-    "resume": Listed("starting", "go on with a run from its newest checkpoint"),
+    "start": Listed(
+        "start_stop_resume",
+        "start a job on a box: check it, send the code, begin, see that it trains",
+    ),
+    "stop": Listed("start_stop_resume", "let the run on a box save, and end it"),
+    "resume": Listed("start_stop_resume", "go on with a run from its newest checkpoint"),
     "rehearse": Listed(
         "probe", "try a job for minutes on this machine: train, save, kill, resume, with the probe"
     ),
@@ -50,12 +53,15 @@ COMMANDS = {
     "probe": Listed(
         "probe", "look at the first steps of a training program for failures that no log shows"
     ),
-    "status": Listed("runs", "show the state of the run on a box, or wait for a change"),
+    "status": Listed(
+        "render_status_release", "show the state of the run on a box, or wait for a change"
+    ),
     "snapshot": Listed(
         "snapshot", "take down who stands where in a run that hangs, before it is gone"
     ),
     "release": Listed(
-        "runs", "bring the results home, show what is still billed, check that the box is gone"
+        "render_status_release",
+        "bring the results home, show what is still billed, check that the box is gone",
     ),
     "profile": Listed(
         "platforms", "show what a platform bills, deletes and allows, or which platforms suit a run"

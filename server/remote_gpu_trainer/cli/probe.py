@@ -140,14 +140,14 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
 
     Exit 0: it went well, whatever the probe says.
     """
-    from ..runs import calling, starting
+    from ..runs import calling, job_start
 
     given = read_job_with_code(job, fields)
     place = box_of(box)
-    plan = starting.plan(given, "", place, time.time())
-    with suppress(starting.Done):
-        starting.refuse_living(place, plan)
-    sent = starting.send(place, plan)
+    plan = job_start.plan(given, "", place, time.time())
+    with suppress(job_start.Done):
+        job_start.refuse_living(place, plan)
+    sent = job_start.send(place, plan)
     if place.local:
         script = Path(plan.job.folder).expanduser() / "run.sh"
         code = subprocess.call(["bash", str(script), "rehearse"])
@@ -161,6 +161,6 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
         log = f"{plan.job.folder}/rehearsal/log"
         log = str(Path(log).expanduser()) if place.local else f"{place.name}:{log}"
         terminal.write(f"next  rgt lookup --log {shlex.quote(log)}", {r"\A\S+": "bold"}, sys.stderr)
-    if code and (left := starting.left_behind(place, plan.job.folder, sent, code)):
+    if code and (left := job_start.left_behind(place, plan.job.folder, sent, code)):
         terminal.write(f"left: {left}", {r"\A\S+": "bold"}, sys.stderr)
     return code

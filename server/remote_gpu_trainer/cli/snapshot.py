@@ -13,7 +13,7 @@ from . import terminal
 from .boxes import BOX, box_of, remember
 from .completion import folders
 from .parsing import command, program
-from .runs import ACCEPT_NEW, JSON
+from .render_status_release import ACCEPT_NEW, JSON
 
 
 @command("snapshot", about_boxes=True)

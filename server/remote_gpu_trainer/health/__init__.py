@@ -1,1 +1,4 @@
-"""Is this box fit to train on: run the prober, read its answer, show it."""
+"""Is this box fit to train on: run the box check, read its answer, show it.
+
+The check itself is `box_check/`, which a box gets as scripts/gpu_health.py.
+"""

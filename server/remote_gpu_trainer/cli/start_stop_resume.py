@@ -22,14 +22,22 @@ from .completion import files
 from .health import COLOURS
 from .jobs import JOB, read_job_with_code, with_job_options
 from .parsing import command, program
-from .runs import ACCEPT_NEW, BOX_ARGUMENT, JSON, RUN, print_change, print_warning, which_run
+from .render_status_release import (
+    ACCEPT_NEW,
+    BOX_ARGUMENT,
+    JSON,
+    RUN,
+    print_change,
+    print_warning,
+    which_run,
+)
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
     from ..health.reading import Health
+    from ..runs.job_start import Begun, Plan
     from ..runs.known_jobs import Known
     from ..runs.sending import Sent
-    from ..runs.starting import Begun, Plan
     from ..runs.status_reply import Status
 
 LARGE = 200_000_000  # bytes of code above which the user is asked: the box is paid for meanwhile
@@ -139,26 +147,26 @@ def _start(
 
     `must_restore`: nothing is to begin without a checkpoint from the durable place.
     """
-    from ..runs import known_jobs, starting
+    from ..runs import job_start, known_jobs
 
     place, now = box_of(asking.box), time.time()
-    plan = starting.plan(given, profile, place, now, must_restore=must_restore)
+    plan = job_start.plan(given, profile, place, now, must_restore=must_restore)
     report: dict[str, Any] = {"warnings": plan.rendered.as_dict()["warnings"]}
     _print_plan(plan, asking.box, asking.dry)
     try:
-        before = starting.refuse_living(place, plan, accept_new=accept_new)
+        before = job_start.refuse_living(place, plan, accept_new=accept_new)
         remember(place, plan.platform.name)
-        _say("until", starting.until(plan.job, now, before.first_start))
+        _say("until", job_start.until(plan.job, now, before.first_start))
         if _settle_cards(place, plan, asking, accept_new, report) == 0:
             given = {**given, "gpus": 0}
-            plan = starting.plan(given, profile, place, now, must_restore=must_restore)
+            plan = job_start.plan(given, profile, place, now, must_restore=must_restore)
         if plan.code and plan.code.bytes > LARGE:
             size = _size(plan.code.bytes)
             asking.may(f"send {size} of code", "--yes sends it; git rm --cached leaves files out")
-    except starting.Done as error:
+    except job_start.Done as error:
         print(error, file=sys.stderr)
         return 0
-    except starting.Living as error:
+    except job_start.Living as error:
         terminal.error(str(error))
         return 1
     except Declined:
@@ -170,7 +178,7 @@ def _start(
         _print(as_json, report)
         return int(bool(report["refusals"]))
     course.came_to = "the code may be there in part, and nothing was started"
-    sent = starting.send(place, plan)
+    sent = job_start.send(place, plan)
     course.came_to = "the code is there, and nothing was started"
     known_jobs.note(place, plan.job.folder, plan.platform.name, given)
     _say(
@@ -214,13 +222,13 @@ def _broken_off(course: Course) -> Iterator[None]:
 
 def _left_running(box: str, place: Box, folder: str) -> str:
     """Whether a run goes on that was asked to begin. Another Ctrl-C ends the question."""
-    from ..runs import starting
+    from ..runs import job_start
 
     name, where = shown(box, 80), _where(box, folder)
     told = f"{program()} status {where} tells it, {program()} stop {where} ends it"
     try:
         with terminal.waiting(f"asking {shown(box, 60)} whether the run goes on …"):
-            found = starting.left_running(place, folder)
+            found = job_start.left_running(place, folder)
     except KeyboardInterrupt:
         return f"{name}: whether the run goes on there isn't known; {told}"
     if found.state in ("unreachable", "unknown"):
@@ -287,11 +295,11 @@ def _settle_cards(
 
 def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
     """Show what would run, its risks, and what is sent."""
-    from ..runs import starting
+    from ..runs import job_start
 
     job, code = plan.job, plan.code
     _say("job", f"{job.name} in {job.folder} on {shown(box, 80)}, platform {plan.platform.name}")
-    holds, holds_not = starting.limits(job)
+    holds, holds_not = job_start.limits(job)
     _say("limits", f"stalled after {' or '.join(holds)}" if holds else "its deadline only")
     if holds_not:
         _say("", f"no limit on the {', nor on the '.join(holds_not)}")
@@ -310,9 +318,9 @@ def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
     for what, names in staying.items():
         if names:
             _say("", f"stays here, {what}: {_some(names)}")
-    if why := starting.without_probe(job):
+    if why := job_start.without_probe(job):
         _say("probe", f"not used: {why}")
-    for place in starting.with_secrets(code):
+    for place in job_start.with_secrets(code):
         print_warning("job.code", f"{shown(place, 200)} looks like it holds a secret, and is sent")
     if dry_run:
         _say("", f"sends: {', '.join(shown(name, 200) for name in sorted(code.sizes))}")
@@ -331,7 +339,7 @@ def _check(box: Box, accept_new: bool, is_own: bool) -> Health:
     """Check the box's cards and print the verdict. Raises NotStarted where it gives no answer."""
     from ..health.examine import examine
     from ..health.reading import as_text, of_own_machine
-    from ..runs.starting import NotStarted
+    from ..runs.job_start import NotStarted
 
     with terminal.waiting(f"checking {shown(box.name, 60)} …"):
         verdict = examine(box, accept_new=accept_new)
@@ -369,10 +377,10 @@ def _begin(
     as_json: bool,
 ) -> int:
     """Let the run begin, show what its script says, and wait until it trains."""
-    from ..runs import starting
+    from ..runs import job_start
     from ..runs import status as run_status
 
-    answer = starting.begin(place, folder, verb)
+    answer = job_start.begin(place, folder, verb)
     for line in answer.lines:
         print(line.partition("; watch: bash ")[0], file=sys.stderr)
     if answer.code:
@@ -380,7 +388,7 @@ def _begin(
         name = shown(place.name, 80)
         terminal.error(f"the run script on {name} refused with exit {answer.code}; see above")
         sent = following.sent
-        if sent and (left := starting.left_behind(place, folder, sent, answer.code)):
+        if sent and (left := job_start.left_behind(place, folder, sent, answer.code)):
             _say("left", left)
         _say("next", f"mend that, then: {program()} {following.again}")
         return 1
@@ -394,10 +402,10 @@ def _begin(
         _say(
             "waits",
             "for the probe's verdict on the first 30 optimizer steps, "
-            f"{starting.TO_LOOK / 60:.0f} min at most; Ctrl-C leaves the run going",
+            f"{job_start.TO_LOOK / 60:.0f} min at most; Ctrl-C leaves the run going",
         )
 
-    begun = starting.watch(place, folder, print_change, probing=say_what_is_left)
+    begun = job_start.watch(place, folder, print_change, probing=say_what_is_left)
     state = begun.status
     if begun.sign:
         if not seen:
@@ -573,7 +581,7 @@ def _resume(
     as_json: bool,
 ) -> int:
     """Look whether the run may go on, change what is to be changed, and let it."""
-    from ..runs import calling, known_jobs, starting, status
+    from ..runs import calling, job_start, known_jobs, status
 
     box = course.box
     place = box_of(box)
@@ -601,12 +609,12 @@ def _resume(
             )
             return 1
         _send_anew(place, known, before, fields, with_code, course)
-    elif told := starting.passed(before, time.time()):
+    elif told := job_start.passed(before, time.time()):
         terminal.error(f"{shown(before.dir, 200)}: {told}")
-        _say("next", f"{program()} {shlex.join(words)} --set deadline={starting.longer(before)}")
+        _say("next", f"{program()} {shlex.join(words)} --set deadline={job_start.longer(before)}")
         return 1
-    differing = starting.differing_code(place, known) if known and not with_code else None
-    if differing is not None and (told := starting.told_differing(differing)):
+    differing = job_start.differing_code(place, known) if known and not with_code else None
+    if differing is not None and (told := job_start.told_differing(differing)):
         _say("code", f"{told}; --code sends it")
     again = shlex.join([*words, *_options_of(fields)])
     course.begun = place, before.dir
@@ -622,11 +630,11 @@ def _send_anew(
     course: Course,
 ) -> None:
     """Send the script of a job whose fields were changed, and its code where that is wanted."""
-    from ..runs import known_jobs, starting
+    from ..runs import job_start, known_jobs
     from ..runs.job_reading import JobError, with_options
 
     now, given = time.time(), with_options(known.given, list(fields))
-    plan = starting.plan(given, known.profile, place, now, with_code=with_code)
+    plan = job_start.plan(given, known.profile, place, now, with_code=with_code)
     if plan.job.folder != known.folder:
         raise JobError(
             f"name: this goes on with the run in {known.folder}; {program()} start begins another "
@@ -634,8 +642,8 @@ def _send_anew(
         )
     if with_code and plan.code is None:
         raise JobError("code: the job sends none; --set code=FOLDER names a folder")
-    _say("until", starting.until(plan.job, now, before.first_start))
-    sent = starting.send(place, plan, keep_code=not with_code)
+    _say("until", job_start.until(plan.job, now, before.first_start))
+    sent = job_start.send(place, plan, keep_code=not with_code)
     course.came_to = "the script was sent anew, and nothing was started"
     what = "the code and the script" if with_code else "the script"
     _say("sent", f"{what}: {sent.new} of {sent.files} files, {_size(sent.bytes)}")
@@ -660,7 +668,7 @@ def _resume_elsewhere(
     as_json: bool,
 ) -> int:
     """Go on with another box's run from its durable copy, once it is known not to train there."""
-    from ..runs import known_jobs, starting
+    from ..runs import job_start, known_jobs
     from ..runs.job_reading import with_options
 
     place = box_of(old.box)
@@ -673,7 +681,7 @@ def _resume_elsewhere(
         )
         return 1
     given = with_options(known.given, list(fields))
-    if told := starting.why_not_elsewhere(given, place, known, old.is_gone):
+    if told := job_start.why_not_elsewhere(given, place, known, old.is_gone):
         terminal.error(told)
         return 1
     _say("from", f"{known.name} of {shown(old.box, 80)}, by its copy at the durable place")

@@ -274,7 +274,7 @@ def status(
 
 def _ways_on(place: Box, state: Status) -> list[str]:
     """What goes on with a run that ended: a later deadline, and code that is new here."""
-    from ..runs import known_jobs, starting
+    from ..runs import job_start, known_jobs
 
     if state.state not in ("failed", "deadline", "stopped", "preempted"):
         return []
@@ -282,8 +282,8 @@ def _ways_on(place: Box, state: Status) -> list[str]:
     words = f"rgt resume {place.argument} --run {shlex.quote(known.name if known else state.dir)}"
     told = []
     if state.state == "deadline":
-        told.append(f"to go on: {words} --set deadline={starting.longer(state)}, an hour from now")
-    if known and (differing := starting.told_differing(starting.differing_code(place, known))):
+        told.append(f"to go on: {words} --set deadline={job_start.longer(state)}, an hour from now")
+    if known and (differing := job_start.told_differing(job_start.differing_code(place, known))):
         told.append(f"{differing}; {words} --code sends it")
     return told
 

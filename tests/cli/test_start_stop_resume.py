@@ -11,11 +11,11 @@ import time
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.cli import starting
+from remote_gpu_trainer.cli import start_stop_resume
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.health import examine
 from remote_gpu_trainer.health.reading import Health
-from remote_gpu_trainer.runs import starting as run_starting
+from remote_gpu_trainer.runs import job_start
 from remote_gpu_trainer.runs import status as run_status
 from remote_gpu_trainer.runs.calling import Answer
 from remote_gpu_trainer.runs.status_reply import Signs, Status
@@ -290,20 +290,20 @@ def test_an_unfit_box_starts_nothing(here, job, monkeypatch, capsys):
 @pytest.mark.parametrize("verdict", ["fit", "care"])
 def test_a_fit_box_and_one_to_take_care_of_begin(here, job, monkeypatch, capsys, verdict):
     cards(monkeypatch, verdict)
-    monkeypatch.setattr(starting, "_begin", lambda *_: 0)
+    monkeypatch.setattr(start_stop_resume, "_begin", lambda *_: 0)
     assert main(["start", "gpu", str(job), "--set", "gpus=1"]) == 0
     assert (here.home / "runs/toy/run.sh").exists()
 
 
 def test_a_box_that_could_not_be_judged_is_asked_about(here, job, monkeypatch, capsys):
     cards(monkeypatch, "unknown", gpus=H100)
-    monkeypatch.setattr(starting, "_begin", lambda *_: 0)
+    monkeypatch.setattr(start_stop_resume, "_begin", lambda *_: 0)
     words = ["start", "gpu", str(job), "--set", "gpus=1"]
     assert main(words) == 2
     assert "Nobody is here to ask; --yes begins all the same" in capsys.readouterr().err
     assert not (here.home / "runs").exists()
-    monkeypatch.setattr(starting.terminal, "is_terminal", lambda _: True)
-    monkeypatch.setattr(starting.click, "confirm", lambda *_, **__: False)
+    monkeypatch.setattr(start_stop_resume.terminal, "is_terminal", lambda _: True)
+    monkeypatch.setattr(start_stop_resume.click, "confirm", lambda *_, **__: False)
     assert main(words) == 1
     assert not (here.home / "runs").exists()
     assert main([*words, "--yes"]) == 0
@@ -312,12 +312,12 @@ def test_a_box_that_could_not_be_judged_is_asked_about(here, job, monkeypatch, c
 
 def test_leaving_the_question_is_a_no(here, job, monkeypatch, capsys):
     cards(monkeypatch, "unknown", gpus=H100)
-    monkeypatch.setattr(starting.terminal, "is_terminal", lambda _: True)
+    monkeypatch.setattr(start_stop_resume.terminal, "is_terminal", lambda _: True)
 
     def leave(*_, **__):
-        raise starting.click.Abort
+        raise start_stop_resume.click.Abort
 
-    monkeypatch.setattr(starting.click, "confirm", leave)
+    monkeypatch.setattr(start_stop_resume.click, "confirm", leave)
     assert main(["start", "gpu", str(job), "--set", "gpus=1"]) == 1
     assert "nothing was sent and nothing started" in capsys.readouterr().err
     assert not (here.home / "runs").exists()
@@ -325,21 +325,21 @@ def test_leaving_the_question_is_a_no(here, job, monkeypatch, capsys):
 
 def test_without_a_card_its_cpu_is_offered(here, job, monkeypatch, capsys):
     cards(monkeypatch, "unknown", **NO_CARD)
-    monkeypatch.setattr(starting, "_begin", lambda *_: 0)
+    monkeypatch.setattr(start_stop_resume, "_begin", lambda *_: 0)
     words = ["start", "gpu", str(job), "--set", "gpus=1"]
     assert main([*words, "--yes"]) == 2
     assert "it shows no GPU: train on its CPU? Nobody is here to ask; --set gpus=0" in (
         capsys.readouterr().err
     )
-    monkeypatch.setattr(starting.terminal, "is_terminal", lambda _: True)
-    monkeypatch.setattr(starting.click, "confirm", lambda *_, **__: True)
+    monkeypatch.setattr(start_stop_resume.terminal, "is_terminal", lambda _: True)
+    monkeypatch.setattr(start_stop_resume.click, "confirm", lambda *_, **__: True)
     assert main(words) == 0
     assert '"gpus": 0' in (here.home / "runs/toy/run.sh").read_text()
 
 
 def test_much_code_is_asked_about(here, job, monkeypatch, capsys):
-    monkeypatch.setattr(starting, "LARGE", 100)
-    monkeypatch.setattr(starting, "_begin", lambda *_: 0)
+    monkeypatch.setattr(start_stop_resume, "LARGE", 100)
+    monkeypatch.setattr(start_stop_resume, "_begin", lambda *_: 0)
     assert main(["start", "gpu", str(job)]) == 2
     assert "of code? Nobody is here" in capsys.readouterr().err
     assert not (here.home / "runs").exists()
@@ -440,7 +440,7 @@ def test_a_ctrl_c_says_that_the_run_goes_on_and_so_it_does(here, job, after):
 def test_a_ctrl_c_before_the_start_says_that_nothing_was_started(
     here, job, monkeypatch, capsys, part, came_to
 ):
-    where = part if "." in part else f"starting.{part}"
+    where = part if "." in part else f"start_stop_resume.{part}"
     monkeypatch.setattr(f"remote_gpu_trainer.runs.{where}", broken_off)
     assert main(["start", "gpu", str(job), "--set", "retries.bug=0"]) == 130
     said = capsys.readouterr().err.replace("remote-gpu-trainer", "rgt").splitlines()[-1]
@@ -458,8 +458,8 @@ def test_a_ctrl_c_of_a_resume_says_that_nothing_was_started(here, monkeypatch, c
 def test_after_a_ctrl_c_what_did_not_begin_and_who_does_not_answer_are_told(
     here, job, monkeypatch, capsys
 ):
-    monkeypatch.setattr(run_starting, "begin", broken_off)
-    monkeypatch.setattr(run_starting, "SETTLING_THERE", 1.0)
+    monkeypatch.setattr(job_start, "begin", broken_off)
+    monkeypatch.setattr(job_start, "SETTLING_THERE", 1.0)
     told = "rgt status gpu --run toy tells it, rgt stop gpu --run toy ends it"
 
     def said() -> str:
@@ -469,14 +469,14 @@ def test_after_a_ctrl_c_what_did_not_begin_and_who_does_not_answer_are_told(
     assert said() == f"gpu: nothing runs there now; should it begin all the same, {told}"
     unknown = "gpu: whether the run goes on there isn't known"
     with monkeypatch.context() as again:
-        again.setattr(run_starting, "left_running", broken_off)
+        again.setattr(job_start, "left_running", broken_off)
         assert said() == f"{unknown}; {told}"
 
     def begin_without_a_network(*_):
         here.stop()
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(run_starting, "begin", begin_without_a_network)
+    monkeypatch.setattr(job_start, "begin", begin_without_a_network)
     last = said()
     assert last.startswith(f"{unknown} (") and "refused" in last and last.endswith(f"; {told}")
 
@@ -509,8 +509,8 @@ def test_while_the_probe_looks_its_verdict_is_what_is_waited_for(here, job, monk
         Status("alive", "gpu", probe="sound", **trains),
     ])  # fmt: skip
     monkeypatch.setattr(run_status, "ask", lambda *_, **__: next(states))
-    monkeypatch.setattr(run_starting, "begin", lambda *_: Answer(["started"], 0, "~/runs/toy"))
-    monkeypatch.setattr(run_starting, "POLL", 0.01)
+    monkeypatch.setattr(job_start, "begin", lambda *_: Answer(["started"], 0, "~/runs/toy"))
+    monkeypatch.setattr(job_start, "POLL", 0.01)
     assert main(["start", "gpu", str(job)]) == 0
     said = [line for line in capsys.readouterr().err.splitlines() if ":" not in line[:6]]
     assert said[said.index("started") + 1 :][:4] == [
@@ -549,7 +549,7 @@ def test_a_resume_takes_a_later_deadline_and_the_code_of_today(here, job):
     assert again.returncode == 1 and "is alive" in again.stderr
     rgt("stop", "gpu")
     again = rgt("start", "gpu", str(job), "--set", "deadline=2h", "--dry-run")
-    counted = run_starting.when(first + 2 * 3600)
+    counted = job_start.when(first + 2 * 3600)
     assert f"until    {counted} at the latest, counted from its first start at " in again.stderr
 
 
@@ -596,10 +596,10 @@ def test_nothing_begins_anew_where_a_durable_checkpoint_was_to_come(here, job, t
     given = json.loads(job.read_text())
     given["durable"] = {"to": str(tmp_path / "keep"), "what": ["out"], "on_this_box": True}
     given["code"] = str(job.parent)
-    place = run_starting.Box("gpu", "gpu")
-    plan = run_starting.plan(given, "", place, time.time(), must_restore=True)
-    run_starting.send(place, plan)
-    run_starting.begin(place, "~/runs/toy")
+    place = job_start.Box("gpu", "gpu")
+    plan = job_start.plan(given, "", place, time.time(), must_restore=True)
+    job_start.send(place, plan)
+    job_start.begin(place, "~/runs/toy")
     found = run_status.wait(lambda: run_status.ask(place), most=30, interval=0.5)
     assert found.state == "failed" and "no checkpoint came from" in found.reason
     assert not list((here.home / "runs/toy/log").glob("train.log.*"))

@@ -8,7 +8,7 @@ import subprocess
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runner import procs
-from remote_gpu_trainer.runs import calling, code_files, sending, starting
+from remote_gpu_trainer.runs import calling, code_files, job_start, sending
 from remote_gpu_trainer.runs.job_reading import JobError
 from remote_gpu_trainer.runs.sending import NotSent, Parcel
 from remote_gpu_trainer.runs.status_reply import Signs, Status
@@ -94,7 +94,7 @@ def test_a_file_that_holds_a_token_is_named_with_its_line(code):
     (code / "read.py").write_text("import os\ntoken = os.environ['HF_TOKEN']\n")
     (code / "big.txt").write_text("hf_abcdefghijklmnopqrstuvwxyz012345\n" * 10_000)
     git(code, "add", ".")
-    assert starting.with_secrets(code_files.choose(code)) == ["conf.yaml:2"]
+    assert job_start.with_secrets(code_files.choose(code)) == ["conf.yaml:2"]
 
 
 def test_a_folder_without_git_is_sent_but_for_what_is_nobodys_code(tmp_path):
@@ -207,7 +207,7 @@ def test_a_file_that_changes_while_it_is_sent_is_found(sshd, tmp_path, monkeypat
 
 def planned(code, **fields):
     given = {**JOB, "code": str(code), **fields}
-    return starting.plan(given, "generic-ssh", GPU, NOW)
+    return job_start.plan(given, "generic-ssh", GPU, NOW)
 
 
 def test_a_plan_holds_the_script_the_code_and_for_a_rehearsal_the_probe(code):
@@ -246,7 +246,7 @@ def test_what_would_fail_on_the_box_is_refused_before_anything_is_sent(
 @pytest.mark.parametrize("platform", ["slurm", "kubernetes"])
 def test_a_scheduler_starts_its_own_jobs(code, platform):
     with pytest.raises(JobError, match=f"{platform}: its own scheduler"):
-        starting.plan({**JOB, "code": str(code)}, platform, GPU, NOW)
+        job_start.plan({**JOB, "code": str(code)}, platform, GPU, NOW)
 
 
 def test_an_empty_repository_and_an_empty_folder_are_told_apart(tmp_path):
@@ -260,32 +260,32 @@ def test_an_empty_repository_and_an_empty_folder_are_told_apart(tmp_path):
 
 def test_code_is_never_changed_under_a_run_that_is_alive(sshd, code):
     fake_run(sshd.home)
-    with pytest.raises(starting.Living, match="toy is alive on gpu at step 120; rgt status"):
-        starting.refuse_living(GPU, planned(code))
+    with pytest.raises(job_start.Living, match="toy is alive on gpu at step 120; rgt status"):
+        job_start.refuse_living(GPU, planned(code))
     fake_run(sshd.home, runner_alive=False)
-    with pytest.raises(starting.Living, match="shows it, rgt resume goes on with it, rgt stop"):
-        starting.refuse_living(GPU, planned(code))
+    with pytest.raises(job_start.Living, match="shows it, rgt resume goes on with it, rgt stop"):
+        job_start.refuse_living(GPU, planned(code))
     fake_run(sshd.home, phase="done", alive=False)
-    with pytest.raises(starting.Done, match="toy has finished on gpu, so nothing was started"):
-        starting.refuse_living(GPU, planned(code))
+    with pytest.raises(job_start.Done, match="toy has finished on gpu, so nothing was started"):
+        job_start.refuse_living(GPU, planned(code))
     fake_run(sshd.home, phase="failed", alive=False)
-    assert starting.refuse_living(GPU, planned(code)).state == "failed"
+    assert job_start.refuse_living(GPU, planned(code)).state == "failed"
     sshd.stop()
-    with pytest.raises(starting.NotStarted, match="refused"):
-        starting.refuse_living(GPU, planned(code))
+    with pytest.raises(job_start.NotStarted, match="refused"):
+        job_start.refuse_living(GPU, planned(code))
 
 
 def states(monkeypatch, *found):
     """Let the box answer with one state after another, a second apart."""
     answers = iter(found)
-    monkeypatch.setattr(starting.status, "ask", lambda *_: next(answers))
+    monkeypatch.setattr(job_start.status, "ask", lambda *_: next(answers))
     now = [0.0]
 
     def sleep(seconds):
         now[0] += seconds
 
     told = []
-    begun = starting.watch(
+    begun = job_start.watch(
         GPU, "~/runs/toy", lambda s: told.append(s.phase), clock=lambda: now[0], sleep=sleep
     )
     return begun, told
