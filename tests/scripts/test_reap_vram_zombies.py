@@ -39,7 +39,7 @@ if "child" in sys.argv:
 open(sys.argv[2] + ".new", "w").write(str(os.getpid())) if not ("child" in sys.argv and child == 0) else None
 if not ("child" in sys.argv and child == 0):
     os.rename(sys.argv[2] + ".new", sys.argv[2])
-end = time.monotonic() + 60
+end = time.monotonic() + 600
 while time.monotonic() < end:
     sum(range(20000)) if "busy" in sys.argv else time.sleep(1)
 """
