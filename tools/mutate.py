@@ -40,21 +40,14 @@ PACKAGE = "server/remote_gpu_trainer"
 RECORD = ROOT / "tests/records/mutations.json"
 # What is no folder of the package: the room's name -> its files, and the tests that are its own.
 OTHER_ROOMS = {
-    "probe": (["scripts/probe/*.py"], ["tests/scripts/test_probe*.py"]),
     "scripts": (
         ["scripts/check_staleness.py", "scripts/verify_local.py", "hooks/*.py"],
         ["tests/scripts", "tests/product/test_hooks.py", "tests/platforms/test_staleness.py"],
     ),
 }
 MORE_TESTS = {"health": ["tests/scripts"]}  # the box check is a script as well
-# The parts of a script that is made of them, and what makes it.
-MADE_OF = {
-    "scripts/gpu_health.py": (
-        [f"{PACKAGE}/health/box_check/", f"{PACKAGE}/logs/kernel/"],
-        "make_gpu_health",
-    ),
-    "scripts/probe.py": (["scripts/probe/"], "make_probe"),
-}
+TESTS_ELSEWHERE = {"probe": ["tests/scripts/test_probe*.py"]}
+BOX_PROGRAMS = "tools/generated_docs/box_programs.py"  # puts a script together from its parts
 LEAST_PER_ROOM = 3
 LIMIT_S = 120  # for the tests of one change
 TESTS_LIMIT_S = 60  # what the chosen tests take together without the change
@@ -310,7 +303,17 @@ def own_tests(room: str) -> list[str]:
     """The files and folders of a room's own tests, as patterns below the root."""
     if room in OTHER_ROOMS:
         return OTHER_ROOMS[room][1]
-    return [f"tests/{room}", *MORE_TESTS.get(room, [])]
+    return TESTS_ELSEWHERE.get(room, [f"tests/{room}", *MORE_TESTS.get(room, [])])
+
+
+def made_of(root: Path, file: str) -> list[str]:
+    """The scripts that a file is a part of."""
+    programs = runpy.run_path(str(root / BOX_PROGRAMS))["PROGRAMS"]
+    return [
+        script
+        for script, source in programs.items()
+        if any(Path(file).is_relative_to(folder) for folder in (source.parts, *source.shared))
+    ]
 
 
 def code_lines(root: Path, files: list[str]) -> int:
@@ -418,10 +421,9 @@ class Copy:
         """Make a change, and anew the script that the file is a part of."""
         path = self.root / change.file
         path.write_bytes(changed(path.read_bytes(), change))
-        for script, (parts, maker) in MADE_OF.items():
-            if change.file.startswith(tuple(parts)):
-                made = runpy.run_path(str(self.root / f"tools/{maker}.py"))["generated"](self.root)
-                (self.root / script).write_text(made, encoding="utf-8")
+        for script in made_of(self.root, change.file):
+            made = runpy.run_path(str(self.root / BOX_PROGRAMS))["generated"](self.root, script)
+            (self.root / script).write_text(made, encoding="utf-8")
 
     def restore(self) -> None:
         """Put every file back."""
@@ -566,9 +568,7 @@ class Reach:
     def places(self, change: Change) -> Iterator[tuple[str, int | None]]:
         """The functions whose tests to run: the changed one, or those that use a changed table."""
         source = (self.copy.root / change.file).read_text(encoding="utf-8")
-        scripts = [
-            script for script, (parts, _) in MADE_OF.items() if change.file.startswith(tuple(parts))
-        ]
+        scripts = made_of(self.copy.root, change.file)
         place = innermost(functions(source), change.line)
         if place:
             for file in (change.file, *scripts):
