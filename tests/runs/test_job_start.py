@@ -210,12 +210,13 @@ def planned(code, **fields):
     return job_start.plan(given, "generic-ssh", GPU, NOW)
 
 
-def test_a_plan_holds_the_script_the_code_and_for_a_rehearsal_the_probe(code):
-    found = planned(code)
-    assert set(found.parcel.paths) == {"code/train.py"} and set(found.parcel.texts) == {"run.sh"}
-    assert found.rendered.script.startswith("#!/usr/bin/env bash")
-    with_probe = planned(code, checkpoint={"folder": "out"})
-    assert set(with_probe.parcel.texts) == {"run.sh", "probe.py"}
+def test_a_plan_holds_the_script_the_code_and_the_probe_unless_it_is_off(code):
+    for checkpoint in ({}, {"checkpoint": {"folder": "out"}}):
+        found = planned(code, **checkpoint)
+        assert set(found.parcel.paths) == {"code/train.py"}
+        assert set(found.parcel.texts) == {"run.sh", "probe.py"}
+        assert found.rendered.script.startswith("#!/usr/bin/env bash")
+    assert set(planned(code, probe="off").parcel.texts) == {"run.sh"}
 
 
 @pytest.mark.parametrize(
