@@ -95,7 +95,7 @@ def test_a_first_copy_after_the_end_is_awaited_before_anybody_is_told(kept, monk
     assert told == []
     pass_seconds(kept, 3)
     assert told and told[0] == ("done", -1.0, False)
-    kept.run.folder.write("final-sync", "{}")
+    kept.run.folder.write("final-sync", '{"t": 1}')
     pass_seconds(kept, int(keeper.SAFE_EVERY) + 1)
     assert told[-1] == ("done", -1.0, True)
 

@@ -18,7 +18,14 @@ pytest_plugins = ["tests.runner.box"]
 def stop_command(box: Box, code: int = 0) -> dict:
     """A fake of the provider's stop: it writes down when it was called, and whether it had its key."""
     command = f'echo "$(date +%s) $BOX_KEY" >> {box.folder}/stopped; exit {code}'
-    return {"at_end": {"do": "run", "command": command, "credential": {"variable": "BOX_KEY"}}}
+    return {
+        "at_end": {
+            "do": "run",
+            "command": command,
+            "keeps_disk": True,
+            "credential": {"variable": "BOX_KEY"},
+        }
+    }
 
 
 def alarm(box: Box, **timings) -> dict:
@@ -372,7 +379,7 @@ def test_a_stop_command_that_leaves_something_behind_holds_up_no_alarm(box: Box)
         "--steps",
         4000,
         checkpoint={"save_seconds": 1},
-        at_end={"do": "run", "command": "sleep 300 & echo not now; exit 7"},
+        at_end={"do": "run", "keeps_disk": True, "command": "sleep 300 & echo not now; exit 7"},
         **soon(15),
         **alarm(box),
     )

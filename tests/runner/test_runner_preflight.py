@@ -194,7 +194,7 @@ def test_a_refused_start_leaves_no_process_on_a_billed_box(box: Box, platform):
 
 
 def test_a_refused_start_says_that_the_box_is_ended_at_its_deadline(box: Box):
-    end = {"do": "run", "command": "true"}
+    end = {"do": "run", "command": "true", "keeps_disk": True}
     plain(box, platform="generic-ssh", floors={"free_gb": 10**6}, at_end=end)
     done = box.verb("start")
     assert "the end command still runs at the deadline; bash " in done.stderr

@@ -151,7 +151,11 @@ def test_a_box_that_its_end_command_did_not_end_is_told_and_tried_again(box: Box
         checkpoint=None,
         target="ssh",
         platform="generic-ssh",
-        at_end={"do": "run", "command": f"echo x >>{box.folder}/tries; {command}"},
+        at_end={
+            "do": "run",
+            "keeps_disk": True,
+            "command": f"echo x >>{box.folder}/tries; {command}",
+        },
         notify=["tee", "-a", str(box.folder / "notices")],
     )
     box.start()

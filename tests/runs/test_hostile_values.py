@@ -50,7 +50,7 @@ REFUSED = (JobError, Unfit, ValueError)
 def with_field(path: str, value: str) -> dict:
     """A job with this value in a field, and what the field needs around it."""
     job = {"name": "a", "command": ["x", "y"], "deadline": "1h", "gpus": 0, "kubernetes": {"image": "i", "claim": "c"}, "skypilot": {}}  # fmt: skip
-    around = {"durable": {"to": "/d", "what": ["x"]}, "checkpoint": {"folder": "f"}, "data": [{"from": "/f", "to": "t"}], "secrets": {"S": {}}, "queue": {"cells": [{"name": "c", "arguments": ["x"]}]}, "at_end": {"do": "run", "command": "x"} if path == "at_end.command" else {"do": "stop"}, "resume": {}, "container": {"engine": "docker", "image": "i"}, "notify": ["n"]}  # fmt: skip
+    around = {"durable": {"to": "/d", "what": ["x"]}, "checkpoint": {"folder": "f"}, "data": [{"from": "/f", "to": "t"}], "secrets": {"S": {}}, "queue": {"cells": [{"name": "c", "arguments": ["x"]}]}, "at_end": {"do": "run", "command": "x", "keeps_disk": True} if path == "at_end.command" else {"do": "stop"}, "resume": {}, "container": {"engine": "docker", "image": "i"}, "notify": ["n"]}  # fmt: skip
     words = path.split(".")
     if path in ("skypilot.region", "skypilot.zone"):
         job["skypilot"] = {"infra": "aws", "region": "r"}

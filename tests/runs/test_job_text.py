@@ -71,6 +71,8 @@ def test_copies_are_made_at_any_interval(minutes, seconds):
     ({"do": "run", "command": "p", "credential": {"variable": "TOKEN_OF_MINE"}}, "local", "run", "p", "TOKEN_OF_MINE"),
 ])  # fmt: skip
 def test_what_ends_the_box_is_one_command(end, platform, do, command, needs):
+    if end.get("do") == "run":
+        end = {**end, "keeps_disk": True}
     read = fields(platform, "ssh", at_end=end)
     assert (read["end_do"], read["end_command"], read["end_needs"]) == (do, command, needs)
     assert read["end_when"] == ["done", "failed", "deadline"]
@@ -95,3 +97,28 @@ def test_secrets_are_places_only():
 def test_of_several_nodes_none_asks_for_its_queue_again(nodes, asks):
     more = {"nodes": nodes, "launcher": "torchrun"} if nodes > 1 else {}
     assert fields("slurm", "slurm", **more)["requeue"] is asks
+
+
+RUN = {"do": "run", "command": "p"}
+
+
+@pytest.mark.parametrize("end, durable, is_fine", [
+    (RUN, False, False), (RUN, True, True), ({**RUN, "keeps_disk": True}, False, True),
+    ({**RUN, "when": ["done", "unsaved"]}, False, True), ({"do": "stop"}, False, True), ({}, False, True),
+])  # fmt: skip
+def test_a_command_that_may_delete_is_refused_where_nothing_is_copied(end, durable, is_fine):
+    more = {"durable": {"to": "/d", "what": ["out"]}} if durable else {}
+    if is_fine:
+        fields("runpod", "ssh", at_end=end, **more)
+        return
+    with pytest.raises(Unfit, match="at_end: its command may delete the box"):
+        fields("runpod", "ssh", at_end=end, **more)
+
+
+def test_the_platforms_stop_stands_by_where_the_jobs_own_command_may_not_run():
+    durable = {"to": "/d", "what": ["out"]}
+    read = fields("autodl", "ssh", at_end={**RUN, "unproven_minutes": 5}, durable=durable)
+    assert (read["end_command"], read["end_stop"]) == ("p", "/usr/bin/shutdown")
+    assert read["end_limit_seconds"] == 300 and not read["end_keeps_disk"]
+    assert fields("lambda", "ssh", at_end=RUN, durable=durable)["end_stop"] == ""
+    assert fields("autodl", "ssh", at_end={"do": "stop"})["end_keeps_disk"]

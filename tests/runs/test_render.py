@@ -299,7 +299,6 @@ def test_whatever_a_job_holds_reaches_the_runner_as_it_is_or_is_refused_by_its_f
 
 def test_the_stop_of_a_platform_is_given_only_where_it_keeps_the_disk_and_its_gaps_can_be_filled():
     stop = {"at_end": {"do": "stop"}}
-    assert self_stop(job(), profile.get("runpod")) == ("", "")
     assert self_stop(job(**stop), profile.get("lambda")) == ("", "")  # its only stop deletes
     assert self_stop(job(**stop), profile.get("generic-ssh")) == ("", "")
     assert self_stop(job(**stop), profile.get("autodl")) == ("/usr/bin/shutdown", "")
@@ -449,11 +448,11 @@ ENDED = {"do": "run", "command": ["provider", "stop", "a b"]}
 
 
 @pytest.mark.parametrize("end, durable, said", [
-    (ENDED, True, "when the run is done, when it failed and at the deadline, the box runs `provider stop 'a b'` (once its last copy is verified), and again until the box is gone: it must bear repeating."),
-    ({**ENDED, "when": ["done"]}, True, "when the run is done, the box runs `provider stop 'a b'` (once its last copy is verified),"),
-    ({**ENDED, "when": ["done", "unsaved"]}, True, "(also while results are on this box only)"),
-    (ENDED, False, "(no durable place is named, so what the command deletes is lost)"),
-    ({**ENDED, "command": "a && b", "credential": {"file": "~/key"}}, True, "`a && b` (once its last copy is verified), and again until the box is gone: it must bear repeating. It needs RGT_STOP_KEY=~/key there."),
+    (ENDED, True, "when the run is done, when it failed and at the deadline, the box runs `provider stop 'a b'` (once its newest complete checkpoint and its results are safe elsewhere), and again until the box is gone: it must bear repeating."),
+    ({**ENDED, "when": ["done"]}, True, "when the run is done, the box runs `provider stop 'a b'` (once its newest complete checkpoint and its results are safe elsewhere),"),
+    ({**ENDED, "when": ["done", "unsaved"]}, True, "(at the deadline also while results are on this box only, which are lost then)"),
+    ({**ENDED, "keeps_disk": True}, False, "(nothing is copied elsewhere, and its disk is kept)"),
+    ({**ENDED, "command": "a && b", "credential": {"file": "~/key"}}, True, "`a && b` (once its newest complete checkpoint and its results are safe elsewhere), and again until the box is gone: it must bear repeating. It needs RGT_STOP_KEY=~/key there."),
 ])  # fmt: skip
 @pytest.mark.parametrize(
     "platform, target", [("local", "local"), ("generic-ssh", "ssh"), ("runpod", "local")]
