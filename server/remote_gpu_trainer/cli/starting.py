@@ -605,9 +605,9 @@ def _resume(
         terminal.error(f"{shown(before.dir, 200)}: {told}")
         _say("next", f"{program()} {shlex.join(words)} --set deadline={starting.longer(before)}")
         return 1
-    if known and not with_code:
-        if told := starting.told_differing(starting.differing_code(place, known)):
-            _say("code", f"{told}; --code sends it")
+    differing = starting.differing_code(place, known) if known and not with_code else []
+    if differing:
+        _say("code", f"{starting.told_differing(differing)}; --code sends it")
     again = shlex.join([*words, *_options_of(fields)])
     course.begun = place, before.dir
     return _begin(place, before.dir, "resume", Following(box, "", again), {}, as_json)

@@ -16,8 +16,8 @@ def stage(run: Run, beat: Callable[[], bool]) -> Verdict:
         verdict = step(run, beat)
         if verdict is not None or run.asked:
             return verdict or Verdict("", "", "")
-    if run.folder.has(MUST_RESTORE) and run.folder.number("attempt") is None:
-        if checkpoints.newest(run, beat) is None:
-            reason = f"no checkpoint came from {run.spec.durable}, so nothing was begun anew"
-            return Verdict("preflight", "", f"{reason}; rgt start begins from nothing")
+    is_first = run.folder.has(MUST_RESTORE) and run.folder.number("attempt") is None
+    if is_first and checkpoints.newest(run, beat) is None:
+        reason = f"no checkpoint came from {run.spec.durable}, so nothing was begun anew"
+        return Verdict("preflight", "", f"{reason}; rgt start begins from nothing")
     return Verdict("", "", "")

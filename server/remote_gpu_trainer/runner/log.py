@@ -6,9 +6,9 @@ import errno
 import os
 import re
 from contextlib import suppress
-from functools import lru_cache
 
 from .context import Run
+from .step_pattern import compiled
 
 _NAME = re.compile(r"train\.log\.(\d{4,9})\Z")
 LINE = 4096  # bytes at a line's end in which a step is looked for
@@ -102,24 +102,6 @@ def find_step(run: Run, text: bytes) -> int | None:
         if digits:
             return int(digits[-1]) if len(digits[-1]) < 16 else None
     return None
-
-
-_CLASSES = {
-    "[:digit:]": r"0-9", "[:alpha:]": r"A-Za-z", "[:alnum:]": r"A-Za-z0-9", "[:upper:]": r"A-Z",
-    "[:lower:]": r"a-z", "[:space:]": r" \t\r\n\f\v", "[:blank:]": r" \t",
-    "[:xdigit:]": r"0-9A-Fa-f", "[:punct:]": r"!-/:-@\[-`{-~", r"\<": r"\b", r"\>": r"\b",
-}  # fmt: skip
-
-
-@lru_cache(maxsize=4)
-def compiled(text: str) -> re.Pattern[bytes] | None:
-    """Return a POSIX extended regular expression as one of Python; None if it is broken."""
-    for posix, python in _CLASSES.items():
-        text = text.replace(posix, python)
-    try:
-        return re.compile(text.encode("utf-8", "surrogateescape")) if text else None
-    except (re.error, OverflowError):
-        return None
 
 
 class Writer:

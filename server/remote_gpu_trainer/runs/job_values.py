@@ -13,7 +13,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BeforeValidator, Field
 
-from ..runner.log import compiled
+from ..runner.step_pattern import compiled
 from ..text.secrets import holds_secret, is_secret
 from ..text.spans import seconds_in
 
