@@ -406,7 +406,7 @@ class Attempts:
         has_newer = bool(newest) and newest != self._attempt.checkpoint
         reach = _reach(state, has_newer)
         came_further = has_newer and is_further(self._best, reach, self._begins_anew)
-        before, self._best = self._best, max(self._best or 0, reach or 0)
+        best, self._best = self._best, max(self._best or 0, reach or 0)
         if came_further:  # progress gives retries back
             self._used = {}
         now = f"{verdict.failure} {'none' if state.step is None else state.step} {newest}"
@@ -424,7 +424,7 @@ class Attempts:
         if is_again and self._begins_anew and reach:
             state.again = failures.ANEW
             more = "; it begins anew at each attempt, and failed again"
-            more += f" before it was further than step {before}" if before else ""
+            more += f" before it was further than step {best}" if best else ""
             return False, verdict._replace(reason=verdict.reason + more)
         self._failed += verdict.failure != "preempted" and bool(reach)
         refused = self._may_not_retry(verdict.failure, came_further)

@@ -91,6 +91,12 @@ class Reader:
         return b"".join(parts)
 
 
+def find_steps(run: Run, text: bytes) -> list[int]:
+    """Return the step of each line of a piece of the log; the bars of a load are no steps."""
+    lines = [line for line in re.split(rb"[\r\n]+", text) if b"oading" not in line]
+    return [step for step in (find_step(run, line) for line in lines) if step is not None]
+
+
 def find_step(run: Run, text: bytes) -> int | None:
     """Return the last number of the last match of the job's pattern in a piece of the log."""
     pattern = compile_step_pattern(run.spec.step_pattern)

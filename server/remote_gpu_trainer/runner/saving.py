@@ -45,6 +45,7 @@ class Watch:
         self._looked_at = -1e9
         self._stamp: str | None = None
         self._path = ""
+        self.has_seen = False  # a save, and not only the doubt of the first looks
         self.moved_at = run.up  # when a change was seen last, or a file that was open
         self.grew_at = run.up  # when a change was seen last
 
@@ -64,9 +65,11 @@ class Watch:
             now = Look("", self._stamp or "")
         if self._stamp is not None and now.stamp != self._stamp:
             self.grew_at = self.moved_at = run.up
+            self.has_seen = True
         self._stamp = now.stamp
         if now.path:
             self.moved_at = run.up
+            self.has_seen = True
         self._path = now.path or self._path or run.checkpoints
         if run.up - self.moved_at >= STILL:
             self._path = ""

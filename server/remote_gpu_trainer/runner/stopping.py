@@ -37,7 +37,7 @@ class Asking:
         path = self._saves.look(self.program.pids())
         if self.asked_at is None:
             if path and self._may_wait(why, save):
-                if run.up - self.begun > saving.STILL:
+                if self._saves.has_seen:
                     self._tell_wait(path)
                 return
             run.folder.remove(saving.FILE)
@@ -86,7 +86,7 @@ def wait_for_save(run: Run, why: str, save: float) -> None:
         path = saves.look(pids) if pids else ""
         if not path or not _may_wait(run, why, run.up - begun, save, saves, pids, True):
             break
-        if not is_told and run.up - begun > saving.STILL:
+        if not is_told and saves.has_seen:
             is_told = True
             _tell_wait(run, path)
         run.clock.nap(0.1)
