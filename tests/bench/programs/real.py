@@ -283,6 +283,7 @@ class RealDeepSpeed(Program):
     def run(self):
         os.environ.update(
             DS_ACCELERATOR="cpu",
+            GLOO_SOCKET_IFNAME="lo",  # a cell has no other network
             RANK="0",
             LOCAL_RANK="0",
             WORLD_SIZE="1",
