@@ -99,7 +99,7 @@ REAL = (
     shape("real-trl", "RealTRL", 0, "dict", pattern="checkpoint-*", results=("out/model.safetensors",), files=4),
     shape("real-accelerate", "RealAccelerate", 0, "step", pattern="checkpoints/checkpoint_*", results=("out/final.pt",),
           resume="automatic"),
-    shape("real-lightning", "RealLightning", 0, "bar on stdout", out="lightning_logs",
+    shape("real-lightning", "RealLightning", 0, "bar on stdout", out="lightning_logs", files=1,
           results=("lightning_logs/version_*/checkpoints/final.ckpt",)),
     shape("real-deepspeed", "RealDeepSpeed", 0, "step", results=("out/latest",), resume="automatic"),
 )  # fmt: skip
