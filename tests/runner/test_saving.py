@@ -11,7 +11,7 @@ from remote_gpu_trainer.runner import saving, spec, stopping
 from remote_gpu_trainer.runner.context import Run
 
 USUAL = {
-    "waited": 0.0, "left": 1e9, "save": 30.0, "handles": False, "notice": 15.0, "grows": False,
+    "waited": 0.0, "left": 1e9, "save": 30.0, "handles": False, "notice": 15.0, "grows": False, "is_one_save": True,
 }  # fmt: skip
 
 
@@ -32,6 +32,9 @@ USUAL = {
         ("notice from gcp", {"waited": 14, "notice": 30}, True),
         ("notice from gcp", {"waited": 15, "notice": 30, "grows": True}, False),
         ("signal TERM", {"waited": 8, "grows": True}, False),
+        ("asked", {"waited": 2, "handles": True, "is_one_save": False}, True),
+        ("asked", {"waited": 3, "handles": True, "is_one_save": False}, False),
+        ("asked", {"waited": 3, "is_one_save": False}, True),
     ],
 )
 def test_how_long_an_end_waits_for_a_save(why, given, may):

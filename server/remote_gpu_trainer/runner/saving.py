@@ -22,6 +22,7 @@ LIMIT = 3.0  # seconds for a look; a folder that hangs shows no save
 MOST_FILES = 5000  # files of the checkpoint folder that are looked at
 LEAST_WAIT = 60.0  # seconds that a stop gives a save, whatever the job says
 LONGEST_WAIT = 600.0  # seconds that a stop gives a save that goes on growing
+MOST_BETWEEN = 2.0  # seconds between two files of one save
 GREW = 10.0  # seconds in which a file that grows must grow again
 FILE = "waits-for-save"  # in the run folder: what an end waits for, as a sentence
 
@@ -48,6 +49,8 @@ class Watch:
         self.has_seen = False  # a save, and not only the doubt of the first looks
         self.moved_at = run.up  # when a change was seen last, or a file that was open
         self.grew_at = run.up  # when a change was seen last
+        self._first: str | None = None  # what was open at the first look, '' for nothing
+        self.is_one_save = True  # the file of the first look has been open ever since
 
     def look(self, pids: Iterable[int]) -> str:
         """Return the path of what is being written, '' where no save goes on.
@@ -67,6 +70,8 @@ class Watch:
             self.grew_at = self.moved_at = run.up
             self.has_seen = True
         self._stamp = now.stamp
+        self._first = now.path if self._first is None else self._first
+        self.is_one_save = self.is_one_save and bool(now.path) and now.path == self._first
         if now.path:
             self.moved_at = run.up
             self.has_seen = True
@@ -171,7 +176,15 @@ def is_in_place(before: str, now: str, inode: int) -> bool:
 
 
 def may_wait(
-    why: str, *, waited: float, left: float, save: float, handles: bool, notice: float, grows: bool
+    why: str,
+    *,
+    waited: float,
+    left: float,
+    save: float,
+    handles: bool,
+    notice: float,
+    grows: bool,
+    is_one_save: bool,
 ) -> bool:
     """Return whether the save signal may wait longer for a save that goes on. Pure.
 
@@ -179,8 +192,12 @@ def may_wait(
     seconds that a save takes. `handles`: the program handles the signal, so that a save of its own
     needs time too; one that doesn't loses the less the later it ends. `notice`: seconds that the
     provider gives, of which the program and its copy need the rest. `grows`: what it writes grows.
+    `is_one_save`: one file has been open since the first look; else the program saves again and
+    again, and the save that went on at first is over after the time of one.
     """
     if left <= (save if handles else 0.0):
+        return False
+    if not is_one_save and handles and waited >= STILL + MOST_BETWEEN:
         return False
     if why == "deadline":
         return True

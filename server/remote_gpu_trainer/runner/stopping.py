@@ -107,6 +107,7 @@ def _may_wait(
         handles=first and saving.catches(pids, sign),
         notice=preemption.notice_seconds(run),
         grows=saves.grows(),
+        is_one_save=saves.is_one_save,
     )
 
 
