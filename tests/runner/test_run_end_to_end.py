@@ -70,7 +70,7 @@ def desk(tmp_path, sshd, monkeypatch):
     code = tmp_path / "desk/program"
     code.mkdir(parents=True)
     (code / "train.py").write_text(PROGRAM)
-    (code / "new.py").write_text("not committed, but sent")
+    (code / "new.py").write_text("not committed, so it stays here")
     (code / ".gitignore").write_text("*.ignored\n")
     (code / "notes.ignored").write_text("not for the box")
     git = ["git", "-C", str(code), "-c", "user.name=t", "-c", "user.email=t@example.org"]
@@ -130,7 +130,6 @@ def test_from_a_job_file_to_verified_results_at_home(desk, sshd):
     run = sshd.home / "runs/small"
     assert sorted(path.name for path in (run / "code").iterdir()) == [
         ".gitignore",
-        "new.py",
         "train.py",
     ]
 
