@@ -81,6 +81,7 @@ def test_the_command_that_writes_the_documents_names_a_fault_in_an_entry(
     head, found, rest = text.partition("### O3 — ")
     page.write_text(head + found + rest.replace("**Severity:** ", "**Severity:** very ", 1))
     monkeypatch.setattr(catalogue, "bundle_root", lambda: checkout)
+    (checkout / "tools").symlink_to(ROOT / "tools")
     assert cli.main(["dev", "docs", "--write"]) == 1
     [line] = capsys.readouterr().out.splitlines()
     assert line.startswith(f"{page.relative_to(checkout)}:") and "O3 Severity: can't read" in line

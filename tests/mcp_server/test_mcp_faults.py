@@ -113,7 +113,7 @@ ASKED = [
     (
         "a job of 20 MB",
         tool("render_run_script", {"job": {**JOB, "name": "n" * 20_000_000}, "profile": "runpod"}),
-        "name",
+        "is over 600,000; put long values into files of the code",
     ),
     (
         "a secret in place of a job",
@@ -129,7 +129,7 @@ ASKED = [
     (
         "a job 100 levels deep",
         tool("render_run_script", {"job": {**JOB, "command": deep(100)}, "profile": "runpod"}),
-        "command",
+        "brackets lie too deep in each other",
     ),
     (
         "a place that can't be written",
@@ -137,7 +137,7 @@ ASKED = [
             "render_run_script",
             {"job": JOB, "profile": "runpod", "write_to": "/proc/run.sh", "outside": True},
         ),
-        "write_to: /proc/run.sh: ",
+        "write_to: /proc/run.",
     ),
     ("a day that is none", tool("check_staleness", {"on": "soon"}), "'soon' isn't a date"),
     ("a device as a log", tool("lookup_symptom", {"log_path": "/dev/zero"}), "is a device"),

@@ -135,6 +135,8 @@ def test_the_end_by_a_deadline_is_told(kept, monkeypatch, step, where):
     ],
 )
 def test_what_an_end_leaves_is_safe_or_not(end, newest, verified, missing, left, is_safe):
-    is_all = newest == verified and bool(newest) and not missing
-    now = safe.Safe(newest, 1, verified, 1, 0.0, missing, not newest and not verified, is_all)
+    is_newest = newest == verified or not newest
+    is_all = is_newest and bool(newest) and not missing
+    nothing = not newest and not verified
+    now = safe.Safe(newest, 1, verified, 1, 0.0, missing, nothing, is_newest, is_all)
     assert keeper.is_safe_for(end, now, left) is is_safe

@@ -25,7 +25,7 @@ def test_a_least_job_says_nothing_but_the_runners_defaults():
     read = fields(gpus=0)
     given = {
         "version", "job_sha", "profile", "name", "run_dir", "work_dir", "command", "deadline", "step_pattern",
-        "min_free_mb", "min_free_inodes", "stall_log_seconds",
+        "min_free_mb", "min_free_inodes", "stall_log_seconds", "probe",
     }  # fmt: skip
     assert {name for name, value in read.items() if value != spec.DEFAULTS[name]} == given
 

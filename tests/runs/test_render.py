@@ -782,7 +782,7 @@ PROBED = PLAIN | {"command": ["python", "train.py"], "checkpoint": {"folder": "o
         ({"command": ["julia", "train.jl", "pythonic"]}, False),
         ({"probe": False}, False),
         ({"probe": "off"}, False),
-        ({"checkpoint": None}, False),
+        ({"checkpoint": None}, True),
     ],
 )
 def test_a_rehearsal_has_the_probe_where_a_python_program_trains_unless_the_job_says_no(fields, on):

@@ -78,7 +78,7 @@ def test_the_program_receives_exactly_the_values_and_nothing_else_runs(tmp_path,
     job = from_object(
         {
             "name": "odd", "command": [sys.executable, str(program), *ODD], "deadline": "1h", "gpus": 0, "variables": {"A": "$(touch pwned)'\"\n;", "B_1": "x" * 100_000}, "floors": {"free_gb": 0, "free_inodes": 0},
-            "results": [], "notify": ["true", "$(touch pwned)"], "kubernetes": {"image": "a"}, "run_dir": str(home / "runs" / "odd"), "slurm": {"requeue": False}, "step_pattern": "$(touch pwned)'[",
+            "results": [], "notify": ["true", "$(touch pwned)"], "kubernetes": {"image": "a"}, "run_dir": str(home / "runs" / "odd"), "slurm": {"requeue": False}, "step_pattern": "$(touch pwned)'[x]",
         }
     )  # fmt: skip
     made = render(job, profile.get(PLATFORMS[target]), target, date(2026, 8, 25))

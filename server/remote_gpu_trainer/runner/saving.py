@@ -197,7 +197,7 @@ def may_wait(
     """
     if left <= (save if handles else 0.0):
         return False
-    if not is_one_save and handles and waited >= STILL + MOST_BETWEEN:
+    if not is_one_save and waited >= (STILL + MOST_BETWEEN if handles else max(GREW, 2 * save)):
         return False
     if why == "deadline":
         return True

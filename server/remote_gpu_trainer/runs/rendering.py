@@ -44,7 +44,8 @@ def rendered(
     else the user's own machine. Raises JobError, and ProfileError for an unknown platform.
     """
     job = from_object(given)
-    if (at := after(job.deadline, time.time())) is not None and at <= time.time():
+    now = time.mktime(on.timetuple()) if on else time.time()
+    if (at := after(job.deadline, now)) is not None and at <= now:
         raise JobError("deadline: it has passed; give a later one, such as deadline: 20h")
     platform = platform_of(profile_name, target)
     chosen = target or usual_target(platform)
