@@ -217,7 +217,9 @@ class Keeper:
         run = self.run
         if run.up - self._safe_at >= SAFE_EVERY or self._safe_of != end:
             now = safe.look_safe(run)
-            self._is_all_safe = is_safe_for(end, now, _has_left(run, now))
+            # A run that came to its end owes a copy of all that durable.what names, too.
+            is_copied = end not in ("done", "unsaved") or self.sync.is_whole()
+            self._is_all_safe = is_copied and is_safe_for(end, now, _has_left(run, now))
             self._safe_at, self._safe_of = run.up, end
         return self._is_all_safe
 
