@@ -282,7 +282,7 @@ def test_without_a_verified_copy_the_box_stays_and_says_so(box: Box, named):
         lambda: [line for line in lines(box.folder / "alarms") if "stays on" in line],
         timeout=10,
     )
-    assert "not verified" in said[0] and not (box.folder / "stopped").exists()
+    assert "nothing proves" in said[0] and not (box.folder / "stopped").exists()
     at = int((box.run_dir / "deadline").read_text())
     if named:
         box.until(lambda: lines(box.folder / "stopped"), timeout=70)

@@ -405,7 +405,8 @@ class Attempts:
         newest = _id(run)
         has_newer = bool(newest) and newest != self._attempt.checkpoint
         reach = _reach(state, has_newer)
-        came_further = has_newer and is_further(self._best, reach, self._begins_anew)
+        is_beyond = is_further(self._best, reach, self._begins_anew)
+        came_further = has_newer and is_beyond
         best, self._best = self._best, max(self._best or 0, reach or 0)
         if came_further:  # progress gives retries back
             self._used = {}
@@ -419,7 +420,7 @@ class Attempts:
                 state.again = failures.TWICE
                 more = "; the same failure at the same step twice, with no newer checkpoint between"
                 return False, verdict._replace(reason=verdict.reason + more)
-        is_again = verdict.failure != "preempted" and self._failed and not came_further
+        is_again = verdict.failure != "preempted" and self._failed and not is_beyond
         # Before its first step a program loses nothing by another try.
         if is_again and self._begins_anew and reach:
             state.again = failures.ANEW
