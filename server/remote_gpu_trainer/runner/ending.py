@@ -97,8 +97,9 @@ class Ending:
         """Say why the box stays on, and until when."""
         spec = self.run.spec
         where = mask(self.run.durable) or "a durable place, since the job names none"
+        billed = " and billed" if spec.billed else ""
         text = f"{what}, but nothing proves that all it made is safe at {where}. The box stays on"
-        text += " and billed, and is ended once that is proven" if spec.billed else ""
+        text += f"{billed}, and is ended once that is proven"
         can_stop = spec.end_keeps_disk or spec.end_stop
         if "unsaved" in spec.end_when and late < 0:
             text += " or its deadline passes"
