@@ -71,7 +71,7 @@ def state_of(group: Group, known: content.Known) -> tuple[str, str]:
     """Judge a checkpoint; what can't be read is unknown."""
     try:
         verdict = known.judge(group.item, group.older)
-        others = [path for path in group.files.values() if not _is_in(path, group.item.path)]
+        others = [path for path in group.files.values() if not is_within(path, group.item.path)]
         for path in others:
             if verdict.state != CORRUPT and path.endswith(WEIGHTS):
                 other = known.judge(content.stamp(path))
@@ -129,5 +129,6 @@ def _step_inside(path: str) -> int | None:
     return None
 
 
-def _is_in(path: str, folder: str) -> bool:
+def is_within(path: str, folder: str) -> bool:
+    """Return whether a path is a folder's own or lies below it."""
     return (path + "/").startswith(folder.rstrip("/") + "/")

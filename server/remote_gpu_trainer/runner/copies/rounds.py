@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from .. import completeness, content, durable, log, procs
+from .. import completeness, content, durable, log, procs, results
 from ..completeness import COMPLETE, CORRUPT
 from ..context import Run, user_mask
 from . import groups, mirror, place
@@ -118,7 +118,9 @@ class Round:
         if self.run.rank == 0:
             for name in self.run.spec.results:
                 for path in groups.expand(self.run, name):
-                    if os.path.exists(path) and not any(_covers(o.here, path) for o in found):
+                    if os.path.exists(path) and not any(
+                        groups.is_within(path, o.here) for o in found
+                    ):
                         found.append(durable.item_of(self.run, path))
         return found
 
@@ -242,26 +244,23 @@ class Round:
             digest = digest_of(sums)
             self.digests[group.stamp] = digest
             self.state["own"]["digests"].append(digest)
-            for name, told in self.there.known.items():
+            for told in self.there.known.values():
                 if told.get("digest") == digest and told.get("state") != "partial":
-                    told["ours"] = True
+                    # These bytes lie there already, under another stamp.
+                    told["ours"], told["stamp"] = True, group.stamp
                     self.handled[group.name] = group.stamp
-                    return self._readopt(name, group)
+                    return False
             return self._put_group(group, action, files, sums, digest)
         except FileNotFoundError:
             return True
         finally:
             shutil.rmtree(staged, ignore_errors=True)
 
-    def _readopt(self, name: str, group: Group) -> bool:
-        """Note that these bytes lie there already, under another stamp."""
-        self.there.known[name]["stamp"] = group.stamp
-        return False
-
     def _put_group(
         self, group: Group, action: Copy, files: Files, sums: dict[str, str], digest: str
     ) -> bool:
-        name, step = name_of(action.line, self._step(group), digest), self._step(group)
+        step = self._step(group)
+        name = name_of(action.line, step, digest)
         state, why = groups.state_of(group, self.known)
         told: dict[str, Any] = {
             "run": self.run.spec.name,
@@ -417,8 +416,6 @@ class Round:
 
     def _has_saved(self) -> bool:
         """Return whether the program has left results or checkpoints."""
-        from .. import results
-
         run = self.run
         if run.rank == 0 and len(results.look(run).missing) < len(run.spec.results):
             return True
@@ -483,7 +480,7 @@ class Round:
     def _is_mirrored(self, path: str) -> bool:
         """Return whether all files of a path were compared as they are now."""
         for item in self._items():
-            if _covers(item.here, path):
+            if groups.is_within(path, item.here):
                 base = item.here if os.path.isdir(item.here) else os.path.dirname(item.here)
                 known = self.table.get(item.there) or {}
                 files = list(completeness.files_of(path))
@@ -521,10 +518,6 @@ def write_last(run: Run, told: dict[str, object]) -> None:
 
 def _age(one: Any) -> int:
     return int(one.at)
-
-
-def _covers(folder: str, path: str) -> bool:
-    return (path + "/").startswith(folder.rstrip("/") + "/")
 
 
 def _stamp(path: str) -> list[int]:
