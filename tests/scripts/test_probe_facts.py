@@ -733,6 +733,7 @@ for fold in range(2):
 
 
 def test_no_look_where_a_fork_may_need_more_memory_than_is_free():
+    pytest.importorskip("torch")
     probe = loaded(PROBE)
     watch = probe.DataSets(None)
     used, free = probe.memory()
