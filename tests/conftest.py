@@ -10,6 +10,7 @@ from datetime import date
 from pathlib import Path
 
 import pytest
+import yaml
 
 from tests.sharing import Shared
 
@@ -69,6 +70,11 @@ def bundle(tmp_path):
         return tmp_path
 
     return write
+
+
+def read_yaml(text: str) -> list:
+    """The documents of a rendered text, by libyaml where PyYAML has it: the scripts in it are long."""
+    return list(yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)))
 
 
 def engine(name: str, install: str, *places: str) -> str:

@@ -95,7 +95,7 @@ JOBS = st.builds(
 )
 
 
-@settings(max_examples=3000, deadline=None)
+@settings(max_examples=20 * settings.default.max_examples, deadline=None)
 @given(heres(), theres(), JOBS)
 def test_no_plan_takes_the_last_complete_generation_or_displaces_it(here_, there_, job):
     actions = plan(here_, there_, job)
@@ -132,7 +132,7 @@ def test_no_plan_takes_the_last_complete_generation_or_displaces_it(here_, there
     assert newest(kept) == newest(there_), "what a program goes on from is the same afterwards"
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([COMPLETE, UNKNOWN, CORRUPT]), DIGESTS), max_size=25))
 def test_a_program_that_saves_over_one_file_leaves_two_complete_ones(saves):
     """Whatever it saves, torn or whole: the best that was there stays, and the place doesn't fill."""

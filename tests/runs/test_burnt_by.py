@@ -7,7 +7,6 @@ import typing
 from datetime import date
 
 import pytest
-import yaml
 from pydantic import BaseModel
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.platforms import profile
@@ -15,6 +14,7 @@ from remote_gpu_trainer.runs.job import Job
 from remote_gpu_trainer.runs.job_reading import JobError, from_object
 from remote_gpu_trainer.runs.render import render
 
+from tests.conftest import read_yaml
 from tests.programs import rgt
 from tests.runner.box import Box
 from tests.runs.test_status import said
@@ -171,7 +171,7 @@ def test_the_code_of_a_failed_program_is_what_the_engine_is_told(target, tmp_pat
     fields = {"skypilot": {}, "kubernetes": {"kubernetes": {"image": "a", "claim": "work"}}}
     job = {**JOB, "command": ["bash", "-c", "exit 7"], "gpus": 0, **fields[target]}
     made = render(from_object(job), profile.get("generic-ssh"), target, date(2026, 11, 25)).script
-    parts = list(yaml.safe_load_all(made))
+    parts = read_yaml(made)
     if target == "skypilot":
         script = parts[0]["run"]
     else:

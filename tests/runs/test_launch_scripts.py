@@ -6,7 +6,6 @@ from collections import Counter
 from datetime import date
 
 import pytest
-import yaml
 from generated_docs.documents import outdated
 from generated_docs.launch_scripts_page import DATA, PAGE, counts
 from remote_gpu_trainer.platforms import profile
@@ -14,14 +13,14 @@ from remote_gpu_trainer.runs import code_state
 from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.runs.render import render
 
-from tests.conftest import ROOT
+from tests.conftest import ROOT, read_yaml
 from tests.runs.test_targets_kubernetes import VERSIONS, validate
 from tests.runs.test_targets_skypilot import load
 
 __all__ = ["load", "validate"]  # the fixtures
 pytest_plugins = ["tests.engines.slurm"]
 
-SCRIPTS = yaml.safe_load((ROOT / DATA).read_text(encoding="utf-8"))
+SCRIPTS = read_yaml((ROOT / DATA).read_text(encoding="utf-8"))[0]
 NEEDS = [(script, need) for script in SCRIPTS for need in script["needs"]]
 WITHOUT_FIELD = {"command", "setup", "runner", "no"}
 # What the small cluster of the tests says to lines that it can read, but not serve.
@@ -170,7 +169,7 @@ def test_skypilot_s_parser_loads_each_task(load):
 @of("kubernetes")
 @pytest.mark.parametrize("version", VERSIONS)
 def test_the_strict_schemas_take_each_object(script, version, validate):
-    documents = list(yaml.safe_load_all(made(script).script))
+    documents = read_yaml(made(script).script)
     assert documents[-1]["kind"] == "Job"
     for document in documents:
         validate(document, version, strict=True)

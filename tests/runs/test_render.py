@@ -8,7 +8,6 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from remote_gpu_trainer.cli.main import main
@@ -22,7 +21,7 @@ from remote_gpu_trainer.runs.launch_risks import warnings
 from remote_gpu_trainer.runs.render import OURS, TARGETS, render, usual_target
 from remote_gpu_trainer.runs.rendering import rendered
 
-from tests.conftest import ROOT, engine
+from tests.conftest import ROOT, engine, read_yaml
 
 DAY = date(2026, 11, 20)
 PLATFORMS = {
@@ -75,9 +74,9 @@ def made(target: str, **fields):
 def script_of(target: str, text: str) -> str:
     """The run.sh in what an engine takes."""
     if target == "kubernetes":
-        return next(yaml.safe_load_all(text))["data"]["run.sh"]
+        return read_yaml(text)[0]["data"]["run.sh"]
     if target == "skypilot":
-        run = yaml.safe_load(text)["run"]
+        run = read_yaml(text)[0]["run"]
         return run[
             run.index("#!/usr/bin/env bash\n") : run.index(run_script.END) + len(run_script.END)
         ]

@@ -11,10 +11,11 @@ from datetime import date
 from pathlib import Path
 
 import pytest
-import yaml
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.runs.render import render
+
+from tests.conftest import read_yaml
 
 RECORDER = "import json, os, sys\njson.dump([sys.argv[1:], {n: os.environ.get(n) for n in ('A', 'B_1')}], open(sys.argv[0] + '.json', 'w'))\n"
 ODD = [
@@ -36,7 +37,7 @@ def started(target: str, script: str, folder):
     if target in ("local", "ssh", "slurm"):
         (folder / "run.sh").write_text(script, encoding="utf-8", newline="\n")
         return ["bash", str(folder / "run.sh"), "run"]
-    documents = {d.get("kind", "task"): d for d in yaml.safe_load_all(script)}
+    documents = {d.get("kind", "task"): d for d in read_yaml(script)}
     if target == "kubernetes":
         (folder / "run.sh").write_text(
             documents["ConfigMap"]["data"]["run.sh"], encoding="utf-8", newline="\n"

@@ -12,6 +12,7 @@ from remote_gpu_trainer.runner.spec import DEFAULTS
 from remote_gpu_trainer.runs import run_script, targets
 from remote_gpu_trainer.runs.targets import kubernetes
 
+from tests.conftest import read_yaml
 from tests.runner.box import Box
 
 pytest_plugins = ["tests.runner.box"]
@@ -71,7 +72,7 @@ def validate():
 
 
 def objects(text):
-    return {document["kind"]: document for document in yaml.safe_load_all(text)}
+    return {document["kind"]: document for document in read_yaml(text)}
 
 
 def several(nodes=3, **more):
@@ -102,7 +103,7 @@ SHAPES = {
 @pytest.mark.parametrize("shape", SHAPES)
 def test_every_object_passes_the_strict_schema(made, validate, shape, version):
     options, values = SHAPES[shape]
-    for document in yaml.safe_load_all(made(options, **values)[0]):
+    for document in read_yaml(made(options, **values)[0]):
         validate(document, version, strict=True)
 
 

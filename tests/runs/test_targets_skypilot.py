@@ -12,6 +12,7 @@ from remote_gpu_trainer.runner.spec import DEFAULTS
 from remote_gpu_trainer.runs import run_script
 from remote_gpu_trainer.runs.targets import skypilot
 
+from tests.conftest import read_yaml
 from tests.runs.test_targets_kubernetes import HOSTILE
 
 INSTALL = "python3 -m venv sky && sky/bin/pip install skypilot==0.14.1, then SKYPILOT_PYTHON=sky/bin/python"
@@ -139,7 +140,7 @@ def test_of_several_gpus_skypilot_takes_any(load, made):
 
 
 def test_skypilot_would_refuse_a_misspelt_key(load, made):
-    task = yaml.safe_load(made()[0])
+    task = read_yaml(made()[0])[0]
     task["resources"]["use_spott"] = True
     assert "use_spot" in load(yaml.safe_dump(task))[0]["error"]
 
@@ -158,7 +159,7 @@ def test_skypilot_gets_hostile_text_exactly(load, made):
     text, script = made(command=hard)
     found = load(text)[0]["run"]
     assert script in found
-    assert found == yaml.safe_load(text)["run"]
+    assert found == read_yaml(text)[0]["run"]
 
 
 @pytest.fixture
@@ -172,7 +173,7 @@ def stand_in(tmp_path):
 def test_the_run_text_writes_the_script_and_runs_it(execute, made, stand_in):
     hard = ["a b", "!!", '"!x"', "$(touch bad)", "`touch bad`", "'", "a\nb", "\\", "训练", "\x01"]
     text, script = made(python=stand_in, command=hard, name="$(touch bad)", box_id="`touch bad`")
-    home = execute(yaml.safe_load(text)["run"])
+    home = execute(read_yaml(text)[0]["run"])
     assert (home / "calls").read_text() == "run|rdzv=\n"
     kept = home / ".remote-gpu-trainer/tiny/run.sh"
     assert kept.read_bytes().decode() == script
@@ -180,7 +181,7 @@ def test_the_run_text_writes_the_script_and_runs_it(execute, made, stand_in):
 
 
 def test_each_node_gets_its_rank_and_the_first_address(execute, made, stand_in):
-    run = yaml.safe_load(made(replace(ONE, nodes=2), python=stand_in)[0])["run"]
+    run = read_yaml(made(replace(ONE, nodes=2), python=stand_in)[0])[0]["run"]
     for rank in "01":
         home = execute(run, SKYPILOT_NODE_RANK=rank, SKYPILOT_NODE_IPS="10.0.0.7\n10.0.0.8")
     assert (home / "calls").read_text().splitlines() == [
@@ -191,7 +192,7 @@ def test_each_node_gets_its_rank_and_the_first_address(execute, made, stand_in):
 
 def test_a_queue_runs_its_cells(execute, made, stand_in):
     cells = [{"name": "a", "arguments": []}]
-    home = execute(yaml.safe_load(made(python=stand_in, cells=cells)[0])["run"])
+    home = execute(read_yaml(made(python=stand_in, cells=cells)[0])[0]["run"])
     assert (home / "calls").read_text().startswith("queue|")
 
 
@@ -199,7 +200,7 @@ def test_boxes_that_share_a_queue_are_told_their_part(execute, made, load, stand
     cells = [{"name": name, "arguments": []} for name in "abc"]
     options = replace(ONE, boxes=3, managed=True)
     text = made(options, python=stand_in, cells=cells)[0]
-    task = yaml.safe_load(text)
+    task = read_yaml(text)[0]
     assert task["envs"] == {"RGT_PART": None}
     assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
     assert "RGT_PART" in load(text)[0]["error"], "SkyPilot starts none without its part"
@@ -230,9 +231,9 @@ def test_the_delimiter_is_no_line_of_the_script():
 @example("a\x85\r\n")
 def test_any_value_comes_back_exactly(made, value):
     text, script = made(variables={"V": value})
-    task = yaml.safe_load(text)
+    task = read_yaml(text)[0]
     assert script in task["run"]
-    assert {**task, "run": ""} == {**yaml.safe_load(made()[0]), "run": ""}, (
+    assert {**task, "run": ""} == {**read_yaml(made()[0])[0], "run": ""}, (
         "a value reached something else than the script"
     )
 
@@ -245,7 +246,7 @@ def test_any_setup_comes_back_exactly(made, value):
     except ValueError as refused:
         assert "\0" in value and str(refused).startswith("setup: must be ")
         return
-    assert yaml.safe_load(text).get("setup", "") == value
+    assert read_yaml(text)[0].get("setup", "") == value
 
 
 @given(HOSTILE)

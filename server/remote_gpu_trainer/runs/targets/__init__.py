@@ -102,11 +102,29 @@ class _Dumper(yaml.SafeDumper):
         super().increase_indent(flow, False)
 
     def analyze_scalar(self, scalar: str) -> yaml.emitter.ScalarAnalysis:
-        analysis = super().analyze_scalar(scalar)
-        if _is_block(scalar):
-            # PyYAML writes no block with a tab, although its reader and others accept one.
-            analysis.allow_block = True
-        return analysis
+        if not _is_block(scalar):
+            return super().analyze_scalar(scalar)
+        # PyYAML reads a script letter by letter, and writes no block with a tab, although its
+        # reader and others accept one.
+        return yaml.emitter.ScalarAnalysis(
+            scalar=scalar,
+            empty=False,
+            multiline=True,
+            allow_flow_plain=False,
+            allow_block_plain=False,
+            allow_single_quoted=False,
+            allow_double_quoted=True,
+            allow_block=True,
+        )
+
+    def write_literal(self, text: str) -> None:
+        """Write a block; each text that _is_block knows needs no hint behind the indicator."""
+        pad = " " * (self.indent or 0)
+        lines = text[:-1].split("\n")
+        self.write_indicator("|", True)
+        self.write_line_break()
+        self.stream.write("\n".join(pad + line if line else "" for line in lines))
+        self.write_line_break()
 
 
 def _is_block(value: str) -> bool:
