@@ -85,7 +85,8 @@ def test_a_recording_leaves_out_a_thread_that_waits_unless_told_so(stuck, spy, t
         lines = output.read_text().splitlines() if output.exists() else []
         return sum(int(line.rsplit(" ", 1)[1]) for line in lines if "fetch_next_shard" in line)
 
-    assert samples() * 5 < samples("--idle")
+    # On a busy machine a look may take the thread for one that works.
+    assert min(samples() for _ in range(3)) * 5 < samples("--idle")
     assert process.poll() is None
 
 

@@ -1,5 +1,6 @@
 """U53: processes and threads share one count, and at its limit neither can be started. Limits are set in a child only."""
 
+import itertools
 import os
 import subprocess
 import sys
@@ -102,9 +103,12 @@ os._exit(0)
 """
 
 
+CALLS = itertools.count()
+
+
 def limited(what, number, *more):
-    """Runs beside 60 free tasks; under root as a user number that nobody has."""
-    user = 1_900_000_000 + os.getpid() % 1_000_000
+    """Runs beside 60 free tasks; under root as a user number that nobody has, another for each call."""
+    user = 1_900_000_000 + os.getpid() % 1_000_000 * 100 + next(CALLS)
     child = subprocess.run(
         [sys.executable, "-S", "-c", LIMITED, what, str(number), str(user), *more],
         cwd="/",

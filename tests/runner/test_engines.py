@@ -138,7 +138,7 @@ def test_a_notice_after_a_start_over_ssh_saves_and_the_next_start_goes_on(box: B
     client.wait(90)
     # What a provider's notice does, five seconds before the KILL.
     os.kill(box.pid("runner"), signal.SIGTERM)
-    box.until(lambda: (box.run_dir / ".preempted").exists(), timeout=20)
+    box.until(lambda: (box.run_dir / ".preempted").exists())
     box.kill_everything()
     sshd.start()
     again = sshd.run(start, timeout=60)
