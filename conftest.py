@@ -4,6 +4,7 @@
 (`-m engine`), a name (`-k`) or a path runs the rest as well.
 """
 
+import functools
 import hashlib
 import os
 import signal
@@ -74,15 +75,30 @@ def _narrowed(config) -> bool:
     return not chosen and config.args_source is not config.ArgsSource.ARGS
 
 
+def pytest_ignore_collect(collection_path, config):
+    """Without a choice, don't even read what would be left out as a whole."""
+    if _narrowed(config) and collection_path.name.startswith("test_"):
+        name = collection_path.relative_to(ROOT).as_posix()
+        if name.startswith("evals/proofs/") or name in _slow():
+            return True
+    return None
+
+
 def pytest_xdist_auto_num_workers(config):
     """One more than cores, as many tests wait for processes; none of its own for a chosen few."""
     return (os.cpu_count() or 1) + 1 if _narrowed(config) or config.option.all else 0
 
 
+@functools.cache
+def _slow() -> dict[str, str]:
+    """Each slow file or test, and of how many of its cases one is quick: "0" for none."""
+    lines = (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines()
+    return dict((*line.split(" 1/"), "0")[:2] for line in lines)
+
+
 def pytest_collection_modifyitems(config, items):
     """Mark what is slow or needs an engine, leave it out where nothing was chosen, sort."""
-    lines = (ROOT / "tests" / "slow.txt").read_text(encoding="utf-8").splitlines()
-    slow = dict((*line.split(" 1/"), "0")[:2] for line in lines)
+    slow = _slow()
     seen = Counter()
     for item in items:
         name = item.nodeid.partition("[")[0]
