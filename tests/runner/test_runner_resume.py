@@ -414,6 +414,7 @@ def test_an_attempt_that_saves_and_opened_no_checkpoint_is_told_and_goes_on(box:
     assert now["note"].startswith(told) is is_anew and bool(now["note"]) is is_anew
     assert (told in box.log()) is is_anew
     assert len(box.events("not-opened")) == int(is_anew)
+    assert json.loads((box.run_dir / "attempt.json").read_text())["anew"] is is_anew
 
 
 def test_a_stop_without_a_runner_names_the_newest_checkpoint_and_step(box: Box):

@@ -106,6 +106,18 @@ def test_new_files_are_copied_once_they_lie_still_and_nothing_starts_without_the
     assert len(rows(run)) == before, "it was copied while it was written"
 
 
+def test_an_attempt_that_begins_anew_has_a_line_of_its_own_there(tmp_path):
+    run = make(tmp_path)
+    for attempt, is_anew, steps in ((1, True, (50, 60)), (2, False, (70,)), (3, True, (80, 90))):
+        run.folder.write("attempt", f"{attempt}\n")
+        run.folder.write("attempt.json", json.dumps({"attempt": attempt, "anew": is_anew}))
+        fill(tmp_path, *steps)
+        assert last(run)
+    there = tmp_path / "durable/ckpt.generations"
+    lines = {name.split("-")[2]: name.split("-")[1] for name in os.listdir(there) if "gen-" in name}
+    assert lines == {"50": "1", "60": "1", "70": "1", "80": "2", "90": "2"}
+
+
 def test_a_copy_without_progress_is_ended_told_and_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("IS_OF", str(tmp_path))  # this process began without it
     hangs = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; sleep 100; }}"

@@ -158,6 +158,7 @@ class Attempts:
             "attempt": state.attempt,
             "log_first": self._attempt.log_first,
             "checkpoint": self._attempt.checkpoint,
+            "anew": not goes_on,
         }
         run.folder.write("attempt.json", json.dumps(told) + "\n")
         self.program.start(
@@ -215,6 +216,8 @@ class Attempts:
                 " program seems to begin anew"
             )
             self._begins_anew = True
+            noted = run.folder.json("attempt.json")  # its copies get a line of their own
+            run.folder.write("attempt.json", json.dumps({**noted, "anew": True}) + "\n")
             self._add_note(told)
             run.event("not-opened", attempt=state.attempt, path=began.path, saved=saved.path)
             notices.notify(run, told)

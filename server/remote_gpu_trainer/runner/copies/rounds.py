@@ -211,13 +211,8 @@ class Round:
         own = self.state.get("own")
         if not own or own.get("attempt") != attempt:
             own = self.state["own"] = {"attempt": attempt, "digests": []}
-        is_anew = attempt is not None and (
-            run.spec.resume == "none"
-            or not told.get("checkpoint")
-            or run.folder.number("began-anew") == attempt
-        )
         return Job(
-            is_anew,
+            bool(told.get("anew")),
             frozenset(own["digests"]),
             overtaken,
             place.Local(self.tools).free(run.folder.path),
