@@ -217,8 +217,8 @@ class Keeper:
         run = self.run
         if run.up - self._safe_at >= SAFE_EVERY or self._safe_of != end:
             now = safe.look_safe(run)
-            # A run that came to its end owes a copy of all that durable.what names, too; so does one
-            # of which no checkpoint and no result is proven.
+            # A run that came to its end owes a copy of all that durable.what names, too; so does
+            # one of which no checkpoint and no result is proven.
             has_proof = bool(now.verified) or bool(run.spec.results and not now.results_missing)
             is_cut = end not in ("done", "unsaved")
             is_copied = (is_cut and has_proof) or self.sync.is_whole()
