@@ -134,6 +134,19 @@ def test_a_copy_without_progress_is_ended_told_and_made_again(tmp_path, monkeypa
     assert left == []
 
 
+def test_a_full_place_is_told_at_the_first_copy_that_has_no_room(tmp_path, monkeypatch):
+    table = "echo Filesystem blocks used available; echo /dev/sdb1 4096 4096 1 100% /mnt"
+    tool(tmp_path, "df", f"#!/bin/sh\n{table}\n", monkeypatch)
+    run = make(tmp_path, durable=far(tmp_path, monkeypatch), timings={"copy_quiet": 1e6})
+    fill(tmp_path, 10)
+    copies = sync.Sync(run)
+    until(copies, lambda: rows(run))
+    [told] = events(run, "notify")
+    assert "which has 0.0 MB free: nothing is copied" in told["message"]
+    until(copies, lambda: len(events(run, "sync-failed")) > 1)
+    assert len(events(run, "notify")) == 1, "once, until a copy succeeds"
+
+
 def test_a_place_that_only_a_person_can_mend_is_not_waited_for(tmp_path):
     run = make(tmp_path, timings={"sync_wait": 100.0})
     fill(tmp_path, 10)

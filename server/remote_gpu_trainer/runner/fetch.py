@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -20,10 +19,9 @@ from .copies.generations import Generations
 from .copies.place import join, kind_of
 from .copies.plan import wanted
 from .copies.rounds import STATE
-from .copies.tool import Failed, Tools
+from .copies.tool import NO_ROOM, Failed, Tools
 
 TRIES = 3
-NO_ROOM = re.compile(r"No space left|quota exceeded", re.I)
 
 
 class Asked(Exception):
