@@ -68,7 +68,8 @@ class Asking:
 
     def _may_wait(self, why: str, save: float) -> bool:
         """Return whether a save that goes on may go on for another moment."""
-        since = self.begun if self.asked_at is None else self._kill_at
+        is_first = self.asked_at is None or why.startswith(("notice", "signal"))
+        since = self.begun if is_first else self._kill_at
         waited, pids = self.run.up - (since or self.run.up), self.program.pids()
         return _may_wait(self.run, why, waited, save, self._saves, pids, self.asked_at is None)
 
