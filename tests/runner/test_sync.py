@@ -317,6 +317,20 @@ def test_a_link_to_a_checkpoint_is_kept_with_it_and_no_second_copy(tmp_path):
     assert json.loads(found.read_text())["links"] == {"latest.pt": "step-20.pt"}
 
 
+def test_what_only_the_newest_has_beside_it_makes_no_second_copy_of_the_older(tmp_path):
+    run = make(tmp_path, checkpoint_pattern="global_step*", checkpoint_files=["args.json"])
+    folder = tmp_path / "ckpt"
+    for step in (10, 20, 30):
+        (folder / f"global_step{step}").mkdir(parents=True)
+        (folder / f"global_step{step}/weights.bin").write_bytes(bytes([step]) * 2000)
+        (folder / "latest").write_text(f"global_step{step}")
+        (folder / "args.json").write_text("{}")
+        assert once(run, "full")
+        assert len(events(run, "copied")) == step // 10
+        assert kept(tmp_path, "latest").read_text() == f"global_step{step}"
+        assert kept(tmp_path, "args.json").read_text() == "{}"
+
+
 def test_core_dumps_and_leases_stay_here(tmp_path):
     fill(tmp_path, 10)
     (tmp_path / "ckpt/core.123").write_bytes(b"\x7fELF" + b"\2" * 12 + b"\4\0" + b"memory")

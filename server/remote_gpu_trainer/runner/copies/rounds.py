@@ -236,7 +236,7 @@ class Round:
                     return False
             if files is group.files and self._is_changed(group):
                 return True
-            digest = digest_of(sums)
+            digest = digest_of({name: sums[name] for name in group.own})
             self.digests[group.stamp] = digest
             self.state["own"]["digests"].append(digest)
             for told in self.there.known.values():
@@ -291,7 +291,7 @@ class Round:
         return False
 
     def _is_changed(self, group: Group) -> bool:
-        return content.fingerprint(list(group.files.values())) != group.stamp
+        return content.fingerprint(list(group.files.values())) != group.moment
 
     def _waits_for_rest(self, here: list[Here], there: list[Any]) -> bool:
         """Return whether a checkpoint may rest within a moment, and is to be copied then."""
@@ -319,10 +319,10 @@ class Round:
             if name is None or self.run.up >= self.reread_until:
                 continue
             there = join(self.there.home, f"{name}/files")
-            wrong = self.place.wrong(group.files, there)
+            wrong = self.place.wrong(group.own, there)
             if wrong and not self._is_changed(group):
-                self.place.put({n: group.files[n] for n in wrong}, there, True)
-                wrong = self.place.wrong(group.files, there)
+                self.place.put({n: group.own[n] for n in wrong}, there, True)
+                wrong = self.place.wrong(group.own, there)
                 self.run.event("generation-mended", generation=name)
                 if wrong:
                     raise Failed(f"differs at the destination: {wrong[0]}")
