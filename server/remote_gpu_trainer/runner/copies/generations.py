@@ -46,6 +46,7 @@ class Generations:
 
     def __init__(self, run: Run, place: Place, folder: str, known: dict[str, dict[str, Any]]):
         self.run, self.place, self.home, self.known = run, place, home(folder), known
+        self._note: bytes | None = None  # what NEWEST says
 
     def read(self) -> list[There]:
         """Return what lies there. Raises Failed."""
@@ -105,8 +106,11 @@ class Generations:
         lines += ["", "To go on from one: rsync -a GENERATION/files/ CHECKPOINT_FOLDER/", ""]
         text = "\n".join(lines).encode("utf-8", "surrogateescape")
         path = join(self.home, NEWEST)
-        if self.place.read(path) != text:
+        if self._note is None:
+            self._note = self.place.read(path)
+        if self._note != text:
             self.place.write(path, text)
+            self._note = text
 
 
 def _worth(one: There) -> tuple[bool, bool, int]:
