@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import sys
@@ -12,6 +13,7 @@ import zlib
 
 import pytest
 from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runs.status import as_text
 from remote_gpu_trainer.runs.status_reply import status_from
 
 from tests.runner.box import PROGRAM, TIMINGS, Box, assert_nothing_repeated, undisturbed
@@ -62,8 +64,14 @@ def test_a_program_killed_from_outside_is_started_again_at_its_checkpoint(box: B
     box.start()
     box.at_step(12)
     os.kill(box.pid("train"), signal.SIGKILL)
-    assert box.wait()["phase"] == "done"
+    now = box.wait()
+    assert now["phase"] == "done"
     assert box.events("ended")[0]["class"] == "killed"
+    text = f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n"
+    told = as_text(status_from("here", text, False, "", time.time()))
+    assert re.search(
+        r"attempt 1 ended at step \d+: killed: killed by signal 9 from outside\n", told
+    )
     assert final(box) == undisturbed()
     assert_nothing_repeated(box)
 
