@@ -100,7 +100,7 @@ def _bring(run: Run, look: content.Look) -> dict[str, Any]:
     of = _place(run, address)
     state = run.folder.json(STATE)
     known = state.get("known") if state.get("place") == durable.place_id(run) else None
-    found = Generations(run, of, address, known or {})
+    found = Generations(run.spec.name, of, address, known or {})
     there = found.read()
     if foreign := found.foreign():
         return {"foreign": foreign, "brought": []}
@@ -114,7 +114,7 @@ def _bring(run: Run, look: content.Look) -> dict[str, Any]:
     if is_empty:
         _bring_notes(of, address, run.checkpoints)
     for one in wanted(there, here, torn):
-        _install(of, join(found.home, one.name), found.known[one.name], run.checkpoints)
+        install(of, join(found.home, one.name), found.known[one.name], run.checkpoints)
         found.known[one.name]["ours"] = True
         brought.append([join(found.home, one.name), one.source])
     if not there and is_empty:  # of before there were generations
@@ -136,7 +136,7 @@ def _bring_notes(of: place.Place, there: str, here: str) -> None:
                     file.write(text)
 
 
-def _install(of: place.Place, there: str, manifest: dict[str, Any], here: str) -> None:
+def install(of: place.Place, there: str, manifest: dict[str, Any], here: str) -> None:
     """Bring a generation into the checkpoint folder, once its bytes are as its manifest says; what
     has its name there is moved aside. Raises Failed."""
     fresh = os.path.join(here, ".rgt-fetched")

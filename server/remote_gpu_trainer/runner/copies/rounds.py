@@ -58,7 +58,10 @@ class Round:
         self.corrupt: dict[str, str] = told.get("corrupt") or {}  # by stamp: why
         self.known = content.Known(run.folder.at("whole.cache"))
         self.there = Generations(
-            run, self.place, durable.address_of_checkpoints(run), self.state.get("known") or {}
+            run.spec.name,
+            self.place,
+            durable.address_of_checkpoints(run),
+            self.state.get("known") or {},
         )
         self.handled: dict[str, str] = {}  # name -> stamp of what needs no further copy
         self.groups: list[Group] = []
