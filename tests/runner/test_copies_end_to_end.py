@@ -72,7 +72,7 @@ def test_data_come_before_the_program_starts(box: Box):
 
 
 def test_a_copy_started_by_hand_does_not_cost_its_login_when_the_run_ends(box: Box):
-    box.tool("ssh", f"sleep 3\n{HERE}")
+    box.tool("ssh", f"sleep 0.3\n{HERE}")  # a copy of one checkpoint asks a dozen times
     far = f"gpu:{box.folder}/durable"
     box.make("--steps", 4000, durable=durable(box, to=far, every_minutes=60))
     box.start()

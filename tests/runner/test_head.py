@@ -306,6 +306,36 @@ def test_a_box_whose_last_copy_is_not_verified_is_kept_and_somebody_is_called(
     assert ("on this box only" in made.read("told")) is not ends
 
 
+@pytest.mark.parametrize(
+    "fields, ends",
+    [
+        ({"end_keeps_disk": True}, "ended"),
+        ({"end_stop": "touch {at}/stopped"}, "stopped"),
+        ({}, ""),
+        ({"end_keeps_disk": True, "end_limit_seconds": 3600.0}, ""),
+    ],
+)
+def test_an_unproven_box_is_ended_after_its_limit_by_what_keeps_the_disk(
+    place, tmp_path, fields, ends
+):
+    given = {
+        "durable": "/mnt/keep",
+        "end_do": "run",
+        "end_command": ["touch", str(tmp_path / "ended")],
+        "end_limit_seconds": 0.0,
+        **fields,
+    }
+    given["end_stop"] = given.get("end_stop", "").format(at=tmp_path)
+    made = place(1, **given)
+    (tmp_path / "keeper.pid").write_text(DEAD)
+    hand = made.start()
+    assert within(4, lambda: any((tmp_path / n).exists() for n in ("ended", "stopped"))) is (
+        ends != ""
+    )
+    assert [n for n in ("ended", "stopped") if (tmp_path / n).exists()] == [ends] * bool(ends)
+    assert (hand.poll() is None) is bool(fields), "who may end it later stays"
+
+
 def test_a_box_that_was_stopped_by_hand_is_kept(place, tmp_path):
     made = place(1, end_do="run", end_command=["touch", str(tmp_path / "ended")])
     (tmp_path / "asked").write_text("asked\n")

@@ -100,6 +100,38 @@ def test_a_first_copy_after_the_end_is_awaited_before_anybody_is_told(kept, monk
     assert told[-1] == ("done", -1.0, True)
 
 
+@pytest.mark.parametrize("has_proof", [True, False])
+def test_a_failed_run_of_which_nothing_is_proven_needs_its_last_copy(kept, monkeypatch, has_proof):
+    verified = "/mnt/keep/gen-1-5-a" if has_proof else ""
+    now = safe.Safe("", None, verified, 5, 0.0, [], not has_proof, True, True)
+    kept.run.durable = kept.run.spec.durable = "/mnt/keep"
+    monkeypatch.setattr(keeper, "start_apart", lambda *_, **more: Copying())
+    monkeypatch.setattr(keeper.safe, "look_safe", lambda _: now)
+    safes = []
+    monkeypatch.setattr(
+        keeper.Ending, "step", lambda self, end, late, is_safe: bool(safes.append(is_safe))
+    )
+    kept.run.folder.mark("failed", {})
+    pass_seconds(kept, int(keeper.FIRST_TRY) + 3)
+    assert safes[-1] is has_proof
+    kept.run.folder.write("final-sync", '{"t": 1}')
+    pass_seconds(kept, int(keeper.SAFE_EVERY) + 1)
+    assert safes[-1] is True
+
+
+def test_a_result_that_a_pattern_names_is_seen_here(kept, monkeypatch):
+    kept.run.durable = kept.run.spec.durable = "/mnt/keep"
+    kept.run.spec.results[:] = ["out/final-*.pt"]
+    now = safe.Safe("", None, "/a", 5, 0.0, ["out/final-*.pt"], False, True, False)
+    monkeypatch.setattr(keeper.safe, "look_safe", lambda _: now)
+    assert kept._looks_safe("failed")
+    path = kept.run.inside("out/final-1.pt")
+    os.makedirs(os.path.dirname(path))
+    open(path, "w").close()
+    pass_seconds(kept, int(keeper.SAFE_EVERY) + 1)
+    assert not kept._looks_safe("failed")
+
+
 def test_a_run_that_is_done_but_not_copied_at_its_deadline_is_unsaved(kept):
     kept.run.folder.write("state.json", json.dumps({"phase": "syncing", "outcome": "done"}))
     kept.run.clock.nap(3598)

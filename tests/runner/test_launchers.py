@@ -4,7 +4,7 @@ import os
 import subprocess
 
 import pytest
-from remote_gpu_trainer.runner import launchers, procs, spec
+from remote_gpu_trainer.runner import launchers, procs, program, spec
 from remote_gpu_trainer.runner.context import Run
 
 PYTHON = "/venv/bin/python3"
@@ -43,6 +43,12 @@ def test_scripts_modules_and_programs_keep_their_words(make, launcher, bare, mod
     assert rest("python", "-X", "dev", "t.py") == [*bare, "python", "-X", "dev", "t.py"]
     assert rest("python3") == [*bare, "python3"]
     assert rest("bash", "-c", 'echo "$1"', "it's") == [*bare, "bash", "-c", 'echo "$1"', "it's"]
+
+
+def test_a_job_without_checkpoints_names_no_folder_for_them(make):
+    assert "RGT_CHECKPOINT_DIR" not in program.environment(make("none"), 1, "")
+    given = program.environment(make("none", checkpoint_folder="/mnt/out"), 1, "")
+    assert given["RGT_CHECKPOINT_DIR"] == "/mnt/out"
 
 
 def test_without_a_launcher_the_words_stay(make):

@@ -193,6 +193,15 @@ def test_a_program_that_begins_at_0_again_has_a_line_of_its_own_until_it_passes_
     assert names == {"gen-1-50-a", "gen-1-60-b", "gen-2-5-e", "gen-2-10-f"}
 
 
+def test_what_was_saved_before_it_was_known_to_begin_anew_displaces_nothing():
+    old = [there("a", 50, 1), there("b", 60, 2)]
+    young = [*old, there("e", 5, 10), there("f", 10, 11)]  # in the old line, for nobody knew yet
+    assert plan([], young, Job()) == []
+    job = Job(begins_anew=True, own=frozenset("ef"))
+    assert plan([here(step=15, at=12)], young, job)[-1] == Copy("ckpt.pt", 2, True, False)
+    assert newest([*young, there("g", 15, 12, 2, anew=True)])["k"].step == 60
+
+
 def test_the_same_name_and_step_with_other_bytes_is_another_checkpoint():
     again = here("step-5", 5, at=20, digest="z")
     assert plan([again], [there("a", 5, 10, source="step-5")], Job()) != []

@@ -28,10 +28,10 @@ def ranks(box: Box) -> dict[int, int]:
     return found
 
 
-def two(box: Box) -> Box:
+def two(box: Box, sleep: float = 0.02) -> Box:
     return box.make(
         "--sleep",
-        0.02,
+        sleep,
         launcher="torchrun",
         processes=2,
         variables={"OMP_NUM_THREADS": "1"},
@@ -50,7 +50,7 @@ def test_a_killed_rank_is_told_as_killed_and_training_ends_as_if_undisturbed(box
 
 
 def test_all_ranks_save_and_leave_when_the_runner_is_asked(box: Box):
-    two(box)
+    two(box, sleep=0.2)  # the signal waits up to three seconds for a gap between its saves
     box.start()
     box.at_step(12)
     os.kill(box.pid("runner"), signal.SIGUSR1)

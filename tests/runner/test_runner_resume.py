@@ -3,14 +3,17 @@
 import json
 import os
 import pickle
+import re
 import shutil
 import signal
 import sys
 import time
 import zipfile
+import zlib
 
 import pytest
 from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runs.status import as_text
 from remote_gpu_trainer.runs.status_reply import status_from
 
 from tests.runner.box import PROGRAM, TIMINGS, Box, assert_nothing_repeated, undisturbed
@@ -24,7 +27,7 @@ def final(box: Box) -> bytes:
 
 @pytest.mark.parametrize("name", ["SIGTERM", "SIGINT", "SIGUSR1"])
 def test_a_signal_to_the_runner_saves_and_the_next_start_resumes(box: Box, name):
-    box.make()
+    box.make("--sleep", 0.2)  # it saves every second, and the signal waits up to three for a gap
     box.start()
     box.at_step(7)
     os.kill(box.pid("runner"), getattr(signal, name))
@@ -61,8 +64,14 @@ def test_a_program_killed_from_outside_is_started_again_at_its_checkpoint(box: B
     box.start()
     box.at_step(12)
     os.kill(box.pid("train"), signal.SIGKILL)
-    assert box.wait()["phase"] == "done"
+    now = box.wait()
+    assert now["phase"] == "done"
     assert box.events("ended")[0]["class"] == "killed"
+    text = f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n"
+    told = as_text(status_from("here", text, False, "", time.time()))
+    assert re.search(
+        r"attempt 1 ended at step \d+: killed: killed by signal 9 from outside\n", told
+    )
     assert final(box) == undisturbed()
     assert_nothing_repeated(box)
 
@@ -149,7 +158,8 @@ def test_a_runner_that_was_killed_alone_gives_its_program_to_the_next_start(box:
 
 
 def test_a_program_that_ignores_the_save_signal_is_killed_after_its_time(box: Box):
-    box.make("--ignore-term", "--steps", 400, checkpoint={"save_seconds": 2})
+    # It saves nothing meanwhile, which would be waited for.
+    box.make("--ignore-term", "--steps", 400, "--every", 1000, checkpoint={"save_seconds": 2})
     box.start()
     box.at_step(6)
     begin = time.monotonic()
@@ -207,7 +217,9 @@ def test_a_torn_checkpoint_is_put_aside_and_the_one_before_is_used(box: Box):
 
 
 def test_a_shell_line_gets_signal_and_flag_where_its_program_is(box: Box):
-    line = f"cd / && {sys.executable} {PROGRAM} --steps 30 --final {box.run_dir}/final.bin"
+    line = (
+        f"cd / && {sys.executable} {PROGRAM} --steps 30 --sleep 0.2 --final {box.run_dir}/final.bin"
+    )
     box.make(command=["bash", "-c", line], resume={"flag": "--resume-from"})
     box.start()
     box.at_step(7)
@@ -281,31 +293,31 @@ def test_a_checkpoint_that_another_node_may_be_writing_keeps_its_name(box: Box, 
         assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt.torn"]
 
 
-PICKLES = """
-import os, pickle, sys
+PACKED = """
+import os, pickle, sys, zlib
 from pathlib import Path
 path = os.environ['RGT_RESUME_FROM']
 print('Loading checkpoint shards:  50%| | 1/2\\rLoading checkpoint shards: 100%| | 2/2', flush=True)
-step = pickle.loads(Path(path).read_bytes())['step'] if path else 0
+step = pickle.loads(zlib.decompress(Path(path).read_bytes()))['step'] if path else 0
 if 'bug' in sys.argv: raise KeyError('lr')
 for step in range(step + 1, step + 4): print(f'step {step}', flush=True)
 if 'late' in sys.argv: raise KeyError('lr')
 new = Path(os.environ['RGT_CHECKPOINT_DIR'], f'step-{step}.pkl')
-new.write_bytes(pickle.dumps({'step': step}))
+new.write_bytes(zlib.compress(pickle.dumps({'step': step})))
 """
 
 
-def pickled(box: Box, *words: str, steps=(10, 20), torn: bool = False, **values) -> Box:
-    """Old pickles, whose ends the runner can't check."""
+def packed(box: Box, *words: str, steps=(10, 20), torn: bool = False, **values) -> Box:
+    """Compressed pickles, of which the runner can prove nothing."""
     box.checkpoints.mkdir()
     for step in steps:
         path = box.checkpoints / f"step-{step}.pkl"
-        path.write_bytes(pickle.dumps({"step": step, "weights": bytes(1000)}))
+        path.write_bytes(zlib.compress(pickle.dumps({"step": step, "weights": bytes(1000)})))
     if torn:
-        path.write_bytes(path.read_bytes()[:-40])
-    (box.folder / "pickles.py").write_text(PICKLES)
+        path.write_bytes(path.read_bytes()[:-9])
+    (box.folder / "packed.py").write_text(PACKED)
     return box.make(
-        command=[sys.executable, str(box.folder / "pickles.py"), *words],
+        command=[sys.executable, str(box.folder / "packed.py"), *words],
         results=[],
         checkpoint={"pattern": "step-*.pkl"},
         **values,
@@ -315,7 +327,7 @@ def pickled(box: Box, *words: str, steps=(10, 20), torn: bool = False, **values)
 @pytest.mark.parametrize("resume", ["automatic", "flag"])
 def test_the_first_crash_on_a_checkpoint_that_never_loaded_sets_it_aside(box: Box, resume):
     told = box.folder / "told"
-    pickled(
+    packed(
         box,
         torn=True,
         notify=["bash", "-c", f"cat >>{told}"],
@@ -338,7 +350,7 @@ def test_the_first_crash_on_a_checkpoint_that_never_loaded_sets_it_aside(box: Bo
     ],
 )
 def test_a_checkpoint_that_is_not_to_blame_keeps_its_name(box: Box, words, steps, attempts, why):
-    pickled(box, *words, steps=steps)
+    packed(box, *words, steps=steps)
     assert box.verb("run").returncode == 1
     assert box.marker("failed")["class"] == "bug"
     assert len(box.events("attempt")) == attempts, why
@@ -398,8 +410,9 @@ while True:
 def test_an_attempt_that_saves_over_the_one_it_never_opened_is_told_while_it_trains(box: Box):
     box.make(command=[sys.executable, "-c", LAST], results=[])
     box.start()
-    now = box.until(lambda: box.status()["note"] and box.status())
-    assert now["phase"] == "running" and "step-last.pt; nothing had opened that" in now["note"]
+    told = "step-last.pt; nothing had opened that"
+    now = box.until(lambda: told in (now := box.status())["note"] and now)
+    assert now["phase"] == "running"
     box.kill_everything()
 
 
@@ -414,6 +427,7 @@ def test_an_attempt_that_saves_and_opened_no_checkpoint_is_told_and_goes_on(box:
     assert now["note"].startswith(told) is is_anew and bool(now["note"]) is is_anew
     assert (told in box.log()) is is_anew
     assert len(box.events("not-opened")) == int(is_anew)
+    assert json.loads((box.run_dir / "attempt.json").read_text())["anew"] is is_anew
 
 
 def test_a_stop_without_a_runner_names_the_newest_checkpoint_and_step(box: Box):

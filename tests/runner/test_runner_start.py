@@ -36,6 +36,8 @@ def test_a_started_run_ends_done_with_the_weights_of_an_undisturbed_one(box: Box
         "step": 40,
         "attempt": 1,
         "checkpoint": f"{box.checkpoints}/step-40.pt",
+        "is_nan": False,
+        "before_nan": "",
     }
     assert [s for _, s, _ in box.steps()] == list(range(1, 41))
     assert b"step 40/40" in box.output() and box.output().endswith(b"finished\n")

@@ -105,6 +105,24 @@ def test_a_save_is_seen_from_its_beginning_to_its_end(tmp_path, writer):
     assert str(tmp_path / "train.log") in saving.open_for_writing([child.pid])
 
 
+def test_what_a_killed_save_left_behind_is_no_save(tmp_path):
+    fields = {"checkpoint_folder": "out", "checkpoint_pattern": "*.pt"}
+    run = Run(spec.of({"run_dir": str(tmp_path), **fields}), here=str(tmp_path))
+    words = "import sys, time; file = open(sys.argv[1], 'wb'); print(file.write(b'x'), flush=True); time.sleep(60)"
+    left = str(tmp_path / "out/ckpt.pt.tmp")
+    (tmp_path / "out").mkdir()
+    child = subprocess.Popen([sys.executable, "-c", words, left], stdout=subprocess.PIPE)
+    child.stdout.readline()
+    assert saving.Watch(run).look([child.pid]) == left
+    child.kill()
+    child.wait()
+    watch, begin = saving.Watch(run), time.monotonic()
+    while watch.look([os.getpid()]):
+        time.sleep(0.05)
+        assert time.monotonic() < begin + saving.STILL + 1
+    assert not watch.has_seen
+
+
 def test_who_handles_a_signal_is_read_from_the_kernel(writer):
     deaf, handler = writer(), writer("handles")
     assert handler.stdout.readline() and deaf.stdout.readline()

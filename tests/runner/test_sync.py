@@ -106,6 +106,18 @@ def test_new_files_are_copied_once_they_lie_still_and_nothing_starts_without_the
     assert len(rows(run)) == before, "it was copied while it was written"
 
 
+def test_an_attempt_that_begins_anew_has_a_line_of_its_own_there(tmp_path):
+    run = make(tmp_path)
+    for attempt, is_anew, steps in ((1, True, (50, 60)), (2, False, (70,)), (3, True, (80, 90))):
+        run.folder.write("attempt", f"{attempt}\n")
+        run.folder.write("attempt.json", json.dumps({"attempt": attempt, "anew": is_anew}))
+        fill(tmp_path, *steps)
+        assert last(run)
+    there = tmp_path / "durable/ckpt.generations"
+    lines = {name.split("-")[2]: name.split("-")[1] for name in os.listdir(there) if "gen-" in name}
+    assert lines == {"50": "1", "60": "1", "70": "1", "80": "2", "90": "2"}
+
+
 def test_a_copy_without_progress_is_ended_told_and_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("IS_OF", str(tmp_path))  # this process began without it
     hangs = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; sleep 100; }}"
@@ -120,6 +132,19 @@ def test_a_copy_without_progress_is_ended_told_and_made_again(tmp_path, monkeypa
     assert kept(tmp_path, "step-10.pt").exists() and last_sync(run)["verified"]
     left = [pid for pid in procs.table() if procs.environ(pid).get("IS_OF") == str(tmp_path)]
     assert left == []
+
+
+def test_a_full_place_is_told_at_the_first_copy_that_has_no_room(tmp_path, monkeypatch):
+    table = "echo Filesystem blocks used available; echo /dev/sdb1 4096 4096 1 100% /mnt"
+    tool(tmp_path, "df", f"#!/bin/sh\n{table}\n", monkeypatch)
+    run = make(tmp_path, durable=far(tmp_path, monkeypatch), timings={"copy_quiet": 1e6})
+    fill(tmp_path, 10)
+    copies = sync.Sync(run)
+    until(copies, lambda: rows(run))
+    [told] = events(run, "notify")
+    assert "which has 0.0 MB free: nothing is copied" in told["message"]
+    until(copies, lambda: len(events(run, "sync-failed")) > 1)
+    assert len(events(run, "notify")) == 1, "once, until a copy succeeds"
 
 
 def test_a_place_that_only_a_person_can_mend_is_not_waited_for(tmp_path):
@@ -290,6 +315,20 @@ def test_a_link_to_a_checkpoint_is_kept_with_it_and_no_second_copy(tmp_path):
     assert once(run) and kept_steps(tmp_path) == [10, 20]
     [found] = (tmp_path / "durable/ckpt.generations").glob("gen-1-20-*/manifest.json")
     assert json.loads(found.read_text())["links"] == {"latest.pt": "step-20.pt"}
+
+
+def test_what_only_the_newest_has_beside_it_makes_no_second_copy_of_the_older(tmp_path):
+    run = make(tmp_path, checkpoint_pattern="global_step*", checkpoint_files=["args.json"])
+    folder = tmp_path / "ckpt"
+    for step in (10, 20, 30):
+        (folder / f"global_step{step}").mkdir(parents=True)
+        (folder / f"global_step{step}/weights.bin").write_bytes(bytes([step]) * 2000)
+        (folder / "latest").write_text(f"global_step{step}")
+        (folder / "args.json").write_text("{}")
+        assert once(run, "full")
+        assert len(events(run, "copied")) == step // 10
+        assert kept(tmp_path, "latest").read_text() == f"global_step{step}"
+        assert kept(tmp_path, "args.json").read_text() == "{}"
 
 
 def test_core_dumps_and_leases_stay_here(tmp_path):

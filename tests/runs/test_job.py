@@ -411,6 +411,7 @@ OK = {"name": "sft", "command": ["python", "train.py"], "deadline": "1h"}
 @pytest.mark.parametrize(("fields", "said"), [
     ({"results": ["/"]}, "results.0: names no file or folder; write one such as out/final.pt"),
     ({"results": [" "]}, "results.0: names no file or folder; "),
+    ({"checkpoint": {"folder": "out", "files": ["../optim.pt"]}}, "checkpoint.files.0: leads out of the folder; write a glob below it"),
     ({"results": ["../../etc/passwd"]}, "results.0: leads out of the code; write a path inside it"),
     ({"checkpoint": {"folder": "/"}}, "checkpoint.folder: names no file or folder; "),
     ({"checkpoint": "out"}, "write for example checkpoint: {folder: out}"),

@@ -61,6 +61,11 @@ def test_copies_are_made_at_any_interval(minutes, seconds):
     assert read["durable_on_this_box"] is True
 
 
+def test_the_files_of_one_checkpoint_are_passed_on():
+    read = fields(checkpoint={"folder": "out", "files": ["optim_*.pt", "args.json"]})
+    assert read["checkpoint_files"] == ["optim_*.pt", "args.json"]
+
+
 @pytest.mark.parametrize("end, platform, do, command, needs", [
     ({}, "runpod", "keep", "", ""),
     ({"do": "stop"}, "autodl", "run", "/usr/bin/shutdown", ""),

@@ -336,6 +336,12 @@ class ProviderList:
     metavar="N",
     help="how many result folders there must be (0: the run leaves no checkpoint)",
 )
+@click.option(
+    "--durable",
+    metavar="PLACE",
+    help="bring the newest complete checkpoint and the results from the run's durable place, as "
+    "durable.to has it, where the box is gone or its checkpoints are corrupt",
+)
 @click.option("--no-load", is_flag=True, help="compare hashes, but don't load checkpoints")
 @click.option(
     "--confirm-gone",
@@ -380,6 +386,7 @@ def release(
     to: Path | None,
     also: tuple[str, ...],
     expect: int | None,
+    durable: str | None,
     no_load: bool,
     confirm_gone: bool,
     ids: tuple[str, ...],
@@ -413,6 +420,11 @@ def release(
                 "leave out the profile and the list"
             )
         return _forget(box, mine, as_json)
+    if durable:
+        try:
+            return _bring_durable(box_of(box), run, durable, to, not no_load, as_json)
+        except Unreleased as error:
+            raise BadRequest(str(error)) from None
     if profile is None:
         raise BadRequest("--profile is missing; name the platform (rgt profile lists them)")
     place, platform = box_of(box), profiles.get(profile)
@@ -436,6 +448,20 @@ class Pull:
     expect: int | None
     load: bool
     accept_new: bool
+
+
+def _bring_durable(
+    box: Box, run: str, address: str, to: Path | None, load: bool, as_json: bool
+) -> int:
+    """Bring what a durable place has of a run. Returns 0 verified, 1 not. Raises Unreleased."""
+    from ..runs import release_durable
+    from ..runs.release import as_text
+
+    results = release_durable.bring(box, run, address, to, load=load)
+    print(
+        json.dumps(results.as_dict(), ensure_ascii=False, indent=1) if as_json else as_text(results)
+    )
+    return 0 if results.verdict == "verified" else 1
 
 
 def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:

@@ -135,6 +135,7 @@ class Attempts:
 
     def _start(self) -> None:
         run, state = self.run, self.state
+        state.before = _tell_end(state)
         state.attempt = int(run.folder.number("attempt") or 0) + 1
         run.folder.write("attempt", f"{state.attempt}\n")
         run.folder.remove(members.ROLL, why.WAITS)
@@ -158,6 +159,7 @@ class Attempts:
             "attempt": state.attempt,
             "log_first": self._attempt.log_first,
             "checkpoint": self._attempt.checkpoint,
+            "anew": not goes_on,
         }
         run.folder.write("attempt.json", json.dumps(told) + "\n")
         self.program.start(
@@ -215,6 +217,8 @@ class Attempts:
                 " program seems to begin anew"
             )
             self._begins_anew = True
+            noted = run.folder.json("attempt.json")  # its copies get a line of their own
+            run.folder.write("attempt.json", json.dumps({**noted, "anew": True}) + "\n")
             self._add_note(told)
             run.event("not-opened", attempt=state.attempt, path=began.path, saved=saved.path)
             notices.notify(run, told)
@@ -499,6 +503,15 @@ class Attempts:
 def _id(run: Run) -> str:
     found = checkpoints.newest(run)
     return found.id if found else ""
+
+
+def _tell_end(state: State) -> str:
+    """Say how an attempt ended that another one follows, '' where it isn't known."""
+    if not state.failure:
+        return ""
+    entry = f" ({state.entry})" if state.entry else ""
+    step = "" if state.step is None else f" at step {state.step}"
+    return f"attempt {state.attempt} ended{step}: {state.failure}{entry}: {state.reason}"
 
 
 def _whole(value: object) -> int:

@@ -256,6 +256,6 @@ def _shape(path: str) -> set[str]:
     }
 
 
-def is_usable(path: str) -> bool:
+def is_usable(path: str, cache: str) -> bool:
     """Return whether a checkpoint is there and nothing speaks against it. Raises OSError."""
-    return os.path.lexists(path) and judge(path).state != CORRUPT
+    return os.path.lexists(path) and Known(cache).judge(stamp(path)).state != CORRUPT

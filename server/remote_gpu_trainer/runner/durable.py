@@ -230,7 +230,7 @@ def _other_run(run: Run, of: Place) -> str:
     """Return whose checkpoints lie where this run's would go, '' for nobody else's."""
     if not run.checkpoints:
         return ""
-    found = Generations(run, of, address_of_checkpoints(run), {})
+    found = Generations(run.spec.name, of, address_of_checkpoints(run), {})
     found.read()
     name = found.foreign()
     if not name:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shutil
 import signal
 from collections.abc import Callable
@@ -20,10 +19,9 @@ from .copies.generations import Generations
 from .copies.place import join, kind_of
 from .copies.plan import wanted
 from .copies.rounds import STATE
-from .copies.tool import Failed, Tools
+from .copies.tool import NO_ROOM, Failed, Tools
 
 TRIES = 3
-NO_ROOM = re.compile(r"No space left|quota exceeded", re.I)
 
 
 class Asked(Exception):
@@ -102,7 +100,7 @@ def _bring(run: Run, look: content.Look) -> dict[str, Any]:
     of = _place(run, address)
     state = run.folder.json(STATE)
     known = state.get("known") if state.get("place") == durable.place_id(run) else None
-    found = Generations(run, of, address, known or {})
+    found = Generations(run.spec.name, of, address, known or {})
     there = found.read()
     if foreign := found.foreign():
         return {"foreign": foreign, "brought": []}
@@ -116,7 +114,7 @@ def _bring(run: Run, look: content.Look) -> dict[str, Any]:
     if is_empty:
         _bring_notes(of, address, run.checkpoints)
     for one in wanted(there, here, torn):
-        _install(of, join(found.home, one.name), found.known[one.name], run.checkpoints)
+        install(of, join(found.home, one.name), found.known[one.name], run.checkpoints)
         found.known[one.name]["ours"] = True
         brought.append([join(found.home, one.name), one.source])
     if not there and is_empty:  # of before there were generations
@@ -138,7 +136,7 @@ def _bring_notes(of: place.Place, there: str, here: str) -> None:
                     file.write(text)
 
 
-def _install(of: place.Place, there: str, manifest: dict[str, Any], here: str) -> None:
+def install(of: place.Place, there: str, manifest: dict[str, Any], here: str) -> None:
     """Bring a generation into the checkpoint folder, once its bytes are as its manifest says; what
     has its name there is moved aside. Raises Failed."""
     fresh = os.path.join(here, ".rgt-fetched")

@@ -216,10 +216,16 @@ rgt_deadman() {
   rgt_end_program
   [[ $RGT_END_AT_DEADLINE == yes && $rgt_asked != asked ]] || return 0
   while rgt_is_unsaved; do
+    # Nothing is proven without a Python: after the job's limit only what keeps the disk may end it.
+    if ((${#RGT_STOP[@]})) && rgt_is_late "$RGT_END_LIMIT"; then
+      RGT_END=("${RGT_STOP[@]}") RGT_END_NEEDS=$RGT_STOP_NEEDS
+      break
+    fi
     rgt_note "the last copy is not verified: the box stays on"
-    ((${#RGT_NOTIFY[@]})) || return 0
-    rgt_call "the deadline has passed, and what the run made is on this box only. The box stays" \
-      "on and billed: copy it, and end the box yourself."
+    ((${#RGT_NOTIFY[@]} + ${#RGT_STOP[@]})) || return 0
+    ((!${#RGT_NOTIFY[@]})) ||
+      rgt_call "the deadline has passed, and what the run made is on this box only. The box stays" \
+        "on and billed: copy it, and end the box yourself."
     sleep "$RGT_NOTIFY_EVERY"
     rgt_look || continue
     { rgt_lives "${rgt_keeper[@]}" || ! rgt_is_late 0 || [[ $rgt_asked == asked ]]; } && return 0

@@ -8,7 +8,7 @@ import signal
 import subprocess
 from contextlib import suppress
 
-from . import asking, failures, notices, procs, program, safe, saving, state, stopping
+from . import asking, failures, notices, procs, program, results, safe, saving, state, stopping
 from .context import Run
 from .deadline import Window, known
 from .ending import Ending
@@ -217,8 +217,11 @@ class Keeper:
         run = self.run
         if run.up - self._safe_at >= SAFE_EVERY or self._safe_of != end:
             now = safe.look_safe(run)
-            # A run that came to its end owes a copy of all that durable.what names, too.
-            is_copied = end not in ("done", "unsaved") or self.sync.is_whole()
+            # A run that came to its end owes a copy of all that durable.what names, too; so does
+            # one of which no checkpoint and no result is proven.
+            has_proof = bool(now.verified) or bool(run.spec.results and not now.results_missing)
+            is_cut = end not in ("done", "unsaved")
+            is_copied = (is_cut and has_proof) or self.sync.is_whole()
             self._is_all_safe = is_copied and is_safe_for(end, now, _has_left(run, now))
             self._safe_at, self._safe_of = run.up, end
         return self._is_all_safe
@@ -271,7 +274,7 @@ def is_safe_for(end: str, now: safe.Safe, left: bool) -> bool:
 
 def _has_left(run: Run, now: safe.Safe) -> bool:
     """Return whether anything is here that isn't safe elsewhere. What hangs counts as if."""
-    paths = [run.inside(name) for name in now.results_missing]
+    paths = [run.inside(name) for name in now.results_missing]  # globs among them
     where = () if now.newest or now.verified or not run.checkpoints else (run.checkpoints,)
     with suppress(asking.Failed):
         return bool(asking.call(run, 5.0, None, _any_there, paths, where))
@@ -280,7 +283,7 @@ def _has_left(run: Run, now: safe.Safe) -> bool:
 
 def _any_there(paths: list[str], folders: list[str]) -> bool:
     filled = any(names for folder in folders for _, _, names in os.walk(folder))
-    return filled or any(os.path.lexists(path) for path in paths)
+    return filled or any(os.path.lexists(path) for name in paths for path in results.expand(name))
 
 
 def _window(run: Run) -> Window:

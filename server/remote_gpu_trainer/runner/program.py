@@ -124,7 +124,6 @@ def environment(run: Run, number: int, checkpoint: str, probe: str = "") -> dict
     env = plain_environment()
     env.update(
         RGT_RUN_DIR=run.folder.path,
-        RGT_CHECKPOINT_DIR=run.checkpoints,
         RGT_ATTEMPT=str(number),
         RGT_RESUME_FROM=checkpoint,
         RGT_SAVE_FILE=run.folder.at("save-now"),
@@ -135,6 +134,8 @@ def environment(run: Run, number: int, checkpoint: str, probe: str = "") -> dict
         # A rank that leaves first must not cost the others their save.
         TORCH_ELASTIC_SHUTDOWN_TIMEOUT=str(int(max(spec.save_seconds, 30))),
     )
+    if run.checkpoints:
+        env["RGT_CHECKPOINT_DIR"] = run.checkpoints
     if not spec.gpus:
         env.update(ACCELERATE_USE_CPU="true", DS_ACCELERATOR="cpu")
     env.update(spec.variables)

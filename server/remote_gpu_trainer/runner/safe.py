@@ -93,7 +93,8 @@ def judged_now(run: Run, path: str) -> str:
     if not path:
         return ""
     with suppress(asking.Failed):
-        return path if asking.call(run, LIMIT, None, content.is_usable, path) else ""
+        cache = run.folder.at("whole.cache")
+        return path if asking.call(run, LIMIT, None, content.is_usable, path, cache) else ""
     return ""
 
 

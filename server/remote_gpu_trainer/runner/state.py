@@ -30,6 +30,7 @@ class State:
         self.before_nan = ""  # the newest checkpoint from before it
         self.missing: list[str] = []
         self.cost = ""  # what an end that was asked for cost, "" where the program saved
+        self.before = ""  # how the attempt before this one ended
         self.note = ""  # what is odd about how this attempt began
         self.probe = ""  # what the probe said of the first steps
         self.outcome = ""  # what the run came to, while its last copy is still on the way
@@ -74,6 +75,7 @@ class State:
             "is_nan": self.is_nan,
             "before_nan": self.before_nan,
             "cost": self.cost,
+            "before": self.before,
             "note": self.note,
             "probe": self.probe,
             "last_sync": self.run.folder.json("last-sync") or None,
@@ -97,7 +99,7 @@ class State:
         numbers = ("attempt", "step", "exit", "started", "deadline", "checkpoint_step")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
                       "again": "again", "checkpoint": "checkpoint", "outcome": "outcome",
-                      "note": "note", "cost": "cost", "probe": "probe",
+                      "note": "note", "before": "before", "cost": "cost", "probe": "probe",
                       "before_nan": "before_nan"}  # fmt: skip
         for key in numbers:
             if isinstance(told.get(key), int) and not isinstance(told.get(key), bool):

@@ -22,8 +22,8 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u206
 _SHOWN = (
     "name", "box", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
     "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "waits",
-    "saving", "gpu", "disk_free_mb", "checkpoint", "cost", "note", "probe", "last_sync", "deadline",
-    "keeper_alive", "backstop", "log",
+    "saving", "gpu", "disk_free_mb", "checkpoint", "cost", "before", "note", "probe", "last_sync",
+    "deadline", "keeper_alive", "backstop", "log",
 )  # fmt: skip
 
 

@@ -33,7 +33,7 @@ class Asking:
             self.begun = run.up
             self._saves = saving.Watch(run)
         if run.folder.has("save-now") and self.asked_at is None:
-            self._sent(save)  # somebody else has asked
+            self._sent(save, run.folder.changed("save-now"))  # somebody else has asked
         path = self._saves.look(self.program.pids())
         if self.asked_at is None:
             if path and self._may_wait(why, save):
@@ -41,8 +41,9 @@ class Asking:
                     self._tell_wait(path)
                 return
             run.folder.remove(saving.FILE)
+            asked = run.now  # a handler may have saved before the next line
             self.program.ask_to_save(why)
-            self._sent(save)
+            self._sent(save, asked)
         elif run.up >= self._kill_at:
             if path and self._may_wait(why, save):
                 return
@@ -62,13 +63,15 @@ class Asking:
         """The program has ended; one that ended while it was waited for wasn't asked."""
         self.run.folder.remove(saving.FILE)
 
-    def _sent(self, save: float) -> None:
-        self.asked_at, self._asked_ns = self.run.up, int(self.run.now * 1e9)
+    def _sent(self, save: float, at: float) -> None:
+        # The kernel stamps files by a clock that lags some milliseconds behind.
+        self.asked_at, self._asked_ns = self.run.up, int((at - 0.05) * 1e9)
         self._kill_at = self.run.up + max(self.run.spec.save_seconds, save)
 
     def _may_wait(self, why: str, save: float) -> bool:
         """Return whether a save that goes on may go on for another moment."""
-        since = self.begun if self.asked_at is None else self._kill_at
+        is_first = self.asked_at is None or why.startswith(("notice", "signal"))
+        since = self.begun if is_first else self._kill_at
         waited, pids = self.run.up - (since or self.run.up), self.program.pids()
         return _may_wait(self.run, why, waited, save, self._saves, pids, self.asked_at is None)
 

@@ -17,6 +17,7 @@ from . import asking, durable, procs
 from .context import Run, say
 from .copies import mirror
 from .copies.rounds import ABSENT, Round, write_last
+from .copies.tool import NO_ROOM
 
 HUNG = -1  # no worker's code: it was ended, for it made no progress
 CUT = -2  # the time was over
@@ -224,7 +225,8 @@ class Sync:
             self._logged, self._is_told = "", False
             return
         why = self.run.folder.json("last-sync").get("why") or f"its process ended with {code}"
-        self._note_failure(f"the copy to {self.run.durable} failed: {why}")
+        text = f"the copy to {self.run.durable} failed: {why}"
+        self._note_failure(text, at_once=bool(NO_ROOM.search(text)))
 
     def _note_failure(self, text: str, at_once: bool = False) -> None:
         """Tell a failure: each in the events, each reason in the log, a lasting one by a notice."""

@@ -206,14 +206,11 @@ def _killed(run: Run, events: str) -> str:
     if not told:
         return ""
     now = run.folder.json("state.json")
-    last = now.get("checkpoint")
-    saved = f"without a save; the last checkpoint is {last}" if last else "without a save, ever"
-    if now.get("cost"):
-        saved = "without a save"
+    saved = "" if now.get("cost") else ", without a save"  # the cost says so itself
     if any(event.get("saved") for event in told):
-        saved = f"and had saved {last} since"
+        saved = f", and had saved {now.get('checkpoint')} since"
     signal_name, seconds = run.spec.save_signal, run.spec.save_seconds
-    return f"{run.spec.name} was killed {seconds:g} s after {signal_name} asked it to end, {saved}"
+    return f"{run.spec.name} was killed {seconds:g} s after {signal_name} asked it to end{saved}"
 
 
 def _billed(run: Run) -> str:

@@ -18,6 +18,7 @@ from pydantic.json_schema import SkipJsonSchema
 
 from ..runner.spec import TIMINGS
 from .job_values import (
+    Below,
     BoxPath,
     Deadline,
     IsCommand,
@@ -98,6 +99,11 @@ class Checkpoint(Strict):
     folder: BoxPath = Field(description="the program must save to RGT_CHECKPOINT_DIR, this folder")
     pattern: Line = Field(
         default="", description="glob of complete checkpoints, such as step_*.pt; empty: any file"
+    )
+    files: list[Below] = Field(
+        default=[],
+        description="globs below the folder: what else belongs to each checkpoint, such as "
+        "optim_*.pt, of which each has the one with its numbers, or args.json",
     )
     every_minutes: Minutes | None = Field(default=None, description="how often the program saves")
     save_seconds: float = Field(

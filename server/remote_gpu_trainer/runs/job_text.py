@@ -71,6 +71,7 @@ def spec_of(
         "save_every_seconds": (checkpoint and checkpoint.every_minutes or 0) * 60,
         "checkpoint_folder": checkpoint.folder if checkpoint else "",
         "checkpoint_pattern": (checkpoint.pattern or "*") if checkpoint else "",
+        "checkpoint_files": list(checkpoint.files) if checkpoint else [],
         **_resume(job),
         "durable": durable.to if durable else "",
         "durable_what": list(durable.what) if durable else [],

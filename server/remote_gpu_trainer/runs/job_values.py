@@ -76,6 +76,12 @@ def _a_result(text: str) -> str:
     return text
 
 
+def _below(text: str) -> str:
+    if text.startswith(("/", "~")) or ".." in text.split("/"):
+        raise ValueError("leads out of the folder; write a glob below it, such as optim_*.pt")
+    return text
+
+
 def _a_pattern(text: str) -> str:
     if not text:
         return text
@@ -182,6 +188,7 @@ Line = Annotated[
 _ON_THE_BOX = "on the box: relative to the code, absolute, or beginning with ~/"
 BoxPath = Annotated[Line, Field(min_length=1, description=_ON_THE_BOX), AfterValidator(_a_path)]
 Result = Annotated[BoxPath, AfterValidator(_a_result)]
+Below = Annotated[Line, Field(min_length=1), AfterValidator(_below)]
 Pattern = Annotated[Line, AfterValidator(_a_pattern)]
 IsCommand = BeforeValidator(_a_command)
 # pydantic uses Rust's patterns, where $ is the very end of the text.

@@ -75,6 +75,13 @@ def find(box: Box, run: str) -> Known | None:
     return max(found, key=lambda known: known.at, default=None)
 
 
+def told_place(box: Box, run: str) -> str:
+    """Return the durable place of a run that was started from here, '' for none."""
+    known = find(box, run)
+    durable = known.given.get("durable") if known else None
+    return str(durable.get("to") or "") if isinstance(durable, dict) else ""
+
+
 def _is_same(folder: str, run: str) -> bool:
     if "/" not in run:
         run = f"~/runs/{run}"

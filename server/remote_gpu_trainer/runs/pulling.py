@@ -88,7 +88,7 @@ def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
             raise Unreleased(_why(copied, f"copying {shown(folder)}"))
         files, links = _ask(box, folder, left, "hash", f"hashing {shown(folder)}")
         differing = [
-            path for path, (size, digest) in files.items() if not _same(here / path, size, digest)
+            path for path, (size, digest) in files.items() if not same(here / path, size, digest)
         ]
         pulled = Pulled(files, links, differing)
         if not differing:
@@ -171,7 +171,8 @@ def read_list(data: bytes) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
     return files, links
 
 
-def _same(path: Path, size: int, digest: str) -> bool:
+def same(path: Path, size: int, digest: str) -> bool:
+    """Return whether a file here has this size and SHA-256."""
     try:
         if path.is_symlink() or path.stat().st_size != size:
             return False

@@ -25,7 +25,7 @@ from ..boxes.box import Box
 from ..catalogue import bundle
 from ..text import write_whole
 from ..text.masking import shown, shown_lines
-from . import named_results, pulling, status
+from . import known_jobs, named_results, pulling, status
 from .pulling import HASHING, Unreleased, pull, refuse_foreign
 
 # The runner's own files at the top of its folder: locks, process ids, caches, and what belongs to a
@@ -92,7 +92,7 @@ def release(
     """
     answer = status.ask(box, run, accept_new=accept_new)
     if answer.state in ("unreachable", "unknown", "nothing"):
-        raise Unreleased(answer.text)
+        raise Unreleased(answer.text + _elsewhere(box, run))
     if answer.state in ("alive", "stalled"):
         at = "" if answer.step is None else f" at step {answer.step}"
         raise Unreleased(
@@ -100,7 +100,16 @@ def release(
             "with rgt status --wait, or end it with rgt stop"
         )
     to = to or Path("results") / default_name(box, answer.dir)
-    return bring_home(box, answer.dir, to, also=also, expect=expect, load=load)
+    released = bring_home(box, answer.dir, to, also=also, expect=expect, load=load)
+    if released.verdict == "bad" and (elsewhere := _elsewhere(box, run)):
+        released.checked.append(f"note: the box's own aren't whole{elsewhere}")
+    return released
+
+
+def _elsewhere(box: Box, run: str) -> str:
+    """Say how to bring the copies of a run that was started from here, '' where it has none."""
+    to = known_jobs.told_place(box, run)
+    return f"; its newest copies: add --durable {shlex.quote(to)} --to FOLDER" if to else ""
 
 
 def bring_home(
@@ -123,10 +132,10 @@ def bring_home(
     places = _places(source, also)
     origin = {"box": boxes.address(box) or "local", "folder": source}
     to = Path(os.path.realpath(to))  # the user's own link to a folder
-    own = _own_files(to, origin)
+    own = own_files(to, origin)
     coming = _coming(box, places)
     refuse_foreign(to, coming, own)
-    _claim(to, origin, sorted(own.union(coming)))
+    claim(to, origin, sorted(own.union(coming)))
     files, links = _pull_all(box, places, to, released)
     released.files, released.bytes = len(files), sum(size for size, _ in files.values())
     named = named_results.read(to / "run.sh")
@@ -135,7 +144,7 @@ def bring_home(
     released.results = [shown(to / path, 400) for path in reached.came]
     unlisted = [path for path in files if _ODD.search(path)]
     listed = {name: files[name] for name in files if name not in unlisted}
-    _write_manifest(
+    write_manifest(
         to,
         origin,
         [
@@ -146,7 +155,7 @@ def bring_home(
     if released.differing:
         released.verdict = "bad"
         return released
-    _verify(released, verifier, to, expect, load, unlisted, named.checkpoints)
+    verify(released, verifier, to, expect, load, unlisted, named.checkpoints)
     released.checked += [
         f"note: {shown(path)}: compared, but no manifest can hold such a name; rename it"
         for path in unlisted
@@ -228,18 +237,18 @@ def _coming(box: Box, places: dict[str, str]) -> list[str]:
     ]
 
 
-def _claim(to: Path, origin: dict[str, str], coming: list[str]) -> None:
+def claim(to: Path, origin: dict[str, str], coming: list[str]) -> None:
     """Make the folder here this run's, before anything is copied. Raises Unreleased."""
     try:
         to.mkdir(parents=True, exist_ok=True)
-        _write_manifest(to, origin, None, coming)
+        write_manifest(to, origin, None, coming)
     except OSError as error:
         raise Unreleased(
             f"can't write to {to} ({error.strerror}); give another folder with --to"
         ) from None
 
 
-def _own_files(to: Path, origin: dict[str, str]) -> set[str]:
+def own_files(to: Path, origin: dict[str, str]) -> set[str]:
     """Return the files that earlier releases of this run brought into a folder.
 
     Raises Unreleased where the folder holds the results of another run: they would be overwritten,
@@ -273,7 +282,7 @@ def _run_id(origin: dict[str, str]) -> str:
     return PurePosixPath(origin["folder"]).name or "run"
 
 
-def _write_manifest(
+def write_manifest(
     to: Path, origin: dict[str, str], rows: list[dict] | None, coming: list[str] | None = None
 ) -> None:
     """Write the list by which scripts/verify_local.py compares the folder, now and later.
@@ -286,7 +295,7 @@ def _write_manifest(
     write_whole(to / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode(), 0o644)
 
 
-def _verify(
+def verify(
     released: Released,
     verifier: Path,
     to: Path,

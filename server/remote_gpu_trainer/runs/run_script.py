@@ -122,8 +122,9 @@ def _assignments(spec: dict[str, Any], requeue: bool) -> str:
     """What the shell itself must know."""
     whole = {**DEFAULTS, **spec}
     timings = {**TIMINGS, **whole["timings"]}
-    command = whole["end_command"] if whole["end_do"] == "run" else []
-    words = ["bash", "-c", command] if isinstance(command, str) else command
+    words = _words(whole["end_command"]) if whole["end_do"] == "run" else []
+    keeps = whole["end_keeps_disk"]
+    stop = words if keeps else _words(whole["end_stop"])
     values = {
         "NAME": whole["name"],
         "PYTHON": whole["python"],
@@ -140,6 +141,8 @@ def _assignments(spec: dict[str, Any], requeue: bool) -> str:
         "END_AT_DEADLINE": "yes" if words and "deadline" in whole["end_when"] else "no",
         "END_UNSAVED": "yes" if "unsaved" in whole["end_when"] else "no",
         "END_NEEDS": whole["end_needs"],
+        "END_LIMIT": int(whole["end_limit_seconds"]),
+        "STOP_NEEDS": whole["end_needs"] if keeps else whole["end_stop_needs"],
         "END_RETRY": max(int(timings["end_retry"]), 1),
         "END_WAIT": timings["end_wait"],
         "BOX_ID": whole["box_id"],
@@ -148,14 +151,20 @@ def _assignments(spec: dict[str, Any], requeue: bool) -> str:
     }
     lines = [f"RGT_{name}={word(value)}" for name, value in values.items()]
     lines.append(f"RGT_DIR={quoted_path(posixpath.normpath(whole['run_dir']), word)}")
-    for name, words_of in (("END", words), ("NOTIFY", whole["notify"])):
+    for name, words_of in (("END", words), ("STOP", stop), ("NOTIFY", whole["notify"])):
         lines.append(f"RGT_{name}=({' '.join(map(word, words_of))})")
     # The words of a shell behind the job's setup: what follows them runs there.
     shell = around(whole["setup"], []) if whole["setup"] else []
     lines.append(f"RGT_SETUP=({' '.join(map(word, shell))})")
-    names = " ".join(f"RGT_{name}" for name in (*values, "DIR", "END", "NOTIFY", "SETUP"))
+    names = " ".join(f"RGT_{name}" for name in (*values, "DIR", "END", "STOP", "NOTIFY", "SETUP"))
     lines.append(f"export -n {names}")
     return "\n".join([*lines, "rgt_script=${BASH_SOURCE[0]}", ""])
+
+
+def _words(command: str | list[str]) -> list[str]:
+    if isinstance(command, list):
+        return command
+    return ["bash", "-c", command] if command else []
 
 
 def _for_a_reader(spec: dict[str, Any]) -> str:

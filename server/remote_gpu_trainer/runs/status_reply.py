@@ -305,6 +305,8 @@ def _say_where_it_is(status: Status, data: dict) -> None:
         f"step {_or_none(status.step)}, heartbeat {_ago(status.heartbeat_age)}, "
         f"log {_ago(_number(data, 'log_age'))}"
     )
+    if _text(data, "before"):
+        status.evidence.append(shown(data["before"], 300))
     if status.exit is not None or status.failure:
         failure = f", class {status.failure}" if status.failure else ""
         entry = f", entry {status.entry}" if status.entry else ""

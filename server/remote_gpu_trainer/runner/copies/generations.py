@@ -16,10 +16,10 @@ import time
 from typing import Any
 
 from ..completeness import COMPLETE, UNKNOWN
-from ..context import Run
 from .place import Place, join
 from .plan import PARTIAL, There, newest
 
+ENDING = ".generations"  # of the name of their folder
 MANIFEST, BEGUN = "manifest.json", "copying.json"
 NAME = re.compile(r"gen-\d+-(\d+|x)-[0-9a-f]{8}$")
 NEWEST = "NEWEST"
@@ -27,7 +27,7 @@ NEWEST = "NEWEST"
 
 def home(folder: str) -> str:
     """Return where the generations of a checkpoint folder lie, by its own address there."""
-    return f"{folder.rstrip('/')}.generations"
+    return folder.rstrip("/") + ENDING
 
 
 def name_of(line: int, step: int | None, digest: str) -> str:
@@ -42,10 +42,12 @@ def digest_of(files: dict[str, str]) -> str:
 
 
 class Generations:
-    """Those of one run. `known`: manifests by name, as read before; kept up to date."""
+    """Those of the run of this name. `known`: manifests by name, as read before; kept up to
+    date."""
 
-    def __init__(self, run: Run, place: Place, folder: str, known: dict[str, dict[str, Any]]):
-        self.run, self.place, self.home, self.known = run, place, home(folder), known
+    def __init__(self, name: str, place: Place, folder: str, known: dict[str, dict[str, Any]]):
+        self.name, self.place, self.home, self.known = name, place, home(folder), known
+        self._note: bytes | None = None  # what NEWEST says
 
     def read(self) -> list[There]:
         """Return what lies there. Raises Failed."""
@@ -69,7 +71,7 @@ class Generations:
     def foreign(self) -> str:
         """Return the name of another run whose checkpoints lie there, '' for none."""
         for told in self.known.values():
-            if told and told.get("run") != self.run.spec.name:
+            if told and told.get("run") != self.name:
                 return str(told.get("run"))
         return ""
 
@@ -105,8 +107,11 @@ class Generations:
         lines += ["", "To go on from one: rsync -a GENERATION/files/ CHECKPOINT_FOLDER/", ""]
         text = "\n".join(lines).encode("utf-8", "surrogateescape")
         path = join(self.home, NEWEST)
-        if self.place.read(path) != text:
+        if self._note is None:
+            self._note = self.place.read(path)
+        if self._note != text:
             self.place.write(path, text)
+            self._note = text
 
 
 def _worth(one: There) -> tuple[bool, bool, int]:
@@ -116,6 +121,8 @@ def _worth(one: There) -> tuple[bool, bool, int]:
 def _there(name: str, told: dict[str, Any]) -> There | None:
     """Return a generation by its manifest, None where that says nothing."""
     try:
+        if any(name.startswith("/") or ".." in name.split("/") for name in told["files"]):
+            return None  # nobody's own manifest
         step = told["step"]
         return There(
             name,
@@ -131,7 +138,7 @@ def _there(name: str, told: dict[str, Any]) -> There | None:
             bool(told.get("ours")),
             bool(told["anew"]),
         )
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, AttributeError):
         return None
 
 

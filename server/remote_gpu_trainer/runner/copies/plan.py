@@ -165,7 +165,7 @@ def _best(of_kind: list[There]) -> There:
 
 def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
     """Return what may go: cut copies, and what the program itself has replaced or removed, once
-    KEPT complete ones are newer."""
+    KEPT complete ones are newer and came as far."""
     stamps = {one.stamp for one in here}
     held = {one.digest for one in here if one.digest}
     drops = [one for one in there if one.state == PARTIAL and one.stamp not in stamps]
@@ -175,25 +175,25 @@ def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
             continue
         if not _is_replaced(one, there):
             continue
-        line = [o for o in there if o.kind == one.kind and o.state != PARTIAL]
-        newer = [o for o in line if (o.line, _age(o)) > (one.line, _age(one))]
-        proven = [o for o in newer if o.state == COMPLETE and o.line == one.line]
+        newer = [
+            other
+            for other in there
+            if other.kind == one.kind
+            and other.state != PARTIAL
+            and (other.line, _age(other)) > (one.line, _age(one))
+        ]
         if one.state == COMPLETE:
-            later = [o for o in newer if o.state == COMPLETE and o.line > one.line]
-            best_line = [o for o in best if o.kind == one.kind and o.line == one.line]
-            passed = bool(later) and not best_line and _passes(later, one)
-            if len(proven) >= KEPT or (passed and len(later) >= KEPT):
-                drops.append(one)
-        elif len(newer) >= KEPT:
+            newer = [o for o in newer if o.state == COMPLETE and _is_as_far(o, one)]
+        if len(newer) >= KEPT:
             drops.append(one)
     return drops
 
 
-def _passes(later: list[There], one: There) -> bool:
-    """Return whether a later line has come as far as this generation."""
-    if any(not other.is_anew for other in later):
-        return True
-    return one.step is not None and any((other.step or -1) >= one.step for other in later)
+def _is_as_far(newer: There, one: There) -> bool:
+    """Return whether a newer one came at least as far; by its line where a step isn't known."""
+    if newer.step is None or one.step is None:
+        return newer.line == one.line or not newer.is_anew
+    return newer.step >= one.step
 
 
 def _is_replaced(one: There, there: list[There]) -> bool:
@@ -230,7 +230,7 @@ def _line(one: Here, there: list[There], job: Job) -> tuple[int, bool]:
     is_anew = any(other.is_anew for other in line)
     steps = [other.step for other in line if other.step is not None and other.at <= one.order]
     is_back = one.is_named and one.step is not None and bool(steps) and one.step < max(steps)
-    is_other = job.begins_anew and not any(other.digest in job.own for other in line)
+    is_other = job.begins_anew and any(other.digest not in job.own for other in line)
     if is_back or is_other:
         return last + 1, is_other or is_back and job.begins_anew
     return last, is_anew

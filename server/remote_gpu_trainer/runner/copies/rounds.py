@@ -58,7 +58,10 @@ class Round:
         self.corrupt: dict[str, str] = told.get("corrupt") or {}  # by stamp: why
         self.known = content.Known(run.folder.at("whole.cache"))
         self.there = Generations(
-            run, self.place, durable.address_of_checkpoints(run), self.state.get("known") or {}
+            run.spec.name,
+            self.place,
+            durable.address_of_checkpoints(run),
+            self.state.get("known") or {},
         )
         self.handled: dict[str, str] = {}  # name -> stamp of what needs no further copy
         self.groups: list[Group] = []
@@ -211,13 +214,8 @@ class Round:
         own = self.state.get("own")
         if not own or own.get("attempt") != attempt:
             own = self.state["own"] = {"attempt": attempt, "digests": []}
-        is_anew = attempt is not None and (
-            run.spec.resume == "none"
-            or not told.get("checkpoint")
-            or run.folder.number("began-anew") == attempt
-        )
         return Job(
-            is_anew,
+            bool(told.get("anew")),
             frozenset(own["digests"]),
             overtaken,
             place.Local(self.tools).free(run.folder.path),
@@ -241,7 +239,7 @@ class Round:
                     return False
             if files is group.files and self._is_changed(group):
                 return True
-            digest = digest_of(sums)
+            digest = digest_of({name: sums[name] for name in group.own})
             self.digests[group.stamp] = digest
             self.state["own"]["digests"].append(digest)
             for told in self.there.known.values():
@@ -296,7 +294,7 @@ class Round:
         return False
 
     def _is_changed(self, group: Group) -> bool:
-        return content.fingerprint(list(group.files.values())) != group.stamp
+        return content.fingerprint(list(group.files.values())) != group.moment
 
     def _waits_for_rest(self, here: list[Here], there: list[Any]) -> bool:
         """Return whether a checkpoint may rest within a moment, and is to be copied then."""
@@ -324,10 +322,10 @@ class Round:
             if name is None or self.run.up >= self.reread_until:
                 continue
             there = join(self.there.home, f"{name}/files")
-            wrong = self.place.wrong(group.files, there)
+            wrong = self.place.wrong(group.own, there)
             if wrong and not self._is_changed(group):
-                self.place.put({n: group.files[n] for n in wrong}, there, True)
-                wrong = self.place.wrong(group.files, there)
+                self.place.put({n: group.own[n] for n in wrong}, there, True)
+                wrong = self.place.wrong(group.own, there)
                 self.run.event("generation-mended", generation=name)
                 if wrong:
                     raise Failed(f"differs at the destination: {wrong[0]}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import time
 from collections.abc import Callable
@@ -11,6 +12,7 @@ from typing import IO, NamedTuple
 from .. import procs
 from ..asking import scratch
 
+NO_ROOM = re.compile(r"No space left|quota exceeded|nothing is copied", re.I)  # or a plan's word
 LOOK = 1.0  # seconds between two looks at a program's progress
 
 

@@ -1,0 +1,172 @@
+"""Bring home the newest complete checkpoint of a run, and its results, from its durable place.
+
+For a box that is gone, or whose own checkpoints are corrupt: nothing there is asked. Each file of a
+checkpoint is compared with the digest that its manifest holds. What the job names as results is
+known where the run was started from here.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import os
+from contextlib import suppress
+from pathlib import Path, PurePosixPath
+
+from ..boxes.box import Box
+from ..catalogue import bundle
+from ..runner import durable, fetch, spec
+from ..runner.completeness import COMPLETE, files_of
+from ..runner.context import Run
+from ..runner.copies import place
+from ..runner.copies.generations import ENDING, Generations
+from ..runner.copies.plan import There, newest
+from ..runner.copies.tool import Failed, Tools
+from ..text import sha256_of
+from ..text.masking import shown
+from . import job_text, known_jobs, release
+from .job_reading import from_object
+from .known_jobs import Known
+from .pulling import Unreleased, refuse_foreign, same
+from .release import Released
+
+
+def bring(box: Box, run: str, address: str, to: Path | None, *, load: bool) -> Released:
+    """Bring what the durable place `address` has of a run: its `durable.to`, or the folder of its
+    generations itself. Raises Unreleased.
+
+    `box` and `run`: as the run was started. `to` and `load`: as `release.release` takes them.
+    """
+    known = known_jobs.find(box, run)
+    own = _run_of(known, address)
+    of = place.at(address, Tools(dict(os.environ), lambda: None))
+    try:
+        found = _generations(of, address, own)
+        there = sorted(newest(found.read()).values(), key=lambda one: one.name)
+        results = _results(of, own)
+    except Failed as error:
+        raise Unreleased(f"{shown(address, 200)} doesn't answer: {error}") from None
+    name = known.name if known else found.name or "run"
+    if known and found.foreign():
+        raise Unreleased(
+            f"the checkpoints at {found.home} are of the run {found.foreign()!r}, not of {name}; "
+            "name that run with --run"
+        )
+    if not there:
+        raise Unreleased(f"no checkpoint lies at {shown(found.home, 200)}; look there by hand")
+    to = Path(os.path.realpath(to or Path("results") / release.default_name(box, name)))
+    released = Released(shown(found.home), str(to))
+    below = PurePosixPath(found.home).name[: -len(ENDING)]
+    files = {
+        f"{below}/{name}": (size, digest)
+        for one in there
+        for name, (size, digest) in found.known[one.name]["files"].items()
+    }
+    origin = {"box": "durable", "folder": found.home}
+    before = release.own_files(to, origin)
+    refuse_foreign(to, [*files, *results], before)
+    release.claim(to, origin, sorted(before.union(files, results)))
+    for one in there:
+        _bring_one(of, found, one, to / below, released)
+    files |= _bring_results(of, results, to, released)
+    released.files, released.bytes = len(files), sum(size for size, _ in files.values())
+    rows = [
+        {"path": path, "bytes": size, "sha256": digest}
+        for path, (size, digest) in sorted(files.items())
+    ]
+    release.write_manifest(to, origin, rows)
+    verifier = bundle.bundle_root() / "scripts" / "verify_local.py"
+    pattern = own.spec.checkpoint_pattern if own else ""
+    release.verify(released, verifier, to, None, load, [], f"{below}/{pattern or '*'}")
+    if released.unreached and released.verdict == "verified":
+        released.verdict = "incomplete"
+    return released
+
+
+def _run_of(known: Known | None, address: str) -> Run | None:
+    """Return a run as its runner has it, at this place; None where no job is known."""
+    if known is None:
+        return None
+    job = from_object(known.given)
+    folder, work = job_text.folders(job, "ssh")
+    return Run(
+        spec.of(
+            {
+                "name": job.name,
+                "run_dir": folder,
+                "work_dir": work,
+                "checkpoint_folder": job.checkpoint.folder if job.checkpoint else "",
+                "checkpoint_pattern": job.checkpoint.pattern if job.checkpoint else "",
+                "durable": address,
+                "durable_what": list(job.durable.what) if job.durable else [],
+                "results": list(job.results),
+            }
+        )
+    )
+
+
+def _generations(of: place.Place, address: str, own: Run | None) -> Generations:
+    """Return the generations at a place. Raises Failed and Unreleased."""
+    name = own.spec.name if own else ""
+    if address.rstrip("/").endswith(ENDING):
+        return Generations(name, of, address.rstrip("/")[: -len(ENDING)], {})
+    if own and own.checkpoints:
+        return Generations(name, of, durable.address_of_checkpoints(own), {})
+    found = [entry for entry in of.names(address) if entry.endswith(ENDING)]
+    if len(found) != 1:
+        which = f"{len(found)} folders" if found else "no folder"
+        raise Unreleased(
+            f"{which} whose name ends in {ENDING} right below {shown(address, 200)}; name the one "
+            f"with the run's checkpoints: --durable PLACE/…{ENDING}"
+        )
+    return Generations(name, of, place.join(address, found[0][: -len(ENDING)]), {})
+
+
+def _results(of: place.Place, own: Run | None) -> dict[str, str]:
+    """Return the results that the job names and that lie there, {path here: address}; for one that
+    doesn't lie there its address alone, as its path. Raises Failed."""
+    found = {}
+    for name in own.spec.results if own else ():
+        address = durable.address_of(own, own.inside(name)) if own else ""
+        above, _, last = address.rpartition("/")
+        names = [entry for entry in of.names(above) if fnmatch.fnmatchcase(entry, last)]
+        for there in [place.join(above, entry) for entry in names] or [address]:
+            found[os.path.relpath(there, own.durable) if own else ""] = there if names else ""
+    return found
+
+
+def _bring_one(
+    of: place.Place, found: Generations, one: There, to: Path, released: Released
+) -> None:
+    """Bring a generation, unless its files are here. Raises Unreleased."""
+    manifest = found.known[one.name]
+    if one.state != COMPLETE:
+        why = shown(manifest.get("why", ""), 200)
+        released.checked.append(f"note: {one.source} was copied, not judged ({why})")
+    if all(same(to / name, *about) for name, about in manifest["files"].items()):
+        return
+    try:
+        to.mkdir(parents=True, exist_ok=True)
+        fetch.install(of, place.join(found.home, one.name), manifest, str(to))
+    except (Failed, OSError) as error:
+        raise Unreleased(f"{one.name} can't be brought here: {error}") from None
+
+
+def _bring_results(
+    of: place.Place, results: dict[str, str], to: Path, released: Released
+) -> dict[str, tuple[int, str]]:
+    """Bring results; return their files, {path here: (bytes, SHA-256)}."""
+    files = {}
+    for path, there in results.items():
+        if there:
+            (to / path).parent.mkdir(parents=True, exist_ok=True)
+            with suppress(Failed):
+                of.get(there, str(to / path))
+        came = list(files_of(str(to / path))) if (to / path).exists() else []
+        for file in came:
+            files[os.path.relpath(file, to)] = os.path.getsize(file), sha256_of(Path(file))
+        if came:
+            released.results.append(shown(to / path, 400))
+        else:
+            why = "it couldn't be brought" if there else "it isn't at the durable place"
+            released.unreached.append(shown(f"{path}: {why}", 400))
+    return files
