@@ -12,9 +12,9 @@ from typing import Any
 
 from . import apart, asking, checkpoints, completeness, content, durable, why
 from .asking import Beat
-from .completeness import COMPLETE
+from .completeness import COMPLETE, CORRUPT
 from .context import Run, home, user_mask
-from .copies import clouds, place
+from .copies import clouds, groups, place
 from .copies.generations import Generations
 from .copies.place import join, kind_of
 from .copies.plan import wanted
@@ -73,12 +73,11 @@ def _restore(run: Run, beat: Beat) -> why.Verdict | None:
     if run.spec.resume == "none":
         return None
     try:
-        look = content.look_of(apart.call(run, content.look, *checkpoints.where(run), beat=beat))
+        here, torn, is_empty = apart.call(run, _judge_here, run, beat=beat)
     except asking.Failed:
         return None  # whoever begins looks again, and tells
-    is_complete = look.whole is not None and look.state == COMPLETE
-    told, error = _try(run, beat, lambda: _bring(run, look), "restore-failed")
-    if error and is_complete:
+    told, error = _try(run, beat, lambda: _bring(run, here, set(torn), is_empty), "restore-failed")
+    if error and here is not None:
         run.log(f"the durable checkpoints can't be looked for, those here are used: {error}")
     elif error:
         there = durable.address_of_checkpoints(run)
@@ -93,9 +92,9 @@ def _restore(run: Run, beat: Beat) -> why.Verdict | None:
     return None
 
 
-def _bring(run: Run, look: content.Look) -> dict[str, Any]:
-    """Bring what is wanted; return what came, and whose else the checkpoints there are. Raises
-    Failed."""
+def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any]:
+    """Bring what is wanted, after what _judge_here found; return what came, and whose else the
+    checkpoints there are. Raises Failed."""
     address = durable.address_of_checkpoints(run)
     of = _place(run, address)
     state = run.folder.json(STATE)
@@ -104,12 +103,8 @@ def _bring(run: Run, look: content.Look) -> dict[str, Any]:
     there = found.read()
     if foreign := found.foreign():
         return {"foreign": foreign, "brought": []}
-    here, torn = None, {os.path.relpath(item.path, run.checkpoints) for item, _ in look.torn}
-    if look.whole and look.state == COMPLETE:
-        here = (content.step_of(look.whole.path), look.whole.weights)
-    elif look.whole:  # here are some that can't be proven: only what is proven is better
+    if here is None and not is_empty:  # only what is proven is better than what can't be
         there = [one for one in there if one.state == COMPLETE]
-    is_empty = look.whole is None and not look.torn
     brought = []
     if is_empty:
         _bring_notes(of, address, run.checkpoints)
@@ -123,6 +118,22 @@ def _bring(run: Run, look: content.Look) -> dict[str, Any]:
             brought += [[address, "all"]] if _has_file(run.checkpoints) else []
     run.folder.write(STATE, json.dumps({**state, "known": found.known}) + "\n")
     return {"foreign": "", "brought": brought}
+
+
+def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], bool]:
+    """Return step and time of save of the newest complete checkpoint here, the names of corrupt
+    ones, and whether nothing is here."""
+    known = content.Known(run.folder.at("whole.cache"))
+    torn: set[str] = set()
+    here, is_empty = None, True
+    for group in groups.look(run):
+        state = groups.state_of(group, known)[0]
+        is_empty = False
+        if state == CORRUPT:
+            torn |= {group.name, *group.own}
+        elif state == COMPLETE and here is None:
+            here = (group.step, group.saved)
+    return here, sorted(torn), is_empty
 
 
 def _bring_notes(of: place.Place, there: str, here: str) -> None:
@@ -149,7 +160,9 @@ def install(of: place.Place, there: str, manifest: dict[str, Any], here: str) ->
                 raise Failed(f"{there}: {name} isn't as its manifest says")
         for name in sorted({name.split("/")[0] for name in manifest["files"]}):
             target = os.path.join(here, name)
-            if os.path.lexists(target) and not content.NOTE.search("/" + name):
+            if os.path.isfile(target) and not content.NOTE.search("/" + name):
+                checkpoints.rename_to_free(target)
+            elif os.path.lexists(target):
                 _set_aside(fresh, target, manifest)
             if os.path.isdir(target):
                 _merge(os.path.join(fresh, name), target)

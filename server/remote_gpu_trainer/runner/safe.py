@@ -7,7 +7,7 @@ import os
 from contextlib import suppress
 from typing import Any, NamedTuple
 
-from . import asking, checkpoints, content, results
+from . import asking, content, results
 from .completeness import COMPLETE
 from .context import Run
 from .copies.rounds import SAFE
@@ -67,14 +67,11 @@ def _look_here(run: Run, stamps: list[str], proven: dict[str, str]) -> tuple[str
     if run.checkpoints and run.spec.checkpoint_pattern:
         from .copies import groups
 
-        found = content.look(*checkpoints.where(run))
-        if found.whole and found.state == COMPLETE:
-            newest = found.whole.path
-            real = os.path.realpath(newest)
-            is_there = any(
-                os.path.realpath(group.item.path) == real and group.stamp in stamps
-                for group in groups.look(run)
-            )
+        known = content.Known(run.folder.at("whole.cache"))
+        for group in groups.look(run):
+            if groups.state_of(group, known)[0] == COMPLETE:
+                newest, is_there = group.items[0].path, group.stamp in stamps
+                break
     missing = []
     for name in run.spec.results if run.rank == 0 else ():
         paths = results.expand(run.inside(name))

@@ -10,19 +10,22 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from .. import content, results
-from ..completeness import CORRUPT, TRACKERS, UNKNOWN, WEIGHTS, files_of
+from ..completeness import COMPLETE, CORRUPT, TRACKERS, UNKNOWN, WEIGHTS, files_of
 from ..context import Run
 
 REST = 5.0  # seconds without a change, where nothing proves that a save is over
 AT_ONCE = 1.0  # the same, where something does
 
 
+SHARD = re.compile(r"\d+-of-\d+")
+
+
 class Group(NamedTuple):
     """A checkpoint here. `name`: below the checkpoint folder; `files`: {name below it: path}, of
     which `own` are its alone: by these it is told from others. A tracker beside them goes along.
-    `saved`: the last change of its weights, in ns since 1970. `is_named`: its name or its own file
-    tells the step. `stamp`: of its own files, `moment`: of all. `item`: what is judged. `links`:
-    {name: target} of links to it beside it."""
+    `saved`, `changed`: the last change of its weights and of any file, in ns since 1970.
+    `is_named`: its name or its own file tells the step. `stamp`: of its own files, `moment`: of
+    all. `items`: what is judged. `links`: {name: target} of links to it beside it."""
 
     name: str
     kind: str
@@ -31,40 +34,64 @@ class Group(NamedTuple):
     step: int | None
     is_named: bool
     saved: int
+    changed: int
     size: int
     stamp: str
     moment: str
-    item: content.Item
+    items: list[content.Item]
     older: list[content.Item]
     links: dict[str, str]
 
 
 def look(run: Run) -> list[Group]:
     """Return the checkpoints in the run's folder, newest first: what the pattern names, and other
-    weights beside them. Raises OSError."""
+    weights beside them. Raises OSError.
+
+    Files of one folder that have the same numbers in their names, or none, are one checkpoint: a
+    program that saves a model and its optimizer in two files needs both from one moment.
+    """
     folder, pattern = run.checkpoints, run.spec.checkpoint_pattern
     if not folder or not pattern:
         return []
     items = content.newest_first(folder, pattern)
     real = {item.path for item in items if not os.path.islink(item.path)}
     items = [item for item in items if item.path in real or os.path.realpath(item.path) not in real]
-    named = {os.path.realpath(path) for name in run.spec.results for path in expand(run, name)}
     taken = {path for item in items for path in files_of(item.path)}
+    together: dict[tuple[object, ...], list[content.Item]] = {}
+    for item in [*items, *_weights_beside(run, taken)]:
+        together.setdefault(_key(item.path), []).append(item)
+    taken |= {path for parts in together.values() for item in parts for path in files_of(item.path)}
     groups = []
-    for place, item in enumerate(items):
-        own, beside = _with(run, item)
-        own = [*files_of(item.path), *(path for path in own if path not in taken)]
+    for parts in together.values():
+        own, beside = _with(run, parts[0])
+        own = [path for path in own if path not in taken]
         beside = [path for path in beside if path not in taken]
-        groups.append(_group(run, item, own, beside, items[place + 1 :]))
+        older = items[items.index(parts[0]) + 1 :] if parts[0] in items else []
+        with suppress(OSError):  # it went away meanwhile
+            groups.append(_group(run, parts, own, beside, older))
         taken |= {*own, *beside}
-    for path in files_of(folder) if os.path.isdir(folder) else ():
-        rest = os.path.relpath(path, folder)
-        is_weights = path.endswith(WEIGHTS) and not content.is_leftover(rest)
-        is_weights = is_weights and not (os.path.islink(path) and os.path.realpath(path) in taken)
-        if is_weights and path not in taken and os.path.realpath(path) not in named:
-            with suppress(OSError):
-                groups.append(_group(run, content.stamp(path), [path], [], []))
     return groups
+
+
+def _key(path: str) -> tuple[object, ...]:
+    """Return what the files of one checkpoint share; a folder is one by itself."""
+    if os.path.isdir(path):
+        return (path,)
+    folder, name = os.path.split(path)
+    return folder, tuple(content.numbers_of(SHARD.sub("", name)))
+
+
+def _weights_beside(run: Run, taken: set[str]) -> list[content.Item]:
+    """Return weights in the checkpoint folder that the pattern doesn't name, and no result does."""
+    folder, found = run.checkpoints, []
+    named = {os.path.realpath(path) for name in run.spec.results for path in expand(run, name)}
+    for path in files_of(folder) if os.path.isdir(folder) else ():
+        is_weights = path.endswith(WEIGHTS) and not content.is_leftover(path[len(folder) :])
+        real = os.path.realpath(path)
+        if is_weights and path not in taken and real not in named | taken:
+            with suppress(OSError):
+                found.append(content.stamp(path))
+    return found
 
 
 def expand(run: Run, name: str) -> list[str]:
@@ -73,42 +100,61 @@ def expand(run: Run, name: str) -> list[str]:
 
 
 def state_of(group: Group, known: content.Known) -> tuple[str, str]:
-    """Judge a checkpoint; what can't be read is unknown."""
+    """Judge a checkpoint: it is as good as the worst of its weights. What can't be read is
+    unknown."""
+    judged = {item.path for item in group.items}
+    beside = [path for path in group.files.values() if path.endswith(WEIGHTS)]
+    worst = content.Verdict(COMPLETE, "")
     try:
-        verdict = known.judge(group.item, group.older)
-        others = [path for path in group.files.values() if not is_within(path, group.item.path)]
-        for path in others:
-            if verdict.state != CORRUPT and path.endswith(WEIGHTS):
-                other = known.judge(content.stamp(path))
-                if other.state in (CORRUPT, UNKNOWN):
-                    verdict = other
+        inside = [path for path in beside if not any(is_within(path, item) for item in judged)]
+        for item in [*group.items, *map(content.stamp, inside)]:
+            verdict = known.judge(item, group.older if item is group.items[0] else ())
+            if verdict.state == CORRUPT:
+                return verdict.state, verdict.why
+            worst = verdict if verdict.state == UNKNOWN else worst
     except OSError as error:
         return UNKNOWN, error.strerror or str(error)
-    return verdict.state, verdict.why
+    return worst.state, worst.why
 
 
 def _group(
-    run: Run, item: content.Item, paths: list[str], beside: list[str], older: list[content.Item]
+    run: Run,
+    items: list[content.Item],
+    own: list[str],
+    beside: list[str],
+    older: list[content.Item],
 ) -> Group:
-    folder, whole = run.checkpoints, [*paths, *beside]
-    files = {os.path.relpath(path, folder): path for path in whole}
-    own = {name: path for name, path in files.items() if path not in beside}
-    name = os.path.relpath(item.path, folder)
-    step = content.step_of(item.path)
-    named = _step_inside(item.path) if step is None else step
-    kind = re.sub(r"\d+", "0", name) + (f" of node {run.rank}" if run.rank else "")
-    size = sum(os.path.getsize(path) for path in whole if os.path.exists(path))
-    stamp, moment = content.fingerprint(paths), content.fingerprint(whole)
+    folder = run.checkpoints
+    paths = [path for item in items for path in files_of(item.path)] + own
+    whole = [*paths, *beside]
+    name = min(os.path.relpath(item.path, folder) for item in items)
+    first = os.path.join(folder, name)
+    step = content.step_of(first)
+    named = _step_inside(first) if step is None else step
+    is_numbered = os.path.isdir(first) or _key(first)[1]
+    kind = re.sub(r"\d+", "0", name) if is_numbered else os.path.join(os.path.dirname(name), "*")
+    stamp, moment = content.fingerprint(sorted(paths)), content.fingerprint(sorted(whole))
     links = {}
     for entry in os.scandir(folder):
-        if entry.is_symlink() and os.path.realpath(entry.path) == os.path.realpath(item.path):
+        if entry.is_symlink() and os.path.realpath(entry.path) == os.path.realpath(first):
             links[entry.name] = os.readlink(entry.path)
     links.pop(name, None)
-    is_named = named is not None
     return Group(
-        name, kind, files, own, named, is_named, item.weights, size, stamp, moment, item, older,
+        name,
+        kind + (f" of node {run.rank}" if run.rank else ""),
+        {os.path.relpath(path, folder): path for path in whole},
+        {os.path.relpath(path, folder): path for path in paths},
+        named,
+        named is not None,
+        max(item.weights for item in items),
+        max(item.changed for item in items),
+        sum(os.path.getsize(path) for path in whole if os.path.exists(path)),
+        stamp,
+        moment,
+        items,
+        older,
         links,
-    )  # fmt: skip
+    )
 
 
 def _with(run: Run, item: content.Item) -> tuple[list[str], list[str]]:

@@ -187,7 +187,7 @@ class Round:
                 self.told.append(f"{group.name} is corrupt: {why}")
         need = groups.AT_ONCE if state == COMPLETE else groups.REST
         seen = first_seen.setdefault(group.stamp, time.monotonic())
-        age = max(self.run.now - group.item.changed / 1e9, time.monotonic() - seen)
+        age = max(self.run.now - group.changed / 1e9, time.monotonic() - seen)
         return Here(
             group.name,
             group.kind,
@@ -294,7 +294,7 @@ class Round:
         return False
 
     def _is_changed(self, group: Group) -> bool:
-        return content.fingerprint(list(group.files.values())) != group.moment
+        return content.fingerprint(sorted(group.files.values())) != group.moment
 
     def _waits_for_rest(self, here: list[Here], there: list[Any]) -> bool:
         """Return whether a checkpoint may rest within a moment, and is to be copied then."""
@@ -463,8 +463,9 @@ class Round:
     def _results(self) -> dict[str, str]:
         """Return {path: stamp} of the results that are verified there."""
         proven = {
-            os.path.join(group.item.path, "")
+            os.path.join(path, "")
             for group in self.groups
+            for path in {*group.own.values(), *(item.path for item in group.items)}
             if self.handled.get(group.name) == group.stamp and group.stamp not in self.corrupt
         }
         found = {}
