@@ -113,3 +113,10 @@ def test_the_tail_begins_at_a_file_of_this_attempt(run):
 def test_the_step_is_the_last_that_the_pattern_finds(run, pattern, text, step):
     run.spec.step_pattern = pattern
     assert log.find_step(run, text) == step
+
+
+def test_on_a_full_disk_a_file_is_written_over_in_its_own_bytes(run, monkeypatch):
+    run.folder.write("rc", " " * 40)
+    monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
+    assert run.folder.overwrite("rc", '{"code": 3}') and run.folder.json("rc") == {"code": 3}
+    assert not run.folder.overwrite("rc", "x" * 41) and run.folder.json("rc") == {"code": 3}

@@ -193,6 +193,12 @@ def test_an_end_that_nobody_saw_is_judged_by_what_is_there(make, tmp_path):
     assert told(run, None).failure == "killed"
     result.write_text("weights")
     assert told(run, None)[:2] == ("", "")
+    failed = make(TRACE + "OSError: [Errno 28] No space left on device", results=[str(result)])
+    assert told(failed, None).failure == "disk"
+    torch = tmp_path / "torch.pt"
+    torch.write_bytes(b"PK\3\4 and no end")
+    assert told(make("", results=[str(torch)]), None).failure == "killed"
+    run = make("", results=[str(result)])
     run.spec.final_step = 60
     ended = attempt(run, None)
     ended.step = 59

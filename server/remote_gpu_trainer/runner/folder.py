@@ -73,11 +73,22 @@ class Folder:
         return found if isinstance(found, dict) else {}
 
     def beat(self, now: float) -> None:
-        """Leave a sign of life; on a full disk in the place of the last one, of the same length."""
-        text = f"{int(now)}\n"
-        if not self.write("heartbeat", text):
-            with suppress(OSError), open(self.at("heartbeat"), "r+") as file:
-                file.write(text)
+        """Leave a sign of life."""
+        self.overwrite("heartbeat", f"{int(now)}\n")
+
+    def overwrite(self, name: str, text: str) -> bool:
+        """Write a file; on a full disk over the bytes that it holds, which needs no room."""
+        if self.write(name, text):
+            return True
+        try:
+            with open(self.at(name), "r+") as file:
+                size = os.fstat(file.fileno()).st_size
+                if len(text) > size:
+                    return False
+                file.write(text.ljust(size))
+                return True
+        except OSError:
+            return False
 
     def stamp(self, name: str, now: float) -> None:
         """Have an empty file of this time, which needs no room."""

@@ -22,6 +22,7 @@ from .secrets import Mask
 
 PR_SET_CHILD_SUBREAPER = 36
 CHUNK = 1 << 16
+LONGEST_CODE = 80  # bytes of the file with the exit code
 QUIET = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
@@ -145,6 +146,8 @@ def _hold(
     poll = select.poll()
     poll.register(source, select.POLLIN)
     poll.register(woken, select.POLLIN)
+    if not watch:
+        run.folder.write("rc", " " * LONGEST_CODE)  # to be written over on a full disk
     owed, is_open, has_children = "", True, not watch
     while is_open or has_children or owed or (watch and procs.stat(watch) is not None):
         ready_now = poll.poll(200 if owed else 1000)
@@ -158,8 +161,8 @@ def _hold(
         ended, has_children = _reap(pid)
         if ended is not None:
             owed = json.dumps({"number": number, "code": ended}) + "\n"
-        # On a full disk the code waits for room: it is worth more than this process.
-        if owed and run.folder.write("rc", owed):
+        # Where not even its own bytes can be written over, it waits for room.
+        if owed and run.folder.overwrite("rc", owed):
             owed = ""
     writer.write(mask.flush())
     writer.close()

@@ -73,7 +73,7 @@ def classify(run: Run, attempt: Attempt, said: bytes | None = None) -> Verdict:
         name = "deadline" if attempt.asked == "deadline" else "preempted"
         kind = "timelimit" if has_sign("timelimit", text) else "preempted"
         return Verdict(name, entry_of(run, kind), attempt.asked)
-    if attempt.code is None and said is None and _has_all(run, attempt):
+    if attempt.code is None and said is None and _has_all(run, attempt, text):
         return Verdict("", "", "its exit code is unknown, and all that the job names is there")
     sign = _signal(attempt.code)
     near = text[-LAST_WORDS:] if sign == "KILL" else text
@@ -84,9 +84,12 @@ def classify(run: Run, attempt: Attempt, said: bytes | None = None) -> Verdict:
     return _rest(run, attempt, text, near, sign)
 
 
-def _has_all(run: Run, attempt: Attempt) -> bool:
-    """Return whether results and final step show that a program came to its end."""
+def _has_all(run: Run, attempt: Attempt, text: bytes) -> bool:
+    """Return whether results and final step show that a program came to its end, and nothing that
+    it didn't: an error at the end of its log, or a result that is cut."""
     spec = run.spec
+    if any(has_sign(kind, text[-LAST_WORDS:]) for kind in ("bug", "disk")) or results.torn(run):
+        return False
     if run.rank or (spec.final_step and (attempt.step or 0) < spec.final_step):
         return False
     return bool(spec.final_step or spec.results) and not results.look(run).missing
