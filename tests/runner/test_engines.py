@@ -130,7 +130,7 @@ def test_a_client_killed_under_a_terminal_takes_nothing_with_it(box: Box, sshd, 
 
 
 def test_a_notice_after_a_start_over_ssh_saves_and_the_next_start_goes_on(box: Box, sshd):
-    box.make("--sleep", 0.1)
+    box.make("--sleep", 0.4)  # the signal waits up to three seconds for a gap between its saves
     start = f"bash {box.script} start"
     client = sshd.popen(start, tty=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     box.at_step(7)

@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.runner.box import Box, assert_nothing_repeated, undisturbed
+from tests.runner.copying import kept
 
 RUNS, KILLS, SECONDS, STEPS, EVERY = 5, 40, 80, 900, 10
 MOST_LOST = 0.12
@@ -109,8 +110,9 @@ def a_run(box: Box, seed: int, kills: int, steps: int, **values) -> dict:
 
 def a_run_that_stops_the_box(box: Box, seed: int, kills: int, steps: int) -> dict:
     """The stop command notes whether the run was done when it was called, and its copy there."""
-    stopped, copy_ = box.folder / "stopped", box.folder / "durable" / "ckpt" / f"step-{steps}.pt"
-    line = f"test -e '{box.run_dir}/.done' && test -s '{copy_}' && echo after || echo before"
+    stopped, name = box.folder / "stopped", f"step-{steps}.pt"
+    proof = f"'{box.folder}'/durable/ckpt.generations/gen-*-{steps}-*/manifest.json"
+    line = f"test -e '{box.run_dir}/.done' && test -s {proof} && echo after || echo before"
     told = a_run(
         box,
         seed,
@@ -124,7 +126,7 @@ def a_run_that_stops_the_box(box: Box, seed: int, kills: int, steps: int) -> dic
         },
     )
     box.until(lambda: stopped.exists() and stopped.read_text(), timeout=60, what="not stopped")
-    assert copy_.read_bytes() == (box.checkpoints / copy_.name).read_bytes()
+    assert kept(box.folder, name).read_bytes() == (box.checkpoints / name).read_bytes()
     return told | {"stopped": sorted(set(stopped.read_text().split()))}
 
 

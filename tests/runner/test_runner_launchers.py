@@ -46,7 +46,8 @@ def launcher(request) -> str:
 
 
 def test_two_ranks_save_when_asked_and_go_on_after_a_kill(box: Box, launcher):
-    box.make("--sleep", 0.1, launcher=launcher, processes=2, variables=CPU)
+    # The signal waits up to three seconds for a gap between its saves.
+    box.make("--sleep", 0.3, launcher=launcher, processes=2, variables=CPU)
     box.start()
     box.at_step(7)
     assert sorted(ranks(box)) == [0, 1]

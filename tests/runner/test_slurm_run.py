@@ -293,7 +293,7 @@ def test_an_array_runs_each_cell_once_also_those_that_are_requeued(slurm, tmp_pa
     run = Run(
         tmp_path,
         options,
-        sleep=0.1,
+        sleep=0.4,  # the signal waits up to three seconds for a gap between saves
         cells=cells,
         results=[str(tmp_path / "{cell}.bin")],
     )

@@ -350,7 +350,7 @@ class Rehearsal:
         `before`, `newer`: two saves of its own, one after the other.
         """
         run = self.run
-        stopping.wait_for_save(run, "asked", run.spec.save_seconds)
+        stopping.wait_for_save(run, "asked", run.spec.save_seconds, tells=False)
         newest = run.now * 1e9
         name, until = run.spec.save_signal, run.up + run.spec.save_seconds
         targets = program.save_targets(run, self.program.pid)

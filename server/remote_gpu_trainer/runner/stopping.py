@@ -81,9 +81,9 @@ class Asking:
             _tell_wait(self.run, path)
 
 
-def wait_for_save(run: Run, why: str, save: float) -> None:
+def wait_for_save(run: Run, why: str, save: float, tells: bool = True) -> None:
     """Wait, as long as this request may, for a save that goes on, where no runner does it."""
-    saves, begun, is_told = saving.Watch(run), run.up, False
+    saves, begun, is_told = saving.Watch(run), run.up, not tells
     while True:
         pids = procs.of_program(run.folder, procs.alive(run.folder, "train"))
         path = saves.look(pids) if pids else ""
