@@ -73,10 +73,15 @@ class Course:
             self._confirm_bar()
 
     def as_dict(self) -> dict[str, Any]:
-        """Return what `recall` needs, and what a reader of state.json shows."""
+        """Return what `recall` needs, and what a reader of state.json shows.
+
+        `is_printed`: the step is as the program prints it, and not put together from epochs.
+        """
         place = {"step": self.step, "total": self.total, "epoch": self.epoch}
-        told = {name: value for name, value in place.items() if value is not None}
-        return {**told, "newest": self.newest, "first_epoch": self._first_epoch}
+        told: dict[str, Any] = {name: value for name, value in place.items() if value is not None}
+        is_printed = self._last is not None and self._last.step == self.step
+        told.update(newest=self.newest, first_epoch=self._first_epoch, is_printed=is_printed)
+        return told
 
     def recall(self, told: dict[str, Any]) -> None:
         """Take over what an earlier attempt, or another runner, had read."""

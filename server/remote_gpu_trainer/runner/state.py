@@ -37,6 +37,10 @@ class State:
         self.log_age: int | None = None
         self.gpu: str | None = None
         self.free_mb: int | None = None
+        self.reading: dict[str, Any] = {}  # readings.course.Course.as_dict of the log
+        self.progress: dict[str, Any] = {}  # readings.pace.estimate at the last heartbeat
+        self.gpus: list[dict[str, int]] = []
+        self.disk: tuple[int, int] | None = None  # bytes free and in all
 
     def move(self, on: str) -> None:
         """Go to the next phase. Raises KeyError for a step that the table doesn't have."""
@@ -85,6 +89,11 @@ class State:
             "expect_missing": self.missing,
             "outcome": self.outcome,
             "waits": "",
+            "reading": self.reading,
+            "progress": self.progress,
+            "gpus": self.gpus,
+            "disk_free": self.disk[0] if self.disk else None,
+            "disk_total": self.disk[1] if self.disk else None,
         }
 
     def write(self, lasting: bool = False) -> bool:
@@ -106,6 +115,8 @@ class State:
             if isinstance(told.get(key), str):
                 setattr(self, name, told[key])
         self.is_nan = told.get("is_nan") is True
+        reading = told.get("reading")
+        self.reading = reading if isinstance(reading, dict) else {}
 
     def _from_events(self) -> dict[str, Any]:
         """What events.jsonl tells, where state.json was lost or came out of a crash empty."""
