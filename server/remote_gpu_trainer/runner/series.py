@@ -36,6 +36,8 @@ class Series:
         self._phase = ""
         self._files: dict[str, float] = {}  # a library's file -> when it was written
         self._row_at = 0.0
+        self._losses: list[float] = []  # of the run so far, one of each `_every` heartbeats
+        self._every, self._beats = 1, 0
 
     def begin_attempt(self) -> None:
         """Read on as another attempt, and remember the numbers of those before it."""
@@ -44,6 +46,9 @@ class Series:
         self.course.recall(before)
         self._samples = []
         rows = read_rows(self.run.folder.read(FILE))
+        if not self._losses:  # those that another runner saw
+            self._losses = _thinned([row["loss"] for row in rows if _is_number(row.get("loss"))])
+            self._every = 1 + len(rows) * 6 // POINTS
         self._rows = len(rows)
         for row in rows:
             self._row_at = max(self._row_at, row["t"])
@@ -64,10 +69,23 @@ class Series:
             self._read_files()
         state.reading = course.as_dict()
         state.progress = estimate(self._samples, course.total, run.now)
+        state.course = self._add_loss()
         state.gpus, state.disk = self.collectors.gpus, self.collectors.disk
         if is_due or state.phase != self._phase:
             self._written, self._phase = run.up, state.phase
             self._append(self._row())
+
+    def _add_loss(self) -> list[float]:
+        """Return up to POINTS losses of the run, spread evenly, with the newest one."""
+        newest = self.course.newest.get("loss", {}).get("value")
+        if not _is_number(newest):
+            return _thinned(self._losses)
+        self._beats += 1
+        if self._beats % self._every == 0:
+            self._losses.append(newest)
+        if len(self._losses) >= 2 * POINTS:
+            self._losses, self._every = self._losses[::2], self._every * 2
+        return _thinned([*self._losses, newest])
 
     def _note(self, t: float, step: int) -> None:
         samples = self._samples
@@ -144,9 +162,11 @@ def read_rows(text: str) -> list[dict[str, Any]]:
     return rows
 
 
-def losses(text: str) -> list[float]:
-    """Return up to POINTS losses of a series, spread evenly over its rows."""
-    found = [row["loss"] for row in read_rows(text) if isinstance(row.get("loss"), (int, float))]
-    if len(found) <= POINTS:
-        return found
-    return [found[round(at * (len(found) - 1) / (POINTS - 1))] for at in range(POINTS)]
+def _thinned(values: list[float]) -> list[float]:
+    if len(values) <= POINTS:
+        return list(values)
+    return [values[round(at * (len(values) - 1) / (POINTS - 1))] for at in range(POINTS)]
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, (int, float)) and not isinstance(value, bool)

@@ -39,6 +39,7 @@ class State:
         self.free_mb: int | None = None
         self.reading: dict[str, Any] = {}  # readings.course.Course.as_dict of the log
         self.progress: dict[str, Any] = {}  # readings.pace.estimate at the last heartbeat
+        self.course: list[float] = []  # losses of the run so far
         self.gpus: list[dict[str, int]] = []
         self.disk: tuple[int, int] | None = None  # bytes free and in all
 
@@ -91,6 +92,7 @@ class State:
             "waits": "",
             "reading": self.reading,
             "progress": self.progress,
+            "course": self.course,
             "gpus": self.gpus,
             "disk_free": self.disk[0] if self.disk else None,
             "disk_total": self.disk[1] if self.disk else None,

@@ -20,7 +20,6 @@ from . import (
     procs,
     safe,
     saving,
-    series,
     why,
 )
 from .collectors import least_room
@@ -41,7 +40,7 @@ _SHOWN = (
 
 
 # What only a runner's last heartbeat tells.
-_HEARTBEAT = ("gpu", "stalled", "reading", "progress", "gpus", "disk_free", "disk_total")
+_HEARTBEAT = ("gpu", "stalled", "reading", "progress", "course", "gpus", "disk_free", "disk_total")
 
 
 def status(run: Run, as_json: bool) -> int:
@@ -157,7 +156,6 @@ def _add_course(run: Run, told: dict[str, Any], now: float) -> None:
     named = content.step_of(told["checkpoint"]) if told["checkpoint"] else None
     told["checkpoint_step"] = told["checkpoint_step"] if named is None else named
     told["asked"] = run.folder.read("asked").strip() if told["alive"] else ""
-    told["course"] = series.losses(run.folder.read(series.FILE))
     told["attempts"] = history.attempts(run.folder.read("events.jsonl"))
 
 

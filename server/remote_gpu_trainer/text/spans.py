@@ -19,9 +19,9 @@ def seconds_in(text: str) -> float | None:
 
 
 def shown_seconds(seconds: float) -> str:
-    """Return a length of time in the unit that suits it: 45 s, 12 min, 3.2 h, 4.1 days."""
+    """Return a length of time in the unit that suits it: 45 s, 4.2 min, 35 min, 3.2 h, 4.1 days."""
     if seconds < 90:
         return f"{seconds:.0f} s"
     if seconds < 3600:
-        return f"{seconds / 60:.0f} min"
+        return f"{seconds / 60:.{1 if seconds < 600 else 0}f} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
