@@ -450,15 +450,17 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     from ..runs import box_gone, other_runs
     from ..runs import release as releasing
 
-    results = releasing.release(
-        box,
-        pull.run,
-        pull.to,
-        also=pull.also,
-        expect=pull.expect,
-        load=pull.load,
-        accept_new=pull.accept_new,
-    )
+    with terminal.Progress("pulling") as progress:
+        results = releasing.release(
+            box,
+            pull.run,
+            pull.to,
+            also=pull.also,
+            expect=pull.expect,
+            load=pull.load,
+            accept_new=pull.accept_new,
+            begins=progress.follow,
+        )
     if profile.kind != "own":
         remember(box, profile.name)
     today = datetime.date.today()

@@ -78,7 +78,7 @@ class Series:
     def _add_loss(self) -> list[float]:
         """Return up to POINTS losses of the run, spread evenly, with the newest one."""
         newest = self.course.newest.get("loss", {}).get("value")
-        if not _is_number(newest):
+        if not isinstance(newest, (int, float)):
             return _thinned(self._losses)
         self._beats += 1
         if self._beats % self._every == 0:
