@@ -14,7 +14,7 @@ _HOW = {
     "hang": "hung in a collective",
     "deadline": "reached its deadline",
     "preempted": "was preempted",
-    "": "ended",
+    "": "came to its end",
 }
 
 
@@ -56,4 +56,4 @@ def _how(failure: str, reason: str) -> tuple[str, str]:
         return "was stopped as asked", ""
     if failure in _HOW:
         return _HOW[failure], reason if failure in ("stall", "preempted") else ""
-    return "failed", f"{failure}, {reason}" if reason else failure
+    return "failed", reason or failure

@@ -35,7 +35,7 @@ class Series:
         self._written = -1e9
         self._phase = ""
         self._files: dict[str, float] = {}  # a library's file -> when it was written
-        self._row_at = 0.0
+        self._told: dict[str, Any] = {}  # the numbers of the last row
         self._losses: list[float] = []  # of the run so far, one of each `_every` heartbeats
         self._every, self._beats = 1, 0
 
@@ -44,14 +44,13 @@ class Series:
         before = self.state.reading
         self.course = Course(self.run.spec.final_step)
         self.course.recall(before)
-        self._samples = []
+        self._samples, self.state.progress = [], {}
         rows = read_rows(self.run.folder.read(FILE))
         if not self._losses:  # those that another runner saw
             self._losses = _thinned([row["loss"] for row in rows if _is_number(row.get("loss"))])
             self._every = 1 + len(rows) * 6 // POINTS
         self._rows = len(rows)
         for row in rows:
-            self._row_at = max(self._row_at, row["t"])
             if row.get("attempt") == self.state.attempt and isinstance(row.get("step"), int):
                 self._note(float(row["t"]), row["step"])
 
@@ -103,13 +102,13 @@ class Series:
         row.update({name: value for name, value in place.items() if value is not None})
         for name in NAMES:
             told = course.newest.get(name)
-            if told and told["t"] >= self._row_at:
+            if told and told is not self._told.get(name):  # new since the last row
                 row[name] = told["value"]
+        self._told = dict(course.newest)
         if state.gpus:
             row["gpus"] = state.gpus
         if state.disk:
             row["disk_free"], row["disk_total"] = state.disk
-        self._row_at = now
         return row
 
     def _append(self, row: dict[str, Any]) -> None:
