@@ -99,10 +99,10 @@ class Played(io.StringIO):
         return self.terminal
 
 
-def test_progress_elsewhere_is_silent_for_two_seconds_and_then_speaks_once_a_second(
+def test_progress_elsewhere_is_silent_for_two_seconds_and_then_speaks_every_few(
     monkeypatch, capsys
 ):
-    clock = iter([0.0, 1.5, 2.2, 2.3, 3.5])
+    clock = iter([0.0, 1.5, 2.2, 7.1, 7.3])
     monkeypatch.setattr(terminal.time, "monotonic", lambda: next(clock))
     with terminal.Progress("reading x.log") as progress:
         for count in (1, 2, 3, 4):
@@ -133,6 +133,35 @@ def test_what_ends_soon_or_is_piped_gets_no_spinner(monkeypatch, is_terminal, se
     with terminal.waiting("checking"):
         pass
     assert stream.getvalue() == ""
+
+
+def test_long_work_elsewhere_gets_a_line_every_few_seconds_and_none_for_a_program(
+    monkeypatch, capsys
+):
+    monkeypatch.setattr(terminal, "EVERY", 0.05)
+    with terminal.waiting("checking") as say:
+        say("half")
+        time.sleep(0.3)
+    told = capsys.readouterr()
+    assert told.out == "half\n" and "checking 0 s\n" in told.err
+    terminal.be_quiet(True)
+    try:
+        with terminal.waiting("checking"), terminal.Progress("sending") as progress:
+            progress.next = 0.0
+            progress(5)
+            time.sleep(0.2)
+    finally:
+        terminal.be_quiet(False)
+    assert capsys.readouterr().err == ""
+
+
+def test_progress_follows_a_count_until_the_work_ends(monkeypatch, capsys):
+    monkeypatch.setattr(terminal, "LOOK", 0.01)
+    monkeypatch.setattr(terminal, "PATIENCE", 0.0)
+    with terminal.Progress("sending") as progress:
+        progress.follow(4_000_000, lambda: 1_000_000)
+        time.sleep(0.3)
+    assert capsys.readouterr().err == "sending: 1 of 4 MB …\n"
 
 
 def test_what_takes_long_gets_a_spinner_that_stops(monkeypatch):

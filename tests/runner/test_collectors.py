@@ -141,3 +141,19 @@ def test_missing_tools_are_no_error(made, monkeypatch):
 def test_xids_are_counted_in_the_kernels_log(tool):
     tool("dmesg", "seq 100000; echo '[1] NVRM: Xid (PCI:0000:3b:00): 79, fallen off the bus'")
     assert collectors.xids() == [79]
+
+
+def test_memory_and_heat_of_each_card_are_told_and_what_one_lacks_is_left_out(tool, made):
+    tool("df", DF)
+    cards = [
+        "97, 612.10, 700.00, 61440, NVIDIA H100, 80 GB, 81559, 64",
+        "0, [N/A], [N/A], 0, NVIDIA GB10, [N/A], 41",
+    ]
+    tool("nvidia-smi", "\n".join(f"echo '{card}'" for card in cards))
+    polled(made)
+    assert made.gpus == [
+        {"use": 97, "memory_mb": 61440, "total_mb": 81559, "temperature_c": 64},
+        {"use": 0, "memory_mb": 0, "temperature_c": 41},
+    ]
+    assert made.gpu.startswith("NVIDIA H100, 80 GB 97% 612/700W 61440MB; NVIDIA GB10 0%")
+    assert made.disk == (204800 * 1024, 1000000 * 1024)

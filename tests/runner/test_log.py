@@ -106,7 +106,8 @@ def test_the_tail_begins_at_a_file_of_this_attempt(run):
     (r"\<it[[:space:]]*[[:digit:]]+\>", b"hit 9\nit  3\n", 3),
     ("step [0-9]+", b"nothing", None),
     ("(step", b"step 4", None),
-    ("", b"step 4", None),
+    ("", b"step 4\nstep 5/10 loss 2\nevery 7 steps", 5),
+    ("", b"Loading: 50%|##  | 2/4 [00:01<00:01,  1.2it/s]", None),
     ("step [0-9]+", b"step " + b"9" * 40, None),
     ("step [0-9]+", b"x" * 100_000 + b"step 8", 8),
 ])  # fmt: skip

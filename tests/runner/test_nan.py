@@ -3,11 +3,10 @@
 import pytest
 from remote_gpu_trainer.runner import log, nan, spec
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runs.job_text import STEP
 
 
 def read(*pieces: bytes) -> nan.Watch:
-    run = Run(spec.of({"step_pattern": STEP}))
+    run = Run(spec.of({}))
     made = nan.Watch(lambda line: log.find_step(run, line))
     for piece in pieces:
         made.feed(piece)

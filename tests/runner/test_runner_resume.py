@@ -69,9 +69,7 @@ def test_a_program_killed_from_outside_is_started_again_at_its_checkpoint(box: B
     assert box.events("ended")[0]["class"] == "killed"
     text = f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n"
     told = as_text(status_from("here", text, False, "", time.time()))
-    assert re.search(
-        r"attempt 1 ended at step \d+: killed: killed by signal 9 from outside\n", told
-    )
+    assert re.search(r"attempt 1 was killed from outside at step \d+", told)
     assert final(box) == undisturbed()
     assert_nothing_repeated(box)
 

@@ -24,7 +24,7 @@ def fields(platform: str = "local", target: str = "local", **more) -> dict:
 def test_a_least_job_says_nothing_but_the_runners_defaults():
     read = fields(gpus=0)
     given = {
-        "version", "job_sha", "profile", "name", "run_dir", "work_dir", "command", "deadline", "step_pattern",
+        "version", "job_sha", "profile", "name", "run_dir", "work_dir", "command", "deadline",
         "min_free_mb", "min_free_inodes", "stall_log_seconds", "probe",
     }  # fmt: skip
     assert {name for name, value in read.items() if value != spec.DEFAULTS[name]} == given

@@ -18,7 +18,8 @@ from ..fit.solve import UNITS
 from ..fit.traced_model import check_run
 from ..fit.traced_report import traced_report, traced_solution
 from ..text import BadRequest
-from . import fit_module
+from ..text.masking import shown
+from . import fit_module, terminal
 from .completion import files, gpus
 from .parsing import OneOf, command
 
@@ -157,7 +158,8 @@ def fit(
                 f"--{given[0].replace('_', '-')} is for a config.json; give --model-args or --input"
             )
         run = check_run(training_run.check(training_run.Run(**{**options, "sequence": 1})))
-        traced = fit_module.counted(*own, model_args, inputs, run, python)
+        with terminal.waiting(f"building {own[1]} of {shown(own[0], 80)}, and counting …"):
+            traced = fit_module.counted(*own, model_args, inputs, run, python)
         report = traced_report(traced, run, card, own[1])
         if solve:
             report["solved"] = _with_prices(

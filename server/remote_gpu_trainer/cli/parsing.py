@@ -15,6 +15,8 @@ from typing import Any
 
 import click
 
+from . import terminal
+
 NAMES = ("remote-gpu-trainer", "rgt")  # the program's names: pyproject.toml installs both
 _NUMBER = re.compile(r"-\d+|-\d*\.\d+")
 _NEAR_ENOUGH = 0.6  # difflib's default: "lokup" is near lookup, "foo" isn't near --good
@@ -65,6 +67,7 @@ class Command(click.Command):
 
     def invoke(self, ctx: click.Context) -> int:
         """Run the command. Returns the exit code."""
+        terminal.be_quiet(bool(ctx.params.get("as_json")))
         if self.about_boxes:
             from ..runs import ledger
 

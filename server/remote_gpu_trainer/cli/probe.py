@@ -119,6 +119,17 @@ def _become(words: list[str]) -> int:
     os.execv(words[0], words)
 
 
+def _rehearse_here(script: Path) -> int:
+    """Rehearse on this machine, and print what it says as it says it."""
+    words = ["bash", str(script), "rehearse"]
+    with terminal.waiting("rehearsing …") as say:
+        with subprocess.Popen(words, stdout=subprocess.PIPE, errors="replace") as child:
+            assert child.stdout
+            for line in child.stdout:
+                say(line.rstrip("\n"))
+        return child.returncode
+
+
 @command("rehearse")
 @click.argument("job", shell_complete=files, help="a YAML or JSON file with the job")
 @click.option(
@@ -147,10 +158,11 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     plan = job_start.plan(given, "", place, time.time())
     with suppress(job_start.Done):
         job_start.refuse_living(place, plan)
-    sent = job_start.send(place, plan)
+    with terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
+        sent = job_start.send(place, plan, begins=progress.follow)
     if place.local:
         script = Path(plan.job.folder).expanduser() / "run.sh"
-        code = subprocess.call(["bash", str(script), "rehearse"])
+        code = _rehearse_here(script)
     else:
         remember(place, plan.platform.name)
         with terminal.waiting(f"rehearsing on {shown(place.name, 60)} …"):

@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 import sys
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -245,6 +246,7 @@ def status(
     deadline, stalled, or no run there. Exit 2: could not tell.
     """
     from ..runs import status as run_status
+    from ..runs import status_cost
 
     place = box_of(box)
     reached = False
@@ -252,6 +254,7 @@ def status(
     def ask() -> Status:
         nonlocal reached
         state = run_status.ask(place, run, accept_new=accept_new)
+        status_cost.add(place, state, time.time())
         if not reached and state.state not in ("unreachable", "unknown"):
             reached = True
             remember(place)
@@ -473,15 +476,17 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     from ..runs import box_gone, other_runs
     from ..runs import release as releasing
 
-    results = releasing.release(
-        box,
-        pull.run,
-        pull.to,
-        also=pull.also,
-        expect=pull.expect,
-        load=pull.load,
-        accept_new=pull.accept_new,
-    )
+    with terminal.Progress("pulling") as progress:
+        results = releasing.release(
+            box,
+            pull.run,
+            pull.to,
+            also=pull.also,
+            expect=pull.expect,
+            load=pull.load,
+            accept_new=pull.accept_new,
+            begins=progress.follow,
+        )
     if profile.kind != "own":
         remember(box, profile.name)
     today = datetime.date.today()

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from ..runs.sending import Sent
     from ..runs.status_reply import Status
 
+LINE = 'print(f"step {step} loss {loss:.4f}", flush=True)'
 LARGE = 200_000_000  # bytes of code above which the user is asked: the box is paid for meanwhile
 
 
@@ -155,7 +156,7 @@ def _start(
     _print_plan(plan, asking.box, asking.dry)
     try:
         before = job_start.refuse_living(place, plan, accept_new=accept_new)
-        remember(place, plan.platform.name)
+        remember(place, plan.platform.name, plan.job.price)
         _say("until", job_start.until(plan.job, now, before.first_start))
         if _settle_cards(place, plan, asking, accept_new, report) == 0:
             given = {**given, "gpus": 0}
@@ -178,7 +179,8 @@ def _start(
         _print(as_json, report)
         return int(bool(report["refusals"]))
     course.came_to = "the code may be there in part, and nothing was started"
-    sent = job_start.send(place, plan)
+    with terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
+        sent = job_start.send(place, plan, begins=progress.follow)
     course.came_to = "the code is there, and nothing was started"
     known_jobs.note(place, plan.job.folder, plan.platform.name, given)
     _say(
@@ -411,6 +413,9 @@ def _begin(
         if not seen:
             _say("trains", begun.sign)
         _say_probe(state, place)
+        if lacks := begun.lacks if verb == "start" else []:
+            shown_none = " and no ".join(lacks)
+            _say("numbers", f"its output shows no {shown_none}; add to the loop: {LINE}")
     else:
         run_status.explain(state)
         if not as_json:
@@ -643,7 +648,8 @@ def _send_anew(
     if with_code and plan.code is None:
         raise JobError("code: the job sends none; --set code=FOLDER names a folder")
     _say("until", job_start.until(plan.job, now, before.first_start))
-    sent = job_start.send(place, plan, keep_code=not with_code)
+    with terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
+        sent = job_start.send(place, plan, keep_code=not with_code, begins=progress.follow)
     course.came_to = "the script was sent anew, and nothing was started"
     what = "the code and the script" if with_code else "the script"
     _say("sent", f"{what}: {sent.new} of {sent.files} files, {_size(sent.bytes)}")

@@ -9,7 +9,7 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from rich.padding import Padding
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
+    from rich.status import Status
     from rich.text import Text
 
     from ..catalogue.entry import Entry
@@ -26,6 +27,9 @@ if TYPE_CHECKING:
 
 DIFF = {r"(?m)^\+.*$": "green", r"(?m)^-.*$": "red", r"(?m)^@@.*$": "cyan"}  # styles for `write`
 PATIENCE = 2.0  # seconds until a person is told that the command is still working
+EVERY = 5.0  # seconds between two lines about long work, where no bar can be drawn
+LOOK = 0.5  # seconds between two looks at how far it is
+_is_quiet = False  # see `be_quiet`
 WHOLE = {"check": "check", "fix": "fix", "root_cause": "cause"}  # an entry's field: its label
 CONFIDENCE = {"high": "bold green", "medium": "bold yellow", "low": "bold red"}
 SEVERITY = {
@@ -84,29 +88,57 @@ def write(text: str, styles: Mapping[str, str], stream=None) -> None:
     console(stream).print(drawn, soft_wrap=True)
 
 
+def be_quiet(is_quiet: bool) -> None:
+    """Say nothing of long work from here on: a program reads the answer."""
+    global _is_quiet
+    _is_quiet = is_quiet
+
+
 @contextmanager
-def waiting(text: str) -> Iterator[None]:
-    """A spinner with `text` on stderr while the block runs, after two seconds.
+def waiting(text: str) -> Iterator[Callable[[str], None]]:
+    """Show on stderr that the block still works: at a terminal a spinner after two seconds, with
+    the seconds so far, elsewhere a line every few seconds.
 
-    Where stderr isn't a terminal, or has no colours, nothing is printed.
+    The block gets a function that prints a line of its answer on stdout meanwhile.
     """
-    if not has_colours(sys.stderr):
-        yield
+    if _is_quiet:
+        yield print
         return
-    from rich.text import Text
+    ended, lock, began = threading.Event(), threading.Lock(), time.monotonic()
+    spinners: list[Status] = []
+    is_drawn = has_colours(sys.stderr)
 
-    ended = threading.Event()
-    spinners = []
+    def told() -> str:
+        return f"{text} {time.monotonic() - began:.0f} s"
 
-    def spin() -> None:
-        if not ended.wait(PATIENCE):
-            spinners.append(console(sys.stderr).status(Text(text)))
-            spinners[0].start()
+    def show() -> None:
+        if not is_drawn:
+            while not ended.wait(EVERY):
+                print(told(), file=sys.stderr, flush=True)
+            return
+        if ended.wait(PATIENCE):
+            return
+        from rich.text import Text
 
-    thread = threading.Thread(target=spin, daemon=True)
+        spinner = console(sys.stderr).status(Text(told()))
+        spinners.append(spinner)
+        spinner.start()
+        while not ended.wait(1.0):
+            with lock:
+                spinner.update(Text(told()))
+
+    def say(line: str) -> None:
+        with lock:
+            for spinner in spinners:
+                spinner.stop()
+            print(line, flush=True)
+            for spinner in spinners:
+                spinner.start()
+
+    thread = threading.Thread(target=show, daemon=True)
     thread.start()
     try:
-        yield
+        yield say
     finally:
         ended.set()
         thread.join()
@@ -115,38 +147,55 @@ def waiting(text: str) -> Iterator[None]:
 
 
 class Progress:
-    """Shows on stderr how far a long reading is, after two seconds.
+    """Shows on stderr how far long work is, after two seconds.
 
-    A bar on a terminal, otherwise one line per second. Call it with the count so far. `total` is
-    the final count, None when unknown. `unit`: 'MB' counts bytes.
+    A bar on a terminal, otherwise a line every few seconds. Call it with the count so far, or let
+    it `follow` one. `total` is the final count, None when unknown. `unit`: 'MB' counts bytes.
     """
 
     def __init__(self, text: str = "reading", total: int | None = None, unit: str = "MB"):
         self.text, self.total, self.unit = text, total, unit
         self.next = time.monotonic() + PATIENCE
         self._bar: tuple[RichProgress, TaskID] | None = None
+        self._ended = threading.Event()
+        self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Progress:
         return self
 
     def __exit__(self, *_) -> None:
+        self._ended.set()
+        if self._thread:
+            self._thread.join()
         if self._bar:
             self._bar[0].stop()
 
+    def follow(self, total: int, count: Callable[[], int]) -> None:
+        """Show what `count` returns, time and again until the work has ended."""
+        self.total = total
+
+        def look() -> None:
+            while not self._ended.wait(LOOK):
+                self(count())
+
+        self._thread = threading.Thread(target=look, daemon=True)
+        self._thread.start()
+
     def __call__(self, done: int) -> None:
-        """Show that `done` of the total is done, at most once a second."""
+        """Show that `done` of the total is done."""
         if self._bar:
             bar, task = self._bar
             bar.update(task, completed=done)
             return
         now = time.monotonic()
-        if now < self.next:
+        if now < self.next or _is_quiet:
             return
         if has_colours(sys.stderr):
             self._begin(done)
         else:
-            self.next = now + 1.0
-            count = f"{done / 1e6:.0f} MB" if self.unit == "MB" else f"{done} of {self.total}"
+            self.next = now + EVERY
+            of = f" of {self.total / 1e6:.0f}" if self.total else ""
+            count = f"{done / 1e6:.0f}{of} MB" if self.unit == "MB" else f"{done} of {self.total}"
             print(f"{self.text}: {count} …", file=sys.stderr, flush=True)
 
     def _begin(self, done: int) -> None:

@@ -135,7 +135,6 @@ class Attempts:
 
     def _start(self) -> None:
         run, state = self.run, self.state
-        state.before = _tell_end(state)
         state.attempt = int(run.folder.number("attempt") or 0) + 1
         run.folder.write("attempt", f"{state.attempt}\n")
         run.folder.remove(members.ROLL, why.WAITS)
@@ -503,15 +502,6 @@ class Attempts:
 def _id(run: Run) -> str:
     found = checkpoints.newest(run)
     return found.id if found else ""
-
-
-def _tell_end(state: State) -> str:
-    """Say how an attempt ended that another one follows, '' where it isn't known."""
-    if not state.failure:
-        return ""
-    entry = f" ({state.entry})" if state.entry else ""
-    step = "" if state.step is None else f" at step {state.step}"
-    return f"attempt {state.attempt} ended{step}: {state.failure}{entry}: {state.reason}"
 
 
 def _whole(value: object) -> int:

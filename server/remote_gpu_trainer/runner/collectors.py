@@ -14,9 +14,12 @@ from .failures import OWN_XIDS
 IDLE = 0.35  # of a card's power limit: below that it doesn't compute
 EVERY = 6  # heartbeats between two questions
 LIMIT = 30.0  # seconds after which what isn't answered counts as unknown
-_QUERY = "utilization.gpu,power.draw,power.limit,memory.used,name"
+_QUERY = "utilization.gpu,power.draw,power.limit,memory.used,name,memory.total,temperature.gpu"
+# The rest of a card's line: its name, which may have a comma, then memory and temperature.
+_CARD = re.compile(r"(.*?)(?:, *([\d.]+|\[[^],]*\]), *([\d.]+|\[[^],]*\]))?\s*\Z")
+_FIELDS = ("use", "memory_mb", "total_mb", "temperature_c")
 # A line of df -P: file system, blocks, used, available, capacity, path. Not all have --output.
-_ROOM = re.compile(r"\s\d+\s+-?\d+\s+(-?\d+)\s+(?:\d+%|-)\s+/")
+_ROOM = re.compile(r"\s(\d+)\s+-?\d+\s+(-?\d+)\s+(?:\d+%|-)\s+/")
 
 # NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python, GPU has fallen off the bus.
 XID = re.compile(r"NVRM: Xid \([^)\n]{0,100}\): (\d{1,4})")
@@ -60,14 +63,17 @@ class Tool:
 
 
 class Collectors:
-    """`free_mb`: the least free room beside run and checkpoints. `gpu`: a text about the cards.
-    `hot`: whether all the run's cards are busy without work; `busy`: whether one computes. None and
-    False while unknown."""
+    """`free_mb`: the least free room beside run and checkpoints. `disk`: the bytes free and in all
+    of that file system. `gpu`: a text about the cards. `gpus`: of each card what it tells of use
+    (percent), memory_mb, total_mb and temperature_c. `hot`: whether all the run's cards are busy
+    without work; `busy`: whether one computes. None, [] and False while unknown."""
 
     def __init__(self, run: Run):
         self.run = run
         self.free_mb: int | None = None
+        self.disk: tuple[int, int] | None = None
         self.gpu: str | None = None
+        self.gpus: list[dict[str, int]] = []
         self.hot = self.busy = False
         self._tools: dict[str, Tool] = {}
         self._asked: dict[str, float] = {}
@@ -103,9 +109,10 @@ class Collectors:
     def _take(self, name: str, said: str) -> None:
         """Read an answer; '' leaves nothing known."""
         if name == "df":
-            self.free_mb = least_room(said)
+            self.free_mb, self.disk = least_room(said), _least_disk(said)
             return
         cards, hot, busy = [], 0, False
+        self.gpus = []
         for line in said.splitlines():
             words = [word.strip() for word in line.split(",", 4)]
             if len(words) < 5:
@@ -115,14 +122,25 @@ class Collectors:
             is_idle = limit > 0 and power < IDLE * limit
             hot += used >= 99 and is_idle
             busy = busy or (used >= 10 and not is_idle)
-            cards.append(f"{words[4]} {words[0]}% {int(power)}/{int(limit)}W {words[3]}MB")
+            told = _CARD.match(words[4])
+            name, total, heat = told.groups() if told else (words[4], None, None)
+            numbers = zip(_FIELDS, (words[0], words[3], total, heat))
+            found = {field: word for field, word in numbers if word and word[0].isdigit()}
+            self.gpus.append({field: int(_number(word)) for field, word in found.items()})
+            cards.append(f"{name} {words[0]}% {int(power)}/{int(limit)}W {words[3]}MB")
         self.gpu = "; ".join(cards) or None
         self.hot, self.busy = 0 < hot >= self.run.spec.gpus, busy
 
 
 def least_room(said: str) -> int | None:
     """Return the least free megabytes that df -Pk tells, None where it tells none."""
-    return min((int(room) // 1024 for room in _ROOM.findall(said)), default=None)
+    return min((int(room) // 1024 for _, room in _ROOM.findall(said)), default=None)
+
+
+def _least_disk(said: str) -> tuple[int, int] | None:
+    """Return the free bytes and all bytes of the file system with the least room, None for none."""
+    found = [(int(room) * 1024, int(blocks) * 1024) for blocks, room in _ROOM.findall(said)]
+    return min(found, default=None)
 
 
 def _number(word: str) -> float:

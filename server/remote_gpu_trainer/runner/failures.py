@@ -233,8 +233,10 @@ def as_answer(decision: Decision | None, resume_from: str = "") -> dict[str, str
 
 def in_words(answer: dict[str, str]) -> str:
     """Return a decision of `as_answer` in one line."""
-    place = f" from {answer['resume_from']}" if "resume_from" in answer else ""
-    return f"{answer['do']}{place}: {answer['why']}"
+    place = answer.get("resume_from", "")
+    if place and answer["do"] == STOP:
+        return f"{answer['do']}: {answer['why']}; its newest good checkpoint is {place}"
+    return f"{answer['do']}{f' from {place}' if place else ''}: {answer['why']}"
 
 
 RETRIES = {row.name: row.retries for row in FAILURES}

@@ -12,6 +12,7 @@ from . import asking, checkpoints, log, nan, notices, procs
 from .collectors import Collectors
 from .context import Run
 from .locks import Lease
+from .series import Series
 from .state import State
 from .sync import Sync
 
@@ -25,6 +26,7 @@ class Heart:
         self.run, self.state, self.lease = run, state, lease
         self.sync = Sync(run)
         self.collectors = Collectors(run)
+        self.series = Series(run, state, self.collectors)
         self.saves = checkpoints.SaveTimes(run)
         self.first = 0  # number of the attempt's first log file
         self.log_grew = False  # since a stall was last looked for
@@ -40,6 +42,7 @@ class Heart:
         """Read the log from this file on, as that of another attempt."""
         self.first, self.nan = first, ""
         self._reader = log.Reader(self.run, first)
+        self.series.begin_attempt()
         self._losses = nan.Watch(lambda line: log.find_step(self.run, line))
 
     def listen(self) -> None:
@@ -75,6 +78,7 @@ class Heart:
         raise_helpers(run)
         run.folder.beat(run.now)
         self._look_at_saves()
+        self.series.beat()
         run.folder.write("save-seconds", f"{self.saves.seconds():.1f}\n")
         state.write()
         if self.lease.lost() and not self.has_lost_lease:
@@ -115,10 +119,13 @@ class Heart:
             return
         self._seen, self.log_grew = seen, True
         step = log.find_step(run, log.tail(run, self.first, 65536))
-        if step is not None:
-            state.step = step
         while piece := self._reader.read():
             self._losses.feed(piece)
+            self.series.feed(piece, min(seen[2], run.now))
+        if not run.spec.step_pattern and self.series.course.step is not None:
+            step = self.series.course.step  # of the run, where a line tells that of an epoch
+        if step is not None:
+            state.step = step
         if not self.nan and self._losses.is_lost:
             self._tell_nan(self._losses.step)
 

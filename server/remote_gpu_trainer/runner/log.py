@@ -7,6 +7,7 @@ import os
 import re
 from contextlib import suppress
 
+from ..readings.line import read_step
 from .context import Run
 from .step_pattern import compile_step_pattern
 
@@ -98,11 +99,17 @@ def find_steps(run: Run, text: bytes) -> list[int]:
 
 
 def find_step(run: Run, text: bytes) -> int | None:
-    """Return the last number of the last match of the job's pattern in a piece of the log."""
+    """Return the newest step of a piece of the log: the last number of the last match of the job's
+    pattern; without one, as lines tell it."""
     pattern = compile_step_pattern(run.spec.step_pattern)
-    if pattern is None:
+    if run.spec.step_pattern and pattern is None:
         return None
     for line in reversed(re.split(rb"[\r\n]", text)):
+        if pattern is None:
+            step = read_step(line[-LINE:].decode("utf-8", "replace"))
+            if step is not None:
+                return step
+            continue
         matches = list(pattern.finditer(line[-LINE:]))
         digits = re.findall(rb"[0-9]+", matches[-1][0]) if matches else []
         if digits:

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections import deque
 from typing import Callable
 
+from ..readings.line import read_losses
 from . import completeness, content
 
-_LOSS = re.compile(rb"loss[\"' :=]{1,4}(?:tensor\()?([-+.0-9a-z]+)", re.I)
-IN_A_ROW = 3  # losses of nan after which the run counts as lost: a single one is often skipped
+IN_A_ROW = (
+    3  # lines with a loss of nan after which the run counts as lost: a single one is often skipped
+)
 LINE = 4096  # bytes of a line that isn't ended yet are kept
 NEAR = 50  # lines before a loss in which its step is looked for
 
 
 class Watch:
-    """Reads an attempt's log piece by piece. `is_lost`: so many losses in a row were nan; `step`:
-    that of the first of them, None where the lines before it tell none."""
+    """Reads an attempt's log piece by piece. `is_lost`: so many lines in a row had a loss of nan;
+    `step`: that of the first of them, None where the lines before it tell none."""
 
     def __init__(self, find_step: Callable[[bytes], int | None]):
         self._find_step = find_step
@@ -40,15 +43,17 @@ class Watch:
             self._read(line)
 
     def _read(self, line: bytes) -> None:
-        for loss in _LOSS.findall(line):
-            if not loss.lower().endswith(b"nan"):
-                self._count = 0
-                continue
-            self._count += 1
-            if self._count == 1:
-                self._first = self._step_of_last()
-            if self._count == IN_A_ROW and not self.is_lost:
-                self.is_lost, self.step = True, self._first
+        losses = read_losses(line.decode("utf-8", "replace")) if b"oss" in line.lower() else []
+        if not losses:
+            return
+        if not any(map(math.isnan, losses)):
+            self._count = 0
+            return
+        self._count += 1
+        if self._count == 1:
+            self._first = self._step_of_last()
+        if self._count == IN_A_ROW and not self.is_lost:
+            self.is_lost, self.step = True, self._first
 
     def _step_of_last(self) -> int | None:
         steps = (self._find_step(line) for line in reversed(self._lines))

@@ -292,6 +292,7 @@ class Runner:
 
     def _close(self, outcome: str) -> int:
         run, now = self.run, self.state
+        self.heart.series.beat()  # a last row, and what the log told at last
         now.write()
         run.event(
             outcome,

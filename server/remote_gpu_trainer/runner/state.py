@@ -30,7 +30,6 @@ class State:
         self.before_nan = ""  # the newest checkpoint from before it
         self.missing: list[str] = []
         self.cost = ""  # what an end that was asked for cost, "" where the program saved
-        self.before = ""  # how the attempt before this one ended
         self.note = ""  # what is odd about how this attempt began
         self.probe = ""  # what the probe said of the first steps
         self.outcome = ""  # what the run came to, while its last copy is still on the way
@@ -38,6 +37,11 @@ class State:
         self.log_age: int | None = None
         self.gpu: str | None = None
         self.free_mb: int | None = None
+        self.reading: dict[str, Any] = {}  # readings.course.Course.as_dict of the log
+        self.progress: dict[str, Any] = {}  # readings.pace.estimate at the last heartbeat
+        self.course: list[float] = []  # losses of the run so far
+        self.gpus: list[dict[str, int]] = []
+        self.disk: tuple[int, int] | None = None  # bytes free and in all
 
     def move(self, on: str) -> None:
         """Go to the next phase. Raises KeyError for a step that the table doesn't have."""
@@ -75,7 +79,6 @@ class State:
             "is_nan": self.is_nan,
             "before_nan": self.before_nan,
             "cost": self.cost,
-            "before": self.before,
             "note": self.note,
             "probe": self.probe,
             "last_sync": self.run.folder.json("last-sync") or None,
@@ -87,6 +90,12 @@ class State:
             "expect_missing": self.missing,
             "outcome": self.outcome,
             "waits": "",
+            "reading": self.reading,
+            "progress": self.progress,
+            "course": self.course,
+            "gpus": self.gpus,
+            "disk_free": self.disk[0] if self.disk else None,
+            "disk_total": self.disk[1] if self.disk else None,
         }
 
     def write(self, lasting: bool = False) -> bool:
@@ -99,7 +108,7 @@ class State:
         numbers = ("attempt", "step", "exit", "started", "deadline", "checkpoint_step")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
                       "again": "again", "checkpoint": "checkpoint", "outcome": "outcome",
-                      "note": "note", "before": "before", "cost": "cost", "probe": "probe",
+                      "note": "note", "cost": "cost", "probe": "probe",
                       "before_nan": "before_nan"}  # fmt: skip
         for key in numbers:
             if isinstance(told.get(key), int) and not isinstance(told.get(key), bool):
@@ -108,6 +117,8 @@ class State:
             if isinstance(told.get(key), str):
                 setattr(self, name, told[key])
         self.is_nan = told.get("is_nan") is True
+        reading = told.get("reading")
+        self.reading = reading if isinstance(reading, dict) else {}
 
     def _from_events(self) -> dict[str, Any]:
         """What events.jsonl tells, where state.json was lost or came out of a crash empty."""

@@ -9,7 +9,19 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from . import asking, elsewhere, ending, failures, log, procs, safe, saving, why
+from . import (
+    asking,
+    content,
+    elsewhere,
+    ending,
+    failures,
+    history,
+    log,
+    procs,
+    safe,
+    saving,
+    why,
+)
 from .collectors import least_room
 from .context import Run
 from .copies.rounds import SAFE
@@ -22,9 +34,13 @@ _UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u206
 _SHOWN = (
     "name", "box", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
     "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "waits",
-    "saving", "gpu", "disk_free_mb", "checkpoint", "cost", "before", "note", "probe", "last_sync",
+    "saving", "gpu", "disk_free_mb", "checkpoint", "cost", "note", "probe", "last_sync",
     "deadline", "keeper_alive", "backstop", "log",
 )  # fmt: skip
+
+
+# What only a runner's last heartbeat tells.
+_HEARTBEAT = ("gpu", "stalled", "reading", "progress", "course", "gpus", "disk_free", "disk_total")
 
 
 def status(run: Run, as_json: bool) -> int:
@@ -55,7 +71,7 @@ def look(run: Run) -> dict[str, Any]:
     if end == "done" or (end and state.phase != "syncing"):
         state.phase = end
         _take_marker(state, run.folder.json(f".{end}"))
-    told = {**state.as_dict(), **{k: written[k] for k in ("gpu", "stalled") if k in written}}
+    told = {**state.as_dict(), **{k: written[k] for k in _HEARTBEAT if k in written}}
     updated = written.get("updated", 0)
     pid = procs.alive(run.folder, "runner")
     train = bool(procs.alive(run.folder, "train"))
@@ -102,7 +118,45 @@ def look(run: Run) -> dict[str, Any]:
     told["checkpoint"] = state.checkpoint = safe.judged_now(run, told["checkpoint"])
     told["decision"] = None if told["alive"] else state.decision()
     told["safe"] = run.folder.json(SAFE) or None
+    _add_course(run, told, now)
     return told
+
+
+def _add_course(run: Run, told: dict[str, Any], now: float) -> None:
+    """Add what the numbers of the log tell: `numbers`, `progress`, `course` and `attempts`."""
+    reading = told.pop("reading")
+    reading = reading if isinstance(reading, dict) else {}
+    newest = reading.get("newest")
+    told["numbers"] = dict(newest) if isinstance(newest, dict) else {}
+    epoch = reading.get("epoch")
+    if epoch is not None:
+        told["numbers"]["epoch"] = {
+            "value": epoch,
+            "step": reading.get("step"),
+            "t": told["updated"],
+        }
+    progress = told["progress"] if isinstance(told["progress"], dict) else {}
+    age = max(now - (told["updated"] or now), 0.0)
+    for name in ("seconds_left", "seconds_left_low", "seconds_left_high"):
+        if name in progress:
+            progress[name] = max(round(progress[name] - age), 0)
+    if not told["alive"] or told["phase"] != "running":
+        kept = ("step", "total", "percent")
+        progress = {name: progress[name] for name in kept if name in progress}
+    told["progress"] = progress
+    if not told["alive"]:
+        told["gpus"] = []
+    # Newer than the last heartbeat, and of the run as that one's was.
+    step, total = told["signs"].get("step"), progress.get("total")
+    if step is not None and (reading.get("is_printed") or reading.get("step") is None):
+        told["step"] = step
+        if step >= progress.get("step", step + 1) and (not total or step <= total):
+            progress["step"] = step
+            progress.update({"percent": round(100.0 * step / total, 1)} if total else {})
+    named = content.step_of(told["checkpoint"]) if told["checkpoint"] else None
+    told["checkpoint_step"] = told["checkpoint_step"] if named is None else named
+    told["asked"] = run.folder.read("asked").strip() if told["alive"] else ""
+    told["attempts"] = history.attempts(run.folder.read("events.jsonl"))
 
 
 def _still_on(run: Run) -> str:

@@ -453,7 +453,8 @@ class Job(Strict):
     stall: Stall = Stall()
     step_pattern: Pattern = Field(
         default="",
-        description="extended regular expression that finds the step: the last number of a match",
+        description="extended regular expression that finds the step: the last number of a match; "
+        "only where rgt status doesn't show the step of itself",
     )
     on_nan: Literal["go-on", "stop"] = Field(
         default="go-on", description="at a loss of nan; told anyway"

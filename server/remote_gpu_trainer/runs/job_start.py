@@ -19,6 +19,7 @@ from typing import Any
 from ..boxes.box import Box
 from ..catalogue.bundle import bundle_root
 from ..platforms.profile import Profile
+from ..readings.course import Course
 from ..runner.deadline import after
 from ..runner.phases import CODES
 from ..runner.probing import LOOKING
@@ -41,6 +42,7 @@ from .status_reply import NO_RUNNER, Status
 BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its checks are over
 POLL = 2.0  # seconds between two looks at a run that was started
 QUIET = 30.0  # seconds after which a program that works counts as started without a step
+FIRST = 60.0  # seconds of a program in which its first loss may still come
 TO_LOOK = 120.0  # seconds for the probe to see its steps, after the first sign
 SETTLING = 5.0  # seconds until a run whose start was broken off lives, or doesn't begin
 SETTLING_THERE = 15.0  # over ssh the broken command goes on there: it looks for a Python first
@@ -303,9 +305,19 @@ def why_not_elsewhere(given: Any, box: Box, known: Known, is_gone: bool) -> str:
     return ""
 
 
-def send(box: Box, plan: Plan, *, keep_code: bool = False, accept_new: bool = False) -> Sent:
-    """Bring script and code to the box. Raises NotSent. `keep_code`: the code there stays."""
-    return sending.send(box, plan.parcel, keep=keep_code, accept_new=accept_new)
+def send(
+    box: Box,
+    plan: Plan,
+    *,
+    keep_code: bool = False,
+    accept_new: bool = False,
+    begins: Callable[[int, Callable[[], int]], None] = lambda total, count: None,
+) -> Sent:
+    """Bring script and code to the box. Raises NotSent. `keep_code`: the code there stays.
+
+    `begins`: as for `sending.send`.
+    """
+    return sending.send(box, plan.parcel, keep=keep_code, accept_new=accept_new, begins=begins)
 
 
 def differing_code(box: Box, known: Known) -> list[str]:
@@ -361,12 +373,29 @@ def begin(box: Box, folder: str, verb: str = "start") -> calling.Answer:
 @dataclass(frozen=True)
 class Begun:
     """What a run that was started came to. `sign`: what shows that it trains; '' for nothing.
+    `seconds`: for how long its program was looked at.
 
     `status.probe` says what the probe saw, or still that it is looking.
     """
 
     status: Status
     sign: str
+    seconds: float = 0.0
+
+    @property
+    def lacks(self) -> list[str]:
+        """Return what the program's own output doesn't tell, of "step" and "loss".
+
+        [] where it ran too short a time to say so: the first loss may come with the hundredth step.
+        """
+        if not self.sign or (self.seconds < FIRST and self.status.signs.step is not None):
+            return []
+        told = Course()
+        for line in self.status.tail:
+            told.take(line, 0.0)
+        has_step = self.status.signs.step is not None
+        has_loss = bool(told.losses or "loss" in self.status.numbers)
+        return [name for name, has in (("step", has_step), ("loss", has_loss)) if not has]
 
 
 def watch(
@@ -409,7 +438,7 @@ def watch(
         clock=clock,
         sleep=sleep,
     )
-    return Begun(found, sign)
+    return Begun(found, sign, 0.0 if running_since == math.inf else clock() - running_since)
 
 
 def left_running(

@@ -10,7 +10,6 @@ from .job import Job, Resume
 from .snapshot import Snapshot
 
 # "step 12", "'global_step': 12", a progress bar's "| 12/100"
-STEP = """(global_step|[Ss]tep|[Ii]ter(ation)?)["' =:#]*[0-9]+|[|] +[0-9]+/"""
 NOTICES = {
     "aws": "aws",
     "gcp": "gcp",
@@ -90,7 +89,7 @@ def spec_of(
         "stall_step_seconds": stall.step_minutes * 60,
         "stall_power_seconds": stall.idle_power_minutes * 60 if job.gpus else 0.0,
         **dict(zip(("min_free_mb", "min_free_inodes"), floors(job), strict=True)),
-        "step_pattern": job.step_pattern or STEP,
+        "step_pattern": job.step_pattern,
         "rehearse": list(job.rehearsal.arguments),
         "rehearse_minutes": job.rehearsal.minutes,
         "probe": probed(job),

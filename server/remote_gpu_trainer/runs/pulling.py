@@ -96,9 +96,10 @@ def pull(box: Box, folder: str, here: Path, left: tuple[str, ...]) -> Pulled:
     return pulled
 
 
-def names(box: Box, folder: str, left: tuple[str, ...]) -> list[str]:
-    """Return the paths of the files that `pull` would bring. Raises Unreleased."""
-    return sorted(_ask(box, folder, left, "names", f"listing {shown(folder)}")[0])
+def sizes(box: Box, folder: str, left: tuple[str, ...]) -> dict[str, int]:
+    """Return the files that `pull` would bring, {path: bytes}. Raises Unreleased."""
+    files = _ask(box, folder, left, "names", f"listing {shown(folder)}")[0]
+    return {path: files[path][0] for path in sorted(files)}
 
 
 def refuse_foreign(here: Path, paths: list[str], own: set[str]) -> None:

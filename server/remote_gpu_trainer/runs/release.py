@@ -17,6 +17,8 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -27,6 +29,8 @@ from ..text import write_whole
 from ..text.masking import shown, shown_lines
 from . import known_jobs, named_results, pulling, status
 from .pulling import HASHING, Unreleased, pull, refuse_foreign
+
+Begins = Callable[[int, Callable[[], int]], None]
 
 # The runner's own files at the top of its folder: locks, process ids, caches, and what belongs to a
 # rehearsal. They change while they are read, and mean nothing elsewhere.
@@ -85,10 +89,12 @@ def release(
     expect: int | None,
     load: bool,
     accept_new: bool,
+    begins: Begins = lambda total, count: None,
 ) -> Released:
     """Bring the results of a run home that has ended. Raises Unreleased.
 
-    `run`: as `status.ask` takes it. `to`: the folder here; None for results/BOX-RUN.
+    `run`: as `status.ask` takes it. `to`: the folder here; None for results/BOX-RUN. `begins` gets
+    the bytes that will come, and how to ask for those that are here.
     """
     answer = status.ask(box, run, accept_new=accept_new)
     if answer.state in ("unreachable", "unknown", "nothing"):
@@ -100,7 +106,7 @@ def release(
             "with rgt status --wait, or end it with rgt stop"
         )
     to = to or Path("results") / default_name(box, answer.dir)
-    released = bring_home(box, answer.dir, to, also=also, expect=expect, load=load)
+    released = bring_home(box, answer.dir, to, also=also, expect=expect, load=load, begins=begins)
     if released.verdict == "bad" and (elsewhere := _elsewhere(box, run)):
         released.checked.append(f"note: the box's own aren't whole{elsewhere}")
     return released
@@ -120,10 +126,12 @@ def bring_home(
     also: tuple[str, ...] = (),
     expect: int | None = None,
     load: bool = True,
+    begins: Begins = lambda total, count: None,
 ) -> Released:
     """Pull `source` and the folders of `also` into `to`, and verify them. Raises Unreleased.
 
     `expect`: how many result folders there must be. `load`: whether checkpoints are loaded.
+    `begins`: as for `release`.
     """
     verifier = bundle.bundle_root() / "scripts" / "verify_local.py"
     if not verifier.is_file():
@@ -133,9 +141,11 @@ def bring_home(
     origin = {"box": boxes.address(box) or "local", "folder": source}
     to = Path(os.path.realpath(to))  # the user's own link to a folder
     own = own_files(to, origin)
-    coming = _coming(box, places)
+    sizes = _coming(box, places)
+    coming = list(sizes)
     refuse_foreign(to, coming, own)
     claim(to, origin, sorted(own.union(coming)))
+    begins(sum(sizes.values()), lambda: _bytes_below(to))
     files, links = _pull_all(box, places, to, released)
     released.files, released.bytes = len(files), sum(size for size, _ in files.values())
     named = named_results.read(to / "run.sh")
@@ -228,13 +238,23 @@ def _compare(
     return released.left or bool(reached.absent)
 
 
-def _coming(box: Box, places: dict[str, str]) -> list[str]:
-    """Return the paths here of all files that will come. Raises Unreleased."""
-    return [
-        f"{name}/{path}" if name else path
+def _coming(box: Box, places: dict[str, str]) -> dict[str, int]:
+    """Return all files that will come, {path here: bytes}. Raises Unreleased."""
+    return {
+        f"{name}/{path}" if name else path: size
         for name, folder in places.items()
-        for path in pulling.names(box, folder, () if name else LEFT_THERE)
-    ]
+        for path, size in pulling.sizes(box, folder, () if name else LEFT_THERE).items()
+    }
+
+
+def _bytes_below(folder: Path) -> int:
+    """Return the bytes of all files of a folder, also of those that are under way."""
+    total = 0
+    for base, _, names in os.walk(folder):
+        for name in names:
+            with suppress(OSError):
+                total += os.lstat(os.path.join(base, name)).st_size
+    return total
 
 
 def claim(to: Path, origin: dict[str, str], coming: list[str]) -> None:

@@ -217,10 +217,11 @@ def _source(path: str) -> str:
 
 @cache
 def sources() -> dict[str, str]:
-    """Return {name within the package: source} of the runner and of what it needs."""
-    files = sorted((_PACKAGE / "runner").rglob("*.py"))
+    """Return {name within the package: source} of runner and readings, and of what they need."""
+    folders = (_PACKAGE / "readings", _PACKAGE / "runner")
+    files = [file for folder in folders for file in sorted(folder.rglob("*.py"))]
     own = {".".join(_name(file)): _source(str(file.relative_to(_PACKAGE))) for file in files}
-    # Of these rooms the runner needs a name alone.
+    # Of these rooms they need a name alone.
     return {"": "", "text": "", "text.masking": _source("text/masking.py"), **own}
 
 

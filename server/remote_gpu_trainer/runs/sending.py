@@ -15,7 +15,7 @@ import os
 import re
 import tarfile
 import tempfile
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, NamedTuple
@@ -148,18 +148,28 @@ class Parcel:
     texts: Mapping[str, tuple[bytes, int]]
 
 
-def send(box: Box, parcel: Parcel, *, keep: bool = False, accept_new: bool = False) -> Sent:
+def send(
+    box: Box,
+    parcel: Parcel,
+    *,
+    keep: bool = False,
+    accept_new: bool = False,
+    begins: Callable[[int, Callable[[], int]], None] = lambda total, count: None,
+) -> Sent:
     """Bring the files to the box. Raises NotSent.
 
     What the box has already isn't sent again. `keep`: what was sent before stays there.
-    `accept_new` stores a host key that isn't known yet.
+    `accept_new` stores a host key that isn't known yet. `begins` gets the bytes that go over the
+    connection, and how to ask for those that have gone.
     """
     files = _about_all(parcel)
     manifest = json.dumps(files)
     lacking = _ask(box, parcel.folder, "compare", manifest.encode(), COMPARING, accept_new).lacking
     with tempfile.TemporaryFile() as packed:
         _pack(packed, parcel, manifest, set(lacking))
+        length = packed.tell()
         packed.seek(0)
+        begins(length, lambda: _read_of(packed, length))
         verb = "add" if keep else "unpack"
         after = _ask(box, parcel.folder, verb, packed, SENDING, accept_new)
     made, differing = after.is_new, after.lacking
@@ -231,6 +241,14 @@ def _add(tar: tarfile.TarFile, name: str, content: bytes, mode: int) -> None:
     told = tarfile.TarInfo(name)
     told.size, told.mode = len(content), mode
     tar.addfile(told, io.BytesIO(content))
+
+
+def _read_of(packed: IO[bytes], length: int) -> int:
+    """Return how much of a file is read by another process, which shares its position."""
+    try:
+        return os.lseek(packed.fileno(), 0, os.SEEK_CUR)
+    except (OSError, ValueError):  # it is closed
+        return length
 
 
 class _Answer(NamedTuple):

@@ -10,7 +10,8 @@ from collections.abc import Callable
 
 from ..boxes.box import Box
 from ..text.masking import shown
-from . import calling
+from ..text.spans import shown_seconds
+from . import calling, status_facts
 from .status_reply import Status, status_from
 
 LIMIT = 30  # seconds for one question
@@ -76,14 +77,14 @@ def wait(
             if now - silent_since >= lost:
                 before = "" if reached else ", and none before"
                 status.evidence.append(
-                    f"no answer for {(now - silent_since) / 60:.0f} min{before}; "
+                    f"no answer for {shown_seconds(now - silent_since)}{before}; "
                     "the run may still be alive"
                 )
                 return status
             pause = min(5.0 * 2 ** min(tries - 1, 9), MOST_PAUSE, lost - (now - silent_since))
         else:
             silent_since, tries, reached, pause = None, 0, True, interval
-            if status.state != "alive" or until(status) or status.numbers:
+            if status.state != "alive" or until(status) or status.worthless:
                 return status
         left = most - (now - began)
         if left <= 0:
@@ -97,12 +98,12 @@ def explain(status: Status) -> None:
 
     They come from the look-up over the end of the log.
     """
-    if status.state not in ("failed", "stalled", "preempted", "deadline") and not status.numbers:
+    if status.state not in ("failed", "stalled", "preempted", "deadline") and not status.worthless:
         return
     from ..lookup.explanations import explanations  # loads NumPy and the entries
 
-    by = "the numbers at the log's end" if status.numbers else "the run's own script"
-    further = status.state not in ("preempted", "deadline") and not status.numbers
+    by = "the numbers at the log's end" if status.worthless else "the run's own script"
+    further = status.state not in ("preempted", "deadline") and not status.worthless
     status.matches += explanations(status.tail, status.entry, by, status.reason, further)
     if not any(match["by"] == by for match in status.matches):
         status.entry = ""  # none of this catalogue
@@ -117,13 +118,14 @@ def in_a_line(status: Status) -> str:
         words.append(status.phase)
     if (status.attempt or 1) > 1:
         words.append(f"attempt {status.attempt}")
-    if status.step is not None:
-        words.append(f"step {status.step}")
+    words += status_facts.place_in_words(status)
+    words += [status_facts.newest_loss(status)] if status.state in ("alive", "stalled") else []
     if status.failure and status.failure != status.state:
         words.append(f"class {status.failure}")
     if status.reason and status.reason != status.state:
         words.append(status.reason)
-    return f"{words[0]}: {', '.join(words[1:])}" if words[1:] else words[0]
+    told = ", ".join(filter(None, words[1:]))
+    return f"{words[0]}: {told}" if told else words[0]
 
 
 def as_text(status: Status) -> str:
@@ -131,6 +133,7 @@ def as_text(status: Status) -> str:
     at_ceiling = " (unchanged when the wait ended)" if status.ceiling else ""
     out = [f"{status.state}: {status.dir or status.box}{at_ceiling}"]
     out += [f"    {status.text}"] if status.text else []
+    out += [f"    {line}" for line in status_facts.in_words(status)]
     out += [f"    {line}" for line in status.evidence]
     for match in status.matches:
         out.append(f"    {match['id']}  {match['title']} ({match['by']})")

@@ -17,12 +17,15 @@ from ..numbers import finite
 from ..runner import failures
 from ..runner.probing import LOOKING
 from ..text.masking import shown, shown_lines
+from ..text.spans import shown_seconds
+from . import status_facts
 
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
 NO_RUNNER = "no-runner"  # `Status.why` of a program that outlived its runner
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
+_CARD = re.compile(r" \d+%")  # of what the runner says of the cards: the name stands before it
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 _RUNNER = {row.name: row.runner for row in failures.FAILURES}
 # The ends of these states, as `runner.failures` has them; a failed run has its class.
@@ -44,8 +47,11 @@ class Status:
     """What is known about a run.
 
     `evidence`: the lines that the state follows from. `matches`: entries that explain it, as
-    `answer.explanations` gives them. `numbers`: why a run that goes on, or ended well, is
-    worthless; else ''.
+    `answer.explanations` gives them. `worthless`: why a run that goes on, or ended well, is
+    of no use; else ''.
+    `progress`, `numbers`, `course`, `gpus`, `attempts`: as `status_facts` reads them. `disk_free`:
+    bytes. `checkpoint`: the newest complete one. `wanted`: what the job asked for; `asked`: why the
+    run was asked to end. `cost`: as `status_cost.add` finds it, None where no price is known.
     `decision`: what to do next, as `runner.failures.as_answer` gives it; None for a run that goes
     on, and where nothing is known.
     `probe`: what the probe said of the first steps; '' without it. `box_on`: why the box is still
@@ -78,7 +84,19 @@ class Status:
     tail: list[str] = field(default_factory=list)
     waited: float | None = None
     ceiling: bool = False
-    numbers: str = ""
+    worthless: str = ""
+    progress: dict[str, float] = field(default_factory=dict)
+    numbers: dict[str, dict] = field(default_factory=dict)
+    course: list[float] = field(default_factory=list)
+    gpus: list[dict[str, float]] = field(default_factory=list)
+    gpu_name: str = ""
+    disk_free: float | None = None
+    attempts: list[str] = field(default_factory=list)
+    checkpoint: str = ""
+    checkpoint_step: int | None = None
+    wanted: str = ""
+    asked: str = ""
+    cost: dict | None = None
     signs: Signs = Signs()
     decision: dict | None = None
 
@@ -100,7 +118,7 @@ class Status:
         although it was to end, 2 unknown.
         """
         if self.state in ("alive", "finished", "stopped"):
-            return int(bool(self.numbers or self.box_on))
+            return int(bool(self.worthless or self.box_on))
         return 1 if self.state in BAD else 2
 
 
@@ -162,7 +180,7 @@ def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: 
 def _decide(status: Status, data: dict) -> None:
     """Say what to do about a run that ended, first of all its evidence."""
     end = status.failure or "unknown" if status.state == "failed" else _ENDS.get(status.state, "")
-    if status.state == "finished" and status.numbers:
+    if status.state == "finished" and status.worthless:
         end = "nan"
     told = _text(data, "again")
     again = told if told in failures.AGAIN else failures.USED_UP if told else ""
@@ -182,11 +200,11 @@ def _check_numbers(status: Status) -> None:
     rows = [(at, line.encode()) for at, line in enumerate(status.tail, 1)]
     for finding in curves.findings(metric_series.of_rows(rows)):
         if finding.lost:
-            status.numbers = f"at the end of the log {finding.message}"
+            status.worthless = f"at the end of the log {finding.message}"
             status.entry = status.entry or finding.entry
             status.evidence.insert(
                 0,
-                f"{status.numbers}: the result is worthless; see rgt lookup --id {finding.entry}",
+                f"{status.worthless}: the result is worthless; see rgt lookup --id {finding.entry}",
             )
             return
 
@@ -209,6 +227,14 @@ def _fill(status: Status, data: dict) -> None:
         made = shown(_text(signs, "checkpoint"), 300)
         status.signs = Signs(_whole(signs, "step"), made, _number(signs, "cpu_seconds") or 0.0)
     status.tail = shown_lines(_text(data, "tail"), 40, 300)
+    status.progress, status.numbers = status_facts.progress_of(data), status_facts.numbers_of(data)
+    status.course, status.gpus = status_facts.course_of(data), status_facts.gpus_of(data)
+    status.gpu_name = _CARD.split(shown(_text(data, "gpu"), 120))[0]
+    status.attempts = status_facts.attempts_of(data)
+    status.disk_free = _number(data, "disk_free")
+    status.checkpoint = shown(_text(data, "checkpoint"), 300)
+    status.checkpoint_step = _whole(data, "checkpoint_step")
+    status.asked = shown(_text(data, "asked"), 100)
     entry = _text(data, "entry")
     status.entry = entry if _ENTRY.match(entry) else ""
 
@@ -300,13 +326,11 @@ def _judge_going(status: Status, data: dict, alive: bool) -> None:
 def _say_where_it_is(status: Status, data: dict) -> None:
     """Add the phase, the step, the ages, and how the last attempt ended."""
     phase = status.state if status.state in ("stopped", "deadline") else status.phase
-    status.evidence.append(
-        f"phase {phase or 'not given'}, attempt {_or_none(status.attempt)}, "
-        f"step {_or_none(status.step)}, heartbeat {_ago(status.heartbeat_age)}, "
-        f"log {_ago(_number(data, 'log_age'))}"
-    )
-    if _text(data, "before"):
-        status.evidence.append(shown(data["before"], 300))
+    words = [f"phase {phase or 'not given'}"]
+    words += [] if status.attempt is None else [f"attempt {status.attempt}"]
+    words += [] if status.step is None else [f"step {status.step}"]
+    words += [f"heartbeat {_ago(status.heartbeat_age)}", f"log {_ago(_number(data, 'log_age'))}"]
+    status.evidence.append(", ".join(words))
     if status.exit is not None or status.failure:
         failure = f", class {status.failure}" if status.failure else ""
         entry = f", entry {status.entry}" if status.entry else ""
@@ -340,10 +364,9 @@ def _warn(status: Status, data: dict, now: float) -> None:
     evidence, going = status.evidence, status.state in ("alive", "stalled")
     over = status.state in ("finished", "stopped")  # nothing happens at its deadline any more
     if status.deadline and not over:  # 0 before the first start
-        hours = (status.deadline - now) / 3600
-        evidence.append(
-            f"deadline in {hours:.1f} h" if hours > 0 else f"deadline passed {-hours:.1f} h ago"
-        )
+        left = shown_seconds(abs(status.deadline - now))
+        is_ahead = status.deadline > now
+        evidence.append(f"deadline in {left}" if is_ahead else f"deadline passed {left} ago")
         if going and data.get("keeper_alive") is False:
             last = shown(_text(data, "backstop"), 40)
             then = f"only {last} ends the program" if last else "nothing on the box ends the run"
@@ -368,7 +391,7 @@ def _warn(status: Status, data: dict, now: float) -> None:
         evidence.append(f"note: {shown(data['note'], 600)}")
     if status.probe:
         evidence.append(f"probe: {status.probe}")
-    if _text(data, "gpu"):
+    if _text(data, "gpu") and not status.gpus:
         evidence.append(f"gpu: {shown(data['gpu'], 120)}")
 
 

@@ -1,4 +1,4 @@
-"""Read a length of time as people write it: 30s, 90 min, 8h, 1.5 d. Python 3.8."""
+"""Read and write a length of time as people do: 30s, 90 min, 8h, 1.5 d. Python 3.8."""
 
 from __future__ import annotations
 
@@ -16,3 +16,12 @@ def seconds_in(text: str) -> float | None:
     """
     match = _SPAN.match(text.strip())
     return float(match[1]) * _SECONDS[match[2]] if match else None
+
+
+def shown_seconds(seconds: float) -> str:
+    """Return a length of time in the unit that suits it: 45 s, 4.2 min, 35 min, 3.2 h, 4.1 days."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.{1 if seconds < 600 else 0}f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

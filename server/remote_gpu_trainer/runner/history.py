@@ -1,0 +1,59 @@
+"""The attempts of a run as sentences, from events.jsonl."""
+
+from __future__ import annotations
+
+import json
+from contextlib import suppress
+from typing import Any
+
+from . import content
+
+MOST = 20  # sentences, of the newest attempts
+_HOW = {
+    "stall": "stood still",
+    "hang": "hung in a collective",
+    "deadline": "reached its deadline",
+    "preempted": "was preempted",
+    "": "came to its end",
+}
+
+
+def attempts(text: str) -> list[str]:
+    """Return a sentence for each attempt that ended. `text`: of events.jsonl."""
+    begun: dict[int, dict[str, Any]] = {}
+    ended: dict[int, dict[str, Any]] = {}
+    for line in text.splitlines():
+        with suppress(ValueError, TypeError, AttributeError):
+            event = json.loads(line)
+            if event.get("event") in ("attempt", "ended"):
+                kept = begun if event["event"] == "attempt" else ended
+                kept[int(event.get("attempt") or 0)] = event
+    told = [_sentence(number, ended[number], begun.get(number + 1)) for number in sorted(ended)]
+    if len(told) == 1 and not ended[max(ended)].get("class"):
+        return []  # it came to its end, as the state says
+    return told[-MOST:]
+
+
+def _sentence(number: int, end: dict[str, Any], following: dict[str, Any] | None) -> str:
+    how, why = _how(str(end.get("class") or ""), str(end.get("reason") or ""))
+    step = str(end.get("step") or "")
+    at = f" at step {step}" if step.isdigit() else ""
+    told = f"attempt {number} {how}{at}" + (f": {why}" if why else "")
+    if following is None:
+        return told
+    path = str(following.get("resume") or "")
+    saved = content.step_of(path) if path else None
+    if not path:
+        return f"{told}; the next began anew"
+    return f"{told}; went on from " + (path if saved is None else f"step {saved}")
+
+
+def _how(failure: str, reason: str) -> tuple[str, str]:
+    """How an attempt ended, and what is left of its reason to say."""
+    if failure == "killed" and reason.startswith("killed by signal"):
+        return "was killed from outside", reason.partition("; ")[2]
+    if failure == "preempted" and reason == "asked":
+        return "was stopped as asked", ""
+    if failure in _HOW:
+        return _HOW[failure], reason if failure in ("stall", "preempted") else ""
+    return "failed", reason or failure

@@ -1,0 +1,85 @@
+"""What a run's box has cost so far, and will have cost at the deadline."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from typing import Any
+
+from ..boxes import box as boxes
+from ..boxes.box import Box
+from ..numbers import finite
+from ..platforms import profile as profiles
+from ..platforms.cards import SeveralCards, gpu_named
+from . import known_jobs, ledger
+from .status_reply import Status
+
+MOST = 1e6  # of a price
+
+
+def add(box: Box, status: Status, now: float) -> None:
+    """Add to a status the cost of its box, and what its job asked for, where that is known here.
+
+    The time counts from the first command that reached the box, by the ledger; for a machine that
+    isn't in it from the run's first start. `now`: seconds since 1970.
+    """
+    known = known_jobs.find(box, status.dir) if status.dir else None
+    given = known.given if known else {}
+    status.wanted = _wanted(given)
+    address = boxes.address(box)
+    opened = next((one for one in ledger.still_open() if one.address == address), None)
+    profile = (known.profile if known else "") or (opened.profile if opened else "")
+    told = _of_job(given) or _of_ledger(opened) or _of_profile(profile, status)
+    since = opened.since if opened else status.first_start
+    if told is None or since is None or since > now:
+        return
+    price = told["price"]
+    status.cost = {**told, "since": since, "so_far": round(price * (now - since) / 3600, 4)}
+    if status.state in ("alive", "stalled") and status.deadline and status.deadline > now:
+        status.cost["at_deadline"] = round(price * (status.deadline - since) / 3600, 4)
+
+
+def _of_job(given: dict[str, Any]) -> dict[str, Any] | None:
+    price = _price(given.get("price"))
+    return None if price is None else {"price": price, "by": "by the job"}
+
+
+def _of_ledger(opened: ledger.Opened | None) -> dict[str, Any] | None:
+    price = _price(opened.price) if opened else None
+    return None if price is None else {"price": price, "by": "by the ledger"}
+
+
+def _of_profile(name: str, status: Status) -> dict[str, Any] | None:
+    """The dated price of such cards on the platform's page, for as many as the box has."""
+    profile = profiles.load().get(name) if name else None
+    fact = profile.facts.card_prices if profile else None
+    card = None
+    with suppress(SeveralCards):
+        card = gpu_named(status.gpu_name) if status.gpu_name else None
+    if fact is None or card is None or card[0] not in fact.value.an_hour:
+        return None
+    price = fact.value.an_hour[card[0]] * max(len(status.gpus), 1)
+    by = f"by {name}'s page of {fact.date}"
+    return {"price": price, "by": by, "currency": fact.value.currency}
+
+
+def _price(value: object) -> float | None:
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    price = finite(value, MOST)
+    return price if price is not None and price > 0 else None
+
+
+def _wanted(given: dict[str, Any]) -> str:
+    """What a job asked for, in a line."""
+    from ..text.masking import shown
+
+    command = given.get("command")
+    words = [" ".join(map(str, command)) if isinstance(command, list) else str(command or "")]
+    gpus = given.get("gpus")
+    words += [f"{gpus} GPU{'' if gpus == 1 else 's'}"] if isinstance(gpus, int) and gpus else []
+    words += [f"{given['nodes']} nodes"] if isinstance(given.get("nodes"), int) else []
+    words += [f"deadline {given['deadline']}"] if given.get("deadline") else []
+    return shown(", ".join(word for word in words if word), 200)

@@ -1,0 +1,181 @@
+"""What a box measured of its run: read from `status --json`, and as lines for a person. Pure.
+
+Nothing in an answer is trusted: types are checked, texts are cut, cleaned and masked. What isn't
+known is left out.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from ..numbers import finite
+from ..text.masking import shown
+from ..text.spans import shown_seconds
+
+if TYPE_CHECKING:
+    from .status_reply import Status
+
+NAMES = {"loss": "loss", "val_loss": "validation", "lr": "lr", "grad_norm": "grad norm"}
+NOT_FINITE = ("nan", "inf", "-inf")
+_PROGRESS = (
+    "step", "total", "percent", "steps_per_second",
+    "seconds_left", "seconds_left_low", "seconds_left_high",
+)  # fmt: skip
+_CARD = ("use", "memory_mb", "total_mb", "temperature_c")
+_BARS = "▁▂▃▄▅▆▇█"
+MOST_GPUS, MOST_POINTS, MOST_ATTEMPTS = 64, 40, 20
+
+
+def numbers_of(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return {name: {"value", "step", "t"}} of the newest numbers; named as in series.jsonl.
+
+    A value that isn't finite is the text "nan", "inf" or "-inf".
+    """
+    told, found = data.get("numbers"), {}
+    for name in (*NAMES, "epoch"):
+        row = told.get(name) if isinstance(told, dict) else None
+        if not isinstance(row, dict):
+            continue
+        value = row.get("value")
+        value = value if value in NOT_FINITE else finite(value)
+        if value is not None:
+            step, t = _plain(row.get("step")), _plain(row.get("t"))
+            found[name] = {"value": value, "step": step, "t": t}
+    return found
+
+
+def progress_of(data: dict[str, Any]) -> dict[str, float]:
+    """Return step, total, percent, steps_per_second, seconds_left with its _low and _high."""
+    told = data.get("progress")
+    read = {name: _plain(told.get(name)) if isinstance(told, dict) else None for name in _PROGRESS}
+    return {name: value for name, value in read.items() if value is not None and value >= 0}
+
+
+def course_of(data: dict[str, Any]) -> list[float]:
+    """Return up to 40 losses in the order of their steps."""
+    told = data.get("course")
+    found = [finite(value) for value in told[-MOST_POINTS:]] if isinstance(told, list) else []
+    return [value for value in found if value is not None]
+
+
+def gpus_of(data: dict[str, Any]) -> list[dict[str, float]]:
+    """Return what each card tells of use (percent), memory_mb, total_mb and temperature_c."""
+    told, found = data.get("gpus"), []
+    for card in told[:MOST_GPUS] if isinstance(told, list) else []:
+        read = {name: _plain(card.get(name)) for name in _CARD} if isinstance(card, dict) else {}
+        found.append({name: value for name, value in read.items() if value is not None})
+    return found
+
+
+def attempts_of(data: dict[str, Any]) -> list[str]:
+    """Return a sentence for each attempt that ended."""
+    told = data.get("attempts")
+    return [shown(line, 400) for line in told[-MOST_ATTEMPTS:]] if isinstance(told, list) else []
+
+
+def _plain(value: object) -> float | int | None:
+    """Return a number, a whole one as such."""
+    number = finite(value)
+    return int(number) if number is not None and number == int(number) else number
+
+
+def sparkline(values: list[float]) -> str:
+    """Return a line of blocks, '' for fewer than three values."""
+    if len(values) < 3:
+        return ""
+    low, high = min(values), max(values)
+    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
+    return "".join(_BARS[round((value - low) * scale)] for value in values)
+
+
+def in_words(status: Status) -> list[str]:
+    """Return a line for each kind of fact, for a person who looks at a run."""
+    lines = [", ".join(place_in_words(status)), ", ".join(_numbers(status))]
+    lines += _gpus(status.gpus)
+    if status.disk_free is not None:
+        lines.append(f"disk: {_size(status.disk_free)} left")
+    if status.cost:
+        lines.append(_cost(status.cost))
+    if status.checkpoint:
+        step = "" if status.checkpoint_step is None else f"step {status.checkpoint_step}: "
+        lines.append(f"newest complete checkpoint: {step}{status.checkpoint}")
+    if status.wanted:
+        lines.append(f"asked for: {status.wanted}")
+    if status.asked:
+        lines.append(f"asked to end: {status.asked}")
+    return [line for line in [*lines, *status.attempts] if line]
+
+
+def place_in_words(status: Status) -> list[str]:
+    """Return where a run is and how long it takes."""
+    told = status.progress
+    step, total = told.get("step", status.step), told.get("total")
+    words = []
+    if step is not None:
+        of = "" if total is None else f" of {total:.0f}"
+        percent = f" ({told['percent']:.3g} %)" if of and "percent" in told else ""
+        words.append(f"step {step:.0f}{of}{percent}")
+    elif "epoch" in status.numbers:
+        words.append(f"epoch {status.numbers['epoch']['value']:g}")
+    rate = told.get("steps_per_second")
+    if rate:
+        words.append(f"{rate:.3g} steps/s" if rate >= 0.5 else f"{1 / rate:.3g} s a step")
+    if "seconds_left" in told:
+        low, high = (
+            told.get(f"seconds_left_{end}", told["seconds_left"]) for end in ("low", "high")
+        )
+        low, high = shown_seconds(low), shown_seconds(high)
+        spread = f" ({low} to {high})" if low != high else ""
+        words.append(f"{shown_seconds(told['seconds_left'])} left{spread}")
+    return words
+
+
+def newest_loss(status: Status) -> str:
+    """Return the newest loss as "loss 0.72", '' where none is known."""
+    told = status.numbers.get("loss")
+    return f"loss {_value(told['value'])}" if told else ""
+
+
+def _numbers(status: Status) -> list[str]:
+    words = []
+    for name, label in NAMES.items():
+        told = status.numbers.get(name)
+        if not told:
+            continue
+        line = f"{label} {_value(told['value'])}"
+        if name == "loss" and (drawn := sparkline(status.course)):
+            line += f" {drawn}"
+        here = status.progress.get("step", status.step)
+        if name == "val_loss" and told["step"] is not None and told["step"] != here:
+            line += f" (step {told['step']:.0f})"
+        words.append(line)
+    return words
+
+
+def _value(value: float | str) -> str:
+    return value if isinstance(value, str) else f"{value:.4g}"
+
+
+def _gpus(gpus: list[dict[str, float]]) -> list[str]:
+    lines = []
+    for number, card in enumerate(gpus):
+        words = [f"{card['use']:.0f} % busy"] if "use" in card else []
+        if "memory_mb" in card:
+            of = f" of {card['total_mb'] / 1024:.1f}" if "total_mb" in card else ""
+            words.append(f"{card['memory_mb'] / 1024:.1f}{of} GB")
+        if "temperature_c" in card:
+            words.append(f"{card['temperature_c']:.0f} °C")
+        lines += [f"gpu {number}: {', '.join(words)}"] if words else []
+    return lines
+
+
+def _cost(cost: dict[str, Any]) -> str:
+    unit = f" {cost['currency']}" if cost.get("currency") else ""
+    words = [f"about {cost['so_far']:.2f}{unit} so far"]
+    if cost.get("at_deadline") is not None:
+        words.append(f"{cost['at_deadline']:.2f} at the deadline")
+    return f"cost: {', '.join(words)} ({cost['price']:g} an hour, {cost['by']})"
+
+
+def _size(count: float) -> str:
+    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"
