@@ -56,6 +56,7 @@ COMMANDS = {
     "status": Listed(
         "render_status_release", "show the state of the run on a box, or wait for a change"
     ),
+    "logs": Listed("logs", "print the log of a run, and go on with it as it grows"),
     "snapshot": Listed(
         "snapshot", "take down who stands where in a run that hangs, before it is gone"
     ),
