@@ -30,10 +30,13 @@ def box_of(text: str) -> Box:
     return box
 
 
-def remember(box: Box, profile: str = "") -> None:
-    """Note in the ledger that the box may be billed. This machine is never noted."""
+def remember(box: Box, profile: str = "", price: float | None = None) -> None:
+    """Note in the ledger that the box may be billed. This machine is never noted.
+
+    `price`: of an hour, None where it isn't known.
+    """
     if not box.local:
         from ..boxes.box import address
         from ..runs import ledger
 
-        ledger.opened(address(box), box.name, profile=profile)
+        ledger.opened(address(box), box.name, profile=profile, price=price)

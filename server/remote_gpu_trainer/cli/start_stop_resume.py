@@ -155,7 +155,7 @@ def _start(
     _print_plan(plan, asking.box, asking.dry)
     try:
         before = job_start.refuse_living(place, plan, accept_new=accept_new)
-        remember(place, plan.platform.name)
+        remember(place, plan.platform.name, plan.job.price)
         _say("until", job_start.until(plan.job, now, before.first_start))
         if _settle_cards(place, plan, asking, accept_new, report) == 0:
             given = {**given, "gpus": 0}

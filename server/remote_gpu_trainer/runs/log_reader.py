@@ -27,7 +27,7 @@ _NODE = re.compile(r"node-[0-9]{1,6}\Z")
 
 def main(words):
     """Send the log that the words name: what is wanted as JSON, and the run's folder."""
-    if sys.version_info < (3, 8):
+    if sys.version_info < (3, 8):  # noqa: UP036 - it meets whatever is there
         sys.exit("reading a log needs Python 3.8 or newer; this is " + sys.version.split()[0])
     try:
         _send(os.path.abspath(words[1]), json.loads(words[0]))

@@ -101,10 +101,17 @@ def names(box: Box, folder: str, left: tuple[str, ...]) -> list[str]:
     return sorted(_ask(box, folder, left, "names", f"listing {shown(folder)}")[0])
 
 
-def refuse_foreign(here: Path, paths: list[str], own: set[str]) -> None:
+def refuse_foreign(
+    here: Path,
+    paths: list[str],
+    own: set[str],
+    brought: str = "no release brought",
+    way_on: str = "move them away",
+) -> None:
     """Raise Unreleased where a copy to `here` would write over what isn't its own.
 
-    `paths`: of the files that come. `own`: of those that an earlier release brought here. A link on
+    `paths`: of the files that come. `own`: of those that an earlier copy brought here; `brought` and
+    `way_on` are words about others. A link on
     the way, of a folder too, would lead the copy out of `here`.
     """
     links, foreign, seen = [], [], set()
@@ -131,8 +138,8 @@ def refuse_foreign(here: Path, paths: list[str], own: set[str]) -> None:
         )
     if foreign:
         raise Unreleased(
-            f"{where} holds files that no release brought and that would be overwritten "
-            f"({_some(foreign)}); move them away, or give another folder with --to"
+            f"{where} holds files that {brought} and that would be overwritten "
+            f"({_some(foreign)}); {way_on}, or give another folder with --to"
         )
 
 

@@ -17,7 +17,7 @@ from ..boxes.box import Box, Stream, Trouble
 from ..text import UserError
 from ..text.masking import shown
 from . import calling, status
-from .status_reply import parts_of
+from .status_reply import Parts, parts_of
 
 MOST_HEAD = 1 << 20  # bytes that a box may say about its runs before the log
 MOST_FRAME = 64 << 20  # bytes of one piece; the box sends 1 MB
@@ -139,14 +139,19 @@ def _as_json(wanted: Wanted) -> str:
     return json.dumps(told)
 
 
-def _head(box: Box, run: str, wanted: Wanted, stream: Stream) -> Begun:
-    """Read which run it is, and what the reader there found of it. Raises NoLog."""
+def read_head(stream: Stream) -> Parts:
+    """Read what `calling.PROGRAM` says before the program's own output."""
     head = ""
     while len(head) < MOST_HEAD and (line := stream.out.readline(READ)):
         head += line.decode("utf-8", "replace")
         if line == b"rgt-status\n":
             break
-    parts = parts_of(head)
+    return parts_of(head)
+
+
+def _head(box: Box, run: str, wanted: Wanted, stream: Stream) -> Begun:
+    """Read which run it is, and what the reader there found of it. Raises NoLog."""
+    parts = read_head(stream)
     name = shown(box.name, 80)
     if parts.body is None:
         if parts.folder or not run:

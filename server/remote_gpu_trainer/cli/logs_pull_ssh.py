@@ -5,12 +5,15 @@ from __future__ import annotations
 import shlex
 import shutil
 import sys
+from pathlib import Path
 
 import click
 
+from ..text import BadRequest
 from ..text.masking import shown
 from . import terminal
 from .boxes import box_of, remember
+from .completion import folders
 from .parsing import command, program
 from .render_status_release import ACCEPT_NEW, BOX_ARGUMENT, RUN, seconds
 
@@ -101,6 +104,92 @@ def logs(
 def _command(name: str, box: str, run: str) -> str:
     """A command about the same run, as the user would type it."""
     return f"{program()} {name} {shlex.quote(box)}{f' --run {shlex.quote(run)}' if run else ''}"
+
+
+@command("pull")
+@BOX_ARGUMENT
+@click.argument(
+    "names",
+    metavar="FILE ...",
+    nargs=-1,
+    required=True,
+    help="a file or folder of the run, by its path in the work folder or a whole one inside it, or "
+    "a pattern in quotes such as 'out/*.json'",
+)
+@RUN
+@click.option(
+    "--to",
+    type=Path,
+    metavar="FOLDER",
+    shell_complete=folders,
+    help="where they go, under their paths on the box (default pulled/BOX-RUN)",
+)
+@click.option(
+    "--force", is_flag=True, help="replace files here that no pull brought, or that were changed"
+)
+@ACCEPT_NEW
+def pull(
+    box: str, names: tuple[str, ...], run: str, to: Path | None, force: bool, accept_new: bool
+) -> int:
+    """Fetch files of a run while it lives. A checkpoint comes once it is complete and lies still; a
+    file that changes while it is read is read again, and of a log that grows its beginning comes.
+    All are compared by SHA-256. No link here is followed out of the folder.
+
+    Exit 0: all came. Exit 1: one didn't, such as a corrupt checkpoint. Exit 2: could not tell.
+    """
+    from ..runs import fetching
+    from ..runs.release import default_name
+
+    place = box_of(box)
+    with terminal.Progress("pulling", 0) as progress:
+
+        def begins(total: int) -> None:
+            progress.total = total
+
+        fetched = fetching.fetch(
+            place,
+            run,
+            names,
+            lambda folder: to or Path("pulled") / default_name(place, folder),
+            force=force,
+            accept_new=accept_new,
+            begins=begins,
+            moves=progress,
+        )
+    remember(place)
+    for name, size in fetched.files.items():
+        print(f"{shown(fetched.to / name, 400)}  {size} bytes")
+    for item, state in fetched.states.items():
+        if state:
+            proof = "complete" if state == "complete" else "it lay still; its format proves nothing"
+            print(f"{item}: {proof}", file=sys.stderr)
+    for item, why in fetched.failed.items():
+        terminal.error(f"{item} didn't come: {why}; try again once the run has written it")
+    return 1 if fetched.failed else 0
+
+
+@command("ssh")
+@BOX_ARGUMENT
+@RUN
+@ACCEPT_NEW
+def ssh(box: str, run: str, accept_new: bool) -> int:
+    """Open a shell in the run's folder on a box, by your own ssh. What it ends with is the exit
+    code.
+    """
+    import subprocess
+
+    from ..boxes.box import interactive
+    from ..runs.calling import SHELL
+
+    place = box_of(box)
+    words = interactive(place, ("bash", "-c", SHELL, "rgt", run), accept_new)
+    try:
+        done = subprocess.run(words, check=False)
+    except FileNotFoundError:
+        raise BadRequest(f"{words[0]} isn't installed here; install it") from None
+    if done.returncode != 255:  # ssh's own, where it doesn't get there
+        remember(place)
+    return done.returncode if done.returncode >= 0 else 128 - done.returncode
 
 
 class _Screen:
