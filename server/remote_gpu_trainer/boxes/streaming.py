@@ -6,6 +6,7 @@ that was cut short is sent again from its beginning.
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -82,8 +83,8 @@ class Stream:
     """
 
     def __init__(self, process: subprocess.Popen[bytes], mark: str, given: bytes | None):
-        assert process.stdout and process.stdin
-        self.out: IO[bytes] = process.stdout
+        assert isinstance(process.stdout, io.BufferedReader) and process.stdin
+        self.out = process.stdout
         self.has_begun = False
         self._process, self._mark, self._given = process, mark, given
         self._errors: list[bytes] = []

@@ -133,7 +133,10 @@ def verb(
     if parts.body is None:
         raise NotCalled(parts.without_run(name, run))
     if reply.code is None:
-        raise NotCalled(f"{parts.folder}/run.sh printed too much; look at the script there")
+        raise NotCalled(
+            f"{parts.folder}/run.sh printed too much; look at the script there with rgt ssh "
+            f"{box.argument}"
+        )
     lines = shown_lines(parts.body) + shown_lines(reply.errors)
     return Answer(lines, reply.code, parts.folder)
 

@@ -38,9 +38,13 @@ def _send(folder, names, seconds):
         found, why = find(folder, name)
         items.update(found)
         wrong += [why] if why else []
+    # What lies in a folder that comes as well comes with it.
+    items = {path: top for path, top in items.items() if not _folder_among(items, path)}
     files = [row for path, top in items.items() for row in files_of(path, top)]
-    twice = {name for name, _ in files if [one for one, _ in files].count(name) > 1}
-    wrong += ["two files would be " + ascii(name) + " here; pull one alone" for name in twice]
+    first: dict[str, str] = {}
+    for name, path in files:
+        if first.setdefault(name, path) != path:
+            wrong.append(f"{first[name]} and {path} would be one file here; pull one alone")
     sizes = [[name, _size(path)] for name, path in files]
     _tell({"folder": folder, "files": sizes, "wrong": wrong})
     if wrong:
@@ -52,6 +56,13 @@ def _send(folder, names, seconds):
         _tell({"item": os.path.relpath(path, top), "state": state, "why": why})
     _tell({"end": True})
     return 0
+
+
+def _folder_among(items, path):
+    above = os.path.dirname(path)
+    while above not in items and above != os.path.dirname(above):
+        above = os.path.dirname(above)
+    return above in items
 
 
 def find(folder, name):

@@ -110,9 +110,9 @@ def refuse_foreign(
 ) -> None:
     """Raise Unreleased where a copy to `here` would write over what isn't its own.
 
-    `paths`: of the files that come. `own`: of those that an earlier copy brought here; `brought` and
-    `way_on` are words about others. A link on
-    the way, of a folder too, would lead the copy out of `here`.
+    `paths`: of the files that come. `own`: of those that an earlier copy brought here. `brought`
+    and `way_on` are words about others. A link on the way, of a folder too, would lead the copy out
+    of `here`.
     """
     links, foreign, seen = [], [], set()
     for path in paths:
@@ -204,6 +204,6 @@ def _why(reply: Reply, what: str) -> str:
     otherwise = "the list is too long" if reply.cut else "no message"
     last = next(iter(shown_lines(reply.errors, 1, 200)), otherwise)
     return (
-        f"{what} ended with {reply.code} ({last}); look at the folder there and try again: "
-        "what has been copied stays"
+        f"{what} ended with {reply.code} ({last}); look at the folder there with rgt ssh and try "
+        "again: what has been copied stays"
     )
