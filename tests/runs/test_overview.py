@@ -47,7 +47,13 @@ def test_thirty_boxes_of_which_ten_hang_are_back_in_seven_seconds(place):
 
 
 def test_a_row_says_how_far_it_is_and_what_it_has_cost(place):
-    progress = {"step": 450, "total": 1000, "percent": 45.0, "seconds_left": 5400, "low": 5000}
+    progress = {
+        "step": 450,
+        "total": 1000,
+        "percent": 45.0,
+        "seconds_left": 5400,
+        "seconds_left_low": 5000,
+    }
     numbers = {"loss": {"value": 2.125, "step": 450, "t": 1}}
     deadline = time.time() + 3 * HOUR
     fake_run(place / "gpu", "toy", progress=progress, numbers=numbers, deadline=deadline)
@@ -73,7 +79,7 @@ def test_a_row_says_how_far_it_is_and_what_it_has_cost(place):
         "2.125",
         "3.00",
     )
-    assert (shown["LEFT"], shown["DEADLINE"], shown["ASKED"]) == ("90 min", "in 3.0 h", "now")
+    assert (shown["LEFT"], shown["DEADLINE"], shown["ASKED"]) == ("1.5 h", "in 3.0 h", "now")
 
 
 def test_a_box_that_falls_silent_keeps_what_it_said_last(place):

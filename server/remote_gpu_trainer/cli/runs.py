@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..text.masking import shown
-from ..text.spans import in_words
+from ..text.spans import shown_seconds
 from . import terminal
 from .parsing import command, program
 from .render_status_release import JSON
@@ -41,7 +41,7 @@ def runs(watch: bool, with_ended: bool, as_json: bool) -> int:
     `rgt release` says that it is gone, and on your own machines. All boxes are asked at once, five
     seconds each; one that doesn't answer keeps its row, with what it said last.
 
-    The cost is of the box since the first contact, where the job or the box has a price.
+    The cost is about what the box has cost since the first contact, where its price is known.
 
     Exit 0: shown, whatever the runs' states. Exit 1: no run is known.
     """
@@ -129,10 +129,10 @@ def _cells(row: Row, now: float) -> dict[str, str]:
         "STEP": step,
         "%": "" if row.percent is None else f"{row.percent:.0f}",
         "LOSS": "" if row.loss is None else f"{row.loss:.4g}",
-        "LEFT": "" if row.seconds_left is None else in_words(max(0.0, row.seconds_left)),
+        "LEFT": "" if row.seconds_left is None else shown_seconds(max(0.0, row.seconds_left)),
         "COST": "" if row.cost is None else f"{row.cost:.2f}",
         "DEADLINE": _until(row, now),
-        "ASKED": "" if age is None else "now" if age < 1 else f"{in_words(age)} ago",
+        "ASKED": "" if age is None else "now" if age < 1 else f"{shown_seconds(age)} ago",
     }
 
 
@@ -140,7 +140,7 @@ def _until(row: Row, now: float) -> str:
     if row.deadline is None or row.has_ended:
         return ""
     left = row.deadline - now
-    return f"in {in_words(left)}" if left > 0 else f"passed {in_words(-left)} ago"
+    return f"in {shown_seconds(left)}" if left > 0 else f"passed {shown_seconds(-left)} ago"
 
 
 def _short(box: str) -> str:

@@ -162,7 +162,8 @@ def _add_progress(row: Row, told: dict, status: Status) -> None:
     loss = numbers.get("loss")
     row.loss = finite(loss.get("value")) if isinstance(loss, dict) else None
     row.seconds_left, row.low, row.high = (
-        finite(progress.get(name)) for name in ("seconds_left", "low", "high")
+        finite(progress.get(name))
+        for name in ("seconds_left", "seconds_left_low", "seconds_left_high")
     )
 
 

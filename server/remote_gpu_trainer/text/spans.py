@@ -18,9 +18,10 @@ def seconds_in(text: str) -> float | None:
     return float(match[1]) * _SECONDS[match[2]] if match else None
 
 
-def in_words(seconds: float) -> str:
-    """Return a length of time in its largest unit: 40 s, 12 min, 3.5 h, 2.1 d."""
-    for unit, size, below in (("s", 1, 100), ("min", 60, 6000), ("h", 3600, 172800)):
-        if seconds < below:
-            return f"{seconds / size:.{int(unit == 'h')}f} {unit}"
-    return f"{seconds / 86400:.1f} d"
+def shown_seconds(seconds: float) -> str:
+    """Return a length of time in the unit that suits it: 45 s, 4.2 min, 35 min, 3.2 h, 4.1 days."""
+    if seconds < 90:
+        return f"{seconds:.0f} s"
+    if seconds < 3600:
+        return f"{seconds / 60:.{1 if seconds < 600 else 0}f} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"
