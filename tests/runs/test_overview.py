@@ -28,6 +28,15 @@ def started(name: str, run: str, **fields) -> None:
     known_jobs.note(box.Box(name, name), f"~/runs/{run}", "runpod", {"name": run, **fields})
 
 
+def test_a_box_that_hangs_is_a_row(place):
+    fake_run(place / "gpu", "toy")
+    opened("gpu")
+    opened("hang")
+    rows = {row.box: row for row in overview.rows(limit=1.0)}
+    assert rows["gpu"].state == "alive" and rows["gpu"].name == "toy"
+    assert rows["hang"].state == "no answer" and rows["hang"].why.startswith("no answer from hang")
+
+
 def test_thirty_boxes_of_which_ten_hang_are_back_in_seven_seconds(place):
     for n in range(20):
         fake_run(place / f"gpu{n}", f"run{n}", step=n)

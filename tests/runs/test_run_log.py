@@ -86,6 +86,8 @@ def test_an_attempt_is_the_files_from_its_first_to_the_next_ones(there):
     data, told = read("gpu")
     begun = [(one.number, one.resume) for one in told if isinstance(one, run_log.Attempt)]
     assert data == b"a\nb\nc\nd\n" and begun == [(1, "ckpt1"), (2, "ckpt2"), (3, "ckpt3")]
+    (there / "runs" / "toy" / "log" / "train.log.0000").write_bytes(b"a bar 10%|")
+    assert rgt("logs", "gpu").stdout == "a bar 10%|\nb\nc\nd\n", "an attempt begins a line"
     with pytest.raises(run_log.NoLog, match="no attempt 4; its attempts are 1 to 3"):
         read("gpu", attempt=4)
 

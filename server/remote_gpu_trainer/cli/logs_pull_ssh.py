@@ -77,6 +77,7 @@ def logs(
                 alive = piece.alive
                 remember(place)
             elif isinstance(piece, run_log.Attempt):
+                screen.end()  # what the one before left without a line end
                 resume = f", from {piece.resume}" if piece.resume else ""
                 screen.say(f"--- attempt {piece.number}{resume} ---")
             elif isinstance(piece, run_log.Lost):

@@ -65,7 +65,7 @@ def runs(watch: bool, with_ended: bool, as_json: bool) -> int:
 
 
 def _watch(with_ended: bool) -> int:
-    """Keep the rows on the screen until Ctrl-C."""
+    """Keep the rows on the screen until Ctrl-C; where there is none, print them at each round."""
     from rich.live import Live
     from rich.text import Text
 
@@ -73,6 +73,11 @@ def _watch(with_ended: bool) -> int:
 
     found: list[Row] = []
     has_asked = False
+    while not terminal.is_terminal(sys.stdout):
+        found = overview.rows(with_ended=with_ended)
+        _console().print(_table(found, time.time()) if found else _nothing(with_ended))
+        sys.stdout.flush()
+        time.sleep(EVERY)
 
     def draw() -> Any:
         if found:
