@@ -85,7 +85,7 @@ def logs(
             elif isinstance(piece, run_log.Ended):
                 screen.end()
                 if piece.why == "ended":
-                    screen.say(f"the run has ended; {_command('status', box, run)} tells how")
+                    screen.say(f"the run isn't alive; {_command('status', box, run)} tells more")
             else:
                 screen.show(piece)
     except KeyboardInterrupt:
