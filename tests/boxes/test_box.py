@@ -375,3 +375,19 @@ def test_what_is_shown_has_no_escapes_no_secrets_and_an_end():
     assert shown(text) == "red   hf_*** password=*** https://me:***@host/x Bearer *** sk-***"
     assert shown("x" * 1000, 50) == "x" * 48 + " …"
     assert shown_lines("a\n\n10%\r20%\nb\x00\n", 2) == ["20%", "b"]
+
+
+def test_a_persons_shell_gets_the_same_host_and_options_and_may_ask():
+    there = box.parse("ssh -p 40122 root@203.0.113.7 -i '/k/my key'")
+    words = box.interactive(there, ("bash", "-c", "cd 'a b'; exec sh"))
+    at = words.index("--")
+    assert words[at - 1 :] == [
+        "-t",
+        "--",
+        "root@203.0.113.7",
+        """bash -c 'cd '"'"'a b'"'"'; exec sh'""",
+    ]
+    assert words[1:5] == ["-p", "40122", "-i", "/k/my key"]
+    assert "StrictHostKeyChecking=yes" in words and "ClearAllForwardings=yes" in words
+    assert "BatchMode=yes" not in words and "-T" not in words
+    assert box.interactive(box.parse("local"), ("bash",)) == ["bash"]

@@ -5,6 +5,7 @@ import threading
 import time
 import zipfile
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from remote_gpu_trainer.boxes import box
@@ -99,6 +100,27 @@ def test_a_corrupt_checkpoint_does_not_come(work, tmp_path, monkeypatch):
     assert not (tmp_path / "here" / "out" / "step_7.pt").exists()
 
 
+@pytest.mark.parametrize(
+    ("state", "least", "most"), [("complete", 1, 2), ("unknown", 5, 6), ("corrupt", 15, 16)]
+)
+def test_a_checkpoint_lies_still_first_and_longer_where_nothing_proves_it(
+    tmp_path, monkeypatch, state, least, most
+):
+    path, slept = tmp_path / "step_7.pt", []
+    save(path, whole=state == "complete")
+    if state == "unknown":
+        path.write_bytes(b"raw" * 1000)
+    began = time.time()
+    clock = SimpleNamespace(
+        time=lambda: began + sum(slept), monotonic=lambda: sum(slept), sleep=slept.append
+    )
+    monkeypatch.setattr(file_sender, "time", clock)
+    found, why = file_sender.wait(str(path), 60)
+    assert found == state and why.startswith("corrupt: " if state == "corrupt" else "")
+    assert bool(why) == (state == "corrupt")
+    assert least <= sum(slept) + 0.1 < most
+
+
 def test_what_changes_while_it_is_read_is_read_again(tmp_path, capfdbinary, monkeypatch):
     path = tmp_path / "metrics.json"
     path.write_bytes(b"a" * 3000)
@@ -163,6 +185,15 @@ def test_a_connection_that_breaks_leaves_no_half_file(work, tmp_path):
     (tmp_path / "gpu.cut").write_text("1500000")
     with pytest.raises(NotPulled, match="what is in place here is whole"):
         pull("big.bin.txt", to=tmp_path / "here")
+    assert not [p for p in (tmp_path / "here").rglob("*") if p.is_file()]
+
+
+def test_what_arrives_otherwise_than_it_was_sent_is_no_file(work, tmp_path, monkeypatch):
+    sender = fetching.program().replace(b"if left else total.hexdigest()", b"or str(0) * 64")
+    assert sender != fetching.program()
+    monkeypatch.setattr(fetching, "program", lambda: sender)
+    with pytest.raises(NotPulled, match="isn't the same here as on the box"):
+        pull("out/metrics.json", to=tmp_path / "here")
     assert not [p for p in (tmp_path / "here").rglob("*") if p.is_file()]
 
 

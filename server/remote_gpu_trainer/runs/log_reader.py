@@ -76,7 +76,7 @@ def _send(base, wanted):
         if not wanted["follow"]:
             _put({"end": "all"})
             return
-        if not moved and not was_alive:
+        if not was_alive:
             _put({"end": "ended"})
             return
         if not moved and time.monotonic() - last > SIGN:
