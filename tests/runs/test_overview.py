@@ -66,7 +66,7 @@ def test_a_row_says_how_far_it_is_and_what_it_has_cost(place):
     numbers = {"loss": {"value": 2.125, "step": 450, "t": 1}}
     deadline = time.time() + 3 * HOUR
     fake_run(place / "gpu", "toy", progress=progress, numbers=numbers, deadline=deadline)
-    fake_run(place / "other", "old", progress="odd", numbers=[1])
+    fake_run(place / "other", "old", progress="odd", numbers={"loss": {"value": "nan"}})
     opened("gpu")
     opened("other", price=2.0)
     started("gpu", "toy", price=1.5)
@@ -80,7 +80,7 @@ def test_a_row_says_how_far_it_is_and_what_it_has_cost(place):
     )
     assert (toy.loss, toy.seconds_left, toy.low, toy.high) == (2.125, 5400, 5000, None)
     assert toy.cost == pytest.approx(3.0, abs=0.01) and old.cost == pytest.approx(4.0, abs=0.01)
-    assert old.step == 120 and old.percent is None and old.loss is None
+    assert old.step == 120 and old.percent is None and old.loss == "nan"
     shown = screen._cells(toy, time.time())
     assert (shown["STEP"], shown["%"], shown["LOSS"], shown["COST"]) == (
         "450/1000",

@@ -133,12 +133,16 @@ def _cells(row: Row, now: float) -> dict[str, str]:
         "STATE": state,
         "STEP": step,
         "%": "" if row.percent is None else f"{row.percent:.0f}",
-        "LOSS": "" if row.loss is None else f"{row.loss:.4g}",
+        "LOSS": _number(row.loss),
         "LEFT": "" if row.seconds_left is None else shown_seconds(max(0.0, row.seconds_left)),
         "COST": "" if row.cost is None else f"{row.cost:.2f}",
         "DEADLINE": _until(row, now),
         "ASKED": "" if age is None else "now" if age < 1 else f"{shown_seconds(age)} ago",
     }
+
+
+def _number(value: float | str | None) -> str:
+    return "" if value is None else value if isinstance(value, str) else f"{value:.4g}"
 
 
 def _until(row: Row, now: float) -> str:

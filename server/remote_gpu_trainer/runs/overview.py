@@ -30,6 +30,7 @@ AT_ONCE = 32  # boxes that are asked at the same time
 MOST_SEEN = 2000  # rows that are kept of what boxes said
 ENDED = ("finished", "failed", "stopped", "deadline", "preempted", "unsaved", "gone")
 NO_ANSWER = "no answer"
+NOT_FINITE = ("nan", "inf", "-inf")  # of a loss, as JSON can hold it
 
 
 @dataclass
@@ -37,10 +38,10 @@ class Row:
     """One run. What isn't known is None or ''.
 
     `box`: what the user calls it. `state`: as `Status.state`, 'no answer', or 'gone' for a run of a
-    box that is known to be gone. `last_state`: of a box that doesn't answer. `loss`: now.
-    `seconds_left`: to the end of the run; `low` and `high` are its spread. `cost`: of the box so
-    far, since the first contact. `deadline`, `at`: seconds since 1970; `at` is of the answer that
-    the row is from. `why`: what the state follows from.
+    box that is known to be gone. `last_state`: of a box that doesn't answer. `loss`: now, 'nan' as
+    a text. `seconds_left`: to the end of the run; `low` and `high` are its spread. `cost`: of the
+    box so far, since the first contact. `deadline`, `at`: seconds since 1970; `at` is of the answer
+    that the row is from. `why`: what the state follows from.
     """
 
     name: str
@@ -51,7 +52,7 @@ class Row:
     step: int | None = None
     total: int | None = None
     percent: float | None = None
-    loss: float | None = None
+    loss: float | str | None = None
     seconds_left: float | None = None
     low: float | None = None
     high: float | None = None
@@ -160,7 +161,8 @@ def _add_progress(row: Row, told: dict, status: Status) -> None:
     row.total = None if total is None else int(total)
     row.percent = finite(progress.get("percent"))
     loss = numbers.get("loss")
-    row.loss = finite(loss.get("value")) if isinstance(loss, dict) else None
+    value = loss.get("value") if isinstance(loss, dict) else None
+    row.loss = value if value in NOT_FINITE else finite(value)
     row.seconds_left, row.low, row.high = (
         finite(progress.get(name))
         for name in ("seconds_left", "seconds_left_low", "seconds_left_high")
