@@ -10,6 +10,7 @@ command, a program that runs too long stays there.
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import secrets
@@ -281,10 +282,9 @@ def stream(
     program began.
     """
     mark = secrets.token_hex(12)
-    begin = ("sh", "-c", 'printf "%s\n" "$1"; shift; exec "$@"', "rgt", mark, *words)
-    command = begin
+    command = ("sh", "-c", 'printf "%s\n" "$1"; shift; exec "$@"', "rgt", mark, *words)
     if not box.local:
-        command = (*_ssh(box, accept_new, ssh_config), "--", box.host, shlex.join(begin))
+        command = (*_ssh(box, accept_new, ssh_config), "--", box.host, _line(words, mark))
     try:
         process = _start_piped(command)
     except FileNotFoundError:
@@ -326,7 +326,15 @@ def interactive(box: Box, words: tuple[str, ...], accept_new: bool = False) -> l
     if box.local:
         return list(words)
     command = _ssh(box, accept_new, "")[: -len(UNATTENDED)]
-    return [*command, "-t", "--", box.host, shlex.join(words)]
+    return [*command, "-t", "--", box.host, _line(words)]
+
+
+def _line(words: tuple[str, ...], mark: str = "") -> str:
+    """Return a command on one line and without characters that some login shell takes for its own:
+    csh ends a quoted word at the end of a line. It prints the mark first."""
+    packed = base64.b64encode(f"exec {shlex.join(words)}".encode()).decode()
+    say = f"echo {mark}; " if mark else ""
+    return f"""sh -c '{say}eval "$(echo {packed} | base64 -d)"'"""
 
 
 def _start_piped(words: Sequence[str]) -> subprocess.Popen[bytes]:
