@@ -3,6 +3,7 @@
 import io
 import os
 import shutil
+import subprocess
 import tarfile
 import time
 from functools import partial
@@ -375,3 +376,24 @@ def test_what_is_shown_has_no_escapes_no_secrets_and_an_end():
     assert shown(text) == "red   hf_*** password=*** https://me:***@host/x Bearer *** sk-***"
     assert shown("x" * 1000, 50) == "x" * 48 + " …"
     assert shown_lines("a\n\n10%\r20%\nb\x00\n", 2) == ["20%", "b"]
+
+
+def test_a_persons_shell_gets_the_same_host_and_options_and_may_ask():
+    there = box.parse("ssh -p 40122 root@203.0.113.7 -i '/k/my key'")
+    words = box.interactive(there, ("bash", "-c", "exec sh"))
+    assert words[-4:-1] == ["-t", "--", "root@203.0.113.7"]
+    assert words[1:5] == ["-p", "40122", "-i", "/k/my key"]
+    assert "StrictHostKeyChecking=yes" in words and "ClearAllForwardings=yes" in words
+    assert "BatchMode=yes" not in words and "-T" not in words
+    assert box.interactive(box.parse("local"), ("bash",)) == ["bash"]
+
+
+@pytest.mark.parametrize("shell", ["sh", "bash", "zsh", "fish", "csh"])
+def test_any_login_shell_starts_a_program_of_several_lines(shell):
+    if not shutil.which(shell):
+        pytest.skip(f"{shell} isn't installed")
+    told = "printf '<%s>' \"$@\"\nprintf \\\\n # it's\n"
+    words = ("bash", "-c", told, "rgt", "a b", "!x $HOME `id` 'q' \\", "zwei\nZeilen ü")
+    there = box.interactive(box.parse("gpu"), words)[-1]
+    done = subprocess.run([shell, "-c", there], check=True, capture_output=True, text=True)
+    assert done.stdout == "<a b><!x $HOME `id` 'q' \\><zwei\nZeilen ü>\n"

@@ -374,7 +374,7 @@ def test_help_lists_the_commands_of_users_first_and_dev_at_the_end(capsys):
     assert ended.value.code == 0
     listed = re.findall(r"^  ([a-z]+)  ", capsys.readouterr().out, re.M)
     users = (
-        "lookup render start stop resume rehearse staleness fit health probe status snapshot release profile install uninstall "
+        "lookup render start stop resume rehearse staleness fit health probe status runs logs pull ssh snapshot release profile install uninstall "
         "serve"
     )
     assert listed == [*users.split(), "completion", "dev"]

@@ -10,15 +10,19 @@ command, a program that runs too long stays there.
 
 from __future__ import annotations
 
+import base64
 import math
 import os
 import secrets
 import shlex
 import shutil
+import signal
 import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Literal
@@ -26,19 +30,25 @@ from typing import IO, Literal
 from ..text.masking import shown, shown_lines
 from . import calls, streaming
 from .ssh import BadBox, Box, Trouble, parse, trouble
+from .streaming import Stream
 
-__all__ = ["BASH", "PYTHON", "BadBox", "Box", "Reply", "address", "parse", "pull", "run"]
+__all__ = [
+    "BASH", "PYTHON", "BadBox", "Box", "NotStarted", "Reply", "Stream", "Trouble", "address",
+    "interactive", "parse", "pull", "run", "stream", "trouble_of",
+]  # fmt: skip
 
 MOST = 4 << 20  # bytes of a reply
 MOST_ERRORS = 64 << 10
+TO_BEGIN = 30.0  # seconds until a streaming program must have begun
 RSYNC_CUT = 12  # rsync's exit code if the pipe closes before it learns ssh's, which is 255
 BASH = ("bash", "-s", "--")
 PYTHON = ("python3", "-I", "-")  # -I: don't import from the folder it starts in
 ALWAYS = (
-    "-a", "-x", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10",
+    "-a", "-x", "-o", "ConnectTimeout=10",
     "-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", "-o", "ControlMaster=no",
     "-o", "ClearAllForwardings=yes", "-o", "PermitLocalCommand=no", "-o", "RemoteCommand=none",
 )  # fmt: skip
+UNATTENDED = ("-T", "-o", "BatchMode=yes")  # nobody is asked for a password
 # Prints a mark when the login has reached a shell, runs the program, and prints its exit code. So
 # a program's exit 255 isn't taken for ssh's.
 _WRAP = (
@@ -238,15 +248,7 @@ def _pull_without_rsync(
             words = (sys.executable, *words[1:])
         else:
             words = (*_ssh(box, False, ssh_config), "--", box.host, shlex.join(words))
-        pipe = subprocess.PIPE
-        return subprocess.Popen(
-            words,
-            stdin=pipe,
-            stdout=pipe,
-            stderr=pipe,
-            env=_environment(words[0]),
-            start_new_session=True,
-        )
+        return _start_piped(words)
 
     try:
         streaming.receive(begin, source, Path(to), exclude, by_content, limit)
@@ -265,14 +267,96 @@ def _pull_without_rsync(
     return Reply("ok", 0)
 
 
-def address(box: Box, ssh_config: str = "") -> str:
+@contextmanager
+def stream(
+    box: Box,
+    words: tuple[str, ...],
+    given: bytes | None = None,
+    *,
+    accept_new: bool = False,
+    ssh_config: str = "",
+) -> Iterator[Stream]:
+    """Run a program on the box for as long as the block, to read its output as it comes.
+
+    `given`: its standard input. `trouble_of` says why a stream ended. Raises NotStarted where no
+    program began.
+    """
+    mark = secrets.token_hex(12)
+    command = ("sh", "-c", 'printf "%s\n" "$1"; shift; exec "$@"', "rgt", mark, *words)
+    if not box.local:
+        command = (*_ssh(box, accept_new, ssh_config), "--", box.host, _line(words, mark))
+    try:
+        process = _start_piped(command)
+    except FileNotFoundError:
+        text = f"{command[0]} isn't installed here; install it, or add it to the PATH"
+        raise NotStarted(Trouble("other" if box.local else "no-ssh", text)) from None
+    try:
+        started = Stream(process, mark, given)
+        if not started.begin(TO_BEGIN):
+            raise NotStarted(trouble_of(box, started, ssh_config))
+        yield started
+    finally:
+        calls.kill(process)
+
+
+class NotStarted(Exception):
+    """No program began on a box. `trouble`: why."""
+
+    def __init__(self, trouble: Trouble):
+        super().__init__(trouble.text)
+        self.trouble = trouble
+
+
+def trouble_of(box: Box, ended: Stream, ssh_config: str = "") -> Trouble:
+    """Return why a stream ended before its program said that it was at its end."""
+    code, errors = ended.end()
+    done = _Done(code, errors=errors)
+    if ended.has_begun:
+        if box.local or code not in (255, -signal.SIGKILL):
+            last = next(reversed(shown_lines(errors, 1, 200)), "no message")
+            return Trouble("program", f"the program on {shown(box.name, 80)} ended early ({last})")
+        return _why_no_reply(box, done, b"", True, 0, ssh_config)
+    if code == -signal.SIGKILL:
+        done.late = True
+    return _why_no_reply(box, done, b"", False, TO_BEGIN, ssh_config)
+
+
+def interactive(box: Box, words: tuple[str, ...], accept_new: bool = False) -> list[str]:
+    """Return the words that run a program at this terminal: here, or there by the user's ssh."""
+    if box.local:
+        return list(words)
+    command = _ssh(box, accept_new, "")[: -len(UNATTENDED)]
+    return [*command, "-t", "--", box.host, _line(words)]
+
+
+def _line(words: tuple[str, ...], mark: str = "") -> str:
+    """Return a command on one line and without characters that some login shell takes for its own:
+    csh ends a quoted word at the end of a line. It prints the mark first."""
+    packed = base64.b64encode(f"exec {shlex.join(words)}".encode()).decode()
+    say = f"echo {mark}; " if mark else ""
+    return f"""sh -c '{say}eval "$(echo {packed} | base64 -d)"'"""
+
+
+def _start_piped(words: Sequence[str]) -> subprocess.Popen[bytes]:
+    pipe = subprocess.PIPE
+    return subprocess.Popen(
+        words,
+        stdin=pipe,
+        stdout=pipe,
+        stderr=pipe,
+        env=_environment(words[0]),
+        start_new_session=True,
+    )
+
+
+def address(box: Box, ssh_config: str = "", limit: float = 10) -> str:
     """Return the host:port that the user's ssh configuration leads to.
 
     The name itself if ssh doesn't know it, "" for this machine.
     """
     if box.local:
         return ""
-    done = _start([*_ssh(box, False, ssh_config), "-G", "--", box.host], b"", 10, MOST)
+    done = _start([*_ssh(box, False, ssh_config), "-G", "--", box.host], b"", limit, MOST)
     settings = dict(
         line.split(" ", 1)
         for line in done.out.decode("utf-8", "replace").splitlines()
@@ -295,6 +379,7 @@ def _ssh(box: Box, accept_new: bool, ssh_config: str, level: str = "ERROR") -> l
         "-o",
         f"LogLevel={level}",
         *ALWAYS,
+        *UNATTENDED,
     ]
 
 

@@ -58,6 +58,8 @@ Why = Literal[
     "host-key-changed",
     "restricted",
     "lost",
+    "no-ssh",
+    "program",  # it connected, and the program there ended early
     "other",
 ]
 # The first that matches decides.

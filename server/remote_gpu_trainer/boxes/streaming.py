@@ -1,10 +1,12 @@
-"""Copy a folder of a box here without rsync: the box's own Python sends what is lacking as a tar.
+"""What a box sends while a program runs there: the output of any, and the files of a folder.
 
-A file that was cut short is sent again from its beginning.
+A folder is copied here without rsync: the box's own Python sends what is lacking as a tar. A file
+that was cut short is sent again from its beginning.
 """
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import re
@@ -13,6 +15,7 @@ import subprocess
 import tarfile
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path, PurePosixPath
 from typing import IO
 
@@ -70,6 +73,61 @@ class Broken(Exception):
     def __init__(self, errors: str, code: int | None, late: bool = False):
         super().__init__(errors)
         self.errors, self.code, self.late = errors, code, late
+
+
+class Stream:
+    """A program that runs on a box while its output is read. `out`: what it prints.
+
+    A program that was `given` nothing has an open standard input, which ends when this does: so it
+    can tell that nobody reads it any more.
+    """
+
+    def __init__(self, process: subprocess.Popen[bytes], mark: str, given: bytes | None):
+        assert isinstance(process.stdout, io.BufferedReader) and process.stdin
+        self.out = process.stdout
+        self.has_begun = False
+        self._process, self._mark, self._given = process, mark, given
+        self._errors: list[bytes] = []
+        self._threads = [threading.Thread(target=self._collect, daemon=True)]
+        if given is not None:
+            self._threads.append(threading.Thread(target=self._feed, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    def begin(self, limit: float) -> bool:
+        """Wait until the program begins, for at most `limit` seconds."""
+        timer = threading.Timer(limit, self._process.kill)
+        timer.start()
+        try:
+            self.has_begun = _skip_to(self.out, self._mark.encode())
+        finally:
+            timer.cancel()
+        return self.has_begun
+
+    def end(self) -> tuple[int | None, str]:
+        """Return how the program, or ssh, ended, and what was printed on its stderr."""
+        assert self._process.stdin
+        with suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+        self._process.wait(10)
+        self._threads[0].join(2)
+        return self._process.returncode, b"".join(self._errors).decode("utf-8", "replace")
+
+    def _feed(self) -> None:
+        assert self._process.stdin and self._given is not None
+        with suppress(OSError):
+            self._process.stdin.write(self._given)
+            self._process.stdin.close()
+
+    def _collect(self) -> None:
+        assert self._process.stderr
+        while piece := self._process.stderr.read1(1 << 16):  # type: ignore[attr-defined]
+            if len(self._errors) < 64:
+                self._errors.append(piece)
 
 
 def lacks_rsync(errors: str) -> bool:

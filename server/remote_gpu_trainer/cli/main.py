@@ -56,6 +56,10 @@ COMMANDS = {
     "status": Listed(
         "render_status_release", "show the state of the run on a box, or wait for a change"
     ),
+    "runs": Listed("runs", "show every run known from here: state, step, loss, cost, deadline"),
+    "logs": Listed("logs_pull_ssh", "print the log of a run, and go on with it as it grows"),
+    "pull": Listed("logs_pull_ssh", "fetch files of a run that lives, complete and compared"),
+    "ssh": Listed("logs_pull_ssh", "open a shell in the run's folder on a box"),
     "snapshot": Listed(
         "snapshot", "take down who stands where in a run that hangs, before it is gone"
     ),

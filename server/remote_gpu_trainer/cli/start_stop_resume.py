@@ -444,6 +444,7 @@ def _print_next(begun: Begun, following: Following, folder: str) -> None:
     where = _where(box, folder)
     if state.state == "alive":
         _say("next", f"{program()} status {where} --wait")
+        _say("next", f"{program()} logs {where} -f")
         _say("next", f"{program()} stop {where}")
         return
     if state.state in ("failed", "stalled"):

@@ -252,6 +252,11 @@ def _plain(text: str) -> str:
     return text.rstrip()
 
 
+def rank_in(text: str) -> int | None:
+    """Return the rank that the prefixes of one line name, None where they name none."""
+    return _without_prefixes(text, None, 0)[0]
+
+
 def _without_prefixes(text: str, rank: int | None, shift: int) -> tuple[int | None, str, str]:
     """(rank, time, the rest). Prefixes nest: a rank, a time, a rank again."""
     time = ""

@@ -25,6 +25,8 @@ from contextlib import suppress
 from typing import IO, Any, Callable, Iterator, NamedTuple
 
 COMPLETE, CORRUPT, UNKNOWN = "complete", "corrupt", "unknown"
+REST = 5.0  # seconds without a change, where nothing proves that a save is over
+AT_ONCE = 1.0  # the same, where something does
 BLOCK = 1 << 22
 MOST_OPCODES = 20_000_000  # of a pickle: half a minute
 ARCHIVES = (".pt", ".pth", ".bin", ".ckpt", ".distcp", ".npz", ".tar")

@@ -143,7 +143,10 @@ class Keeper:
         told.read()
         told.phase, told.failure, told.entry = "failed", "unknown", ""
         told.again = failures.USED_UP
-        told.reason = f"its runner ended {MOST_RAISES} times without a word; see log/runner.log"
+        told.reason = (
+            f"its runner ended {MOST_RAISES} times without a word; rgt pull BOX log/runner.log may "
+            "tell why"
+        )
         run.log(told.reason)
         told.write()
         told.mark("failed")

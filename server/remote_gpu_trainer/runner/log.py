@@ -13,6 +13,9 @@ from .step_pattern import compile_step_pattern
 
 _NAME = re.compile(r"train\.log\.(\d{4,9})\Z")
 LINE = 4096  # bytes at a line's end in which a step is looked for
+TIMES = "log.times"  # in the run's folder: when the log had come to which byte of which file
+TIMES_EVERY = 20.0  # seconds
+MOST_TIMES = 1 << 20  # bytes of that file, more than a week: then every second row goes
 
 
 def path(run: Run, number: int) -> str:
@@ -130,6 +133,7 @@ class Writer:
         self._size = self._lost = 0
         self._why = ""
         self._looked = run.up
+        self._noted = run.up - TIMES_EVERY
         self._has_cut = False
 
     def write(self, data: bytes) -> None:
@@ -142,7 +146,25 @@ class Writer:
                 return
             self.run.event("log-lost", bytes=self._lost, reason=self._why)
             self._lost = 0
+        self._note_time()
         self._lost += len(data) - self._put(data)
+
+    def _note_time(self) -> None:
+        """Note now and then when the log had come to which byte: its own lines may not tell."""
+        if self.run.up < self._noted + TIMES_EVERY:
+            return
+        self._noted = self.run.up
+        row = f"{int(self.run.now)} {self.number} {self._size}\n"
+        if self._times_are_long():
+            rows = self.run.folder.read(TIMES).splitlines(keepends=True)
+            self.run.folder.write(TIMES, "".join(rows[::2]))
+        self.run.folder.append(TIMES, row)
+
+    def _times_are_long(self) -> bool:
+        try:
+            return os.path.getsize(self.run.folder.at(TIMES)) > MOST_TIMES
+        except OSError:
+            return False
 
     def close(self) -> None:
         """Tell what was lost at the end, and close the file."""

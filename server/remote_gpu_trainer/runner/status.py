@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import time
 from contextlib import suppress
 from typing import Any
 
+from ..text.masking import UNSEEN
 from . import (
     asking,
     content,
@@ -29,8 +29,6 @@ from .phases import GOING
 from .state import State
 
 TAIL = 4000  # bytes of the log's end
-# Control characters, and those that turn the direction of what is printed.
-_UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 _SHOWN = (
     "name", "box", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
     "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "waits",
@@ -231,4 +229,4 @@ def _free(run: Run) -> int | None:
 
 def clean(text: str) -> str:
     """Return a text without what a terminal would obey."""
-    return _UNSEEN.sub("", text)
+    return UNSEEN.sub("", text)

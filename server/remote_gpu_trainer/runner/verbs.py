@@ -69,7 +69,7 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
             return end_if_over(run, False) or 0  # its copy came through at this very moment
         for line in _said(output)[-20:]:
             say(line)
-        say(f"{run.spec.name} did not start; see {log}")
+        say(f"{run.spec.name} did not start; see {log}; rgt pull BOX log/runner.log brings it")
         return child.returncode or 1
     if _refused(run):
         say(run.folder.read("start.refused").rstrip("\n"))

@@ -12,13 +12,11 @@ from .status_reply import parts_of
 
 ANSWERED = 4000.0  # seconds that `stop` may take: a save may last an hour
 
-# Runs on the box: the run, and the words for its run.sh. Without a name it is the newest run. A
-# folder's name may hold anything; a line break in it becomes '?'.
-CALL = r"""
-main() {
-  set -u
-  local want=$1 dir='' best='' one mark count=0
-  shift
+# Runs on the box: finds the run's folder. Without a name it is the newest run. A folder's name may
+# hold anything; a line break in it becomes '?'.
+_FIND = r"""
+find_run() {
+  local want=$1 best='' one mark count=0
   tell() { printf '%s %s\n' "$1" "$(printf '%s' "$2" | tr '\n\r' '??')"; }
   # The file holds a pid and when that process began: its number may be another one's by now.
   lives() {
@@ -48,12 +46,56 @@ main() {
       ;;
   esac
   tell rgt-dir "$dir"
+}
+"""
+# The run, and the words for its run.sh.
+CALL = (
+    _FIND
+    + r"""
+main() {
+  set -u
+  local dir=''
+  find_run "$1"
+  shift
   [ -n "$dir" ] && [ -f "$dir/run.sh" ] || return 0
   printf 'rgt-status\n'
   bash "$dir/run.sh" "$@" </dev/null
 }
 main "$@"
 """
+)
+# The run, and the words of a program that gets its folder as the last one.
+PROGRAM = (
+    _FIND
+    + r"""
+main() {
+  set -u
+  local dir=''
+  find_run "$1"
+  shift
+  [ -n "$dir" ] && [ -d "$dir" ] || return 0
+  printf 'rgt-status\n'
+  exec "$@" "$dir"
+}
+main "$@"
+"""
+)
+# The run: a shell for a person in its folder.
+SHELL = (
+    _FIND
+    + r"""
+main() {
+  local dir=''
+  find_run "$1" >/dev/null
+  if [ -z "$dir" ] || ! cd -- "$dir" 2>/dev/null; then
+    printf 'error: no run %s; %s\n' "${1:-under ~/runs}" 'name one with --run, or its folder' >&2
+    exit 1
+  fi
+  exec "${SHELL:-/bin/sh}" -i
+}
+main "$@"
+"""
+)
 
 
 class NotCalled(UserError):
@@ -91,7 +133,10 @@ def verb(
     if parts.body is None:
         raise NotCalled(parts.without_run(name, run))
     if reply.code is None:
-        raise NotCalled(f"{parts.folder}/run.sh printed too much; look at the script there")
+        raise NotCalled(
+            f"{parts.folder}/run.sh printed too much; look at the script there with rgt ssh "
+            f"{box.argument}"
+        )
     lines = shown_lines(parts.body) + shown_lines(reply.errors)
     return Answer(lines, reply.code, parts.folder)
 

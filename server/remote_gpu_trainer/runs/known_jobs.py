@@ -66,12 +66,12 @@ def find(box: Box, run: str) -> Known | None:
     `run`: a name under ~/runs, or a folder as the job or the box has it; '' for the one that was
     started last on this box.
     """
-    address, found = boxes.address(box), []
-    for path in _place().glob("*.json"):
-        with suppress(OSError, ValueError, TypeError, AttributeError):
-            known = Known(**json.loads(path.read_text(encoding="utf-8")))
-            if known.address == address and (not run or _is_same(known.folder, run)):
-                found.append(known)
+    address = boxes.address(box)
+    found = [
+        known
+        for known in every()
+        if known.address == address and (not run or is_same(known.folder, run))
+    ]
     return max(found, key=lambda known: known.at, default=None)
 
 
@@ -82,7 +82,17 @@ def told_place(box: Box, run: str) -> str:
     return str(durable.get("to") or "") if isinstance(durable, dict) else ""
 
 
-def _is_same(folder: str, run: str) -> bool:
+def every() -> list[Known]:
+    """Return all jobs that were started from here."""
+    found = []
+    for path in _place().glob("*.json"):
+        with suppress(OSError, ValueError, TypeError, AttributeError):
+            found.append(Known(**json.loads(path.read_text(encoding="utf-8"))))
+    return found
+
+
+def is_same(folder: str, run: str) -> bool:
+    """Return whether a job's folder is the one that `run` names, as `find` takes it."""
     if "/" not in run:
         run = f"~/runs/{run}"
     run = run.rstrip("/")

@@ -44,6 +44,14 @@ class Opened:
     profile: str = ""
     price: float | None = None
 
+    def hours(self, now: float) -> float:
+        """Return the hours since the first contact."""
+        return max(0.0, (now - self.since) / 3600)
+
+    def cost(self, now: float) -> float | None:
+        """Return what the box has cost since the first contact; None where no price is known."""
+        return None if self.price is None else self.price * self.hours(now)
+
 
 def place() -> Path:
     """Return the ledger's file."""
@@ -137,6 +145,17 @@ def forget(name: str, address: str, *, own: bool, now: float | None = None) -> s
     return at
 
 
+def own_machines() -> dict[str, str]:
+    """Return the machines that the user calls their own: {address: name}."""
+    own, names = _read()[1], {}
+    for event, _ in _events():
+        address, name = event.get("address"), event.get("name")
+        # What --mine was given may be an address.
+        if address in own and name and (event["event"] == OPENED or address not in names):
+            names[str(address)] = str(name)
+    return names
+
+
 def still_open() -> list[Opened]:
     """Return the boxes that aren't known to be gone, the oldest first."""
     return sorted(_read()[0].values(), key=lambda box: box.since)
@@ -159,15 +178,11 @@ def reminder(command: str = "", as_json: bool = False, now: float | None = None)
     boxes, parts = sorted(by_address.values(), key=lambda box: box.since), []
     names = [box.name for box in boxes]
     for box in boxes[:5]:
-        hours = max(0.0, (moment - box.since) / 3600)
-        price = (
-            f", {box.price:g} an hour, about {box.price * hours:.2f} so far"
-            if box.price is not None
-            else ""
-        )
+        cost = box.cost(moment)
+        price = "" if cost is None else f", {box.price:g} an hour, about {cost:.2f} so far"
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(box.since))
         name = box.address if names.count(box.name) > 1 else box.name
-        parts.append(f"{shown(name, 60)} since {since} ({hours:.1f} h{price})")
+        parts.append(f"{shown(name, 60)} since {since} ({box.hours(moment):.1f} h{price})")
     more = f" and {len(boxes) - 5} more" if len(boxes) > 5 else ""
     _append(REMINDED, now)
     return (

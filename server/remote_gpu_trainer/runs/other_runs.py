@@ -13,18 +13,23 @@ from dataclasses import asdict, dataclass, field
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
+from ..numbers import finite
 from ..text.masking import shown
 from . import ledger
-from .status_reply import ended_as, status_from
+from .status_reply import Status, ended_as, status_from
 
 LIMIT = 120.0  # seconds for all runs of a box
+A_RUN = 25.0  # of them for one run's script
 
 # Runs on the box: each run under ~/runs, and each that a process of this user belongs to. One with
-# the marker of an end and no process is told by it, any other by its own script. Argument: the
-# folder of the run that is asked for.
+# the marker of an end and no process is told by it, any other by its own script. Arguments: the
+# seconds for a script, the folder of the run that is asked for, and further folders.
 LIST = r"""
 import json, os, subprocess, sys
-home, asked_for = os.path.expanduser("~"), os.path.realpath(os.path.expanduser(sys.argv[1]))
+from concurrent.futures import ThreadPoolExecutor
+home, limit = os.path.expanduser("~"), float(sys.argv[1])
+given = [os.path.realpath(os.path.expanduser(path)) for path in sys.argv[2:]]
+asked_for = given[0] if given else ""
 def lives(folder, name):
     try:
         with open(os.path.join(folder, name + ".pid")) as file:
@@ -78,7 +83,7 @@ def look(folder):
         try:
             done = subprocess.run(["bash", os.path.join(folder, "run.sh"), "status", "--json"],
                                   stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, timeout=25)
+                                  stderr=subprocess.DEVNULL, timeout=limit)
             told["status"] = done.stdout.decode("utf-8", "replace")[:200000]
         except (OSError, subprocess.TimeoutExpired):
             told["status"] = ""
@@ -87,7 +92,9 @@ runs = os.path.join(home, "runs")
 folders = {os.path.join(runs, name) for name in os.listdir(runs)} if os.path.isdir(runs) else set()
 folders = {os.path.realpath(folder) for folder in folders if is_run(folder)}
 folders |= {os.path.realpath(folder) for folder in of_processes()}
-print(json.dumps([look(folder) for folder in sorted(folders)]))
+folders |= {folder for folder in given if is_run(folder)}
+with ThreadPoolExecutor(8) as pool:
+    print(json.dumps(list(pool.map(look, sorted(folders)))))
 """
 
 
@@ -132,18 +139,16 @@ def look(box: Box, folder: str, verified: bool) -> Others:
 
     `verified`: whether the results of that one have just been verified here, which is noted.
     """
-    reply = boxes.run(box, LIST, interpreter=boxes.PYTHON, args=(folder,), limit=LIMIT)
     try:
-        rows = json.loads(reply.out) if reply.outcome == "ok" and not reply.code else None
-    except ValueError:
-        rows = None
-    if not isinstance(rows, list):
-        return Others(why=reply.text or "its answer about its other runs can't be read")
+        rows = rows_of(box, (folder,), LIMIT)
+    except NoRows as error:
+        return Others(why=str(error))
     address, others = boxes.address(box), Others()
     marks = ledger.releases(address)
-    for row in (row for row in rows if isinstance(row, dict)):
+    for row in rows:
         place, mark = str(row.get("folder", "")), str(row.get("mark", ""))
-        found = _other(box, row, place)
+        status = status_of(box, row)
+        found = Other(name_of(place), status.state, status.step if not row.get("end") else None)
         if found.state in ("alive", "stalled", "unknown"):
             others.living.append(found)
         elif row.get("asked_for") is True:
@@ -154,19 +159,45 @@ def look(box: Box, folder: str, verified: bool) -> Others:
     return others
 
 
-def _other(box: Box, row: dict, folder: str) -> Other:
+class NoRows(Exception):
+    """A box didn't tell its runs. The text says why."""
+
+
+def rows_of(box: Box, folders: tuple[str, ...], limit: float) -> list[dict]:
+    """Return what a box tells of its runs, those in `folders` among them. Raises NoRows.
+
+    `limit`: seconds for all of it. Each row is for `status_of`.
+    """
+    args = (str(min(0.7 * limit, A_RUN)), *folders)  # the others answer where one's script hangs
+    reply = boxes.run(box, LIST, interpreter=boxes.PYTHON, args=args, limit=limit)
+    try:
+        rows = json.loads(reply.out) if reply.outcome == "ok" and not reply.code else None
+    except (ValueError, RecursionError):
+        rows = None
+    if not isinstance(rows, list):
+        raise NoRows(reply.text or "its answer about its runs can't be read")
+    return [row for row in rows if isinstance(row, dict)]
+
+
+def name_of(folder: str) -> str:
+    """Return what --run takes for a run in this folder."""
     above, _, last = folder.rpartition("/")
-    name = shown(last if above.endswith("/runs") else folder, 200)
-    end = str(row.get("end", ""))
-    if end:
-        if end == "failed" and row.get("began") is not True:
-            return Other(name, "nothing")  # refused before it began
-        marker = row.get("marker")
-        marker = marker if isinstance(marker, dict) else {}
-        return Other(name, ended_as(end, marker.get("class"), marker.get("reason")))
-    reply = f"rgt-dir {folder}\nrgt-status\n{row.get('status', '')}"
-    status = status_from(box.name, reply, False, folder, time.time())
-    return Other(name, status.state, status.step)
+    return shown(last if above.endswith("/runs") else folder, 200)
+
+
+def status_of(box: Box, row: dict) -> Status:
+    """Return the state of a run that `rows_of` told; of one that has ended, by its marker alone."""
+    folder, end = str(row.get("folder", "")), str(row.get("end", ""))
+    if not end:
+        reply = f"rgt-dir {folder}\nrgt-status\n{row.get('status', '')}"
+        return status_from(box.name, reply, False, folder, time.time())
+    if end == "failed" and row.get("began") is not True:
+        return Status("nothing", box.name, folder)  # refused before it began
+    marker = row.get("marker")
+    marker = marker if isinstance(marker, dict) else {}
+    state = ended_as(end, marker.get("class"), marker.get("reason"))
+    step = finite(marker.get("step"))
+    return Status(state, box.name, folder, step=None if step is None else int(step))
 
 
 def as_text(others: Others, box: Box, profile: str) -> str:

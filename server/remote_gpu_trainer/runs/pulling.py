@@ -102,11 +102,18 @@ def sizes(box: Box, folder: str, left: tuple[str, ...]) -> dict[str, int]:
     return {path: files[path][0] for path in sorted(files)}
 
 
-def refuse_foreign(here: Path, paths: list[str], own: set[str]) -> None:
+def refuse_foreign(
+    here: Path,
+    paths: list[str],
+    own: set[str],
+    brought: str = "no release brought",
+    way_on: str = "move them away",
+) -> None:
     """Raise Unreleased where a copy to `here` would write over what isn't its own.
 
-    `paths`: of the files that come. `own`: of those that an earlier release brought here. A link on
-    the way, of a folder too, would lead the copy out of `here`.
+    `paths`: of the files that come. `own`: of those that an earlier copy brought here. `brought`
+    and `way_on` are words about others. A link on the way, of a folder too, would lead the copy out
+    of `here`.
     """
     links, foreign, seen = [], [], set()
     for path in paths:
@@ -132,8 +139,8 @@ def refuse_foreign(here: Path, paths: list[str], own: set[str]) -> None:
         )
     if foreign:
         raise Unreleased(
-            f"{where} holds files that no release brought and that would be overwritten "
-            f"({_some(foreign)}); move them away, or give another folder with --to"
+            f"{where} holds files that {brought} and that would be overwritten "
+            f"({_some(foreign)}); {way_on}, or give another folder with --to"
         )
 
 
@@ -198,6 +205,6 @@ def _why(reply: Reply, what: str) -> str:
     otherwise = "the list is too long" if reply.cut else "no message"
     last = next(iter(shown_lines(reply.errors, 1, 200)), otherwise)
     return (
-        f"{what} ended with {reply.code} ({last}); look at the folder there and try again: "
-        "what has been copied stays"
+        f"{what} ended with {reply.code} ({last}); look at the folder there with rgt ssh and try "
+        "again: what has been copied stays"
     )

@@ -10,7 +10,7 @@ import json
 import posixpath
 import re
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timezone
 from functools import cache
 from pathlib import Path
@@ -79,6 +79,26 @@ class Importer:
 sys.meta_path.insert(0, Importer())
 from remote_gpu_trainer.runner.main import main
 sys.exit(main(path, "\\n".join(parts["job"][1]), words))
+"""
+
+_PROGRAM = """\
+import importlib.util, sys
+if sys.version_info < (3, 8):
+    sys.exit("this needs Python 3.8 or newer there; this is " + sys.version.split()[0])
+SOURCES = {sources!r}
+class Importer:
+    def find_spec(self, name, path=None, target=None):
+        if name in SOURCES:
+            package = any(other.startswith(name + ".") for other in SOURCES)
+            return importlib.util.spec_from_loader(name, self, is_package=package)
+    def create_module(self, spec):
+        return None
+    def exec_module(self, module):
+        code = compile(SOURCES[module.__name__], module.__name__, "exec", dont_inherit=True)
+        exec(code, module.__dict__)
+sys.meta_path.insert(0, Importer())
+from {main} import main
+sys.exit(main(sys.argv[1:]))
 """
 
 
@@ -223,6 +243,19 @@ def sources() -> dict[str, str]:
     own = {".".join(_name(file)): _source(str(file.relative_to(_PACKAGE))) for file in files}
     # Of these rooms they need a name alone.
     return {"": "", "text": "", "text.masking": _source("text/masking.py"), **own}
+
+
+def program(main: str, parts: Iterable[str]) -> str:
+    """Return a program for a box's Python: these modules of the package, and a call of `main`'s.
+
+    `main` and `parts`: names within the package. Its words are what follows it.
+    """
+    known = {name: "" if not name else sources()[name] for name in parts}
+    if main not in known:
+        known.update({main.rpartition(".")[0]: "", main: _source(main.replace(".", "/") + ".py")})
+    package = __name__.partition(".")[0]
+    named = {".".join(filter(None, (package, name))): text for name, text in known.items()}
+    return _PROGRAM.format(sources=named, main=f"{package}.{main}")
 
 
 @cache

@@ -26,6 +26,7 @@ from ..runner.scene.kept import DUMP
 from ..runner.scene.page import page
 from ..text import BadRequest, UserError
 from ..text.masking import shown
+from . import run_script
 from .run_script import sources
 
 LIMIT = 45.0  # seconds for a box: 20 for the scene, the rest for a slow login and the way here
@@ -39,25 +40,6 @@ _KINDS: dict[str, type] = {
     "silent": dict,
 }  # fmt: skip
 _NAME = re.compile(r"\w[\w.-]{0,120}\Z", re.ASCII)
-_PROGRAM = """\
-import importlib.util, sys
-if sys.version_info < (3, 8):
-    sys.exit("a snapshot needs Python 3.8 or newer there; this is " + sys.version.split()[0])
-SOURCES = {sources!r}
-class Importer:
-    def find_spec(self, name, path=None, target=None):
-        if name in SOURCES:
-            package = any(other.startswith(name + ".") for other in SOURCES)
-            return importlib.util.spec_from_loader(name, self, is_package=package)
-    def create_module(self, spec):
-        return None
-    def exec_module(self, module):
-        code = compile(SOURCES[module.__name__], module.__name__, "exec", dont_inherit=True)
-        exec(code, module.__dict__)
-sys.meta_path.insert(0, Importer())
-from remote_gpu_trainer.runner.scene.main import main
-sys.exit(main(sys.argv[1:]))
-"""
 
 
 class NoScene(UserError):
@@ -103,9 +85,7 @@ class Snapshot:
 @cache
 def program() -> str:
     """Return what runs on the box."""
-    package = __name__.partition(".")[0]
-    named = {".".join(filter(None, (package, name))): text for name, text in sources().items()}
-    return _PROGRAM.format(sources=named)
+    return run_script.program("runner.scene.main", sources())
 
 
 def take(

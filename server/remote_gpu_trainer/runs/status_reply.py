@@ -163,7 +163,9 @@ def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: 
         last = next(iter(shown_lines(errors or body, 1, 160)), "nothing")
         what = "more than 4 MB" if cut else "no JSON"
         status.why = "unreadable"
-        status.text = f"{place}/run.sh status printed {what} ({last}); look at the script there"
+        status.text = (
+            f"{place}/run.sh status printed {what} ({last}); look at the script there with rgt ssh"
+        )
         return status
     _fill(status, data)
     _judge(status, data, now)
@@ -253,7 +255,7 @@ def _judge(status: Status, data: dict, now: float) -> None:
         status.why = "unreadable"
         status.text = (
             f"{status.dir}/run.sh status tells an unknown phase, {status.phase!r}; "
-            "look at the script there"
+            "look at the script there with rgt ssh"
         )
     _say_where_it_is(status, data)
     _warn(status, data, now)

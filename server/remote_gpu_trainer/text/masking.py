@@ -20,6 +20,8 @@ from typing import Any
 ANSI = re.compile(
     r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)?|[@-Z\\-_])"
 )  # fmt: skip
+# Control characters but tab and line feed, and what turns the direction of what is printed.
+UNSEEN = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 # user:password@ in an address.
 IN_ADDRESS = re.compile(r"(?<=://)([^\s/@:]{0,100}):([^\s/@]{3,200})@")
 
@@ -193,6 +195,21 @@ def compiled(form: int) -> re.Pattern[str]:
     return re.compile(*FORMS[form][2:])
 
 
+@lru_cache(maxsize=4096)
+def _forms_of(held: tuple[str, ...]) -> tuple[tuple[int, str], ...]:
+    """Return the number in FORMS and the second text of each form that a text may match which
+    holds these of HINTS."""
+    return tuple(
+        (number, beside)
+        for number, (hints, beside, *_) in enumerate(FORMS)
+        if any(hint in held for hint in hints)
+    )
+
+
+def _hide(match: re.Match[str]) -> str:
+    return next((group for group in match.groups() if group), "") + "***"
+
+
 def mask(text: str, hints: tuple[str, ...] = HINTS) -> str:
     """Return the text with `***` in place of what looks like a token, a key or a password.
 
@@ -200,16 +217,12 @@ def mask(text: str, hints: tuple[str, ...] = HINTS) -> str:
     them is returned as it is.
     """
     low = text.lower()
-    for hint in hints:
-        if hint in low:
-            break
-    else:
+    held = tuple([hint for hint in hints if hint in low])
+    if not held:
         return text
-    for form, (hints, beside, *_) in enumerate(FORMS if len(text) > 8 else ()):
-        if beside in low and any(hint in low for hint in hints):
-            text = compiled(form).sub(
-                lambda match: next((group for group in match.groups() if group), "") + "***", text
-            )
+    for form, beside in _forms_of(held) if len(text) > 8 else ():
+        if beside in low:
+            text = compiled(form).sub(_hide, text)
     return "\n".join(hide_below(text.split("\n"))) if "\n" in text else text
 
 
@@ -239,34 +252,41 @@ def hide_below(lines: Sequence[str]) -> list[str]:
 
     As a block of YAML, in the value of a pair of lines, or as a private key.
     """
-    shown: list[str] = []
-    depth = -1  # of the name whose block this is, -1 outside of one
-    is_block = is_named = is_key = False
-    for line in lines:
+    hiding = Below()
+    return [hiding.hide(line) for line in lines]
+
+
+class Below:
+    """Hides the secrets of `hide_below` in lines that come one by one."""
+
+    def __init__(self):
+        self._depth = -1  # of the name whose block this is, -1 outside of one
+        self._is_block = self._is_named = self._is_key = False
+
+    def hide(self, line: str) -> str:
+        """Return the next line, or `***` in its place."""
         bare = line.strip()
         here = len(line) - len(line.lstrip())
         if (
-            depth >= 0
+            self._depth >= 0
             and bare
-            and (here <= depth or not (is_block or _below("pair").match(line) is None))
+            and (here <= self._depth or not (self._is_block or _below("pair").match(line) is None))
         ):
-            depth = -1
-        value = _below("value").match(line) if is_named else None
-        is_key = is_key and _below("of a key").match(line) is not None
-        if depth >= 0 or is_key:
-            shown.append(f"{line[:here]}***" if bare else line)
-            continue
-        if value and not value[2]:
-            shown.append(f"{value[1]}***")
-        else:
-            shown.append(line)
+            self._depth = -1
+        value = _below("value").match(line) if self._is_named else None
+        self._is_key = self._is_key and _below("of a key").match(line) is not None
+        if self._depth >= 0 or self._is_key:
+            return f"{line[:here]}***" if bare else line
+        shown = f"{value[1]}***" if value and not value[2] else line
         head = value if value and value[2] else None
         if head is None and bare.rstrip("0123456789").endswith(_ENDS):
             head = _below("head").match(line)
-        depth, is_block = (here, head.group(head.re.groups) is not None) if head else (-1, False)
-        is_named = "name" in bare and _below("name").match(line) is not None
-        is_key = "PRIVATE KEY" in bare and _below("private key").search(line) is not None
-    return shown
+        self._depth, self._is_block = (
+            (here, head.group(head.re.groups) is not None) if head else (-1, False)
+        )
+        self._is_named = "name" in bare and _below("name").match(line) is not None
+        self._is_key = "PRIVATE KEY" in bare and _below("private key").search(line) is not None
+        return shown
 
 
 def shown(text: object, most: int = 300) -> str:

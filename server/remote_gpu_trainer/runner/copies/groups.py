@@ -13,10 +13,6 @@ from .. import content, results
 from ..completeness import COMPLETE, CORRUPT, TRACKERS, UNKNOWN, WEIGHTS, files_of
 from ..context import Run
 
-REST = 5.0  # seconds without a change, where nothing proves that a save is over
-AT_ONCE = 1.0  # the same, where something does
-
-
 SHARD = re.compile(r"\d+-of-\d+")
 
 

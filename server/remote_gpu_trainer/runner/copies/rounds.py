@@ -11,7 +11,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .. import completeness, content, durable, log, procs, results
-from ..completeness import COMPLETE, CORRUPT
+from ..completeness import AT_ONCE, COMPLETE, CORRUPT, REST
 from ..context import Run, user_mask
 from . import groups, mirror, place
 from .generations import Generations, digest_of, name_of
@@ -162,7 +162,7 @@ class Round:
                 if spent > LONGEST and not self._job(frozenset(), None).is_over:
                     break
                 if not is_changed:
-                    if spent > groups.REST + 1 or not self._waits_for_rest(here, there):
+                    if spent > REST + 1 or not self._waits_for_rest(here, there):
                         break
                     time.sleep(0.25)
                     self.moved()
@@ -185,7 +185,7 @@ class Round:
             state, why = groups.state_of(group, self.known)
             if state == CORRUPT:
                 self.told.append(f"{group.name} is corrupt: {why}")
-        need = groups.AT_ONCE if state == COMPLETE else groups.REST
+        need = AT_ONCE if state == COMPLETE else REST
         seen = first_seen.setdefault(group.stamp, time.monotonic())
         age = max(self.run.now - group.changed / 1e9, time.monotonic() - seen)
         return Here(

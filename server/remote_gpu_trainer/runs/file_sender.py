@@ -1,0 +1,225 @@
+"""Runs on a box: send files of a run, each as it is when nobody writes it any more.
+
+A checkpoint is sent once nothing speaks against it and it lies still, by the rule of the copies;
+any other file as it is read. What changes meanwhile is sent anew. Standard output: a line of JSON
+for each thing, and behind that of a file its bytes, in pieces with their length on a line before.
+"""
+
+from __future__ import annotations
+
+import glob
+import hashlib
+import json
+import os
+import sys
+import time
+
+from ..runner import content
+from ..runner.completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN, WEIGHTS, judge
+
+PIECE = 1 << 20
+TRIES = 5  # how often a file is sent that changes while it is read
+NAP = 0.3
+
+
+def main(words):
+    """Send the files that the words name: what is wanted as JSON, and the run's folder."""
+    wanted, folder = json.loads(words[0]), os.path.abspath(words[1])
+    try:
+        return _send(folder, wanted["names"], wanted["seconds"])
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+        return 1
+
+
+def _send(folder, names, seconds):
+    items, wrong = {}, []
+    for name in names:
+        found, why = find(folder, name)
+        items.update(found)
+        wrong += [why] if why else []
+    # What lies in a folder that comes as well comes with it.
+    items = {path: top for path, top in items.items() if not _folder_among(items, path)}
+    files = [row for path, top in items.items() for row in files_of(path, top)]
+    first: dict[str, str] = {}
+    for name, path in files:
+        if first.setdefault(name, path) != path:
+            wrong.append(f"{first[name]} and {path} would be one file here; pull one alone")
+    sizes = [[name, _size(path)] for name, path in files]
+    _tell({"folder": folder, "files": sizes, "wrong": wrong})
+    if wrong:
+        return 1
+    for path, top in items.items():
+        state, why = wait(path, seconds)
+        if not why:
+            why = send_item(path, top, wanted_state=state)
+        _tell({"item": os.path.relpath(path, top), "state": state, "why": why})
+    _tell({"end": True})
+    return 0
+
+
+def _folder_among(items, path):
+    above = os.path.dirname(path)
+    while above not in items and above != os.path.dirname(above):
+        above = os.path.dirname(above)
+    return above in items
+
+
+def find(folder, name):
+    """Return {path: the folder below which it lies} of what a name or pattern stands for, and why
+    there is none.
+
+    It lies in the work folder, the run's own or that of its checkpoints.
+    """
+    job = job_of(folder)
+    work = os.path.join(folder, _home(str(job.get("work_dir") or "")))
+    work = os.path.normpath(work)
+    places = [(work, work), (folder, folder)]
+    if job.get("checkpoint_folder"):
+        saves = os.path.normpath(os.path.join(work, _home(str(job["checkpoint_folder"]))))
+        places.append((os.path.dirname(saves), saves))
+    wanted = _home(name)
+    is_outside = True
+    for top, inside in places:
+        path = os.path.normpath(os.path.join(top, wanted))
+        if path != inside and not path.startswith(inside + "/"):
+            continue
+        is_outside = False
+        # A name may hold what a pattern would take for its own.
+        pattern = path if os.path.isabs(wanted) else glob.escape(top) + path[len(top) :]
+        found = [path] if os.path.lexists(path) else glob.glob(pattern, recursive=True)
+        found = [one for one in sorted(found) if os.path.exists(one)]
+        if found:
+            return {one: top for one in found}, ""
+    if is_outside:
+        return {}, f"{name} lies outside the run's work folder, {work}; name a file in it"
+    return {}, f"nothing is called {name} in {work}; name a file there, or a pattern in quotes"
+
+
+def job_of(folder):
+    """Return the job of a run by its script, {} where it can't be read; a cell's is its queue's."""
+    while not os.path.isfile(os.path.join(folder, "run.sh")) and folder != "/":
+        folder = os.path.dirname(folder)
+    try:
+        with open(os.path.join(folder, "run.sh"), encoding="utf-8") as file:
+            found = json.loads(file.read().split("\n#=== job ===\n")[1].split("\n#=== ")[0])
+    except (OSError, ValueError, IndexError):
+        return {}
+    return found if isinstance(found, dict) else {}
+
+
+def files_of(path, top):
+    """Return (name below `top`, path) of a file, or of those in a folder."""
+    return [(os.path.relpath(one, top), one) for one in content.files_of(path)]
+
+
+def wait(path, seconds):
+    """Return the state of a file or folder, and why it can't be sent: '' once it can.
+
+    A checkpoint must lie still for a moment, and longer where nothing proves it complete. Each may
+    take so many seconds.
+    """
+    if not any(one.endswith(WEIGHTS) for one in content.files_of(path)):
+        return "", ""
+    until, stamp, since = time.monotonic() + seconds, "", 0.0
+    while True:
+        try:
+            now = content.fingerprint([path])
+            if now != stamp:
+                stamp, since, verdict = now, time.monotonic(), judge(path)
+            age = max(time.time() - content.stamp(path).changed / 1e9, time.monotonic() - since)
+        except OSError as error:
+            return UNKNOWN, error.strerror or str(error)
+        need = AT_ONCE if verdict.state == COMPLETE else REST
+        if verdict.state != CORRUPT and age >= need:
+            return verdict.state, ""
+        if verdict.state == CORRUPT and age >= 3 * REST:
+            return CORRUPT, f"corrupt: {verdict.why}"
+        if time.monotonic() > until:
+            why = f"corrupt: {verdict.why}" if verdict.state == CORRUPT else "still being written"
+            return verdict.state, why
+        time.sleep(NAP)
+
+
+def send_item(path, top, wanted_state):
+    """Send a file, or a folder with all its files; return why it didn't come through, or ''."""
+    for _ in range(TRIES):
+        before = content.fingerprint([path]) if wanted_state else ""
+        lost = [why for name, one in files_of(path, top) if (why := send_file(name, one))]
+        if not lost and (not wanted_state or before == content.fingerprint([path])):
+            return ""
+        if lost and not os.path.lexists(path):
+            return lost[0]
+        if wanted_state:
+            wait(path, REST * 2)
+    return lost[0] if lost else "it changed each time while it was read"
+
+
+def send_file(name, path):
+    """Send a file as it was at one moment; return why it can't be, or ''."""
+    for _ in range(TRIES):
+        try:
+            with open(path, "rb") as file:
+                before = os.fstat(file.fileno())
+                _tell({"file": name, "size": before.st_size, "time": before.st_mtime})
+                digest = _send_bytes(file, before.st_size)
+                after = os.fstat(file.fileno())
+                is_same = _stamp(before) == _stamp(after) or _is_beginning(
+                    file, before.st_size, digest
+                )
+        except OSError as error:
+            _tell({"sha256": "", "why": error.strerror or str(error)})
+            return f"{name}: {error.strerror or error}"
+        if digest and is_same:
+            _tell({"sha256": digest, "why": ""})
+            return ""
+        _tell({"sha256": "", "why": "it changed while it was read"})
+        time.sleep(NAP)
+    return f"{name} changed each time while it was read"
+
+
+def _send_bytes(file, size):
+    """Send so many bytes; return their SHA-256, '' where there are fewer."""
+    total, left = hashlib.sha256(), size
+    while left:
+        piece = file.read(min(left, PIECE))
+        if not piece:
+            break
+        total.update(piece)
+        left -= len(piece)
+        sys.stdout.buffer.write(b"%d\n" % len(piece) + piece)
+    sys.stdout.buffer.write(b"0\n")
+    return "" if left else total.hexdigest()
+
+
+def _is_beginning(file, size, digest):
+    """Return whether a file only grew: a log does all the time, and its beginning is whole."""
+    total, left = hashlib.sha256(), size
+    file.seek(0)
+    while left:
+        piece = file.read(min(left, PIECE))
+        if not piece:
+            return False
+        total.update(piece)
+        left -= len(piece)
+    return total.hexdigest() == digest
+
+
+def _stamp(told):
+    return told.st_size, told.st_mtime_ns, told.st_ctime_ns
+
+
+def _tell(row):
+    sys.stdout.buffer.write(json.dumps(row).encode() + b"\n")
+    sys.stdout.buffer.flush()
+
+
+def _size(path):
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def _home(path):
+    return os.path.expanduser(path) if path == "~" or path.startswith("~/") else path

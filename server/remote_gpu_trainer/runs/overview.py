@@ -1,0 +1,243 @@
+"""Every run known from here, in a row each: all boxes are asked at once, each for a few seconds.
+
+Known are the boxes of the ledger, the user's own machines on which jobs were started from here, and
+this machine. What a box said last is kept in a local file, for a time when it doesn't answer.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from ..boxes import box as boxes
+from ..boxes.box import BadBox, Box
+from ..numbers import finite
+from ..text import write_whole
+from ..text.masking import shown
+from . import known_jobs, ledger, other_runs
+from .known_jobs import Known, is_same
+from .status_reply import Status
+
+LIMIT = 5.0  # seconds for one box
+AT_ONCE = 32  # boxes that are asked at the same time
+MOST_SEEN = 2000  # rows that are kept of what boxes said
+ENDED = ("finished", "failed", "stopped", "deadline", "preempted", "unsaved", "gone")
+NO_ANSWER = "no answer"
+NOT_FINITE = ("nan", "inf", "-inf")  # of a loss, as JSON can hold it
+
+
+@dataclass
+class Row:
+    """One run. What isn't known is None or ''.
+
+    `box`: what the user calls it. `state`: as `Status.state`, 'no answer', or 'gone' for a run of a
+    box that is known to be gone. `last_state`: of a box that doesn't answer. `loss`: now, 'nan' as
+    a text. `seconds_left`: to the end of the run; `low` and `high` are its spread. `cost`: of the
+    box so far, since the first contact. `deadline`, `at`: seconds since 1970; `at` is of the answer
+    that the row is from. `why`: what the state follows from.
+    """
+
+    name: str
+    box: str
+    state: str
+    folder: str = ""
+    last_state: str = ""
+    step: int | None = None
+    total: int | None = None
+    percent: float | None = None
+    loss: float | str | None = None
+    seconds_left: float | None = None
+    low: float | None = None
+    high: float | None = None
+    cost: float | None = None
+    deadline: float | None = None
+    at: float | None = None
+    why: str = ""
+
+    @property
+    def has_ended(self) -> bool:
+        """Return whether the run is over, as far as is known."""
+        return (self.last_state or self.state) in ENDED or self.state == "gone"
+
+    def as_dict(self, now: float) -> dict[str, Any]:
+        """Return all fields, and the age of the answer in seconds, as `runs --json` prints them."""
+        return {**asdict(self), "age": None if self.at is None else round(now - self.at, 1)}
+
+
+@dataclass
+class Place:
+    """A box to ask. `opened`: what the ledger has of it. `jobs`: started there from here."""
+
+    address: str
+    name: str
+    opened: ledger.Opened | None = None
+    jobs: list[Known] = field(default_factory=list)
+
+
+def rows(*, with_ended: bool = False, limit: float = LIMIT) -> list[Row]:
+    """Return a row for each run that is known from here, those that live first."""
+    known, seen = places(), _read_seen()
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        asked = list(pool.map(lambda place: ask(place, seen.get(place.address, []), limit), known))
+    now = time.time()
+    found = [row for answer in asked for row in answer]
+    _write_seen({place.address: answer for place, answer in zip(known, asked, strict=True)}, seen)
+    if with_ended:
+        found += _gone({place.address for place in known}, seen)
+    else:
+        found = [row for row in found if not row.has_ended]
+    for row in found:
+        row.at = min(row.at, now) if row.at is not None else None
+    return sorted(found, key=lambda row: (row.has_ended, row.box, -(row.at or 0), row.name))
+
+
+def places() -> list[Place]:
+    """Return the boxes that are asked; this machine first, if a job ever ran here."""
+    jobs: dict[str, list[Known]] = {}
+    for known in known_jobs.every():
+        jobs.setdefault(known.address, []).append(known)
+    found = {box.address: Place(box.address, box.name, box) for box in ledger.still_open()}
+    for address, name in ledger.own_machines().items():
+        if address in jobs:
+            found.setdefault(address, Place(address, name))
+    if "" in jobs or os.path.isdir(os.path.expanduser("~/runs")):
+        found = {"": Place("", "local"), **found}
+    for address, place in found.items():
+        place.jobs = jobs.get(address, [])
+    return list(found.values())
+
+
+def ask(place: Place, seen: list[Row], limit: float) -> list[Row]:
+    """Return the rows of one box; `seen`: what it said last."""
+    try:
+        box = boxes.parse(place.name)
+        told = other_runs.rows_of(box, tuple(job.folder for job in place.jobs), limit)
+        leads_to = "" if box.local else boxes.address(box, limit=limit)
+        if leads_to == place.address:
+            found = (_row(box, place, one, time.time()) for one in told)
+            return [row for row in found if row]
+        why = f"{shown(place.name, 60)} leads to {leads_to} now, which is another box"
+    except (BadBox, other_runs.NoRows) as error:
+        why = str(error)
+    return _silent(place, seen, why, time.time())
+
+
+def _row(box: Box, place: Place, told: dict, now: float) -> Row | None:
+    """Return the row of a run that a box told; None where nothing began."""
+    status = other_runs.status_of(box, told)
+    if status.state == "nothing":
+        return None
+    job = next((job for job in place.jobs if is_same(job.folder, status.dir)), None)
+    row = Row(other_runs.name_of(status.dir), place.name, status.state, status.dir)
+    row.step, row.at, row.cost = status.step, now, _cost(place, job, now)
+    row.deadline = status.deadline or None
+    row.why = status.text or next(iter(status.evidence), "")
+    if status.state == "unknown":
+        row.why = status.text or "its script gave no state in time"
+    _add_progress(row, told, status)
+    return row
+
+
+def _add_progress(row: Row, told: dict, status: Status) -> None:
+    """Add what the run's script says of how far it is, and of its loss."""
+    try:
+        data = json.loads(str(told.get("status") or ""))
+    except (ValueError, RecursionError):
+        data = None
+    data = data if isinstance(data, dict) else {}
+    progress, numbers = (
+        value if isinstance(value, dict) else {}
+        for value in (data.get("progress"), data.get("numbers"))
+    )
+    step, total = finite(progress.get("step")), finite(progress.get("total"))
+    row.step = int(step) if step is not None else status.signs.step or row.step
+    row.total = None if total is None else int(total)
+    row.percent = finite(progress.get("percent"))
+    loss = numbers.get("loss")
+    value = loss.get("value") if isinstance(loss, dict) else None
+    row.loss = value if value in NOT_FINITE else finite(value)
+    row.seconds_left, row.low, row.high = (
+        finite(progress.get(name))
+        for name in ("seconds_left", "seconds_left_low", "seconds_left_high")
+    )
+
+
+def _cost(place: Place, job: Known | None, now: float) -> float | None:
+    """Return what a box has cost so far: by the ledger, else by the price in the job."""
+    if place.opened is None:
+        return None
+    price = finite(job.given.get("price")) if job and place.opened.price is None else None
+    if price is not None:
+        return price * place.opened.hours(now)
+    return place.opened.cost(now)
+
+
+def _silent(place: Place, seen: list[Row], why: str, now: float) -> list[Row]:
+    """Return the rows of a box that gave no answer: of each run on it that may still live."""
+    found = []
+    for before in seen:
+        before.last_state = before.last_state or before.state
+        before.state, before.why = NO_ANSWER, why
+        before.cost = _cost(place, None, now) or before.cost
+        found.append(before)
+    for job in place.jobs:
+        if not any(is_same(job.folder, row.folder) for row in found):
+            found.append(Row(job.name, place.name, NO_ANSWER, job.folder, why=why))
+            found[-1].cost = _cost(place, job, now)
+    if not found:
+        found = [Row("", place.name, NO_ANSWER, why=why, cost=_cost(place, None, now))]
+    return found
+
+
+def _gone(asked: Iterable[str], seen: dict[str, list[Row]]) -> list[Row]:
+    """Return the rows of boxes that aren't asked any more."""
+    found = []
+    for address, before in seen.items():
+        if address not in asked:
+            for row in before:
+                row.last_state, row.state = row.last_state or row.state, "gone"
+                found.append(row)
+    return found
+
+
+def _place() -> Path:
+    return ledger.place().parent / "seen.json"
+
+
+def _read_seen() -> dict[str, list[Row]]:
+    """Return what boxes said last, by their addresses; {} where nothing can be read."""
+    found: dict[str, list[Row]] = {}
+    names = {one.name for one in fields(Row)}
+    with suppress(OSError, ValueError, TypeError, AttributeError, RecursionError):
+        for address, told in json.loads(_place().read_text(encoding="utf-8")).items():
+            found[address] = [
+                Row(**{name: value for name, value in row.items() if name in names}) for row in told
+            ]
+    return found
+
+
+def _write_seen(asked: dict[str, list[Row]], seen: dict[str, list[Row]]) -> None:
+    """Keep what boxes said; of one that gave no answer, what it said before."""
+    kept = {address: [_before(row) for row in told if row.at] for address, told in asked.items()}
+    kept = {**seen, **kept}
+    while sum(map(len, kept.values())) > MOST_SEEN:
+        del kept[
+            min(kept, key=lambda address: max([row.at or 0 for row in kept[address]], default=0))
+        ]
+    told = {address: [asdict(row) for row in some] for address, some in kept.items() if some}
+    with suppress(OSError):
+        write_whole(_place(), json.dumps(told).encode(), 0o600)
+
+
+def _before(row: Row) -> Row:
+    """Return a row as its box said it."""
+    if row.state != NO_ANSWER:
+        return row
+    return Row(**{**asdict(row), "state": row.last_state, "last_state": "", "why": ""})

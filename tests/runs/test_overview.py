@@ -1,0 +1,140 @@
+"""`runs`: every run known from here, all boxes at once; one that hangs is a row."""
+
+import json
+import time
+
+import pytest
+from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.cli import runs as screen
+from remote_gpu_trainer.runs import known_jobs, ledger, overview
+
+from tests.engines.fake_run import fake_run
+from tests.engines.fake_ssh import fake_ssh
+from tests.programs import rgt
+
+HOUR = 3600
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    return fake_ssh(tmp_path, monkeypatch)
+
+
+def opened(name: str, hours: float = 2.0, **about) -> None:
+    ledger.opened(f"{name}:22", name, now=time.time() - hours * HOUR, **about)
+
+
+def started(name: str, run: str, **fields) -> None:
+    known_jobs.note(box.Box(name, name), f"~/runs/{run}", "runpod", {"name": run, **fields})
+
+
+def test_a_box_that_hangs_is_a_row(place):
+    fake_run(place / "gpu", "toy")
+    opened("gpu")
+    opened("hang")
+    rows = {row.box: row for row in overview.rows(limit=1.0)}
+    assert rows["gpu"].state == "alive" and rows["gpu"].name == "toy"
+    assert rows["hang"].state == "no answer" and rows["hang"].why.startswith("no answer from hang")
+
+
+def test_thirty_boxes_of_which_ten_hang_are_back_in_seven_seconds(place):
+    for n in range(20):
+        fake_run(place / f"gpu{n}", f"run{n}", step=n)
+        opened(f"gpu{n}")
+    for n in range(10):
+        opened(f"hang{n}")
+    began = time.monotonic()
+    done = rgt("runs", "--json")
+    took = time.monotonic() - began
+    rows = json.loads(done.stdout)["runs"]
+    assert done.returncode == 0 and took < 7
+    assert {row["box"]: row["step"] for row in rows if row["state"] == "alive"} == {
+        f"gpu{n}": n for n in range(20)
+    }
+    silent = [row for row in rows if row["state"] == "no answer"]
+    assert len(silent) == 10 and all("no answer from hang" in row["why"] for row in silent)
+
+
+def test_a_row_says_how_far_it_is_and_what_it_has_cost(place):
+    progress = {
+        "step": 450,
+        "total": 1000,
+        "percent": 45.0,
+        "seconds_left": 5400,
+        "seconds_left_low": 5000,
+    }
+    numbers = {"loss": {"value": 2.125, "step": 450, "t": 1}}
+    deadline = time.time() + 3 * HOUR
+    fake_run(place / "gpu", "toy", progress=progress, numbers=numbers, deadline=deadline)
+    fake_run(place / "other", "old", progress="odd", numbers={"loss": {"value": "nan"}})
+    opened("gpu")
+    opened("other", price=2.0)
+    started("gpu", "toy", price=1.5)
+    [toy, old] = overview.rows()
+    assert (toy.name, toy.state, toy.step, toy.total, toy.percent) == (
+        "toy",
+        "alive",
+        450,
+        1000,
+        45,
+    )
+    assert (toy.loss, toy.seconds_left, toy.low, toy.high) == (2.125, 5400, 5000, None)
+    assert toy.cost == pytest.approx(3.0, abs=0.01) and old.cost == pytest.approx(4.0, abs=0.01)
+    assert old.step == 120 and old.percent is None and old.loss == "nan"
+    shown = screen._cells(toy, time.time())
+    assert (shown["STEP"], shown["%"], shown["LOSS"], shown["COST"]) == (
+        "450/1000",
+        "45",
+        "2.125",
+        "3.00",
+    )
+    assert (shown["LEFT"], shown["DEADLINE"], shown["ASKED"]) == ("1.5 h", "in 3.0 h", "now")
+
+
+def test_a_box_that_falls_silent_keeps_what_it_said_last(place):
+    fake_run(place / "gpu", "toy", step=70)
+    opened("gpu")
+    started("gpu", "toy")
+    assert [row.state for row in overview.rows()] == ["alive"]
+    (place / "gpu").rename(place / "moved")  # the fake box ends with 255
+    for _ in range(2):  # the second time it is known from the first
+        [row] = overview.rows()
+        assert (row.state, row.last_state, row.name, row.step) == ("no answer", "alive", "toy", 70)
+        assert row.at < time.time() and row.why
+    done = rgt("runs")
+    assert done.returncode == 0 and "no answer, last alive" in done.stdout
+    ledger.gone("gpu:22", "gpu", "it is")
+    assert overview.rows() == []
+    [row] = overview.rows(with_ended=True)
+    assert (row.state, row.last_state) == ("gone", "alive")
+
+
+def test_ended_runs_are_shown_with_all_alone(place):
+    folder = fake_run(place / "gpu", "over")
+    (folder / ".done").write_text(json.dumps({"t": 1, "step": 400, "exit": 0}))
+    (folder / "attempt").write_text("1\n")
+    opened("gpu")
+    done = rgt("runs")
+    assert (done.returncode, done.stdout) == (1, "") and "rgt runs --all" in done.stderr.replace(
+        "remote-gpu-trainer", "rgt"
+    )
+    [row] = overview.rows(with_ended=True)
+    assert (row.name, row.state, row.step) == ("over", "finished", 400)
+
+
+def test_a_name_that_leads_to_another_box_now_tells_nothing_of_the_old_one(place):
+    fake_run(place / "gpu", "toy")
+    ledger.opened("203.0.113.7:40122", "gpu")
+    [row] = overview.rows()
+    assert (row.state, row.name) == ("no answer", "") and "another box" in row.why
+
+
+def test_an_own_machine_is_asked_where_a_job_was_started_from_here(place):
+    for name in ("mine", "strange"):
+        fake_run(place / name, f"of-{name}")
+        opened(name)
+        ledger.forget(name, f"{name}:22", own=True)
+    assert overview.rows() == []
+    started("mine", "of-mine")
+    assert [row.name for row in overview.rows()] == ["of-mine"]
+    assert overview.rows()[0].cost is None
