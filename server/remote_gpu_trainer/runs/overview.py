@@ -18,10 +18,9 @@ from typing import Any
 
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
-from ..numbers import finite
 from ..text import write_whole
 from ..text.masking import shown
-from . import known_jobs, ledger, other_runs
+from . import known_jobs, ledger, other_runs, status_cost
 from .known_jobs import Known, is_same
 from .status_reply import Status
 
@@ -30,7 +29,6 @@ AT_ONCE = 32  # boxes that are asked at the same time
 MOST_SEEN = 2000  # rows that are kept of what boxes said
 ENDED = ("finished", "failed", "stopped", "deadline", "preempted", "unsaved", "gone")
 NO_ANSWER = "no answer"
-NOT_FINITE = ("nan", "inf", "-inf")  # of a loss, as JSON can hold it
 
 
 @dataclass
@@ -134,65 +132,51 @@ def _row(box: Box, place: Place, told: dict, now: float) -> Row | None:
     status = other_runs.status_of(box, told)
     if status.state == "nothing":
         return None
-    job = next((job for job in place.jobs if is_same(job.folder, status.dir)), None)
+    job = _job(place, status.dir)
     row = Row(other_runs.name_of(status.dir), place.name, status.state, status.dir)
-    row.step, row.at, row.cost = status.step, now, _cost(place, job, now)
+    progress, loss = status.progress, status.numbers.get("loss", {})
+    row.at, row.cost, row.loss = now, _cost(place, job, status, now), loss.get("value")
+    row.step = _whole(progress.get("step", status.signs.step or status.step))
+    row.total, row.percent = _whole(progress.get("total")), progress.get("percent")
+    row.seconds_left = progress.get("seconds_left")
+    row.low, row.high = progress.get("seconds_left_low"), progress.get("seconds_left_high")
     row.deadline = status.deadline or None
     row.why = status.text or next(iter(status.evidence), "")
     if status.state == "unknown":
         row.why = status.text or "its script gave no state in time"
-    _add_progress(row, told, status)
     return row
 
 
-def _add_progress(row: Row, told: dict, status: Status) -> None:
-    """Add what the run's script says of how far it is, and of its loss."""
-    try:
-        data = json.loads(str(told.get("status") or ""))
-    except (ValueError, RecursionError):
-        data = None
-    data = data if isinstance(data, dict) else {}
-    progress, numbers = (
-        value if isinstance(value, dict) else {}
-        for value in (data.get("progress"), data.get("numbers"))
-    )
-    step, total = finite(progress.get("step")), finite(progress.get("total"))
-    row.step = int(step) if step is not None else status.signs.step or row.step
-    row.total = None if total is None else int(total)
-    row.percent = finite(progress.get("percent"))
-    loss = numbers.get("loss")
-    value = loss.get("value") if isinstance(loss, dict) else None
-    row.loss = value if value in NOT_FINITE else finite(value)
-    row.seconds_left, row.low, row.high = (
-        finite(progress.get(name))
-        for name in ("seconds_left", "seconds_left_low", "seconds_left_high")
-    )
+def _whole(value: float | None) -> int | None:
+    return None if value is None else int(value)
 
 
-def _cost(place: Place, job: Known | None, now: float) -> float | None:
-    """Return what a box has cost so far: by the ledger, else by the price in the job."""
-    if place.opened is None:
-        return None
-    price = finite(job.given.get("price")) if job and place.opened.price is None else None
-    if price is not None:
-        return price * place.opened.hours(now)
-    return place.opened.cost(now)
+def _cost(place: Place, job: Known | None, status: Status, now: float) -> float | None:
+    """Return what a box has cost so far, as `status` tells it."""
+    cost = status_cost.cost_of(status, job, place.opened, now)
+    return None if cost is None else cost["so_far"]
+
+
+def _job(place: Place, folder: str) -> Known | None:
+    """Return the job that was started from here in a folder of a box."""
+    return next((job for job in place.jobs if is_same(job.folder, folder)), None)
 
 
 def _silent(place: Place, seen: list[Row], why: str, now: float) -> list[Row]:
     """Return the rows of a box that gave no answer: of each run on it that may still live."""
-    found = []
+    found, unknown = [], Status("unreachable", place.name)
     for before in seen:
         before.last_state = before.last_state or before.state
         before.state, before.why = NO_ANSWER, why
-        before.cost = _cost(place, None, now) or before.cost
+        before.cost = _cost(place, _job(place, before.folder), unknown, now) or before.cost
         found.append(before)
     for job in place.jobs:
         if not any(is_same(job.folder, row.folder) for row in found):
             found.append(Row(job.name, place.name, NO_ANSWER, job.folder, why=why))
-            found[-1].cost = _cost(place, job, now)
+            found[-1].cost = _cost(place, job, unknown, now)
     if not found:
-        found = [Row("", place.name, NO_ANSWER, why=why, cost=_cost(place, None, now))]
+        cost = _cost(place, None, unknown, now)
+        found = [Row("", place.name, NO_ANSWER, why=why, cost=cost)]
     return found
 
 

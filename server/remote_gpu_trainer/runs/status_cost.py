@@ -27,15 +27,27 @@ def add(box: Box, status: Status, now: float) -> None:
     status.wanted = _wanted(given)
     address = boxes.address(box)
     opened = next((one for one in ledger.still_open() if one.address == address), None)
+    status.cost = cost_of(status, known, opened, now)
+
+
+def cost_of(
+    status: Status, known: known_jobs.Known | None, opened: ledger.Opened | None, now: float
+) -> dict[str, Any] | None:
+    """Return the cost of a run's box; None where its price or its first contact isn't known.
+
+    `known`: the run's job. `opened`: what the ledger has of the box.
+    """
     profile = (known.profile if known else "") or (opened.profile if opened else "")
+    given = known.given if known else {}
     told = _of_job(given) or _of_ledger(opened) or _of_profile(profile, status)
     since = opened.since if opened else status.first_start
     if told is None or since is None or since > now:
-        return
+        return None
     price = told["price"]
-    status.cost = {**told, "since": since, "so_far": round(price * (now - since) / 3600, 4)}
+    cost = {**told, "since": since, "so_far": round(price * (now - since) / 3600, 4)}
     if status.state in ("alive", "stalled") and status.deadline and status.deadline > now:
-        status.cost["at_deadline"] = round(price * (status.deadline - since) / 3600, 4)
+        cost["at_deadline"] = round(price * (status.deadline - since) / 3600, 4)
+    return cost
 
 
 def _of_job(given: dict[str, Any]) -> dict[str, Any] | None:
