@@ -8,8 +8,6 @@ from typing import Any
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..numbers import finite
-from ..platforms import profile as profiles
-from ..platforms.cards import SeveralCards, gpu_named
 from . import known_jobs, ledger
 from .status_reply import Status
 
@@ -62,11 +60,16 @@ def _of_ledger(opened: ledger.Opened | None) -> dict[str, Any] | None:
 
 def _of_profile(name: str, status: Status) -> dict[str, Any] | None:
     """The dated price of such cards on the platform's page, for as many as the box has."""
-    profile = profiles.load().get(name) if name else None
+    if not name or not status.gpu_name:
+        return None
+    from ..platforms import profile as profiles  # half a second, which most runs don't need
+    from ..platforms.cards import SeveralCards, gpu_named
+
+    profile = profiles.load().get(name)
     fact = profile.facts.card_prices if profile else None
     card = None
     with suppress(SeveralCards):
-        card = gpu_named(status.gpu_name) if status.gpu_name else None
+        card = gpu_named(status.gpu_name)
     if fact is None or card is None or card[0] not in fact.value.an_hour:
         return None
     price = fact.value.an_hour[card[0]] * max(len(status.gpus), 1)
