@@ -3,11 +3,12 @@
 import json
 import os
 import subprocess
+import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import durable, procs, sync
+from remote_gpu_trainer.runner import durable, procs, safe, sync
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.copying import (
@@ -116,6 +117,45 @@ def test_an_attempt_that_begins_anew_has_a_line_of_its_own_there(tmp_path):
     there = tmp_path / "durable/ckpt.generations"
     lines = {name.split("-")[2]: name.split("-")[1] for name in os.listdir(there) if "gen-" in name}
     assert lines == {"50": "1", "60": "1", "70": "1", "80": "2", "90": "2"}
+
+
+def test_what_one_save_writes_in_two_files_is_one_generation(tmp_path):
+    run = make(tmp_path, checkpoint_pattern="model*.pt", results=[])
+    folder = tmp_path / "ckpt"
+    folder.mkdir()
+
+    def save(name: str, step: int, cut: int | None = None):
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            archive.writestr("data", bytes([step]) * 2000)
+        os.truncate(folder / name, cut or (folder / name).stat().st_size)
+
+    for step in (1, 2):
+        save("model.pt", step)
+        save("optimizer.pt", step)
+        assert once(run, "full")
+    both = kept(tmp_path, "model.pt")
+    assert (both.parent / "optimizer.pt").exists() and len(events(run, "copied")) == 2
+    save("model.pt", 3)
+    save("optimizer.pt", 3, cut=900)
+    assert once(run, "full") and len(events(run, "copied")) == 2
+    save("model_7.pt", 7)
+    save("optimizer_7.pt", 7)
+    save("model_8.pt", 8)
+    assert once(run, "full") and len(events(run, "copied")) == 4
+    assert (kept(tmp_path, "model_7.pt").parent / "optimizer_7.pt").exists()
+
+
+def test_a_result_that_is_a_corrupt_checkpoint_is_proven_nowhere(tmp_path):
+    result = str(tmp_path / "ckpt/step-10.pt")
+    run = make(tmp_path, results=[result], checkpoint_pattern="*.pt")
+    (tmp_path / "ckpt").mkdir()
+    (tmp_path / "ckpt/step-10.pt").write_bytes(b"PK\3\4 and no end")
+    assert once(run, "full")
+    told = safe.look_safe(run)
+    assert told.results_missing == [result] and not told.is_all_safe
+    with zipfile.ZipFile(tmp_path / "ckpt/step-10.pt", "w") as archive:
+        archive.writestr("data", b"whole")
+    assert once(run, "full") and safe.look_safe(run).is_all_safe
 
 
 def test_a_copy_without_progress_is_ended_told_and_made_again(tmp_path, monkeypatch):

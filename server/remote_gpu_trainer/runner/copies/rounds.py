@@ -332,10 +332,15 @@ class Round:
 
     def _note_handled(self, here: list[Here]) -> None:
         """Note which checkpoints need no further copy as they are now."""
-        digests = {told.get("digest") for told in self.there.known.values()}
+        digests = self._digests_there()
         for one in here:
             if one.state == CORRUPT or self.digests.get(one.stamp, "-") in digests:
                 self.handled[one.name] = one.stamp
+
+    def _digests_there(self) -> set[str]:
+        """Return the digests of the generations that lie there as a whole."""
+        known = self.there.known.values()
+        return {str(told.get("digest")) for told in known if told.get("state") != "partial"}
 
     # All else.
 
@@ -462,11 +467,12 @@ class Round:
 
     def _results(self) -> dict[str, str]:
         """Return {path: stamp} of the results that are verified there."""
+        digests = self._digests_there()
         proven = {
             os.path.join(path, "")
             for group in self.groups
             for path in {*group.own.values(), *(item.path for item in group.items)}
-            if self.handled.get(group.name) == group.stamp and group.stamp not in self.corrupt
+            if self.digests.get(group.stamp, "-") in digests
         }
         found = {}
         for name in self.run.spec.results if self.run.rank == 0 else ():
