@@ -10,6 +10,10 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.runner import durable, procs, safe, sync
 from remote_gpu_trainer.runner.context import Run
+from remote_gpu_trainer.runner.copies import plan
+from remote_gpu_trainer.runner.copies.generations import Generations
+from remote_gpu_trainer.runner.copies.place import Local
+from remote_gpu_trainer.runner.copies.tool import Tools
 
 from tests.runner.copying import (
     events,
@@ -137,11 +141,19 @@ def test_what_one_save_writes_in_two_files_is_one_generation(tmp_path):
     assert (both.parent / "optimizer.pt").exists() and len(events(run, "copied")) == 2
     save("model.pt", 3)
     save("optimizer.pt", 3, cut=900)
+    procs.note(run.folder, "train", os.getpid())
     assert once(run, "full") and len(events(run, "copied")) == 2
+    run.folder.remove("train.pid")
+    # Nothing completes it any more: the complete file is kept, and nobody goes on from it.
+    assert once(run, "full") and len(events(run, "copied")) == 3
+    assert safe.look_safe(run).is_newest_safe
+    there = Generations("toy", Local(Tools({}, lambda: None)), f"{run.durable}/ckpt", {})
+    assert [one.source for one in plan.newest(there.read()).values()] == ["model.pt"]
+    save("optimizer.pt", 3)
     save("model_7.pt", 7)
     save("optimizer_7.pt", 7)
     save("model_8.pt", 8)
-    assert once(run, "full") and len(events(run, "copied")) == 4
+    assert once(run, "full") and len(events(run, "copied")) == 6
     assert (kept(tmp_path, "model_7.pt").parent / "optimizer_7.pt").exists()
 
 

@@ -69,8 +69,10 @@ def _look_here(run: Run, stamps: list[str], proven: dict[str, str]) -> tuple[str
 
         known = content.Known(run.folder.at("whole.cache"))
         for group in groups.look(run):
-            if groups.state_of(group, known)[0] == COMPLETE:
-                newest, is_there = group.items[0].path, group.stamp in stamps
+            is_complete = groups.state_of(group, known)[0] == COMPLETE
+            found = [group] if is_complete else groups.parts_of(run, group, known)
+            if found:
+                newest, is_there = found[0].items[0].path, found[0].stamp in stamps
                 break
     missing = []
     for name in run.spec.results if run.rank == 0 else ():

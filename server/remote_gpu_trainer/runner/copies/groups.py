@@ -12,6 +12,7 @@ from typing import NamedTuple
 from .. import content, results
 from ..completeness import COMPLETE, CORRUPT, TRACKERS, UNKNOWN, WEIGHTS, files_of
 from ..context import Run
+from .plan import PART
 
 SHARD = re.compile(r"\d+-of-\d+")
 
@@ -67,6 +68,19 @@ def look(run: Run) -> list[Group]:
             groups.append(_group(run, parts, own, beside, older))
         taken |= {*own, *beside}
     return groups
+
+
+def parts_of(run: Run, group: Group, known: content.Known) -> list[Group]:
+    """Return the complete files of a checkpoint that is corrupt otherwise, each as one by itself,
+    the newest first. Whether they mean something without the others is for their user to say."""
+    found = []
+    for item in sorted(group.items, key=lambda item: -item.weights) if group.items[1:] else ():
+        with suppress(OSError):
+            if known.judge(item).state == COMPLETE:
+                part = _group(run, [item], [], [], [])
+                kind = f"{group.kind}{PART}{part.name}"
+                found.append(part._replace(name=f"{part.name} alone", kind=kind))
+    return found
 
 
 def _key(path: str) -> tuple[object, ...]:

@@ -12,6 +12,9 @@ from typing import NamedTuple, Union
 
 from ..completeness import COMPLETE, CORRUPT
 
+# In the kind of a file whose checkpoint is corrupt otherwise: it is kept for its user, and nothing
+# goes on from it while a whole one is there.
+PART = " in part: "
 PARTIAL = "partial"  # a generation whose manifest was never written: its copy was cut
 KEPT = 2  # complete generations of a line that stay
 SPARE = 1 << 20  # bytes that a copy leaves free
@@ -124,7 +127,10 @@ def newest(there: list[There]) -> dict[str, There]:
     from nothing and hasn't passed it. What can't be proven only where nothing is complete.
     """
     found = {}
+    whole = {one.kind for one in there if one.state == COMPLETE}
     for kind in {one.kind for one in there}:
+        if PART in kind and kind.split(PART)[0] in whole:
+            continue
         for states in ((COMPLETE,), ("unknown",)):
             of_kind = [one for one in there if one.kind == kind and one.state in states]
             if of_kind:
@@ -178,7 +184,7 @@ def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
         newer = [
             other
             for other in there
-            if other.kind == one.kind
+            if other.kind in (one.kind, one.kind.split(PART)[0])
             and other.state != PARTIAL
             and (other.line, _age(other)) > (one.line, _age(one))
         ]

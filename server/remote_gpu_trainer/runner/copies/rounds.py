@@ -141,6 +141,8 @@ class Round:
             while True:
                 self.groups = groups.look(self.run)
                 here = [self._here(group, first_seen) for group in self.groups]
+                if self._job(frozenset(), None).is_over:
+                    here += [self._here(part, first_seen) for part in self._add_parts(here)]
                 free = self.place.free(self.there.home)
                 actions = plan(here, there, self._job(frozenset(overtaken), free))
                 is_changed = False
@@ -178,6 +180,14 @@ class Round:
         if failed:
             return Result("failed", False, failed)
         return Result("ok", not lost, "; ".join(self.told))
+
+    def _add_parts(self, here: list[Here]) -> list[Group]:
+        """Add the complete files of corrupt checkpoints; return them. The program has ended, so
+        that nothing completes these any more."""
+        corrupt = [group for group, one in zip(self.groups, here) if one.state == CORRUPT]
+        parts = [part for one in corrupt for part in groups.parts_of(self.run, one, self.known)]
+        self.groups += parts
+        return parts
 
     def _here(self, group: Group, first_seen: dict[str, float]) -> Here:
         state = CORRUPT
