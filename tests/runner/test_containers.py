@@ -182,8 +182,9 @@ def calls(place: Path) -> list[list[str]]:
 
 def contained(box: Box, *arguments, engine="docker", image="IMAGE", **fields):
     usual = {"launcher": "none", "variables": {"OWN": "it's $(x)"}}
+    # The save signal waits up to three seconds for a gap between its saves.
     return box.make(
-        "--sleep", 0.1, *arguments, container={"engine": engine, "image": image}, **{**usual, **fields}
+        "--sleep", 0.3, *arguments, container={"engine": engine, "image": image}, **{**usual, **fields}
     )  # fmt: skip
 
 

@@ -206,7 +206,12 @@ def test_other_names_are_ordered_by_time(tmp_path, older, newer):
         ("epoch=2-step=90-loss=0.25.ckpt", 90),
         ("checkpoint-500", 500),
         ("global_step1200", 1200),
+        ("step-1000000000.pt", 1_000_000_000),
         ("last.pt", None),
+        ("ckpt_20261129_104812.pt", None),
+        ("checkpoint-20261129104812", None),
+        ("step-1795949229.pt", None),
+        ("step-1795949247583394366.pt", None),
     ],
 )
 def test_a_name_tells_its_step(name, step):

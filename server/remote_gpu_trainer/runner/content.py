@@ -27,6 +27,8 @@ STATE = re.compile(r"(^|/)(trainer_state|adapter_config|[^/]*\.index)\.json$|\.m
 FRACTION = re.compile(r"\d+\.\d+|\d+e-?\d+")  # a loss of 0.52 orders nothing
 COUNTED = re.compile(r"(?:steps?|iter[a-z]*|epochs?|checkpoint|ckpt)[-_=]?(\d+)", re.I)
 STEP = re.compile(r"(?:steps?|iter[a-z]*|checkpoint|ckpt)[-_=]?(\d+)", re.I)
+# A date, or seconds to nanoseconds since 1970: it grows although training begins anew.
+TIME = re.compile(r"20\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])(\d{2,6})?|1[5-9]\d{8}(\d{3}){0,3}")
 LEFTOVER = re.compile(
     r"(\.tmp|\.torn(\.\d+)?|\.partial|\.incomplete|-unfinished|~)$|\.tmp[.-]|/tmp-|/\.[^/]*$"
 )
@@ -145,9 +147,9 @@ def is_leftover(path: str) -> bool:
 
 
 def step_of(path: str) -> int | None:
-    """Return the step that a name tells: 90 of epoch=2-step=90.ckpt."""
+    """Return the step that a name tells: 90 of epoch=2-step=90.ckpt, None of ckpt_20261129.pt."""
     found = STEP.findall(FRACTION.sub(".", os.path.basename(path)))
-    return int(found[-1]) if found else None
+    return int(found[-1]) if found and not TIME.fullmatch(found[-1]) else None
 
 
 def seconds_of(path: str) -> float:
