@@ -120,6 +120,7 @@ _BAR_OF_OTHERS = re.compile(
     r"|shard|compil|calib|quantiz|checkpoint|验证|测试|加载|下载",
     re.I,
 )
+_THOUSANDS = re.compile(r"^[^,]*,\d{3}(?!\d)")  # 345,081: of thousands, or a decimal comma?
 _EXPRESSION = re.compile(r"\s*(?:\*|[+/] ?[A-Za-z_(]|\) ?[*/])")
 _ARGUMENTS = re.compile(r"namespace\(|arguments\(|\bconfig\(", re.I)
 _SUMMARY = re.compile(r"train_runtime|\w\s{2,}=\s{2,}|\bconfig\b|--\w", re.I)
@@ -330,7 +331,7 @@ def _metrics(text: str, place: dict) -> dict:
     held_out = _is_of_held_out(first)
     seen: dict = {}
     for number in numbers:
-        if number.unit == "%" or re.search(r",\d{3}\Z", number.text):
+        if number.unit == "%" or _THOUSANDS.search(number.text + text[number.end :][:4]):
             continue
         if _EXPRESSION.match(text, number.end):
             continue
