@@ -34,9 +34,16 @@ BAR = " 12%|█▏        | {}/{} [00:10<01:20, 11.2it/s]"
     (["Epoch 0/9 ━━━━━━━━╸━━━━━ 120/500 0:00:10"], (120, None)),  # of nine, or of ten
     (["Epoch 1/10", " 100/469 [=====>........] - ETA: 3s - loss: 0.3", " 469/469 [==============] - loss: 0.3"], (469, 4690)),
     (["step 3 loss 1", "step 4 loss 1"], (4, None)),
+    (["epoch 0 step 3 loss 1", "epoch 0 step 4 loss 1", "epoch 1 step 3 loss 1"], (None, None)),
+    (["step 90 loss 1", "step 40 loss 1"], (None, None)),  # the next epoch, or from a checkpoint
+    (["step 90 loss 1", "step 40 loss 1", "step 120 loss 1"], (120, None)),
     (["epoch 1 global_step 500/900 loss 1"], (500, 900)),
     ([BAR.format(12, 100)], (None, None)),  # of what?
     ([BAR.format(63, 63), BAR.format(120, 1000), "{'loss': 0.1, 'epoch': 0.3}", BAR.format(20, 63)], (120, 1000)),
+    (["{'loss': 0.1, 'epoch': 0.3}", BAR.format(4, 20), "{'loss': 0.1, 'epoch': 0.3}", BAR.format(4, 20), BAR.format(5, 20)], (5, 20)),
+    (["Steps: " + BAR.format(6, 12), "Steps: " + BAR.format(12, 12), "epoch 1: loss 0.9", "Steps: " + BAR.format(12, 12)], (None, None)),
+    (["Steps: " + BAR.format(4, 12), "epoch 0: loss 0.9", "Steps: " + BAR.format(7, 12), "epoch 1: loss 0.8", "Steps: " + BAR.format(8, 12)], (8, 12)),
+    (["Scanning train: " + BAR.format(4, 12), "Map of train " + BAR.format(4, 12).replace("it/s", "examples/s")], (None, None)),
     (["  Total optimization steps = 1,000", BAR.format(20, 63), BAR.format(5, 1000)], (5, 1000)),
 ])  # fmt: skip
 def test_a_step_is_of_the_run_or_left_out(lines, told):

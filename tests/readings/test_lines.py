@@ -111,6 +111,8 @@ ROWS = [  # (a form, a line, what it says, another line, what that says, {} wher
     ("the total of parts", "Step    100 | loss RAL:   0.1234 | loss CE:   0.1234 | Total loss:   0.2468", {"step": 100, "loss": 0.2468},
      "update 5  step 10240  pi_loss -0.0012  v_loss 1.2345", {}),
     ("Chinese", "第 3 轮 训练损失 0.41 验证损失 0.5 学习率 0.001", {"epoch": 3, "loss": 0.41, "val_loss": 0.5, "lr": 0.001}, "第 3 名", {}),
+    ("a decimal comma", "Epoche 3/20 | Verlust (Training): 0,0712 | Verlust (Val): 0,0755", {"epoch": 3, "epochs": 20, "loss": 0.0712, "val_loss": 0.0755},
+     "検証損失: 345,081,696.0, loss: 1,234", {}),
     ("a loss of nan", "step 5 loss nan", {"step": 5, "loss": "nan"}, "nanmean of loss", {}),
     ("a checkpoint's step", "saved checkpoint at step 100", {"step": 100}, "best val loss 0.3 at step 500", {}),
     ("an average", "Epoch 3 completed. Average loss: 0.0123", {"epoch": 3, "loss": 0.0123}, "best loss: 0.01", {}),

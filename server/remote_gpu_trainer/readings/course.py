@@ -36,8 +36,12 @@ class Course:
         self._rest = b""
         self._columns: list[str] = []
         self._first_epoch: float | None = None
+        self._has_fractions = False  # of epochs: HF's, whose steps are of the run
+        self._last_epoch: float | None = None  # at the last line with a step
         self._epochs: int | None = None
         self._counts = ""  # what a step with a total counts: RUN, PART, "" while unknown
+        self._falls = False  # a step without a total fell: it counts an epoch of unknown length
+        self._furthest = 0
         self._main = 0  # the length of the bar of training
         self._bar: Reading | None = None  # the last bar that names nothing
         self._last: Reading | None = None  # the last line with a step
@@ -101,6 +105,7 @@ class Course:
             if self._first_epoch is None:
                 self._first_epoch = reading.epoch
             self.epoch = reading.epoch
+            self._has_fractions = self._has_fractions or reading.epoch % 1 > 0
         self._epochs = reading.epochs or self._epochs
         if reading.step is None:
             return
@@ -114,8 +119,8 @@ class Course:
         elif self._counts or not reading.total or not self._may_count_epochs():
             self._set(reading.step, reading.total or self.total)
         else:
-            self.step = None  # the first epoch: both are possible
-        self._last = reading
+            self.step = self.total = None  # the first epoch: both are possible
+        self._last, self._last_epoch = reading, self.epoch
 
     def _set(self, step: int, total: int | None) -> None:
         self.step = step
@@ -134,21 +139,25 @@ class Course:
         self._set(step, total)
 
     def _may_count_epochs(self) -> bool:
-        return self.epoch is not None and (self._epochs or 2) > 1
+        is_counted = self.epoch is not None and not self._has_fractions
+        return is_counted and (self._epochs or 2) > 1
 
     def _counts_epochs(self, reading: Reading) -> bool:
         """Return whether a step with a total is one of an epoch, as far as the lines show."""
+        last = self._last
+        if not reading.total and last is not None and not last.total:
+            return self._falls_back(reading, last)
         if self._counts == PART or not reading.total or reading.step is None:
             return self._counts == PART
-        last = self._last
         if last is not None and last.total == reading.total and last.step is not None:
             # Ranks that print side by side are a step or two apart.
             has_fallen = reading.step < last.step - max(0.3 * reading.total, 2)
-            has_risen = reading.step > last.step
-            is_later = (last.epoch or 0) < (reading.epoch or 0)
-            if has_fallen or (is_later and not has_risen):
+            is_later = (self._last_epoch or 0) < (self.epoch or 0)
+            # A bar is drawn again at the same step; a line that tells both isn't.
+            is_told = reading.epoch is not None and last.epoch is not None
+            if has_fallen or (is_later and is_told and reading.step <= last.step):
                 self._counts = PART  # it began anew
-            elif is_later:
+            elif is_later and reading.step > last.step:
                 self._counts = self._counts or RUN
         first = self._first_epoch
         if not self._counts and self._epochs and self.epoch is not None and first in (0, 1):
@@ -156,6 +165,17 @@ class Course:
             if reading.step > most + 1:
                 self._counts = PART  # further than a step of the run could be in this epoch
         return self._counts == PART
+
+    def _falls_back(self, reading: Reading, last: Reading) -> bool:
+        """Return whether steps without a total begin anew with each epoch."""
+        before, step = last.step or 0, reading.step or 0
+        is_later = (last.epoch or 0) < (reading.epoch or 0) and last.epoch is not None
+        if step < before - max(0.3 * before, 2) or (is_later and step <= before):
+            self._falls = True
+        elif step > 1.2 * self._furthest:
+            self._falls = False  # it had only gone on from a checkpoint
+        self._furthest = max(self._furthest, step, before)
+        return self._falls
 
     def _is_of_training(self, reading: Reading) -> bool:
         """Return whether a bar that names nothing is that of training."""

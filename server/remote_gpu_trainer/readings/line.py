@@ -52,17 +52,18 @@ NOTHING = Reading()
 _COLOUR = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 _INT = r"(\d{1,3}(?:,\d{3})+|\d{1,12})"
 _OF = rf"(?:\s*(?:/|\bof\b|\bout of\b)\s*{_INT})?"
-_AFTER = r"(?![\w%]|\.\d|:\d\d)"
+_AFTER = r"(?![\w%]|\.\d|:\d\d|\s?m?s\b)"
 _OPEN = r"[\"']?\s*[:=#]?\s*[\"'\[(]?\s*"
 _STEP = re.compile(
     r"(?<![\w.-])(?:train(?:er|ing)?[/_])?"
-    r"(global[ _]?step|num_updates|current_steps|step|iteration|iter|update|batch|步数?|ステップ)"
+    r"(global[ _]?steps?|num_updates|current_steps|step|iteration|iter|it|update|batch|步数?"
+    r"|ステップ)"
     rf"{_OPEN}{_INT}(?:\.0)?{_OF}{_AFTER}",
     re.I,
 )
 _OF_RUN = ("glo", "num", "cur")  # how names of a step of the whole run begin
 _EPOCH = re.compile(
-    rf"(?<![\w./-])(?:epoch|epoca|époque|epoche|época|эпоха|轮次){_OPEN}"
+    rf"(?<![\w./-])(?:epoch|ep(?=.*loss)|epoca|époque|epoche|época|эпоха|轮次){_OPEN}"
     rf"(\d{{1,9}}(?:\.\d{{1,12}})?){_OF}(?![\w%]|\.\d|:\d\d)",
     re.I,
 )
@@ -72,7 +73,8 @@ _STEP_ZH = re.compile(rf"第\s*{_INT}\s*(?:/\s*{_INT}\s*)?步")
 _IN_EPOCH = (
     # Epoch: [3][  20/5005]    Epoch(train)  [1][  50/1000]
     re.compile(
-        r"(?<!\w)epoch(?:\s?\(train\))?\s*:?\s*\[\s*(\d+)(?:/(\d+))?\]\s*\[\s*(\d+)/(\d+)\]", re.I
+        r"(?<!\w)epoch(?:\s?\(train\))?\s*:?\s*\[\s*(\d+)(?:/(\d+))?\]\s*\[\s*(\d+)/\s*(\d+)\]",
+        re.I,
     ),
     # Epoch:[1/1](100/20000)    Train: [3/800][20/231]
     re.compile(r"(?:(?<!\w)Epoch|^\W*Train):\s*\[(\d+)/(\d+)\]\s*[(\[](\d+)/(\d+)[)\]]"),
@@ -93,7 +95,7 @@ _TOTAL_STEPS = re.compile(r"total_steps[\"']?\s*[:=]\s*(\d{1,12})")
 _BEST = re.compile(r"\bbest\b|最佳|最好", re.I)
 # Before a count: not where the run is.
 _NOT_HERE = re.compile(
-    r"(?:\b(?:per|each|every|warm-?up|max(?:imum)?|total|last|best|next|previous|num|n|first|decay"
+    r"(?:\b(?:per|micro|each|every|warm-?up|max(?:imum)?|total|last|best|next|previous|num|n|first|decay"
     r"|until|stop|end|final|min|accumulation|save|log|evals?|evaluation|evaluating|val|valid"
     r"|validation|validating|dev|test|testing|predict\w*|inference|sampl\w*)|测试|验证|评估)"
     r"[\])}:\s_/|,-]*\Z",
@@ -108,18 +110,20 @@ _RICH = re.compile(
     r"(?P<before>.{0,200}?)\s[━╸╺─╾╼]{3,}\s+(?P<step>\d{1,12})/(?P<total>\d{1,12})\s"
     r"(?:.{0,40}?(?P<rate>[\d.]{1,12})(?P<unit>it/s|s/it))?"
 )
+_UNIT_OF_STEPS = re.compile(r"(?:s/)?(?:it|steps?|iters?|batch(?:es)?|b|ba)(?:/s)?\Z", re.I)
 _KERAS = re.compile(r"^\s*(\d{1,12})/(\d{1,12}) (?:\[[=>.]{5,}\]|[━─]{5,})")
 _DRAWN = re.compile(r"\s*\d{1,3}%\|[^|]*\|?\s*\Z|\s*\d{1,3}%\s*\Z")
 _BAR_OF_TRAINING = re.compile(r"\b(?:train\w*|steps?|iter\w*|optimi[sz]\w*)\b|训练", re.I)
 _BAR_OF_OTHERS = re.compile(
-    r"load|fetch|download|upload|map|filter|token|generat|eval|valid|\bval\b|test|predict|sanity"
+    r"load|fetch|scan|appl|dataset|verif|download|upload|map|filter|token|generat|eval|valid|\bval\b|test|predict|sanity"
     r"|infer|sav|build|extract|comput|convert|pack|group|sampl|writ|read|process|prepar|cach|index"
     r"|shard|compil|calib|quantiz|checkpoint|验证|测试|加载|下载",
     re.I,
 )
+_THOUSANDS = re.compile(r"^[^,]*,\d{3}(?!\d)")  # 345,081: of thousands, or a decimal comma?
 _EXPRESSION = re.compile(r"\s*(?:\*|[+/] ?[A-Za-z_(]|\) ?[*/])")
 _ARGUMENTS = re.compile(r"namespace\(|arguments\(|\bconfig\(", re.I)
-_SUMMARY = re.compile(r"train_runtime|\bconfig\b|--\w", re.I)
+_SUMMARY = re.compile(r"train_runtime|\w\s{2,}=\s{2,}|\bconfig\b|--\w", re.I)
 _CODE = re.compile(r"^\s*(?:>>>|File \"|def |class |import |from \w+ import|#|assert |return |\^)")
 
 
@@ -241,6 +245,8 @@ def _add_step(text: str, found: dict) -> None:
         found.update(step=int(iteration[1]), total=int(iteration[2]), scope=RUN)
         return
     matches = [match for match in _STEP.finditer(text) if _is_here(text, match)]
+    if "loss" not in text.lower():  # "it 3" may be prose
+        matches = [match for match in matches if match[1].lower() != "it"]
     whole = [match for match in matches if match[1].lower()[:3] in _OF_RUN]
     steps = whole or [match for match in matches if match[1].lower() != "batch"]
     if not steps and "epoch" in found:
@@ -271,7 +277,8 @@ def _add_bar(text: str, bar: Match[str], found: dict) -> dict | None:
     """Add what a bar of training says; None for one of other work."""
     before = _DRAWN.sub("", bar["before"]).strip(" :|-\r")
     has_loss = re.search(r"loss", text[bar.end() :] + before, re.I) is not None
-    is_training = bool(_BAR_OF_TRAINING.search(before)) or "epoch" in found
+    is_of_epoch = _first(_EPOCH, before) is not None
+    is_training = bool(_BAR_OF_TRAINING.search(before)) or is_of_epoch
     if _BAR_OF_OTHERS.search(before) and not (is_training and has_loss):
         return None
     if before and not is_training and not has_loss:
@@ -280,13 +287,15 @@ def _add_bar(text: str, bar: Match[str], found: dict) -> dict | None:
     if step > total or not total:
         return None
     found.update(step=step, total=total, is_open=step < total)
-    found["scope"] = PART if "epoch" in found else "" if is_training or has_loss else BARE
+    found["scope"] = PART if is_of_epoch else "" if is_training or has_loss else BARE
     steps = [
         each for each in _STEP.finditer(text, bar.end()) if each[1].lower().startswith("global")
     ]
     if steps:
         found.update(step=_int(steps[0][2]), scope=RUN)
         del found["total"]
+    if bar["unit"] and not _UNIT_OF_STEPS.match(bar["unit"]):
+        return None
     rate = float(bar["rate"]) if bar["rate"] and bar["rate"].count(".") < 2 else 0.0
     unit = bar["unit"] or ""
     if rate > 0 and unit[:1].isalpha() and "/" in unit:
@@ -322,11 +331,11 @@ def _metrics(text: str, place: dict) -> dict:
     held_out = _is_of_held_out(first)
     seen: dict = {}
     for number in numbers:
-        if number.unit == "%" or re.search(r",\d{3}\Z", number.text):
+        if number.unit == "%" or _THOUSANDS.search(number.text + text[number.end :][:4]):
             continue
         if _EXPRESSION.match(text, number.end):
             continue
-        words = frozenset(words_of(number.name))
+        words = _split(number.name)
         held_out = _is_held_out(number, words, held_out)
         role = _role(number, words, held_out)
         if role:
@@ -358,6 +367,12 @@ def _is_held_out(number: Named, words: frozenset, before: bool) -> bool:
     return before or "val" in words
 
 
+def _split(name: str) -> frozenset[str]:
+    """Return the words of a name: those of trainLoss are train and loss."""
+    words = words_of(name)
+    return frozenset(words) - {name.lower() if len(words) > 1 else ""}
+
+
 def _role(number: Named, words: frozenset, held_out: bool) -> str:
     """The field of a reading that a number is, "" for none."""
     value, kind = number.value, kind_of(number.name)[0]
@@ -378,7 +393,7 @@ def _role(number: Named, words: frozenset, held_out: bool) -> str:
 
 def name_role(name: str, value: float) -> str:
     """Return the field of a reading that a number of a table or a file is, "" for none."""
-    words = frozenset(words_of(name))
+    words = _split(name)
     return _role(Named(name, value, name, "", "", 0), words, bool(HELD_OUT & words))
 
 

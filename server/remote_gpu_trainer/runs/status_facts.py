@@ -99,7 +99,7 @@ def in_words(status: Status) -> list[str]:
     if status.checkpoint:
         step = "" if status.checkpoint_step is None else f"step {status.checkpoint_step}: "
         lines.append(f"newest complete checkpoint: {step}{status.checkpoint}")
-    if status.wanted:
+    if status.wanted and status.state in ("alive", "stalled"):
         lines.append(f"asked for: {status.wanted}")
     if status.asked:
         lines.append(f"asked to end: {status.asked}")
