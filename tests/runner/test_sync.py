@@ -170,6 +170,19 @@ def test_a_result_that_is_a_corrupt_checkpoint_is_proven_nowhere(tmp_path):
     assert once(run, "full") and safe.look_safe(run).is_all_safe
 
 
+def test_a_result_that_is_cut_replaces_no_complete_one_there(tmp_path):
+    result = tmp_path / "ckpt/best.pt"
+    run = make(tmp_path, results=[str(result)])
+    fill(tmp_path, 10)
+    with zipfile.ZipFile(result, "w") as archive:
+        archive.writestr("data", b"whole")
+    before = result.read_bytes()
+    assert once(run, "full") and safe.look_safe(run).is_all_safe
+    result.write_bytes(before[:-30])
+    assert once(run, "full") and not safe.look_safe(run).is_all_safe
+    assert (tmp_path / "durable/ckpt/best.pt").read_bytes() == before
+
+
 def test_a_copy_without_progress_is_ended_told_and_made_again(tmp_path, monkeypatch):
     monkeypatch.setenv("IS_OF", str(tmp_path))  # this process began without it
     hangs = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; sleep 100; }}"

@@ -398,7 +398,9 @@ class Round:
         """
         if not (self.full or self.place.checks_often):
             return False
-        old = {n: path for n, path in files.items() if n in known and n not in targets}
+        # A file that has changed and isn't copied was left out, so that it replaces nothing.
+        same = [n for n in files if known.get(n) == stamps[n] and n not in targets]
+        old = {n: files[n] for n in same}
         for must, part in ((True, targets), (False, old if self.full else {})):
             for batch in _batches(part):
                 if not must and self.run.up >= self.reread_until:
