@@ -1,5 +1,6 @@
 """The results that a job names: of this run, of an earlier one, or not there."""
 
+import json
 import os
 import zipfile
 from pathlib import Path
@@ -93,3 +94,17 @@ def test_half_a_file_of_weights_is_no_whole_result(tmp_path):
     half.write_bytes(half.read_bytes()[:600])
     write(tmp_path / "work/notes.txt")
     assert results.torn(run) == ["half.pt: File is not a zip file"]
+
+
+def test_an_index_of_weights_names_the_files_that_it_lists_and_none_elsewhere(tmp_path):
+    index = tmp_path / "merged/model.safetensors.index.json"
+    write(
+        index,
+        json.dumps({"weight_map": {"a": "m-1.safetensors", "b": "../etc", "c": "m-1.safetensors"}}),
+    )
+    assert results.expand(str(index)) == [str(index), str(index.parent / "m-1.safetensors")]
+    assert results.expand(str(tmp_path / "*/*.index.json"))[1:] == [
+        str(index.parent / "m-1.safetensors")
+    ]
+    write(index, "[1]")
+    assert results.expand(str(index)) == [str(index)]

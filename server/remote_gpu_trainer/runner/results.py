@@ -18,6 +18,7 @@ from .context import Run
 if TYPE_CHECKING:
     from .checkpoints import Checkpoint
 
+INDEX = ".safetensors.index.json", ".bin.index.json"  # of weights in several files
 BEFORE = "results.before"  # {path: [ns since 1970, bytes]} of what lay there before
 
 
@@ -105,10 +106,25 @@ def _stamps(run: Run) -> dict[str, dict[str, list[int] | None]]:
 
 
 def expand(path: str) -> list[str]:
-    """Return the paths that a result names: itself, or what its pattern finds."""
+    """Return the paths that a result names: itself, or what its pattern finds; with an index of
+    weights also the files that it lists."""
     if os.path.lexists(path) or not glob.has_magic(path):
-        return [path]
-    return sorted(glob.glob(path, recursive=True)) or [path]
+        found = [path]
+    else:
+        found = sorted(glob.glob(path, recursive=True)) or [path]
+    listed = [shard for name in found if name.endswith(INDEX) for shard in _shards(name)]
+    return list(dict.fromkeys([*found, *listed]))
+
+
+def _shards(index: str) -> list[str]:
+    """Return the files beside an index of weights that it lists; those elsewhere are ignored."""
+    try:
+        with open(index, encoding="utf-8") as file:
+            names = set(json.load(file)["weight_map"].values())
+    except (OSError, ValueError, KeyError, TypeError, AttributeError):
+        return []
+    folder = os.path.dirname(index)
+    return [os.path.join(folder, n) for n in sorted(map(str, names)) if os.path.basename(n) == n]
 
 
 def _stamp_all(paths: dict[str, str]) -> dict[str, dict[str, list[int] | None]]:
