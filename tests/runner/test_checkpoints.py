@@ -3,6 +3,7 @@
 import json
 import os
 import pickle
+import shutil
 import time
 import zipfile
 from pathlib import Path
@@ -52,7 +53,8 @@ class Box:
         return path
 
     def names(self) -> list[str]:
-        return sorted(path.name for path in self.folder.iterdir())
+        found = [path for path in self.folder.rglob("*") if path.name != ".torn"]
+        return sorted(str(path.relative_to(self.folder)) for path in found)
 
     def until(self, is_true) -> None:
         until = time.monotonic() + 20
@@ -96,7 +98,7 @@ def test_a_job_without_checkpoints_starts_no_child(make, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("resume", "name"), [("automatic", "step-15.pt.torn"), ("flag", "step-15.pt")]
+    ("resume", "name"), [("automatic", ".torn/step-15.pt"), ("flag", "step-15.pt")]
 )
 def test_a_torn_one_is_set_aside_where_the_program_would_load_it(make, resume, name):
     box = make(resume=resume)
@@ -105,7 +107,7 @@ def test_a_torn_one_is_set_aside_where_the_program_would_load_it(make, resume, n
     box.save(15, torn=True)
     found = checkpoints.begin_with(box.run)
     assert found and found.path == str(ten)
-    assert box.names() == ["step-10.pt", name, "step-5.pt"]
+    assert box.names() == sorted(["step-10.pt", name, "step-5.pt"])
     assert box.events("torn-checkpoint")[0]["entry"] == "C2"
     assert len(box.events("renamed")) == (resume == "automatic")
     told = checkpoints.skipped(box.run)
@@ -119,11 +121,12 @@ def test_a_torn_one_is_set_aside_where_the_program_would_load_it(make, resume, n
 def test_a_name_to_set_aside_is_one_that_is_free(make):
     box = make()
     box.save(5)
-    for name in ("step-10.pt.torn", "step-10.pt.torn.2"):
+    (box.folder / ".torn").mkdir()
+    for name in (".torn/step-10.pt", ".torn/step-10.pt.2"):
         (box.folder / name).touch()
     box.save(10, torn=True)
     checkpoints.begin_with(box.run)
-    assert (box.folder / "step-10.pt.torn.3").stat().st_size > 0 and not box.told
+    assert (box.folder / ".torn/step-10.pt.3").stat().st_size > 0 and not box.told
 
 
 def test_a_folder_without_a_whole_one_is_never_begun_anew_in(make):
@@ -148,7 +151,7 @@ def test_a_run_that_died_in_its_first_save_begins_anew(make):
         checkpoints.begin_with(box.run)
     box.run.folder.write("attempt", "2\n")
     assert checkpoints.begin_with(box.run) is None
-    assert box.names() == ["step-5.pt.torn"] and box.events("torn-checkpoint")
+    assert box.names() == [".torn/step-5.pt"] and box.events("torn-checkpoint")
     box.save(5)
     checkpoints.begin_with(box.run)
     box.save(5, torn=True)
@@ -167,9 +170,9 @@ def test_on_several_nodes_another_one_may_be_writing(make):
         box.save(5)
         found = checkpoints.begin_with(box.run)
         assert found and found.step == 5
-        assert box.names() == [("step-10.pt", "step-10.pt.torn")[rank == 0], "step-5.pt"]
-        for path in box.folder.iterdir():
-            path.unlink()
+        assert box.names() == [("step-10.pt", ".torn/step-10.pt")[rank == 0], "step-5.pt"]
+        shutil.rmtree(box.folder)
+        box.folder.mkdir()
 
 
 def test_a_folder_that_does_not_answer_is_no_empty_one(make, monkeypatch):
@@ -246,7 +249,7 @@ def test_a_crash_on_one_that_never_loaded_sets_it_aside_once(make, monkeypatch):
     box.save(10, ending="pkl")
     box.save(20, ending="pkl")
     assert doubted(box, monkeypatch)
-    assert box.names() == ["step-10.pkl", "step-20.pkl.torn"]
+    assert box.names() == [".torn/step-20.pkl", "step-10.pkl"]
     assert "no attempt has ever loaded it (C2)" in box.told[0]
     assert not doubted(box, monkeypatch), "the older one crashes too, so the program is to blame"
     assert box.names() == ["step-10.pkl", "step-20.pkl"]
@@ -260,7 +263,7 @@ def test_a_later_crash_gives_no_old_name_back(make, monkeypatch):
     assert doubted(box, monkeypatch)
     box.save(30, ending="pkl")
     assert doubted(box, monkeypatch)
-    assert box.names() == ["step-10.pkl", "step-20.pkl.torn", "step-30.pkl.torn"]
+    assert box.names() == [".torn/step-20.pkl", ".torn/step-30.pkl", "step-10.pkl"]
 
 
 @pytest.mark.parametrize(

@@ -107,7 +107,8 @@ def test_an_index_must_find_its_shards(tmp_path):
 
 def test_leftovers_and_notes_are_no_checkpoints(tmp_path):
     zipped(tmp_path / "s-1.pt")
-    for name in ("s-2.pt.tmp", "s-3.pt.torn", ".s-4.pt.Xy12", "latest", "log.txt", "args.json"):
+    (tmp_path / ".torn").mkdir()
+    for name in ("s-2.pt.tmp", ".torn/s-3.pt", ".s-4.pt.Xy12", "latest", "log.txt", "args.json"):
         (tmp_path / name).write_text("x")
     assert ask(tmp_path, "*") == [("whole", "s-1.pt")]
     assert content.is_leftover("s-2.pt.tmp") and not content.is_leftover("s-1.pt")

@@ -208,8 +208,8 @@ def test_a_torn_checkpoint_is_put_aside_and_the_one_before_is_used(box: Box):
     now = box.wait()
     assert now["phase"] == "done" and now["note"].startswith("step-15.pt is not whole (")
     assert final(box) == undisturbed()
-    assert (box.checkpoints / "step-15.pt.torn").read_bytes() == whole[: len(whole) // 2]
-    assert box.events("renamed")[0]["to"].endswith("step-15.pt.torn")
+    assert (box.checkpoints / ".torn/step-15.pt").read_bytes() == whole[: len(whole) // 2]
+    assert box.events("renamed")[0]["to"].endswith(".torn/step-15.pt")
     second = next(step for attempt, step, _ in box.steps() if attempt == 2)
     assert second == 11
 
@@ -288,7 +288,8 @@ def test_a_checkpoint_that_another_node_may_be_writing_keeps_its_name(box: Box, 
         os.utime(box.checkpoints / "step-10.pt", (time.time() - 100,) * 2)
         (box.run_dir / ".done").unlink()
         assert box.verb("run", "--node-rank", "0").returncode == 0
-        assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt.torn"]
+        assert [path.name for path in box.checkpoints.rglob("*.pt")] == ["step-10.pt"]
+        assert (box.checkpoints / ".torn/step-10.pt").exists()
 
 
 PACKED = """
@@ -335,7 +336,8 @@ def test_the_first_crash_on_a_checkpoint_that_never_loaded_sets_it_aside(box: Bo
     resumed = [event["resume"] for event in box.events("attempt")]
     assert resumed == [str(box.checkpoints / name) for name in ("step-20.pkl", "step-10.pkl")]
     names = sorted(path.name for path in box.checkpoints.iterdir())
-    assert names == ["step-10.pkl", "step-13.pkl", "step-20.pkl.torn"]
+    assert names == [".torn", "step-10.pkl", "step-13.pkl"]
+    assert (box.checkpoints / ".torn/step-20.pkl").exists()
     assert "no attempt has ever loaded it (C2)" in told.read_text()
 
 

@@ -21,6 +21,7 @@ from .context import Run
 
 QUIET = 60.0  # seconds without a write: then no other node is writing it any more
 LAST = "last-checkpoint"  # the newest whole one that this run has seen, by its path
+QUARANTINE = ".torn"  # content.LEFTOVER knows it
 DOUBTED = "doubted.json"
 LIMIT = 5.0  # seconds for a look that only a message depends on
 
@@ -349,10 +350,14 @@ def _move_away(run: Run, path: str) -> str:
 
 
 def rename_to_free(path: str) -> str:
-    """Give something that is corrupt a name of its own beside; return that. Raises OSError."""
-    moved, number = f"{path}.torn", 2
+    """Move something that is corrupt into a hidden folder beside it, where no program's pattern
+    such as checkpoint-* finds it; return where it is. Raises OSError."""
+    folder, name = os.path.split(path)
+    quarantine = os.path.join(folder, QUARANTINE)
+    os.makedirs(quarantine, exist_ok=True)
+    moved, number = os.path.join(quarantine, name), 2
     while os.path.lexists(moved):
-        moved, number = f"{path}.torn.{number}", number + 1
+        moved, number = os.path.join(quarantine, f"{name}.{number}"), number + 1
     os.rename(path, moved)
     return moved
 
@@ -368,6 +373,8 @@ def _rename_back(moved: str, path: str) -> bool:
     if os.path.lexists(path) or not os.path.lexists(moved):
         return False
     os.rename(moved, path)
+    with suppress(OSError):
+        os.rmdir(os.path.dirname(moved))
     return True
 
 

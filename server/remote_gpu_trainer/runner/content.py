@@ -30,7 +30,7 @@ STEP = re.compile(r"(?:steps?|iter[a-z]*|checkpoint|ckpt)[-_=]?(\d+)", re.I)
 # A date, or seconds to nanoseconds since 1970: it grows although training begins anew.
 TIME = re.compile(r"20\d\d(0[1-9]|1[0-2])([0-2]\d|3[01])(\d{2,6})?|1[5-9]\d{8}(\d{3}){0,3}")
 LEFTOVER = re.compile(
-    r"(\.tmp|\.torn(\.\d+)?|\.partial|\.incomplete|-unfinished|~)$|\.tmp[.-]|/tmp-|/\.[^/]*$"
+    r"(\.tmp|\.partial|\.incomplete|-unfinished|~)$|\.tmp[.-]|/tmp-|/\.[^/]*$|/\.torn/"
 )
 
 
