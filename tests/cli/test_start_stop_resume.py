@@ -162,13 +162,13 @@ def test_a_finished_run_is_run_again_only_when_that_was_meant(here, job):
 def test_the_limits_that_hold_and_those_that_do_not_are_told(here, job):
     words = ["start", "gpu", str(job), "--dry-run"]
     told = rgt(*words).stderr
-    assert "limits   stalled after 30 min without a line in the log\n" in told
+    assert "limits   stalled after 30 min without a line, a checkpoint or other output\n" in told
     assert "no limit on the time at the same step (stall.step_minutes: 0)\n" in told
     told = rgt(*words, "--set", "stall.log_minutes=0").stderr
     assert "limits   its deadline only\n" in told
     told = rgt(*words, "--set", "stall.step_minutes=5").stderr
     assert (
-        "without a line in the log or 5 min at the same step\n" in told and "no limit" not in told
+        "a checkpoint or other output or 5 min at the same step\n" in told and "no limit" not in told
     )
 
 
@@ -391,7 +391,7 @@ def test_stop_and_resume_without_a_run_say_so(here):
 def test_a_wait_tells_the_state_at_once_and_each_change(here):
     folder = fake_run(here.home)
     process = subprocess.Popen(
-        [shutil.which("rgt") or "rgt", "status", "gpu", "--wait", "--every", "1s"],
+        [sys.executable, "-m", "remote_gpu_trainer", "status", "gpu", "--wait", "--every", "1s"],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -440,7 +440,7 @@ def test_a_ctrl_c_says_that_the_run_goes_on_and_so_it_does(here, job, after):
 def test_a_ctrl_c_before_the_start_says_that_nothing_was_started(
     here, job, monkeypatch, capsys, part, came_to
 ):
-    where = part if "." in part else f"start_stop_resume.{part}"
+    where = part if "." in part else f"job_start.{part}"
     monkeypatch.setattr(f"remote_gpu_trainer.runs.{where}", broken_off)
     assert main(["start", "gpu", str(job), "--set", "retries.bug=0"]) == 130
     said = capsys.readouterr().err.replace("remote-gpu-trainer", "rgt").splitlines()[-1]

@@ -203,7 +203,7 @@ def limits(job: Job) -> tuple[list[str], list[str]]:
     """Return what ends a run that shows nothing, beside its deadline, and what doesn't."""
     holds, holds_not = [], []
     kinds = [
-        ("log_minutes", "without line, checkpoint or output"),
+        ("log_minutes", "without a line, a checkpoint or other output"),
         ("step_minutes", "at the same step"),
     ]
     if job.gpus:
