@@ -168,7 +168,8 @@ def test_the_limits_that_hold_and_those_that_do_not_are_told(here, job):
     assert "limits   its deadline only\n" in told
     told = rgt(*words, "--set", "stall.step_minutes=5").stderr
     assert (
-        "a checkpoint or other output or 5 min at the same step\n" in told and "no limit" not in told
+        "a checkpoint or other output or 5 min at the same step\n" in told
+        and "no limit" not in told
     )
 
 
