@@ -157,6 +157,19 @@ def test_what_one_save_writes_in_two_files_is_one_generation(tmp_path):
     assert (kept(tmp_path, "model_7.pt").parent / "optimizer_7.pt").exists()
 
 
+@pytest.mark.parametrize(("name", "copied"), [("2026-11-29", 2), ("checkpoint-54", 1)])
+def test_of_a_corrupt_folder_only_one_of_a_run_gives_its_complete_files(tmp_path, name, copied):
+    run = make(tmp_path, checkpoint_pattern="*", results=[])
+    folder = tmp_path / "ckpt" / name
+    folder.mkdir(parents=True)
+    for file in ("last.pt", "best.pt"):
+        with zipfile.ZipFile(folder / file, "w") as archive:
+            archive.writestr("data", file)
+    assert once(run, "full")
+    os.truncate(folder / "best.pt", 50)
+    assert once(run, "full") and len(events(run, "copied")) == copied
+
+
 def test_a_result_that_is_a_corrupt_checkpoint_is_proven_nowhere(tmp_path):
     result = str(tmp_path / "ckpt/step-10.pt")
     run = make(tmp_path, results=[result], checkpoint_pattern="*.pt")

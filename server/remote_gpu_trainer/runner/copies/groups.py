@@ -74,13 +74,26 @@ def parts_of(run: Run, group: Group, known: content.Known) -> list[Group]:
     """Return the complete files of a checkpoint that is corrupt otherwise, each as one by itself,
     the newest first. Whether they mean something without the others is for their user to say."""
     found = []
-    for item in sorted(group.items, key=lambda item: -item.weights) if group.items[1:] else ():
+    for item in sorted(_files_alone(group), key=lambda item: -item.weights):
         with suppress(OSError):
             if known.judge(item).state == COMPLETE:
                 part = _group(run, [item], [], [], [])
                 kind = f"{group.kind}{PART}{part.name}"
                 found.append(part._replace(name=f"{part.name} alone", kind=kind))
     return found
+
+
+def _files_alone(group: Group) -> list[content.Item]:
+    """Return the weights of a checkpoint that may mean something by themselves: not those in a
+    folder of one step, such as checkpoint-54."""
+    if group.items[1:]:
+        return group.items
+    path = group.items[0].path
+    if not os.path.isdir(path) or content.counted(os.path.basename(path)):
+        return []
+    with suppress(OSError):
+        return [content.stamp(file) for file in files_of(path) if file.endswith(WEIGHTS)]
+    return []
 
 
 def _key(path: str) -> tuple[object, ...]:
