@@ -73,7 +73,7 @@ class Outside(Plain):
     def prepare(self, settings, fields):
         super().prepare(settings, fields)
         settings["export"] = "export/final.safetensors"
-        fields["results"] = ["export/*.safetensors"]
+        fields["results"] = [*self.cell.shape.results, "export/*.safetensors"]
 
 
 class Kill(Fault):

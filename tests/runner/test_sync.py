@@ -13,7 +13,7 @@ from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.copies import plan
 from remote_gpu_trainer.runner.copies.generations import Generations
 from remote_gpu_trainer.runner.copies.place import Local
-from remote_gpu_trainer.runner.copies.tool import Tools
+from remote_gpu_trainer.runner.copies.tool import Failed, Tools
 
 from tests.runner.copying import (
     events,
@@ -434,6 +434,23 @@ def test_a_mount_that_goes_in_the_middle_is_never_verified(tmp_path):
     assert not last(run) and run.up - begun < 20
     (tmp_path / "was mounted").rename(tmp_path / "durable")
     assert once(run)
+
+
+def test_nothing_is_written_into_the_folder_of_a_mount_that_is_gone(tmp_path):
+    local = Local(Tools({}, lambda: None))
+    local.marker = str(tmp_path / "durable/.rgt-place")
+    (tmp_path / "durable").mkdir()
+    (tmp_path / "weights").write_bytes(b"w")
+    for write in (
+        lambda: local.write(str(tmp_path / "durable/a/NEWEST"), b"x"),
+        lambda: local.put({"weights": str(tmp_path / "weights")}, str(tmp_path / "durable/a")),
+    ):
+        with pytest.raises(Failed, match="is gone"):
+            write()
+    assert not list((tmp_path / "durable").iterdir())
+    (tmp_path / "durable/.rgt-place").touch()
+    local.put({"weights": str(tmp_path / "weights")}, str(tmp_path / "durable/a"))
+    assert (tmp_path / "durable/a/weights").read_bytes() == b"w"
 
 
 def test_secrets_that_a_tool_says_are_masked(tmp_path, monkeypatch):

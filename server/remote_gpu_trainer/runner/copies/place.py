@@ -129,7 +129,10 @@ def _scratch() -> str:
 
 
 class Local(Place):
-    """A folder of this box. `mask`: the user's umask."""
+    """A folder of this box. `mask`: the user's umask. `marker`: a file that has to be there for
+    anything to be written: on a mount, which may go and leave an empty folder behind."""
+
+    marker = ""
 
     def __init__(self, tools: Tools, mask: int = 0o022):
         super().__init__(tools)
@@ -149,7 +152,7 @@ class Local(Place):
         """Write a small file there."""
         temporary = os.path.join(os.path.dirname(path), ".rgt-write")
         try:
-            os.makedirs(os.path.dirname(path), exist_ok=True)
+            self._make(os.path.dirname(path))
             with open(temporary, "wb") as file:
                 file.write(data)
                 file.flush()
@@ -221,7 +224,7 @@ class Local(Place):
 
     def _copy(self, source: str, target: str) -> None:
         folder, name = os.path.split(target)
-        os.makedirs(folder, exist_ok=True)
+        self._make(folder)
         partial = os.path.join(
             folder, f"{PARTIAL}.{hashlib.sha1(os.fsencode(name)).hexdigest()[:16]}"
         )
@@ -240,6 +243,12 @@ class Local(Place):
             with suppress(OSError):
                 os.unlink(partial)
             raise
+
+    def _make(self, folder: str) -> None:
+        """Make a folder there. Raises OSError, and Failed where the place itself is gone."""
+        if self.marker and not os.path.exists(self.marker):
+            raise Failed(f"{os.path.dirname(self.marker)} is gone: its marker isn't there any more")
+        os.makedirs(folder, exist_ok=True)
 
     def _is_same(self, source: str, target: str) -> bool:
         """Compare two files. The one there is read from its disk, not from this box's memory."""

@@ -83,6 +83,9 @@ class Round:
         if why:
             self._row(durable.Item("-", "", run.durable), Result("failed", False, why), 0)
             return self._end(False, [why], 0, [])
+        marker = join(run.durable, durable.FILE)
+        if isinstance(self.place, place.Local) and os.path.exists(marker):
+            self.place.marker = marker
         if run.checkpoints and run.spec.checkpoint_pattern:
             begun = run.now
             result = self._copy_checkpoints()
