@@ -6,11 +6,12 @@
 
 import functools
 import hashlib
+import importlib
 import os
 import signal
 import tempfile
 from collections import Counter
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -82,6 +83,23 @@ def pytest_ignore_collect(collection_path, config):
         if name.startswith("evals/proofs/") or name in _slow():
             return True
     return None
+
+
+def pytest_sessionstart(session):
+    """Let each worker import a share of the test files before it collects them all.
+
+    In a fresh clone it takes longest to rewrite their asserts, and a worker reads what another one
+    has rewritten. What can't be imported is told by the collection.
+    """
+    worker = getattr(session.config, "workerinput", None)
+    if worker is None or not _narrowed(session.config):
+        return
+    number, count = int(worker["workerid"][2:]), worker["workercount"]
+    for path in sorted(ROOT.glob("tests/**/test_*.py"))[number::count]:
+        name = path.relative_to(ROOT)
+        if name.as_posix() not in _slow():
+            with suppress(Exception, pytest.skip.Exception):
+                importlib.import_module(".".join(name.with_suffix("").parts))
 
 
 def pytest_xdist_auto_num_workers(config):

@@ -62,14 +62,14 @@ def written(part) -> str:
 
 @pytest.fixture(scope="module")
 def answers(some, shared_answers) -> list[dict]:
-    """The answers to all cases, by default to each sixth."""
-    cases = some(read_cases(ROOT / "evals/cases.jsonl"), 6)
+    """The answers to all cases, by default to each fortieth."""
+    cases = some(read_cases(ROOT / "evals/cases.jsonl"), 40)
     return [answer.as_dict() for answer in asked(cases).values()]
 
 
 def test_every_answer_and_its_titles_keep_to_their_budget(answers, some):
     answers = [answer for answer in answers if answer["matches"] or answer["also"]]
-    assert len(answers) > len(some(range(1000), 6))
+    assert len(answers) > len(some(range(1000), 40))
     whole = counted([written(answer) for answer in answers])
     of_titles = counted([written(answer["also"]) for answer in answers])
     assert max(whole) <= WHOLE, written(answers[whole.index(max(whole))])
