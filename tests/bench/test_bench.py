@@ -1,4 +1,4 @@
-"""Cells of the table, others on each day, for at most eight minutes; the whole table: python -m tests.bench --record FILE."""
+"""Cells of the table, others on each day, for some five minutes; the whole table: python -m tests.bench --record FILE."""
 
 import os
 import random
@@ -9,7 +9,7 @@ import pytest
 
 from . import campaign, faults, shapes
 
-SECONDS = 8 * 60 - 120  # no cell begins later, so that the last has ended in eight minutes
+SECONDS = 3 * 60  # no cell begins later; the last has ended two minutes after
 SIDE_BY_SIDE = 3 * (os.cpu_count() or 1)
 
 
