@@ -8,6 +8,7 @@ what a program counted of the scripts that were written for a night.
 from __future__ import annotations
 
 import json
+import math
 import statistics
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -302,7 +303,7 @@ def _sums(runs: list[dict], part: str, values: Iterable[str]) -> list[str]:
                     str(sum(one["again"] for one in mine)),
                     str(sum(one["data_lost"] for one in mine)),
                     str(sum(one["ended"] for one in mine)),
-                    str(round(sum(one["billed"] for one in mine))),
+                    str(round(math.fsum(one["billed"] for one in mine))),
                 )
             )
     return rows
