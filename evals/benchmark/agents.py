@@ -264,7 +264,7 @@ def _more_nights() -> list[str]:
     for (project, arm), own in written.items():
         mine = [one for one in runs if one["project"] == project and one["arm"] == arm]
         counted = ("ok", "lost_steps", "missing", "again", "late", "billed")
-        sums = [str(round(sum(one[name] for one in mine))) for name in counted]
+        sums = [str(round(math.fsum(one[name] for one in mine))) for name in counted]
         rows.append(row(project, arm, str(own), str(len(mine)), *sums))
     tasks = Path(__file__).resolve().parent / "night/tasks"
     hard = [
