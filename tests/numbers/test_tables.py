@@ -48,6 +48,7 @@ SACCT = "JobID           JobName      State ExitCode   Elapsed\n------------ ---
         ),
         (SACCT.format(state="OUT_OF_ME+"), "SLURM4", 3),
         (SACCT.format(state="TIMEOUT"), "SLURM2", 3),
+        (SACCT.format(state="PREEMPTED"), "SLURM2", 3),
     ],
 )
 def test_the_cell_that_tells_decides(text, entry, line):

@@ -8,7 +8,7 @@ from pydantic import ValidationError
 from remote_gpu_trainer.catalogue.freshness import LIMITS
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.platforms.cards import GPUS
+from remote_gpu_trainer.platforms.cards import GPUS, gpu_named
 from remote_gpu_trainer.platforms.prices import cheapest, offers
 from remote_gpu_trainer.platforms.profile import CardPrices
 
@@ -40,6 +40,11 @@ SHOPS = {
     "dear": priced("dear", "USD", "2026-11-01", A10=2.0, L40S=3.0),
     "far": priced("far", "CNY", "2026-11-01", A10=1.0),
 }
+
+
+def test_a_card_is_meant_by_its_name_or_its_memory():
+    assert gpu_named("rtx 3080") == ("RTX-3080", GPUS["RTX-3080"])
+    assert gpu_named("24 GB") == ("a GPU with 24 GiB", 24.0) and gpu_named("no card") is None
 
 
 def test_the_cheapest_card_with_enough_memory_comes_first_and_currencies_stay_apart():

@@ -69,6 +69,8 @@ def test_a_provider_is_named_for_its_entries_alone():
     assert general_or_special.is_provider_named(
         entry("NB3"), "kaggle notebook stopped"
     ) and not general_or_special.is_provider_named(entry("NB3"), "the run stopped")
+    for word in ("sbatch", "srun", "salloc"):
+        assert general_or_special.is_provider_named(entry("SLURM2"), f"{word} ends at once"), word
     assert not general_or_special.is_provider_named(
         entry("GEN1"), "kaggle"
     ) and not general_or_special.is_provider_named(entry("O1"), "kaggle")

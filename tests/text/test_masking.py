@@ -130,7 +130,7 @@ def test_in_yaml_and_settings_a_secret_is_masked_whole(text, masked):
 
 @pytest.mark.parametrize("text", HARMLESS)
 def test_what_is_no_secret_stays_readable(text):
-    assert shown(text) == text
+    assert shown(text) == text and shown(f"a\t{text}\x07") == f"a {text}"
     assert "***" not in "".join(line.text for line in from_text(text).lines)
 
 
