@@ -21,7 +21,6 @@ from .context import Run
 
 QUIET = 60.0  # seconds without a write: then no other node is writing it any more
 LAST = "last-checkpoint"  # the newest whole one that this run has seen, by its path
-QUARANTINE = ".torn"  # content.LEFTOVER knows it
 DOUBTED = "doubted.json"
 LIMIT = 5.0  # seconds for a look that only a message depends on
 
@@ -353,7 +352,7 @@ def rename_to_free(path: str) -> str:
     """Move something that is corrupt into a hidden folder beside it, where no program's pattern
     such as checkpoint-* finds it; return where it is. Raises OSError."""
     folder, name = os.path.split(path)
-    quarantine = os.path.join(folder, QUARANTINE)
+    quarantine = os.path.join(folder, content.QUARANTINE)
     os.makedirs(quarantine, exist_ok=True)
     moved, number = os.path.join(quarantine, name), 2
     while os.path.lexists(moved):

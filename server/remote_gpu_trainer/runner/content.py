@@ -29,8 +29,10 @@ COUNTED = re.compile(r"(?:steps?|iter[a-z]*|epochs?|checkpoint|ckpt)[-_=]?(\d+)"
 STEP = re.compile(r"(?:steps?|iter[a-z]*|checkpoint|ckpt)[-_=]?(\d+)", re.I)
 # A date, or seconds to nanoseconds since 1970: it grows although training begins anew.
 TIME = re.compile(r"1[5-9]\d{8}(\d{3}){0,3}|20\d{2}(0[1-9]|1[0-2])([0-2]\d|3[01])(\d{2,6})?")
+QUARANTINE = ".torn"  # a folder beside checkpoints, of those that are corrupt
 LEFTOVER = re.compile(
-    r"(\.tmp|\.partial|\.incomplete|-unfinished|~)$|\.tmp[.-]|/tmp-|/\.[^/]*$|/\.torn/"
+    r"(\.tmp|\.partial|\.incomplete|-unfinished|~)$|\.tmp[.-]|/tmp-|/\.[^/]*$"
+    rf"|/{re.escape(QUARANTINE)}/"
 )
 
 

@@ -38,7 +38,7 @@ def files_in(path: str, taken: set[str]) -> Files:
         for name in names:
             file = os.path.join(root, name)
             rest = os.path.relpath(file, path)
-            is_torn = "/.torn/" in "/" + rest
+            is_torn = f"/{content.QUARANTINE}/" in "/" + rest
             is_half = file.endswith((".tmp", ".partial")) or content.is_leftover(rest)
             if (
                 os.path.realpath(file) in taken

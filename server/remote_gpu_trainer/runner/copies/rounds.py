@@ -17,7 +17,7 @@ from . import groups, mirror, place
 from .generations import Generations, digest_of, name_of
 from .groups import Group
 from .place import Files, join
-from .plan import Copy, Drop, Here, Job, newest, plan
+from .plan import PARTIAL, Copy, Drop, Here, Job, newest, plan
 from .tool import Failed, Tools
 
 ABSENT = 3  # the code where all there is was copied, but something isn't there
@@ -144,7 +144,7 @@ class Round:
             while True:
                 self.groups = groups.look(self.run)
                 here = [self._here(group, first_seen) for group in self.groups]
-                if self._job(frozenset(), None).is_over:
+                if self._is_over():
                     here += [self._here(part, first_seen) for part in self._add_parts(here)]
                 free = self.place.free(self.there.home)
                 actions = plan(here, there, self._job(frozenset(overtaken), free))
@@ -164,7 +164,7 @@ class Round:
                     else:
                         self.told.append(action.text)
                 spent = time.monotonic() - begun
-                if spent > LONGEST and not self._job(frozenset(), None).is_over:
+                if spent > LONGEST and not self._is_over():
                     break
                 if not is_changed:
                     if spent > REST + 1 or not self._waits_for_rest(here, there):
@@ -233,8 +233,12 @@ class Round:
             overtaken,
             place.Local(self.tools).free(run.folder.path),
             free,
-            not procs.alive(run.folder, "train"),
+            self._is_over(),
         )
+
+    def _is_over(self) -> bool:
+        """Return whether the program has ended, so that nothing changes any more."""
+        return not procs.alive(self.run.folder, "train")
 
     def _copy_group(self, group: Group, action: Copy) -> bool:
         """Copy a checkpoint as a generation; return whether it changed meanwhile. Raises Failed."""
@@ -256,7 +260,7 @@ class Round:
             self.digests[group.stamp] = digest
             self.state["own"]["digests"].append(digest)
             for told in self.there.known.values():
-                if told.get("digest") == digest and told.get("state") != "partial":
+                if told.get("digest") == digest and told.get("state") != PARTIAL:
                     # These bytes lie there already, under another stamp.
                     told["ours"], told["stamp"] = True, group.stamp
                     self.handled[group.name] = group.stamp
@@ -321,7 +325,7 @@ class Round:
                 and one.digest not in {other.digest for other in there}
                 for one in here
             )
-            and not self._job(frozenset(), None).is_over
+            and not self._is_over()
         )
 
     def _reread(self) -> None:
@@ -353,7 +357,7 @@ class Round:
     def _digests_there(self) -> set[str]:
         """Return the digests of the generations that lie there as a whole."""
         known = self.there.known.values()
-        return {str(told.get("digest")) for told in known if told.get("state") != "partial"}
+        return {str(told.get("digest")) for told in known if told.get("state") != PARTIAL}
 
     # All else.
 
