@@ -42,7 +42,7 @@ def pytest_addoption(parser):
     parser.addoption(
         "--changed",
         action="store_true",
-        help="of the proofs only those of what changed, and a seventh of the others",
+        help="of the proofs and the probe's pairs only those of what changed, and a seventh",
     )
     parser.addoption(
         "--shard",

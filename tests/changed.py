@@ -1,4 +1,4 @@
-"""Which proofs a change may have broken: those whose entry, file or pins it touched, and a seventh of the others by hash."""
+"""Which proofs and pairs a change may have broken: those whose entry, file or pins it touched, and a seventh of the others by hash."""
 
 from __future__ import annotations
 
@@ -30,10 +30,11 @@ class Changed:
         self.files = set(names.splitlines())
         self.entries = {name for path in self.files for name in self._entries_of(path)}
         pins = self._pins(self._before("pyproject.toml")) != self._pins(self._now("pyproject.toml"))
+        self.all_pairs = bool(self.base and pins)
         shared = [
             name for name in self.files if re.fullmatch(r"evals/proofs/(?!test_).*\.py", name)
         ]
-        self.all_proofs = bool(self.base and pins or shared)
+        self.all_proofs = bool(self.all_pairs or shared)
 
     def keeps(self, proof: str) -> bool:
         """Whether the proof in this file, such as evals/proofs/test_o3.py, is to run."""
@@ -41,6 +42,12 @@ class Changed:
         return (
             self.all_proofs or proof in self.files or entry in self.entries or self.is_drawn(proof)
         )
+
+    def keeps_pair(self, name: str) -> bool:
+        """Whether the probe's pair of this entry, or its healthy program of this name, is to run."""
+        places = (f"evals/probe/{name}/", f"evals/probe/healthy/{name}.py")
+        touched = any(path.startswith(places) for path in self.files)
+        return self.all_pairs or touched or name in self.entries or self.is_drawn(name)
 
     def is_drawn(self, name: str) -> bool:
         """Whether a name is of the seventh that runs anyway; each commit draws another."""

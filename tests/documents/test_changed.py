@@ -19,7 +19,8 @@ def clone(tmp_path):
     def write(**files):
         for name, text in files.items():
             path = tmp_path / {"page": "references/a.md", "pins": "pyproject.toml"}.get(
-                name, f"evals/proofs/{name}.py"
+                name,
+                f"evals/probe/{name[5:]}.py" if name[:5] == "pair " else f"evals/proofs/{name}.py",
             )
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(text)
@@ -52,6 +53,23 @@ def kept(changed: Changed) -> set[str]:
 def test_a_proof_runs_when_its_entry_its_file_or_its_pins_changed(clone, monkeypatch, change, runs):
     monkeypatch.setattr(Changed, "is_drawn", lambda self, name: False)
     assert kept(clone(**change)) == runs
+
+
+@pytest.mark.parametrize(
+    ("change", "runs"),
+    [
+        ({}, set()),
+        ({"page": PAGE.replace("fix b", "fix c")}, {"O2"}),
+        ({"pair O1/failing": "other"}, {"O1"}),
+        ({"pair healthy/ddp": "other"}, {"ddp"}),
+        ({"pins": PINS.replace("==1", "==2")}, {"O1", "O2", "O3", "ddp"}),
+        ({"test_o3": "other"}, set()),
+    ],
+)
+def test_a_pair_runs_when_its_entry_its_files_or_its_pins_changed(clone, monkeypatch, change, runs):
+    monkeypatch.setattr(Changed, "is_drawn", lambda self, name: False)
+    changed = clone(**change)
+    assert {name for name in ("O1", "O2", "O3", "ddp") if changed.keeps_pair(name)} == runs
 
 
 def test_about_a_seventh_of_the_others_is_drawn_and_the_same_one_for_a_commit(clone):

@@ -11,6 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 
+from tests.changed import Changed
 from tests.conftest import ROOT, Campaign, module, older_python
 from tests.programs import loaded
 
@@ -99,8 +100,10 @@ def row(case, folder):
     return {"id": case, "failing": failing, "healthy": healthy}
 
 
-def chosen(run):
-    """The programs that run this time."""
+def chosen(run, changed=None):
+    """The programs that run this time; `changed`: only those of what changed, and a seventh."""
+    if changed:
+        return [name for name in IDS + HEALTHY if changed.keeps_pair(name)]
     cases = run.live(IDS + HEALTHY)
     return [*cases, *(name for name in FRAMEWORKS if name not in cases)]
 
@@ -111,11 +114,12 @@ def folder(tmp_path):
     return tmp_path
 
 
-def test_each_failure_is_named_on_the_failing_program_alone(campaign, folder):
+def test_each_failure_is_named_on_the_failing_program_alone(campaign, folder, request):
     module("torch", "pip install -e '.[proofs]'")
     run = campaign("probe")
+    changed = Changed(ROOT) if request.config.getoption("--changed") else None
     with ThreadPoolExecutor(2) as pool:
-        live = list(pool.map(lambda case: row(case, folder), chosen(run)))
+        live = list(pool.map(lambda case: row(case, folder), chosen(run, changed)))
     results = run.recorded(live)
     assert [one["id"] for one in results] == IDS + HEALTHY
     for one in [*results, *live]:
