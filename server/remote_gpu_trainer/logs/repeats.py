@@ -10,13 +10,12 @@ from bisect import bisect_left
 from collections.abc import Callable
 from typing import NamedTuple
 
+from ..readings.line import read
 from .kinds import APART, EXCEPTION, FAILURE, MESSAGE, PLAIN
 from .lines import Line
 
 _SPOKEN = (PLAIN, MESSAGE, *APART)
 _NUMBER = re.compile(r"\d+|0x[0-9a-f]+")
-# step 9 loss 2.05    {'loss': 2.1, 'step': 9}    Epoch 3, iteration 120
-_STEP = re.compile(r"\b(?:global_)?(?:step|iter(?:ation)?|batch|epoch)s?\b\D{0,4}(\d{1,9})", re.I)
 # [default] Worker group FAILED. 2/3 attempts left; will restart worker group
 RESTART = "will restart worker group"
 MOST = 400  # characters of an error that are compared
@@ -89,9 +88,10 @@ def end_of(lines: list[Line]) -> End | None:
 
 
 def _step(lines: list[Line]) -> str:
-    """The last step that any of these lines tells, "" without one."""
+    """The last step and epoch that one of these lines tells, "" where none does."""
     for line in reversed(lines):
-        told = _STEP.findall(line.text) if line.kind in _SPOKEN else None
-        if told:
-            return told[-1]
+        if line.kind in _SPOKEN:
+            said = read(line.text)
+            if said.step is not None or said.epoch is not None:
+                return f"{said.epoch} {said.step}"
     return ""

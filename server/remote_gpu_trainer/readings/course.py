@@ -66,6 +66,11 @@ class Course:
             self._columns = header(line[:MOST])
         elif self._columns and reading.step is None and reading.epoch is None and "%|" not in line:
             self._columns = []
+        if reading.scope == BARE and reading.has_numbers:
+            # The first bar with a loss is that of training, one of another length of held-out data.
+            self._main = self._main or reading.total or 0
+            if reading.total != self._main:
+                return
         self._find_place(reading)
         for name in NAMES:
             value = getattr(reading, name)

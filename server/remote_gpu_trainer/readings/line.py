@@ -63,7 +63,7 @@ _STEP = re.compile(
 )
 _OF_RUN = ("glo", "num", "cur")  # how names of a step of the whole run begin
 _EPOCH = re.compile(
-    rf"(?<![\w./-])(?:epoch|ep(?=.*loss)|epoca|époque|epoche|época|эпоха|轮次){_OPEN}"
+    rf"(?<![\w./-])(?:epoch|epch|ep(?=.*loss)(?!.*\bepch\b)|epoca|époque|epoche|época|эпоха|轮次){_OPEN}"
     rf"(\d{{1,9}}(?:\.\d{{1,12}})?){_OF}(?![\w%]|\.\d|:\d\d)",
     re.I,
 )
@@ -112,6 +112,8 @@ _RICH = re.compile(
 )
 _UNIT_OF_STEPS = re.compile(r"(?:s/)?(?:it|steps?|iters?|batch(?:es)?|b|ba)(?:/s)?\Z", re.I)
 _KERAS = re.compile(r"^\s*(\d{1,12})/(\d{1,12}) (?:\[[=>.]{5,}\]|[━─]{5,})")
+# [=====> 120/391 .......]  Step: 85ms | Tot: 46s403ms | Loss: 0.003
+_BRACKETED = re.compile(r"^\s*\[[=>. ]* (\d{1,12})/(\d{1,12}) [=>. ]*\]")
 _DRAWN = re.compile(r"\s*\d{1,3}%\|[^|]*\|?\s*\Z|\s*\d{1,3}%\s*\Z")
 _BAR_OF_TRAINING = re.compile(r"\b(?:train\w*|steps?|iter\w*|optimi[sz]\w*)\b|训练", re.I)
 _BAR_OF_OTHERS = re.compile(
@@ -122,7 +124,8 @@ _BAR_OF_OTHERS = re.compile(
 )
 _THOUSANDS = re.compile(r"^[^,]*,\d{3}(?!\d)")  # 345,081: of thousands, or a decimal comma?
 _EXPRESSION = re.compile(r"\s*(?:\*|[+/] ?[A-Za-z_(]|\) ?[*/])")
-_ARGUMENTS = re.compile(r"namespace\(|arguments\(|\bconfig\(", re.I)
+# DeepSpeed's count of a module in its trace of one step: Invalidate trace cache @ step 596
+_ARGUMENTS = re.compile(r"trace cache @ step|namespace\(|arguments\(|\bconfig\(", re.I)
 _SUMMARY = re.compile(r"train_runtime|\w\s{2,}=\s{2,}|\bconfig\b|--\w", re.I)
 _CODE = re.compile(r"^\s*(?:>>>|File \"|def |class |import |from \w+ import|#|assert |return |\^)")
 
@@ -218,6 +221,11 @@ def _place(text: str) -> dict | None:
     bar = _BAR.match(text) or _RICH.match(text)
     if bar:
         return _add_bar(text, bar, found)
+    bracketed = _BRACKETED.match(text)
+    if bracketed:
+        step, total = int(bracketed[1]), int(bracketed[2])
+        found.update(step=step, total=total, scope=BARE, is_open=step < total)
+        return found
     for pattern in _IN_EPOCH:
         inside = pattern.search(text)
         if inside:

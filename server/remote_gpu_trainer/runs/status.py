@@ -102,7 +102,7 @@ def explain(status: Status) -> None:
         return
     from ..lookup.explanations import explanations  # loads NumPy and the entries
 
-    by = "the numbers at the log's end" if status.worthless else "the run's own script"
+    by = "the loss that the runner saw" if status.worthless else "the run's own script"
     further = status.state not in ("preempted", "deadline") and not status.worthless
     status.matches += explanations(status.tail, status.entry, by, status.reason, further)
     if not any(match["by"] == by for match in status.matches):

@@ -25,6 +25,7 @@ GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
 NO_RUNNER = "no-runner"  # `Status.why` of a program that outlived its runner
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
+NAN_ENTRY = "P9"  # the entry about a loss that becomes nan
 _CARD = re.compile(r" \d+%")  # of what the runner says of the cards: the name stands before it
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
 _RUNNER = {row.name: row.runner for row in failures.FAILURES}
@@ -170,7 +171,7 @@ def status_from(name: str, reply: str, cut: bool, run: str, now: float, errors: 
     _fill(status, data)
     _judge(status, data, now)
     if status.state in ("alive", "finished"):
-        _check_numbers(status)
+        _tell_nan(status, data)
     _decide(status, data)
     if status.box_on:
         status.evidence.insert(0, f"the box: {status.box_on}")
@@ -195,20 +196,14 @@ def _decide(status: Status, data: dict) -> None:
         status.evidence.insert(1, f"decision: {failures.in_words(status.decision)}")
 
 
-def _check_numbers(status: Status) -> None:
-    """Note a loss of nan at the end of the log: each further hour of such a run is wasted."""
-    from ..numbers import curves, metric_series  # only where a run seems well
-
-    rows = [(at, line.encode()) for at, line in enumerate(status.tail, 1)]
-    for finding in curves.findings(metric_series.of_rows(rows)):
-        if finding.lost:
-            status.worthless = f"at the end of the log {finding.message}"
-            status.entry = status.entry or finding.entry
-            status.evidence.insert(
-                0,
-                f"{status.worthless}: the result is worthless; see rgt lookup --id {finding.entry}",
-            )
-            return
+def _tell_nan(status: Status, data: dict) -> None:
+    """Note a loss that the runner saw become nan: each further hour of such a run is wasted."""
+    if data.get("is_nan") is not True:
+        return
+    status.worthless = status.reason if "nan" in status.reason else "the loss is nan"
+    status.entry = status.entry or NAN_ENTRY
+    told = f"{status.worthless}: the result is worthless; see rgt lookup --id {NAN_ENTRY}"
+    status.evidence.insert(0, told)
 
 
 def _fill(status: Status, data: dict) -> None:
