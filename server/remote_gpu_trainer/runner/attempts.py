@@ -398,8 +398,11 @@ class Attempts:
         if verdict.failure == "killed":
             self._short_at = state.step
         if not verdict.failure:
-            last = early_end.last_words(self.run, self._attempt)
-            return verdict._replace(reason=last) if last else verdict
+            course = self.heart.series.course
+            total = course.total if course.step == state.step else None
+            told = early_end.last_words(self.run, self._attempt)
+            told = told or early_end.tell_short(self.run, self._attempt, total)
+            return verdict._replace(reason=told) if told else verdict
         return verdict
 
     def _again(self, verdict: Verdict) -> tuple[bool, Verdict]:

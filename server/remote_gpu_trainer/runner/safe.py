@@ -103,8 +103,8 @@ def _unseen(run: Run, missing: list[str]) -> str:
     if (run.spec.results and not missing) or not has_trained(run):
         return ""
     return (
-        f"the program trained, and no complete checkpoint was ever seen in {run.checkpoints}: it"
-        " may save elsewhere (checkpoint.folder of the job names where)"
+        f"the program trained, and no complete checkpoint was ever seen in {run.checkpoints}; if it"
+        " saves elsewhere, checkpoint.folder of the job must name that"
     )
 
 
