@@ -133,6 +133,18 @@ def has_trained(run: Run) -> bool:
     return (over if isinstance(over, (int, float)) else run.now) - begun >= SILENT
 
 
+def newest_here(run: Run) -> str:
+    """Return the path of the newest checkpoint here that isn't corrupt, judged now; '' for none
+    and where nothing answers in time."""
+    if not run.checkpoints or not run.spec.checkpoint_pattern:
+        return ""
+    where = (run.checkpoints, run.spec.checkpoint_pattern, run.folder.at("whole.cache"))
+    with suppress(asking.Failed):
+        whole = content.look_of(asking.call(run, LIMIT, None, content.look, *where)).whole
+        return whole.path if whole else ""
+    return ""
+
+
 def judged_now(run: Run, path: str) -> str:
     """Return a checkpoint's path if it is there and not corrupt at this moment, else ''.
 
