@@ -78,7 +78,8 @@ def _train(run: Run, step: int | str = "", failure: str = "", seconds: int = 5) 
         ({"step": 36}, {}, True),
         ({}, {}, True),  # it came to its end, and printed no step
         ({"step": 36, "failure": "bug"}, {}, True),
-        ({"failure": "deadline", "seconds": 3600}, {}, True),
+        ({"failure": "deadline"}, {}, True),
+        ({"failure": "killed", "seconds": 3600}, {}, True),
         ({"failure": "bug"}, {}, False),  # at once, before any step
         ({"step": 0, "failure": "bug"}, {}, False),
         ({"step": 36}, {"results": ["final.json"]}, False),  # it is there, and proven

@@ -98,7 +98,8 @@ class Ending:
         spec = self.run.spec
         where = mask(self.run.durable) or "a durable place, since the job names none"
         billed = " and billed" if spec.billed else ""
-        why = self.run.folder.json("last-sync").get("why") if self.run.durable else ""
+        last = self.run.folder.json("last-sync") if self.run.durable else {}
+        why = last.get("why") or next(iter(last.get("notes") or []), "")
         text = f"{what}, but nothing proves that all it made is safe at {where}"
         text += f" ({why})" if why else ""
         text += f". The box stays on{billed}, and is ended once that is proven"

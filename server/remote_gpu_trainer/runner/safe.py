@@ -109,7 +109,8 @@ def _unseen(run: Run, missing: list[str]) -> str:
 
 
 def has_trained(run: Run) -> bool:
-    """Return whether an attempt of the run came to a step or to its end, or lasted for SILENT."""
+    """Return whether an attempt of the run came to a step, to its end or to the deadline, or
+    lasted for SILENT."""
     step = run.folder.json("state.json").get("step")
     if isinstance(step, int) and step > 0:
         return True
@@ -122,7 +123,7 @@ def has_trained(run: Run) -> bool:
                 begun = at
             elif name == "ended" and begun is not None:
                 step = str(event.get("step") or "")
-                is_end = not event.get("class")
+                is_end = event.get("class") in ("", None, "deadline")
                 if is_end or (step.isdigit() and int(step) > 0) or at - begun >= SILENT:
                     return True
                 begun = None
