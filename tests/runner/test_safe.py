@@ -111,9 +111,11 @@ def test_what_was_copied_was_seen_also_where_nobody_can_judge_it(tmp_path):
     with open(os.path.join(run.checkpoints, "step_5.pt"), "wb") as file:
         file.write(b"\x07" * 1000)
     _train(run, 36, seconds=0)
-    assert sync.worker(run, "full") in (0, sync.ABSENT)
+    assert look_safe(run).unseen
+    assert sync.worker(run, "full") == 0
     known = run.folder.json("copies.json")["known"]
-    assert bool(look_safe(run).unseen) is not bool(known)
+    assert [told["state"] for told in known.values()] == ["unknown"]
+    assert not look_safe(run).unseen and run.folder.json("last-sync")["verified"]
 
 
 def test_a_path_is_judged_at_the_moment_in_which_it_is_named(tmp_path):
