@@ -491,8 +491,9 @@ def test_a_program_that_outlived_its_runner_goes_on_by_the_command_that_is_named
     assert "rgt resume wakes it or goes on with the program" in rgt("status", "gpu").stdout
     refused = rgt("start", "gpu", str(job))
     assert refused.returncode == 1
-    assert "toy is stalled on gpu" in refused.stderr
-    assert "; rgt status shows it, rgt resume goes on with it, rgt stop ends it" in refused.stderr
+    assert "toy trains on gpu at step" in refused.stderr
+    told = " without its runner, so that nothing is copied; rgt resume goes on with it, rgt stop"
+    assert told in refused.stderr
     again = rgt("resume", "gpu")
     assert again.returncode == 0, again.stderr
     assert rgt("status", "gpu").stdout.startswith("alive: ")

@@ -5,6 +5,7 @@ import os
 
 import pytest
 from remote_gpu_trainer.runner import durable, sync
+from remote_gpu_trainer.runner.copies import generations, place
 
 from tests.runner.copying import events, fill, make, tool
 
@@ -94,6 +95,33 @@ def test_the_checkpoints_of_another_run_are_not_written_over(tmp_path):
     (tmp_path / "run/place.json").unlink()
     assert "are of the run 'other'" in reasons(make(tmp_path))[0]
     assert durable.check(make(tmp_path, name="other")) == []
+
+
+@pytest.mark.parametrize(
+    ("free", "held", "need"),
+    [(250, 0, ""), (199, 0, "200.0 MB"), (101, 100, ""), (99, 100, "100.0 MB"), (50, 400, "100")],
+)
+def test_a_place_without_room_for_two_checkpoints_is_refused(
+    tmp_path, monkeypatch, free, held, need
+):
+    run = make(tmp_path)
+    assert reasons(run) == []
+    monkeypatch.setattr(place.Local, "free", lambda *_: free * 10**6)
+    assert reasons(run) == [], "nothing was rehearsed"
+    run.folder.write(durable.MEASURED, json.dumps({"bytes": 100 * 10**6}))
+    if held:
+        there = os.path.join(
+            generations.home(durable.address_of_checkpoints(run)), "gen-1-5-0123abcd"
+        )
+        os.makedirs(there)
+        told = {"run": run.spec.name, "state": "complete", "size": held * 10**6, "files": {}}
+        with open(os.path.join(there, generations.MANIFEST), "w") as file:
+            json.dump(told, file)
+    found = reasons(run)
+    assert bool(found) is bool(need) and need in "".join(found)
+    if need:
+        assert f"has {free:.1f} MB free" in found[0]
+        assert "a checkpoint took 100.0 MB in the rehearsal" in found[0]
 
 
 def test_a_network_that_is_gone_refuses_no_run_but_a_missing_tool_does(tmp_path, monkeypatch):

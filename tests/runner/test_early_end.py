@@ -57,6 +57,30 @@ def test_below_the_final_step_it_is_a_bug_or_cut_short(make, step, shown):
     assert judged(run, step, gained=True) == ("killed", f"cut short: it ended with 0 at {shown}")
 
 
+def told_short(run: Run, step: int | None, total: int | None) -> str:
+    return early_end.tell_short(run, attempt(step), total)
+
+
+def test_an_end_before_the_last_step_of_the_log_is_told(make):
+    run = make("".join(f"step {step}/30\n" for step in range(1, 21)))
+    assert told_short(run, 20, 30).startswith("it ended with 0 at step 20 of 30: by early stopping")
+    assert told_short(run, 20, 20) == told_short(run, 20, 21) == ""
+    assert told_short(run, 20, None) == told_short(run, None, 30) == ""
+
+
+def test_a_log_that_leaves_steps_out_ends_before_the_last(make):
+    run = make("step 100/1250\nstep 200/1250\nstep 1200/1250\n")
+    assert told_short(run, 1200, 1250) == ""
+    run = make("step 100/1250\nstep 200/1250\n")
+    assert told_short(run, 200, 1250)
+
+
+@pytest.mark.parametrize("fields", [{"results": ["model.pt"]}, {"final_step": 20}])
+def test_what_the_job_expects_says_whether_it_was_the_end(make, fields):
+    run = make("step 19/30\nstep 20/30\n", **fields)
+    assert told_short(run, 20, 30) == ""
+
+
 def test_a_program_that_tells_of_a_signal_was_cut_short(make):
     run = make("received SIGTERM, saved\n")
     assert judged(run) == ("killed", "cut short: it ended with 0 after a signal from outside")

@@ -131,6 +131,16 @@ def test_what_is_here_only_keeps_the_box_until_it_is_copied(bench):
     assert one.called == 1
 
 
+@pytest.mark.parametrize("last", [{"why": "no room there"}, {"notes": ["no room there", "b"]}])
+def test_a_box_that_stays_on_says_why_its_copy_proves_nothing(bench, last):
+    one = bench()
+    one.run.folder.write("last-sync", json.dumps(last))
+    one.mark("preempted", **{"class": "deadline"})
+    one.go(1, "preempted", passed=True, whole=False)
+    assert " is safe at /durable (no room there). The box stays on" in one.told[0]
+    assert one.run.folder.json("end.json")["text"] == one.told[0], "every status says it"
+
+
 def test_a_command_that_fails_is_told_at_once_and_tried_again_less_and_less_often(bench):
     one = bench(code=7)
     one.mark("preempted", **{"class": "deadline", "reason": "deadline"})

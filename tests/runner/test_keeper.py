@@ -100,10 +100,24 @@ def test_a_first_copy_after_the_end_is_awaited_before_anybody_is_told(kept, monk
     assert told[-1] == ("done", -1.0, True)
 
 
+def test_what_was_seen_before_a_copy_is_told_to_nobody_after_it(kept, monkeypatch):
+    kept.run.durable = kept.run.spec.durable = "/mnt/keep"
+    copy = Copying()
+    told = []
+    monkeypatch.setattr(keeper, "start_apart", lambda *_, **more: copy)
+    monkeypatch.setattr(keeper.Ending, "step", lambda self, *args: told.append(args) or False)
+    kept.run.folder.mark("done", {})
+    pass_seconds(kept, 1)
+    kept.run.folder.write("final-sync", '{"t": 1}')
+    monkeypatch.setattr(copy, "poll", lambda: 0, raising=False)
+    pass_seconds(kept, 1)
+    assert told == [("done", -1.0, True)]
+
+
 @pytest.mark.parametrize("has_proof", [True, False])
 def test_a_failed_run_of_which_nothing_is_proven_needs_its_last_copy(kept, monkeypatch, has_proof):
     verified = "/mnt/keep/gen-1-5-a" if has_proof else ""
-    now = safe.Safe("", None, verified, 5, 0.0, [], not has_proof, True, True)
+    now = safe.Safe("", None, verified, 5, 0.0, [], "", True, True)
     kept.run.durable = kept.run.spec.durable = "/mnt/keep"
     monkeypatch.setattr(keeper, "start_apart", lambda *_, **more: Copying())
     monkeypatch.setattr(keeper.safe, "look_safe", lambda _: now)
@@ -122,7 +136,7 @@ def test_a_failed_run_of_which_nothing_is_proven_needs_its_last_copy(kept, monke
 def test_a_result_that_a_pattern_names_is_seen_here(kept, monkeypatch):
     kept.run.durable = kept.run.spec.durable = "/mnt/keep"
     kept.run.spec.results[:] = ["out/final-*.pt"]
-    now = safe.Safe("", None, "/a", 5, 0.0, ["out/final-*.pt"], False, True, False)
+    now = safe.Safe("", None, "/a", 5, 0.0, ["out/final-*.pt"], "", True, False)
     monkeypatch.setattr(keeper.safe, "look_safe", lambda _: now)
     assert kept._looks_safe("failed")
     path = kept.run.inside("out/final-1.pt")
@@ -169,6 +183,5 @@ def test_the_end_by_a_deadline_is_told(kept, monkeypatch, step, where):
 def test_what_an_end_leaves_is_safe_or_not(end, newest, verified, missing, left, is_safe):
     is_newest = newest == verified or not newest
     is_all = is_newest and bool(newest) and not missing
-    nothing = not newest and not verified
-    now = safe.Safe(newest, 1, verified, 1, 0.0, missing, nothing, is_newest, is_all)
+    now = safe.Safe(newest, 1, verified, 1, 0.0, missing, "", is_newest, is_all)
     assert keeper.is_safe_for(end, now, left) is is_safe

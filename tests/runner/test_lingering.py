@@ -63,8 +63,10 @@ def test_a_program_in_the_background_that_saves_is_waited_for(box: Box, line):
     assert (box.checkpoints / "step-10.pt").exists() and not left(box)
 
 
-def test_a_program_in_the_background_that_tells_steps_is_waited_for(box: Box):
-    leave(box, "PROGRAM &", PRINTS)
+@pytest.mark.parametrize("line", ["PROGRAM &", "setsid -f PROGRAM"])
+def test_a_program_in_the_background_that_tells_steps_is_waited_for(box: Box, line):
+    """Each step counts when it is told, and not at the next heartbeat."""
+    leave(box, line, PRINTS, timings={"heartbeat": 60})
     assert box.verb("run").returncode == 0
     assert (box.folder / "ready").exists() and box.status()["step"] == 10
 

@@ -4,6 +4,7 @@ import datetime
 import json
 import os
 import signal
+import sys
 import time
 from pathlib import Path
 
@@ -294,6 +295,38 @@ def test_without_a_verified_copy_the_box_stays_and_says_so(box: Box, named):
     else:
         time.sleep(max(at + 6 - time.time(), 0))
         assert not (box.folder / "stopped").exists()
+
+
+@pytest.mark.parametrize(("steps", "marker"), [(3, "unsaved"), (0, "failed")])
+def test_a_box_stays_where_a_trained_program_was_never_seen_to_save(box: Box, steps, marker):
+    """It saves to a folder of its own; one that fails before its first step leaves nothing."""
+    text = f"""
+import pathlib, sys
+pathlib.Path({str(box.folder)!r}, "own").mkdir()
+for step in range(1, {steps} + 1):
+    print("step", step, flush=True)
+    pathlib.Path({str(box.folder)!r}, f"own/step-{{step}}.pt").write_bytes(b"w" * 100)
+sys.exit({int(not steps)})
+"""
+    box.env["BOX_KEY"] = "k"
+    box.make(
+        command=[sys.executable, "-c", text],
+        results=[],
+        durable={"to": str(box.folder / "durable"), "what": [str(box.checkpoints)]},
+        **stop_command(box),
+        **alarm(box),
+    )
+    box.start()
+    box.wait(marker, timeout=60)
+    if marker == "failed":
+        box.until(lambda: lines(box.folder / "stopped"), timeout=60)
+        return
+    said = box.until(
+        lambda: [line for line in lines(box.folder / "alarms") if "stays on" in line], timeout=60
+    )
+    assert f"no complete checkpoint was ever seen in {box.checkpoints}" in said[0]
+    assert box.status()["last_sync"]["verified"] is False
+    assert "was ever seen in" in box.status()["box"] and not (box.folder / "stopped").exists()
 
 
 def test_the_deadline_is_written_once_and_a_run_past_it_does_not_start(box: Box):

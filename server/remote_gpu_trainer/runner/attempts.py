@@ -308,15 +308,18 @@ class Attempts:
         if self.program.wait_for_code(1.0) == 137:
             return False
         if self._linger is None:
-            self._linger = Lingering(
-                self.run, self.run.spec.timings.leftover, lambda: self.state.step
-            )
+            self._linger = Lingering(self.run, self.run.spec.timings.leftover, self._step_now)
         trains = self._linger.trains()
         if self._linger.told and not self._told_lingering:
             self._told_lingering = True
             self.run.event("background", processes=len(self._linger.told))
             self.run.log("the command has ended, and processes that it left behind train on")
         return trains
+
+    def _step_now(self) -> int | None:
+        """Return the newest step of the log as it is now, and not at the last heartbeat."""
+        self.heart.look_at_log()
+        return self.state.step
 
     def _is_stalled(self, watch: stall.Watch, pids: set[int]) -> bool:
         run, heart, state = self.run, self.heart, self.state
@@ -395,8 +398,11 @@ class Attempts:
         if verdict.failure == "killed":
             self._short_at = state.step
         if not verdict.failure:
-            last = early_end.last_words(self.run, self._attempt)
-            return verdict._replace(reason=last) if last else verdict
+            course = self.heart.series.course
+            total = course.total if course.step == state.step else None
+            told = early_end.last_words(self.run, self._attempt)
+            told = told or early_end.tell_short(self.run, self._attempt, total)
+            return verdict._replace(reason=told) if told else verdict
         return verdict
 
     def _again(self, verdict: Verdict) -> tuple[bool, Verdict]:

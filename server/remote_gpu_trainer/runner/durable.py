@@ -10,6 +10,7 @@ import json
 import os
 import uuid
 from collections.abc import Callable
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from . import asking, secrets
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from .preflight import Refusal
 
 FILE = ".rgt-place"
+MEASURED = "rehearsed.json"  # in the run folder: the bytes of a checkpoint, by the rehearsal
 LIMIT = 90.0  # seconds for a place to answer
 IN_MEMORY = ("tmpfs", "ramfs")
 
@@ -120,7 +122,34 @@ def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
         said = mask(run, error)
         run.event("durable-silent", why=said)
         run.log(f"the durable place {run.durable} doesn't answer yet: {said}")
-    return []
+        return []
+    with suppress(asking.Failed):
+        found, _ = asking.call(run, LIMIT, beat, guarded, _look_for_room, run)
+    return [refuse(run, "disk", found)] if found else []
+
+
+def _look_for_room(run: Run) -> str:
+    """Return why two checkpoints of the size that the rehearsal measured don't fit, the new one
+    beside the old; '' where they do, or where it isn't known. Raises Failed."""
+    size = run.folder.json(MEASURED).get("bytes")
+    if not isinstance(size, int) or not size or not run.checkpoints:
+        return ""
+    of = place.at(run.durable, Tools(child_environment(run), _nothing))
+    there = Generations(run.spec.name, of, address_of_checkpoints(run), {})
+    free = of.free(there.home)
+    if free is None:
+        return ""
+    there.read()
+    held = sum(int(told.get("size") or 0) for told in there.known.values())
+    need = max(size, 2 * size - held)
+    if free >= need:
+        return ""
+    return (
+        f"the durable place {run.durable} has {free / 1e6:,.1f} MB free, and needs"
+        f" {need / 1e6:,.1f} MB: a checkpoint took {size / 1e6:,.1f} MB in the rehearsal, and a new"
+        " one is copied beside the old one; make room there (or rehearse again, if they are smaller"
+        " now)"
+    )
 
 
 def guarded(function: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:

@@ -67,6 +67,26 @@ def _blame(missing: list[str], stale: list[str]) -> Verdict:
     return Verdict("bug", "", reason)
 
 
+def tell_short(run: Run, attempt: Attempt, total: int | None) -> str:
+    """Say that a program ended with 0 before the last step that its log announces; '' where it
+    didn't, or where the job says what shows its end.
+
+    Early stopping looks like an error that the program swallowed, so it is told and not judged. A
+    log that has every tenth step ends up to ten before the last. `total`: as the log tells it.
+    """
+    step = attempt.step
+    if run.spec.results or run.spec.final_step or not total or step is None:
+        return ""
+    steps = log.find_steps(run, log.tail(run, attempt.log_first, TRACEBACK))
+    between = step - max((other for other in steps if other < step), default=step - 1)
+    if step + between >= total:
+        return ""
+    return (
+        f"it ended with 0 at step {step} of {total}: by early stopping, or by an error that it"
+        " swallowed; results or final_step in the job would tell which"
+    )
+
+
 def last_words(run: Run, attempt: Attempt) -> str:
     """Return the last line of a traceback with which the log ends, '' where it ends otherwise.
 

@@ -98,8 +98,11 @@ class Ending:
         spec = self.run.spec
         where = mask(self.run.durable) or "a durable place, since the job names none"
         billed = " and billed" if spec.billed else ""
-        text = f"{what}, but nothing proves that all it made is safe at {where}. The box stays on"
-        text += f"{billed}, and is ended once that is proven"
+        last = self.run.folder.json("last-sync") if self.run.durable else {}
+        why = last.get("why") or next(iter(last.get("notes") or []), "")
+        text = f"{what}, but nothing proves that all it made is safe at {where}"
+        text += f" ({why})" if why else ""
+        text += f". The box stays on{billed}, and is ended once that is proven"
         can_stop = spec.end_keeps_disk or spec.end_stop
         if "unsaved" in spec.end_when and late < 0:
             text += " or its deadline passes"

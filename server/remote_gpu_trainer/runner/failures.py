@@ -146,7 +146,7 @@ FAILURES = (
 )
 # Ends that are no failure of the program: of the runner's, and those that a log tells of.
 ENDS = {
-    "done": Decision(STOP, "it came to its end; there is nothing to start again"),
+    "done": Decision(STOP, "it ended with 0 and left all that the job expects"),
     "unsaved": Decision(FIX, "it trained to its end; save what is on the box first"),
     "stopped": Decision(STOP, "its user stopped it"),
     "cancelled": Decision(STOP, "somebody cancelled it; ask before starting it again"),

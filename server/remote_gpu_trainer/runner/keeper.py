@@ -168,7 +168,8 @@ class Keeper:
         if procs.alive(run.folder, "runner") or not run.folder.ended():
             self._end_run()
         if run.spec.durable and not self.sync.is_whole():
-            self._start_copy()
+            if self._copy is None:
+                self._start_copy()
             self._wait_for_copy(COPY_AT_DEADLINE)
 
     def _end_run(self) -> None:
@@ -245,6 +246,7 @@ class Keeper:
             return
         if copy.poll() is not None:
             self._copy = None
+            self._safe_at = -1e9  # what was seen before it is told to nobody
         elif self.run.up - self._owed_at > 3600:
             self._end_copy(copy)
 

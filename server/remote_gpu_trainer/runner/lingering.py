@@ -15,7 +15,7 @@ BUSY = 0.5  # of a core; loggers, TensorBoard and the daemons of Ray idle below 
 class Lingering:
     """Made when the first process ended; `trains` is asked until it says no.
 
-    `step`: the last step that the log tells.
+    `step`: returns the newest step of the log as it is at that moment.
     """
 
     def __init__(self, run: Run, seconds: float, step: Callable[[], int | None]):

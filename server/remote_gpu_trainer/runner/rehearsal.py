@@ -22,6 +22,7 @@ from . import (
     apart,
     checkpoints,
     content,
+    durable,
     launchers,
     log,
     opened,
@@ -34,6 +35,7 @@ from . import (
 )
 from .asking import Failed
 from .context import Run, say
+from .copies import groups
 from .folder import Folder
 from .locks import Lease, RunLock
 from .phases import CODES
@@ -99,6 +101,11 @@ def of(run: Run) -> Run:
     # A node's folder lies in its run's; a rehearsal's is of one node.
     own.base, own.folder = folder, Folder(folder)
     return own
+
+
+def _size_of(run: Run, path: str) -> int:
+    sizes = [group.size for group in groups.look(run) if path in {i.path for i in group.items}]
+    return sizes[0] if sizes else content.stamp(path).size
 
 
 def _moved(run: Run, name: str, fresh: str) -> str:
@@ -245,10 +252,12 @@ class Rehearsal:
             what = " before the first checkpoint" if run.checkpoints else ""
             raise Failure(f"train: ended with {code}{what}; see {where}")
         saved = saved or run.up
+        size = self._size(found)
+        self.real.folder.write(durable.MEASURED, json.dumps({"bytes": size}) + "\n")
         print(f"ok train: first line after {(first or run.up) - begin:.0f} s")
         print(
             f"ok save: first whole checkpoint after {saved - begin:.0f} s, a save takes"
-            f" {saved - (grew or saved):.0f} s and {self._megabytes(found)} MB:"
+            f" {saved - (grew or saved):.0f} s and {-(-size // (1 << 20))} MB:"
             f" {os.path.basename(found.path)}",
             flush=True,
         )
@@ -519,9 +528,10 @@ class Rehearsal:
         for sign in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1):
             signal.signal(sign, ask)
 
-    def _megabytes(self, found: checkpoints.Checkpoint) -> int:
+    def _size(self, found: checkpoints.Checkpoint) -> int:
+        """Return the bytes of a checkpoint with all files that belong to it; 0 if unknown."""
         with suppress(Failed):
-            return -(-apart.call(self.run, content.stamp, found.path)[2] // (1 << 20))
+            return int(apart.call(self.run, _size_of, self.run, found.path))
         return 0
 
     def _list_real(self) -> dict[str, str] | None:

@@ -3,25 +3,28 @@
 
 from __future__ import annotations
 
+import json
 import os
 from contextlib import suppress
 from typing import Any, NamedTuple
 
 from . import asking, content, results
-from .completeness import COMPLETE
+from .completeness import COMPLETE, UNKNOWN
 from .context import Run
-from .copies.rounds import SAFE
+from .copies.rounds import SAFE, STATE
 
 LIMIT = 5.0  # seconds for the folders to answer
+SILENT = 600.0  # seconds after which an attempt that printed no step has trained all the same
 
 
 class Safe(NamedTuple):
     """`newest`: the path here of the newest complete checkpoint, judged now, '' for none.
     `verified`: the newest complete generation at the durable place whose bytes were compared, ''
     for none; `verified_at`: when, in seconds since 1970. `results_missing`: results that aren't
-    verified there. `nothing_complete`: neither here nor there can anything be proven complete.
-    `is_newest_safe`: the newest complete one, if there is any, is verified there. `is_all_safe`:
-    the results are, too. Without a durable place nothing is."""
+    verified there. `unseen`: why an empty checkpoint folder isn't nothing to lose: the program
+    trained, and neither a checkpoint nor a result of it was ever seen; '' where that isn't so.
+    `is_newest_safe`: the newest complete one is verified there, or there is nothing to lose.
+    `is_all_safe`: the results are, too. Without a durable place nothing is."""
 
     newest: str
     newest_step: int | None
@@ -29,7 +32,7 @@ class Safe(NamedTuple):
     verified_step: int | None
     verified_at: float | None
     results_missing: list[str]
-    nothing_complete: bool
+    unseen: str
     is_newest_safe: bool
     is_all_safe: bool
 
@@ -47,7 +50,8 @@ def look_safe(run: Run) -> Safe:
         )
     except asking.Failed:
         is_seen = False  # what can't be looked at is called safe by nobody
-    is_newest_safe = bool(run.durable) and is_seen and (is_there or not newest)
+    unseen = "" if newest or verified or not is_seen else _unseen(run, missing)
+    is_newest_safe = bool(run.durable) and is_seen and (is_there or not newest) and not unseen
     return Safe(
         newest,
         content.step_of(newest) if newest else None,
@@ -55,7 +59,7 @@ def look_safe(run: Run) -> Safe:
         _whole(told.get("step")) if verified else None,
         told.get("at") if verified and isinstance(told.get("at"), (int, float)) else None,
         missing,
-        is_seen and not newest and not verified,
+        unseen,
         is_newest_safe,
         is_newest_safe and not missing,
     )
@@ -82,6 +86,64 @@ def _look_here(run: Run, stamps: list[str], proven: dict[str, str]) -> tuple[str
         ):
             missing.append(name)
     return newest, is_there, missing
+
+
+def _unseen(run: Run, missing: list[str]) -> str:
+    """Say that nothing was seen of what the program must have saved, where no checkpoint is
+    proven complete; '' where something was, or where nothing is expected.
+
+    What was copied and can't be judged was seen, and so were results. Of several nodes the first
+    saves.
+    """
+    if run.rank or not run.checkpoints or not run.spec.checkpoint_pattern:
+        return ""
+    known = run.folder.json(STATE).get("known") or {}
+    if any(told.get("state") in (COMPLETE, UNKNOWN) for told in known.values()):
+        return ""
+    if (run.spec.results and not missing) or not has_trained(run):
+        return ""
+    return (
+        f"the program trained, and no complete checkpoint was ever seen in {run.checkpoints}; if it"
+        " saves elsewhere, checkpoint.folder of the job must name that"
+    )
+
+
+def has_trained(run: Run) -> bool:
+    """Return whether an attempt of the run came to a step, to its end or to the deadline, or
+    lasted for SILENT."""
+    step = run.folder.json("state.json").get("step")
+    if isinstance(step, int) and step > 0:
+        return True
+    begun: float | None = None
+    for line in run.folder.read("events.jsonl").splitlines():
+        with suppress(ValueError, TypeError, AttributeError):
+            event = json.loads(line)
+            name, at = event.get("event"), float(event.get("t") or 0)
+            if name == "attempt":
+                begun = at
+            elif name == "ended" and begun is not None:
+                step = str(event.get("step") or "")
+                is_end = event.get("class") in ("", None, "deadline")
+                if is_end or (step.isdigit() and int(step) > 0) or at - begun >= SILENT:
+                    return True
+                begun = None
+    if begun is None:
+        return False
+    end = run.folder.ended()  # nobody was there to tell the attempt's
+    over = run.folder.json(f".{end}").get("t") if end else None
+    return (over if isinstance(over, (int, float)) else run.now) - begun >= SILENT
+
+
+def newest_here(run: Run) -> str:
+    """Return the path of the newest checkpoint here that isn't corrupt, judged now; '' for none
+    and where nothing answers in time."""
+    if not run.checkpoints or not run.spec.checkpoint_pattern:
+        return ""
+    where = (run.checkpoints, run.spec.checkpoint_pattern, run.folder.at("whole.cache"))
+    with suppress(asking.Failed):
+        whole = content.look_of(asking.call(run, LIMIT, None, content.look, *where)).whole
+        return whole.path if whole else ""
+    return ""
 
 
 def judged_now(run: Run, path: str) -> str:

@@ -113,15 +113,22 @@ def look(run: Run) -> dict[str, Any]:
     state.phase = told["phase"]
     if not told["alive"] and state.phase in GOING:
         state.phase, state.failure = "failed", state.failure or "killed"
+    step = told["signs"].get("step")
+    if not (pid or end or told["elsewhere"]):  # nobody wrote down what came since
+        told["checkpoint"] = safe.newest_here(run) or told["checkpoint"]
+        step = _newest_step(run)
     told["checkpoint"] = state.checkpoint = safe.judged_now(run, told["checkpoint"])
     told["decision"] = None if told["alive"] else state.decision()
     told["safe"] = run.folder.json(SAFE) or None
-    _add_course(run, told, now)
+    _add_course(run, told, now, step)
     return told
 
 
-def _add_course(run: Run, told: dict[str, Any], now: float) -> None:
-    """Add what the numbers of the log tell: `numbers`, `progress`, `course` and `attempts`."""
+def _add_course(run: Run, told: dict[str, Any], now: float, step: int | None) -> None:
+    """Add what the numbers of the log tell: `numbers`, `progress`, `course` and `attempts`.
+
+    `step`: of the log at this moment.
+    """
     reading = told.pop("reading")
     reading = reading if isinstance(reading, dict) else {}
     newest = reading.get("newest")
@@ -145,7 +152,7 @@ def _add_course(run: Run, told: dict[str, Any], now: float) -> None:
     if not told["alive"]:
         told["gpus"] = []
     # Newer than the last heartbeat, and of the run as that one's was.
-    step, total = told["signs"].get("step"), progress.get("total")
+    total = progress.get("total")
     if step is not None and (reading.get("is_printed") or reading.get("step") is None):
         told["step"] = step
         if step >= progress.get("step", step + 1) and (not total or step <= total):
@@ -166,16 +173,20 @@ def _still_on(run: Run) -> str:
 def signs(run: Run, checkpoint: str) -> dict[str, Any]:
     """Return what shows that this attempt trains: a step in its own log, a checkpoint that it made,
     and the seconds of CPU time that its processes have used."""
-    began = run.folder.json("attempt.json")
-    first, held = began.get("log_first"), str(began.get("checkpoint") or "")
-    step = log.find_step(run, log.tail(run, first, 65536)) if isinstance(first, int) else None
+    held = str(run.folder.json("attempt.json").get("checkpoint") or "")
     is_new = bool(checkpoint) and not held.startswith(f"{checkpoint} ")
     pids = procs.of_program(run.folder, procs.alive(run.folder, "train"))
     return {
-        "step": step,
+        "step": _newest_step(run),
         "checkpoint": checkpoint if is_new else "",
         "cpu_seconds": round(procs.cpu_seconds(pids), 1),
     }
+
+
+def _newest_step(run: Run) -> int | None:
+    """Return the step that the attempt's own log tells at this moment."""
+    first = run.folder.json("attempt.json").get("log_first")
+    return log.find_step(run, log.tail(run, first, 65536)) if isinstance(first, int) else None
 
 
 def _works(pid: int) -> bool:

@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 
-from . import asking, durable, procs
+from . import asking, durable, procs, safe
 from .context import Run, say
 from .copies import mirror
 from .copies.rounds import ABSENT, Round, write_last
@@ -322,7 +322,9 @@ def by_hand(run: Run) -> int:
         sys.stdout.write(f"verified at {run.durable}\n")
         return 0
     rows = run.folder.read("synced.tsv")[before:].splitlines()
-    for row in [row for row in rows if "\tfailed\t" in row] or ["not verified"]:
+    why = run.folder.json("last-sync").get("why")
+    told = f"not verified: {why}" if why else "not verified"
+    for row in [row for row in rows if "\tfailed\t" in row] or [told]:
         say(row)
     return 1
 
@@ -355,7 +357,11 @@ def worker(run: Run, mode: str) -> int:
 
 def _copy(run: Run, full: bool, whole: bool) -> int:
     code = Round(run, full, whole).go()
-    verified = run.folder.json("last-sync").get("verified")
+    last = run.folder.json("last-sync")
+    verified = last.get("verified")
+    if verified and full and (unseen := safe.look_safe(run).unseen):
+        verified, code = False, ABSENT  # nothing was verified but that the folder is empty
+        write_last(run, {**last, "ok": False, "verified": False, "why": unseen})
     if verified and full and run.folder.ended() and not procs.alive(run.folder, "train"):
         _tell_whole(run)
     return code

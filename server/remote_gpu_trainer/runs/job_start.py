@@ -247,10 +247,15 @@ def refuse_living(box: Box, plan: Plan, *, accept_new: bool = False) -> Status:
         raise NotStarted(before.text)
     if before.state in ("alive", "stalled"):
         step = "" if before.step is None else f" at step {before.step}"
-        on = "rgt resume goes on with it, " if before.why == NO_RUNNER else ""
+        name, where = plan.job.name, shown(box.name, 80)
+        if before.why == NO_RUNNER:
+            raise Living(
+                f"{name} trains on {where}{step} without its runner, so that nothing is copied; "
+                "rgt resume goes on with it, rgt stop ends it"
+            )
         raise Living(
-            f"{plan.job.name} is {before.state} on {shown(box.name, 80)}{step}; rgt status shows "
-            f"it, {on}rgt stop ends it, another name starts a second run"
+            f"{name} is {before.state} on {where}{step}; rgt status shows it, rgt stop ends it, "
+            "another name starts a second run"
         )
     if before.state == "finished":
         raise Done(
