@@ -121,3 +121,16 @@ def test_on_a_full_disk_a_file_is_written_over_in_its_own_bytes(run, monkeypatch
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
     assert run.folder.overwrite("rc", '{"code": 3}') and run.folder.json("rc") == {"code": 3}
     assert not run.folder.overwrite("rc", "x" * 41) and run.folder.json("rc") == {"code": 3}
+
+
+def test_a_moment_has_the_step_that_the_log_had_then(run):
+    for number, first in ((0, 0), (7, 7)):
+        writer = log.Writer(run, number)
+        for step in range(first, first + 3):
+            writer.write(b"step %d of many\n" % step)
+            run.clock.nap(10.0)
+        writer.close()
+    begun = run.now - 60
+    found = [log.step_at(run, 0, begun + seconds) for seconds in (-1, 1, 9, 11, 25, 31, 999)]
+    assert found == [None, 0, 0, 1, 2, 7, 9]
+    assert [log.step_at(run, 7, begun + seconds) for seconds in (25, 31, 45)] == [None, 7, 8]
