@@ -42,8 +42,8 @@ def digest_of(files: dict[str, str]) -> str:
 
 
 class Generations:
-    """Those of the run of this name. `known`: manifests by name, as read before; kept up to
-    date."""
+    """Those of the run of this name, '' for whatever run's. `known`: manifests by name, as read
+    before; kept up to date."""
 
     def __init__(self, name: str, place: Place, folder: str, known: dict[str, dict[str, Any]]):
         self.name, self.place, self.home, self.known = name, place, home(folder), known
@@ -62,7 +62,7 @@ class Generations:
                     told = _parse(self.place.read(join(self.home, f"{name}/{BEGUN}")))
                     told = {**told, "state": PARTIAL} if told else {}
                 self.known[name] = told
-            if self.known[name].get("run", self.name) != self.name:
+            if self.name and self.known[name].get("run", self.name) != self.name:
                 self.foreign = str(self.known.pop(name)["run"])
         return self.listed()
 
