@@ -108,7 +108,9 @@ class Attempts:
         newest = checkpoints.newest(run)
         if state.step is None and newest is not None:
             state.step = newest.step  # a log that was lost tells none
-        state.checkpoint = newest.path if newest else state.checkpoint
+        if newest is not None:
+            state.checkpoint = newest.path
+            heart.note_save(newest)
         found = results.look(run)
         state.missing = found.missing
         self._attempt.step, self._attempt.stalled = state.step, self._stalled

@@ -572,7 +572,6 @@ class Round:
             "digests": {s: d for s, d in self.digests.items() if s in stamps},
             "corrupt": {s: why for s, why in self.corrupt.items() if s in stamps},
             "known": self.there.known,
-            "handled": self.handled,
         }
         self.run.folder.write(STATE, json.dumps(told) + "\n")
 
