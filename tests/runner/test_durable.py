@@ -2,6 +2,7 @@
 
 import json
 import os
+import zipfile
 
 import pytest
 from remote_gpu_trainer.runner import durable, safe, sync
@@ -90,6 +91,8 @@ def test_a_place_that_can_t_be_written_is_refused(tmp_path):
 
 def test_the_checkpoints_of_another_run_are_not_written_over(tmp_path):
     fill(tmp_path, 10)
+    with zipfile.ZipFile(tmp_path / "ckpt/step-10.pt", "w") as archive:
+        archive.writestr("data", "complete")
     assert sync.worker(make(tmp_path, name="other"), "quick") == 0
     (tmp_path / "run/place.json").unlink()
     run = make(tmp_path, run_dir=str(tmp_path / "run of toy"))
