@@ -2,9 +2,10 @@
 
 import json
 import os
+import zipfile
 
 import pytest
-from remote_gpu_trainer.runner import durable, sync
+from remote_gpu_trainer.runner import durable, safe, sync
 from remote_gpu_trainer.runner.copies import generations, place
 
 from tests.runner.copying import events, fill, make, tool
@@ -91,9 +92,14 @@ def test_a_place_that_can_t_be_written_is_refused(tmp_path):
 
 def test_the_checkpoints_of_another_run_are_not_written_over(tmp_path):
     fill(tmp_path, 10)
+    with zipfile.ZipFile(tmp_path / "ckpt/step-10.pt", "w") as archive:
+        archive.writestr("data", "complete")
     assert sync.worker(make(tmp_path, name="other"), "quick") == 0
     (tmp_path / "run/place.json").unlink()
-    assert "are of the run 'other'" in reasons(make(tmp_path))[0]
+    run = make(tmp_path, run_dir=str(tmp_path / "run of toy"))
+    assert "are of the run 'other'" in reasons(run)[0]
+    assert sync.worker(run, "quick") != 0
+    assert safe.look_safe(run).verified == "", "another run's checkpoint is no safe one of this"
     assert durable.check(make(tmp_path, name="other")) == []
 
 

@@ -5,7 +5,7 @@ import subprocess
 import zipfile
 from pathlib import Path
 
-from remote_gpu_trainer.runner import durable, fetch, procs, sync
+from remote_gpu_trainer.runner import durable, fetch, procs, safe, sync
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.copying import events, fill, kept, kept_steps, make, same_size, tool
@@ -93,6 +93,24 @@ def test_a_generation_that_is_not_as_its_manifest_says_is_not_taken(tmp_path):
     verdict = restore(run)
     assert verdict and "isn't as its manifest says" in verdict.reason
     assert names(tmp_path / "ckpt") == []
+
+
+def test_a_generation_that_was_damaged_gives_way_to_the_one_before(tmp_path):
+    run = make(tmp_path)
+    for step in (10, 20):
+        zipped(tmp_path, step)
+        assert sync.worker(run, "quick") == 0
+    damaged = kept(tmp_path, "step-20.pt")
+    damaged.write_bytes(damaged.read_bytes()[:500])
+    run = another_box(tmp_path)
+    assert durable.check(run) == [] and restore(run) is None
+    assert names(tmp_path / "ckpt") == ["step-10.pt"]
+    [told] = events(run, "generation-corrupt")
+    assert "isn't as its manifest says" in told["why"] and damaged.exists()
+    assert sync.worker(run, "full") == 0
+    assert safe.look_safe(run).verified_step == 10
+    note = (tmp_path / "durable/ckpt.generations/NEWEST").read_text()
+    assert note.startswith("gen-1-10-") and "gen-1-20-" not in note
 
 
 def test_a_box_with_an_old_disk_takes_what_another_box_went_on_to(tmp_path):

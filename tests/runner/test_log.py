@@ -3,9 +3,10 @@
 import os
 import resource
 import shutil
+from types import SimpleNamespace
 
 import pytest
-from remote_gpu_trainer.runner import log, spec
+from remote_gpu_trainer.runner import heart, log, spec
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.clocks import Clock
@@ -121,3 +122,32 @@ def test_on_a_full_disk_a_file_is_written_over_in_its_own_bytes(run, monkeypatch
     monkeypatch.setattr(os, "replace", lambda *_: (_ for _ in ()).throw(OSError(28, "full")))
     assert run.folder.overwrite("rc", '{"code": 3}') and run.folder.json("rc") == {"code": 3}
     assert not run.folder.overwrite("rc", "x" * 41) and run.folder.json("rc") == {"code": 3}
+
+
+def test_a_moment_has_the_step_that_the_log_had_then(run):
+    for number, first in ((0, 0), (7, 7)):
+        writer = log.Writer(run, number)
+        for step in range(first, first + 3):
+            writer.write(b"step %d of many\n" % step)
+            run.clock.nap(10.0)
+        writer.close()
+    begun = run.now - 60
+    found = [log.step_at(run, 0, begun + seconds) for seconds in (-1, 1, 9, 11, 25, 31, 999)]
+    assert found == [None, 0, 0, 1, 2, 7, 9]
+    assert [log.step_at(run, 7, begun + seconds) for seconds in (25, 31, 45)] == [None, 7, 8]
+
+
+def test_a_save_has_the_step_of_the_run_where_lines_count_those_of_an_epoch(run):
+    run.spec.step_pattern = ""
+    writer = log.Writer(run, 0)
+    for step in (98, 99, 1, 2, 3):
+        writer.write(b"step %d/100\n" % step)
+        run.clock.nap(10.0)
+
+    def step_of(seconds: float, course: int | None) -> int | None:
+        reader = SimpleNamespace(run=run, first=0, series=SimpleNamespace())
+        reader.series.course = SimpleNamespace(step=course)
+        return heart.Heart._step_at(reader, int((run.now - seconds) * 1e9))
+
+    assert [step_of(15, None), step_of(15, 3), step_of(15, 2)] == [2, 2, 2]
+    assert [step_of(15, 203), step_of(45, 203), step_of(99, 203)] == [202, None, None]

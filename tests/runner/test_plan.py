@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from remote_gpu_trainer.runner.completeness import COMPLETE, CORRUPT, UNKNOWN
+from remote_gpu_trainer.runner.completeness import AT_ONCE, COMPLETE, CORRUPT, UNKNOWN
 from remote_gpu_trainer.runner.copies.plan import (
     PARTIAL,
     Copy,
@@ -20,12 +20,13 @@ from remote_gpu_trainer.runner.copies.plan import (
 
 STEPS = st.one_of(st.none(), st.integers(0, 5))
 DIGESTS = st.sampled_from("abcdef")
+APART = st.sampled_from([None, 0.0, 1.0, 50.0])
 
 
 def here(
     name="ckpt.pt", step: int | None = None, at=10, state=COMPLETE, digest="", size=5, **more
 ) -> Here:
-    given = {"kind": "k", "is_named": step is not None, "stamp": f"s{digest or at}", "rests": True}
+    given = {"kind": "k", "is_named": step is not None, "stamp": f"s{digest or at}", "age": 9.0}
     fields = {**given, **more}
     return Here(name=name, order=at, step=step, state=state, digest=digest, size=size, **fields)
 
@@ -52,9 +53,12 @@ def heres(draw) -> list[Here]:
                 is_named=draw(st.booleans()),
                 state=draw(st.sampled_from([COMPLETE, CORRUPT, UNKNOWN])),
                 stamp=f"s{digest}{draw(st.integers(0, 3))}",
-                rests=draw(st.booleans()),
+                age=draw(st.sampled_from([0.0, 3.0, 9.0, 99.0])),
                 digest=digest,
                 size=draw(st.sampled_from([1, 1000, 1 << 40])),
+                apart=draw(APART),
+                is_cut=draw(st.booleans()),
+                has_rhythms=draw(st.booleans()),
             )
         )
     return found
@@ -72,13 +76,15 @@ def theres(draw) -> list[There]:
                 kind=draw(st.sampled_from(["k", "l"])),
                 line=draw(st.integers(1, 3)),
                 step=draw(STEPS),
-                state=draw(st.sampled_from([COMPLETE, UNKNOWN, PARTIAL])),
+                state=draw(st.sampled_from([COMPLETE, UNKNOWN, PARTIAL, CORRUPT])),
                 digest=digest,
                 stamp=f"s{digest}",
                 at=draw(st.integers(0, 20)),
                 size=5,
                 is_ours=draw(st.booleans()),
                 is_anew=draw(st.booleans()),
+                copied=draw(st.integers(0, 2)),
+                apart=draw(APART),
             )
         )
     return found
@@ -124,10 +130,14 @@ def test_no_plan_takes_the_last_complete_generation_or_displaces_it(here_, there
     for action in actions:
         if isinstance(action, Copy):
             one = by_name[action.name]
-            assert one.state != CORRUPT and (one.rests or job.is_over)
+            assert one.state != CORRUPT and (one.age >= AT_ONCE or job.is_over)
             assert job.free_there is None or one.size < job.free_there
             held = [o for o in there_ if o.kind == one.kind and o.state != PARTIAL]
             assert action.line >= max((o.line for o in held), default=1)
+            if action.is_mixed:
+                best = newest(there_)[one.kind]
+                mixed = best._replace(name="m", state=UNKNOWN, line=action.line, at=one.order)
+                assert newest([*there_, mixed])[one.kind] == best, "a mixed one is never the newest"
     assert sum(isinstance(action, Copy) for action in actions) <= 1
     assert newest(kept) == newest(there_), "what a program goes on from is the same afterwards"
 
@@ -169,8 +179,8 @@ def test_without_room_nothing_is_copied_or_dropped_and_it_is_said():
 
 
 def test_one_that_is_still_written_waits_for_its_rest():
-    assert plan([here(rests=False)], [], Job()) == []
-    assert plan([here(rests=False)], [], Job(is_over=True)) == [Copy("ckpt.pt", 1, False, False)]
+    assert plan([here(age=0.5)], [], Job()) == []
+    assert plan([here(age=0.5)], [], Job(is_over=True)) == [Copy("ckpt.pt", 1, False, False)]
 
 
 def test_one_that_changed_while_it_was_copied_is_staged_where_there_is_room():
@@ -200,6 +210,67 @@ def test_what_was_saved_before_it_was_known_to_begin_anew_displaces_nothing():
     job = Job(begins_anew=True, own=frozenset("ef"))
     assert plan([here(step=15, at=12)], young, job)[-1] == Copy("ckpt.pt", 2, True, False)
     assert newest([*young, there("g", 15, 12, 2, anew=True)])["k"].step == 60
+
+
+def test_files_of_two_saves_of_a_program_that_died_displace_nothing():
+    """Each file is complete by itself; the program died between the two."""
+    one_save = [there("a", None, 1)._replace(apart=0.5)]
+    cut = here(at=30, apart=29.0, is_cut=True)
+    assert plan([cut], one_save, Job(is_over=True)) == [
+        Copy("ckpt.pt", 1, False, False, 29.0, is_mixed=True)
+    ]
+    mixed = there("m", None, 30, state=UNKNOWN)._replace(stamp=cut.stamp, apart=29.0)
+    assert newest([*one_save, mixed])["k"] == one_save[0]
+    anew = here(at=60, apart=0.4, is_cut=True)
+    [copy] = plan([anew], [*one_save, mixed], Job(is_over=True))
+    assert (copy.apart, copy.is_mixed) == (0.5, False), "the mixed one is no measure of a save"
+
+
+def test_while_a_program_lives_its_second_file_may_come_as_late_as_ever():
+    slow_saves = [there("a", None, 1)._replace(apart=20.0)]
+    assert plan([here(at=99, apart=70.0, age=40.0)], slow_saves, Job()) == []
+    [copy] = plan([here(at=99, apart=70.0, age=46.0)], slow_saves, Job())
+    assert not copy.is_mixed, "it went on without the other file"
+    assert plan([here(at=99, apart=30.0, age=2.0)], slow_saves, Job()) != [], "as late as before"
+
+
+def test_files_that_are_saved_in_rhythms_of_their_own_are_complete_even_of_a_program_that_died():
+    both = [there("a", None, 1)._replace(apart=0.5)]
+    proven = here(at=30, apart=29.0, is_cut=True, has_rhythms=True)
+    [copy] = plan([proven], both, Job(is_over=True))
+    assert (copy.apart, copy.is_mixed) == (29.0, False)
+    kept = [*both, there("b", None, 30)._replace(apart=copy.apart)]
+    [copy] = plan([here(at=50, apart=49.0, is_cut=True)], kept, Job(is_over=True))
+    assert not copy.is_mixed, "another box knows it by what lies there"
+
+
+def test_of_saves_whose_time_a_program_sets_itself_the_last_copied_is_the_newest():
+    saves = [there("z", 22, 5)._replace(copied=1), there("b", 44, 5)._replace(copied=2)]
+    assert newest(saves)["k"].step == 44
+
+
+def test_what_is_corrupt_there_counts_for_nothing():
+    good, bad = there("a", 10, 1), there("b", 20, 2, state=CORRUPT)
+    assert newest([good, bad])["k"] == good
+    assert [one.step for one in wanted([good, bad], None, set())] == [10]
+    newer = [good, bad, there("c", 30, 3)]
+    assert plan([], newer, Job()) == [], "one good generation stays beside the newest"
+    again = here(step=20, at=2, digest="b")
+    assert isinstance(plan([again], [good, bad], Job())[0], Copy), "its bytes are still here"
+
+
+def test_what_saves_before_it_opens_a_checkpoint_is_anew_until_then():
+    old = [there("a", 44, 1)]
+    job = Job(begins_anew=True, own=frozenset("e"))
+    assert plan([here(at=10)], old, job) == [Copy("ckpt.pt", 2, True, False)]
+    young = [*old, there("e", 22, 10, 2, anew=True)]
+    assert newest(young)["k"].step == 44
+    [copy] = plan([here(at=20)], young, job._replace(begins_anew=False))
+    assert (copy.line, copy.is_anew) == (2, False)
+    assert newest([*young, there("f", 30, 20, 2)])["k"].step == 30
+    other = Job(begins_anew=False, own=frozenset())
+    [copy] = plan([here(at=20)], young, other)
+    assert (copy.line, copy.is_anew) == (2, True), "an attempt that goes on with the new line"
 
 
 def test_the_same_name_and_step_with_other_bytes_is_another_checkpoint():

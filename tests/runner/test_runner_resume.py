@@ -410,6 +410,9 @@ while True:
 def test_an_attempt_that_saves_over_the_one_it_never_opened_is_told_while_it_trains(box: Box):
     box.make(command=[sys.executable, "-c", LAST], results=[])
     box.start()
+    attempt = box.run_dir / "attempt.json"
+    box.until(lambda: attempt.exists() and json.loads(attempt.read_text())["attempt"] == 2)
+    assert json.loads(attempt.read_text())["anew"], "its copies get a line of their own at once"
     told = "step-last.pt; nothing had opened that"
     now = box.until(lambda: told in (now := box.status())["note"] and now)
     assert now["phase"] == "running"

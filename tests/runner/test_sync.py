@@ -3,14 +3,16 @@
 import json
 import os
 import subprocess
+import time
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import durable, procs, safe, sync
+from remote_gpu_trainer.runner import content, durable, procs, safe, sync
+from remote_gpu_trainer.runner.completeness import COMPLETE
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.copies import plan
+from remote_gpu_trainer.runner.copies import plan, rounds
 from remote_gpu_trainer.runner.copies.generations import Generations
 from remote_gpu_trainer.runner.copies.place import Local
 from remote_gpu_trainer.runner.copies.tool import Failed, Tools
@@ -155,6 +157,65 @@ def test_what_one_save_writes_in_two_files_is_one_generation(tmp_path):
     save("model_8.pt", 8)
     assert once(run, "full") and len(events(run, "copied")) == 6
     assert (kept(tmp_path, "model_7.pt").parent / "optimizer_7.pt").exists()
+
+
+def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path):
+    run = make(tmp_path, checkpoint_pattern="*.pt", results=[])
+    folder = tmp_path / "ckpt"
+    folder.mkdir()
+    now = time.time()
+
+    def save(name: str, step: int, at: float):
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            archive.writestr("data", bytes([step]) * 2000)
+        os.utime(folder / name, (at, at))
+
+    def source_and_state() -> list[tuple[str, str]]:
+        there = Generations("toy", Local(Tools({}, lambda: None)), f"{run.durable}/ckpt", {})
+        best = plan.newest(there.read()).values()
+        return [
+            (zipfile.ZipFile(kept_of(one, "model.pt")).read("data")[:1], one.state) for one in best
+        ]
+
+    def kept_of(one: plan.There, name: str) -> Path:
+        return tmp_path / "durable/ckpt.generations" / one.name / "files" / name
+
+    for name in ("model.pt", "optimizer.pt"):
+        save(name, 1, now - 100)
+    assert once(run, "full")
+    save("model.pt", 2, now - 10)
+    assert once(run, "full") and len(events(run, "copied")) == 2
+    assert source_and_state() == [(b"\1", COMPLETE)]
+    found = safe.look_safe(run)
+    assert found.newest == "" and found.is_newest_safe and not found.nothing_complete
+    assert safe.judged_now(run, str(folder / "model.pt")) == ""
+    assert any("copied, not judged" in note for note in last_sync(run)["notes"])
+    # The one that came to its end left what it meant to leave.
+    save("model.pt", 3, now - 5)
+    run.folder.write("attempt", "1\n")
+    run.folder.write("rc", json.dumps({"number": 1, "code": 0}))
+    assert once(run, "full") and source_and_state() == [(b"\3", COMPLETE)]
+
+
+def test_files_in_rhythms_of_their_own_are_copied_and_verified_while_the_program_lives(tmp_path):
+    run = make(tmp_path, checkpoint_pattern="*.pt", results=[])
+    folder = tmp_path / "ckpt"
+    folder.mkdir()
+    procs.note(run.folder, "train", os.getpid())
+    now = time.time()
+    for name in ("best.pt", "last.pt"):
+        with zipfile.ZipFile(folder / name, "w") as archive:
+            archive.writestr("data", name)
+        os.utime(folder / name, (now - 100, now - 100))
+    assert once(run, "quick")
+    for at in (60, 30, 2):
+        os.utime(folder / "last.pt", (now - at, now - at))
+        rounds.Round(run, False, False).go()
+    run.folder.remove("train.pid")
+    assert once(run, "full")
+    told = [json.loads(path.read_text()) for path in (tmp_path / "durable").glob("*/gen*/m*.json")]
+    assert {one["state"] for one in told} == {COMPLETE}
+    assert safe.look_safe(run).is_newest_safe and safe.look_safe(run).newest
 
 
 @pytest.mark.parametrize(("name", "copied"), [("2026-11-29", 2), ("checkpoint-54", 1)])
@@ -360,6 +421,27 @@ def test_the_runner_s_own_files_do_not_cover_the_user_s(tmp_path, items):
         )
 
 
+def test_links_to_folders_never_hold_up_the_checkpoints_and_are_told(tmp_path):
+    folder = tmp_path / "ckpt"
+    run = make(tmp_path, checkpoint_pattern="*", results=[str(folder / "away/r")])
+    fill(tmp_path, 10, 20)
+    away = tmp_path / "away"
+    away.mkdir()
+    for number in range(3):
+        (away / f"{number}.pt").write_bytes(b"no checkpoint of this run")
+    (away / "r").write_text("a result")
+    for name, target in (("loop", "."), ("up", ".."), ("away", away), ("dangling", "nowhere")):
+        (folder / name).symlink_to(target)
+    assert once(run, "quick") and kept_steps(tmp_path) == [10, 20]
+    [told] = [note for note in last_sync(run)["notes"] if "away" in note]
+    assert f"is a link to {away}, which isn't copied; name it in durable.what" in told
+    there = tmp_path / "durable/ckpt"
+    assert sorted(str(path.relative_to(there)) for path in there.rglob("*")) == ["away", "away/r"]
+    assert safe.look_safe(run).results_missing == []
+    assert content.newest_first(str(folder), "**/*.pt")[0].path == str(folder / "step-20.pt")
+    assert len(content.newest_first(str(folder), "**/step-*.pt")) == 2
+
+
 def test_what_a_link_leads_to_is_copied(tmp_path):
     scratch, out = tmp_path / "scratch", tmp_path / "out"
     for folder in (scratch / "deep", out / "sub"):
@@ -370,9 +452,10 @@ def test_what_a_link_leads_to_is_copied(tmp_path):
     (out / "folder").symlink_to(scratch / "deep")
     (out / "sub/back").symlink_to(out)
     (tmp_path / "final.txt").symlink_to(scratch / "best.txt")
-    run = make(tmp_path, work_dir=str(tmp_path), durable_what=["out", "final.txt"])
+    run = make(tmp_path, work_dir=str(tmp_path), durable_what=["out", "out/folder", "final.txt"])
     (tmp_path / "ckpt").mkdir()
     assert once(run), rows(run)
+    assert "notes" not in last_sync(run), "what is named is followed"
     found = {
         "out/sub/far.txt": "the weights",
         "out/folder/shard.txt": "a shard",

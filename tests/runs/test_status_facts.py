@@ -46,6 +46,8 @@ def test_a_person_reads_where_the_run_is():
         == "alive: step 120 of 600 (20 %), 4 steps/s, 2.0 min left (1.8 min to 2.5 min), loss 0.7182"
     )
     assert "deadline in 50 min" in found.evidence
+    by_log = status.as_text(said(**FACTS, checkpoint_step_is_named=False))
+    assert "newest complete checkpoint: about step 100: /r/out/ckpt_100.pt" in by_log
     json.dumps(found.as_dict(), allow_nan=False)
 
 

@@ -108,7 +108,9 @@ class Attempts:
         newest = checkpoints.newest(run)
         if state.step is None and newest is not None:
             state.step = newest.step  # a log that was lost tells none
-        state.checkpoint = newest.path if newest else state.checkpoint
+        if newest is not None:
+            state.checkpoint = newest.path
+            heart.note_save(newest)
         found = results.look(run)
         state.missing = found.missing
         self._attempt.step, self._attempt.stalled = state.step, self._stalled
@@ -158,7 +160,8 @@ class Attempts:
             "attempt": state.attempt,
             "log_first": self._attempt.log_first,
             "checkpoint": self._attempt.checkpoint,
-            "anew": not goes_on,
+            # Until something opens a checkpoint; its copies get a line of their own meanwhile.
+            "anew": not goes_on or self._opened is not None and self._opened.found() is False,
         }
         run.folder.write("attempt.json", json.dumps(told) + "\n")
         self.program.start(
@@ -199,6 +202,7 @@ class Attempts:
         if watch is None or began is None:
             return
         found = watch.found()
+        self._note_anew(found is False)
         saved = None if found else checkpoints.saved_since(run, watch.newest, look=at_the_end)
         if saved and not self._first_save:
             self._first_save, self._first_at = saved.id, run.up
@@ -216,11 +220,15 @@ class Attempts:
                 " program seems to begin anew"
             )
             self._begins_anew = True
-            noted = run.folder.json("attempt.json")  # its copies get a line of their own
-            run.folder.write("attempt.json", json.dumps({**noted, "anew": True}) + "\n")
             self._add_note(told)
             run.event("not-opened", attempt=state.attempt, path=began.path, saved=saved.path)
             notices.notify(run, told)
+
+    def _note_anew(self, is_anew: bool) -> None:
+        """Note for the copies whether nothing has opened a checkpoint so far."""
+        noted = self.run.folder.json("attempt.json")
+        if noted.get("anew") != is_anew:
+            self.run.folder.write("attempt.json", json.dumps({**noted, "anew": is_anew}) + "\n")
 
     def _add_note(self, text: str) -> None:
         self.state.note = "; ".join(filter(None, [self.state.note, text]))
@@ -248,7 +256,7 @@ class Attempts:
         """Serve requests and stalls until nothing of the program trains any more."""
         run, state, heart, timings = self.run, self.state, self.heart, self.run.spec.timings
         watch, asking = stall.Watch(run), stopping.Asking(run, self.program)
-        look_at, step_then = run.up, state.step
+        look_at = run.up
         while self._goes_on():
             run.clock.nap(timings.tick)
             heart.beat()
@@ -265,7 +273,6 @@ class Attempts:
                     self.program.end()
                     return
                 if asking.begun is None:
-                    step_then = state.step
                     self.owed = results.owed(run)
                     if state.phase == "running":
                         state.move("asked")
@@ -279,19 +286,18 @@ class Attempts:
             asking.over()
             if asking.asked_at is not None and asking.has_saved():
                 heart.saves.note(asking.asked_at, run.up)
-            self._note_cost(asking, step_then)
+            self._note_cost(asking)
         self.program.wait_for_code()
 
-    def _note_cost(self, asking: stopping.Asking, step_then: int | None) -> None:
-        """Note what an end cost where the program didn't save when it was asked. `step_then`: of
-        the log when the end was asked for; a save that was waited for is of then."""
+    def _note_cost(self, asking: stopping.Asking) -> None:
+        """Note what an end cost where the program didn't save when it was asked."""
         run, state = self.run, self.state
         if run.rank or not run.checkpoints or asking.has_saved():
             return
         self.heart.look_at_log()
         newest = checkpoints.newest(run)
         if newest is not None:
-            self.heart.note_save(newest, step_then)
+            self.heart.note_save(newest)
         told = stopping.tell_cost(newest.path if newest else "", state.checkpoint_step, state.step)
         if self.program.code == 0 and not results.look(run).missing and run.spec.results:
             return  # it came to its end

@@ -26,11 +26,13 @@ LIMIT = 5.0  # seconds for a look that only a message depends on
 
 
 class Checkpoint(NamedTuple):
-    """`step`: as its name tells it. `id`: changes with the content of its weights."""
+    """`step`: as its name tells it. `id`: changes with the content of its weights. `saved`: when
+    these were written, in ns since 1970."""
 
     path: str
     step: int | None
     id: str
+    saved: int = 0
 
 
 class Lost(Exception):
@@ -270,7 +272,8 @@ def _look(run: Run, beat: Beat | None) -> Look:
 def _checkpoint(item: Item | None) -> Checkpoint | None:
     if item is None:
         return None
-    return Checkpoint(item.path, content.step_of(item.path), f"{item.path} {item.weights}")
+    step = content.step_of(item.path)
+    return Checkpoint(item.path, step, f"{item.path} {item.weights}", item.weights)
 
 
 def _note_last(run: Run, found: Checkpoint | None) -> None:

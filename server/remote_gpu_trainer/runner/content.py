@@ -119,9 +119,14 @@ def newest_first(folder: str, pattern: str) -> list[Item]:
     except (FileNotFoundError, NotADirectoryError):
         return []
     found = []
-    for path in glob.glob(os.path.join(glob.escape(folder), pattern), recursive=True):
-        if is_leftover(path[len(folder) :]):
+    seen: set[str] = set()
+    for path in sorted(find(folder, pattern), key=len):
+        real, is_link = os.path.realpath(path), os.path.islink(path)
+        if is_leftover(path[len(folder) :]) or real in seen and not is_link:
+            continue  # the same once more, through a link to a folder
+        if is_link and os.path.isdir(path) and not _is_named(path, folder, pattern):
             continue
+        seen.add(real)
         with suppress(OSError):
             if os.path.isfile(path) or os.path.isdir(path):
                 found.append(stamp(path))
@@ -141,6 +146,34 @@ def newest_first(folder: str, pattern: str) -> list[Item]:
             latest = max(latest, time)
             order.append((latest, numbers, time, item))
     return [item for _, _, _, item in sorted(order, reverse=True)]
+
+
+def find(folder: str, pattern: str) -> list[str]:
+    """Return what a pattern finds in a folder; its ** passes through no link, which may lead back
+    without end."""
+    head, sign, rest = pattern.partition("**")
+    if not sign:
+        return glob.glob(os.path.join(glob.escape(folder), pattern))
+    found = []
+    for base in find(folder, head) if head else [folder]:
+        for root, names, _ in os.walk(base):
+            names[:] = [name for name in names if not name.startswith(".")]
+            found += find(root, rest.lstrip("/") or "*")
+    return found
+
+
+def leads_below(link: str, folder: str) -> bool:
+    """Return whether a link leads to something in a folder, and not to that folder itself."""
+    return os.path.realpath(link).startswith(os.path.realpath(folder).rstrip("/") + "/")
+
+
+def _is_named(link: str, folder: str, pattern: str) -> bool:
+    """Return whether a link to a folder is a checkpoint: one that lies elsewhere only where the
+    pattern names it, and what holds the folder of checkpoints never."""
+    if leads_below(link, folder):
+        return True
+    is_above = os.path.realpath(link) == os.path.realpath(folder) or leads_below(folder, link)
+    return pattern != "*" and not is_above
 
 
 def is_leftover(path: str) -> bool:

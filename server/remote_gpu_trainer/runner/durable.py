@@ -261,11 +261,11 @@ def _other_run(run: Run, of: Place) -> str:
         return ""
     found = Generations(run.spec.name, of, address_of_checkpoints(run), {})
     found.read()
-    name = found.foreign()
-    if not name:
+    if not found.foreign:
         return ""
     return (
-        f"the checkpoints at {found.home} are of the run {name!r}; give this run another durable.to"
+        f"the checkpoints at {found.home} are of the run {found.foreign!r}; give this run another"
+        " durable.to"
     )
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from . import apart, asking, checkpoints, completeness, content, durable, why
+from . import apart, asking, checkpoints, completeness, content, durable, notices, why
 from .asking import Beat
 from .completeness import COMPLETE, CORRUPT
 from .context import Run, home, user_mask
@@ -26,6 +26,10 @@ TRIES = 3
 
 class Asked(Exception):
     """The run was asked to end."""
+
+
+class Corrupt(Failed):
+    """The bytes of a generation aren't as its manifest says."""
 
 
 def data(run: Run, beat: Beat) -> why.Verdict | None:
@@ -86,6 +90,13 @@ def _restore(run: Run, beat: Beat) -> why.Verdict | None:
     elif told and told["foreign"]:
         reason = f"the checkpoints there are of the run {told['foreign']!r}; set another durable.to"
         return why.Verdict("bug", "", reason)
+    for fault in told["corrupt"] if told else ():
+        entry = why.entry_of(run, "torn")
+        run.event("generation-corrupt", why=fault, entry=entry)
+        notices.notify(run, f"{fault} ({entry}): it stays there, and nothing goes on from it")
+    if told and told["corrupt"] and here is None and not told["brought"]:
+        reason = f"nothing complete is left at the durable place: {told['corrupt'][0]}"
+        return why.Verdict("bug", why.entry_of(run, "torn"), reason)
     for name, paths in told["brought"] if told else ():
         run.event("restored", **{"from": name}, checkpoint=paths)
         run.log(f"brought back from the durable place: {paths} ({name})")
@@ -93,31 +104,44 @@ def _restore(run: Run, beat: Beat) -> why.Verdict | None:
 
 
 def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any]:
-    """Bring what is wanted, after what _judge_here found; return what came, and whose else the
-    checkpoints there are. Raises Failed."""
+    """Bring what is wanted, after what _judge_here found; return what came, which generations
+    turned out to be corrupt, and whose else the checkpoints there are. Raises Failed."""
     address = durable.address_of_checkpoints(run)
     of = _place(run, address)
     state = run.folder.json(STATE)
     known = state.get("known") if state.get("place") == durable.place_id(run) else None
     found = Generations(run.spec.name, of, address, known or {})
     there = found.read()
-    if foreign := found.foreign():
-        return {"foreign": foreign, "brought": []}
+    if found.foreign:
+        return {"foreign": found.foreign, "brought": [], "corrupt": []}
     if here is None and not is_empty:  # only what is proven is better than what can't be
         there = [one for one in there if one.state == COMPLETE]
-    brought = []
+    brought, corrupt = [], []
     if is_empty:
         _bring_notes(of, address, run.checkpoints)
-    for one in wanted(there, here, torn):
-        install(of, join(found.home, one.name), found.known[one.name], run.checkpoints)
+    todo, doubted = wanted(there, here, torn), ""
+    while todo:
+        one, *todo = todo
+        try:
+            install(of, join(found.home, one.name), found.known[one.name], run.checkpoints)
+        except Corrupt as fault:
+            if doubted != one.name:  # it may have broken on its way
+                todo, doubted = [one, *todo], one.name
+                continue
+            corrupt.append(str(fault))
+            found.call_corrupt(one.name)
+            there = [other for other in there if other != one]
+            todo += wanted([other for other in there if other.kind == one.kind], here, torn)
+            continue
         found.known[one.name]["ours"] = True
         brought.append([join(found.home, one.name), one.source])
-    if not there and is_empty:  # of before there were generations
+    if not there and is_empty and not corrupt:  # of before there were generations
         with suppress(Failed):
             of.get(address, run.checkpoints)
             brought += [[address, "all"]] if _has_file(run.checkpoints) else []
-    run.folder.write(STATE, json.dumps({**state, "known": found.known}) + "\n")
-    return {"foreign": "", "brought": brought}
+    state.update(place=durable.place_id(run), known=found.known)
+    run.folder.write(STATE, json.dumps(state) + "\n")
+    return {"foreign": "", "brought": brought, "corrupt": corrupt}
 
 
 def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], bool]:
@@ -149,7 +173,7 @@ def _bring_notes(of: place.Place, there: str, here: str) -> None:
 
 def install(of: place.Place, there: str, manifest: dict[str, Any], here: str) -> None:
     """Bring a generation into the checkpoint folder, once its bytes are as its manifest says; what
-    has its name there is moved aside. Raises Failed."""
+    has its name there is moved aside. Raises Failed, and Corrupt where they aren't."""
     fresh = os.path.join(here, ".rgt-fetched")
     shutil.rmtree(fresh, ignore_errors=True)
     try:
@@ -157,7 +181,7 @@ def install(of: place.Place, there: str, manifest: dict[str, Any], here: str) ->
         for name, (_, digest) in manifest["files"].items():
             path = os.path.join(fresh, name)
             if not os.path.isfile(path) or completeness.digest(path, of.tools.moved)[0] != digest:
-                raise Failed(f"{there}: {name} isn't as its manifest says")
+                raise Corrupt(f"{there}: {name} isn't as its manifest says")
         for name in sorted({name.split("/")[0] for name in manifest["files"]}):
             target = os.path.join(here, name)
             if os.path.isfile(target) and not content.NOTE.search("/" + name):

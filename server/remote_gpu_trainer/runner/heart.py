@@ -95,14 +95,25 @@ class Heart:
         state.checkpoint = checkpoints.glance(run) or state.checkpoint
         newest = checkpoints.latest(run)
         if newest is not None:
-            # Seen a little later than it was saved: the log may be further by now.
-            self.note_save(newest, state.step)
+            self.note_save(newest)
 
-    def note_save(self, newest: checkpoints.Checkpoint, step: int | None) -> None:
-        """Note the step of a checkpoint that is new: by its name, else this one of the log."""
+    def note_save(self, newest: checkpoints.Checkpoint) -> None:
+        """Note the step of a checkpoint that is new: by its name, else by the log when it was
+        written."""
         if newest.id != self._newest:
             self._newest = newest.id
-            self.state.checkpoint_step = step if newest.step is None else newest.step
+            step = self._step_at(newest.saved) if newest.step is None else newest.step
+            self.state.checkpoint_step = step
+
+    def _step_at(self, saved: int) -> int | None:
+        """Return the step of the run at a time, in ns since 1970, None where it isn't known."""
+        run, course = self.run, self.series.course.step
+        then = log.step_at(run, self.first, saved / 1e9)
+        now = log.find_step(run, log.tail(run, self.first, 65536))
+        if run.spec.step_pattern or then is None or now is None or course is None or course <= now:
+            return then
+        # Its lines count the steps of an epoch: since then these were as many, in the same one.
+        return course - (now - then) if then <= now else None
 
     def look_at_log(self) -> None:
         """Note whether the log grew, the newest step, and a loss of nan."""

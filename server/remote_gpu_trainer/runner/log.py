@@ -14,8 +14,8 @@ from .step_pattern import compile_step_pattern
 _NAME = re.compile(r"train\.log\.(\d{4,9})\Z")
 LINE = 4096  # bytes at a line's end in which a step is looked for
 TIMES = "log.times"  # in the run's folder: when the log had come to which byte of which file
-TIMES_EVERY = 20.0  # seconds
-MOST_TIMES = 1 << 20  # bytes of that file, more than a week: then every second row goes
+TIMES_EVERY = 1.0  # seconds
+MOST_TIMES = 1 << 20  # bytes of that file, some ten hours: then every second row goes
 
 
 def path(run: Run, number: int) -> str:
@@ -41,13 +41,18 @@ def next_number(run: Run) -> int:
     return max(_numbers(run), default=-1) + 1
 
 
-def tail(run: Run, first: int, size: int) -> bytes:
-    """Return the last `size` bytes of the log from file number `first` on."""
+def tail(run: Run, first: int, size: int, end: tuple[int, int] | None = None) -> bytes:
+    """Return the last `size` bytes of the log from file number `first` on, before `end`: a file's
+    number and a byte of it."""
     parts, left = [], size
     for number in reversed([number for number in _numbers(run) if number >= first]):
+        if end and number > end[0]:
+            continue
         with suppress(OSError), open(path(run, number), "rb") as file:
-            file.seek(max(file.seek(0, os.SEEK_END) - left, 0))
-            parts.append(file.read(left))
+            length = file.seek(0, os.SEEK_END)
+            length = min(length, end[1]) if end and number == end[0] else length
+            file.seek(max(length - left, 0))
+            parts.append(file.read(min(left, length)))
             left -= len(parts[-1])
         if left <= 0:
             break
@@ -120,6 +125,27 @@ def find_step(run: Run, text: bytes) -> int | None:
     return None
 
 
+def step_at(run: Run, first: int, when: float) -> int | None:
+    """Return the newest step that the log had from file number `first` on at a moment, in seconds
+    since 1970; None before its first line. True to TIMES_EVERY, as `Writer` notes it."""
+    end: tuple[int, int] | None = None
+    place, is_begun = (-1, -1), False
+    for row in run.folder.read(TIMES).splitlines():
+        with suppress(ValueError):
+            time, *numbers = row.split()
+            number, size = map(int, numbers)
+            if number < first or (number, size) < place:  # a writer that took over begins with 0
+                continue
+            place = number, size
+            if float(time) > when:
+                end = place
+                break
+            is_begun = True
+    if not is_begun:
+        return None
+    return find_step(run, tail(run, first, 65536, end))
+
+
 class Writer:
     """Writes the program's output to files of `log_bytes` each, from number `first` on.
 
@@ -154,7 +180,7 @@ class Writer:
         if self.run.up < self._noted + TIMES_EVERY:
             return
         self._noted = self.run.up
-        row = f"{int(self.run.now)} {self.number} {self._size}\n"
+        row = f"{self.run.now:.2f} {self.number} {self._size}\n"
         if self._times_are_long():
             rows = self.run.folder.read(TIMES).splitlines(keepends=True)
             self.run.folder.write(TIMES, "".join(rows[::2]))

@@ -43,10 +43,11 @@ def look_safe(run: Run) -> Safe:
     verified = str(told.get("verified") or "")
     stamps = [str(stamp) for stamp in told.get("stamps") or []]
     newest, is_there, is_seen = "", False, True
+    mixed = dict(told.get("mixed") or {})
     missing: list[str] = [] if run.rank else list(run.spec.results)
     try:
         newest, is_there, missing = asking.call(
-            run, LIMIT, None, _look_here, run, stamps, dict(told.get("results") or {})
+            run, LIMIT, None, _look_here, run, stamps, mixed, dict(told.get("results") or {})
         )
     except asking.Failed:
         is_seen = False  # what can't be looked at is called safe by nobody
@@ -65,7 +66,9 @@ def look_safe(run: Run) -> Safe:
     )
 
 
-def _look_here(run: Run, stamps: list[str], proven: dict[str, str]) -> tuple[str, bool, list[str]]:
+def _look_here(
+    run: Run, stamps: list[str], mixed: dict[str, str], proven: dict[str, str]
+) -> tuple[str, bool, list[str]]:
     """Return the newest complete checkpoint here, whether it lies there, and missing results."""
     newest, is_there = "", False
     if run.checkpoints and run.spec.checkpoint_pattern:
@@ -73,6 +76,8 @@ def _look_here(run: Run, stamps: list[str], proven: dict[str, str]) -> tuple[str
 
         known = content.Known(run.folder.at("whole.cache"))
         for group in groups.look(run):
+            if is_mixed(mixed, group.items[0].path):
+                continue
             is_complete = groups.state_of(group, known)[0] == COMPLETE
             found = [group] if is_complete else groups.parts_of(run, group, known)
             if found:
@@ -147,16 +152,27 @@ def newest_here(run: Run) -> str:
 
 
 def judged_now(run: Run, path: str) -> str:
-    """Return a checkpoint's path if it is there and not corrupt at this moment, else ''.
+    """Return a checkpoint's path if it is there, and neither corrupt at this moment nor of two
+    saves, else ''.
 
     Where nothing answers in time it isn't named either.
     """
     if not path:
         return ""
     with suppress(asking.Failed):
+        mixed = run.folder.json(SAFE).get("mixed") or {}
         cache = run.folder.at("whole.cache")
-        return path if asking.call(run, LIMIT, None, content.is_usable, path, cache) else ""
+        return path if asking.call(run, LIMIT, None, _is_usable, path, cache, mixed) else ""
     return ""
+
+
+def _is_usable(path: str, cache: str, mixed: dict[str, str]) -> bool:
+    return content.is_usable(path, cache) and not is_mixed(mixed, path)
+
+
+def is_mixed(mixed: dict[str, str], path: str) -> bool:
+    """Return whether a path is of a checkpoint of two saves, as the last copy found it."""
+    return path in mixed and mixed[path] == content.fingerprint([path])
 
 
 def _whole(value: Any) -> int | None:

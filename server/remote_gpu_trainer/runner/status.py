@@ -160,6 +160,7 @@ def _add_course(run: Run, told: dict[str, Any], now: float, step: int | None) ->
             progress.update({"percent": round(100.0 * step / total, 1)} if total else {})
     named = content.step_of(told["checkpoint"]) if told["checkpoint"] else None
     told["checkpoint_step"] = told["checkpoint_step"] if named is None else named
+    told["checkpoint_step_is_named"] = named is not None  # else it is the log's when it was saved
     told["asked"] = run.folder.read("asked").strip() if told["alive"] else ""
     told["attempts"] = history.attempts(run.folder.read("events.jsonl"))
 

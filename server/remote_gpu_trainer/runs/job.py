@@ -127,7 +127,8 @@ class Durable(Strict):
     )
     what: list[BoxPath] = Field(
         min_length=1,
-        description="what to copy there; if one is missing at the end, the copy isn't verified",
+        description="what to copy there; if one is missing at the end, the copy isn't verified. "
+        "Links to folders in it aren't followed: name what they lead to",
     )
     every_minutes: Minutes = Field(
         default=0.5, description="how often to look for what is new and whole; 0.5 is 30 s"

@@ -197,8 +197,8 @@ def place_of_time(folder, moment, begin):
         with open(os.path.join(folder, "log.times"), encoding="ascii", errors="replace") as rows:
             for row in rows:
                 words = row.split()
-                if len(words) == 3 and all(word.isdigit() for word in words):
-                    when, number, at = map(int, words)
+                if len(words) == 3 and all(word.replace(".", "", 1).isdigit() for word in words):
+                    when, number, at = float(words[0]), int(words[1]), int(words[2])
                     if when <= moment and (number, at) > place and number in numbers:
                         place = number, at
     except OSError:

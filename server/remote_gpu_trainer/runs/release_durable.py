@@ -46,9 +46,9 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: bool) -> R
     except Failed as error:
         raise Unreleased(f"{shown(address, 200)} doesn't answer: {error}") from None
     name = known.name if known else found.name or "run"
-    if known and found.foreign():
+    if known and found.foreign:
         raise Unreleased(
-            f"the checkpoints at {found.home} are of the run {found.foreign()!r}, not of {name}; "
+            f"the checkpoints at {found.home} are of the run {found.foreign!r}, not of {name}; "
             "name that run with --run"
         )
     if not there:

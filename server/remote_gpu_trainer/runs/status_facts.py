@@ -97,7 +97,8 @@ def in_words(status: Status) -> list[str]:
     if status.cost:
         lines.append(_cost(status.cost))
     if status.checkpoint:
-        step = "" if status.checkpoint_step is None else f"step {status.checkpoint_step}: "
+        about = "" if status.checkpoint_step_is_named else "about "
+        step = "" if status.checkpoint_step is None else f"{about}step {status.checkpoint_step}: "
         lines.append(f"newest complete checkpoint: {step}{status.checkpoint}")
     if status.wanted and status.state in ("alive", "stalled"):
         lines.append(f"asked for: {status.wanted}")

@@ -95,6 +95,7 @@ class Status:
     attempts: list[str] = field(default_factory=list)
     checkpoint: str = ""
     checkpoint_step: int | None = None
+    checkpoint_step_is_named: bool = True
     wanted: str = ""
     asked: str = ""
     cost: dict | None = None
@@ -231,6 +232,7 @@ def _fill(status: Status, data: dict) -> None:
     status.disk_free = _number(data, "disk_free")
     status.checkpoint = shown(_text(data, "checkpoint"), 300)
     status.checkpoint_step = _whole(data, "checkpoint_step")
+    status.checkpoint_step_is_named = data.get("checkpoint_step_is_named") is not False
     status.asked = shown(_text(data, "asked"), 100)
     entry = _text(data, "entry")
     status.entry = entry if _ENTRY.match(entry) else ""
@@ -398,7 +400,8 @@ def _safe(safe: object, sync: dict, now: float) -> list[str]:
     told = [shown(note, 200) for note in notes[:5]] if isinstance(notes, list) else []
     if isinstance(safe, dict) and _text(safe, "verified"):
         saved, step = _number(safe, "saved"), _number(safe, "step")
-        at = "" if step is None else f"step {step:.0f}, "
+        about = "" if safe.get("named") else "about "
+        at = "" if step is None else f"{about}step {step:.0f}, "
         when = _ago(None if saved is None else now - saved)
         told.insert(0, f"safe checkpoint: {at}saved {when}, {shown(safe['verified'], 200)}")
     return told

@@ -15,7 +15,7 @@ import re
 import time
 from typing import Any
 
-from ..completeness import COMPLETE, UNKNOWN
+from ..completeness import COMPLETE, CORRUPT, UNKNOWN
 from .place import Place, join
 from .plan import PARTIAL, There, newest
 
@@ -42,11 +42,12 @@ def digest_of(files: dict[str, str]) -> str:
 
 
 class Generations:
-    """Those of the run of this name. `known`: manifests by name, as read before; kept up to
-    date."""
+    """Those of the run of this name, '' for whatever run's. `known`: manifests by name, as read
+    before; kept up to date."""
 
     def __init__(self, name: str, place: Place, folder: str, known: dict[str, dict[str, Any]]):
         self.name, self.place, self.home, self.known = name, place, home(folder), known
+        self.foreign = ""  # another run whose checkpoints lie there
         self._note: bytes | None = None  # what NEWEST says
 
     def read(self) -> list[There]:
@@ -55,25 +56,20 @@ class Generations:
         for name in set(self.known) - set(names):
             del self.known[name]
         for name in names:
-            if self.known.get(name, {}).get("state") not in (COMPLETE, UNKNOWN):
+            if self.known.get(name, {}).get("state") not in (COMPLETE, UNKNOWN, CORRUPT):
                 told = _parse(self.place.read(join(self.home, f"{name}/{MANIFEST}")))
                 if not told:
                     told = _parse(self.place.read(join(self.home, f"{name}/{BEGUN}")))
                     told = {**told, "state": PARTIAL} if told else {}
                 self.known[name] = told
+            if self.name and self.known[name].get("run", self.name) != self.name:
+                self.foreign = str(self.known.pop(name)["run"])
         return self.listed()
 
     def listed(self) -> list[There]:
         """Return what lay there when it was read last."""
         found = (_there(name, told) for name, told in self.known.items())
         return [one for one in found if one is not None]
-
-    def foreign(self) -> str:
-        """Return the name of another run whose checkpoints lie there, '' for none."""
-        for told in self.known.values():
-            if told and told.get("run") != self.name:
-                return str(told.get("run"))
-        return ""
 
     def begin(self, name: str, told: dict[str, Any]) -> None:
         """Say that a copy begins."""
@@ -86,6 +82,11 @@ class Generations:
         text = json.dumps(told, indent=1) + "\n"
         self.place.write(join(self.home, f"{name}/{MANIFEST}"), text.encode())
         self.known[name] = told
+
+    def call_corrupt(self, name: str) -> None:
+        """Note that the bytes there aren't as the manifest says: nobody is to go on from it. It
+        stays for a person to look at, until it is superseded."""
+        self.known[name] = {**self.known[name], "state": CORRUPT}
 
     def drop(self, name: str) -> None:
         """Remove a generation."""
@@ -101,7 +102,8 @@ class Generations:
         lines = [best[-1].name, ""]
         for one in reversed(best):
             saved = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(one.at / 1e9))
-            step = "" if one.step is None else f", step {one.step}"
+            about = "" if self.known[one.name].get("named") else "about "
+            step = "" if one.step is None else f", {about}step {one.step}"
             state = one.state if one.state == COMPLETE else "copied, not judged"
             lines.append(f"{one.name}: {one.source}{step}, saved {saved}, {state}")
         lines += ["", "To go on from one: rsync -a GENERATION/files/ CHECKPOINT_FOLDER/", ""]
@@ -137,6 +139,8 @@ def _there(name: str, told: dict[str, Any]) -> There | None:
             int(told["size"]),
             bool(told.get("ours")),
             bool(told["anew"]),
+            int(told.get("copied") or 0),
+            None if told.get("apart") is None else float(told["apart"]),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import glob
 import json
 import os
 import re
@@ -22,7 +21,8 @@ class Group(NamedTuple):
     which `own` are its alone: by these it is told from others. A tracker beside them goes along.
     `saved`, `changed`: the last change of its weights and of any file, in ns since 1970.
     `is_named`: its name or its own file tells the step. `stamp`: of its own files, `moment`: of
-    all. `items`: what is judged. `links`: {name: target} of links to it beside it."""
+    all. `items`: what is judged. `links`: {name: target} of links to it beside it. `times`: {name:
+    last change in ns} of its own weights."""
 
     name: str
     kind: str
@@ -38,6 +38,13 @@ class Group(NamedTuple):
     items: list[content.Item]
     older: list[content.Item]
     links: dict[str, str]
+    times: dict[str, int]
+
+    @property
+    def apart(self) -> float | None:
+        """Return the seconds between its first and its last weights, None for a single file."""
+        times = self.times.values()
+        return (max(times) - min(times)) / 1e9 if len(times) > 1 else None
 
 
 def look(run: Run) -> list[Group]:
@@ -177,6 +184,11 @@ def _group(
         items,
         older,
         links,
+        {
+            os.path.relpath(path, folder): os.stat(path).st_mtime_ns
+            for path in paths
+            if path.endswith(WEIGHTS)
+        },
     )
 
 
@@ -188,7 +200,7 @@ def _with(run: Run, item: content.Item) -> tuple[list[str], list[str]]:
     beside: list[str] = []
     numbers = content.numbers_of(item.path)
     for pattern in run.spec.checkpoint_files:
-        for path in glob.glob(os.path.join(glob.escape(run.checkpoints), pattern), recursive=True):
+        for path in content.find(run.checkpoints, pattern):
             if content.numbers_of(path) == numbers:
                 own += files_of(path)
             elif not content.numbers_of(path):

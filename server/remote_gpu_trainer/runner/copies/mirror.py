@@ -20,21 +20,17 @@ _CORE = re.compile(r"core([.-].*)?$|.*\.core$")
 
 
 def files_in(path: str, taken: set[str]) -> Files:
-    """Return {name: path} of what is to be mirrored of a file or folder; links are followed.
+    """Return {name: path} of what is to be mirrored of a file or folder.
 
-    `taken`: real paths of checkpoints, which are kept otherwise. Raises OSError.
+    Links to files are followed, those to folders aren't: what lies in this folder is copied under
+    its own name, and what lies elsewhere may be anything; `links_away` names these. `taken`: real
+    paths of checkpoints, which are kept otherwise. Raises OSError.
     """
     if not os.path.isdir(path):
         return {} if os.path.realpath(path) in taken else {os.path.basename(path): path}
     found: Files = {}
     os.listdir(path)  # os.walk takes a folder that can't be listed for an empty one
-    seen = set()
-    for root, folders, names in os.walk(path, followlinks=True):
-        real = os.path.realpath(root)
-        if real in seen:
-            folders[:] = []  # a link that leads back
-            continue
-        seen.add(real)
+    for root, _, names in os.walk(path):
         for name in names:
             file = os.path.join(root, name)
             rest = os.path.relpath(file, path)
@@ -51,6 +47,12 @@ def files_in(path: str, taken: set[str]) -> Files:
             if os.path.isfile(file) and not is_core_dump(file):
                 found[rest] = file
     return found
+
+
+def links_away(path: str) -> list[str]:
+    """Return the links below a folder that lead to a folder outside it."""
+    links = (os.path.join(root, n) for root, names, _ in os.walk(path) for n in names)
+    return [link for link in links if os.path.islink(link) and not content.leads_below(link, path)]
 
 
 def is_core_dump(path: str) -> bool:

@@ -3,14 +3,16 @@
 Pure. At the durable place each checkpoint is a generation under a name of its own, and nothing
 there is replaced. A generation goes only when newer complete ones of its line are there, and what
 can't be proven never displaces what can. A program that begins at 0 again opens a line of its own;
-the best line before it keeps its place until that is passed.
+the best line before it keeps its place until that is passed. Files that a program always wrote
+within one save of each other are one checkpoint only where they are of one save again: what a
+program leaves that dies between two of them is mixed, and proves nothing.
 """
 
 from __future__ import annotations
 
 from typing import NamedTuple, Union
 
-from ..completeness import COMPLETE, CORRUPT
+from ..completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN
 
 # In the kind of a file whose checkpoint is corrupt otherwise: it is kept for its user, and nothing
 # goes on from it while a whole one is there.
@@ -23,8 +25,11 @@ SPARE = 1 << 20  # bytes that a copy leaves free
 class Here(NamedTuple):
     """A checkpoint here. `kind`: what it shares with those that differ in their numbers. `order`:
     grows with each save. `step`: None where it isn't known; `is_named`: its name or its own file
-    tells it, not the log. `stamp`: changes with its bytes. `rests`: nothing changed since the last
-    look. `digest`: '' where this stamp hasn't been read yet. `size`: bytes."""
+    tells it, not the log. `stamp`: changes with its bytes. `age`: seconds in which nothing changed,
+    as far as anybody has looked. `digest`: '' where this stamp hasn't been read yet. `size`: bytes.
+    `apart`: seconds between the first and the last of its weights, None for a single file.
+    `is_cut`: its program has died since, so that a save that went on then is never finished.
+    `has_rhythms`: one of its files was written twice while another one wasn't."""
 
     name: str
     kind: str
@@ -33,15 +38,20 @@ class Here(NamedTuple):
     is_named: bool
     state: str
     stamp: str
-    rests: bool
+    age: float
     digest: str
     size: int
+    apart: float | None = None
+    is_cut: bool = False
+    has_rhythms: bool = False
 
 
 class There(NamedTuple):
-    """A generation at the durable place. `state`: COMPLETE, UNKNOWN or PARTIAL. `at`: when the
-    checkpoint was saved; orders generations of a line. `is_ours`: this box had these bytes.
-    `is_anew`: the line began from nothing although there was another one."""
+    """A generation at the durable place. `state`: COMPLETE, UNKNOWN, PARTIAL, or CORRUPT where its
+    bytes aren't as its manifest says. `at`: when the checkpoint was saved; orders generations of a
+    line, and `copied` where a program sets that time itself. `is_ours`: this box had these bytes.
+    `is_anew`: the line began from nothing although there was another one. `apart`: the most seconds
+    that the weights of it or of a complete one before it were written apart, None for one file."""
 
     name: str
     source: str
@@ -55,13 +65,20 @@ class There(NamedTuple):
     size: int
     is_ours: bool
     is_anew: bool
+    copied: int = 0
+    apart: float | None = None
+
+    @property
+    def counts(self) -> bool:
+        """Return whether all its bytes are there, whatever they prove."""
+        return self.state in (COMPLETE, UNKNOWN)
 
 
 class Job(NamedTuple):
-    """What bears on a plan besides. `begins_anew`: this attempt was given no checkpoint or opened
-    none. `own`: digests that this attempt saved. `overtaken`: names that changed while they were
-    copied. `free_here`, `free_there`: bytes; None where unknown. `is_over`: the program has ended,
-    so that nothing changes any more."""
+    """What bears on a plan besides. `begins_anew`: this attempt was given no checkpoint, or nothing
+    has opened one so far. `own`: digests that this attempt saved. `overtaken`: names that changed
+    while they were copied. `free_here`, `free_there`: bytes; None where unknown. `is_over`: the
+    program has ended, so that nothing changes any more."""
 
     begins_anew: bool = False
     own: frozenset[str] = frozenset()
@@ -73,12 +90,15 @@ class Job(NamedTuple):
 
 class Copy(NamedTuple):
     """Copy a checkpoint as a generation of this line. `is_staged`: by a copy on this box first,
-    for the program writes faster than it can be copied."""
+    for the program writes faster than it can be copied. `apart`: as There has it. `is_mixed`: its
+    files are of two saves, so that it counts as unknown."""
 
     name: str
     line: int
     is_anew: bool
     is_staged: bool
+    apart: float | None = None
+    is_mixed: bool = False
 
 
 class Drop(NamedTuple):
@@ -107,7 +127,7 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
         if one.state == CORRUPT:
             actions.append(Tell(f"corrupt {one.name}", f"{one.name} is corrupt and isn't copied"))
             continue
-        if not (one.rests or job.is_over) or _has(left, one):
+        if not (job.is_over or rests(one, left)) or _has(left, one):
             continue
         if job.free_there is not None and one.size + SPARE > job.free_there:
             actions.append(_tell_no_room(one, job.free_there))
@@ -115,9 +135,45 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
         line, is_anew = _line(one, left, job)
         staged = one.name in job.overtaken and not job.is_over
         room = job.free_here is None or job.free_here > one.size + SPARE
-        actions.append(Copy(one.name, line, is_anew, staged and room))
+        known = [] if one.apart is None else [one.apart, *_apart_before(one, left)]
+        apart, mixed = max(known, default=None), is_mixed(one, left)
+        actions.append(Copy(one.name, line, is_anew, staged and room, apart, mixed))
         break
     return actions
+
+
+def rests(one: Here, there: list[There]) -> bool:
+    """Return whether a checkpoint's save is over, while its program lives."""
+    need = AT_ONCE if one.state == COMPLETE else REST
+    return one.age >= max(need, _longest_save(one, there) if _is_apart(one, there) else 0.0)
+
+
+def is_mixed(one: Here, there: list[There]) -> bool:
+    """Return whether a program died between two files of one save: some are of the save before.
+
+    A program that writes its files in rhythms of their own has shown that while it lived: it wrote
+    one of them twice, or there lies a complete one with files that are as far apart.
+    """
+    return one.is_cut and one.state == COMPLETE and _is_apart(one, there)
+
+
+def _is_apart(one: Here, there: list[There]) -> bool:
+    if one.apart is None or one.has_rhythms or not _apart_before(one, there):
+        return False
+    return one.apart > _longest_save(one, there)
+
+
+def _longest_save(one: Here, there: list[There]) -> float:
+    return REST + 2 * max(_apart_before(one, there))
+
+
+def _apart_before(one: Here, there: list[There]) -> list[float]:
+    """Return how far apart the files were of complete ones that this one is written over."""
+    return [
+        other.apart
+        for other in there
+        if other.source == one.name and other.state == COMPLETE and other.apart is not None
+    ]
 
 
 def newest(there: list[There]) -> dict[str, There]:
@@ -131,8 +187,8 @@ def newest(there: list[There]) -> dict[str, There]:
     for kind in {one.kind for one in there}:
         if PART in kind and kind.split(PART)[0] in whole:
             continue
-        for states in ((COMPLETE,), ("unknown",)):
-            of_kind = [one for one in there if one.kind == kind and one.state in states]
+        for state in (COMPLETE, UNKNOWN):
+            of_kind = [one for one in there if one.kind == kind and one.state == state]
             if of_kind:
                 found[kind] = _best(of_kind)
                 break
@@ -161,7 +217,7 @@ def wanted(there: list[There], here: tuple[int | None, int] | None, torn: set[st
 def _best(of_kind: list[There]) -> There:
     last = max(one.line for one in of_kind)
     current = max((one for one in of_kind if one.line == last), key=_age)
-    if not any(one.is_anew for one in of_kind if one.line == last):
+    if not current.is_anew:
         return current
     before = [one for one in of_kind if one.line < last and one.step is not None]
     best = max(before, key=lambda one: (one.step or 0, one.at), default=current)
@@ -177,7 +233,7 @@ def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
     drops = [one for one in there if one.state == PARTIAL and one.stamp not in stamps]
     best = set(newest(there).values())
     for one in there:
-        if one.state == PARTIAL or one in best or one.digest in held:
+        if one.state == PARTIAL or one in best or one.counts and one.digest in held:
             continue
         if not _is_replaced(one, there):
             continue
@@ -185,10 +241,10 @@ def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
             other
             for other in there
             if other.kind in (one.kind, one.kind.split(PART)[0])
-            and other.state != PARTIAL
+            and other.counts
             and (other.line, _age(other)) > (one.line, _age(one))
         ]
-        if one.state == COMPLETE:
+        if one.state != UNKNOWN:
             newer = [o for o in newer if o.state == COMPLETE and _is_as_far(o, one)]
         if len(newer) >= KEPT:
             drops.append(one)
@@ -220,7 +276,7 @@ def _has(there: list[There], one: Here) -> bool:
     return any(
         other.kind == one.kind
         and other.source == one.name
-        and other.state != PARTIAL
+        and other.counts
         and (other.digest == one.digest if one.digest else other.stamp == one.stamp)
         for other in there
     )
@@ -233,17 +289,19 @@ def _line(one: Here, there: list[There], job: Job) -> tuple[int, bool]:
         return 1, False
     last = max(other.line for other in of_kind)
     line = [other for other in of_kind if other.line == last]
-    is_anew = any(other.is_anew for other in line)
     steps = [other.step for other in line if other.step is not None and other.at <= one.order]
     is_back = one.is_named and one.step is not None and bool(steps) and one.step < max(steps)
-    is_other = job.begins_anew and any(other.digest not in job.own for other in line)
-    if is_back or is_other:
-        return last + 1, is_other or is_back and job.begins_anew
+    is_own = all(other.digest in job.own for other in line)
+    is_anew = max(line, key=_age).is_anew
+    if is_own:  # what opens a checkpoint later than it saves goes on with what was there, after all
+        is_anew = job.begins_anew and len(of_kind) > len(line)
+    if is_back or job.begins_anew and not is_own:
+        return last + 1, job.begins_anew or is_anew
     return last, is_anew
 
 
-def _age(one: There) -> tuple[int, str]:
-    return one.at, one.name
+def _age(one: There) -> tuple[int, int, str]:
+    return one.at, one.copied, one.name
 
 
 def _tell_no_room(one: Here, free: int) -> Tell:

@@ -11,13 +11,13 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .. import completeness, content, durable, log, procs, results
-from ..completeness import AT_ONCE, COMPLETE, CORRUPT, REST
+from ..completeness import COMPLETE, CORRUPT, REST, UNKNOWN
 from ..context import Run, user_mask
 from . import groups, mirror, place
 from .generations import Generations, digest_of, name_of
 from .groups import Group
 from .place import Files, join
-from .plan import PARTIAL, Copy, Drop, Here, Job, newest, plan
+from .plan import Copy, Drop, Here, Job, There, is_mixed, newest, plan, rests
 from .tool import Failed, Tools
 
 ABSENT = 3  # the code where all there is was copied, but something isn't there
@@ -29,6 +29,7 @@ BATCH = 2 << 30  # bytes that are compared between two looks at the clock
 REREAD = 600.0
 LONGEST = 60.0  # seconds for checkpoints, where the program saves on and on; then all else
 TRIES = 3  # of a checkpoint that changes while it is copied, in one round
+MIXED = "its program died after it had written only some of its files anew"
 
 
 class Result(NamedTuple):
@@ -65,6 +66,7 @@ class Round:
         )
         self.handled: dict[str, str] = {}  # name -> stamp of what needs no further copy
         self.groups: list[Group] = []
+        self.mixed: list[Group] = []  # of them, what is of two saves
         self.told: list[str] = []
 
     def moved(self) -> None:
@@ -124,9 +126,7 @@ class Round:
         if self.run.rank == 0:
             for name in self.run.spec.results:
                 for path in groups.expand(self.run, name):
-                    if os.path.exists(path) and not any(
-                        groups.is_within(path, o.here) for o in found
-                    ):
+                    if os.path.exists(path) and not any(_covers(o.here, path) for o in found):
                         found.append(durable.item_of(self.run, path))
         return found
 
@@ -136,8 +136,8 @@ class Round:
         failed, overtaken = "", {}
         try:
             there, free = self.there.read(), None
-            if foreign := self.there.foreign():
-                why = f"the checkpoints at {self.there.home} are of the run {foreign!r}"
+            if self.there.foreign:
+                why = f"the checkpoints at {self.there.home} are of the run {self.there.foreign!r}"
                 return Result("failed", False, f"{why}; give this run another durable.to")
             first_seen: dict[str, float] = {}
             begun = time.monotonic()
@@ -177,6 +177,8 @@ class Round:
         except (Failed, OSError) as error:
             return Result("failed", False, failed or str(error))
         self._note_handled(here)
+        mixed = {one.name for one in here if is_mixed(one, there)}
+        self.mixed = [group for group in self.groups if group.name in mixed]
         lost = [name for name in overtaken if name not in self.handled]
         if lost:
             self.run.event("copy-overtaken", names=", ".join(lost))
@@ -198,7 +200,6 @@ class Round:
             state, why = groups.state_of(group, self.known)
             if state == CORRUPT:
                 self.told.append(f"{group.name} is corrupt: {why}")
-        need = AT_ONCE if state == COMPLETE else REST
         seen = first_seen.setdefault(group.stamp, time.monotonic())
         age = max(self.run.now - group.changed / 1e9, time.monotonic() - seen)
         return Here(
@@ -209,17 +210,43 @@ class Round:
             group.is_named,
             state,
             group.stamp,
-            age >= need,
+            age,
             self.digests.get(group.stamp, ""),
             group.size,
+            group.apart,
+            self._is_cut(group),
+            self._has_rhythms(group),
         )
 
     def _step(self, group: Group) -> int | None:
-        """Return a checkpoint's step, else that of the attempt's log at this moment."""
+        """Return a checkpoint's step, else that of the attempt's log when it was written."""
         first = self.run.folder.json("attempt.json").get("log_first")
         if group.step is not None or not isinstance(first, int):
             return group.step
-        return log.find_step(self.run, log.tail(self.run, first, 65536))
+        return log.step_at(self.run, first, group.saved / 1e9)
+
+    def _is_cut(self, group: Group) -> bool:
+        """Return whether the program that wrote a checkpoint has died since."""
+        folder = self.run.folder
+        if self._is_over():
+            told = folder.json("rc")
+            return told.get("number") != folder.number("attempt") or told.get("code") != 0
+        return group.saved / 1e9 < folder.changed("attempt")
+
+    def _has_rhythms(self, group: Group) -> bool:
+        """Return whether a file of a checkpoint was written twice while another one wasn't."""
+        if len(group.times) < 2:
+            return False
+        kept = self.state.setdefault("rhythms", {})
+        row = kept.setdefault(group.name, {"times": {}, "changed": [], "proven": False})
+        times, before = group.times, row["times"]
+        changed = [name for name in times if name in before and times[name] != before[name]]
+        if changed or not before:
+            is_part = any(times[name] == before.get(name) for name in times)
+            if is_part and set(changed) & set(row["changed"]):
+                row["proven"] = True
+            row["changed"], row["times"] = changed if is_part else [], times
+        return bool(row["proven"])
 
     def _job(self, overtaken: frozenset[str], free: int | None) -> Job:
         run = self.run
@@ -260,7 +287,7 @@ class Round:
             self.digests[group.stamp] = digest
             self.state["own"]["digests"].append(digest)
             for told in self.there.known.values():
-                if told.get("digest") == digest and told.get("state") != PARTIAL:
+                if told.get("digest") == digest and told.get("state") in (COMPLETE, UNKNOWN):
                     # These bytes lie there already, under another stamp.
                     told["ours"], told["stamp"] = True, group.stamp
                     self.handled[group.name] = group.stamp
@@ -277,6 +304,9 @@ class Round:
         step = self._step(group)
         name = name_of(action.line, step, digest)
         state, why = groups.state_of(group, self.known)
+        if action.is_mixed:
+            state, why = UNKNOWN, MIXED
+            self.told.append(f"{group.name} is copied, not judged: {MIXED}")
         told: dict[str, Any] = {
             "run": self.run.spec.name,
             "source": group.name,
@@ -284,6 +314,8 @@ class Round:
             "line": action.line,
             "anew": action.is_anew,
             "step": step,
+            "named": group.is_named,
+            "apart": action.apart,
             "state": state,
             "why": why,
             "digest": digest,
@@ -313,12 +345,12 @@ class Round:
     def _is_changed(self, group: Group) -> bool:
         return content.fingerprint(sorted(group.files.values())) != group.moment
 
-    def _waits_for_rest(self, here: list[Here], there: list[Any]) -> bool:
+    def _waits_for_rest(self, here: list[Here], there: list[There]) -> bool:
         """Return whether a checkpoint may rest within a moment, and is to be copied then."""
         stamps = {one.stamp for one in there}
         return (
             any(
-                not one.rests
+                not rests(one, there)
                 and one.state != CORRUPT
                 and one.stamp not in stamps
                 and one.stamp not in self.corrupt
@@ -357,7 +389,8 @@ class Round:
     def _digests_there(self) -> set[str]:
         """Return the digests of the generations that lie there as a whole."""
         known = self.there.known.values()
-        return {str(told.get("digest")) for told in known if told.get("state") != PARTIAL}
+        counted = (COMPLETE, UNKNOWN)
+        return {str(told.get("digest")) for told in known if told.get("state") in counted}
 
     # All else.
 
@@ -375,6 +408,13 @@ class Round:
         known = self.table.setdefault(item.there, {})
         try:
             files = mirror.files_in(item.here, taken)
+            for link in mirror.links_away(item.here):
+                if not any(_covers(other.here, link) for other in self._items()):
+                    name = os.path.relpath(link, item.here)
+                    self.told.append(
+                        f"{name} in {item.name} is a link to {os.path.realpath(link)}, which isn't"
+                        " copied; name it in durable.what if it should be"
+                    )
             stamps = {name: _stamp(path) for name, path in files.items()}
             for name in set(known) - set(files):
                 del known[name]
@@ -477,10 +517,16 @@ class Round:
         told = {
             "verified": join(self.there.home, best.name) if best else "",
             "step": best.step if best else None,
+            "named": bool(self.there.known[best.name].get("named")) if best else None,
             "at": self.there.known[best.name].get("copied") if best else None,
             "saved": best.at / 1e9 if best else None,
             "stamps": [str(one.get("stamp")) for one in there],
             "results": self._results(),
+            "mixed": {
+                path: content.fingerprint([path])
+                for group in self.mixed
+                for path in {*group.own.values(), *(item.path for item in group.items)}
+            },
         }
         self.run.folder.write(SAFE, json.dumps(told) + "\n")
 
@@ -503,27 +549,29 @@ class Round:
 
     def _is_mirrored(self, path: str) -> bool:
         """Return whether all files of a path were compared as they are now."""
+        files = list(completeness.files_of(path))
         for item in self._items():
-            if groups.is_within(path, item.here):
-                base = item.here if os.path.isdir(item.here) else os.path.dirname(item.here)
-                known = self.table.get(item.there) or {}
-                files = list(completeness.files_of(path))
-                return bool(files) and all(
-                    os.path.exists(file) and known.get(os.path.relpath(file, base)) == _stamp(file)
-                    for file in files
-                )
+            base = item.here if os.path.isdir(item.here) else os.path.dirname(item.here)
+            known = self.table.get(item.there) or {}
+            if files and all(
+                os.path.exists(file) and known.get(os.path.relpath(file, base)) == _stamp(file)
+                for file in files
+            ):
+                return True
         return False
 
     def _write_state(self) -> None:
         stamps = {group.stamp for group in self.groups}
+        names = {group.name for group in self.groups}
+        rhythms = self.state.get("rhythms") or {}
         told = {
             **self.state,
             "place": durable.place_id(self.run),
+            "rhythms": {name: row for name, row in rhythms.items() if name in names},
             "files": self.table,
             "digests": {s: d for s, d in self.digests.items() if s in stamps},
             "corrupt": {s: why for s, why in self.corrupt.items() if s in stamps},
             "known": self.there.known,
-            "handled": self.handled,
         }
         self.run.folder.write(STATE, json.dumps(told) + "\n")
 
@@ -540,8 +588,17 @@ def write_last(run: Run, told: dict[str, object]) -> None:
     run.folder.write("last-sync", json.dumps(told) + "\n")
 
 
-def _age(one: Any) -> int:
-    return int(one.at)
+def _covers(item: str, path: str) -> bool:
+    """Return whether a copy of an item copies a path: links to folders in it aren't followed."""
+    real = path if os.path.isdir(path) else os.path.dirname(path)
+    root = item if os.path.isdir(item) else os.path.dirname(item)
+    if not groups.is_within(path, item):
+        return False
+    return groups.is_within(os.path.realpath(real), os.path.realpath(root))
+
+
+def _age(one: There) -> tuple[int, int]:
+    return one.at, one.copied
 
 
 def _stamp(path: str) -> list[int]:
