@@ -187,7 +187,7 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     assert once(run, "full") and len(events(run, "copied")) == 2
     assert source_and_state() == [(b"\1", COMPLETE)]
     found = safe.look_safe(run)
-    assert found.newest == "" and found.is_newest_safe and not found.nothing_complete
+    assert found.newest == "" and found.is_newest_safe and not found.unseen
     assert safe.judged_now(run, str(folder / "model.pt")) == ""
     assert any("copied, not judged" in note for note in last_sync(run)["notes"])
     # The one that came to its end left what it meant to leave.
