@@ -29,6 +29,7 @@ ELSEWHERE = {
 SHOWN_LINE = "ssh -p 40122 root@203.0.113.7 -i KEY"
 # What a command ends with here, where that isn't 0: its answer is bad, or there is no GPU to see.
 EXITS = {
+    "rgt logs BOX -f": 130,
     "rgt fit": 1,
     "rgt health BOX": 2,
     "rgt health --replay": 1,
@@ -86,8 +87,10 @@ def answered(block: Block, cwd: Path, env: dict[str, str]) -> str:
     """Run the lines of a block, one shell each, and look at their exit codes and at what README shows of them."""
     said = ""
     for line in block.lines:
+        follows = line.startswith("rgt logs BOX -f")  # until Ctrl-C, or the end of the run
+        until = "timeout --foreground --preserve-status --signal=INT 4 " if follows else ""
         done = subprocess.run(
-            ["bash", "-c", line],
+            ["bash", "-c", until + line],
             cwd=cwd,
             env=env,
             stdin=subprocess.DEVNULL,
