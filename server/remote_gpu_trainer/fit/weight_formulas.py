@@ -15,6 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..text.masking import shown
+
 # Fields that any config may have and that no weight depends on.
 OF_EVERY_CONFIG = frozenset((
     "transformers_version", "architectures", "output_hidden_states", "return_dict", "dtype",
@@ -306,7 +308,7 @@ def _refuse_other_values(entry: dict, config: dict) -> None:
 
 
 def _short(given: Any) -> str:
-    return json.dumps(given, default=str)[:60]
+    return shown(json.dumps(given, default=str), 60)
 
 
 def _switches(entry: dict, config: dict) -> dict[str, Any]:
