@@ -628,10 +628,15 @@ def judge(copy: Copy, reach: Reach, change: Change, sound: dict[str, bool]) -> d
         if code == -1:
             outcome, by = "caught", f"the limit of {LIMIT_S} s"
         elif failed:
-            # A test that fails without the change as well has caught nothing.
+            # A test has caught it that fails alone, and without the change doesn't.
+            alone = (failed[:1], "-n", "0")
             if failed[0] not in sound:
-                sound[failed[0]] = copy.run_tests(failed[:1], "-n", "0", limit=LIMIT_S) == 0
-            if not sound[failed[0]]:
+                sound[failed[0]] = copy.run_tests(*alone, limit=LIMIT_S) == 0
+            if sound[failed[0]]:
+                copy.write(change)
+                sure = copy.run_tests(*alone, limit=LIMIT_S) != 0
+                copy.restore()
+            if not (sound[failed[0]] and sure):
                 tests.remove(failed[0])
                 continue
             outcome, by = "caught", failed[0]
