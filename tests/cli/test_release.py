@@ -66,7 +66,8 @@ def test_a_box_is_forgotten_when_the_user_says_so(asked, words, code, says):
 
 
 @pytest.mark.parametrize("lines", [1, 2000])  # 2000 are more than a buffer holds
-def test_a_reader_that_goes_away_leaves_the_order_standing(home, lines):
+def test_a_reader_that_goes_away_leaves_the_order_standing(home, lines, monkeypatch):
+    monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     (home / ".claude.json").write_text(json.dumps({f"key {n}": "x" * 80 for n in range(lines)}))
     reader, writer = os.pipe()
     os.close(reader)
