@@ -363,9 +363,3 @@ def test_a_cell_of_a_queue_ends_no_box(box):
     one.run_dir.joinpath("quiet").touch()
     time.sleep(3)
     assert (one.home / "ended").read_text() == "ended\n"
-
-
-@pytest.mark.parametrize("cells", [["a/b"], ["a", "a"], ["../x"]])
-def test_names_that_are_no_folder_names_are_refused(box, cells):
-    done = box([[name] for name in cells]).run("queue")
-    assert done.returncode == 2 and "each name once" in done.stderr
