@@ -926,9 +926,11 @@ def test_a_look_at_a_data_set_is_denied_the_same_calls_of_the_kernel_on_each_mac
         found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\b", header.read_text())
         names[machine] = {int(number): name for name, number in found}
         table = read_only.MACHINES[machine]
-        denied[machine] = {names[machine][number] for number in table["denied"]}
+        # A call that is newer than the headers has one number on all machines.
+        denied[machine] = {names[machine].get(n, n if n > 423 else "") for n in table["denied"]}
         for name in table.keys() - {"denied", "audit"}:
             assert names[machine][table[name]] == name
-    assert denied["x86_64"] & set(names["aarch64"].values()) == denied["aarch64"]
+    older = set(names["x86_64"].values()) - set(names["aarch64"].values())
+    assert denied["x86_64"] - older == denied["aarch64"]
     assert {"rename", "unlink", "mkdir", "fork"} <= denied["x86_64"]
     assert {"kill", "execve", "socket", "unlinkat", "renameat", "ftruncate"} <= denied["aarch64"]
