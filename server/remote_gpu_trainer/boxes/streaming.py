@@ -84,7 +84,8 @@ class Stream:
 
     def __init__(self, process: subprocess.Popen[bytes], mark: str, given: bytes | None):
         assert isinstance(process.stdout, io.BufferedReader)
-        self.out = process.stdout
+        assert process.stdin
+        self.out, self._stdin = process.stdout, process.stdin
         self.has_begun = False
         self._process, self._mark, self._given = process, mark, given
         self._errors: list[bytes] = []
@@ -106,9 +107,9 @@ class Stream:
 
     def end(self) -> tuple[int | None, str]:
         """Return how the program, or ssh, ended, and what was printed on its stderr."""
-        if self._given is None and self._process.stdin:  # else _feed closes it
+        if self._given is None:  # else _feed closes it
             with suppress(OSError):
-                self._process.stdin.close()
+                self._stdin.close()
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
@@ -118,10 +119,10 @@ class Stream:
         return self._process.returncode, b"".join(self._errors).decode("utf-8", "replace")
 
     def _feed(self) -> None:
-        assert self._process.stdin and self._given is not None
+        assert self._given is not None
         with suppress(OSError):
-            self._process.stdin.write(self._given)
-            self._process.stdin.close()
+            self._stdin.write(self._given)
+            self._stdin.close()
 
     def _collect(self) -> None:
         assert self._process.stderr
