@@ -2,11 +2,19 @@
 
 import re
 import runpy
+from datetime import date
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle, front_matter
-from remote_gpu_trainer.catalogue.facts import FactError, matters
-from remote_gpu_trainer.catalogue.freshness import LIMITS, kind_of
+from remote_gpu_trainer.catalogue.facts import FactError, fact_head, matters
+from remote_gpu_trainer.catalogue.freshness import (
+    LIMITS,
+    BadQuestion,
+    kind_of,
+    past,
+    read_day,
+    read_limits,
+)
 from remote_gpu_trainer.catalogue.front_matter import read_fact_heads
 from remote_gpu_trainer.platforms.profile import load as load_profiles
 
@@ -57,8 +65,39 @@ def test_the_script_and_the_package_read_the_same_facts(page):
 
 
 def test_the_age_of_a_fact_matters_by_its_name():
-    told = {"stop_billing": "decides", "preemption": "decides", "spot": "amount", "ssh": "hardly"}
+    told = {"ssh": "hardly", "paths": "hardly"}
+    for name in ("stop_billing", "self_stop", "survives", "limits", "preemption"):
+        told[name] = "decides"  # money or data
+    for name in ("price", "card_prices", "quota", "egress", "spot"):
+        told[name] = "amount"
     assert {name: matters(name) for name in told} == told
+
+
+def test_a_fact_is_stale_the_day_after_its_limit_and_the_oldest_stands_first():
+    kinds = {"price": "2026-01-01", "platform": "2025-10-03", "quota": ""}  # none: in doubt
+    heads = [
+        fact_head("x", kind, {"source": "https://a.b", "date": day, "kind": kind})
+        for kind, day in kinds.items()
+    ]
+    assert past([], heads, date(2026, 4, 1)) == []
+    found = [stale.as_dict() for stale in past([], heads, date(2026, 4, 2))]
+    assert [(item["id"], item["matters"], item["limit_days"]) for item in found] == [
+        ("x.platform", "hardly", 180),
+        ("x.price", "amount", 90),
+    ]
+    assert found[1]["checked"] == "2026-01-01" and found[1]["source"] == "https://a.b"
+    assert past([], heads, date(2026, 4, 2), {**LIMITS, "price": 91, "platform": 365}) == []
+
+
+def test_a_day_and_a_limit_are_read_in_one_form_alone():
+    assert read_day(" 2026-11-20\n") == date(2026, 11, 20) and read_day(None) == date.today()
+    for text in ("20261120", "2026-W47-5", "2026-02-30", "tomorrow", ""):
+        with pytest.raises(BadQuestion, match="isn't a date; write it as YYYY-MM-DD"):
+            read_day(text)
+    assert read_limits(["price=5", "quota=0"]) == {**LIMITS, "price": 5, "quota": 0}
+    for text in ("price", "price=", "price=-1", "price=²", "gift=5"):
+        with pytest.raises(BadQuestion, match="isn't a limit; write KIND=DAYS with one of price"):
+            read_limits([text])
 
 
 def test_the_limit_of_each_kind_is_one_table():
