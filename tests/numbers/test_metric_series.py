@@ -249,5 +249,5 @@ def test_the_numbers_of_the_last_run_in_a_log_count(form, between, after, is_new
     )
     text = f"{before}\n{between}{behind}"
     rows = [(at, row.encode()) for at, row in enumerate(text.splitlines(), 1)]
-    [loss] = [one for one in metric_series.of_rows(rows).series if one.kind == "loss"]
+    [loss] = [one for one in of_rows(rows).series if one.kind == "loss"]
     assert list(loss.values) == (after if is_new else RUN + after)
