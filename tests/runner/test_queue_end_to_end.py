@@ -199,14 +199,6 @@ def test_parts_share_roster_and_run_folder_as_the_tasks_of_an_array_do(box):
     assert one.run("reconcile").returncode == 0 and one.status()["phase"] == "done"
 
 
-def test_a_full_disk_ends_the_queue_of_this_box_with_a_reason(box):
-    one = box([["a", "full"], ["b"]], slots=1)
-    assert one.run("queue").returncode == 1
-    assert one.states() == {"a": "left", "b": "left"}
-    state = one.status()
-    assert (state["phase"], state["class"]) == ("failed", "disk") and "cell a" in state["reason"]
-
-
 def test_every_cell_is_copied_to_a_place_of_its_own(box):
     one = box(
         [["a"], ["b"]],
