@@ -91,7 +91,10 @@ def make_spec(tmp_path):
     ("error", "why"),
     [
         ("RuntimeError: element 0 of tensors does not require grad", "O3 repeats until"),
-        ("RuntimeError: CUDA error: no kernel image is available for execution", "ENV1 repeats"),
+        (
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+            "ENV1 repeats",
+        ),
         ("RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error.", "DP15 repeats"),
         (
             "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
