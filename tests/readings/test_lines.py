@@ -155,7 +155,10 @@ SAID = {  # words of names, as logs print them
     "ppl": "perplexity",
     "": "epoch train_time total_time",
 }
-HELD_OUT = "eval_loss val_acc test/loss valid_ppl pérdida_val 验证损失 验证集 検証損失 validación вал validierung"
+HELD_OUT = (
+    "dev_loss eval_loss evaluate evaluation/loss test_loss testing val_acc valid_ppl validation 测试 测试集 验证 "
+    "验证准确率 验证损失 验证集 検証 検証損失 вал validación pérdida_validación validierung"
+)
 
 
 def test_a_name_says_the_kind_of_its_number_and_whether_it_is_of_held_out_data():
