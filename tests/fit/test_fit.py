@@ -436,6 +436,23 @@ TABLES = ("bert", "bart", "codegen", "distilbert", "gpt2", "gpt_neo", "mpnet", "
           "xlm-roberta")  # fmt: skip
 
 
+TABLED = (
+    "albert bart bert bert-generation big_bird bigbird_pegasus biogpt blenderbot blenderbot-small codegen convbert "
+    "distilbert electra ernie flaubert fnet gpt2 gpt_bigcode gpt_neo gptj layoutlm marian mbart megatron-bert mobilebert "
+    "nystromformer openai-gpt opt pegasus plbart rembert roc_bert roformer squeezebert xlm"
+)
+FROM_PADDING = "camembert data2vec-text longformer mpnet roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl"
+
+
+def test_each_family_that_looks_positions_up_in_a_table_ends_with_it():
+    for kinds, longest in ((TABLED, 40), (FROM_PADDING, 38), ("llama t5 xlnet", 0)):
+        found = {
+            kind: model_of({**NARROW, "model_type": kind, "max_position_embeddings": 40}).longest
+            for kind in kinds.split()
+        }
+        assert found == dict.fromkeys(kinds.split(), longest)
+
+
 @pytest.mark.parametrize("kind", TABLES)
 def test_a_model_stops_behind_the_last_of_its_positions(kind):
     """The library runs what `fit` takes, and stops at one token more."""
