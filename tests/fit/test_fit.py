@@ -445,11 +445,9 @@ FROM_PADDING = "camembert data2vec-text longformer mpnet roberta roberta-prelaye
 
 
 def test_each_family_that_looks_positions_up_in_a_table_ends_with_it():
+    size = {**NARROW, "max_position_embeddings": 40, "n_positions": 40}
     for kinds, longest in ((TABLED, 40), (FROM_PADDING, 38), ("llama t5 xlnet", 0)):
-        found = {
-            kind: model_of({**NARROW, "model_type": kind, "max_position_embeddings": 40}).longest
-            for kind in kinds.split()
-        }
+        found = {kind: model_of({**size, "model_type": kind}).longest for kind in kinds.split()}
         assert found == dict.fromkeys(kinds.split(), longest)
 
 
