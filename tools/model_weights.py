@@ -38,6 +38,20 @@ from transformers.models.auto import configuration_auto, modeling_auto
 
 import evals.fit.runs  # noqa: F401  (tells torch of torchvision's operators first)
 
+# Fields that decide on what a batch keeps. The data file has their defaults.
+OF_SHAPES = frozenset((
+    "num_hidden_layers", "n_layer", "num_layers", "n_layers", "hidden_size", "n_embd", "d_model",
+    "dim", "num_attention_heads", "n_head", "num_heads", "n_heads", "num_key_value_heads",
+    "num_kv_heads", "head_dim", "d_kv", "intermediate_size", "n_inner", "d_ff", "ffn_dim",
+    "encoder_ffn_dim", "vocab_size", "num_local_experts", "num_experts", "n_routed_experts",
+    "num_experts_per_tok", "moe_top_k", "moe_intermediate_size", "hidden_activation",
+    "hidden_act", "activation_function", "dense_act_fn", "resid_pdrop", "hidden_dropout_prob",
+    "hidden_dropout", "attn_pdrop", "attention_probs_dropout_prob", "attention_dropout",
+    "dropout_rate", "image_size", "patch_size", "is_encoder_decoder", "encoder_layers",
+    "decoder_layers", "feed_forward_proj", "max_position_embeddings", "n_positions",
+    "rms_norm_eps",
+))  # fmt: skip
+
 OTHER = weight_formulas.OTHER
 PLACE = ROOT / "server/remote_gpu_trainer/fit/model_weights.json"
 TASKS = (
@@ -717,7 +731,7 @@ class Finder:
         entry["divisible"] = divisible(self.library, entry)
         entry["defaults"] = {
             name: self.library.plain[name]
-            for name in sorted(weight_formulas.OF_SHAPES & set(self.library.plain))
+            for name in sorted(OF_SHAPES & set(self.library.plain))
             if self.library.plain[name] is not None and name not in entry["numbers"]
         }
         guard(self.library, entry)

@@ -55,6 +55,7 @@ DEFAULT_TESTS = "not slow and not engine and not clients and not site and not pr
 PLUGIN = '''
 """Tells coverage.py which test runs, also in the processes that it starts; writes how it ended."""
 import json, os
+from io import open  # a test may have put its own in the place of the builtin
 import pytest
 
 @pytest.hookimpl(wrapper=True)
@@ -411,6 +412,10 @@ class Copy:
                 process.wait()
                 return -1
 
+    def said(self) -> str:
+        """The end of what pytest said of the last run."""
+        return (self.root.parent / "output").read_text()[-2000:]
+
     def results(self) -> list[tuple[str, str, float]]:
         """What the tests of the last run ended with: name, outcome, seconds."""
         if not self.log.exists():
@@ -497,7 +502,7 @@ class Reach:
             f" {self.copy.root}/hooks/*\n"
         )
         began = time.monotonic()
-        self.copy.run_tests(
+        code = self.copy.run_tests(
             missing,
             "-n",
             "2",
@@ -506,6 +511,9 @@ class Reach:
             limit=3600,
             COVERAGE_PROCESS_START=str(settings),
         )
+        if code not in (0, 1):  # passed, or some failed
+            said = self.copy.said()
+            sys.exit(f"error: the tests of {self.room} can't be run; mend what pytest says: {said}")
         for file in missing:
             self.data[file] = {"hash": hashes[file], "tests": {}, "reach": {}}
         for name, outcome, seconds in self.copy.results():
@@ -620,13 +628,20 @@ def judge(copy: Copy, reach: Reach, change: Change, sound: dict[str, bool]) -> d
         if code == -1:
             outcome, by = "caught", f"the limit of {LIMIT_S} s"
         elif failed:
-            # A test that fails without the change as well has caught nothing.
+            # A test has caught it that fails alone, and without the change doesn't.
+            alone = (failed[:1], "-n", "0")
             if failed[0] not in sound:
-                sound[failed[0]] = copy.run_tests(failed[:1], "-n", "0", limit=LIMIT_S) == 0
-            if not sound[failed[0]]:
+                sound[failed[0]] = copy.run_tests(*alone, limit=LIMIT_S) == 0
+            if sound[failed[0]]:
+                copy.write(change)
+                sure = copy.run_tests(*alone, limit=LIMIT_S) != 0
+                copy.restore()
+            if not (sound[failed[0]] and sure):
                 tests.remove(failed[0])
                 continue
             outcome, by = "caught", failed[0]
+        elif code == 3:
+            raise SystemExit(f"error: pytest broke; mend what it says: {copy.said()}")
         elif code not in (0, 5):
             outcome, by = "caught", "the tests can't be collected"
         break

@@ -300,30 +300,33 @@ def test_a_folder_is_pulled_and_a_second_time_only_what_is_new(sshd, tmp_path):
     assert box.pull(box.parse("gpu"), str(there), str(here)).why == "refused"
 
 
-@pytest.fixture(params=["here", "there", "local"])
-def without_rsync(request, sshd, tmp_path, monkeypatch):
+@pytest.fixture(
+    params=["local", *(pytest.param(name, marks=pytest.mark.engine) for name in ("here", "there"))]
+)
+def without_rsync(request, tmp_path, monkeypatch):
     """A box and this machine, of which one has no rsync; and the folder on the box."""
+    box_there = None if request.param == "local" else request.getfixturevalue("sshd")
     tools = tmp_path / "tools"
     tools.mkdir()
-    for name in ("python3", "bash", "sh", "env", "timeout", "ssh"):
+    for name in ("python3", "bash", "sh", "env", "timeout", *(("ssh",) if box_there else ())):
         (tools / name).symlink_to(shutil.which(name))
     if request.param == "there":
         engine("rsync", INSTALL)
-        login = sshd.place / "login"
+        login = box_there.place / "login"
         login.write_text(login.read_text().replace('cd "$HOME"', f'PATH={tools}; cd "$HOME"'))
     else:
         monkeypatch.setenv("PATH", str(tools))
-    there = sshd.home / "a 'run' $(x)"
+    there = (box_there.home if box_there else tmp_path) / "a 'run' $(x)"
     (there / "out").mkdir(parents=True)
     (there / "-w").write_text("weights")
     (there / "out/é \n.bin").write_bytes(bytes(range(256)) * 5000)
     (there / "lock").write_text("")
     (there / "link").symlink_to("/etc/passwd")
-    return box.parse("local" if request.param == "local" else "gpu"), there
+    return box.parse("gpu" if box_there else "local"), there, box_there
 
 
 def test_without_rsync_the_same_files_come(without_rsync, tmp_path):
-    where, there = without_rsync
+    where, there, box_there = without_rsync
     here = tmp_path / "to here"
     here.mkdir()
     copy = partial(box.pull, where, str(there), str(here), exclude=("/lock",))
@@ -348,16 +351,14 @@ def test_without_rsync_the_same_files_come(without_rsync, tmp_path):
     assert (gone.outcome, gone.code) == ("ok", 1) and "no folder" in gone.errors
 
 
-def test_without_rsync_a_full_or_closed_folder_and_a_lost_box_are_told(
-    without_rsync, tmp_path, sshd
-):
-    where, there = without_rsync
+def test_without_rsync_a_full_or_closed_folder_and_a_lost_box_are_told(without_rsync, tmp_path):
+    where, there, box_there = without_rsync
     (tmp_path / "here").mkdir()
     (tmp_path / "here/out").write_text("a file in the way")
     reply = box.pull(where, str(there), str(tmp_path / "here"))
     assert reply.code == 1 and "out" in reply.errors
-    if not where.local:
-        sshd.stop()
+    if box_there:
+        box_there.stop()
         assert box.pull(where, str(there), str(tmp_path / "here")).why == "refused"
 
 

@@ -315,12 +315,14 @@ def test_hints_name_the_program_as_it_was_called(monkeypatch, capsys):
 def test_an_unreadable_file_is_said_so(tmp_path, monkeypatch, capsys):
     (tmp_path / "a.log").write_text("x")
 
-    def refuse(*_, **__):
-        raise PermissionError(13, "Permission denied")
+    opened = open
 
-    monkeypatch.setattr(
-        "builtins.open", refuse
-    )  # root may read everything, so the refusal is played
+    def refuse(path, *more, **options):  # root may read everything, so the refusal is played
+        if str(path).endswith("a.log"):
+            raise PermissionError(13, "Permission denied")
+        return opened(path, *more, **options)
+
+    monkeypatch.setattr("builtins.open", refuse)
     assert main(["lookup", "--log", str(tmp_path / "a.log")]) == 2
     assert (
         "can't be read (Permission denied); pass a log that this user may read"

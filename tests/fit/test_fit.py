@@ -148,6 +148,38 @@ def test_smaller_batches_of_a_plan_add_up_to_the_batch_that_was_asked_for():
     assert options.endswith("--batch 1") and peak == estimate(model, whole).peak
 
 
+def reckoned(how: str) -> float:
+    """The bytes to which the arithmetic of a line leads."""
+    units = {"k": "e3", "M": "e6", "B": "e9", "T": "e12", "": ""}
+    how = re.sub(r": (all|no) experts.*|,", "", how)
+    numbers = re.sub(r"(?<=\d)([kMBT]?)\b", lambda unit: units[unit[1]], how)
+    return eval(re.sub(r"\b[a-zA-Z]\w*|:", " ", numbers).replace("×", "*"))
+
+
+EXPERTS = {**LLAMA, "model_type": "mixtral", "num_local_experts": 8, "num_experts_per_tok": 2}
+MODELS = {"dense": LLAMA, "tied": {**LLAMA, "tie_word_embeddings": True}, "experts": EXPERTS}
+
+
+@pytest.mark.parametrize("model", MODELS.values(), ids=MODELS)
+@pytest.mark.parametrize("options", [
+    {}, {"checkpointing": True, "batch": 64}, {"precision": "bf16", "chunked_loss": True, "batch": 8},
+    {"precision": "4bit", "lora": 8}, {"precision": "8bit", "lora": 8, "sharding": "fsdp", "gpus": 2},
+    {"sharding": "zero1", "gpus": 2}, {"sharding": "zero2", "gpus": 4, "accumulation": 2},
+    {"sharding": "zero3", "gpus": 4, "batch": 16, "attention": "eager"},
+    {"sharding": "ddp", "gpus": 2, "precision": "fp32"}, {"sharding": "fsdp", "gpus": 8, "batch": 9},
+    {"optimizer": "muon"}, {"optimizer": "adafactor", "lora": 16, "targets": "qv"},
+    {"optimizer": "adamw-foreach", "sharding": "zero3", "gpus": 4}, {"offload": True},
+])  # fmt: skip
+def test_the_arithmetic_of_a_line_gives_its_bytes_and_the_lines_the_peak(model, options):
+    found = estimate(model_of(model), Run(**options))
+    told = [line for line in found.lines if " × " in line.how]
+    assert len(told) > 1 and {line.what: reckoned(line.how) for line in told} == pytest.approx(
+        {line.what: line.size for line in told},
+        rel=2e-3,  # 0.562 B is 9/16
+    )
+    assert sum(line.size for line in found.lines) == pytest.approx(found.peak)
+
+
 def test_the_lines_add_up_to_the_peak(config, capsys):
     for words in ((), ("--checkpointing",), ("--lora", "8"), ("--attention", "eager")):
         _, told = asked(capsys, config, "--batch", "2", *words)
@@ -402,6 +434,21 @@ def test_a_tight_run_says_up_to_what_it_may_need(config, capsys):
 NARROW = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 200}
 TABLES = ("bert", "bart", "codegen", "distilbert", "gpt2", "gpt_neo", "mpnet", "opt", "roberta",
           "xlm-roberta")  # fmt: skip
+
+
+TABLED = (
+    "albert bart bert bert-generation big_bird bigbird_pegasus biogpt blenderbot blenderbot-small codegen convbert "
+    "distilbert electra ernie flaubert fnet gpt2 gpt_bigcode gpt_neo gptj layoutlm marian mbart megatron-bert mobilebert "
+    "nystromformer openai-gpt opt pegasus plbart rembert roc_bert roformer squeezebert xlm"
+)
+FROM_PADDING = "camembert data2vec-text longformer mpnet roberta roberta-prelayernorm xlm-roberta xlm-roberta-xl"
+
+
+def test_each_family_that_looks_positions_up_in_a_table_ends_with_it():
+    size = {**NARROW, "max_position_embeddings": 40, "n_positions": 40}
+    for kinds, longest in ((TABLED, 40), (FROM_PADDING, 38), ("llama t5 xlnet", 0)):
+        found = {kind: model_of({**size, "model_type": kind}).longest for kind in kinds.split()}
+        assert found == dict.fromkeys(kinds.split(), longest)
 
 
 @pytest.mark.parametrize("kind", TABLES)

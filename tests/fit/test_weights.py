@@ -314,7 +314,7 @@ def test_experts_that_gpus_gather_are_as_wide_as_they_are_stored():
 
 def test_a_guess_that_adapts_experts_has_their_sums_too():
     model = model_of({"model_type": "nothing_like_it", **SMALL, "num_local_experts": 4})
-    assert model.guessed and model.experts == 4
+    assert model.guessed and model.experts == 4 and model.layers_with_experts() == model.layers
     lines = {line.what for line in estimate(model, Run(lora=8, sequence=8)).lines}
     assert {"experts plus adapters", "gradient of their sum"} <= lines
 

@@ -487,3 +487,34 @@ def test_a_traceback_that_a_program_sets_to_the_right_ends_with_its_exception():
         found.first.text == found.decisive[0].text == "ModuleNotFoundError: No module named 'torch'"
     )
     assert answer_for(text=PIP).matches[0]["id"] == "ENV19"
+
+
+STEPS = "".join(f"step {n} loss {3 - n / 10:.2f}\n" for n in range(9))
+FAILED = f"{STEPS}{TRACEBACK}RuntimeError: boom\n"
+AGAIN = "nohup: ignoring input\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "run", "first", "read", "twice"),
+    [
+        (FAILED, None, 1, "all 15 lines, one run", False),
+        (
+            FAILED + AGAIN + FAILED, None, 16,
+            "run 2 of 2, from line 16 on; run 1 ended with RuntimeError (line 15)", True,
+        ),
+        (
+            FAILED + AGAIN + STEPS + "step 9 loss 2\n" + FAILED[len(STEPS) :], 2, 16,
+            "run 2 of 2, from line 16 on; run 1 ended with RuntimeError (line 15)", False,
+        ),
+        (FAILED + AGAIN + FAILED, 1, 1, "run 1 of 2, from line 1 to line 15", False),
+        (FAILED + AGAIN + FAILED, 0, 1, "all 2 runs as one", False),
+    ],
+)  # fmt: skip
+def test_of_several_runs_in_a_file_one_is_read(text, run, first, read, twice, tmp_path):
+    (tmp_path / "a.log").write_text(text)
+    found = from_path(str(tmp_path / "a.log"), ReadOptions(run=run))
+    assert (found.lines[0].number, found.read, found.failed_twice) == (
+        first, f"Read: {read}.", twice,
+    )  # fmt: skip
+    with pytest.raises(Unreadable, match="the file holds .*, and run 3 was asked for"):
+        from_path(str(tmp_path / "a.log"), ReadOptions(run=3))

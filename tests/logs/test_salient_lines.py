@@ -1,7 +1,8 @@
-"""Version listings alone are no symptom; one line beside them is looked at."""
+"""Each shape of a line counts once; version listings alone are no symptom, one line beside them is looked at."""
 
 import pytest
-from remote_gpu_trainer.logs.salient import only_versions
+from remote_gpu_trainer.logs.reading import from_text
+from remote_gpu_trainer.logs.salient import MAX_LINES, only_versions, salient
 
 LISTINGS = [
     "Tue Nov 20 10:00:00 2026\nNVIDIA-SMI 580.82 Driver Version: 580.82 CUDA Version: 13.0",
@@ -32,3 +33,14 @@ def test_with_one_further_line_it_is_none(text, more):
 
 def test_nothing_is_no_listing():
     assert not only_versions([]) and not only_versions(["", "  "])
+
+
+def test_each_shape_counts_once_without_its_paths_and_the_decisive_first():
+    shards = [f"rank {rank}: loading shard {rank} of 8" for rank in range(8)]
+    said = salient(from_text("\n".join([*shards, "", "123", "RuntimeError: boom in /root/a/b.py"])))
+    assert [(text.strip(), marked) for _, text, marked in said] == [
+        ("RuntimeError: boom in", True),
+        ("loading shard 0 of 8", False),
+    ]
+    many = "\n".join(f"word{'x' * n} tells" for n in range(300))
+    assert len(salient(from_text(many))) == MAX_LINES

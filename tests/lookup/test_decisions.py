@@ -87,6 +87,28 @@ def make_spec(tmp_path):
     return spec.of({"target": "ssh", "run_dir": str(tmp_path / "run"), "gpus": 0})
 
 
+@pytest.mark.parametrize(
+    ("error", "why"),
+    [
+        ("RuntimeError: element 0 of tensors does not require grad", "O3 repeats until"),
+        (
+            "RuntimeError: CUDA error: no kernel image is available for execution on the device",
+            "ENV1 repeats",
+        ),
+        ("RuntimeError: DataLoader worker (pid 9) is killed by signal: Bus error.", "DP15 repeats"),
+        (
+            "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
+            "it needs less",
+        ),
+        ("OSError: [Errno 28] No space left on device: 's.pt'", "the disk needs room"),
+        ("RuntimeError: boom", "an error of the program repeats"),
+    ],
+)
+def test_what_decides_is_named(error, why):
+    decision = answer_for(text=CRASH.replace("RuntimeError: boom", error)).decision
+    assert decision["do"] == "fix_first" and decision["why"].startswith(why)
+
+
 def test_an_entry_decides_the_same_where_the_runner_names_it():
     entries = bundle.load_cache()
     for kind, _, name in failures.ENTRIES:
@@ -152,8 +174,8 @@ def test_an_xid_that_health_doesnt_let_train_is_not_started_on_the_same_box(form
         code: (level, decision)
         for code, level in levels.items()
         if level in ("fatal", "degraded", "unknown")
-        and (decision := (answer_for(text=form.format(code)).decision or {}).get("do"))
-        != "restart_elsewhere"
+        and (decision := answer_for(text=form.format(code)).decision or {"do": ""})
+        and (decision["do"] != "restart_elsewhere" or f"Xid {code}" not in decision["why"])
     }
     assert not wrong
 

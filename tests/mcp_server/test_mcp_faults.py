@@ -952,7 +952,3 @@ def test_a_page_that_cannot_be_read_costs_that_page_only(without_pages):
     finally:
         for folder in ("references", "profiles", "scripts"):
             shutil.rmtree(without_pages / folder)
-
-
-def test_the_table_holds_at_least_thirty_faults():
-    assert len(ASKED) + len(LINES) >= 30

@@ -512,6 +512,7 @@ def test_a_long_look_up_reports_progress_and_ends_when_it_is_cancelled(slow_box)
     assert child.process.returncode == 0, "it waits for a box although nobody is left to answer"
     assert (
         told["progressToken"] == "long"
+        and told["progress"] == 2  # seconds after the call
         and told["progress"] < told["total"]
         and told["message"] == "waiting for the log"
     )

@@ -222,3 +222,32 @@ def test_the_first_nan_of_a_long_log_is_seen_where_it_is():
         )
         == 31_415
     )
+
+
+RUN, NEXT = [2.5, 2.0, 1.5, 1.2, 1.0], [2.4, 1.9, 1.4, 1.1]
+STEP, PLAIN = "step {n} loss {v:.4f}", "loss {v:.4f}"
+
+
+@pytest.mark.parametrize(
+    ("form", "between", "after", "is_new"),
+    [
+        (STEP, "", NEXT, True),  # the count begins again
+        (STEP, "", [1.1, 1.0, 0.9], False),
+        (STEP, "resumed from checkpoint\n", NEXT, False),
+        (PLAIN, "", NEXT, False),
+        (PLAIN, "=== Task 2 ===\n", NEXT, True),
+        (PLAIN, "WARNING: gradient overflow\n", NEXT, False),
+        (PLAIN, "=== Task 2 ===\n", [2.4], False),  # too short for a run
+        ("lr = 0.1\nloss {v}", "", NEXT, False),  # such a row stands before every loss
+        ("epoch {n} loss {v}", "", [0.9, 0.8, 0.7], True),
+    ],
+)
+def test_the_numbers_of_the_last_run_in_a_log_count(form, between, after, is_new):
+    before, behind = (
+        "\n".join(form.format(n=n, v=v) for n, v in enumerate(values, form.startswith("epoch")))
+        for values in (RUN, after)
+    )
+    text = f"{before}\n{between}{behind}"
+    rows = [(at, row.encode()) for at, row in enumerate(text.splitlines(), 1)]
+    [loss] = [one for one in of_rows(rows).series if one.kind == "loss"]
+    assert list(loss.values) == (after if is_new else RUN + after)

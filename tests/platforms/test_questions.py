@@ -184,6 +184,15 @@ def test_a_page_for_a_person_begins_with_bill_deletion_survival_and_login(name):
     assert len(heads) - start == len(showing.HEADINGS) + len(deleted)
     commands = [line for line in lines if len(line) > showing.WIDTH and "http" not in line]
     assert all(line.startswith("    ") for line in commands)
+    said = " ".join(" ".join(lines).split())
+    for fact_name, fact in page.facts:
+        for field, value in fact.value.model_dump().items() if fact else ():
+            if (fact_name, field) in showing.COMMANDS:
+                assert {f"    {line}" for line in value.splitlines()} <= set(lines)
+            elif value not in ("", None, []) and field != "deletes":
+                text = " ".join(showing._plain(value).split())
+                named = f"{showing.FIELDS.get(field, field)}: {text}"
+                assert text in said and (named in said) == (field not in showing.BARE), named
 
 
 def test_every_fact_has_a_heading_and_says_once_whether_its_age_matters():

@@ -3,13 +3,12 @@
 import ast
 import json
 import re
-import runpy
 import subprocess
 import sys
 from datetime import date, timedelta
 
 import pytest
-from remote_gpu_trainer.catalogue import bundle, front_matter
+from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.facts import FactError
 from remote_gpu_trainer.catalogue.freshness import LIMITS, kind_of
 from remote_gpu_trainer.catalogue.front_matter import read_fact_heads
@@ -170,37 +169,6 @@ def test_every_token_of_every_profile_is_held_against_the_others():
     }
 
 
-def test_the_tokens_of_one_platform_are_those_of_its_page():
-    for name, profile in load_profiles().items():
-        assert front_matter.platform_tokens(ROOT, name) == tuple(profile.tokens)
-    assert front_matter.platform_tokens(ROOT, "moon") == ()
-
-
-EMPTY = "---\nfacts:\n  price:\n    source:\n    date:\n---\n"
-
-
-def test_a_fact_whose_fields_are_empty_has_no_date_and_no_traceback():
-    [head] = front_matter.read(EMPTY, "profiles/x.md").fact_heads()
-    assert (head.source, head.date, head.status) == ("", None, "unconfirmed")
-    assert script_reader()(EMPTY, "x") == [head]
-
-
-@pytest.mark.parametrize(
-    "wrong, said",
-    [
-        ("date: 2026-02-30", "profiles/x.md: price: '2026-02-30' isn't a date; write YYYY-MM-DD"),
-        ("date: soon", "profiles/x.md: price: 'soon' isn't a date; write YYYY-MM-DD or null"),
-        ("kind: gift", "profiles/x.md: price: unknown kind 'gift'; write one of platform, price"),
-    ],
-)
-def test_both_readers_refuse_a_bad_date_and_a_bad_kind_with_the_same_words(wrong, said):
-    page = f"---\nfacts:\n  price:\n    {wrong}\n---\n"
-    with pytest.raises(FactError, match=re.escape(said)):
-        front_matter.read(page, "profiles/x.md").fact_heads()
-    with pytest.raises(FactError, match=re.escape(said)):
-        script_reader()(page, "x")
-
-
 def test_front_matter_that_is_no_yaml_is_named_with_its_line(tmp_path):
     (tmp_path / "references").mkdir()
     (tmp_path / "profiles").mkdir()
@@ -209,22 +177,7 @@ def test_front_matter_that_is_no_yaml_is_named_with_its_line(tmp_path):
         checking.check(date(2026, 11, 20), root=tmp_path)
 
 
-@pytest.mark.parametrize(
-    "page", sorted(path.stem for path in (ROOT / "profiles").glob("[a-z]*.md"))
-)
-def test_the_script_and_the_package_read_the_same_facts(page):
-    text = (ROOT / "profiles" / f"{page}.md").read_text(encoding="utf-8")
-    heads = front_matter.read(text, f"profiles/{page}.md").fact_heads()
-    assert len(heads) > 5
-    assert script_reader()(text, page) == heads
-
-
 # the script
-
-
-def script_reader():
-    """The function of the script that reads facts without PyYAML."""
-    return runpy.run_path(str(SCRIPT))["fact_heads"]
 
 
 def run_script(*arguments: str, python: str = sys.executable, cwd=None):
@@ -636,22 +589,6 @@ def test_a_stale_fact_says_in_a_word_whether_its_age_can_change_the_decision(cap
 
 
 # ages and the look-up
-
-
-def test_the_limit_of_each_kind_is_one_table():
-    assert LIMITS == {
-        "price": 90,
-        "quota": 90,
-        "platform": 180,
-        "library": 365,
-        "mechanism": 730,
-    }
-
-
-def test_every_entry_has_a_kind_and_every_fact_a_limit():
-    for entry in bundle.load().entries:
-        assert kind_of(entry) in LIMITS
-    assert all(head.kind in LIMITS for head in read_fact_heads(ROOT))
 
 
 def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():

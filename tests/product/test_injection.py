@@ -112,10 +112,6 @@ def is_quiet(value, most: int = 2100) -> None:
         assert len(text) <= most
 
 
-def test_there_are_at_least_forty_of_them():
-    assert len(TEXTS) >= 40
-
-
 @pytest.mark.parametrize("name", NAMES)
 def test_a_log_with_it_gets_the_same_answer(name, tmp_path):
     """The text stands in the lines before the failure, and in the message of the failure itself."""

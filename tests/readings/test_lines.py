@@ -4,6 +4,7 @@ from dataclasses import asdict
 
 import pytest
 from remote_gpu_trainer.readings.line import BARE, PART, RUN, read, read_losses, read_step
+from remote_gpu_trainer.readings.names import kind_of
 
 OPEN = {"is_open": True}
 ROWS = [  # (a form, a line, what it says, another line, what that says, {} where it isn't given)
@@ -137,6 +138,35 @@ def shown(line: str) -> dict:
 def test_a_line_is_read_and_one_like_it_is_not(line, says, other, other_says):
     assert shown(line) == says
     assert shown(other) == other_says
+
+
+SAID = {  # words of names, as logs print them
+    "loss": "train_loss Gen_loss nll 平均损失 训练损失 損失 検証損失 Verlust perda pérdida perte потери 손실",
+    "acc": "Acc@1 top1 准确率 精度 acurácia exactitud Genauigkeit точность 正解率 정확도",
+    "score": "mAP50-95 bleu f1 Precision 召回率 Präzision Trefferquote precisión sensibilidad",
+    "lr": "lr learning_rate lr-AdamW 学习率 aprendizaje",
+    "norm": "grad_norm gnorm 梯度范数",
+    "scale": "loss_scale grad_scaler",
+    "time": "dt 1.2s/it",
+    "data": "data_time",
+    "ram": "rss 内存",
+    "memory": "mem 显存",
+    "kl": "approx_kl approxkl",
+    "ppl": "perplexity",
+    "": "epoch train_time total_time",
+}
+HELD_OUT = (
+    "dev_loss eval_loss evaluate evaluation/loss test_loss testing val_acc valid_ppl validation 测试 测试集 验证 "
+    "验证准确率 验证损失 验证集 検証 検証損失 вал validación pérdida_validación validierung"
+)
+
+
+def test_a_name_says_the_kind_of_its_number_and_whether_it_is_of_held_out_data():
+    assert {n: kind_of(n)[0] for names in SAID.values() for n in names.split()} == {
+        name: kind for kind, names in SAID.items() for name in names.split()
+    }
+    assert [name for name in HELD_OUT.split() if not kind_of(name)[1]] == []
+    assert not any(kind_of(name)[1] for name in ["loss", "train_loss", "训练损失"])
 
 
 def test_a_step_is_read_alone():

@@ -68,6 +68,13 @@ def test_bm25_is_what_its_formula_says(entries, known):
     assert known.bm25("deadlock") == pytest.approx(wanted, rel=2e-3)  # kept as 16-bit numbers
 
 
+def test_a_word_counts_for_the_entries_that_have_it_and_for_no_other(known):
+    once = [known.bm25("deadlock"), known.bm25("checkpoint")]
+    for column, both in enumerate(zip(*once, strict=True)):
+        assert known.held("deadlock checkpoint zyzzyva", column) == sum(score > 0 for score in both)
+        assert [known._weight("deadlock", column), known._weight("checkpoint", column)] == [*both]
+
+
 def test_a_word_that_comes_again_counts_less(known):
     once, often = known.bm25("deadlock"), known.bm25("deadlock " * 50)
     assert often.max() == pytest.approx(index.MOST * once.max())

@@ -9,6 +9,7 @@ from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.logs import reading
+from remote_gpu_trainer.logs.files import ReadOptions, shapes_of
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.steps import WORDS_ALONE, look_up
 from remote_gpu_trainer.retrieval import encoder, search
@@ -202,3 +203,38 @@ def test_a_match_that_rests_on_another_line_than_the_first_failure_says_so():
     assert both.matches[0]["id"] == "D8" and both.first_failure["rank"] == 0
     assert both.ask.startswith("The match rests on line 1, the first failure is line 24 of rank 0")
     assert "rests on" not in answer_for(text=steps + real).ask
+
+
+STEPS = "".join(f"step {n} loss {3 - n / 10:.2f}\n" for n in range(5))
+PORT = "[W socket.cpp] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).\n"
+GROUP = """\
+Traceback (most recent call last):
+  File "/root/train.py", line 3, in <module>
+    dist.barrier()
+ValueError: Default process group has not been initialized, please make sure to call init_process_group.
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "good", "first"),
+    [
+        (STEPS + GROUP, "", ["D1"]),
+        (PORT + STEPS + GROUP, "", ["D4"]),
+        ("WARNING: CUDA out of memory, skipping a batch\n" + STEPS + GROUP, "", ["D1"]),
+        (PORT + STEPS, "", []),
+        (PORT + STEPS, STEPS, ["D4"]),  # a complaint that the good run doesn't have
+        (STEPS + PORT + GROUP, STEPS, ["D4"]),
+    ],
+)
+def test_a_cause_that_was_logged_before_the_failure_leads_if_it_is_of_the_same_family(
+    text, good, first, tmp_path
+):
+    log, well = tmp_path / "a.log", tmp_path / "good.log"
+    log.write_text(text)
+    well.write_text(good)
+    index = search.load()
+    options = ReadOptions(
+        tuple(index.signatures.needles()), good=shapes_of(str(well)) if good else frozenset()
+    )
+    found = index.rank(reading.from_path(str(log), options)).candidates
+    assert [candidate.id for candidate in found[:1]] == first

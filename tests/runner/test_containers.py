@@ -344,5 +344,23 @@ def test_the_kernel_check_runs_in_a_container_whose_image_is_there(tmp_path, mon
         assert not run.folder.has(procs.CONTAINER)
 
 
-def test_the_first_process_of_a_container_hands_the_signal_to_what_it_runs():
-    assert {"docker-init", "tini", "catatonit", "starter", "apptainer"} <= program.SHELLS
+WRAPPERS = "bash sh dash zsh ksh mksh ash busybox timeout nice ionice env time stdbuf coreutils apptainer singularity"
+FIRSTS = "starter starter-suid docker-init tini catatonit"  # of a container
+READERS = "tee cat head tail grep sed gawk mawk tr ts logger"
+
+
+@pytest.mark.parametrize("above", f"{WRAPPERS} {FIRSTS}".split())
+def test_a_save_signal_passes_wrappers_by_and_leaves_readers_alone(above, monkeypatch):
+    monkeypatch.setattr(program, "_executable", lambda pid: "")
+    monkeypatch.setattr(containers, "roots", lambda *_: [])
+    monkeypatch.setattr(program.launchers, "ranks", lambda *_: [])
+    names = {10: "bash", 11: above, 12: "python", **dict(enumerate(READERS.split(), 20))}
+    among = {pid: procs.Stat(name, "S", 10, 10, 1) for pid, name in names.items()}
+    among[10] = procs.Stat("bash", "S", 1, 10, 1)
+    among[12] = procs.Stat("python", "S", 11, 10, 1)
+    monkeypatch.setattr(procs, "table", lambda: among)
+    assert program.save_targets(None, 10) == {12}
+    del among[12]  # a shell without a child, that runs what it was given itself
+    assert program.save_targets(None, 10) == {11}
+    del among[11]
+    assert program.save_targets(None, 10) == set(range(20, 31))

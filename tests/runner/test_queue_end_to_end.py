@@ -199,14 +199,6 @@ def test_parts_share_roster_and_run_folder_as_the_tasks_of_an_array_do(box):
     assert one.run("reconcile").returncode == 0 and one.status()["phase"] == "done"
 
 
-def test_a_full_disk_ends_the_queue_of_this_box_with_a_reason(box):
-    one = box([["a", "full"], ["b"]], slots=1)
-    assert one.run("queue").returncode == 1
-    assert one.states() == {"a": "left", "b": "left"}
-    state = one.status()
-    assert (state["phase"], state["class"]) == ("failed", "disk") and "cell a" in state["reason"]
-
-
 def test_every_cell_is_copied_to_a_place_of_its_own(box):
     one = box(
         [["a"], ["b"]],
@@ -363,9 +355,3 @@ def test_a_cell_of_a_queue_ends_no_box(box):
     one.run_dir.joinpath("quiet").touch()
     time.sleep(3)
     assert (one.home / "ended").read_text() == "ended\n"
-
-
-@pytest.mark.parametrize("cells", [["a/b"], ["a", "a"], ["../x"]])
-def test_names_that_are_no_folder_names_are_refused(box, cells):
-    done = box([[name] for name in cells]).run("queue")
-    assert done.returncode == 2 and "each name once" in done.stderr

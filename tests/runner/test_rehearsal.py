@@ -215,27 +215,6 @@ def test_a_rehearsal_that_is_refused_before_it_begins_moves_nothing(box: Box):
     assert [path.name for path in box.checkpoints.iterdir()] == ["step-10.pt"]
 
 
-def test_what_a_rehearsal_writes_is_not_the_run_s_result(box: Box):
-    final = box.folder / "final.bin"
-    fields = {"rehearse": ["--steps", "9", "--every", "5"], "results": [str(final)]}
-    make(box, "--sleep", 0.03, "--final", final, **fields)
-    done = box.verb("rehearse")
-    assert done.returncode == 0 and "ok evaluate" in done.stdout, done.stdout
-    assert not final.exists() and (box.run_dir / "rehearsal/results/final.bin").exists()
-    make(box, command=["true"], results=[str(final)])
-    assert box.verb("run").returncode == 1 and box.marker("failed")["class"] == "bug"
-
-
-def test_a_rehearsal_leaves_a_result_that_was_there_before(box: Box):
-    final = box.folder / "final.bin"
-    final.write_bytes(b"of the real run")
-    fields = {"rehearse": ["--steps", "9", "--every", "5"], "results": [str(final)]}
-    make(box, "--sleep", 0.03, "--fail-at", 7, "--final", final, **fields)
-    assert box.verb("rehearse").returncode == 1
-    assert final.read_bytes() == b"of the real run"
-    assert not (box.run_dir / "rehearsal/results").exists()
-
-
 def trains(box: Box) -> bool:
     log = box.run_dir / "rehearsal/log/train.log.0000"
     return log.exists() and b"step 3" in log.read_bytes()

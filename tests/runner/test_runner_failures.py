@@ -14,76 +14,14 @@ from tests.runner.box import Box, assert_nothing_repeated, undisturbed
 
 pytest_plugins = ["tests.runner.box"]
 
-# A real line of each kind, class, entry, attempts that are made of it when nothing is gained between.
+# Text, exit code, class, entry, attempts that are made of it when nothing is gained between. What
+# else names a class is in test_why.py.
 SAID = [
     ("OSError: [Errno 28] No space left on device: 'step-10.pt'", 1, "disk", "U6", 1),
-    (
-        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.",
-        1,
-        "oom",
-        "LOC3",
-        1,
-    ),
-    (
-        "RuntimeError: DataLoader worker (pid 4242) is killed by signal: Killed.",
-        1,
-        "host-oom",
-        "DP9",
-        1,
-    ),
-    (
-        "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).",
-        1,
-        "host-oom",
-        "DP15",
-        1,
-    ),
-    ("slurmstepd: error: Detected 1 oom_kill event in StepId=7.0.", 137, "host-oom", "DP9", 1),
-    (
-        "RuntimeError: CUDA error: no kernel image is available for execution on the device",
-        1,
-        "gpu",
-        "ENV1",
-        1,
-    ),
     ("RuntimeError: No CUDA GPUs are available", 1, "gpu", "ENV22", 1),
-    (
-        "[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=7) ran for 600000 milliseconds",
-        134,
-        "hang",
-        "D20",
-        2,
-    ),
-    (
-        "  exitcode  : -9 (pid: 4242)\n  traceback : Signal 9 (SIGKILL) received by PID 4242",
-        1,
-        "killed",
-        "",
-        2,
-    ),
-    (
-        "RuntimeError: The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use). EADDRINUSE",
-        1,
-        "network",
-        "D4",
-        2,
-    ),
-    (
-        "requests.exceptions.ConnectionError: HTTPSConnectionPool: Max retries exceeded with url: /api",
-        1,
-        "network",
-        "",
-        2,
-    ),
-    (
-        "Traceback (most recent call last):\nConnectionResetError: [Errno 104] store: connection reset by peer",
-        1,
-        "network",
-        "",
-        2,
-    ),
+    ("[rank0]:[E] Watchdog caught collective operation timeout: WorkNCCL", 134, "hang", "D20", 2),
+    ("ConnectionError: Max retries exceeded with url: /api", 1, "network", "", 2),
     ("Traceback (most recent call last):\nValueError: wrong shape", 1, "bug", "", 2),
-    ("", 2, "bug", "", 2),
     ("", 139, "unknown", "", 2),
 ]
 
@@ -132,16 +70,6 @@ def test_a_failure_is_named_by_its_evidence_and_retried_by_its_class(
     told = failures.in_words(wanted)
     assert box.events("notify")[-1]["message"].endswith(f"Decision: {told}")
     assert len(box.events("attempt")) == attempts, "the same failure at the same step twice stops"
-
-
-def test_a_platform_has_entries_of_its_own(box: Box):
-    box.make(
-        command=["bash", "-c", "echo 'No space left on device'; exit 1"],
-        results=[],
-        spec={"profile": "runpod"},
-    )
-    box.verb("run")
-    assert box.marker("failed")["entry"] == "RP11"
 
 
 def test_a_failure_that_comes_later_each_time_is_tried_as_often_as_allowed(box: Box):
@@ -391,10 +319,3 @@ def test_every_entry_that_the_runner_names_is_in_the_catalogue():
     )
     known = set(re.findall(r"^### ([A-Z0-9]+) — ", headings, re.MULTILINE))
     assert len(named) > 20 and named <= known, named - known
-
-
-def test_what_a_killed_program_said_long_before_is_not_why_it_was_killed(box: Box):
-    program = "import os, sys; print('CUDA out of memory: batch skipped'); [print('step', n) for n in range(3000)]; sys.stdout.flush(); os.kill(os.getpid(), 9)"
-    box.make(command=["python3", "-c", program], results=[], **with_gpu(box))
-    box.verb("run")
-    assert box.marker("failed")["class"] == "killed" and len(box.events("attempt")) == 2

@@ -2,7 +2,6 @@
 
 import os
 import signal
-import sys
 from pathlib import Path
 
 import pytest
@@ -137,72 +136,3 @@ def test_a_rank_killed_on_one_of_two_nodes_brings_both_back(box: Box, tmp_path, 
         assert_nothing_repeated(box)
     finally:
         boxes[1].close()
-
-
-def command_line(box: Box, **values) -> list[str]:
-    """The launcher's words, from a stand-in that writes them down."""
-    spy = box.folder / "python3"
-    spy.write_text(
-        "#!/bin/bash\n"
-        f'[[ $1 != -I ]] || exec {sys.executable} "$@"\n'  # the runner itself
-        f'printf "%s\\n" "$@" > {box.folder}/words\n'
-    )
-    spy.chmod(0o755)
-    tools = box.folder / "bin"
-    tools.mkdir(exist_ok=True)
-    (tools / "nvidia-smi").write_text(
-        '#!/bin/sh\ncase "$*" in *apps*) ;; *) for n in 0 1 2 3; do echo "$n, GPU-$n, 1, 80000"; done ;; esac\n'
-    )
-    (tools / "nvidia-smi").chmod(0o755)
-    box.env["PATH"] = f"{tools}:{os.environ['PATH']}"
-    box.make(
-        **{
-            "python": str(spy),
-            "command": ["train.py", "--lr", "1"],
-            "results": [],
-            "gpus": 2,
-            "processes": 2,
-        }
-        | values
-    )
-    done = box.verb("resume-run")
-    assert done.returncode == 0, box.log()
-    return (box.folder / "words").read_text().splitlines()
-
-
-def test_the_launchers_take_the_cards_that_were_given(box: Box):
-    box.env["CUDA_VISIBLE_DEVICES"] = "2,3"
-    words = command_line(box, launcher="deepspeed")
-    assert "--include=localhost:2,3" in words and not [
-        w for w in words if w.startswith("--num_gpus")
-    ]
-    assert words[-3:] == ["train.py", "--lr", "1"]
-    box.env["CUDA_VISIBLE_DEVICES"] = "GPU-2,GPU-3"
-    assert "--num_gpus=2" in command_line(box, launcher="deepspeed")
-    assert "--multi_gpu" in command_line(box, launcher="accelerate")
-    config = box.folder / "hf/accelerate/default_config.yaml"
-    config.parent.mkdir(parents=True)
-    config.write_text("compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\n")
-    box.env["HF_HOME"] = str(box.folder / "hf")
-    assert "--multi_gpu" not in command_line(box, launcher="accelerate"), (
-        "it would undo the configuration's FSDP"
-    )
-
-
-def test_interpreter_options_and_modules_keep_their_places(box: Box):
-    given = {"processes": 1, "gpus": 0}
-    python = str(box.folder / "python3")
-    for launcher, bare in (
-        ("accelerate", "--no_python"),
-        ("deepspeed", "--no_local_rank"),
-        ("torchrun", "--no-python"),
-    ):
-        words = command_line(box, launcher=launcher, command=[python, "-X", "dev", "t.py"], **given)
-        assert words[-4:] == [python, "-X", "dev", "t.py"] and words[-5] == bare
-        words = command_line(
-            box,
-            launcher=launcher,
-            command=[python, "-u", "-m", "pack.train", "-x"],
-            **given,
-        )
-        assert words[-3:] == [{"deepspeed": "--module"}.get(launcher, "-m"), "pack.train", "-x"]

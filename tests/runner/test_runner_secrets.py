@@ -85,23 +85,6 @@ def test_a_secret_that_the_program_prints_leaves_the_box_masked(box: Box):
                 assert text.encode() not in path.read_bytes(), path
 
 
-def test_a_missing_secret_is_refused_by_name(box: Box):
-    def said(**where: str) -> str:
-        box.make(
-            command=["true"],
-            results=[],
-            secrets={"A_KEY": where},
-            spec={"profile": "runpod"},
-        )
-        done = box.verb("preflight")
-        assert done.returncode == 1
-        return done.stdout
-
-    assert "A_KEY" in said(file="~/no/such/file")
-    missing = said(variable="NOT_SET_HERE")
-    assert "NOT_SET_HERE" in missing and missing.startswith("refused RP12 ")
-
-
 def test_the_run_folder_is_closed_to_others(box: Box):
     box.make("--sleep", 0)
     box.verb("run")

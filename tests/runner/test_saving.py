@@ -10,6 +10,8 @@ import pytest
 from remote_gpu_trainer.runner import saving, spec, stopping
 from remote_gpu_trainer.runner.context import Run
 
+from .clocks import Clock
+
 USUAL = {
     "waited": 0.0, "left": 1e9, "save": 30.0, "handles": False, "notice": 15.0, "grows": False, "is_one_save": True,
 }  # fmt: skip
@@ -166,3 +168,37 @@ def test_a_save_into_the_same_file_is_one_in_place(tmp_path):
     (tmp_path / "new").write_text("3")
     os.replace(tmp_path / "new", path)
     assert not saving.is_in_place(str(path), str(path), inode)
+
+
+@pytest.mark.parametrize(
+    ("seconds", "has_seen", "waited"), [(0, True, 0), (5, True, 5), (5, False, 5), (500, True, 60)]
+)
+def test_an_end_waits_for_a_save_within_its_time_and_tells_of_it_once(
+    tmp_path, monkeypatch, capsys, seconds, has_seen, waited
+):
+    run = Run(spec.of({"run_dir": str(tmp_path), "name": "toy"}), clock=Clock())
+    run.folder.make()
+    begin, told = run.up, []
+
+    class Saves:
+        is_one_save = True
+
+        def __init__(self, _):
+            self.has_seen = has_seen
+
+        def look(self, pids):
+            told.append(run.folder.has(saving.FILE))
+            return "/r/ckpt.pt" if run.up - begin < seconds else ""
+
+        def grows(self):
+            return False
+
+    monkeypatch.setattr(saving, "Watch", Saves)
+    monkeypatch.setattr(stopping.procs, "of_program", lambda *_: {1})
+    monkeypatch.setattr(saving, "catches", lambda *_: False)
+    stopping.wait_for_save(run, "asked", save=30.0)
+    assert run.up - begin == pytest.approx(waited, abs=0.2)
+    assert not run.folder.has(saving.FILE), "nobody is told of it any more"
+    is_told = has_seen and seconds > 0
+    assert capsys.readouterr().out.count("waiting for the save of /r/ckpt.pt to end\n") == is_told
+    assert any(told) == is_told

@@ -5,11 +5,12 @@ import os
 import signal
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from remote_gpu_trainer.runner import installing, preflight, setting_up, spec
+from remote_gpu_trainer.runner import attempts, installing, preflight, setting_up, spec
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.box import Box, assert_nothing_repeated, undisturbed
@@ -66,6 +67,18 @@ def test_a_line_that_fails_is_noted_and_nothing_after_it_runs(tmp_path, lines, n
     told = json.loads(note.read_text())
     assert told["line"] == number and (told["code"] == code or "$nope" in lines[-1])
     assert done.returncode == told["code"] and not (tmp_path / "ran").exists()
+
+
+def test_what_failed_before_the_program_is_a_line_of_the_setup_or_the_container(
+    tmp_path, monkeypatch
+):
+    run = Run(spec.of({"run_dir": str(tmp_path), "name": "toy", "setup": ["true", "exit 3"]}))
+    attempt = SimpleNamespace(run=run, state=SimpleNamespace(exit=125))
+    monkeypatch.setattr(attempts.containers, "failure", lambda _, code: f"engine {code}")
+    assert attempts.Attempts._never_started(attempt) == "engine 125"
+    run.folder.write(setting_up.NOTE, '{"line": 2, "code": 3}')
+    said = "setup: line 2 failed with exit status 3: exit 3"
+    assert attempts.Attempts._never_started(attempt) == said
 
 
 def test_a_module_is_found_where_no_login_shell_ran(tmp_path):

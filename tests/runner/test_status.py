@@ -8,6 +8,7 @@ import subprocess
 import pytest
 from remote_gpu_trainer.runner import procs, spec, status, verbs
 from remote_gpu_trainer.runner.context import Run
+from remote_gpu_trainer.runner.state import State
 
 from .clocks import Clock
 
@@ -97,6 +98,12 @@ def test_a_marker_and_a_changed_phase_are_on_the_disk_before_they_have_their_nam
     assert not synced
     run.folder.mark("done", {})
     assert len(synced) == 1
+    course = State(run)
+    for on in ("start", "ready", "ready"):
+        course.move(on)
+    assert course.phase == "running" and len(synced) == 4
+    course.move("again")
+    assert len(synced) == 4, "the phase is the same"
 
 
 def test_the_free_room_is_that_of_now_and_the_least_of_the_runs_folders(run, monkeypatch):

@@ -605,62 +605,17 @@ def test_a_list_is_read_by_its_byte_order_mark(data, gone):
     assert teardown.listed(teardown.decoded(data), ["abc123"]).gone is gone
 
 
-def test_the_rented_box_itself_is_not_gone_because_the_command_runs_there(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    done = rgt("release", "local", "--profile", "runpod", "--confirm-gone")
-    assert done.returncode == 2 and "give --listing FILE" in done.stdout
-    done = rgt("release", "gpu-7", "--profile", "local", "--confirm-gone")
-    assert done.returncode == 2 and "name the platform that bills it" in done.stdout
-
-
 def test_a_confirmed_box_leaves_the_ledger_and_no_other(ended, tmp_path):
     ledger.opened("198.51.100.1:22", "other")
     assert rgt("status", "gpu").returncode == 0
-    done = rgt("release", "gpu", "--profile", "runpod", "--confirm-gone")
-    assert done.returncode == 2 and "give --listing FILE or --run-listing COMMAND" in done.stdout
-    done = rgt(
-        "release",
-        "gpu",
-        "--profile",
-        "runpod",
-        "--confirm-gone",
-        "--id",
-        "abc123",
-        "--listing",
-        "-",
-        input=LIST,
-    )
-    assert done.returncode == 1 and done.stdout.startswith("still there: abc123 is in the list")
+    words = ("release", "gpu", "--profile", "runpod", "--confirm-gone", "--id", "abc123")
+    assert rgt(*words, "--listing", "-", input=LIST).returncode == 1
     assert len(ledger.still_open()) == 2
     (tmp_path / "list").write_text('[{"id": "zz9"}]')
-    done = rgt(
-        "release",
-        "gpu",
-        "--profile",
-        "runpod",
-        "--confirm-gone",
-        "--id",
-        "abc123",
-        "--listing",
-        "list",
-        "--json",
-    )
+    done = rgt(*words, "--listing", "list", "--json")
     assert done.returncode == 0 and json.loads(done.stdout)["gone"] is True
     assert [b.name for b in ledger.still_open()] == ["other"]
-    assert (
-        rgt(
-            "release",
-            "gpu",
-            "--profile",
-            "runpod",
-            "--confirm-gone",
-            "--id",
-            "a12",
-            "--listing",
-            "gone-file",
-        ).returncode
-        == 2
-    )
+    assert rgt(*words, "--listing", "gone-file").returncode == 2
 
 
 def test_a_listing_runs_only_when_typed_and_only_from_the_platforms_page(tmp_path, monkeypatch):
@@ -767,12 +722,6 @@ def test_a_full_disk_here_is_told_and_not_the_broken_pipe_that_ssh_makes_of_it(e
     monkeypatch.setattr(box, "pull", lambda *_, **__: broken)
     with pytest.raises(Unreleased, match="^the disk under .* is full; make room there"):
         bring(ended)
-
-
-def test_this_machine_is_on_nobodys_meter(monkeypatch, tmp_path):
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    done = rgt("release", "local", "--profile", "local", "--confirm-gone")
-    assert (done.returncode, done.stdout) == (0, "gone: nobody bills local: nothing to end\n")
 
 
 def test_a_run_by_the_real_runner_is_told_and_brought_home(sshd, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 import ast
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 from generated_docs import box_programs
 from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.probe import read_only
 
 from tests.conftest import ROOT, module
 from tests.programs import loaded
@@ -909,3 +911,26 @@ def test_the_text_says_what_was_seen_what_would_be_well_and_what_to_do():
         "    do: drop the softmax or sigmoid at the end of the model while training",
         "not looked at: ranks (one process)",
     ]
+
+
+HEADERS = {
+    "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
+    "aarch64": Path("/usr/include/asm-generic/unistd.h"),
+}
+
+
+@pytest.mark.skipif(not all(map(Path.exists, HEADERS.values())), reason="needs linux-libc-dev")
+def test_a_look_at_a_data_set_is_denied_the_same_calls_of_the_kernel_on_each_machine():
+    names, denied = {}, {}
+    for machine, header in HEADERS.items():
+        found = re.findall(r"#define __NR(?:3264)?_(\w+)\s+(\d+)\b", header.read_text())
+        names[machine] = {int(number): name for name, number in found}
+        table = read_only.MACHINES[machine]
+        # A call that is newer than the headers has one number on all machines.
+        denied[machine] = {names[machine].get(n, n if n > 423 else "") for n in table["denied"]}
+        for name in table.keys() - {"denied", "audit"}:
+            assert names[machine][table[name]] == name
+    older = set(names["x86_64"].values()) - set(names["aarch64"].values())
+    assert denied["x86_64"] - older == denied["aarch64"]
+    assert {"rename", "unlink", "mkdir", "fork"} <= denied["x86_64"]
+    assert {"kill", "execve", "socket", "unlinkat", "renameat", "ftruncate"} <= denied["aarch64"]

@@ -581,3 +581,21 @@ def test_help_has_usage_exit_codes_and_an_example():
     assert code == 0
     for text in ("usage:", "Exit 0:", "Exit 1:", "Exit 2:", "example:"):
         assert text in out
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts open files in /proc")
+def test_a_marker_is_whole_and_on_the_disk_with_its_name_and_nothing_stays_open(
+    tmp_path, monkeypatch
+):
+    synced, place = [], tmp_path / MARKER
+
+    def sync(number: int) -> None:
+        synced.append((os.path.isdir(f"/proc/self/fd/{number}"), place.exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    before = len(os.listdir("/proc/self/fd"))
+    verify_local.write_atomically(place, {"files": 1})
+    assert synced == [(False, False), (True, True)]
+    assert len(os.listdir("/proc/self/fd")) == before
+    assert [path.name for path in tmp_path.iterdir()] == [MARKER]
+    assert json.loads(place.read_text()) == {"files": 1}

@@ -217,3 +217,9 @@ def test_a_name_or_a_place_of_a_secret_may_stand_in_a_script(text):
 )
 def test_a_variable_is_a_secret_by_its_name_or_by_how_it_looks(name, value, secret):
     assert is_secret(name, value) is secret
+
+
+def test_what_is_shown_has_an_end_of_its_own():
+    assert shown("x" * 1000) == "x" * 298 + " …"
+    assert shown_lines("x" * 1000 + "\n" + "y\n" * 50) == ["y"] * 40
+    assert shown_lines("y\n" + "x" * 1000) == ["y", "x" * 298 + " …"]

@@ -457,8 +457,9 @@ def _start(command: list[str], given: bytes | IO[bytes], limit: float, most: int
                 return
 
     def write() -> None:
-        if stdin is None or not isinstance(given, bytes):
+        if not isinstance(given, bytes):
             return
+        assert stdin  # a pipe then
         try:
             stdin.write(given)
             stdin.close()

@@ -83,8 +83,9 @@ class Stream:
     """
 
     def __init__(self, process: subprocess.Popen[bytes], mark: str, given: bytes | None):
-        assert isinstance(process.stdout, io.BufferedReader) and process.stdin
-        self.out = process.stdout
+        assert isinstance(process.stdout, io.BufferedReader)
+        assert process.stdin
+        self.out, self._stdin = process.stdout, process.stdin
         self.has_begun = False
         self._process, self._mark, self._given = process, mark, given
         self._errors: list[bytes] = []
@@ -106,9 +107,9 @@ class Stream:
 
     def end(self) -> tuple[int | None, str]:
         """Return how the program, or ssh, ended, and what was printed on its stderr."""
-        assert self._process.stdin
-        with suppress(OSError):
-            self._process.stdin.close()
+        if self._given is None:  # else _feed closes it
+            with suppress(OSError):
+                self._stdin.close()
         try:
             self._process.wait(5)
         except subprocess.TimeoutExpired:
@@ -118,10 +119,10 @@ class Stream:
         return self._process.returncode, b"".join(self._errors).decode("utf-8", "replace")
 
     def _feed(self) -> None:
-        assert self._process.stdin and self._given is not None
+        assert self._given is not None
         with suppress(OSError):
-            self._process.stdin.write(self._given)
-            self._process.stdin.close()
+            self._stdin.write(self._given)
+            self._stdin.close()
 
     def _collect(self) -> None:
         assert self._process.stderr
@@ -152,46 +153,25 @@ def receive(
     left = tuple(name.removeprefix("/") for name in exclude)
     have = json.dumps(_have(to, by_content)).encode()
     process = start(("python3", "-I", "-c", SENDER, source, mark, *left))
-    errors: list[bytes] = []
+    stream = Stream(process, mark, have)
     late = threading.Event()
 
     def give_up() -> None:
         late.set()
         process.kill()
 
-    def feed() -> None:
-        assert process.stdin
-        try:
-            process.stdin.write(have)
-            process.stdin.close()
-        except OSError:
-            pass
-
-    def collect() -> None:
-        assert process.stderr
-        while piece := process.stderr.read1(1 << 16):  # type: ignore[attr-defined]
-            if len(errors) < 64:
-                errors.append(piece)
-
     timer = threading.Timer(limit, give_up)
-    threads = [threading.Thread(target=work, daemon=True) for work in (feed, collect)]
-    for thread in (timer, *threads):
-        thread.start()
+    timer.start()
     try:
-        assert process.stdout
-        whole = _skip_to(process.stdout, mark.encode()) and _unpack(process.stdout, to)
+        whole = _skip_to(stream.out, mark.encode()) and _unpack(stream.out, to)
+    except BaseException:
+        process.kill()  # it would wait for a reader
+        raise
     finally:
         timer.cancel()
-        if process.poll() is None and not late.is_set():
-            try:
-                process.wait(10)
-            except subprocess.TimeoutExpired:
-                process.kill()
-        process.wait(10)
-        threads[1].join(2)
-    if not whole or process.returncode:
-        said = b"".join(errors).decode("utf-8", "replace")
-        raise Broken(said, process.returncode, late.is_set())
+        code, said = stream.end()
+    if not whole or code:
+        raise Broken(said, code, late.is_set())
 
 
 def _have(to: Path, by_content: bool) -> dict[str, tuple[int, int, str]]:

@@ -192,8 +192,11 @@ def _training(model: Model, run: Run) -> _Training:
     )
 
 
-def _divided(shares: int) -> str:
-    return f" / {shares} GPUs" if shares > 1 else ""
+def _divided(how: str, shares: int) -> str:
+    """Arithmetic whose whole result is divided among GPUs."""
+    if shares == 1:
+        return how
+    return f"({how}) / {shares} GPUs" if " + " in how else f"{how} / {shares} GPUs"
 
 
 # What stands in memory from the first step on.
@@ -211,15 +214,16 @@ def _weights(training: _Training) -> MemoryLine:
         each = 4 if in_fp32 and not training.master else 2
         size, how = total * each, f"{short_count(total)} × {each} B"
     shares = training.weight_shares
-    return MemoryLine("weights", how + _divided(shares), size / shares)
+    return MemoryLine("weights", _divided(how, shares), size / shares)
 
 
 def _adapters(training: _Training) -> list[MemoryLine]:
     if training.run.full:
         return []
     each, shares = training.adapter_bytes, training.weight_shares
-    how = f"{short_count(training.trained)} × {each} B{_divided(shares)}{_of_experts(training)}"
-    return [MemoryLine("adapters", how, each * training.trained / shares)]
+    how = _divided(f"{short_count(training.trained)} × {each} B", shares)
+    size = each * training.trained / shares
+    return [MemoryLine("adapters", how + _of_experts(training), size)]
 
 
 def _of_experts(training: _Training) -> str:
@@ -237,9 +241,10 @@ def _optimizer_state(training: _Training) -> MemoryLine:
         return MemoryLine("optimizer state", "on the host", 0.0)
     size, how = _undivided_state(training)
     if training.master:
-        size, how = size + 4 * training.trained, f"{how} + 4 B of fp32 weights"
+        size += 4 * training.trained
+        how += f" + {short_count(training.trained)} × 4 B of fp32 weights"
     shares = training.state_shares
-    return MemoryLine("optimizer state", how + _divided(shares), size / shares)
+    return MemoryLine("optimizer state", _divided(how, shares), size / shares)
 
 
 def _undivided_state(training: _Training) -> tuple[float, str]:
@@ -251,13 +256,14 @@ def _undivided_state(training: _Training) -> tuple[float, str]:
         return 4.0 * sides, f"rows and columns: {short_count(sides)} × 4 B"
     if run.optimizer == "muon" and run.full:  # AdamW for what is no matrix of a layer
         rest = trained - min(trained, model.linear())
-        return each * (trained + rest), f"{short_count(trained)} × {each:g} B, tables twice"
+        how = f"{short_count(trained)} × {each:g} B + {short_count(rest)} × {each:g} B of tables"
+        return each * (trained + rest), how
     return each * trained, f"{short_count(trained)} × {each:g} B"
 
 
 def _gradients(training: _Training) -> MemoryLine:
     each, shares = training.gradient_bytes, training.gradient_shares
-    how = f"{short_count(training.trained)} × {each} B{_divided(shares)}"
+    how = _divided(f"{short_count(training.trained)} × {each} B", shares)
     return MemoryLine("gradients", how, each * training.trained / shares)
 
 
@@ -286,7 +292,7 @@ def _gathered(training: _Training) -> list[MemoryLine]:
     if training.run.quantized and (each := training.adapter_bytes) > c:
         experts = 2 * model.expert_weights() / max(1, model.layers_with_experts())
         wide = experts * (each - c)
-        how += f", experts {each} B" if experts else ""
+        how += f" + {short_count(experts)} × {each - c} B of experts" if experts else ""
     return [MemoryLine("gathered weights and gradients", how, together * c + wide)]
 
 
@@ -399,9 +405,9 @@ def _gradient_of_the_head(training: _Training) -> list[MemoryLine]:
     """The first gradient that the backward pass makes, while it still holds all activations."""
     if not training.head_gradient:
         return []
-    how = f"{short_count(training.model.table())} × {training.gradient_bytes} B"
-    size = training.head_gradient / training.gradient_shares
-    return [MemoryLine("gradient of the head", how, size)]
+    shares = training.gradient_shares
+    how = _divided(f"{short_count(training.model.table())} × {training.gradient_bytes} B", shares)
+    return [MemoryLine("gradient of the head", how, training.head_gradient / shares)]
 
 
 def _second_gradient_of_the_table(training: _Training) -> list[MemoryLine]:
@@ -421,7 +427,7 @@ def _optimizer_update(training: _Training) -> list[MemoryLine]:
     model, run = training.model, training.run
     if run.optimizer == "adamw-foreach" and not run.offload:
         each, shares = (2 if run.all_in_16_bit else 4), training.state_shares
-        how = f"{short_count(training.trained)} × {each} B{_divided(shares)}"
+        how = _divided(f"{short_count(training.trained)} × {each} B", shares)
         return [MemoryLine("update of all weights", how, each * training.trained / shares)]
     if run.optimizer not in ("adafactor", "muon"):
         return []

@@ -15,6 +15,8 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+from ..text.masking import shown
+
 # Fields that any config may have and that no weight depends on.
 OF_EVERY_CONFIG = frozenset((
     "transformers_version", "architectures", "output_hidden_states", "return_dict", "dtype",
@@ -37,19 +39,6 @@ OF_EVERY_CONFIG = frozenset((
     "stage_names",
 ))  # fmt: skip
 
-# Fields that decide on what a batch keeps. The data file has their defaults.
-OF_SHAPES = frozenset((
-    "num_hidden_layers", "n_layer", "num_layers", "n_layers", "hidden_size", "n_embd", "d_model",
-    "dim", "num_attention_heads", "n_head", "num_heads", "n_heads", "num_key_value_heads",
-    "num_kv_heads", "head_dim", "d_kv", "intermediate_size", "n_inner", "d_ff", "ffn_dim",
-    "encoder_ffn_dim", "vocab_size", "num_local_experts", "num_experts", "n_routed_experts",
-    "num_experts_per_tok", "moe_top_k", "moe_intermediate_size", "hidden_activation",
-    "hidden_act", "activation_function", "dense_act_fn", "resid_pdrop", "hidden_dropout_prob",
-    "hidden_dropout", "attn_pdrop", "attention_probs_dropout_prob", "attention_dropout",
-    "dropout_rate", "image_size", "patch_size", "is_encoder_decoder", "encoder_layers",
-    "decoder_layers", "feed_forward_proj", "max_position_embeddings", "n_positions",
-    "rms_norm_eps",
-))  # fmt: skip
 MOST = 10**9  # that a field may say
 MOST_LAYERS = 10**4  # that are looked at one by one
 # A switch that stands in no config: whether all layers are of the other of a type's two kinds.
@@ -306,7 +295,7 @@ def _refuse_other_values(entry: dict, config: dict) -> None:
 
 
 def _short(given: Any) -> str:
-    return json.dumps(given, default=str)[:60]
+    return shown(json.dumps(given, default=str), 60)
 
 
 def _switches(entry: dict, config: dict) -> dict[str, Any]:

@@ -155,7 +155,7 @@ class Server(MCPServer):
         try:
             contents = await super().read_resource(uri, context)
         except ResourceNotFoundError as error:
-            raise ResourceNotFoundError(shown(error, 400)) from None
+            raise ResourceNotFoundError(shown(error)) from None
         if isinstance(contents, InputRequiredResult) or not str(uri).startswith(skills.HOME):
             return contents
         # The SDK gives all resources of one template the same MIME type.
