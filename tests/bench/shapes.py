@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import os
 from dataclasses import dataclass, field
 
@@ -101,15 +102,24 @@ REAL = (
           resume="automatic"),
     shape("real-lightning", "RealLightning", 0, "bar on stdout", out="lightning_logs", files=1,
           results=("lightning_logs/version_*/checkpoints/final.ckpt",)),
+    shape("real-diffusers", "RealDiffusers", 0, "step", pattern="checkpoint-*", files=3,
+          results=("out/unet/diffusion_pytorch_model.safetensors",)),
+    shape("real-ultralytics", "RealUltralytics", 0, "step", out="runs/detect/train", roles=("last", "best"),
+          results=("runs/detect/train/weights/best.pt",)),
     shape("real-deepspeed", "RealDeepSpeed", 0, "step", results=("out/latest",), resume="automatic"),
 )  # fmt: skip
+# What frameworks.txt installs, beside what all of them need.
+NEEDED = {"real-diffusers": ("diffusers",), "real-ultralytics": ("ultralytics", "cv2")}
 ALL = (*PLAIN, *FRAMEWORKS)
 BY_NAME = {one.name: one for one in (*ALL, *FORMS, *REAL)}
 
 
 def can_run(one: Shape) -> bool:
-    """Whether this machine has what its command needs."""
-    return one.launcher != "older" or bool(os.environ.get("OLDER_PYTHON"))
+    """Whether this machine has what its command and its program need."""
+    if one.launcher == "older" and not os.environ.get("OLDER_PYTHON"):
+        return False
+    needed = NEEDED.get(one.name, ())
+    return all(importlib.util.find_spec(name) for name in needed)
 
 
 def command(one: Shape) -> list[str] | str:

@@ -1,10 +1,13 @@
 """Programs that save by the own code of their framework, on a slow disk, with a model of a few weights."""
 
+import functools
 import json
 import os
+import shutil
 import sys
 import time
 from pathlib import Path
+from types import SimpleNamespace
 
 import torch
 from journal import Journal, digest_folder
@@ -44,8 +47,8 @@ class Program:
         save, pause = torch.save, self.settings["save_seconds"] / self.settings.get("files", 2)
 
         def slow(*words, **named):
+            time.sleep(pause)  # before, so that a save is whole only when it has ended
             save(*words, **named)
-            time.sleep(pause)
 
         torch.save = slow
 
@@ -329,6 +332,114 @@ class RealDeepSpeed(Program):
             self.out / tag,
             lambda: engine.save_checkpoint(str(self.out), tag, state),
         )
+
+
+class RealDiffusers(Program):
+    """The diffusers examples' loop: a hook saves the U-Net, the oldest folder goes first, a pipeline at the end."""
+
+    LIMIT = 2  # --checkpoints_total_limit
+
+    def run(self):
+        from accelerate import Accelerator
+        from diffusers import DDPMPipeline, DDPMScheduler, UNet2DModel
+
+        accelerator = Accelerator(cpu=True)
+        unet = UNet2DModel(
+            sample_size=8, in_channels=1, out_channels=1, layers_per_block=1, norm_num_groups=4,
+            block_out_channels=(8, 8), down_block_types=("DownBlock2D",) * 2, up_block_types=("UpBlock2D",) * 2,
+        )  # fmt: skip
+
+        def save_unet(models, weights, folder):
+            for model in models:
+                model.save_pretrained(os.path.join(folder, "unet"))
+                weights.pop()
+
+        accelerator.register_save_state_pre_hook(save_unet)
+        scheduler = DDPMScheduler(num_train_timesteps=10)
+        unet, optimizer = accelerator.prepare(unet, torch.optim.AdamW(unet.parameters()))
+        self.start()
+        for step in range(1, self.settings["steps"] + 1):
+            clean, noise = torch.ones(1, 1, 8, 8), torch.randn(1, 1, 8, 8)
+            at = torch.tensor([step % 10])
+            loss = (unet(scheduler.add_noise(clean, noise, at), at).sample - noise).square().mean()
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
+            print(f"step {step} loss {loss.item():.4f}", flush=True)
+            time.sleep(self.settings["step_seconds"])
+            if self.is_due(step):
+                self.save(accelerator, step)
+        path = self.out / "unet" / "diffusion_pytorch_model.safetensors"
+        pipeline = DDPMPipeline(unet=accelerator.unwrap_model(unet), scheduler=scheduler)
+        self.noted("final", step, path, lambda: pipeline.save_pretrained(self.out))
+        self.finish(path)
+
+    def save(self, accelerator, step):
+        held = sorted(
+            self.out.glob("checkpoint-*"), key=lambda path: int(path.name.rpartition("-")[2])
+        )
+        for old in held[: max(len(held) - self.LIMIT + 1, 0)]:
+            self.journal.write("delete", path=str(old.absolute()))
+            shutil.rmtree(old)
+        folder = self.out / f"checkpoint-{step}"
+        self.noted("checkpoint", step, folder, lambda: accelerator.save_state(str(folder)))
+
+
+class RealUltralytics(Program):
+    """The trainer's save_model: last.pt and best.pt in place, from the same bytes; nothing resumes."""
+
+    def slow_down(self):
+        """torch.save fills a buffer there; it is the buffer that the disk writes slowly."""
+        pause = self.settings["save_seconds"] / 32
+
+        def write_bytes(path, data):
+            size = -(-len(data) // 16)
+            with open(path, "wb", buffering=0) as file:
+                for at in range(0, len(data), size):
+                    file.write(data[at : at + size])
+                    time.sleep(pause)
+            return len(data)
+
+        Path.write_bytes = write_bytes
+
+    def run(self):
+        os.environ.update(YOLO_OFFLINE="1", YOLO_AUTOINSTALL="0")
+        from ultralytics.engine.trainer import BaseTrainer
+        from ultralytics.utils.torch_utils import ModelEMA
+
+        class Trainer(BaseTrainer):
+            def __init__(self, folder):
+                self.model = torch.nn.Linear(64, 64)
+                self.optimizer = torch.optim.AdamW(self.model.parameters())
+                self.ema, self.scaler = (
+                    ModelEMA(self.model),
+                    torch.amp.GradScaler("cpu", enabled=False),
+                )
+                self.args, self.metrics = SimpleNamespace(task="detect", imgsz=64), {}
+                self.stopper = SimpleNamespace(best_fitness=0.0, best_epoch=0)
+                self.wdir = folder / "weights"
+                self.last, self.best = self.wdir / "last.pt", self.wdir / "best.pt"
+                self.save_period, self.epoch, self.fitness, self.best_fitness = -1, 0, 0.0, 0.0
+
+            def read_results_csv(self):
+                return {}
+
+        trainer = Trainer(self.out)
+        self.start()
+        for step in range(1, self.settings["steps"] + 1):
+            loss = trainer.model(torch.ones(2, 64)).square().mean()
+            loss.backward()
+            trainer.optimizer.step()
+            trainer.optimizer.zero_grad()
+            trainer.ema.update(trainer.model)
+            print(f"step {step} loss {loss.item():.4f}", flush=True)
+            time.sleep(self.settings["step_seconds"])
+            if self.is_due(step) or step == self.settings["steps"]:
+                trainer.epoch, trainer.fitness = step, float(step)
+                trainer.best_fitness = trainer.fitness
+                best = functools.partial(self.noted, "best", step, trainer.best, trainer.save_model)
+                self.noted("last", step, trainer.last, best)
+        self.finish(trainer.best)
 
 
 class RealTorch(Program):
