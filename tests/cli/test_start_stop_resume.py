@@ -129,6 +129,19 @@ def test_a_program_that_fails_at_once_is_told_with_its_class(here, job):
     assert done.stdout.startswith("failed: ") and "exit 3" in done.stdout
 
 
+def test_a_first_attempt_that_failed_is_no_success_although_the_run_tries_again(here, job):
+    (job.parent / "train.py").write_text(
+        "import os, time\n"
+        "if os.path.exists('tried'):\n    print('step 1', flush=True)\n    time.sleep(60)\n"
+        "open('tried', 'w').close()\nraise ConnectionError('Connection reset by peer')\n"
+    )
+    done = rgt("start", "gpu", str(job))
+    assert done.returncode == 1, done.stderr
+    assert "failed   attempt 1: a connection failed\n" in done.stderr
+    assert "log: ConnectionError: Connection reset by peer\n" in done.stderr
+    assert "attempt 2 follows attempt 1, which failed: see above\n" in done.stderr
+
+
 def test_after_a_failure_the_log_and_another_start_come_before_the_release(here, job):
     (job.parent / "train.py").write_text("raise SystemExit(3)\n")
     done = rgt("start", "gpu", str(job), "--set", "retries.unknown=0", "--set", "retries.bug=0")

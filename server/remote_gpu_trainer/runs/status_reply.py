@@ -43,6 +43,15 @@ class Signs:
     cpu_seconds: float = 0.0
 
 
+@dataclass(frozen=True)
+class FailedAttempt:
+    """The newest attempt that ended with an error. `lines`: the last ones of its log."""
+
+    attempt: int
+    reason: str
+    lines: list[str]
+
+
 @dataclass
 class Status:
     """What is known about a run.
@@ -100,6 +109,7 @@ class Status:
     asked: str = ""
     cost: dict | None = None
     signs: Signs = Signs()
+    failed_attempt: FailedAttempt | None = None
     decision: dict | None = None
 
     def as_dict(self) -> dict:
@@ -224,6 +234,13 @@ def _fill(status: Status, data: dict) -> None:
     if isinstance(signs, dict):
         made = shown(_text(signs, "checkpoint"), 300)
         status.signs = Signs(_whole(signs, "step"), made, _number(signs, "cpu_seconds") or 0.0)
+    failed = data.get("failed_attempt")
+    number = _whole(failed, "attempt") if isinstance(failed, dict) else None
+    if isinstance(failed, dict) and number is not None:
+        lines = failed.get("lines")
+        text = "\n".join(map(str, lines)) if isinstance(lines, list) else ""
+        reason = shown(_text(failed, "reason"), 300)
+        status.failed_attempt = FailedAttempt(number, reason, shown_lines(text, 12, 300))
     status.tail = shown_lines(_text(data, "tail"), 40, 300)
     status.progress, status.numbers = status_facts.progress_of(data), status_facts.numbers_of(data)
     status.course, status.gpus = status_facts.course_of(data), status_facts.gpus_of(data)
