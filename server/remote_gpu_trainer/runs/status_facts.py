@@ -134,7 +134,7 @@ def place_in_words(status: Status) -> list[str]:
 def newest_loss(status: Status) -> str:
     """Return the newest loss as "loss 0.72", '' where none is known."""
     told = status.numbers.get("loss")
-    return f"loss {_value(told['value'])}" if told else ""
+    return f"loss {_value(told['value'])}{_of_step(status, told)}" if told else ""
 
 
 def _numbers(status: Status) -> list[str]:
@@ -146,11 +146,14 @@ def _numbers(status: Status) -> list[str]:
         line = f"{label} {_value(told['value'])}"
         if name == "loss" and (drawn := sparkline(status.course)):
             line += f" {drawn}"
-        here = status.progress.get("step", status.step)
-        if name == "val_loss" and told["step"] is not None and told["step"] != here:
-            line += f" (step {told['step']:.0f})"
-        words.append(line)
+        words.append(line + (_of_step(status, told) if "loss" in name else ""))
     return words
+
+
+def _of_step(status: Status, told: dict[str, Any]) -> str:
+    """Return the step of a number where it isn't the one that stands beside it."""
+    here = status.progress.get("step", status.step)
+    return "" if told["step"] in (None, here) else f" (step {told['step']:.0f})"
 
 
 def _value(value: float | str) -> str:
