@@ -34,7 +34,7 @@ def test_a_person_reads_where_the_run_is():
     lines = status.as_text(found).splitlines()[1:]
     assert [line.strip() for line in lines][:7] == [
         "step 120 of 600 (20 %), 4 steps/s, 2.0 min left (1.8 min to 2.5 min)",
-        "loss 0.7182 █▅▂▁, validation 0.9 (step 100), lr 0.00013, grad norm nan",
+        "loss 0.7182 █▅▂▁ (step 119), validation 0.9 (step 100), lr 0.00013, grad norm nan",
         "gpu 0: 97 % busy, 60.0 of 80.0 GB, 64 °C",
         "disk: 75.2 GB left",
         "cost: about 0.50 so far, 2.00 at the deadline (2 an hour, by the job)",
