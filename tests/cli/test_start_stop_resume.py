@@ -158,6 +158,19 @@ def test_after_a_failure_the_log_and_another_start_come_before_the_release(here,
     assert f"mend it, then: rgt resume gpu --run {here.home}/runs/toy\n" in again
 
 
+def test_of_a_run_that_failed_twice_alike_one_way_on_is_named_and_that_goes_on(here, job):
+    (job.parent / "train.py").write_text("raise SystemExit(3)\n")
+    assert rgt("start", "gpu", str(job), "--set", "retries.unknown=0").returncode == 1
+    (here.home / "runs/toy/.same-failure").touch()
+    (job.parent / "train.py").write_text(PROGRAM)
+    said = rgt("start", "gpu", str(job)).stderr.replace("remote-gpu-trainer", "rgt")
+    assert "toy failed twice at the same step\n" in said and "bash" not in said
+    [line] = [line[9:] for line in said.splitlines() if line.startswith("next")]
+    assert line == "mend that, then: rgt resume gpu --run toy"
+    done = rgt(*line.partition("rgt ")[2].split())
+    assert done.returncode == 0 and "trains   step" in done.stderr
+
+
 def test_a_finished_run_is_run_again_only_when_that_was_meant(here, job):
     (job.parent / "train.py").write_text("print('step 1')\n")
     assert "finished" in rgt("start", "gpu", str(job)).stdout

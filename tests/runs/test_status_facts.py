@@ -43,7 +43,7 @@ def test_a_person_reads_where_the_run_is():
     ]
     assert (
         status.in_a_line(found)
-        == "alive: step 120 of 600 (20 %), 4 steps/s, 2.0 min left (1.8 min to 2.5 min), loss 0.7182"
+        == "alive: step 120 of 600 (20 %), 4 steps/s, 2.0 min left (1.8 min to 2.5 min), loss 0.7182 (step 119)"
     )
     assert "deadline in 50 min" in found.evidence
     by_log = status.as_text(said(**FACTS, checkpoint_step_is_named=False))

@@ -384,12 +384,14 @@ def _begin(
 
     `before`: its state before that.
     """
+    from ..runner.runner import TWICE
     from ..runs import job_start
     from ..runs import status as run_status
 
     answer = job_start.begin(place, folder, verb)
     for line in answer.lines:
-        print(line.partition("; watch: bash ")[0], file=sys.stderr)
+        line = line.partition("; watch: bash ")[0]
+        print(line.partition("; fix it, then: bash ")[0], file=sys.stderr)
     if answer.code:
         _print(as_json, {**report, "lines": answer.lines})
         name = shown(place.name, 80)
@@ -397,7 +399,9 @@ def _begin(
         sent = following.sent
         if sent and (left := job_start.left_behind(place, folder, sent, answer.code)):
             _say("left", left)
-        _say("next", f"mend that, then: {program()} {following.again}")
+        is_for_resume = verb == "start" and any(TWICE in line for line in answer.lines)
+        again = f"resume {_where(following.box, folder)}" if is_for_resume else following.again
+        _say("next", f"mend that, then: {program()} {again}")
         return 1
     _say("waits", "for a step or a new checkpoint; Ctrl-C leaves the run going")
     seen = ""

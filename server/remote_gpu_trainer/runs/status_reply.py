@@ -25,6 +25,7 @@ GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
 NO_RUNNER = "no-runner"  # `Status.why` of a program that outlived its runner
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
+KEEPER = "the keeper starts another within a minute, and if it doesn't, "
 NAN_ENTRY = "P9"  # the entry about a loss that becomes nan
 _CARD = re.compile(r" \d+%")  # of what the runner says of the cards: the name stands before it
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
@@ -365,7 +366,9 @@ def _lost_runner(data: dict, beat: float | None) -> str:
     if data.get("runner_alive") is False:
         return (
             "the program is alive but its runner is gone or stopped: no copies, no retries, "
-            "no stall detection; rgt resume wakes it or goes on with the program"
+            "no stall detection; "
+            + (KEEPER if data.get("keeper_alive") is True else "")
+            + "rgt resume wakes it or goes on with the program"
         )
     if beat is not None and beat > SILENT:
         return (
