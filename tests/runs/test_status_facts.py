@@ -51,12 +51,22 @@ def test_a_person_reads_where_the_run_is():
     json.dumps(found.as_dict(), allow_nan=False)
 
 
+def test_where_the_output_names_no_last_step_it_is_said_what_does():
+    line = (
+        "time to the end: not known, its output tells no last step; final_step in the job names it"
+    )
+    progress = {"step": 120, "steps_per_second": 4.0}
+    assert line in status_facts.in_words(said(progress=progress))
+    assert line not in status_facts.in_words(said(progress={**progress, "total": 600}))
+    assert line not in status_facts.in_words(said(progress={"step": 120}))
+    assert line not in status_facts.in_words(said(phase="done", alive=False, progress=progress))
+
+
 def test_what_is_not_known_is_left_out():
     assert status_facts.in_words(said(step=None)) == []
     assert status_facts.in_words(said()) == ["step 120"]
-    assert status_facts.in_words(said(progress={"step": 3, "steps_per_second": 0.1})) == [
-        "step 3, 10 s a step"
-    ]
+    slow = {"step": 3, "total": 9, "steps_per_second": 0.1}
+    assert status_facts.in_words(said(progress=slow)) == ["step 3 of 9, 10 s a step"]
     assert "step" not in " ".join(said(step=None).evidence)
 
 

@@ -90,7 +90,8 @@ def sparkline(values: list[float]) -> str:
 
 def in_words(status: Status) -> list[str]:
     """Return a line for each kind of fact, for a person who looks at a run."""
-    lines = [", ".join(place_in_words(status)), ", ".join(_numbers(status))]
+    lines = [", ".join(place_in_words(status)), _without_total(status)]
+    lines.append(", ".join(_numbers(status)))
     lines += _gpus(status.gpus)
     if status.disk_free is not None:
         lines.append(f"disk: {_size(status.disk_free)} left")
@@ -129,6 +130,16 @@ def place_in_words(status: Status) -> list[str]:
         spread = f" ({low} to {high})" if low != high else ""
         words.append(f"{shown_seconds(told['seconds_left'])} left{spread}")
     return words
+
+
+def _without_total(status: Status) -> str:
+    """Return what tells the time to the end where the output alone doesn't."""
+    told = status.progress
+    if status.state != "alive" or "steps_per_second" not in told or "total" in told:
+        return ""
+    return (
+        "time to the end: not known, its output tells no last step; final_step in the job names it"
+    )
 
 
 def newest_loss(status: Status) -> str:
