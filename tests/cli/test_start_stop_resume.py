@@ -129,6 +129,19 @@ def test_a_program_that_fails_at_once_is_told_with_its_class(here, job):
     assert done.stdout.startswith("failed: ") and "exit 3" in done.stdout
 
 
+def test_a_first_attempt_that_failed_is_no_success_although_the_run_tries_again(here, job):
+    (job.parent / "train.py").write_text(
+        "import os, time\n"
+        "if os.path.exists('tried'):\n    print('step 1', flush=True)\n    time.sleep(60)\n"
+        "open('tried', 'w').close()\nraise ConnectionError('Connection reset by peer')\n"
+    )
+    done = rgt("start", "gpu", str(job))
+    assert done.returncode == 1, done.stderr
+    assert "failed   attempt 1: a connection failed\n" in done.stderr
+    assert "log: ConnectionError: Connection reset by peer\n" in done.stderr
+    assert "attempt 2 follows attempt 1, which failed: see above\n" in done.stderr
+
+
 def test_after_a_failure_the_log_and_another_start_come_before_the_release(here, job):
     (job.parent / "train.py").write_text("raise SystemExit(3)\n")
     done = rgt("start", "gpu", str(job), "--set", "retries.unknown=0", "--set", "retries.bug=0")
@@ -143,6 +156,19 @@ def test_after_a_failure_the_log_and_another_start_come_before_the_release(here,
     assert read.returncode in (0, 1), read.stderr
     again = rgt("resume", "gpu").stderr.replace("remote-gpu-trainer", "rgt")
     assert f"mend it, then: rgt resume gpu --run {here.home}/runs/toy\n" in again
+
+
+def test_of_a_run_that_failed_twice_alike_one_way_on_is_named_and_that_goes_on(here, job):
+    (job.parent / "train.py").write_text("raise SystemExit(3)\n")
+    assert rgt("start", "gpu", str(job), "--set", "retries.unknown=0").returncode == 1
+    (here.home / "runs/toy/.same-failure").touch()
+    (job.parent / "train.py").write_text(PROGRAM)
+    said = rgt("start", "gpu", str(job)).stderr.replace("remote-gpu-trainer", "rgt")
+    assert "toy failed twice at the same step\n" in said and "bash" not in said
+    [line] = [line[9:] for line in said.splitlines() if line.startswith("next")]
+    assert line == "mend that, then: rgt resume gpu --run toy"
+    done = rgt(*line.partition("rgt ")[2].split())
+    assert done.returncode == 0 and "trains   step" in done.stderr
 
 
 def test_a_finished_run_is_run_again_only_when_that_was_meant(here, job):

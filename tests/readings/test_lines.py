@@ -3,7 +3,7 @@
 from dataclasses import asdict
 
 import pytest
-from remote_gpu_trainer.readings.line import BARE, PART, RUN, read, read_losses, read_step
+from remote_gpu_trainer.readings.line import BARE, PART, RUN, read, read_losses
 from remote_gpu_trainer.readings.names import kind_of
 
 OPEN = {"is_open": True}
@@ -167,10 +167,6 @@ def test_a_name_says_the_kind_of_its_number_and_whether_it_is_of_held_out_data()
     }
     assert [name for name in HELD_OUT.split() if not kind_of(name)[1]] == []
     assert not any(kind_of(name)[1] for name in ["loss", "train_loss", "训练损失"])
-
-
-def test_a_step_is_read_alone():
-    assert [read_step(row[1]) for row in ROWS] == [row[2].get("step") for row in ROWS]
 
 
 def test_losses_of_parts_are_losses_too():

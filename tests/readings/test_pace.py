@@ -54,6 +54,27 @@ def test_below_ten_steps_nothing_is_said_of_the_end():
     assert estimate([(0.0, 1), (60.0, 40)], None, 60.0)["steps_per_second"] == 0.65
 
 
+def test_after_a_restart_the_loading_is_no_step_and_nothing_is_said_at_first():
+    loading = [
+        (0.0, 1800),
+        (60.0, 1830),
+    ]  # the checkpoint's own step, then what came a minute later
+    steady = [(60.0 + n, 1830 + 8 * n) for n in range(1, 60)]
+    for samples in (loading, [(0.0, 0), *loading[1:]]):
+        assert "steps_per_second" not in estimate(samples, 6000, 60.0, True)
+        early = estimate([*samples, *steady[:20]], 6000, 80.0, True)
+        assert early["step"] == 1990 and "seconds_left" not in early
+        told = estimate([*samples, *steady[:40]], 6000, 100.0, True)
+        assert told["steps_per_second"] == 8.0
+    assert estimate(loading[:1], 6000, 0.0, True)["step"] == 1800
+
+
+def test_of_two_samples_the_spread_is_wide_and_a_bar_at_nothing_is_none():
+    told = estimate([(0.0, 10), (10.0, 30)], 230, 10.0)
+    assert (told["seconds_left_low"], told["seconds_left_high"]) == (70, 130)
+    assert "seconds_left" not in estimate([(0.0, 0), (50.0, 11)], 230, 50.0)
+
+
 def test_a_run_that_slows_down_has_a_wider_spread():
     even = [(10.0 * n, 10 * n) for n in range(21)]
     slower = even + [(200.0 + 20.0 * n, 200 + 10 * n) for n in range(1, 21)]

@@ -7,7 +7,10 @@ import signal
 import sys
 
 import pytest
-from remote_gpu_trainer.runner.probing import MOST, in_a_line
+from remote_gpu_trainer.runner import spec
+from remote_gpu_trainer.runner.context import Run
+from remote_gpu_trainer.runner.probing import LOOKING, MOST, FirstSteps, in_a_line
+from remote_gpu_trainer.runner.state import State
 
 from tests.conftest import ROOT, module
 from tests.runner.box import Box
@@ -102,6 +105,15 @@ def test_a_runner_that_was_killed_still_tells_what_the_probe_saw(box: Box):
     os.kill(int((box.run_dir / "runner.pid").read_text().split()[0]), signal.SIGKILL)
     now = box.wait()
     assert now["phase"] == "done" and now["probe"].startswith("wrong: "), box.log()
+
+
+def test_a_look_that_no_runner_will_end_is_not_told_for_ever(tmp_path):
+    run = Run(spec.of({"run_dir": str(tmp_path)}))
+    run.folder.make()
+    state = State(run)
+    state.probe = LOOKING
+    FirstSteps(run, state).look()
+    assert state.probe == "not looked at: the runner that looked was gone"
 
 
 def test_a_probe_that_breaks_costs_the_run_nothing(box: Box):

@@ -1,11 +1,13 @@
 """The program's log: cut into files, capped, and never a trouble for the program."""
 
+import json
 import os
 import resource
 import shutil
 from types import SimpleNamespace
 
 import pytest
+from remote_gpu_trainer.readings import course
 from remote_gpu_trainer.runner import heart, log, spec
 from remote_gpu_trainer.runner.context import Run
 
@@ -100,6 +102,9 @@ def test_the_tail_begins_at_a_file_of_this_attempt(run):
     assert log.tail(run, 3, 8) == b"" and log.next_number(run) == 3
 
 
+BAR = b"\r 12%%|#    | %d/%d [00:10<01:20, 11.2it/s]"
+
+
 @pytest.mark.parametrize(("pattern", "text", "step"), [
     ("step [0-9]+", b"step 4\nstep 5 of 10\nloss 3\n", 5),
     ("step [0-9]+", b" 1/9 step 1\r 2/9 step 2\r", 2),
@@ -111,10 +116,22 @@ def test_the_tail_begins_at_a_file_of_this_attempt(run):
     ("", b"Loading: 50%|##  | 2/4 [00:01<00:01,  1.2it/s]", None),
     ("step [0-9]+", b"step " + b"9" * 40, None),
     ("step [0-9]+", b"x" * 100_000 + b"step 8", 8),
+    ("", BAR % (4468, 6000) + b"{'loss': 2.5, 'epoch': 1.2}\n" + BAR % (0, 4), 4468),
+    ("", BAR % (4468, 6000) + BAR % (0, 4) + BAR % (4, 4), 4468),  # before its first loss
+    ("", b"step 7 loss 2\n" + BAR % (3, 40), 7),
 ])  # fmt: skip
 def test_the_step_is_the_last_that_the_pattern_finds(run, pattern, text, step):
     run.spec.step_pattern = pattern
     assert log.find_step(run, text) == step
+
+
+def test_a_piece_that_shows_an_evaluation_alone_tells_no_step(run):
+    run.spec.step_pattern, text = "", BAR % (0, 4) + BAR % (1, 4)
+    run.folder.write("state.json", json.dumps({"reading": {"bar": 6000}}))
+    assert log.find_step(run, text) is None
+    assert log.find_step(run, BAR % (4468, 6000) + text) == 4468
+    run.folder.write("state.json", json.dumps({"reading": {"bar": course.NO_BAR}}))
+    assert log.find_step(run, text) is None and log.find_step(run, b"step 9\n" + text) == 9
 
 
 def test_on_a_full_disk_a_file_is_written_over_in_its_own_bytes(run, monkeypatch):
@@ -146,7 +163,7 @@ def test_a_save_has_the_step_of_the_run_where_lines_count_those_of_an_epoch(run)
 
     def step_of(seconds: float, course: int | None) -> int | None:
         reader = SimpleNamespace(run=run, first=0, series=SimpleNamespace())
-        reader.series.course = SimpleNamespace(step=course)
+        reader.series.course = SimpleNamespace(step=course, printed=3)
         return heart.Heart._step_at(reader, int((run.now - seconds) * 1e9))
 
     assert [step_of(15, None), step_of(15, 3), step_of(15, 2)] == [2, 2, 2]

@@ -53,6 +53,21 @@ def test_a_refused_start_says_why_and_leaves_a_failed_marker(box: Box):
     assert not box.events("attempt")
 
 
+def test_a_refused_resume_leaves_a_stopped_run_as_it_was(box: Box):
+    box.make("--steps", 4000, "--sleep", 0.05).start()
+    box.at_step(5)
+    assert box.verb("stop").returncode == 0
+    before = box.status()
+    assert before["phase"] == "preempted" and before["step"] and before["checkpoint"]
+    box.make("--steps", 4000, "--sleep", 0.05, spec={"min_free_mb": 10**9})
+    done = box.verb("resume")
+    assert done.returncode == 78 and "refused" in done.stderr and "MB free" in done.stderr
+    after = box.status()
+    kept = ("phase", "attempt", "step", "reason", "checkpoint", "checkpoint_step", "numbers")
+    assert [after[name] for name in kept] == [before[name] for name in kept]
+    assert not after["alive"] and box.marker("preempted")["reason"] == "asked"
+
+
 def test_a_refusal_is_told_where_no_file_can_hold_it(box: Box):
     plain(box, spec={"min_free_mb": 10**9})
     (box.run_dir / "log").mkdir(parents=True)

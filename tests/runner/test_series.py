@@ -150,3 +150,20 @@ def test_attempts_are_sentences(rows, told):
 def test_no_events_break_the_history():
     assert history.attempts('[]\n5\n{"event": "ended", "attempt": "x"}\n{"event": "ended"}\n') == []
     assert history.attempts("") == []
+
+
+def test_an_attempt_that_failed_is_told_with_where_its_log_begins_and_ends():
+    def event(name, **told):
+        return json.dumps({"event": name, **{key: str(value) for key, value in told.items()}})
+
+    failed = [
+        event("attempt", attempt=3, log=5),
+        event("ended", attempt=3, **{"class": "bug"}, reason="exit 1"),
+    ]
+    told = {"attempt": 3, "reason": "exit 1", "from": 5, "before": None}
+    assert history.last_failure("\n".join(failed)) == told
+    following = [*failed, event("attempt", attempt=4, log=7)]
+    assert history.last_failure("\n".join(following)) == {**told, "before": 7}
+    stopped = [*following, event("ended", attempt=4, **{"class": "preempted"}, reason="asked")]
+    assert history.last_failure("\n".join(stopped))["attempt"] == 3
+    assert history.last_failure(event("ended", attempt=1, **{"class": ""})) == {}

@@ -4,14 +4,16 @@ import json
 import os
 import re
 import subprocess
+from dataclasses import replace
 
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runner.probing import LOOKING
 from remote_gpu_trainer.runs import calling, code_files, job_start, sending
 from remote_gpu_trainer.runs.job_reading import JobError
 from remote_gpu_trainer.runs.sending import NotSent, Parcel
-from remote_gpu_trainer.runs.status_reply import Signs, Status
+from remote_gpu_trainer.runs.status_reply import FailedAttempt, Signs, Status
 
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -278,7 +280,7 @@ def test_code_is_never_changed_under_a_run_that_is_alive(sshd, code):
         job_start.refuse_living(GPU, planned(code))
 
 
-def states(monkeypatch, *found):
+def states(monkeypatch, *found, **given):
     """Let the box answer with one state after another, a second apart."""
     answers = iter(found)
     monkeypatch.setattr(job_start.status, "ask", lambda *_: next(answers))
@@ -289,7 +291,12 @@ def states(monkeypatch, *found):
 
     told = []
     begun = job_start.watch(
-        GPU, "~/runs/toy", lambda s: told.append(s.phase), clock=lambda: now[0], sleep=sleep
+        GPU,
+        "~/runs/toy",
+        lambda s: told.append(s.phase),
+        clock=lambda: now[0],
+        sleep=sleep,
+        **given,
     )
     return begun, told
 
@@ -305,12 +312,36 @@ def test_a_step_or_a_new_checkpoint_shows_that_it_trains(monkeypatch):
     assert begun.sign == "a new checkpoint, out/step_3.pt"
 
 
-def test_without_either_it_counts_once_it_has_worked_for_a_while(monkeypatch):
-    begun, _ = states(monkeypatch, *[going(cpu_seconds=n / 2) for n in range(40)])
-    assert begun.sign.startswith("no step and no checkpoint yet, but it has used 8 s of CPU")
-    idle = [going(cpu_seconds=0.2)] * 40
+def test_work_alone_is_no_sign_and_after_a_while_nobody_waits_for_one(monkeypatch):
+    begun, _ = states(monkeypatch, *[going(cpu_seconds=2.0 * n) for n in range(80)])
+    assert begun.sign == "" and begun.status.state == "alive"
+    assert begun.quiet == (
+        "no step and no checkpoint within 120 s, in which it used 120 s of CPU time: whether it "
+        "trains isn't known"
+    )
+    begun, _ = states(monkeypatch, *[going(cpu_seconds=8.0)] * 40, going(step=1))
+    assert (begun.sign, begun.quiet) == ("step 1", "")
+    idle = [going(cpu_seconds=0.2)] * 80
     begun, _ = states(monkeypatch, *idle, Status("failed", "gpu", phase="failed"))
     assert (begun.sign, begun.status.state) == ("", "failed")
+
+
+def test_an_attempt_of_this_start_that_failed_is_told_whatever_the_next_one_does(monkeypatch):
+    error = FailedAttempt(3, "exit status 1", ["ValueError: bad"])
+
+    def after(attempt, **signs):
+        return replace(going(attempt=attempt, **signs), failed_attempt=error)
+
+    begun, _ = states(monkeypatch, going(attempt=3), after(4), after(4, step=2), last_attempt=2)
+    assert (begun.failed, begun.sign) == (error, "step 2")
+    begun, _ = states(monkeypatch, *[after(4, cpu_seconds=4.0)] * 60, last_attempt=2)
+    assert (begun.failed, begun.sign, begun.quiet) == (error, "", ""), "the next isn't waited for"
+    begun, _ = states(
+        monkeypatch, replace(going(attempt=3, step=1), probe=LOOKING), *[after(4)] * 60
+    )
+    assert begun.sign == "", "the first one's step is none of the second"
+    begun, _ = states(monkeypatch, after(4, step=2), last_attempt=3)
+    assert begun.failed is None, "that was before this start"
 
 
 def test_a_box_that_does_not_answer_for_a_moment_is_asked_again(monkeypatch):

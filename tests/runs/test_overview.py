@@ -109,6 +109,21 @@ def test_a_box_that_falls_silent_keeps_what_it_said_last(place):
     assert (row.state, row.last_state) == ("gone", "alive")
 
 
+def test_a_run_whose_script_is_too_slow_keeps_what_it_said_last_and_says_why(place):
+    folder = fake_run(place / "gpu", "toy", step=70, numbers={"loss": {"value": 2.5, "step": 70}})
+    opened("gpu")
+    assert [row.state for row in overview.rows()] == ["alive"]
+    (folder / "run.sh").write_text("sleep 3\n")
+    fake_run(place / "gpu", "try-me", phase="new", alive=False)  # only rehearsed
+    (place / "gpu/runs/try-me/run.sh").write_text("sleep 3\n")
+    for _ in range(2):
+        [row] = overview.rows(limit=2.0)
+        assert (row.state, row.last_state, row.name) == ("no answer", "alive", "toy")
+        assert (row.step, row.loss) == (70, 2.5) and row.at < time.time() - 1
+        assert row.why == "toy on gpu: its script gave no state in time"
+    assert screen._cells(row, time.time())["STATE"] == "no answer, last alive"
+
+
 def test_ended_runs_are_shown_with_all_alone(place):
     folder = fake_run(place / "gpu", "over")
     (folder / ".done").write_text(json.dumps({"t": 1, "step": 400, "exit": 0}))

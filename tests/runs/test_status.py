@@ -10,6 +10,7 @@ import time
 
 import pytest
 from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.runs import ledger, status
 from remote_gpu_trainer.runs.status_reply import NO_RUNNER, Status, status_from
 from remote_gpu_trainer.text import BadRequest
@@ -96,8 +97,10 @@ def test_a_program_without_its_runner_is_no_live_run():
     assert (lost.state, lost.code) == ("stalled", 1)
     assert (
         lost.evidence[0]
-        == "the program is alive but its runner is gone or stopped: no copies, no retries, no stall detection; rgt resume wakes it or goes on with the program"
+        == "the program is alive but its runner is gone or stopped: no copies, no retries, no stall detection; the keeper starts another within a minute, and if it doesn't, rgt resume wakes it or goes on with the program"
     )
+    alone = said(runner_alive=False, keeper_alive=False).evidence[0]
+    assert alone.endswith("detection; rgt resume wakes it or goes on with the program")
     assert lost.why == NO_RUNNER
     hung = said(runner_alive=True, heartbeat_age=700)
     assert not hung.why
@@ -347,6 +350,45 @@ class Story:
 def test_a_wait_ends_once_at_the_first_change(end):
     story = Story("alive", "alive", end, "alive")
     assert story.wait().state == end and story.asked == 3
+
+
+def test_a_wait_tells_each_half_minute_that_steps_move():
+    steps = [100, 200, 200, 300, None]
+    now, told = [0.0], []
+
+    def ask():
+        now[0] += 4.0  # the box is under load
+        step = steps.pop(0)
+        return Status("alive" if step else "finished", "gpu", step=step)
+
+    def sleep(seconds):
+        now[0] += seconds
+
+    status.wait(
+        ask,
+        most=3600,
+        tell=lambda found: told.append((now[0], found.step)),
+        tells_steps=True,
+        clock=lambda: now[0],
+        sleep=sleep,
+    )
+    assert told == [(4.0, 100), (34.0, 200), (94.0, 300), (124.0, None)]
+
+
+@pytest.mark.parametrize(
+    ("says", "does"),
+    [({}, "the run goes on there"), ({"phase": "done", "alive": False}, "only the wait has ended")],
+)
+def test_leaving_a_wait_says_what_becomes_of_the_run(sshd, monkeypatch, capsys, says, does):
+    fake_run(sshd.home, **says)
+
+    def leave(question, **_):
+        question()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(status, "wait", leave)
+    assert main(["status", "gpu", "--wait"]) == 130
+    assert f"gpu: {does}; rgt status gpu shows it\n" in capsys.readouterr().err
 
 
 def test_a_wait_ends_when_the_loss_is_nan():

@@ -34,7 +34,7 @@ def test_a_person_reads_where_the_run_is():
     lines = status.as_text(found).splitlines()[1:]
     assert [line.strip() for line in lines][:7] == [
         "step 120 of 600 (20 %), 4 steps/s, 2.0 min left (1.8 min to 2.5 min)",
-        "loss 0.7182 █▅▂▁, validation 0.9 (step 100), lr 0.00013, grad norm nan",
+        "loss 0.7182 █▅▂▁ (step 119), validation 0.9 (step 100), lr 0.00013, grad norm nan",
         "gpu 0: 97 % busy, 60.0 of 80.0 GB, 64 °C",
         "disk: 75.2 GB left",
         "cost: about 0.50 so far, 2.00 at the deadline (2 an hour, by the job)",
@@ -43,7 +43,7 @@ def test_a_person_reads_where_the_run_is():
     ]
     assert (
         status.in_a_line(found)
-        == "alive: step 120 of 600 (20 %), 4 steps/s, 2.0 min left (1.8 min to 2.5 min), loss 0.7182"
+        == "alive: step 120 of 600 (20 %), 4 steps/s, 2.0 min left (1.8 min to 2.5 min), loss 0.7182 (step 119)"
     )
     assert "deadline in 50 min" in found.evidence
     by_log = status.as_text(said(**FACTS, checkpoint_step_is_named=False))
@@ -51,12 +51,22 @@ def test_a_person_reads_where_the_run_is():
     json.dumps(found.as_dict(), allow_nan=False)
 
 
+def test_where_the_output_names_no_last_step_it_is_said_what_does():
+    line = (
+        "time to the end: not known, its output tells no last step; final_step in the job names it"
+    )
+    progress = {"step": 120, "steps_per_second": 4.0}
+    assert line in status_facts.in_words(said(progress=progress))
+    assert line not in status_facts.in_words(said(progress={**progress, "total": 600}))
+    assert line not in status_facts.in_words(said(progress={"step": 120}))
+    assert line not in status_facts.in_words(said(phase="done", alive=False, progress=progress))
+
+
 def test_what_is_not_known_is_left_out():
     assert status_facts.in_words(said(step=None)) == []
     assert status_facts.in_words(said()) == ["step 120"]
-    assert status_facts.in_words(said(progress={"step": 3, "steps_per_second": 0.1})) == [
-        "step 3, 10 s a step"
-    ]
+    slow = {"step": 3, "total": 9, "steps_per_second": 0.1}
+    assert status_facts.in_words(said(progress=slow)) == ["step 3 of 9, 10 s a step"]
     assert "step" not in " ".join(said(step=None).evidence)
 
 

@@ -17,6 +17,7 @@ import click
 
 from ..runs import TARGETS
 from ..text import BadRequest
+from ..text.masking import shown
 from ..text.spans import seconds_in
 from . import terminal
 from .boxes import BOX, box_of, remember
@@ -240,7 +241,7 @@ def status(
     as_json: bool,
 ) -> int:
     """Show the state of the run on a box, with one ssh call. With --wait, a line on stderr tells
-    the state at once and whenever it changes.
+    the state at once and whenever it changes, and the step every 30 s while it moves.
 
     Exit 0: alive, finished, or stopped by you. Exit 1: failed, unsaved, preempted, ended by its
     deadline, stalled, or no run there. Exit 2: could not tell.
@@ -249,21 +250,31 @@ def status(
     from ..runs import status_cost
 
     place = box_of(box)
-    reached = False
+    reached, last = False, ""
 
     def ask() -> Status:
-        nonlocal reached
+        nonlocal reached, last
         state = run_status.ask(place, run, accept_new=accept_new)
         status_cost.add(place, state, time.time())
         if not reached and state.state not in ("unreachable", "unknown"):
             reached = True
             remember(place)
+        last = state.state
         return state
 
     if wait:
-        state = run_status.wait(
-            ask, most=most, interval=max(every, 1.0), lost=lost, tell=print_change
-        )
+        try:
+            state = run_status.wait(
+                ask,
+                most=most,
+                interval=max(every, 1.0),
+                lost=lost,
+                tell=print_change,
+                tells_steps=True,
+            )
+        except KeyboardInterrupt:
+            print(_left_waiting(box, last), file=sys.stderr)
+            raise
     else:
         state = ask()
     run_status.explain(state)
@@ -273,6 +284,12 @@ def status(
     else:
         print(run_status.as_text(state))
     return state.code
+
+
+def _left_waiting(box: str, state: str) -> str:
+    """Say after a Ctrl-C what becomes of the run that was waited for."""
+    does = "the run goes on there" if state in ("alive", "stalled") else "only the wait has ended"
+    return f"{shown(box, 80)}: {does}; rgt status {shlex.quote(box)} shows it"
 
 
 def _ways_on(place: Box, state: Status) -> list[str]:
@@ -532,7 +549,6 @@ def _forget(text: str, mine: bool, as_json: bool) -> int:
     """Take a box off the ledger because the user says so: 0 forgotten, 1 it wasn't there."""
     from ..boxes.box import BadBox, address, parse
     from ..runs import ledger
-    from ..text.masking import shown
 
     try:
         box = parse(text)

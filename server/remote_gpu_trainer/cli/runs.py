@@ -165,7 +165,6 @@ def _short(box: str) -> str:
 
 
 def _print_silent(found: list[Row]) -> None:
-    """Say on stderr why a box gave no answer, once for each."""
-    told = {row.box: row.why for row in found if row.state == "no answer" and row.why}
-    for why in told.values():
+    """Say on stderr why a box, or a run on it, gave no answer: once for each reason."""
+    for why in dict.fromkeys(row.why for row in found if row.state == "no answer" and row.why):
         print(why, file=sys.stderr)

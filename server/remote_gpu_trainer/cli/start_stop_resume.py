@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from ..runs.job_start import Begun, Plan
     from ..runs.known_jobs import Known
     from ..runs.sending import Sent
-    from ..runs.status_reply import Status
+    from ..runs.status_reply import FailedAttempt, Status
 
 LINE = 'print(f"step {step} loss {loss:.4f}", flush=True)'
 LARGE = 200_000_000  # bytes of code above which the user is asked: the box is paid for meanwhile
@@ -124,9 +124,10 @@ def start(
     shows, unless the job has 'probe: off'. A verdict of wrong doesn't end the run; it is shown, and
     told by the job's `notify`.
 
-    Exit 0: it trains, or it has finished there before. Exit 1: refused, or it failed. Exit 2:
-    could not tell, or a question that nobody answered. Exit 130: Ctrl-C; a line says whether the
-    run goes on.
+    Exit 0: it trains, or it has finished there before; also where its program works on for two
+    minutes and shows no step, which a line says. Exit 1: refused, or an attempt of this start
+    failed; the run may go on with another one, which a line says. Exit 2: could not tell, or a
+    question that nobody answered. Exit 130: Ctrl-C; a line says whether the run goes on.
     """
     course = Course(box, _start_again(box, job, profile, fields, queue, sweep))
     with _broken_off(course):
@@ -190,7 +191,7 @@ def _start(
     )
     following = Following(asking.box, plan.platform.name, course.again, sent)
     course.begun = place, plan.job.folder
-    return _begin(place, plan.job.folder, "start", following, report, as_json)
+    return _begin(place, before, plan.job.folder, "start", following, report, as_json)
 
 
 @dataclass
@@ -372,19 +373,25 @@ class Following:
 
 def _begin(
     place: Box,
+    before: Status,
     folder: str,
     verb: str,
     following: Following,
     report: dict[str, Any],
     as_json: bool,
 ) -> int:
-    """Let the run begin, show what its script says, and wait until it trains."""
+    """Let the run begin, show what its script says, and wait until it trains.
+
+    `before`: its state before that.
+    """
+    from ..runner.runner import TWICE
     from ..runs import job_start
     from ..runs import status as run_status
 
     answer = job_start.begin(place, folder, verb)
     for line in answer.lines:
-        print(line.partition("; watch: bash ")[0], file=sys.stderr)
+        line = line.partition("; watch: bash ")[0]
+        print(line.partition("; fix it, then: bash ")[0], file=sys.stderr)
     if answer.code:
         _print(as_json, {**report, "lines": answer.lines})
         name = shown(place.name, 80)
@@ -392,7 +399,9 @@ def _begin(
         sent = following.sent
         if sent and (left := job_start.left_behind(place, folder, sent, answer.code)):
             _say("left", left)
-        _say("next", f"mend that, then: {program()} {following.again}")
+        is_for_resume = verb == "start" and any(TWICE in line for line in answer.lines)
+        again = f"resume {_where(following.box, folder)}" if is_for_resume else following.again
+        _say("next", f"mend that, then: {program()} {again}")
         return 1
     _say("waits", "for a step or a new checkpoint; Ctrl-C leaves the run going")
     seen = ""
@@ -407,22 +416,46 @@ def _begin(
             f"{job_start.TO_LOOK / 60:.0f} min at most; Ctrl-C leaves the run going",
         )
 
-    begun = job_start.watch(place, folder, print_change, probing=say_what_is_left)
+    begun = job_start.watch(
+        place,
+        folder,
+        print_change,
+        last_attempt=before.attempt or 0,
+        probing=say_what_is_left,
+        failing=_say_failure,
+    )
     state = begun.status
-    if begun.sign:
-        if not seen:
+    is_up = state.state in ("alive", "finished")
+    if is_up and (begun.sign or begun.quiet):
+        if begun.quiet:
+            _say("runs", begun.quiet)
+        elif not seen or begun.failed:
             _say("trains", begun.sign)
         _say_probe(state, place)
         if lacks := begun.lacks if verb == "start" else []:
             shown_none = " and no ".join(lacks)
-            _say("numbers", f"its output shows no {shown_none}; add to the loop: {LINE}")
+            when = "; if it trains already, add" if begun.quiet else "; add"
+            _say("numbers", f"its output shows no {shown_none}{when} to the loop: {LINE}")
     else:
         run_status.explain(state)
         if not as_json:
             print(run_status.as_text(state))
+    if begun.failed and state.state == "alive":
+        now = state.attempt if (state.attempt or 0) > begun.failed.attempt else "another attempt"
+        now = f"attempt {now}" if isinstance(now, int) else now
+        _say("goes on", f"{now} follows attempt {begun.failed.attempt}, which failed: see above")
     _print(as_json, {**report, "sign": begun.sign, "status": state.as_dict()})
     _print_next(begun, following, folder)
-    return 0 if begun.sign else state.code
+    if begun.failed and state.state != "finished":
+        return 1
+    return 0 if is_up and (begun.sign or begun.quiet) else state.code
+
+
+def _say_failure(failed: FailedAttempt) -> None:
+    """An attempt of this start that ended with an error, with the last lines of its log."""
+    _say("failed", f"attempt {failed.attempt}: {failed.reason}")
+    for line in failed.lines:
+        _say("", f"log: {line}")
 
 
 def _say_probe(state: Status, place: Box) -> None:
@@ -556,7 +589,7 @@ def resume(
     --set, --code and --from take a run that was started from this machine. A deadline that is a
     span counts from the run's first start. With --from the other box must be known not to train.
 
-    Exit 0: it trains. Exit 1: refused, or it failed. Exit 2: could not tell.
+    Exit 0 and 1: as for start. Exit 2: could not tell.
     """
     if old_is_gone and not old_box:
         raise BadRequest("--old-is-gone belongs to --from BOX; name the box that is gone")
@@ -624,7 +657,8 @@ def _resume(
         _say("code", f"{told}; --code sends it")
     again = shlex.join([*words, *_options_of(fields)])
     course.begun = place, before.dir
-    return _begin(place, before.dir, "resume", Following(box, "", again), {}, as_json)
+    following = Following(box, "", again)
+    return _begin(place, before, before.dir, "resume", following, {}, as_json)
 
 
 def _send_anew(

@@ -14,6 +14,7 @@ from .line import BARE, MOST, PART, RUN, Reading, read
 from .named_numbers import header
 
 PIECE = 1 << 15  # bytes of a piece of a log that are read; what comes before them is skipped
+NO_BAR = -1  # the length of training's bar where it has none
 NAMES = ("loss", "val_loss", "lr", "grad_norm")
 
 
@@ -22,11 +23,15 @@ class Course:
 
     `step`, `total`: of the whole run. `epoch`: as printed. `newest`: by name, {"value", "step",
     "t"}; a value that isn't finite is the text "nan", "inf" or "-inf". `rate`: steps a second,
-    as the program prints it. `losses`: how many of the training's were read.
+    as the program prints it. `losses`: how many of the training's were read. `printed`: the newest
+    step as a line has it, of the run or of an epoch; that of an unnamed bar counts where it is the
+    longest so far and no line has told which one is that of training.
     """
 
-    def __init__(self, final_step: int = 0) -> None:
+    def __init__(self, final_step: int = 0, bar: int = 0) -> None:
+        """Begin with the first line, or with any later one: `bar` is then as before it."""
         self.final_step = final_step
+        self.printed: int | None = None
         self.step: int | None = None
         self.total: int | None = None
         self.epoch: float | None = None
@@ -42,7 +47,8 @@ class Course:
         self._counts = ""  # what a step with a total counts: RUN, PART, "" while unknown
         self._falls = False  # a step without a total fell: it counts an epoch of unknown length
         self._furthest = 0
-        self._main = 0  # the length of the bar of training
+        self._main = bar  # the length of the bar of training
+        self._longest = 0  # of the bars that name nothing, while that isn't known
         self._bar: Reading | None = None  # the last bar that names nothing
         self._last: Reading | None = None  # the last line with a step
 
@@ -81,6 +87,11 @@ class Course:
             self.losses += 1
             self._confirm_bar()
 
+    @property
+    def bar(self) -> int:
+        """Return the length of training's bar, 0 while unknown; NO_BAR: lines tell the step."""
+        return self._main or (NO_BAR if self._last is not None else 0)
+
     def as_dict(self) -> dict[str, Any]:
         """Return what `recall` needs, and what a reader of state.json shows.
 
@@ -90,6 +101,7 @@ class Course:
         told: dict[str, Any] = {name: value for name, value in place.items() if value is not None}
         is_printed = self._last is not None and self._last.step == self.step
         told.update(newest=self.newest, first_epoch=self._first_epoch, is_printed=is_printed)
+        told.update(bar=self.bar)
         return told
 
     def recall(self, told: dict[str, Any]) -> None:
@@ -115,7 +127,10 @@ class Course:
         if reading.step is None:
             return
         if reading.scope == BARE and not self._is_of_training(reading):
+            if not self.bar and (reading.total or 0) >= self._longest:
+                self.printed, self._longest = reading.step, reading.total or 0
             return
+        self.printed = reading.step
         self.rate = reading.rate or self.rate
         if reading.scope == RUN:
             self._set(reading.step, reading.total or self.total)

@@ -185,14 +185,6 @@ def read(line: str, columns: list[str] | None = None) -> Reading:
     return Reading(**{**place, **metrics})
 
 
-def read_step(line: str) -> int | None:
-    """Return the step of a line as it is printed, None where it tells none."""
-    text = _COLOUR.sub("", line)[-MOST:]
-    if not any(map(str.isdigit, text)) or _CODE.match(text) or _ARGUMENTS.search(text):
-        return None
-    return (_place(text) or {}).get("step")
-
-
 def read_losses(line: str) -> list[float]:
     """Return every number of a line that is called a loss, also those of a part or held-out data.
 

@@ -11,6 +11,8 @@ LEAST = 10  # steps below which nothing is said
 PARTS = 4  # of the window whose rates give the spread
 WARMING = 0.5  # of the later rate: a first part that is slower than that compiles or loads
 LEAST_SPREAD = 0.05  # of the time to the end
+FEW_SPREAD = 0.3  # the same where too few samples are there for parts
+SETTLED = 30.0  # seconds of steps after a restart before which no rate is known
 
 
 def rate_of(samples: list[Sample], now: float) -> float | None:
@@ -19,11 +21,14 @@ def rate_of(samples: list[Sample], now: float) -> float | None:
     return rates[0] if rates else None
 
 
-def estimate(samples: list[Sample], total: int | None, now: float) -> dict[str, Any]:
+def estimate(
+    samples: list[Sample], total: int | None, now: float, is_restart: bool = False
+) -> dict[str, Any]:
     """Return step, total, percent, steps_per_second, seconds_left with its _low and _high.
 
     What isn't known is left out. `samples`: of one attempt, in order; each the moment at which a
-    step was seen for the first time.
+    step was seen for the first time. `is_restart`: it went on from a checkpoint, so that its first
+    step may be that of the checkpoint, with the rest of the loading behind it.
     """
     if not samples:
         return {}
@@ -31,7 +36,7 @@ def estimate(samples: list[Sample], total: int | None, now: float) -> dict[str, 
     told: dict[str, Any] = {"step": step}
     if total and total >= step:
         told.update(total=total, percent=round(100.0 * step / total, 1))
-    rates = _rates(samples, now)
+    rates = _rates_after_restart(samples, now) if is_restart else _rates(samples, now)
     if not rates:
         return told
     told["steps_per_second"] = float(f"{rates[0]:.4g}")
@@ -40,13 +45,22 @@ def estimate(samples: list[Sample], total: int | None, now: float) -> dict[str, 
         left = [max((told["total"] - step) / rate - since, 0.0) for rate in rates]
         low, high = min(left), max(left)
         told["seconds_left"] = round(left[0])
-        told["seconds_left_low"] = round(min(low, left[0] * (1 - LEAST_SPREAD)))
-        told["seconds_left_high"] = round(max(high, left[0] * (1 + LEAST_SPREAD)))
+        spread = LEAST_SPREAD if len(rates) > 1 else FEW_SPREAD
+        told["seconds_left_low"] = round(min(low, left[0] * (1 - spread)))
+        told["seconds_left_high"] = round(max(high, left[0] * (1 + spread)))
     return told
+
+
+def _rates_after_restart(samples: list[Sample], now: float) -> list[float]:
+    trained = samples[1:]
+    if not trained or trained[-1][0] - trained[0][0] < SETTLED:
+        return []
+    return _rates(trained, now)
 
 
 def _rates(samples: list[Sample], now: float) -> list[float]:
     """Return the rate of the window, then those of its parts; [] where too little is known."""
+    samples = samples if not samples or samples[0][1] else samples[1:]  # a bar at 0 is no step
     window = [sample for sample in samples if sample[0] >= now - WINDOW]
     if len(window) < 2:
         window = samples[-2:]  # steps of many minutes each

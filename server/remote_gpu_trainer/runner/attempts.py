@@ -103,7 +103,7 @@ class Attempts:
         if self.program.end():
             run.event("killed-leftovers")
         self._probe.look(at_the_end=True)
-        heart.look_at_log()
+        heart.end_log()
         self._tell_anew(at_the_end=True)
         newest = checkpoints.newest(run)
         if state.step is None and newest is not None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 from contextlib import suppress
 from typing import NamedTuple
 from weakref import WeakKeyDictionary
@@ -414,12 +413,5 @@ def _tell_lost(run: Run) -> None:
 
 
 def _has_stepped(run: Run, attempt: why.Attempt) -> bool:
-    """Return whether an attempt got to a second step; the bars of a load are no steps."""
-    steps: set[int] = set()
-    for line in re.split(rb"[\r\n]+", log.tail(run, attempt.log_first, 65536)):
-        step = None if b"oading" in line else log.find_step(run, line)
-        if step is not None:
-            steps.add(step)
-        if len(steps) > 1:
-            return True
-    return False
+    """Return whether an attempt got to a second step."""
+    return len(set(log.find_steps(run, log.tail(run, attempt.log_first, 65536)))) > 1

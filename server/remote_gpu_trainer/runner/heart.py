@@ -43,7 +43,7 @@ class Heart:
         self.first, self.nan = first, ""
         self._reader = log.Reader(self.run, first)
         self.series.begin_attempt()
-        self._losses = nan.Watch(lambda line: log.find_step(self.run, line))
+        self._losses = nan.Watch(lambda text: log.find_step(self.run, text))
 
     def listen(self) -> None:
         """Let TERM, INT and USR1 ask for a save; a closed terminal or pipe does nothing."""
@@ -109,7 +109,7 @@ class Heart:
         """Return the step of the run at a time, in ns since 1970, None where it isn't known."""
         run, course = self.run, self.series.course.step
         then = log.step_at(run, self.first, saved / 1e9)
-        now = log.find_step(run, log.tail(run, self.first, 65536))
+        now = self.series.course.printed
         if run.spec.step_pattern or then is None or now is None or course is None or course <= now:
             return then
         # Its lines count the steps of an epoch: since then these were as many, in the same one.
@@ -129,16 +129,28 @@ class Heart:
         if seen is None or seen == self._seen:
             return
         self._seen, self.log_grew = seen, True
-        step = log.find_step(run, log.tail(run, self.first, 65536))
         while piece := self._reader.read():
             self._losses.feed(piece)
             self.series.feed(piece, min(seen[2], run.now))
-        if not run.spec.step_pattern and self.series.course.step is not None:
-            step = self.series.course.step  # of the run, where a line tells that of an epoch
-        if step is not None:
-            state.step = step
+        self._note_step()
         if not self.nan and self._losses.is_lost:
             self._tell_nan(self._losses.step)
+
+    def end_log(self) -> None:
+        """Look at the log of a program that has ended: its last line may be without an end."""
+        self.look_at_log()
+        self.series.feed(b"\n", self.run.now)
+        self._note_step()
+
+    def _note_step(self) -> None:
+        """Note the newest step: of the run, where a line tells that of an epoch."""
+        course, step = self.series.course, None
+        if self.run.spec.step_pattern:
+            step = log.find_step(self.run, log.tail(self.run, self.first, 65536))
+        else:
+            step = course.printed if course.step is None else course.step
+        if step is not None:
+            self.state.step = step
 
     def _tell_nan(self, step: int | None) -> None:
         """Tell from which step on the loss is nan, and what was saved before it."""

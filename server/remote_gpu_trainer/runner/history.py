@@ -9,6 +9,7 @@ from typing import Any
 from . import content
 
 MOST = 20  # sentences, of the newest attempts
+_ASKED = ("deadline", "preempted")  # classes of an end that is no error of the attempt
 _HOW = {
     "stall": "stood still",
     "hang": "hung in a collective",
@@ -20,6 +21,32 @@ _HOW = {
 
 def attempts(text: str) -> list[str]:
     """Return a sentence for each attempt that ended. `text`: of events.jsonl."""
+    begun, ended = _events(text)
+    told = [_sentence(number, ended[number], begun.get(number + 1)) for number in sorted(ended)]
+    if len(told) == 1 and not ended[max(ended)].get("class"):
+        return []  # it came to its end, as the state says
+    return told[-MOST:]
+
+
+def last_failure(text: str) -> dict[str, Any]:
+    """Return the newest attempt that ended with an error: {"attempt", "reason", "from", "before"};
+    {} for none. `from`: the number of its first log file; `before`: of the next one's, None for the
+    newest attempt."""
+    begun, ended = _events(text)
+    failed = [n for n, end in ended.items() if end.get("class") not in ("", None, *_ASKED)]
+    if not failed:
+        return {}
+    number = max(failed)
+    return {
+        "attempt": number,
+        "reason": str(ended[number].get("reason") or ended[number].get("class")),
+        "from": _whole(begun.get(number, {}).get("log")),
+        "before": _whole(begun.get(number + 1, {}).get("log")),
+    }
+
+
+def _events(text: str) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, Any]]]:
+    """Return the events of attempts that began and that ended, by the attempt's number."""
     begun: dict[int, dict[str, Any]] = {}
     ended: dict[int, dict[str, Any]] = {}
     for line in text.splitlines():
@@ -28,10 +55,11 @@ def attempts(text: str) -> list[str]:
             if event.get("event") in ("attempt", "ended"):
                 kept = begun if event["event"] == "attempt" else ended
                 kept[int(event.get("attempt") or 0)] = event
-    told = [_sentence(number, ended[number], begun.get(number + 1)) for number in sorted(ended)]
-    if len(told) == 1 and not ended[max(ended)].get("class"):
-        return []  # it came to its end, as the state says
-    return told[-MOST:]
+    return begun, ended
+
+
+def _whole(text: Any) -> int | None:
+    return int(text) if str(text).isdigit() else None
 
 
 def _sentence(number: int, end: dict[str, Any], following: dict[str, Any] | None) -> str:

@@ -7,7 +7,7 @@ import os
 import re
 from contextlib import suppress
 
-from ..readings.line import read_step
+from ..readings.course import Course
 from .context import Run
 from .step_pattern import compile_step_pattern
 
@@ -101,28 +101,44 @@ class Reader:
 
 
 def find_steps(run: Run, text: bytes) -> list[int]:
-    """Return the step of each line of a piece of the log; the bars of a load are no steps."""
+    """Return the steps that a piece of the log tells, as its lines have them, in their order: by
+    the job's pattern, the last number of its last match in a line; without one, by `Course`.
+
+    The bars of a load, and of an evaluation, are no steps.
+    """
     lines = [line for line in re.split(rb"[\r\n]+", text) if b"oading" not in line]
-    return [step for step in (find_step(run, line) for line in lines) if step is not None]
+    if run.spec.step_pattern:
+        pattern = compile_step_pattern(run.spec.step_pattern)
+        found = [_match_step(pattern, line[-LINE:]) for line in lines] if pattern else []
+        return [step for step in found if step is not None]
+    course, steps = Course(bar=_bar(run)), []
+    for line in lines:
+        before, course.printed = course.printed, None
+        course.take(line[-LINE:].decode("utf-8", "replace"), 0.0)
+        if course.printed is None:
+            course.printed = before
+        else:
+            steps.append(course.printed)
+    return steps
 
 
 def find_step(run: Run, text: bytes) -> int | None:
-    """Return the newest step of a piece of the log: the last number of the last match of the job's
-    pattern; without one, as lines tell it."""
-    pattern = compile_step_pattern(run.spec.step_pattern)
-    if run.spec.step_pattern and pattern is None:
-        return None
-    for line in reversed(re.split(rb"[\r\n]", text)):
-        if pattern is None:
-            step = read_step(line[-LINE:].decode("utf-8", "replace"))
-            if step is not None:
-                return step
-            continue
-        matches = list(pattern.finditer(line[-LINE:]))
-        digits = re.findall(rb"[0-9]+", matches[-1][0]) if matches else []
-        if digits:
-            return int(digits[-1]) if len(digits[-1]) < 16 else None
-    return None
+    """Return the newest step of a piece of the log, for who needs that of one piece: of the log
+    before a moment, or after the last heartbeat. `Heart` follows the whole log."""
+    return next(reversed(find_steps(run, text)), None)
+
+
+def _match_step(pattern: re.Pattern[bytes], line: bytes) -> int | None:
+    matches = list(pattern.finditer(line))
+    digits = re.findall(rb"[0-9]+", matches[-1][0]) if matches else []
+    return int(digits[-1]) if digits and len(digits[-1]) < 16 else None
+
+
+def _bar(run: Run) -> int:
+    """Return what the runner knows of the bar of training: a piece of the log may not show it."""
+    reading = run.folder.json("state.json").get("reading")
+    bar = reading.get("bar") if isinstance(reading, dict) else None
+    return bar if isinstance(bar, int) else 0
 
 
 def step_at(run: Run, first: int, when: float) -> int | None:

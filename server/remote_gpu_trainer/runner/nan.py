@@ -56,8 +56,7 @@ class Watch:
             self.is_lost, self.step = True, self._first
 
     def _step_of_last(self) -> int | None:
-        steps = (self._find_step(line) for line in reversed(self._lines))
-        return next((step for step in steps if step is not None), None)
+        return self._find_step(b"\n".join(self._lines))
 
 
 def find_before(folder: str, pattern: str, cache: str, step: int) -> str:

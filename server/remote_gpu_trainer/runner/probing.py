@@ -165,6 +165,8 @@ class FirstSteps(Probe):
 
         At the end of the attempt what was seen by then counts, and the report is waited for.
         """
+        if self._is_over and self.state.probe == LOOKING:
+            self._end("not looked at: the runner that looked was gone")
         if self._is_over:
             return
         if self._tool is None and (self.is_seen() or (at_the_end and self.has_begun())):

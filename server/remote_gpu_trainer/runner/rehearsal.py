@@ -270,8 +270,7 @@ class Rehearsal:
             return True
         if self.probe and self.probe.waits(first_up):
             return False
-        lines = re.split(rb"[\r\n]+", log.tail(run, self.program.first, 65536))
-        steps = {log.find_step(run, line) for line in lines} - {None}
+        steps = set(log.find_steps(run, log.tail(run, self.program.first, 65536)))
         return len(steps) >= STEPS and run.up >= first_up + STRAY
 
     def _again(self) -> int:

@@ -31,6 +31,8 @@ from .phases import CODES
 from .why import WAITS, Verdict
 
 BOOTED = "this box has just booted; waiting"  # how the reason begins meanwhile
+OF_AN_END = (".done", ".failed", ".preempted", "notice", "final-sync", "quiet")
+TWICE = "failed twice at the same step"  # of a run that `start` doesn't begin again
 GPU_KINDS = ("no-gpu", "busy", "held", "kernel", "driver")
 
 
@@ -42,6 +44,7 @@ class Runner:
         self.state = state.State(run)
         self.lease = Lease(run)
         self.heart = Heart(run, self.state, self.lease)
+        self._end_before: dict[str, str] = {}  # the files of the run's end before this start
 
     def go(self, arguments: list[str] | None = None) -> int:
         """Run to the end; return the exit code. `arguments` are added to the command."""
@@ -98,6 +101,7 @@ class Runner:
                 return ended
         else:
             now.phase = "new"
+        self._end_before = _end_of(run)
         now.started = now.started or int(run.now)
         if now.phase != "preflight":
             now.phase = "new"
@@ -190,18 +194,7 @@ class Runner:
     def _begin(self) -> None:
         """Forget the last run's end, and tell whoever started this one."""
         run = self.run
-        run.folder.remove(
-            ".done",
-            ".failed",
-            ".preempted",
-            ".refused",
-            "notice",
-            "final-sync",
-            "quiet",
-            WAITS,
-            saving.FILE,
-            ending.RECORD,
-        )
+        run.folder.remove(*OF_AN_END, ".refused", WAITS, saving.FILE, ending.RECORD)
         if not self.raised:
             run.folder.remove("asked")
         run.folder.write("job.sha", run.spec.job_sha + "\n")
@@ -217,6 +210,12 @@ class Runner:
         run, now = self.run, self.state
         run.folder.touch(".refused")
         tell_refusals(run, refusals)
+        if self._end_before:  # the run is what it was: nothing of it was begun
+            run.event("refused-again")
+            for name, text in self._end_before.items():
+                run.folder.write(name, text)
+            run.folder.remove("runner.pid")
+            return CODES["refused"]
         kind, entry, reason = refusals[0]
         failure = "disk" if kind in ("disk", "inodes") else "preflight"
         if kind in GPU_KINDS:
@@ -321,6 +320,15 @@ class Runner:
                 subprocess.run(["scontrol", "requeue", job], timeout=60, check=False)
 
 
+def _end_of(run: Run) -> dict[str, str]:
+    """Return the files that tell how a run ended that has trained; {} for any other."""
+    attempt = run.folder.json("state.json").get("attempt")
+    if not run.folder.ended() or not isinstance(attempt, int) or attempt < 1:
+        return {}
+    names = [name for name in ("state.json", *OF_AN_END) if run.folder.has(name)]
+    return {name: run.folder.read(name) for name in names}
+
+
 def exit_code(run: Run, now: state.State) -> int:
     """Return the code that tells how the run ended; else the program's own.
 
@@ -349,7 +357,7 @@ def end_if_over(run: Run, again: bool) -> int | None:
         return 0
     if run.folder.has(".same-failure"):
         script = run.folder.at("run.sh")
-        say(f"{run.spec.name} failed twice at the same step; fix it, then: bash {script} resume")
+        say(f"{run.spec.name} {TWICE}; fix it, then: bash {script} resume")
         return CODES["refused"]
     return None
 

@@ -67,12 +67,18 @@ class Series:
         if is_due and not course.losses:
             self._read_files()
         state.reading = course.as_dict()
-        state.progress = estimate(self._samples, course.total, run.now)
+        state.progress = estimate(self._samples, course.total, run.now, self._is_restart())
         state.course = self._add_loss()
         state.gpus, state.disk = self.collectors.gpus, self.collectors.disk
         if is_due or state.phase != self._phase:
             self._written, self._phase = run.up, state.phase
             self._append(self._row())
+
+    def _is_restart(self) -> bool:
+        """Return whether the attempt had a checkpoint to go on from."""
+        return self.state.attempt > 1 or bool(
+            self.run.folder.json("attempt.json").get("checkpoint")
+        )
 
     def _add_loss(self) -> list[float]:
         """Return up to POINTS losses of the run, spread evenly, with the newest one."""

@@ -29,6 +29,7 @@ from .phases import GOING
 from .state import State
 
 TAIL = 4000  # bytes of the log's end
+LAST = 12  # lines with which an attempt that failed ended
 _SHOWN = (
     "name", "box", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
     "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "waits",
@@ -162,7 +163,25 @@ def _add_course(run: Run, told: dict[str, Any], now: float, step: int | None) ->
     told["checkpoint_step"] = told["checkpoint_step"] if named is None else named
     told["checkpoint_step_is_named"] = named is not None  # else it is the log's when it was saved
     told["asked"] = run.folder.read("asked").strip() if told["alive"] else ""
-    told["attempts"] = history.attempts(run.folder.read("events.jsonl"))
+    events = run.folder.read("events.jsonl")
+    told["attempts"], told["failed_attempt"] = (
+        history.attempts(events),
+        _failed_attempt(run, events),
+    )
+
+
+def _failed_attempt(run: Run, events: str) -> dict[str, Any] | None:
+    """Return {"attempt", "reason", "lines"} of the newest attempt that ended with an error, with
+    the last lines of its log; None for none."""
+    found = history.last_failure(events)
+    if not found:
+        return None
+    first, following, lines = found.pop("from"), found.pop("before"), []
+    if isinstance(first, int):
+        end = (following, 0) if isinstance(following, int) else None
+        text = log.tail(run, first, TAIL, end).decode("utf-8", "replace").replace("\r", "\n")
+        lines = [line for line in map(clean, text.split("\n")) if line.strip()][-LAST:]
+    return {**found, "lines": lines}
 
 
 def _still_on(run: Run) -> str:

@@ -438,7 +438,10 @@ class Job(Strict):
         "out/*.json; {cell} is a cell's name",
     )
     final_step: int | None = Field(
-        default=None, ge=1, description="an end before this step isn't the end"
+        default=None,
+        ge=1,
+        description="the last step: an end before it isn't the end, and the time to the end is "
+        "told by it where the output names none",
     )
     budget: float | None = Field(default=None, gt=0, description="money, in the currency of price")
     price: float | None = Field(default=None, gt=0, description="price of one box for an hour")

@@ -37,16 +37,17 @@ from .render import Rendered, render
 from .rendering import platform_of
 from .run_script import quoted_path
 from .sending import Parcel, Sent
-from .status_reply import NO_RUNNER, Status
+from .status_reply import NO_RUNNER, FailedAttempt, Status
 
 BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its checks are over
 POLL = 2.0  # seconds between two looks at a run that was started
-QUIET = 30.0  # seconds after which a program that works counts as started without a step
+QUIET = 120.0  # seconds after which nobody waits for the first step of a program that works
 FIRST = 60.0  # seconds of a program in which its first loss may still come
+TO_RETRY = 60.0  # seconds after an attempt's error for the run to fail, or to train again
 TO_LOOK = 120.0  # seconds for the probe to see its steps, after the first sign
 SETTLING = 5.0  # seconds until a run whose start was broken off lives, or doesn't begin
 SETTLING_THERE = 15.0  # over ssh the broken command goes on there: it looks for a Python first
-WORKED = 1.0  # seconds of CPU time that such a program has used at least
+WORKED = 60.0  # seconds of CPU time that such a program has used: imports alone take ten
 TO_BRING = 4 * 3600.0  # seconds for what comes before the program: packages, data, checkpoints
 READ_FOR_SECRETS = 300_000  # bytes; a longer file is data
 _TEXTS = (".py", ".sh", ".yaml", ".yml", ".json", ".toml", ".ini", ".cfg", ".txt", ".env", ".conf")
@@ -378,7 +379,9 @@ def begin(box: Box, folder: str, verb: str = "start") -> calling.Answer:
 @dataclass(frozen=True)
 class Begun:
     """What a run that was started came to. `sign`: what shows that it trains; '' for nothing.
-    `seconds`: for how long its program was looked at.
+    `seconds`: for how long its program was looked at. `quiet`: what a program does that works and
+    shows no step and no checkpoint; ''. `failed`: the attempt of this start that ended with an
+    error, None for none; the run may go on with another.
 
     `status.probe` says what the probe saw, or still that it is looking.
     """
@@ -386,6 +389,8 @@ class Begun:
     status: Status
     sign: str
     seconds: float = 0.0
+    quiet: str = ""
+    failed: FailedAttempt | None = None
 
     @property
     def lacks(self) -> list[str]:
@@ -393,7 +398,9 @@ class Begun:
 
         [] where it ran too short a time to say so: the first loss may come with the hundredth step.
         """
-        if not self.sign or (self.seconds < FIRST and self.status.signs.step is not None):
+        if not self.sign and not self.quiet:
+            return []
+        if self.seconds < FIRST and self.status.signs.step is not None:
             return []
         told = Course()
         for line in self.status.tail:
@@ -408,26 +415,44 @@ def watch(
     folder: str,
     tell: Callable[[Status], None],
     *,
+    last_attempt: int = 0,
     probing: Callable[[str], None] = lambda _: None,
+    failing: Callable[[FailedAttempt], None] = lambda _: None,
     clock: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], None] = time.sleep,
 ) -> Begun:
-    """Look at a run until it trains or has ended.
+    """Look at a run until it trains or has ended. `last_attempt`: its number before this start.
 
-    It trains with a step in its log or a checkpoint that came after its start; without either, once
-    its processes have worked for a while. The probe's verdict on its first steps is waited for a
-    little longer, and `probing` gets the sign by which it trains before that. `tell` and a box that
+    It trains with a step in its log or a checkpoint that came after its start; one that works for
+    long and shows neither isn't waited for. The probe's verdict on its first steps is waited for a
+    little longer, and `probing` gets the sign by which it trains before that. `failing` gets an
+    attempt that ended with an error; the next one is waited for a moment. `tell` and a box that
     doesn't answer: as `status.wait`.
     """
-    running_since, trains_since, sign = math.inf, math.inf, ""
+    running_since, trains_since, sign, quiet = math.inf, math.inf, "", ""
+    failed: FailedAttempt | None = None
+    failed_since, attempt = math.inf, None
+
+    def note_failure(found: Status) -> Status:
+        nonlocal failed, failed_since
+        last = found.failed_attempt
+        if last is not None and last.attempt > (failed.attempt if failed else last_attempt):
+            failed, failed_since = last, min(failed_since, clock())
+            failing(last)
+        return found
 
     def trains(found: Status) -> bool:
-        nonlocal running_since, trains_since, sign
+        nonlocal running_since, trains_since, sign, quiet, attempt
+        if found.attempt != attempt:  # another program: what the one before it did is no sign
+            attempt, running_since, trains_since, sign = found.attempt, math.inf, math.inf, ""
         if found.phase == "running":
             running_since = min(running_since, clock())
-            sign = _sign(found, clock() - running_since)
+            sign = _sign(found) or sign
+            quiet = "" if sign else _quiet(found, clock() - running_since)
         if not sign:
-            return False
+            return bool(quiet) or clock() - failed_since >= TO_RETRY
+        if failed:
+            return True
         is_first, trains_since = trains_since == math.inf, min(trains_since, clock())
         is_looking = found.probe == LOOKING and clock() - trains_since < TO_LOOK
         if is_looking and is_first:
@@ -435,7 +460,7 @@ def watch(
         return not is_looking
 
     found = status.wait(
-        lambda: status.ask(box, folder),
+        lambda: note_failure(status.ask(box, folder)),
         most=TO_BRING,
         interval=POLL,
         until=trains,
@@ -443,7 +468,10 @@ def watch(
         clock=clock,
         sleep=sleep,
     )
-    return Begun(found, sign, 0.0 if running_since == math.inf else clock() - running_since)
+    seconds = 0.0 if running_since == math.inf else clock() - running_since
+    if failed and failed.attempt == found.attempt:
+        sign = quiet = ""  # what showed signs has ended
+    return Begun(found, sign, seconds, quiet, failed)
 
 
 def left_running(
@@ -462,15 +490,22 @@ def left_running(
         sleep(0.5)
 
 
-def _sign(found: Status, seconds: float) -> str:
+def _sign(found: Status) -> str:
     """What shows that a running program trains; '' for nothing yet."""
     signs = found.signs
     if signs.step is not None:
         return f"step {signs.step}"
     if signs.checkpoint:
         return f"a new checkpoint, {shown(signs.checkpoint, 200)}"
-    if seconds >= QUIET and signs.cpu_seconds >= WORKED:
-        return (
-            f"no step and no checkpoint yet, but it has used {signs.cpu_seconds:.0f} s of CPU time"
-        )
     return ""
+
+
+def _quiet(found: Status, seconds: float) -> str:
+    """What a program does that has worked for long and shows no sign; '' for any other."""
+    used = found.signs.cpu_seconds
+    if seconds < QUIET or used < WORKED:
+        return ""
+    return (
+        f"no step and no checkpoint within {seconds:.0f} s, in which it used {used:.0f} s of CPU "
+        "time: whether it trains isn't known"
+    )

@@ -119,7 +119,7 @@ def ask(place: Place, seen: list[Row], limit: float) -> list[Row]:
         told = other_runs.rows_of(box, tuple(job.folder for job in place.jobs), limit)
         leads_to = "" if box.local else boxes.address(box, limit=limit)
         if leads_to == place.address:
-            found = (_row(box, place, one, time.time()) for one in told)
+            found = (_row(box, place, one, seen, time.time()) for one in told)
             return [row for row in found if row]
         why = f"{shown(place.name, 60)} leads to {leads_to} now, which is another box"
     except (BadBox, other_runs.NoRows) as error:
@@ -127,12 +127,24 @@ def ask(place: Place, seen: list[Row], limit: float) -> list[Row]:
     return _silent(place, seen, why, time.time())
 
 
-def _row(box: Box, place: Place, told: dict, now: float) -> Row | None:
-    """Return the row of a run that a box told; None where nothing began."""
+def _row(box: Box, place: Place, told: dict, seen: list[Row], now: float) -> Row | None:
+    """Return the row of a run that a box told; None where nothing began.
+
+    One whose script gives no state keeps what it said last, as a box does that gives no answer.
+    """
     status = other_runs.status_of(box, told)
     if status.state == "nothing":
         return None
     job = _job(place, status.dir)
+    if status.state == "unknown":
+        before = next((row for row in seen if is_same(row.folder, status.dir)), None)
+        if before is None and job is None and told.get("began") is not True:
+            return None  # only rehearsed
+        row = before or Row(other_runs.name_of(status.dir), place.name, "", status.dir)
+        why = status.text if told.get("status") else "its script gave no state in time"
+        _keep(row, f"{shown(row.name, 60)} on {shown(place.name, 60)}: {why}")
+        row.cost = _cost(place, job, status, now) or row.cost
+        return row
     row = Row(other_runs.name_of(status.dir), place.name, status.state, status.dir)
     progress, loss = status.progress, status.numbers.get("loss", {})
     row.at, row.cost, row.loss = now, _cost(place, job, status, now), loss.get("value")
@@ -142,9 +154,12 @@ def _row(box: Box, place: Place, told: dict, now: float) -> Row | None:
     row.low, row.high = progress.get("seconds_left_low"), progress.get("seconds_left_high")
     row.deadline = status.deadline or None
     row.why = status.text or next(iter(status.evidence), "")
-    if status.state == "unknown":
-        row.why = status.text or "its script gave no state in time"
     return row
+
+
+def _keep(row: Row, why: str) -> None:
+    """Let a row of a run that gave no answer tell what it said last."""
+    row.last_state, row.state, row.why = row.last_state or row.state, NO_ANSWER, why
 
 
 def _whole(value: float | None) -> int | None:
@@ -166,8 +181,7 @@ def _silent(place: Place, seen: list[Row], why: str, now: float) -> list[Row]:
     """Return the rows of a box that gave no answer: of each run on it that may still live."""
     found, unknown = [], Status("unreachable", place.name)
     for before in seen:
-        before.last_state = before.last_state or before.state
-        before.state, before.why = NO_ANSWER, why
+        _keep(before, why)
         before.cost = _cost(place, _job(place, before.folder), unknown, now) or before.cost
         found.append(before)
     for job in place.jobs:

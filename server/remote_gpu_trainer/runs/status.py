@@ -16,6 +16,7 @@ from .status_reply import Status, status_from
 
 LIMIT = 30  # seconds for one question
 INTERVAL = 30.0  # seconds between questions
+TOLD = 30.0  # seconds after which a step that moved is told, although the state is the same
 MOST_PAUSE = 60.0  # seconds between questions while the box doesn't answer, at most
 LOST = 900.0  # seconds without an answer after which the box counts as unreachable
 FOR_GOOD = ("host-key-unknown", "host-key-changed", "restricted", "no-ssh")  # waiting doesn't help
@@ -54,21 +55,27 @@ def wait(
     lost: float = LOST,
     until: Callable[[Status], bool] = lambda _: False,
     tell: Callable[[Status], None] = lambda _: None,
+    tells_steps: bool = False,
     clock=time.monotonic,
     sleep=time.sleep,
 ) -> Status:
     """Ask until the run isn't alive any more, its loss is nan, or `most` seconds are over.
 
     `until` says of a run that is alive whether that is enough. `tell` gets the first state, and
-    each one that differs from the one before. A box that doesn't answer is asked again for `lost`
+    each one that differs from the one before; with `tells_steps` also, after TOLD seconds, one
+    that only has another step. A box that doesn't answer is asked again for `lost`
     seconds, because the run may go on.
     """
     began, silent_since, tries, reached, told = clock(), None, 0, False, ()
+    told_at, told_step = began, None
     while True:
+        asked_at = clock()
         status = question()
-        if told != (told := status.shows):
+        now, step = clock(), status.progress.get("step", status.step)
+        is_moved = tells_steps and step != told_step and asked_at - told_at >= TOLD
+        if told != (told := status.shows) or is_moved:
             tell(status)
-        now = clock()
+            told_at, told_step = asked_at, step
         status.waited = now - began
         if status.state in ("unreachable", "unknown"):
             silent_since, tries = now if silent_since is None else silent_since, tries + 1
@@ -83,7 +90,8 @@ def wait(
                 return status
             pause = min(5.0 * 2 ** min(tries - 1, 9), MOST_PAUSE, lost - (now - silent_since))
         else:
-            silent_since, tries, reached, pause = None, 0, True, interval
+            silent_since, tries, reached = None, 0, True
+            pause = max(interval - (now - asked_at), min(interval, 1.0))
             if status.state != "alive" or until(status) or status.worthless:
                 return status
         left = most - (now - began)

@@ -90,7 +90,8 @@ def sparkline(values: list[float]) -> str:
 
 def in_words(status: Status) -> list[str]:
     """Return a line for each kind of fact, for a person who looks at a run."""
-    lines = [", ".join(place_in_words(status)), ", ".join(_numbers(status))]
+    lines = [", ".join(place_in_words(status)), _without_total(status)]
+    lines.append(", ".join(_numbers(status)))
     lines += _gpus(status.gpus)
     if status.disk_free is not None:
         lines.append(f"disk: {_size(status.disk_free)} left")
@@ -131,10 +132,20 @@ def place_in_words(status: Status) -> list[str]:
     return words
 
 
+def _without_total(status: Status) -> str:
+    """Return what tells the time to the end where the output alone doesn't."""
+    told = status.progress
+    if status.state != "alive" or "steps_per_second" not in told or "total" in told:
+        return ""
+    return (
+        "time to the end: not known, its output tells no last step; final_step in the job names it"
+    )
+
+
 def newest_loss(status: Status) -> str:
     """Return the newest loss as "loss 0.72", '' where none is known."""
     told = status.numbers.get("loss")
-    return f"loss {_value(told['value'])}" if told else ""
+    return f"loss {_value(told['value'])}{_of_step(status, told)}" if told else ""
 
 
 def _numbers(status: Status) -> list[str]:
@@ -146,11 +157,14 @@ def _numbers(status: Status) -> list[str]:
         line = f"{label} {_value(told['value'])}"
         if name == "loss" and (drawn := sparkline(status.course)):
             line += f" {drawn}"
-        here = status.progress.get("step", status.step)
-        if name == "val_loss" and told["step"] is not None and told["step"] != here:
-            line += f" (step {told['step']:.0f})"
-        words.append(line)
+        words.append(line + (_of_step(status, told) if "loss" in name else ""))
     return words
+
+
+def _of_step(status: Status, told: dict[str, Any]) -> str:
+    """Return the step of a number where it isn't the one that stands beside it."""
+    here = status.progress.get("step", status.step)
+    return "" if told["step"] in (None, here) else f" (step {told['step']:.0f})"
 
 
 def _value(value: float | str) -> str:

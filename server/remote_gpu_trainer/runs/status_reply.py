@@ -25,6 +25,7 @@ GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
 NO_RUNNER = "no-runner"  # `Status.why` of a program that outlived its runner
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
+KEEPER = "the keeper starts another within a minute, and if it doesn't, "
 NAN_ENTRY = "P9"  # the entry about a loss that becomes nan
 _CARD = re.compile(r" \d+%")  # of what the runner says of the cards: the name stands before it
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
@@ -41,6 +42,15 @@ class Signs:
     step: int | None = None
     checkpoint: str = ""
     cpu_seconds: float = 0.0
+
+
+@dataclass(frozen=True)
+class FailedAttempt:
+    """The newest attempt that ended with an error. `lines`: the last ones of its log."""
+
+    attempt: int
+    reason: str
+    lines: list[str]
 
 
 @dataclass
@@ -100,6 +110,7 @@ class Status:
     asked: str = ""
     cost: dict | None = None
     signs: Signs = Signs()
+    failed_attempt: FailedAttempt | None = None
     decision: dict | None = None
 
     def as_dict(self) -> dict:
@@ -224,6 +235,13 @@ def _fill(status: Status, data: dict) -> None:
     if isinstance(signs, dict):
         made = shown(_text(signs, "checkpoint"), 300)
         status.signs = Signs(_whole(signs, "step"), made, _number(signs, "cpu_seconds") or 0.0)
+    failed = data.get("failed_attempt")
+    number = _whole(failed, "attempt") if isinstance(failed, dict) else None
+    if isinstance(failed, dict) and number is not None:
+        lines = failed.get("lines")
+        text = "\n".join(map(str, lines)) if isinstance(lines, list) else ""
+        reason = shown(_text(failed, "reason"), 300)
+        status.failed_attempt = FailedAttempt(number, reason, shown_lines(text, 12, 300))
     status.tail = shown_lines(_text(data, "tail"), 40, 300)
     status.progress, status.numbers = status_facts.progress_of(data), status_facts.numbers_of(data)
     status.course, status.gpus = status_facts.course_of(data), status_facts.gpus_of(data)
@@ -348,7 +366,9 @@ def _lost_runner(data: dict, beat: float | None) -> str:
     if data.get("runner_alive") is False:
         return (
             "the program is alive but its runner is gone or stopped: no copies, no retries, "
-            "no stall detection; rgt resume wakes it or goes on with the program"
+            "no stall detection; "
+            + (KEEPER if data.get("keeper_alive") is True else "")
+            + "rgt resume wakes it or goes on with the program"
         )
     if beat is not None and beat > SILENT:
         return (
