@@ -16,9 +16,9 @@ from .completeness import COMPLETE, CORRUPT
 from .context import Run, home, user_mask
 from .copies import clouds, groups, place
 from .copies.generations import Generations
+from .copies.groups import STATE
 from .copies.place import join, kind_of
 from .copies.plan import wanted
-from .copies.rounds import STATE
 from .copies.tool import NO_ROOM, Failed, Tools
 
 TRIES = 3
@@ -155,7 +155,7 @@ def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], boo
         is_empty = False
         if state == CORRUPT:
             torn |= {group.name, *group.own}
-        elif state == COMPLETE and here is None:
+        elif state == COMPLETE and here is None and not group.role:
             here = (group.step, group.saved)
     return here, sorted(torn), is_empty
 
