@@ -66,13 +66,14 @@ def test_what_a_trainer_leaves_beside_its_checkpoints_is_never_the_newest(tmp_pa
 
 def test_without_a_checkpoint_what_stands_beside_one_is_neither_safe_nor_brought_back(tmp_path):
     run = make(tmp_path, checkpoint_pattern="checkpoint-*")
-    _write(tmp_path, 1, "training_args.bin")
+    _write(tmp_path, 1, "training_args.bin", "config.json")
     assert sync.worker(run, "quick") == 0
     assert (look_safe(run).verified, _newest(tmp_path)) == ("", "")
-    os.unlink(tmp_path / "ckpt/training_args.bin")
+    for name in ("training_args.bin", "config.json"):
+        os.unlink(tmp_path / "ckpt" / name)
     again = make(tmp_path, checkpoint_pattern="checkpoint-*", run_dir=str(tmp_path / "other"))
     assert fetch.restore(again, lambda: False) is None
-    assert not list((tmp_path / "ckpt").glob("*.bin"))
+    assert not list((tmp_path / "ckpt").iterdir())
 
 
 @pytest.mark.parametrize("pattern", ["*", "G_*.pth"])

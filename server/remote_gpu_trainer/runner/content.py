@@ -272,8 +272,13 @@ def stamp(path: str) -> Item:
 def _is_checkpoint(path: str) -> bool:
     """By a pattern for everything: beside checkpoints stand notes, pictures, folders of logs."""
     if not os.path.isdir(path):
-        return not NOTE.search(path) and not COMPANION.search(path)
+        return may_be_checkpoint(path)
     return any(name.endswith(WEIGHTS) or name.endswith(".metadata") for name in files_of(path))
+
+
+def may_be_checkpoint(path: str) -> bool:
+    """Return whether a name is neither one of a note nor one of what stands beside a model."""
+    return not NOTE.search(path) and not COMPANION.search(path)
 
 
 def counted(name: str) -> list[int]:

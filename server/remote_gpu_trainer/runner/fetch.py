@@ -117,8 +117,6 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
     if here is None and not is_empty:  # only what is proven is better than what can't be
         there = [one for one in there if one.state == COMPLETE]
     brought, corrupt = [], []
-    if is_empty:
-        _bring_notes(of, address, run.checkpoints)
     todo, doubted = wanted(there, here, torn), ""
     while todo:
         one, *todo = todo
@@ -135,7 +133,10 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
             continue
         found.known[one.name]["ours"] = True
         brought.append([join(found.home, one.name), one.source])
-    if not there and is_empty and not corrupt:  # of before there were generations
+    if brought and is_empty:  # alone they make a program take its folder for another run's
+        _bring_notes(of, address, run.checkpoints)
+    is_old = not there and is_empty and not corrupt  # of before there were generations
+    if is_old and any(content.may_be_checkpoint(name) for name in of.names(address)):
         with suppress(Failed):
             of.get(address, run.checkpoints)
             brought += [[address, "all"]] if _has_file(run.checkpoints) else []
@@ -165,9 +166,10 @@ def _bring_notes(of: place.Place, there: str, here: str) -> None:
     for name in of.names(there):
         if content.NOTE.search(name) and not name.startswith(".rgt-"):
             text = of.read(join(there, name))
-            if text is not None and len(text) < 1 << 24:
+            path = os.path.join(here, name)
+            if text is not None and len(text) < 1 << 24 and not os.path.lexists(path):
                 os.makedirs(here, exist_ok=True)
-                with open(os.path.join(here, name), "xb") as file:
+                with open(path, "xb") as file:
                     file.write(text)
 
 

@@ -50,6 +50,9 @@ PATIENCE = 30.0  # seconds from a first save in which a program may still open a
 LAST_SAVE = 1.0  # seconds in which a program that has saved may still end by itself
 STEPS = 3  # steps after which a program without checkpoints has trained
 SHARE = 0.2  # of the rehearsal's time, for such a program that prints none
+BEFORE = "before.json"  # in the rehearsal's folder: what lay in the run's checkpoint folder
+HELD = "held"  # there: copies of those files, as long as they are small
+MOST_HELD = 1 << 28  # bytes of these copies
 MOST_LOOKED = 100_000  # files among which saves are looked for
 # Names of what programs save.
 SAVED = (".pt", ".pth", ".ckpt", ".safetensors", ".distcp", ".pth.tar", ".pt.tar")
@@ -165,6 +168,8 @@ class Rehearsal:
             if self.probe is not None:
                 self.probe.tell()
             self._set_aside()
+            for line in self._put_back():
+                print(line)
             os.close(guard)
         if code == 0 and self.fresh:
             shutil.rmtree(self.fresh, ignore_errors=True)
@@ -182,6 +187,8 @@ class Rehearsal:
         self.aside = [path for path in paths if not os.path.lexists(path)]
         results.note_before(run)
         self.before = self._list_real()
+        with suppress(Failed):
+            apart.call(run, note_before, run.folder, self.real.checkpoints, self._others())
         if self.before and self._names_checkpoints():
             print(
                 f"failed save: the command names {self.real.checkpoints}, where this run's"
@@ -198,6 +205,17 @@ class Rehearsal:
             return self._evaluate()
         print("ok kill: KILL, nothing left running", flush=True)
         return self._resume(saved) if saved else self._again()
+
+    def _others(self) -> list[str]:
+        """Return the folders that aren't the checkpoints' where these lie above them."""
+        return [self.real.work, self.real.base, self.real.folder.path, self.run.folder.path]
+
+    def _put_back(self) -> list[str]:
+        """Leave the run's checkpoint folder as it was; return what to say of that."""
+        try:
+            return list(apart.call(self.run, put_back, self.run.folder))
+        except Failed as error:
+            return [f"  can't look at {self.real.checkpoints} again: {error}"]
 
     def _names_checkpoints(self) -> bool:
         """Return whether the command or a variable names the run's folder of checkpoints."""
@@ -602,6 +620,89 @@ class Rehearsal:
             print(shown(line))
 
 
+def note_before(folder: Folder, checkpoints_: str, others: list[str]) -> None:
+    """Note all that lies in a folder of checkpoints, and keep copies of what is small, for
+    `put_back`. Nothing where it holds one of the `others`: what else is written there is theirs."""
+    top = checkpoints_.rstrip("/")
+    shutil.rmtree(folder.at(HELD), ignore_errors=True)
+    folder.remove(BEFORE)
+    if not top or any((other + "/").startswith(top + "/") for other in others):
+        return
+    left, rows = MOST_HELD, {}
+    for path in _all_below(top):
+        told = os.lstat(path)
+        name = os.path.relpath(path, top)
+        rows[name] = [told.st_mtime_ns, told.st_size]
+        if stat.S_ISREG(told.st_mode) and told.st_size <= left:
+            left -= told.st_size
+            kept = os.path.join(folder.at(HELD), name)
+            os.makedirs(os.path.dirname(kept), exist_ok=True)
+            shutil.copy2(path, kept)
+    told_before = {"top": top, "was_there": os.path.isdir(top), "files": rows}
+    folder.write(BEFORE, json.dumps(told_before) + "\n")
+
+
+def put_back(folder: Folder) -> list[str]:
+    """Leave a folder of checkpoints as `note_before` found it: what is new is moved into the
+    rehearsal's folder, what was written over or removed is put back; return what to say of that.
+
+    A program that finds its config.json there refuses to begin, or takes it for its own.
+    """
+    noted, held, lines = folder.json(BEFORE), folder.at(HELD), []
+    top, rows = noted.get("top"), noted.get("files") or {}
+    if not top:
+        return []
+    to, moved = folder.at("written"), []
+    now = {os.path.relpath(path, top): path for path in _all_below(top)}
+    for name in sorted({_topmost_new(name, rows) for name in now if name not in rows}):
+        if _move(os.path.join(top, name), to):
+            moved.append(name)
+        else:
+            lines.append(f"  can't move {top}/{name}: move it away before the start")
+    for name, row in rows.items():
+        path, kept = os.path.join(top, name), os.path.join(held, name)
+        with suppress(OSError):
+            told = os.lstat(path)
+            if [told.st_mtime_ns, told.st_size] == row:
+                continue
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            shutil.copy2(kept, path + ".rgt-tmp")
+            os.replace(path + ".rgt-tmp", path)
+            lines.append(f"  put back as it was: {path}")
+        except OSError:
+            lines.append(f"  the rehearsal wrote over or removed {path}, which can't be put back")
+    if not noted.get("was_there"):
+        with suppress(OSError):
+            os.rmdir(top)
+    if moved:
+        names = ", ".join(moved[:8]) + (f" and {len(moved) - 8} more" if moved[8:] else "")
+        lines.append(f"note save: the program wrote to {top} besides; moved to {to}: {names}")
+    shutil.rmtree(held, ignore_errors=True)
+    folder.remove(BEFORE)
+    return lines
+
+
+def _topmost_new(name: str, rows: dict[str, list[int]]) -> str:
+    """Return the first part of a path that held nothing before."""
+    parts = name.split("/")
+    for count in range(1, len(parts)):
+        above = "/".join(parts[:count])
+        if not any(other.startswith(above + "/") for other in rows):
+            return above
+    return name
+
+
+def _all_below(top: str) -> list[str]:
+    """Return all files and links in a folder."""
+    found = []
+    for base, inside, names in os.walk(top):
+        links = [name for name in inside if os.path.islink(os.path.join(base, name))]
+        empty = [] if inside or names or base == top else [base]
+        found += [os.path.join(base, name) for name in [*names, *links]] + empty
+    return found
+
+
 class Strays(NamedTuple):
     """Paths among the run's own checkpoints that the rehearsal wrote, and that it deleted."""
 
@@ -738,6 +839,7 @@ def _guard(folder: Folder, seconds: float) -> int:
                         os.close(int(name))  # the run's lock and the writer among them
             select.select([reader], [], [], seconds)
             procs.kill_program(folder)
+            put_back(folder)
         finally:
             os._exit(0)
     os.close(reader)
