@@ -453,3 +453,31 @@ def test_a_rehearsal_leaves_the_folder_of_checkpoints_as_it_was(box: Box, is_new
     assert not list((box.folder / "durable").rglob("training_args.bin"))
     box.start()
     assert box.wait()["phase"] == "done", box.log()
+
+
+def test_a_rehearsal_says_what_it_does_now(box: Box):
+    arguments = ["--steps", "200"]
+    make(box, "--sleep", 0.05, rehearse=arguments, save_signal="USR2", save_seconds=2.0)
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("rehearsing: ")]
+    assert [line.split()[1] for line in told] == ["first", "second", "asking"]
+    assert told[0].endswith("until it has saved") and "asking it to save" in told[-1]
+
+
+def test_a_rehearsal_brings_the_data_that_the_run_gets(box: Box):
+    source = box.folder / "data"
+    source.mkdir()
+    (source / "train.bin").write_text("numbers")
+    command = [
+        "bash",
+        "-c",
+        f"cat synth/train.bin && exec {sys.executable} {PROGRAM} --sleep 0.05 --steps 200",
+    ]
+    make(box, command=command, data=[[str(source), "synth"]], rehearse=[])
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rehearsing: data" in done.stderr
+    make(box, command=command, data=[[str(box.folder / "gone"), "synth"]])
+    done = box.verb("rehearse")
+    assert done.returncode == 1 and "failed data: staging" in done.stdout

@@ -19,7 +19,9 @@ from .copies.generations import Generations
 from .copies.groups import STATE
 from .copies.place import join, kind_of
 from .copies.plan import wanted
+from .copies.rounds import SAFE
 from .copies.tool import NO_ROOM, Failed, Tools
+from .safe import is_mixed
 
 TRIES = 3
 
@@ -147,14 +149,15 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
 
 def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], bool]:
     """Return step and time of save of the newest complete checkpoint here, the names of corrupt
-    ones, and whether nothing is here."""
+    ones and of those of two saves, and whether nothing is here."""
+    mixed = dict(run.folder.json(SAFE).get("mixed") or {})
     known = content.Known(run.folder.at("whole.cache"))
     torn: set[str] = set()
     here, is_empty = None, True
     for group in groups.look(run):
         state = groups.state_of(group, known)[0]
         is_empty = False
-        if state == CORRUPT:
+        if state == CORRUPT or is_mixed(mixed, group.items[0].path):
             torn |= {group.name, *group.own}
         elif state == COMPLETE and here is None and not group.role:
             here = (group.step, group.saved)

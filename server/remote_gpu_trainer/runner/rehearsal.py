@@ -14,6 +14,7 @@ import select
 import shutil
 import signal
 import stat
+import sys
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Dict, NamedTuple, Tuple
@@ -23,6 +24,7 @@ from . import (
     checkpoints,
     content,
     durable,
+    fetch,
     launchers,
     log,
     opened,
@@ -38,11 +40,12 @@ from .context import Run, say
 from .copies import groups
 from .folder import Folder
 from .locks import Lease, RunLock
-from .phases import CODES
+from .phases import CODES, REHEARSING
 from .probing import RehearsalProbe, shown
 from .runner import tell_refusals
 
 FOLDER = "rehearsal"  # in the run folder
+LONG = 90.0  # seconds after which it is said how a rehearsal gets shorter
 STRAY = 2.0  # seconds between two looks at the run's own checkpoints
 STILL = 1.0  # seconds in which nothing more is written to a first checkpoint
 MOST_STILL = 3.0  # seconds to wait for that, where it is written over and over
@@ -182,6 +185,13 @@ class Rehearsal:
             tell_refusals(run, refusals)
             return 1
         run.spec.durable = run.durable = ""  # nothing of a rehearsal goes there or comes from there
+        if run.spec.data:
+            self._tell_phase("data: bringing what the job lists, which the run then finds here")
+            verdict = fetch.data(run, lambda: bool(run.asked))
+            if verdict is not None:
+                raise Failure(f"data: {verdict.reason}")
+            if run.asked:
+                raise Failure("data: interrupted")
         named = [*run.spec.results, *self.real.spec.results]
         paths = [self.real.inside(name) for name in named]
         self.aside = [path for path in paths if not os.path.lexists(path)]
@@ -205,6 +215,10 @@ class Rehearsal:
             return self._evaluate()
         print("ok kill: KILL, nothing left running", flush=True)
         return self._resume(saved) if saved else self._again()
+
+    def _tell_phase(self, what: str) -> None:
+        """Say what the rehearsal does now, for whoever waits for it."""
+        print(f"{REHEARSING}{what}", file=sys.stderr, flush=True)
 
     def _others(self) -> list[str]:
         """Return the folders that aren't the checkpoints' where these lie above them."""
@@ -237,9 +251,15 @@ class Rehearsal:
         run, begin = self.run, self.run.up
         first = grew = saved = 0.0
         found, last, still = None, checkpoints.Checkpoint("", None, ""), 0.0
+        waits = "first run, until it has saved" if run.checkpoints else "first run, for some steps"
+        self._tell_phase(waits)
+        is_long = bool(run.spec.rehearse)
         self._launch("train")
         while self.program.alive():
             self._look("train")
+            if not is_long and run.up >= begin + LONG:
+                is_long = True
+                self._tell_phase(f"{waits}; rehearsal.arguments of the job can let it save sooner")
             first = first or (run.up if log.tail(run, self.program.first, 1) else 0)
             grew = grew or (run.up if _has_files(run.checkpoints) else 0)
             if grew and checkpoints.glance(run):
@@ -295,6 +315,7 @@ class Rehearsal:
     def _again(self) -> int:
         """Start the program again, which has no checkpoint to go on from: it must train again."""
         run, begin = self.run, self.run.up
+        self._tell_phase("second run, which begins again")
         self._launch("again")
         while self.program.alive() and not log.tail(run, self.program.first, 1):
             self._look("again")
@@ -317,6 +338,7 @@ class Rehearsal:
         saved = checkpoints.newest(run) or saved
         self._inode = saving.inode_of(saved.path)
         begin = run.up
+        self._tell_phase(f"second run, from {os.path.basename(saved.path)} until it has saved")
         watch = self._launch("resume", saved)
         assert watch is not None
         newest, found = watch.newest, watch.found()
@@ -377,6 +399,7 @@ class Rehearsal:
         `before`, `newer`: two saves of its own, one after the other.
         """
         run = self.run
+        self._tell_phase("asking it to save, as a stop does")
         stopping.wait_for_save(run, "asked", run.spec.save_seconds, tells=False)
         newest = run.now * 1e9
         name, until = run.spec.save_signal, run.up + run.spec.save_seconds
@@ -389,7 +412,11 @@ class Rehearsal:
                 break
         if checkpoints.saved_since(run, int(newest), look=True):
             return f"ok stop: saves when {name} asks, so a stop costs it no steps"
-        cost = stopping.tell_steps_between(before.step, newer.step)
+        spec = self.real.spec
+        is_shortened = bool(spec.rehearse)
+        cost = stopping.tell_steps_between(
+            before.step, newer.step, is_shortened, spec.save_every_seconds
+        )
         how = "goes on, and is killed" if self.program.alive() else "ends without a save"
         told = f"unsure stop: at {name} the program {how}, so a stop or the deadline costs {cost}"
         if saving.is_in_place(before.path, newer.path, self._inode):
