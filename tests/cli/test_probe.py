@@ -208,8 +208,9 @@ def test_rehearse_tries_a_job_here_with_the_probe_and_starts_nothing(tmp_path):
     (tmp_path / "job.yaml").write_text(JOB.format(python=sys.executable, folder=tmp_path))
     done = rgt("rehearse", "job.yaml", cwd=tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
-    *ok, told = done.stdout.splitlines()
+    *ok, stop, told = done.stdout.splitlines()
     assert [line.split(":")[0] for line in ok] == ["ok train", "ok save", "ok kill", "ok resume"]
+    assert stop.startswith(("ok stop: ", "unsure stop: "))
     assert told.startswith("probe: not looked at (0 steps")
     assert not (tmp_path / "run/state.json").exists(), "no run was started"
     quiet = rgt("rehearse", "job.yaml", "--set", "probe=off", cwd=tmp_path)

@@ -203,7 +203,9 @@ def test_a_rehearsal_ends_before_such_a_program_has_deleted_the_runs_checkpoints
     assert done.returncode == 1 and f"  the rehearsal deleted {box.checkpoints}/step-10.pt\n" in (
         done.stdout
     )
-    assert sorted(path.name for path in box.checkpoints.iterdir()) == ["step-20.pt", "step-30.pt"]
+    assert f"  put back as it was: {box.checkpoints}/step-10.pt\n" in done.stdout
+    left = sorted(path.name for path in box.checkpoints.iterdir())
+    assert left == ["step-10.pt", "step-20.pt", "step-30.pt"]
 
 
 def test_a_rehearsal_that_is_refused_before_it_begins_moves_nothing(box: Box):
@@ -403,3 +405,79 @@ def test_where_the_probe_is_missing_or_broken_the_rehearsal_says_so_and_goes_on(
     broken = make(box, "--sleep", 0.05, **values).verb("rehearse")
     assert broken.returncode == 0 and set(outcomes(broken.stdout)) == WAYS | {"ok stop"}
     assert ".probe.py ended with 3; see " in broken.stdout
+
+
+TRAINER = """
+import json, pathlib, sys, time, zipfile
+out = pathlib.Path(__file__).parent / 'ckpt'
+found = sorted(out.glob('step-*.pt'), key=lambda path: int(path.stem[5:]))
+if out.is_dir() and any(path.name != 'notes.json' for path in out.iterdir()) and not found:
+    sys.exit('Output directory already exists and is not empty')
+out.mkdir(exist_ok=True)
+first = int(found[-1].stem[5:]) if found else 0
+if found: found[-1].read_bytes()
+for step in range(first + 1, first + 4):
+    print('step', step, flush=True)
+    with zipfile.ZipFile(out / f'step-{step}.pt', 'w') as archive: archive.writestr('a', 'b')
+    for name in ('training_args.bin', 'config.json', 'runs/events', 'notes.json'):
+        (out / name).parent.mkdir(exist_ok=True)
+        (out / name).write_text('of step %d' % step)
+    time.sleep(1)
+"""
+
+
+@pytest.mark.parametrize("is_new", [True, False])
+def test_a_rehearsal_leaves_the_folder_of_checkpoints_as_it_was(box: Box, is_new):
+    (box.folder / "trainer.py").write_text(TRAINER)
+    durable = {"durable": str(box.folder / "durable"), "durable_what": [str(box.checkpoints)]}
+    make(
+        box,
+        command=[sys.executable, str(box.folder / "trainer.py")],
+        results=[],
+        durable_on_this_box=True,
+        **durable,
+    )
+    if is_new:
+        assert not box.checkpoints.exists() or not box.checkpoints.rmdir()
+    else:
+        box.checkpoints.mkdir(exist_ok=True)
+        (box.checkpoints / "notes.json").write_text("mine")
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "training_args.bin" in done.stdout, "it says what it moved, and where to"
+    if is_new:
+        assert not box.checkpoints.exists()
+    else:
+        assert [path.name for path in box.checkpoints.iterdir()] == ["notes.json"]
+        assert (box.checkpoints / "notes.json").read_text() == "mine"
+    assert not list((box.folder / "durable").rglob("training_args.bin"))
+    box.start()
+    assert box.wait()["phase"] == "done", box.log()
+
+
+def test_a_rehearsal_says_what_it_does_now(box: Box):
+    arguments = ["--steps", "200"]
+    make(box, "--sleep", 0.05, rehearse=arguments, save_signal="USR2", save_seconds=2.0)
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    told = [line for line in done.stderr.splitlines() if line.startswith("rehearsing: ")]
+    assert [line.split()[1] for line in told] == ["first", "second", "asking"]
+    assert told[0].endswith("until it has saved") and "asking it to save" in told[-1]
+
+
+def test_a_rehearsal_brings_the_data_that_the_run_gets(box: Box):
+    source = box.folder / "data"
+    source.mkdir()
+    (source / "train.bin").write_text("numbers")
+    command = [
+        "bash",
+        "-c",
+        f"cat synth/train.bin && exec {sys.executable} {PROGRAM} --sleep 0.05 --steps 200",
+    ]
+    make(box, command=command, data=[[str(source), "synth"]], rehearse=[])
+    done = box.verb("rehearse")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "rehearsing: data" in done.stderr
+    make(box, command=command, data=[[str(box.folder / "gone"), "synth"]])
+    done = box.verb("rehearse")
+    assert done.returncode == 1 and "failed data: staging" in done.stdout

@@ -202,3 +202,11 @@ def test_an_end_waits_for_a_save_within_its_time_and_tells_of_it_once(
     is_told = has_seen and seconds > 0
     assert capsys.readouterr().out.count("waiting for the save of /r/ckpt.pt to end\n") == is_told
     assert any(told) == is_told
+
+
+def test_what_a_stop_costs_is_told_by_the_run_s_rhythm_never_by_a_shortened_one():
+    tell = stopping.tell_steps_between
+    assert tell(6, 7, False, 0) == "up to 1 step (what it trains between two saves here)"
+    for told in (tell(6, 7, True, 0), tell(None, 7, False, 0)):
+        assert told.endswith("since its last save, which depends on how often the run saves")
+    assert "up to 30 min, by the job's checkpoint.every_minutes" in tell(6, 7, True, 1800)

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import content, durable, procs, safe, sync
+from remote_gpu_trainer.runner import checkpoints, content, durable, procs, safe, sync
 from remote_gpu_trainer.runner.completeness import COMPLETE
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.copies import plan, rounds
@@ -190,6 +190,13 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     assert found.newest == "" and found.is_newest_safe and not found.unseen
     assert safe.judged_now(run, str(folder / "model.pt")) == ""
     assert any("copied, not judged" in note for note in last_sync(run)["notes"])
+    # The next attempt goes on from the whole pair at the durable place; the mixed one stays aside.
+    before = {path.name: path.read_bytes() for path in folder.iterdir()}
+    began = checkpoints.begin_with(run)
+    assert began is not None and os.path.dirname(began.path) == str(folder)
+    for name in ("model.pt", "optimizer.pt"):
+        assert zipfile.ZipFile(folder / name).read("data")[:1] == b"\1", name
+        assert (folder / ".torn" / name).read_bytes() == before[name]
     # The one that came to its end left what it meant to leave.
     save("model.pt", 3, now - 5)
     run.folder.write("attempt", "1\n")

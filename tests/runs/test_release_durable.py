@@ -76,10 +76,22 @@ def test_results_that_the_job_names_come_along_and_a_missing_one_is_told(known, 
 
 
 def test_a_checkpoint_that_was_damaged_there_does_not_come_home(place, tmp_path):
-    kept(tmp_path, "step-20.safetensors").write_bytes(weights(99))
-    with pytest.raises(Unreleased, match="step-20.safetensors isn't as its manifest says"):
+    for step in (10, 20):
+        kept(tmp_path, f"step-{step}.safetensors").write_bytes(weights(99))
+    with pytest.raises(Unreleased, match="step-10.safetensors isn't as its manifest says"):
         release_durable.bring(GONE, "", str(place), tmp_path / "here", load=True)
     assert not (tmp_path / "here/ckpt/step-20.safetensors").exists()
+
+
+def test_in_place_of_a_damaged_checkpoint_the_one_before_it_comes_home(place, tmp_path):
+    damaged = kept(tmp_path, "step-20.safetensors")
+    damaged.write_bytes(weights(21))
+    done = rgt("release", "gone.invalid", "--durable", str(place), "--to", "here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "here/ckpt/step-10.safetensors").read_bytes() == weights(10)
+    assert not (tmp_path / "here/ckpt/step-20.safetensors").exists()
+    told = "step-10.safetensors of step 10 in place of step-20.safetensors of step 20"
+    assert "damaged there" in done.stdout and told in done.stdout
 
 
 def test_nothing_that_is_somebody_elses_is_overwritten(place, tmp_path):

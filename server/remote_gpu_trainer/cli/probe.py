@@ -14,6 +14,8 @@ from pathlib import Path
 
 import click
 
+from ..boxes.box import Box
+from ..runner.phases import REHEARSING
 from ..text import BadRequest
 from ..text.masking import shown
 from . import terminal
@@ -21,8 +23,6 @@ from .boxes import BOX, box_of, remember
 from .completion import files
 from .jobs import read_job_with_code
 from .parsing import command
-
-LONGEST = 4 * 3600.0  # seconds of a rehearsal on a box, with the packages that it installs first
 
 
 @command("probe", context_settings={"allow_interspersed_args": False})
@@ -122,12 +122,31 @@ def _become(words: list[str]) -> int:
 def _rehearse_here(script: Path) -> int:
     """Rehearse on this machine, and print what it says as it says it."""
     words = ["bash", str(script), "rehearse"]
-    with terminal.waiting("rehearsing …") as say:
-        with subprocess.Popen(words, stdout=subprocess.PIPE, errors="replace") as child:
+    with terminal.waiting("rehearsing …") as told:
+        with subprocess.Popen(
+            words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
+        ) as child:
             assert child.stdout
             for line in child.stdout:
-                say(line.rstrip("\n"))
+                _say(told, line.rstrip("\n"), "")
         return child.returncode
+
+
+def _rehearse_there(place: Box, folder: str) -> int:
+    """Rehearse on a box, and print what it says as it says it. Raises NotCalled."""
+    from ..runs import calling
+
+    on = f" on {shown(place.name, 60)}"
+    with terminal.waiting(f"rehearsing{on} …") as told:
+        return calling.follow(place, folder, "rehearse", say=lambda line: _say(told, line, on))
+
+
+def _say(told: terminal.Waiting, line: str, on: str) -> None:
+    """Print a line of a rehearsal, or name the phase that it begins."""
+    if line.startswith(REHEARSING):
+        told.rename(f"rehearsing{on}: {shown(line[len(REHEARSING) :], 200)} …")
+    else:
+        told(line)
 
 
 @command("rehearse")
@@ -151,7 +170,7 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
 
     Exit 0: it went well, whatever the probe says.
     """
-    from ..runs import calling, job_start
+    from ..runs import job_start
 
     given = read_job_with_code(job, fields)
     place = box_of(box)
@@ -165,10 +184,7 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
         code = _rehearse_here(script)
     else:
         remember(place, plan.platform.name)
-        with terminal.waiting(f"rehearsing on {shown(place.name, 60)} …"):
-            answer = calling.verb(place, plan.job.folder, "rehearse", limit=LONGEST)
-        print("\n".join(answer.lines))
-        code = answer.code
+        code = _rehearse_there(place, plan.job.folder)
     if code:
         log = f"{plan.job.folder}/rehearsal/log"
         log = str(Path(log).expanduser()) if place.local else f"{place.name}:{log}"

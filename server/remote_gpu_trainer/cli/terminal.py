@@ -94,22 +94,40 @@ def be_quiet(is_quiet: bool) -> None:
     _is_quiet = is_quiet
 
 
+class Waiting:
+    """Long work: called with a line of its answer it prints that on stdout, and `text` names what
+    is being done."""
+
+    def __init__(self, text: str):
+        self.text = text
+        self.say: Callable[[str], None] = print
+
+    def __call__(self, line: str) -> None:
+        """Print a line of the answer."""
+        self.say(line)
+
+    def rename(self, text: str) -> None:
+        """Name what is being done from now on."""
+        self.text = text
+
+
 @contextmanager
-def waiting(text: str) -> Iterator[Callable[[str], None]]:
+def waiting(text: str) -> Iterator[Waiting]:
     """Show on stderr that the block still works: at a terminal a spinner after two seconds, with
     the seconds so far, elsewhere a line every few seconds.
 
-    The block gets a function that prints a line of its answer on stdout meanwhile.
+    The block may print lines of its answer meanwhile, and name another text.
     """
+    wait = Waiting(text)
     if _is_quiet:
-        yield print
+        yield wait
         return
     ended, lock, began = threading.Event(), threading.Lock(), time.monotonic()
     spinners: list[Status] = []
     is_drawn = has_colours(sys.stderr)
 
     def told() -> str:
-        return f"{text} {time.monotonic() - began:.0f} s"
+        return f"{wait.text} {time.monotonic() - began:.0f} s"
 
     def show() -> None:
         if not is_drawn:
@@ -138,7 +156,8 @@ def waiting(text: str) -> Iterator[Callable[[str], None]]:
     thread = threading.Thread(target=show, daemon=True)
     thread.start()
     try:
-        yield say
+        wait.say = say
+        yield wait
     finally:
         ended.set()
         thread.join()

@@ -147,7 +147,8 @@ def begin_with(run: Run, beat: Beat | None = None) -> Checkpoint | None:
             f"the checkpoints in {run.checkpoints} can't be looked at ({error}); start it again"
             " when the folder answers",
         ) from None
-    if look.torn or look.whole is None:
+    is_mixed = look.whole is not None and _is_mixed(run, look.whole)
+    if look.torn or look.whole is None or is_mixed:
         look = _bring_better(run, look, beat)
     if look.whole is None:
         _refuse_to_lose(run, look)
@@ -396,6 +397,16 @@ def _bring_better(run: Run, look: Look, beat: Beat | None) -> Look:
         moved = [pair for pair in look.torn if pair[0].path not in held]
         return again._replace(torn=[*moved, *again.torn])
     return look
+
+
+def _is_mixed(run: Run, item: Item) -> bool:
+    """Return whether a checkpoint is of two saves, as the last copy found it."""
+    from . import safe
+
+    with suppress(Failed):
+        mixed = run.folder.json(safe.SAFE).get("mixed") or {}
+        return bool(asking.call(run, LIMIT, None, safe.is_mixed, mixed, item.path))
+    return False
 
 
 def _tell_lost(run: Run) -> None:

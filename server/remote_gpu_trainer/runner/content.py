@@ -22,6 +22,11 @@ NOTE = re.compile(
     r"\.(json|jsonl|txt|log|ya?ml|md|csv|tsv|lock|py|sh|html|pdf|png|jpe?g|gif|svg|mp4|wav)$"
     r"|tfevents|/latest[^/]*$"
 )
+# Weights by their ending that are no checkpoint by themselves: what stands beside a model.
+COMPANION = re.compile(
+    r"(^|/)(training_args|optim(izer)?s?|(lr_)?sched(uler)?|rng(_state)?|random_states|(grad_)?scaler"
+    r"|sampler|tokenizer|sentencepiece|spiece|vocab)([-_.]?\d+)*\.[^/]*$"
+)
 # What a resume needs besides; results and notes come and go.
 STATE = re.compile(r"(^|/)(trainer_state|adapter_config|[^/]*\.index)\.json$|\.metadata$")
 FRACTION = re.compile(r"\d+\.\d+|\d+e-?\d+")  # a loss of 0.52 orders nothing
@@ -134,7 +139,9 @@ def newest_first(folder: str, pattern: str) -> list[Item]:
         # A pattern for everything is for checkpoints: what stands beside them counts only where
         # nothing else is.
         found = [item for item in found if _is_checkpoint(item.path)] or [
-            item for item in found if not os.path.isdir(item.path)
+            item
+            for item in found
+            if not os.path.isdir(item.path) and not COMPANION.search(item.path)
         ]
     kinds: dict[tuple[str, str], list[tuple[list[int], int, Item]]] = {}
     for item in found:
@@ -265,8 +272,13 @@ def stamp(path: str) -> Item:
 def _is_checkpoint(path: str) -> bool:
     """By a pattern for everything: beside checkpoints stand notes, pictures, folders of logs."""
     if not os.path.isdir(path):
-        return not NOTE.search(path)
+        return may_be_checkpoint(path)
     return any(name.endswith(WEIGHTS) or name.endswith(".metadata") for name in files_of(path))
+
+
+def may_be_checkpoint(path: str) -> bool:
+    """Return whether a name is neither one of a note nor one of what stands beside a model."""
+    return not NOTE.search(path) and not COMPANION.search(path)
 
 
 def counted(name: str) -> list[int]:

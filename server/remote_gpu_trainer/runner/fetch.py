@@ -16,10 +16,12 @@ from .completeness import COMPLETE, CORRUPT
 from .context import Run, home, user_mask
 from .copies import clouds, groups, place
 from .copies.generations import Generations
+from .copies.groups import STATE
 from .copies.place import join, kind_of
 from .copies.plan import wanted
-from .copies.rounds import STATE
+from .copies.rounds import SAFE
 from .copies.tool import NO_ROOM, Failed, Tools
+from .safe import is_mixed
 
 TRIES = 3
 
@@ -117,8 +119,6 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
     if here is None and not is_empty:  # only what is proven is better than what can't be
         there = [one for one in there if one.state == COMPLETE]
     brought, corrupt = [], []
-    if is_empty:
-        _bring_notes(of, address, run.checkpoints)
     todo, doubted = wanted(there, here, torn), ""
     while todo:
         one, *todo = todo
@@ -135,7 +135,10 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
             continue
         found.known[one.name]["ours"] = True
         brought.append([join(found.home, one.name), one.source])
-    if not there and is_empty and not corrupt:  # of before there were generations
+    if brought and is_empty:  # alone they make a program take its folder for another run's
+        _bring_notes(of, address, run.checkpoints)
+    is_old = not there and is_empty and not corrupt  # of before there were generations
+    if is_old and any(content.may_be_checkpoint(name) for name in of.names(address)):
         with suppress(Failed):
             of.get(address, run.checkpoints)
             brought += [[address, "all"]] if _has_file(run.checkpoints) else []
@@ -146,16 +149,17 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
 
 def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], bool]:
     """Return step and time of save of the newest complete checkpoint here, the names of corrupt
-    ones, and whether nothing is here."""
+    ones and of those of two saves, and whether nothing is here."""
+    mixed = dict(run.folder.json(SAFE).get("mixed") or {})
     known = content.Known(run.folder.at("whole.cache"))
     torn: set[str] = set()
     here, is_empty = None, True
     for group in groups.look(run):
         state = groups.state_of(group, known)[0]
         is_empty = False
-        if state == CORRUPT:
+        if state == CORRUPT or is_mixed(mixed, group.items[0].path):
             torn |= {group.name, *group.own}
-        elif state == COMPLETE and here is None:
+        elif state == COMPLETE and here is None and not group.role:
             here = (group.step, group.saved)
     return here, sorted(torn), is_empty
 
@@ -165,9 +169,10 @@ def _bring_notes(of: place.Place, there: str, here: str) -> None:
     for name in of.names(there):
         if content.NOTE.search(name) and not name.startswith(".rgt-"):
             text = of.read(join(there, name))
-            if text is not None and len(text) < 1 << 24:
+            path = os.path.join(here, name)
+            if text is not None and len(text) < 1 << 24 and not os.path.lexists(path):
                 os.makedirs(here, exist_ok=True)
-                with open(os.path.join(here, name), "xb") as file:
+                with open(path, "xb") as file:
                     file.write(text)
 
 

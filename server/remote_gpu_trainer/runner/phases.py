@@ -48,5 +48,6 @@ EXITS = (
     (77, "stopped", "ended by stop"),
     (78, "refused", "nothing was started"),
 )
+REHEARSING = "rehearsing: "  # begins a line on stderr that says what a rehearsal does now
 CODES = {name: code for code, name, _ in EXITS}
 GOING = ("preflight", "staging", "running", "saving", "syncing")

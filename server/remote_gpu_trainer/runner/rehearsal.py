@@ -14,6 +14,7 @@ import select
 import shutil
 import signal
 import stat
+import sys
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Dict, NamedTuple, Tuple
@@ -23,6 +24,7 @@ from . import (
     checkpoints,
     content,
     durable,
+    fetch,
     launchers,
     log,
     opened,
@@ -38,11 +40,12 @@ from .context import Run, say
 from .copies import groups
 from .folder import Folder
 from .locks import Lease, RunLock
-from .phases import CODES
+from .phases import CODES, REHEARSING
 from .probing import RehearsalProbe, shown
 from .runner import tell_refusals
 
 FOLDER = "rehearsal"  # in the run folder
+LONG = 90.0  # seconds after which it is said how a rehearsal gets shorter
 STRAY = 2.0  # seconds between two looks at the run's own checkpoints
 STILL = 1.0  # seconds in which nothing more is written to a first checkpoint
 MOST_STILL = 3.0  # seconds to wait for that, where it is written over and over
@@ -50,6 +53,9 @@ PATIENCE = 30.0  # seconds from a first save in which a program may still open a
 LAST_SAVE = 1.0  # seconds in which a program that has saved may still end by itself
 STEPS = 3  # steps after which a program without checkpoints has trained
 SHARE = 0.2  # of the rehearsal's time, for such a program that prints none
+BEFORE = "before.json"  # in the rehearsal's folder: what lay in the run's checkpoint folder
+HELD = "held"  # there: copies of those files, as long as they are small
+MOST_HELD = 1 << 28  # bytes of these copies
 MOST_LOOKED = 100_000  # files among which saves are looked for
 # Names of what programs save.
 SAVED = (".pt", ".pth", ".ckpt", ".safetensors", ".distcp", ".pth.tar", ".pt.tar")
@@ -165,6 +171,8 @@ class Rehearsal:
             if self.probe is not None:
                 self.probe.tell()
             self._set_aside()
+            for line in self._put_back():
+                print(line)
             os.close(guard)
         if code == 0 and self.fresh:
             shutil.rmtree(self.fresh, ignore_errors=True)
@@ -177,11 +185,20 @@ class Rehearsal:
             tell_refusals(run, refusals)
             return 1
         run.spec.durable = run.durable = ""  # nothing of a rehearsal goes there or comes from there
+        if run.spec.data:
+            self._tell_phase("data: bringing what the job lists, which the run then finds here")
+            verdict = fetch.data(run, lambda: bool(run.asked))
+            if verdict is not None:
+                raise Failure(f"data: {verdict.reason}")
+            if run.asked:
+                raise Failure("data: interrupted")
         named = [*run.spec.results, *self.real.spec.results]
         paths = [self.real.inside(name) for name in named]
         self.aside = [path for path in paths if not os.path.lexists(path)]
         results.note_before(run)
         self.before = self._list_real()
+        with suppress(Failed):
+            apart.call(run, note_before, run.folder, self.real.checkpoints, self._others())
         if self.before and self._names_checkpoints():
             print(
                 f"failed save: the command names {self.real.checkpoints}, where this run's"
@@ -198,6 +215,21 @@ class Rehearsal:
             return self._evaluate()
         print("ok kill: KILL, nothing left running", flush=True)
         return self._resume(saved) if saved else self._again()
+
+    def _tell_phase(self, what: str) -> None:
+        """Say what the rehearsal does now, for whoever waits for it."""
+        print(f"{REHEARSING}{what}", file=sys.stderr, flush=True)
+
+    def _others(self) -> list[str]:
+        """Return the folders that aren't the checkpoints' where these lie above them."""
+        return [self.real.work, self.real.base, self.real.folder.path, self.run.folder.path]
+
+    def _put_back(self) -> list[str]:
+        """Leave the run's checkpoint folder as it was; return what to say of that."""
+        try:
+            return list(apart.call(self.run, put_back, self.run.folder))
+        except Failed as error:
+            return [f"  can't look at {self.real.checkpoints} again: {error}"]
 
     def _names_checkpoints(self) -> bool:
         """Return whether the command or a variable names the run's folder of checkpoints."""
@@ -219,9 +251,15 @@ class Rehearsal:
         run, begin = self.run, self.run.up
         first = grew = saved = 0.0
         found, last, still = None, checkpoints.Checkpoint("", None, ""), 0.0
+        waits = "first run, until it has saved" if run.checkpoints else "first run, for some steps"
+        self._tell_phase(waits)
+        is_long = bool(run.spec.rehearse)
         self._launch("train")
         while self.program.alive():
             self._look("train")
+            if not is_long and run.up >= begin + LONG:
+                is_long = True
+                self._tell_phase(f"{waits}; rehearsal.arguments of the job can let it save sooner")
             first = first or (run.up if log.tail(run, self.program.first, 1) else 0)
             grew = grew or (run.up if _has_files(run.checkpoints) else 0)
             if grew and checkpoints.glance(run):
@@ -276,6 +314,7 @@ class Rehearsal:
     def _again(self) -> int:
         """Start the program again, which has no checkpoint to go on from: it must train again."""
         run, begin = self.run, self.run.up
+        self._tell_phase("second run, which begins again")
         self._launch("again")
         while self.program.alive() and not log.tail(run, self.program.first, 1):
             self._look("again")
@@ -298,6 +337,7 @@ class Rehearsal:
         saved = checkpoints.newest(run) or saved
         self._inode = saving.inode_of(saved.path)
         begin = run.up
+        self._tell_phase(f"second run, from {os.path.basename(saved.path)} until it has saved")
         watch = self._launch("resume", saved)
         assert watch is not None
         newest, found = watch.newest, watch.found()
@@ -358,6 +398,7 @@ class Rehearsal:
         `before`, `newer`: two saves of its own, one after the other.
         """
         run = self.run
+        self._tell_phase("asking it to save, as a stop does")
         stopping.wait_for_save(run, "asked", run.spec.save_seconds, tells=False)
         newest = run.now * 1e9
         name, until = run.spec.save_signal, run.up + run.spec.save_seconds
@@ -370,7 +411,11 @@ class Rehearsal:
                 break
         if checkpoints.saved_since(run, int(newest), look=True):
             return f"ok stop: saves when {name} asks, so a stop costs it no steps"
-        cost = stopping.tell_steps_between(before.step, newer.step)
+        spec = self.real.spec
+        is_shortened = bool(spec.rehearse)
+        cost = stopping.tell_steps_between(
+            before.step, newer.step, is_shortened, spec.save_every_seconds
+        )
         how = "goes on, and is killed" if self.program.alive() else "ends without a save"
         told = f"unsure stop: at {name} the program {how}, so a stop or the deadline costs {cost}"
         if saving.is_in_place(before.path, newer.path, self._inode):
@@ -601,6 +646,89 @@ class Rehearsal:
             print(shown(line))
 
 
+def note_before(folder: Folder, checkpoints_: str, others: list[str]) -> None:
+    """Note all that lies in a folder of checkpoints, and keep copies of what is small, for
+    `put_back`. Nothing where it holds one of the `others`: what else is written there is theirs."""
+    top = checkpoints_.rstrip("/")
+    shutil.rmtree(folder.at(HELD), ignore_errors=True)
+    folder.remove(BEFORE)
+    if not top or any((other + "/").startswith(top + "/") for other in others):
+        return
+    left, rows = MOST_HELD, {}
+    for path in _all_below(top):
+        told = os.lstat(path)
+        name = os.path.relpath(path, top)
+        rows[name] = [told.st_mtime_ns, told.st_size]
+        if stat.S_ISREG(told.st_mode) and told.st_size <= left:
+            left -= told.st_size
+            kept = os.path.join(folder.at(HELD), name)
+            os.makedirs(os.path.dirname(kept), exist_ok=True)
+            shutil.copy2(path, kept)
+    told_before = {"top": top, "was_there": os.path.isdir(top), "files": rows}
+    folder.write(BEFORE, json.dumps(told_before) + "\n")
+
+
+def put_back(folder: Folder) -> list[str]:
+    """Leave a folder of checkpoints as `note_before` found it: what is new is moved into the
+    rehearsal's folder, what was written over or removed is put back; return what to say of that.
+
+    A program that finds its config.json there refuses to begin, or takes it for its own.
+    """
+    noted, held, lines = folder.json(BEFORE), folder.at(HELD), []
+    top, rows = noted.get("top"), noted.get("files") or {}
+    if not top:
+        return []
+    to, moved = folder.at("written"), []
+    now = {os.path.relpath(path, top): path for path in _all_below(top)}
+    for name in sorted({_topmost_new(name, rows) for name in now if name not in rows}):
+        if _move(os.path.join(top, name), to):
+            moved.append(name)
+        else:
+            lines.append(f"  can't move {top}/{name}: move it away before the start")
+    for name, row in rows.items():
+        path, kept = os.path.join(top, name), os.path.join(held, name)
+        with suppress(OSError):
+            told = os.lstat(path)
+            if [told.st_mtime_ns, told.st_size] == row:
+                continue
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+            shutil.copy2(kept, path + ".rgt-tmp")
+            os.replace(path + ".rgt-tmp", path)
+            lines.append(f"  put back as it was: {path}")
+        except OSError:
+            lines.append(f"  the rehearsal wrote over or removed {path}, which can't be put back")
+    if not noted.get("was_there"):
+        with suppress(OSError):
+            os.rmdir(top)
+    if moved:
+        names = ", ".join(moved[:8]) + (f" and {len(moved) - 8} more" if moved[8:] else "")
+        lines.append(f"note save: the program wrote to {top} besides; moved to {to}: {names}")
+    shutil.rmtree(held, ignore_errors=True)
+    folder.remove(BEFORE)
+    return lines
+
+
+def _topmost_new(name: str, rows: dict[str, list[int]]) -> str:
+    """Return the first part of a path that held nothing before."""
+    parts = name.split("/")
+    for count in range(1, len(parts)):
+        above = "/".join(parts[:count])
+        if not any(other.startswith(above + "/") for other in rows):
+            return above
+    return name
+
+
+def _all_below(top: str) -> list[str]:
+    """Return all files and links in a folder."""
+    found = []
+    for base, inside, names in os.walk(top):
+        links = [name for name in inside if os.path.islink(os.path.join(base, name))]
+        empty = [] if inside or names or base == top else [base]
+        found += [os.path.join(base, name) for name in [*names, *links]] + empty
+    return found
+
+
 class Strays(NamedTuple):
     """Paths among the run's own checkpoints that the rehearsal wrote, and that it deleted."""
 
@@ -737,6 +865,7 @@ def _guard(folder: Folder, seconds: float) -> int:
                         os.close(int(name))  # the run's lock and the writer among them
             select.select([reader], [], [], seconds)
             procs.kill_program(folder)
+            put_back(folder)
         finally:
             os._exit(0)
     os.close(reader)

@@ -16,6 +16,7 @@ from . import (
     procs,
     program,
     results,
+    safe,
     saving,
     state,
     stopping,
@@ -292,6 +293,8 @@ class Runner:
     def _close(self, outcome: str) -> int:
         run, now = self.run, self.state
         self.heart.series.beat()  # a last row, and what the log told at last
+        if now.checkpoint in (run.folder.json(safe.SAFE).get("mixed") or {}):
+            now.checkpoint = safe.judged_now(run, now.checkpoint)
         now.write()
         run.event(
             outcome,

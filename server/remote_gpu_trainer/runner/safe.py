@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 from . import asking, content, results
 from .completeness import COMPLETE, UNKNOWN
 from .context import Run
-from .copies.rounds import SAFE, STATE
+from .copies.groups import STATE
+from .copies.rounds import SAFE
 
 LIMIT = 5.0  # seconds for the folders to answer
 SILENT = 600.0  # seconds after which an attempt that printed no step has trained all the same
@@ -76,7 +77,7 @@ def _look_here(
 
         known = content.Known(run.folder.at("whole.cache"))
         for group in groups.look(run):
-            if is_mixed(mixed, group.items[0].path):
+            if group.role or is_mixed(mixed, group.items[0].path):
                 continue
             is_complete = groups.state_of(group, known)[0] == COMPLETE
             found = [group] if is_complete else groups.parts_of(run, group, known)
@@ -103,7 +104,8 @@ def _unseen(run: Run, missing: list[str]) -> str:
     if run.rank or not run.checkpoints or not run.spec.checkpoint_pattern:
         return ""
     known = run.folder.json(STATE).get("known") or {}
-    if any(told.get("state") in (COMPLETE, UNKNOWN) for told in known.values()):
+    seen = [told.get("state") for told in known.values() if not told.get("role")]
+    if COMPLETE in seen or UNKNOWN in seen:
         return ""
     if (run.spec.results and not missing) or not has_trained(run):
         return ""

@@ -136,9 +136,18 @@ def tell_cost(path: str, saved_step: int | None, step: int | None) -> str:
     return f"{told}: it falls back to {os.path.basename(path)}{lost}"
 
 
-def tell_steps_between(first: int | None, second: int | None) -> str:
-    """Say what an end loses that comes just before a save. Pure."""
-    if first is None or second is None or second <= first:
-        return "all that it trained since its last save"
+def tell_steps_between(
+    first: int | None, second: int | None, is_shortened: bool, every_seconds: float
+) -> str:
+    """Say what an end loses that comes just before a save. Pure.
+
+    `first`, `second`: two saves of a rehearsal. `is_shortened`: it had arguments of its own, so
+    that its rhythm isn't the run's. `every_seconds`: of the run's saves by the job, 0 for unknown.
+    """
+    lost = "all that it trained since its last save"
+    if every_seconds:
+        return f"{lost}: up to {every_seconds / 60:g} min, by the job's checkpoint.every_minutes"
+    if is_shortened or first is None or second is None or second <= first:
+        return f"{lost}, which depends on how often the run saves"
     count = second - first
     return f"up to {count} step{'' if count == 1 else 's'} (what it trains between two saves here)"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from ..boxes import box as boxes
@@ -139,6 +140,31 @@ def verb(
         )
     lines = shown_lines(parts.body) + shown_lines(reply.errors)
     return Answer(lines, reply.code, parts.folder)
+
+
+def follow(box: Box, run: str, *words: str, say: Callable[[str], None]) -> int:
+    """Let a run do something that takes minutes, and hand on each line as it comes; return the
+    exit code of its script. Raises NotCalled."""
+    program = f"{CALL}\nprintf 'rgt-code %s\\n' $?\n"
+    command = ("bash", "-c", 'exec bash -c "$0" rgt "$@" 2>&1', program, run, *words)
+    name, head, code = shown(box.name, 80), "", None
+    try:
+        with boxes.stream(box, command) as stream:
+            while line := stream.out.readline(1 << 16).decode("utf-8", "replace"):
+                if "\nrgt-status\n" not in head:
+                    head += line
+                elif line.startswith("rgt-code "):
+                    code = int(line.split()[1])
+                else:
+                    say("".join(shown_lines(line)))
+            if code is None and "\nrgt-status\n" in head:
+                raise NotCalled(boxes.trouble_of(box, stream).text)
+    except boxes.NotStarted as error:
+        raise NotCalled(error.trouble.text) from None
+    parts = parts_of(head)
+    if parts.body is None or code is None:
+        raise NotCalled(parts.without_run(name, run))
+    return code
 
 
 def the_living_one(box: Box, *, accept_new: bool = False) -> str:

@@ -56,17 +56,31 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: bool) -> R
     to = Path(os.path.realpath(to or Path("results") / release.default_name(box, name)))
     released = Released(shown(found.home), str(to))
     below = PurePosixPath(found.home).name[: -len(ENDING)]
-    files = {
-        f"{below}/{name}": (size, digest)
-        for one in there
-        for name, (size, digest) in found.known[one.name]["files"].items()
-    }
+    files = _files_of(found, there, below)
     origin = {"box": "durable", "folder": found.home}
     before = release.own_files(to, origin)
     refuse_foreign(to, [*files, *results], before)
     release.claim(to, origin, sorted(before.union(files, results)))
-    for one in there:
-        _bring_one(of, found, one, to / below, released)
+    came = []
+    while there:
+        one = there.pop(0)
+        try:
+            _bring_one(of, found, one, to / below, released)
+            came.append(one)
+        except fetch.Corrupt as fault:
+            older = _older(found, one)
+            if older is None:
+                raise Unreleased(f"{one.name} can't be brought here: {fault}") from None
+            released.checked.append(
+                f"note: {shown(fault, 300)}, so it is damaged there; the one before it was"
+                f" taken: {_named(older)} in place of {_named(one)}"
+            )
+            more = _files_of(found, [older], below)
+            refuse_foreign(to, list(more), before.union(files))
+            files |= more
+            release.claim(to, origin, sorted(before.union(files, results)))
+            there.insert(0, older)
+    files = _files_of(found, came, below)
     files |= _bring_results(of, results, to, released)
     released.files, released.bytes = len(files), sum(size for size, _ in files.values())
     rows = [
@@ -76,10 +90,32 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: bool) -> R
     release.write_manifest(to, origin, rows)
     verifier = bundle.bundle_root() / "scripts" / "verify_local.py"
     pattern = own.spec.checkpoint_pattern if own else ""
+    notes = released.checked
+    released.checked = []
     release.verify(released, verifier, to, None, load, [], f"{below}/{pattern or '*'}")
+    released.checked = [*notes, *released.checked]
     if released.unreached and released.verdict == "verified":
         released.verdict = "incomplete"
     return released
+
+
+def _files_of(found: Generations, there: list[There], below: str) -> dict[str, tuple[int, str]]:
+    """Return the files of generations, {path here: (bytes, SHA-256)}."""
+    return {
+        f"{below}/{name}": (size, digest)
+        for one in there
+        for name, (size, digest) in found.known[one.name]["files"].items()
+    }
+
+
+def _older(found: Generations, damaged: There) -> There | None:
+    """Return what to take in place of a damaged generation, None for none of its kind."""
+    found.call_corrupt(damaged.name)
+    return newest(found.listed()).get(damaged.kind)
+
+
+def _named(one: There) -> str:
+    return shown(one.source, 200) + ("" if one.step is None else f" of step {one.step}")
 
 
 def _run_of(known: Known | None, address: str) -> Run | None:
@@ -137,7 +173,8 @@ def _results(of: place.Place, own: Run | None) -> dict[str, str]:
 def _bring_one(
     of: place.Place, found: Generations, one: There, to: Path, released: Released
 ) -> None:
-    """Bring a generation, unless its files are here. Raises Unreleased."""
+    """Bring a generation, unless its files are here. Raises Unreleased, and Corrupt where its bytes
+    aren't as its manifest says."""
     manifest = found.known[one.name]
     if one.state != COMPLETE:
         why = shown(manifest.get("why", ""), 200)
@@ -147,6 +184,8 @@ def _bring_one(
     try:
         to.mkdir(parents=True, exist_ok=True)
         fetch.install(of, place.join(found.home, one.name), manifest, str(to))
+    except fetch.Corrupt:
+        raise
     except (Failed, OSError) as error:
         raise Unreleased(f"{one.name} can't be brought here: {error}") from None
 

@@ -97,14 +97,15 @@ class Generations:
     def tell_newest(self) -> None:
         """Leave a note for a person, who has this place and nothing else."""
         best = sorted(newest(self.listed()).values(), key=_worth)
-        if not best:
-            return
+        if not best or best[-1].role:
+            return  # nothing that a program could go on from
         lines = [best[-1].name, ""]
         for one in reversed(best):
             saved = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(one.at / 1e9))
             about = "" if self.known[one.name].get("named") else "about "
             step = "" if one.step is None else f", {about}step {one.step}"
             state = one.state if one.state == COMPLETE else "copied, not judged"
+            state += ", not a checkpoint by the job's pattern or by its name" if one.role else ""
             lines.append(f"{one.name}: {one.source}{step}, saved {saved}, {state}")
         lines += ["", "To go on from one: rsync -a GENERATION/files/ CHECKPOINT_FOLDER/", ""]
         text = "\n".join(lines).encode("utf-8", "surrogateescape")
@@ -116,8 +117,8 @@ class Generations:
             self._note = text
 
 
-def _worth(one: There) -> tuple[bool, bool, int]:
-    return one.state == COMPLETE, one.step is not None, one.at
+def _worth(one: There) -> tuple[bool, bool, bool, int]:
+    return not one.role, one.state == COMPLETE, one.step is not None, one.at
 
 
 def _there(name: str, told: dict[str, Any]) -> There | None:
@@ -141,6 +142,7 @@ def _there(name: str, told: dict[str, Any]) -> There | None:
             bool(told["anew"]),
             int(told.get("copied") or 0),
             None if told.get("apart") is None else float(told["apart"]),
+            str(told.get("role") or ""),
         )
     except (KeyError, TypeError, ValueError, AttributeError):
         return None

@@ -6,13 +6,14 @@ import json
 import os
 import re
 from contextlib import suppress
-from typing import NamedTuple
+from typing import Iterable, NamedTuple
 
 from .. import content, results
 from ..completeness import COMPLETE, CORRUPT, TRACKERS, UNKNOWN, WEIGHTS, files_of
 from ..context import Run
-from .plan import PART
+from .plan import BESIDE, COMPANION, PART
 
+STATE = "copies.json"  # in the run's folder: what was read, copied and proven
 SHARD = re.compile(r"\d+-of-\d+")
 
 
@@ -21,8 +22,10 @@ class Group(NamedTuple):
     which `own` are its alone: by these it is told from others. A tracker beside them goes along.
     `saved`, `changed`: the last change of its weights and of any file, in ns since 1970.
     `is_named`: its name or its own file tells the step. `stamp`: of its own files, `moment`: of
-    all. `items`: what is judged. `links`: {name: target} of links to it beside it. `times`: {name:
-    last change in ns} of its own weights."""
+    all. `role`: '' for a checkpoint, else BESIDE or COMPANION. `lacks`: a file of its save that was
+    never written, or was lost: without it nothing goes on from it. `items`: what is judged.
+    `links`: {name: target} of links to it beside it. `times`: {name: last change in ns} of its own
+    weights."""
 
     name: str
     kind: str
@@ -39,6 +42,8 @@ class Group(NamedTuple):
     older: list[content.Item]
     links: dict[str, str]
     times: dict[str, int]
+    role: str
+    lacks: str
 
     @property
     def apart(self) -> float | None:
@@ -74,7 +79,65 @@ def look(run: Run) -> list[Group]:
         with suppress(OSError):  # it went away meanwhile
             groups.append(_group(run, parts, own, beside, older))
         taken |= {*own, *beside}
-    return groups
+    return _find_lacking(run, _find_beside(run, groups, {item.path for item in items}))
+
+
+def _find_beside(run: Run, groups: list[Group], named: set[str]) -> list[Group]:
+    """Note which groups are no checkpoints: what the pattern (`named`: its paths) doesn't name,
+    what only stands beside a model, and, by a pattern for everything, the model without a state
+    that a trainer leaves above its numbered folders."""
+    trainers = {
+        os.path.dirname(item.path)
+        for group in groups
+        for item in group.items
+        if os.path.exists(os.path.join(item.path, "trainer_state.json"))
+    }
+    found = []
+    for group in groups:
+        path = group.items[0].path
+        is_export = os.path.dirname(path) in trainers and not content.numbers_of(path)
+        if all(content.COMPANION.search(name) or content.NOTE.search(name) for name in group.own):
+            role = COMPANION
+        elif not named & {item.path for item in group.items}:
+            role = BESIDE
+        else:
+            role = BESIDE if run.spec.checkpoint_pattern == "*" and is_export else ""
+        found.append(group._replace(role=role))
+    return found
+
+
+def _find_lacking(run: Run, groups: list[Group]) -> list[Group]:
+    """Note which files of one number are only some of a save: the two saves before them, or the
+    only one, here or at the durable place, have what they lack. They are of that save's kind."""
+    known = run.folder.json(STATE).get("known") or {}
+    saves = [(group.saved, group.kind, _shape(group.own)) for group in groups if not group.role]
+    for told in known.values():
+        with suppress(KeyError, TypeError, ValueError):
+            if not told.get("role") and not told.get("lacks"):
+                saves.append((int(told["saved"]), str(told["kind"]), _shape(told["files"])))
+    found = []
+    for group in groups:
+        path, shape = group.items[0].path, _shape(group.own)
+        if os.path.isdir(path) or not content.numbers_of(path):
+            found.append(group)
+            continue
+        shapes: dict[int, tuple[str, frozenset[str]]] = {
+            saved: (kind, other)
+            for saved, kind, other in saves
+            if saved < group.saved and shape & other
+        }
+        older = [shapes[saved] for saved in sorted(shapes)[-2:]]
+        needed = frozenset.intersection(*(other for _, other in older)) if older else shape
+        lacks = min(needed - shape, default="")
+        if lacks:
+            group = group._replace(role="", kind=older[-1][0], lacks=lacks)
+        found.append(group)
+    return found
+
+
+def _shape(names: Iterable[str]) -> frozenset[str]:
+    """Return the names of weights, with 0 for each number."""
+    return frozenset(re.sub(r"\d+", "0", name) for name in names if name.endswith(WEIGHTS))
 
 
 def parts_of(run: Run, group: Group, known: content.Known) -> list[Group]:
@@ -131,7 +194,7 @@ def expand(run: Run, name: str) -> list[str]:
 
 def state_of(group: Group, known: content.Known) -> tuple[str, str]:
     """Judge a checkpoint: it is as good as the worst of its weights. What can't be read is
-    unknown."""
+    unknown, and so is what lacks a file of its save."""
     judged = {item.path for item in group.items}
     beside = [path for path in group.files.values() if path.endswith(WEIGHTS)]
     worst = content.Verdict(COMPLETE, "")
@@ -142,6 +205,8 @@ def state_of(group: Group, known: content.Known) -> tuple[str, str]:
             if verdict.state == CORRUPT:
                 return verdict.state, verdict.why
             worst = verdict if verdict.state == UNKNOWN else worst
+        if group.lacks:
+            return UNKNOWN, f"{group.lacks} of this save is missing (0 for its number)"
     except OSError as error:
         return UNKNOWN, error.strerror or str(error)
     return worst.state, worst.why
@@ -189,6 +254,8 @@ def _group(
             for path in paths
             if path.endswith(WEIGHTS)
         },
+        "",
+        "",
     )
 
 

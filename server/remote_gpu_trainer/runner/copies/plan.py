@@ -17,6 +17,9 @@ from ..completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN
 # In the kind of a file whose checkpoint is corrupt otherwise: it is kept for its user, and nothing
 # goes on from it while a whole one is there.
 PART = " in part: "
+# What is copied and is no checkpoint: what the job's pattern doesn't name, and what only stands
+# beside a model (an optimizer alone, training_args.bin).
+BESIDE, COMPANION = "beside", "companion"
 PARTIAL = "partial"  # a generation whose manifest was never written: its copy was cut
 KEPT = 2  # complete generations of a line that stay
 SPARE = 1 << 20  # bytes that a copy leaves free
@@ -51,7 +54,8 @@ class There(NamedTuple):
     bytes aren't as its manifest says. `at`: when the checkpoint was saved; orders generations of a
     line, and `copied` where a program sets that time itself. `is_ours`: this box had these bytes.
     `is_anew`: the line began from nothing although there was another one. `apart`: the most seconds
-    that the weights of it or of a complete one before it were written apart, None for one file."""
+    that the weights of it or of a complete one before it were written apart, None for one file.
+    `role`: '' for a checkpoint, else BESIDE or COMPANION."""
 
     name: str
     source: str
@@ -67,6 +71,7 @@ class There(NamedTuple):
     is_anew: bool
     copied: int = 0
     apart: float | None = None
+    role: str = ""
 
     @property
     def counts(self) -> bool:
@@ -200,10 +205,15 @@ def wanted(there: list[There], here: tuple[int | None, int] | None, torn: set[st
 
     `here`: step and time of save of the newest complete checkpoint here, None for none. `torn`:
     names of corrupt ones here. What this box had and has no more was removed by its user, unless
-    its name is one of a corrupt file.
+    its name is one of a corrupt file. What stands beside a model comes with one or not at all:
+    alone it makes a program take its folder for another run's.
     """
     found = []
-    for one in newest(there).values():
+    best = newest(there).values()
+    is_model = here is not None or any(one.role != COMPANION for one in best)
+    for one in best:
+        if one.role == COMPANION and not is_model:
+            continue
         if here is None:
             found.append(one)
             continue

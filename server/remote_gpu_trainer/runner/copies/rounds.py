@@ -15,13 +15,12 @@ from ..completeness import COMPLETE, CORRUPT, REST, UNKNOWN
 from ..context import Run, user_mask
 from . import groups, mirror, place
 from .generations import Generations, digest_of, name_of
-from .groups import Group
+from .groups import STATE, Group
 from .place import Files, join
 from .plan import Copy, Drop, Here, Job, There, is_mixed, newest, plan, rests
 from .tool import Failed, Tools
 
 ABSENT = 3  # the code where all there is was copied, but something isn't there
-STATE = "copies.json"  # in the run's folder: what was read, copied and proven
 SAFE = "safe.json"  # in the run's folder: what of the run is safe; safe.py reads it
 LOG_EVERY = 600.0  # seconds between copies of the log, which always changes
 BATCH = 2 << 30  # bytes that are compared between two looks at the clock
@@ -316,6 +315,8 @@ class Round:
             "step": step,
             "named": group.is_named,
             "apart": action.apart,
+            "role": group.role,
+            "lacks": group.lacks,
             "state": state,
             "why": why,
             "digest": digest,
@@ -512,7 +513,7 @@ class Round:
     def _write_safe(self) -> None:
         """Write what of the run is safe; what was safe stays where this round couldn't look."""
         there = [told for told in self.there.known.values() if told.get("state") == COMPLETE]
-        rows = list(newest(self.there.listed()).values())
+        rows = [one for one in newest(self.there.listed()).values() if not one.role]
         best = max((one for one in rows if one.state == COMPLETE), key=_age, default=None)
         told = {
             "verified": join(self.there.home, best.name) if best else "",
