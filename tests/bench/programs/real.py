@@ -394,9 +394,10 @@ class RealUltralytics(Program):
 
         def write_bytes(path, data):
             size = -(-len(data) // 16)
-            with open(path, "wb", buffering=0) as file:
+            with open(path, "wb") as file:
                 for at in range(0, len(data), size):
                     file.write(data[at : at + size])
+                    file.flush()
                     time.sleep(pause)
             return len(data)
 
@@ -466,7 +467,7 @@ class RealTorch(Program):
 
     def save(self, path, model, step):
         pause = self.settings["save_seconds"] / 16
-        with open(path, "wb", buffering=0) as file:
+        with open(path, "wb") as file:
             torch.save({"step": step, "model": model.state_dict()}, Slow(file, pause))
 
 
@@ -480,6 +481,7 @@ class Slow:
         view = memoryview(data)
         for at in range(0, len(view), 1 << 14):
             self.file.write(view[at : at + (1 << 14)])
+            self.file.flush()
             time.sleep(self.pause if len(view) > 1000 else 0)
         return len(view)
 

@@ -160,9 +160,10 @@ class Trainer:
         for path, data in files.items():
             path.parent.mkdir(parents=True, exist_ok=True)
             one = len(data) // PIECES + 1
-            with open(path, "wb", buffering=0) as file:
+            with open(path, "wb") as file:
                 for at in range(0, len(data), one):
                     file.write(data[at : at + one])
+                    file.flush()  # all of a piece, or an error
                     time.sleep(pause)
 
     def read_newest(self, paths):
