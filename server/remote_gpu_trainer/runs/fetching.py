@@ -91,7 +91,7 @@ def fetch(
 
 
 def own_folder() -> Path:
-    """Return the folder `pulled` here, made so that git doesn't take it for code. Raises OSError."""
+    """Return the folder `pulled` here, which git is told to ignore. Raises OSError."""
     folder = Path("pulled")
     if not folder.exists():
         folder.mkdir()
