@@ -113,7 +113,7 @@ def test_a_value_that_a_template_lacks_is_an_error():
 
 def test_every_template_is_used_and_every_part_has_one():
     files = {path.name for path in (ROOT / "tools/generated_docs/templates").iterdir()}
-    pages = ("bit_flips", "commands", "coverage", "launch_scripts")
+    pages = ("bit_flips", "commands", "coverage", "job", "launch_scripts")
     assert files == {f"{part}.md.j2" for part in (*documents.PARTS, *pages)}
 
 

@@ -368,7 +368,7 @@ def test_a_release_without_a_result_that_the_job_names_is_incomplete(ended, done
     found = bring(ended)
     assert (found.verdict, found.is_all) == ("incomplete", True)
     assert len(found.unreached) == 1 and found.unreached[0].startswith("out/final-a.bin: ")
-    assert found.results == [f"{tmp_path}/box-gpu/here/code/out/weights.bin"]
+    assert found.results == [f"{tmp_path}/box-gpu/here/out/weights.bin"]
     assert f"    result: {found.results[0]}" in release.as_text(found).splitlines()
     done = rgt("release", "gpu", "--profile", "local")
     assert done.returncode == 1 and "a result didn't come: out/final-a.bin: " in done.stdout
@@ -378,7 +378,7 @@ def test_a_glob_among_the_results_is_what_it_matches(ended):
     named_job(ended, results=["out/w*.bin", "out/*.pt", "*.json"])
     found = bring(ended)
     assert [text.partition(":")[0] for text in found.unreached] == ["out/*.pt"]
-    assert [path.rpartition("/code/")[2] for path in found.results] == [
+    assert [path.rpartition("/here/")[2] for path in found.results] == [
         "out/weights.bin",
         "metrics.json",
     ]
