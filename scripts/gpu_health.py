@@ -3987,9 +3987,9 @@ no_tool_for_card | fatal | tool | no_runtime
   expected: driver and tools are installed
   do: install the driver, start the container with the GPU, or {BACK}
 no_card | unknown | tool | no_runtime
-  found: no nvidia-smi, no NVIDIA or AMD card in sysfs
-  expected: a GPU
-  do: this box shows no GPU: start the container with it, or {BACK}
+  found: no GPU is seen: no nvidia-smi, no NVIDIA or AMD card in sysfs
+  expected: a GPU, if the box is to have one
+  do: if you pay for one, start the container with it, or ask the provider
 failed_call | unknown | tool
   found: nvidia-smi ended with %d
   expected: 0

@@ -42,7 +42,7 @@ import sys
 import time
 import zipfile
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple, NoReturn, Optional, Set, Tuple
 
 SCHEMA = 1
 MARKER, OLD_MARKER, MANIFEST = "PULL_VERIFIED.json", "PULL_VERIFIED.old.json", "PULL_MANIFEST.json"
@@ -101,6 +101,7 @@ class Manifest(NamedTuple):
     run_id: str
     cells: Optional[List[str]]  # the roster, if it was made with one
     files: List[Listed]
+    links: Dict[str, str]  # second names of listed files
     digest: str  # SHA-256 of the manifest's own bytes
 
 
@@ -188,7 +189,13 @@ def read_manifest(path: Path) -> Tuple[Manifest, List[Finding]]:
             continue
         seen.add(name)
         listed.append(Listed(name, size, digest))
-    return Manifest(run_id, cells, listed, hashlib.sha256(raw).hexdigest()), findings
+    links = data.get("links")
+    links = {
+        second: name
+        for second, name in (links if isinstance(links, dict) else {}).items()
+        if unsafe(second) is None and name in seen and second not in seen
+    }
+    return Manifest(run_id, cells, listed, links, hashlib.sha256(raw).hexdigest()), findings
 
 
 def sha256(path: Path) -> str:
@@ -546,18 +553,22 @@ def try_checkpoint(
         # was not an allowed global by default."
         named = re.search(r"Unsupported (?:global: GLOBAL|class|operand) [\w.]+", first)
         if named and not allow_pickle:
-            return report(
-                "note" if side else "unknown",
-                "not loaded: " + named[0],
-                "plain tensors",
-                "pass --allow-pickle only if you wrote the file: it runs the file's code",
-            )
+            return needs_pickle(report, named[0], side)
         return report("bad", f"{type(error).__name__}: {first[:160]}")
     if not side and not holds_tensor(torch, value):
         return report(
             "bad", f"no weights ({type(value).__name__})", "at least one tensor that isn't empty"
         )
     return None
+
+
+def needs_pickle(report: Callable[..., Finding], what: str, side: bool) -> Optional[Finding]:
+    """What to report about a file that is more than plain tensors: nothing if it is a side file,
+    where numpy's or Python's objects cast no doubt on the weights."""
+    if side:
+        return None
+    do = "pass --allow-pickle only if you wrote the file: it runs the file's code"
+    return report("unknown", "not loaded: " + what, "plain tensors", do)
 
 
 def first_bytes(path: Path) -> bytes:
@@ -594,7 +605,11 @@ def numbers(value: Any, name: str = "") -> Iterator[Tuple[str, str]]:
 def compare(folder: Path, manifest: Manifest, skip: Set[str]) -> Tuple[List[Finding], List[str]]:
     """(findings, the files that are as listed). `skip`: files that the manifest needn't list."""
     findings: List[Finding] = []
-    there: Dict[str, str] = {path: kind for path, kind in walk(folder) if path not in skip}
+    there: Dict[str, str] = {
+        path: kind
+        for path, kind in walk(folder)
+        if path not in skip and not is_second_name(folder, path, manifest.links)
+    }
     listed = {item.path: item for item in manifest.files}
     for path in sorted(set(there) - set(listed)):
         found = "a file" if there[path] == "file" else "a " + there[path]
@@ -653,6 +668,14 @@ def compare(folder: Path, manifest: Manifest, skip: Set[str]) -> Tuple[List[Find
                     )
                 )
     return findings, good
+
+
+def is_second_name(folder: Path, path: str, links: Dict[str, str]) -> bool:
+    """Whether a path is a second name of a listed file, and shares its bytes."""
+    try:
+        return path in links and os.path.samefile(str(folder / path), str(folder / links[path]))
+    except OSError:
+        return False
 
 
 def is_side_file(path: str) -> bool:

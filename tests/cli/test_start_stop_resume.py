@@ -620,6 +620,38 @@ def test_a_run_goes_on_on_another_box_once_the_old_one_does_not_train(boxes, tmp
     assert rgt("resume", "new", "--from", "new").stderr.startswith("error: no run was started on")
 
 
+def test_a_moved_run_keeps_its_deadline_and_says_from_which_step_it_went_on(
+    boxes, tmp_path, job, monkeypatch, capsys
+):
+    old, new = boxes("old", "new")
+    keep = f"durable={{to: {tmp_path}/keep, what: [out], every_minutes: 0.1, on_this_box: true}}"
+    for file in (job, job.parent / "train.py"):  # json beside weights is no checkpoint of its own
+        file.write_text(file.read_text().replace("*.json", "*.bin").replace("}.json", "}.bin"))
+    try:
+        assert rgt("start", "old", str(job), "--set", keep).returncode == 0
+        assert rgt("stop", "old").returncode == 0
+        first = float((old.home / "runs/toy/deadline.from").read_text().split()[0])
+        # Both boxes are on this machine, so the place that lies on the old one is the new one's.
+        monkeypatch.setattr(job_start, "why_not_elsewhere", lambda *_: "")
+        old.stop()
+        assert main(["resume", "new", "--from", "old", "--run", "toy"]) == 0
+        said = capsys.readouterr().err
+        assert "deadline still counts from the first start, at 2" in said
+        assert re.search(r"from +went on from (step )?[0-9]+([.]bin)? of old\n", said), said
+        assert "cost     counts from here on for the new box; that of old isn't in it" in said
+        script = new.home / "runs/toy/run.sh"
+        at = int(re.search(r'"deadline": "at:([0-9]+)"', script.read_text())[1])
+        assert abs(at - (first + 3600)) < 60
+        # A later span counts from there as well.
+        assert rgt("stop", "new").returncode == 0
+        assert rgt("resume", "new", "--set", "deadline=3h").returncode == 0
+        at = int(re.search(r'"deadline": "at:([0-9]+)"', script.read_text())[1])
+        assert abs(at - (first + 3 * 3600)) < 60
+    finally:
+        old.kill_everything()
+        new.kill_everything()
+
+
 def test_nothing_begins_anew_where_a_durable_checkpoint_was_to_come(here, job, tmp_path):
     given = json.loads(job.read_text())
     given["durable"] = {"to": str(tmp_path / "keep"), "what": ["out"], "on_this_box": True}

@@ -3,6 +3,7 @@
 import re
 import shutil
 import subprocess
+from urllib.parse import unquote
 
 import pytest
 from generated_docs.documents import outdated
@@ -158,3 +159,21 @@ def test_the_skill_says_how_often_each_confidence_is_right_as_readme_does():
     assert shown.groups() == tuple(
         percent(figures[name]).removesuffix(" %") for name in ("high", "medium", "low")
     )
+
+
+LINKED = ("README*.md", "SKILL.md", "CONTRIBUTING.md", "SECURITY.md", "docs/**/*.md")
+LINKED += ("references/**/*.md", "profiles/*.md", "evals/*.md", "server/**/README.md")
+
+
+@pytest.mark.parametrize(
+    "path", [path for glob in LINKED for path in sorted(ROOT.glob(glob))], ids=str
+)
+def test_every_link_of_a_document_leads_to_a_file(path):
+    text = re.sub(r"^```.*?^```|`[^`\n]*`", "", path.read_text(encoding="utf-8"), flags=re.M | re.S)
+    dead = [
+        target
+        for target in re.findall(r"\]\(([^)\s]+)\)", text)
+        if not target.startswith(("https://", "http://", "mailto:", "#"))
+        and not (path.parent / unquote(target.partition("#")[0])).exists()
+    ]
+    assert dead == []

@@ -5,13 +5,16 @@ import json
 import re
 import shutil
 from pathlib import Path
+from typing import Annotated
 
 import pytest
-from generated_docs import documents, held_out_figures, lookup_picture, page_style
+from generated_docs import documents, held_out_figures, job_page, lookup_picture, page_style
 from jinja2 import UndefinedError
+from pydantic import TypeAdapter
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli.main import COMMANDS, leaves, main
 from remote_gpu_trainer.mcp_server.server import make_server
+from remote_gpu_trainer.runs import job
 
 from tests.conftest import ROOT
 
@@ -110,7 +113,7 @@ def test_a_value_that_a_template_lacks_is_an_error():
 
 def test_every_template_is_used_and_every_part_has_one():
     files = {path.name for path in (ROOT / "tools/generated_docs/templates").iterdir()}
-    pages = ("bit_flips", "commands", "coverage", "launch_scripts")
+    pages = ("bit_flips", "commands", "coverage", "job", "launch_scripts")
     assert files == {f"{part}.md.j2" for part in (*documents.PARTS, *pages)}
 
 
@@ -269,3 +272,18 @@ TERMS = (
 @pytest.mark.parametrize("term", [*TERMS.split(), "durable place", "root failure"])
 def test_the_glossary_has_each_term_once(term):
     assert len(re.findall(rf"^- \*\*{term.capitalize()}\.\*\* \S", GLOSSARY, re.M)) == 1
+
+
+def test_each_field_of_a_job_has_an_example_that_the_job_takes():
+    examples = job_page.examples_by_part()
+    schema = job.Job.model_json_schema()
+    parts = {name for name, part in schema["$defs"].items() if part.get("properties")}
+    assert set(examples) == {"Job", *parts}
+    for name, part in examples.items():
+        fields = {
+            field.alias or own: field for own, field in getattr(job, name).model_fields.items()
+        }
+        assert set(part) == set(fields) - {"timings"}, name
+        for own, value in part.items():
+            kind = Annotated[(fields[own].annotation, *fields[own].metadata, None)]
+            assert TypeAdapter(kind).validate_python(value) is not None, (name, own)

@@ -112,6 +112,8 @@ def test_a_pasted_line_takes_a_path_too(sshd, monkeypatch, tmp_path):
         ("me@h:logs/a b.log", "me@h", "logs/a b.log"),
         ("gpu:~/x:y", "gpu", "~/x:y"),
         ("ssh -p 40122 root@203.0.113.7:/root/t.log", "root@203.0.113.7", "/root/t.log"),
+        ("root@203.0.113.7:40122:logs/t.log", "root@203.0.113.7", "logs/t.log"),
+        ("gpu:40122", "gpu", "40122"),
         ("root@[2001:db8::7]:/t.log", "root@2001:db8::7", "/t.log"),
     ],
 )

@@ -1,6 +1,7 @@
 """`pull`: files of a run that lives come complete and compared, and nothing here is overwritten or followed."""
 
 import json
+import subprocess
 import threading
 import time
 import zipfile
@@ -9,7 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.runs import fetching, file_sender
+from remote_gpu_trainer.runs import code_files, fetching, file_sender
 from remote_gpu_trainer.runs.fetching import NotPulled
 
 from tests.engines.fake_ssh import fake_ssh
@@ -73,8 +74,38 @@ def test_names_patterns_folders_and_whole_paths_come_under_their_own(work, tmp_p
 def test_what_is_not_of_the_run_is_refused(work, tmp_path, name, says):
     (tmp_path / "gpu" / "secret").write_text("s")
     with pytest.raises(NotPulled, match=says):
-        pull(name, "out/metrics.json", to=tmp_path / "here")
+        pull(name, to=tmp_path / "here")
     assert not (tmp_path / "here").exists()
+    found = pull(name, "out/metrics.json", to=tmp_path / "here")
+    assert list(found.files) == ["out/metrics.json"]
+    assert list(found.missing) == [name] and says in found.missing[name]
+    assert not list(tmp_path.rglob("here/**/secret"))
+
+
+def test_of_several_names_the_wrong_one_is_told_and_the_others_come(work, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (work / "out" / "checkpoint-9").mkdir()
+    (work / "out" / "checkpoint-9" / "trainer_state.json").write_text("{}")
+    done = rgt("pull", "gpu", "nope.json", "out/**/*.json")
+    assert done.returncode == 1
+    assert "error: nothing is called nope.json in " in done.stderr
+    came = tmp_path / "pulled" / "gpu-toy" / "out"
+    assert (came / "metrics.json").is_file()
+    assert (came / "checkpoint-9" / "trainer_state.json").is_file()
+    assert rgt("pull", "gpu", "nope.json").returncode == 2
+
+
+def test_what_was_pulled_into_the_project_is_not_sent_as_its_code(work, tmp_path, monkeypatch):
+    project = tmp_path / "project"
+    project.mkdir()
+    monkeypatch.chdir(project)
+    (project / "train.py").touch()
+    assert rgt("pull", "gpu", "out/metrics.json").returncode == 0
+    assert set(code_files.choose(project).sizes) == {"train.py"}
+    git = ["git", "-c", "init.defaultBranch=main"]
+    subprocess.run([*git, "init", "-q"], check=True)
+    subprocess.run([*git, "add", "-A"], check=True)
+    assert set(code_files.choose(project).sizes) == {"train.py"}
 
 
 def test_a_checkpoint_comes_once_it_is_complete(work, tmp_path):

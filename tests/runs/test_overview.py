@@ -6,6 +6,7 @@ import time
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.cli import runs as screen
+from remote_gpu_trainer.cli.boxes import box_of, log_of, remember
 from remote_gpu_trainer.runs import known_jobs, ledger, overview
 
 from tests.engines.fake_run import fake_run
@@ -153,3 +154,30 @@ def test_an_own_machine_is_asked_where_a_job_was_started_from_here(place):
     started("mine", "of-mine")
     assert [row.name for row in overview.rows()] == ["of-mine"]
     assert overview.rows()[0].cost is None
+
+
+@pytest.mark.usefixtures("place")
+def test_the_name_that_runs_prints_stands_for_the_ssh_line_that_named_the_box(tmp_path):
+    key = tmp_path / "key"
+    key.touch()
+    line = f"ssh -p 40122 root@203.0.113.7 -i {key}"
+    ledger.opened(box.address(box.parse(line)), line)
+    shown = screen._short(line)
+    for name in (shown, "203.0.113.7:40122"):
+        found = box_of(name)
+        assert (found.host, found.options) == ("root@203.0.113.7", ("-p", "40122", "-i", str(key)))
+        assert found.name == name, "hints name the short one"
+    assert log_of(f"{shown}:runs/toy/log") == f"{line}:~/runs/toy/log"
+    remember(box_of(shown), price=2.0)
+    assert [one.name for one in ledger.still_open()] == [line], "the key stays known"
+    # Another port is another box, and a name without one is the one at the usual port.
+    assert box_of("root@203.0.113.7:22").options == ("-p", "22")
+    assert box_of("root@203.0.113.7").options == ()
+    assert log_of("gpu:runs/toy/log") == "gpu:runs/toy/log"
+
+
+@pytest.mark.usefixtures("place")
+def test_a_short_name_for_two_lines_is_taken_as_it_is(tmp_path):
+    for user in ("root", "me"):
+        ledger.opened(f"{user}.example:40122", f"ssh -p 40122 {user}@h -i {tmp_path}/{user}")
+    assert box_of("h:40122") == box.parse("h:40122")

@@ -1,5 +1,6 @@
 """`release`: results pulled over a real sshd, hashed on both sides and loaded; what is billed; a box is gone only when its id was looked for in a list."""
 
+import argparse
 import dataclasses
 import json
 import os
@@ -11,7 +12,15 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.platforms import profile, teardown
-from remote_gpu_trainer.runs import box_gone, ledger, named_results, pulling, release, run_script
+from remote_gpu_trainer.runs import (
+    box_gone,
+    known_jobs,
+    ledger,
+    named_results,
+    pulling,
+    release,
+    run_script,
+)
 from remote_gpu_trainer.runs.pulling import Unreleased
 from remote_gpu_trainer.text import BadRequest
 
@@ -68,6 +77,50 @@ def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
     assert (
         rgt("release", "gpu", "--profile", "runpod").returncode == 0
     )  # once more, over what is here
+
+
+def test_a_result_comes_by_the_name_that_the_job_gives_it(ended, tmp_path):
+    job = {"work_dir": str(ended / "code"), "results": ["out/w*.bin", "metrics.json"]}
+    with (ended / "run.sh").open("a") as file:
+        file.write(f"\n#=== job ===\n{json.dumps(job)}\n#=== end ===\n")
+    for _ in range(2):
+        done = rgt("release", "gpu", "--to", "here")
+        assert done.returncode == 0, done.stdout + done.stderr
+        assert "    result: " + str(tmp_path / "here/out/weights.bin") in done.stdout
+        named, copied = tmp_path / "here/out/weights.bin", tmp_path / "here/code/out/weights.bin"
+        assert named.samefile(copied) and (tmp_path / "here/metrics.json").is_file()
+        assert not (tmp_path / "here/out/a 'b' $(touch x).txt").exists()
+        (ended / "code/out/weights.bin").write_bytes(os.urandom(300_000))
+    words = [sys.executable, str(ROOT / "scripts/verify_local.py"), "here"]
+    words += ["--manifest", "here/PULL_MANIFEST.json"]
+    assert subprocess.run([*words, "--expect", "1"]).returncode == 0
+    (tmp_path / "here/out/weights.bin").unlink()
+    (tmp_path / "here/out/weights.bin").write_text("of another run")
+    assert subprocess.run(words).returncode == 1
+    (tmp_path / "here/out/weights.bin").unlink()
+    (tmp_path / "here/out/weights.bin").write_text("mine")
+    assert rgt("release", "gpu", "--to", "here").returncode == 1, "nothing is written over it"
+    assert (tmp_path / "here/out/weights.bin").read_text() == "mine"
+
+
+def test_a_release_without_a_platform_takes_the_one_that_the_start_had(ended):
+    known_jobs.note(GPU, "~/runs/toy", "runpod", {"name": "toy"})
+    done = rgt("release", "gpu", "--to", "here")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert [one.profile for one in ledger.still_open()] == ["runpod"]
+
+
+def test_a_checkpoint_of_more_than_tensors_is_loaded_where_the_user_says_so(ended):
+    torch = pytest.importorskip("torch")
+    torch.save({"numpy": argparse.Namespace(seed=1)}, ended / "code/out/rng_state.pth")
+    done = rgt("release", "gpu")
+    assert done.returncode == 0 and "rng_state" not in done.stdout, done.stdout
+    torch.save({"w": torch.ones(3), "a": argparse.Namespace(lr=1)}, ended / "code/out/step-1.pt")
+    done = rgt("release", "gpu")
+    assert done.returncode == 2 and "pass --allow-pickle only if" in done.stdout
+    assert rgt("release", "gpu", "--allow-pickle").returncode == 0
+    both = rgt("release", "gpu", "--allow-pickle", "--no-load")
+    assert both.returncode == 2 and "can't be combined" in both.stderr
 
 
 def test_without_torch_here_archives_are_verified_and_one_line_says_what_was_not_done(
@@ -315,7 +368,7 @@ def test_a_release_without_a_result_that_the_job_names_is_incomplete(ended, done
     found = bring(ended)
     assert (found.verdict, found.is_all) == ("incomplete", True)
     assert len(found.unreached) == 1 and found.unreached[0].startswith("out/final-a.bin: ")
-    assert found.results == [f"{tmp_path}/box-gpu/here/code/out/weights.bin"]
+    assert found.results == [f"{tmp_path}/box-gpu/here/out/weights.bin"]
     assert f"    result: {found.results[0]}" in release.as_text(found).splitlines()
     done = rgt("release", "gpu", "--profile", "local")
     assert done.returncode == 1 and "a result didn't come: out/final-a.bin: " in done.stdout
@@ -325,7 +378,7 @@ def test_a_glob_among_the_results_is_what_it_matches(ended):
     named_job(ended, results=["out/w*.bin", "out/*.pt", "*.json"])
     found = bring(ended)
     assert [text.partition(":")[0] for text in found.unreached] == ["out/*.pt"]
-    assert [path.rpartition("/code/")[2] for path in found.results] == [
+    assert [path.rpartition("/here/")[2] for path in found.results] == [
         "out/weights.bin",
         "metrics.json",
     ]

@@ -66,11 +66,11 @@ def test_the_newest_complete_checkpoint_comes_home_though_no_job_is_known(place,
 
 
 def test_results_that_the_job_names_come_along_and_a_missing_one_is_told(known, tmp_path):
-    found = release_durable.bring(GONE, "toy", str(known), tmp_path / "here", load=True)
+    found = release_durable.bring(GONE, "toy", str(known), tmp_path / "here", load="tensors")
     assert (found.verdict, found.files) == ("verified", 2)
     assert (tmp_path / "here/final.bin").read_bytes() == b"the end"
     (known / "final.bin").unlink()
-    found = release_durable.bring(GONE, "toy", str(known), tmp_path / "there", load=True)
+    found = release_durable.bring(GONE, "toy", str(known), tmp_path / "there", load="tensors")
     assert found.verdict == "incomplete"
     assert found.unreached == ["final.bin: it isn't at the durable place"]
 
@@ -79,7 +79,7 @@ def test_a_checkpoint_that_was_damaged_there_does_not_come_home(place, tmp_path)
     for step in (10, 20):
         kept(tmp_path, f"step-{step}.safetensors").write_bytes(weights(99))
     with pytest.raises(Unreleased, match="step-10.safetensors isn't as its manifest says"):
-        release_durable.bring(GONE, "", str(place), tmp_path / "here", load=True)
+        release_durable.bring(GONE, "", str(place), tmp_path / "here", load="tensors")
     assert not (tmp_path / "here/ckpt/step-20.safetensors").exists()
 
 
@@ -99,7 +99,7 @@ def test_nothing_that_is_somebody_elses_is_overwritten(place, tmp_path):
     mine = tmp_path / "here/ckpt/step-20.safetensors"
     mine.write_text("mine")
     with pytest.raises(Unreleased, match="that no release brought"):
-        release_durable.bring(GONE, "", str(place), tmp_path / "here", load=True)
+        release_durable.bring(GONE, "", str(place), tmp_path / "here", load="tensors")
     assert mine.read_text() == "mine"
 
 
@@ -107,7 +107,7 @@ def test_a_manifest_that_leads_out_is_none(place, tmp_path):
     [newest] = place.glob("ckpt.generations/gen-1-20-*/manifest.json")
     told = json.loads(newest.read_text())
     newest.write_text(json.dumps({**told, "files": {"../../x": [1, "0"]}}))
-    found = release_durable.bring(GONE, "", str(place), tmp_path / "here", load=True)
+    found = release_durable.bring(GONE, "", str(place), tmp_path / "here", load="tensors")
     assert (tmp_path / "here/ckpt/step-10.safetensors").exists() and found.files == 1
 
 
@@ -119,4 +119,4 @@ def test_a_box_that_does_not_answer_names_the_place_of_its_copies(known):
 
 def test_a_place_without_checkpoints_says_where_it_looked(tmp_path):
     with pytest.raises(Unreleased, match="no folder whose name ends in .generations"):
-        release_durable.bring(GONE, "", str(tmp_path), None, load=True)
+        release_durable.bring(GONE, "", str(tmp_path), None, load="tensors")

@@ -251,5 +251,7 @@ def test_a_real_connection_that_is_cut_goes_on_where_it_was(sshd):
             elif data.endswith(b"third\n"):
                 (folder / "holder.pid").write_text("0 0\n")
     assert (data, lost) == (b"first\nsecond\nthird\n", 1)
+    (folder / "code").mkdir()
     done = rgt("ssh", "gpu", input="pwd; exit 7\n")
     assert done.returncode == 7 and str(folder) in done.stdout
+    assert f"in {folder}; the program runs in code/" in done.stdout + done.stderr

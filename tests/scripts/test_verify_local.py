@@ -323,13 +323,16 @@ def test_a_checkpoint_that_runs_code_does_not_run_it(weights, tmp_path):
     assert not made.exists()
 
 
-def test_random_states_beside_the_weights_are_only_noted(weights):
+def test_random_states_beside_the_weights_cast_no_doubt_on_them(weights):
     torch, save = weights
     save({"model": torch.ones(3)})
     folder = save({"args": argparse.Namespace()}, "rng_state.pth")
     code, out, _ = run(folder, "--manifest", manifest(folder), "--json")
     assert code == 0
-    assert [finding["level"] for finding in json.loads(out)["findings"]] == ["note"]
+    assert json.loads(out)["findings"] == []
+    rng = folder / "seed0/rng_state.pth"
+    rng.write_bytes(rng.read_bytes()[:-40])
+    assert run(folder, "--manifest", manifest(folder))[0] == 1, "a torn one does"
 
 
 def test_a_checkpoint_without_a_tensor_is_bad(weights):

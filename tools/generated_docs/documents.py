@@ -31,6 +31,7 @@ from .commands_page import commands_page
 from .coverage_page import coverage_page
 from .held_out_figures import held_out_reports, openings, percent
 from .hook_signatures import hook_signatures
+from .job_page import job_page
 from .launch_scripts_page import launch_scripts_page
 from .lookup_picture import lookup_picture
 from .other_figures import other_figures
@@ -290,6 +291,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
 
 WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/commands.md", commands_page),
+    ("docs/job.md", job_page),
     ("docs/launch_scripts.md", launch_scripts_page),
     ("docs/bit_flips.md", bit_flips_page),
     ("docs/coverage.md", coverage_page),

@@ -14,7 +14,6 @@ from remote_gpu_trainer.catalogue.bundle import Catalogue
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.platforms.profile import Profile
-from remote_gpu_trainer.runs.job import Job
 
 from . import commands, documents, entries, finder, platforms
 from .page import Page, Place, file_of
@@ -51,7 +50,7 @@ PLACES = {
 }
 GUIDES = "references/guides/"  # guides that the skill carries; those of docs/ are for the site only
 # Pages of docs/ that belong to the reference, not the guides.
-REFERENCE = ("bit_flips", "commands", "coverage", "glossary", "launch_scripts", "rooms")
+REFERENCE = ("bit_flips", "commands", "coverage", "glossary", "job", "launch_scripts", "rooms")
 
 
 @dataclass
@@ -229,7 +228,6 @@ def _reference(site: Site, project: Project) -> None:
         )
     )
     site.add(commands.tools_page(*asyncio.run(_served()), project.place("page:tools")))
-    site.add(commands.job_page(Job.model_json_schema(), project.place("page:job")))
     site.add(finder.find_page(project.place("page:find")))
 
 

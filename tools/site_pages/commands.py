@@ -1,4 +1,4 @@
-"""The reference: every script's help, the MCP server's tools with schemas, a job's fields."""
+"""The reference: every script's help, the MCP server's tools with schemas."""
 
 from __future__ import annotations
 
@@ -9,6 +9,8 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from generated_docs.schema_types import type_of
 
 from . import markup
 from .page import Page, Place
@@ -117,30 +119,6 @@ def tools_page(tools: list[Any], resources: list[Any], prompts: list[Any], place
     )
 
 
-def job_page(schema: Mapping[str, Any], place: Place) -> Page:
-    """The fields of a job, from the model that reads it."""
-    about = (
-        "What `remote-gpu-trainer render` and `render_run_script` take. "
-        "`render --schema` prints the same as a JSON schema."
-    )
-    parts = ["# Fields of a job", markup.convert(about, place)]
-    parts.append(markup.raw(fields_table(schema)))
-    for name, part in sorted(schema.get("$defs", {}).items()):
-        if part.get("properties"):
-            parts += [
-                f"## {name}",
-                markup.raw(
-                    (
-                        f"<p>{html.escape(part['description'])}</p>"
-                        if part.get("description")
-                        else ""
-                    )
-                    + fields_table(part)
-                ),
-            ]
-    return Page(place.address, "Fields of a job", "\n\n".join(parts), markup.opening(about, place))
-
-
 def fields_table(schema: Mapping[str, Any]) -> str:
     """The properties of a JSON schema as a table: name, type, meaning."""
     rows = []
@@ -153,39 +131,3 @@ def fields_table(schema: Mapping[str, Any]) -> str:
             about.append(f"default {default}")
         rows.append((name, type_of(field), "; ".join(about)))
     return _table(("name", "type", "about"), rows) if rows else "<p>None.</p>"
-
-
-def type_of(field: Mapping[str, Any]) -> str:
-    """A JSON schema's type in words: 'text', 'list of text', 'one of ssh, slurm'."""
-    names = {
-        "string": "text",
-        "integer": "whole number",
-        "number": "number",
-        "boolean": "yes or no",
-        "null": "nothing",
-        "object": "object",
-    }
-    if "enum" in field:
-        return "one of " + ", ".join(map(str, field["enum"]))
-    if "const" in field:
-        return str(field["const"])
-    if "$ref" in field:
-        return field["$ref"].rsplit("/", 1)[-1]
-    for several in ("anyOf", "oneOf", "allOf"):
-        if several in field:
-            return (
-                " or ".join(
-                    dict.fromkeys(
-                        type_of(one) for one in field[several] if one.get("type") != "null"
-                    )
-                )
-                or "nothing"
-            )
-    if field.get("type") == "array":
-        return "list of " + type_of(field.get("items", {}))
-    kind = field.get("type", "anything")
-    return (
-        " or ".join(names.get(one, one) for one in kind)
-        if isinstance(kind, list)
-        else names.get(kind, kind)
-    )

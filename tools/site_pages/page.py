@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 
 from remote_gpu_trainer.catalogue.entry import Signature
 
+SITE = "https://remote-gpu-trainer.github.io/remote-gpu-trainer/"
+
 
 @dataclass(frozen=True)
 class Page:
@@ -42,7 +44,8 @@ class Page:
 class Place:
     """Where a text is: the address of its page, its source file, and where its links may lead.
 
-    `addresses` maps a file of the project, 'entry:ID' or 'page:NAME' to an address.
+    `addresses` maps a file of the project, 'entry:ID' or 'page:NAME' to an address. A document
+    links to a file by its relative path, or to a page that has no file by the site's own address.
     """
 
     address: str
@@ -63,12 +66,15 @@ class Place:
 
         GitHub's anchor of an entry's heading, such as #d20--watchdog-caught, leads to the entry.
         """
+        address = target.removeprefix(SITE)
+        if address != target and address in self.addresses.values():
+            return self.to(address)
         if target.startswith(("https://", "http://", "#", "mailto:")):
             return target
         path, _, anchor = target.partition("#")
         if entry := self._entry_with(anchor):
             return self.to(entry)
-        if not path.startswith(("entry:", "page:")):
+        if not path.startswith("entry:"):
             path = self.path(path)
         if path not in self.addresses:
             return ""

@@ -23,6 +23,7 @@ LONGEST = 1000  # characters of a pasted line
 _USER = r"[A-Za-z0-9_][A-Za-z0-9_.@+-]{0,99}"
 _HOST = r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9_])?"
 _NAME = re.compile(rf"(?:({_USER})@)?({_HOST})\Z")
+_WITH_PORT = re.compile(rf"({_USER}@)?({_HOST}|\[[0-9A-Fa-f:.]+\]):(\d{{1,5}})\Z")
 _HOP = re.compile(rf"(?:{_USER}@)?{_HOST}(?::\d{{1,5}})?\Z")
 _WITH_VALUE = "bcDEeFIiJLlmOopQRSWw"  # ssh's own options that take a value
 _FORWARDS = "LRD"
@@ -126,17 +127,30 @@ class Box:
     """A machine.
 
     `name` is what the user wrote. `host` is what ssh gets, "" for this machine. `options` are
-    further arguments for ssh, from a pasted line.
+    further arguments for ssh, from a pasted line. `line` is the pasted line that a short name
+    stands for, "" for none.
     """
 
     name: str
     host: str = ""
     options: tuple[str, ...] = ()
+    line: str = ""
 
     @property
     def local(self) -> bool:
         """Return whether it is this machine."""
         return not self.host
+
+    @property
+    def short(self) -> str:
+        """Return the name for a table: of a pasted line user@host:port, which `parse` takes too."""
+        port = self.options[self.options.index("-p") + 1] if "-p" in self.options else ""
+        host = self.host or self.name
+        if not port:
+            return host
+        user, _, bare = host.rpartition("@")
+        bare = f"[{bare}]" if ":" in bare else bare
+        return f"{user}@{bare}:{port}" if user else f"{bare}:{port}"
 
     @property
     def argument(self) -> str:
@@ -156,6 +170,9 @@ def parse(text: str) -> Box:
         return Box("local")
     if given.startswith(("ssh ", "ssh\t")):
         return _pasted(given)
+    if found := _WITH_PORT.match(given):
+        user, host, port = found[1] or "", found[2].strip("[]"), found[3]
+        return Box(given, _host(user + host), tuple(_option("p", port)))
     return Box(given, _host(given))
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -10,24 +12,48 @@ from ..text import BadRequest
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
 
+_SHORT_LOG = re.compile(r"([^\s/:]+(?::\d{1,5})?):(\S.*)\Z", re.S)
 BOX = (
     "a name of the ssh configuration, user@host, 'local', or the provider's line: "
-    "'ssh -p 40122 root@203.0.113.7 -i KEY'"
+    "'ssh -p 40122 root@203.0.113.7 -i KEY', afterwards root@203.0.113.7:40122 is enough"
 )
 
 
 def box_of(text: str) -> Box:
-    """The box that a user names. Raises BadRequest."""
+    """The box that a user names. Raises BadRequest.
+
+    A short name is the box that an ssh line with this host and port named before, if one did.
+    """
     from ..boxes.box import BadBox, parse
 
     try:
         box = parse(text)
     except BadBox as error:
         raise BadRequest(str(error)) from None
+    if not box.local and box.name == box.short:
+        from ..runs import ledger
+
+        box = ledger.with_its_line(box)
     for option, value in zip(box.options, box.options[1:], strict=False):
         if option == "-i" and not Path(value).is_file():
             raise BadRequest(f"no key file at {value[:200]}; check what follows -i")
     return box
+
+
+def log_of(text: str) -> str:
+    """A log as the look-up takes it: in place of a short name the ssh line that it stands for."""
+    from ..boxes.box import BadBox, parse
+    from ..runs import ledger
+
+    found = None if os.path.lexists(text) else _SHORT_LOG.match(text)
+    if not found:
+        return text
+    host, path = found.groups()
+    try:
+        line = ledger.with_its_line(parse(host)).line
+    except BadBox:
+        return text
+    return f"{line}:{path if path.startswith(('/', '~')) else f'~/{path}'}" if line else text
 
 
 def remember(box: Box, profile: str = "", price: float | None = None) -> None:
@@ -39,4 +65,4 @@ def remember(box: Box, profile: str = "", price: float | None = None) -> None:
         from ..boxes.box import address
         from ..runs import ledger
 
-        ledger.opened(address(box), box.name, profile=profile, price=price)
+        ledger.opened(address(box), box.line or box.name, profile=profile, price=price)

@@ -115,7 +115,7 @@ def _command(name: str, box: str, run: str) -> str:
     nargs=-1,
     required=True,
     help="a file or folder of the run, by its path in the work folder or a whole one inside it, or "
-    "a pattern in quotes such as 'out/*.json'",
+    "a pattern in quotes such as 'out/**/*.json'",
 )
 @RUN
 @click.option(
@@ -136,7 +136,8 @@ def pull(
     file that changes while it is read is read again, and of a log that grows its beginning comes.
     All are compared by SHA-256. No link here is followed out of the folder.
 
-    Exit 0: all came. Exit 1: one didn't, such as a corrupt checkpoint. Exit 2: could not tell.
+    Exit 0: all came. Exit 1: one didn't, such as a corrupt checkpoint or a name that isn't there.
+    Exit 2: nothing is called so, or could not tell.
     """
     from ..runs import fetching
     from ..runs.release import default_name
@@ -151,7 +152,7 @@ def pull(
             place,
             run,
             names,
-            lambda folder: to or Path("pulled") / default_name(place, folder),
+            lambda folder: to or fetching.own_folder() / default_name(place, folder),
             force=force,
             accept_new=accept_new,
             begins=begins,
@@ -166,7 +167,9 @@ def pull(
             print(f"{item}: {proof}", file=sys.stderr)
     for item, why in fetched.failed.items():
         terminal.error(f"{item} didn't come: {why}; try again once the run has written it")
-    return 1 if fetched.failed else 0
+    for why in fetched.missing.values():
+        terminal.error(why)
+    return 1 if fetched.failed or fetched.missing else 0
 
 
 @command("ssh")
@@ -174,8 +177,8 @@ def pull(
 @RUN
 @ACCEPT_NEW
 def ssh(box: str, run: str, accept_new: bool) -> int:
-    """Open a shell in the run's folder on a box, by your own ssh. What it ends with is the exit
-    code.
+    """Open a shell in the run's folder on a box, by your own ssh. The code that was sent lies in
+    code/ there. What the shell ends with is the exit code.
     """
     import subprocess
 

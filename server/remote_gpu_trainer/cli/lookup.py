@@ -16,6 +16,7 @@ import click
 
 from ..text import BadRequest
 from . import terminal
+from .boxes import log_of
 from .completion import entry_ids, files
 from .parsing import command, program
 from .terminal import WHOLE, decided, first_failure, place_of
@@ -122,6 +123,7 @@ def lookup(
 
     Exit 0: found. Exit 1: nothing fits. Exit 2: the input can't be read.
     """
+    log = tuple(map(log_of, log))
     question = read_question(text, log[0] if log else None, entry_id)
     gc.disable()  # modules and pages stay in memory; collecting would take a tenth of the time
     try:

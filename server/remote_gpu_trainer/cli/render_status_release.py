@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..runs import TARGETS
+from ..runs import TARGETS, Loads
 from ..text import BadRequest
 from ..text.masking import shown
 from ..text.spans import seconds_in
@@ -335,7 +335,7 @@ class ProviderList:
     "--profile",
     metavar="NAME",
     shell_complete=profiles,
-    help="the platform; rgt profile lists them",
+    help="the platform; rgt profile lists them (default: the one that start had)",
 )
 @click.option(
     "--to",
@@ -363,6 +363,12 @@ class ProviderList:
     "durable.to has it, where the box is gone or its checkpoints are corrupt",
 )
 @click.option("--no-load", is_flag=True, help="compare hashes, but don't load checkpoints")
+@click.option(
+    "--allow-pickle",
+    is_flag=True,
+    help="load checkpoints of more than plain tensors as well, which runs the code in them: only "
+    "for files that you wrote",
+)
 @click.option(
     "--confirm-gone",
     is_flag=True,
@@ -408,6 +414,7 @@ def release(
     expect: int | None,
     durable: str | None,
     no_load: bool,
+    allow_pickle: bool,
     confirm_gone: bool,
     ids: tuple[str, ...],
     listing: str | None,
@@ -440,22 +447,36 @@ def release(
                 "leave out the profile and the list"
             )
         return _forget(box, mine, as_json)
+    if no_load and allow_pickle:
+        raise BadRequest("--no-load and --allow-pickle can't be combined; pass one of them")
+    load: Loads = "pickles" if allow_pickle else "nothing" if no_load else "tensors"
     if durable:
         try:
-            return _bring_durable(box_of(box), run, durable, to, not no_load, as_json)
+            return _bring_durable(box_of(box), run, durable, to, load, as_json)
         except Unreleased as error:
             raise BadRequest(str(error)) from None
-    if profile is None:
-        raise BadRequest("--profile is missing; name the platform (rgt profile lists them)")
-    place, platform = box_of(box), profiles.get(profile)
+    place = box_of(box)
+    platform = profiles.get(profile) if profile else _platform(place, run)
     try:
         if asks_provider:
             provider_list = ProviderList(ids, listing, run_listing)
             return _confirm_gone(place, platform, provider_list, as_json)
-        pull = Pull(run, to, also, expect, load=not no_load, accept_new=accept_new)
+        pull = Pull(run, to, also, expect, load=load, accept_new=accept_new)
         return _bring_home(place, platform, pull, as_json)
     except Unreleased as error:
         raise BadRequest(str(error)) from None
+
+
+def _platform(box: Box, run: str) -> Profile:
+    """The platform with which the run was started from here, else the box reached."""
+    from ..boxes.box import address
+    from ..runs import known_jobs, ledger
+    from ..runs.rendering import platform_of
+
+    known, at = known_jobs.find(box, run), address(box)
+    names = [known.profile if known else ""]
+    names += [one.profile for one in ledger.still_open() if one.address == at]
+    return platform_of(next(filter(None, names), ""), "local" if box.local else "ssh")
 
 
 @dataclass(frozen=True)
@@ -466,12 +487,12 @@ class Pull:
     to: Path | None
     also: tuple[str, ...]
     expect: int | None
-    load: bool
+    load: Loads
     accept_new: bool
 
 
 def _bring_durable(
-    box: Box, run: str, address: str, to: Path | None, load: bool, as_json: bool
+    box: Box, run: str, address: str, to: Path | None, load: Loads, as_json: bool
 ) -> int:
     """Bring what a durable place has of a run. Returns 0 verified, 1 not. Raises Unreleased."""
     from ..runs import release_durable

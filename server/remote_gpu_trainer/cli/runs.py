@@ -153,15 +153,14 @@ def _until(row: Row, now: float) -> str:
 
 
 def _short(box: str) -> str:
-    """A box for a column: of a pasted line the host alone."""
+    """A box for a column: of a pasted line host and port, which commands take for BOX."""
     from ..boxes.box import BadBox, parse
 
     try:
         found = parse(box)
     except BadBox:
         return shown(box, 40)
-    port = found.options[found.options.index("-p") + 1] if "-p" in found.options else ""
-    return shown(found.host or box, 60) + (f":{port}" if port else "")
+    return shown(found.short, 60)
 
 
 def _print_silent(found: list[Row]) -> None:

@@ -143,15 +143,15 @@ def _start(
     course: Course,
     accept_new: bool,
     as_json: bool,
-    must_restore: bool = False,
+    moved: Moved | None = None,
 ) -> int:
     """Do the parts of a start in turn, and say of each what came of it.
 
-    `must_restore`: nothing is to begin without a checkpoint from the durable place.
+    `moved`: nothing is to begin without a checkpoint from the durable place.
     """
     from ..runs import job_start, known_jobs
 
-    place, now = box_of(asking.box), time.time()
+    place, now, must_restore = box_of(asking.box), time.time(), moved is not None
     plan = job_start.plan(given, profile, place, now, must_restore=must_restore)
     report: dict[str, Any] = {"warnings": plan.rendered.as_dict()["warnings"]}
     _print_plan(plan, asking.box, asking.dry)
@@ -183,7 +183,14 @@ def _start(
     with terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
         sent = job_start.send(place, plan, begins=progress.follow)
     course.came_to = "the code is there, and nothing was started"
-    known_jobs.note(place, plan.job.folder, plan.platform.name, given)
+    known_jobs.note(
+        place,
+        plan.job.folder,
+        plan.platform.name,
+        given,
+        first_start=moved.first_start if moved else before.first_start or now,
+        moved_from=moved.box if moved else "",
+    )
     _say(
         "sent",
         f"{sent.new} of {sent.files} files with the run script, {_size(sent.bytes)}; all compared "
@@ -191,7 +198,18 @@ def _start(
     )
     following = Following(asking.box, plan.platform.name, course.again, sent)
     course.begun = place, plan.job.folder
-    return _begin(place, before, plan.job.folder, "start", following, report, as_json)
+    code = _begin(place, before, plan.job.folder, "start", following, report, as_json)
+    if moved and (at := job_start.went_on_from(place, plan.job.folder)):
+        _say("from", f"went on from {at} of {shown(moved.box, 80)}")
+    return code
+
+
+@dataclass(frozen=True)
+class Moved:
+    """A run that goes on elsewhere: the box that it leaves, and when it was first started there."""
+
+    box: str
+    first_start: float
 
 
 @dataclass
@@ -674,6 +692,8 @@ def _send_anew(
     from ..runs.job_reading import JobError, with_options
 
     now, given = time.time(), with_options(known.given, list(fields))
+    if known.moved_from and known.first_start:
+        given = job_start.with_fixed_deadline(given, known.first_start, now)
     plan = job_start.plan(given, known.profile, place, now, with_code=with_code)
     if plan.job.folder != known.folder:
         raise JobError(
@@ -688,7 +708,14 @@ def _send_anew(
     course.came_to = "the script was sent anew, and nothing was started"
     what = "the code and the script" if with_code else "the script"
     _say("sent", f"{what}: {sent.new} of {sent.files} files, {_size(sent.bytes)}")
-    known_jobs.note(place, known.folder, known.profile, given)
+    known_jobs.note(
+        place,
+        known.folder,
+        known.profile,
+        given,
+        first_start=known.first_start or before.first_start,
+        moved_from=known.moved_from,
+    )
 
 
 @dataclass(frozen=True)
@@ -709,10 +736,10 @@ def _resume_elsewhere(
     as_json: bool,
 ) -> int:
     """Go on with another box's run from its durable copy, once it is known not to train there."""
-    from ..runs import job_start, known_jobs
+    from ..runs import job_start, known_jobs, status
     from ..runs.job_reading import with_options
 
-    place = box_of(old.box)
+    place, now = box_of(old.box), time.time()
     known = known_jobs.find(place, old.run)
     if known is None:
         which = f"no run {old.run!r}" if old.run else "no run"
@@ -722,9 +749,28 @@ def _resume_elsewhere(
         )
         return 1
     given = with_options(known.given, list(fields))
-    if told := job_start.why_not_elsewhere(given, place, known, old.is_gone):
+    before = status.ask(place, known.folder)
+    if told := job_start.why_not_elsewhere(given, place, known, before, old.is_gone):
         terminal.error(told)
         return 1
     _say("from", f"{known.name} of {shown(old.box, 80)}, by its copy at the durable place")
+    first = known.first_start if known.moved_from else before.first_start or known.first_start
+    first = first or known.at
+    given = job_start.with_fixed_deadline(given, first, now)
+    _say("deadline", f"still counts from the first start, at {job_start.when(first)}")
+    _say("cost", _cost_of_move(place, known, before, now))
     profile = known.profile if place.local == box_of(asking.box).local else ""
-    return _start(given, profile, asking, course, accept_new, as_json, must_restore=True)
+    moved = Moved(old.box, first)
+    return _start(given, profile, asking, course, accept_new, as_json, moved)
+
+
+def _cost_of_move(place: Box, known: Known, before: Status, now: float) -> str:
+    """What the old box has cost, and that the new one's cost counts from its own first contact."""
+    from ..boxes.box import address
+    from ..runs import ledger, status_cost
+
+    opened = next((one for one in ledger.still_open() if one.address == address(place)), None)
+    cost, name = status_cost.cost_of(before, known, opened, now), shown(place.name, 80)
+    told = f", about {cost['so_far']:.2f} so far" if cost else ""
+    goes_on = "" if place.local else f", and goes on until you end it{told}"
+    return f"counts from here on for the new box; that of {name} isn't in it{goes_on}"

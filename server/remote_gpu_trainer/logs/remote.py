@@ -32,7 +32,7 @@ MOST = 3_000_000  # bytes of lines that come back
 SECONDS = 40  # an MCP client waits for a minute
 # A host of at least two characters (C:\ is a drive), and a path that begins neither with a blank
 # (that is a message) nor with // (that is an address).
-_REMOTE = re.compile(r"([^\s/\\:\[\]]{2,}):((?!//)\S.*)\Z", re.S)
+_REMOTE = re.compile(r"([^\s/\\:\[\]]{2,}(?::\d{1,5})?):((?!//)\S.*)\Z", re.S)
 _BRACKETS = re.compile(r"([^\s/\\:\[\]]+@)?\[([0-9A-Fa-f:.]+)\]:((?!//)\S.*)\Z", re.S)
 _DATA = re.compile(r'(?<!def )\bdata_text\("([\w.]+)"\)')
 _PASTED = re.compile(r"(ssh\s.+?):([/~].*)\Z", re.S)

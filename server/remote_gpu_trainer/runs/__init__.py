@@ -3,4 +3,7 @@
 What runs on the box itself is `runner/`.
 """
 
+from typing import Literal
+
+Loads = Literal["nothing", "tensors", "pickles"]  # what of checkpoints is loaded after a copy
 TARGETS = ("ssh", "slurm", "kubernetes", "skypilot", "local")

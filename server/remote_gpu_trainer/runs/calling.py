@@ -92,6 +92,7 @@ main() {
     printf 'error: no run %s; %s\n' "${1:-under ~/runs}" 'name one with --run, or its folder' >&2
     exit 1
   fi
+  [ ! -d code ] || printf 'in %s; the program runs in code/\n' "$PWD" >&2
   exec "${SHELL:-/bin/sh}" -i
 }
 main "$@"

@@ -100,12 +100,28 @@ def _all_names(folder: Path) -> tuple[list[str], list[str]]:
             for name in folders
             if os.path.islink(os.path.join(base, name))
         ]
-        kept = [name for name in folders if not name.startswith(".") and name not in _BY_PRODUCTS]
+        kept = [
+            name
+            for name in folders
+            if not name.startswith(".")
+            and name not in _BY_PRODUCTS
+            and not _ignores_itself(os.path.join(base, name))
+        ]
         gone = set(folders).difference(kept)
         whole = [os.path.join(base, name) for name in gone]
         left += [f"{os.path.relpath(one, folder)}/" for one in whole if not os.path.islink(one)]
         folders[:] = kept
     return sorted(names), sorted(left)
+
+
+def _ignores_itself(folder: str) -> bool:
+    """Whether a folder tells git to ignore all of it, as `pull` and many caches make theirs."""
+    try:
+        with open(os.path.join(folder, ".gitignore"), "rb") as file:
+            lines = file.read(_HEAD).split(b"\n")
+    except OSError:
+        return False
+    return [line for line in lines if line.strip() and not line.startswith(b"#")] == [b"*"]
 
 
 def _is_key(path: Path, name: str, told: os.stat_result) -> bool:

@@ -39,12 +39,13 @@ class NotPulled(UserError):
 class Fetched:
     """What came. `files`: {name below `to`: bytes}. `states`: {what was named: complete, unknown
     where its format proves nothing, or '' for no checkpoint}. `failed`: {what was named: why it
-    didn't come}."""
+    didn't come}. `missing`: {what was named: why nothing is sent for it}."""
 
     to: Path
     files: dict[str, int] = field(default_factory=dict)
     states: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
+    missing: dict[str, str] = field(default_factory=dict)
 
 
 @cache
@@ -89,6 +90,15 @@ def fetch(
         ) from None
 
 
+def own_folder() -> Path:
+    """Return the folder `pulled` here, which git is told to ignore. Raises OSError."""
+    folder = Path("pulled")
+    if not folder.exists():
+        folder.mkdir()
+        (folder / ".gitignore").write_text("*\n", encoding="utf-8")
+    return folder
+
+
 class _Fetching:
     """What one connection brings."""
 
@@ -101,12 +111,13 @@ class _Fetching:
     def all(self, to: Callable[[str], Path], begins: Callable[[int], None]) -> Fetched:
         """Fetch all items. Raises NotPulled, Unreleased and OSError."""
         told = self._line()
-        if told.get("wrong"):
-            raise NotPulled("\n".join(shown(why, 300) for why in told["wrong"][:5]))
         try:
             sizes = {str(name): int(size) for name, size in told["files"]}
+            wrong = {shown(name, 300): shown(why, 300) for name, why in told["wrong"]}
         except (KeyError, TypeError, ValueError):
             raise self._broken() from None
+        if wrong and not sizes:
+            raise NotPulled("\n".join(list(wrong.values())[:5]))
         for name in sizes:
             if leads_out(name):
                 raise NotPulled(
@@ -114,7 +125,7 @@ class _Fetching:
                 )
         given = to(self.parts.folder)
         given.mkdir(parents=True, exist_ok=True)
-        fetched = Fetched(given)
+        fetched = Fetched(given, missing=wrong)
         here = Path(os.path.realpath(given))  # the user's own link to a folder
         own = _own_files(here)
         mine = set(sizes) if self.force else self._unchanged(here, own)

@@ -37,17 +37,21 @@ def _send(folder, names, seconds):
     for name in names:
         found, why = find(folder, name)
         items.update(found)
-        wrong += [why] if why else []
+        wrong += [[name, why]] if why else []
     # What lies in a folder that comes as well comes with it.
     items = {path: top for path, top in items.items() if not _folder_among(items, path)}
-    files = [row for path, top in items.items() for row in files_of(path, top)]
     first: dict[str, str] = {}
-    for name, path in files:
-        if first.setdefault(name, path) != path:
-            wrong.append(f"{first[name]} and {path} would be one file here; pull one alone")
+    for path, top in list(items.items()):
+        rows = files_of(path, top)
+        if taken := [first[name] for name, one in rows if first.get(name, one) != one]:
+            del items[path]
+            wrong.append([path, f"{taken[0]} would be the same file here; pull it alone"])
+        else:
+            first.update(rows)
+    files = list(first.items())
     sizes = [[name, _size(path)] for name, path in files]
     _tell({"folder": folder, "files": sizes, "wrong": wrong})
-    if wrong:
+    if not items:
         return 1
     for path, top in items.items():
         state, why = wait(path, seconds)
@@ -93,7 +97,7 @@ def find(folder, name):
             return {one: top for one in found}, ""
     if is_outside:
         return {}, f"{name} lies outside the run's work folder, {work}; name a file in it"
-    return {}, f"nothing is called {name} in {work}; name a file there, or a pattern in quotes"
+    return {}, f"nothing is called {name} in {work}; rgt ssh shows what is there"
 
 
 def job_of(folder):

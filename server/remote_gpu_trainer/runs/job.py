@@ -90,7 +90,7 @@ class Copy(Strict):
     """Data to copy before the start."""
 
     source: BoxPath = Field(alias="from", description="on the box, or HOST:PATH")
-    to: BoxPath
+    to: BoxPath = Field(description="on the box")
 
 
 class Checkpoint(Strict):
@@ -114,8 +114,12 @@ class Checkpoint(Strict):
 class Resume(OneOf):
     """The flag or the variable that gives the program its newest complete checkpoint."""
 
-    flag: Annotated[Line, Field(pattern=r"^-")] | None = None
-    variable: Variable | None = None
+    flag: Annotated[Line, Field(pattern=r"^-")] | None = Field(
+        default=None, description="added to the command, with the checkpoint's path behind it"
+    )
+    variable: Variable | None = Field(
+        default=None, description="of the program's environment, which holds the path"
+    )
 
 
 class Durable(Strict):
@@ -186,16 +190,18 @@ class AtEnd(Strict):
 class Stall(Strict):
     """After how many minutes a silent or idle run counts as stalled; 0 switches a test off."""
 
-    log_minutes: Minutes = 30
-    step_minutes: Minutes = 0
-    idle_power_minutes: Minutes = 15
+    log_minutes: Minutes = Field(
+        default=30, description="without a line, a checkpoint or other output"
+    )
+    step_minutes: Minutes = Field(default=0, description="at the same step")
+    idle_power_minutes: Minutes = Field(default=15, description="of busy cards at idle power")
 
 
 class Floors(Strict):
     """What the disk must have free before the start."""
 
-    free_gb: float = Field(default=5, ge=0)
-    free_inodes: int = Field(default=10_000, ge=0)
+    free_gb: float = Field(default=5, ge=0, description="space, in GB")
+    free_inodes: int = Field(default=10_000, ge=0, description="files that can still be made")
 
 
 class Rehearsal(Strict):
@@ -205,7 +211,7 @@ class Rehearsal(Strict):
         default=[],
         description="arguments added to the command, to save and evaluate after a few steps",
     )
-    minutes: Minutes = 10
+    minutes: Minutes = Field(default=10, description="after which it is given up")
 
 
 class Cell(Strict):
@@ -384,7 +390,7 @@ class Skypilot(Strict):
 class Job(Strict):
     """A training run and what must be true at its end."""
 
-    name: Name
+    name: Name = Field(description="of the run: lower-case letters, digits and '-'")
     command: Annotated[Text | Words, IsCommand] = Field(
         description="a list of arguments, or one line for bash"
     )
@@ -409,13 +415,17 @@ class Job(Strict):
         default=None, description="around the program; setup runs outside of it"
     )
     python: Line = Field(default="python3", min_length=1, description="the interpreter on the box")
-    variables: Annotated[dict[Variable, Text], AfterValidator(no_secret_by_value)] = {}
-    secrets: dict[Variable, Secret] = {}
+    variables: Annotated[dict[Variable, Text], AfterValidator(no_secret_by_value)] = Field(
+        default={}, description="of the program's environment; no secrets, which would be refused"
+    )
+    secrets: dict[Variable, Secret] = Field(
+        default={}, description="variables of the program whose values lie on the box"
+    )
     gpus: int = Field(default=1, ge=0, le=64, description="GPUs of one node; 0 runs on the CPU")
     processes: int | None = Field(
         default=None, ge=1, le=1024, description="processes of one node (default: one for each GPU)"
     )
-    nodes: int = Field(default=1, ge=1, le=1024)
+    nodes: int = Field(default=1, ge=1, le=1024, description="boxes that train one model together")
     launcher: Literal["none", "torchrun", "accelerate", "deepspeed", "slurm-tasks"] = Field(
         default="none",
         description="slurm-tasks: torchrun starts a process for each GPU, with the variables that "
@@ -424,14 +434,23 @@ class Job(Strict):
     rendezvous: Annotated[str, Field(pattern=r"^[A-Za-z0-9.-]{1,200}(:\d{2,5})?$")] | None = Field(
         default=None, description="HOST:PORT of node 0, for several boxes over ssh"
     )
-    data: list[Copy] = []
-    checkpoint: Checkpoint | None = None
-    resume: Literal["automatic", "none"] | Resume = "automatic"
+    data: list[Copy] = Field(default=[], description="what to copy on the box before the start")
+    checkpoint: Checkpoint | None = Field(
+        default=None, description="where the program saves; without it no run is resumed"
+    )
+    resume: Literal["automatic", "none"] | Resume = Field(
+        default="automatic",
+        description="how the program gets its newest complete checkpoint: automatic if it finds it "
+        "itself, by RGT_RESUME_FROM too; {flag: --resume} or {variable: NAME} if the runner passes "
+        "it; none to begin anew",
+    )
     save_signal: Literal["TERM", "USR1", "USR2", "INT"] = Field(
         default="TERM",
         description="the signal that makes the program save; torchrun forwards only TERM",
     )
-    durable: Durable | None = None
+    durable: Durable | None = Field(
+        default=None, description="where copies go that outlive the box"
+    )
     results: list[Result] = Field(
         [],
         description="files that must exist and have content at the end, or globs of them, such as "
@@ -448,13 +467,17 @@ class Job(Strict):
     hours_between_kills: float | None = Field(
         default=None, gt=0, description="mean time between preemptions, if known"
     )
-    retries: dict[Failure, Annotated[int, Field(ge=0, le=100)]] = {}
+    retries: dict[Failure, Annotated[int, Field(ge=0, le=100)]] = Field(
+        default={},
+        description="how often to try again after each kind of failure; one left out is tried as "
+        "references/run_script.md says, such as killed three times and bug once",
+    )
     notify: Words = Field(
         default=[],
         description="a command; it gets the message on standard input and in RGT_MESSAGE",
     )
-    at_end: AtEnd = AtEnd()
-    stall: Stall = Stall()
+    at_end: AtEnd = Field(default=AtEnd(), description="what happens to the box after the end")
+    stall: Stall = Field(default=Stall(), description="when a silent or idle run counts as stalled")
     step_pattern: Pattern = Field(
         default="",
         description="extended regular expression that finds the step: the last number of a match; "
@@ -463,17 +486,17 @@ class Job(Strict):
     on_nan: Literal["go-on", "stop"] = Field(
         default="go-on", description="at a loss of nan; told anyway"
     )
-    floors: Floors = Floors()
-    rehearsal: Rehearsal = Rehearsal()
+    floors: Floors = Field(default=Floors(), description="what the disk must have free")
+    rehearsal: Rehearsal = Field(default=Rehearsal(), description="of a short trial before the run")
     probe: bool = Field(
         default=True,
         description="look at first steps, of rehearsals too, for failures that no log shows",
     )
-    queue: Queue | None = None
+    queue: Queue | None = Field(default=None, description="several runs of one command")
     run_dir: RunDir | None = Field(default=None, description="on the box (default ~/runs/NAME)")
-    slurm: Slurm = Slurm()
-    kubernetes: Kubernetes | None = None
-    skypilot: Skypilot = Skypilot()
+    slurm: Slurm = Field(default=Slurm(), description="what only Slurm needs")
+    kubernetes: Kubernetes | None = Field(default=None, description="what only Kubernetes needs")
+    skypilot: Skypilot = Field(default=Skypilot(), description="what only SkyPilot needs")
     timings: SkipJsonSchema[Timings] = {}  # waits that only tests shorten: runner/spec.py
 
     @model_validator(mode="after")

@@ -7,12 +7,14 @@ the caller's.
 from __future__ import annotations
 
 import math
+import posixpath
 import re
 import shlex
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timezone
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +22,7 @@ from ..boxes.box import Box
 from ..catalogue.bundle import bundle_root
 from ..platforms.profile import Profile
 from ..readings.course import Course
+from ..runner.content import step_of
 from ..runner.deadline import after
 from ..runner.phases import CODES
 from ..runner.probing import LOOKING
@@ -27,7 +30,7 @@ from ..runner.spec import MUST_RESTORE
 from ..text import UserError
 from ..text.masking import shown
 from ..text.secrets import holds_secret
-from . import calling, code_files, code_state, sending, status
+from . import calling, code_files, code_state, run_log, sending, status
 from .code_files import CodeFiles
 from .job import Job
 from .job_reading import JobError, from_object
@@ -177,6 +180,8 @@ def until(job: Job, now: float, first: float | None) -> str:
     at = after(job.deadline, first or now)
     if at is None:
         return job.deadline
+    if job.deadline.startswith("at:") and at > now:
+        return f"{when(at)} at the latest"
     if at <= now:
         raise JobError(
             f"deadline: {when(at)} has passed, counted from the first start at {when(first or now)}"
@@ -186,6 +191,33 @@ def until(job: Job, now: float, first: float | None) -> str:
     return f"{when(at)} at the latest, counted from its first start" + (
         f" at {when(first)}" if first else ""
     )
+
+
+def with_fixed_deadline(given: Any, first: float, now: float) -> dict[str, Any]:
+    """Return the fields of a job whose deadline counts from a first start on another box.
+
+    Raises JobError where it has passed.
+    """
+    job = from_object(given)
+    until(job, now, first)
+    at = after(job.deadline, first)
+    if at is None:
+        return given
+    return {**given, "deadline": f"{datetime.fromtimestamp(at, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"}
+
+
+def went_on_from(box: Box, folder: str) -> str:
+    """Return what the newest attempt of a run went on from: its step, else its checkpoint; '' where
+    it isn't known."""
+    found = ""
+    with suppress(run_log.NoLog):
+        for piece in run_log.read(box, folder, run_log.Wanted()):
+            if isinstance(piece, run_log.Attempt):
+                found = piece.resume
+            elif isinstance(piece, run_log.Lost):
+                break
+    step = step_of(found) if found else None
+    return shown(posixpath.basename(found), 200) if step is None else f"step {step}"
 
 
 def later(first: float, now: float) -> str:
@@ -280,10 +312,11 @@ def longer(before: Status) -> str:
     return later(before.first_start or now, now)
 
 
-def why_not_elsewhere(given: Any, box: Box, known: Known, is_gone: bool) -> str:
+def why_not_elsewhere(given: Any, box: Box, known: Known, found: Status, is_gone: bool) -> str:
     """Return why a run of `box` can't go on elsewhere, '' where it can. Raises JobError.
 
-    `is_gone`: the user says that the box is, in case that it doesn't answer.
+    `found`: the state of the run there. `is_gone`: the user says that the box is, in case that it
+    doesn't answer.
     """
     job, name = from_object(given), shown(box.name, 80)
     if job.durable is None:
@@ -293,7 +326,6 @@ def why_not_elsewhere(given: Any, box: Box, known: Known, is_gone: bool) -> str:
         )
     if job.durable.on_this_box and not box.local:
         return f"the copies of {known.name} lie on {name} itself; rgt release brings them"
-    found = status.ask(box, known.folder)
     where = f"{box.argument} --run {shlex.quote(known.name)}"
     if found.state in ("alive", "stalled"):
         step = "" if found.step is None else f" at step {found.step}"

@@ -28,7 +28,8 @@ class Known:
     """A job that was started.
 
     `address`: host:port of its box, '' for this machine. `folder`: the run's, as the job has it.
-    `given`: the fields of the job, its `code` as an absolute path. `at`: seconds since 1970.
+    `given`: the fields of the job, its `code` as an absolute path. `at`, and `first_start`, of the
+    run: seconds since 1970. `moved_from`: the box that it came from, '' for none.
     """
 
     address: str
@@ -36,6 +37,8 @@ class Known:
     profile: str
     given: dict[str, Any]
     at: float
+    first_start: float | None = None
+    moved_from: str = ""
 
     @property
     def name(self) -> str:
@@ -44,12 +47,21 @@ class Known:
         return last if above == "~/runs" else self.folder
 
 
-def note(box: Box, folder: str, profile: str, given: dict[str, Any]) -> None:
-    """Remember the job that runs in a folder of a box."""
+def note(
+    box: Box,
+    folder: str,
+    profile: str,
+    given: dict[str, Any],
+    *,
+    first_start: float | None = None,
+    moved_from: str = "",
+) -> None:
+    """Remember the job that runs in a folder of a box. The rest: as `Known` has it."""
     code = given.get("code")
     if code:
         given = {**given, "code": str(Path(code).expanduser().resolve())}
-    known = Known(boxes.address(box), folder, profile, given, time.time())
+    address = boxes.address(box)
+    known = Known(address, folder, profile, given, time.time(), first_start, moved_from)
     key = hashlib.sha256(f"{known.address}\n{folder}".encode()).hexdigest()[:24]
     with suppress(OSError):
         write_whole(

@@ -12,11 +12,16 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from ..numbers import finite
 from ..text import BadRequest
+
+if TYPE_CHECKING:
+    from ..boxes.ssh import Box
 
 try:
     import fcntl
@@ -143,6 +148,23 @@ def forget(name: str, address: str, *, own: bool, now: float | None = None) -> s
     if at and not _append(OWN if own else GONE, now, address=at, name=name, why=why):
         raise BadRequest(f"can't write {place()}; check its permissions and the disk")
     return at
+
+
+def with_its_line(box: Box) -> Box:
+    """Return a box that is named by host and port with the options of the ssh line that named it
+    before; as it is where no line did, or several that differ."""
+    from ..boxes.ssh import BadBox, parse
+
+    found = {}
+    for name in (*(one.name for one in still_open()), *own_machines().values()):
+        with suppress(BadBox):
+            known = parse(name)
+            if known.name != known.short and box.short in (known.short, known.short.split("@")[-1]):
+                found[known.host, known.options] = known
+    if len(found) != 1:
+        return box
+    known = next(iter(found.values()))
+    return replace(known, name=box.name, line=known.name)
 
 
 def own_machines() -> dict[str, str]:

@@ -17,17 +17,18 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
+from ..boxes.streaming import leads_out
 from ..catalogue import bundle
 from ..text import write_whole
 from ..text.masking import shown, shown_lines
-from . import known_jobs, named_results, pulling, status
+from . import Loads, known_jobs, named_results, pulling, status
 from .pulling import HASHING, Unreleased, pull, refuse_foreign
 
 Begins = Callable[[int, Callable[[], int]], None]
@@ -87,7 +88,7 @@ def release(
     *,
     also: tuple[str, ...],
     expect: int | None,
-    load: bool,
+    load: Loads,
     accept_new: bool,
     begins: Begins = lambda total, count: None,
 ) -> Released:
@@ -125,12 +126,12 @@ def bring_home(
     *,
     also: tuple[str, ...] = (),
     expect: int | None = None,
-    load: bool = True,
+    load: Loads = "tensors",
     begins: Begins = lambda total, count: None,
 ) -> Released:
     """Pull `source` and the folders of `also` into `to`, and verify them. Raises Unreleased.
 
-    `expect`: how many result folders there must be. `load`: whether checkpoints are loaded.
+    `expect`: how many result folders there must be. `load`: which checkpoints are loaded.
     `begins`: as for `release`.
     """
     verifier = bundle.bundle_root() / "scripts" / "verify_local.py"
@@ -144,6 +145,7 @@ def bring_home(
     sizes = _coming(box, places)
     coming = list(sizes)
     refuse_foreign(to, coming, own)
+    _unlink_results(to)
     claim(to, origin, sorted(own.union(coming)))
     begins(sum(sizes.values()), lambda: _bytes_below(to))
     files, links = _pull_all(box, places, to, released)
@@ -151,7 +153,9 @@ def bring_home(
     named = named_results.read(to / "run.sh")
     reached = named_results.reached(named, places, files, links)
     lacking = _compare(released, reached, files)
-    released.results = [shown(to / path, 400) for path in reached.came]
+    links_here = {} if released.differing else _link_results(to, reached.came, files)
+    shorter = {target: path for path, target in links_here.items()}
+    released.results = [shown(to / shorter.get(path, path), 400) for path in reached.came]
     unlisted = [path for path in files if _ODD.search(path)]
     listed = {name: files[name] for name in files if name not in unlisted}
     write_manifest(
@@ -161,6 +165,7 @@ def bring_home(
             {"path": path, "bytes": size, "sha256": digest}
             for path, (size, digest) in sorted(listed.items())
         ],
+        links=links_here,
     )
     if released.differing:
         released.verdict = "bad"
@@ -257,6 +262,38 @@ def _bytes_below(folder: Path) -> int:
     return total
 
 
+def _link_results(to: Path, came: list[str], files: Iterable[str]) -> dict[str, str]:
+    """Give the results of the work folder a second name: out/ckpt.pt for code/out/ckpt.pt, which
+    shares its bytes. Return {second name: name}.
+
+    None is given beside the runner's own files, in place of what is here, or where no hard link can
+    be made.
+    """
+    links, own = {}, {path.split("/")[0] for path in files}
+    for name in files:
+        second = name.removeprefix("code/")
+        is_result = any(name == path or name.startswith(f"{path}/") for path in came)
+        if not is_result or second == name or second.split("/")[0] in own or _ODD.search(second):
+            continue
+        path = to / second
+        with suppress(OSError):
+            path.parent.mkdir(parents=True, exist_ok=True)
+            if Path(os.path.realpath(path.parent)) == path.parent:
+                os.link(to / name, path)
+                links[second] = name
+    return links
+
+
+def _unlink_results(to: Path) -> None:
+    """Remove the second names that an earlier release gave: their files may be replaced now."""
+    with suppress(OSError, ValueError, AttributeError, RecursionError):
+        told = json.loads((to / MANIFEST).read_text(encoding="utf-8")).get("links", {})
+        for second, name in told.items():
+            path = to / second
+            if not leads_out(second) and not leads_out(name) and path.samefile(to / name):
+                path.unlink()
+
+
 def claim(to: Path, origin: dict[str, str], coming: list[str]) -> None:
     """Make the folder here this run's, before anything is copied. Raises Unreleased."""
     try:
@@ -303,15 +340,20 @@ def _run_id(origin: dict[str, str]) -> str:
 
 
 def write_manifest(
-    to: Path, origin: dict[str, str], rows: list[dict] | None, coming: list[str] | None = None
+    to: Path,
+    origin: dict[str, str],
+    rows: list[dict] | None,
+    coming: list[str] | None = None,
+    links: dict[str, str] | None = None,
 ) -> None:
     """Write the list by which scripts/verify_local.py compares the folder, now and later.
 
     `rows`: None while the files are still on the way, so that nobody takes them for whole;
-    `coming` are then the paths that may be there in part.
+    `coming` are then the paths that may be there in part. `links`: second names of files here.
     """
     manifest = {"schema": 1, "run_id": _run_id(origin), "source": origin, "files": rows}
     manifest |= {"coming": coming} if coming is not None else {}
+    manifest |= {"links": links} if links else {}
     write_whole(to / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode(), 0o644)
 
 
@@ -320,7 +362,7 @@ def verify(
     verifier: Path,
     to: Path,
     expect: int | None,
-    load: bool,
+    load: Loads,
     unlisted: list[str],
     checkpoints: str,
 ) -> None:
@@ -332,7 +374,8 @@ def verify(
     command += [f"--checkpoints={checkpoints}"]
     command += [f"--unlisted={path}" for path in unlisted]
     command += [] if expect is None else ["--expect", str(expect)]
-    command += [] if load else ["--no-load"]
+    command += ["--no-load"] if load == "nothing" else []
+    command += ["--allow-pickle"] if load == "pickles" else []
     done = subprocess.run(
         command, check=False, capture_output=True, text=True, errors="replace", timeout=HASHING
     )

@@ -23,14 +23,14 @@ from ..runner.copies.plan import There, newest
 from ..runner.copies.tool import Failed, Tools
 from ..text import sha256_of
 from ..text.masking import shown
-from . import job_text, known_jobs, release
+from . import Loads, job_text, known_jobs, release
 from .job_reading import from_object
 from .known_jobs import Known
 from .pulling import Unreleased, refuse_foreign, same
 from .release import Released
 
 
-def bring(box: Box, run: str, address: str, to: Path | None, *, load: bool) -> Released:
+def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> Released:
     """Bring what the durable place `address` has of a run: its `durable.to`, or the folder of its
     generations itself. Raises Unreleased.
 
