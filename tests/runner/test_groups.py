@@ -105,3 +105,19 @@ def test_by_a_pattern_for_everything_no_companion_is_resumed_from(tmp_path):
     _write(tmp_path, 2, "optimizer.pt", "training_args.bin")
     found = content.look(str(tmp_path / "ckpt"), "*")
     assert found.whole is not None and os.path.basename(found.whole.path) == "model.pt"
+
+
+def test_a_job_may_keep_its_checkpoints_in_json(tmp_path):
+    run = make(tmp_path, checkpoint_pattern="step_*.json")
+    for step in (1, 2):
+        _write(tmp_path, step, f"step_{step}.json", "losses.json")
+        assert sync.worker(run, "quick") == 0
+    assert _source(tmp_path, _newest(tmp_path)) == "step_2.json"
+    assert look_safe(run).is_newest_safe
+    for path in (tmp_path / "ckpt").iterdir():
+        path.unlink()
+    again = make(
+        tmp_path, checkpoint_pattern="step_*.json", run_dir=str(tmp_path / "other"), results=[]
+    )
+    fetch.restore(again, lambda: False)
+    assert (tmp_path / "ckpt/step_2.json").exists()

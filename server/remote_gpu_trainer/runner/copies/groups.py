@@ -92,16 +92,20 @@ def _find_beside(run: Run, groups: list[Group], named: set[str]) -> list[Group]:
         for item in group.items
         if os.path.exists(os.path.join(item.path, "trainer_state.json"))
     }
+    takes_all = run.spec.checkpoint_pattern == "*"  # else a job may keep its checkpoints in JSON
     found = []
     for group in groups:
         path = group.items[0].path
         is_export = os.path.dirname(path) in trainers and not content.numbers_of(path)
-        if all(content.COMPANION.search(name) or content.NOTE.search(name) for name in group.own):
+        if all(
+            content.COMPANION.search(name) or (takes_all and content.NOTE.search(name))
+            for name in group.own
+        ):
             role = COMPANION
         elif not named & {item.path for item in group.items}:
             role = BESIDE
         else:
-            role = BESIDE if run.spec.checkpoint_pattern == "*" and is_export else ""
+            role = BESIDE if takes_all and is_export else ""
         found.append(group._replace(role=role))
     return found
 
