@@ -121,3 +121,18 @@ def test_a_job_may_keep_its_checkpoints_in_json(tmp_path):
     )
     fetch.restore(again, lambda: False)
     assert (tmp_path / "ckpt/step_2.json").exists()
+
+
+def test_a_folder_without_a_file_that_earlier_ones_had_drops_none_of_them(tmp_path):
+    """accelerate marks no folder as whole, and its program deletes the older one before it saves again."""
+    run = make(tmp_path, checkpoint_pattern="checkpoint-*")
+    states = ("unet/model.bin", "optimizer.bin", "random_states_0.pkl")
+    _write(tmp_path, 8, *(f"checkpoint-8/{name}" for name in states))
+    assert sync.worker(run, "quick") == 0
+    whole = _newest(tmp_path)
+    _write(tmp_path, 56, *(f"checkpoint-56/{name}" for name in states[:2]))
+    for name in states:
+        os.unlink(tmp_path / "ckpt/checkpoint-8" / name)
+    _write(tmp_path, 60, "checkpoint-8/unet/model.bin")
+    assert sync.worker(run, "full") == 0
+    assert _newest(tmp_path) == whole and look_safe(run).verified.endswith(whole)

@@ -122,7 +122,7 @@ def _find_lacking(run: Run, groups: list[Group]) -> list[Group]:
     found = []
     for group in groups:
         path, shape = group.items[0].path, _shape(group.own)
-        if os.path.isdir(path) or not content.numbers_of(path):
+        if not content.numbers_of(path):
             found.append(group)
             continue
         shapes: dict[int, tuple[str, frozenset[str]]] = {
