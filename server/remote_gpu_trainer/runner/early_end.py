@@ -29,7 +29,8 @@ def judge(
     """Return what an end with 0 came to; class '' where all that is expected is there.
 
     Without its results, before its final step, or saying that a signal ended it, the program was
-    cut short: many trainers end with 0 after a save. `gained`: there is a newer checkpoint.
+    cut short: many trainers end with 0 after a save. `gained`: there is a newer checkpoint. A
+    program that saved, and whose output tells no step at all, can't be held to a final one.
     `again`: an attempt was cut short at this very step before; then what the log says of signals
     is no sign of one.
     """
@@ -37,7 +38,7 @@ def judge(
     final = run.spec.final_step
     if missing:
         short = f"without {missing[0]}"
-    elif final and (attempt.step or 0) < final:
+    elif final and (attempt.step or 0) < final and not (attempt.step is None and gained):
         short = f"at step {'none' if attempt.step is None else attempt.step} of {final}"
     elif not final and not run.spec.results and _was_signalled(run, attempt):
         short, gained = "after a signal from outside", True
