@@ -135,7 +135,7 @@ def test_a_failed_run_of_which_nothing_is_proven_needs_its_last_copy(kept, monke
 
 def test_a_result_that_a_pattern_names_is_seen_here(kept, monkeypatch):
     kept.run.durable = kept.run.spec.durable = "/mnt/keep"
-    kept.run.spec.results[:] = ["out/final-*.pt"]
+    kept.run.spec.results = ["out/final-*.pt"]
     now = safe.Safe("", None, "/a", 5, 0.0, ["out/final-*.pt"], "", True, False)
     monkeypatch.setattr(keeper.safe, "look_safe", lambda _: now)
     assert kept._looks_safe("failed")

@@ -68,6 +68,7 @@ class Command(click.Command):
     def invoke(self, ctx: click.Context) -> int:
         """Run the command. Returns the exit code."""
         terminal.be_quiet(bool(ctx.params.get("as_json")))
+        ctx.call_on_close(lambda: terminal.be_quiet(False))
         if self.about_boxes:
             from ..runs import ledger
 

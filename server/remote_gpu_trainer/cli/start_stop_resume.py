@@ -464,7 +464,7 @@ def _begin(
         _say("goes on", f"{now} follows attempt {begun.failed.attempt}, which failed: see above")
     _print(as_json, {**report, "sign": begun.sign, "status": state.as_dict()})
     _print_next(begun, following, folder)
-    if begun.failed and state.state != "finished":
+    if begun.failed and not begun.sign and state.state != "finished":
         return 1
     return 0 if is_up and (begun.sign or begun.quiet) else state.code
 

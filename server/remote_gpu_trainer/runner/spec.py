@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 from types import SimpleNamespace
 from typing import Any
@@ -130,7 +131,7 @@ def of(given: dict[str, Any]) -> SimpleNamespace:
     timings = dict(given.get("timings") or {})
     for name in [*(set(given) - set(DEFAULTS)), *(set(timings) - set(TIMINGS))]:
         raise SpecError(f"the job in this run.sh has an unknown field {name!r}; render it again")
-    spec = SimpleNamespace(**{**DEFAULTS, **given})
+    spec = SimpleNamespace(**{**copy.deepcopy(DEFAULTS), **given})
     # JSON of a job gives fractions for bytes and counts too.
     whole = {name: type(usual)(timings.get(name, usual)) for name, usual in TIMINGS.items()}
     spec.timings = SimpleNamespace(**whole)
