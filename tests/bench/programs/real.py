@@ -396,9 +396,9 @@ class RealUltralytics(Program):
             size = -(-len(data) // 16)
             with open(path, "wb") as file:
                 for at in range(0, len(data), size):
+                    time.sleep(pause)
                     file.write(data[at : at + size])
                     file.flush()
-                    time.sleep(pause)
             return len(data)
 
         Path.write_bytes = write_bytes
@@ -480,9 +480,9 @@ class Slow:
     def write(self, data):
         view = memoryview(data)
         for at in range(0, len(view), 1 << 14):
+            time.sleep(self.pause if len(view) > 1000 else 0)
             self.file.write(view[at : at + (1 << 14)])
             self.file.flush()
-            time.sleep(self.pause if len(view) > 1000 else 0)
         return len(view)
 
     def flush(self):

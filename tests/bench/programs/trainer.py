@@ -162,9 +162,9 @@ class Trainer:
             one = len(data) // PIECES + 1
             with open(path, "wb") as file:
                 for at in range(0, len(data), one):
+                    time.sleep(pause)  # before, so that a save is whole only when it has ended
                     file.write(data[at : at + one])
                     file.flush()  # all of a piece, or an error
-                    time.sleep(pause)
 
     def read_newest(self, paths):
         """The meta of the last of these files, with its path as `source`."""
