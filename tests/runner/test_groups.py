@@ -136,3 +136,16 @@ def test_a_folder_without_a_file_that_earlier_ones_had_drops_none_of_them(tmp_pa
     _write(tmp_path, 60, "checkpoint-8/unet/model.bin")
     assert sync.worker(run, "full") == 0
     assert _newest(tmp_path) == whole and look_safe(run).verified.endswith(whole)
+
+
+@pytest.mark.timeout(60)
+def test_what_is_whole_of_a_corrupt_folder_is_copied_once_at_the_end(tmp_path):
+    """Lightning keeps all checkpoints of a version in one folder; the first one lies there already."""
+    run = make(tmp_path, checkpoint_pattern="*")
+    _write(tmp_path, 8, "version_0/checkpoints/epoch=2-step=8.ckpt")
+    assert sync.worker(run, "quick") == 0
+    torn = tmp_path / "ckpt/version_0/checkpoints/epoch=13-step=52.ckpt"
+    torn.write_bytes(b"PK\x03\x04" + bytes(500))
+    os.utime(torn, (1.7e9 + 52, 1.7e9 + 52))
+    assert sync.worker(run, "full") == 0
+    assert _source(tmp_path, _newest(tmp_path)) == "version_0"

@@ -282,12 +282,12 @@ def _is_replaced(one: There, there: list[There]) -> bool:
 
 
 def _has(there: list[There], one: Here) -> bool:
-    """Return whether these bytes lie there; what was never read is told by its stamp."""
+    """Return whether these bytes lie there, under whatever name; what was never read is told by its
+    stamp."""
+    if one.digest:
+        return any(other.counts and other.digest == one.digest for other in there)
     return any(
-        other.kind == one.kind
-        and other.source == one.name
-        and other.counts
-        and (other.digest == one.digest if one.digest else other.stamp == one.stamp)
+        (other.kind, other.source, other.stamp) == (one.kind, one.name, one.stamp) and other.counts
         for other in there
     )
 
