@@ -1,0 +1,28 @@
+"""The table as it was recorded: every cell kept its promises."""
+
+import json
+
+from tests.conftest import ROOT
+
+from . import faults, shapes
+
+RECORDS = ROOT / "tests/records"
+TABLE = {f"{shape.name}/{fault}" for shape in shapes.ALL for fault in faults.TABLE}
+REAL = {f"{shape.name}/kill" for shape in shapes.REAL}
+
+
+def read(name: str) -> dict:
+    """The record; a row that was run again has the commit of that run, and what was `wrong_before`."""
+    return json.loads((RECORDS / name).read_text(encoding="utf-8"))
+
+
+def test_each_recorded_cell_is_right():
+    record = read("bench.json")
+    assert len(record["commit"]) == 40
+    for row in record["results"]:
+        assert not row["wrong"] and not row["void"], row
+
+
+def test_the_recorded_table_has_every_cell_once():
+    cells = [row["cell"] for row in read("bench.json")["results"]]
+    assert len(cells) == len(set(cells)) and set(cells) == TABLE | REAL
