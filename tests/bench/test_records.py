@@ -12,7 +12,10 @@ REAL = {f"{shape.name}/kill" for shape in shapes.REAL}
 
 
 def read(name: str) -> dict:
-    """The record; a row that was run again has the commit of that run, and what was `wrong_before`."""
+    """The record; a row that was run again has the commit of that run, and what was `wrong_before`.
+
+    `messages`: how many were sent.
+    """
     return json.loads((RECORDS / name).read_text(encoding="utf-8"))
 
 
