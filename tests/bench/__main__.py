@@ -34,15 +34,13 @@ def main() -> int:
             f"no namespaces of its own for a cell here ({why}); run it as root, or where unshare works"
         )
     names = [(shape, fault) for shape in shapes.BY_NAME for fault in faults.BY_NAME]
-    table = {f"{shape.name}/{fault}" for shape in shapes.ALL for fault in faults.TABLE}
-    table |= {f"{shape.name}/kill" for shape in shapes.REAL}
     patterns = args.cells or ["*"]
     cells = [
         (shape, [fault], args.seed)
         for shape, fault in names
         if shapes.can_run(shapes.BY_NAME[shape])
         and any(fnmatch(f"{shape}/{fault}", pattern) for pattern in patterns)
-        and (args.cells or f"{shape}/{fault}" in table)
+        and (args.cells or f"{shape}/{fault}" in campaign.TABLE)
     ]
     if args.seconds:
         random.Random(args.seed).shuffle(cells)

@@ -14,6 +14,11 @@ from pathlib import Path
 
 from tests.conftest import ROOT
 
+from . import faults, shapes
+
+# SHAPE/FAULT of the whole table: each shape with each fault, and each real framework killed.
+TABLE = {f"{shape.name}/{fault}" for shape in shapes.ALL for fault in faults.TABLE}
+TABLE |= {f"{shape.name}/kill" for shape in shapes.REAL}
 LONGEST = 300  # seconds of one cell
 OWN = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--propagation", "private"]  # fmt: skip
 
@@ -99,8 +104,9 @@ def line(found: dict) -> str:
 
 
 def write_record(path: Path, found: list[dict]) -> None:
-    """The verdicts with the commit on which they were found."""
+    """The verdicts with the commit on which they were found; of the messages, how many were sent."""
     git = ["git", "-C", str(ROOT), "rev-parse", "HEAD"]
     commit = subprocess.run(git, capture_output=True, text=True, check=True).stdout.strip()
-    text = json.dumps({"commit": commit, "results": found}, ensure_ascii=False, indent=1)
+    rows = [{**one, "messages": len(one["messages"])} for one in found]
+    text = json.dumps({"commit": commit, "results": rows}, ensure_ascii=False, indent=1)
     path.write_text(text + "\n", encoding="utf-8")

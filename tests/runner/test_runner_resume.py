@@ -433,12 +433,16 @@ def test_an_attempt_that_saves_and_opened_no_checkpoint_is_told_and_goes_on(box:
     assert json.loads((box.run_dir / "attempt.json").read_text())["anew"] is is_anew
 
 
+def kill_all_but_the_program(box: Box) -> None:
+    for name in ("runner", "keeper", "deadman"):
+        os.kill(box.pid(name), signal.SIGKILL)
+
+
 def test_a_program_that_ended_without_its_runner_shows_how_far_it_came(box: Box):
     box.make("--steps", 40, "--sleep", 0.05, timings={"raise_after": 600, "heartbeat": 600})
     box.start()
     box.at_step(12)
-    for name in ("runner", "keeper", "deadman"):
-        os.kill(box.pid(name), signal.SIGKILL)
+    kill_all_but_the_program(box)
     box.until(lambda: not box.status()["alive"])
     now = box.status()
     assert now["phase"] == "running" and now["step"] == 40
@@ -450,8 +454,7 @@ def test_a_stop_without_a_runner_names_the_newest_checkpoint_and_step(box: Box):
     box.make("--steps", 4000, "--sleep", 0.02, timings={"raise_after": 600, "heartbeat": 600})
     box.start()
     box.at_step(12)
-    for name in ("runner", "keeper", "deadman"):
-        os.kill(box.pid(name), signal.SIGKILL)
+    kill_all_but_the_program(box)
     box.until(lambda: (box.checkpoints / "step-40.pt").exists())
     assert box.verb("stop").returncode == 0
     now = box.status()
