@@ -130,7 +130,11 @@ def test_the_marker_of_a_framework_decides(tmp_path):
     assert judge(hf) == (CORRUPT, "trainer_state.json is missing")
     (tmp_path / "checkpoint-5/trainer_state.json").write_text('{"global')
     assert judge(hf).state == CORRUPT
+    (tmp_path / "checkpoint-5/trainer_state.json").write_text("")  # a disk that was full
+    assert judge(hf) == (CORRUPT, "trainer_state.json: empty")
     (tmp_path / "checkpoint-5/trainer_state.json").write_text('{"global_step": 5}')
+    assert judge(hf).state == COMPLETE
+    (tmp_path / "checkpoint-5/merges.txt").write_text("")  # of a tokenizer without merges
     assert judge(hf).state == COMPLETE
     (tmp_path / "checkpoint-5/checkpoint-is-incomplete.txt").write_text("")
     assert judge(hf).state == CORRUPT

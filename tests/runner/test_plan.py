@@ -197,10 +197,13 @@ def test_a_program_that_begins_at_0_again_has_a_line_of_its_own_until_it_passes_
     young = [*old, there("e", 5, 10, 2, anew=True), there("f", 10, 11, 2, anew=True)]
     assert newest(young)["k"].step == 60
     assert plan([], young, job) == []
-    passed = [*young, there("g", 60, 12, 2, anew=True), there("h", 70, 13, 2, anew=True)]
-    assert newest(passed)["k"].step == 70
+    equal = [*young, there("g", 60, 12, 2, anew=True), there("h", 70, 13, 2, anew=True)]
+    assert newest(equal)["k"].step == 70
+    names = {action.name for action in plan([], equal, job) if isinstance(action, Drop)}
+    assert names == {"gen-1-50-a", "gen-2-5-e", "gen-2-10-f"}  # one of step 60 is no further
+    passed = [*equal, there("i", 80, 14, 2, anew=True)]
     names = {action.name for action in plan([], passed, job) if isinstance(action, Drop)}
-    assert names == {"gen-1-50-a", "gen-1-60-b", "gen-2-5-e", "gen-2-10-f"}
+    assert names == {"gen-1-50-a", "gen-1-60-b", "gen-2-5-e", "gen-2-10-f", "gen-2-60-g"}
 
 
 def test_what_was_saved_before_it_was_known_to_begin_anew_displaces_nothing():

@@ -70,9 +70,10 @@ def judge(path: str) -> Verdict:
     for name in names:
         verdict = _of_distcp(name) if name.endswith(".distcp") else judge_file(name)
         inside = os.path.relpath(name, path)
-        # An empty note is none that a resume could miss.
-        is_note = not name.endswith(WEIGHTS) and verdict.why == "empty"
-        if verdict.state == CORRUPT and not is_note:
+        # A note or a marker may be empty; what has a format never is.
+        has_format = name.endswith((*WEIGHTS, ".json", ".metadata"))
+        is_empty_note = verdict.why == "empty" and not has_format
+        if verdict.state == CORRUPT and not is_empty_note:
             return Verdict(CORRUPT, f"{inside}: {verdict.why}")
         if verdict.state == UNKNOWN and name.endswith(WEIGHTS):
             unknown = unknown or f"{inside}: {verdict.why}"

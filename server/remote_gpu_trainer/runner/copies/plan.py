@@ -262,10 +262,12 @@ def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
 
 
 def _is_as_far(newer: There, one: There) -> bool:
-    """Return whether a newer one came at least as far; by its line where a step isn't known."""
+    """Return whether a newer one came as far, and further where its line began from nothing; by its
+    line where a step isn't known."""
+    goes_on = newer.line == one.line or not newer.is_anew
     if newer.step is None or one.step is None:
-        return newer.line == one.line or not newer.is_anew
-    return newer.step >= one.step
+        return goes_on
+    return newer.step >= one.step if goes_on else newer.step > one.step
 
 
 def _is_replaced(one: There, there: list[There]) -> bool:
