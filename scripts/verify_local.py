@@ -8,7 +8,6 @@ usage:
   verify_local.py FOLDER --manifest FILE [--expect N] [--checkpoints GLOB] [--unlisted PATH]
                   [--allow-pickle | --no-load] [--list-metrics] [--json]
   verify_local.py --make FOLDER -o FILE [--run-id ID] [--roster FILE]
-  verify_local.py --show FILE [--folder NAME]
 
 The manifest, made where the results were written, decides: no file may be missing or extra, and
 sizes and SHA-256 must match. Then the checkpoints are loaded and each *metrics*.json is parsed.
@@ -912,38 +911,6 @@ def make(args: argparse.Namespace) -> int:
     return 0
 
 
-def show(args: argparse.Namespace) -> int:
-    """Print a manifest for download_loop.sh: 0 printed, 1 it is bad or holds nothing.
-
-    TSV lines: run_id NAME, total FILES BYTES, folder NAME FILES BYTES. With --folder: the paths of
-    one folder, each followed by NUL.
-    """
-    manifest, findings = read_manifest(args.show)
-    for finding in findings:
-        print("verify_local: " + finding.line(), file=sys.stderr)
-    folders = sorted({cell_of(item.path) for item in manifest.files})
-    odd = [name for name in folders if name != "." and not CELL_NAME.fullmatch(name)]
-    if findings or odd or not folders:
-        if not findings:
-            found = ascii(odd[0])[:80] if odd else "no file"
-            print(
-                f"verify_local: {args.show}: {found}, expected folders named with letters, "
-                "digits and ._+=@,-; make the manifest again with verify_local.py --make",
-                file=sys.stderr,
-            )
-        return 1
-    if args.folder_name is not None:
-        paths = [item.path for item in manifest.files if cell_of(item.path) == args.folder_name]
-        sys.stdout.buffer.write(b"".join(path.encode("utf-8") + b"\0" for path in paths))
-        return 0 if paths else 1
-    print("run_id\t" + " ".join(manifest.run_id.split()))
-    print(f"total\t{len(manifest.files)}\t{sum(item.bytes for item in manifest.files)}")
-    for name in folders:
-        sizes = [item.bytes for item in manifest.files if cell_of(item.path) == name]
-        print(f"folder\t{name}\t{len(sizes)}\t{sum(sizes)}")
-    return 0
-
-
 def main() -> int:
     """Run one verb. Returns the exit code."""
     parser = argparse.ArgumentParser(
@@ -1006,20 +973,9 @@ def main() -> int:
         metavar="FILE",
         help="with --make: include only these cells; each must be there",
     )
-    parser.add_argument(
-        "--show", type=Path, metavar="FILE", help="print a manifest's folders as TSV instead"
-    )
-    parser.add_argument(
-        "--folder",
-        metavar="NAME",
-        dest="folder_name",
-        help="with --show: the paths of this folder, each followed by NUL",
-    )
     args = parser.parse_args()
     sys.stdout.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore
     try:
-        if args.show:
-            return show(args)
         if args.make:
             if args.output is None:
                 raise CannotTell("-o is missing; say where the manifest goes with -o FILE")

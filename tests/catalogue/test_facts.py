@@ -1,7 +1,6 @@
 """The facts of a platform's page: read with PyYAML or, on a box, without it; how long each kind stays fresh, and what its age decides."""
 
 import re
-import runpy
 from datetime import date
 
 import pytest
@@ -20,8 +19,6 @@ from remote_gpu_trainer.platforms.profile import load as load_profiles
 
 from tests.conftest import ROOT
 
-script_reader = runpy.run_path(str(ROOT / "scripts/check_staleness.py"))["fact_heads"]
-
 
 def test_the_tokens_of_one_platform_are_those_of_its_page():
     for name, profile in load_profiles().items():
@@ -35,7 +32,6 @@ EMPTY = "---\nfacts:\n  price:\n    source:\n    date:\n---\n"
 def test_a_fact_whose_fields_are_empty_has_no_date_and_no_traceback():
     [head] = front_matter.read(EMPTY, "profiles/x.md").fact_heads()
     assert (head.id, head.source, head.date, head.status) == ("x.price", "", None, "unconfirmed")
-    assert script_reader(EMPTY, "x") == [head]
 
 
 @pytest.mark.parametrize(
@@ -46,22 +42,10 @@ def test_a_fact_whose_fields_are_empty_has_no_date_and_no_traceback():
         ("kind: gift", "profiles/x.md: price: unknown kind 'gift'; write one of platform, price"),
     ],
 )
-def test_both_readers_refuse_a_bad_date_and_a_bad_kind_with_the_same_words(wrong, said):
+def test_a_bad_date_and_a_bad_kind_are_refused(wrong, said):
     page = f"---\nfacts:\n  price:\n    {wrong}\n---\n"
     with pytest.raises(FactError, match=re.escape(said)):
         front_matter.read(page, "profiles/x.md").fact_heads()
-    with pytest.raises(FactError, match=re.escape(said)):
-        script_reader(page, "x")
-
-
-@pytest.mark.parametrize(
-    "page", sorted(path.stem for path in (ROOT / "profiles").glob("[a-z]*.md"))
-)
-def test_the_script_and_the_package_read_the_same_facts(page):
-    text = (ROOT / "profiles" / f"{page}.md").read_text(encoding="utf-8")
-    heads = front_matter.read(text, f"profiles/{page}.md").fact_heads()
-    assert len(heads) > 5
-    assert script_reader(text, page) == heads
 
 
 def test_the_age_of_a_fact_matters_by_its_name():

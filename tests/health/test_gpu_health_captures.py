@@ -582,8 +582,6 @@ def test_a_reader_that_has_gone_ends_the_programs_without_a_traceback():
     for program in (
         [SCRIPT, "--replay", CAPTURES / "h100x8"],
         [SCRIPT, "--help"],
-        [ROOT / "scripts" / "check_staleness.py", "--on", "2036-01-01"],
-        [ROOT / "scripts" / "check_staleness.py", "--help"],
     ):
         read, write = os.pipe()
         os.close(read)
@@ -592,7 +590,7 @@ def test_a_reader_that_has_gone_ends_the_programs_without_a_traceback():
         )
         os.close(write)
         assert done.returncode in (0, 141), done.stderr  # newer argparse ends --help with 0
-        assert done.stderr == "" or "past their limit" in done.stderr
+        assert done.stderr == ""
 
 
 @pytest.mark.parametrize("container", ["", "docker"])

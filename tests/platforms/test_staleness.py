@@ -1,6 +1,5 @@
-"""What is out of date: the cases, the script without packages, the command, and the look-up that marks its matches."""
+"""What is out of date: the cases, the command, and the look-up that marks its matches."""
 
-import ast
 import json
 import re
 import subprocess
@@ -24,7 +23,6 @@ sys.path.insert(0, str(ROOT / "evals"))
 from grading import stale
 
 CASES = ROOT / "evals/sets/staleness.jsonl"
-SCRIPT = ROOT / "scripts/check_staleness.py"
 
 
 def test_forty_cases_are_answered_right():
@@ -175,59 +173,6 @@ def test_front_matter_that_is_no_yaml_is_named_with_its_line(tmp_path):
     (tmp_path / "profiles/x.md").write_text("---\nname: x\nfacts: [\n---\n", encoding="utf-8")
     with pytest.raises(FactError, match=r"profiles/x\.md: the front matter isn't YAML \(line "):
         checking.check(date(2026, 11, 20), root=tmp_path)
-
-
-# the script
-
-
-def run_script(*arguments: str, python: str = sys.executable, cwd=None):
-    return subprocess.run(
-        [python, "-I", str(SCRIPT), *arguments], capture_output=True, text=True, cwd=cwd
-    )
-
-
-def test_the_script_needs_no_package_and_agrees_with_the_command(tmp_path):
-    done = subprocess.run(
-        [sys.executable, "-I", "-S", str(SCRIPT), "--on", "2027-06-01", "--json"],
-        capture_output=True,
-        text=True,
-        cwd=tmp_path,
-    )
-    assert done.returncode == 1, done.stderr
-    report = checking.check(date(2027, 6, 1))
-    assert json.loads(done.stdout)["stale"] == report.stale
-
-
-def test_the_script_ends_with_zero_when_nothing_is_stale_and_two_when_it_cannot_tell(tmp_path):
-    assert run_script("--on", "2020-01-01").returncode == 0
-    wrong = run_script("--on", "tomorrow")
-    assert wrong.returncode == 2 and "write it as YYYY-MM-DD" in wrong.stderr
-    wrong = run_script("--root", str(tmp_path))
-    assert wrong.returncode == 2 and "no references/ in " in wrong.stderr
-    assert run_script("--help").returncode == 0
-
-
-def test_the_script_and_what_it_imports_are_written_for_python_3_8():
-    for path in (
-        SCRIPT,
-        *(
-            ROOT / "server/remote_gpu_trainer" / f"{name}.py"
-            for name in (
-                "__init__",
-                "catalogue/grammar",
-                "text/__init__",
-                "catalogue/entry",
-                "catalogue/facts",
-                "catalogue/freshness",
-                "catalogue/bundle",
-            )
-        ),
-    ):
-        tree = ast.parse(path.read_text(encoding="utf-8"), feature_version=(3, 8))
-        assert not any(
-            isinstance(node, ast.Attribute) and node.attr in ("removeprefix", "removesuffix")
-            for node in ast.walk(tree)
-        ), path
 
 
 # the command

@@ -526,7 +526,7 @@ def test_it_runs_on_python_3_8(pulled):
     assert (code, json.loads(out)["verdict"], err) == (0, "ok", "")
 
 
-# ---------------------------------------------------------------- --make, --show
+# ---------------------------------------------------------------- --make
 
 
 def test_a_made_manifest_is_the_same_bytes_again_and_verifies(pulled):
@@ -567,16 +567,6 @@ def test_a_link_is_not_put_into_a_manifest(pulled, tmp_path):
     code, _, err = run("--make", pulled, "-o", tmp_path / "m.json")
     assert code == 1
     assert ": a link, expected a plain file with a safe name; move it away" in err
-
-
-def test_show_gives_folders_and_their_paths_to_a_shell(pulled):
-    listing = manifest(pulled)
-    _, out, _ = run("--show", listing)
-    lines = [line.split("\t") for line in out.splitlines()]
-    assert lines[0] == ["run_id", "sweep7"]
-    assert [line[:3] for line in lines[2:]] == [["folder", "seed0", "2"], ["folder", "seed1", "2"]]
-    _, out, _ = run("--show", listing, "--folder", "seed1")
-    assert out == "seed1/best.safetensors\0seed1/best_metrics.json\0"
 
 
 def test_help_has_usage_exit_codes_and_an_example():

@@ -1,7 +1,6 @@
 """An entry of the catalogue: its fields, their names on a page, and the values they may have.
 
-`grammar.py` reads entries from the Markdown of a page. This module uses only Python 3.8 and its
-standard library, because scripts/check_staleness.py imports it.
+`grammar.py` reads entries from the Markdown of a page.
 """
 
 from __future__ import annotations

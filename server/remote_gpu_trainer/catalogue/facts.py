@@ -1,7 +1,6 @@
 """What the facts of a platform's page have in common: the page, the source, the date and the kind.
 
-`front_matter.py` reads them with PyYAML. scripts/check_staleness.py imports this module, and runs
-where PyYAML may be missing: Python 3.8 and its standard library suffice.
+`front_matter.py` reads them.
 """
 
 from __future__ import annotations

@@ -2,8 +2,6 @@
 
 Prices change within weeks, mechanisms within years. This project chose the limits by how soon the
 sources of the catalogue had changed.
-
-scripts/check_staleness.py imports this module: Python 3.8 and its standard library suffice.
 """
 
 from __future__ import annotations
