@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-# Generated from the modules in server/remote_gpu_trainer/health/box_check/.
+# Generated from the modules in server/remote_gpu_trainer/gpu_health/box_check/.
 # Edit them there, then run: rgt dev docs --write
 """Is this GPU box fit to train on? Python 3.8, standard library only.
 

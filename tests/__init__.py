@@ -4,7 +4,7 @@ import pytest
 
 pytest.register_assert_rewrite(
     "tests.engines",
-    "tests.health.gpu_faults",
+    "tests.gpu_health.gpu_faults",
     "tests.mcp_server.stdio_server",
     "tests.runner.box",
 )

@@ -272,7 +272,7 @@ def memory() -> Iterator[tuple[str, object]]:
 
 def boxes() -> Iterator[tuple[str, object]]:
     """The box check on what other boxes printed."""
-    for capture in sorted((ROOT / "tests/health/gpu_captures").iterdir()):
+    for capture in sorted((ROOT / "tests/gpu_health/gpu_captures").iterdir()):
         if capture.is_dir() and not capture.name.startswith("_"):
             for more in ([], ["--expect", "gpus=8,name=H100"]):
                 script = str(ROOT / "scripts/gpu_health.py")

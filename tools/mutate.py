@@ -45,7 +45,7 @@ OTHER_ROOMS = {
         ["tests/scripts", "tests/product/test_hooks.py"],
     ),
 }
-MORE_TESTS = {"health": ["tests/scripts"]}  # the box check is a script as well
+MORE_TESTS = {"gpu_health": ["tests/scripts"]}  # the box check is a script as well
 TESTS_ELSEWHERE = {"probe": ["tests/scripts/test_probe*.py"]}
 BOX_PROGRAMS = "tools/generated_docs/box_programs.py"  # puts a script together from its parts
 LEAST_PER_ROOM = 3

@@ -1,10 +1,11 @@
 """The cases of gpu_health: what a box printed, and the verdict and findings that must follow.
 
-A case is a line of evals/sets/health.jsonl. `capture` names a folder of tests/health/gpu_captures,
-with edits of its raw text: `cells` [[gpu, field, value]] in nvidia-smi.csv, `log` [lines] behind
-the kernel log ({PLACE n} is the n-th GPU's), `swaps` [[file, old, new]], `drop` [files]. Or there
-is `files` {name: text} alone. `question` goes to --expect. `expect` is {"verdict", "findings":
-[[level, gpu, part of the evidence, entry]]}, the last two as far as a case names them.
+A case is a line of evals/sets/health.jsonl. `capture` names a folder of
+tests/gpu_health/gpu_captures, with edits of its raw text: `cells` [[gpu, field, value]] in
+nvidia-smi.csv, `log` [lines] behind the kernel log ({PLACE n} is the n-th GPU's), `swaps`
+[[file, old, new]], `drop` [files]. Or there is `files` {name: text} alone. `question` goes to
+--expect. `expect` is {"verdict", "findings": [[level, gpu, part of the evidence, entry]]}, the last
+two as far as a case names them.
 """
 
 from __future__ import annotations

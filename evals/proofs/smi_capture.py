@@ -9,7 +9,7 @@ import shlex
 import sys
 from pathlib import Path
 
-CAPTURES = Path(__file__).resolve().parents[2] / "tests/health/gpu_captures"
+CAPTURES = Path(__file__).resolve().parents[2] / "tests/gpu_health/gpu_captures"
 PROGRAM = """
 import json, sys
 boxes, table = json.load(open(sys.argv[1]))

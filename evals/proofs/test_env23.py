@@ -6,7 +6,7 @@ import pytest
 from check_code import span
 from stub_box import Box
 
-CAPTURES = Path(__file__).parents[2] / "tests/health/gpu_captures"
+CAPTURES = Path(__file__).parents[2] / "tests/gpu_health/gpu_captures"
 LOADED = "Module                  Size  Used by\nnvidia_uvm           4956160  0\nnvidia              54095872  9 nvidia_uvm\next4                 1064960  1\n"
 WITHOUT = "Module                  Size  Used by\nnouveau              3096576  0\nnvidiafb               61440  0\next4                 1064960  1\n"
 CARD = "00:03.0 Ethernet controller: Google, Inc. Compute Engine Virtual Ethernet [gVNIC]\n00:04.0 3D controller: NVIDIA Corporation TU104GL [Tesla T4] (rev a1)\n"

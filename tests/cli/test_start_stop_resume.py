@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.cli import start_stop_resume
 from remote_gpu_trainer.cli.main import main
-from remote_gpu_trainer.health import examine
-from remote_gpu_trainer.health.reading import Health
+from remote_gpu_trainer.gpu_health import examine
+from remote_gpu_trainer.gpu_health.reading import Health
 from remote_gpu_trainer.runs import job_start
 from remote_gpu_trainer.runs import status as run_status
 from remote_gpu_trainer.runs.calling import Answer

@@ -160,7 +160,7 @@ def clone(tmp_path):
     }
     folder = tmp_path / "clone"
     folder.mkdir()
-    return committed(folder, "examples", "tests/health/gpu_captures"), env
+    return committed(folder, "examples", "tests/gpu_health/gpu_captures"), env
 
 
 def test_each_section_with_commands_is_run_here_or_says_where():

@@ -11,7 +11,7 @@ from remote_gpu_trainer.fit.memory_levers import levers, plan
 from remote_gpu_trainer.fit.model_config import model_of, read_config, weight_count
 from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, estimate, verdict
 from remote_gpu_trainer.fit.training_run import Run
-from remote_gpu_trainer.health.box_check.names import NAME_TABLE
+from remote_gpu_trainer.gpu_health.box_check.names import NAME_TABLE
 from remote_gpu_trainer.logs.kernel.tables import rows_of
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.budget import tokens_of_json

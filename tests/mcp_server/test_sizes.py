@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 import yaml
 from mcp import Client
-from remote_gpu_trainer.health.reading import read_reply
+from remote_gpu_trainer.gpu_health.reading import read_reply
 from remote_gpu_trainer.mcp_server.pages import of_health
 from remote_gpu_trainer.mcp_server.server import make_server
 
 from tests.conftest import ROOT
-from tests.health.script import SCRIPT
+from tests.gpu_health.script import SCRIPT
 from tests.lookup.test_budget import counted, written
 
 sys.path.insert(0, str(ROOT / "evals"))
@@ -99,7 +99,10 @@ def test_ten_matches_fit(some):
 
 def captures() -> list[Path]:
     """Recorded boxes: those of the repository, and those of $GPU_CAPTURES."""
-    roots = [ROOT / "tests/health/gpu_captures", Path(os.environ.get("GPU_CAPTURES", "/nowhere"))]
+    roots = [
+        ROOT / "tests/gpu_health/gpu_captures",
+        Path(os.environ.get("GPU_CAPTURES", "/nowhere")),
+    ]
     return [
         path for root in roots if root.is_dir() for path in sorted(root.iterdir()) if path.is_dir()
     ]

@@ -291,7 +291,7 @@ def test_each_fault_that_the_check_of_numbers_tells_is_a_false_alarm(parts, tmp_
     done = {"stage": "numbers done", "gpu": 0, "products": 28, "faults": 1, "seconds": 3.5}
     lines = [{"stage": "numbers, fp64"}, {"stage": "numbers wrong", "gpu": 0, "type": "bf16"}]
     lines += [{"stage": "numbers memory", "gpu": 0}, done, {"stage": "end"}]
-    worker = tmp_path / "server/remote_gpu_trainer/health/box_check/data/numbers_worker.py"
+    worker = tmp_path / "server/remote_gpu_trainer/gpu_health/box_check/data/numbers_worker.py"
     worker.parent.mkdir(parents=True)
     text = "\n".join("GPU_HEALTH " + json.dumps(line) for line in lines)
     worker.write_text(f"print({text!r})\n", encoding="utf-8")

@@ -29,7 +29,7 @@ class Source(NamedTuple):
 PROGRAMS = {
     # A look-up reads kernel logs too.
     "scripts/gpu_health.py": Source(
-        PACKAGE / "health/box_check", main="main", shared=(PACKAGE / "logs/kernel",)
+        PACKAGE / "gpu_health/box_check", main="main", shared=(PACKAGE / "logs/kernel",)
     ),
     "scripts/probe.py": Source(PACKAGE / "probe", main="program"),
 }

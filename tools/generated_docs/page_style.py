@@ -11,7 +11,7 @@ from pathlib import Path
 SOURCE = "docs/assets/page.css"
 TEMPLATES = (
     "server/remote_gpu_trainer/probe/templates/page.html.j2",
-    "server/remote_gpu_trainer/health/templates/watch.html.j2",
+    "server/remote_gpu_trainer/gpu_health/templates/watch.html.j2",
 )
 _PART = re.compile(r"(\{# generated: page\.css #\}\n).*?(\{# end #\})", re.S)
 _COMMENT = re.compile(r"/\*.*?\*/\n?", re.S)

@@ -80,7 +80,7 @@ def count_alarms(root, env, clock):
     No card here is known to be faulty, so that each fault that it tells is a false alarm. `lines`
     holds them.
     """
-    data = root / "server/remote_gpu_trainer/health/box_check/data"
+    data = root / "server/remote_gpu_trainer/gpu_health/box_check/data"
     worker = (data / "numbers_worker.py").read_text(encoding="utf-8")
     command = [sys.executable, data / "in_turn.py", json.dumps({"seconds": NUMBERS}), worker]
     done = run(command, env, clock.left(), most=WHOLE)

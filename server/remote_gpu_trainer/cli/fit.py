@@ -341,8 +341,8 @@ def _card(name: str) -> tuple[str, float]:
 
     Names are those of `rgt health --expect name=`, by its table, or the driver's.
     """
-    from ..health.box_check.cards import sku_of
-    from ..health.box_check.names import did_you_mean, meant_by
+    from ..gpu_health.box_check.cards import sku_of
+    from ..gpu_health.box_check.names import did_you_mean, meant_by
     from ..platforms.cards import GPUS, SeveralCards, gpu_named
 
     cards = dict(_of_sku(sku, name) for sku in meant_by(name))
@@ -379,8 +379,8 @@ def _of_sku(sku: str, name: str) -> tuple[str, float | None]:
     That is what CUDA shows of it, or a share of what is sold: of several sizes the one that `name`
     says, or the smallest.
     """
-    from ..health.box_check.cards import sku_of
-    from ..health.box_check.names import NAME_TABLE, meant_by
+    from ..gpu_health.box_check.cards import sku_of
+    from ..gpu_health.box_check.names import NAME_TABLE, meant_by
     from ..logs.kernel.tables import rows_of
     from ..platforms.cards import GPUS
 

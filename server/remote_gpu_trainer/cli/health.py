@@ -170,7 +170,7 @@ def refuse_combinations(options: Options) -> None:
 
 def _print_expectations() -> int:
     """Print what --expect may name, as the box check itself says it."""
-    from ..health.examine import script_path
+    from ..gpu_health.examine import script_path
 
     return subprocess.run(
         [sys.executable, "-I", str(script_path()), "--expect", "help"], check=False
@@ -179,8 +179,8 @@ def _print_expectations() -> int:
 
 def _check_box(options: Options) -> int:
     """Check one box, or a recording of one: 0 fit, 1 care or unfit, 2 could not tell."""
-    from ..health.examine import Question, examine, record
-    from ..health.reading import as_text
+    from ..gpu_health.examine import Question, examine, record
+    from ..gpu_health.reading import as_text
 
     box, replay = box_of(options.box), options.replay
     if replay is not None and not os.path.lexists(replay):
@@ -212,8 +212,8 @@ def _check_box(options: Options) -> int:
 
 def _check_hosts(options: Options, file: str) -> int:
     """Check the boxes that a file names: the code of the worst."""
-    from ..health import hosts
-    from ..health.examine import Question
+    from ..gpu_health import hosts
+    from ..gpu_health.examine import Question
 
     names = hosts.hosts(file)
     with terminal.Progress("checking boxes", len(names), unit="boxes") as progress:
@@ -232,7 +232,7 @@ def _check_hosts(options: Options, file: str) -> int:
 
 def _watch(options: Options, interval: float) -> int:
     """Watch this machine's GPUs until a signal, or start a watch on a box."""
-    from ..health import watching
+    from ..gpu_health import watching
 
     box = box_of(options.box)
     if box.local:
@@ -249,7 +249,7 @@ def _watch(options: Options, interval: float) -> int:
 
 def _report(watched: Path, page: Path | None) -> int:
     """Make the page of a watch, and print where it is."""
-    from ..health.report import write
+    from ..gpu_health.report import write
 
     print(write(watched, page or watched.with_suffix(".html")))
     return 0

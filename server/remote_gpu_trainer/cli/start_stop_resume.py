@@ -34,7 +34,7 @@ from .render_status_release import (
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
-    from ..health.reading import Health
+    from ..gpu_health.reading import Health
     from ..runs.job_start import Begun, Plan
     from ..runs.known_jobs import Known
     from ..runs.sending import Sent
@@ -358,8 +358,8 @@ def _some(names: list[str]) -> str:
 
 def _check(box: Box, accept_new: bool, is_own: bool) -> Health:
     """Check the box's cards and print the verdict. Raises NotStarted where it gives no answer."""
-    from ..health.examine import examine
-    from ..health.reading import as_text, of_own_machine
+    from ..gpu_health.examine import examine
+    from ..gpu_health.reading import as_text, of_own_machine
     from ..runs.job_start import NotStarted
 
     with terminal.waiting(f"checking {shown(box.name, 60)} …"):

@@ -196,7 +196,7 @@ async def gpu_health(
     hangs, slows down or dies without a traceback. Returns a verdict."""
     # Not at the top, for a fast start: they import ssh, which only sessions with a box need.
     from ..boxes import box
-    from ..health import examine
+    from ..gpu_health import examine
 
     expected = (expect or "").strip()
     if expected == "help":

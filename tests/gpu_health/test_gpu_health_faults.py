@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.health import gpu_faults
-from tests.health.script import gpu_health
+from tests.gpu_health import gpu_faults
+from tests.gpu_health.script import gpu_health
 
 FAULTS = list(gpu_faults.faults())
 
@@ -43,7 +43,7 @@ def test_the_faults_are_many_and_stand_on_every_gpu_of_every_box():
 
 def test_the_program_that_makes_faults_knows_nothing_of_the_prober():
     for name in ("gpu_faults.py", "gpu_captures/make.py"):
-        text = (ROOT / "tests/health" / name).read_text(encoding="utf-8")
+        text = (ROOT / "tests/gpu_health" / name).read_text(encoding="utf-8")
         assert set(re.findall(r"^(?:import|from) (\w+)", text, re.M)) <= {
             "json",
             "re",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.health.script import SCRIPT, gpu_health
+from tests.gpu_health.script import SCRIPT, gpu_health
 
 # index, bus, util, mem_util, used, total, power, limit, temp, sm, max_sm, mask, gen, pstate
 CALM = "{0}, 00000000:{0}B:00.0, 98, 40, 61000, 81559, 640.00, 700.00, 61, 1900, 1980, 0x0000000000000004, 5, P0"
@@ -249,7 +249,7 @@ def test_a_tool_that_falls_silent_is_told_in_the_exit_code(tmp_path):
     (tmp_path / "nvidia-smi").write_text("#!/bin/sh\n[ $1 != --help-query-gpu ] && exec sleep 60\n")
     (tmp_path / "nvidia-smi").chmod(0o755)
     program = (
-        "import sys; from tests.health.script import gpu_health; gpu_health.CALL_SECONDS = 0.5; "
+        "import sys; from tests.gpu_health.script import gpu_health; gpu_health.CALL_SECONDS = 0.5; "
         "sys.exit(gpu_health.watch(0.1))"
     )
     done = subprocess.run(

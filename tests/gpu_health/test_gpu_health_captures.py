@@ -1,4 +1,4 @@
-"""Every capture gives what tests/health/gpu_expectations.tsv says, ours and those of $GPU_CAPTURES."""
+"""Every capture gives what tests/gpu_health/gpu_expectations.tsv says, ours and those of $GPU_CAPTURES."""
 
 import json
 import os
@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import ROOT
-from tests.health.gpu_faults import CAPTURES, Text
-from tests.health.script import SCRIPT, gpu_health
+from tests.gpu_health.gpu_faults import CAPTURES, Text
+from tests.gpu_health.script import SCRIPT, gpu_health
 
 TABLE = [
     line.split("\t")
@@ -100,7 +100,7 @@ def findings(faults):
 
 
 def test_findings_have_the_shape_of_the_contract(some):
-    from tests.health.gpu_faults import faults
+    from tests.gpu_health.gpu_faults import faults
 
     for one in findings(some(faults(), 4)):
         assert list(one) == ["gpu", "level", "evidence", "threshold", "action", "entry"]

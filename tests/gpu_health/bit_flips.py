@@ -13,7 +13,7 @@ import torch
 from tests.conftest import ROOT
 from tests.programs import loaded
 
-worker = loaded(ROOT / "server/remote_gpu_trainer/health/box_check/data/numbers_worker.py")
+worker = loaded(ROOT / "server/remote_gpu_trainer/gpu_health/box_check/data/numbers_worker.py")
 CPU = torch.device("cpu")
 WHERE = ("result", "left", "right")
 SAMPLES = {"result": 20, "left": 3, "right": 3}  # elements for each bit; an input's need a product

@@ -1,6 +1,6 @@
 """Writes the captures of this folder: the formats of nvidia-smi (drivers 470 to 590), with values of our own. No output of a real box.
 
-    python tests/health/gpu_captures/make.py
+    python tests/gpu_health/gpu_captures/make.py
 
 Imports nothing of the prober, so that a mistake there is not repeated here.
 """

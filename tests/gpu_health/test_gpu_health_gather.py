@@ -13,8 +13,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.health.gpu_faults import CAPTURES
-from tests.health.script import SCRIPT, gpu_health
+from tests.gpu_health.gpu_faults import CAPTURES
+from tests.gpu_health.script import SCRIPT, gpu_health
 
 FAKE = """#!/bin/sh
 # Answers from a capture; keeps a list of its calls, and says when two run at once.

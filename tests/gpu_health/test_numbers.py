@@ -7,8 +7,8 @@ import pytest
 from generated_docs.bit_flips_page import shares
 
 from tests.conftest import module
-from tests.health.gpu_faults import CAPTURES
-from tests.health.script import gpu_health
+from tests.gpu_health.gpu_faults import CAPTURES
+from tests.gpu_health.script import gpu_health
 
 MATTERING = 0.99  # of the flips with an effect above 2^-8 of the largest value
 
@@ -118,7 +118,7 @@ def flips():
     module("torch", "pip install '.[proofs]'")
     import torch
 
-    from tests.health import bit_flips
+    from tests.gpu_health import bit_flips
 
     before = torch.get_num_threads()
     torch.set_num_threads(1)

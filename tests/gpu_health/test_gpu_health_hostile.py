@@ -6,8 +6,8 @@ import time
 
 import pytest
 
-from tests.health.gpu_faults import CAPTURES, Text
-from tests.health.script import gpu_health
+from tests.gpu_health.gpu_faults import CAPTURES, Text
+from tests.gpu_health.script import gpu_health
 
 HEALTHY = ("h100x8", "a100x8", "rtx3090x2")
 FILES = (

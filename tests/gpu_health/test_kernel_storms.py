@@ -4,8 +4,8 @@ import random
 
 import pytest
 
-from tests.health.gpu_faults import CAPTURES, Text
-from tests.health.script import gpu_health
+from tests.gpu_health.gpu_faults import CAPTURES, Text
+from tests.gpu_health.script import gpu_health
 
 PLAIN = "[{at}.000001] usb 1-1: new high-speed USB device number {at} using xhci_hcd"
 XID = "[{at}.500000] NVRM: Xid (PCI:0000:3b:00): {code}, pid={pid}, name=python, {text}"

@@ -5,8 +5,8 @@ import time
 
 import pytest
 
-from tests.health.gpu_faults import Text
-from tests.health.script import gpu_health
+from tests.gpu_health.gpu_faults import Text
+from tests.gpu_health.script import gpu_health
 
 STUCK = "watchdog: BUG: soft lockup - CPU#18 stuck for {}s! [python3:2254956]"
 STALL = "rcu: \t(t={} jiffies g=65669 q=4492 ncpus=64)"

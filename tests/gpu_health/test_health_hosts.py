@@ -6,14 +6,14 @@ import time
 from functools import partial
 
 import pytest
-from remote_gpu_trainer.health import examine as health
-from remote_gpu_trainer.health import hosts as health_hosts
-from remote_gpu_trainer.health import reading as health_reading
+from remote_gpu_trainer.gpu_health import examine as health
+from remote_gpu_trainer.gpu_health import hosts as health_hosts
+from remote_gpu_trainer.gpu_health import reading as health_reading
 from remote_gpu_trainer.text import BadRequest
 
 from tests.engines.fake_smi import fake_smi
 from tests.engines.sshd import boxes, free_port  # noqa: F401
-from tests.health.test_slurm_health import LOST
+from tests.gpu_health.test_slurm_health import LOST
 from tests.programs import rgt
 
 HOSTS, SECONDS = 50, 30  # the figures, for 2 cores

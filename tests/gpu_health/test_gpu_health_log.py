@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.health.gpu_faults import CAPTURES
-from tests.health.script import gpu_health
+from tests.gpu_health.gpu_faults import CAPTURES
+from tests.gpu_health.script import gpu_health
 
 REAL = os.environ.get("GPU_CAPTURES")
 FORMS = [

@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
-from tests.health.gpu_faults import CAPTURES
-from tests.health.script import gpu_health
+from tests.gpu_health.gpu_faults import CAPTURES
+from tests.gpu_health.script import gpu_health
 
 NAME = "NVIDIA H100 80GB HBM3"
 

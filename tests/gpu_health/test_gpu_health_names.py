@@ -2,8 +2,8 @@
 
 import pytest
 
-from tests.health.gpu_faults import CAPTURES, Text
-from tests.health.script import gpu_health
+from tests.gpu_health.gpu_faults import CAPTURES, Text
+from tests.gpu_health.script import gpu_health
 
 CARDS = {  # the driver's name: the ways in which people write it
     "NVIDIA H100 80GB HBM3": ["H100", "H100 SXM5", "H100-SXM", "H100_80GB_SXM5", "H100-80GB", "NVIDIA H100 80GB HBM3"],

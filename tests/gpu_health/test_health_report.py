@@ -8,9 +8,9 @@ from html.parser import HTMLParser
 
 import pytest
 from jinja2 import UndefinedError
-from remote_gpu_trainer.health import plots
-from remote_gpu_trainer.health import report as health_report
-from remote_gpu_trainer.health import watch_file as health_watching
+from remote_gpu_trainer.gpu_health import plots
+from remote_gpu_trainer.gpu_health import report as health_report
+from remote_gpu_trainer.gpu_health import watch_file as health_watching
 from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import engine

@@ -8,10 +8,10 @@ import subprocess
 import sys
 
 import pytest
-from remote_gpu_trainer.health import reading
+from remote_gpu_trainer.gpu_health import reading
 
-from tests.health.gpu_faults import CAPTURES, Text
-from tests.health.script import SCRIPT, gpu_health
+from tests.gpu_health.gpu_faults import CAPTURES, Text
+from tests.gpu_health.script import SCRIPT, gpu_health
 
 
 def step(box):

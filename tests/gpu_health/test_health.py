@@ -16,17 +16,17 @@ from pathlib import Path
 import pytest
 from mcp import Client
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.health import examine
-from remote_gpu_trainer.health import reading as health_reading
+from remote_gpu_trainer.gpu_health import examine
+from remote_gpu_trainer.gpu_health import reading as health_reading
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import ROOT
 from tests.engines.fake_smi import fake_smi
 from tests.engines.sshd import boxes, sshd  # noqa: F401
-from tests.health.gpu_faults import CAPTURES
-from tests.health.script import SCRIPT
-from tests.health.test_slurm_health import LOST
+from tests.gpu_health.gpu_faults import CAPTURES
+from tests.gpu_health.script import SCRIPT
+from tests.gpu_health.test_slurm_health import LOST
 from tests.programs import rgt
 
 GPU = box.Box("gpu", "gpu")

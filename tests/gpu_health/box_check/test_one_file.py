@@ -1,4 +1,4 @@
-"""scripts/gpu_health.py is what the parts in health/box_check make, and runs alone under Python 3.8."""
+"""scripts/gpu_health.py is what the parts in gpu_health/box_check make, and runs alone under Python 3.8."""
 
 import ast
 import collections
@@ -13,16 +13,16 @@ import pytest
 from generated_docs import box_programs
 
 from tests.conftest import ROOT
-from tests.health.gpu_faults import CAPTURES
-from tests.health.script import SCRIPT
+from tests.gpu_health.gpu_faults import CAPTURES
+from tests.gpu_health.script import SCRIPT
 
-PARTS = ROOT / "server/remote_gpu_trainer/health/box_check"
+PARTS = ROOT / "server/remote_gpu_trainer/gpu_health/box_check"
 SHARED = ROOT / "server/remote_gpu_trainer/logs/kernel"
 FOLDERS = (PARTS, SHARED)
 MODULES = sorted(
     path for folder in FOLDERS for path in folder.glob("*.py") if path.stem != "__init__"
 )
-PACKAGE = "remote_gpu_trainer.health.box_check"
+PACKAGE = "remote_gpu_trainer.gpu_health.box_check"
 NAME = "scripts/gpu_health.py"
 
 
@@ -48,7 +48,8 @@ def test_the_one_file_says_first_that_it_is_generated():
     lines = SCRIPT.read_text(encoding="utf-8").splitlines()
     assert lines[0] == "#!/usr/bin/env python3"
     assert (
-        lines[1] == "# Generated from the modules in server/remote_gpu_trainer/health/box_check/."
+        lines[1]
+        == "# Generated from the modules in server/remote_gpu_trainer/gpu_health/box_check/."
     )
     assert lines[2] == "# Edit them there, then run: rgt dev docs --write"
 
