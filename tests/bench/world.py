@@ -109,6 +109,9 @@ class World:
         Path("/run/sshd").mkdir(exist_ok=True)
         (home / ".ssh").mkdir(exist_ok=True)
         mount("--bind", str(place), str(home / ".ssh"))
+        # What this machine's own shell does at a login is no part of the network.
+        (home / ".bashrc").touch()
+        mount("--bind", "/dev/null", str(home / ".bashrc"))
         self.elsewhere.add(
             subprocess.Popen(["/usr/sbin/sshd", "-D", "-f", str(place / "sshd_config")]).pid
         )

@@ -230,7 +230,7 @@ def test_of_a_corrupt_folder_only_one_of_a_run_gives_its_complete_files(tmp_path
     run = make(tmp_path, checkpoint_pattern="*", results=[])
     folder = tmp_path / "ckpt" / name
     folder.mkdir(parents=True)
-    for file in ("last.pt", "best.pt"):
+    for name_of in ("last.pt", "best.pt"):
         with zipfile.ZipFile(folder / file, "w") as archive:
             archive.writestr("data", file)
     assert once(run, "full")
