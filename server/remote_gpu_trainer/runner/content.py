@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import glob
 import hashlib
+import itertools
 import os
 import re
 import subprocess
@@ -234,17 +235,32 @@ class Known:
         return verdict
 
     def _lost_by(self, item: Item, older: Iterable[Item]) -> str:
-        """Return what the two older neighbours of a folder have, or the only one, and it lacks."""
+        """Return what older neighbours of a folder have and it lacks."""
         if not os.path.isdir(item.path):
             return ""
-        shapes: list[set[str]] = []
-        for other in older:
-            if len(shapes) == 2:
-                break
-            is_neighbour = os.path.isdir(other.path) and kind_of(other.path) == kind_of(item.path)
-            if is_neighbour and self._judge(other).state != CORRUPT:
-                shapes.append(_shape(other.path))
-        return min(set.intersection(*shapes) - _shape(item.path), default="") if shapes else ""
+        neighbours = (
+            _shape_of_folder(other.path)
+            for other in older
+            if os.path.isdir(other.path)
+            and kind_of(other.path) == kind_of(item.path)
+            and self._judge(other).state != CORRUPT
+        )
+        return find_lacking(_shape_of_folder(item.path), neighbours)
+
+
+def find_lacking(shape: frozenset[str], older: Iterable[frozenset[str]]) -> str:
+    """Return a name that the two saves before a save have, or the only one, and it lacks; '' for
+    none. `older`: their shapes, newest first."""
+    before = list(itertools.islice(older, 2))
+    needed = frozenset.intersection(*before) if before else shape
+    return min(needed - shape, default="")
+
+
+def shape_of(names: Iterable[str]) -> frozenset[str]:
+    """Return the names of a save's weights and states, with 0 for each number."""
+    return frozenset(
+        re.sub(r"\d+", "0", name) for name in names if name.endswith(WEIGHTS) or STATE.search(name)
+    )
 
 
 def fingerprint(paths: Iterable[str]) -> str:
@@ -297,12 +313,8 @@ def kind_of(path: str) -> tuple[str, str]:
     return re.sub(r"\d+", "0", os.path.basename(path)), os.path.dirname(path)
 
 
-def _shape(path: str) -> set[str]:
-    """Return the names of a folder's weights and states, with 0 for each number."""
-    names = (os.path.relpath(name, path) for name in files_of(path))
-    return {
-        re.sub(r"\d+", "0", name) for name in names if name.endswith(WEIGHTS) or STATE.search(name)
-    }
+def _shape_of_folder(path: str) -> frozenset[str]:
+    return shape_of(os.path.relpath(name, path) for name in files_of(path))
 
 
 def is_usable(path: str, cache: str) -> bool:

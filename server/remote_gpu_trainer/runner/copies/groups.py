@@ -111,8 +111,8 @@ def _find_beside(run: Run, groups: list[Group], named: set[str]) -> list[Group]:
 
 
 def _find_lacking(run: Run, groups: list[Group]) -> list[Group]:
-    """Note which files of one number are only some of a save: the two saves before them, or the
-    only one, here or at the durable place, have what they lack. They are of that save's kind."""
+    """Note which files of one number are only some of a save: the saves before them, here or at
+    the durable place, have what they lack. They are of that save's kind."""
     known = run.folder.json(STATE).get("known") or {}
     saves = [(group.saved, group.kind, _shape(group.own)) for group in groups if not group.role]
     for told in known.values():
@@ -121,27 +121,20 @@ def _find_lacking(run: Run, groups: list[Group]) -> list[Group]:
                 saves.append((int(told["saved"]), str(told["kind"]), _shape(told["files"])))
     found = []
     for group in groups:
-        path, shape = group.items[0].path, _shape(group.own)
-        if not content.numbers_of(path):
-            found.append(group)
-            continue
-        shapes: dict[int, tuple[str, frozenset[str]]] = {
-            saved: (kind, other)
-            for saved, kind, other in saves
-            if saved < group.saved and shape & other
-        }
-        older = [shapes[saved] for saved in sorted(shapes)[-2:]]
-        needed = frozenset.intersection(*(other for _, other in older)) if older else shape
-        lacks = min(needed - shape, default="")
-        if lacks:
-            group = group._replace(role="", kind=older[-1][0], lacks=lacks)
+        shape = _shape(group.own)
+        if content.numbers_of(group.items[0].path):
+            # What lies here and there is one save.
+            older = {at: row for at, *row in saves if at < group.saved and shape & row[1]}
+            rows = [older[at] for at in sorted(older, reverse=True)]
+            lacks = content.find_lacking(shape, (other for _, other in rows))
+            if lacks:
+                group = group._replace(role="", kind=rows[0][0], lacks=lacks)
         found.append(group)
     return found
 
 
 def _shape(names: Iterable[str]) -> frozenset[str]:
-    """Return the names of weights, with 0 for each number."""
-    return frozenset(re.sub(r"\d+", "0", name) for name in names if name.endswith(WEIGHTS))
+    return content.shape_of(name for name in names if name.endswith(WEIGHTS))
 
 
 def parts_of(run: Run, group: Group, known: content.Known) -> list[Group]:
