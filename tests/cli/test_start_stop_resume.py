@@ -514,7 +514,7 @@ def test_a_program_that_outlived_its_runner_goes_on_by_the_command_that_is_named
     names = ("deadman", "keeper", "runner")
     for pid in [int((folder / f"{name}.pid").read_text().split()[0]) for name in names]:
         os.kill(pid, signal.SIGKILL)
-    assert "rgt resume wakes it or goes on with the program" in rgt("status", "gpu").stdout
+    assert "rgt resume goes on with the program" in rgt("status", "gpu").stdout
     refused = rgt("start", "gpu", str(job))
     assert refused.returncode == 1
     assert "toy trains on gpu at step" in refused.stderr

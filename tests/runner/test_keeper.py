@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 
 import pytest
 from remote_gpu_trainer.runner import keeper, procs, safe, spec
@@ -185,3 +186,15 @@ def test_what_an_end_leaves_is_safe_or_not(end, newest, verified, missing, left,
     is_all = is_newest and bool(newest) and not missing
     now = safe.Safe(newest, 1, verified, 1, 0.0, missing, "", is_newest, is_all)
     assert keeper.is_safe_for(end, now, left) is is_safe
+
+
+def test_the_deadline_holds_though_its_folder_was_removed(kept, monkeypatch):
+    procs.note(kept.run.folder, "runner", os.getpid())
+    ended = []
+    monkeypatch.setattr(keeper, "ask", lambda *_: None)
+    monkeypatch.setattr(keeper.Keeper, "_at_deadline", lambda self: ended.append(self.run.now))
+    begin = kept.run.now
+    pass_seconds(kept, 60)
+    shutil.rmtree(kept.run.folder.path)
+    pass_seconds(kept, 3600)
+    assert [at - begin for at in ended] == [3600]

@@ -2,11 +2,9 @@
 
 import json
 import os
-import signal
-import subprocess
 
 import pytest
-from remote_gpu_trainer.runner import procs, spec, status, verbs
+from remote_gpu_trainer.runner import spec, status, verbs
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.state import State
 
@@ -18,17 +16,6 @@ def run(tmp_path) -> Run:
     made = Run(spec.of({"run_dir": str(tmp_path / "run"), "name": "toy"}), clock=Clock())
     made.folder.make()
     return made
-
-
-@pytest.fixture
-def stopped():
-    """A process that a signal has stopped."""
-    child = subprocess.Popen(["sleep", "60"])
-    os.kill(child.pid, signal.SIGSTOP)
-    os.waitpid(child.pid, os.WUNTRACED)
-    yield child.pid
-    child.kill()
-    child.wait()
 
 
 def test_an_empty_state_after_a_crash_is_made_again_from_the_events(run):
@@ -53,22 +40,6 @@ def test_a_done_run_is_done_though_a_full_disk_kept_the_older_state(run):
 
 def test_a_folder_without_a_run_is_new(run):
     assert status.look(run)["phase"] == "new"
-
-
-def test_a_keeper_that_was_stopped_is_not_shown_as_alive(run, stopped):
-    procs.note(run.folder, "keeper", stopped)
-    assert status.look(run)["keeper_alive"] is False
-    os.kill(stopped, signal.SIGCONT)
-    os.waitpid(stopped, os.WCONTINUED)
-    assert status.look(run)["keeper_alive"] is True
-
-
-def test_start_wakes_a_runner_that_was_stopped(run, stopped, capsys, monkeypatch):
-    procs.note(run.folder, "runner", stopped)
-    monkeypatch.setattr(verbs.RunLock, "take", lambda *_, **__: "a run holds it")
-    assert verbs.start(run, False, []) == 0
-    assert "was stopped, and goes on" in capsys.readouterr().out
-    assert verbs.start(run, False, []) == 75, "one that works isn't woken"
 
 
 @pytest.mark.parametrize("closed", ["the folder", "its files"])

@@ -97,10 +97,10 @@ def test_a_program_without_its_runner_is_no_live_run():
     assert (lost.state, lost.code) == ("stalled", 1)
     assert (
         lost.evidence[0]
-        == "the program is alive but its runner is gone or stopped: no copies, no retries, no stall detection; the keeper starts another within a minute, and if it doesn't, rgt resume wakes it or goes on with the program"
+        == "the program is alive but its runner is gone: no copies, no retries, no stall detection; the keeper starts another within a minute, and if it doesn't, rgt resume goes on with the program"
     )
     alone = said(runner_alive=False, keeper_alive=False).evidence[0]
-    assert alone.endswith("detection; rgt resume wakes it or goes on with the program")
+    assert alone.endswith("detection; rgt resume goes on with the program")
     assert lost.why == NO_RUNNER
     hung = said(runner_alive=True, heartbeat_age=700)
     assert not hung.why

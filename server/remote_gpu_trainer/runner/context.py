@@ -60,7 +60,6 @@ class Run:
         self.checkpoints = os.path.normpath(os.path.join(self.work, folder)) if folder else ""
         self.durable = self._place(home(spec.durable))
         self.asked = ""  # why the run is to save and end
-        self._anchor = -1
 
     def _place(self, address: str) -> str:
         """Return the durable place with its leading $NAME filled in.
@@ -84,36 +83,6 @@ class Run:
     def up(self) -> float:
         """Seconds of the clock that nobody sets."""
         return self.clock.up()
-
-    def anchor(self) -> None:
-        """Hold on to the run's folder, so that `follow` finds it under another name."""
-        with suppress(OSError):
-            self._anchor = os.open(self.folder.path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-
-    def follow(self) -> None:
-        """Go on in the run's folder where it was moved, or in a new one where it was deleted."""
-        if self._anchor < 0:
-            return
-        try:
-            held = os.fstat(self._anchor)
-            with suppress(OSError):
-                if os.path.samestat(held, os.stat(self.folder.path)):
-                    return
-            moved = os.readlink(f"/proc/self/fd/{self._anchor}")
-            if not os.path.isdir(moved) or not os.path.samestat(held, os.stat(moved)):
-                moved = self.folder.path  # deleted, or not to be seen from here
-                self.folder.make()
-        except OSError:
-            return
-        before = self.folder.path
-        self.folder.path = moved
-        self.base = os.path.normpath(os.path.join(moved, os.path.relpath(self.base, before)))
-        os.close(self._anchor)
-        self.anchor()
-        os.environ["RGT_FOLDER"] = self.base  # for whatever this process starts
-        self.folder.append("paths", before + "\n")  # the program's processes carry the old name
-        self.event("folder-moved", before=before, now=moved)
-        self.log(f"the run's folder is now {moved}; it was {before}")
 
     def event(self, name: str, **fields: Any) -> None:
         """Add a line to events.jsonl, each field as text. It never fails: the run goes on."""

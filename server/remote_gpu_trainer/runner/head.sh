@@ -10,12 +10,8 @@ rgt_lives() {
   { IFS= read -r -d '' stat <"/proc/${1:-0}/stat"; } 2>/dev/null
   # shellcheck disable=SC2206
   word=(${stat##*) })
-  rgt_lives_as=${word[0]-}
   [[ -n $stat && ${word[0]} != [ZX] && ${word[19]-} == "${2-}" ]]
 }
-
-# One that was stopped by a signal keeps nothing.
-rgt_works() { rgt_lives "$@" && [[ $rgt_lives_as != [Tt] ]]; }
 
 rgt_fits() {
   timeout 20 "$rgt_python" -I -S -c \
@@ -83,31 +79,18 @@ rgt_look() {
     return 1
   }
   rgt_end=${seen[0]} rgt_asked=${seen[1]} rgt_deadman="${seen[*]:9:2}" rgt_saved=${seen[11]}
-  # A folder that was moved away says nothing, and who wrote there may live.
+  # A folder that is gone says nothing, and who wrote there may live.
   if [[ $rgt_end != - || ${seen[*]:3:6} == *[0-9]* ]]; then
     rgt_runner=("${seen[@]:3:2}") rgt_keeper=("${seen[@]:5:2}") rgt_train=("${seen[@]:7:2}")
   fi
-  [[ ${seen[2]} != [0-9]* ]] || rgt_due "${seen[2]}"
-}
-
-# The deadline by both clocks: one may be set back, the other stands still while a machine sleeps.
-rgt_due() {
-  [[ $1 != "${rgt_deadline-}" ]] || return 0
-  rgt_clocks
-  rgt_deadline=$1 rgt_deadline_up=$((rgt_up + $1 - rgt_now))
-}
-
-rgt_clocks() {
-  printf -v rgt_now '%(%s)T' -1
-  read -r rgt_up _ </proc/uptime
-  rgt_up=${rgt_up%%.*}
+  [[ ${seen[2]} != [0-9]* ]] || rgt_deadline=${seen[2]}
 }
 
 # Has the deadline passed, and this many seconds more?
 rgt_is_late() {
   [[ -n ${rgt_deadline-} ]] || return 1
-  rgt_clocks
-  ((rgt_now >= rgt_deadline + $1 || rgt_up >= rgt_deadline_up + $1))
+  printf -v rgt_now '%(%s)T' -1
+  ((rgt_now >= rgt_deadline + $1))
 }
 
 # In the background: the disk may be full or hang.
@@ -130,13 +113,12 @@ rgt_went_well() {
 # The save signal, and what is left after the time of a save is killed.
 rgt_end_program() {
   local until
-  rgt_clocks
-  until=$((rgt_up + RGT_SAVE_SECONDS))
+  until=$((SECONDS + RGT_SAVE_SECONDS))
   if rgt_lives "${rgt_train[@]}"; then
     rgt_note "the deadline has passed and nobody else is there: asking the program to save"
     # Once: a second signal may come while the program is on its way out.
     kill -s "$RGT_SAVE_SIGNAL" -- "-${rgt_train[0]}" 2>/dev/null
-    while rgt_lives "${rgt_train[@]}" && rgt_clocks && ((rgt_up < until)); do sleep 0.5; done
+    while rgt_lives "${rgt_train[@]}" && ((SECONDS < until)); do sleep 0.5; done
     kill -KILL -- "-${rgt_train[0]}" 2>/dev/null
   fi
   # Workers that opened a session of their own. In the background: to read of a hung one may hang.
@@ -197,7 +179,7 @@ rgt_deadman() {
     if [[ -z $hung ]]; then
       # Another box or a later start took the run over.
       [[ $rgt_deadman == "$me" || $rgt_deadman == '- -' ]] || return 0
-      if rgt_works "${rgt_runner[@]}" || rgt_works "${rgt_keeper[@]}"; then
+      if rgt_lives "${rgt_runner[@]}" || rgt_lives "${rgt_keeper[@]}"; then
         dead=0 wait=0
       elif [[ $rgt_end != - ]] && { [[ ${rgt_keeper[0]} == - ]] || rgt_went_well; }; then
         return 0 # the keeper went by itself
@@ -252,7 +234,6 @@ rgt_head() {
     }
   done
   if [[ ${1-} == deadman ]]; then
-    RGT_DIR=${RGT_FOLDER:-$RGT_DIR}
     [[ ${rgt_rank[1]-0} == 0 ]] || RGT_DIR=$RGT_DIR/node-${rgt_rank[1]}
     [[ ${RGT_PART-} != */* ]] || RGT_DIR=$RGT_DIR/parts/${RGT_PART/\//-of-}
     # A cell's end is none of the box's.

@@ -71,7 +71,8 @@ class Heart:
 
     def _beat(self) -> None:
         run, state = self.run, self.state
-        run.follow()
+        with suppress(OSError):
+            run.folder.make()  # somebody may have removed it, and the run goes on
         self.look_at_log()
         self.collectors.poll()
         state.free_mb, state.gpu = self.collectors.free_mb, self.collectors.gpu
@@ -182,15 +183,11 @@ class Heart:
 
 
 def raise_helpers(run: Run) -> None:
-    """Start the keeper and the third hand where they are gone or stopped."""
+    """Start the keeper and the third hand where they are gone."""
     if os.environ.get("RGT_KEEPER") == "off":
         return  # a cell of a queue has the queue's keeper
     for name in ("keeper", "deadman"):
-        pid = procs.alive(run.folder, name)
-        if pid and procs.stopped(pid):
-            procs.send([pid], signal.SIGKILL)
-            pid = 0
-        if not pid:
+        if not procs.alive(run.folder, name):
             start_apart(run, name)
 
 

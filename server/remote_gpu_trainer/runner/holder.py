@@ -135,7 +135,6 @@ def _hold(
 
     `pid`: the program where it is a child of this process; `watch`: where it isn't.
     """
-    run.anchor()
     writer = Writer(run, first)
     mask = Mask([env[name] for name in secrets.names(run.spec) if env.get(name)])
     woken, waker = os.pipe()
@@ -150,9 +149,7 @@ def _hold(
         run.folder.write("rc", " " * LONGEST_CODE)  # to be written over on a full disk
     owed, is_open, has_children = "", True, not watch
     while is_open or has_children or owed or (watch and procs.stat(watch) is not None):
-        ready_now = poll.poll(200 if owed else 1000)
-        run.follow()
-        for ready, _ in ready_now:
+        for ready, _ in poll.poll(200 if owed else 1000):
             if ready == woken:
                 os.read(woken, 4096)
             elif not _pump(source, writer, mask):

@@ -35,7 +35,6 @@ class Keeper:
         self.window = _window(run)
         self.asked = self.passed = False
         self._gone_since: float | None = None
-        self._stopped_since: float | None = None
         self._raised_at = -1e9
         self._raises = 0  # since it last came further
         self._came_to: object = None
@@ -47,7 +46,6 @@ class Keeper:
     def go(self) -> int:
         """Look once a second until nothing is left to do."""
         run = self.run
-        run.anchor()
         with suppress(OSError):  # a full disk may have hidden that another one is there
             lock = os.open(run.folder.at("keeper.lock"), os.O_CREAT | os.O_RDWR | os.O_CLOEXEC)
             try:
@@ -67,10 +65,9 @@ class Keeper:
     def look(self) -> bool:
         """Do what this second needs; True when nothing is left to do."""
         run = self.run
-        run.follow()
         end = run.folder.ended() if not procs.alive(run.folder, "runner") else ""
         at = _deadline(run)
-        if at != self.window.at:
+        if at not in (None, self.window.at):
             self.window = _window(run)
         # One save may go on, and another is asked for.
         now = self.window.look(run.now, run.up, 2 * save_seconds(run))
@@ -100,21 +97,14 @@ class Keeper:
             ask(self.run, reason)
 
     def _look_for_runner(self) -> None:
-        """Raise a runner that is gone, wake one that was stopped, replace one that hangs."""
+        """Raise a runner that is gone, replace one that hangs."""
         run, timings = self.run, self.run.spec.timings
         pid = procs.alive(run.folder, "runner")
-        if pid and not procs.stopped(pid):
-            self._gone_since = self._stopped_since = None
+        if pid:
+            self._gone_since = None
             beat = run.folder.number("heartbeat")
             if beat is not None and run.now - beat > timings.hung and self._hangs():
                 procs.send([pid], signal.SIGKILL)
-            return
-        if pid:
-            self._stopped_since = run.up if self._stopped_since is None else self._stopped_since
-            if run.up - self._stopped_since > timings.stopped:
-                run.event("woken", process="runner")
-                procs.send([pid], signal.SIGCONT)
-                self._stopped_since = None
             return
         self._gone_since = run.up if self._gone_since is None else self._gone_since
         # Each time that it comes no further it is given twice as long.
@@ -294,15 +284,17 @@ def _any_there(paths: list[str], folders: list[str]) -> bool:
 def _window(run: Run) -> Window:
     """Count down to the deadline from now on, as a keeper does that begins, or begins anew."""
     owes = bool(procs.alive(run.folder, "train")) and not run.folder.has("save-now")
-    return Window(_deadline(run), run.now, run.up, owes)
+    at = _deadline(run)
+    return Window(run.now + 1e9 if at is None else at, run.now, run.up, owes)
 
 
-def _deadline(run: Run) -> float:
-    """Return the deadline that the run began with; no damaged file gives it other hours."""
+def _deadline(run: Run) -> float | None:
+    """Return the deadline that the run began with, None where nothing tells it any more; no damaged
+    file gives it other hours."""
     found = known(run) or run.folder.number("deadline")
     if not found:
         found = run.folder.json("state.json").get("deadline")
-    return float(found) if found else run.now + 1e9
+    return float(found) if found else None
 
 
 def save_seconds(run: Run) -> float:
@@ -313,7 +305,7 @@ def save_seconds(run: Run) -> float:
 
 def ask(run: Run, reason: str) -> None:
     """Ask runner and program to save: the runner by signal, and the program itself when the runner
-    is dead, stopped or hung."""
+    is dead or hung."""
     if not run.folder.read("asked").strip():
         run.folder.write("asked", reason + "\n")
     pid = procs.alive(run.folder, "runner")

@@ -27,7 +27,6 @@ class RunLock:
 
     def __init__(self, run: Run):
         self.run = run
-        self.code = 0  # 75: another run holds it; 1: this folder knows no locks
         self._file = -1
 
     def take(self, wait: float = 0) -> str:
@@ -36,15 +35,12 @@ class RunLock:
         while True:
             try:
                 if self._is_taken(path):
-                    self.code = 0
                     return ""
             except BlockingIOError:
-                self.code = 75
                 if self.run.up >= until:
                     return f"{self.run.spec.name}: a run holds {path}"
                 self.run.clock.nap(0.1)
             except OSError as error:
-                self.code = 1
                 return f"can't lock {path} ({error.strerror}); put the run folder on a local disk"
 
     def _is_taken(self, path: str) -> bool:
@@ -187,26 +183,24 @@ class Lease:
             before = told.get("restart")
             is_ours = bool(job) and told.get("job") == job
             return "" if is_ours and isinstance(before, int) and before < restart else None
-        folders = [name for name in told.get("folders") or [] if isinstance(name, str)]
+        folder = str(told.get("folder") or "?")
         into = f"trains into {self.run.checkpoints}"
         for name in ("runner", "keeper"):
             pid, start = (told.get(name) or [0, 0])[:2]
-            is_own_keeper = name == "keeper" and run.folder.path in folders
+            is_own_keeper = name == "keeper" and run.folder.path == folder
             if procs.same(pid, start) and pid != os.getpid() and not is_own_keeper:
-                folder = folders[0] if folders else "?"
                 return (
                     f"{run.spec.name}: the run in {folder} (pid {pid}) {into}; stop it"
                     f" (bash {folder}/run.sh stop), or give this one another checkpoint folder"
                 )
-        for folder in folders:
-            is_own = folder == run.folder.path and run.folder.has("attempt.json")
-            left = sorted(procs.of_program(Folder(folder)) - {os.getpid()})
-            if left and not is_own:
-                pids = " ".join(map(str, left))
-                return (
-                    f"{run.spec.name}: a program of an earlier run in {folder} {into};"
-                    f" end it (kill {pids}), or give this one another checkpoint folder"
-                )
+        is_own = folder == run.folder.path and run.folder.has("attempt.json")
+        left = sorted(procs.of_program(Folder(folder)) - {os.getpid()})
+        if left and not is_own:
+            pids = " ".join(map(str, left))
+            return (
+                f"{run.spec.name}: a program of an earlier run in {folder} {into};"
+                f" end it (kill {pids}), or give this one another checkpoint folder"
+            )
         return ""
 
     def _elsewhere(self, told: dict[str, Any]) -> str:
@@ -237,7 +231,7 @@ class Lease:
             "host": host, "boot": boot, "space": space,
             "runner": [pid, start.start if start else 0],
             "keeper": list(procs.noted(run.folder, "keeper")),
-            "folders": [run.folder.path, *run.folder.read("paths").splitlines()],
+            "folder": run.folder.path,
             "job": job, "restart": restart,
         }  # fmt: skip
         text = json.dumps(told) + "\n"

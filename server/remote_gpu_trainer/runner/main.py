@@ -82,9 +82,6 @@ def _do(path: str, spec: SimpleNamespace, verb: str, rest: list[str]) -> int:
     shaped = shape(spec, verb, os.environ)
     if not spec.run_dir or "\n" in spec.run_dir:
         raise SpecError(f"run_dir is {spec.run_dir!r}; set a folder")
-    # What is started beside a run that was moved finds it where it is now.
-    if os.environ.get("RGT_FOLDER") and verb in ("run", "keeper", "sync", "sync-worker"):
-        shaped.run_dir = os.environ["RGT_FOLDER"]
     run = Run(shaped, os.path.abspath(path), rank, here=here)
     if spec.cells and CELL not in os.environ:
         from . import queue
@@ -122,7 +119,6 @@ def _work(run: Run, verb: str, given: Words, rest: list[str]) -> int:
     if verb == "save":
         return verbs.save(run)
     if verb in ("sync", "sync-worker") and not run.folder.has("job.sha"):
-        # Or the folder was moved away a moment ago, and a new one would know no durable place.
         say(f"no run was started in {run.folder.path}, so there is nothing to copy")
         return 1
     if verb == "sync":

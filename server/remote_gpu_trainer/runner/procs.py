@@ -80,12 +80,6 @@ def alive(folder: Folder, name: str) -> int:
     return pid if same(pid, start) else 0
 
 
-def stopped(pid: int) -> bool:
-    """Return whether a process was stopped by a signal or a debugger."""
-    told = stat(pid)
-    return told is not None and told.state in "Tt"
-
-
 def environ(pid: int) -> dict[str, str]:
     """Return a process's environment as it began; {} where it can't be read."""
     try:
@@ -116,13 +110,12 @@ def of_program(folder: Folder, leader: int = 0) -> set[int]:
     which inherits orphans whatever their environment. Runner, keeper and holder don't count.
     """
     among = table()
-    names = {folder.path, *folder.read("paths").splitlines()}
-    marks = {f"{MARK}={name}".encode("utf-8", "surrogateescape") for name in names}
+    mark = f"{MARK}={folder.path}".encode("utf-8", "surrogateescape")
     found = {leader} if leader in among else set()
     for pid in among:
         try:
             with open(f"/proc/{pid}/environ", "rb") as file:
-                if not marks.isdisjoint(file.read().split(b"\0")):
+                if mark in file.read().split(b"\0"):
                     found.add(pid)
         except OSError:
             continue

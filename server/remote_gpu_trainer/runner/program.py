@@ -69,8 +69,6 @@ class Program:
 
     def look_after_log(self) -> None:
         """Put another process to its output where the one that read it is gone."""
-        # In a folder that was moved away nothing is noted; two readers would share the lines.
-        self.run.follow()
         if self.alive() and not procs.alive(self.run.folder, "holder"):
             first = log.next_number(self.run)
             if holder.take_over(self.run, self.pid, self.number, first, self._env):
@@ -94,7 +92,6 @@ class Program:
         """Return the code of a program that has ended; the holder may need a moment to tell."""
         until = time.monotonic() + seconds
         while self.code is None and time.monotonic() < until:
-            self.run.follow()
             if not procs.alive(self.run.folder, "holder"):
                 break
             time.sleep(0.02)

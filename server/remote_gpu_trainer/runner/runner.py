@@ -61,7 +61,6 @@ class Runner:
             over = end_if_over(run, self.again)
             if over is not None:
                 return over
-        run.anchor()
         if self.again:
             run.folder.remove(".same-failure", "last-failure", ".unsaved")
         keep_script(run)

@@ -19,7 +19,6 @@ TIMINGS = {
     "leftover": 5.0,  # for workers that outlive their program and end by themselves
     "raise_after": 3.0,  # runner and keeper raise each other when one is gone for this long
     "hung": 600.0,  # without a beat a living runner counts as hung
-    "stopped": 60.0,  # a runner or keeper that was stopped (SIGSTOP) is woken after this
     "deadman": 5.0,  # how often the third hand looks
     "sync_wait": 5.0,  # between two tries of the last copy; doubles up to a minute
     "copy_quiet": 120.0,  # a copy without progress for this long is ended and tried otherwise

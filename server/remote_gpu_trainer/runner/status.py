@@ -77,8 +77,8 @@ def look(run: Run) -> dict[str, Any]:
     told.update(
         updated=updated,
         alive=bool(pid or train),
-        runner_alive=_works(pid),
-        keeper_alive=_works(procs.alive(run.folder, "keeper")),
+        runner_alive=bool(pid),
+        keeper_alive=bool(procs.alive(run.folder, "keeper")),
         expect_missing=written.get("expect_missing", []),
         boot_id=written.get("boot_id") or procs.boot_id(),
         billed=run.spec.billed,
@@ -207,11 +207,6 @@ def _newest_step(run: Run) -> int | None:
     """Return the step that the attempt's own log tells at this moment."""
     first = run.folder.json("attempt.json").get("log_first")
     return log.find_step(run, log.tail(run, first, 65536)) if isinstance(first, int) else None
-
-
-def _works(pid: int) -> bool:
-    """A process that was stopped keeps nothing."""
-    return bool(pid) and not procs.stopped(pid)
 
 
 def _take_marker(state: State, marker: dict[str, Any]) -> None:

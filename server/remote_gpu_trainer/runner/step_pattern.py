@@ -5,19 +5,15 @@ from __future__ import annotations
 import re
 from functools import lru_cache
 
-_CLASSES = {
-    "[:digit:]": r"0-9", "[:alpha:]": r"A-Za-z", "[:alnum:]": r"A-Za-z0-9", "[:upper:]": r"A-Z",
-    "[:lower:]": r"a-z", "[:space:]": r" \t\r\n\f\v", "[:blank:]": r" \t",
-    "[:xdigit:]": r"0-9A-Fa-f", "[:punct:]": r"!-/:-@\[-`{-~", r"\<": r"\b", r"\>": r"\b",
-}  # fmt: skip
+_POSIX = re.compile(r"\[:\w+:\]|\\[<>]")  # what Python reads as something else
 
 
 @lru_cache(maxsize=4)
 def compile_step_pattern(text: str) -> re.Pattern[bytes] | None:
-    """Return a POSIX extended regular expression as one of Python; None if it is broken."""
-    for posix, python in _CLASSES.items():
-        text = text.replace(posix, python)
+    """Return a regular expression of Python's; None if it is broken, or of another kind."""
+    if not text or _POSIX.search(text):
+        return None
     try:
-        return re.compile(text.encode("utf-8", "surrogateescape")) if text else None
+        return re.compile(text.encode("utf-8", "surrogateescape"))
     except (re.error, OverflowError):
         return None

@@ -31,7 +31,7 @@ LASTING = re.compile(
 )
 # Files of the run folder that change without anything new to copy.
 OWN = re.compile(
-    r"(log|stacks|state\.json|events\.jsonl|asked|rc|paths|lock|attempt|place\.json|deadline.*"
+    r"(log|stacks|state\.json|events\.jsonl|asked|rc|lock|attempt|place\.json|deadline.*"
     r"|synced\.tsv|copies\.json|safe\.json|results\.before|(last|final)-\w+|sync\..*|heart\w*"
     r"|run\.sh|.*\.pid|.*\.cache|.*\.tmp\..*|\..*)(/|$)"
 )
@@ -336,7 +336,6 @@ def worker(run: Run, mode: str) -> int:
     """
     if not run.durable:
         return 0
-    run.anchor()
     if run.rank and os.path.exists(os.path.join(run.base, "state.json")):
         # Where the nodes share their folder, the first node copies for all.
         write_last(run, {"ok": True, "verified": True})

@@ -34,9 +34,6 @@ def start(run: Run, again: bool, words: list[str]) -> int:
 def _start(run: Run, again: bool, words: list[str]) -> int:
     lock = RunLock(run)
     if told := lock.take(wait=5 if is_leaving(run) else 0):
-        if _wake(run):
-            print(f"{run.spec.name}: its runner was stopped, and goes on")
-            return 0
         say(told)
         return CODES["preempted"]
     lock.release()
@@ -93,15 +90,6 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
     return 0
 
 
-def _wake(run: Run) -> bool:
-    """Let a runner go on that a signal stopped; False where it wasn't."""
-    pid = procs.alive(run.folder, "runner")
-    if not pid or not procs.stopped(pid):
-        return False
-    procs.send([pid], signal.SIGCONT)
-    return _within(run, 5, lambda: not procs.stopped(pid))
-
-
 def _refused(run: Run) -> bool:
     return bool(run.folder.read("start.refused"))
 
@@ -151,7 +139,6 @@ def stop(run: Run) -> int:
     pid = procs.alive(run.folder, "runner")
     if pid:
         procs.send([pid], signal.SIGTERM)
-        procs.send([pid], signal.SIGCONT)
     else:
         stopping.wait_for_save(run, "asked", run.spec.save_seconds)
         program.ask_to_save(run, "asked")

@@ -365,10 +365,10 @@ def _lost_runner(data: dict, beat: float | None) -> str:
     """Return why a live program has no runner that looks after it; '' if it has."""
     if data.get("runner_alive") is False:
         return (
-            "the program is alive but its runner is gone or stopped: no copies, no retries, "
+            "the program is alive but its runner is gone: no copies, no retries, "
             "no stall detection; "
             + (KEEPER if data.get("keeper_alive") is True else "")
-            + "rgt resume wakes it or goes on with the program"
+            + "rgt resume goes on with the program"
         )
     if beat is not None and beat > SILENT:
         return (

@@ -124,8 +124,12 @@ def _find_lacking(run: Run, groups: list[Group]) -> list[Group]:
         shape = _shape(group.own)
         if content.numbers_of(group.items[0].path):
             # What lies here and there is one save.
-            older = {at: row for at, *row in saves if at < group.saved and shape & row[1]}
-            rows = [older[at] for at in sorted(older, reverse=True)]
+            older = {
+                saved: (kind, other)
+                for saved, kind, other in saves
+                if saved < group.saved and shape & other
+            }
+            rows = [older[saved] for saved in sorted(older, reverse=True)]
             lacks = content.find_lacking(shape, (other for _, other in rows))
             if lacks:
                 group = group._replace(role="", kind=rows[0][0], lacks=lacks)

@@ -73,7 +73,6 @@ class Round:
         self.moves += 1
         if time.monotonic() - self.written >= 1:
             self.written = time.monotonic()
-            self.run.follow()
             self.run.folder.write("sync.progress", f"{os.getpid()} {self.moves}\n")
 
     def go(self) -> int:
@@ -107,7 +106,6 @@ class Round:
                 failed.append(durable.mask(run, result.detail))
             else:
                 missing = True
-        run.follow()
         if not failed:
             self._copy_log()
         if self.full or place.kind_of(run.durable) == "local":
@@ -490,7 +488,6 @@ class Round:
     def _end(self, verified: bool, failed: list[str], copied: int, absent: list[str]) -> int:
         """Write down how the round went."""
         run = self.run
-        run.follow()
         ok = not failed and (verified or not self.full)
         if failed:
             run.folder.touch(".sync-failed")
