@@ -128,6 +128,18 @@ def test_a_box_with_an_old_disk_takes_what_another_box_went_on_to(tmp_path):
     assert names(tmp_path / "ckpt") == ["step-10.pt", "step-20.pt", "step-30.pt"]
 
 
+def test_a_new_disk_under_the_same_name_gets_all_that_the_old_one_had(tmp_path):
+    run = make(tmp_path)
+    fill(tmp_path, 10)
+    assert sync.worker(run, "quick") == 0
+    shutil.rmtree(tmp_path / "durable")
+    (tmp_path / "durable").mkdir()
+    run.folder.remove("place.json")  # as the refusal says
+    assert durable.check(run) == [] and fetch.restore(run, lambda: False) is None
+    assert sync.worker(run, "quick") == 0
+    assert (tmp_path / "durable/final.bin").exists() and kept_steps(tmp_path) == [10]
+
+
 def test_checkpoints_of_another_run_are_refused(tmp_path):
     run = make(tmp_path)
     fill(tmp_path, 500)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
@@ -16,10 +15,9 @@ from .completeness import COMPLETE, CORRUPT
 from .context import Run, home, user_mask
 from .copies import clouds, groups, place
 from .copies.generations import Generations
-from .copies.groups import STATE
 from .copies.place import join, kind_of
 from .copies.plan import wanted
-from .copies.rounds import SAFE
+from .copies.records import SAFE, Records
 from .copies.tool import NO_ROOM, Failed, Tools
 from .safe import is_mixed
 
@@ -110,9 +108,8 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
     turned out to be corrupt, and whose else the checkpoints there are. Raises Failed."""
     address = durable.address_of_checkpoints(run)
     of = _place(run, address)
-    state = run.folder.json(STATE)
-    known = state.get("known") if state.get("place") == durable.place_id(run) else None
-    found = Generations(run.spec.name, of, address, known or {})
+    records = Records(run)
+    found = Generations(run.spec.name, of, address, records.known)
     there = found.read()
     if found.foreign:
         return {"foreign": found.foreign, "brought": [], "corrupt": []}
@@ -142,8 +139,7 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
         with suppress(Failed):
             of.get(address, run.checkpoints)
             brought += [[address, "all"]] if _has_file(run.checkpoints) else []
-    state.update(place=durable.place_id(run), known=found.known)
-    run.folder.write(STATE, json.dumps(state) + "\n")
+    records.write()
     return {"foreign": "", "brought": brought, "corrupt": corrupt}
 
 

@@ -11,8 +11,7 @@ from typing import Any, NamedTuple
 from . import asking, content, results
 from .completeness import COMPLETE, UNKNOWN
 from .context import Run
-from .copies.groups import STATE
-from .copies.rounds import SAFE
+from .copies.records import SAFE, Records
 
 LIMIT = 5.0  # seconds for the folders to answer
 SILENT = 600.0  # seconds after which an attempt that printed no step has trained all the same
@@ -103,7 +102,7 @@ def _unseen(run: Run, missing: list[str]) -> str:
     """
     if run.rank or not run.checkpoints or not run.spec.checkpoint_pattern:
         return ""
-    known = run.folder.json(STATE).get("known") or {}
+    known = Records(run).known
     seen = [told.get("state") for told in known.values() if not told.get("role")]
     if COMPLETE in seen or UNKNOWN in seen:
         return ""

@@ -24,7 +24,7 @@ from . import (
 )
 from .collectors import least_room
 from .context import Run
-from .copies.rounds import SAFE
+from .copies.records import SAFE
 from .phases import GOING
 from .state import State
 

@@ -16,7 +16,8 @@ from contextlib import suppress
 from . import asking, durable, procs, safe
 from .context import Run, say
 from .copies import mirror
-from .copies.rounds import ABSENT, Round, write_last
+from .copies.records import LAST, ROWS, write_last
+from .copies.rounds import ABSENT, Round
 from .copies.tool import NO_ROOM
 
 HUNG = -1  # no worker's code: it was ended, for it made no progress
@@ -105,7 +106,7 @@ class Sync:
             if code == 0:
                 run.folder.write("final-sync", json.dumps({"t": int(run.now)}) + "\n")
                 return True
-            why = str(run.folder.json("last-sync").get("why", ""))
+            why = str(run.folder.json(LAST).get("why", ""))
             if code in (ABSENT, CUT) or is_short or was_asked:
                 return False
             if code != HUNG and LASTING.search(why):
@@ -166,7 +167,7 @@ class Sync:
                 self._end_hung()
                 return HUNG, was_asked
             run.clock.nap(min(run.spec.timings.tick, 0.1))
-        told = run.folder.json("last-sync")  # of a worker that isn't our child
+        told = run.folder.json(LAST)  # of a worker that isn't our child
         code = self._child.returncode if self._child is not None else int(not told.get("verified"))
         self._note_end(code)
         return code, was_asked
@@ -224,7 +225,7 @@ class Sync:
             self._failing_since, self._failures = None, 0
             self._logged, self._is_told = "", False
             return
-        why = self.run.folder.json("last-sync").get("why") or f"its process ended with {code}"
+        why = self.run.folder.json(LAST).get("why") or f"its process ended with {code}"
         text = f"the copy to {self.run.durable} failed: {why}"
         self._note_failure(text, at_once=bool(NO_ROOM.search(text)))
 
@@ -292,10 +293,10 @@ def _stamps(paths: list[str], own: str) -> tuple[float, dict[str, list[int]]]:
     begun = time.monotonic()
     for path in dict.fromkeys(paths):
         for name in mirror.files_in(path, set()).values() if os.path.exists(path) else ():
-            inside = name.startswith(own + "/")
-            if not (inside and OWN.match(name[len(own) + 1 :])):
-                with suppress(OSError):
-                    found[name] = mirror.stamp(name)
+            is_own = name.startswith(own + "/") and OWN.match(name[len(own) + 1 :])
+            stamp = [] if is_own else mirror.stamp(name)
+            if stamp:
+                found[name] = stamp
     return time.monotonic() - begun, found
 
 
@@ -317,12 +318,12 @@ def by_hand(run: Run) -> int:
         return 1
     with suppress(OSError):
         run.folder.make()
-    before = len(run.folder.read("synced.tsv"))
+    before = len(run.folder.read(ROWS))
     if worker(run, "full") == 0:
         sys.stdout.write(f"verified at {run.durable}\n")
         return 0
-    rows = run.folder.read("synced.tsv")[before:].splitlines()
-    why = run.folder.json("last-sync").get("why")
+    rows = run.folder.read(ROWS)[before:].splitlines()
+    why = run.folder.json(LAST).get("why")
     told = f"not verified: {why}" if why else "not verified"
     for row in [row for row in rows if "\tfailed\t" in row] or [told]:
         say(row)
@@ -356,7 +357,7 @@ def worker(run: Run, mode: str) -> int:
 
 def _copy(run: Run, full: bool, whole: bool) -> int:
     code = Round(run, full, whole).go()
-    last = run.folder.json("last-sync")
+    last = run.folder.json(LAST)
     verified = last.get("verified")
     if verified and full and (unseen := safe.look_safe(run).unseen):
         verified, code = False, ABSENT  # nothing was verified but that the folder is empty

@@ -12,8 +12,8 @@ from .. import content, results
 from ..completeness import COMPLETE, CORRUPT, TRACKERS, UNKNOWN, WEIGHTS, files_of
 from ..context import Run
 from .plan import BESIDE, COMPANION, PART
+from .records import Records
 
-STATE = "copies.json"  # in the run's folder: what was read, copied and proven
 SHARD = re.compile(r"\d+-of-\d+")
 
 
@@ -113,9 +113,8 @@ def _find_beside(run: Run, groups: list[Group], named: set[str]) -> list[Group]:
 def _find_lacking(run: Run, groups: list[Group]) -> list[Group]:
     """Note which files of one number are only some of a save: the saves before them, here or at
     the durable place, have what they lack. They are of that save's kind."""
-    known = run.folder.json(STATE).get("known") or {}
     saves = [(group.saved, group.kind, _shape(group.own)) for group in groups if not group.role]
-    for told in known.values():
+    for told in Records(run).known.values():
         with suppress(KeyError, TypeError, ValueError):
             if not told.get("role") and not told.get("lacks"):
                 saves.append((int(told["saved"]), str(told["kind"]), _shape(told["files"])))
@@ -289,6 +288,11 @@ def _step_inside(path: str) -> int | None:
             step = json.load(stream).get("global_step")
         return step if isinstance(step, int) else None
     return None
+
+
+def is_changed(group: Group) -> bool:
+    """Return whether a file of a checkpoint was written since it was looked at."""
+    return content.fingerprint(sorted(group.files.values())) != group.moment
 
 
 def is_within(path: str, folder: str) -> bool:

@@ -9,14 +9,86 @@ from __future__ import annotations
 import json
 import os
 import re
-from typing import Iterable, Iterator
+from contextlib import suppress
+from typing import Callable, Dict, Iterable, Iterator, List
 
 from .. import content
 from ..completeness import COMPLETE, CORRUPT, UNKNOWN, WEIGHTS, judge_file
 from .place import Files, Place, join
+from .tool import Failed
 
 BESIDE = ".unjudged"
+BATCH = 2 << 30  # bytes that are compared between two looks at the clock
+Stamps = Dict[str, List[int]]
 _CORE = re.compile(r"core([.-].*)?$|.*\.core$")
+
+
+class Mirror:
+    """Keeps files at a place by their newest state.
+
+    `is_full`: all is compared, also what was before, until `is_late`. `is_over`: the program came
+    to its end. `again`: what is the same by size and time is copied, too. `notes` gets what isn't
+    copied, and why.
+    """
+
+    def __init__(
+        self,
+        place: Place,
+        is_full: bool,
+        is_over: bool,
+        again: bool,
+        is_late: Callable[[], bool],
+        notes: list[str],
+    ):
+        self.place, self.again, self.notes = place, again, notes
+        self.is_full, self.is_over, self.is_late = is_full, is_over, is_late
+
+    def copy(self, files: Files, there: str, known: Stamps) -> bool:
+        """Copy what is new, and return whether all was compared. `known`: the stamps of what was
+        compared before; kept up to date. Raises Failed and OSError."""
+        stamps = {name: stamp(path) for name, path in files.items()}
+        for name in set(known) - set(files):
+            del known[name]
+        new = [name for name in files if known.get(name) != stamps[name]]
+        targets: Files = {}
+        for name, as_, why in guard(self.place, there, files, new, self.is_over):
+            if why:
+                self.notes.append(why)
+            if as_:
+                targets[as_] = files[name]
+        self.place.put(targets, there, self.again)
+        if not (self.is_full or self.place.checks_often):
+            return False
+        for batch in _batches(targets):
+            self._compare(batch, there, stamps, known)
+        if self.is_full:
+            # A file that has changed and isn't copied was left out, so that it replaces nothing.
+            same = [n for n in files if known.get(n) == stamps[n] and n not in targets]
+            for batch in _batches({name: files[name] for name in same}):
+                if self.is_late():
+                    break
+                self._compare(batch, there, stamps, known, mends=True)
+        return True
+
+    def _compare(
+        self, files: Files, there: str, stamps: Stamps, known: Stamps, mends: bool = False
+    ) -> None:
+        """Compare files by content. Raises Failed.
+
+        A file that changed meanwhile was still being written, and counts in the next round.
+        `mends`: it was the same once, so what lies there was damaged.
+        """
+        changed = {name for name, path in files.items() if stamp(path) != stamps.get(name)}
+        wrong = [name for name in self.place.wrong(files, there) if name not in changed]
+        if wrong and mends:
+            self.place.put({name: files[name] for name in wrong}, there, True)
+            wrong = self.place.wrong({name: files[name] for name in wrong}, there)
+        for name in files:
+            if name in stamps and name not in changed and name not in wrong:
+                known[name] = stamps[name]
+        wrong = [n for n in wrong if n in stamps and stamp(files[n]) == stamps[n]]
+        if wrong:
+            raise Failed(f"differs at the destination: {wrong[0]}")
 
 
 def files_in(path: str, taken: set[str]) -> Files:
@@ -95,9 +167,25 @@ def guard(
 
 
 def stamp(path: str) -> list[int]:
-    """Return a file's size and time of change. Raises OSError."""
-    told = os.stat(path)
-    return [told.st_size, told.st_mtime_ns]
+    """Return a file's size and time of change, [] where there is none."""
+    with suppress(OSError):
+        told = os.stat(path)
+        return [told.st_size, told.st_mtime_ns]
+    return []
+
+
+def _batches(files: Files) -> Iterator[Files]:
+    """Cut files into parts of some gigabytes or some hundred files."""
+    batch: Files = {}
+    size = 0
+    for name, path in files.items():
+        batch[name] = path
+        size += (stamp(path) or [0])[0]
+        if size >= BATCH or len(batch) >= 500:
+            yield batch
+            batch, size = {}, 0
+    if batch:
+        yield batch
 
 
 def _folder(there: str, name: str) -> str:

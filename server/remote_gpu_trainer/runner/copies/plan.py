@@ -32,7 +32,8 @@ class Here(NamedTuple):
     as far as anybody has looked. `digest`: '' where this stamp hasn't been read yet. `size`: bytes.
     `apart`: seconds between the first and the last of its weights, None for a single file.
     `is_cut`: its program has died since, so that a save that went on then is never finished.
-    `has_rhythms`: one of its files was written twice while another one wasn't."""
+    `has_rhythms`: one of its files was written twice while another one wasn't. `why`: what its
+    state is by."""
 
     name: str
     kind: str
@@ -47,6 +48,7 @@ class Here(NamedTuple):
     apart: float | None = None
     is_cut: bool = False
     has_rhythms: bool = False
+    why: str = ""
 
 
 class There(NamedTuple):
@@ -130,7 +132,8 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
     left = [one for one in there if one not in drops]
     for one in sorted(here, key=lambda one: -one.order):
         if one.state == CORRUPT:
-            actions.append(Tell(f"corrupt {one.name}", f"{one.name} is corrupt and isn't copied"))
+            text = f"{one.name} is corrupt and isn't copied: {one.why}"
+            actions.append(Tell(f"corrupt {one.name}", text))
             continue
         if not (job.is_over or rests(one, left)) or _has(left, one):
             continue
@@ -151,6 +154,13 @@ def rests(one: Here, there: list[There]) -> bool:
     """Return whether a checkpoint's save is over, while its program lives."""
     need = AT_ONCE if one.state == COMPLETE else REST
     return one.age >= max(need, _longest_save(one, there) if _is_apart(one, there) else 0.0)
+
+
+def waits(here: list[Here], there: list[There]) -> bool:
+    """Return whether a checkpoint is to be copied once its save is over."""
+    return any(
+        one.state != CORRUPT and not rests(one, there) and not _has(there, one) for one in here
+    )
 
 
 def is_mixed(one: Here, there: list[There]) -> bool:
@@ -226,7 +236,7 @@ def wanted(there: list[There], here: tuple[int | None, int] | None, torn: set[st
 
 def _best(of_kind: list[There]) -> There:
     last = max(one.line for one in of_kind)
-    current = max((one for one in of_kind if one.line == last), key=_age)
+    current = max((one for one in of_kind if one.line == last), key=age_of)
     if not current.is_anew:
         return current
     before = [one for one in of_kind if one.line < last and one.step is not None]
@@ -252,7 +262,7 @@ def _superseded(here: list[Here], there: list[There], job: Job) -> list[There]:
             for other in there
             if other.kind in (one.kind, one.kind.split(PART)[0])
             and other.counts
-            and (other.line, _age(other)) > (one.line, _age(one))
+            and (other.line, age_of(other)) > (one.line, age_of(one))
         ]
         if one.state != UNKNOWN:
             newer = [o for o in newer if o.state == COMPLETE and _is_as_far(o, one)]
@@ -277,7 +287,7 @@ def _is_replaced(one: There, there: list[There]) -> bool:
         other.source == one.source
         and other.kind == one.kind
         and other.state == COMPLETE
-        and (other.line, _age(other)) > (one.line, _age(one))
+        and (other.line, age_of(other)) > (one.line, age_of(one))
         for other in there
     )
     return one.is_ours or anew
@@ -304,7 +314,7 @@ def _line(one: Here, there: list[There], job: Job) -> tuple[int, bool]:
     steps = [other.step for other in line if other.step is not None and other.at <= one.order]
     is_back = one.is_named and one.step is not None and bool(steps) and one.step < max(steps)
     is_own = all(other.digest in job.own for other in line)
-    is_anew = max(line, key=_age).is_anew
+    is_anew = max(line, key=age_of).is_anew
     if is_own:  # what opens a checkpoint later than it saves goes on with what was there, after all
         is_anew = job.begins_anew and len(of_kind) > len(line)
     if is_back or job.begins_anew and not is_own:
@@ -312,7 +322,8 @@ def _line(one: Here, there: list[There], job: Job) -> tuple[int, bool]:
     return last, is_anew
 
 
-def _age(one: There) -> tuple[int, int, str]:
+def age_of(one: There) -> tuple[int, int, str]:
+    """Return what orders the generations of a line, the oldest first."""
     return one.at, one.copied, one.name
 
 

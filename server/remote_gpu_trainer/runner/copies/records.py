@@ -1,0 +1,69 @@
+"""What a run writes down of its copies, and reads again at the next round."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from .. import durable
+from ..context import Run
+
+STATE = "copies.json"  # what was read, copied and proven
+SAFE = "safe.json"  # what of the run is safe; safe.py reads it
+LAST = "last-sync"  # how the last round went
+ROWS = "synced.tsv"  # a row for each item of each round
+
+
+class Records:
+    """What earlier rounds left behind in STATE.
+
+    `digests`: {stamp: digest} of checkpoints here, and `corrupt`: {stamp: why}. The rest is of this
+    durable place alone. `known`: manifests of the generations there, by name. `files`: {address
+    there: {name: stamp}} of what was compared. `rhythms`: {checkpoint: which of its files were
+    written when}. `own`: the digests that an attempt saved. `logged`: when the log was copied, in
+    seconds since 1970.
+    """
+
+    def __init__(self, run: Run):
+        self.run = run
+        told = run.folder.json(STATE)
+        there = told if told.get("place") == durable.place_id(run) else {}
+        self.digests: dict[str, str] = told.get("digests") or {}
+        self.corrupt: dict[str, str] = told.get("corrupt") or {}
+        self.known: dict[str, dict[str, Any]] = there.get("known") or {}
+        self.files: dict[str, dict[str, list[int]]] = there.get("files") or {}
+        self.rhythms: dict[str, dict[str, Any]] = there.get("rhythms") or {}
+        self.own: dict[str, Any] = there.get("own") or {}
+        self.logged = float(there.get("logged") or 0)
+
+    def forget_others(self, stamps: set[str], names: set[str]) -> None:
+        """Keep what is told of these checkpoints here, by stamp and by name, and no more."""
+        self.digests = {s: digest for s, digest in self.digests.items() if s in stamps}
+        self.corrupt = {s: why for s, why in self.corrupt.items() if s in stamps}
+        self.rhythms = {name: row for name, row in self.rhythms.items() if name in names}
+
+    def write(self) -> None:
+        """Write all of it down."""
+        told = {
+            "place": durable.place_id(self.run),
+            "digests": self.digests,
+            "corrupt": self.corrupt,
+            "known": self.known,
+            "files": self.files,
+            "rhythms": self.rhythms,
+            "own": self.own,
+            "logged": self.logged,
+        }
+        self.run.folder.write(STATE, json.dumps(told) + "\n")
+
+
+def write_last(run: Run, told: dict[str, object]) -> None:
+    """Write how the last round went."""
+    told = {"t": int(run.now), **told, "to": run.durable}
+    run.folder.write(LAST, json.dumps(told) + "\n")
+
+
+def add_row(run: Run, row: tuple[object, ...]) -> None:
+    """Write how an item went: the time, the mode, the result, its names and the seconds it took."""
+    words = [durable.mask(run, str(field)) for field in row]
+    run.folder.append(ROWS, "\t".join(words) + "\n")
