@@ -324,10 +324,10 @@ def test_a_program_is_told_as_its_job_says(make, how, name, words, variables):
 def test_a_save_gets_the_time_that_one_took(make):
     times = SaveTimes(make(save_seconds=30.0).run)
     assert times.seconds() == 30
-    times.note(100, 104)
-    times.note(200, 202)
+    times.note_save(100, 104)
+    times.note_save(200, 202)
     assert times.seconds() == 7
-    times.note(300, 380)
+    times.note_save(300, 380)
     assert times.seconds() == 30
 
 

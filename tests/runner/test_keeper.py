@@ -33,7 +33,7 @@ def pass_seconds(kept, seconds: int) -> None:
 
 
 def test_a_runner_that_lives_is_left_alone(kept):
-    procs.note(kept.run.folder, "runner", os.getpid())
+    procs.note_pid(kept.run.folder, "runner", os.getpid())
     pass_seconds(kept, 60)
     assert kept.started == []
 
@@ -60,7 +60,7 @@ def test_a_newer_checkpoint_gives_all_raises_back(kept):
 
 
 def test_the_save_is_asked_for_as_late_as_was_measured(kept, monkeypatch):
-    procs.note(kept.run.folder, "runner", os.getpid())
+    procs.note_pid(kept.run.folder, "runner", os.getpid())
     asked = []
     monkeypatch.setattr(keeper, "ask", lambda run, reason: asked.append((run.now, reason)))
     monkeypatch.setattr(keeper.Keeper, "_at_deadline", lambda self: None)
@@ -189,7 +189,7 @@ def test_what_an_end_leaves_is_safe_or_not(end, newest, verified, missing, left,
 
 
 def test_the_deadline_holds_though_its_folder_was_removed(kept, monkeypatch):
-    procs.note(kept.run.folder, "runner", os.getpid())
+    procs.note_pid(kept.run.folder, "runner", os.getpid())
     ended = []
     monkeypatch.setattr(keeper, "ask", lambda *_: None)
     monkeypatch.setattr(keeper.Keeper, "_at_deadline", lambda self: ended.append(self.run.now))

@@ -55,7 +55,7 @@ def box(tmp_path, monkeypatch) -> Box:
 def test_a_kill_in_the_own_cgroup_counts_whatever_its_version(box, own, name):
     box.own = own
     box.put(name, "low 0\noom_kill 3\n")
-    mark = memory.note(box.run)
+    mark = memory.note_kills(box.run)
     assert memory.killed(box.run, mark, set()) == ""
     box.put(name, "low 0\noom_kill 4\n")
     assert memory.killed(box.run, mark, set()) == "the kernel killed for want of host memory"
@@ -65,7 +65,7 @@ def test_a_kill_in_a_cgroup_below_or_beside_the_own_one_is_a_neighbours(box):
     for name in ("ours", "beside"):
         box.put(f"{name}/memory.events", "oom_kill 0\n")
     box.put("ours/memory.events.local", "oom_kill 0\n")
-    mark = memory.note(box.run)
+    mark = memory.note_kills(box.run)
     for name in ("ours", "beside"):
         box.put(f"{name}/memory.events", "oom_kill 1\n")
     box.total += 1
@@ -77,14 +77,14 @@ def test_the_root_cgroup_of_a_machine_counts_neighbours_and_is_left_out(box):
     box.own = "4:memory:/\n0::/\n"
     box.put("memory/release_agent", "")
     box.put("memory/memory.oom_control", "oom_kill 1\n")
-    mark = memory.note(box.run)
+    mark = memory.note_kills(box.run)
     box.put("memory/memory.oom_control", "oom_kill 2\n")
     assert memory.killed(box.run, mark, {42}) == ""
 
 
 def test_the_kernels_line_counts_when_it_names_a_process_of_ours(box):
     box.log = [KILL.format(42)]
-    mark = memory.note(box.run)
+    mark = memory.note_kills(box.run)
     assert memory.killed(box.run, mark, {42}) == "", "an earlier process had that number"
     box.log = ["the buffer has turned over", KILL.format(4242), KILL.format(43)]
     assert memory.killed(box.run, mark, {42}) == ""
@@ -92,13 +92,13 @@ def test_the_kernels_line_counts_when_it_names_a_process_of_ours(box):
 
 
 def test_the_kernels_numbers_are_no_ones_in_a_container(box):
-    mark = memory.note(box.run)
+    mark = memory.note_kills(box.run)
     box.log, box.namespace = [KILL.format(42)], "pid:[4026532999]"
     assert memory.killed(box.run, mark, {42}) == ""
 
 
 def test_memory_is_likely_where_nobody_can_say_whose_the_kill_was(box):
-    mark = memory.note(box.run)
+    mark = memory.note_kills(box.run)
     assert not memory.is_likely(box.run, mark), "nothing was killed for memory"
     box.total += 1
     assert memory.is_likely(box.run, mark)
@@ -108,4 +108,4 @@ def test_memory_is_likely_where_nobody_can_say_whose_the_kill_was(box):
 
 def test_this_machine_is_read_without_an_error(tmp_path):
     run = Run(spec.of({"run_dir": str(tmp_path)}))
-    assert memory.killed(run, memory.note(run), {os.getpid()}) == ""
+    assert memory.killed(run, memory.note_kills(run), {os.getpid()}) == ""

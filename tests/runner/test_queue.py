@@ -293,7 +293,7 @@ def test_a_queue_that_comes_back_waits_for_the_cells_that_go_on(bench):
     folder = one.cell("b").folder
     folder.make()
     folder.write("cell", '{"arguments": [], "slot": 1}')
-    procs.note(folder, "keeper", os.getpid())
+    procs.note_pid(folder, "keeper", os.getpid())
     looks = iter(range(10**6))
 
     def see(run, cell, real=roster.look):

@@ -85,7 +85,7 @@ def test_a_refusal_is_told_where_no_file_can_hold_it(box: Box):
 ])  # fmt: skip
 def test_a_start_waits_until_its_own_checks_are_over(tmp_path, phase, is_past):
     run = Run(spec.of({"run_dir": str(tmp_path)}))
-    procs.note(run.folder, "runner", os.getpid())
+    procs.note_pid(run.folder, "runner", os.getpid())
     run.folder.write("state.json", json.dumps({"phase": phase}))
     assert verbs._is_past_checks(run) is is_past
     run.folder.touch(".failed")

@@ -143,7 +143,7 @@ def test_what_one_save_writes_in_two_files_is_one_generation(tmp_path):
     assert (both.parent / "optimizer.pt").exists() and len(events(run, "copied")) == 2
     save("model.pt", 3)
     save("optimizer.pt", 3, cut=900)
-    procs.note(run.folder, "train", os.getpid())
+    procs.note_pid(run.folder, "train", os.getpid())
     assert once(run, "full") and len(events(run, "copied")) == 2
     run.folder.remove("train.pid")
     # Nothing completes it any more: the complete file is kept, and nobody goes on from it.
@@ -208,7 +208,7 @@ def test_files_in_rhythms_of_their_own_are_copied_and_verified_while_the_program
     run = make(tmp_path, checkpoint_pattern="*.pt", results=[])
     folder = tmp_path / "ckpt"
     folder.mkdir()
-    procs.note(run.folder, "train", os.getpid())
+    procs.note_pid(run.folder, "train", os.getpid())
     now = time.time()
     for name in ("best.pt", "last.pt"):
         with zipfile.ZipFile(folder / name, "w") as archive:
@@ -564,7 +564,7 @@ def test_a_copy_by_hand_in_a_terminal_is_not_ended_by_the_run(tmp_path):
     )
     assert login.stdout
     child = int(login.stdout.readline())
-    procs.note(run.folder, "sync", child)
+    procs.note_pid(run.folder, "sync", child)
     sync.Sync(run).stop()
     assert procs.stat(child) and login.poll() is None
     os.killpg(login.pid, 9)

@@ -65,7 +65,7 @@ def make(tmp_path):
 
 
 def attempt(run: Run, code: int | None = 1, **more) -> why.Attempt:
-    return why.Attempt(1, code, "", "", 0, None, memory.note(run), collectors.xids(), **more)
+    return why.Attempt(1, code, "", "", 0, None, memory.note_kills(run), collectors.xids(), **more)
 
 
 def told(run: Run, code: int | None = 1) -> why.Verdict:

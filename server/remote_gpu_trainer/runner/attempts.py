@@ -64,7 +64,9 @@ class Attempts:
         self._original: Original | None = None
         self._short_at: int | None = -1
         self._began: checkpoints.Checkpoint | None = None
-        self._attempt = why.Attempt(0, None, "", "", 0, None, memory.note(self.run), [], set(), "")
+        self._attempt = why.Attempt(
+            0, None, "", "", 0, None, memory.note_kills(self.run), [], set(), ""
+        )
         self._stalled = ""
         self._opened: opened.Opened | None = None
         self._first_save, self._first_at = "", 0.0
@@ -154,7 +156,7 @@ class Attempts:
         self._begins_anew = not goes_on
         extra = [*self.extra, *checkpoints.resume_words(run, self._began)]
         words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
-        self._note(log.next_number(run))
+        self._note(log.next_number(run), self._began.id if self._began else "")
         # By this a runner that comes back adopts the attempt.
         told = {
             "attempt": state.attempt,
@@ -188,8 +190,7 @@ class Attempts:
             if self.program.code is None and not procs.of_program(run.folder):
                 return False
         state.attempt = number
-        self._note(first)
-        self._attempt.checkpoint = str(told.get("checkpoint") or "")
+        self._note(first, str(told.get("checkpoint") or ""))
         run.event("adopted", attempt=number, alive=self.program.alive())
         run.log(f"attempt {number} goes on: its runner was gone")
         if state.phase != "running":
@@ -234,11 +235,10 @@ class Attempts:
         self.state.note = "; ".join(filter(None, [self.state.note, text]))
         self.run.log(text)
 
-    def _note(self, first: int) -> None:
-        """Take down what an end is compared with."""
+    def _note(self, first: int, held: str) -> None:
+        """Take down what an end is compared with. `held`: the checkpoint that it began with."""
         run, state = self.run, self.state
-        self.heart.begin_attempt(first)
-        held = self._began.id if self._began else ""
+        self.heart.begin_attempt(first, state.attempt > 1 or bool(held))
         self._attempt = why.Attempt(
             state.attempt,
             None,
@@ -246,7 +246,7 @@ class Attempts:
             "",
             first,
             None,
-            memory.note(run),
+            memory.note_kills(run),
             collectors.xids(),
             set(),
             held,
@@ -285,7 +285,7 @@ class Attempts:
         if asking.begun is not None:
             asking.over()
             if asking.asked_at is not None and asking.has_saved():
-                heart.saves.note(asking.asked_at, run.up)
+                heart.saves.note_save(asking.asked_at, run.up)
             self._note_cost(asking)
         self.program.wait_for_code()
 

@@ -224,15 +224,15 @@ def resume_variables(run: Run, checkpoint: Checkpoint | None) -> dict[str, str]:
 class SaveTimes:
     """How long a save takes here: training needn't end earlier before a deadline than that.
 
-    Glances measure those that the program makes by itself; `note` takes down those it was asked
-    for.
+    Glances measure those that the program makes by itself; `note_save` takes down those it was
+    asked for.
     """
 
     def __init__(self, run: Run):
         self._most = run.spec.save_seconds
         self._seen = _glances.setdefault(run, _Glances())
 
-    def note(self, asked_up: float, seen_up: float) -> None:
+    def note_save(self, asked_up: float, seen_up: float) -> None:
         """Take down a save, by two readings of `run.up`."""
         self._seen.longest = max(self._seen.longest, seen_up - asked_up)
 

@@ -80,20 +80,12 @@ def item_of(run: Run, path: str) -> Item:
 
 
 def own_files(run: Run) -> list[Item]:
-    """Return the run's log and events; where they would lie on something of the user's, aside."""
-    found = []
-    for name in ("log", "events.jsonl"):
-        own = _item(run, run.folder.at(name), run.spec.durable_what)
-        for item in items(run):
-            inside = (own.there + "/").startswith(item.there + "/")
-            rest = own.there[len(item.there) :] if inside else ""
-            covers = inside or (item.there + "/").startswith(own.there + "/")
-            theirs = item.here + rest
-            if covers and os.path.exists(theirs) and not _is_same(theirs, own.here):
-                own = own._replace(there=join(run.durable, f"runner/{name}"))
-                break
-        found.append(own)
-    return found
+    """Return the run's log and events, which lie aside from all that is the user's."""
+    paths = {name: run.folder.at(name) for name in ("log", "events.jsonl")}
+    return [
+        Item(name, path, join(run.durable, f"runner/{os.path.relpath(path, run.base)}"))
+        for name, path in paths.items()
+    ]
 
 
 def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
@@ -195,13 +187,6 @@ def _nothing() -> None:
     pass
 
 
-def _is_same(one: str, other: str) -> bool:
-    try:
-        return os.path.samefile(one, other)
-    except OSError:
-        return False
-
-
 def _item(run: Run, name: str, names: list[str]) -> Item:
     path = home(name)
     if not os.path.isabs(path):
@@ -261,12 +246,7 @@ def _other_run(run: Run, of: Place) -> str:
         return ""
     found = Generations(run.spec.name, of, address_of_checkpoints(run), {})
     found.read()
-    if not found.foreign:
-        return ""
-    return (
-        f"the checkpoints at {found.home} are of the run {found.foreign!r}; give this run another"
-        " durable.to"
-    )
+    return found.refusal()
 
 
 def _id_in(told: bytes | None) -> str:

@@ -87,9 +87,8 @@ def _restore(run: Run, beat: Beat) -> why.Verdict | None:
         there = durable.address_of_checkpoints(run)
         reason = f"the checkpoints at {there} can't be looked for: {error}"
         return why.Verdict("network", why.entry_of(run, "network"), reason)
-    elif told and told["foreign"]:
-        reason = f"the checkpoints there are of the run {told['foreign']!r}; set another durable.to"
-        return why.Verdict("bug", "", reason)
+    elif told and told["refusal"]:
+        return why.Verdict("bug", "", told["refusal"])
     for fault in told["corrupt"] if told else ():
         entry = why.entry_of(run, "torn")
         run.event("generation-corrupt", why=fault, entry=entry)
@@ -105,14 +104,14 @@ def _restore(run: Run, beat: Beat) -> why.Verdict | None:
 
 def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any]:
     """Bring what is wanted, after what _judge_here found; return what came, which generations
-    turned out to be corrupt, and whose else the checkpoints there are. Raises Failed."""
+    turned out to be corrupt, and why nothing may come from there. Raises Failed."""
     address = durable.address_of_checkpoints(run)
     of = _place(run, address)
     records = Records(run)
     found = Generations(run.spec.name, of, address, records.known)
     there = found.read()
-    if found.foreign:
-        return {"foreign": found.foreign, "brought": [], "corrupt": []}
+    if refusal := found.refusal():
+        return {"refusal": refusal, "brought": [], "corrupt": []}
     if here is None and not is_empty:  # only what is proven is better than what can't be
         there = [one for one in there if one.state == COMPLETE]
     brought, corrupt = [], []
@@ -140,7 +139,7 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
             of.get(address, run.checkpoints)
             brought += [[address, "all"]] if _has_file(run.checkpoints) else []
     records.write()
-    return {"foreign": "", "brought": brought, "corrupt": corrupt}
+    return {"refusal": "", "brought": brought, "corrupt": corrupt}
 
 
 def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], bool]:

@@ -38,11 +38,11 @@ class Heart:
         self._newest = ""  # the id of the newest checkpoint
         self._last = -1e9
 
-    def begin_attempt(self, first: int) -> None:
+    def begin_attempt(self, first: int, is_restart: bool = False) -> None:
         """Read the log from this file on, as that of another attempt."""
         self.first, self.nan = first, ""
         self._reader = log.Reader(self.run, first)
-        self.series.begin_attempt()
+        self.series.begin_attempt(is_restart)
         self._losses = nan.Watch(lambda text: log.find_step(self.run, text))
 
     def listen(self) -> None:
@@ -210,5 +210,5 @@ def start_apart(run: Run, *words: str, log: str = "") -> subprocess.Popen[bytes]
         run.log(f"can't start {words[0]}: {error.strerror}")
         return None
     if words[0] in ("keeper", "deadman"):
-        procs.note(run.folder, words[0], child.pid)
+        procs.note_pid(run.folder, words[0], child.pid)
     return child

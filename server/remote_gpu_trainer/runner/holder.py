@@ -46,8 +46,8 @@ def start(
         try:
             pid, source = _begin(words, env, folder, umask)
             status = procs.stat(pid)
-            procs.note(run.folder, "train", pid)
-            procs.note(run.folder, "holder", os.getpid())
+            procs.note_pid(run.folder, "train", pid)
+            procs.note_pid(run.folder, "holder", os.getpid())
             os.write(tell, f"{pid} {status.start if status else 0}\n".encode())
             os.close(tell)
             _hold(run, source, pid, number, first, env)
@@ -71,7 +71,7 @@ def take_over(run: Run, pid: int, number: int, first: int, env: dict[str, str]) 
     if os.fork() == 0:
         _detach(source)
         try:
-            procs.note(run.folder, "holder", os.getpid())
+            procs.note_pid(run.folder, "holder", os.getpid())
             _hold(run, source, 0, number, first, env, watch=pid)
         except BaseException:  # noqa: B036
             run.folder.append("log/runner.log", traceback.format_exc())

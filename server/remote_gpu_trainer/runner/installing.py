@@ -32,7 +32,7 @@ def install(run: Run, beat: Beat) -> Verdict | None:
     run.event("install")
     run.log("installing the environment")
     procs.kill_program(run.folder)  # an installation that a killed runner left
-    before, xids = memory.note(run), collectors.xids()
+    before, xids = memory.note_kills(run), collectors.xids()
     behind = setting_up.before(run.folder, run.spec.setup, words)
     code, said = _Installation(run, behind).run_it(beat)
     if run.asked:

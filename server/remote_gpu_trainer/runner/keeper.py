@@ -52,7 +52,7 @@ class Keeper:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:
                 return 0
-        procs.note(run.folder, "keeper", os.getpid())
+        procs.note_pid(run.folder, "keeper", os.getpid())
         for sign in (signal.SIGHUP, signal.SIGINT, signal.SIGUSR1, signal.SIGUSR2):
             signal.signal(sign, signal.SIG_IGN)
         with suppress(OSError), open("/proc/self/oom_score_adj", "w") as file:

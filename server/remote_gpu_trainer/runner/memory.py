@@ -26,7 +26,7 @@ class Mark(NamedTuple):
     machine: int
 
 
-def note(run: Run) -> Mark:
+def note_kills(run: Run) -> Mark:
     """Return the counts before an attempt."""
     return Mark(_own(run.spec.cgroup), frozenset(_lines()), _machine())
 

@@ -60,7 +60,7 @@ def table() -> dict[int, Stat]:
     return found
 
 
-def note(folder: Folder, name: str, pid: int) -> bool:
+def note_pid(folder: Folder, name: str, pid: int) -> bool:
     """Write NAME.pid: a pid and its start."""
     told = stat(pid)
     return told is not None and folder.write(f"{name}.pid", f"{pid} {told.start}\n")

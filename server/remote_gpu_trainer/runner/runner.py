@@ -168,7 +168,7 @@ class Runner:
     def _take_up(self, attempts: Attempts) -> int | None:
         """Go on where a killed runner was; None where that is at the beginning."""
         run, now = self.run, self.state
-        procs.note(run.folder, "runner", os.getpid())
+        procs.note_pid(run.folder, "runner", os.getpid())
         run.folder.touch("start.begun")
         raise_helpers(run)
         run.event("raised", phase=now.phase)
@@ -198,7 +198,7 @@ class Runner:
         if not self.raised:
             run.folder.remove("asked")
         run.folder.write("job.sha", run.spec.job_sha + "\n")
-        procs.note(run.folder, "runner", os.getpid())
+        procs.note_pid(run.folder, "runner", os.getpid())
         run.folder.touch("start.begun")
 
     def _refuse(self, reason: str, end: str = "refused") -> int:
@@ -386,7 +386,7 @@ def tell_refusals(run: Run, refusals: list[preflight.Refusal]) -> None:
 def _nothing_tried(run: Run) -> why.Attempt:
     from . import memory
 
-    return why.Attempt(0, None, run.asked, "", 0, None, memory.note(run), [], set(), "")
+    return why.Attempt(0, None, run.asked, "", 0, None, memory.note_kills(run), [], set(), "")
 
 
 def _write_code_notes(run: Run) -> None:

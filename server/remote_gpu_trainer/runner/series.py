@@ -31,6 +31,7 @@ class Series:
         self.run, self.state, self.collectors = run, state, collectors
         self.course = Course(run.spec.final_step)
         self._samples: list[Sample] = []
+        self._is_restart = False
         self._rows = 0
         self._written = -1e9
         self._phase = ""
@@ -39,8 +40,10 @@ class Series:
         self._losses: list[float] = []  # of the run so far, one of each `_every` heartbeats
         self._every, self._beats = 1, 0
 
-    def begin_attempt(self) -> None:
-        """Read on as another attempt, and remember the numbers of those before it."""
+    def begin_attempt(self, is_restart: bool = False) -> None:
+        """Read on as another attempt, and remember the numbers of those before it. `is_restart`: it
+        had a checkpoint to go on from, or follows another one."""
+        self._is_restart = is_restart
         before = self.state.reading
         self.course = Course(self.run.spec.final_step)
         self.course.recall(before)
@@ -67,18 +70,12 @@ class Series:
         if is_due and not course.losses:
             self._read_files()
         state.reading = course.as_dict()
-        state.progress = estimate(self._samples, course.total, run.now, self._is_restart())
+        state.progress = estimate(self._samples, course.total, run.now, self._is_restart)
         state.course = self._add_loss()
         state.gpus, state.disk = self.collectors.gpus, self.collectors.disk
         if is_due or state.phase != self._phase:
             self._written, self._phase = run.up, state.phase
             self._append(self._row())
-
-    def _is_restart(self) -> bool:
-        """Return whether the attempt had a checkpoint to go on from."""
-        return self.state.attempt > 1 or bool(
-            self.run.folder.json("attempt.json").get("checkpoint")
-        )
 
     def _add_loss(self) -> list[float]:
         """Return up to POINTS losses of the run, spread evenly, with the newest one."""

@@ -179,9 +179,14 @@ def _failed_attempt(run: Run, events: str) -> dict[str, Any] | None:
     first, following, lines = found.pop("from"), found.pop("before"), []
     if isinstance(first, int):
         end = (following, 0) if isinstance(following, int) else None
-        text = log.tail(run, first, TAIL, end).decode("utf-8", "replace").replace("\r", "\n")
-        lines = [line for line in map(clean, text.split("\n")) if line.strip()][-LAST:]
+        lines = _lines(log.tail(run, first, TAIL, end))[-LAST:]
     return {**found, "lines": lines}
+
+
+def _lines(text: bytes) -> list[str]:
+    """Return the lines that aren't empty, each state of a bar as one."""
+    lines = text.decode("utf-8", "replace").replace("\r", "\n").split("\n")
+    return [line for line in map(clean, lines) if line.strip()]
 
 
 def _still_on(run: Run) -> str:
@@ -230,8 +235,7 @@ def _add_log(run: Run, told: dict[str, Any], now: float) -> None:
         told["log_age"] = int(max(now - os.stat(files[-1]).st_mtime, 0))
         with open(files[-1], "rb") as file:
             file.seek(max(os.fstat(file.fileno()).st_size - 4 * TAIL, 0))
-            text = file.read().decode("utf-8", "replace").replace("\r", "\n")
-        lines = [line for line in map(clean, text.split("\n")) if line.strip()][-40:]
+            lines = _lines(file.read())[-40:]
         shown = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
         told["tail"] = shown[-TAIL:].decode("utf-8", "ignore")
 

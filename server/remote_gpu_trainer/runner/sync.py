@@ -190,7 +190,7 @@ class Sync:
         except OSError as error:
             run.log(f"a copy can't be started: {error}")
             return
-        procs.note(run.folder, "sync", self._child.pid)
+        procs.note_pid(run.folder, "sync", self._child.pid)
 
     def _is_going(self) -> bool:
         if self._child is not None:
@@ -207,12 +207,10 @@ class Sync:
     def _end_hung(self) -> None:
         run = self.run
         self._moved_at = run.up
-        hangs = int(run.folder.number("sync.hung") or 0) + 1
-        run.folder.write("sync.hung", f"{hangs}\n")
         self.stop()
         seconds = run.spec.timings.copy_quiet
         why = f"the copy to {run.durable} made no progress for {seconds:.0f} s"
-        run.event("sync-hung", count=hangs)
+        run.event("sync-hung")
         self._note_failure(f"{why}; it was ended, and is tried again", at_once=True)
 
     def _note_end(self, code: int) -> None:
@@ -345,7 +343,7 @@ def worker(run: Run, mode: str) -> int:
         if lock is None:
             write_last(run, {"ok": False, "verified": False, "why": "another copy is going on"})
             return 1
-        procs.note(run.folder, "sync", os.getpid())
+        procs.note_pid(run.folder, "sync", os.getpid())
         is_over = run.folder.ended() in ("done", "unsaved")
         # Other nodes may have nothing of it.
         is_whole = run.rank == 0 and (mode == "whole" or mode == "full" and is_over)

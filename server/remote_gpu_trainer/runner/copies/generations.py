@@ -71,6 +71,15 @@ class Generations:
         found = (_there(name, told) for name, told in self.known.items())
         return [one for one in found if one is not None]
 
+    def refusal(self) -> str:
+        """Return why nothing of this run may go there, '' where nothing speaks against it."""
+        if not self.foreign:
+            return ""
+        return (
+            f"the checkpoints at {self.home} are of the run {self.foreign!r}; give this run another"
+            " durable.to"
+        )
+
     def begin(self, name: str, told: dict[str, Any]) -> None:
         """Say that a copy begins."""
         self.known.pop(name, None)

@@ -123,9 +123,8 @@ class Round:
         failed, overtaken = "", {}
         try:
             there = self.there.read()
-            if self.there.foreign:
-                why = f"the checkpoints at {self.there.home} are of the run {self.there.foreign!r}"
-                return Result("failed", False, f"{why}; give this run another durable.to")
+            if why := self.there.refusal():
+                return Result("failed", False, why)
             begun = time.monotonic()
             while True:
                 here = self._look()
