@@ -10,12 +10,13 @@ from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.runner import checkpoints, content, durable, procs, safe, sync
+from remote_gpu_trainer.runner.asking import Failed
 from remote_gpu_trainer.runner.completeness import COMPLETE
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.copies import plan, rounds
 from remote_gpu_trainer.runner.copies.generations import Generations
 from remote_gpu_trainer.runner.copies.place import Local
-from remote_gpu_trainer.runner.copies.tool import Failed, Tools
+from remote_gpu_trainer.runner.copies.tool import Tools
 
 from tests.runner.copying import (
     events,

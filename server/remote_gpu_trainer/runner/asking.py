@@ -21,7 +21,7 @@ Beat = Callable[[], bool]
 
 
 class Failed(Exception):
-    """There is no answer; the text says why."""
+    """There is no answer, or a copy failed; the text says why."""
 
 
 class Job:
@@ -91,6 +91,8 @@ def _work(tell: int, keep: int, function: Callable[..., Any], arguments: Sequenc
             os.closerange(before + 1, behind)
         try:
             answer = [function(*arguments), ""]
+        except Failed as error:
+            answer = [None, str(error)]
         except OSError as error:
             answer = [None, error.strerror or str(error)]
         except Exception as error:

@@ -11,14 +11,15 @@ import os
 import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from . import asking, secrets
+from .asking import Failed
 from .context import PLACE, Run, home, plain_environment
 from .copies import place
 from .copies.generations import Generations
 from .copies.place import Place, join, kind_of
-from .copies.tool import Failed, Tools
+from .copies.tool import Tools
 
 if TYPE_CHECKING:
     from .preflight import Refusal
@@ -102,21 +103,19 @@ def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
     if missing:
         return [refuse(run, "python", f"{name} is missing on this box") for name in missing]
     try:
-        found, error = asking.call(run, LIMIT, beat, guarded, _look, run, True)
-    except asking.Failed as failed:
-        found, error = "", str(failed)
-    if found:
-        return [refuse(run, "unwritable" if found.startswith("can't") else "absent", found)]
-    if error and kind_of(run.durable) == "local":
-        return [refuse(run, "unwritable", f"the durable folder {run.durable}: {error}")]
-    if error:
+        found = asking.call(run, LIMIT, beat, _look, run, True)
+    except Failed as error:
+        if kind_of(run.durable) == "local":
+            return [refuse(run, "unwritable", f"the durable folder {run.durable}: {error}")]
         # A network that is gone for a moment refuses no run: nothing is called verified meanwhile.
-        said = mask(run, error)
+        said = mask(run, str(error))
         run.event("durable-silent", why=said)
         run.log(f"the durable place {run.durable} doesn't answer yet: {said}")
         return []
-    with suppress(asking.Failed):
-        found, _ = asking.call(run, LIMIT, beat, guarded, _look_for_room, run)
+    if found:
+        return [refuse(run, "unwritable" if found.startswith("can't") else "absent", found)]
+    with suppress(Failed):
+        found = asking.call(run, LIMIT, beat, _look_for_room, run)
     return [refuse(run, "disk", found)] if found else []
 
 
@@ -142,14 +141,6 @@ def _look_for_room(run: Run) -> str:
         " one is copied beside the old one; make room there (or rehearse again, if they are smaller"
         " now)"
     )
-
-
-def guarded(function: Callable[..., Any], *arguments: Any) -> tuple[Any, str]:
-    """Return what a function returns, and '' or the text of its error: for a child process."""
-    try:
-        return function(*arguments), ""
-    except (Failed, OSError) as error:
-        return None, str(error)
 
 
 def is_place(run: Run, of: Place | None = None) -> str:

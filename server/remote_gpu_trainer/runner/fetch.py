@@ -10,7 +10,7 @@ from contextlib import suppress
 from typing import Any
 
 from . import apart, asking, checkpoints, completeness, content, durable, notices, why
-from .asking import Beat
+from .asking import Beat, Failed
 from .completeness import COMPLETE, CORRUPT
 from .context import Run, home, user_mask
 from .copies import clouds, groups, place
@@ -18,7 +18,7 @@ from .copies.generations import Generations
 from .copies.place import join, kind_of
 from .copies.plan import wanted
 from .copies.records import SAFE, Records
-from .copies.tool import NO_ROOM, Failed, Tools
+from .copies.tool import NO_ROOM, Tools
 from .safe import is_mixed
 
 TRIES = 3
@@ -78,7 +78,7 @@ def _restore(run: Run, beat: Beat) -> why.Verdict | None:
         return None
     try:
         here, torn, is_empty = apart.call(run, _judge_here, run, beat=beat)
-    except asking.Failed:
+    except Failed:
         return None  # whoever begins looks again, and tells
     told, error = _try(run, beat, lambda: _bring(run, here, set(torn), is_empty), "restore-failed")
     if error and here is not None:
@@ -238,13 +238,13 @@ def _try(run: Run, beat: Beat, work: Callable[[], Any], event: str) -> tuple[Any
     """Work in a process of its own, up to three times; return the value and the last error."""
     error = ""
     for number in range(1, TRIES + 1):
-        child = asking.Job(durable.guarded, work)
-        hung = _wait(run, beat, child)
-        value, said = (None, "") if hung else _value(child)
-        if not hung and not said:
-            return value, ""
-        quiet = run.spec.timings.copy_quiet
-        error = f"no progress for {quiet:.0f} s" if hung else durable.mask(run, said)
+        child = asking.Job(work)
+        try:
+            if not _wait(run, beat, child):
+                return child.value(), ""
+            error = f"no progress for {run.spec.timings.copy_quiet:.0f} s"
+        except Failed as failed:
+            error = durable.mask(run, str(failed))
         if clouds.NOTHING.search(error):
             break
         run.event(event, **{"try": number}, why=error)
@@ -254,14 +254,6 @@ def _try(run: Run, beat: Beat, work: Callable[[], Any], event: str) -> tuple[Any
             if beat():
                 raise Asked
     return None, error
-
-
-def _value(child: asking.Job) -> tuple[Any, str]:
-    try:
-        value, said = child.value()
-    except asking.Failed as failed:
-        return None, str(failed)
-    return value, said
 
 
 def _wait(run: Run, beat: Beat, child: asking.Job) -> bool:

@@ -15,12 +15,13 @@ from pathlib import Path, PurePosixPath
 from ..boxes.box import Box
 from ..catalogue import bundle
 from ..runner import durable, fetch, spec
+from ..runner.asking import Failed
 from ..runner.completeness import COMPLETE, files_of
 from ..runner.context import Run
 from ..runner.copies import place
 from ..runner.copies.generations import ENDING, Generations
 from ..runner.copies.plan import There, newest
-from ..runner.copies.tool import Failed, Tools
+from ..runner.copies.tool import Tools
 from ..text import sha256_of
 from ..text.masking import shown
 from . import Loads, job_text, known_jobs, release

@@ -11,8 +11,9 @@ import json
 import os
 import re
 
+from ..asking import Failed
 from .place import BLOCK, SLOWEST, Files, Place, gathered, join, same_or_failed
-from .tool import Answer, Failed
+from .tool import Answer
 
 # What the tools say of something that was never written.
 NOTHING = re.compile(

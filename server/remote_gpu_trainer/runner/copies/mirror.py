@@ -13,9 +13,9 @@ from contextlib import suppress
 from typing import Callable, Dict, Iterable, Iterator, List
 
 from .. import content
+from ..asking import Failed
 from ..completeness import COMPLETE, CORRUPT, UNKNOWN, WEIGHTS, judge_file
 from .place import Files, Place, join
-from .tool import Failed
 
 BESIDE = ".unjudged"
 BATCH = 2 << 30  # bytes that are compared between two looks at the clock

@@ -15,7 +15,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Dict
 
-from .tool import Answer, Failed, Tools
+from ..asking import Failed
+from .tool import Answer, Tools
 
 Files = Dict[str, str]
 BLOCK = 1 << 22

@@ -10,6 +10,7 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .. import completeness, content, durable, results
+from ..asking import Failed
 from ..completeness import COMPLETE, CORRUPT, REST, UNKNOWN
 from ..context import Run, user_mask
 from . import groups, mirror, place
@@ -19,7 +20,7 @@ from .place import Files, join
 from .plan import Copy, Drop, Here, Job, age_of, is_mixed, newest, plan, waits
 from .reading import Reader
 from .records import SAFE, Records, add_row, write_last
-from .tool import Failed, Tools
+from .tool import Tools
 
 ABSENT = 3  # the code where all there is was copied, but something isn't there
 LOG_EVERY = 600.0  # seconds between copies of the log, which always changes

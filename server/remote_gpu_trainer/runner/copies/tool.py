@@ -16,10 +16,6 @@ NO_ROOM = re.compile(r"No space left|quota exceeded|nothing is copied", re.I)  #
 LOOK = 1.0  # seconds between two looks at a program's progress
 
 
-class Failed(Exception):
-    """A copy or a look failed. Its text is what the program said."""
-
-
 class Answer(NamedTuple):
     """`said`: what the program printed, its errors first. The code is 127 without the program."""
 
