@@ -118,7 +118,7 @@ def test_what_was_seen_before_a_copy_is_told_to_nobody_after_it(kept, monkeypatc
 @pytest.mark.parametrize("has_proof", [True, False])
 def test_a_failed_run_of_which_nothing_is_proven_needs_its_last_copy(kept, monkeypatch, has_proof):
     verified = "/mnt/keep/gen-1-5-a" if has_proof else ""
-    now = safe.Safe("", None, verified, 5, 0.0, [], "", True, True)
+    now = safe.Safe("", verified, [], "", True, True)
     kept.run.durable = kept.run.spec.durable = "/mnt/keep"
     monkeypatch.setattr(keeper, "start_apart", lambda *_, **more: Copying())
     monkeypatch.setattr(keeper.safe, "look_safe", lambda _: now)
@@ -137,7 +137,7 @@ def test_a_failed_run_of_which_nothing_is_proven_needs_its_last_copy(kept, monke
 def test_a_result_that_a_pattern_names_is_seen_here(kept, monkeypatch):
     kept.run.durable = kept.run.spec.durable = "/mnt/keep"
     kept.run.spec.results = ["out/final-*.pt"]
-    now = safe.Safe("", None, "/a", 5, 0.0, ["out/final-*.pt"], "", True, False)
+    now = safe.Safe("", "/a", ["out/final-*.pt"], "", True, False)
     monkeypatch.setattr(keeper.safe, "look_safe", lambda _: now)
     assert kept._looks_safe("failed")
     path = kept.run.inside("out/final-1.pt")
@@ -184,7 +184,7 @@ def test_the_end_by_a_deadline_is_told(kept, monkeypatch, step, where):
 def test_what_an_end_leaves_is_safe_or_not(end, newest, verified, missing, left, is_safe):
     is_newest = newest == verified or not newest
     is_all = is_newest and bool(newest) and not missing
-    now = safe.Safe(newest, 1, verified, 1, 0.0, missing, "", is_newest, is_all)
+    now = safe.Safe(newest, verified, missing, "", is_newest, is_all)
     assert keeper.is_safe_for(end, now, left) is is_safe
 
 

@@ -17,6 +17,7 @@ from .apart import Reading
 from .asking import Beat, Failed
 from .content import Item, Look
 from .context import Run
+from .copies.records import is_mixed, read_mixed
 
 QUIET = 60.0  # seconds without a write: then no other node is writing it any more
 LAST = "last-checkpoint"  # the newest whole one that this run has seen, by its path
@@ -401,11 +402,8 @@ def _bring_better(run: Run, look: Look, beat: Beat | None) -> Look:
 
 def _is_mixed(run: Run, item: Item) -> bool:
     """Return whether a checkpoint is of two saves, as the last copy found it."""
-    from . import safe
-
     with suppress(Failed):
-        mixed = run.folder.json(safe.SAFE).get("mixed") or {}
-        return bool(asking.call(run, LIMIT, None, safe.is_mixed, mixed, item.path))
+        return bool(asking.call(run, LIMIT, None, is_mixed, read_mixed(run), item.path))
     return False
 
 

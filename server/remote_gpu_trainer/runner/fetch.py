@@ -17,9 +17,8 @@ from .copies import clouds, groups, place
 from .copies.generations import Generations
 from .copies.place import join, kind_of
 from .copies.plan import wanted
-from .copies.records import SAFE, Records
+from .copies.records import Records, is_mixed, read_mixed
 from .copies.tool import NO_ROOM, Tools
-from .safe import is_mixed
 
 TRIES = 3
 
@@ -145,7 +144,7 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
 def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], bool]:
     """Return step and time of save of the newest complete checkpoint here, the names of corrupt
     ones and of those of two saves, and whether nothing is here."""
-    mixed = dict(run.folder.json(SAFE).get("mixed") or {})
+    mixed = read_mixed(run)
     known = content.Known(run.folder.at("whole.cache"))
     torn: set[str] = set()
     here, is_empty = None, True

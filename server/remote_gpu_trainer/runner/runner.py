@@ -25,6 +25,7 @@ from . import (
 )
 from .attempts import Attempts
 from .context import Run, say
+from .copies.records import read_mixed
 from .folder import ENDS
 from .heart import Heart, raise_helpers
 from .locks import Lease, RunLock
@@ -292,7 +293,7 @@ class Runner:
     def _close(self, outcome: str) -> int:
         run, now = self.run, self.state
         self.heart.series.beat()  # a last row, and what the log told at last
-        if now.checkpoint in (run.folder.json(safe.SAFE).get("mixed") or {}):
+        if now.checkpoint in read_mixed(run):
             now.checkpoint = safe.judged_now(run, now.checkpoint)
         now.write()
         run.event(

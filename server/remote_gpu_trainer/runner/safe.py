@@ -6,12 +6,12 @@ from __future__ import annotations
 import json
 import os
 from contextlib import suppress
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from . import asking, content, results
 from .completeness import COMPLETE, UNKNOWN
 from .context import Run
-from .copies.records import SAFE, Records
+from .copies.records import SAFE, Records, is_mixed, read_mixed
 
 LIMIT = 5.0  # seconds for the folders to answer
 SILENT = 600.0  # seconds after which an attempt that printed no step has trained all the same
@@ -20,17 +20,14 @@ SILENT = 600.0  # seconds after which an attempt that printed no step has traine
 class Safe(NamedTuple):
     """`newest`: the path here of the newest complete checkpoint, judged now, '' for none.
     `verified`: the newest complete generation at the durable place whose bytes were compared, ''
-    for none; `verified_at`: when, in seconds since 1970. `results_missing`: results that aren't
-    verified there. `unseen`: why an empty checkpoint folder isn't nothing to lose: the program
-    trained, and neither a checkpoint nor a result of it was ever seen; '' where that isn't so.
+    for none. `results_missing`: results that aren't verified there. `unseen`: why an empty
+    checkpoint folder isn't nothing to lose: the program trained, and neither a checkpoint nor a
+    result of it was ever seen; '' where that isn't so.
     `is_newest_safe`: the newest complete one is verified there, or there is nothing to lose.
     `is_all_safe`: the results are, too. Without a durable place nothing is."""
 
     newest: str
-    newest_step: int | None
     verified: str
-    verified_step: int | None
-    verified_at: float | None
     results_missing: list[str]
     unseen: str
     is_newest_safe: bool
@@ -43,7 +40,7 @@ def look_safe(run: Run) -> Safe:
     verified = str(told.get("verified") or "")
     stamps = [str(stamp) for stamp in told.get("stamps") or []]
     newest, is_there, is_seen = "", False, True
-    mixed = dict(told.get("mixed") or {})
+    mixed = read_mixed(run)
     missing: list[str] = [] if run.rank else list(run.spec.results)
     try:
         newest, is_there, missing = asking.call(
@@ -55,10 +52,7 @@ def look_safe(run: Run) -> Safe:
     is_newest_safe = bool(run.durable) and is_seen and (is_there or not newest) and not unseen
     return Safe(
         newest,
-        content.step_of(newest) if newest else None,
         verified,
-        _whole(told.get("step")) if verified else None,
-        told.get("at") if verified and isinstance(told.get("at"), (int, float)) else None,
         missing,
         unseen,
         is_newest_safe,
@@ -161,7 +155,7 @@ def judged_now(run: Run, path: str) -> str:
     if not path:
         return ""
     with suppress(asking.Failed):
-        mixed = run.folder.json(SAFE).get("mixed") or {}
+        mixed = read_mixed(run)
         cache = run.folder.at("whole.cache")
         return path if asking.call(run, LIMIT, None, _is_usable, path, cache, mixed) else ""
     return ""
@@ -169,12 +163,3 @@ def judged_now(run: Run, path: str) -> str:
 
 def _is_usable(path: str, cache: str, mixed: dict[str, str]) -> bool:
     return content.is_usable(path, cache) and not is_mixed(mixed, path)
-
-
-def is_mixed(mixed: dict[str, str], path: str) -> bool:
-    """Return whether a path is of a checkpoint of two saves, as the last copy found it."""
-    return path in mixed and mixed[path] == content.fingerprint([path])
-
-
-def _whole(value: Any) -> int | None:
-    return value if isinstance(value, int) else None

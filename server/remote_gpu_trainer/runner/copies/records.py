@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from .. import durable
+from .. import content, durable
 from ..context import Run
 
 STATE = "copies.json"  # what was read, copied and proven
@@ -55,6 +55,16 @@ class Records:
             "logged": self.logged,
         }
         self.run.folder.write(STATE, json.dumps(told) + "\n")
+
+
+def read_mixed(run: Run) -> dict[str, str]:
+    """Return {path: stamp} of checkpoints here that are of two saves, as the last round found."""
+    return dict(run.folder.json(SAFE).get("mixed") or {})
+
+
+def is_mixed(mixed: dict[str, str], path: str) -> bool:
+    """Return whether a path is of a checkpoint of two saves, and is still as it was then."""
+    return path in mixed and mixed[path] == content.fingerprint([path])
 
 
 def write_last(run: Run, told: dict[str, object]) -> None:
