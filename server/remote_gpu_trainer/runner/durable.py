@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from . import asking, secrets
 from .asking import Failed
 from .context import PLACE, Run, home, plain_environment
-from .copies import place
+from .copies import place_at
 from .copies.generations import Generations
 from .copies.place import Place, join, kind_of
 from .copies.tool import Tools
@@ -36,14 +36,6 @@ class Item(NamedTuple):
     name: str
     here: str
     there: str
-
-
-def tools(run: Run) -> list[str]:
-    """Return the programs that the durable place needs."""
-    kind = kind_of(run.durable)
-    if kind == "gs":
-        return ["gcloud"]
-    return {"ssh": ["ssh", "rsync"], "rclone": ["rclone"], "s3": ["aws"]}.get(kind, [])
 
 
 def child_environment(run: Run) -> dict[str, str]:
@@ -99,7 +91,8 @@ def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
         name = run.durable.split("/")[0]
         said = f"durable.to begins with {name}, which isn't set here"
         return [refuse(run, "", f"{said}; export it before the start, or write the path")]
-    missing = [name for name in tools(run) if not Tools(dict(os.environ), _nothing).has(name)]
+    tools = Tools(dict(os.environ), _nothing)
+    missing = [name for name in place_at(run.durable, tools).needs if not tools.has(name)]
     if missing:
         return [refuse(run, "python", f"{name} is missing on this box") for name in missing]
     try:
@@ -125,7 +118,7 @@ def _look_for_room(run: Run) -> str:
     size = run.folder.json(MEASURED).get("bytes")
     if not isinstance(size, int) or not size or not run.checkpoints:
         return ""
-    of = place.at(run.durable, Tools(child_environment(run), _nothing))
+    of = place_at(run.durable, Tools(child_environment(run), _nothing))
     there = Generations(run.spec.name, of, address_of_checkpoints(run), {})
     free = of.free(there.home)
     if free is None:
@@ -198,7 +191,7 @@ def _item(run: Run, name: str, names: list[str]) -> Item:
 
 def _look(run: Run, first: bool, of: Place | None = None) -> str:
     """Compare the place's id with the one noted; at first use give it one. Raises Failed."""
-    of = of or place.at(run.durable, Tools(child_environment(run), _nothing))
+    of = of or place_at(run.durable, Tools(child_environment(run), _nothing))
     is_local = kind_of(run.durable) == "local"
     noted = place_id(run)
     if is_local and not run.spec.durable_on_this_box:

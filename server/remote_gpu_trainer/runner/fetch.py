@@ -13,7 +13,7 @@ from . import apart, asking, checkpoints, completeness, content, durable, notice
 from .asking import Beat, Failed
 from .completeness import COMPLETE, CORRUPT
 from .context import Run, home, user_mask
-from .copies import clouds, groups, place
+from .copies import clouds, groups, place, place_at
 from .copies.generations import Generations
 from .copies.place import join, kind_of
 from .copies.plan import wanted
@@ -226,7 +226,7 @@ def _place(run: Run, address: str) -> place.Place:
         moves[0] += 1
         run.folder.write("fetch.progress", f"{moves[0]}\n")
 
-    return place.at(address, Tools(env, moved), user_mask())
+    return place_at(address, Tools(env, moved), user_mask())
 
 
 def _has_file(path: str) -> bool:

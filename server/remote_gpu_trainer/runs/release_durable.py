@@ -18,7 +18,7 @@ from ..runner import durable, fetch, spec
 from ..runner.asking import Failed
 from ..runner.completeness import COMPLETE, files_of
 from ..runner.context import Run
-from ..runner.copies import place
+from ..runner.copies import place, place_at
 from ..runner.copies.generations import ENDING, Generations
 from ..runner.copies.plan import There, newest
 from ..runner.copies.tool import Tools
@@ -39,7 +39,7 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
     """
     known = known_jobs.find(box, run)
     own = _run_of(known, address)
-    of = place.at(address, Tools(dict(os.environ), lambda: None))
+    of = place_at(address, Tools(dict(os.environ), lambda: None))
     try:
         found = _generations(of, address, own)
         there = sorted(newest(found.read()).values(), key=lambda one: one.name)

@@ -1,6 +1,21 @@
 """Copies between this box and the durable place.
 
-`groups` says which checkpoints lie here, `generations` which lie there, `plan` what is to be done,
-`rounds` does it; `mirror` keeps all other files. `place` and `clouds` bring files there and back
-and compare them, `tool` runs their programs.
+`groups` says which checkpoints lie here and `generations` which lie there; `reading` judges them,
+`plan` decides what is to be done, `rounds` does it and `records` keeps what was found. `mirror`
+keeps all other files. `place` and `clouds` bring files there and back and compare them, `tool` runs
+their programs.
 """
+
+from __future__ import annotations
+
+from .clouds import S3, Gs, Rclone
+from .place import Local, Place, Ssh, kind_of
+from .tool import Tools
+
+_KINDS = {"ssh": Ssh, "rclone": Rclone, "s3": S3, "gs": Gs}
+
+
+def place_at(address: str, tools: Tools, mask: int = 0o022) -> Place:
+    """Return the place that holds an address."""
+    kind = _KINDS.get(kind_of(address))
+    return kind(tools) if kind else Local(tools, mask)

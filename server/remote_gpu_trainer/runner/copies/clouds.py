@@ -58,6 +58,8 @@ def _largest(files: Files) -> float:
 class Rclone(Cloud):
     """A remote of rclone, as rclone:REMOTE:PATH."""
 
+    needs = ("rclone",)
+
     def show(self, path: str) -> Answer:
         """Run what prints a file there."""
         return self.tools.run(["rclone", "cat", path[7:]])
@@ -105,6 +107,8 @@ class Rclone(Cloud):
 
 class S3(Cloud):
     """A bucket of S3, by aws."""
+
+    needs = ("aws",)
 
     def show(self, path: str) -> Answer:
         """Run what prints a file there."""
@@ -195,6 +199,8 @@ class S3(Cloud):
 class Gs(Cloud):
     """A bucket of Google's, by gcloud, which compares by CRC32C."""
 
+    needs = ("gcloud",)
+
     def show(self, path: str) -> Answer:
         """Run what prints a file there."""
         return self.tools.run(["gcloud", "storage", "cat", path])
@@ -233,6 +239,3 @@ class Gs(Cloud):
     def _rsync(self, flags: list[str], source: str, target: str, patience: float = 0.0) -> Answer:
         words = ["gcloud", "storage", "rsync", "-r", "--no-ignore-symlinks", *flags, source, target]
         return same_or_failed(self.tools.run(words, patience=patience), "gs")
-
-
-KINDS = {"rclone": Rclone, "s3": S3, "gs": Gs}

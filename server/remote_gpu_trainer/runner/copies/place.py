@@ -41,23 +41,15 @@ def join(address: str, name: str) -> str:
     return address.rstrip("/") if name in ("", ".") else f"{address.rstrip('/')}/{name}"
 
 
-def at(address: str, tools: Tools, mask: int = 0o022) -> Place:
-    """Return the place that holds an address."""
-    from . import clouds
-
-    kind = kind_of(address)
-    if kind in clouds.KINDS:
-        return clouds.KINDS[kind](tools)
-    return Ssh(tools) if kind == "ssh" else Local(tools, mask)
-
-
 class Place:
     """Where copies lie. All addresses are whole ones; every method raises Failed.
 
     `checks_often`: comparing a few files by content is cheap enough for each round of copies.
+    `needs`: the programs that it runs here.
     """
 
     checks_often = True
+    needs: tuple[str, ...] = ()
 
     def __init__(self, tools: Tools):
         self.tools = tools
@@ -275,6 +267,8 @@ class Local(Place):
 
 class Ssh(Place):
     """A folder behind HOST:."""
+
+    needs = ("ssh", "rsync")
 
     def read(self, path: str) -> bytes | None:
         """Return a small file there; None where there is none."""

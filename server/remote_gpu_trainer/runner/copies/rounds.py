@@ -13,7 +13,7 @@ from .. import completeness, content, durable, results
 from ..asking import Failed
 from ..completeness import COMPLETE, CORRUPT, REST, UNKNOWN
 from ..context import Run, user_mask
-from . import groups, mirror, place
+from . import groups, mirror, place, place_at
 from .generations import Generations, digest_of, name_of
 from .groups import Group
 from .place import Files, join
@@ -46,7 +46,7 @@ class Round:
         self.run, self.full, self.whole = run, full, whole
         self.moves, self.written = 0, -1.0
         self.tools = Tools(durable.child_environment(run), self.moved)
-        self.place = place.at(run.durable, self.tools, user_mask())
+        self.place = place_at(run.durable, self.tools, user_mask())
         self.again = run.folder.has(".sync-failed")
         seconds = float(os.environ.get("RGT_SYNC_SECONDS") or 0)
         self.reread_until = run.up + (min(REREAD, seconds / 2) if seconds else REREAD)
