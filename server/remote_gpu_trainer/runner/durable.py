@@ -37,6 +37,13 @@ class Item(NamedTuple):
     here: str
     there: str
 
+    @property
+    def folders(self) -> tuple[str, str]:
+        """Return the folders here and there below which its files have their names."""
+        if os.path.isdir(self.here):
+            return self.here, self.there
+        return os.path.dirname(self.here), os.path.dirname(self.there)
+
 
 def child_environment(run: Run) -> dict[str, str]:
     """Return the environment of a program that copies: with the secrets, without settings."""

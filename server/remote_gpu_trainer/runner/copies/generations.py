@@ -23,6 +23,7 @@ ENDING = ".generations"  # of the name of their folder
 MANIFEST, BEGUN = "manifest.json", "copying.json"
 NAME = re.compile(r"gen-\d+-(\d+|x)-[0-9a-f]{8}$")
 NEWEST = "NEWEST"
+WHOLE = (COMPLETE, UNKNOWN)  # states of what is all there, whatever it proves
 
 
 def home(folder: str) -> str:
@@ -70,6 +71,14 @@ class Generations:
         """Return what lay there when it was read last."""
         found = (_there(name, told) for name, told in self.known.items())
         return [one for one in found if one is not None]
+
+    def find(self, digest: str) -> str:
+        """Return the name of a generation that lies there as a whole and has this digest, '' for
+        none."""
+        for name, told in self.known.items():
+            if digest and told.get("digest") == digest and told.get("state") in WHOLE:
+                return name
+        return ""
 
     def refusal(self) -> str:
         """Return why nothing of this run may go there, '' where nothing speaks against it."""

@@ -51,6 +51,11 @@ class Group(NamedTuple):
         times = self.times.values()
         return (max(times) - min(times)) / 1e9 if len(times) > 1 else None
 
+    @property
+    def paths(self) -> set[str]:
+        """Return its own files and folders."""
+        return {*self.own.values(), *(item.path for item in self.items)}
+
 
 def look(run: Run) -> list[Group]:
     """Return the checkpoints in the run's folder, newest first: what the pattern names, and other

@@ -19,7 +19,7 @@ from .groups import Group
 from .place import Files, join
 from .plan import Copy, Drop, Here, Job, age_of, is_mixed, newest, plan, waits
 from .reading import Reader
-from .records import SAFE, Records, add_row, write_last
+from .records import SAFE, Records, add_row, read_mixed, write_last
 from .tool import Tools
 
 ABSENT = 3  # the code where all there is was copied, but something isn't there
@@ -55,7 +55,7 @@ class Round:
         address = durable.address_of_checkpoints(run)
         self.there = Generations(run.spec.name, self.place, address, self.records.known)
         self.groups: list[Group] = []
-        self.mixed: list[Group] = []  # of them, what is of two saves
+        self.mixed: list[Group] | None = None  # what of them is of two saves; None: not looked at
         self.told: list[str] = []
         self.mirror = mirror.Mirror(self.place, full, whole, self.again, self._is_late, self.told)
 
@@ -158,7 +158,7 @@ class Round:
             return Result("failed", False, failed or str(error))
         mixed = {one.name for one in here if is_mixed(one, there)}
         self.mixed = [group for group in self.groups if group.name in mixed]
-        handled = {one.name for one in here if one.state == CORRUPT or self._is_there(one.stamp)}
+        handled = {one.name for one in here if one.state == CORRUPT or self._find_there(one.stamp)}
         lost = [name for name in overtaken if name not in handled]
         if lost:
             self.run.event("copy-overtaken", names=", ".join(lost))
@@ -195,11 +195,9 @@ class Round:
             digest = digest_of({name: sums[name] for name in group.own})
             self.records.digests[group.stamp] = digest
             self.records.own["digests"].append(digest)
-            for told in self.there.known.values():
-                if told.get("digest") == digest and told.get("state") in (COMPLETE, UNKNOWN):
-                    # These bytes lie there already, under another stamp.
-                    told["ours"], told["stamp"] = True, group.stamp
-                    return False
+            if same := self.there.find(digest):  # they lie there already, under another stamp
+                self.there.known[same].update(ours=True, stamp=group.stamp)
+                return False
             return self._put_group(group, action, files, sums, digest)
         except FileNotFoundError:
             return True
@@ -257,10 +255,9 @@ class Round:
         Raises Failed."""
         if not self.full:
             return
-        by_digest = {told.get("digest"): name for name, told in self.there.known.items()}
         for group in self.groups:
-            name = by_digest.get(self.records.digests.get(group.stamp, "-"))
-            if name is None or self._is_late():
+            name = self._find_there(group.stamp)
+            if not name or self._is_late():
                 continue
             there = join(self.there.home, f"{name}/files")
             wrong = self.place.wrong(group.own, there)
@@ -274,14 +271,9 @@ class Round:
     def _is_late(self) -> bool:
         return self.run.up >= self.reread_until
 
-    def _is_there(self, stamp: str) -> bool:
-        """Return whether a checkpoint of this stamp lies there as a whole."""
-        digest = self.records.digests.get(stamp)
-        known = self.there.known.values()
-        counted = (COMPLETE, UNKNOWN)
-        return bool(digest) and any(
-            told.get("digest") == digest and told.get("state") in counted for told in known
-        )
+    def _find_there(self, stamp: str) -> str:
+        """Return which generation has the bytes of a checkpoint here, '' for none."""
+        return self.there.find(self.records.digests.get(stamp, ""))
 
     # All else.
 
@@ -295,7 +287,6 @@ class Round:
                 return Result("failed", False, why)
             return Result("absent", False, "nothing there yet")
         taken = {os.path.realpath(path) for one in self.groups for path in one.files.values()}
-        there = item.there if os.path.isdir(item.here) else os.path.dirname(item.there)
         known = self.records.files.setdefault(item.there, {})
         try:
             files = mirror.files_in(item.here, taken)
@@ -306,7 +297,7 @@ class Round:
                         f"{name} in {item.name} is a link to {os.path.realpath(link)}, which isn't"
                         " copied; name it in durable.what if it should be"
                     )
-            return Result("ok", self.mirror.copy(files, there, known), "")
+            return Result("ok", self.mirror.copy(files, item.folders[1], known), "")
         except (Failed, OSError) as error:
             return Result("failed", False, str(error))
 
@@ -318,8 +309,7 @@ class Round:
         records.logged = run.now
         for item in durable.own_files(run):
             with suppress(Failed, OSError):
-                there = item.there if os.path.isdir(item.here) else os.path.dirname(item.there)
-                self.place.put(mirror.files_in(item.here, set()), there)
+                self.place.put(mirror.files_in(item.here, set()), item.folders[1])
 
     def _has_saved(self) -> bool:
         """Return whether the program has left results or checkpoints."""
@@ -369,10 +359,10 @@ class Round:
             "saved": best.at / 1e9 if best else None,
             "stamps": [str(one.get("stamp")) for one in there],
             "results": self._results(),
-            "mixed": {
-                path: content.fingerprint([path])
-                for group in self.mixed
-                for path in {*group.own.values(), *(item.path for item in group.items)}
+            "mixed": read_mixed(self.run)
+            if self.mixed is None
+            else {
+                path: content.fingerprint([path]) for group in self.mixed for path in group.paths
             },
         }
         self.run.folder.write(SAFE, json.dumps(told) + "\n")
@@ -382,8 +372,8 @@ class Round:
         proven = {
             os.path.join(path, "")
             for group in self.groups
-            for path in {*group.own.values(), *(item.path for item in group.items)}
-            if self._is_there(group.stamp)
+            for path in group.paths
+            if self._find_there(group.stamp)
         }
         found = {}
         for name in self.run.spec.results if self.run.rank == 0 else ():
@@ -397,7 +387,7 @@ class Round:
         """Return whether all files of a path were compared as they are now."""
         files = list(completeness.files_of(path))
         for item in self._items():
-            base = item.here if os.path.isdir(item.here) else os.path.dirname(item.here)
+            base, _ = item.folders
             known = self.records.files.get(item.there) or {}
             if files and all(
                 os.path.exists(file)
