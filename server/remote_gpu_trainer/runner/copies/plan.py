@@ -187,7 +187,8 @@ def _apart_before(one: Here, there: list[There]) -> list[float]:
     return [
         other.apart
         for other in there
-        if other.source == one.name and other.state == COMPLETE and other.apart is not None
+        if (other.source, other.kind, other.state) == (one.name, one.kind, COMPLETE)
+        and other.apart is not None
     ]
 
 
