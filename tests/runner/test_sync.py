@@ -13,7 +13,7 @@ from remote_gpu_trainer.runner import checkpoints, content, durable, procs, safe
 from remote_gpu_trainer.runner.asking import Failed
 from remote_gpu_trainer.runner.completeness import COMPLETE
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.copies import plan, rounds
+from remote_gpu_trainer.runner.copies import plan, records, rounds
 from remote_gpu_trainer.runner.copies.generations import Generations
 from remote_gpu_trainer.runner.copies.place import Local
 from remote_gpu_trainer.runner.copies.tool import Tools
@@ -235,12 +235,25 @@ def test_of_a_corrupt_folder_only_one_of_a_run_gives_its_complete_files(tmp_path
     run = make(tmp_path, checkpoint_pattern="*", results=[])
     folder = tmp_path / "ckpt" / name
     folder.mkdir(parents=True)
-    for name_of in ("last.pt", "best.pt"):
+    for file in ("last.pt", "best.pt"):
         with zipfile.ZipFile(folder / file, "w") as archive:
             archive.writestr("data", file)
     assert once(run, "full")
     os.truncate(folder / "best.pt", 50)
     assert once(run, "full") and len(events(run, "copied")) == copied
+
+
+def test_an_attempt_has_copied_once_a_checkpoint_of_its_own_lies_there(tmp_path):
+    run = make(tmp_path)
+    run.folder.write("attempt", "1\n")
+    assert once(run, "full") and not records.has_copied(run, 1)
+    fill(tmp_path, 10)
+    assert once(run, "full") and records.has_copied(run, 1)
+    run.folder.write("attempt", "2\n")
+    assert not records.has_copied(run, 2)
+    # The same bytes, touched: nothing of the second attempt.
+    os.utime(next((tmp_path / "ckpt").glob("*10*")))
+    assert once(run, "full") and not records.has_copied(run, 2)
 
 
 def test_a_result_that_is_a_corrupt_checkpoint_is_proven_nowhere(tmp_path):

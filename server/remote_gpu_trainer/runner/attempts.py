@@ -28,6 +28,7 @@ from . import (
     why,
 )
 from .context import Run
+from .copies.records import has_copied
 from .heart import Heart
 from .lingering import Lingering
 from .program import Program, with_arguments, words_of
@@ -421,7 +422,8 @@ class Attempts:
         has_newer = bool(newest) and newest != self._attempt.checkpoint
         reach = _reach(state, has_newer)
         is_beyond = is_further(self._best, reach, self._begins_anew)
-        came_further = has_newer and is_beyond
+        has_saved = has_newer or has_copied(run, state.attempt)
+        came_further = has_saved and is_beyond
         best, self._best = self._best, max(self._best or 0, reach or 0)
         if came_further:  # progress gives retries back
             self._used = {}

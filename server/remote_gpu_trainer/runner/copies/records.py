@@ -20,8 +20,8 @@ class Records:
     `digests`: {stamp: digest} of checkpoints here, and `corrupt`: {stamp: why}. The rest is of this
     durable place alone. `known`: manifests of the generations there, by name. `files`: {address
     there: {name: stamp}} of what was compared. `rhythms`: {checkpoint: which of its files were
-    written when}. `own`: the digests that an attempt saved. `logged`: when the log was copied, in
-    seconds since 1970.
+    written when}. `own`: the digests that an attempt saved, and whether one was copied. `logged`:
+    when the log was copied, in seconds since 1970.
     """
 
     def __init__(self, run: Run):
@@ -55,6 +55,13 @@ class Records:
             "logged": self.logged,
         }
         self.run.folder.write(STATE, json.dumps(told) + "\n")
+
+
+def has_copied(run: Run, attempt: int) -> bool:
+    """Return whether a checkpoint that this attempt saved was copied: some programs remove theirs
+    before they save the next one."""
+    own = Records(run).own
+    return own.get("attempt") == attempt and own.get("has_copied") is True
 
 
 def read_mixed(run: Run) -> dict[str, str]:

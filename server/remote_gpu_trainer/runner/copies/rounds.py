@@ -243,6 +243,7 @@ class Round:
         if wrong:
             raise Failed(f"differs at the destination: {wrong[0]}")
         told["copied"] = int(self.run.now)
+        self.records.own["has_copied"] = True
         self.there.commit(name, told)
         self.there.known[name]["ours"] = True
         self.run.event("copied", generation=name, source=group.name, step=step, state=state)
