@@ -1,21 +1,17 @@
 """A box by its name, and one program on it: over a real sshd, with hostile names, hostile replies and every way of not getting there."""
 
-import io
 import os
 import shutil
 import subprocess
-import tarfile
 import time
-from functools import partial
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from remote_gpu_trainer.boxes import box, streaming
+from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.text.masking import shown, shown_lines
 
-from tests.conftest import engine
-from tests.engines.sshd import INSTALL, boxes, free_port, sshd  # noqa: F401
+from tests.engines.sshd import boxes, free_port, sshd  # noqa: F401
 
 
 @pytest.mark.parametrize(
@@ -262,115 +258,6 @@ def test_a_missing_ssh_is_named(monkeypatch, tmp_path):
         box.run(box.parse("gpu"), "true").text
         == "ssh isn't installed here; install the OpenSSH client"
     )
-
-
-@pytest.mark.parametrize(
-    "said, outcome, why",
-    [
-        ("ssh: connect to host gpu port 22: Connection refused", "unreachable", "refused"),
-        ("rsync: write failed: No space left on device", "ok", ""),
-    ],
-)
-def test_rsync_that_saw_the_pipe_close_first_is_asked_what_ssh_said(
-    monkeypatch, tmp_path, said, outcome, why
-):
-    (tmp_path / "rsync").write_text(f"#!/bin/sh\necho '{said}' >&2\nexit 12\n")
-    (tmp_path / "rsync").chmod(0o755)
-    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
-    reply = box.pull(box.parse("gpu"), "/there", str(tmp_path))
-    assert (reply.outcome, reply.why) == (outcome, why)
-
-
-def test_a_folder_is_pulled_and_a_second_time_only_what_is_new(sshd, tmp_path):
-    if not shutil.which("rsync"):
-        pytest.skip("rsync is not installed")
-    there = sshd.home / "a 'run' $(x)"
-    there.mkdir()
-    (there / "-w").write_text("weights")
-    (there / "lock").write_text("")
-    (there / "out").symlink_to("/etc/passwd")
-    here = tmp_path / "to here"
-    here.mkdir()
-    reply = box.pull(box.parse("gpu"), str(there), str(here), exclude=("/lock",))
-    assert (reply.outcome, reply.code) == ("ok", 0), reply
-    assert [path.name for path in here.iterdir()] == ["-w"] and (
-        here / "-w"
-    ).read_text() == "weights"
-    assert box.pull(box.parse("gpu"), str(there) + "-gone", str(here)).code == 23
-    sshd.stop()
-    assert box.pull(box.parse("gpu"), str(there), str(here)).why == "refused"
-
-
-@pytest.fixture(
-    params=["local", *(pytest.param(name, marks=pytest.mark.engine) for name in ("here", "there"))]
-)
-def without_rsync(request, tmp_path, monkeypatch):
-    """A box and this machine, of which one has no rsync; and the folder on the box."""
-    box_there = None if request.param == "local" else request.getfixturevalue("sshd")
-    tools = tmp_path / "tools"
-    tools.mkdir()
-    for name in ("python3", "bash", "sh", "env", "timeout", *(("ssh",) if box_there else ())):
-        (tools / name).symlink_to(shutil.which(name))
-    if request.param == "there":
-        engine("rsync", INSTALL)
-        login = box_there.place / "login"
-        login.write_text(login.read_text().replace('cd "$HOME"', f'PATH={tools}; cd "$HOME"'))
-    else:
-        monkeypatch.setenv("PATH", str(tools))
-    there = (box_there.home if box_there else tmp_path) / "a 'run' $(x)"
-    (there / "out").mkdir(parents=True)
-    (there / "-w").write_text("weights")
-    (there / "out/é \n.bin").write_bytes(bytes(range(256)) * 5000)
-    (there / "lock").write_text("")
-    (there / "link").symlink_to("/etc/passwd")
-    return box.parse("gpu" if box_there else "local"), there, box_there
-
-
-def test_without_rsync_the_same_files_come(without_rsync, tmp_path):
-    where, there, box_there = without_rsync
-    here = tmp_path / "to here"
-    here.mkdir()
-    copy = partial(box.pull, where, str(there), str(here), exclude=("/lock",))
-    assert (copy().outcome, copy().code) == ("ok", 0)
-    came = {path.relative_to(here).as_posix() for path in here.glob("**/*") if path.is_file()}
-    assert came == {"-w", "out/é \n.bin"}
-    for name in came:
-        assert (here / name).read_bytes() == (there / name).read_bytes()
-        assert int((here / name).stat().st_mtime) == int((there / name).stat().st_mtime)
-    os.utime(here / "-w", (1, 1))
-    before = (here / "out/é \n.bin").stat().st_ino
-    copy()
-    assert (here / "out/é \n.bin").stat().st_ino == before, "what is here isn't sent again"
-    told = (there / "-w").stat()
-    (here / "-w").write_text("another")
-    os.utime(here / "-w", ns=(told.st_atime_ns, told.st_mtime_ns))
-    copy()
-    assert (here / "-w").read_text() == "another"
-    copy(by_content=True)
-    assert (here / "-w").read_text() == "weights"
-    gone = box.pull(where, str(there) + "-gone", str(here))
-    assert (gone.outcome, gone.code) == ("ok", 1) and "no folder" in gone.errors
-
-
-def test_without_rsync_a_full_or_closed_folder_and_a_lost_box_are_told(without_rsync, tmp_path):
-    where, there, box_there = without_rsync
-    (tmp_path / "here").mkdir()
-    (tmp_path / "here/out").write_text("a file in the way")
-    reply = box.pull(where, str(there), str(tmp_path / "here"))
-    assert reply.code == 1 and "out" in reply.errors
-    if box_there:
-        box_there.stop()
-        assert box.pull(where, str(there), str(tmp_path / "here")).why == "refused"
-
-
-def test_a_box_that_sends_a_path_out_of_the_folder_is_refused(tmp_path):
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as tar:
-        tar.addfile(tarfile.TarInfo("../evil"), io.BytesIO())
-    packed.seek(0)
-    with pytest.raises(streaming.Broken, match="an unsafe path"):
-        streaming._unpack(packed, tmp_path / "here")
-    assert not (tmp_path / "evil").exists()
 
 
 def test_what_is_shown_has_no_escapes_no_secrets_and_an_end():

@@ -28,7 +28,7 @@ cd "$HOME" || exit 255
 if [[ -f $place/$host.cut ]]; then
   bytes=$(<"$place/$host.cut")
   rm "$place/$host.cut"
-  bash -c "$2" | head -c "$bytes"
+  bash -c "$2" | stdbuf -o0 head -c "$bytes"
   exit 255
 fi
 exec bash -c "$2"

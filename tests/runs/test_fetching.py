@@ -1,6 +1,7 @@
 """`pull`: files of a run that lives come complete and compared, and nothing here is overwritten or followed."""
 
 import json
+import os
 import subprocess
 import threading
 import time
@@ -10,8 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.runs import code_files, fetching, file_sender
-from remote_gpu_trainer.runs.fetching import NotPulled
+from remote_gpu_trainer.runs import code_files
+from remote_gpu_trainer.runs.transfer import fetching, link, run_files, wire
+from remote_gpu_trainer.runs.transfer.fetching import NotPulled
 
 from tests.engines.fake_ssh import fake_ssh
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -145,42 +147,11 @@ def test_a_checkpoint_lies_still_first_and_longer_where_nothing_proves_it(
     clock = SimpleNamespace(
         time=lambda: began + sum(slept), monotonic=lambda: sum(slept), sleep=slept.append
     )
-    monkeypatch.setattr(file_sender, "time", clock)
-    found, why = file_sender.wait(str(path), 60)
+    monkeypatch.setattr(run_files, "time", clock)
+    found, why = run_files.wait(str(path), 60)
     assert found == state and why.startswith("corrupt: " if state == "corrupt" else "")
     assert bool(why) == (state == "corrupt")
     assert least <= sum(slept) + 0.1 < most
-
-
-def test_what_changes_while_it_is_read_is_read_again(tmp_path, capfdbinary, monkeypatch):
-    path = tmp_path / "metrics.json"
-    path.write_bytes(b"a" * 3000)
-    monkeypatch.setattr(file_sender, "PIECE", 1000)
-    changes = iter([b"b" * 3000])
-    sent = file_sender.hashlib.sha256
-
-    def change(*words):
-        if data := next(changes, None):
-            path.write_bytes(data)
-        return sent(*words)
-
-    monkeypatch.setattr(file_sender.hashlib, "sha256", change)
-    monkeypatch.setattr(file_sender, "_is_beginning", lambda *_: False)
-    assert file_sender.send_file("metrics.json", str(path)) == ""
-    out = capfdbinary.readouterr().out
-    assert out.count(b'"file"') == 2 and b"it changed while it was read" in out
-    assert out.rstrip().endswith(b'"why": ""}')
-
-
-def test_of_a_log_that_grows_its_beginning_comes(tmp_path):
-    path = tmp_path / "log"
-    path.write_bytes(b"a" * 100)
-    digest = file_sender.hashlib.sha256(b"a" * 100).hexdigest()
-    with path.open("rb") as file, path.open("ab") as more:
-        more.write(b"b")
-        more.flush()
-        assert file_sender._is_beginning(file, 100, digest)
-        assert not file_sender._is_beginning(file, 101, digest)
 
 
 def test_nothing_here_is_overwritten_unless_a_pull_brought_it(work, tmp_path):
@@ -211,25 +182,32 @@ def test_no_link_here_is_followed(work, tmp_path, force):
     assert not list(away.iterdir())
 
 
-def test_a_connection_that_breaks_leaves_no_half_file(work, tmp_path):
-    (work / "big.bin.txt").write_bytes(b"z" * 3_000_000)
+def test_a_connection_that_breaks_leaves_no_half_file(work, tmp_path, monkeypatch):
+    (work / "big.bin.txt").write_bytes(os.urandom(3_000_000))
     (tmp_path / "gpu.cut").write_text("1500000")
+    monkeypatch.setattr(link, "LATER", ())
     with pytest.raises(NotPulled, match="what is in place here is whole"):
         pull("big.bin.txt", to=tmp_path / "here")
-    assert not [p for p in (tmp_path / "here").rglob("*") if p.is_file()]
+    assert [p.name for p in (tmp_path / "here").iterdir()] == [wire.PARTS]
+    found = pull("big.bin.txt", to=tmp_path / "here")
+    assert found.files == {"big.bin.txt": 3_000_000}
+    assert (tmp_path / "here/big.bin.txt").read_bytes() == (work / "big.bin.txt").read_bytes()
+    assert {p.name for p in (tmp_path / "here").iterdir()} == {"big.bin.txt", fetching.MANIFEST}
 
 
 def test_what_arrives_otherwise_than_it_was_sent_is_no_file(work, tmp_path, monkeypatch):
-    sender = fetching.program().replace(b"if left else total.hexdigest()", b"or str(0) * 64")
+    sender = fetching.program().replace(
+        "digest.hexdigest() if is_whole else", "str(0) * 64 if is_whole else"
+    )
     assert sender != fetching.program()
     monkeypatch.setattr(fetching, "program", lambda: sender)
-    with pytest.raises(NotPulled, match="isn't the same here as on the box"):
+    with pytest.raises(NotPulled, match="isn't the same here as at the other end"):
         pull("out/metrics.json", to=tmp_path / "here")
-    assert not [p for p in (tmp_path / "here").rglob("*") if p.is_file()]
+    assert not (tmp_path / "here/out").exists()
 
 
 def test_a_box_that_lists_a_path_out_of_the_folder_is_refused(tmp_path, monkeypatch):
-    sender = fetching.program().replace(b"os.path.relpath(one, top), one", b'"../out.txt", one')
+    sender = fetching.program().replace("os.path.relpath(one, top), one", '"../out.txt", one')
     monkeypatch.setattr(fetching, "program", lambda: sender)
     run_of(fake_ssh(tmp_path, monkeypatch) / "gpu")
     with pytest.raises(NotPulled, match="an unsafe path"):

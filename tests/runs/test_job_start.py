@@ -10,10 +10,11 @@ import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runner import procs
 from remote_gpu_trainer.runner.probing import LOOKING
-from remote_gpu_trainer.runs import calling, code_files, job_start, sending
+from remote_gpu_trainer.runs import calling, code_files, job_start
 from remote_gpu_trainer.runs.job_reading import JobError
-from remote_gpu_trainer.runs.sending import NotSent, Parcel
 from remote_gpu_trainer.runs.status_reply import FailedAttempt, Signs, Status
+from remote_gpu_trainer.runs.transfer import link, sending, wire
+from remote_gpu_trainer.runs.transfer.sending import NotSent, Parcel
 
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -139,32 +140,37 @@ def test_files_arrive_whole_and_a_second_time_only_what_changed(sshd, tmp_path):
     assert (there / "code/a b.py").read_text() == "changed"
     assert not (there / "code/-rf").exists(), "what isn't sent any more is gone there"
     assert (there / "code/out/step_1.pt").read_text() == "weights"
-    assert not list(sshd.home.glob("**/x")) and not list(there.glob("**/*.rgt-new"))
+    assert not list(sshd.home.glob("**/x")) and not list(there.glob(f"**/{wire.PARTS}"))
 
 
-def test_a_sending_that_broke_off_leaves_nothing_behind_the_next_one(sshd, tmp_path, monkeypatch):
+def test_a_sending_that_broke_off_changes_nothing_and_leaves_nothing(tmp_path, monkeypatch):
     names = ["a.bin", "b.bin", "sub/c.bin"]
     for name in names:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).write_bytes(os.urandom(3_000_000))
-    there = sshd.home / "runs/toy/code"
-    there.mkdir(parents=True)
-    (there / "mine.rgt-new").write_text("of the user")
-    pack = sending._pack
+    there = tmp_path / "box/runs/toy"
+    (there / "code").mkdir(parents=True)
+    (there / "code/a.bin").write_text("of the last start")
+    (there / "code/mine").write_text("of the user")
+    local, given = box.parse("local"), parcel(tmp_path, names)
+    given = replace(given, folder=str(there))
+    with monkeypatch.context() as patch:
+        cut = link.Wire.send_pieces
 
-    def torn(packed, *rest):
-        pack(packed, *rest)
-        packed.truncate(8_000_000)
+        def torn(self, file, size, digest):
+            if self.moved > 4_000_000:
+                raise wire.Broken("cut")
+            return cut(self, file, size, digest)
 
-    monkeypatch.setattr(sending, "_pack", torn)
-    with pytest.raises(NotSent):
-        sending.send(GPU, parcel(tmp_path, names))
-    assert [path.name for path in there.glob("**/*.rgt-new")] != ["mine.rgt-new"], "it broke off"
-    monkeypatch.setattr(sending, "_pack", pack)
-    sending.send(GPU, parcel(tmp_path, names[:2]))  # the third isn't sent any more
-    assert [path.name for path in sshd.home.glob("**/*.rgt-new")] == ["mine.rgt-new"]
-    assert not (there / "sub").exists() and not (there.parent / "sending.json").exists()
-    assert {path.name for path in there.parent.iterdir()} == {"code", "sent.json"}
+        patch.setattr(wire.Wire, "send_pieces", torn)
+        with pytest.raises(NotSent):
+            sending.send(local, given)
+    assert (there / "code/a.bin").read_text() == "of the last start", "all of it changes, or none"
+    sent = sending.send(local, replace(given, paths=dict(list(given.paths.items())[:2])))
+    assert (there / "code/a.bin").read_bytes() == (tmp_path / "a.bin").read_bytes()
+    assert sent.new == 2 and not (there / "code/sub").exists()
+    assert {path.name for path in there.iterdir()} == {"code", "sent.json"}
+    assert {path.name for path in (there / "code").iterdir()} == {"a.bin", "b.bin", "mine"}
 
 
 def test_an_equal_size_and_time_is_no_equal_content(sshd, tmp_path):
@@ -194,17 +200,17 @@ def test_what_does_not_arrive_is_told(sshd, tmp_path, full):
         sending.send(GPU, parcel(tmp_path, ["a.py"]))
 
 
-def test_a_file_that_changes_while_it_is_sent_is_found(sshd, tmp_path, monkeypatch):
+def test_a_file_that_changes_all_the_while_is_told(tmp_path, monkeypatch):
     (tmp_path / "a.py").write_text("aaaa")
-    pack = sending._pack
-
-    def late(packed, given, manifest, wanted):
-        (tmp_path / "a.py").write_text("bbbb")
-        pack(packed, given, manifest, wanted)
-
-    monkeypatch.setattr(sending, "_pack", late)
-    with pytest.raises(NotSent, match=r"1 files on gpu aren't as they are here \(code/a.py\)"):
-        sending.send(GPU, parcel(tmp_path, ["a.py"]))
+    monkeypatch.setattr(wire, "NAP", 0.0)
+    monkeypatch.setattr(wire, "_is_still", lambda *_: False)
+    monkeypatch.setattr(wire.Sender, "_begins_with", lambda *_: False)
+    given = replace(parcel(tmp_path, ["a.py"]), folder=str(tmp_path / "there"))
+    with pytest.raises(
+        NotSent, match="1 files on local aren't as they are here .code/a.py changed"
+    ):
+        sending.send(box.parse("local"), given)
+    assert not (tmp_path / "there/code").exists()
 
 
 def planned(code, **fields):

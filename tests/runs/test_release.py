@@ -1,7 +1,7 @@
 """`release`: results pulled over a real sshd, hashed on both sides and loaded; what is billed; a box is gone only when its id was looked for in a list."""
 
 import argparse
-import dataclasses
+import errno
 import json
 import os
 import subprocess
@@ -17,14 +17,14 @@ from remote_gpu_trainer.runs import (
     known_jobs,
     ledger,
     named_results,
-    pulling,
     release,
     run_script,
 )
-from remote_gpu_trainer.runs.pulling import Unreleased
+from remote_gpu_trainer.runs.transfer import pulling, wire
+from remote_gpu_trainer.runs.transfer.pulling import Unreleased
 from remote_gpu_trainer.text import BadRequest
 
-from tests.conftest import ROOT, engine
+from tests.conftest import ROOT
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import INSTALL, boxes, sshd  # noqa: F401
 from tests.programs import rgt
@@ -38,7 +38,6 @@ WEIGHTS = len(HEAD).to_bytes(8, "little") + HEAD + bytes(8)
 @pytest.fixture
 def ended(sshd, tmp_path, monkeypatch):
     """A box with a run that has ended and left results; the test's folder is the present one."""
-    engine("rsync", INSTALL)
     monkeypatch.chdir(tmp_path)
     run = fake_run(sshd.home, phase="done", alive=False, exit=0)
     (run / "code/out").mkdir(parents=True)
@@ -237,7 +236,7 @@ def test_a_copy_that_broke_off_claims_its_folder_and_is_not_taken_for_whole(
     def broken(*_, **__):
         raise Unreleased("the connection broke")
 
-    monkeypatch.setattr(release, "pull", broken)
+    monkeypatch.setattr(wire.Receiver, "begin", broken)
     with pytest.raises(Unreleased, match="broke"):
         bring(ended)
     other = fake_run(ended.parent.parent, "other", phase="done", alive=False)
@@ -267,35 +266,28 @@ def test_a_manifest_that_names_no_box_is_judged_by_the_runs_name(ended, tmp_path
         bring(ended)
 
 
-def test_a_file_that_was_changed_on_the_way_is_bad(ended, monkeypatch):
-    pull = box.pull
+def test_a_file_that_was_changed_on_the_way_does_not_come(ended, monkeypatch, tmp_path):
+    sent = pulling.sending.program()
+    lying = sent.replace("digest.hexdigest() if is_whole else", "str(0) * 64 if is_whole else")
+    assert lying != sent
+    monkeypatch.setattr(pulling.sending, "program", lambda: lying)
+    with pytest.raises(Unreleased, match="isn't the same here as at the other end"):
+        bring(ended)
+    assert not (tmp_path / "box-gpu/here/run.sh").exists()
 
-    def tampered(one, source, to, **options):
-        reply = pull(one, source, to, **options)
-        with open(f"{to}/code/out/weights.bin", "r+b") as file:
-            file.write(b"tampered")
-        stat = (ended / "code/out/weights.bin").stat()
-        os.utime(f"{to}/code/out/weights.bin", (stat.st_atime, stat.st_mtime))
-        return reply
 
-    monkeypatch.setattr(box, "pull", tampered)
+def test_a_file_that_changes_all_the_while_is_named_and_the_rest_comes(ended, monkeypatch):
+    told = "return _stamp(os.fstat(file.fileno())) == _stamp(told)"
+    sent = pulling.sending.program()
+    busy = sent.replace(told, "return told.st_size != 300_000").replace("NAP = 0.3", "NAP = 0.0")
+    busy = busy.replace("return not _add(again,", "return size != 300_000 and not _add(again,")
+    assert told in sent
+    monkeypatch.setattr(pulling.sending, "program", lambda: busy)
     found = bring(ended)
     assert (found.verdict, found.differing) == ("bad", ["code/out/weights.bin"])
     assert "don't end the box yet" in release.as_text(found)
-
-
-def test_a_file_that_grows_meanwhile_gets_a_second_chance(ended, monkeypatch):
-    pull, calls = box.pull, []
-
-    def late(one, source, to, **options):
-        reply = pull(one, source, to, **options)
-        calls.append(to)
-        if len(calls) == 1:
-            (ended / "runner.log").write_text("one more line\n")
-        return reply
-
-    monkeypatch.setattr(box, "pull", late)
-    assert (bring(ended).verdict, len(calls)) == ("verified", 2)
+    assert not (Path(found.to) / "code/out/weights.bin").exists()
+    assert (Path(found.to) / "code/metrics.json").exists()
 
 
 def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
@@ -400,16 +392,13 @@ def test_a_file_that_no_release_brought_is_never_overwritten(ended, tmp_path):
     assert (here / "notes.txt").read_text() == "mine"
 
 
-@pytest.mark.parametrize("rsync", [True, False])
 @pytest.mark.parametrize("link", ["code", "code/out", "code/metrics.json", release.MANIFEST])
-def test_no_copy_follows_a_link_out_of_its_folder(ended, tmp_path, link, rsync, monkeypatch):
+def test_no_copy_follows_a_link_out_of_its_folder(ended, tmp_path, link):
     here, victim = tmp_path / "box-gpu/here", tmp_path / "victim"
     victim.mkdir()
     (victim / "metrics.json").write_text("mine")
     (here / link).parent.mkdir(parents=True)
     (here / link).symlink_to(victim / "metrics.json" if link.endswith("json") else victim)
-    if not rsync:
-        monkeypatch.setattr(box.streaming, "lacks_rsync", lambda _: True)
     with pytest.raises(Unreleased, match="link"):
         bring(ended)
     assert [path.name for path in victim.iterdir()] == ["metrics.json"]
@@ -430,7 +419,7 @@ def test_a_copy_that_broke_off_may_go_on_over_its_own_files(ended, tmp_path, mon
         raise Unreleased("the connection broke")
 
     with monkeypatch.context() as patch:
-        patch.setattr(release, "pull", broken)
+        patch.setattr(wire.Receiver, "begin", broken)
         with pytest.raises(Unreleased, match="broke"):
             bring(ended)
     assert bring(ended).verdict == "verified"
@@ -498,30 +487,22 @@ def test_a_broken_connection_is_no_verdict(ended, sshd):
 
 
 @pytest.mark.parametrize(
-    "reply",
+    "row",
     [
-        b"",
-        b"[]",
-        b'{"files": [["../../x", 1, "a"]], "links": []}',
-        b'{"files": [["/etc/x", 1, "a"]], "links": []}',
-        b'{"files": [["", 1, "a"]], "links": []}',
-        b'{"files": [["a", "b", "c"]], "links": []}',
-        b'{"files": [["a"]]}',
-        b"\xff",
+        {},
+        {"list": [["../../x", 1]], "links": []},
+        {"list": [["/etc/x", 1]], "links": []},
+        {"list": [["", 1]], "links": []},
+        {"list": [["a", "b"]], "links": []},
+        {"list": [["a"]], "links": []},
+        {"list": [["a", 1]]},
+        {"list": 7, "links": 7},
     ],
 )
-def test_a_list_that_leads_elsewhere_is_refused(reply):
+def test_a_list_that_leads_elsewhere_is_refused(row):
     with pytest.raises(Unreleased) as refused:
-        pulling.read_list(reply)
+        pulling.read_list(row)
     assert str(refused.value).isprintable()
-
-
-def test_a_backslash_is_a_plain_character_but_where_it_parts_folders(monkeypatch):
-    told = b'{"files": [["a\\\\..\\\\b", 1, "a"]], "links": []}'
-    assert list(pulling.read_list(told)[0]) == ["a\\..\\b"]
-    monkeypatch.setattr(os, "sep", "\\")
-    with pytest.raises(Unreleased, match="unsafe path"):
-        pulling.read_list(told)
 
 
 def test_a_name_that_no_manifest_can_hold_is_told_and_the_rest_is_verified(ended):
@@ -740,45 +721,28 @@ def test_a_line_of_the_ledger_with_an_impossible_time_breaks_nothing(when, monke
     )
 
 
-def test_what_is_a_link_here_is_not_the_file_that_was_pulled(ended, tmp_path, monkeypatch):
-    pull = box.pull
-
-    def linked(one, source, to, **options):
-        reply = pull(one, source, to, **options)
-        weights = Path(to) / "code/out/weights.bin"
-        weights.unlink()
-        weights.symlink_to(ended / "code/out/weights.bin")
-        return reply
-
-    monkeypatch.setattr(box, "pull", linked)
-    found = bring(ended)
-    assert (found.verdict, found.differing) == ("bad", ["code/out/weights.bin"])
-
-
-def test_a_file_that_vanished_meanwhile_is_no_failure_and_a_cut_list_is_one(ended, monkeypatch):
-    pull, run = box.pull, box.run
-    monkeypatch.setattr(
-        box, "pull", lambda *a, **k: dataclasses.replace(pull(*a, **k), code=24)
-    )  # rsync: some files vanished
-    assert bring(ended).verdict == "verified"
-    monkeypatch.setattr(box, "run", lambda *a, **k: dataclasses.replace(run(*a, **k), cut=True))
-    with pytest.raises(Unreleased, match="^listing .* ended with 0 [(]the list is too long[)]"):
-        bring(ended, "again")
-
-
-def test_a_full_disk_here_is_told_and_not_the_broken_pipe_that_ssh_makes_of_it(ended, monkeypatch):
-    said = (
-        'rsync: [receiver] write failed on "/out/step-9.pt": No space left on device (28)\n'
-        "rsync error: error in file IO (code 11) at receiver.c(381)\nclient_loop: send disconnect: Broken pipe\n"
+def test_a_file_that_vanished_meanwhile_is_no_failure(ended, monkeypatch):
+    sent = pulling.sending.program()
+    told = "sender = Sender(wire, files)"
+    gone = sent.replace(
+        told, f'{told}; [os.unlink(one) for one in files.values() if one.endswith(").txt")]'
     )
-    broken = box.Reply("unreachable", 255, errors=said, why="network", text="the connection broke")
-    monkeypatch.setattr(box, "pull", lambda *_, **__: broken)
+    assert gone != sent
+    monkeypatch.setattr(pulling.sending, "program", lambda: gone)
+    found = bring(ended)
+    assert (found.verdict, found.differing, found.files) == ("verified", [], 5)
+
+
+def test_a_full_disk_here_is_told(ended, monkeypatch):
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(wire.Receiver, "_take_bytes", full)
     with pytest.raises(Unreleased, match="^the disk under .* is full; make room there"):
         bring(ended)
 
 
 def test_a_run_by_the_real_runner_is_told_and_brought_home(sshd, tmp_path, monkeypatch):
-    engine("rsync", INSTALL)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "job.yaml").write_text(
         "name: real\ncommand: [bash, -c, 'echo step 1; cp seed model.safetensors']\ndeadline: 1h\ngpus: 0\nresults: [model.safetensors]\n"

@@ -7,7 +7,7 @@ import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runner import sync
 from remote_gpu_trainer.runs import known_jobs, release_durable
-from remote_gpu_trainer.runs.pulling import Unreleased
+from remote_gpu_trainer.runs.transfer.pulling import Unreleased
 
 from tests.programs import rgt
 from tests.runner.copying import kept, make

@@ -1,6 +1,6 @@
-"""Run a program on a machine, here or over ssh. Only this module starts ssh and rsync.
+"""Run a program on a machine, here or over ssh. Only this module starts ssh.
 
-`run` and `pull` return the program's reply, or why there is none. The program's text goes over
+`run` returns the program's reply, or why there is none. The program's text goes over
 stdin, and its arguments are quoted for the shell there; nothing that comes back reaches a shell
 here. Options come from the user's own ssh configuration, except those in ALWAYS.
 
@@ -16,7 +16,6 @@ import os
 import secrets
 import shlex
 import shutil
-import signal
 import subprocess
 import sys
 import threading
@@ -24,23 +23,21 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import IO, Literal
 
 from ..text.masking import shown, shown_lines
-from . import calls, streaming
+from . import calls
 from .ssh import BadBox, Box, Trouble, parse, trouble
 from .streaming import Stream
 
 __all__ = [
     "BASH", "PYTHON", "BadBox", "Box", "NotStarted", "Reply", "Stream", "Trouble", "address",
-    "interactive", "parse", "pull", "run", "stream", "trouble_of",
+    "interactive", "parse", "run", "stream", "trouble_of",
 ]  # fmt: skip
 
 MOST = 4 << 20  # bytes of a reply
 MOST_ERRORS = 64 << 10
 TO_BEGIN = 30.0  # seconds until a streaming program must have begun
-RSYNC_CUT = 12  # rsync's exit code if the pipe closes before it learns ssh's, which is 255
 BASH = ("bash", "-s", "--")
 PYTHON = ("python3", "-I", "-")  # -I: don't import from the folder it starts in
 ALWAYS = (
@@ -188,85 +185,6 @@ def _why_no_reply(
     return trouble(box, done.code, done.errors, login_output, _keys(box, done, ssh_config))
 
 
-def pull(
-    box: Box,
-    source: str,
-    to: str,
-    *,
-    limit: float = 6 * 3600,
-    exclude: tuple[str, ...] = (),
-    by_content: bool = False,
-    ssh_config: str = "",
-) -> Reply:
-    """Copy the contents of the folder `source` on the box into the folder `to` here.
-
-    By rsync, or where one end has none by the box's Python. A copy that broke off continues.
-    Nothing here is deleted, and symbolic links aren't copied. The limit is in seconds.
-    `by_content`: files of equal size and time are compared as well.
-    """
-    rsync = [
-        "rsync",
-        "-rt",
-        "-s",
-        "--partial",
-        "--partial-dir=.rsync-partial",
-        *(f"--exclude={name}" for name in exclude),
-        *(["--checksum"] if by_content else []),
-    ]
-    place = source.rstrip("/") + "/"
-    if not box.local:
-        user, _, host = box.host.rpartition("@")
-        host = f"[{host}]" if ":" in host else host
-        place = f"{user}@{host}:{place}" if user else f"{host}:{place}"
-        rsync += [
-            "-e",
-            " ".join("'" + word.replace("'", "''") + "'" for word in _ssh(box, False, ssh_config)),
-        ]
-    done = _start([*rsync, "--", place, os.path.join(to, "")], b"", limit, MOST)
-    if done.missing or (done.code and streaming.lacks_rsync(done.errors)):
-        return _pull_without_rsync(box, source, to, limit, exclude, by_content, ssh_config)
-    if done.late:
-        return _overtime(box, limit, done)
-    if done.code in (RSYNC_CUT, 255):
-        reason = trouble(box, 255, done.errors, "", _keys(box, done, ssh_config))
-        if done.code == 255 or reason.why != "other":
-            return Reply("unreachable", 255, errors=done.errors, why=reason.why, text=reason.text)
-    return Reply("ok", done.code, done.out, done.errors)
-
-
-def _pull_without_rsync(
-    box: Box,
-    source: str,
-    to: str,
-    limit: float,
-    exclude: tuple[str, ...],
-    by_content: bool,
-    ssh_config: str,
-) -> Reply:
-    def begin(words: tuple[str, ...]) -> subprocess.Popen[bytes]:
-        if box.local:
-            words = (sys.executable, *words[1:])
-        else:
-            words = (*_ssh(box, False, ssh_config), "--", box.host, shlex.join(words))
-        return _start_piped(words)
-
-    try:
-        streaming.receive(begin, source, Path(to), exclude, by_content, limit)
-    except streaming.Broken as broken:
-        done = _Done(broken.code, errors=broken.errors)
-        if broken.late:
-            return _overtime(box, limit, done)
-        if broken.code == 255:
-            reason = trouble(box, 255, done.errors, "", _keys(box, done, ssh_config))
-            return Reply("unreachable", 255, errors=done.errors, why=reason.why, text=reason.text)
-        return Reply("ok", broken.code or 1, errors=broken.errors)
-    except FileNotFoundError as error:
-        return Reply("unreachable", why="no-ssh", text=f"{error.filename} isn't installed here")
-    except OSError as error:
-        return Reply("ok", 1, errors=f"{error.filename or to}: {error.strerror}")
-    return Reply("ok", 0)
-
-
 @contextmanager
 def stream(
     box: Box,
@@ -281,12 +199,23 @@ def stream(
     `given`: its standard input. `trouble_of` says why a stream ended. Raises NotStarted where no
     program began.
     """
-    mark = secrets.token_hex(12)
-    command = ("sh", "-c", 'printf "%s\n" "$1"; shift; exec "$@"', "rgt", mark, *words)
+    mark, call = secrets.token_hex(12), calls.current()
+    command: tuple[str, ...] = (
+        "sh",
+        "-c",
+        'printf "%s\n" "$1"; shift; exec "$@"',
+        "rgt",
+        mark,
+        *words,
+    )
     if not box.local:
         command = (*_ssh(box, accept_new, ssh_config), "--", box.host, _line(words, mark))
+
+    def start() -> subprocess.Popen[bytes]:
+        return _start_piped(command)
+
     try:
-        process = _start_piped(command)
+        process = call.start(start) if call else start()
     except FileNotFoundError:
         text = f"{command[0]} isn't installed here; install it, or add it to the PATH"
         raise NotStarted(Trouble("other" if box.local else "no-ssh", text)) from None
@@ -297,6 +226,8 @@ def stream(
         yield started
     finally:
         calls.kill(process)
+        if call:
+            call.ended(process)
 
 
 class NotStarted(Exception):
@@ -312,12 +243,12 @@ def trouble_of(box: Box, ended: Stream, ssh_config: str = "") -> Trouble:
     code, errors = ended.end()
     done = _Done(code, errors=errors)
     if ended.has_begun:
-        if box.local or code not in (255, -signal.SIGKILL):
+        # 255 is ssh's own; a code below 0 is of a signal that ended it.
+        if box.local or (code is not None and 0 <= code < 255):
             last = next(reversed(shown_lines(errors, 1, 200)), "no message")
             return Trouble("program", f"the program on {shown(box.name, 80)} ended early ({last})")
         return _why_no_reply(box, done, b"", True, 0, ssh_config)
-    if code == -signal.SIGKILL:
-        done.late = True
+    done.late = ended.is_late
     return _why_no_reply(box, done, b"", False, TO_BEGIN, ssh_config)
 
 
@@ -500,6 +431,6 @@ def _environment(program: str) -> dict[str, str]:
     left_out = ("SSH_ASKPASS", "DISPLAY")
     env = {name: value for name, value in os.environ.items() if name not in left_out}
     env["SSH_ASKPASS_REQUIRE"] = "never"
-    if program in ("ssh", "rsync"):
+    if program == "ssh":
         env["LC_ALL"] = "C"
     return env

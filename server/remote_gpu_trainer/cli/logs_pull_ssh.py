@@ -139,8 +139,8 @@ def pull(
     Exit 0: all came. Exit 1: one didn't, such as a corrupt checkpoint or a name that isn't there.
     Exit 2: nothing is called so, or could not tell.
     """
-    from ..runs import fetching
     from ..runs.release import default_name
+    from ..runs.transfer import fetching
 
     place = box_of(box)
     with terminal.Progress("pulling", 0) as progress:

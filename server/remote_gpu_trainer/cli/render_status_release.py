@@ -437,7 +437,7 @@ def release(
     another run lives there. Exit 2: could not tell.
     """
     from ..platforms import profile as profiles
-    from ..runs.pulling import Unreleased
+    from ..runs.transfer.pulling import Unreleased
 
     asks_provider = bool(confirm_gone or listing or run_listing)
     if forget or mine:

@@ -37,8 +37,8 @@ if TYPE_CHECKING:
     from ..gpu_health.reading import Health
     from ..runs.job_start import Begun, Plan
     from ..runs.known_jobs import Known
-    from ..runs.sending import Sent
     from ..runs.status_reply import FailedAttempt, Status
+    from ..runs.transfer.sending import Sent
 
 LINE = 'print(f"step {step} loss {loss:.4f}", flush=True)'
 LARGE = 200_000_000  # bytes of code above which the user is asked: the box is paid for meanwhile

@@ -30,7 +30,7 @@ from ..runner.spec import MUST_RESTORE
 from ..text import UserError
 from ..text.masking import shown
 from ..text.secrets import holds_secret
-from . import calling, code_files, code_state, run_log, sending, status
+from . import calling, code_files, code_state, run_log, status
 from .code_files import CodeFiles
 from .job import Job
 from .job_reading import JobError, from_object
@@ -39,8 +39,9 @@ from .known_jobs import Known
 from .render import Rendered, render
 from .rendering import platform_of
 from .run_script import quoted_path
-from .sending import Parcel, Sent
 from .status_reply import NO_RUNNER, FailedAttempt, Status
+from .transfer import sending
+from .transfer.sending import Parcel, Sent
 
 BEGINNING = 180.0  # seconds that `run.sh start` may take: it waits until its checks are over
 POLL = 2.0  # seconds between two looks at a run that was started

@@ -19,14 +19,10 @@ from typing import TYPE_CHECKING
 
 from ..numbers import finite
 from ..text import BadRequest
+from ..text.locking import lock
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
-
-try:
-    import fcntl
-except ImportError:  # Windows: there a line is only appended whole, without a lock
-    fcntl = None
 
 MOST_BYTES = 64 << 20  # of the file's end, some 300,000 events: what is older is forgotten
 OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
@@ -276,8 +272,7 @@ def _append(event: str, now: float | None, **fields: object) -> bool:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            if fcntl:
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
+            lock(descriptor)
             size = os.fstat(descriptor).st_size
             if (
                 size

@@ -12,8 +12,9 @@ from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..runner.preflight import judge_folder
 from ..text.masking import shown
-from . import job_text, sending
+from . import job_text
 from .job import Job
+from .transfer import link
 
 LIMIT = 30.0  # seconds
 
@@ -52,7 +53,7 @@ def refusals(box: Box, job: Job, *, accept_new: bool = False) -> list[str]:
         accept_new=accept_new,
     )
     if reply.outcome == "ok" and reply.code == 127:
-        return [sending.without_python(box)]
+        return [link.without_python(box)]
     try:
         seen = json.loads(reply.out) if reply.outcome == "ok" else []
         told = []

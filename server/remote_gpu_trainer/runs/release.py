@@ -24,12 +24,13 @@ from pathlib import Path, PurePosixPath
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
-from ..boxes.streaming import leads_out
 from ..catalogue import bundle
 from ..text import write_whole
 from ..text.masking import shown, shown_lines
-from . import Loads, known_jobs, named_results, pulling, status
-from .pulling import HASHING, Unreleased, pull, refuse_foreign
+from . import Loads, known_jobs, named_results, status
+from .transfer import pulling
+from .transfer.pulling import HASHING, Pulled, Unreleased, refuse_foreign
+from .transfer.wire import leads_out
 
 Begins = Callable[[int, Callable[[], int]], None]
 
@@ -141,17 +142,13 @@ def bring_home(
     places = _places(source, also)
     origin = {"box": boxes.address(box) or "local", "folder": source}
     to = Path(os.path.realpath(to))  # the user's own link to a folder
-    own = own_files(to, origin)
-    sizes = _coming(box, places)
-    coming = list(sizes)
-    refuse_foreign(to, coming, own)
-    _unlink_results(to)
-    claim(to, origin, sorted(own.union(coming)))
-    begins(sum(sizes.values()), lambda: _bytes_below(to))
-    files, links = _pull_all(box, places, to, released)
+    pulled = _pull(box, places, to, origin, begins)
+    files = pulled.files
+    released.links = [shown(f"{path} -> {target}") for path, target in pulled.links.items()]
+    released.differing = [shown(path) for path in pulled.differing]
     released.files, released.bytes = len(files), sum(size for size, _ in files.values())
     named = named_results.read(to / "run.sh")
-    reached = named_results.reached(named, places, files, links)
+    reached = named_results.reached(named, places, files, pulled.links)
     lacking = _compare(released, reached, files)
     links_here = {} if released.differing else _link_results(to, reached.came, files)
     shorter = {target: path for path, target in links_here.items()}
@@ -203,26 +200,30 @@ def _safe_name(folder: str) -> str:
     return name
 
 
-def _pull_all(
-    box: Box, places: dict[str, str], to: Path, released: Released
-) -> tuple[dict[str, tuple[int, str]], dict[str, str]]:
-    """Pull each folder, and note links and differing files. Return files and links as `pull`."""
-    files: dict[str, tuple[int, str]] = {}
-    links: dict[str, str] = {}
-    for name, folder in places.items():
-        here, prefix = to / name, f"{name}/" if name else ""
-        try:
-            here.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise Unreleased(
-                f"can't write to {here} ({error.strerror}); give another folder with --to"
-            ) from None
-        pulled = pull(box, folder, here, () if name else LEFT_THERE)
-        links.update({prefix + path: target for path, target in pulled.links.items()})
-        released.differing += [shown(prefix + path) for path in pulled.differing]
-        files.update({prefix + path: about for path, about in pulled.files.items()})
-    released.links = [shown(f"{path} -> {target}") for path, target in links.items()]
-    return files, links
+def _pull(
+    box: Box, places: dict[str, str], to: Path, origin: dict[str, str], begins: Begins
+) -> Pulled:
+    """Copy the folders, over nothing that no release of this run brought. Raises Unreleased."""
+    here, has_begun = 0, False
+
+    def accepts(sizes: dict[str, int]) -> set[str]:
+        nonlocal has_begun
+        own = own_files(to, origin)
+        refuse_foreign(to, list(sizes), own)
+        _unlink_results(to)
+        claim(to, origin, sorted(own.union(sizes)))
+        if not has_begun:
+            has_begun = True
+            begins(sum(sizes.values()), lambda: here)
+        return own
+
+    def moves(count: int) -> None:
+        nonlocal here
+        here = count
+
+    own_files(to, origin)  # before anything is asked
+    wanted = {name: (folder, () if name else LEFT_THERE) for name, folder in places.items()}
+    return pulling.pull(box, wanted, to, accepts, moves)
 
 
 def _compare(
@@ -241,25 +242,6 @@ def _compare(
         released.unreached.append(shown(f"{name}: {why}", 400))
     released.left = reached.apart or bool(reached.behind)
     return released.left or bool(reached.absent)
-
-
-def _coming(box: Box, places: dict[str, str]) -> dict[str, int]:
-    """Return all files that will come, {path here: bytes}. Raises Unreleased."""
-    return {
-        f"{name}/{path}" if name else path: size
-        for name, folder in places.items()
-        for path, size in pulling.sizes(box, folder, () if name else LEFT_THERE).items()
-    }
-
-
-def _bytes_below(folder: Path) -> int:
-    """Return the bytes of all files of a folder, also of those that are under way."""
-    total = 0
-    for base, _, names in os.walk(folder):
-        for name in names:
-            with suppress(OSError):
-                total += os.lstat(os.path.join(base, name)).st_size
-    return total
 
 
 def _link_results(to: Path, came: list[str], files: Iterable[str]) -> dict[str, str]:

@@ -27,8 +27,8 @@ from ..text.masking import shown
 from . import Loads, job_text, known_jobs, release
 from .job_reading import from_object
 from .known_jobs import Known
-from .pulling import Unreleased, refuse_foreign, same
 from .release import Released
+from .transfer.pulling import Unreleased, refuse_foreign, same
 
 
 def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> Released:

@@ -250,9 +250,11 @@ def program(main: str, parts: Iterable[str]) -> str:
 
     `main` and `parts`: names within the package. Its words are what follows it.
     """
-    known = {name: "" if not name else sources()[name] for name in parts}
-    if main not in known:
-        known.update({main.rpartition(".")[0]: "", main: _source(main.replace(".", "/") + ".py")})
+    known = {}
+    for name in (*parts, main):
+        above = name.split(".")[:-1]
+        known.update({".".join(above[:end]): "" for end in range(len(above) + 1)})
+        known[name] = sources().get(name) or _source(name.replace(".", "/") + ".py")
     package = __name__.partition(".")[0]
     named = {".".join(filter(None, (package, name))): text for name, text in known.items()}
     return _PROGRAM.format(sources=named, main=f"{package}.{main}")

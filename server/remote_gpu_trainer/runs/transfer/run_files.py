@@ -1,38 +1,38 @@
 """Runs on a box: send files of a run, each as it is when nobody writes it any more.
 
 A checkpoint is sent once nothing speaks against it and it lies still, by the rule of the copies;
-any other file as it is read. What changes meanwhile is sent anew. Standard output: a line of JSON
-for each thing, and behind that of a file its bytes, in pieces with their length on a line before.
+any other file as it is read. What changes meanwhile is sent anew. Its words: what is wanted as
+JSON, and the run's folder. Standard input and output: a Wire.
 """
 
 from __future__ import annotations
 
 import glob
-import hashlib
 import json
 import os
 import sys
 import time
+from contextlib import suppress
 
-from ..runner import content
-from ..runner.completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN, WEIGHTS, judge
-
-PIECE = 1 << 20
-TRIES = 5  # how often a file is sent that changes while it is read
-NAP = 0.3
+from ...runner import content
+from ...runner.completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN, WEIGHTS, judge
+from .wire import NAP, TRIES, Broken, Refused, Sender, Wire
 
 
 def main(words):
-    """Send the files that the words name: what is wanted as JSON, and the run's folder."""
+    """Send the files that the words name; return the exit code."""
     wanted, folder = json.loads(words[0]), os.path.abspath(words[1])
+    wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
     try:
-        return _send(folder, wanted["names"], wanted["seconds"])
-    except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
-        return 1
+        with suppress(Broken, Refused):  # nobody is there to be told
+            return _send(wire, folder, wanted["names"], wanted["seconds"])
+    finally:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 1
 
 
-def _send(folder, names, seconds):
+def _send(wire, folder, names, seconds):
     items, wrong = {}, []
     for name in names:
         found, why = find(folder, name)
@@ -48,18 +48,16 @@ def _send(folder, names, seconds):
             wrong.append([path, f"{taken[0]} would be the same file here; pull it alone"])
         else:
             first.update(rows)
-    files = list(first.items())
-    sizes = [[name, _size(path)] for name, path in files]
-    _tell({"folder": folder, "files": sizes, "wrong": wrong})
-    if not items:
-        return 1
+    rows = [[name, _size(path)] for name, path in first.items()]
+    wire.tell({"folder": folder, "list": rows, "wrong": wrong}, now=True)
+    sender = Sender(wire, first)
     for path, top in items.items():
-        state, why = wait(path, seconds)
+        state, why = wait(path, seconds, wire.ping)
         if not why:
-            why = send_item(path, top, wanted_state=state)
-        _tell({"item": os.path.relpath(path, top), "state": state, "why": why})
-    _tell({"end": True})
-    return 0
+            why = send_item(sender, path, top, state)
+        wire.tell({"item": os.path.relpath(path, top), "state": state, "why": why})
+    wire.tell({"end": True}, now=True)
+    return 0 if items else 1
 
 
 def _folder_among(items, path):
@@ -119,7 +117,7 @@ def files_of(path, top):
     return [(os.path.relpath(one, top), one) for one in content.files_of(path)]
 
 
-def wait(path, seconds):
+def wait(path, seconds, pings=lambda: None):
     """Return the state of a file or folder, and why it can't be sent: '' once it can.
 
     A checkpoint must lie still for a moment, and longer where nothing proves it complete. Each may
@@ -144,80 +142,23 @@ def wait(path, seconds):
         if time.monotonic() > until:
             why = f"corrupt: {verdict.why}" if verdict.state == CORRUPT else "still being written"
             return verdict.state, why
+        pings()
         time.sleep(NAP)
 
 
-def send_item(path, top, wanted_state):
+def send_item(sender, path, top, state):
     """Send a file, or a folder with all its files; return why it didn't come through, or ''."""
+    lost = []
     for _ in range(TRIES):
-        before = content.fingerprint([path]) if wanted_state else ""
-        lost = [why for name, one in files_of(path, top) if (why := send_file(name, one))]
-        if not lost and (not wanted_state or before == content.fingerprint([path])):
+        before = content.fingerprint([path]) if state else ""
+        lost = [why for name, one in files_of(path, top) if (why := sender.send(name, one))]
+        if not lost and (not state or before == content.fingerprint([path])):
             return ""
         if lost and not os.path.lexists(path):
-            return lost[0]
-        if wanted_state:
-            wait(path, REST * 2)
-    return lost[0] if lost else "it changed each time while it was read"
-
-
-def send_file(name, path):
-    """Send a file as it was at one moment; return why it can't be, or ''."""
-    for _ in range(TRIES):
-        try:
-            with open(path, "rb") as file:
-                before = os.fstat(file.fileno())
-                _tell({"file": name, "size": before.st_size, "time": before.st_mtime})
-                digest = _send_bytes(file, before.st_size)
-                after = os.fstat(file.fileno())
-                is_same = _stamp(before) == _stamp(after) or _is_beginning(
-                    file, before.st_size, digest
-                )
-        except OSError as error:
-            _tell({"sha256": "", "why": error.strerror or str(error)})
-            return f"{name}: {error.strerror or error}"
-        if digest and is_same:
-            _tell({"sha256": digest, "why": ""})
-            return ""
-        _tell({"sha256": "", "why": "it changed while it was read"})
-        time.sleep(NAP)
-    return f"{name} changed each time while it was read"
-
-
-def _send_bytes(file, size):
-    """Send so many bytes; return their SHA-256, '' where there are fewer."""
-    total, left = hashlib.sha256(), size
-    while left:
-        piece = file.read(min(left, PIECE))
-        if not piece:
             break
-        total.update(piece)
-        left -= len(piece)
-        sys.stdout.buffer.write(b"%d\n" % len(piece) + piece)
-    sys.stdout.buffer.write(b"0\n")
-    return "" if left else total.hexdigest()
-
-
-def _is_beginning(file, size, digest):
-    """Return whether a file only grew: a log does all the time, and its beginning is whole."""
-    total, left = hashlib.sha256(), size
-    file.seek(0)
-    while left:
-        piece = file.read(min(left, PIECE))
-        if not piece:
-            return False
-        total.update(piece)
-        left -= len(piece)
-    return total.hexdigest() == digest
-
-
-def _stamp(told):
-    return told.st_size, told.st_mtime_ns, told.st_ctime_ns
-
-
-def _tell(row):
-    sys.stdout.buffer.write(json.dumps(row).encode() + b"\n")
-    sys.stdout.buffer.flush()
+        if state:
+            wait(path, REST * 2, sender.wire.ping)
+    return lost[0] if lost else "it changed each time while it was read"
 
 
 def _size(path):

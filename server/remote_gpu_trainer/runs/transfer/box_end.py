@@ -1,0 +1,147 @@
+"""Runs on a box: takes files into a folder of its own, or sends the files of folders.
+
+Its words: `take` or `give`, and what is wanted as JSON. Standard input and output: a Wire.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from contextlib import suppress
+
+from .wire import PARTS, Broken, Receiver, Refused, Sender, Wire, leads_out, way_of
+
+SENT = "sent.json"  # in the folder: the names of what was sent into it
+
+
+def main(words):
+    """Do what the words say; return the exit code."""
+    wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
+    wanted = json.loads(words[1])
+    try:
+        with suppress(Broken):  # nobody is there to be told
+            try:
+                (take if words[0] == "take" else give)(wire, wanted)
+                return 0
+            except Refused as error:
+                wire.tell({"error": str(error)}, now=True)
+            except OSError as error:
+                where = f"{error.filename}: " if error.filename else ""
+                wire.tell({"error": f"{where}{error.strerror or error}"}, now=True)
+    finally:
+        # What waits for a reader that is gone must not be written at the end.
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    return 1
+
+
+def take(wire, wanted):
+    """Take files into a folder. All change at once, at the end.
+
+    `wanted`: the folder; `compares`: say only what is lacking; `keeps`: what was sent before and
+    isn't listed any more stays.
+    """
+    top = os.path.realpath(os.path.expanduser(wanted["folder"]))
+    is_new = not os.path.lexists(top)
+    listed = wire.row()["list"]
+    before = set(sent_before(top))
+    gone = sorted(before.difference(name for name, _ in listed))
+    receiver = Receiver(wire, top)
+    if not wanted["compares"]:
+        receiver.begin(takes_over=True)
+    wire.tell({"new": is_new, "gone": gone}, now=True)
+    receiver.answer(listed)
+    while True:
+        row = wire.row()
+        if "file" in row:
+            receiver.take(row)
+        elif "end" in row:
+            break
+    if wanted["compares"]:
+        return
+    for name in () if wanted["keeps"] else gone:
+        remove(top, name)
+    receiver.put()
+    names = {name for name, _ in listed}.union(before if wanted["keeps"] else ())
+    write(os.path.join(top, SENT), json.dumps(sorted(names)))
+    receiver.end()
+    wire.tell({"done": True}, now=True)
+
+
+def give(wire, wanted):
+    """Send the plain files of folders, and name their links.
+
+    `wanted`: [[the folder's name at the other end, the folder, what is left out at its top]].
+    """
+    files, links = {}, []
+    for prefix, folder, left in wanted["folders"]:
+        top = os.path.expanduser(folder)
+        if not os.path.isdir(top):
+            raise Refused(f"no folder {ascii(top)}")
+        for path, full in below(top, {*left, PARTS}):
+            name = f"{prefix}/{path}" if prefix else path
+            if os.path.islink(full):
+                links.append([name, os.readlink(full)])
+            elif os.path.isfile(full):
+                files[name] = full
+    rows = [[name, size_of(full)] for name, full in files.items()]
+    wire.tell({"list": rows, "links": links}, now=True)
+    sender = Sender(wire, files)
+    for name, full in files.items():
+        why = sender.send(name, full)
+        gone = why and not os.path.lexists(full)
+        wire.tell({"item": name, "why": "" if gone else why, "gone": bool(gone)})
+    wire.tell({"end": True}, now=True)
+
+
+def below(top, left):
+    """Yield (path below `top`, whole path) of each file and link, but for those left out."""
+
+    def fail(error):
+        raise error
+
+    for base, folders, names in os.walk(top, onerror=fail):
+        at = os.path.relpath(base, top)
+        folders[:] = [one for one in folders if os.path.normpath(os.path.join(at, one)) not in left]
+        linked = [one for one in folders if os.path.islink(os.path.join(base, one))]
+        for name in sorted(linked + names):
+            path = os.path.normpath(os.path.join(at, name))
+            if path not in left:
+                yield path, os.path.join(base, name)
+
+
+def size_of(path):
+    """Return the bytes of a file, 0 where it is gone."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
+
+
+def sent_before(top):
+    """Return the names of what was sent into a folder."""
+    try:
+        with open(os.path.join(top, SENT), encoding="utf-8", errors="surrogateescape") as file:
+            return [name for name in json.load(file) if isinstance(name, str)]
+    except (OSError, ValueError, TypeError):
+        return []
+
+
+def remove(top, name):
+    """Remove a file that was sent, and the folders that it leaves empty."""
+    if leads_out(name) or way_of(top, name):
+        return
+    path = os.path.join(top, name)
+    with suppress(OSError):
+        os.unlink(path)
+        while os.path.dirname(path) != top:
+            path = os.path.dirname(path)
+            os.rmdir(path)
+
+
+def write(path, text):
+    """Write a file whole or not at all."""
+    with open(path + ".new", "w", encoding="utf-8", errors="surrogateescape") as file:
+        file.write(text)
+    os.replace(path + ".new", path)
