@@ -1,5 +1,6 @@
 """One protocol both ways: it goes on where a killed ssh broke it off, follows no link, and needs nothing here but ssh."""
 
+import json
 import os
 import shutil
 import signal
@@ -15,6 +16,8 @@ from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runs.transfer import link, pulling, sending, wire
 from remote_gpu_trainer.runs.transfer.sending import NotSent, Parcel
 
+from tests.cli.test_laptop import AS_ON_WINDOWS
+from tests.engines.fake_ssh import fake_ssh
 from tests.engines.sshd import boxes, sshd  # noqa: F401
 
 GPU, LOCAL = box.Box("gpu", "gpu"), box.Box("local")
@@ -346,3 +349,51 @@ def test_a_large_checkpoint_comes_about_as_fast_as_by_rsync(sshd, tmp_path):
             seconds.append(time.monotonic() - began)
             shutil.rmtree(tmp_path / one.__name__)
     assert min(took[ours]) < 2 * min(took[theirs])
+
+
+def test_files_go_both_ways_from_a_machine_as_windows_is_one(tmp_path, monkeypatch):
+    """`rgt start`, `pull` and `release` where neither rsync nor any module or name of POSIX is."""
+    place = fake_ssh(tmp_path, monkeypatch)
+    (place / "gpu").mkdir()
+    (place / "bin/ssh").write_text(
+        (place / "bin/ssh").read_text().replace("\n", f"\nexport PATH={os.environ['PATH']}\n", 1)
+    )
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name, path in (("ssh", place / "bin/ssh"), ("git", shutil.which("git"))):
+        (tools / name).symlink_to(path)
+    code = tmp_path / "project"
+    (code / "sub").mkdir(parents=True)
+    (code / "train.py").write_text("print('step 1', flush=True); open('out.json', 'w').write('{}')")
+    (code / "sub/data.bin").write_bytes(os.urandom(5_000_000))
+    job = {"name": "toy", "command": ["python3", "train.py"], "code": str(code), "gpus": 0}
+    job |= {"deadline": "1h", "probe": "off", "results": ["out.json"]}
+    (tmp_path / "job.json").write_text(json.dumps(job))
+    program = (
+        AS_ON_WINDOWS + "from remote_gpu_trainer.cli.main import main\nsys.exit(main(sys.argv[1:]))"
+    )
+
+    def as_there(*words):
+        done = subprocess.run(
+            [sys.executable, "-c", program, *words],
+            check=False,
+            capture_output=True,
+            text=True,
+            cwd=tmp_path,
+            env={**os.environ, "PATH": str(tools)},
+            timeout=300,
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    dry = as_there("start", "gpu", "job.json", "--dry-run")
+    assert "nothing was sent" in dry.stderr and not (place / "gpu/runs").exists()
+    told = as_there("start", "gpu", "job.json", "--yes")
+    assert "all compared by SHA-256" in told.stderr
+    there = place / "gpu/runs/toy/code/sub/data.bin"
+    assert there.read_bytes() == (code / "sub/data.bin").read_bytes()
+    as_there("status", "gpu", "--wait", "--every", "1s")
+    as_there("pull", "gpu", "out.json", "--to", "pulled")
+    assert (tmp_path / "pulled/out.json").read_text() == "{}"
+    as_there("release", "gpu", "--to", "home", "--expect", "0")
+    assert (tmp_path / "home/code/sub/data.bin").read_bytes() == there.read_bytes()

@@ -81,7 +81,12 @@ def kill(process: subprocess.Popen) -> None:
     """End a program that leads its own group, with the whole group, unless it has ended."""
     if process.poll() is not None:
         return
-    with suppress(ProcessLookupError):
+    kill_group(process)
+
+
+def kill_group(process: subprocess.Popen) -> None:
+    """End a program that leads its own group, and what it started; on Windows it alone."""
+    with suppress(OSError):
         if hasattr(os, "killpg"):
             os.killpg(process.pid, signal.SIGKILL)
         else:

@@ -6,13 +6,12 @@ import json
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from ..boxes.calls import kill_group
 from ..fit import trace_module
 from ..fit.traced_model import TracedModel, traced_model
 from ..fit.training_run import Run
@@ -107,8 +106,7 @@ def _asked(python: str, request: dict[str, Any]) -> dict[str, Any]:
 
 def _end(child: subprocess.Popen[bytes]) -> None:
     """End the process, and what it started."""
-    with suppress(OSError):
-        os.killpg(child.pid, signal.SIGKILL)
+    kill_group(child)
     child.wait()
 
 

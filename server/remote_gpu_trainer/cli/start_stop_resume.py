@@ -402,7 +402,7 @@ def _begin(
 
     `before`: its state before that.
     """
-    from ..runner.runner import TWICE
+    from ..runner.failures import FAILED_TWICE
     from ..runs import job_start
     from ..runs import status as run_status
 
@@ -417,7 +417,7 @@ def _begin(
         sent = following.sent
         if sent and (left := job_start.left_behind(place, folder, sent, answer.code)):
             _say("left", left)
-        is_for_resume = verb == "start" and any(TWICE in line for line in answer.lines)
+        is_for_resume = verb == "start" and any(FAILED_TWICE in line for line in answer.lines)
         again = f"resume {_where(following.box, folder)}" if is_for_resume else following.again
         _say("next", f"mend that, then: {program()} {again}")
         return 1

@@ -176,6 +176,7 @@ _WHY = {
     FIX: "something has to change first; see the entry",
     WAIT: "it is up to the platform; the same start works later",
 }
+FAILED_TWICE = "failed twice at the same step"  # of a run that `start` doesn't begin again
 TWICE = "it failed twice at the same step in the same way; find the cause"
 CELLS = "cells failed for good; the status of each says what to do"
 USED_UP = "its retries are used up; look for the cause first"

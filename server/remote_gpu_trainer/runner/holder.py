@@ -23,7 +23,6 @@ from .secrets import Mask
 PR_SET_CHILD_SUBREAPER = 36
 CHUNK = 1 << 16
 LONGEST_CODE = 80  # bytes of the file with the exit code
-QUIET = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
 
 
 def start(
@@ -84,7 +83,8 @@ def _detach(keep: int) -> None:
     """Leave the runner's session, files and signals behind; `keep` stays open."""
     os.setsid()
     signal.set_wakeup_fd(-1)
-    for sign in QUIET:
+    quiet = (signal.SIGHUP, signal.SIGINT, signal.SIGTERM, signal.SIGUSR1, signal.SIGUSR2)
+    for sign in quiet:
         signal.signal(sign, signal.SIG_IGN)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     null = os.open(os.devnull, os.O_RDWR)

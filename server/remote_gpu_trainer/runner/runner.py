@@ -26,6 +26,7 @@ from . import (
 from .attempts import Attempts
 from .context import Run, say
 from .copies.records import read_mixed
+from .failures import FAILED_TWICE
 from .folder import ENDS
 from .heart import Heart, raise_helpers
 from .locks import Lease, RunLock
@@ -34,7 +35,6 @@ from .why import WAITS, Verdict
 
 BOOTED = "this box has just booted; waiting"  # how the reason begins meanwhile
 OF_AN_END = (".done", ".failed", ".preempted", "notice", "final-sync", "quiet")
-TWICE = "failed twice at the same step"  # of a run that `start` doesn't begin again
 GPU_KINDS = ("no-gpu", "busy", "held", "kernel", "driver")
 
 
@@ -360,7 +360,7 @@ def end_if_over(run: Run, again: bool) -> int | None:
         return 0
     if run.folder.has(".same-failure"):
         script = run.folder.at("run.sh")
-        say(f"{run.spec.name} {TWICE}; fix it, then: bash {script} resume")
+        say(f"{run.spec.name} {FAILED_TWICE}; fix it, then: bash {script} resume")
         return CODES["refused"]
     return None
 

@@ -94,12 +94,8 @@ def _all_names(folder: Path) -> tuple[list[str], list[str]]:
     names, left = [], []
     for base, folders, files in os.walk(folder):
         at = os.path.relpath(base, folder)
-        names += [os.path.normpath(os.path.join(at, name)) for name in files]
-        names += [
-            os.path.normpath(os.path.join(at, name))
-            for name in folders
-            if os.path.islink(os.path.join(base, name))
-        ]
+        linked = [name for name in folders if os.path.islink(os.path.join(base, name))]
+        names += [_with_slashes(os.path.join(at, name)) for name in (*files, *linked)]
         kept = [
             name
             for name in folders
@@ -109,9 +105,18 @@ def _all_names(folder: Path) -> tuple[list[str], list[str]]:
         ]
         gone = set(folders).difference(kept)
         whole = [os.path.join(base, name) for name in gone]
-        left += [f"{os.path.relpath(one, folder)}/" for one in whole if not os.path.islink(one)]
+        left += [
+            f"{_with_slashes(os.path.relpath(one, folder))}/"
+            for one in whole
+            if not os.path.islink(one)
+        ]
         folders[:] = kept
     return sorted(names), sorted(left)
+
+
+def _with_slashes(path: str) -> str:
+    """Return a path as a box has it."""
+    return os.path.normpath(path).replace(os.sep, "/")
 
 
 def _ignores_itself(folder: str) -> bool:
