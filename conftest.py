@@ -7,7 +7,9 @@
 import functools
 import hashlib
 import importlib
+import inspect
 import os
+import re
 import signal
 import tempfile
 from collections import Counter
@@ -29,6 +31,15 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 # Each worker has a core; numpy's threads would only wait for each other.
 os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 LEFT_OUT = {"slow", "engine", "clients", "site", "proof"}  # markers, of a run without options
+# What shows that a test needs a box's shell, its /proc, or what POSIX alone has: in the imports of
+# its file, and in its own text or that of its fixtures.
+OF_A_BOX = re.compile(
+    r"^(?:from tests\.(?:engines|runner|bench|torture)|import (?:fcntl|pty|pwd|resource)\b)", re.M
+)
+BY_A_BOX = re.compile(
+    r"\bbash\b|[\"'](?:sh|git)[\"']|#!/|/(?:usr/)?bin/|/proc/|/dev/|/etc/|symlink_to|os\.symlink|chmod"
+    r"|mkfifo|getuid|killpg|SIGKILL"
+)
 ENGINES = {"sshd", "boxes", "cluster", "slurm"}  # fixtures that start a program pip can't install
 
 
@@ -43,6 +54,11 @@ def pytest_addoption(parser):
         "--changed",
         action="store_true",
         help="of the proofs and the probe's pairs only those of what changed, and a seventh",
+    )
+    parser.addoption(
+        "--laptop",
+        action="store_true",
+        help="only what needs no box, not even one in a folder: for macOS and Windows",
     )
     parser.addoption(
         "--shard",
@@ -76,9 +92,37 @@ def _narrowed(config) -> bool:
     return not chosen and config.args_source is not config.ArgsSource.ARGS
 
 
+def _needs_box(item) -> bool:
+    """Whether a test, a fixture that it uses, or what they call needs what a laptop may lack."""
+    if item.get_closest_marker("box"):
+        return True
+    used = [item.function] if hasattr(item, "function") else []
+    made = getattr(item, "_fixtureinfo", None)
+    for fixtures in made.name2fixturedefs.values() if made else ():
+        used += [one.func for one in fixtures if "tests" in one.baseid]
+    seen = set()
+    while used:
+        function = inspect.unwrap(used.pop())
+        if function in seen:
+            continue
+        seen.add(function)
+        with suppress(OSError, TypeError):
+            if BY_A_BOX.search(inspect.getsource(function)):
+                return True
+        # And the functions of the tests that it calls.
+        code, given = getattr(function, "__code__", None), getattr(function, "__globals__", {})
+        for one in (given.get(name) for name in (code.co_names if code else ())):
+            if inspect.isfunction(one) and one.__module__.startswith("tests."):
+                used.append(one)
+    return False
+
+
 def pytest_ignore_collect(collection_path, config):
     """Without a choice, don't even read what would be left out as a whole."""
-    if _narrowed(config) and collection_path.name.startswith("test_"):
+    is_test = collection_path.name.startswith("test_")
+    if config.option.laptop and is_test:
+        return bool(OF_A_BOX.search(collection_path.read_text(encoding="utf-8"))) or None
+    if _narrowed(config) and is_test:
         name = collection_path.relative_to(ROOT).as_posix()
         if name.startswith("evals/proofs/") or name in _slow():
             return True
@@ -143,6 +187,8 @@ def pytest_collection_modifyitems(config, items):
             for item, file in files
             if item.get_closest_marker("proof") and not changed.keeps(file)
         ]
+    if config.option.laptop:
+        left_out += [item for item in items if _needs_box(item)]
     number, parts = map(int, config.option.shard.split("/"))
     left_out += [item for item in items if _part_of(item.nodeid, parts) != number]
     if left_out:

@@ -18,12 +18,17 @@ TESTS = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding
 CI = (ROOT / ".ci/run").read_text(encoding="utf-8")
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 PYRIGHT = "test_pyright_finds_nothing"
+ROOMS = "cli runs boxes lookup logs clients mcp_server text retrieval catalogue platforms numbers readings fit"
+LAPTOP = 'python -m pytest -n auto --laptop -m "not slow and not engine" ' + " ".join(
+    f"tests/{room}" for room in ROOMS.split()
+)
 # Commands that are not run by the test below, and what runs them instead.
 ELSEWHERE = {
     "pip install -e '.[test]'": CI,
     "python -m pytest": CI,
     "python -m pytest --shard ${{ matrix.shard }}/3": None,
     'python -m pytest -n auto -m "not slow and not engine" tests/lookup tests/logs tests/catalogue tests/retrieval tests/runs tests/mcp_server': None,
+    LAPTOP: None,
     "pyright": (ROOT / "tests/documents/test_style.py").read_text(encoding="utf-8"),
     'git config --global --add safe.directory "$GITHUB_WORKSPACE"': None,  # only a container needs it
     ".ci/run": None,
@@ -103,7 +108,9 @@ def test_a_pull_request_runs_the_readmes_own_command_and_its_rooms_on_the_other_
     [others] = re.findall(r"look-up, catalogue, rendering and server also with (.*?)\. ", README)
     pythons = {*jobs["rooms"]["strategy"]["matrix"]["python"], "3.12"}
     assert pythons == {*re.findall(r"3\.\d+", others), "3.11"}
-    assert not [name for name in ("tests", "rooms", "checks") if "if" in jobs[name]]
+    assert not [name for name in ("tests", "rooms", "laptops", "checks") if "if" in jobs[name]]
+    systems = jobs["laptops"]["strategy"]["matrix"]["system"]
+    assert systems == ["macos-latest", "windows-latest"]
 
 
 def test_what_lands_on_the_main_branch_runs_a_sample_of_each_engine_and_the_night_runs_all():

@@ -829,6 +829,7 @@ sys.exit(main(["serve"]))
 """
 
 
+@pytest.mark.box
 def test_a_child_that_writes_to_stdout_does_not_reach_the_wire():
     with Child([sys.executable, "-c", NOISY]) as child:
         child.initialize()

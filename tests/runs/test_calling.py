@@ -6,6 +6,8 @@ import pytest
 from remote_gpu_trainer.boxes.ssh import parse
 from remote_gpu_trainer.runs import calling
 
+pytestmark = pytest.mark.box
+
 
 def test_lines_come_as_they_are_said_and_the_code_is_the_script_s(tmp_path):
     script = tmp_path / "toy/run.sh"

@@ -19,6 +19,8 @@ from remote_gpu_trainer.runs.job_text import Unfit
 from remote_gpu_trainer.runs.render import render
 from remote_gpu_trainer.runs.targets import slurm
 
+pytestmark = pytest.mark.box
+
 DAY = date(2026, 8, 25)
 PLATFORMS = {
     "local": "local",
