@@ -125,8 +125,9 @@ class Deadline(Fault):
 
     def happen(self):
         cell = self.cell
-        until = cell.journal.of("start")[0]["t"] + self.seconds
-        cell.follow(until - time.time() + 45)
+        gone = max(cell.vanished, default=0.0)  # a new box counts from its own first start
+        first = next(one["t"] for one in cell.journal.of("start") if one["t"] > gone)
+        cell.follow(first + self.seconds - time.time() + 45)
 
     def judge(self, journal):
         cell = self.cell
