@@ -135,7 +135,7 @@ class Store:
     def digests(self) -> set[str]:
         found, keys = set(), []
         for folder in self.folders:
-            for path in walk(folder):
+            for path in filter(is_committed, walk(folder)):
                 try:
                     told = path.stat()
                     key = (str(path), told.st_ino, told.st_size, told.st_mtime_ns, told.st_ctime_ns)
@@ -147,6 +147,14 @@ class Store:
                 found.add(self.known[key])
         self.signature = frozenset(keys)
         return found
+
+
+def is_committed(path: Path) -> bool:
+    """Whether a file isn't of a copy that still goes on: a generation counts once its manifest is there."""
+    for above in path.parents:
+        if above.parent.name.endswith(".generations"):
+            return (above / "manifest.json").exists()
+    return True
 
 
 def walk(folder: Path) -> Iterable[Path]:

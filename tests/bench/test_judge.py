@@ -115,6 +115,15 @@ def test_what_was_at_the_durable_place_and_went_is_told_with_its_seconds(tmp_pat
     assert "for 5 s" in history.replaced(journal, 15)[0]
 
 
+def test_a_generation_is_there_once_its_manifest_is(tmp_path):
+    place = tmp_path / "out.generations/gen-1-8-ab"
+    (place / "files").mkdir(parents=True)
+    (place / "files/last.pt").write_bytes(b"whole")
+    assert not Store(tmp_path).digests()
+    (place / "manifest.json").write_text("{}")
+    assert hashlib.sha256(b"whole").hexdigest() in Store(tmp_path).digests()
+
+
 def test_a_program_that_began_anew_has_not_finished():
     finish, start = {"event": "finish", "t": 1}, {"event": "start", "t": 2}
     assert Journal(told(finish)).finished and not Journal(told(finish, start)).finished
