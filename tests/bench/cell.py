@@ -148,7 +148,8 @@ class Cell:
                 fits = save.role == role and save.step >= least and save.begin > begun
                 if fits and not save.end and share <= gone < 0.9:
                     return True
-        if not self.box_off:
+        # Where an earlier fault ended the run, and somebody was told, there is no save left.
+        if not self.box_off and not (self.world.is_over() and self.told()):
             self.void = f"no save of {role} began within {seconds:.0f} s"
         return False
 

@@ -228,6 +228,11 @@ class World:
                     found.append(pid)
         return found
 
+    def is_over(self) -> bool:
+        """Whether the run on this box has come to its end."""
+        ends = ("done", "failed", "unsaved", "preempted")
+        return any((BOX / "runs" / NAME / f".{end}").exists() for end in ends)
+
     def kill(self, pids: list[int]) -> None:
         for pid in pids:
             with suppress(ProcessLookupError):
