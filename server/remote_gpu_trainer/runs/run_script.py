@@ -254,7 +254,8 @@ def program(main: str, parts: Iterable[str]) -> str:
     for name in (*parts, main):
         above = name.split(".")[:-1]
         known.update({".".join(above[:end]): "" for end in range(len(above) + 1)})
-        known[name] = sources().get(name) or _source(name.replace(".", "/") + ".py")
+        own = sources()
+        known[name] = own[name] if name in own else _source(name.replace(".", "/") + ".py")
     package = __name__.partition(".")[0]
     named = {".".join(filter(None, (package, name))): text for name, text in known.items()}
     return _PROGRAM.format(sources=named, main=f"{package}.{main}")
