@@ -148,8 +148,7 @@ class Cell:
                 fits = save.role == role and save.step >= least and save.begin > begun
                 if fits and not save.end and share <= gone < 0.9:
                     return True
-        # Where an earlier fault ended the run, and somebody was told, there is no save left.
-        if not self.box_off and not (self.world.is_over() and self.told()):
+        if not self.box_off and not self.was_ended():
             self.void = f"no save of {role} began within {seconds:.0f} s"
         return False
 
@@ -321,6 +320,11 @@ class Cell:
         dead = time.time() - self.program_seen > DEAD_SECONDS
         if dead and not (self.box_off or asked or self.told() or self.void):
             self.say("silent", "nothing trains, the box is on, and no message was sent")
+
+    def was_ended(self) -> bool:
+        """Whether an earlier fault ended the run, and somebody was told: there is no save left then."""
+        is_over = bool(self.box_off) or self.world.is_over()
+        return len(self.names) > 1 and is_over and bool(self.told())
 
     def told(self) -> list[str]:
         return TOLD.read_text().splitlines() if TOLD.exists() else []

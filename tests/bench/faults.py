@@ -61,7 +61,7 @@ class Plain(Fault):
         cell.follow(45)
 
     def judge(self, journal):
-        if not journal.of("finish"):
+        if not journal.of("finish") and not self.cell.was_ended():
             self.cell.void = self.cell.void or "the program didn't come to its end"
 
 
