@@ -19,7 +19,7 @@ from . import faults, shapes
 # SHAPE/FAULT of the whole table: each shape with each fault, and each real framework killed.
 TABLE = {f"{shape.name}/{fault}" for shape in shapes.ALL for fault in faults.TABLE}
 TABLE |= {f"{shape.name}/kill" for shape in shapes.REAL}
-LONGEST = 300  # seconds of one cell
+LONGEST = 420  # seconds of one cell, of which three faults take most
 OWN = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "--net", "--propagation", "private"]  # fmt: skip
 
 
