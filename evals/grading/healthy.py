@@ -20,7 +20,7 @@ from functools import lru_cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-CAPTURES = ROOT / "tests" / "health" / "gpu_captures"
+CAPTURES = ROOT / "tests" / "gpu_health" / "gpu_captures"
 PLACE = re.compile(r"\{PLACE (\d)\}")
 CODES = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-CAPTURES = Path(__file__).resolve().parents[1] / "health" / "gpu_captures"
+CAPTURES = Path(__file__).resolve().parents[1] / "gpu_health" / "gpu_captures"
 # Each call is one shell and one cat: many boxes are looked at on a machine with two cores.
 PROGRAM = """#!/bin/sh
 cd {here} || exit 9

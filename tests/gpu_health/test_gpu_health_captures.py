@@ -15,7 +15,7 @@ from tests.gpu_health.script import SCRIPT, gpu_health
 
 TABLE = [
     line.split("\t")
-    for line in (ROOT / "tests" / "health" / "gpu_expectations.tsv")
+    for line in (ROOT / "tests" / "gpu_health" / "gpu_expectations.tsv")
     .read_text(encoding="utf-8")
     .splitlines()
     if not line.startswith("#")
