@@ -145,7 +145,10 @@ class Cell:
             self.pause(0.1)
             for save in self.journal.saves.values():
                 gone = (time.time() - save.begin) / self.settings["save_seconds"]
-                fits = save.role == role and save.step >= least and save.begin > begun
+                is_new = (
+                    save.begin > begun or not self.shape.saves
+                )  # the only one may go on already
+                fits = save.role == role and save.step >= least and is_new
                 if fits and not save.end and share <= gone < 0.9:
                     return True
         if not self.box_off and not self.was_ended():
