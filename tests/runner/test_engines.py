@@ -51,7 +51,7 @@ def test_a_run_on_a_new_box_goes_on_from_what_rclone_copied(box: Box):
     assert box.status()["last_sync"]["verified"] is True
     assert (kept / name).read_bytes() == undisturbed()
     assert not (kept / "it's [1] {a,b} other.bin").exists()
-    assert list((kept / "log").iterdir())
+    assert list((kept / "runner/log").iterdir())
     shutil.rmtree(box.run_dir)
     shutil.rmtree(box.checkpoints)
     assert box.verb("run").returncode == 0, box.log()
