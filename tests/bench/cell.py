@@ -145,9 +145,8 @@ class Cell:
             self.pause(0.1)
             for save in self.journal.saves.values():
                 gone = (time.time() - save.begin) / self.settings["save_seconds"]
-                is_new = (
-                    save.begin > begun or not self.shape.saves
-                )  # the only one may go on already
+                # The only one of a program may go on already.
+                is_new = save.begin > begun or not self.shape.saves
                 fits = save.role == role and save.step >= least and is_new
                 if fits and not save.end and share <= gone < 0.9:
                     return True

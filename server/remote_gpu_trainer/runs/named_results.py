@@ -76,14 +76,9 @@ def read(script: Path) -> Named:
 def _of_job(text: str) -> Named:
     try:
         job = json.loads(text)
-        # A run that an earlier version started has the fields of its parts at the top.
-        queue, checkpoint = job.get("queue", job), job.get("checkpoint", {})
-        cells = [cell["name"] for cell in queue.get("cells", [])] or [""]
+        cells = [cell["name"] for cell in job.get("cells", [])] or [""]
         results = [name.replace("{cell}", cell) for name in job["results"] for cell in cells]
         texts = {name: str(job.get(name, "")) for name in _OLD.values()}
-        for name, value in checkpoint.items():
-            if f"checkpoint_{name}" in texts:
-                texts[f"checkpoint_{name}"] = str(value)
     except (ValueError, TypeError, KeyError, AttributeError):
         return Named()
     return Named(**texts, results=tuple(dict.fromkeys(results)))

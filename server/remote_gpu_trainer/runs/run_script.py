@@ -250,11 +250,10 @@ def program(main: str, parts: Iterable[str]) -> str:
 
     `main` and `parts`: names within the package. Its words are what follows it.
     """
-    known = {}
+    known, own = {}, sources()
     for name in (*parts, main):
         above = name.split(".")[:-1]
         known.update({".".join(above[:end]): "" for end in range(len(above) + 1)})
-        own = sources()
         known[name] = own[name] if name in own else _source(name.replace(".", "/") + ".py")
     package = __name__.partition(".")[0]
     named = {".".join(filter(None, (package, name))): text for name, text in known.items()}

@@ -77,10 +77,8 @@ def find(folder, name):
     work = os.path.join(folder, _home(str(job.get("work_dir") or "")))
     work = os.path.normpath(work)
     places = [(work, work), (folder, folder)]
-    # A run that an earlier version started has its checkpoint's fields at the top.
-    checkpoint = (job.get("checkpoint") or {}).get("folder") or job.get("checkpoint_folder")
-    if checkpoint:
-        saves = os.path.normpath(os.path.join(work, _home(str(checkpoint))))
+    if job.get("checkpoint_folder"):
+        saves = os.path.normpath(os.path.join(work, _home(str(job["checkpoint_folder"]))))
         places.append((os.path.dirname(saves), saves))
     wanted = _home(name)
     is_outside = True
