@@ -11,13 +11,13 @@ import numpy
 from remote_gpu_trainer.catalogue.bundle import load
 from remote_gpu_trainer.catalogue.entry import Entry
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
-from remote_gpu_trainer.retrieval import encoder, index, search
-from remote_gpu_trainer.retrieval.judge import load_judge
+from remote_gpu_trainer.retrieval import encoder, index, ranking
+from remote_gpu_trainer.retrieval.ranking import load_judge
 
 COPIED = 0.99  # what a copy's words and meaning are worth, beside its original's
 
 
-def larger(times: int) -> tuple[dict[str, Entry], search.Retriever]:
+def larger(times: int) -> tuple[dict[str, Entry], ranking.Retriever]:
     """Entries by id, and what a look-up asks, with `times` as many entries."""
     entries = list(load().entries)
     for copy in range(1, times):
@@ -29,7 +29,7 @@ def larger(times: int) -> tuple[dict[str, Entry], search.Retriever]:
     postings = _repeated(counted, [entry.id for entry in entries], times)
     worth = numpy.repeat(_worth(times), len(load().entries)).astype("f")[:, None]
     made = index.Index(postings, numpy.tile(index.load().points, (1, times, 1)) * worth)
-    retriever = search.Retriever(made, encoder.load(), load_judge(), signatures)
+    retriever = ranking.Retriever(made, encoder.load(), load_judge(), signatures)
     return {entry.id: entry for entry in entries}, retriever
 
 

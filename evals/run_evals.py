@@ -1,6 +1,6 @@
 """Grade the look-up, or any other agent's answers, on real public reports.
 
-usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|own|decision|outside|render|staleness|health|all]
+usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|own|decision|outside|chinese|render|staleness|health|all]
                                  [--system lookup|mcp] [--answers FILE] [--write] [--sealed]
                                  [--export FILE] [--arm lookup|index] [--n IN STRANGE] [--seed N]
                                  [--wrong]
@@ -14,7 +14,7 @@ healthy logs, and the old halves of evals/cases.jsonl beside every baseline; `--
 within 5 MB logs of several ranks; `--suite good` error texts in healthy logs, without a good log
 and with one; `--suite curves` logs that end without an error; `--suite own` logs that end by a
 mistake of their user; `--suite decision` what to do next; render, staleness and health the other tools. `--suite outside` grades sets that others labelled, in the folder that `OUTSIDE_SETS`
-names. `--suite all` runs all of it but the reader's, the outside one and the decisions. `--write` brings RESULTS.md and the
+names. `--suite chinese` gives points for short questions in Chinese. `--suite all` runs all of it but the reader's, the outside one, the Chinese one and the decisions. `--write` brings RESULTS.md and the
 floor up to date.
 
 `--suite reader --export FILE` writes reports for a reader, with our answers or (`--arm index`) the
@@ -33,6 +33,7 @@ SETS = HERE / "sets"
 sys.path[:0] = [str(HERE), str(HERE.parent / "server")]
 
 from grading import (
+    asked_chinese,
     curved,
     decisions,
     floor,
@@ -70,6 +71,7 @@ SUITES = (
     *OF_LOGS,
     "decision",
     "outside",
+    "chinese",
     *TOOLS,
     "all",
 )
@@ -154,6 +156,12 @@ def _of_others(_: argparse.Namespace) -> int:
     place = others_sets.folder()
     told = "skipped: OUTSIDE_SETS names no folder of sets that others labelled"
     print(others_sets.run(place).replace("**", "") if place else told)
+    return 0
+
+
+def _of_chinese(_: argparse.Namespace) -> int:
+    """Give the points of each half of the Chinese questions."""
+    print(asked_chinese.run())
     return 0
 
 
@@ -312,7 +320,7 @@ def page(tables: dict[str, str], old: str) -> str:
         report.LEGEND,
         "## Reports that no model learned from",
         f"(a) to (c) hold {len(kept)} reports (set {set_hash(kept)}). The limits of the "
-        "confidences were fitted on other reports, of the tuning half. The wording of 23 entries "
+        "confidences were fitted on other reports, of the tuning half. The wording of 24 entries "
         "was chosen with (a) to (c) in view, and so were changes of the ranking: their figures are "
         "somewhat too good ([README.md](README.md)).",
         sealed.openings(),
@@ -347,7 +355,12 @@ def _of_decisions(asked: argparse.Namespace) -> int:
     return int(bool(below))
 
 
-APART_FROM_ALL = {"reader": _read, "outside": _of_others, "decision": _of_decisions}
+APART_FROM_ALL = {
+    "reader": _read,
+    "outside": _of_others,
+    "decision": _of_decisions,
+    "chinese": _of_chinese,
+}
 
 if __name__ == "__main__":
     sys.exit(main())

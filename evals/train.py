@@ -33,7 +33,7 @@ sys.path[:0] = [str(EVALS), str(EVALS.parent / "server")]
 
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.retrieval import encoder, index, vectors
-from remote_gpu_trainer.retrieval.judge import JUDGE
+from remote_gpu_trainer.retrieval.ranking import JUDGE
 from remote_gpu_trainer.text import write_whole
 from training import BASE, corpus, judge
 from training.corpus import Report

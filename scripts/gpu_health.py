@@ -7,7 +7,7 @@ It also runs as `ssh HOST python3 - < gpu_health.py`.
 
 usage:
   gpu_health.py [--expect LIST] [--python PATH] [--path DIR ...] [--stress SECONDS]
-                [--record DIR] [--json]
+                [--network] [--durable HOST:PATH] [--record DIR] [--json]
   gpu_health.py --replay DIR_OR_FILE [--expect LIST] [--json]
   gpu_health.py --watch SECONDS [--pid PID]
 
@@ -45,6 +45,9 @@ import subprocess
 import sys
 import threading
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 from functools import partial
 from typing import NamedTuple
 
@@ -80,6 +83,52 @@ def bdf(text):
         return None
     domain, bus, device = (int(part or "0", 16) for part in match.groups())
     return f"{domain:04x}:{bus:02x}:{device:02x}"
+
+
+# --------------------------------------------------------------------------------------------------
+# forms.py
+# A kernel log as lines, in whichever form it was saved: JSON of journald or of Kubernetes too.
+
+
+def lines_of(text):
+    """The lines of a log. Its messages are the lines where it is JSON.
+
+    `journalctl -o json` writes an object a line, `kubectl get events -o json` one object for all.
+    """
+    if not text.lstrip().startswith("{"):
+        return text.splitlines()
+    whole = object_of(text)
+    if whole is not None and isinstance(whole.get("items"), list):
+        return [line for item in whole["items"] for line in message_of(item)]
+    out = []
+    for line in text.splitlines():
+        record = object_of(line) if line.startswith("{") else None
+        out += [line] if record is None else message_of(record)
+    return out
+
+
+def object_of(text):
+    """The JSON object that a text is, or None."""
+    try:
+        value = json.loads(text)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def message_of(record):
+    """The lines of one record: of the kernel's in a journal, or of an event of Kubernetes."""
+    if not isinstance(record, dict) or record.get("_TRANSPORT", "kernel") != "kernel":
+        return []
+    text = record.get("MESSAGE", record.get("message"))
+    if not isinstance(text, str):
+        return []
+    micro = str(record.get("__MONOTONIC_TIMESTAMP", ""))
+    if "message" in record:  # as kubectl prints an event without --output
+        head = "{} {} ".format(record.get("type", "Normal"), record.get("reason", "Event"))
+    else:
+        head = f"[{int(micro) / 1e6:.6f}] " if micro.isdigit() and len(micro) < 20 else ""
+    return [head + line for line in text.splitlines()]
 
 
 # --------------------------------------------------------------------------------------------------
@@ -198,6 +247,14 @@ legacy | warn | nothing, if the job does not need this card: it is too old for t
   # NVRM: ignoring the legacy GPU 0000:05:02.0
   NVRM: ignoring the legacy GPU ([0-9a-f:.]+)
 
+aer card | degraded | finish your job, then reboot; if it comes back, hand the box back: slot, riser
+    or card
+  # nvidia 0000:03:00.0: AER: can't recover (no error_detected callback)
+  # nvidia 0000:02:00.0: device has no AER-aware driver
+  # (the port above the card reports the error, and this line names the card: rwth-i6/returnn#1500,
+  # wilicc/gpu-burn#1)
+  (?i)\bnvidia ([0-9a-f:.]+): (?:AER: can't recover|device has no AER-aware driver)
+
 aer | degraded | finish your job, then reboot; if it comes back, hand the box back: slot, riser or
     card
   # pcieport 0000:00:01.0: AER: Uncorrected (Fatal) error received: 0000:01:00.0
@@ -232,10 +289,26 @@ disk | degraded | check whether the job's paths are on it; save what matters els
   # EXT4-fs (dm-0): Remounting filesystem read-only
   # I/O error, dev nvme0n1, sector 8
   # nvme nvme4: I/O tag 22 … timeout, reset controller
+  # nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff
+  # EXT4-fs error (device nvme19n1): ext4_wait_block_bitmap:517: comm etcd: Cannot read block bitmap
+  # XFS (dm-0): log I/O error -5
+  # XFS (sda4): Metadata corruption detected at xfs_dinode_verify.part.0+0x739/0x920 [xfs], inode …
+  # BTRFS error (device sda2): bdev /dev/sda2 errs: wr 0, rd 12, flush 0, corrupt 0, gen 0
+  # blk_update_request: critical medium error, dev nvme0n1, sector 8 op 0x0:(READ)
+  # (fs/ext4/super.c, fs/xfs/xfs_message.c, fs/btrfs/messages.c, drivers/nvme/host/pci.c,
+  # block/blk-core.c. A loop device is an image, whose faults are seldom the disk's.)
   Remounting filesystem read-only
   md/raid\S{0,20}: Disk failure on
   \bnvme\S{1,20}: no available path - failing I/O
-  nvme nvme\d+: (?:Disabling device after reset failure|I/O .{0,80}timeout, reset controller)
+  nvme nvme\d+: (?:Disabling device after reset failure|controller is down|Device not ready; abort)
+  nvme nvme\d+: I/O .{0,80}timeout, (?:aborting|(?:reset|disable) controller)
+  EXT4-fs error \(device (?!loop)
+  XFS \((?!loop)\S{1,30}\): .{0,60}(?:corruption detected|Corruption detected|CRC error|I/O error)
+  XFS \((?!loop)\S{1,30}\): .{0,60}(?:has been shut down|[Ss]hutting down filesystem)
+  BTRFS:? (?:error|critical) \(device (?!loop)
+  JBD2: Detected IO errors
+  Aborting journal on device (?!loop)
+  critical (?:medium|target) error, dev (?:nvme|sd|vd|xvd|dm-|md)
   I/O error while writing superblock
   Buffer I/O error on dev (?:nvme|sd|vd|xvd|dm-|md)
   \bI/O error, dev (?:nvme|sd|vd|xvd|dm-|md)
@@ -263,6 +336,12 @@ locked | degraded | a processor has been stuck in the kernel for minutes, and wh
   soft lockup - CPU#\d+ stuck for (?:1[2-9]\d|[2-9]\d\d|\d{4,})s
   rcu\w{0,20}:.{0,200}\bt=(?:1[2-9]\d{4}|[2-9]\d{5}|\d{7,}) jiffies
 
+stuck in the driver | degraded | nvidia-smi and kill won't help: save what you can, reboot the box;
+    if it comes back, {BACK}
+  # INFO: task cache_mgr_event:620917 blocked for more than 120 seconds.
+  # (a thread of DCGM; like NVIDIA's other tools it waits for the driver alone: leptonai/gpud#117)
+  task (?:cache_mgr_\w+|nv-hostengine|nvidia-smi|nvidia-persiste\w*|dcgm\w*|dcgmi):\d+ blocked for
+
 stuck | warn | look at the disks and mounts that this process used; reboot if it comes back
   # watchdog: BUG: soft lockup - CPU#18 stuck for 27s! [python3:2254956]
   # INFO: task python3:77 blocked for more than 120 seconds.
@@ -272,12 +351,10 @@ stuck | warn | look at the disks and mounts that this process used; reboot if it
   rcu\w{0,20}: INFO: rcu\w+ (?:self-)?detected stall
   Watchdog detected hard LOCKUP
 
-# The two kinds below are those of `stuck` whose trace of calls says what the task waits for.
+# `stuck`, where the trace of calls says that the task waits for a file system; one that waits for
+# the driver is `stuck in the driver`.
 stuck in a file system | degraded | wait for the mount or its server; if it doesn't answer, save
     elsewhere, and start again without it: the process can't be killed meanwhile
-
-stuck in the driver | degraded | nvidia-smi and kill won't help: save what you can, reboot the box;
-    if it comes back, {BACK}
 
 files | degraded | programs can't open files any more: raise fs.file-max, or find who holds them
   VFS: file-max limit \d+ reached
@@ -287,11 +364,29 @@ host memory | fatal | the machine's memory gives errors that can't be corrected,
   # EDAC MC0: 1 UE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0 …
   # mce: Uncorrected hardware memory error in user-access at 7740c0140
   # Memory failure: 0x7740c0: Sending SIGBUS to python3:51201 due to hardware memory corruption
-  # (drivers/edac/edac_mc.c, arch/x86/kernel/cpu/mce/core.c, mm/memory-failure.c. Errors that were
-  # corrected, CE and "Machine check events logged", are left out.)
+  # (drivers/edac/edac_mc.c, arch/x86/kernel/cpu/mce/core.c, mm/memory-failure.c)
   EDAC \S{1,20}: \d+ UE
   mce: Uncorrected hardware memory error
   Memory failure: 0x[0-9a-f]{1,16}: .{0,200}due to hardware memory corruption
+
+failing memory | degraded | the machine's memory or processor corrects so many errors that it is
+    about to fail: save your checkpoints elsewhere, finish your job, then {BACK}
+  # EDAC MC1: 262 CE memory read error on CPU_SrcID#0_Ha#0_Chan#1_DIMM#0 (… OVERFLOW area:DRAM …
+  # [Hardware Error]: CPU:0 (19:1:1) MC17_STATUS[Over|CE|MiscV|AddrV|-|-|SyndV|CECC|-|-|-]: 0xdc20…
+  # CMCI storm detected: switching to poll mode
+  # (overflow: errors came faster than they could be counted)
+  EDAC \S{1,20}: \d{2,} CE
+  EDAC \S{1,20}: \d CE .{0,300}OVERFLOW
+  MC\d+_STATUS\[Over\|CE
+  CMCI storm detected
+
+corrected memory | ok | the machine corrected it: watch whether it comes back, and keep your
+    checkpoints elsewhere too
+  # EDAC MC1: 1 CE memory scrubbing error on CPU_SrcID#1_Ha#0_Chan#0_DIMM#0 (channel:0 slot:0 …
+  # (one of them does no harm; how many there are is counted in repeated.py)
+  EDAC \S{1,20}: \d CE
+  MC\d+_STATUS\[-\|CE
+  mce: \[Hardware Error\]: Machine check events logged
 
 iommu | degraded | the host refused this card's access to memory, so data may be lost on its way:
     reset the GPU while nothing runs on it, or reboot the box; if it comes back, {BACK}
@@ -332,12 +427,21 @@ panic | degraded | the machine stopped: look at the lines before it; if it comes
   Kernel panic - not syncing
 
 amd reset | degraded | restart the job; if it comes back, reboot the box
-  # amdgpu 0000:03:00.0: amdgpu: GPU reset begin!
-  # (from general knowledge, no captured line)
+  # amdgpu 0000:e3:00.0: amdgpu: GPU reset begin!
   amdgpu ([0-9a-f:.]+): .{0,40}GPU reset begin
 
 amd ecc | fatal | reboot the box, or hand it back
-  amdgpu ([0-9a-f:.]+): .{0,60}uncorrectable hardware errors? detected
+  # amdgpu 0000:e3:00.0: amdgpu: uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!
+  # amdgpu 0000:68:00.0: {1}uncorrectable hardware error(ERREVENT_ATHUB_INTERRUPT) detected!
+  # amdgpu 0000:03:00.0: amdgpu: socket: 0, die: 1, 2 new uncorrectable hardware errors detected …
+  # (drivers/gpu/drm/amd/amdgpu/amdgpu_ras.c; ROCm#1886, ROCm#4021)
+  (?i)amdgpu ([0-9a-f:.]+): .{0,80}(?<!\b0 )uncorrectable hardware errors? ?(?:\([^)]*\) ?)?detect
+
+amd xgmi | ok | watch the speed of a step: the links between the cards correct errors; if the count
+    rises, reboot the box; if it comes back, {BACK}
+  # amdgpu 0000:9e:00.0: {1}1533 correctable hardware errors detected in total in xgmi_wafl block
+  # (how many there are is read in repeated.py)
+  amdgpu ([0-9a-f:.]+): .{0,80}\d correctable hardware errors detected in .{0,20}xgmi
 
 amd ring | degraded | restart the job; if it comes back, reboot the box
   amdgpu ([0-9a-f:.]+): .{0,60}ring \S+ timeout
@@ -524,7 +628,7 @@ XID_ROWS = [(codes_of(row[0]), row[1:4], row[4:]) for row in rows_of(XID_TABLE)]
 XID = {code: tuple(nvidias) for codes, nvidias, _ in XID_ROWS for code in codes}
 XID_OURS = {code: tuple(ours) for codes, _, ours in XID_ROWS if ours for code in codes}
 
-# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
+# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), stalls, or never
 SXID_FATAL = {
     "always": "10003,12020,22003,22011,23001-23017",
     "maybe": (
@@ -532,9 +636,11 @@ SXID_FATAL = {
         "12030-12032,14017,15001,15006,15009,15010,15012,15013,19047,19048,19054,19056,19058,"
         "19060,19061,19063,19064,19066,19067,19069,19070,20034,22012,24004-24007"
     ),
+    # Not fatal, but the traffic of a GPU stops, its programs hang, and gpud restarts the box.
+    "stalls": "11004,12028,19084",
     "never": (
-        "11004,11012,11021-11023,12021,12023,12028,15008,15011,19049,19055,19057,19059,19062,"
-        "19065,19068,19071,19084,20001,20009,20012,22013,24001-24003"
+        "11012,11021-11023,12021,12023,15008,15011,19049,19055,19057,19059,19062,"
+        "19065,19068,19071,20001,20009,20012,22013,24001-24003"
     ),
 }
 SXID = {code: when for when, codes in SXID_FATAL.items() for code in codes_of(codes)}
@@ -680,9 +786,13 @@ LOAD_KINDS = ("probe", "probe failed", "bar", "legacy", "module")
 # A line that looks like one of a log:
 # [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
 # 6,3973,227996636,-;…      2026-11-20T16:31:06 …
+# [Jan21 11:05] …      [  +0.000844] …      dmesg -H
+#   Warning  Ext4Error  2m13s (x2 over 2m13s)  kernel-monitor  EXT4-fs error …      kubectl describe
+# 2m13s  Warning  Ext4Error  node/a  EXT4-fs error …      kubectl get events
 LOG_LIKE = re.compile(
-    r"^\s*(?:<\d+>)?\[ *(?:\d+\.\d+\]|[A-Z]\w{2} )|^--|^\d+,\d+,\d+,"
-    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(",
+    r"^\s*(?:<\d+>)?\[ *(?:\+?\d+\.\d+\]|[A-Z]\w{2} |[A-Z]\w{2}\d\d \d\d:\d\d\])|^--|^\d+,\d+,\d+,"
+    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \("
+    r"|^\s*(?:\S{1,30} +)?(?:Warning|Normal) +[A-Z]\w+ ",
     re.M,
 )
 
@@ -690,7 +800,13 @@ LOG_LIKE = re.compile(
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
 
 # Faults of the machine itself: they meet every container on it.
-MACHINE_KINDS = ("host memory", "clock source", "processor heat")
+MACHINE_KINDS = (
+    "host memory",
+    "failing memory",
+    "corrected memory",
+    "clock source",
+    "processor heat",
+)
 
 # Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
 # neighbours.
@@ -716,6 +832,8 @@ WORTH = re.compile(
     r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
     r"|Kernel panic|insufficient power|High Temperature|multicast team|uvm encountered"
     r"|detected stall|LOCKUP|jiffies|EDAC|mce:|Memory failure|DMAR|AMD-Vi|clocksource"
+    r"|EXT4-fs error|XFS \(|BTRFS|JBD2|Aborting journal|critical \w+ error|nvme nvme"
+    r"|_STATUS\[|CMCI"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 
@@ -752,7 +870,7 @@ def parse_log(text):
     An event: {kind, code, bdf, level, line, at, old}. `at`: the number of its line, from 0. `old`:
     before the last boot, load of the driver, or reset of that GPU.
     """
-    lines = clean(text).splitlines()
+    lines = lines_of(clean(text))
     events, problems = events_of(lines)
     starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
     times = map(seconds_of, lines)
@@ -761,7 +879,7 @@ def parse_log(text):
         "problems": problems[:3],
         "first": next((seconds for seconds in times if seconds is not None), None),
         "boot": any(OLD.search(line) for line in lines),
-        "looks": bool(LOG_LIKE.search(text)),
+        "looks": any(LOG_LIKE.search(line) for line in lines),
         "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
         "lines": len(lines),
     }
@@ -887,7 +1005,7 @@ def sxid_event(place, code, text, line):
     elif when == "always" or (when == "maybe" and not word):
         level = "fatal"
     else:
-        level = "degraded" if when == "maybe" else "warn"
+        level = "warn" if when == "never" else "degraded"
     return event_of("sxid", int(code), bdf(place), level, line, word=bool(word))
 
 
@@ -1471,6 +1589,11 @@ ROW_2 = re.compile(
     r"^\|\s*(\S+?%?)\s+(\S+)\s+(P\d+|N/A|ERR!|Unknown)\s+(\S+)\s*/\s*(\S+)\s*"
     r"\|\s+(\S+)\s*/\s*(\S+)\s*\|\s+(\S+)\s+(\S.*?)\s*\|"
 )
+# |    0   N/A  N/A      3701      C   python                    10436MiB |
+# |    0      3701      C   python                               10436MiB |      before driver 450
+PROCESS_ROW = re.compile(
+    r"^\|\s+(\d{1,3})\s+(?:\S{1,6}\s+\S{1,6}\s+)?(\d{1,9})\s+([CGM+]{1,5})\s+(\S.*?)\s+(\d{1,9})MiB\s*\|"
+)
 # The columns of --query-compute-apps, under each of their names.
 APP_FIELDS = (
     "timestamp",
@@ -1730,7 +1853,7 @@ def parse_table(text):
     it is fit.
     """
     gpus, driver = [], re.search(r"Driver Version: ([\d.]+)", text)
-    for line in clean(text).splitlines():
+    for line in table_lines(text):
         name_line, use_line = ROW_1.match(line), ROW_2.match(line)
         if name_line:
             index, name, _, place, _, ecc = name_line.groups()
@@ -1758,6 +1881,27 @@ def parse_table(text):
                 }
             )
     return gpus
+
+
+def table_lines(text):
+    """The lines of a table without the blanks and marks of a quotation before them."""
+    return [line.lstrip("> \t") for line in clean(text).splitlines()]
+
+
+def table_processes(text):
+    """The processes that the default view lists -> [{index, pid, name, screen, mib, bdf}]."""
+    rows = filter(None, map(PROCESS_ROW.match, table_lines(text)))
+    return [
+        {
+            "index": int(row.group(1)),
+            "bdf": None,
+            "pid": row.group(2),
+            "name": row.group(4),
+            "screen": "G" in row.group(3),
+            "mib": float(row.group(5)),
+        }
+        for row in rows
+    ]
 
 
 def parse_list(text):
@@ -2077,6 +2221,9 @@ def read_cells(box, files):
         box.problems += problems
     if "table.txt" in files:
         sources.append(("table", parse_table(files["table.txt"])))
+        listed = table_processes(files["table.txt"])
+        # A table without processes proves nothing: a container's shows none.
+        box.processes_known, processes = box.processes_known or bool(listed), processes + listed
     by_place = {}
     for source, rows in sources:
         for cells in rows:
@@ -2161,7 +2308,9 @@ def read_processes(box, files, processes):
         box.processes_known, processes = True, processes + listed
     for process in processes:
         for gpu in box.gpus:
-            if process["bdf"]:
+            if process.get("index") is not None:
+                here = process["index"] == gpu.index
+            elif process["bdf"]:
                 here = process["bdf"] == gpu.bdf
             else:
                 here = process.get("uuid") and process.get("uuid") == gpu.uuid
@@ -2183,6 +2332,9 @@ def read_other_captures(box, files):
         gpu = next((gpu for gpu in box.gpus if gpu.bdf == place), None)
         gpu = gpu or box.add_gpu(bdf=place, seen={"retired"})
         gpu.cells.setdefault(f"retired_pages.{kind}.count", []).append(str(count))
+    disks = parse_df(files.get("df.txt", ""))
+    if disks:
+        box.proc = dict(box.proc, disks=dict(disks, **as_dict(box.proc.get("disks"))))
     for line in clean(files.get("lspci.txt", "")).splitlines():
         # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): it no longer answers
         if "NVIDIA" in line and "(rev ff)" in line:
@@ -2196,6 +2348,35 @@ def read_other_captures(box, files):
     )
     if library and version(driver)[:2] not in ((), version(library)[:2]):
         box.failures.append(("mismatch", f"NVML version {library}, driver version {driver}"))
+
+
+# Where jobs write. Other mounts, such as those of snap packages, may be full and harmless.
+JOBS_MOUNTS = re.compile(r"/(?:dev/shm|tmp|root|home|workspace|data|mnt|scratch)?\Z")
+# shm              64M     0   64M   0% /dev/shm      shm   65536   0   65536   0% /dev/shm
+DF_ROW = re.compile(
+    r"^\s*\S+\s+([\d.]+)([KMGTP]?)i?\s+\S+\s+([\d.]+)([KMGTP]?)i?\s+\d+%\s+(/\S*)\s*$"
+)
+
+
+def parse_df(text):
+    """`df` or `df -h` -> {path: its sizes, as `gather_disks` has them}."""
+    header = re.search(r"^\s*Filesystem\s+(\S+)", text, re.M)
+    block = {"1M-blocks": 1.0, "1K-blocks": 1 / 1024.0}.get(
+        header.group(1) if header else "", 1 / 1024.0
+    )
+    unit = {"": block, "K": 1 / 1024.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+    disks = {}
+    for row in filter(None, map(DF_ROW.match, clean(text).splitlines())):
+        total, total_unit, free, free_unit, path = row.groups()
+        if JOBS_MOUNTS.match(path) and total.count(".") < 2 and free.count(".") < 2:
+            disks[path] = {
+                "total_mib": float(total) * unit[total_unit],
+                "free_mib": float(free) * unit[free_unit],
+                "inodes": 0,
+                "inodes_free": 0,
+                "id": path,
+            }
+    return disks
 
 
 def compare_with_sysfs(box):
@@ -2409,6 +2590,410 @@ def sku_of(name):
         if pattern.search(name or ""):
             return sku
     return None
+
+
+# --------------------------------------------------------------------------------------------------
+# storms.py
+# Many lines of one fault as one: how many, from when to when, by which processes.
+
+# [  300.123456]      [Sat Mar  4 04:25:12 2026]      Nov 22 18:29:55 host kernel:
+# 2026-11-20T16:31:06.123456+00:00 host kernel:      6,3973,227996636,-;
+# [Jan21 11:05]      [  +0.000844]
+STAMP = re.compile(
+    r"\s*(?:<\d+>)?(?:\[\s*(?P<monotonic>\d+\.\d+)\]|\[\s*\+\d+\.\d+\]"
+    r"|\[(?P<day>[A-Z]\w\w [A-Z]\w\w +\d+ [\d:]+ \d{4}|[A-Z]\w\w\d\d \d\d:\d\d)\]"
+    r"|(?P<syslog>[A-Z]\w\w +\d+ \d\d:\d\d:\d\d)|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)"
+    r"|\d+,\d+,(?P<micro>\d+),)"
+)
+# pid=1234, name=python,      pid='<unknown>', name=<unknown>,      Killed process 4100 (python3)
+# [python3:2254956]      task python3:77 blocked
+PROCESSES = (
+    re.compile(r"\bpid='?(\d+)'?(?:, name=([^,\n]{1,60}))?"),
+    re.compile(r"Killed process (\d+) \(([^)]{1,60})\)"),
+    re.compile(r"stuck for \d+s! \[([^\]:]{1,60}):(\d+)\]"),
+    re.compile(r"task (\S.{0,60}):(\d+)\b.{0,80} blocked for more"),
+)
+MOST_NAMED = 2
+# Graphics SM Warp Exception on (GPC 3, TPC 5, SM 1): Out Of Range Address
+UNIT = re.compile(r"\bGPC (\d+), TPC (\d+)")
+
+
+def when(line):
+    """The time that a line begins with, as it writes it; seconds since boot as `300 s`."""
+    stamp = STAMP.match(line)
+    if not stamp:
+        return ""
+    seconds = stamp["monotonic"] or (stamp["micro"] and int(stamp["micro"]) / 1e6)
+    if seconds:
+        return f"{float(seconds):.0f} s"
+    return " ".join((stamp["day"] or stamp["syslog"] or stamp["iso"] or "").split())
+
+
+def process_of(line):
+    """The process that a line names, as `python 1234`, or ""."""
+    for pattern in PROCESSES:
+        found = pattern.search(line)
+        if found:
+            pid, name = sorted(found.groups(""), key=lambda text: not text.isdigit())
+            return f"{name} {pid}" if name.strip("<>") not in ("", "unknown") else f"pid {pid}"
+    return ""
+
+
+def processes_of(lines):
+    """The processes that lines name, each once, in the order of the lines."""
+    return list(dict.fromkeys(filter(None, map(process_of, lines))))
+
+
+def storm(lines):
+    """What a reader needs of lines that tell one fault: '', or ' (N times, from A to B; by P)'."""
+    if len(lines) < 2:
+        return ""
+    processes = processes_of(lines)
+    named = ", ".join(short(name, 40) for name in processes[:MOST_NAMED])
+    more = len(processes) - MOST_NAMED
+    by = f"; by {named}" + (f" and {more} more" if more > 0 else "") if processes else ""
+    first, last = when(lines[0]), when(lines[-1])
+    texts = {STAMP.sub("", line, count=1) for line in lines}
+    distinct = f", {len(texts)} different" if 1 < len(texts) < len(lines) else ""
+    span = f", from {first} to {last}" if first and last and first != last else ""
+    return f" ({len(lines)} times{distinct}{span}{by})"
+
+
+def same_unit(lines):
+    """The unit of a card in which kernels of several processes failed, and nowhere else, or ''.
+
+    A program's own fault comes anywhere on the card. NVIDIA's workflow for Xid 13 suspects the
+    hardware where GPC and TPC repeat.
+    """
+    units = {}
+    for line in lines:
+        process, unit = process_of(line), UNIT.search(line)
+        if process and unit:
+            units.setdefault(process, set()).add("GPC {}, TPC {}".format(*unit.groups()))
+    places = set().union(*units.values())
+    return places.pop() if len(units) > 1 and len(places) == 1 else ""
+
+
+# --------------------------------------------------------------------------------------------------
+# repeated.py
+# Events that mean more the more of them there are: corrected errors, and Xids of many programs.
+#
+# `kernel_log` gives each the level that it has alone. Python 3.8.
+
+# mcelog's threshold for a memory module: 10 corrected errors in 24 hours (mcelog.org)
+CORRECTED_A_DAY = 10
+DAY_S = 86400
+# Programs that Xid 43 or 45 must have met on one GPU. One program with a bug fails again and again
+# as well, so it is a reason to try another card, never a proof (our limit).
+PROGRAMS = 3
+XGMI_ERRORS = 100  # corrected errors of the links between AMD cards (our limit)
+
+CORRECTED = re.compile(r"EDAC \S{1,20}: (\d{1,9}) CE")
+XGMI = re.compile(r"(\d{1,12}) correctable hardware errors detected in")
+
+
+def with_repetition(events):
+    """Return events as they are to be judged: those that repetition makes worse have its level.
+
+    `events` in the order of the log; those that it changes are copies.
+    """
+    programs = programs_of(events)
+    failing = are_failing(events)
+    out = []
+    for event in events:
+        kind, place, code = event["kind"], event["bdf"], event["code"]
+        if kind == "corrected memory" and failing:
+            event = dict(event, kind="failing memory", level="degraded")
+        elif kind == "corrected memory" and "Machine check events logged" not in event["line"]:
+            event = dict(event, level="warn")
+        elif kind == "amd xgmi":
+            count = XGMI.search(event["line"])
+            many = count and int(count.group(1)) >= XGMI_ERRORS
+            event = dict(event, level="degraded" if many else "warn")
+        elif kind == "xid" and code == 43 and len(programs.get((place, code), ())) >= PROGRAMS:
+            event = dict(event, level="degraded")
+        elif kind == "xid" and code == 45 and len(programs.get((place, code), ())) >= PROGRAMS:
+            event = dict(event, level="warn")
+        out.append(event)
+    return out
+
+
+def programs_of(events):
+    """{(place, Xid): the programs that met it there} for Xid 43, and 45 without another Xid there.
+
+    Xid 45 is the clean-up after a program, so another Xid explains it.
+    """
+    lines = {}
+    for event in events:
+        if event["kind"] == "xid":
+            lines.setdefault((event["bdf"], event["code"]), []).append(event["line"])
+    explained = {place for place, code in lines if code != 45}
+    return {
+        (place, code): processes_of(own)
+        for (place, code), own in lines.items()
+        if code == 43 or (code == 45 and place not in explained)
+    }
+
+
+def are_failing(events):
+    """Whether as many corrected errors came within a day as say that a memory module will fail.
+
+    Lines without a time count as of one day. Where EDAC counts the errors, the machine checks that
+    announce them aren't counted again.
+    """
+    own = [event for event in events if event["kind"] == "corrected memory"]
+    counted = [event for event in own if CORRECTED.search(event["line"])]
+    times = []
+    for event in counted or own:
+        match = CORRECTED.search(event["line"])
+        second = seconds_of(event["line"]) or 0
+        times += [second] * min(int(match.group(1)) if match else 1, CORRECTED_A_DAY)
+    times.sort()
+    return any(last - first < DAY_S for first, last in zip(times, times[CORRECTED_A_DAY - 1 :]))
+
+
+# --------------------------------------------------------------------------------------------------
+# judge_host.py
+# Judge the host: disks, memory, the fabric manager, and cards that the driver doesn't show.
+#
+# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
+# add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
+
+
+def judge_system(box, add):
+    """Judge disks, memory and device nodes.
+
+    The limits are our own, unless the finding names a source.
+    """
+    seen = set()
+    for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
+        judge_disk(short(path, 80), disk, seen, add)
+    judge_host_memory(box, add)
+    judge_memory_errors(box, add)
+    judge_processors(box, add)
+    for node in map(as_dict, as_list(box.proc.get("dev"))):
+        if node.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(node.get("path"))):
+            add(None, "closed_node", node["path"], node["error"])
+    judge_fabric_manager(box, add)
+    for name in as_list(box.proc.get("unfinished")):
+        if name != "gather_disks":  # the path that hung gets the finding dead_mount instead
+            add(None, "unfinished_part", short(name, 120), key=f"late {name}")
+    judge_hidden_cards(box, add)
+
+
+def judge_host_memory(box, add):
+    """Judge the container's memory limit. If that isn't nearly used up, judge the box's memory."""
+    limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
+    limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
+    total, available = (
+        as_number(memory.get("total_mib")) or 0,
+        as_number(memory.get("available_mib")),
+    )
+    cards = [gpu.number("memory.total") or 0 for gpu in box.gpus]
+    if 0 < limit < min(max(cards, default=0), total or limit + 1):
+        add(None, "less_memory_than_a_gpu", limit, max(cards))
+    if used is not None and 0 < 0.95 * limit < used:
+        add(None, "container_memory", used, limit)
+    elif available is not None and total > 0 and available < 1024:
+        add(None, "little_memory", available, total)
+
+
+PROCESSORS_A_GPU = 2  # a process that trains, and one that loads data (our limit)
+THROTTLED = 0.25  # of the periods in which a container used processors (our limit)
+STEAL_WARN, STEAL_DEGRADED = 0.05, 0.2  # of the time in which programs wanted to run (our limits)
+LEAST_TICKS = 3000  # of the kernel's clock, 100 a second: less tells nothing
+
+
+def judge_memory_errors(box, add):
+    """Judge what EDAC counted since the boot: memory errors that were corrected, or couldn't be."""
+    uptime = as_number(box.proc.get("uptime_s"))
+    days = max(1.0, (uptime or 0) / 86400.0)
+    for name, counts in sorted(as_dict(box.proc.get("edac")).items()):
+        counts = as_dict(counts)
+        uncorrected, corrected = as_number(counts.get("ue")), as_number(counts.get("ce"))
+        values = (short(name, 20), days)
+        if uncorrected:
+            add(None, "uncorrected_memory", uncorrected, *values, key=f"host memory {name}")
+        elif corrected and corrected >= CORRECTED_A_DAY * days:
+            add(None, "corrected_memory", corrected, *values, key=f"host memory {name}")
+
+
+def processors_of(box):
+    """How many processors the job may use, by its affinity and its container's quota, or None."""
+    cpu = as_dict(box.proc.get("cpu"))
+    known = [as_number(cpu.get(name)) for name in ("allowed", "quota")]
+    return min([number for number in known if number], default=None)
+
+
+def judge_processors(box, add):
+    """Judge the processors that the job may use, and how much of their time others take."""
+    cpu, mine = as_dict(box.proc.get("cpu")), processors_of(box)
+    total = as_number(cpu.get("count"))
+    if mine and total and mine < min(total, PROCESSORS_A_GPU * len(box.gpus)):
+        add(None, "few_processors", f"{mine:g}", total, len(box.gpus))
+    periods, throttled = as_number(cpu.get("periods")), as_number(cpu.get("throttled"))
+    if periods and throttled and periods >= 1000 and throttled > THROTTLED * periods:
+        add(None, "throttled_container", 100 * throttled / periods)
+    share = stolen_share(as_list(cpu.get("times")))
+    if share and share >= STEAL_WARN:
+        level = "degraded" if share >= STEAL_DEGRADED else "warn"
+        add(None, "stolen_time", 100 * share, level=level)
+
+
+def stolen_share(times):
+    """The share of the time that the machine wanted to run in which others ran, or None.
+
+    `times`: the first line of /proc/stat, in ticks: user, nice, system, idle, iowait, irq, softirq,
+    steal, since the boot of the machine.
+    """
+    ticks = [value for value in times[:8] if isinstance(value, (int, float))]
+    if len(ticks) < 8:
+        return None
+    wanted = sum(ticks) - ticks[3] - ticks[4]
+    return ticks[7] / wanted if wanted >= LEAST_TICKS else None
+
+
+def judge_fabric_manager(box, add):
+    """Judge nv-fabricmanager: without it no CUDA program starts on a board with NVSwitches."""
+    switches, manager = box.proc.get("nvswitches"), box.proc.get("fabricmanager", "")
+    needed = isinstance(switches, int) and switches > 0 and len(box.gpus) > 1
+    if needed and manager is False and not box.container:
+        ready = any("Completed" in (gpu.raw("fabric.state") or "") for gpu in box.gpus)
+        add(None, "no_fabric_manager", switches, level="degraded" if ready else "fatal")
+
+
+def as_number(value):
+    """The value if it is a number, otherwise None."""
+    return value if isinstance(value, (int, float)) else None
+
+
+class DiskSizes(NamedTuple):
+    """The size of a file system in MiB and in inodes, and how much of each is free."""
+
+    total: float
+    free: float
+    inodes: float
+    inodes_free: float
+
+
+def sizes_of(disk):
+    """Return the DiskSizes of a disk as it was gathered, or None if a size is missing."""
+    names = ("total_mib", "free_mib", "inodes", "inodes_free")
+    values = [as_number(disk.get(name)) for name in names]
+    known = [value for value in values if value is not None and value >= 0]
+    return DiskSizes(*known) if len(known) == len(names) else None
+
+
+def judge_disk(path, disk, seen, add):
+    """Judge one path that the job writes to.
+
+    `seen` holds the disks that were judged already, under other paths.
+    """
+    if disk is None:
+        add(None, "dead_mount", path, key="disk " + path)
+        return
+    disk = as_dict(disk)
+    if "error" in disk:
+        if path != "/dev/shm" and disk["error"] != "No such file or directory":
+            add(None, "path_error", path, disk["error"], key="disk " + path)
+        return
+    sizes = sizes_of(disk)
+    if sizes is None:
+        add(None, "path_size", path, do=(path,), key="disk " + path)
+        return
+    if path == "/dev/shm":
+        judge_shm(sizes, add)
+        return
+    if disk.get("read_only") and disk.get("asked"):
+        add(None, "path_read_only", path, key="disk " + path)
+    place = disk.get("id") or (sizes.total, sizes.free, sizes.inodes)
+    if not disk.get("read_only") and sizes.total != 0 and place not in seen:
+        seen.add(place)
+        judge_space(path, sizes, add)
+        judge_inodes(path, sizes, add)
+
+
+def judge_shm(sizes, add):
+    """Judge /dev/shm. Docker's default of 64 MiB is too little for data loaders."""
+    if 0 < sizes.total <= 64:
+        add(None, "shm_default", sizes.total)
+    elif sizes.total < 1024:
+        add(None, "shm_small", sizes.total)
+    elif sizes.free < 64:
+        add(None, "shm_full", sizes.free)
+
+
+def judge_space(path, sizes, add):
+    """Judge the free space of a disk."""
+    values, key = (path, sizes.free, sizes.total), "disk " + path
+    if sizes.free < 512:
+        add(None, "disk_full", *values, key=key)
+    elif sizes.free < 5120:
+        add(None, "disk_nearly_full", *values, key=key)
+    elif sizes.free < 0.03 * sizes.total and sizes.free < 51200:
+        add(None, "disk_filling", *values, key=key)
+
+
+def judge_inodes(path, sizes, add):
+    """Judge the free inodes of a disk.
+
+    A file system that creates inodes as needed reports 0 of 0, so it gets no finding.
+    """
+    values, key = (path, sizes.inodes_free, sizes.inodes), "inodes " + path
+    if sizes.inodes and sizes.inodes_free < 100:
+        add(None, "no_inodes", *values, key=key)
+    elif sizes.inodes and sizes.inodes_free < 0.02 * sizes.inodes:
+        add(None, "few_inodes", *values, key=key)
+
+
+def judge_hidden_cards(box, add):
+    """Judge cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
+    wsl = as_dict(box.proc.get("platform")).get("wsl")
+    for card in box.missing_cards if not wsl else []:
+        if card.get("node") == "open":
+            add(bdf(str(card.get("bdf"))), "unknown_card", short(card.get("bdf")))
+    for card in cards_without_driver(box) if box.gpus and not wsl else []:
+        place, name = bdf(str(card.get("bdf"))), card.get("driver") or "none"
+        if place not in ignored_cards(box):
+            values = (short(card.get("bdf")), short(name, 40))
+            add(place, "card_without_driver", *values, level=level_of_lost(box))
+    hidden = [card for card in box.missing_cards if "node" not in card]
+    hidden = [card for card in hidden if not add.has("lost", bdf(str(card.get("bdf"))))]
+    if hidden and not box.container and not wsl:
+        add(None, "hidden_cards", len(hidden), len(nvidia_cards(box)))
+    if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
+        add(None, "spare_nodes", len(box.gpus) + box.spare_nodes, len(box.gpus))
+
+
+def cards_without_driver(box):
+    """Return NVIDIA's display devices that have no driver, or only nouveau.
+
+    Two kinds are left out as healthy: a card with vfio-pci, which a virtual machine uses, and a
+    virtual function, which waits for one.
+    """
+    return [
+        card
+        for card in nvidia_cards(box)
+        if str(card.get("class")).startswith(("0x0300", "0x0302"))
+        and card.get("driver") in ("", "nouveau")
+        and not card.get("virtual_function")
+    ]
+
+
+def ignored_cards(box):
+    """Return the places of the cards that are too old for the driver, according to its log."""
+    events = box.log["events"] if box.log else []
+    return {event["bdf"] for event in events if event["kind"] == "legacy" and not event["old"]}
+
+
+def level_of_lost(box):
+    """Return the level of a card that the driver never got.
+
+    For a job on part of a node, the card is probably another job's. In a container nobody can tell.
+    """
+    if box.foreign:
+        return "warn"
+    return "unknown" if box.container and box.gpus else "fatal"
 
 
 # --------------------------------------------------------------------------------------------------
@@ -2751,7 +3336,8 @@ EXPECT = {
     "mig": ("yes", "on or off"),
     "disk": ("size", "GiB free on the largest writable path (500, 500GB, 4TiB)"),
     "shm": ("size", "GiB of /dev/shm"),
-    "ram": ("size", "GiB"),
+    "ram": ("size", "GiB that the box, or this container of it, may use"),
+    "cpus": ("count", "processors that the box, or this container of it, may use"),
     "log": ("yes", "no: accept that this box's kernel log can't be read"),
 }
 # kind -> (what is expected, the operators it can have)
@@ -2902,6 +3488,8 @@ def judge_expectations(box, expectations, add):
             expect_count(box, cards, answered, expectation)
         elif what in ("disk", "shm", "ram"):
             expect_size(box, expectation)
+        elif what == "cpus":
+            expect_processors(box, expectation)
         elif what in ("torch", "cuda"):
             expect_torch(as_dict(box.proc.get("torch")), expectation)
         elif what == "driver":
@@ -2936,7 +3524,11 @@ def expect_of_gpus(cards, answered, expectation):
 def expect_count(box, cards, answered, expectation):
     """gpus: the number of NVIDIA and AMD cards."""
     listed = len({gpu.label for gpu in box.gpus}) + len(cards)
-    known = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
+    # nvidia-smi came back, and no card was seen: there is none for this job.
+    asked = (
+        box.recorded and not box.late and not any(box.exit[name]["timed_out"] for name in box.exit)
+    )
+    known = answered or cards or asked or any(kind == "no_devices" for kind, _ in box.failures)
     if not known and not box.gpus:
         expectation.unknown()
     elif not expectation.fits(listed):
@@ -2953,13 +3545,22 @@ def expect_size(box, expectation):
     got = {
         "disk": max([size for size in free if isinstance(size, (int, float))] or [0]),
         "shm": shm.get("total_mib"),
-        "ram": limit.get("limit_mib") or memory.get("total_mib"),
+        "ram": min(filter(None, (limit.get("limit_mib"), memory.get("total_mib"))), default=None),
     }[expectation.what]
     if not isinstance(got, (int, float)) or not got:
         expectation.unknown()
     elif not expectation.fits(got / 1024.0, at_least(expectation.operator)):
         entry = expectation.what if expectation.what in ("disk", "shm") else ""
         expectation.miss(None, f"{got / 1024.0:.1f} GiB", entry)
+
+
+def expect_processors(box, expectation):
+    """cpus: those that the job may use."""
+    got = processors_of(box)
+    if got is None:
+        expectation.unknown()
+    elif not expectation.fits(got, at_least(expectation.operator)):
+        expectation.miss(None, f"{got:.4g}", "")
 
 
 def expect_torch(torch, expectation):
@@ -3123,6 +3724,927 @@ EXPECT_OF_GPU = {
     "ecc": expect_mode,
     "mig": expect_mode,
 }
+
+
+# --------------------------------------------------------------------------------------------------
+# findings.py
+# Findings: their levels and texts, the entries that they name, and the verdict they add up to.
+#
+# The texts are in data/findings.txt.
+
+# Catalogue entries that a finding points at, by its key or the word given with it. A test compares
+# them with the catalogue.
+ENTRY = {
+    word: entry
+    for entry, words in (
+        ("DP15", ["shm"]),
+        ("VAST14", ["sku"]),
+        ("U11", ["held"]),
+        ("ENV6", ["torch_driver"]),
+        ("ENV1", ["arch"]),
+        ("U31", ["no_runtime"]),
+        ("P3", ["bf16"]),
+        ("D20", ["stuck"]),
+        ("U6", ["disk"]),
+        ("U7", ["inodes"]),
+        ("U41", ["container memory"]),
+        ("HW1", ["lost", "count", "gsp", "init", "probe failed"]),
+        ("HW2", ["ecc", "remap", "pages", "repair"]),
+        ("HW3", ["p2p"]),
+        ("HW4", ["fabric", "fabricmanager", "fabric topology"]),
+        ("HW5", ["throttle", "capped", "clock"]),
+        ("HW6", ["width", "gen", "replays", "aer"]),
+        ("HW7", ["mig"]),
+        ("HW9", ["wrong"]),
+        ("ENV10", ["cgroup"]),
+        ("ENV11", ["mismatch"]),
+    )
+    for word in words
+}
+FINDING_TABLE = r"""
+# The findings of the check. A record is
+#   name | level | key | key of the catalogue entry
+#     found: what was seen, with values from the code
+#     expected: what a healthy box shows, with its source
+#     do: what to do about it
+# A GPU gets one finding for each key; without a key every finding counts. Without a catalogue
+# entry, the entry of the key applies (ENTRY in findings.py). The code gives the level for "-", and
+# the values for %s. %% is a percent sign. {RESET} and {BACK} are texts in findings.py.
+
+# The whole
+damaged_output | unknown
+  found: %s
+  expected: every answer can be read completely
+  do: run the check again; if it comes back, look at this output yourself
+
+# nvidia-smi itself
+no_handle | fatal | lost
+  found: %s
+  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
+  do: reboot the box; if it comes back, {BACK}
+slow_calls | unknown | slow
+  found: nvidia-smi is slow: its calls took %d s, which left no time for %s
+  expected: all calls within %d s; without persistence mode each call starts the driver again (8 x
+    A100: 30 s instead of 2, Azure/aks-gpu#105)
+  do: turn persistence mode on (nvidia-smi -pm 1, or start nvidia-persistenced), and run the check
+    again
+hung_call | fatal | hang
+  found: the nvidia-smi call for %s did not end in time
+  expected: nvidia-smi answers within %.0f s (8 x A100 without persistence mode: 30 s for the first
+    call); it hangs after Xid 79 or 119
+  do: don't call it again; reboot the box, and if it hangs again, {BACK}
+late_command | unknown
+  found: %s did not end in time
+  expected: every command ends
+  do: run it yourself
+inforom_exit | degraded | inforom
+  found: nvidia-smi ended with 14
+  expected: 0; 14 is a damaged InfoROM: usable, but the card needs repair (NVIDIA gpu-operator
+    docs)
+  do: finish your job, then ask the provider for another card
+no_tool_for_card | fatal | tool | no_runtime
+  found: an NVIDIA card at %s, but no nvidia-smi
+  expected: driver and tools are installed
+  do: install the driver, start the container with the GPU, or {BACK}
+no_card | unknown | tool | no_runtime
+  found: no GPU is seen: no nvidia-smi, no NVIDIA or AMD card in sysfs
+  expected: a GPU, if the box is to have one
+  do: if you pay for one, start the container with it, or ask the provider
+failed_call | unknown | tool
+  found: nvidia-smi ended with %d
+  expected: 0
+  do: run nvidia-smi yourself
+failed_part | unknown
+  found: the call for %s ended with %d
+  expected: 0
+  do: run it yourself
+incomplete_recording | unknown | missing
+  found: the recording lacks %s
+  expected: a complete recording
+  do: record again
+no_state | unknown | state
+  found: no output shows the state of a GPU
+  expected: nvidia-smi --query-gpu or -q -x
+  do: record the whole box
+
+# nvidia-smi can't work at all: by its words or its exit code, see FAILURES and RC_FAILURES
+smi_mismatch | fatal |  | mismatch
+  found: %s
+  expected: driver and library are of one version (nvidia-smi exit 18)
+  do: stop all GPU programs and reload the nvidia modules, or reboot the box
+smi_no_driver | unknown
+  found: %s
+  expected: the driver answers (nvidia-smi exit 9)
+  do: no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or {BACK}
+smi_no_devices | fatal |  | lost
+  found: %s
+  expected: the driver finds a GPU (nvidia-smi exit 6)
+  do: look for RmInitAdapter in the kernel log; reboot the box, then {BACK}
+smi_cgroup | fatal |  | cgroup
+  found: %s
+  expected: NVML starts; this text means that a container lost its devices (nvidia-docker#1730)
+  do: restart the container; the host is fine
+smi_denied | unknown
+  found: %s
+  expected: permission to use NVML (exit 4)
+  do: run as root, or give the container the devices
+smi_blocked | fatal |  | no_runtime
+  found: %s
+  expected: the system lets programs use the GPU (exit 17)
+  do: start the container with the GPU, or ask the provider
+smi_library | unknown |  | no_runtime
+  found: %s
+  expected: libnvidia-ml is installed (exit 12)
+  do: start the container with the NVIDIA runtime, or install the driver
+smi_nvml | fatal
+  found: %s
+  expected: NVML starts
+  do: reboot the box; if it comes back, {BACK}
+smi_lost | fatal |  | lost
+  found: %s
+  expected: every GPU answers (exit 15: fell off the bus)
+  do: reboot the box; if it comes back, {BACK}
+smi_reset | fatal
+  found: %s
+  expected: no GPU needs a reset (exit 16)
+  do: {RESET}
+smi_power | fatal
+  found: %s
+  expected: every power cable is attached (exit 8)
+  do: {BACK}
+smi_interrupt | fatal
+  found: %s
+  expected: the kernel gets the GPU's interrupts (exit 10)
+  do: reboot the box; if it comes back, {BACK}
+
+# Lost GPUs
+lost_cell | fatal | lost
+  found: %s: %s
+  expected: every cell answers (NVML %s)
+  do: %s
+unanswered_query | fatal | lost
+  found: GPU %s (%s) is listed by %s but doesn't answer the query
+  expected: every listed GPU answers; -L lists lost GPUs too (k8s-test-infra)
+  do: reboot the box; if it comes back, {BACK}
+unlisted_gpu | unknown | disagree
+  found: GPU %s answers the query but is missing from the output of %s
+  expected: all outputs name the same GPUs
+  do: run the check again
+uncounted_gpu | fatal | count
+  found: the driver counts %d GPUs, but %d answer
+  expected: all answer
+  do: reboot the box; if it comes back, {BACK}
+
+# Memory. Sources: NVIDIA GPU Memory Error Management, DCGM, Azure NHC, Meta's gcm
+recovery_action | - | recovery
+  found: gpu_recovery_action: %s
+  expected: None (NVML recovery action)
+  do: %s
+reset_required | fatal | recovery
+  found: reset_required: Yes
+  expected: No
+  do: {RESET}
+drain_and_reset | degraded | recovery
+  found: drain_and_reset_recommended: Yes
+  expected: No
+  do: finish what runs, start nothing new, then {RESET}
+remap_failed | fatal | remap
+  found: remapped_rows.failure: %s
+  expected: No; a failed remap qualifies for replacement (NVIDIA memory error management)
+  do: {BACK}
+remap_pending | degraded | remap
+  found: remapped_rows.pending: %s
+  expected: No; a pending remap takes effect after a reset (NVIDIA memory error management)
+  do: {RESET}
+remap_limit | degraded | remap
+  found: remapped_rows.uncorrectable: %d
+  expected: below 512 (DCGM, NVIDIA's limit)
+  do: {BACK}
+no_spare_rows | degraded | remap
+  found: banks without a spare row: %d
+  expected: 0; the next fault there can't be remapped
+  do: finish your job, then {BACK}
+rows_remapped | warn | remap
+  found: remapped_rows.uncorrectable: %d
+  expected: 0; repaired, below NVIDIA's limit of 512
+  do: watch it
+few_spare_rows | warn | remap
+  found: banks with few spare rows: %d
+  expected: 0
+  do: watch it
+pages_limit | fatal | pages
+  found: retired pages: %d
+  expected: below 63 (DCGM)
+  do: {BACK}
+pages_pending | degraded | pages
+  found: retired_pages.pending: Yes
+  expected: No; takes effect after a reset (DCGM warns)
+  do: {RESET}
+many_pages | degraded | pages
+  found: retired pages: %d, %d of them for double-bit errors
+  expected: at most 10 (gcm), 15 double-bit (DCGM)
+  do: finish your job, then {BACK}
+unrepairable_memory | fatal | repair
+  found: unrepairable_memory: Yes
+  expected: No
+  do: {BACK}
+repair_pending | degraded | repair
+  found: %s repair pending: Yes
+  expected: No; repaired by a reset
+  do: {RESET}
+sram_threshold | fatal | ecc
+  found: SRAM uncorrectable threshold exceeded: Yes
+  expected: No; qualifies for replacement (NVIDIA memory error management)
+  do: {BACK}
+uncorrectable_errors | fatal | ecc
+  found: uncorrectable ECC errors since the driver was loaded: %d
+  expected: 0 (DCGM, gcm, Azure NHC)
+  do: {RESET}; if it comes back, {BACK}
+many_corrected_errors | degraded | ecc
+  found: corrected ECC errors: %d, in SRAM %d
+  expected: at most 20000000, in SRAM 10000 (Azure NHC, H100)
+  do: finish your job, then ask for another card
+old_uncorrectable_errors | warn | ecc
+  found: uncorrectable ECC errors: %d in the card's life, 0 since the driver was loaded
+  expected: 0 (Azure NHC for SRAM)
+  do: watch it; ask the provider if it grows
+inforom_checksum | degraded | inforom
+  found: inforom.checksum_validation: %s
+  expected: valid
+  do: finish your job, then ask for another card
+
+# PCIe link
+narrow_link | degraded | width
+  found: PCIe width x%d of x%d
+  expected: the card's full width; an idle card keeps it (all captures)
+  do: reboot; if it comes back, the slot or riser is bad, or the slot has fewer lanes%s: ask the
+    provider, or pass --expect pcie=%d
+narrow_as_rented | warn | width
+  found: PCIe width x%d of x%d, on every %s of this virtual machine
+  expected: the card's full width; some providers wire this card with fewer lanes (unconfirmed)
+  do: nothing, if loading data keeps up; otherwise measure with --stress and ask the provider
+slow_link | degraded | gen
+  found: PCIe generation %d of %d at %d %% utilisation
+  expected: the highest, under load
+  do: reboot; if it comes back, {BACK}
+link_replays | degraded | replays
+  found: PCIe replays: %d since the driver was loaded
+  expected: %d in the %d minutes since boot (DCGM: %.2f per minute and lane)
+  do: a bad slot, riser or cable: reboot, watch it, ask the provider
+held_link | degraded | gen
+  found: PCIe generation %d of %d in P0 at %d of %d MHz
+  expected: the highest in P0 at full clock; an idle card lowers both (all captures)
+  do: reboot; if it comes back, {BACK}
+capped_link | warn | gen
+  found: PCIe generation %d at most, the card supports %d
+  expected: SKU table
+  do: the host limits it: expect slower loading from host memory
+
+# Throttling, heat, clocks and power
+hardware_throttle | degraded | throttle
+  found: throttled now: %s
+  expected: no hardware slowdown (gpud, Azure NHC)
+  do: heat or power supply: ask the provider, or change the box
+thermal_throttle | - | throttle
+  found: throttled now: %s at %s %% utilisation
+  expected: no thermal slowdown
+  do: bad cooling: ask the provider, or change the box
+was_throttled | warn | throttle
+  found: %s for %.1f s since the driver was loaded
+  expected: 0
+  do: watch clocks under load (--stress)
+was_slowed_by_heat | warn | throttle
+  found: sw_thermal_slowdown for %.0f s since the driver was loaded
+  expected: 60 s (our limit)
+  do: watch clocks under load (--stress)
+hot_gpu | degraded | throttle
+  found: GPU at %d C%s
+  expected: below %d C and above 0 to the limit
+  do: bad cooling: ask the provider, or change the box
+low_heat_limit | - | throttle
+  found: it may be at %d C while it works, and is at %d C: from there on it slows itself down
+  expected: a highest working temperature of 83 C or more (85 to 93 in the captures)
+  do: its firmware was set so: ask the provider, or change the box
+hot_memory | degraded | throttle
+  found: memory at %d C
+  expected: below %d C (-q -x)
+  do: bad cooling: ask the provider, or change the box
+clock_held | degraded | clock
+  found: held at %d MHz of %d by a clock setting, at %d %% utilisation
+  expected: at least half of the highest, or the default (our limit)
+  do: reset it: nvidia-smi -rgc and -rac; or ask the provider
+slower_than_others | degraded | clock
+  found: %d MHz at %d %% utilisation, the others of its kind at %d MHz
+  expected: at least %.1f of the others' clock under the same load (our limit)
+  do: the slowest card sets the pace: check it again under load, reboot; if it comes back, {BACK}
+low_application_clock | - | clock
+  found: application clock %d MHz, default %d MHz
+  expected: the default (Azure NHC and gcm require a fixed clock); below half of it the work takes
+    twice as long
+  do: expect less speed, or reset it: nvidia-smi -rac
+no_power_reading | warn | power
+  found: power.draw: %s
+  expected: readable on a data-centre GPU (DCGM)
+  do: watch clocks under load (--stress)
+enforced_power_limit | degraded | power | capped
+  found: enforced power limit %d W, set %d W
+  expected: 0.9 of the set limit (our limit): something else lowers it
+  do: power supply or heat of the machine: ask the provider, or change the box
+low_power_limit | - | power | capped
+  found: power limit %d W, default %d W
+  expected: 0.9 of the default (our limit). Owners cap cards to save power, an RTX 3090 at 0.8
+    keeps 0.95 of its speed (Puget Systems); below half of the default the speed collapses
+  do: expect less speed, or raise it: nvidia-smi -pl
+
+# MIG, ECC and other modes
+mig_pending | degraded | mig
+  found: MIG mode %s, pending %s
+  expected: the same
+  do: {RESET}
+no_mig_instance | fatal | mig
+  found: MIG mode is on, but there is no instance
+  expected: an instance; without one CUDA sees no device
+  do: make instances (nvidia-smi mig -cgi … -C), or turn MIG off and reset
+odd_mig_mode | degraded | mig
+  found: MIG mode %s, unlike the others
+  expected: the same mode on all GPUs
+  do: set it like the others and reset, or don't use this GPU
+ecc_pending | warn | eccmode
+  found: ECC mode %s, pending %s
+  expected: the same
+  do: {RESET}
+ecc_disabled | degraded | eccmode
+  found: ECC mode Disabled
+  expected: Enabled on a data-centre GPU: without it a memory error is silent
+  do: nvidia-smi -e 1, then reset the GPU
+odd_ecc_mode | warn | eccmode
+  found: ECC mode %s, unlike most of the others
+  expected: the same mode on all GPUs
+  do: nvidia-smi -e, then reset the GPU
+compute_prohibited | fatal | compute
+  found: compute_mode: Prohibited
+  expected: Default
+  do: nvidia-smi -c 0 -i N
+compute_exclusive | warn | compute
+  found: compute_mode: %s
+  expected: Default
+  do: run one process per GPU, or nvidia-smi -c 0 -i N
+no_persistence_mode | warn | persistence
+  found: persistence_mode: Disabled
+  expected: Enabled
+  do: nvidia-smi -pm 1: otherwise each start takes seconds and counters are reset
+unlicensed_vgpu | - | license
+  found: vGPU license: %s
+  expected: Licensed. Restricted means that the vGPU is slowed down and CUDA may fail (NVIDIA vGPU
+    licensing, NVIDIA/gpu-operator#220, DDMAL/Rodan#1332), Unrestricted that it will be
+  do: ask the provider for the license (/etc/nvidia/gridd.conf, nvidia-gridd), or {BACK}
+fabric_not_ready | fatal | fabric
+  found: fabric state %s, status %s
+  expected: Completed and Success; until then CUDA and NCCL can't start
+  do: wait a minute; then restart nvidia-fabricmanager, reboot, or {BACK}
+fabric_unhealthy | - | fabric
+  found: fabric health: %s
+  expected: Healthy
+  do: reboot the box, then {BACK}
+fabric_degraded | degraded | fabric
+  found: fabric health: %s
+  expected: bandwidth full, no route unhealthy or in recovery (gpud, DCGM)
+  do: wait a minute; if it is still so, reboot the box, then {BACK}
+
+# Cells
+failed_sensor | degraded | sensor
+  found: %s: %s
+  expected: every sensor answers. A fan or power sensor may fail alone (i3pystatus#850,
+    nvidia_gpu_exporter#393), and nobody sees then whether the card is cooled
+  do: check again after 5 s; if it is still so, look at the recovery action and the kernel log, then
+    {RESET}
+unreadable_cell | unknown | unread
+  found: can't read %s
+  expected: values in a known form
+  do: run the check again; if it comes back, look at this output yourself
+denied_cell | unknown | denied
+  found: %s: [Insufficient Permissions]
+  expected: readable
+  do: run as root
+missing_cell | unknown | lacks
+  found: missing: %s%s
+  expected: what drivers 465 to 610 report
+  do: query these fields
+
+# Is the card what its name says
+different_names | unknown | identity
+  found: %s
+  expected: all outputs say the same
+  do: run the check again
+wrong_card | degraded | identity | sku
+  found: %s
+  expected: name, memory (0.90 for ECC) and capability of one SKU, all cards alike
+  do: this isn't the card that its name says: compare it with what you rented, and {BACK}
+odd_vbios | warn | vbios
+  found: VBIOS %s, most of the others %s
+  expected: the same version on all GPUs (gcm, Azure NHC)
+  do: the card was probably exchanged: ask the provider if it is slower than the others
+version_mismatch | fatal | mismatch
+  found: driver %s, kernel module %s
+  expected: one version
+  do: stop all GPU programs and reload the nvidia modules, or reboot the box
+no_peer_to_peer | warn | p2p
+  found: %d x %s have no peer-to-peer on stock drivers
+  expected: SKU table; nccl-tests#117
+  do: set NCCL_P2P_DISABLE=1 if NCCL hangs
+
+# Outputs that contradict each other
+different_values | unknown | disagree
+  found: %s: %s
+  expected: all outputs say the same
+  do: run the check again
+same_uuid | fatal | identity
+  found: GPU %s and GPU %s have one UUID: %s
+  expected: every card has its own
+  do: one card is shown twice, or a program stands between you and the driver: {BACK}
+different_uuids | unknown | disagree
+  found: uuid %s, in -L %s
+  expected: all outputs say the same
+  do: run the check again
+
+# NVLink
+no_nvlink_output | unknown | nvlink
+  found: no output shows its NVLinks
+  expected: nvlink -s lists them
+  do: run nvidia-smi nvlink -s yourself
+no_nvlink | fatal | nvlink
+  found: no NVLink is listed
+  expected: %s links
+  do: reboot the box, then {BACK}
+single_gpu_nvlinks | warn | nvlink
+  found: all %d NVLinks are inactive, and the box has one GPU
+  expected: active
+  do: nothing: one GPU doesn't need them
+unwired_nvlinks | warn | nvlink
+  found: NVLink %s inactive (%d of %d), the same number on every GPU
+  expected: every pair has an NVLink; a board may wire only some links
+  do: nothing, or pass how many you pay for: --expect nvlink=N
+inactive_nvlinks | - | nvlink
+  found: NVLink %s inactive (%d of %d)
+  expected: none inactive (NVIDIA Health Validation, Azure NHC)
+  do: reboot the box; if it comes back, {BACK}
+missing_nvlinks | - | nvlink
+  found: %d NVLinks listed
+  expected: %d
+  do: reboot the box; if it comes back, {BACK}
+slow_nvlink | degraded | nvlink
+  found: an NVLink at %.3f GB/s
+  expected: %.3f GB/s
+  do: reboot the box; if it comes back, {BACK}
+no_nvlink_pair | degraded | nvlink
+  found: topo -m: no pair of the %d GPUs is connected by NVLink (%s)
+  expected: NV and a number (gpud asks NVML)
+  do: restart nvidia-fabricmanager or reboot the box; if it comes back, {BACK}
+odd_nvlink_pair | degraded | nvlink
+  found: topo -m: GPU%d to GPU%d is %s, the others %s
+  expected: %s
+  do: reboot the box; if it comes back, {BACK}
+
+# Memory in use
+stuck_holder | degraded |  | held
+  found: process %s (%s) holds %s in state %s
+  expected: no holder in state D or Z
+  do: unmount the dead mount that it waits for, or reboot the box
+memory_of_nobody_known | warn | use | held
+  found: %d MiB in use at 0 %% utilisation, by an unknown process
+  expected: 1024 MiB (our limit; gcm 15 MiB)
+  do: nvidia-smi, fuser -v /dev/nvidia*
+memory_of_another_job | warn | use | held
+  found: %d MiB in use by %s
+  expected: 1024 MiB (our limit)
+  do: another job uses this GPU: wait, or choose another GPU
+memory_of_another_program | warn | use | held
+  found: %d MiB in use by %s
+  expected: 15 MiB (gcm)
+  do: another program uses this GPU
+memory_without_process | - | use | held
+  found: %d MiB in use, but no process listed%s
+  expected: 1024 MiB (our limit; gcm 15 MiB)
+  do: a process of another container, or a dead one, holds it: fuser -v /dev/nvidia*, restart the
+    container, or reboot
+little_memory_without_process | warn | use | held
+  found: %d MiB in use, but no process listed
+  expected: 15 MiB (gcm)
+  do: fuser -v /dev/nvidia*
+
+# Kernel log
+no_kernel_log | - | log
+  found: %s
+  expected: readable
+  do: run as root on the host, or accept that it is unknown: --expect log=no
+odd_kernel_log | unknown | log
+  found: %d of %d lines of the kernel log don't look like log lines
+  expected: 0
+  do: look at the log yourself
+late_kernel_log | - | log
+  found: the kernel log begins %s after boot: earlier lines are overwritten
+  expected: it goes back to the load of the driver
+  do: journalctl -k -b as root
+xid | -
+  found: %s
+  expected: no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)
+  do: %s
+sxid | -
+  found: %s
+  expected: no SXid %d (%s)
+  do: %s
+kernel_log_line | -
+  found: %s
+  expected: no such line since boot%s
+  do: %s
+
+# Disks, memory, device nodes
+dead_mount | degraded
+  found: %s does not answer
+  expected: a mount answers within 3 s
+  do: it is a dead network mount: unmount it, or reboot the box
+path_error | unknown
+  found: %s: %s
+  expected: readable
+  do: choose another path
+path_read_only | degraded
+  found: %s is read-only
+  expected: the job can write there (--path)
+  do: mount it writable, or choose another path
+path_size | unknown
+  found: %s: size can't be read
+  expected: numbers
+  do: df %s
+shm_default | degraded | shm | shm
+  found: /dev/shm has %d MiB
+  expected: more than 64 MiB, docker's default, at which DataLoader workers die with a bus error
+  do: start the container with --shm-size or --ipc=host
+shm_small | warn | shm | shm
+  found: /dev/shm has %d MiB
+  expected: 1024 MiB
+  do: use few workers, or a larger --shm-size
+shm_full | degraded | shm | shm
+  found: /dev/shm has %d MiB free
+  expected: 64 MiB free
+  do: remove what dead jobs left there
+disk_full | fatal |  | disk
+  found: %s: %d MiB free of %d
+  expected: 512 MiB free
+  do: free space before you start: a checkpoint would be cut off
+disk_nearly_full | degraded |  | disk
+  found: %s: %d MiB free of %d
+  expected: 5 GiB free
+  do: free space, or write elsewhere
+disk_filling | warn |  | disk
+  found: %s: %d MiB free of %d
+  expected: 3 %% free, or 50 GiB
+  do: compare it with the size of your checkpoints
+no_inodes | fatal |  | inodes
+  found: %s: %d inodes free of %d
+  expected: 100 free
+  do: remove small files (caches, datasets)
+few_inodes | degraded |  | inodes
+  found: %s: %d inodes free of %d
+  expected: 2 %% free
+  do: remove small files (caches, datasets)
+container_memory | degraded | memory | container memory
+  found: memory: %d of %d MiB of the container's limit in use
+  expected: 0.95 of the limit
+  do: end other processes, or ask for a larger limit
+little_memory | degraded | memory
+  found: memory: %d of %d MiB available
+  expected: 1024 MiB
+  do: end other processes
+less_memory_than_a_gpu | warn | small memory
+  found: memory: %d MiB is the limit of this container, and a GPU has %d
+  expected: at least as much as one GPU has (our limit)
+  do: compare it with what you rented: --expect ram=GIB; a checkpoint of the GPU's size can't pass
+    through at once
+uncorrected_memory | fatal
+  found: EDAC counted %d memory errors that couldn't be corrected (%s, up %.1f days)
+  expected: 0
+  do: the kernel kills programs for them: save your checkpoints elsewhere and check them, {BACK}
+corrected_memory | degraded
+  found: EDAC counted %d corrected memory errors (%s, up %.1f days)
+  expected: less than 10 a day (mcelog's threshold for a module)
+  do: a memory module is about to fail: save your checkpoints elsewhere, finish your job, then
+    {BACK}
+few_processors | warn | processors
+  found: this job may use %s of %d processors, for %d GPUs
+  expected: 2 for each GPU (our limit)
+  do: compare it with what you rented: --expect cpus=N; data loaders will hold the GPUs up
+throttled_container | warn | throttled container
+  found: the container's limit on processors stopped it in %.0f %% of the periods in which it ran
+  expected: less than 25 %% (our limit)
+  do: fewer data loader workers, or ask for a higher limit
+stolen_time | - | steal
+  found: other virtual machines took %.0f %% of the processor time that this one wanted
+  expected: less than 5 %% (our limit)
+  do: the host is oversold: compare the speed of a step with another box, or change the box
+unseen_in_container | unknown | unseen
+  found: can't be read in this container: %s
+  expected: readable on the host
+  do: accept it (the log: --expect log=no), or ask the provider to look
+closed_node | fatal | node | no_runtime
+  found: %s: %s
+  expected: the node can be opened
+  do: the container's device list lacks it (cgroup): restart the container
+no_fabric_manager | - | fabricmanager
+  found: %d NVSwitches, but nv-fabricmanager isn't running
+  expected: it runs; without it CUDA can't start on this board (gpud)
+  do: systemctl start nvidia-fabricmanager; it must have the driver's version
+unfinished_part | unknown
+  found: %s did not end
+  expected: every part ends in time
+  do: run the check again
+unknown_card | fatal | lost
+  found: the card at %s has the nvidia driver, but nvidia-smi doesn't list it
+  expected: every card answers whose device node can be opened
+  do: look for RmInitAdapter in the kernel log; reboot, then {BACK}
+card_without_driver | - | lost
+  found: the card at %s has no NVIDIA driver (%s)
+  expected: the driver has every card of the box; one that it can't start is lost
+  do: read what the kernel log says about its load; reboot; if it comes back, {BACK}
+hidden_cards | unknown | count
+  found: nvidia-smi doesn't show %d of %d NVIDIA cards: they are lost, or another job's
+  expected: /proc/driver/nvidia/gpus says which device node belongs to which card
+  do: compare with the number of GPUs that you asked for: --expect gpus=N
+spare_nodes | unknown | count
+  found: %d device nodes /dev/nvidiaN, but %d GPUs answer
+  expected: a GPU for each node
+  do: this container may have lost a GPU: restart the container; if it stays lost, {BACK}
+
+# torch (--python)
+no_torch | unknown | torch
+  found: %s: %s
+  expected: torch can be imported
+  do: install torch there, or pass the job's interpreter with --python
+torch_without_gpu | fatal | torch
+  found: torch %s (CUDA %s) finds no GPU: %s
+  expected: torch.cuda.is_available()
+  do: %s
+failed_kernel | fatal | torch
+  found: a small kernel failed: %s
+  expected: it runs and its sum is correct
+  do: %s
+
+# AMD
+amd_ras | fatal | ras
+  found: %s: %s
+  expected: ue: 0
+  do: reboot the box, or hand it back
+narrow_amd_link | degraded | width
+  found: PCIe width x%d of x%d
+  expected: the card's full width
+  do: reboot; if it comes back, {BACK}
+unreadable_amd_output | unknown
+  found: %s can't be read
+  expected: JSON
+  do: run amd-smi yourself
+amd_uncorrectable | fatal | ras
+  found: amd-smi metric: %s %d
+  expected: 0
+  do: reboot the box, or hand it back
+amd_bad_pages | degraded | pages
+  found: amd-smi bad-pages: %s
+  expected: none pending
+  do: reboot the box
+amd_ecc_untold | unknown | amd
+  found: %d of %d AMD GPUs: neither amd-smi nor ras files show their ECC state
+  expected: amd-smi metric --ecc, bad-pages
+  do: install amd-smi, or run it on the host
+
+# Expectations (--expect)
+not_as_expected | fatal
+  found: %s: %s
+  expected: %s%s%s
+  do: it isn't what you pay for, or what the job needs: change the box or the job, or {BACK}
+unknown_name | unknown
+  found: no card is called %s; this one is %s
+  expected: a name of the table of cards, or the driver's own
+  do: %s
+expectation_untold | unknown
+  found: %s could not be read
+  expected: %s%s%s
+  do: ask the provider, or leave it out of --expect
+
+# Network (--network)
+not_reached | warn
+  found: %s: %s
+  expected: it answers
+  do: set HF_ENDPOINT or PIP_INDEX_URL to a mirror, or bring what the job needs before it starts
+slow_network | -
+  found: %s at %.1f MB/s: the 15 GB of a model of 7B weights take %d minutes
+  expected: 10 MB/s (our limit)
+  do: set HF_ENDPOINT or PIP_INDEX_URL to a nearer mirror, or change the box
+
+# Load (--stress), and network
+cards_in_use | unknown
+  found: neither load nor network was measured: GPU %s has %s
+  expected: no process on any card
+  do: end the job, or leave out --stress and --network
+stress_refused | unknown | stress
+  found: stress: %s
+  expected: the load runs
+  do: free the GPU, or pass the job's interpreter with --python
+stress_hung | fatal | stress
+  found: stress: no answer in stage %s
+  expected: each stage ends
+  do: reboot the box; a hang in all-reduce: set NCCL_P2P_DISABLE=1 and try again
+stress_no_answer | unknown | stress
+  found: stress: %s
+  expected: torch in the interpreter
+  do: pass the job's interpreter with --python
+stress_ended | fatal | stress
+  found: stress: ended in stage %s: %s
+  expected: it runs to its end
+  do: restart the job; if it comes back, reset the GPU
+changing_product | fatal | wrong
+  found: the same product gave a different result in %s of %s runs
+  expected: bit for bit the same each time
+  do: this GPU computes wrong results: {BACK}
+odd_product | fatal | wrong
+  found: the product differs from that of the other %s
+  expected: bit for bit the same on cards of the same kind
+  do: this GPU computes wrong results: {BACK}
+two_products | fatal | wrong
+  found: the two %s give different products
+  expected: bit for bit the same
+  do: one of them computes wrong results: {BACK}
+slow_matmul | degraded | slow
+  found: matmul at %.0f TFLOPS
+  expected: 0.5 of the %d in the data sheet (our limit)
+  do: look at clocks, power limit and heat; or change the box
+slowest_matmul | degraded | slow
+  found: matmul at %.0f TFLOPS, the others at %.0f
+  expected: 0.85 of the median (our limit): the slowest card sets the pace
+  do: look at clocks, power limit and heat; or change the box
+slowest_memory | degraded | slow
+  found: its memory copies %.0f GB/s, that of the others %.0f
+  expected: 0.85 of the median (our limit): the slowest card sets the pace
+  do: look at clocks and heat; or change the box
+slow_host_copy | degraded | h2d
+  found: host to device at %.1f GB/s
+  expected: 0.4 of %.0f GB/s (PCIe %d x%d, our limit)
+  do: look at the PCIe link under load and at NUMA; or change the box
+wrong_all_reduce | fatal | wrong
+  found: a wrong sum after all-reduce
+  expected: the sum over %d GPUs
+  do: NVLink or PCIe path: reboot, then {BACK}
+wrong_product | fatal | product | wrong
+  found: wrong products: %s
+  expected: within the rounding of their type, and the same twice
+  do: this GPU computes wrong results: save checkpoints from before it, {BACK}
+wrong_memory | fatal | pattern | wrong
+  found: %s words of 8 bytes in %.1f GiB of memory came back changed, the first at byte %s
+  expected: what was written
+  do: this GPU's memory changes data: save checkpoints from before it, {BACK}
+wrong_copy | fatal | copy
+  found: copy from %s to %s: %s words of 8 bytes arrived changed
+  expected: what was sent
+  do: NVLink or PCIe path: reboot, then {BACK}; between GPUs, NCCL_P2P_DISABLE=1 avoids the path
+wrong_on_host | fatal | host | wrong
+  found: the CPU gives two results for one product of whole numbers
+  expected: the same
+  do: the host's CPU or memory computes wrong results: {BACK}
+numbers_not_looked_at | unknown | numbers
+  found: no product was tried: %s
+  expected: products in each type
+  do: repeat --stress with more seconds, or pass the job's interpreter with --python
+hung_under_load | fatal | hang
+  found: nvidia-smi did not end under load
+  expected: 10 s
+  do: reboot the box, and if it hangs again, {BACK}
+throttled_under_load | degraded | throttle
+  found: throttled under load: %s
+  expected: power cap only
+  do: heat or power supply: ask the provider, or change the box
+lost_under_load | fatal | lost
+  found: [GPU is lost] under load
+  expected: it answers
+  do: reboot the box; if it comes back, {BACK}
+
+# Samples (--watch)
+gone_from_samples | fatal | lost
+  found: GPU %d is missing from the samples
+  expected: every GPU is in every sample
+  do: stop the job, reboot the box; if it comes back, {BACK}
+lost_sample | fatal | lost
+  found: [GPU is lost]
+  expected: it answers
+  do: stop the job, reboot the box; if it comes back, {BACK}
+throttled_sample | degraded | throttle
+  found: throttled: %s at %s C
+  expected: power cap only
+  do: heat or power supply: ask the provider
+stuck_kernel | degraded | stuck | stuck
+  found: %d %% utilisation at %.0f W of %.0f W for %d samples
+  expected: more than %.1f of the limit under load (our limit)
+  do: run py-spy dump on every rank: one of them is in a different place
+no_handle_at_end | fatal | lost
+  found: %s
+  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
+  do: stop the job, reboot the box; if it comes back, {BACK}
+watched_line | -
+  found: %s
+  expected: no such line while the job runs
+  do: %s
+no_sample | fatal
+  found: nvidia-smi gave nothing for %d s
+  expected: a sample every %s s
+  do: don't call it again; reboot the box, and if it hangs again, {BACK}
+"""
+
+
+def finding_texts():
+    """-> {name: {level, key, entry, found, expected, do}}."""
+    records, record = {}, {}
+    text = re.sub(r"(?m)^#.*\n", "", FINDING_TABLE)
+    text = text.replace("{RESET}", RESET).replace("{BACK}", BACK).replace("\n    ", " ")
+    for line in text.splitlines():
+        if line.startswith("  "):
+            label, text = line.strip().split(": ", 1)
+            record[label] = text
+        elif line:
+            name, level, key, entry = [*line.split(" | "), "", ""][:4]
+            record = records[name] = {"level": level, "key": key.strip(), "entry": entry}
+    return records
+
+
+FINDINGS = finding_texts()
+
+
+def verdict(findings):
+    """Turn the levels of findings into the verdict."""
+    levels = {finding["level"] for finding in findings}
+    for level, word in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
+        if level in levels:
+            return word
+    return "fit"
+
+
+# What somebody who rents the box does about a finding, by how its action begins or ends.
+STEPS = {
+    "hand back": "hand it back: end or move your job first, and keep the answer as proof",
+    "watch": "watch it: do the step below, check again, and hand it back if it is still there",
+    "keep": "keep it: mend what is named below, then train",
+}
+NO_MORE = re.compile(
+    r"(?<!comes back, )(?<!box, then )hand the box back|another card|change the box"
+)
+LATER = re.compile(
+    r"hand the box back|reset|reboot|restart the job|comes back|watch|check .*again|ask"
+)
+
+
+def renters_step(findings):
+    """Say in one line whether to keep, watch or hand back a box with these findings.
+
+    The worst of the degraded findings decides; without one there is nothing to say.
+    """
+    actions = [finding["action"] for finding in findings if finding["level"] == "degraded"]
+    steps = [
+        "hand back" if NO_MORE.search(text) else "watch" if LATER.search(text) else "keep"
+        for text in actions
+    ]
+    return next((STEPS[step] for step in STEPS if step in steps), "")
+
+
+class Findings:
+    """Collects findings. Call it with the name of a finding and the values of its texts."""
+
+    def __init__(self):
+        """`list`: the findings; `keys`: their (key, GPU); `names`: (name, finding) of each."""
+        self.list, self.keys, self.names = [], set(), []
+
+    def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
+        """Add a finding, once for each key and GPU. The record has the defaults."""
+        record = FINDINGS[name]
+        key = record["key"] if key is None else key
+        entry = record["entry"] if entry is None else entry
+        if key and (key, gpu) in self.keys:
+            return
+        self.keys.add((key, gpu))
+        finding = {
+            "gpu": gpu,
+            "level": level or record["level"],
+            "evidence": short(record["found"] % values, 300),
+            "threshold": record["expected"] % expected,
+            "action": record["do"] % do,
+            "entry": ENTRY.get(entry or key, ""),
+        }
+        self.list.append(finding)
+        self.names.append((name, finding))
+
+    def take_out(self, *names):
+        """Remove the findings with these names -> those that were there, in their order."""
+        gone = [finding for name, finding in self.names if name in names and finding in self.list]
+        self.list = [finding for finding in self.list if finding not in gone]
+        return gone
+
+    def has(self, key, gpu):
+        """Whether a finding with this key was added for this GPU."""
+        return (key, gpu) in self.keys
 
 
 # --------------------------------------------------------------------------------------------------
@@ -3499,6 +5021,42 @@ def gather_system(proc):
         "available_mib": int(memory.get("MemAvailable", 0)) // 1024,
     }
     proc["cgroup"] = memory_limit()
+    proc["cpu"] = processors()
+    proc["edac"] = {
+        os.path.basename(path): {kind: count_in(f"{path}/{kind}_count") for kind in ("ce", "ue")}
+        for path in sorted(glob.glob("/sys/devices/system/edac/mc/mc[0-9]*"))
+    }
+
+
+def count_in(path):
+    """The whole number in a small file, or None."""
+    text = word_of(path)
+    return int(text) if text.isdigit() and len(text) < 20 else None
+
+
+def processors():
+    """How many processors there are, how many this process may use, and what they did.
+
+    {count, allowed, times} and, where a cgroup limits them, {quota, periods, throttled}. `times`:
+    ticks since the boot, as the first line of /proc/stat has them.
+    """
+    first = (read_text("/proc/stat") or "").split("\n", 1)[0].split()[1:]
+    found = {"count": os.cpu_count(), "times": [int(word) for word in first if word.isdigit()]}
+    with contextlib.suppress(OSError):
+        found["allowed"] = len(os.sched_getaffinity(0))
+    quota, _, period = word_of("/sys/fs/cgroup/cpu.max").partition(" ")
+    statistics = read_text("/sys/fs/cgroup/cpu.stat") or ""
+    if not period:
+        quota, period = (
+            word_of(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")
+        )
+        statistics = read_text("/sys/fs/cgroup/cpu/cpu.stat") or ""
+    if quota.isdigit() and period.isdigit() and int(period):
+        counts = dict(re.findall(r"^nr_(periods|throttled) (\d{1,18})$", statistics, re.M))
+        found.update(
+            {name: int(count) for name, count in counts.items()}, quota=int(quota) / int(period)
+        )
+    return found
 
 
 def word_of(path):
@@ -3509,6 +5067,8 @@ def word_of(path):
 def card_at(path, kind, vendor):
     """Return what sysfs shows of a card."""
     card = {"bdf": os.path.basename(path), "vendor": vendor, "class": kind}
+    above = os.path.realpath(path).split("/")[:-1]  # …/pci0000:00/0000:00:03.0/0000:03:00.0
+    card["behind"] = [name for name in above if bdf(name)]
     try:
         card["driver"] = os.path.basename(os.readlink(path + "/driver"))
     except OSError:
@@ -3763,6 +5323,122 @@ def gather(runner=run, python=None, paths=(), limit=CALL_SECONDS):
 
 
 # --------------------------------------------------------------------------------------------------
+# network.py
+# Measure how fast the box reaches what training fetches and saves: the Hub, PyPI, a durable place.
+#
+# Off by default. What comes is thrown away as it comes; nothing is written, here or there.
+
+PLACE_SECONDS = 20.0  # for each place
+PLACE_BYTES = 200 << 20  # bytes from each place
+SENT_BYTES = 64 << 20  # bytes to a durable place
+PIECE_BYTES = 1 << 20
+PAGE_BYTES = 8 << 20  # bytes of an index page
+# Bytes that no compression makes fewer, to a host that throws them away.
+SEND = (
+    'head -c "$1" /dev/urandom | ssh -o BatchMode=yes -o ConnectTimeout=10 -- "$2" "cat >/dev/null"'
+)
+# A file of half a gigabyte that anybody may read, and a package of which each version is as large.
+HUB_FILE = "/openai-community/gpt2/resolve/main/model.safetensors"
+INDEX_PAGE = "/torch/"
+SLOW_MB_S, VERY_SLOW_MB_S = 10.0, 1.0  # MB/s, our limits
+MODEL_MB = 15000.0  # MB of a model of 7B weights in 16 bit
+BEHIND_SSH = re.compile(
+    r"(?:ssh://)?([A-Za-z0-9_][\w.-]*(?:@[A-Za-z0-9][\w.-]*)?)(?::(?!//)\S*)?\Z"
+)
+
+
+def network(durable=""):
+    """Measure. Return ([{place, address, mb, seconds, mb_s} or with error], findings)."""
+    hub = (os.environ.get("HF_ENDPOINT") or "https://huggingface.co").rstrip("/")
+    index = (os.environ.get("PIP_INDEX_URL") or "https://pypi.org/simple").rstrip("/")
+    measured = [
+        downloaded("the Hub", lambda: hub + HUB_FILE),
+        downloaded("PyPI", lambda: newest_file(index + INDEX_PAGE)),
+    ]
+    if durable:
+        measured.append(uploaded(durable))
+    return measured, judged_network(measured)
+
+
+def open_address(url, seconds):
+    """An answer of a server. Raises OSError and ValueError."""
+    if urllib.parse.urlsplit(url).scheme not in ("http", "https"):
+        raise ValueError("its address is neither http nor https")
+    request = urllib.request.Request(url, headers={"User-Agent": "remote-gpu-trainer"})
+    return urllib.request.urlopen(request, timeout=seconds)
+
+
+def newest_file(page):
+    """The address of the last file that an index page lists. Raises OSError and ValueError."""
+    with open_address(page, PLACE_SECONDS) as answer:
+        text = answer.read(PAGE_BYTES).decode("utf-8", "replace")
+    links = re.findall(r"""href=["']([^"'#]+\.whl)(?:#[^"']*)?["']""", text)
+    if not links:
+        raise ValueError("its page lists no file")
+    return urllib.parse.urljoin(page, links[-1])
+
+
+def downloaded(place, address):
+    """What came of a place within the time, and how fast."""
+    began = time.monotonic()
+    try:
+        url = address()
+        told = {"place": place, "address": without_password(url)}
+        with open_address(url, PLACE_SECONDS) as answer:
+            began, count = time.monotonic(), 0  # without the time for the name and the connection
+            while count < PLACE_BYTES and time.monotonic() < began + PLACE_SECONDS:
+                piece = answer.read(PIECE_BYTES)
+                if not piece:
+                    break
+                count += len(piece)
+    except (OSError, ValueError) as error:
+        why = getattr(error, "reason", None) or error
+        return {"place": place, "error": short(str(why) or type(error).__name__, 120)}
+    return with_speed(told, count, time.monotonic() - began)
+
+
+def uploaded(durable):
+    """How fast a durable place behind ssh takes bytes, which nobody keeps."""
+    match, told = BEHIND_SSH.match(durable), {"place": "the durable place"}
+    if not match:
+        return {**told, "error": "only a place behind ssh is measured, as user@host:path"}
+    told["address"] = short(durable, 120)
+    got = run(["sh", "-c", SEND, "sh", str(SENT_BYTES), match.group(1)], 2 * PLACE_SECONDS)
+    if got["timed_out"]:
+        return {**told, "error": f"it took no {SENT_BYTES >> 20} MiB in {2 * PLACE_SECONDS:.0f} s"}
+    if got["rc"]:
+        said = got["text"].strip().splitlines()
+        return {**told, "error": short(said[-1] if said else f"ssh ended with {got['rc']}", 120)}
+    return with_speed(told, SENT_BYTES, got["seconds"])
+
+
+def with_speed(told, count, seconds):
+    """The bytes and how fast they were."""
+    seconds = max(seconds, 1e-3)
+    speed = round(count / 1e6 / seconds, 2)
+    return {**told, "mb": round(count / 1e6, 1), "seconds": round(seconds, 2), "mb_s": speed}
+
+
+def without_password(url):
+    """An address without the name and password that may stand in it."""
+    parts = urllib.parse.urlsplit(url)
+    return short(f"{parts.scheme}://{parts.hostname or ''}{parts.path}", 120)
+
+
+def judged_network(measured):
+    """The findings about what was measured."""
+    add = Findings()
+    for told in measured:
+        if told.get("error"):
+            add(None, "not_reached", told["place"], told["error"])
+        elif told["mb_s"] < SLOW_MB_S:
+            level = "degraded" if told["mb_s"] < VERY_SLOW_MB_S else "warn"
+            minutes = max(1, round(MODEL_MB / max(told["mb_s"], 0.01) / 60))
+            add(None, "slow_network", told["place"], told["mb_s"], minutes, level=level)
+    return add.list
+
+
+# --------------------------------------------------------------------------------------------------
 # recording.py
 # Write what was read as a folder, and read such a folder or one raw output.
 
@@ -3861,10 +5537,11 @@ def is_topology(text):
 
 
 def is_kernel_log(text):
-    """`dmesg`, or what journalctl and /dev/kmsg give."""
+    """`dmesg`, what journalctl and /dev/kmsg give, or the events of a Kubernetes node."""
     return re.search(
         r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
-        r"|^\[\s*\d+\.\d+\]|amdgpu",
+        r"|^\[\s*\+?\d+\.\d+\]|amdgpu|pcieport|EDAC \S|(?:EXT4|BTRFS|XFS)\S* (?:error )?\("
+        r"|\bkernel-monitor\b|\"_TRANSPORT\" ?:|\bnvme nvme\d|\bI/O error, dev ",
         text[:MOST_LOOKED_AT],
         re.M,
     )
@@ -3877,8 +5554,10 @@ KINDS_OF_OUTPUT = (
     # | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
     (
         "table.txt",
-        lambda text: re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:MOST_LOOKED_AT], re.M),
+        lambda text: re.search(r"^[>\s]*\|\s.*\d+MiB\s*/\s*\d+MiB", text[:MOST_LOOKED_AT], re.M),
     ),
+    # Filesystem      Size  Used Avail Use% Mounted on
+    ("df.txt", lambda text: re.search(r"^\s*Filesystem\s.*\bMounted on\s*$", text[:HEAD], re.M)),
     (
         "retired.csv",
         lambda text: any(cell.startswith("retired_pages.address") for cell in first_cells(text)),
@@ -3904,869 +5583,6 @@ KINDS_OF_OUTPUT = (
     ("dmesg.txt", is_kernel_log),
     ("fabricmanager.txt", lambda text: "[tid " in text[:HEAD]),
 )
-
-
-# --------------------------------------------------------------------------------------------------
-# findings.py
-# Findings: their levels and texts, the entries that they name, and the verdict they add up to.
-#
-# The texts are in data/findings.txt.
-
-# Catalogue entries that a finding points at, by its key or the word given with it. A test compares
-# them with the catalogue.
-ENTRY = {
-    word: entry
-    for entry, words in (
-        ("DP15", ["shm"]),
-        ("VAST14", ["sku"]),
-        ("U11", ["held"]),
-        ("ENV6", ["torch_driver"]),
-        ("ENV1", ["arch"]),
-        ("U31", ["no_runtime"]),
-        ("P3", ["bf16"]),
-        ("D20", ["stuck"]),
-        ("U6", ["disk"]),
-        ("U7", ["inodes"]),
-        ("U41", ["container memory"]),
-        ("HW1", ["lost", "count", "gsp", "init", "probe failed"]),
-        ("HW2", ["ecc", "remap", "pages", "repair"]),
-        ("HW3", ["p2p"]),
-        ("HW4", ["fabric", "fabricmanager", "fabric topology"]),
-        ("HW5", ["throttle", "capped", "clock"]),
-        ("HW6", ["width", "gen", "replays", "aer"]),
-        ("HW7", ["mig"]),
-        ("HW9", ["wrong"]),
-        ("ENV10", ["cgroup"]),
-        ("ENV11", ["mismatch"]),
-    )
-    for word in words
-}
-FINDING_TABLE = r"""
-# The findings of the check. A record is
-#   name | level | key | key of the catalogue entry
-#     found: what was seen, with values from the code
-#     expected: what a healthy box shows, with its source
-#     do: what to do about it
-# A GPU gets one finding for each key; without a key every finding counts. Without a catalogue
-# entry, the entry of the key applies (ENTRY in findings.py). The code gives the level for "-", and
-# the values for %s. %% is a percent sign. {RESET} and {BACK} are texts in findings.py.
-
-# The whole
-damaged_output | unknown
-  found: %s
-  expected: every answer can be read completely
-  do: run the check again; if it comes back, look at this output yourself
-
-# nvidia-smi itself
-no_handle | fatal | lost
-  found: %s
-  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
-  do: reboot the box; if it comes back, {BACK}
-slow_calls | unknown | slow
-  found: nvidia-smi is slow: its calls took %d s, which left no time for %s
-  expected: all calls within %d s; without persistence mode each call starts the driver again (8 x
-    A100: 30 s instead of 2, Azure/aks-gpu#105)
-  do: turn persistence mode on (nvidia-smi -pm 1, or start nvidia-persistenced), and run the check
-    again
-hung_call | fatal | hang
-  found: the nvidia-smi call for %s did not end in time
-  expected: nvidia-smi answers within %.0f s (8 x A100 without persistence mode: 30 s for the first
-    call); it hangs after Xid 79 or 119
-  do: don't call it again; reboot the box, and if it hangs again, {BACK}
-late_command | unknown
-  found: %s did not end in time
-  expected: every command ends
-  do: run it yourself
-inforom_exit | degraded | inforom
-  found: nvidia-smi ended with 14
-  expected: 0; 14 is a damaged InfoROM: usable, but the card needs repair (NVIDIA gpu-operator
-    docs)
-  do: finish your job, then ask the provider for another card
-no_tool_for_card | fatal | tool | no_runtime
-  found: an NVIDIA card at %s, but no nvidia-smi
-  expected: driver and tools are installed
-  do: install the driver, start the container with the GPU, or {BACK}
-no_card | unknown | tool | no_runtime
-  found: no GPU is seen: no nvidia-smi, no NVIDIA or AMD card in sysfs
-  expected: a GPU, if the box is to have one
-  do: if you pay for one, start the container with it, or ask the provider
-failed_call | unknown | tool
-  found: nvidia-smi ended with %d
-  expected: 0
-  do: run nvidia-smi yourself
-failed_part | unknown
-  found: the call for %s ended with %d
-  expected: 0
-  do: run it yourself
-incomplete_recording | unknown | missing
-  found: the recording lacks %s
-  expected: a complete recording
-  do: record again
-no_state | unknown | state
-  found: no output shows the state of a GPU
-  expected: nvidia-smi --query-gpu or -q -x
-  do: record the whole box
-
-# nvidia-smi can't work at all: by its words or its exit code, see FAILURES and RC_FAILURES
-smi_mismatch | fatal |  | mismatch
-  found: %s
-  expected: driver and library are of one version (nvidia-smi exit 18)
-  do: stop all GPU programs and reload the nvidia modules, or reboot the box
-smi_no_driver | unknown
-  found: %s
-  expected: the driver answers (nvidia-smi exit 9)
-  do: no NVIDIA driver is loaded: build it for this kernel (DKMS, Secure Boot, nouveau), or {BACK}
-smi_no_devices | fatal |  | lost
-  found: %s
-  expected: the driver finds a GPU (nvidia-smi exit 6)
-  do: look for RmInitAdapter in the kernel log; reboot the box, then {BACK}
-smi_cgroup | fatal |  | cgroup
-  found: %s
-  expected: NVML starts; this text means that a container lost its devices (nvidia-docker#1730)
-  do: restart the container; the host is fine
-smi_denied | unknown
-  found: %s
-  expected: permission to use NVML (exit 4)
-  do: run as root, or give the container the devices
-smi_blocked | fatal |  | no_runtime
-  found: %s
-  expected: the system lets programs use the GPU (exit 17)
-  do: start the container with the GPU, or ask the provider
-smi_library | unknown |  | no_runtime
-  found: %s
-  expected: libnvidia-ml is installed (exit 12)
-  do: start the container with the NVIDIA runtime, or install the driver
-smi_nvml | fatal
-  found: %s
-  expected: NVML starts
-  do: reboot the box; if it comes back, {BACK}
-smi_lost | fatal |  | lost
-  found: %s
-  expected: every GPU answers (exit 15: fell off the bus)
-  do: reboot the box; if it comes back, {BACK}
-smi_reset | fatal
-  found: %s
-  expected: no GPU needs a reset (exit 16)
-  do: {RESET}
-smi_power | fatal
-  found: %s
-  expected: every power cable is attached (exit 8)
-  do: {BACK}
-smi_interrupt | fatal
-  found: %s
-  expected: the kernel gets the GPU's interrupts (exit 10)
-  do: reboot the box; if it comes back, {BACK}
-
-# Lost GPUs
-lost_cell | fatal | lost
-  found: %s: %s
-  expected: every cell answers (NVML %s)
-  do: %s
-unanswered_query | fatal | lost
-  found: GPU %s (%s) is listed by %s but doesn't answer the query
-  expected: every listed GPU answers; -L lists lost GPUs too (k8s-test-infra)
-  do: reboot the box; if it comes back, {BACK}
-unlisted_gpu | unknown | disagree
-  found: GPU %s answers the query but is missing from the output of %s
-  expected: all outputs name the same GPUs
-  do: run the check again
-uncounted_gpu | fatal | count
-  found: the driver counts %d GPUs, but %d answer
-  expected: all answer
-  do: reboot the box; if it comes back, {BACK}
-
-# Memory. Sources: NVIDIA GPU Memory Error Management, DCGM, Azure NHC, Meta's gcm
-recovery_action | - | recovery
-  found: gpu_recovery_action: %s
-  expected: None (NVML recovery action)
-  do: %s
-reset_required | fatal | recovery
-  found: reset_required: Yes
-  expected: No
-  do: {RESET}
-drain_and_reset | degraded | recovery
-  found: drain_and_reset_recommended: Yes
-  expected: No
-  do: finish what runs, start nothing new, then {RESET}
-remap_failed | fatal | remap
-  found: remapped_rows.failure: %s
-  expected: No; a failed remap qualifies for replacement (NVIDIA memory error management)
-  do: {BACK}
-remap_pending | degraded | remap
-  found: remapped_rows.pending: %s
-  expected: No; a pending remap takes effect after a reset (NVIDIA memory error management)
-  do: {RESET}
-remap_limit | degraded | remap
-  found: remapped_rows.uncorrectable: %d
-  expected: below 512 (DCGM, NVIDIA's limit)
-  do: {BACK}
-no_spare_rows | degraded | remap
-  found: banks without a spare row: %d
-  expected: 0; the next fault there can't be remapped
-  do: finish your job, then {BACK}
-rows_remapped | warn | remap
-  found: remapped_rows.uncorrectable: %d
-  expected: 0; repaired, below NVIDIA's limit of 512
-  do: watch it
-few_spare_rows | warn | remap
-  found: banks with few spare rows: %d
-  expected: 0
-  do: watch it
-pages_limit | fatal | pages
-  found: retired pages: %d
-  expected: below 63 (DCGM)
-  do: {BACK}
-pages_pending | degraded | pages
-  found: retired_pages.pending: Yes
-  expected: No; takes effect after a reset (DCGM warns)
-  do: {RESET}
-many_pages | degraded | pages
-  found: retired pages: %d, %d of them for double-bit errors
-  expected: at most 10 (gcm), 15 double-bit (DCGM)
-  do: finish your job, then {BACK}
-unrepairable_memory | fatal | repair
-  found: unrepairable_memory: Yes
-  expected: No
-  do: {BACK}
-repair_pending | degraded | repair
-  found: %s repair pending: Yes
-  expected: No; repaired by a reset
-  do: {RESET}
-sram_threshold | fatal | ecc
-  found: SRAM uncorrectable threshold exceeded: Yes
-  expected: No; qualifies for replacement (NVIDIA memory error management)
-  do: {BACK}
-uncorrectable_errors | fatal | ecc
-  found: uncorrectable ECC errors since the driver was loaded: %d
-  expected: 0 (DCGM, gcm, Azure NHC)
-  do: {RESET}; if it comes back, {BACK}
-many_corrected_errors | degraded | ecc
-  found: corrected ECC errors: %d, in SRAM %d
-  expected: at most 20000000, in SRAM 10000 (Azure NHC, H100)
-  do: finish your job, then ask for another card
-old_uncorrectable_errors | warn | ecc
-  found: uncorrectable ECC errors: %d in the card's life, 0 since the driver was loaded
-  expected: 0 (Azure NHC for SRAM)
-  do: watch it; ask the provider if it grows
-inforom_checksum | degraded | inforom
-  found: inforom.checksum_validation: %s
-  expected: valid
-  do: finish your job, then ask for another card
-
-# PCIe link
-narrow_link | degraded | width
-  found: PCIe width x%d of x%d
-  expected: the card's full width; an idle card keeps it (all captures)
-  do: reboot; if it comes back, the slot or riser is bad, or the slot has fewer lanes%s: ask the
-    provider, or pass --expect pcie=%d
-narrow_as_rented | warn | width
-  found: PCIe width x%d of x%d, on every %s of this virtual machine
-  expected: the card's full width; some providers wire this card with fewer lanes (unconfirmed)
-  do: nothing, if loading data keeps up; otherwise measure with --stress and ask the provider
-slow_link | degraded | gen
-  found: PCIe generation %d of %d at %d %% utilisation
-  expected: the highest, under load
-  do: reboot; if it comes back, {BACK}
-link_replays | degraded | replays
-  found: PCIe replays: %d since the driver was loaded
-  expected: %d in the %d minutes since boot (DCGM: %.2f per minute and lane)
-  do: a bad slot, riser or cable: reboot, watch it, ask the provider
-held_link | degraded | gen
-  found: PCIe generation %d of %d in P0 at %d of %d MHz
-  expected: the highest in P0 at full clock; an idle card lowers both (all captures)
-  do: reboot; if it comes back, {BACK}
-capped_link | warn | gen
-  found: PCIe generation %d at most, the card supports %d
-  expected: SKU table
-  do: the host limits it: expect slower loading from host memory
-
-# Throttling, heat, clocks and power
-hardware_throttle | degraded | throttle
-  found: throttled now: %s
-  expected: no hardware slowdown (gpud, Azure NHC)
-  do: heat or power supply: ask the provider, or change the box
-thermal_throttle | - | throttle
-  found: throttled now: %s at %s %% utilisation
-  expected: no thermal slowdown
-  do: bad cooling: ask the provider, or change the box
-was_throttled | warn | throttle
-  found: %s for %.1f s since the driver was loaded
-  expected: 0
-  do: watch clocks under load (--stress)
-was_slowed_by_heat | warn | throttle
-  found: sw_thermal_slowdown for %.0f s since the driver was loaded
-  expected: 60 s (our limit)
-  do: watch clocks under load (--stress)
-hot_gpu | degraded | throttle
-  found: GPU at %d C%s
-  expected: below %d C and above 0 to the limit
-  do: bad cooling: ask the provider, or change the box
-hot_memory | degraded | throttle
-  found: memory at %d C
-  expected: below %d C (-q -x)
-  do: bad cooling: ask the provider, or change the box
-clock_held | degraded | clock
-  found: held at %d MHz of %d by a clock setting, at %d %% utilisation
-  expected: at least half of the highest, or the default (our limit)
-  do: reset it: nvidia-smi -rgc and -rac; or ask the provider
-slower_than_others | degraded | clock
-  found: %d MHz at %d %% utilisation, the others of its kind at %d MHz
-  expected: at least %.1f of the others' clock under the same load (our limit)
-  do: the slowest card sets the pace: check it again under load, reboot; if it comes back, {BACK}
-low_application_clock | - | clock
-  found: application clock %d MHz, default %d MHz
-  expected: the default (Azure NHC and gcm require a fixed clock); below half of it the work takes
-    twice as long
-  do: expect less speed, or reset it: nvidia-smi -rac
-no_power_reading | warn | power
-  found: power.draw: %s
-  expected: readable on a data-centre GPU (DCGM)
-  do: watch clocks under load (--stress)
-enforced_power_limit | degraded | power | capped
-  found: enforced power limit %d W, set %d W
-  expected: 0.9 of the set limit (our limit): something else lowers it
-  do: power supply or heat of the machine: ask the provider, or change the box
-low_power_limit | - | power | capped
-  found: power limit %d W, default %d W
-  expected: 0.9 of the default (our limit). Owners cap cards to save power, an RTX 3090 at 0.8
-    keeps 0.95 of its speed (Puget Systems); below half of the default the speed collapses
-  do: expect less speed, or raise it: nvidia-smi -pl
-
-# MIG, ECC and other modes
-mig_pending | degraded | mig
-  found: MIG mode %s, pending %s
-  expected: the same
-  do: {RESET}
-no_mig_instance | fatal | mig
-  found: MIG mode is on, but there is no instance
-  expected: an instance; without one CUDA sees no device
-  do: make instances (nvidia-smi mig -cgi … -C), or turn MIG off and reset
-odd_mig_mode | degraded | mig
-  found: MIG mode %s, unlike the others
-  expected: the same mode on all GPUs
-  do: set it like the others and reset, or don't use this GPU
-ecc_pending | warn | eccmode
-  found: ECC mode %s, pending %s
-  expected: the same
-  do: {RESET}
-ecc_disabled | degraded | eccmode
-  found: ECC mode Disabled
-  expected: Enabled on a data-centre GPU: without it a memory error is silent
-  do: nvidia-smi -e 1, then reset the GPU
-odd_ecc_mode | warn | eccmode
-  found: ECC mode %s, unlike most of the others
-  expected: the same mode on all GPUs
-  do: nvidia-smi -e, then reset the GPU
-compute_prohibited | fatal | compute
-  found: compute_mode: Prohibited
-  expected: Default
-  do: nvidia-smi -c 0 -i N
-compute_exclusive | warn | compute
-  found: compute_mode: %s
-  expected: Default
-  do: run one process per GPU, or nvidia-smi -c 0 -i N
-no_persistence_mode | warn | persistence
-  found: persistence_mode: Disabled
-  expected: Enabled
-  do: nvidia-smi -pm 1: otherwise each start takes seconds and counters are reset
-unlicensed_vgpu | - | license
-  found: vGPU license: %s
-  expected: Licensed. Restricted means that the vGPU is slowed down and CUDA may fail (NVIDIA vGPU
-    licensing, NVIDIA/gpu-operator#220, DDMAL/Rodan#1332), Unrestricted that it will be
-  do: ask the provider for the license (/etc/nvidia/gridd.conf, nvidia-gridd), or {BACK}
-fabric_not_ready | fatal | fabric
-  found: fabric state %s, status %s
-  expected: Completed and Success; until then CUDA and NCCL can't start
-  do: wait a minute; then restart nvidia-fabricmanager, reboot, or {BACK}
-fabric_unhealthy | - | fabric
-  found: fabric health: %s
-  expected: Healthy
-  do: reboot the box, then {BACK}
-fabric_degraded | degraded | fabric
-  found: fabric health: %s
-  expected: bandwidth full, no route unhealthy or in recovery (gpud, DCGM)
-  do: wait a minute; if it is still so, reboot the box, then {BACK}
-
-# Cells
-failed_sensor | degraded | sensor
-  found: %s: %s
-  expected: every sensor answers. A fan or power sensor may fail alone (i3pystatus#850,
-    nvidia_gpu_exporter#393), and nobody sees then whether the card is cooled
-  do: check again after 5 s; if it is still so, look at the recovery action and the kernel log, then
-    {RESET}
-unreadable_cell | unknown | unread
-  found: can't read %s
-  expected: values in a known form
-  do: run the check again; if it comes back, look at this output yourself
-denied_cell | unknown | denied
-  found: %s: [Insufficient Permissions]
-  expected: readable
-  do: run as root
-missing_cell | unknown | lacks
-  found: missing: %s%s
-  expected: what drivers 465 to 610 report
-  do: query these fields
-
-# Is the card what its name says
-different_names | unknown | identity
-  found: %s
-  expected: all outputs say the same
-  do: run the check again
-wrong_card | degraded | identity | sku
-  found: %s
-  expected: name, memory (0.90 for ECC) and capability of one SKU, all cards alike
-  do: this isn't the card that its name says: compare it with what you rented, and {BACK}
-odd_vbios | warn | vbios
-  found: VBIOS %s, most of the others %s
-  expected: the same version on all GPUs (gcm, Azure NHC)
-  do: the card was probably exchanged: ask the provider if it is slower than the others
-version_mismatch | fatal | mismatch
-  found: driver %s, kernel module %s
-  expected: one version
-  do: stop all GPU programs and reload the nvidia modules, or reboot the box
-no_peer_to_peer | warn | p2p
-  found: %d x %s have no peer-to-peer on stock drivers
-  expected: SKU table; nccl-tests#117
-  do: set NCCL_P2P_DISABLE=1 if NCCL hangs
-
-# Outputs that contradict each other
-different_values | unknown | disagree
-  found: %s: %s
-  expected: all outputs say the same
-  do: run the check again
-same_uuid | fatal | identity
-  found: GPU %s and GPU %s have one UUID: %s
-  expected: every card has its own
-  do: one card is shown twice, or a program stands between you and the driver: {BACK}
-different_uuids | unknown | disagree
-  found: uuid %s, in -L %s
-  expected: all outputs say the same
-  do: run the check again
-
-# NVLink
-no_nvlink_output | unknown | nvlink
-  found: no output shows its NVLinks
-  expected: nvlink -s lists them
-  do: run nvidia-smi nvlink -s yourself
-no_nvlink | fatal | nvlink
-  found: no NVLink is listed
-  expected: %s links
-  do: reboot the box, then {BACK}
-single_gpu_nvlinks | warn | nvlink
-  found: all %d NVLinks are inactive, and the box has one GPU
-  expected: active
-  do: nothing: one GPU doesn't need them
-unwired_nvlinks | warn | nvlink
-  found: NVLink %s inactive (%d of %d), the same number on every GPU
-  expected: every pair has an NVLink; a board may wire only some links
-  do: nothing, or pass how many you pay for: --expect nvlink=N
-inactive_nvlinks | - | nvlink
-  found: NVLink %s inactive (%d of %d)
-  expected: none inactive (NVIDIA Health Validation, Azure NHC)
-  do: reboot the box; if it comes back, {BACK}
-missing_nvlinks | - | nvlink
-  found: %d NVLinks listed
-  expected: %d
-  do: reboot the box; if it comes back, {BACK}
-slow_nvlink | degraded | nvlink
-  found: an NVLink at %.3f GB/s
-  expected: %.3f GB/s
-  do: reboot the box; if it comes back, {BACK}
-no_nvlink_pair | degraded | nvlink
-  found: topo -m: no pair of the %d GPUs is connected by NVLink (%s)
-  expected: NV and a number (gpud asks NVML)
-  do: restart nvidia-fabricmanager or reboot the box; if it comes back, {BACK}
-odd_nvlink_pair | degraded | nvlink
-  found: topo -m: GPU%d to GPU%d is %s, the others %s
-  expected: %s
-  do: reboot the box; if it comes back, {BACK}
-
-# Memory in use
-stuck_holder | degraded |  | held
-  found: process %s (%s) holds %s in state %s
-  expected: no holder in state D or Z
-  do: unmount the dead mount that it waits for, or reboot the box
-memory_of_nobody_known | warn | use | held
-  found: %d MiB in use at 0 %% utilisation, by an unknown process
-  expected: 1024 MiB (our limit; gcm 15 MiB)
-  do: nvidia-smi, fuser -v /dev/nvidia*
-memory_of_another_job | warn | use | held
-  found: %d MiB in use by %s
-  expected: 1024 MiB (our limit)
-  do: another job uses this GPU: wait, or choose another GPU
-memory_of_another_program | warn | use | held
-  found: %d MiB in use by %s
-  expected: 15 MiB (gcm)
-  do: another program uses this GPU
-memory_without_process | - | use | held
-  found: %d MiB in use, but no process listed%s
-  expected: 1024 MiB (our limit; gcm 15 MiB)
-  do: a process of another container, or a dead one, holds it: fuser -v /dev/nvidia*, restart the
-    container, or reboot
-little_memory_without_process | warn | use | held
-  found: %d MiB in use, but no process listed
-  expected: 15 MiB (gcm)
-  do: fuser -v /dev/nvidia*
-
-# Kernel log
-no_kernel_log | - | log
-  found: %s
-  expected: readable
-  do: run as root on the host, or accept that it is unknown: --expect log=no
-odd_kernel_log | unknown | log
-  found: %d of %d lines of the kernel log don't look like log lines
-  expected: 0
-  do: look at the log yourself
-late_kernel_log | - | log
-  found: the kernel log begins %s after boot: earlier lines are overwritten
-  expected: it goes back to the load of the driver
-  do: journalctl -k -b as root
-xid | -
-  found: %s
-  expected: no Xid %d since boot, load of the driver or reset: %s (NVIDIA Xid catalogue)
-  do: %s
-sxid | -
-  found: %s
-  expected: no SXid %d (%s)
-  do: %s
-kernel_log_line | -
-  found: %s
-  expected: no such line since boot%s
-  do: %s
-
-# Disks, memory, device nodes
-dead_mount | degraded
-  found: %s does not answer
-  expected: a mount answers within 3 s
-  do: it is a dead network mount: unmount it, or reboot the box
-path_error | unknown
-  found: %s: %s
-  expected: readable
-  do: choose another path
-path_read_only | degraded
-  found: %s is read-only
-  expected: the job can write there (--path)
-  do: mount it writable, or choose another path
-path_size | unknown
-  found: %s: size can't be read
-  expected: numbers
-  do: df %s
-shm_default | degraded | shm | shm
-  found: /dev/shm has %d MiB
-  expected: more than 64 MiB, docker's default, at which DataLoader workers die with a bus error
-  do: start the container with --shm-size or --ipc=host
-shm_small | warn | shm | shm
-  found: /dev/shm has %d MiB
-  expected: 1024 MiB
-  do: use few workers, or a larger --shm-size
-shm_full | degraded | shm | shm
-  found: /dev/shm has %d MiB free
-  expected: 64 MiB free
-  do: remove what dead jobs left there
-disk_full | fatal |  | disk
-  found: %s: %d MiB free of %d
-  expected: 512 MiB free
-  do: free space before you start: a checkpoint would be cut off
-disk_nearly_full | degraded |  | disk
-  found: %s: %d MiB free of %d
-  expected: 5 GiB free
-  do: free space, or write elsewhere
-disk_filling | warn |  | disk
-  found: %s: %d MiB free of %d
-  expected: 3 %% free, or 50 GiB
-  do: compare it with the size of your checkpoints
-no_inodes | fatal |  | inodes
-  found: %s: %d inodes free of %d
-  expected: 100 free
-  do: remove small files (caches, datasets)
-few_inodes | degraded |  | inodes
-  found: %s: %d inodes free of %d
-  expected: 2 %% free
-  do: remove small files (caches, datasets)
-container_memory | degraded | memory | container memory
-  found: memory: %d of %d MiB of the container's limit in use
-  expected: 0.95 of the limit
-  do: end other processes, or ask for a larger limit
-little_memory | degraded | memory
-  found: memory: %d of %d MiB available
-  expected: 1024 MiB
-  do: end other processes
-closed_node | fatal | node | no_runtime
-  found: %s: %s
-  expected: the node can be opened
-  do: the container's device list lacks it (cgroup): restart the container
-no_fabric_manager | - | fabricmanager
-  found: %d NVSwitches, but nv-fabricmanager isn't running
-  expected: it runs; without it CUDA can't start on this board (gpud)
-  do: systemctl start nvidia-fabricmanager; it must have the driver's version
-unfinished_part | unknown
-  found: %s did not end
-  expected: every part ends in time
-  do: run the check again
-unknown_card | fatal | lost
-  found: the card at %s has the nvidia driver, but nvidia-smi doesn't list it
-  expected: every card answers whose device node can be opened
-  do: look for RmInitAdapter in the kernel log; reboot, then {BACK}
-card_without_driver | - | lost
-  found: the card at %s has no NVIDIA driver (%s)
-  expected: the driver has every card of the box; one that it can't start is lost
-  do: read what the kernel log says about its load; reboot; if it comes back, {BACK}
-hidden_cards | unknown | count
-  found: nvidia-smi doesn't show %d of %d NVIDIA cards: they are lost, or another job's
-  expected: /proc/driver/nvidia/gpus says which device node belongs to which card
-  do: compare with the number of GPUs that you asked for: --expect gpus=N
-spare_nodes | unknown | count
-  found: %d device nodes /dev/nvidiaN, but %d GPUs answer
-  expected: a GPU for each node
-  do: this container may have lost a GPU: restart the container; if it stays lost, {BACK}
-
-# torch (--python)
-no_torch | unknown | torch
-  found: %s: %s
-  expected: torch can be imported
-  do: install torch there, or pass the job's interpreter with --python
-torch_without_gpu | fatal | torch
-  found: torch %s (CUDA %s) finds no GPU: %s
-  expected: torch.cuda.is_available()
-  do: %s
-failed_kernel | fatal | torch
-  found: a small kernel failed: %s
-  expected: it runs and its sum is correct
-  do: %s
-
-# AMD
-amd_ras | fatal | ras
-  found: %s: %s
-  expected: ue: 0
-  do: reboot the box, or hand it back
-narrow_amd_link | degraded | width
-  found: PCIe width x%d of x%d
-  expected: the card's full width
-  do: reboot; if it comes back, {BACK}
-unreadable_amd_output | unknown
-  found: %s can't be read
-  expected: JSON
-  do: run amd-smi yourself
-amd_uncorrectable | fatal | ras
-  found: amd-smi metric: %s %d
-  expected: 0
-  do: reboot the box, or hand it back
-amd_bad_pages | degraded | pages
-  found: amd-smi bad-pages: %s
-  expected: none pending
-  do: reboot the box
-amd_ecc_untold | unknown | amd
-  found: %d of %d AMD GPUs: neither amd-smi nor ras files show their ECC state
-  expected: amd-smi metric --ecc, bad-pages
-  do: install amd-smi, or run it on the host
-
-# Expectations (--expect)
-not_as_expected | fatal
-  found: %s: %s
-  expected: %s%s%s
-  do: it isn't what you pay for, or what the job needs: change the box or the job, or {BACK}
-unknown_name | unknown
-  found: no card is called %s; this one is %s
-  expected: a name of the table of cards, or the driver's own
-  do: %s
-expectation_untold | unknown
-  found: %s could not be read
-  expected: %s%s%s
-  do: ask the provider, or leave it out of --expect
-
-# Load (--stress)
-stress_refused | unknown | stress
-  found: stress: %s
-  expected: the load runs
-  do: free the GPU, or pass the job's interpreter with --python
-stress_hung | fatal | stress
-  found: stress: no answer in stage %s
-  expected: each stage ends
-  do: reboot the box; a hang in all-reduce: set NCCL_P2P_DISABLE=1 and try again
-stress_no_answer | unknown | stress
-  found: stress: %s
-  expected: torch in the interpreter
-  do: pass the job's interpreter with --python
-stress_ended | fatal | stress
-  found: stress: ended in stage %s: %s
-  expected: it runs to its end
-  do: restart the job; if it comes back, reset the GPU
-changing_product | fatal | wrong
-  found: the same product gave a different result in %s of %s runs
-  expected: bit for bit the same each time
-  do: this GPU computes wrong results: {BACK}
-odd_product | fatal | wrong
-  found: the product differs from that of the other %s
-  expected: bit for bit the same on cards of the same kind
-  do: this GPU computes wrong results: {BACK}
-two_products | fatal | wrong
-  found: the two %s give different products
-  expected: bit for bit the same
-  do: one of them computes wrong results: {BACK}
-slow_matmul | degraded | slow
-  found: matmul at %.0f TFLOPS
-  expected: 0.5 of the %d in the data sheet (our limit)
-  do: look at clocks, power limit and heat; or change the box
-slowest_matmul | degraded | slow
-  found: matmul at %.0f TFLOPS, the others at %.0f
-  expected: 0.85 of the median (our limit): the slowest card sets the pace
-  do: look at clocks, power limit and heat; or change the box
-slow_host_copy | degraded | h2d
-  found: host to device at %.1f GB/s
-  expected: 0.4 of %.0f GB/s (PCIe %d x%d, our limit)
-  do: look at the PCIe link under load and at NUMA; or change the box
-wrong_all_reduce | fatal | wrong
-  found: a wrong sum after all-reduce
-  expected: the sum over %d GPUs
-  do: NVLink or PCIe path: reboot, then {BACK}
-wrong_product | fatal | product | wrong
-  found: wrong products: %s
-  expected: within the rounding of their type, and the same twice
-  do: this GPU computes wrong results: save checkpoints from before it, {BACK}
-wrong_memory | fatal | pattern | wrong
-  found: %s words of 8 bytes in %.1f GiB of memory came back changed, the first at byte %s
-  expected: what was written
-  do: this GPU's memory changes data: save checkpoints from before it, {BACK}
-wrong_copy | fatal | copy
-  found: copy from %s to %s: %s words of 8 bytes arrived changed
-  expected: what was sent
-  do: NVLink or PCIe path: reboot, then {BACK}; between GPUs, NCCL_P2P_DISABLE=1 avoids the path
-wrong_on_host | fatal | host | wrong
-  found: the CPU gives two results for one product of whole numbers
-  expected: the same
-  do: the host's CPU or memory computes wrong results: {BACK}
-numbers_not_looked_at | unknown | numbers
-  found: no product was tried: %s
-  expected: products in each type
-  do: repeat --stress with more seconds, or pass the job's interpreter with --python
-hung_under_load | fatal | hang
-  found: nvidia-smi did not end under load
-  expected: 10 s
-  do: reboot the box, and if it hangs again, {BACK}
-throttled_under_load | degraded | throttle
-  found: throttled under load: %s
-  expected: power cap only
-  do: heat or power supply: ask the provider, or change the box
-lost_under_load | fatal | lost
-  found: [GPU is lost] under load
-  expected: it answers
-  do: reboot the box; if it comes back, {BACK}
-
-# Samples (--watch)
-gone_from_samples | fatal | lost
-  found: GPU %d is missing from the samples
-  expected: every GPU is in every sample
-  do: stop the job, reboot the box; if it comes back, {BACK}
-lost_sample | fatal | lost
-  found: [GPU is lost]
-  expected: it answers
-  do: stop the job, reboot the box; if it comes back, {BACK}
-throttled_sample | degraded | throttle
-  found: throttled: %s at %s C
-  expected: power cap only
-  do: heat or power supply: ask the provider
-stuck_kernel | degraded | stuck | stuck
-  found: %d %% utilisation at %.0f W of %.0f W for %d samples
-  expected: more than %.1f of the limit under load (our limit)
-  do: run py-spy dump on every rank: one of them is in a different place
-no_handle_at_end | fatal | lost
-  found: %s
-  expected: every GPU has a handle; this is Xid 79 (NVIDIA: RESTART_BM)
-  do: stop the job, reboot the box; if it comes back, {BACK}
-watched_line | -
-  found: %s
-  expected: no such line while the job runs
-  do: %s
-no_sample | fatal
-  found: nvidia-smi gave nothing for %d s
-  expected: a sample every %s s
-  do: don't call it again; reboot the box, and if it hangs again, {BACK}
-"""
-
-
-def finding_texts():
-    """-> {name: {level, key, entry, found, expected, do}}."""
-    records, record = {}, {}
-    text = re.sub(r"(?m)^#.*\n", "", FINDING_TABLE)
-    text = text.replace("{RESET}", RESET).replace("{BACK}", BACK).replace("\n    ", " ")
-    for line in text.splitlines():
-        if line.startswith("  "):
-            label, text = line.strip().split(": ", 1)
-            record[label] = text
-        elif line:
-            name, level, key, entry = [*line.split(" | "), "", ""][:4]
-            record = records[name] = {"level": level, "key": key.strip(), "entry": entry}
-    return records
-
-
-FINDINGS = finding_texts()
-
-
-def verdict(findings):
-    """Turn the levels of findings into the verdict."""
-    levels = {finding["level"] for finding in findings}
-    for level, word in (("fatal", "unfit"), ("degraded", "care"), ("unknown", "unknown")):
-        if level in levels:
-            return word
-    return "fit"
-
-
-# What somebody who rents the box does about a finding, by how its action begins or ends.
-STEPS = {
-    "hand back": "hand it back: end or move your job first, and keep the answer as proof",
-    "watch": "watch it: do the step below, check again, and hand it back if it is still there",
-    "keep": "keep it: mend what is named below, then train",
-}
-NO_MORE = re.compile(
-    r"(?<!comes back, )(?<!box, then )hand the box back|another card|change the box"
-)
-LATER = re.compile(
-    r"hand the box back|reset|reboot|restart the job|comes back|watch|check .*again|ask"
-)
-
-
-def renters_step(findings):
-    """Say in one line whether to keep, watch or hand back a box with these findings.
-
-    The worst of the degraded findings decides; without one there is nothing to say.
-    """
-    actions = [finding["action"] for finding in findings if finding["level"] == "degraded"]
-    steps = [
-        "hand back" if NO_MORE.search(text) else "watch" if LATER.search(text) else "keep"
-        for text in actions
-    ]
-    return next((STEPS[step] for step in STEPS if step in steps), "")
-
-
-class Findings:
-    """Collects findings. Call it with the name of a finding and the values of its texts."""
-
-    def __init__(self):
-        """`list`: the findings; `keys`: their (key, GPU)."""
-        self.list, self.keys = [], set()
-
-    def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
-        """Add a finding, once for each key and GPU. The record has the defaults."""
-        record = FINDINGS[name]
-        key = record["key"] if key is None else key
-        entry = record["entry"] if entry is None else entry
-        if key and (key, gpu) in self.keys:
-            return
-        self.keys.add((key, gpu))
-        self.list.append(
-            {
-                "gpu": gpu,
-                "level": level or record["level"],
-                "evidence": short(record["found"] % values, 300),
-                "threshold": record["expected"] % expected,
-                "action": record["do"] % do,
-                "entry": ENTRY.get(entry or key, ""),
-            }
-        )
-
-    def has(self, key, gpu):
-        """Whether a finding with this key was added for this GPU."""
-        return (key, gpu) in self.keys
 
 
 # --------------------------------------------------------------------------------------------------
@@ -5232,6 +6048,8 @@ def judge_memory_in_use(box, gpu, used, holders, stuck, add):
 REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
 FAR_BELOW = 0.5  # of the default clock or power limit: what providers set to save power is above
 HOT_WHILE_IDLE = 80  # C; idle cards have at most 43 in the real captures
+LOW_HEAT_LIMIT = 70  # C: of the highest working temperatures in the captures the least is 85
+NEAR_HEAT_LIMIT = 2  # C below it, where a card begins to slow itself down
 
 
 def judge_lost(box, gpu, add):
@@ -5415,7 +6233,10 @@ def judge_heat(gpu, add):
     slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that show it
     if top and top > 40:  # the highest working temperature, 85 to 93 in the captures; gpud
         slow = int(min(slow, top + 1))
-    if (margin is not None and margin <= 0) or heat >= slow:
+    if top and 40 < top < LOW_HEAT_LIMIT:
+        level = "degraded" if heat >= top - NEAR_HEAT_LIMIT else "warn"
+        add(gpu.label, "low_heat_limit", int(top), int(heat), level=level)
+    elif (margin is not None and margin <= 0) or heat >= slow:
         left = "" if margin is None else f", {int(margin)} C to its limit"
         add(gpu.label, "hot_gpu", heat, left, expected=(slow,))
     limit = gpu.number("x.memory_max")
@@ -5621,266 +6442,6 @@ def missing_fields(box, gpu):
 
 
 # --------------------------------------------------------------------------------------------------
-# judge_host.py
-# Judge the host: disks, memory, the fabric manager, and cards that the driver doesn't show.
-#
-# `box` is a `box.ExaminedBox`, and a place is a PCI address. `add` is a `findings.Findings`:
-# add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
-
-
-def judge_system(box, add):
-    """Judge disks, memory and device nodes.
-
-    The limits are our own, unless the finding names a source.
-    """
-    seen = set()
-    for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
-        judge_disk(short(path, 80), disk, seen, add)
-    judge_host_memory(box, add)
-    for node in map(as_dict, as_list(box.proc.get("dev"))):
-        if node.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(node.get("path"))):
-            add(None, "closed_node", node["path"], node["error"])
-    judge_fabric_manager(box, add)
-    for name in as_list(box.proc.get("unfinished")):
-        if name != "gather_disks":  # the path that hung gets the finding dead_mount instead
-            add(None, "unfinished_part", short(name, 120), key=f"late {name}")
-    judge_hidden_cards(box, add)
-
-
-def judge_host_memory(box, add):
-    """Judge the container's memory limit. If that isn't nearly used up, judge the box's memory."""
-    limits, memory = as_dict(box.proc.get("cgroup")), as_dict(box.proc.get("memory"))
-    limit, used = as_number(limits.get("limit_mib")) or 0, as_number(limits.get("used_mib"))
-    total, available = (
-        as_number(memory.get("total_mib")) or 0,
-        as_number(memory.get("available_mib")),
-    )
-    if used is not None and 0 < 0.95 * limit < used:
-        add(None, "container_memory", used, limit)
-    elif available is not None and total > 0 and available < 1024:
-        add(None, "little_memory", available, total)
-
-
-def judge_fabric_manager(box, add):
-    """Judge nv-fabricmanager: without it no CUDA program starts on a board with NVSwitches."""
-    switches, manager = box.proc.get("nvswitches"), box.proc.get("fabricmanager", "")
-    needed = isinstance(switches, int) and switches > 0 and len(box.gpus) > 1
-    if needed and manager is False and not box.container:
-        ready = any("Completed" in (gpu.raw("fabric.state") or "") for gpu in box.gpus)
-        add(None, "no_fabric_manager", switches, level="degraded" if ready else "fatal")
-
-
-def as_number(value):
-    """The value if it is a number, otherwise None."""
-    return value if isinstance(value, (int, float)) else None
-
-
-class DiskSizes(NamedTuple):
-    """The size of a file system in MiB and in inodes, and how much of each is free."""
-
-    total: float
-    free: float
-    inodes: float
-    inodes_free: float
-
-
-def sizes_of(disk):
-    """Return the DiskSizes of a disk as it was gathered, or None if a size is missing."""
-    names = ("total_mib", "free_mib", "inodes", "inodes_free")
-    values = [as_number(disk.get(name)) for name in names]
-    known = [value for value in values if value is not None and value >= 0]
-    return DiskSizes(*known) if len(known) == len(names) else None
-
-
-def judge_disk(path, disk, seen, add):
-    """Judge one path that the job writes to.
-
-    `seen` holds the disks that were judged already, under other paths.
-    """
-    if disk is None:
-        add(None, "dead_mount", path, key="disk " + path)
-        return
-    disk = as_dict(disk)
-    if "error" in disk:
-        if path != "/dev/shm" and disk["error"] != "No such file or directory":
-            add(None, "path_error", path, disk["error"], key="disk " + path)
-        return
-    sizes = sizes_of(disk)
-    if sizes is None:
-        add(None, "path_size", path, do=(path,), key="disk " + path)
-        return
-    if path == "/dev/shm":
-        judge_shm(sizes, add)
-        return
-    if disk.get("read_only") and disk.get("asked"):
-        add(None, "path_read_only", path, key="disk " + path)
-    place = disk.get("id") or (sizes.total, sizes.free, sizes.inodes)
-    if not disk.get("read_only") and sizes.total != 0 and place not in seen:
-        seen.add(place)
-        judge_space(path, sizes, add)
-        judge_inodes(path, sizes, add)
-
-
-def judge_shm(sizes, add):
-    """Judge /dev/shm. Docker's default of 64 MiB is too little for data loaders."""
-    if 0 < sizes.total <= 64:
-        add(None, "shm_default", sizes.total)
-    elif sizes.total < 1024:
-        add(None, "shm_small", sizes.total)
-    elif sizes.free < 64:
-        add(None, "shm_full", sizes.free)
-
-
-def judge_space(path, sizes, add):
-    """Judge the free space of a disk."""
-    values, key = (path, sizes.free, sizes.total), "disk " + path
-    if sizes.free < 512:
-        add(None, "disk_full", *values, key=key)
-    elif sizes.free < 5120:
-        add(None, "disk_nearly_full", *values, key=key)
-    elif sizes.free < 0.03 * sizes.total and sizes.free < 51200:
-        add(None, "disk_filling", *values, key=key)
-
-
-def judge_inodes(path, sizes, add):
-    """Judge the free inodes of a disk.
-
-    A file system that creates inodes as needed reports 0 of 0, so it gets no finding.
-    """
-    values, key = (path, sizes.inodes_free, sizes.inodes), "inodes " + path
-    if sizes.inodes and sizes.inodes_free < 100:
-        add(None, "no_inodes", *values, key=key)
-    elif sizes.inodes and sizes.inodes_free < 0.02 * sizes.inodes:
-        add(None, "few_inodes", *values, key=key)
-
-
-def judge_hidden_cards(box, add):
-    """Judge cards and device nodes that nvidia-smi doesn't show: lost, or used by another job."""
-    wsl = as_dict(box.proc.get("platform")).get("wsl")
-    for card in box.missing_cards if not wsl else []:
-        if card.get("node") == "open":
-            add(bdf(str(card.get("bdf"))), "unknown_card", short(card.get("bdf")))
-    for card in cards_without_driver(box) if box.gpus and not wsl else []:
-        place, name = bdf(str(card.get("bdf"))), card.get("driver") or "none"
-        if place not in ignored_cards(box):
-            values = (short(card.get("bdf")), short(name, 40))
-            add(place, "card_without_driver", *values, level=level_of_lost(box))
-    hidden = [card for card in box.missing_cards if "node" not in card]
-    hidden = [card for card in hidden if not add.has("lost", bdf(str(card.get("bdf"))))]
-    if hidden and not box.container and not wsl:
-        add(None, "hidden_cards", len(hidden), len(nvidia_cards(box)))
-    if box.spare_nodes and not any(key in ("lost", "count") for key, _ in add.keys):
-        add(None, "spare_nodes", len(box.gpus) + box.spare_nodes, len(box.gpus))
-
-
-def cards_without_driver(box):
-    """Return NVIDIA's display devices that have no driver, or only nouveau.
-
-    Two kinds are left out as healthy: a card with vfio-pci, which a virtual machine uses, and a
-    virtual function, which waits for one.
-    """
-    return [
-        card
-        for card in nvidia_cards(box)
-        if str(card.get("class")).startswith(("0x0300", "0x0302"))
-        and card.get("driver") in ("", "nouveau")
-        and not card.get("virtual_function")
-    ]
-
-
-def ignored_cards(box):
-    """Return the places of the cards that are too old for the driver, according to its log."""
-    events = box.log["events"] if box.log else []
-    return {event["bdf"] for event in events if event["kind"] == "legacy" and not event["old"]}
-
-
-def level_of_lost(box):
-    """Return the level of a card that the driver never got.
-
-    For a job on part of a node, the card is probably another job's. In a container nobody can tell.
-    """
-    if box.foreign:
-        return "warn"
-    return "unknown" if box.container and box.gpus else "fatal"
-
-
-# --------------------------------------------------------------------------------------------------
-# storms.py
-# Many lines of one fault as one: how many, from when to when, by which processes.
-
-# [  300.123456]      [Sat Mar  4 04:25:12 2026]      Nov 22 18:29:55 host kernel:
-# 2026-11-20T16:31:06.123456+00:00 host kernel:      6,3973,227996636,-;
-STAMP = re.compile(
-    r"\s*(?:<\d+>)?(?:\[\s*(?P<monotonic>\d+\.\d+)\]"
-    r"|\[(?P<day>[A-Z]\w\w [A-Z]\w\w +\d+ [\d:]+ \d{4})\]"
-    r"|(?P<syslog>[A-Z]\w\w +\d+ \d\d:\d\d:\d\d)|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)"
-    r"|\d+,\d+,(?P<micro>\d+),)"
-)
-# pid=1234, name=python,      pid='<unknown>', name=<unknown>,      Killed process 4100 (python3)
-# [python3:2254956]      task python3:77 blocked
-PROCESSES = (
-    re.compile(r"\bpid='?(\d+)'?(?:, name=([^,\n]{1,60}))?"),
-    re.compile(r"Killed process (\d+) \(([^)]{1,60})\)"),
-    re.compile(r"stuck for \d+s! \[([^\]:]{1,60}):(\d+)\]"),
-    re.compile(r"task (\S.{0,60}):(\d+)\b.{0,80} blocked for more"),
-)
-MOST_NAMED = 2
-# Graphics SM Warp Exception on (GPC 3, TPC 5, SM 1): Out Of Range Address
-UNIT = re.compile(r"\bGPC (\d+), TPC (\d+)")
-
-
-def when(line):
-    """The time that a line begins with, as it writes it; seconds since boot as `300 s`."""
-    stamp = STAMP.match(line)
-    if not stamp:
-        return ""
-    seconds = stamp["monotonic"] or (stamp["micro"] and int(stamp["micro"]) / 1e6)
-    if seconds:
-        return f"{float(seconds):.0f} s"
-    return " ".join((stamp["day"] or stamp["syslog"] or stamp["iso"]).split())
-
-
-def process_of(line):
-    """The process that a line names, as `python 1234`, or ""."""
-    for pattern in PROCESSES:
-        found = pattern.search(line)
-        if found:
-            pid, name = sorted(found.groups(""), key=lambda text: not text.isdigit())
-            return f"{name} {pid}" if name.strip("<>") not in ("", "unknown") else f"pid {pid}"
-    return ""
-
-
-def storm(lines):
-    """What a reader needs of lines that tell one fault: '', or ' (N times, from A to B; by P)'."""
-    if len(lines) < 2:
-        return ""
-    processes = list(dict.fromkeys(filter(None, map(process_of, lines))))
-    named = ", ".join(short(name, 40) for name in processes[:MOST_NAMED])
-    more = len(processes) - MOST_NAMED
-    by = f"; by {named}" + (f" and {more} more" if more > 0 else "") if processes else ""
-    first, last = when(lines[0]), when(lines[-1])
-    texts = {STAMP.sub("", line, count=1) for line in lines}
-    distinct = f", {len(texts)} different" if 1 < len(texts) < len(lines) else ""
-    span = f", from {first} to {last}" if first and last and first != last else ""
-    return f" ({len(lines)} times{distinct}{span}{by})"
-
-
-def same_unit(lines):
-    """The unit of a card in which kernels of several processes failed, and nowhere else, or ''.
-
-    A program's own fault comes anywhere on the card. NVIDIA's workflow for Xid 13 suspects the
-    hardware where GPC and TPC repeat.
-    """
-    units = {}
-    for line in lines:
-        process, unit = process_of(line), UNIT.search(line)
-        if process and unit:
-            units.setdefault(process, set()).add("GPC {}, TPC {}".format(*unit.groups()))
-    places = set().union(*units.values())
-    return places.pop() if len(units) > 1 and len(places) == 1 else ""
-
-
-# --------------------------------------------------------------------------------------------------
 # judge_log.py
 # Judge the kernel log: which of its lines are about this job's devices, and how bad they are.
 #
@@ -5888,7 +6449,10 @@ def same_unit(lines):
 # add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 
 SUSPECT = "several programs failed in one unit: run them on another card; if they pass, " + BACK
+MANY = "several programs were stopped on this card: run one on another card; if it passes, " + BACK
+CLEANED = "find out what ended these programs: their logs, or the line before the first of these"
 ANOTHERS = "nothing: the device belongs to another job or container"
+PORT = re.compile(r"\bpcieport ([0-9a-f:.]+): ")
 HOT_PROCESSOR = re.compile(r"\bCPU(\d+): Package temperature ")
 
 
@@ -5913,7 +6477,8 @@ def judge_log(box, add):
         return
     judge_reach_of_log(box, add)
     devices = Devices(box)
-    events = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
+    events = with_repetition([event for event in box.log["events"] if not event["old"]])
+    events = at_the_card(box, [event for event in events if event["level"] != "ok"])
     has_gsp_xid = any(event["code"] in (119, 120) for event in events)
     for (place, kind, code), group in grouped(levelled(events)).items():
         if kind == "sxid":
@@ -5922,6 +6487,36 @@ def judge_log(box, add):
             continue  # a network card, a controller
         elif kind != "gsp" or not has_gsp_xid:  # the Xid says the same, and names the GPU
             judge_group(box, devices, place, kind, code, group, add)
+
+
+def at_the_card(box, events):
+    """Give the events of a PCIe port the place of the card behind it -> [event].
+
+    The port above a card reports the card's errors too. sysfs says which card is behind it, or the
+    driver's own line in the log names the card. Of a port about which nothing is known the place is
+    dropped: it is no card's.
+    """
+    behind = {}
+    for card in map(as_dict, as_list(box.proc.get("pci"))):
+        for port in as_list(card.get("behind")):
+            behind.setdefault(bdf(str(port)), set()).add(bdf(str(card.get("bdf"))))
+    named = {event["bdf"] for event in events if event["kind"] == "aer card"}
+    cards = {gpu.bdf for gpu in box.gpus} | {
+        bdf(str(card.get("bdf"))) for card in nvidia_cards(box)
+    }
+    out = []
+    for event in events:
+        place = event["bdf"]
+        if event["kind"] in ("aer", "aer card"):
+            below = behind.get(place, set()) or (named if place not in cards else set())
+            port = PORT.search(event["line"])
+            if place not in named and len(below) == 1:
+                place = min(below)
+            elif port and bdf(port.group(1)) == place and place not in cards:
+                place = None
+            event = dict(event, kind="aer", bdf=place)
+        out.append(event)
+    return out
 
 
 def levelled(events):
@@ -5974,14 +6569,17 @@ def judge_group(box, devices, place, kind, code, group, add):
         add_line(box, kind, place, label, worst, evidence, elsewhere, add)
     # Of a GPU that is off the bus (Xid 79), the finding "lost" says the same.
     elif code != 79 or place not in devices.nvidia or not add.has("lost", label):
-        advice = (
-            ANOTHERS
-            if elsewhere
-            else SUSPECT
-            if unit
-            else xid_words(code, worst, group[-1][1]["line"])
-        )
+        advice = ANOTHERS if elsewhere else SUSPECT if unit else words_of_xid(code, worst, group)
         add_xid(code, place, label, worst, evidence, advice, add)
+
+
+def words_of_xid(code, level, group):
+    """Return what to do about the events of one Xid at one place. `group`: [(level, event)]."""
+    lines = [event["line"] for _, event in group]
+    several = len(processes_of(lines)) >= PROGRAMS
+    if code in (43, 45) and several:
+        return MANY if code == 43 else CLEANED
+    return xid_words(code, level, lines[-1])
 
 
 def owner_of(box, devices, place):
@@ -6057,6 +6655,7 @@ def add_sxid(code, place, pairs, add):
     by_table = {
         "always": "fatal by gpud's table",
         "maybe": "fatal if the line says so, by gpud's table",
+        "stalls": "not fatal by gpud's table, but NVLink traffic stops and programs hang",
         "never": "not fatal by gpud's table",
     }.get(SXID.get(code, ""), "not in gpud's table")
     action = {
@@ -6216,10 +6815,29 @@ def judge(record, expectations=None):
     judge_expectations(box, expectations or [], add)
     for text in box.problems[:20]:
         add(None, "damaged_output", text, key=text)
+    say_once(box, add)
     return sorted(
         add.list,
         key=lambda finding: (RANK[finding["level"]], finding["gpu"] is None, str(finding["gpu"])),
     )
+
+
+def say_once(box, add):
+    """Say in one finding what the kernel hides from a container, which no renter can change."""
+    if not box.container:
+        return
+    hidden = add.take_out("no_kernel_log", "denied_cell")
+    texts = {}  # what can't be read -> the GPUs of which it can't
+    for finding in hidden:
+        text = re.split(r" can't be read|: \[", finding["evidence"])[0]
+        texts.setdefault(text, []).append(finding["gpu"])
+    said = [
+        text if None in labels else "{} of GPU {}".format(text, ", ".join(map(str, labels)))
+        for text, labels in texts.items()
+    ]
+    if said:
+        level = min((finding["level"] for finding in hidden), key=RANK.__getitem__)
+        add(None, "unseen_in_container", "; ".join(said), level=level)
 
 
 def recognised(box):
@@ -7099,6 +7717,7 @@ for name in (
 for program in sys.argv[2:]:
     exec(compile(program, "<program>", "exec"), {"__name__": "__main__"})
 '''
+HELD_MIB = 1024  # MiB in use above which a card isn't idle, whatever processes are shown
 # GB/s of one lane: PCI-SIG line rates less their coding.
 LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 
@@ -7218,9 +7837,35 @@ def judge_products(products, add):
                 add(product.get("gpu"), "slowest_matmul", product["tflops"], median)
 
 
+def in_use(record):
+    """What a card has that a load would disturb: (its label, what); None where none has anything.
+
+    A rented container may not see the process that holds the memory.
+    """
+    for gpu in parse(record).gpus:
+        if gpu.processes:
+            process = gpu.processes[0]
+            return gpu.label, f"{short(process['name'], 40)} (pid {process['pid']})"
+        used = gpu.number("memory.used") or 0
+        if used > HELD_MIB:
+            return gpu.label, f"{used:.0f} MiB in use"
+    return None
+
+
 def judge_copies(copies, box, add):
-    """Compare the speed of copies from host memory to each GPU with that of its PCIe link."""
+    """Compare the speed of copies within each GPU with that of the others, and of copies from host
+    memory with that of its PCIe link."""
+    names = {gpu.label: gpu.raw("name") for gpu in box.gpus}
     for copy in copies:
+        alike = [
+            other["copy_gb_s"]
+            for other in copies
+            if names.get(other.get("gpu")) == names.get(copy.get("gpu"))
+            and isinstance(other.get("copy_gb_s"), (int, float))
+        ]
+        median, speed = sorted(alike)[len(alike) // 2] if alike else 0, copy.get("copy_gb_s")
+        if len(alike) > 1 and isinstance(speed, (int, float)) and speed < 0.85 * median:
+            add(copy.get("gpu"), "slowest_memory", speed, median)
         gpu = next((gpu for gpu in box.gpus if gpu.label == copy.get("gpu")), None)
         width = gpu.number("pcie.link.width.current") if gpu else None
         generation = gpu.number("pcie.link.gen.max") if gpu else None
@@ -7646,6 +8291,17 @@ def parser_of_arguments():
         help="load the GPUs for this long; needs torch in --python",
     )
     parser.add_argument(
+        "--network",
+        action="store_true",
+        help="measure the way to the Hub and PyPI: 400 MB at most, two minutes",
+    )
+    parser.add_argument(
+        "--durable",
+        default="",
+        metavar="HOST:PATH",
+        help="with --network: send 64 MB to this place too, where they are thrown away",
+    )
+    parser.add_argument(
         "--watch",
         type=float,
         default=0.0,
@@ -7678,13 +8334,15 @@ def main(arguments=None):
     if options.watch:
         return watch(options.watch, options.pid)
     try:
-        record, measured, extra = record_of(options)
+        record, measured, reached, extra = record_of(options)
     except CantExamine as error:
         sys.stderr.write(f"gpu_health.py: {error}\n")
         return 2
     answer = report(record, expectations, extra)
     if measured is not None:
         answer["stress"] = measured
+    if reached is not None:
+        answer["network"] = reached
     if options.json:
         print(json.dumps(answer, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -7700,21 +8358,30 @@ class CantExamine(Exception):
 
 
 def record_of(options):
-    """-> (the record, what a load measured or None, its findings). Raises CantExamine."""
+    """-> (the record, what a load measured, what the network did, their findings); None for what
+    wasn't asked for. Raises CantExamine."""
     if options.replay:
         try:
-            return load(options.replay), None, []
+            return load(options.replay), None, None, []
         except (OSError, ValueError) as error:
             raise CantExamine(f"can't replay: {error}") from None
-    record, measured, extra = gather(python=options.python, paths=options.path), None, []
+    record, add = gather(python=options.python, paths=options.path), Findings()
+    measured = reached = None
+    if (options.stress or options.network) and (held := in_use(record)):
+        add(None, "cards_in_use", *held)
+        options.stress = options.network = 0
     if options.stress:
-        measured, extra = stress(options.stress, options.python or sys.executable, record)
+        measured, found = stress(options.stress, options.python or sys.executable, record)
+        add.list += found
+    if options.network:
+        reached, found = network(options.durable)
+        add.list += found
     if options.record:
         try:
             save(record, options.record)
         except OSError as error:
             raise CantExamine(f"can't record: {error}") from None
-    return record, measured, extra
+    return record, measured, reached, add.list
 
 
 if __name__ == "__main__":

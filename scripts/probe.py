@@ -33,6 +33,8 @@ aren't read. Of your data, only shapes, shares, ranges and salted hashes are kep
 Python 3.8 or newer and torch 2.1 or newer; the probe itself needs the standard library alone.
 """
 
+from __future__ import annotations
+
 import argparse
 import atexit
 import collections
@@ -62,6 +64,9 @@ import types
 import warnings
 import weakref
 import zlib
+from datetime import datetime, timezone
+from html import escape
+from typing import Callable, Iterable, List, NamedTuple, Sequence, Tuple
 
 # --------------------------------------------------------------------------------------------------
 # facts.py
@@ -4710,6 +4715,189 @@ class Losses(Observer):
 
 
 # --------------------------------------------------------------------------------------------------
+# memory.py
+# What a process takes of its cards by torch's own counters, and the model that takes it.
+
+FOLLOWED = "RGT_PROBE_MEMORY"  # the variable that asks for it
+EVERY = 0.5  # seconds between two looks
+AT_THE_END = 2.0  # seconds that the last look may take
+MOST_CONFIG = 20_000  # characters of a model's configuration
+MOST_VALUE = 4000  # of one field of it
+CONTAINERS = ("module", "_fsdp_wrapped_module", "_orig_mod")
+QUANTIZED = {"Linear4bit": "4bit", "Linear8bitLt": "8bit"}
+
+
+class CardCounters:
+    """Follows torch's counters in a thread, and writes them where they have risen.
+
+    A thread, since a program saves and evaluates between its steps, may reset the counters, and is
+    killed. It reads numbers that the allocator keeps anyway, and never wakes a card up.
+    """
+
+    def __init__(self, watch):
+        self.watch = watch
+        self.peaks = {}  # number of a card -> [bytes allocated at most, bytes reserved at most]
+        self.cards = {}  # number of a card -> what it is
+        self.model, self.described_at = {}, 0
+        self.shapes = {}  # shape of a first layer's input -> calls
+        self.written = ""
+        self.over = threading.Event()
+        self.thread = threading.Thread(target=self.follow_counters, name="rgt-memory", daemon=True)
+
+    def follow_counters(self):
+        """Look until the program ends. An error ends the looking alone."""
+        try:
+            while not self.over.wait(EVERY):
+                self.read_counters()
+            self.read_counters()
+        except Exception as error:
+            sys.stderr.write(f"probe: memory isn't followed ({type(error).__name__}: {error})\n")
+
+    def end_thread(self):
+        """Take the last look, and end the thread before the interpreter goes."""
+        self.over.set()
+        self.thread.join(AT_THE_END)
+
+    def read_counters(self):
+        """Read the counters, and write what has changed."""
+        import torch
+
+        if torch.cuda.is_initialized():
+            for card in range(torch.cuda.device_count()):
+                counted = torch.cuda.memory_stats(card)
+                keys = ("allocated_bytes.all.peak", "reserved_bytes.all.peak")
+                found = [counted.get(key, 0) for key in keys]
+                if found[1]:
+                    before = self.peaks.get(card, found)
+                    self.peaks[card] = [max(pair) for pair in zip(found, before)]
+                    self.cards.setdefault(card, described_card(torch, card))
+        steps = self.watch.step
+        if steps and steps != self.described_at and steps <= 8:
+            self.model, self.described_at = described_model(self.watch), steps
+        self.write_record(torch)
+
+    def write_record(self, torch):
+        """Write what is known, whole, where it differs from what was written."""
+        calls = list(self.watch.parts["inputs"].calls)
+        shapes = [list(call[2]) for call in calls]
+        told = {
+            "rank": self.watch.rank(),
+            "pid": os.getpid(),
+            "steps": self.watch.step,
+            # Not is_available(): it starts the driver, and a child that is forked then has no card.
+            "has_card": torch.cuda.is_initialized(),
+            "cards": [
+                {**self.cards[card], "allocated": peak[0], "reserved": peak[1]}
+                for card, peak in sorted(self.peaks.items())
+            ],
+            "calls": len(shapes),
+            "shapes": len({tuple(shape) for shape in shapes}),
+            "largest": max(shapes, key=count_numbers, default=[]),
+            "evaluated": any(self.watch.parts["modes"].steps),
+            "model": self.model,
+        }
+        text = json.dumps(told, default=str)
+        if text == self.written:
+            return
+        path = os.path.join(self.watch.folder, f"memory-{os.getpid()}.json")
+        try:
+            with open(path + ".part", "w", encoding="utf-8") as handle:
+                handle.write(text)
+            os.replace(path + ".part", path)
+            self.written = text
+        except OSError:
+            pass  # a full disk, or the parent is gone
+
+
+def count_numbers(shape):
+    """How many numbers a tensor of this shape has."""
+    product = 1
+    for side in shape:
+        product *= side
+    return product
+
+
+def described_card(torch, card):
+    """The card by number, name, bytes, and its id where torch knows it."""
+    found = torch.cuda.get_device_properties(card)
+    told = {"index": card, "name": str(found.name), "total": int(found.total_memory)}
+    uuid = getattr(found, "uuid", None)
+    return {**told, "uuid": str(uuid)} if uuid else told
+
+
+def described_model(watch):
+    """What says how the largest model is trained: its configuration, types, adapters, optimizer."""
+    models = watch.models()
+    sizes = [sum(p.numel() for p in model.parameters()) for model in models]
+    if not models:
+        return {}
+    outer = models[sizes.index(max(sizes))]
+    names = {type(module).__name__ for module in outer.modules()} | {type(outer).__name__}
+    bare = outer
+    while list(bare._modules)[:2] in [[name] for name in CONTAINERS]:
+        bare = next(iter(bare._modules.values()))
+    kinds = {}
+    for parameter in outer.parameters():
+        kind = str(parameter.dtype).replace("torch.", "")
+        kinds[kind] = kinds.get(kind, 0) + parameter.numel()
+    adapters = getattr(bare, "peft_config", None)
+    adapter = next(iter(adapters.values()), None) if isinstance(adapters, dict) else None
+    optimizers = [ref["ref"]() for ref in list(watch.parts["parameters"].optimizers.values())]
+    optimizer = next((one for one in optimizers if one is not None), None)
+    stage = getattr(outer, "zero_optimization_stage", None)  # DeepSpeed's
+    stage = stage() if callable(stage) else 0
+    told = {
+        "class": type(bare).__name__,
+        "weights": sum(kinds.values()),
+        "trained": sum(p.numel() for p in outer.parameters() if p.requires_grad),
+        "types": kinds,
+        "autocast": bool(watch.parts["shapes"].shares or watch.parts["shapes"].cast),
+        "quantized": next((QUANTIZED[name] for name in QUANTIZED if name in names), ""),
+        "lora": getattr(adapter, "r", 0) or 0,
+        "targets": sorted(map(str, getattr(adapter, "target_modules", None) or ()))[:32],
+        "checkpointing": watch.parts["time and memory"].checkpointed > 0,
+        "optimizer": type(optimizer).__name__ if optimizer is not None else "",
+        "settings": plain_fields(getattr(optimizer, "defaults", None) or {}),
+        "wrapper": type(outer).__name__ if outer is not bare else "",
+        "sharded": "FullyShardedDataParallel" in names
+        or any(kind.__name__ == "FSDPModule" for kind in type(outer).__mro__),
+        "stage": stage if isinstance(stage, int) else 0,
+        "world": watch.parts["ranks"].size(),
+        "accumulated": int(watch.parts["settings"].accumulated()),
+    }
+    return {**told, **described_config(bare)}
+
+
+def described_config(model):
+    """A model's configuration, as transformers has it, and the attention that it chose."""
+    config = getattr(model, "config", None)
+    to_dict = getattr(config, "to_dict", None)
+    if to_dict is None:
+        return {}
+    fields = plain_fields(to_dict())
+    text = json.dumps(fields)
+    chosen = getattr(config, "_attn_implementation", None)
+    told = {"config": fields} if len(text) <= MOST_CONFIG else {}
+    name = getattr(config, "_name_or_path", None)
+    return {**told, "attention": str(chosen or ""), "name": str(name or "")[:200]}
+
+
+def plain_fields(fields, depth=2):
+    """The fields that are short and plain, those of parts within them too."""
+    told = {}
+    for key, value in fields.items():
+        if isinstance(value, dict) and depth:
+            told[str(key)] = plain_fields(value, depth - 1)
+        elif isinstance(value, (str, int, float, bool, type(None), list, tuple)):
+            try:
+                if len(json.dumps(value)) <= MOST_VALUE:
+                    told[str(key)] = value
+            except (TypeError, ValueError):
+                continue
+    return told
+
+
+# --------------------------------------------------------------------------------------------------
 # modes.py
 # Training and evaluation mode, and running statistics.
 
@@ -6769,6 +6957,10 @@ def enter(folder):
         watch = Watch(folder, steps, CLASSES)
         attach(watch, torch)
         atexit.register(leave, watch)
+        if os.environ.get(FOLLOWED):
+            memory = CardCounters(watch)
+            memory.thread.start()
+            atexit.register(memory.end_thread)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda: after_fork(watch))
 
@@ -7071,44 +7263,562 @@ def first_of(part, name):
 
 
 # --------------------------------------------------------------------------------------------------
-# page.py
-# The page of a run: one HTML file that needs no network. It is filled by jinja2, as torch is.
+# axis.py
+# Where a step, a time or a value stands along a chart, and the round numbers beside it. Pure.
 
-GREEN = {SOUND: "good", FOUND: "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
-COLOURS = {"wrong": "bad", "hint": "hint", "note": "dim"}  # of a finding's level
-HOME = "https://github.com/remote-gpu-trainer/remote-gpu-trainer/blob/main/"
-PLACE = re.compile(r"(?:references|profiles)/[\w/.-]+\.md(?:#[\w-]*)?")
-PLOTS = (
-    ("loss", "Loss", ""),
-    ("gradient norm", "Gradient norm", ""),
-    ("update", "Update to weight", "the median matrix's change in a step, beside its size"),
-    ("seconds", "Seconds a step", "from one optimizer step to the next"),
+STEP, CLOCK, ELAPSED = "step", "clock", "elapsed"  # what stands along a chart
+SPANS = (  # seconds between two times on an axis
+    *(1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800),
+    *(3600, 7200, 10800, 21600, 43200, 86400, 172800, 604800),
 )
+_LARGE = ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+Ticks = List[Tuple[float, str]]
 
 
-def template_text(name):
-    """A template beside the parts. In the one file, the template itself stands in its place."""
-    with open(os.path.join(os.path.dirname(__file__), "templates", name), encoding="utf-8") as told:
-        return told.read()
+class Axis(NamedTuple):
+    """What stands along the charts of a page, from `first` to `last`.
+
+    `kind`: STEP; CLOCK, seconds since 1970; ELAPSED, seconds since a start.
+    """
+
+    kind: str
+    first: float
+    last: float
+
+    def locate_x(self, x: float) -> float:
+        """Return where `x` stands on the axis, from 0 to 1000."""
+        return 1000 * (x - self.first) / (self.last - self.first)
+
+    def list_ticks(self, most: int = 5) -> Ticks:
+        """Return round numbers within the axis with their text, at most one more than `most`."""
+        span = self.last - self.first
+        if self.kind == STEP:
+            step = max(_round_step(span / most), 1)
+        else:
+            step = next(
+                (step for step in SPANS if span / step <= most),
+                math.ceil(span / most / SPANS[-1]) * SPANS[-1],
+            )
+        begin = math.ceil(self.first / step) * step
+        found = [begin + step * n for n in range(most + 1)]
+        return [(x, self.format_x(x)) for x in found if x <= self.last]
+
+    def format_x(self, x: float) -> str:
+        """Return a place on the axis in words, as exact as the axis is long."""
+        span = self.last - self.first
+        if self.kind == STEP:
+            return format_number(x)
+        if self.kind == ELAPSED:
+            unit, name = (3600, "h") if span >= 7200 else (60, "min") if span >= 120 else (1, "s")
+            return f"{x / unit:.4g} {name}"
+        return format_time(x, day=span > 86400, second=span < 600)
 
 
-PAGE = r"""
-<!doctype html>
-<!-- remote-gpu-trainer probe -->
-{# Every value is escaped, and each attribute that takes one has quotes. Plots take numbers. #}
-{% macro words(text) -%}
-{% for part in text.split("`") -%}
-{% if loop.index is even %}<code>{{ part }}</code>{% else %}{{ part }}{% endif %}
-{%- endfor %}
-{%- endmacro %}
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width,initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
-<title>Probe: {{ report.verdict }}</title>
-<style>
-{# generated: page.css #}
+class Scale(NamedTuple):
+    """The values of a chart, from `low` at its bottom to `high` at its top."""
+
+    low: float
+    high: float
+    is_log: bool = False
+
+    def locate_value(self, value: float) -> float:
+        """Return how far down a value stands, from 0 to 100."""
+        low, high = self._find_ends()
+        at = math.log10(max(value, self.low)) if self.is_log else value
+        unit = max(abs(low), abs(high)) or 1  # a difference of two huge numbers isn't finite
+        share = (at / unit - low / unit) / (high / unit - low / unit)
+        return 97 - 94 * max(0.0, min(share, 1.0))
+
+    def list_ticks(self, most: int = 4) -> Ticks:
+        """Return round values within the scale with their text."""
+        low, high = self._find_ends()
+        if self.is_log:
+            step = max(math.ceil((high - low) / most), 1)
+            powers = range(math.ceil(low), math.floor(high) + 1, step)
+            return [(10.0**power, format_number(10.0**power)) for power in powers]
+        step = _round_step(high / most - low / most)
+        begin = math.ceil(low / step)
+        found = [(begin + n) * step for n in range(most + 2)]
+        return [(x, format_number(x)) for x in found if x <= high + step * 1e-9]
+
+    def _find_ends(self) -> tuple[float, float]:
+        if self.is_log:
+            return math.log10(self.low), math.log10(self.high)
+        return self.low, self.high
+
+
+def fit_scale(
+    least: float, most: float, low: float | None, high: float | None, may_log: bool
+) -> Scale:
+    """Return the scale for values from `least` to `most`. `low`, `high`: to where it reaches at
+    least. `may_log`: a hundredfold range of positive values gets a logarithmic one."""
+    if may_log and low is None and high is None and least > 0 and most / least >= 100:
+        return Scale(least, most, True)
+    least = least if low is None else min(least, low)
+    most = most if high is None else max(most, high)
+    if f"{least:.4g}" == f"{most:.4g}":  # a difference that no number beside the chart shows
+        around = abs(most) * 0.1 or 1.0
+        return Scale(least - around, most + around)
+    return Scale(least, most)
+
+
+def _round_step(about: float) -> float:
+    """Return 1, 2 or 5 times a power of ten, the next above `about`."""
+    power = 10.0 ** math.floor(math.log10(about))
+    return next(factor * power for factor in (1, 2, 5, 10, 20) if factor * power >= about * 0.999)
+
+
+def format_number(value: float) -> str:
+    """Return a number with up to four digits: 12.5k, 0.003, 3e-5."""
+    size = abs(value)
+    if size and (size < 1e-3 or size >= 1e15):
+        digits, _, power = f"{value:.3g}".partition("e")
+        return f"{digits}e{int(power)}" if power else digits
+    for unit, name in _LARGE if size >= 1e4 else ():
+        if size >= unit:
+            return f"{value / unit:.4g}{name}"
+    return f"{value:.4g}"
+
+
+def format_time(seconds: float, day: bool = True, second: bool = False) -> str:
+    """Return a time of the day in UTC. `seconds`: since 1970."""
+    form = ("%Y-%m-%d " if day else "") + ("%H:%M:%S" if second else "%H:%M")
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime(form)
+
+
+# --------------------------------------------------------------------------------------------------
+# charts.py
+# Draw charts as HTML: `draw_charts` takes lines of numbers and returns text for a page. Pure.
+#
+# A plot is SVG without text, because it stretches to the page's width; its words are beside it.
+# All text that comes in is escaped, and the rest is numbers. Nothing loads, and nothing runs: a
+# checkbox that the style looks at says whether the charts stand against steps or against time.
+
+POINTS_ACROSS = 480  # points across a plot; more values are drawn as mean and range
+LINE_COLOURS = 8  # lines of a chart that have a colour of their own
+TABLE_ROWS, MOST_TABLE_ROWS = 20, 160  # of a line, and of all lines of a chart
+MOST_MARKS = 80  # in a row; more are thinned evenly
+MARK_KINDS = {  # of marks, and whether an upright line in each chart goes with it
+    "start": True,
+    "resume": True,
+    "end": True,
+    "fail": True,
+    "save": False,
+    "copy": False,
+    "warn": False,
+    "note": False,
+}
+
+
+class Line(NamedTuple):
+    """Numbers in the order of time. `steps` and `times` are as long as `values`, or empty.
+
+    `times`: seconds, of the clock or since a start. NaN: not known; infinite: known, and not
+    finite. `gap`: seconds without a value that break the line.
+    """
+
+    name: str
+    values: Sequence[float]
+    times: Sequence[float] = ()
+    steps: Sequence[float] = ()
+    gap: float = math.inf
+
+
+class Chart(NamedTuple):
+    """Lines over each other, with what they are called.
+
+    `unit`: of the values. `note`: beside the title. `about`: at the right; by default where the
+    line ends, and its range. `low`, `high`: what the scale reaches at least. `may_log`: where the
+    values go over two powers of ten, the scale is logarithmic. `band`: 'calm' or 'bad' for bars as
+    high as the plot, the stronger the nearer the values are to 1.
+    """
+
+    title: str
+    lines: Sequence[Line]
+    unit: str = ""
+    note: str = ""
+    about: str = ""
+    low: float | None = None
+    high: float | None = None
+    may_log: bool = False
+    band: str = ""
+
+
+class Mark(NamedTuple):
+    """Something that happened. `kind`: of MARK_KINDS. `row`: where it stands, in a word of up to
+    eight letters. `label`: a number in place of a sign, whose text `link`, an `#id`, leads to.
+    """
+
+    kind: str
+    row: str
+    text: str
+    time: float | None = None
+    step: float | None = None
+    label: str = ""
+    link: str = ""
+
+
+Place = Tuple[float, float, float, float]  # along the axis, and the mean, least and most value
+
+
+def printable(text: str) -> str:
+    """Return a text without what moves or hides other text."""
+    return "".join(char if char.isprintable() else " " for char in text)
+
+
+def as_text(text: str) -> str:
+    """Return a text as it stands in HTML, between tags or in an attribute with quotes."""
+    return escape(printable(text))
+
+
+def draw_charts(
+    charts: Sequence[Chart],
+    marks: Sequence[Mark] = (),
+    *,
+    is_elapsed: bool = False,
+    is_stacked: bool = False,
+    span: Sequence[float] = (),
+) -> str:
+    """Return the HTML of charts that share their axes, '' where no chart has a value.
+
+    Where the lines have steps and times, a checkbox changes between both. `is_elapsed`: times are
+    since a start. `is_stacked`: the charts lie close under one another, with one axis below them.
+    `span`: times to which the axis reaches at least.
+    """
+    shown = [chart for chart in charts if any(map(_is_known, _values(chart)))]
+    steps = [line.steps for chart in shown for line in chart.lines]
+    times = [line.times for chart in shown for line in chart.lines]
+    fitted = (
+        fit_axis(STEP, steps, [mark.step for mark in marks]),
+        fit_axis(ELAPSED if is_elapsed else CLOCK, times, [*span, *(m.time for m in marks)]),
+    )
+    axes = [axis for axis in fitted if axis]
+    if not shown or not axes:
+        return ""
+    parts = [f'<div class="charts{" stacked" if is_stacked else ""}">']
+    if len(axes) > 1:
+        parts.append('<label class="switch"><input type="checkbox"> time in place of steps</label>')
+    if marks:
+        parts += [_by(axis, draw_marks(marks, axis)) for axis in axes]
+    parts.append('<div class="grid">')
+    parts += [draw_chart(chart, axes, marks, has_ticks=not is_stacked) for chart in shown]
+    parts.append("</div>")
+    parts += [_by(axis, _ticks_below(axis)) for axis in axes if is_stacked]
+    return "\n".join([*parts, "</div>"])
+
+
+def fit_axis(
+    kind: str, columns: Iterable[Sequence[float]], others: Iterable[float | None] = ()
+) -> Axis | None:
+    """Return the axis on which all numbers of the columns stand, None for none. `others`: what
+    stands there too."""
+    ends = [end for column in columns for end in _ends(column)]
+    if not ends:
+        return None
+    ends += [x for x in others if x is not None and math.isfinite(x)]
+    first, last = min(ends), max(ends)
+    return Axis(kind, first, max(last, first + 1.0))
+
+
+def _ends(column: Sequence[float]) -> list[float]:
+    known = [x for x in column if math.isfinite(x)]
+    return [min(known), max(known)] if known else []
+
+
+def draw_chart(
+    chart: Chart, axes: Sequence[Axis], marks: Sequence[Mark] = (), *, has_ticks: bool = True
+) -> str:
+    """Return one chart: its title, a plot for each axis, and a table of its values."""
+    known = [value for value in _values(chart) if _is_known(value)]
+    finite = [value for value in known if math.isfinite(value)]
+    scale = fit_scale(
+        min(finite, default=0.0), max(finite, default=0.0), chart.low, chart.high, chart.may_log
+    )
+    notes = [chart.note, "logarithmic" if scale.is_log else ""]
+    note = "".join(f' <span class="dim">{as_text(note)}</span>' for note in notes if note)
+    unit = f' <span class="dim">{as_text(chart.unit)}</span>' if chart.unit else ""
+    lines = [
+        f'<figure class="chart{" band" if chart.band else ""}">',
+        f"<figcaption><span><b>{as_text(chart.title)}</b>{unit}{note}</span>"
+        f"<span>{as_text(chart.about or _about(chart))}</span></figcaption>",
+    ]
+    if len(chart.lines) > 1:
+        lines.append(_legend(chart))
+    for axis in axes:
+        drawn = draw_plot(chart, axis, scale, marks)
+        below = _ticks_below(axis) if has_ticks else ""
+        plot = f'<div class="plot">{_ticks_beside(chart, scale)}{drawn}</div>'
+        lines.append(_by(axis, plot + below))
+    return "\n".join([*lines, _table(chart, axes), "</figure>"])
+
+
+def _by(axis: Axis, html: str) -> str:
+    return f'<div class="{"by-step" if axis.kind == STEP else "by-time"}">{html}</div>'
+
+
+def _values(chart: Chart) -> Iterable[float]:
+    return (value for line in chart.lines for value in line.values)
+
+
+def _is_known(value: float) -> bool:
+    return value == value  # NaN isn't
+
+
+def _along(line: Line, axis: Axis) -> Sequence[float]:
+    return line.steps if axis.kind == STEP else line.times
+
+
+def _about(chart: Chart) -> str:
+    """Return where a single line ends and between what it lies."""
+    if chart.band or len(chart.lines) != 1:
+        return ""
+    values = [value for value in chart.lines[0].values if _is_known(value)]
+    finite = [value for value in values if math.isfinite(value)]
+    if not finite:
+        return "no finite value"
+    low, high = format_number(min(finite)), format_number(max(finite))
+    words = [f"last {_number(values[-1])}"] + ([f"{low} to {high}"] if low != high else [])
+    lost = len(values) - len(finite)
+    return ", ".join(words + ([f"{lost} not finite"] if lost else []))
+
+
+def _number(value: float, form: Callable[[float], str] = format_number) -> str:
+    return form(value) if math.isfinite(value) else "not finite"
+
+
+def buckets(line: Line, axis: Axis) -> list[list[Place]]:
+    """Return the points of a line in runs without a gap.
+
+    A run also ends at a value that isn't known or not finite, and where the axis goes back, as a
+    resumed run's steps do.
+    """
+    width = (axis.last - axis.first) / POINTS_ACROSS
+    gap = math.inf if axis.kind == STEP else line.gap
+    runs: list[list[Place]] = [[]]
+    column, last = -1, -math.inf
+    held: list[float] = []  # the sum of places, of values, the least, the most, how many
+
+    def close() -> None:
+        if held:
+            x, total, least, most, count = held
+            mean = min(max(least, total / count), most)  # a sum of huge numbers isn't finite
+            runs[-1].append((axis.locate_x(x / count), mean, least, most))
+            held.clear()
+
+    for x, value in zip(_along(line, axis), line.values):
+        if not math.isfinite(x):
+            continue
+        if not math.isfinite(value) or x < last or x - last > gap:
+            close()
+            if runs[-1]:
+                runs.append([])
+        if not math.isfinite(value):
+            last = x
+            continue
+        here = min(int((x - axis.first) / width), POINTS_ACROSS - 1)
+        if held and here != column:
+            close()
+        if held:
+            held[0] += x
+            held[1] += value
+            held[2:] = min(held[2], value), max(held[3], value), held[4] + 1
+        else:
+            held[:] = [x, value, value, value, 1]
+        column, last = here, x
+    close()
+    return [run for run in runs if run]
+
+
+def draw_plot(chart: Chart, axis: Axis, scale: Scale, marks: Sequence[Mark] = ()) -> str:
+    """Return the SVG of a chart against one axis, 1000 wide and 100 high."""
+    along = "step" if axis.kind == STEP else "time"
+    about = chart.about or _about(chart) or f"{len(chart.lines)} lines"
+    upright = "".join(f"M{axis.locate_x(x):.1f} 0V100" for x, _ in axis.list_ticks())
+    level = (
+        ""
+        if chart.band
+        else "".join(f"M0 {scale.locate_value(y):.1f}H1000" for y, _ in scale.list_ticks())
+    )
+    parts = [f'<path class="g" d="{upright}{level}"/>']
+    placed = _placed(marks, axis)
+    for kind in [kind for kind, has_line in MARK_KINDS.items() if has_line]:
+        places = [at for mark, at in placed if mark.kind == kind]
+        drawn = "".join(f"M{10 * at:.1f} 0V100" for at in places)
+        parts += [f'<path class="m {kind}" d="{drawn}"/>'] if drawn else []
+    for number, line in enumerate(chart.lines):
+        runs = buckets(line, axis)
+        colour = f"c{number % LINE_COLOURS + 1}"
+        if chart.band:
+            parts += _bars(runs, chart.band)
+        else:
+            parts += _strokes(runs, scale, colour, has_range=len(chart.lines) == 1)
+        parts += _lost(line, axis)
+    return (
+        '<svg viewBox="0 0 1000 100" preserveAspectRatio="none" role="img">'
+        f"<title>{as_text(f'{chart.title} against {along}: {about}')}</title>{''.join(parts)}</svg>"
+    )
+
+
+def _strokes(runs: list[list[Place]], scale: Scale, colour: str, has_range: bool) -> list[str]:
+    """A line through the means, before the range; a dot for a value without neighbours."""
+    parts, y = [], scale.locate_value
+    for run in runs:
+        if has_range and any(least < most for _, _, least, most in run):
+            wide = run if len(run) > 1 else [(x + by, *rest) for by in (-1, 1) for x, *rest in run]
+            upper = " ".join(f"{x:.1f},{y(most):.1f}" for x, _, _, most in wide)
+            lower = " ".join(f"{x:.1f},{y(least):.1f}" for x, _, least, _ in reversed(wide))
+            parts.append(f'<polygon class="r" points="{upper} {lower}"/>')
+        means = [f"{x:.1f},{y(mean):.1f}" for x, mean, _, _ in run]
+        dot = " dot" if len(run) == 1 else ""
+        parts.append(
+            f'<polyline class="l {colour}{dot}" points="{" ".join(means * (1 + bool(dot)))}"/>'
+        )
+    return parts
+
+
+def _bars(runs: list[list[Place]], tone: str) -> list[str]:
+    """Bars where the mean is above 0, each as far as the mean stays about the same."""
+    kind, unit = "bad" if tone == "bad" else "calm", 1000 / POINTS_ACROSS
+    bars: list[list[float]] = []  # from, to, opacity
+    for run in runs:
+        for at, (x, mean, _, _) in enumerate(run):
+            end = run[at + 1][0] if at + 1 < len(run) else x + unit
+            opacity = 0.25 + 0.75 * math.ceil(5 * min(mean, 1.0)) / 5 if mean > 0 else 0.0
+            if at and bars[-1][2] == opacity:
+                bars[-1][1] = end
+            else:
+                bars.append([x, end, opacity])
+    return [
+        f'<rect class="{kind}" x="{x:.1f}" y="10" width="{end - x:.1f}" height="80" '
+        f'fill-opacity="{opacity:.2f}"/>'
+        for x, end, opacity in bars
+        if opacity
+    ]
+
+
+def _lost(line: Line, axis: Axis) -> list[str]:
+    """Dots at the top where a value was told that isn't finite."""
+    pairs = zip(_along(line, axis), line.values)
+    columns = sorted({round(axis.locate_x(x)) for x, value in pairs if math.isinf(value)})
+    dots = "".join(f"M{x} 3h0" for x in columns)
+    return [f'<path class="lost" d="{dots}"/>'] if dots else []
+
+
+def _placed(marks: Sequence[Mark], axis: Axis) -> list[tuple[Mark, float]]:
+    """Return the marks that stand on an axis, each with its place in percent."""
+    found = []
+    for mark in marks:
+        at = mark.step if axis.kind == STEP else mark.time
+        if at is not None and math.isfinite(at):
+            found.append((mark, min(max(axis.locate_x(at) / 10, 0.0), 100.0)))
+    return found
+
+
+def draw_marks(marks: Sequence[Mark], axis: Axis) -> str:
+    """Return the rows of marks, on the axis of the charts."""
+    rows: dict[str, list[tuple[Mark, float]]] = {}
+    for mark, at in _placed(marks, axis):
+        rows.setdefault(mark.row, []).append((mark, at))
+    lines = []
+    for row, found in rows.items():
+        lines.append(f'<div class="marks"><span class="row">{as_text(row)}</span>')
+        for mark, at in spread_evenly(found, MOST_MARKS):
+            kind = mark.kind if mark.kind in MARK_KINDS else "note"
+            tag, link = ("a", f' href="{as_text(mark.link)}"') if mark.link else ("span", "")
+            tip = "" if mark.label else f' title="{as_text(mark.text)}"'
+            lines.append(
+                f'<{tag} class="mark {kind}" style="left:{at:.1f}%"{link}{tip}>'
+                f"{as_text(mark.label)}</{tag}>"
+            )
+        lines.append("</div>")
+    return "".join(lines)
+
+
+def spread_evenly(items: list, most: int) -> list:
+    """Return at most `most` of the items, spread evenly, with the first and the last one."""
+    if len(items) <= most:
+        return list(items)
+    return [items[round(at * (len(items) - 1) / (most - 1))] for at in range(most)]
+
+
+def _ticks_below(axis: Axis) -> str:
+    ticks = "".join(
+        f'<span style="left:{min(max(axis.locate_x(x) / 10, 3), 97):.1f}%">{as_text(text)}</span>'
+        for x, text in axis.list_ticks()
+    )
+    return f'<div class="axis" aria-hidden="true">{ticks}</div>'
+
+
+def _ticks_beside(chart: Chart, scale: Scale) -> str:
+    if chart.band:
+        return ""
+    ticks = [(scale.locate_value(y), text) for y, text in scale.list_ticks()]
+    return "".join(
+        f'<span class="level" aria-hidden="true" style="top:{top:.1f}%">{text}</span>'
+        for top, text in ticks
+    )
+
+
+def _legend(chart: Chart) -> str:
+    keys = []
+    for number, line in enumerate(chart.lines):
+        known = [value for value in line.values if _is_known(value)]
+        last = f" {_number(known[-1])}" if known else ""
+        keys.append(
+            f'<span class="key c{number % LINE_COLOURS + 1}">{as_text(line.name)}'
+            f'<span class="dim">{last}</span></span>'
+        )
+    return f'<div class="legend">{"".join(keys)}</div>'
+
+
+def _table(chart: Chart, axes: Sequence[Axis]) -> str:
+    """Return the values as a table that is closed at first: some of each line, the last one too."""
+    heads = [line.name for line in chart.lines]
+    each = max(min(TABLE_ROWS, MOST_TABLE_ROWS // max(len(heads), 1)), 2)
+    has_names = len(heads) > 1
+    rows = []
+    for line in chart.lines:
+        columns = [(axis, _along(line, axis)) for axis in axes]
+        known = [at for at, value in enumerate(line.values) if _is_known(value)]
+        for at in spread_evenly(known, each):
+            cells = [as_text(line.name)] if has_names else []
+            cells += [_cell(axis, along[at]) if len(along) > at else "" for axis, along in columns]
+            rows.append([*cells, _number(line.values[at], "{:.6g}".format)])
+    named = {STEP: "step", CLOCK: "time (UTC)", ELAPSED: "time"}
+    heads = [*(["line"] if has_names else []), *(named[axis.kind] for axis in axes)]
+    heads.append(as_text(chart.unit or chart.title))
+    body = "".join("<tr>" + "".join(f"<td>{cell}</td>" for cell in row) + "</tr>" for row in rows)
+    head = "".join(f'<th scope="col">{head}</th>' for head in heads)
+    return (
+        f"<details><summary>values</summary><table><thead><tr>{head}</tr></thead>"
+        f"<tbody>{body}</tbody></table></details>"
+    )
+
+
+def _cell(axis: Axis, x: float) -> str:
+    if not math.isfinite(x):
+        return ""
+    if axis.kind == CLOCK:
+        return format_time(x, second=True)
+    return f"{x:.6g}" if axis.kind == STEP else f"{x:.0f} s"
+
+
+# --------------------------------------------------------------------------------------------------
+# style.py
+# The style that the pages of the tools share, in which `charts` is drawn.
+
+
+def data_text(name: str) -> str:
+    """Return a text of data/. In one file of a program, the text itself stands in its place."""
+    path = os.path.join(os.path.dirname(__file__), "data", name)
+    with open(path, encoding="utf-8") as file:
+        return file.read()
+
+
+OF_PAGES = r"""
+/* The colours of the site, and all that the pages which `rgt` and the
+   probe write have in common. */
 :root {
   color-scheme: light dark;
   --bg: light-dark(#fff, #14181c);
@@ -7139,21 +7849,154 @@ PAGE = r"""
 :where(.alone) .good { color: var(--good) }
 :where(.alone) .hint { color: var(--hint) }
 :where(.alone) .bad { color: var(--bad) }
-{# end #}
+"""  # what the site has too
+OF_CHARTS = r"""
+/* How charts.py is drawn. Eight colours of lines, 3:1 against both grounds at least. */
+:root {
+  --range: light-dark(#1a5fd033, #6cb0ff33);
+  --calm: light-dark(#7d8a96, #6b7782);
+  --c1: light-dark(#1a5fd0, #6cb0ff);
+  --c2: light-dark(#b45309, #f0a35e);
+  --c3: light-dark(#1a7f37, #56d364);
+  --c4: light-dark(#a626a4, #e08be0);
+  --c5: light-dark(#0b7285, #3bc9db);
+  --c6: light-dark(#c62828, #ff7b72);
+  --c7: light-dark(#6b6b00, #c9c94a);
+  --c8: light-dark(#495057, #adb5bd);
+}
+.charts { --gutter: 3rem; container-type: inline-size }
+.charts .grid { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem 1.5rem }
+@container (min-width: 44rem) {
+  .charts:not(.stacked) .grid { grid-template-columns: repeat(2, minmax(0, 1fr)) }
+}
+.charts.stacked .grid { gap: .45rem }
+.charts .switch { display: inline-block; margin: 0 0 .4rem; font-size: .85rem }
+.charts .switch input { margin: 0 .2rem 0 0; vertical-align: -.1em; accent-color: var(--line) }
+.charts:has(.switch input:checked) .by-step { display: none }
+.charts:not(:has(.switch input:checked)) .by-step ~ .by-time { display: none }
+.chart { margin: 0; min-width: 0 }
+.chart figcaption {
+  display: flex; flex-wrap: wrap; justify-content: space-between; gap: 0 .8rem; font-size: .8rem;
+  font-variant-numeric: tabular-nums
+}
+.plot { position: relative; margin: .25rem 0 0 var(--gutter) }
+.plot svg { display: block; width: 100%; height: 7rem; border-bottom: 1px solid var(--grid) }
+.stacked .plot svg { height: 4rem }
+.band .plot svg { height: 14px }
+.level {
+  position: absolute; right: 100%; transform: translateY(-50%); padding-right: .35rem;
+  font-size: .7rem; color: var(--dim); white-space: nowrap; line-height: 1
+}
+.axis {
+  position: relative; height: 1.1rem; margin-left: var(--gutter); font-size: .7rem;
+  color: var(--dim)
+}
+.axis span { position: absolute; transform: translateX(-50%); white-space: nowrap }
+.legend { display: flex; flex-wrap: wrap; gap: 0 .8rem; font-size: .75rem }
+.key::before {
+  content: ""; display: inline-block; width: .7rem; height: .2rem; margin-right: .3rem;
+  vertical-align: .25em; background: var(--c)
+}
+.chart details { margin-left: var(--gutter); font-size: .75rem }
+.chart summary { color: var(--dim); cursor: pointer; width: fit-content }
+.chart details table { font-variant-numeric: tabular-nums }
+.chart details :is(th, td) { text-align: right; white-space: nowrap; font-weight: 400 }
+.chart details :is(th, td):first-child { text-align: left; padding-left: 0 }
+.chart details { overflow-x: auto }
+.plot svg * { vector-effect: non-scaling-stroke }
+.g { fill: none; stroke: var(--grid); stroke-width: 1 }
+.l { fill: none; stroke: var(--c); stroke-width: 1.6; stroke-linejoin: round }
+.dot { stroke-width: 5; stroke-linecap: round }
+.r { fill: var(--range) }
+.lost { fill: none; stroke: var(--bad); stroke-width: 5; stroke-linecap: round }
+.m { fill: none; stroke: var(--dim); stroke-width: 1; stroke-dasharray: 3 3 }
+.m.fail { stroke: var(--bad) }
+.m.resume { stroke: var(--good) }
+rect.bad { fill: var(--bad) }
+rect.calm { fill: var(--calm) }
+.c1 { --c: var(--c1) }
+.c2 { --c: var(--c2) }
+.c3 { --c: var(--c3) }
+.c4 { --c: var(--c4) }
+.c5 { --c: var(--c5) }
+.c6 { --c: var(--c6) }
+.c7 { --c: var(--c7) }
+.c8 { --c: var(--c8) }
+.marks {
+  position: relative; height: 1.25rem; margin: 0 0 .1rem var(--gutter); font-size: .7rem;
+  border-bottom: 1px solid var(--grid)
+}
+.marks .row {
+  position: absolute; right: 100%; padding-right: .55rem; color: var(--dim); white-space: nowrap
+}
+.mark {
+  position: absolute; top: .2rem; width: .7rem; height: .7rem; margin-left: -.35rem;
+  background: var(--dim); border-radius: 50%; text-decoration: none
+}
+.mark:not(:empty) {
+  top: 0; width: auto; min-width: 1.05rem; height: auto; margin: 0; transform: translateX(-50%);
+  padding: 0 .15rem; border: 1px solid currentColor; border-radius: 4px; background: var(--bg);
+  color: var(--dim); font-weight: 700; text-align: center
+}
+.mark.end { border-radius: 0 }
+.mark.fail:empty { background: var(--bad); border-radius: 0; transform: rotate(45deg) }
+.mark.resume { background: var(--good) }
+.mark.warn { background: var(--hint) }
+.mark.save { width: .3rem; margin-left: -.15rem; border-radius: 0; background: var(--c5) }
+.mark.copy { width: .3rem; margin-left: -.15rem; border-radius: 0; background: var(--c4) }
+.mark.fail:not(:empty) { color: var(--bad) }
+.mark.warn:not(:empty) { color: var(--hint); background: var(--bg) }
+"""
+STYLE = OF_PAGES + OF_CHARTS
+
+
+# --------------------------------------------------------------------------------------------------
+# page.py
+# The page of a run: one HTML file that needs no network. It is filled by jinja2, as torch is.
+
+GREEN = {SOUND: "good", FOUND: "bad", SUSPICIOUS: "hint", "wrong": "bad", NOT_LOOKED: "dim"}
+COLOURS = {"wrong": "bad", "hint": "hint", "note": "dim"}  # of a finding's level
+HOME = "https://github.com/remote-gpu-trainer/remote-gpu-trainer/blob/main/"
+PLACE = re.compile(r"(?:references|profiles)/[\w/.-]+\.md(?:#[\w-]*)?")
+PLOTS = (
+    ("loss", "Loss", ""),
+    ("gradient norm", "Gradient norm", ""),
+    ("update", "Update to weight", "the median matrix's change in a step, beside its size"),
+    ("seconds", "Seconds a step", "from one optimizer step to the next"),
+)
+
+
+def template_text(name):
+    """A template beside the parts. In the one file, the template itself stands in its place."""
+    with open(os.path.join(os.path.dirname(__file__), "templates", name), encoding="utf-8") as told:
+        return told.read()
+
+
+TEMPLATE = r"""
+<!doctype html>
+<!-- remote-gpu-trainer probe -->
+{# Every value is escaped, and each attribute that takes one has quotes. So they are in charts. #}
+{% macro words(text) -%}
+{% for part in text.split("`") -%}
+{% if loop.index is even %}<code>{{ part }}</code>{% else %}{{ part }}{% endif %}
+{%- endfor %}
+{%- endmacro %}
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width,initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'">
+<title>Probe: {{ report.verdict }}</title>
+<style>
+{{ style }}
 section { margin: 0 0 .8rem }
 dl { margin: .3rem 0 }
 dt { font-size: .8rem }
 dd { margin: 0 0 .3rem }
 td, th { text-align: left; vertical-align: top }
 th { overflow-wrap: normal }
-.plots { display: grid; grid-template-columns: repeat(auto-fill, minmax(18rem, 1fr)); gap: .8rem }
-.plots section { margin: 0 }
-svg { display: block; width: 100%; height: 90px; border-bottom: 1px solid var(--grid) }
-polyline { fill: none; stroke: var(--line); stroke-width: 2; vector-effect: non-scaling-stroke }
-.ends { display: flex; justify-content: space-between; font-size: .75rem; color: var(--dim) }
-.bar svg { height: 10px; border: 0 }
+.bar span { display: block; height: .6rem; background: var(--line) }
 a { color: inherit }
-rect { fill: var(--line) }
 .number { white-space: nowrap; text-align: right }
 </style>
 </head>
@@ -7220,22 +8063,9 @@ looked at
 <td class="dim">{{ one.for }}</td></tr>
 {% endfor %}
 </table>
-{% if plots %}
+{% if charts %}
 <h2>Course</h2>
-<div class="plots">
-{% for plot in plots %}
-<section>
-<h3>{{ plot.title }}</h3>
-<div class="ends"><span>{{ plot.note }}</span><span>{{ plot.low }} to {{ plot.high }}</span></div>
-<svg viewBox="0 0 1000 100" preserveAspectRatio="none" aria-hidden="true">
-{% for line in plot.lines %}
-<polyline points="{{ line }}"/>
-{% endfor %}
-</svg>
-<div class="ends"><span>step {{ plot.from }}</span><span>step {{ plot.to }}</span></div>
-</section>
-{% endfor %}
-</div>
+{{ charts }}
 {% endif %}
 {% if modules %}
 <h2>Forward time of modules</h2>
@@ -7244,8 +8074,7 @@ in it. On a GPU it is the time to start the work.</p>
 <table>
 {% for one in modules %}
 <tr><td>{{ one.name }}</td><td class="number">{{ one.ms }} ms</td>
-<td class="bar"><svg viewBox="0 0 100 10" preserveAspectRatio="none" aria-hidden="true">
-<rect width="{{ one.width }}" height="10"/></svg></td></tr>
+<td class="bar"><span style="width:{{ one.width }}%"></span></td></tr>
 {% endfor %}
 </table>
 {% endif %}
@@ -7254,58 +8083,36 @@ in it. On a GPU it is the time to start the work.</p>
 """.lstrip()
 
 
-def printable(value):
+def cleaned(value):
     """A value as the page shows it: a text without what moves or hides other text."""
-    if isinstance(value, str) and not value.isprintable():
-        return "".join(char if char.isprintable() else " " for char in value)
-    return value
+    is_text = isinstance(value, str) and not hasattr(value, "__html__")
+    return printable(value) if is_text else value
 
 
-def curve(points):
-    """Lines of an SVG 1000 wide and 100 high, each a text of `x,y` pairs, and (lowest, highest).
-
-    None where no value is finite. A missing value ends a line.
-    """
-    told = [value for _, value in points if value is not None and math.isfinite(value)]
-    if not told:
-        return None
-    low, high = min(told), max(told)
-    first, span = points[0][0], max(points[-1][0] - points[0][0], 1)
-    unit = max(abs(low), abs(high)) or 1  # a difference of two huge numbers isn't finite
-    lines = [[]]
-    for step, value in points:
-        if value is None or not math.isfinite(value):
-            lines.append([])
-            continue
-        y = 50  # a difference that the numbers beside the plot don't show is none
-        if f"{high:.4g}" != f"{low:.4g}":
-            y = 95 - 90 * (value / unit - low / unit) / (high / unit - low / unit)
-        lines[-1].append(f"{1000 * (step - first) / span:.1f},{y:.1f}")
-    lines = [line if len(line) > 1 else line * 2 for line in lines if line]
-    return {"lines": [" ".join(line) for line in lines], "low": f"{low:.4g}", "high": f"{high:.4g}"}
+def chart_of(points, title, note):
+    """The chart of (step, value) pairs; a value that isn't finite is null in them."""
+    values = [math.inf if value is None or value != value else value for _, value in points]
+    return Chart(title, [Line("", values, steps=[step for step, _ in points])], note=note)
 
 
 def page(report):
     """The HTML of a report. Raises ImportError without jinja2."""
     import jinja2
+    from markupsafe import Markup
 
     made = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=printable,
+        finalize=cleaned,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     series = report.get("series") or {}
-    plots = []
-    for name, title, note in PLOTS:
-        points = series.get(name) or []
-        if name == "gradient norm":
-            note = "before clipping" if series.get("before clipping") else "of matrices, by samples"
-        if drawn := curve(points):
-            plots.append(
-                {"title": title, "note": note, "from": points[0][0], "to": points[-1][0], **drawn}
-            )
+    norm = "before clipping" if series.get("before clipping") else "of matrices, by samples"
+    charts = [
+        chart_of(series.get(name) or [], title, norm if name == "gradient norm" else note)
+        for name, title, note in PLOTS
+    ]
     modules = series.get("modules") or []
     most = max([seconds for _, seconds in modules] or [0]) or 1
     looked = []
@@ -7328,7 +8135,7 @@ def page(report):
                 "for": ", ".join(OBSERVATIONS[name]),
             }
         )
-    return made.from_string(PAGE).render(
+    return made.from_string(TEMPLATE).render(
         report=report,
         colour=GREEN.get(report["verdict"], "dim"),
         colours=COLOURS,
@@ -7339,7 +8146,8 @@ def page(report):
         },
         facts=in_order(report.get("facts") or []),
         looked=looked,
-        plots=plots,
+        charts=Markup(draw_charts(charts)),
+        style=Markup(STYLE),
         modules=[
             {"name": name, "ms": f"{1000 * seconds:.3g}", "width": f"{100 * seconds / most:.1f}"}
             for name, seconds in modules

@@ -19,7 +19,7 @@ from grading import systems
 from grading.cases import Case
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.steps import Answer
+from remote_gpu_trainer.lookup.state import Answer
 
 MOST = 100_000  # letters
 

@@ -10,7 +10,7 @@ from remote_gpu_trainer.fit.model_config import model_of, read_config
 from remote_gpu_trainer.fit.model_shape import Model
 from remote_gpu_trainer.fit.training_memory import GIB, estimate, lora_count
 from remote_gpu_trainer.fit.training_run import Run
-from remote_gpu_trainer.numbers.memory_message import CONTEXT
+from remote_gpu_trainer.numbers.memory import CONTEXT
 
 from . import grading
 

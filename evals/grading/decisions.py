@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.steps import Answer
+from remote_gpu_trainer.lookup.state import Answer
 from remote_gpu_trainer.runner.failures import DECISIONS, FIX, RESTART, STOP
 
 from . import own_errors

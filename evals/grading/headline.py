@@ -9,7 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.steps import Answer
+from remote_gpu_trainer.lookup.state import Answer
 from remote_gpu_trainer.retrieval.index import words
 
 from . import report, systems, unseen

@@ -18,8 +18,8 @@ from pathlib import Path
 
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.steps import Answer
-from remote_gpu_trainer.retrieval import search
+from remote_gpu_trainer.lookup.state import Answer
+from remote_gpu_trainer.retrieval import ranking
 
 # What each class of gpualert is about, by the titles of the entries; none where the text of the
 # user's own error says all.
@@ -95,7 +95,7 @@ def grep(text: str) -> str:
 
 
 def _bm25(text: str) -> str:
-    index = search.load().index
+    index = ranking.load().index
     scores = index.bm25(text)
     return index.ids[int(scores.argmax())] if float(scores.max()) > 0 else ""
 

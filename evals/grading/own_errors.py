@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.steps import Answer
+from remote_gpu_trainer.lookup.state import Answer
 
 from .report import table
 

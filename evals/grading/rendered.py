@@ -2,9 +2,9 @@
 
 A case is a line of evals/sets/render.jsonl: `job`, `profile`, `target`, `on`, and `expect`. That is
 {"error": part of a line} or any of `warnings` (ids of entries in order), `stale` (ids of facts and
-of fields), `values` {field of the job in the script: value}, `objects` {path into the YAML: value},
-`start` (parts of the start commands). What bash reads of every script must also pass `bash -n`, and
-every answer, without the script, must have fewer than 400 tokens of four characters.
+of fields), `values` {path into the JSON in the script: value}, `objects` {path into the YAML:
+value}, `start` (parts of the start commands). What bash reads of every script must also pass
+`bash -n`, and every answer, without the script, must have fewer than 400 tokens of four characters.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pathlib import Path
 
 import yaml
 from remote_gpu_trainer.platforms.profile import ProfileError
-from remote_gpu_trainer.runs.job_reading import JobError
+from remote_gpu_trainer.runs.job_errors import JobError
 from remote_gpu_trainer.runs.rendering import rendered
 
 MOST_CHARACTERS = 1600
@@ -73,7 +73,7 @@ def faults(case: dict) -> list[str]:
             if "ConfigMap" in objects
             else objects["task"]["run"]
         )
-    shell = script if "task" in objects else script.partition("\n#=== loader ===\n")[0] + "\n"
+    shell = script if "task" in objects else script.partition("\n# run.d/")[0] + "\n"
     checked = subprocess.run(["bash", "-n"], input=shell.encode(), capture_output=True)
     if checked.returncode:
         found.append(f"bash -n: {checked.stderr.decode()[:200]}")
@@ -83,9 +83,9 @@ def faults(case: dict) -> list[str]:
     if wanted := expect.get("values"):
         held = _job(script)
         found += [
-            f"{name}: found {held.get(name)!r}, expected {value!r}"
-            for name, value in wanted.items()
-            if held.get(name) != value
+            f"{place}: found {_at(held, place)!r}, expected {value!r}"
+            for place, value in wanted.items()
+            if _at(held, place) != value
         ]
     found += [
         f"start: found {answer['start']!r}, expected {part!r} in it"
@@ -111,6 +111,6 @@ def _at(objects: dict, place: str):
 
 
 def _job(script: str) -> dict:
-    """Return the job that the runner in a script reads."""
-    found = re.search(r"^#=== job ===\n(.*?)^#=== ", script, re.M | re.S)
+    """Return the job that the runner in a script reads, and what stands beside it."""
+    found = re.search(r"^# run\.d/job-\w+/job\.json\n(.*?)^# run\.d/", script, re.M | re.S)
     return json.loads(found[1]) if found else {}

@@ -13,7 +13,7 @@ from hashlib import sha256
 from pathlib import Path
 
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.steps import Answer
+from remote_gpu_trainer.lookup.state import Answer
 
 try:
     import fcntl

@@ -17,7 +17,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from remote_gpu_trainer.catalogue import bundle
-from remote_gpu_trainer.lookup.steps import Answer
+from remote_gpu_trainer.lookup.state import Answer
 
 from . import shared
 from .cases import BadCase, Case

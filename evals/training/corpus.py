@@ -13,7 +13,7 @@ from grading.cases import read_cases, unpacked
 from grading.unseen import EVALS, held_out, shut, tracker
 from remote_gpu_trainer.catalogue.bundle import Catalogue
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.retrieval.gist import gist
+from remote_gpu_trainer.logs.informative import gist
 
 NONE = ""
 # What a real report counts for: its two readers agree, name different entries, or one of them names

@@ -6,9 +6,9 @@ import numpy
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.logs import reading
+from remote_gpu_trainer.logs.informative import gist
 from remote_gpu_trainer.retrieval import encoder, index
-from remote_gpu_trainer.retrieval import judge as judging
-from remote_gpu_trainer.retrieval.gist import gist
+from remote_gpu_trainer.retrieval import ranking as judging
 
 from .corpus import Report
 

@@ -220,6 +220,7 @@ class Cell:
             and status.get("phase") == "running"
             and self.program_seen
             and gone > DEAD_SECONDS
+            and not status.get("waits")  # it says that no program runs, and what it waits for
         ):
             self.say(
                 "false alive", f"status says running, and no program has lived for {gone:.0f} s"

@@ -5,12 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import MAX_TEXT, SignatureIndex, normal
 from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.logs.ends import as_shell_says
 from remote_gpu_trainer.logs.kinds import FAILURE
-from remote_gpu_trainer.retrieval import search
+from remote_gpu_trainer.retrieval import ranking
 
 LOG = """Traceback (most recent call last):
   File "train.py", line 3, in <module>
@@ -29,7 +30,7 @@ def plainly(found: reading.Evidence) -> set[tuple[str, str]]:
     joined = " ".join(map(normal, lines))
     return {
         (name, pattern.source.text)
-        for name, pattern in search.load().signatures.patterns
+        for name, pattern in ranking.load().signatures.patterns
         if (pattern.literal in joined if pattern.literal else any(map(pattern.search, lines)))
     }
 
@@ -45,7 +46,7 @@ def test_no_signature_is_lost_on_the_way_to_its_lines():
         found = reading.from_text(text)
         expected = plainly(found)
         assert {
-            (hit.entry_id, hit.signature.text) for hit in search.load().signatures.find(found)
+            (hit.entry_id, hit.signature.text) for hit in ranking.load().signatures.find(found)
         } == expected, text[:200]
         hits += len(expected)
     assert hits > 100
@@ -81,3 +82,10 @@ def test_in_a_long_log_what_stands_behind_the_failure_counts_as_well():
     lines = [*noise * 10, *failed.lines, *noise]
     assert sum(len(line.text) for line in noise * 10) > MAX_TEXT
     assert [hit.entry_id for hit in index.find(replace(failed, lines=lines))] == ["D34"]
+
+
+def test_the_rows_of_an_index_make_an_equal_one():
+    whole = ranking.load().signatures
+    again = SignatureIndex.from_rows(json.loads(json.dumps(whole.rows())))
+    assert again.rows() == whole.rows() == SignatureIndex(bundle.load_cache().signatures()).rows()
+    assert again.find(reading.from_text(LOG)) == whole.find(reading.from_text(LOG))

@@ -14,11 +14,13 @@ from tests.conftest import ROOT
 PACKAGE = ROOT / "server" / "remote_gpu_trainer"
 ROOMS = (
     "cli", "mcp_server", "runs", "gpu_health", "lookup", "clients", "retrieval", "fit", "platforms",
-    "catalogue", "logs", "numbers", "boxes", "readings", "text",
+    "catalogue", "logs", "numbers", "boxes", "readings", "text", "drawing",
 )  # fmt: skip
 # Programs for the box, though they lie in a room of the laptop's.
 ON_THE_BOX = (
+    "runs/card_users.py",
     "runs/log_reader.py",
+    "runs/run_lister.py",
     "runs/transfer/box_end.py",
     "runs/transfer/run_files.py",
     "gpu_health/box_check/",
@@ -46,10 +48,10 @@ GUARDS = {"text/locking.py": MODULES, "boxes/calls.py": NAMES["os"] | NAMES["sig
 AS_ON_WINDOWS = f"""
 import builtins, os, signal, subprocess, sys
 load, modules = builtins.__import__, {MODULES!r}
-def without(name, given=None, *rest):
+def without(name, given=None, *rest, **named):
     if name in modules and str((given or {{}}).get("__name__")).startswith("remote_gpu_trainer"):
         raise ModuleNotFoundError(name, name=name)
-    return load(name, given, *rest)
+    return load(name, given, *rest, **named)
 builtins.__import__ = without
 if os.name == "posix":
     import fcntl, types
@@ -73,7 +75,7 @@ for name in others.split():
 for room in rooms.split():
     package = importlib.import_module("remote_gpu_trainer." + room)
     for found in pkgutil.walk_packages(package.__path__, package.__name__ + "."):
-        if not any(one in found.name for one in (".log_reader", ".box_check")):
+        if not any(one in found.name for one in (".log_reader", ".run_lister", ".box_check")):
             importlib.import_module(found.name)
 print("all")
 """
@@ -95,7 +97,7 @@ def of_the_runner():
                 names = [".".join(filter(None, (*module, one.name))) for one in node.names]
                 found.update([".".join(module), *names] if "runner" in module[:1] else ())
     modules = {one for one in found if (PACKAGE / (one.replace(".", "/") + ".py")).is_file()}
-    assert "runner.phases" in modules
+    assert "runner.core.phases" in modules
     return sorted(modules)
 
 

@@ -13,7 +13,6 @@ from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.lookup.budget import tokens
 
 from tests.conftest import ROOT, valid_skill
-from tests.programs import rgt
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
 
@@ -42,15 +41,10 @@ def test_the_two_commands_of_the_readme_are_one_line_each():
     assert FIRST.count("\n") == 1 and "\n" not in fenced("Test it")
 
 
-def test_the_command_of_the_readme_answers_its_log():
-    command = FIRST.splitlines()[1].split("&&")[1].split()
-    assert command[0] == "rgt"
-    done = rgt(*command[1:], cwd=ROOT)
-    assert done.returncode == 0 and done.stdout.startswith("D8  ")
-
-
-def test_the_readme_shows_its_answer_on_the_first_screen():
-    assert any("docs/assets/lookup.svg" in line for line in README.splitlines()[:20])
+def test_the_readme_shows_on_its_first_screen_what_it_is_for():
+    first_screen = "\n".join(README.splitlines()[:25])
+    for words in ("bill", "checkpoint", "rgt rehearse", "ok resume"):
+        assert words in first_screen
 
 
 def test_ci_runs_the_readmes_own_test_command_with_engines_required():

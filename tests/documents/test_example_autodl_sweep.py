@@ -82,7 +82,7 @@ def test_the_readme_from_job_to_verified_results(at):
     done = at(render)
     assert done.returncode == 0, done.stderr
     script = (at.place / "sweep7.sh").read_text()
-    assert '\n "end_do": "keep",\n' in script  # this machine must not be powered off by its tests
+    assert '"do": "keep",' in script  # this machine must not be powered off by its tests
     done = at(start)
     assert done.returncode == 0, done.stdout + done.stderr
     done = at(wait)
@@ -104,7 +104,8 @@ def test_the_readme_from_job_to_verified_results(at):
 def test_the_roster_and_the_queue_name_the_same_cells():
     from remote_gpu_trainer.runs.cells import read_queue
 
-    names = [cell["name"] for cell in read_queue((EXAMPLE / "queue.txt").read_text())]
+    cells, _ = read_queue((EXAMPLE / "queue.txt").read_text())
+    names = [cell["name"] for cell in cells]
     made = subprocess.run(
         ["awk", "!/^#/ && NF { print $1 }", str(EXAMPLE / "queue.txt")],
         capture_output=True,

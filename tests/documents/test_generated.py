@@ -4,17 +4,17 @@ import asyncio
 import json
 import re
 import shutil
-from pathlib import Path
 from typing import Annotated
 
 import pytest
-from generated_docs import documents, held_out_figures, job_page, lookup_picture, page_style
+from generated_docs import documents, held_out_figures, lookup_picture
+from generated_docs.box_programs import PACKAGE
 from jinja2 import UndefinedError
 from pydantic import TypeAdapter
 from remote_gpu_trainer.catalogue import bundle as catalogue
 from remote_gpu_trainer.cli.main import COMMANDS, leaves, main
 from remote_gpu_trainer.mcp_server.server import make_server
-from remote_gpu_trainer.runs import job
+from remote_gpu_trainer.runs import job, job_errors
 
 from tests.conftest import ROOT
 
@@ -56,7 +56,12 @@ RESULTS = """# Results
 
 def test_the_commands_page_has_every_command_users_first_and_every_argument():
     headings = re.findall(r"^## (.+)$", COMMANDS_PAGE, re.M)
-    assert headings == [*list(COMMANDS)[:-1], "dev lint", "dev docs", "dev new-entry", "dev prove"]
+    own = [*list(COMMANDS)[:-1], "dev lint", "dev docs", "dev new-entry", "dev prove"]
+    parts = {"runs": ["compare"], "guard": ["confirm", "install", "uninstall", "status"]}
+    for group, names in parts.items():
+        at = own.index(group) + 1
+        own[at:at] = [f"{group} {name}" for name in names]
+    assert headings == own
     for name, ctx in leaves().items():
         part = COMMANDS_PAGE.split(f"## {name}\n")[1].split("\n## ")[0]
         assert " ".join(ctx.command.help.replace("\b", "").split()) in " ".join(
@@ -85,25 +90,19 @@ def test_a_whole_file_that_is_missing_or_changed_is_found_and_written(name, tmp_
     assert (tmp_path / name).read_bytes() == b"made\n"
 
 
-def test_a_change_of_the_shared_style_reaches_all_pages_at_once(tmp_path, monkeypatch):
+def test_a_change_of_the_shared_style_reaches_the_one_file_of_the_probe(tmp_path, monkeypatch):
     monkeypatch.setattr(documents.bundle, "pages", lambda root: [])
     monkeypatch.setattr(documents.bundle, "read", lambda root: None)
     monkeypatch.setattr(documents, "probed", lambda catalogue: set())
-    made = [*page_style.TEMPLATES, "scripts/probe.py"]
-    monkeypatch.setattr(documents, "WHOLE", [one for one in documents.WHOLE if one[0] in made])
-    folders = [str(Path(template).parent.parent) for template in page_style.TEMPLATES]
-    for folder in ("scripts", *folders):
+    monkeypatch.setattr(documents, "WHOLE", [one for one in documents.WHOLE if one[0] == "scripts/probe.py"])  # fmt: skip
+    for folder in ("scripts", f"{PACKAGE}/probe", f"{PACKAGE}/drawing"):
         shutil.copytree(ROOT / folder, tmp_path / folder)
-    style = tmp_path / page_style.SOURCE
-    style.parent.mkdir(parents=True)
-    style.write_text("/* what it is for */\nb { color: teal }\n")
-    assert documents.outdated(tmp_path, write=True) == made
+    style = tmp_path / PACKAGE / "drawing/data/page.css"
+    style.write_text("b { color: teal }\n")
+    assert documents.outdated(tmp_path, write=True) == ["scripts/probe.py"]
     assert documents.outdated(tmp_path, write=False) == []
-    for name in made:
-        text = (tmp_path / name).read_text()
-        assert "#}\nb { color: teal }\n{# end #}" in text and ".alone {" not in text
-    style.unlink()
-    assert documents.outdated(tmp_path, write=False) == []
+    text = (tmp_path / "scripts/probe.py").read_text()
+    assert "b { color: teal }\n" in text and ".alone {" not in text
 
 
 def test_a_value_that_a_template_lacks_is_an_error():
@@ -135,7 +134,7 @@ def results(tmp_path):
 
 
 def test_the_figures_are_those_of_the_reports_that_no_model_learned_from(results):
-    text = documents.make("figures", "README.md", results)
+    text = documents.make("figures", "evals/README.md", results)
     assert (
         "| of some entries (9+0) | this look-up | 75 % | 40 % | 85 % | 96 % | – |\n"
         "|  | BM25 | 51 % | 40 % | 70 % | 90 % | – |\n"
@@ -174,30 +173,25 @@ def test_a_figure_is_that_of_its_page_and_a_page_without_it_is_an_error(
     text = path.read_text(encoding="utf-8")
     assert text.count(old) == 1
     path.write_text(text.replace(old, new), encoding="utf-8")
-    assert shown in documents.make("figures", "README.md", results)
+    assert shown in documents.make("figures", "evals/README.md", results)
     path.write_text(text.replace(old, "gone"), encoding="utf-8")
     with pytest.raises(catalogue.CatalogueError, match=rf"evals/{page}.md: no figures for \w+"):
-        documents.make("figures", "README.md", results)
+        documents.make("figures", "evals/README.md", results)
 
 
 def test_the_tools_are_listed_as_the_server_tells_a_client(results):
-    text = documents.make("tools", "README.md", results)
+    text = documents.make("tools", "docs/guides/coding-agents.md", results)
     assert "- **`lookup_symptom`**: Look up a failed run. Read-only; may reach" in text
     assert "  - `job` (object, required): name, command, deadline; see schema://job\n" in text
-    assert "  - `write_to` (string, not with `--read-only`): folder or file" in text
-    assert "`render_run_script`**: Render a run script. Writes a file where told" in text
+    assert "`render_run_script`**: Render a run script. Read-only.\n" in text
+    assert "  - `batch` (integer): samples on each GPU\n" in text
     known = {
         name: fields
         for name, fields in re.findall(r"^- \*\*`(\w+)`.*\n((?:  - .*\n)+)", text, re.M)
     }
-    for read_only in (False, True):
-        for tool in asyncio.run(make_server(read_only).list_tools()):
-            fields = [
-                line.split("`")[1]
-                for line in known[tool.name].splitlines()
-                if not (read_only and "not with `--read-only`" in line)
-            ]
-            assert fields == list(tool.input_schema["properties"])
+    for tool in asyncio.run(make_server().list_tools()):
+        fields = [line.split("`")[1] for line in known[tool.name].splitlines()]
+        assert fields == list(tool.input_schema["properties"])
 
 
 def test_the_last_figures_of_the_reports_kept_apart_come_first_and_their_openings_are_counted(
@@ -217,9 +211,9 @@ def test_the_last_figures_of_the_reports_kept_apart_come_first_and_their_opening
         "d", "kept apart, graded on 2026-11-26", "7+3", "lookup", ["75 %"] * 5
     )
     assert second.system == "BM25" and third.reports == "of some entries"
-    text = documents.make("figures", "README.md", results)
+    text = documents.make("figures", "evals/README.md", results)
     assert "they were opened 3 times since 2026-11-25." in text
-    assert "chose the wording of 23 entries" in " ".join(text.split())
+    assert "chose the wording of 24 entries" in " ".join(text.split())
 
 
 def test_figures_that_are_not_there_are_an_error_with_what_to_do(results):
@@ -264,7 +258,7 @@ def test_without_a_checkout_the_generators_are_said_to_be_missing(monkeypatch, c
 
 
 TERMS = (
-    "match candidate evidence confidence cascade runner keeper fact profile rank entry signature "
+    "match candidate evidence confidence cascade runner supervisor fact profile rank entry signature "
     "check proof staleness verdict"
 )
 
@@ -275,14 +269,13 @@ def test_the_glossary_has_each_term_once(term):
 
 
 def test_each_field_of_a_job_has_an_example_that_the_job_takes():
-    examples = job_page.examples_by_part()
+    examples = job_errors.examples_by_part()
     schema = job.Job.model_json_schema()
     parts = {name for name, part in schema["$defs"].items() if part.get("properties")}
     assert set(examples) == {"Job", *parts}
+    models = {part.__name__: part for part in job_errors.fields_of(job.Job).values() if part}
     for name, part in examples.items():
-        fields = {
-            field.alias or own: field for own, field in getattr(job, name).model_fields.items()
-        }
+        fields = {field.alias or own: field for own, field in models[name].model_fields.items()}
         assert set(part) == set(fields) - {"timings"}, name
         for own, value in part.items():
             kind = Annotated[(fields[own].annotation, *fields[own].metadata, None)]

@@ -94,6 +94,22 @@ def test_the_skill_costs_fewer_tokens_than_judges_allow():
     )
 
 
+def test_the_skill_is_short_and_begins_with_what_it_does():
+    assert len(SKILL.encode()) <= 8000
+    order = ["**Start.**", "**Watch.**", "**Stop.**", "**Fetch.**", "**When it fails.**"]
+    places = [SKILL.index(word) for word in [*order, "## Examples: look up"]]
+    assert places == sorted(places)
+
+
+def test_the_installed_folder_holds_what_the_skill_uses_and_no_more():
+    files = skill_folder.contents()
+    assert len(files) <= 64 and sum(map(len, files.values())) <= 3_450_000
+    folders = {"references", "references/guides", "references/training", "profiles", "scripts"}
+    assert {name.rpartition("/")[0] for name in files} == {"", "hooks", *folders}
+    programs = {name for name in files if name.endswith((".py", ".sh"))} - {"hooks/suggest.py"}
+    assert all(f"`{name.rpartition('/')[2]}`" in SKILL for name in programs)
+
+
 def test_the_table_of_scripts_names_every_script():
     table = SKILL.split("## Available Scripts")[1].split("\n## ")[0]
     assert "| Script | Purpose | Arguments |" in table

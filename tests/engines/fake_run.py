@@ -7,7 +7,7 @@ from pathlib import Path
 
 SAYS = {
     "name": "toy", "phase": "running", "alive": True, "attempt": 1, "step": 120, "exit": None, "class": "", "entry": "", "reason": "", "started": 1, "updated": 2,
-    "heartbeat_age": 3, "log_age": 4, "log": "log/train.log.0000", "deadline": None, "keeper_alive": True, "stalled": False, "gpu": None, "disk_free_mb": 90000,
+    "heartbeat_age": 3, "log_age": 4, "log": "log/train.log.0000", "deadline": None, "supervisor_alive": True, "stalled": False, "gpu": None, "disk_free_mb": 90000,
     "last_sync": None, "host": "box", "boot_id": "b", "tail": "step 119 loss 0.3\nstep 120 loss 0.2\n", "expect_missing": [],
 }  # fmt: skip
 
@@ -21,3 +21,12 @@ def fake_run(home: Path, name: str = "toy", raw: bytes | None = None, **says) ->
         '[ "$1 $2" = "status --json" ] || exit 64\ncat "$(dirname "$0")/says"\n'
     )
     return folder
+
+
+def put_job(folder: Path, job: dict) -> None:
+    """Put the job of a run beside its run.sh, as a real one has it."""
+    script = folder / "run.sh"
+    before = script.read_text() if script.exists() else "exit\n"
+    script.write_text(f"{before}\nRGT_JOB=job-0\n")
+    (folder / "run.d" / "job-0").mkdir(parents=True, exist_ok=True)
+    (folder / "run.d" / "job-0" / "job.json").write_text(json.dumps(job))

@@ -297,5 +297,5 @@ def test_long_logs_hold_the_report_whole_and_the_others_words(monkeypatch):
 def test_the_page_says_of_each_set_what_it_chose_and_how_often_the_sealed_one_was_opened():
     page = (ROOT / "evals/RESULTS.md").read_text(encoding="utf-8").partition("\n## History\n")[0]
     assert sealed.openings() in page and "chosen with (a) to (c) in view" in page
-    for text in (page, (ROOT / "README.md").read_text(encoding="utf-8")):
+    for text in (page, (ROOT / "evals/README.md").read_text(encoding="utf-8")):
         assert "nothing was learned" not in text and "nothing learned" not in text

@@ -3,7 +3,7 @@
 import json
 import sys
 
-from remote_gpu_trainer.lookup.steps import Answer
+from remote_gpu_trainer.lookup.state import Answer
 
 from tests.conftest import ROOT
 

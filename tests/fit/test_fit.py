@@ -9,7 +9,7 @@ from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.fit.memory_levers import levers, plan
 from remote_gpu_trainer.fit.model_config import model_of, read_config, weight_count
-from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, estimate, verdict
+from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, Margins, estimate, verdict
 from remote_gpu_trainer.fit.training_run import Run
 from remote_gpu_trainer.gpu_health.box_check.names import NAME_TABLE
 from remote_gpu_trainer.logs.kernel.tables import rows_of
@@ -212,7 +212,8 @@ def test_changes_together_fit_as_promised(config, capsys):
     code, told = asked(capsys, *words)
     assert (code, told["verdict"]) == (1, "doesn't fit")
     code, then = asked(capsys, *words, *told["together"]["options"].split())
-    assert (code, then["need_gib"]) == (0, told["together"]["need_gib"])
+    assert then["need_gib"] == told["together"]["need_gib"] <= told["gpu"]["gib"]
+    assert (code, then["verdict"]) == (2, "tight")
 
 
 def test_each_change_names_an_entry_of_the_catalogue():
@@ -276,8 +277,8 @@ def test_a_card_of_the_box_check_and_a_number_are_taken_too(config, capsys):
         ("4090 D", ("RTX 4090 D", 22.1)),
         ("MI300X", ("MI300X", 176.6)),
         ("RTX PRO 6000", ("RTX PRO 6000", 88.3)),
-        ("RTX 3060 12GB", ("RTX 3060", 11.0)),
-        ("RTX 3060", ("RTX 3060", 7.4)),
+        ("RTX 3060 12GB", ("RTX 3060 12GB", 11.0)),
+        ("RTX 3060 8GB", ("RTX 3060 8GB", 7.4)),
         ("GH200 480GB", ("GH200 96GB", 88.3)),
     ],
 )
@@ -291,8 +292,10 @@ def test_every_name_of_healths_table_is_known_or_asked_for_its_memory(config, ca
     for sku, *_ in rows_of(NAME_TABLE):
         code = main(["fit", config, "--gpu", sku, "--json"])
         told = capsys.readouterr()
-        known += code != 2
-        assert code != 2 or f"the memory of {sku[:40]!r}" in told.err, told.err
+        known += not told.err
+        choice = f"{sku[:40]!r} names several cards"
+        assert not told.err or f"the memory of {sku[:40]!r}" in told.err or choice in told.err
+        assert not told.err or code == 2
     assert known > 100
 
 
@@ -415,18 +418,130 @@ def test_a_text_says_the_verdict_first(config, capsys):
 
 def test_tight_is_what_may_need_more_than_the_card_has():
     """A GiB of the card is CUDA's context."""
-    assert verdict(67 * GIB, 80, 0.15) == "fits" and verdict(68 * GIB, 80, 0.15) == "fits"
-    assert verdict(69 * GIB, 80, 0.15) == "tight" and verdict(69 * GIB, 80, 0.1) == "fits"
-    assert verdict(79.5 * GIB, 80, 0.15) == DOES_NOT_FIT
+    told = {
+        (peak, off): verdict(peak * GIB, 80, Margins(off, off))
+        for peak, off in ((68, 0.15), (69, 0.15), (69, 0.1), (79.5, 0.15), (93, 0.15), (94, 0.15))
+    }
+    assert list(told.values()) == ["fits", "tight", "fits", "tight", "tight", DOES_NOT_FIT]
+
+
+def test_without_a_bound_only_what_surely_does_not_fit_is_known():
+    no_bound = Margins(0.15, None)
+    assert verdict(1 * GIB, 80, no_bound) == "not known"
+    assert verdict(100 * GIB, 80, no_bound) == DOES_NOT_FIT
 
 
 def test_a_tight_run_says_up_to_what_it_may_need(config, capsys):
     options = ["--lora", "16", "--checkpointing", "--gpu", "20"]
-    assert main(["fit", config, *options]) == 0
-    head, *_, last = capsys.readouterr().out.strip().split("\n")
-    need, most = (float(n) for n in re.findall(r"(\d+\.\d)(?: GiB|,)", head)[:2])
-    assert head.startswith("tight: needs about") and need < 20 < most
-    assert f"to {most} GiB" in last
+    assert main(["fit", config, *options]) == 2
+    head, why, *_, last = capsys.readouterr().out.strip().split("\n")
+    need, least, most = (float(n) for n in re.findall(r"\d+\.\d", head)[:3])
+    assert head.startswith("tight: needs about") and least < need < 20 < most
+    assert f"{least} to {most} GiB" in last
+    assert why.startswith("why: ") and "rgt rehearse" in why
+
+
+def test_an_8_bit_base_has_wide_margins(config, capsys):
+    """axolotl#814: 70.7 GiB where 37.5 are reckoned."""
+    words = ["--lora", "16", "--sequence", "4096", "--gpu", "H100-80GB"]
+    _, narrow = asked(capsys, config, *words)
+    code, wide = asked(capsys, config, *words, "--precision", "8bit", "--batch", "2")
+    assert narrow["uncertain"] == 0.15 and wide["uncertain"] == 0.9
+    assert (code, wide["verdict"]) == (2, "tight") and "8-bit" in wide["why"]
+
+
+@pytest.mark.parametrize(
+    ("name", "cards"),
+    [
+        ("RTX-3060", "RTX 3060 12GB, RTX 3060 8GB"),
+        ("RTX 4060 Ti", "RTX 4060 Ti 16GB, RTX 4060 Ti 8GB"),
+        ("RTX 3080", "RTX 3080 10GB, RTX 3080 12GB"),
+    ],
+)
+def test_a_card_sold_in_two_sizes_is_a_choice(config, capsys, name, cards):
+    assert f"give one of {cards}" in refused(capsys, config, "--gpu", name)
+    smallest = cards.split(", ")[-1]
+    _, told = asked(capsys, config, "--gpu", smallest)
+    size = int(re.search(r"(\d+)GB", smallest)[1])
+    assert 0.9 * size < told["gpu"]["gib"] < size
+
+
+@pytest.mark.parametrize(
+    ("name", "gib"),
+    [("RTX 2080 Ti 22GB", 20.2), ("RTX 4090 48GB", 44.2), ("H100 141GB", 129.7)],
+)
+def test_gb_that_were_typed_are_those_of_the_card(config, capsys, name, gib):
+    _, told = asked(capsys, config, "--gpu", name)
+    assert told["gpu"] == {"name": name, "gib": gib}
+
+
+# What is assumed, and what is fused.
+
+
+def test_a_number_of_weights_alone_is_enough_and_says_what_is_assumed(capsys):
+    words = ("--parameters", "13B", "--gpus", "2", "--gpu", "A100-80GB")
+    code, told = asked(capsys, *words)
+    assert (code, told["verdict"]) == (1, DOES_NOT_FIT)
+    assert told["weights"] == 13 * 10**9
+    assert "Llama-2-13b-hf" in told["remarks"][0] and "--sharding fsdp" in told["remarks"][1]
+    code, told = asked(capsys, *words, "--lora", "16", "--precision", "4bit", "--sequence", "512")
+    assert (code, told["verdict"]) == (0, "fits") and told["uncertain"] == 0.5
+    assert "no model that fit knows" in refused(capsys, "--parameters", "3M")
+
+
+def test_liger_takes_less_at_each_of_its_kernels():
+    model = model_of(LLAMA)
+    plain = Run(batch=2, sequence=4096)
+    pieces, fused = replace(plain, chunked_loss=True), replace(plain, liger=True)
+    sizes = [estimate(model, run).peak for run in (plain, pieces, fused)]
+    assert sizes == sorted(sizes, reverse=True) and sizes[2] < 0.97 * sizes[1]
+    told = {name: kept(model, run) for name, run in (("plain", plain), ("liger", fused))}
+    saved = told["plain"] - told["liger"]
+    each = model.intermediate * 2 + 2 * model.hidden * 4  # an activation, two normalized tensors
+    assert saved == pytest.approx(plain.tokens * (model.layers * each + model.hidden * 4), rel=0.01)
+
+
+def kept(model, run):
+    return estimate(model, run).kept
+
+
+def test_dpo_holds_two_models_and_pairs_of_samples():
+    model = model_of(LLAMA)
+    sft, dpo = Run(batch=2, precision="bf16"), Run(batch=1, precision="bf16", dpo=True)
+    assert kept(model, sft) == kept(model, dpo)
+    assert estimate(model, dpo).states - estimate(model, sft).states == 2 * model.total()
+    adapted = [replace(run, lora=16) for run in (sft, dpo)]
+    first, second = (estimate(model, run).states for run in adapted)
+    assert first == second
+
+
+# Types that bring their own code.
+
+QWEN_7B = {
+    "model_type": "qwen", "auto_map": {"AutoConfig": "x"}, "hidden_size": 4096,
+    "intermediate_size": 22016, "num_attention_heads": 32, "num_hidden_layers": 32,
+    "layer_norm_epsilon": 1e-6, "vocab_size": 151936,
+}  # fmt: skip
+CHATGLM3_6B = {
+    "model_type": "chatglm", "auto_map": {"AutoConfig": "x"}, "ffn_hidden_size": 13696,
+    "hidden_size": 4096, "kv_channels": 128, "multi_query_attention": True, "rmsnorm": True,
+    "multi_query_group_num": 2, "num_attention_heads": 32, "num_layers": 28,
+    "padded_vocab_size": 65024, "seq_length": 8192,
+}  # fmt: skip
+BAICHUAN2_13B = {
+    "model_type": "baichuan", "auto_map": {"AutoConfig": "x"}, "hidden_act": "silu",
+    "hidden_size": 5120, "intermediate_size": 13696, "num_attention_heads": 40,
+    "num_hidden_layers": 40, "rms_norm_eps": 1e-6, "vocab_size": 125696,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("fields", "billions"), [(QWEN_7B, 7.72), (CHATGLM3_6B, 6.24), (BAICHUAN2_13B, 13.9)]
+)
+def test_a_type_with_its_own_code_has_the_weights_of_its_public_model(fields, billions):
+    model = model_of(fields)
+    assert model.total() / 1e9 == pytest.approx(billions, rel=0.003)
+    assert not model.guessed and model.own_code == fields["model_type"]
 
 
 # The length of a sample.
@@ -561,7 +676,7 @@ def test_a_look_up_with_a_config_says_what_training_takes(config):
     without = answer_for(text=FAILED)
     assert tokens_of_json(answer.as_dict()) - tokens_of_json(without.as_dict()) < 200
     alone = answer_for(log=config)
-    assert alone.also or alone.matches
+    assert not alone.also and not alone.matches  # a config alone tells of no failure
     assert alone.ask.startswith("By its config.json")
 
 
@@ -592,4 +707,4 @@ def test_a_look_up_says_that_a_guess_is_one(tmp_path):
     path = tmp_path / "config.json"
     path.write_text(json.dumps({**LLAMA, "model_type": "nothing_like_it"}))
     ask = answer_for(text=FAILED, log=str(path)).ask
-    assert "whether it fits 79.1 GiB isn't known" in ask and "a guess by the usual layers" in ask
+    assert "tight in 79.1 GiB" in ask and "a guess by the usual layers" in ask

@@ -4,7 +4,7 @@ import json
 
 from remote_gpu_trainer.fit import solve
 from remote_gpu_trainer.fit.training_memory import GIB
-from remote_gpu_trainer.numbers.memory_message import CONTEXT
+from remote_gpu_trainer.numbers.memory import CONTEXT
 
 from evals.fit import grading
 from evals.fit.grading import Margin, Row, grade, halves, margin_for

@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 import warnings
 from dataclasses import replace
 from fractions import Fraction
@@ -11,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.fit import solve, weight_formulas
-from remote_gpu_trainer.fit.model_config import model_of
+from remote_gpu_trainer.fit.model_config import model_of, with_linear_experts
 from remote_gpu_trainer.fit.training_memory import estimate, lora_count
 from remote_gpu_trainer.fit.training_run import QUANTIZED, Run
 from remote_gpu_trainer.fit.weight_formulas import Unknown, value, weights_of, written
@@ -443,24 +444,32 @@ def test_an_option_replaces_the_field_of_the_text(capsys, tmp_path):
         ),
     ],
 )
-def test_a_part_that_isnt_counted_leaves_the_verdict_open(capsys, tmp_path, fields, part):
+def test_a_part_that_isnt_counted_widens_the_margins(capsys, tmp_path, fields, part):
     code, text = asked(capsys, tmp_path, fields, "--gpu", "1000")
-    assert code == 2 and text.startswith("not known: needs ")
+    assert code == 0 and text.startswith("fits: needs ")
     assert f"not counted: {part}" in text and "give or take" not in text
+    need = float(re.search(r"(\d+\.\d) GiB", text)[1])
+    code, text = asked(capsys, tmp_path, fields, "--gpu", f"{1.7 * need:.1f}")
+    why = text.splitlines()[1]
+    assert code == 2 and text.startswith("tight: needs ") and f"{part} of this model" in why
 
 
 def test_what_is_too_large_without_the_part_that_sees_does_not_fit(capsys, tmp_path):
     code, text = asked(capsys, tmp_path, inside({"model_type": "llama"}), "--gpu", "T4")
-    assert code == 1 and text.startswith("doesn't fit: needs at least ")
+    assert code == 1 and text.startswith("doesn't fit: needs about ")
 
 
 @pytest.mark.parametrize("extra", [{}, {"rms_norm_eps": 1e-6}, {"hidden_act": "gelu"}])
 def test_a_type_without_formulas_is_a_guess_whatever_its_normalization(capsys, tmp_path, extra):
     config = {"model_type": "nothing_like_it", **SMALL, **extra}
     assert model_of(config).products == 3
-    code, text = asked(capsys, tmp_path, config, "--gpu", "T4")
-    assert code == 2 and text.startswith("not known: needs about ")
-    assert text.splitlines()[-1].endswith("how far off isn't known") and "give or take" not in text
+    code, text = asked(capsys, tmp_path, config, "--json")
+    told = json.loads(text)
+    assert (code, told["uncertain"]) == (0, 0.5) and "nothing_like_it" in told["why"]
+    for share, verdict in ((0.4, "doesn't fit"), (1.2, "tight"), (1.6, "fits")):
+        card = f"{share * told['need_gib']:.2f}"
+        code, text = asked(capsys, tmp_path, config, "--gpu", card)
+        assert text.startswith(f"{verdict}: needs about ") and "give or take" not in text
     with pytest.raises(BadRequest, match="guess"):
         solve.check_solvable(model_of(config), "batch")
 
@@ -555,3 +564,25 @@ def test_solving_needs_a_card(capsys, tmp_path):
     path.write_text(json.dumps(LLAMA))
     assert main(["fit", str(path), "--solve", "batch"]) == 2
     assert "--gpu" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", page.ADAPTED)
+def test_transformers_4_adapts_and_quantizes_each_matrix_of_an_expert(name):
+    config, _, counted = page.ADAPTED[name]
+    model = with_linear_experts(model_of(config))
+    # Of DeepSeek's routers peft 0.18 made something else.
+    off = 0.004 if name == "DeepSeek-V3" else 0
+    assert lora_count(model, Run(lora=page.ADAPTED_RANK)) == pytest.approx(counted, rel=off, abs=0)
+    is_linear = model.experts and name != "gpt-oss-20b"
+    assert model.linear_experts == bool(is_linear)
+    assert (model.quantizable() == model.linear()) == bool(is_linear or not model.experts)
+
+
+def test_a_4_bit_mixtral_of_transformers_4_takes_what_was_told_of_it(capsys, tmp_path):
+    words = ["--precision", "4bit", "--lora", "8", "--targets", "qv", "--checkpointing"]
+    words += ["--attention", "flash", "--sequence", "1024", "--gpu", "A100-40GB"]
+    code, told = asked(capsys, tmp_path, {"model_type": "mixtral"}, *words, "--transformers", "4")
+    assert code == 0 and "fits: needs about 27.4 GiB" in told, "28 GB were published"
+    assert "bitsandbytes leaves" not in told
+    code, told = asked(capsys, tmp_path, {"model_type": "mixtral"}, *words, "--transformers", "5")
+    assert code == 1 and "--transformers 4 reckons" in told

@@ -398,6 +398,19 @@ def box_faults(capture, turn):
         gpu,
     )
     yield edited(
+        "a limit of heat that its firmware lowered",
+        lambda box: [
+            box.cell(gpu, "temperature.gpu", "56"),
+            box.xml_add(
+                gpu,
+                "\t\t</temperature>",
+                "<gpu_temp_max_gpu_threshold>57 C</gpu_temp_max_gpu_threshold>",
+            ),
+        ],
+        "degraded",
+        gpu,
+    )
+    yield edited(
         "slowed by a setting",
         lambda box: box.xml_add(
             gpu,
@@ -554,9 +567,16 @@ def box_faults(capture, turn):
         yield edited(
             "SXid not fatal",
             lambda box: box.log(
-                "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)"
+                "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 22013, Non-fatal, Link 32 Minion Link DLREQ interrupt (First)"
             ),
             "warn",
+        )
+        yield edited(
+            "SXid that stops traffic",
+            lambda box: box.log(
+                "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)"
+            ),
+            "degraded",
         )
     if capture == "h100x8":
         yield edited(

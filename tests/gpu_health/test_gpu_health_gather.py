@@ -98,7 +98,8 @@ def gpu_findings(found):
         one
         for one in found["findings"]
         if not re.search(
-            r"dev/shm|MiB free|inodes|^memory:|is listed|kernel module", one["evidence"]
+            r"dev/shm|MiB free|inodes|^memory:|is listed|kernel module|processor |EDAC",
+            one["evidence"],
         )
     ]
 

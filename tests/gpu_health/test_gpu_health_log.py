@@ -164,7 +164,7 @@ def test_the_last_recovery_action_of_a_gpu_overrides_what_other_xids_suggest():
         ("nvidia-nvswitch1: SXid (PCI:0000:0a:00.0): 29999, Non-fatal, something new", "unknown"),
         (
             "[Feb 27 2026 15:10:02] [ERROR] [tid 1] detected NVSwitch non-fatal error 12028 on fid 0 on NVSwitch pci bus id 00000000:86:00.0 physical id 3 port 61",
-            "warn",
+            "degraded",
         ),
     ],
 )

@@ -1,14 +1,11 @@
 """`health --report`: one page of a watch's JSON lines, whatever they hold, that loads nothing and fits a phone. Looked at in headless Chromium."""
 
 import json
-import math
 import re
-from array import array
 from html.parser import HTMLParser
 
 import pytest
 from jinja2 import UndefinedError
-from remote_gpu_trainer.gpu_health import plots
 from remote_gpu_trainer.gpu_health import report as health_report
 from remote_gpu_trainer.gpu_health import watch_file as health_watching
 from remote_gpu_trainer.text import BadRequest
@@ -84,7 +81,7 @@ def page(path):
 
 def test_a_page_has_a_section_per_gpu_with_every_quantity_on_one_axis(watch):
     text = page(watch(*usual()))
-    assert text.count("<section>") == 2 and text.count("<div class=axis>") == 2
+    assert text.count("<section>") == 2 and text.count('<div class="axis"') == 2
     for word in (
         "Utilisation",
         "SM clock",
@@ -102,7 +99,7 @@ def test_a_page_has_a_section_per_gpu_with_every_quantity_on_one_axis(watch):
     )
     assert text.count('href="#f1"') == 1 and 'id="f1"' in text
     assert "5 samples: process 4100 works on the CPU" in text
-    ticks = re.findall(r"<div class=axis>(.*?)</div>", text)
+    ticks = re.findall(r'<div class="axis".*?>(.*?)</div>', text)
     assert len(set(ticks)) == 1 and ticks[0].count("<span") >= 3
 
 
@@ -150,10 +147,11 @@ def test_text_of_the_file_stays_text(watch, bad):
     )
     tags = set(re.findall(r"<(/?[a-z!][a-z0-9]*)", text))
     assert tags <= {"!doctype", "html", "/html", "head", "/head", "meta", "title", "/title", "style", "/style", "body", "/body", "h1", "/h1", "h2", "/h2", "p", "/p", "b", "/b", "a", "/a", "br", "ol", "/ol", "li", "/li",
-                    "table", "/table", "tr", "/tr", "th", "td", "div", "/div", "span", "/span", "section", "/section", "svg", "/svg", "path", "polyline", "polygon", "rect", "!"}  # fmt: skip
+                    "table", "/table", "tr", "/tr", "th", "td", "div", "/div", "span", "/span", "section", "/section", "svg", "/svg", "path", "polyline", "polygon", "rect", "!",
+                    "figure", "/figure", "figcaption", "/figcaption", "details", "/details", "summary", "/summary", "thead", "/thead", "tbody", "/tbody", "/td", "/th"}  # fmt: skip
     assert not re.search(r"<[^>]*\bon\w+=", text)
     assert "\x1b" not in text and "\u202e" not in text and "abcdef123456789" not in text
-    assert "49" not in re.sub(r"<svg.*?</svg>", "", text)
+    assert "49" not in re.sub(r"<(svg|style).*?</\1>", "", text, flags=re.S)
 
 
 def every_field(text, level="degraded"):
@@ -180,8 +178,8 @@ def test_no_field_adds_a_tag_or_an_attribute(bad):
     assert [(tag, [name for name, _ in attributes]) for tag, attributes in marked] == [
         (tag, [name for name, _ in attributes]) for tag, attributes in plain
     ]
-    levels = [dict(attributes)["class"] for tag, attributes in marked if tag == "a"]
-    assert levels == [bad] * 2
+    levels = [dict(attributes).get("class") for tag, attributes in marked if tag == "b"]
+    assert levels.count(bad) == 2
 
 
 def test_without_escaping_a_field_would_break_out(monkeypatch):
@@ -243,33 +241,17 @@ def test_a_file_without_a_sample_is_refused(watch, lines):
 
 def test_one_sample_and_values_that_the_driver_does_not_tell_make_a_page(watch):
     text = page(watch(sample(1, gpus=1, power_w=None, util=None)))
-    assert text.count("not reported by the driver") == 2 and "1 GPUs, 1 samples" in text
+    assert (
+        text.count("not reported by the driver") == 2
+        and "<b>Power" not in text
+        and "1 GPUs, 1 samples" in text
+    )
     assert "the watch is still running, or was killed" in text
-
-
-def test_a_gap_breaks_the_line_and_a_long_watch_is_drawn_with_few_points(watch):
-    axis = plots.Axis(0.0, 10_000.0, 31.0)
-    times = array("d", [t for t in range(0, 10_000, 10) if not 4000 < t < 5000])
-    runs = plots.buckets(times, array("d", [50.0] * len(times)), axis)
-    assert len(runs) == 2 and sum(map(len, runs)) <= plots.COLUMNS
-    spike = array("d", [100.0 if t == 7770 else 10.0 for t in times])
-    assert max(most for run in plots.buckets(times, spike, axis) for *_, most in run) == 100.0
-    hole = array("d", [math.nan if t == 2000 else 10.0 for t in range(0, 4010, 10)])
-    few = plots.Axis(0.0, 4000.0, 31.0)
-    assert len(plots.buckets(array("d", range(0, 4010, 10)), hole, few)) == 2
 
 
 def test_a_week_of_eight_gpus_stays_a_small_page(watch):
     lines = [json.dumps(sample(number, gpus=8)).encode() for number in range(3000)]
     assert len(page(watch(*lines))) < 1_500_000
-
-
-@pytest.mark.parametrize("span", [1, 59, 600, 5400, 86_400, 30 * 86_400, 900 * 86_400])
-def test_every_length_of_watch_has_two_to_six_marks_within_its_axis(span):
-    ticks = plots.Axis(START, START + span, 30).ticks()
-    assert (1 if span < 3 else 2) <= len(ticks) <= 6 and all(
-        START <= tick <= START + span for tick in ticks
-    )
 
 
 def test_the_command_writes_beside_the_file_and_never_over_another_one(watch, tmp_path):
@@ -294,7 +276,7 @@ def test_the_command_writes_beside_the_file_and_never_over_another_one(watch, tm
 
 SEEN = """(()=>{const e=document.documentElement,q=s=>[...document.querySelectorAll(s)],boxes=q('svg').map(s=>s.getBoundingClientRect());
 return {wide:e.scrollWidth,seen:e.clientWidth,given:innerWidth,left:[...new Set(boxes.map(b=>Math.round(b.left)))],across:[...new Set(boxes.map(b=>Math.round(b.width)))],
-plots:boxes.length,lines:q('polyline').length,small:Math.min(...q('.head *').map(x=>parseFloat(getComputedStyle(x).fontSize)))}})()"""
+plots:boxes.length,lines:q('polyline').length,small:Math.min(...q('figcaption *').map(x=>parseFloat(getComputedStyle(x).fontSize)))}})()"""
 
 
 @pytest.mark.parametrize("width", [360, 1100])

@@ -76,7 +76,6 @@ def test_a_line_about_the_machine_has_its_level(line, level):
     [
         "EDAC MC: Ver: 3.0.0",
         "EDAC MC0: Giving out device to module skx_edac controller Skylake Socket#0 IMC#0",
-        "EDAC MC0: 2 CE memory read error on CPU_SrcID#0_MC#0_Chan#1_DIMM#0 (channel:1 slot:0)",
         "mce: [Hardware Error]: Machine check events logged",
         "mce: CPU supports 22 MCE banks",
         "mce: CPU0: Package temperature/speed normal",

@@ -58,7 +58,10 @@ def test_a_clean_up_that_repeats_is_no_fault_of_the_card():
     box.log(
         *[f"NVRM: Xid (PCI:{place}): 45, pid={pid}, name=python, Ch 00000008" for pid in range(672)]
     )
-    assert gpu_health.judge({"files": box.files, "exit": {}}) == []
+    answer = gpu_health.report({"files": box.files, "exit": {}})
+    assert answer["verdict"] == "fit"
+    assert [(one["gpu"], one["level"]) for one in answer["findings"]] == [(2, "warn")]
+    assert "find out what ended these programs" in answer["findings"][0]["action"]
 
 
 @pytest.mark.parametrize(("code", "word"), [(163, "cool the card"), (168, "turn ECC on")])

@@ -3,7 +3,8 @@
 import sys
 
 import pytest
-from remote_gpu_trainer.logs import cascade, reading
+from remote_gpu_trainer.logs import reading
+from remote_gpu_trainer.logs.ranks import drop_secondary
 from remote_gpu_trainer.lookup.answer import answer_for
 
 from tests.conftest import ROOT
@@ -51,7 +52,7 @@ def test_a_rank_s_own_exception_is_explained_whatever_the_others_say(name, summa
 def test_a_time_out_that_came_before_the_exception_is_not_its_consequence():
     text = others("nccl_watchdog") + KILLED_WORKER
     read = reading.from_text(text)
-    assert cascade.without_cascade(read) is read
+    assert drop_secondary(read) is read
     assert found(text)[:2] == [
         "DP9",
         "D20",
@@ -78,9 +79,7 @@ def test_of_what_explains_the_others_words_a_crashed_rank_goes_first(name):
 
 def test_an_exception_of_another_rank_is_its_own():
     second = "[rank1]: ValueError: bad label 12\n"
-    kept = cascade.without_cascade(
-        reading.from_text(KILLED_WORKER + others("nccl_watchdog") + second)
-    )
+    kept = drop_secondary(reading.from_text(KILLED_WORKER + others("nccl_watchdog") + second))
     assert any("bad label" in line.text for line in kept.lines) and any(
         line.rank == 1 and "Watchdog" in line.text for line in kept.lines
     )
@@ -98,7 +97,7 @@ def test_a_rank_that_was_killed_without_a_word_is_explained_by_its_end(name):
 @pytest.mark.parametrize("code", [3, -15, -6])
 def test_an_exit_of_which_nothing_is_known_leaves_the_others_words(code):
     read = reading.from_text(STEPS + others("gloo_closed") + ended(code))
-    assert cascade.without_cascade(read) is read
+    assert drop_secondary(read) is read
 
 
 def test_a_traceback_before_what_the_rank_printed_earlier_is_not_survived():
@@ -141,7 +140,7 @@ def test_a_failure_that_a_rank_logged_by_itself_is_explained_too():
     caught = "[rank2]: actual error: RuntimeError: element 0 of tensors does not require grad\n"
     text = caught + others("gloo_timeout")
     assert found(text)[0] == "O3"
-    kept = cascade.without_cascade(reading.from_text(text)).lines
+    kept = drop_secondary(reading.from_text(text)).lines
     assert {line.rank for line in kept} == {2}
 
 

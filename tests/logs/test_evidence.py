@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from remote_gpu_trainer.logs.files import ReadOptions, Unreadable
-from remote_gpu_trainer.logs.lines import rank_of
+from remote_gpu_trainer.logs.prefixes import rank_of
 from remote_gpu_trainer.logs.reading import from_path, from_stream, from_text
 from remote_gpu_trainer.lookup.answer import answer_for
 

@@ -1,7 +1,7 @@
 """A line that only says how a program ended is read as what a shell prints for it."""
 
 import pytest
-from remote_gpu_trainer.logs.exit_status import as_message
+from remote_gpu_trainer.logs.ends import as_message
 
 
 @pytest.mark.parametrize(

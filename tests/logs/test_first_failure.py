@@ -1,8 +1,8 @@
 """Which rank failed first, from what ranks and launchers say. Runs under torchrun are in test_reading."""
 
 import pytest
-from remote_gpu_trainer.cli.lookup import as_text
 from remote_gpu_trainer.logs.reading import from_path, from_text
+from remote_gpu_trainer.lookup.advice import first_failure
 from remote_gpu_trainer.lookup.answer import answer_for
 
 WAITED = "[rank{rank}]: RuntimeError: Timed out waiting 4000ms for recv operation to complete\n"
@@ -247,10 +247,9 @@ def test_a_rank_that_says_it_finished_is_not_behind():
 
 def test_a_rank_that_is_only_behind_is_not_said_to_have_failed():
     text = steps(0, 1) + "[rank0]: step 3 loss 2.1\n"
-    assert "\nis behind: rank 1 (text line 6)" in as_text(answer_for(text=text))
-    assert "\nfailed first: rank 1 (text line 8)" in as_text(
-        answer_for(text=text + "[rank1]: RuntimeError: boom at step 3\n")
-    )
+    assert first_failure(answer_for(text=text)) == "is behind: rank 1 (text line 6)"
+    failed = answer_for(text=text + "[rank1]: RuntimeError: boom at step 3\n")
+    assert first_failure(failed) == "failed first: rank 1 (text line 8)"
 
 
 def test_of_several_attempts_of_torchrun_the_first_that_failed_is_judged(tmp_path):

@@ -5,7 +5,7 @@ import sys
 
 import pytest
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.logs.wrapping import unfolded
+from remote_gpu_trainer.logs.prefixes import unfolded
 from remote_gpu_trainer.lookup.answer import answer_for
 
 from tests.conftest import ROOT

@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.logs.salient import salient
+from remote_gpu_trainer.logs.informative import informative_lines
 from remote_gpu_trainer.lookup.answer import answer_for
 
 OWN = """Traceback (most recent call last):
@@ -54,7 +54,7 @@ DEEPSPEED = """[2026-05-09 18:40:22,117] [INFO] [launch.py:319:sigkill_handler] 
 
 def said(text: str) -> str:
     return " | ".join(
-        filter(None, (words.strip() for _, words, _ in salient(reading.from_text(text))))
+        filter(None, (words.strip() for _, words, _ in informative_lines(reading.from_text(text))))
     )
 
 

@@ -9,7 +9,7 @@ import sys
 import pytest
 from remote_gpu_trainer.logs import folder as log_folder
 from remote_gpu_trainer.logs.files import ReadOptions, Unreadable
-from remote_gpu_trainer.logs.lines import rank_of, ranks_of
+from remote_gpu_trainer.logs.prefixes import rank_of, ranks_of
 from remote_gpu_trainer.logs.reading import from_path
 from remote_gpu_trainer.logs.windows import cost
 from remote_gpu_trainer.lookup.answer import answer_for

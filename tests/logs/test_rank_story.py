@@ -6,6 +6,7 @@ The texts are those that PyTorch 2.13 with gloo prints, cut to what matters. Who
 import signal
 
 import pytest
+from remote_gpu_trainer.logs.reading import from_text
 from remote_gpu_trainer.lookup.answer import answer_for
 
 SITE = "/opt/venv/lib/python3.11/site-packages/torch"
@@ -356,3 +357,41 @@ def test_hostile_names_in_frames_don_t_get_into_a_sentence(run):
     }
     ask = run(places).ask
     assert "ignore" not in ask and "rm -rf" not in ask and "cleanup" not in ask
+
+
+WATCHDOG = "[rank{rank}]:[E1121 02:11:11.123 ProcessGroupNCCL.cpp:607] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={number}, OpType={call}, NumelIn=1, NumelOut=1, Timeout(ms)=1800000) ran for 1800123 milliseconds before timing out.\n"
+
+
+def test_a_rank_that_nccl_takes_down_is_no_silent_one():
+    """It says so itself, and waited as the other did."""
+    found = from_text(
+        "[rank3]:[E1121 02:11:12.123 ProcessGroupNCCL.cpp:1414] To avoid data inconsistency, we are taking the entire process down.\n"
+        + WATCHDOG.format(rank=2, number=3042, call="ALLREDUCE")
+    )
+    assert found.how == "" and found.first.rank is None
+    assert found.victims == "Ranks 2, 3 only lost another rank or waited for one."
+
+
+@pytest.mark.parametrize(
+    ("calls", "decision"),
+    [
+        ([(215121, "ALLREDUCE"), (215122, "BROADCAST")], "fix_first"),
+        ([(215121, "ALLREDUCE"), (215121, "BROADCAST")], "fix_first"),
+        ([(215121, "ALLREDUCE"), (215122, "ALLREDUCE")], "restart"),
+    ],
+    ids=["one has gone on to another call", "two calls of one number", "one call"],
+)
+def test_ranks_whose_order_of_calls_differs_need_a_mend(calls, decision):
+    said = [
+        WATCHDOG.format(rank=rank, number=number, call=call)
+        for rank, (number, call) in enumerate(calls)
+    ]
+    assert answer_for(text="".join(said)).decision["do"] == decision
+
+
+@pytest.mark.parametrize("as_file", [True, False])
+def test_a_worker_that_somebody_terminated_is_no_error_of_the_program(as_file, tmp_path):
+    said = "RuntimeError: DataLoader worker (pid 4711) is killed by signal: Terminated. \n"
+    (tmp_path / "train.log").write_text(said)
+    answer = answer_for(log=str(tmp_path / "train.log")) if as_file else answer_for(text=said)
+    assert (answer.decision or {}).get("do") != "fix_first"

@@ -6,11 +6,11 @@ The texts are those that PyTorch 2.13 prints, cut to what matters. Whole runs ar
 import json
 
 import pytest
-from remote_gpu_trainer.logs import cascade
 from remote_gpu_trainer.logs.evidence import disagreement
+from remote_gpu_trainer.logs.ranks import drop_secondary
 from remote_gpu_trainer.logs.reading import from_path, from_text
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.retrieval import search
+from remote_gpu_trainer.retrieval import ranking
 
 LOOP = '[rank{rank}]: Traceback (most recent call last):\n[rank{rank}]:   File "/root/code/train.py", line 137, in main\n[rank{rank}]:     loss.backward()\n[rank{rank}]:   File "/opt/venv/lib/python3.11/site-packages/torch/_tensor.py", line 630, in backward\n[rank{rank}]:     torch.autograd.backward(\n'
 CLOSED = (
@@ -175,7 +175,7 @@ SEGFAULT = 'Fatal Python error: Segmentation fault\n\nCurrent thread 0x00007f5b7
 def test_a_segmentation_fault_in_a_rank_s_log_is_what_is_explained(run, launcher):
     found = run({0: (steps(), CLOSED), 1: (steps(), SEGFAULT)}, launcher)
     assert (found.first.rank, found.first.text) == (1, "Fatal Python error: Segmentation fault")
-    hits = search.load().signatures.find(cascade.without_cascade(found))
+    hits = ranking.load().signatures.find(drop_secondary(found))
     assert {hit.entry_id for hit in hits if hit.signature.role == "root"} == {"U50"}
 
 
@@ -189,15 +189,15 @@ def test_a_segmentation_fault_in_a_rank_s_log_is_what_is_explained(run, launcher
     ],
 )  # fmt: skip
 def test_the_literal_text_of_an_exception_names_its_entry(text, entry):
-    found = cascade.without_cascade(from_text(raised(1, text) + CLOSED.format(rank=0)))
+    found = drop_secondary(from_text(raised(1, text) + CLOSED.format(rank=0)))
     assert found.first.rank == 1
-    assert entry in [hit.entry_id for hit in search.load().signatures.find(found) if hit.decisive]
+    assert entry in [hit.entry_id for hit in ranking.load().signatures.find(found) if hit.decisive]
 
 
 @pytest.mark.parametrize("text", ["OutOfMemoryError", "torch.cuda.MemoryErrors: none"])
 def test_no_other_exception_is_taken_for_a_memory_error(text):
     assert "U54" not in {
-        hit.entry_id for hit in search.load().signatures.find(from_text(raised(1, text)))
+        hit.entry_id for hit in ranking.load().signatures.find(from_text(raised(1, text)))
     }
 
 
@@ -208,7 +208,7 @@ def test_an_exception_of_the_user_s_own_is_read_without_the_words_of_the_others(
     found = run(
         {0: (steps(), CLOSED + DYING), 1: (steps(), raised(1, text))}, summary(1, {0: -6, 1: 1})
     )
-    kept = cascade.without_cascade(found)
+    kept = drop_secondary(found)
     assert kept.first.text == text
     assert not any("backward" in line.text or "peer" in line.text for line in kept.lines)
     first = [match["id"] for match in answer_for(log=str(tmp_path)).matches[:1]]
@@ -223,19 +223,13 @@ def test_a_stopped_rank_that_torchrun_kills_at_the_end_was_not_killed_before(run
     ranks = {rank: (steps(), WAITED if rank != 2 else "") for rank in range(4)}
     found = run(ranks, forced + summary(0, {0: 1, 1: 1, 2: -9, 3: -15}))
     assert (found.first.rank, found.first.text) == (2, "epoch 0 step 3 loss 2.700")
-    assert not any("SIGKILL)" in line.text for line in cascade.without_cascade(found).lines)
+    assert not any("SIGKILL)" in line.text for line in drop_secondary(found).lines)
 
 
 def test_a_rank_that_was_killed_before_the_others_lost_it_is_named_by_its_end(run):
     ranks = {rank: (steps(), CLOSED if rank == 1 else "") for rank in range(4)}
     found = run(ranks, summary(2, {0: -15, 1: 1, 2: -9, 3: -15}))
     assert (found.first.rank, found.first.kind) == (2, "failure")
-
-
-def test_the_backward_in_which_a_rank_waited_tells_nothing(run):
-    found = run({rank: (steps(), WAITED) for rank in range(4)})
-    assert not any("backward" in line.text for line in found.decisive)
-    assert not any(line.kind == "frame" and "backward" in line.text for line in found.lines)
 
 
 @pytest.mark.parametrize(

@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.logs.prose import is_sentence
-from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.given import sentence_of
+from remote_gpu_trainer.lookup.answer import answer_for, sentence_of
 
 from tests.engines.machine_speed import ratio
 from tests.programs import rgt

@@ -1,8 +1,7 @@
 """A sentence before a report: when it is taken for one, and that it is weighed with the report."""
 
 import pytest
-from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.given import sentence_of
+from remote_gpu_trainer.lookup.answer import answer_for, sentence_of
 
 REPORT = "RuntimeError: something odd\n" * 3
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.logs.reading import from_text
-from remote_gpu_trainer.lookup import missing
+from remote_gpu_trainer.lookup import writer
 from remote_gpu_trainer.lookup.budget import (
     cut,
     first_paragraph,
@@ -19,12 +19,19 @@ from remote_gpu_trainer.lookup.budget import (
     tokens,
     tokens_of_json,
 )
-from remote_gpu_trainer.lookup.claims import Claim
-from remote_gpu_trainer.lookup.matches import matches_of, titles
-from remote_gpu_trainer.lookup.parts import ALSO, BESIDE, MOST
-from remote_gpu_trainer.lookup.parts import WHOLE as PARTS_WHOLE
-from remote_gpu_trainer.lookup.steps import NOT_SURE, Answer, fit, look_up
-from remote_gpu_trainer.retrieval import search
+from remote_gpu_trainer.lookup.state import Answer, Claim
+from remote_gpu_trainer.lookup.steps import look_up
+from remote_gpu_trainer.lookup.writer import (
+    ALSO,
+    BESIDE,
+    MOST,
+    NOT_SURE,
+    matches_of,
+    shorten,
+    titles,
+)
+from remote_gpu_trainer.lookup.writer import WHOLE as PARTS_WHOLE
+from remote_gpu_trainer.retrieval import ranking
 from remote_gpu_trainer.runs.rendering import rendered
 
 from tests.conftest import ROOT
@@ -117,17 +124,19 @@ def test_no_answer_is_over_however_full_its_parts_are():
             cut(full, MOST["ask"]),
             titles(rows),
         )
-        fit(answer, PARTS_WHOLE)
+        shorten(answer, PARTS_WHOLE)
         assert tokens_of_json(answer.as_dict()) <= PARTS_WHOLE, each.entry.id
 
 
 def test_each_part_is_shortened_by_the_table(monkeypatch):
     """The limits of the table are those that are used: with smaller ones the answer is smaller."""
     evidence = from_text(OOM)
-    whole = look_up(evidence, bundle.load().by_id, search.load(), limit=3, today=date(2026, 11, 20))
+    whole = look_up(
+        evidence, bundle.load().by_id, ranking.load(), limit=3, today=date(2026, 11, 20)
+    )
     for part, less in (("leads", 100), ("titles", 60), ("ask", 9)):
         monkeypatch.setitem(MOST, part, less)
-    less = look_up(evidence, bundle.load().by_id, search.load(), limit=3, today=date(2026, 11, 20))
+    less = look_up(evidence, bundle.load().by_id, ranking.load(), limit=3, today=date(2026, 11, 20))
     assert tokens_of_json(less.also) <= 60 < tokens_of_json(whole.also)
     leads = [
         sum(tokens(answer.matches[0][name]) for name in ("root_cause", "fix", "check"))
@@ -138,11 +147,11 @@ def test_each_part_is_shortened_by_the_table(monkeypatch):
 
 def test_what_would_help_is_never_cut():
     everything = [
-        missing.SENTENCE,
-        missing.END_OF_LOG,
-        missing.FIRST_ERROR,
-        missing.RANK_LOGS,
-        missing.NUMBERS,
+        writer.SENTENCE,
+        writer.END_OF_LOG,
+        writer.FIRST_ERROR,
+        writer.RANK_LOGS,
+        writer.NUMBERS,
     ]
     assert tokens(f"{NOT_SURE} What would help: {'; '.join(everything)}.") <= MOST["help"]
 

@@ -7,12 +7,14 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.logs.kernel.xids import XID
 from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.lookup.decisions import KILLED as KILLED_BY_9
 from remote_gpu_trainer.runner import failures, why
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.state import State
 from remote_gpu_trainer.runs.status_reply import status_from
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of
 from tests.runner.test_why import SAID, attempt, kernel, make  # noqa: F401  (fixtures)
 
 HANGS = ("D19", "D20")  # what the ranks say decides, not the entry
@@ -55,7 +57,10 @@ def test_runner_status_and_look_up_decide_alike_on_the_log_of_each_class(
     by_status = of_status("failed", **{"class": verdict.failure, "entry": verdict.entry})
     assert by_status == failures.as_answer(by_runner)
     by_look_up = answer_for(text=said or "Killed").decision
-    if said and by_look_up:
+    if verdict.failure == "killed" and by_look_up:
+        # The runner asks the kernel whether memory ran out, a log can't.
+        assert by_look_up["do"] == "fix_first" and "memory" in by_look_up["why"]
+    elif said and by_look_up:
         assert by_look_up["do"] == by_runner.do
 
 
@@ -82,9 +87,8 @@ def test_every_class_has_one_decision_for_runner_notice_and_status(name, tmp_pat
 
 
 def make_spec(tmp_path):
-    from remote_gpu_trainer.runner import spec
 
-    return spec.of({"target": "ssh", "run_dir": str(tmp_path / "run"), "gpus": 0})
+    return job_of({"rendered": {"target": "ssh", "run_dir": str(tmp_path / "run")}, "gpus": 0})
 
 
 @pytest.mark.parametrize(
@@ -216,13 +220,14 @@ LOST = CRASH.replace(
 
 
 def test_the_same_failure_at_the_same_step_twice_is_not_started_again(tmp_path):
-    assert of_log(tmp_path, STEPS + KILLED) is None
+    assert answer_for(text=STEPS + KILLED).decision["why"] != failures.TWICE
     twice = f"{STEPS}{KILLED}nohup: ignoring input\n{STEPS}{KILLED}"
     log = tmp_path / "twice.log"
     log.write_text(twice)
     assert answer_for(log=str(log)).decision["why"] == failures.TWICE
     further = f"{STEPS}{KILLED}nohup: ignoring input\n{STEPS}step 9 loss 2.0\n{KILLED}"
-    assert of_log(tmp_path, further) is None  # left to a person, and not said to fail again
+    log.write_text(further)  # led to memory, and not said to fail again
+    assert answer_for(log=str(log)).decision["why"] == KILLED_BY_9
 
 
 def test_the_same_failure_in_two_attempts_of_torchrun(tmp_path):
@@ -252,10 +257,37 @@ def test_it_goes_on_from_the_newest_whole_checkpoint_beside_the_log(tmp_path):
     assert answer_for(log=str(tmp_path)).decision["resume_from"] == str(whole)
 
 
-def test_a_bare_kill_that_may_be_of_memory_is_left_to_a_person(tmp_path):
+def test_a_bare_kill_leads_to_memory_and_never_to_a_plain_restart(tmp_path):
     (tmp_path / "train.log").write_text(STEPS + KILLED)
     answer = answer_for(log=str(tmp_path / "train.log"))
-    assert answer.matches[0]["retry"] == "pointless" and answer.decision is None
+    assert answer.matches[0]["id"] == "M3" and answer.decision["do"] == "fix_first"
+    assert "memory" in answer.decision["why"]
+
+
+LOADING = "Loading checkpoint shards:  57%|█████▋    | 4/7 [00:42<00:31, 10.5s/it]\n"
+SIGNAL_9 = (
+    "Root Cause (first observed failure):\n[0]:\n  rank      : 0 (local_rank: 0)\n"
+    "  exitcode  : -9 (pid: 4733)\n  traceback : Signal 9 (SIGKILL) received by PID 4733\n"
+)
+
+
+@pytest.mark.parametrize("log", [LOADING + SIGNAL_9, LOADING + STEPS + SIGNAL_9])
+def test_a_kill_is_not_started_again_before_somebody_looked_for_memory(tmp_path, log):
+    assert of_log(tmp_path, log) == "fix_first"
+
+
+def test_a_bare_config_json_gets_its_memory_and_no_entry(tmp_path):
+    config = {
+        "architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096,
+        "intermediate_size": 11008, "num_hidden_layers": 32, "num_attention_heads": 32,
+        "vocab_size": 32000,
+    }  # fmt: skip
+    (tmp_path / "config.json").write_text(json.dumps(config))
+    alone = answer_for(log=str(tmp_path / "config.json"))
+    assert (alone.matches, alone.also, alone.decision) == ([], [], None)
+    assert alone.ask.startswith("By its config.json the model has 6.738B weights")
+    asked = answer_for(text="CUDA out of memory", log=str(tmp_path / "config.json"))
+    assert asked.matches[0]["id"] == "U10"
 
 
 @pytest.mark.parametrize(
@@ -264,3 +296,8 @@ def test_a_bare_kill_that_may_be_of_memory_is_left_to_a_person(tmp_path):
 def test_a_question_without_a_failed_run_gets_no_decision(text):
     answer = answer_for(text=text)
     assert answer.decision is None and "decision" not in answer.as_dict()
+
+
+def test_an_exception_that_names_sigkill_leads_to_memory_and_to_no_plain_restart():
+    text = "WorkerLostError: Worker exited prematurely: signal 9 (SIGKILL) Job: 10."
+    assert answer_for(text=text).decision == {"do": "fix_first", "why": KILLED_BY_9}

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.logs.files import ReadOptions, Unreadable
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.steps import Answer
-from remote_gpu_trainer.retrieval import search
+from remote_gpu_trainer.lookup.state import Answer
+from remote_gpu_trainer.retrieval import ranking
 from remote_gpu_trainer.text import BadRequest
 
 from tests.engines.machine_speed import ordinary_log, ratio
@@ -66,7 +66,7 @@ def test_six_thousand_texts_are_answered_or_refused(campaign):
 )
 @settings(max_examples=3000, deadline=None, suppress_health_check=list(HealthCheck))
 def test_three_thousand_streams_of_bytes_are_read_or_refused(pieces):
-    options = ReadOptions(tuple(search.load().signatures.needles()))
+    options = ReadOptions(tuple(ranking.load().signatures.needles()))
     try:
         reading.from_stream(io.BytesIO(b"".join(pieces)), options=options)
     except Unreadable as refused:

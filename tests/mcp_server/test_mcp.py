@@ -9,6 +9,7 @@ import pytest
 from mcp import Client, ClientSession, MCPError, StdioServerParameters, stdio_client
 from mcp_types import INVALID_PARAMS
 from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.mcp_server.pages import URGENT
 from remote_gpu_trainer.mcp_server.server import make_server
@@ -36,7 +37,21 @@ def call(arguments: dict, tool: str = "lookup_symptom"):
 
 def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     tools = {tool.name: tool for tool in with_client(lambda client: client.list_tools()).tools}
-    assert set(tools) == {"lookup_symptom", "render_run_script", "check_staleness", "gpu_health"}
+    names = [
+        "lookup_symptom",
+        "render_run_script",
+        "check_staleness",
+        "fit_memory",
+        "gpu_health",
+        "run_status",
+    ]
+    assert list(tools) == [names[0], names[2], names[1], *names[3:]]
+    tool = tools["run_status"]
+    assert tool.annotations.read_only_hint and set(tool.input_schema["properties"]) == {
+        "box",
+        "run",
+    }
+    assert tool.description.startswith("Call to see whether a run trains, what it came to")
     tool = tools["lookup_symptom"]
     assert tool.title
     assert tool.annotations.read_only_hint and tool.annotations.open_world_hint  # HOST:PATH
@@ -83,20 +98,16 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
         "Call before telling the user a price, quota or billing command"
     )
     tool = tools["render_run_script"]
-    assert tool.annotations.destructive_hint  # with write_to it replaces an older script
-    assert not tool.annotations.open_world_hint
+    assert tool.annotations.read_only_hint and not tool.annotations.open_world_hint
     assert set(tool.input_schema["properties"]) == {
         "job",
         "profile",
         "target",
-        "write_to",
-        "outside",
     }
     assert set(tool.output_schema["properties"]) == {
         "file_name",
         "head",
         "resource",
-        "path",
         "start",
         "watch",
         "stop",
@@ -106,7 +117,7 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     assert tool.description.startswith("Call instead of writing nohup, tmux or sbatch yourself")
     tool = tools["gpu_health"]
     assert tool.annotations.read_only_hint and tool.annotations.open_world_hint
-    assert set(tool.input_schema["properties"]) == {"host", "expect", "stress_seconds"}
+    assert set(tool.input_schema["properties"]) == {"host", "expect"}
     assert {"verdict", "findings", "gpus", "probe_seconds"} <= set(tool.output_schema["properties"])
     assert tool.description.startswith(
         "Call after the first login to a new or restarted box, before installing"
@@ -116,7 +127,7 @@ def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
 JOB = {"name": "sft", "command": ["python", "train.py"], "deadline": "20h"}
 
 
-def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
+def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function():
     async def use(client):
         reply = await client.call_tool("render_run_script", {"job": JOB, "profile": "runpod"})
         uri = reply.structured_content["resource"]
@@ -129,15 +140,9 @@ def test_a_rendered_script_is_the_same_over_mcp_as_from_the_function(tmp_path):
     answer = dict(reply.structured_content)
     head, uri = answer.pop("head"), answer.pop("resource")
     assert answer == expected and json.loads(reply.content[0].text) == reply.structured_content
-    assert head in script and "#   it runs        python train.py" in head
+    assert head in script and "#   runs       python train.py" in head
     assert read.contents[0].text == script
     assert reply.content[1].uri == uri in [resource.uri for resource in listed.resources]
-    written = call(
-        {"job": JOB, "profile": "runpod", "write_to": str(tmp_path), "outside": True},
-        "render_run_script",
-    ).structured_content
-    assert (tmp_path / "sft.run.sh").read_text() == script
-    assert written["path"] == str(tmp_path / "sft.run.sh") and "resource" not in written
 
 
 def test_a_script_of_another_session_is_no_resource():
@@ -159,7 +164,7 @@ def test_of_many_scripts_a_session_keeps_the_newest():
 @pytest.mark.parametrize(
     "arguments, said",
     [
-        ({"job": {}, "profile": "runpod"}, "name: missing; give it a value, such as sft"),
+        ({"job": {}, "profile": "runpod"}, "name: missing; write name: finetune"),
         ({"job": JOB, "profile": "moon"}, "unknown profile 'moon'"),
         ({"job": JOB, "profile": "runpod", "target": "moon"}, "target: unknown target 'moon'"),
         (
@@ -171,6 +176,15 @@ def test_of_many_scripts_a_session_keeps_the_newest():
 def test_a_job_that_cannot_run_is_an_error_that_names_the_field_and_no_value(arguments, said):
     reply = call(arguments, "render_run_script")
     assert reply.is_error and said in reply.content[0].text and "hf_a" not in reply.content[0].text
+
+
+@pytest.mark.parametrize("job", ["name: sft", ["sft"], None, 7])
+def test_a_job_that_is_no_object_is_refused_with_what_to_pass(job):
+    reply = call({"job": job, "profile": "local"}, "render_run_script")
+    assert reply.is_error and reply.content[0].text == (
+        "job: must be an object with fields; pass name, command, deadline and what else "
+        "schema://job lists"
+    )
 
 
 def test_the_schema_of_a_job_is_a_resource():
@@ -349,26 +363,22 @@ def test_of_several_runs_in_a_log_the_wanted_one_is_read(tmp_path):
     assert refused.is_error and "run takes a number from 1, or all" in refused.content[0].text
 
 
-def test_a_read_only_server_has_no_argument_that_writes_or_loads():
-    async def use(client):
-        tools = {tool.name: tool for tool in (await client.list_tools()).tools}
-        asked = {"job": JOB, "profile": "runpod"}
-        made = await client.call_tool("render_run_script", asked)
-        refused = await client.call_tool("render_run_script", {**asked, "write_to": "x.sh"})
-        loaded = await client.call_tool("gpu_health", {"stress_seconds": 5})
-        return tools, made, refused, loaded
+def test_every_tool_reads_unless_boxes_are_allowed_to_be_acted_on():
+    tools = with_client(lambda client: client.list_tools()).tools
+    assert len(tools) == 6 and all(tool.annotations.read_only_hint for tool in tools)
 
-    tools, made, refused, loaded = with_client(use, make_server(read_only=True))
-    assert all(tool.annotations.read_only_hint for tool in tools.values())
-    assert set(tools["render_run_script"].input_schema["properties"]) == {
-        "job",
-        "profile",
-        "target",
-    }
-    assert set(tools["gpu_health"].input_schema["properties"]) == {"host", "expect"}
-    assert made.structured_content["resource"].startswith("script://")
-    for reply in (refused, loaded):
-        assert reply.is_error and "started with --read-only; leave it out" in reply.content[0].text
+
+def test_fit_memory_answers_as_the_command_does(capsys):
+    asked = {"model": "Qwen/Qwen2.5-7B", "gpu": "H100-80GB", "options": {"lora": 16}, "batch": 2}
+    told = call({**asked, "solve": "batch"}, "fit_memory").structured_content
+    words = ["Qwen/Qwen2.5-7B", "--gpu", "H100-80GB", "--lora", "16", "--batch", "2"]
+    code = main(["fit", *words, "--solve", "batch", "--json"])
+    expected = json.loads(capsys.readouterr().out)
+    for name in ("verdict", "gpu", "need_gib", "least_gib", "most_gib", "solved"):
+        assert told[name] == expected[name], name
+    assert code == 0 and told["levers"][0]["saves_gib"] >= told["levers"][-1]["saves_gib"] > 0
+    refused = call({"model": "Qwen/Qwen2.5-7B", "gpu": "h10O"}, "fit_memory")
+    assert refused.is_error and "did you mean H100?" in refused.content[0].text
 
 
 def test_entries_are_resources_and_an_unknown_id_is_refused():
@@ -404,7 +414,9 @@ def test_the_real_server_answers_over_stdio_in_both_protocol_eras(mode):
         "lookup_symptom",
         "render_run_script",
         "check_staleness",
+        "fit_memory",
         "gpu_health",
+        "run_status",
     }
     assert reply.structured_content["matches"]
 

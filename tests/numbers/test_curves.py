@@ -2,15 +2,11 @@
 
 import math
 import random
-import re
 
 import pytest
-from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.logs.reading import from_path, from_text
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.numbers import curves, metric_series
-
-from tests.conftest import ROOT
 
 
 def said(rows):
@@ -114,15 +110,6 @@ SOUND = {
 @pytest.mark.parametrize("rows", SOUND.values(), ids=SOUND)
 def test_a_run_that_is_well_has_no_fault(rows):
     assert not said(rows)
-
-
-def test_every_entry_that_a_finding_names_exists():
-    source = "".join(
-        (ROOT / "server/remote_gpu_trainer/numbers" / name).read_text()
-        for name in ("curves.py", "loss_shapes.py", "status_tables.py")
-    )
-    named = set(re.findall(r'"([A-Z]{1,5}\d{1,2})"', source))
-    assert len(named) > 12 and named <= set(bundle.load().by_id)
 
 
 def test_overfitting_and_slowing_down_are_told_and_are_no_fault():

@@ -2,8 +2,8 @@
 
 import pytest
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.numbers.memory_message import memory_in, memory_of
-from remote_gpu_trainer.retrieval import search
+from remote_gpu_trainer.numbers.memory import memory_in, memory_of
+from remote_gpu_trainer.retrieval import ranking
 
 from tests.conftest import ROOT
 from tests.lookup.test_lookup import ask
@@ -131,7 +131,7 @@ def test_a_sum_makes_no_answer_where_nothing_fits():
     told = reading.from_text(
         "java.lang.IllegalStateException in our Kafka consumer, the billing service restarts"
     )
-    assert search.load().rank(told, pointed=search.Pointed("M8", True)).confidence == ""
+    assert ranking.load().rank(told, pointed=ranking.Pointed("M8", True)).confidence == ""
 
 
 TRACEBACKS = ROOT / "tests" / "numbers" / "tracebacks"

@@ -2,7 +2,7 @@
 
 import pytest
 from remote_gpu_trainer.logs import reading
-from remote_gpu_trainer.numbers.run_phase import run_phase
+from remote_gpu_trainer.numbers.memory import run_phase
 
 from tests.conftest import ROOT
 

@@ -7,7 +7,7 @@ from datetime import date
 
 import pytest
 from remote_gpu_trainer.cli import main as cli
-from remote_gpu_trainer.platforms import choosing, profile
+from remote_gpu_trainer.platforms import choosing, profile, showing
 from remote_gpu_trainer.platforms.saving import between_saves
 
 
@@ -37,7 +37,7 @@ def test_without_a_name_every_platform_is_listed(capsys):
 
 
 def test_each_platform_that_does_not_qualify_says_which_fact_rules_it_out(capsys):
-    code, out, _ = run(capsys, "--need", "spot", "--need", "resume", "--need", "disk=200")
+    code, out, _ = run(capsys, "--need", "spot", "--need", "disk=200")
     lines = {line[4:].split(":")[0]: line for line in out.splitlines()}
     assert code == 0 and lines["aws"].startswith("yes ")
     assert "spot: spot: offered is False (confirmed, https://" in lines["lambda"]
@@ -48,7 +48,7 @@ def test_each_platform_that_does_not_qualify_says_which_fact_rules_it_out(capsys
 
 
 def test_a_fact_that_lets_a_platform_pass_says_its_age(capsys):
-    late = date(2036, 1, 1)
+    late = date(2027, 5, 1)
     passed = [
         c
         for c in choosing.choose(
@@ -56,8 +56,19 @@ def test_a_fact_that_lets_a_platform_pass_says_its_age(capsys):
         )
         if c.qualifies
     ]
-    assert passed and all(c.doubts[0].startswith("resume: stale (decides): read ") for c in passed)
-    assert all(line.endswith("]") for line in choosing.as_lines(passed, True))
+    aged = [c for c in passed if c.doubts]
+    assert aged and all(c.doubts[0].startswith("resume: stale (decides): read ") for c in aged)
+    assert all(line.endswith("]") for line in choosing.as_lines(aged, True))
+
+
+def test_nothing_qualifies_by_a_fact_that_decides_and_is_a_year_old():
+    choices = choosing.choose(
+        list(profile.load().values()), choosing.read_needs(["resume"]), date(2036, 1, 1)
+    )
+    assert not any(c.qualifies for c in choices)
+    assert "resume: survives said so on 20" in next(
+        c.unknown[0] for c in choices if c.profile.name == "runpod"
+    )
 
 
 def test_an_on_demand_box_is_steady_where_only_the_interruptible_kind_is_taken_away():
@@ -74,7 +85,11 @@ def test_an_on_demand_box_is_steady_where_only_the_interruptible_kind_is_taken_a
                 "facts": aws.facts.model_copy(
                     update={
                         "preemption": facts.model_copy(
-                            update={"value": value, "status": "confirmed"}
+                            update={
+                                "value": value,
+                                "status": "confirmed",
+                                "date": date(2026, 11, 1),
+                            }
                         )
                     }
                 )
@@ -125,13 +140,14 @@ def test_a_guess_neither_qualifies_nor_rules_out_and_says_its_value(need):
             continue
         guessed += 1
         assert choice.qualifies is None and not choice.against
-        called = "unconfirmed" if fact.date else "a guess"
+        called = showing.standing(fact)
         value = getattr(fact.value, wanted.field)
         stated = (
             "is not stated" if value is None else f"is {value:g}" if value > 1 else f"is {value}"
         )
         title = wanted.fact.replace("_", " ")
-        assert f"{need}: {title} is {called}: {wanted.field} {stated} (" in choice.unknown[0]
+        assert f"{title} is {called}: {wanted.field} {stated} (" in choice.unknown[0]
+        assert ("probably" in choice.unknown[0]) <= bool(fact.by)
     assert guessed
 
 
@@ -140,7 +156,9 @@ def test_a_guess_is_no_no_on_the_terminal(capsys):
     assert code == 0
     assert "?   colab: hours=48: limits is a guess: most_hours is 12 (https://" in out
     code, out, _ = run(capsys, "autodl", "--need", "stop")
-    assert code == 1 and out.startswith("?   autodl: stop: survives is a guess: stop_keeps_disk is")
+    assert code == 1 and out.startswith(
+        "?   autodl: stop: probably: survives is from the provider's sister site: stop_keeps_disk is"
+    )
 
 
 def test_nothing_that_qualifies_is_exit_one(capsys):

@@ -187,6 +187,8 @@ def test_a_page_for_a_person_begins_with_bill_deletion_survival_and_login(name):
     said = " ".join(" ".join(lines).split())
     for fact_name, fact in page.facts:
         for field, value in fact.value.model_dump().items() if fact else ():
+            if fact_name == "commands":  # of these a person sees the command lines alone
+                value = value.get("command") if isinstance(value, dict) else ""
             if (fact_name, field) in showing.COMMANDS:
                 assert {f"    {line}" for line in value.splitlines()} <= set(lines)
             elif value not in ("", None, []) and field != "deletes":
@@ -223,17 +225,33 @@ def test_a_stale_mark_has_one_word_on_whether_the_age_can_change_the_decision():
 
 
 def test_a_fact_without_a_dated_source_is_called_a_guess_wherever_it_is_shown():
-    page = profile.get("autodl")
+    page = profile.get("china")
     fact = page.facts.stop_billing
-    assert fact is not None and fact.date is None
+    assert fact is not None and fact.date is None and fact.by is None
     assert showing.mark("stop_billing", fact, DAY) == "a guess, no dated source"
     assert showing.as_dict(page, DAY)["facts"]["stop_billing"]["mark"].startswith("a guess")
     head, *lines = showing.section("stop_billing", fact, DAY)
     assert head == "What stops the bill (stop_billing): a guess"
     assert any("A guess: no page with a date says it; a change can cost" in line for line in lines)
-    answer = answer_for(text="does a stopped instance cost on autodl?", today=DAY)
-    assert answer.facts[0].startswith("autodl stop_billing (a guess): ")
+    answer = answer_for(text="does a stopped instance cost on matpool?", today=DAY)
+    assert answer.facts[0].startswith("china stop_billing (a guess): ")
     assert teardown.ways(page, DAY)[-1].mark == "a guess, no dated source"
+
+
+@pytest.mark.parametrize(("by", "words"), showing.GRADES.items())
+def test_who_says_an_unconfirmed_fact_is_said_in_words_wherever_it_is_shown(by, words):
+    fact = profile.get("autodl").facts.stop_billing.model_copy(update={"by": by, "date": None})
+    assert showing.mark("stop_billing", fact, DAY) == showing.standing(fact) == words
+    assert showing.trust("stop_billing", fact, DAY).startswith(f"F{words[1:]}; a change can cost")
+    dated = fact.model_copy(update={"date": date(2026, 10, 3)})
+    assert showing.mark("stop_billing", dated, DAY) == f"{words} (2026-10-03)"
+
+
+def test_a_box_that_is_off_costs_what_its_own_page_says():
+    stop, _, end = teardown.ways(profile.get("autodl"), DAY)
+    assert stop.billed.startswith("Nothing for the GPU") and "assume" not in stop.billed
+    assert "15 days off in a row (潮汐算力: 7)" in stop.keeps
+    assert "释放 (release), after the power-off" in end.command
 
 
 def test_a_fact_that_two_pages_tell_differently_is_unconfirmed_and_no_guess():
@@ -241,7 +259,7 @@ def test_a_fact_that_two_pages_tell_differently_is_unconfirmed_and_no_guess():
         (name, fact)
         for page in profile.load().values()
         for name, fact in page.facts
-        if fact and fact.date and fact.status == "unconfirmed"
+        if fact and fact.date and fact.status == "unconfirmed" and not fact.by
     )
     assert showing.mark(name, fact, DAY) == "unconfirmed"
     assert showing.trust(name, fact, DAY).startswith("Unconfirmed, read ")
@@ -261,3 +279,39 @@ def test_a_fact_is_found_as_people_write_it():
         assert showing.fact_of(page, typed) == ("stop_billing", page.facts.stop_billing)
     with pytest.raises(profile.ProfileError, match="did you mean preemption"):
         showing.fact_of(page, "preemtion")
+
+
+@pytest.mark.parametrize(
+    ("text", "platform", "first"),
+    [
+        ("autodl 学术加速 怎么开", "autodl", "network"),
+        ("autodl 该主机空闲GPU不足", "autodl", "survives"),
+        ("包年包月到期 autodl", "autodl", "survives"),
+        ("autodl 训练完自动关机", "autodl", "self_stop"),
+        ("恒源云 实例到期", "china", "survives"),
+        ("实例到期", "", "survives"),
+        ("自动关机", "", "self_stop"),
+        ("关机后数据还在吗", "", "survives"),
+    ],
+)
+def test_what_people_call_a_fact_in_chinese_is_one_question(text, platform, first):
+    asked = questions.read(text)
+    assert asked is not None and (asked.platform, asked.facts[0]) == (platform, first)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "autodl 学术加速 报错 连接失败",
+        "训练到一半电脑自己自动关机了，显卡温度很高怎么办",
+        "autodl 自动关机不生效",
+    ],
+)
+def test_a_failure_with_such_a_word_is_no_question(text):
+    assert questions.read(text) is None
+
+
+def test_without_a_platform_it_is_asked_which_and_none_is_named(capsys):
+    answer = answer_for(text="关机后数据还在吗", today=DAY)
+    assert answer.ask.startswith("Name the platform") and not answer.facts
+    assert not [t for t in answer.also if t["id"].startswith(("LAM", "NEB", "PS", "CN"))]

@@ -539,13 +539,13 @@ def test_a_stale_fact_says_in_a_word_whether_its_age_can_change_the_decision(cap
 def test_a_stale_match_is_marked_and_falls_behind_a_fresh_one():
     from remote_gpu_trainer.logs import reading
     from remote_gpu_trainer.lookup.steps import look_up
-    from remote_gpu_trainer.retrieval import search
+    from remote_gpu_trainer.retrieval import ranking
 
     read = bundle.load()
     asked = reading.from_text("element 0 of tensors does not require grad")
     entry = read.get("O3")
     late = entry.verified + timedelta(LIMITS[kind_of(entry)] + 1)
-    match = look_up(asked, read.by_id, search.load(), limit=3, today=late).matches[0]
+    match = look_up(asked, read.by_id, ranking.load(), limit=3, today=late).matches[0]
     assert match["id"] == "O3" and match["stale"].startswith(f"last checked {entry.verified}")
-    fresh = look_up(asked, read.by_id, search.load(), limit=3, today=entry.verified).matches[0]
+    fresh = look_up(asked, read.by_id, ranking.load(), limit=3, today=entry.verified).matches[0]
     assert fresh["stale"] == ""

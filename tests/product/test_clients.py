@@ -11,7 +11,14 @@ from tests.engines.scripted_models import Messages, scripted
 
 pytestmark = pytest.mark.clients
 
-TOOLS = ["check_staleness", "gpu_health", "lookup_symptom", "render_run_script"]
+TOOLS = [
+    "check_staleness",
+    "fit_memory",
+    "gpu_health",
+    "lookup_symptom",
+    "render_run_script",
+    "run_status",
+]
 INSPECTOR = "npm install --prefix clients @modelcontextprotocol/inspector@2.12.0, then CLIENTS=clients/node_modules/.bin"
 CLAUDE = "npm install --prefix clients @anthropic-ai/claude-code@2.1.332, then CLIENTS=clients/node_modules/.bin"
 LOG = ROOT / "examples/logs/ddp-unused-parameters.log"

@@ -1,4 +1,4 @@
-"""The README's lines, word for word, in the clients that they are for: from the built wheel, in an empty home, without an account."""
+"""The lines of README and of its page for coding agents, word for word, in the clients that they are for: from the built wheel, in an empty home, without an account."""
 
 import json
 import os
@@ -22,10 +22,10 @@ OPENCODE, CODEX, GEMINI = (
 )
 RIPGREP = "apt-get install ripgrep (opencode's skill tool runs rg)"
 UV = "pip install uv"
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGE = (ROOT / "docs/guides/coding-agents.md").read_text(encoding="utf-8")
 LINES, WITH_UVX = (
     [line.split("  #")[0].strip() for line in block.splitlines()]
-    for block in re.findall(r"```sh\n(.*?)```", README.split("## In a coding agent\n")[1], re.S)[:2]
+    for block in re.findall(r"```sh\n(.*?)```", PAGE, re.S)[:2]
 )
 
 

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.clients
 
 [COMMAND] = [
     line
-    for line in (ROOT / "README.md").read_text(encoding="utf-8").splitlines()
+    for line in (ROOT / "docs/guides/coding-agents.md").read_text(encoding="utf-8").splitlines()
     if line.startswith("uvx ") and " install " in line
 ]
 SECONDS = 60  # the promise for a warm package cache

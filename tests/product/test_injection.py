@@ -12,6 +12,7 @@ from datetime import date
 import pytest
 from mcp import Client
 from remote_gpu_trainer.catalogue import bundle
+from remote_gpu_trainer.logs import reading, reply
 from remote_gpu_trainer.lookup.budget import plain
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.mcp_server.untrusted import as_data
@@ -276,9 +277,10 @@ def test_in_the_findings_of_a_log_there_it_is_data(name, tmp_path, monkeypatch):
         "exception",
         TEXTS[name],
     ]
-    reply = json.dumps({"lines": [line], "decisive": [0], "first": 0, "ranks": [0], "is_log": True})
+    sent = reply.pack(reading.from_text("x"), 1000)
+    sent |= {"lines": [line], "decisive": [0], "first": 0, "ranks": [0], "is_log": True}
     monkeypatch.setenv(
-        "PATH", fake_ssh(tmp_path, reply, TEXTS[name]) + os.pathsep + os.environ["PATH"]
+        "PATH", fake_ssh(tmp_path, json.dumps(sent), TEXTS[name]) + os.pathsep + os.environ["PATH"]
     )
     text, found = ask("lookup_symptom", {"log_path": "gpubox:/root/train.log"})
     is_quiet(found or text)

@@ -55,7 +55,7 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "remote_gpu_trainer/_bundle/references/training/convergence-debugging.md" in names
     assert "remote_gpu_trainer/_bundle/SKILL.md" in names
-    for folder in ("references", "profiles", "scripts"):
+    for folder in ("references", "profiles", "scripts", "examples/jobs"):
         here = {
             path.relative_to(ROOT).as_posix()
             for path in (ROOT / folder).rglob("*")
@@ -71,8 +71,11 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
 
 def test_an_sdist_carries_what_the_wheel_is_built_from_and_no_tests(built):
     with tarfile.open(next(built.glob("*.tar.gz"))) as archive:
-        names = {name.split("/")[1] for name in archive.getnames()}
-    folders = {"server", "references", "profiles", "scripts", "hooks", "LICENSES"}
+        paths = [name.split("/", 1)[1] for name in archive.getnames()]
+    names = {path.split("/")[0] for path in paths}
+    examples = {path for path in paths if path.startswith("examples/")}
+    assert all(path.startswith("examples/jobs/") for path in examples)
+    folders = {"server", "references", "profiles", "scripts", "hooks", "LICENSES", "examples"}
     texts = {"SKILL.md", "README.md", "README.zh-CN.md", "LICENSE", "NOTICE", "CHANGELOG.md"}
     made = {"PKG-INFO", ".gitignore"}
     assert names == folders | texts | made | {"SECURITY.md", "pyproject.toml"}
@@ -85,7 +88,7 @@ def test_the_installed_skill_has_programs_for_a_box_and_none_of_their_parts(whee
         for name in zipfile.ZipFile(wheel).namelist()
         if name.startswith(prefix)
     ]
-    assert "probe.py" in scripts and not any("/" in name for name in scripts)
+    assert {"probe.py", "snapshot.py"} <= set(scripts) and not any("/" in name for name in scripts)
 
 
 def test_a_wheel_answers_in_a_fresh_environment_outside_the_checkout(wheel, tmp_path):
@@ -103,19 +106,23 @@ def test_a_wheel_answers_in_a_fresh_environment_outside_the_checkout(wheel, tmp_
         [command, "lookup", "--log", str(log)], cwd=tmp_path, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("O3  ")
+    assert "--id O3;" in done.stdout
     lint = subprocess.run([command, "lint"], cwd=tmp_path, capture_output=True, text=True)
     assert (lint.returncode, lint.stdout) == (0, "")
     profile = subprocess.run(
         [command, "profile", "runpod"], cwd=tmp_path, capture_output=True, text=True
     )
     assert profile.returncode == 0 and profile.stdout.startswith("runpod: ")
+    for example in (ROOT / "examples/jobs").glob("*.yaml"):
+        shown = [command, "init", "--example", example.stem]
+        printed = subprocess.run(shown, cwd=tmp_path, capture_output=True, text=True)
+        assert (printed.returncode, printed.stdout) == (0, example.read_text(encoding="utf-8"))
     (tmp_path / "job.yaml").write_text(JOB)
     for target, platform in TARGETS.items():
         render = [command, "render", "job.yaml", "--target", target, "--profile", platform]
         made = subprocess.run(render, cwd=tmp_path, capture_output=True, text=True)
         assert made.returncode == 0, made.stderr
-        assert "RGT_NAME=toy" in made.stdout and "#=== end ===" in made.stdout, target
+        assert "RGT_NAME=toy" in made.stdout and "# run.d/end" in made.stdout, target
     stale = subprocess.run(
         [command, "staleness", "--on", "2020-01-01", "--json"],
         cwd=tmp_path,

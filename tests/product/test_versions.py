@@ -120,7 +120,7 @@ def test_one_command_makes_wheel_sdist_and_plugin(built):
     ):
         assert (plugin / part).is_file(), part
     assert not list(plugin.rglob("__pycache__"))
-    assert "python tools/build.py" in README
+    assert "python tools/build.py" in (ROOT / "docs/guides/coding-agents.md").read_text("utf-8")
     valid_skill(plugin)
 
 

@@ -1,7 +1,5 @@
 """One row a form of a line: what is read of the first, and a line like it of which nothing is."""
 
-from dataclasses import asdict
-
 import pytest
 from remote_gpu_trainer.readings.line import BARE, PART, RUN, read, read_losses
 from remote_gpu_trainer.readings.names import kind_of
@@ -126,7 +124,7 @@ def shown(line: str) -> dict:
     """What a reading says, without what it doesn't."""
     told = {
         key: value
-        for key, value in asdict(read(line)).items()
+        for key, value in read(line)._asdict().items()
         if value not in (None, "", False) or value == 0 and value is not False
     }
     return {key: "nan" if value != value else value for key, value in told.items()}

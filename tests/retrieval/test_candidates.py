@@ -4,7 +4,7 @@ import pytest
 from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import Hit
 from remote_gpu_trainer.logs.lines import Line
-from remote_gpu_trainer.retrieval.candidates import (
+from remote_gpu_trainer.retrieval.ranking import (
     Candidate,
     Ranking,
     promote,

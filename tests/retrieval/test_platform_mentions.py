@@ -4,7 +4,7 @@ import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.retrieval import general_or_special
+from remote_gpu_trainer.retrieval import ranking
 
 
 def first_of(answer) -> str:
@@ -50,14 +50,16 @@ def test_with_the_providers_name_in_the_report_its_entry_leads():
 
 def test_every_token_of_a_platforms_page_is_a_sign():
     for name, page in profile.load().items():
-        assert {token.lower() for token in page.tokens} <= set(general_or_special.signs(name)), name
+        assert {token.lower() for token in page.tokens} <= set(ranking.words_of_platform(name)), (
+            name
+        )
 
 
 def test_only_providers_entries_have_a_provider_to_name():
     providers = {
         entry.family
         for entry in bundle.load().entries
-        if any(general_or_special.is_provider_named(entry, name) for name in profile.load())
+        if any(ranking.is_provider_named(entry, name) for name in profile.load())
     }
     assert {"RP", "VAST", "LAM", "AD", "SLURM", "K8S"} <= providers and providers.isdisjoint(
         {"GEN", "LOC", "CN", "O", "D", "U", "HW", "ENV"}
@@ -66,14 +68,14 @@ def test_only_providers_entries_have_a_provider_to_name():
 
 def test_a_provider_is_named_for_its_entries_alone():
     entry = bundle.load().get
-    assert general_or_special.is_provider_named(
+    assert ranking.is_provider_named(
         entry("NB3"), "kaggle notebook stopped"
-    ) and not general_or_special.is_provider_named(entry("NB3"), "the run stopped")
+    ) and not ranking.is_provider_named(entry("NB3"), "the run stopped")
     for word in ("sbatch", "srun", "salloc"):
-        assert general_or_special.is_provider_named(entry("SLURM2"), f"{word} ends at once"), word
-    assert not general_or_special.is_provider_named(
-        entry("GEN1"), "kaggle"
-    ) and not general_or_special.is_provider_named(entry("O1"), "kaggle")
+        assert ranking.is_provider_named(entry("SLURM2"), f"{word} ends at once"), word
+    assert not ranking.is_provider_named(entry("GEN1"), "kaggle") and not ranking.is_provider_named(
+        entry("O1"), "kaggle"
+    )
 
 
 @pytest.mark.parametrize(

@@ -10,11 +10,12 @@ from remote_gpu_trainer.catalogue.entry import Signature
 from remote_gpu_trainer.catalogue.signatures import SignatureIndex
 from remote_gpu_trainer.logs import reading
 from remote_gpu_trainer.logs.files import ReadOptions, shapes_of
+from remote_gpu_trainer.logs.informative import gist
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.steps import WORDS_ALONE, look_up
-from remote_gpu_trainer.retrieval import encoder, search
-from remote_gpu_trainer.retrieval.candidates import Ranking
-from remote_gpu_trainer.retrieval.gist import gist
+from remote_gpu_trainer.lookup.steps import look_up
+from remote_gpu_trainer.lookup.writer import WORDS_ALONE
+from remote_gpu_trainer.retrieval import encoder, ranking
+from remote_gpu_trainer.retrieval.ranking import Ranking
 
 ADVICE = """\
 CUDA kernel errors might be asynchronously reported at some other API call, so the stacktrace below might be incorrect.
@@ -46,7 +47,7 @@ ASSERTION = "Assertion `srcIndex < srcSelectDimSize` failed."
 
 
 def ranked(text: str, **more) -> Ranking:
-    return search.load().rank(reading.from_text(text), **more)
+    return ranking.load().rank(reading.from_text(text), **more)
 
 
 def first_two(text: str) -> list[str]:
@@ -120,7 +121,7 @@ def test_of_several_literal_texts_the_first_on_the_rank_that_failed_first_leads(
 
 @pytest.mark.parametrize("role", ["advice", "cascade"])
 def test_advice_and_cascades_never_decide(role):
-    whole = search.load()
+    whole = ranking.load()
     marked = Signature("CUDA kernel errors might be asynchronously reported", False, role)
     hostile = replace(whole, signatures=SignatureIndex([("O3", [marked])]))
     evidence = reading.from_text(f"KeyError: 'learning_rate'\n{ADVICE}")
@@ -131,7 +132,7 @@ def test_advice_and_cascades_never_decide(role):
 
 
 def test_a_literal_text_of_an_entry_that_the_index_lacks_is_found_and_no_traceback():
-    whole = search.load()
+    whole = ranking.load()
     new = SignatureIndex([("ZZ9", [Signature("the flux capacitor rattles", False)])])
     report = "Traceback (most recent call last):\nRuntimeError: the flux capacitor rattles"
     found = replace(whole, signatures=new).rank(reading.from_text(report))
@@ -159,15 +160,15 @@ def without_encoder(tmp_path, monkeypatch, request):
         with open(place, "r+b") as file:
             file.truncate(1_000_000)
     monkeypatch.setattr(encoder, "PLACE", place)
-    encoder.load.cache_clear(), search.load.cache_clear()
+    encoder.load.cache_clear(), ranking.load.cache_clear()
     yield
     monkeypatch.undo()
-    encoder.load.cache_clear(), search.load.cache_clear()
+    encoder.load.cache_clear(), ranking.load.cache_clear()
 
 
 @pytest.mark.parametrize("without_encoder", ["missing", "damaged"], indirect=True)
 def test_without_its_encoder_it_answers_by_literal_texts_and_words_and_says_so(without_encoder):
-    assert search.load().encoder is None
+    assert ranking.load().encoder is None
     literal = answer_for(text="RuntimeError: element 0 of tensors does not require grad")
     assert literal.matches[0]["id"] == "O3" and literal.ask.startswith(WORDS_ALONE)
     worded = answer_for(text="find_unused_parameters and the reducer of DistributedDataParallel")
@@ -179,7 +180,7 @@ def test_without_its_encoder_it_answers_by_literal_texts_and_words_and_says_so(w
 def test_with_its_encoder_it_says_nothing_of_it():
     evidence = reading.from_text("RuntimeError: element 0 of tensors does not require grad")
     entries, today = bundle.load().by_id, date(2026, 11, 20)
-    assert WORDS_ALONE not in look_up(evidence, entries, search.load(), limit=3, today=today).ask
+    assert WORDS_ALONE not in look_up(evidence, entries, ranking.load(), limit=3, today=today).ask
 
 
 def test_what_a_survivor_says_is_claimed_where_nothing_else_is_known_and_only_then():
@@ -232,7 +233,7 @@ def test_a_cause_that_was_logged_before_the_failure_leads_if_it_is_of_the_same_f
     log, well = tmp_path / "a.log", tmp_path / "good.log"
     log.write_text(text)
     well.write_text(good)
-    index = search.load()
+    index = ranking.load()
     options = ReadOptions(
         tuple(index.signatures.needles()), good=shapes_of(str(well)) if good else frozenset()
     )

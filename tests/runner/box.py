@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 import os
 import signal
@@ -9,17 +10,18 @@ import struct
 import subprocess
 import sys
 import time
+import zlib
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.runs import job_text, run_script
+from remote_gpu_trainer.runs import rendered, run_script
 from remote_gpu_trainer.runs.job import Job
-from remote_gpu_trainer.runs.render import fingerprint
 
 from tests.conftest import ROOT
+from tests.runner.jobs import text_of
 
 PROGRAM = ROOT / "tests" / "runner" / "runner_program.py"
 # So short that a run takes seconds. All are seconds.
@@ -78,16 +80,25 @@ class Box:
     ) -> Box:
         """Write the script of a job. `arguments`: of the small trainer. `fields`: of the job.
 
-        `spec`: what no job says, but its platform, such as {"billed": True}.
+        `spec`: what no job says, such as {"rendered": {"billed": True}}.
         """
         job = Job.model_validate(self.job(*arguments, **fields))
-        where = job_text.folders(job, target)
-        read = job_text.spec_of(job, profile.get(platform), target, "test", fingerprint(job), where)
-        text = run_script.text({**read, **(spec or {})})
+        beside = rendered.rendered_of(job, profile.get(platform), target, "test")
+        text = text_of(rendered.job_of(job), {"rendered": beside}, spec or {})
         new = self.script.with_suffix(".new")
         new.write_text(text, encoding="utf-8")
         os.replace(new, self.script)
         return self
+
+    def change(self, name: str, text: str) -> None:
+        """Give the runner another file of this name, before a first start unpacks it."""
+        script = self.script.read_text(encoding="utf-8")
+        head, mark, packed = script.partition("\n# run.d/runner packed\n")
+        runner = json.loads(zlib.decompress(base64.b64decode(packed.partition("# run.d/")[0])))
+        (found,) = [one for one in runner if one.endswith(f"/{name}")]
+        packed = base64.encodebytes(zlib.compress(json.dumps({**runner, found: text}).encode()))
+        changed = f"{head}{mark}{packed.decode()}{run_script.END}"
+        self.script.write_text(changed, encoding="utf-8")
 
     def verb(self, *words: str, timeout: float = 60) -> subprocess.CompletedProcess:
         return subprocess.run(

@@ -6,13 +6,26 @@ import json
 import os
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 
-from remote_gpu_trainer.runner import spec
+from remote_gpu_trainer.runner import notices, sync
 from remote_gpu_trainer.runner.context import Run
+from remote_gpu_trainer.runner.core import copying
+from remote_gpu_trainer.runner.core.decide import State, decide, is_over
+from remote_gpu_trainer.runner.core.model import (
+    Copy,
+    CutCopy,
+    Note,
+    NoteFailure,
+    Seen,
+    Tell,
+    Verdict,
+)
 
 from tests.conftest import ROOT
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of, script_of
 
 # What a run.sh does for the one verb that these tests need.
 WORKER = """\
@@ -20,7 +33,7 @@ import json, sys
 sys.path.insert(0, sys.argv[1])
 from remote_gpu_trainer.runner import spec, sync
 from remote_gpu_trainer.runner.context import Run
-sys.exit(sync.worker(Run(spec.of(json.loads(sys.argv[2]))), sys.argv[4]))
+sys.exit(sync.worker(Run(spec.of(**json.loads(sys.argv[2]))), sys.argv[4]))
 """
 
 
@@ -44,23 +57,85 @@ def make(folder: Path, rank: int = 0, **fields) -> Run:
     """Return a run whose checkpoints and final.bin go to the folder `durable`."""
     given = {
         "name": "toy",
-        "run_dir": str(folder / "run"),
-        "checkpoint_folder": str(folder / "ckpt"),
-        "checkpoint_pattern": "step-*.pt",
-        "durable": str(folder / "durable"),
-        "durable_what": [str(folder / "ckpt"), "final.bin"],
-        "durable_on_this_box": True,
-        **fields,
+        "rendered": {"run_dir": str(folder / "run")},
+        "checkpoint": {"folder": str(folder / "ckpt"), "pattern": "step-*.pt"},
+        "durable": {
+            "to": str(folder / "durable"),
+            "what": [str(folder / "ckpt"), "final.bin"],
+            "on_this_box": True,
+        },
+        "timings": {"tick": 0.1, "sync_wait": 0.5},
     }
-    given["timings"] = {"tick": 0.1, "sync_wait": 0.5, **fields.get("timings", {})}
     script = folder / "worker.sh"
     words = " ".join(
-        map(quoted, (sys.executable, "-c", WORKER, str(ROOT / "server"), json.dumps(given)))
+        map(
+            quoted,
+            (
+                sys.executable,
+                "-c",
+                WORKER,
+                str(ROOT / "server"),
+                json.dumps(script_of(given, fields)),
+            ),
+        )
     )
     script.write_text(f'exec {words} "$@"\n')
-    run = Run(spec.of(given), script=str(script), rank=rank, clock=RealClock())
+    run = Run(job_of(given, fields), script=str(script), rank=rank, clock=RealClock())
     run.folder.make()
     return run
+
+
+class Copier:
+    """The copies of a run as its loop has them: what is seen is decided about, and done."""
+
+    def __init__(self, run: Run, copies: sync.Sync | None = None):
+        self.run, self.copies = run, copies or sync.Sync(run)
+        begun = copying.begin(run.spec, copying.Copying(), run.up)
+        self.state = State("running", attempt=1, is_open=True, copying=begun)
+        self.noted: list[Note] = []
+
+    def step(self, **seen) -> None:
+        run, before = self.run, self.state
+        trains = before.phase == "running"
+        now = Seen(attempt=1, is_alive=trains, durable=run.durable)._replace(**seen)
+        now = self.copies.see(before.copying, trains, now)
+        self.state, actions, _ = decide(run.spec, before, now, run.up)
+        self.copies.note_success(before.copying, self.state.copying)
+        for action in actions:
+            if isinstance(action, Copy):
+                self.copies.start(action)
+            elif isinstance(action, CutCopy):
+                self.copies.cut(self.state.copying.failures > before.copying.failures)
+            elif isinstance(action, NoteFailure):
+                self.copies.note_failure(action)
+            elif isinstance(action, Note):
+                self.noted.append(action)
+            elif isinstance(action, Tell) and action.key in ("copy", "hold"):
+                notices.notify(run, action.text)
+
+    def hold(self, **seen) -> Verdict | None:
+        """Hold what another attempt could write over; None once it begins, else what was decided
+        in its place."""
+        holder = sync.Holder(self.run)
+        self.state = State("staging", attempt=1, copying=self.state.copying)
+        while self.state.phase == "staging":
+            unheld, hold = holder.look()
+            self.step(staged=Verdict(), unheld=unheld, hold=hold, **seen)
+            number = self.state.holding.number
+            if self.state.phase == "staging" and number > hold.number:
+                holder.begin(number)
+            self.run.clock.nap(self.run.spec.timings.tick)
+        holder.stop()
+        return None if self.state.phase == "running" else self.state.verdict
+
+    def last(self, whole: bool, until: float, beat: Callable[[], bool]) -> bool:
+        """Copy all for the last time; return whether it is verified."""
+        outcome = "done" if whole else "failed"
+        self.state = State("syncing", outcome=outcome, copying=self.state.copying)
+        while not is_over(self.state):
+            self.step(asked="asked" if beat() else "", left=until - self.run.now)
+            self.run.clock.nap(min(self.run.spec.timings.tick, 0.1))
+        return "not verified" not in self.state.verdict.reason
 
 
 def quoted(word: str) -> str:

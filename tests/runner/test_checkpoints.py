@@ -9,11 +9,14 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import apart, checkpoints, fetch, notices, spec, why
-from remote_gpu_trainer.runner.asking import Failed
-from remote_gpu_trainer.runner.checkpoints import Checkpoint, Lost, SaveTimes
+from remote_gpu_trainer.runner import checkpoints, fetch, log, notices, resuming
+from remote_gpu_trainer.runner.checkpoints import Checkpoint, SaveTimes
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.why import Verdict
+from remote_gpu_trainer.runner.core import resume
+from remote_gpu_trainer.runner.core.model import Verdict
+from remote_gpu_trainer.runner.resuming import Lost
+
+from tests.runner.jobs import job_of
 
 AGE = 1_700_000_000
 
@@ -26,19 +29,15 @@ class Box:
         self.folder.mkdir(exist_ok=True)
         given = {
             "name": "toy",
-            "run_dir": str(folder / "run"),
-            "work_dir": str(folder),
-            "checkpoint_folder": "ckpt",
-            "checkpoint_pattern": "step-*",
+            "rendered": {"run_dir": str(folder / "run"), "work_dir": str(folder)},
+            "checkpoint": {"folder": "ckpt", "pattern": "step-*"},
             "step_pattern": "step [0-9]+",
             "timings": {"tick": 0.01, "copy_quiet": 30.0},
-            **fields,
         }
-        self.run = Run(spec.of(given), rank=rank)
+        self.run = Run(job_of(given, fields), rank=rank)
         self.run.folder.make()
         self.told: list[str] = []
         monkeypatch.setattr(notices, "notify", lambda run, text: self.told.append(text))
-        monkeypatch.setattr(why, "entry_of", _entry)
 
     def save(self, step: int, torn: bool = False, ending: str = "pt", when: float = 0) -> Path:
         path = self.folder / f"step-{step}.{ending}"
@@ -67,10 +66,6 @@ class Box:
         return [line for line in lines if line["event"] == name]
 
 
-def _entry(run: Run, kind: str) -> str:
-    return {"torn": "C2", "lost": "C4"}[kind]
-
-
 @pytest.fixture
 def make(tmp_path, monkeypatch):
     return lambda **fields: Box(tmp_path, monkeypatch, **fields)
@@ -78,22 +73,22 @@ def make(tmp_path, monkeypatch):
 
 def test_the_newest_whole_one_is_found_with_its_step(make):
     box = make()
-    assert checkpoints.newest(box.run) is None and checkpoints.begin_with(box.run) is None
+    assert checkpoints.newest(box.run) is None and resuming.choose_checkpoint(box.run) is None
     box.save(9)
     ten = box.save(10)
     found = checkpoints.newest(box.run)
     assert found and (found.path, found.step) == (str(ten), 10)
-    assert checkpoints.begin_with(box.run) == found
+    assert resuming.choose_checkpoint(box.run) == found
     box.save(10, when=AGE + 100)
     again = checkpoints.newest(box.run)
     assert again and again.path == found.path and again.id != found.id
 
 
 def test_a_job_without_checkpoints_starts_no_child(make, monkeypatch):
-    box = make(checkpoint_pattern="")
+    box = make(checkpoint={"pattern": ""})
     box.save(10)
     monkeypatch.setattr(os, "fork", lambda: 1 / 0)
-    assert checkpoints.newest(box.run) is checkpoints.begin_with(box.run) is None
+    assert checkpoints.newest(box.run) is resuming.choose_checkpoint(box.run) is None
     assert checkpoints.glance(box.run) == ""
 
 
@@ -105,17 +100,11 @@ def test_a_torn_one_is_set_aside_where_the_program_would_load_it(make, resume, n
     box.save(5)
     ten = box.save(10)
     box.save(15, torn=True)
-    found = checkpoints.begin_with(box.run)
+    found = resuming.choose_checkpoint(box.run)
     assert found and found.path == str(ten)
     assert box.names() == sorted(["step-10.pt", name, "step-5.pt"])
     assert box.events("torn-checkpoint")[0]["entry"] == "C2"
     assert len(box.events("renamed")) == (resume == "automatic")
-    told = checkpoints.skipped(box.run)
-    assert told.startswith("step-15.pt is not whole (")
-    assert told.endswith("), so this attempt began with step-10.pt")
-    box.save(20)
-    checkpoints.begin_with(box.run)
-    assert not checkpoints.skipped(box.run)
 
 
 def test_a_name_to_set_aside_is_one_that_is_free(make):
@@ -125,7 +114,7 @@ def test_a_name_to_set_aside_is_one_that_is_free(make):
     for name in (".torn/step-10.pt", ".torn/step-10.pt.2"):
         (box.folder / name).touch()
     box.save(10, torn=True)
-    checkpoints.begin_with(box.run)
+    resuming.choose_checkpoint(box.run)
     assert (box.folder / ".torn/step-10.pt.3").stat().st_size > 0 and not box.told
 
 
@@ -136,11 +125,11 @@ def test_a_folder_without_a_whole_one_is_never_begun_anew_in(make):
     with pytest.raises(
         Lost, match=r"none of the 2 checkpoints in .*ckpt is whole \(step-10.pt:"
     ) as lost:
-        checkpoints.begin_with(box.run)
-    assert lost.value.entry == "C2"
+        resuming.choose_checkpoint(box.run)
+    assert lost.value.verdict[:2] == ("bug", "C2")
     assert box.names() == ["step-10.pt", "step-5.pt"], "or the next start would find nothing"
     box.run.spec.resume = "none"
-    assert checkpoints.begin_with(box.run) is None
+    assert resuming.choose_checkpoint(box.run) is None
 
 
 def test_a_run_that_died_in_its_first_save_begins_anew(make):
@@ -148,27 +137,27 @@ def test_a_run_that_died_in_its_first_save_begins_anew(make):
     box.save(5, torn=True)
     box.run.folder.write("attempt", "1\n")
     with pytest.raises(Lost):  # it lay there before the run
-        checkpoints.begin_with(box.run)
+        resuming.choose_checkpoint(box.run)
     box.run.folder.write("attempt", "2\n")
-    assert checkpoints.begin_with(box.run) is None
+    assert resuming.choose_checkpoint(box.run) is None
     assert box.names() == [".torn/step-5.pt"] and box.events("torn-checkpoint")
     box.save(5)
-    checkpoints.begin_with(box.run)
+    resuming.choose_checkpoint(box.run)
     box.save(5, torn=True)
     with pytest.raises(Lost):  # and one that had a whole one doesn't
-        checkpoints.begin_with(box.run)
+        resuming.choose_checkpoint(box.run)
 
 
 def test_on_several_nodes_another_one_may_be_writing(make):
     for rank in (0, 1):
         box = make(nodes=2, rank=rank)
         box.save(10, torn=True, when=time.time())
-        assert checkpoints.begin_with(box.run) is None and box.names() == ["step-10.pt"]
+        assert resuming.choose_checkpoint(box.run) is None and box.names() == ["step-10.pt"]
         box.save(10, torn=True)
         with pytest.raises(Lost):
-            checkpoints.begin_with(box.run)
+            resuming.choose_checkpoint(box.run)
         box.save(5)
-        found = checkpoints.begin_with(box.run)
+        found = resuming.choose_checkpoint(box.run)
         assert found and found.step == 5
         assert box.names() == [("step-10.pt", ".torn/step-10.pt")[rank == 0], "step-5.pt"]
         shutil.rmtree(box.folder)
@@ -180,9 +169,9 @@ def test_a_folder_that_does_not_answer_is_no_empty_one(make, monkeypatch):
     box.save(5)
     checkpoints.newest(box.run)
     monkeypatch.setattr(checkpoints.content, "look", lambda *_: time.sleep(60))
-    with pytest.raises(Lost, match="can't be looked at .no answer for 0.1 s.") as lost:
-        checkpoints.begin_with(box.run)
-    assert lost.value.entry == "C4"
+    with pytest.raises(Lost, match="can't be looked at .no progress for 0.1 s.") as lost:
+        resuming.choose_checkpoint(box.run)
+    assert lost.value.verdict[:2] == ("bug", "C4")
     found = checkpoints.newest(box.run)
     assert found and found.step == 5, "as it was last"
 
@@ -190,29 +179,30 @@ def test_a_folder_that_does_not_answer_is_no_empty_one(make, monkeypatch):
 def test_a_run_whose_checkpoints_are_gone_says_so(make):
     box = make()
     box.save(10)
-    checkpoints.begin_with(box.run)
+    resuming.choose_checkpoint(box.run)
     (box.folder / "step-10.pt").unlink()
-    assert checkpoints.begin_with(box.run) is None
+    assert resuming.choose_checkpoint(box.run) is None
     assert box.events("lost-checkpoints")[0]["last"].endswith("step-10.pt")
     assert "(C4)" in box.told[0] and "training starts from nothing" in box.told[0]
 
 
 def test_what_is_gone_here_comes_from_the_durable_place(make, monkeypatch):
-    box = make(durable="/durable")
+    box = make(durable={"to": "/durable"})
     box.save(10)
-    checkpoints.begin_with(box.run)
+    resuming.choose_checkpoint(box.run)
     (box.folder / "step-10.pt").unlink()
 
     def restore(run, beat):
         box.save(5)
 
     monkeypatch.setattr(fetch, "restore", restore)
-    found = checkpoints.begin_with(box.run)
+    found = resuming.choose_checkpoint(box.run)
     assert found and found.step == 5 and not box.told
     (box.folder / "step-5.pt").unlink()
     monkeypatch.setattr(fetch, "restore", lambda *_: Verdict("network", "", "no answer"))
-    with pytest.raises(Lost, match="no answer"):
-        checkpoints.begin_with(box.run)
+    with pytest.raises(Lost, match="no answer") as lost:
+        resuming.choose_checkpoint(box.run)
+    assert lost.value.verdict[:2] == ("network", "C4")
 
 
 def test_a_glance_waits_for_nothing_and_finds_what_came(make, monkeypatch):
@@ -231,77 +221,41 @@ def test_a_glance_waits_for_nothing_and_finds_what_came(make, monkeypatch):
     assert checkpoints.newest(box.run, beat=lambda: True) == found
 
 
-def crashed(box: Box, code: int | None = 1) -> why.Attempt:
-    """An attempt that began with the newest and ended with this code."""
-    found = checkpoints.newest(box.run)
-    held = found.id if found else ""
-    return why.Attempt(2, code, "", "", 0, None, None, 0, set(), held)
-
-
-def doubted(box: Box, monkeypatch, failure: str = "bug", log: str = "", **more) -> bool:
-    monkeypatch.setattr(why, "classify", lambda run, attempt: Verdict(failure, "", "it crashed"))
-    box.run.folder.write("log/train.log.0000", log)
-    return checkpoints.doubt(box.run, None, crashed(box, **more))
-
-
-def test_a_crash_on_one_that_never_loaded_sets_it_aside_once(make, monkeypatch):
+def test_one_that_crashed_is_set_aside_and_told_and_gets_its_name_back(make):
     box = make()
     box.save(10, ending="pkl")
+    assert checkpoints.find_older(box.run, checkpoints.newest(box.run).id) == "", "it is the only"
     box.save(20, ending="pkl")
-    assert doubted(box, monkeypatch)
-    assert box.names() == [".torn/step-20.pkl", "step-10.pkl"]
-    assert "no attempt has ever loaded it (C2)" in box.told[0]
-    assert not doubted(box, monkeypatch), "the older one crashes too, so the program is to blame"
-    assert box.names() == ["step-10.pkl", "step-20.pkl"]
-    assert not doubted(box, monkeypatch), "and it isn't doubted again"
+    newest = checkpoints.newest(box.run)
+    older = checkpoints.find_older(box.run, newest.id)
+    assert resume.path_of(older) == str(box.folder / "step-10.pkl")
+    for number in (1, 2):
+        resuming.set_aside(box.run, newest.path, older)
+        assert box.names() == [".torn/step-20.pkl", "step-10.pkl"]
+        assert "no attempt has ever loaded it (C2)" in box.told[number - 1]
+        resuming.restore(box.run, newest.path)
+        assert box.names() == ["step-10.pkl", "step-20.pkl"]
+    assert len(box.events("renamed")) == 4
 
 
-def test_a_later_crash_gives_no_old_name_back(make, monkeypatch):
+def test_no_name_is_given_back_that_another_one_has_since(make):
     box = make()
-    box.save(10, ending="pkl")
     box.save(20, ending="pkl")
-    assert doubted(box, monkeypatch)
-    box.save(30, ending="pkl")
-    assert doubted(box, monkeypatch)
-    assert box.names() == [".torn/step-20.pkl", ".torn/step-30.pkl", "step-10.pkl"]
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"code": 0},
-        {"code": None},
-        {"failure": "host-oom"},
-        {"log": "step 21\nstep 22\n"},
-        {"fields": {"resume": "none"}},
-        {"fields": {"nodes": 2}},
-        {"steps": [20]},
-    ],
-    ids=str,
-)
-def test_one_that_is_not_to_blame_keeps_its_name(make, monkeypatch, given):
-    box = make(**given.pop("fields", {}))
-    steps = given.pop("steps", [10, 20])
-    for step in steps:
-        box.save(step, ending="pkl")
-    assert not doubted(box, monkeypatch, **given)
-    assert box.names() == [f"step-{step}.pkl" for step in steps]
-
-
-def test_the_bars_of_a_program_that_loads_are_no_steps(make, monkeypatch):
-    box = make(step_pattern="[0-9]+/[0-9]+")
-    box.save(10, ending="pkl")
+    resuming.set_aside(box.run, str(box.folder / "step-20.pkl"), "")
     box.save(20, ending="pkl")
-    assert doubted(box, monkeypatch, log="Loading shards: 1/2\rLoading shards: 2/3\n")
+    resuming.restore(box.run, str(box.folder / "step-20.pkl"))
+    assert box.names() == [".torn/step-20.pkl", "step-20.pkl"]
+    resuming.set_aside(box.run, str(box.folder / "step-20.pkl"), "")
+    resuming.restore(box.run, str(box.folder / "step-20.pkl"))
+    assert box.names() == [".torn/step-20.pkl", "step-20.pkl"], "the one that was moved last"
 
 
-def test_an_attempt_that_began_with_another_one_tells_nothing(make, monkeypatch):
-    box = make()
-    box.save(10, ending="pkl")
-    attempt = crashed(box)
-    box.save(20, ending="pkl")
-    monkeypatch.setattr(why, "classify", lambda run, attempt: Verdict("bug", "", ""))
-    assert not checkpoints.doubt(box.run, None, attempt)
+def test_the_bars_of_a_program_that_loads_are_no_steps(make):
+    run = make(step_pattern="[0-9]+/[0-9]+").run
+    run.folder.write("log/train.log.0000", "Loading shards: 1/2\rLoading shards: 2/3\n")
+    assert not log.has_stepped(run, 0)
+    run.folder.write("log/train.log.0000", "1/9\n2/8\n")
+    assert log.has_stepped(run, 0)
 
 
 @pytest.mark.parametrize(
@@ -314,15 +268,15 @@ def test_an_attempt_that_began_with_another_one_tells_nothing(make, monkeypatch)
     ],
 )
 def test_a_program_is_told_as_its_job_says(make, how, name, words, variables):
-    run = make(resume=how, resume_name=name).run
+    run = make(resume={"flag": None, "variable": None, how: name} if name else how).run
     one = Checkpoint("/c/step-1", 1, "")
-    assert checkpoints.resume_words(run, one) == words
-    assert checkpoints.resume_variables(run, one) == variables
-    assert checkpoints.resume_words(run, None) == [] and not checkpoints.resume_variables(run, None)
+    assert resuming.arguments(run, one) == words
+    assert resuming.variables(run, one) == variables
+    assert resuming.arguments(run, None) == [] and not resuming.variables(run, None)
 
 
 def test_a_save_gets_the_time_that_one_took(make):
-    times = SaveTimes(make(save_seconds=30.0).run)
+    times = SaveTimes(make(checkpoint={"save_seconds": 30.0}).run)
     assert times.seconds() == 30
     times.note_save(100, 104)
     times.note_save(200, 202)
@@ -332,7 +286,7 @@ def test_a_save_gets_the_time_that_one_took(make):
 
 
 def test_a_save_is_measured_by_its_files(make):
-    box = make(save_seconds=30.0)
+    box = make(checkpoint={"save_seconds": 30.0})
     times = SaveTimes(box.run)
 
     def glanced(name: str) -> None:
@@ -352,17 +306,3 @@ def test_a_save_is_measured_by_its_files(make):
         os.utime(box.folder / "step-20" / name, (AGE, AGE))  # as of a copy
     glanced("step-20")
     assert times.seconds() == before
-
-
-def test_a_child_that_reads_is_given_time_and_one_that_hangs_is_not(make, tmp_path):
-    run = make(timings={"tick": 0.02, "copy_quiet": 0.3}).run
-
-    def reads() -> str:
-        for _ in range(30):
-            time.sleep(0.02)
-            (tmp_path / "run/run.sh").exists() or (tmp_path / "x").write_text("x")
-        return "read"
-
-    assert apart.call(run, reads) == "read"
-    with pytest.raises(Failed, match="no answer for 0.3 s"):
-        apart.call(run, time.sleep, 60)

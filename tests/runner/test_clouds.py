@@ -92,7 +92,7 @@ def why(run: Run) -> str:
 def test_a_bucket_of_s3_is_compared_by_its_sums(tmp_path, buckets):
     name = "a [1], it's *.bin"
     run = make(
-        tmp_path, durable="s3://bucket/runs/a b", durable_what=[str(tmp_path / "ckpt"), name]
+        tmp_path, durable={"to": "s3://bucket/runs/a b", "what": [str(tmp_path / "ckpt"), name]}
     )
     fill(tmp_path, 10, 20)
     with zipfile.ZipFile(tmp_path / "ckpt/large.pt", "w") as archive:
@@ -113,7 +113,7 @@ def test_a_bucket_of_s3_is_compared_by_its_sums(tmp_path, buckets):
 
 def test_a_bucket_whose_sums_say_nothing_is_compared_by_a_download(tmp_path, buckets):
     (buckets / "kms").touch()
-    run = make(tmp_path, durable="s3://bucket")
+    run = make(tmp_path, durable={"to": "s3://bucket"})
     fill(tmp_path, 10)
     assert once(run)
     copy = kept(buckets, "step-10.pt", "bucket/ckpt.generations")
@@ -122,7 +122,7 @@ def test_a_bucket_whose_sums_say_nothing_is_compared_by_a_download(tmp_path, buc
 
 
 def test_a_round_that_only_copies_to_a_bucket_is_not_called_verified(tmp_path, buckets):
-    run = make(tmp_path, durable="s3://bucket")
+    run = make(tmp_path, durable={"to": "s3://bucket"})
     fill(tmp_path, 10)
     assert sync.worker(run, "quick") == 0
     told = run.folder.json("last-sync")
@@ -130,7 +130,7 @@ def test_a_round_that_only_copies_to_a_bucket_is_not_called_verified(tmp_path, b
 
 
 def test_a_bucket_that_does_not_answer_is_not_verified(tmp_path, buckets):
-    run = make(tmp_path, durable="s3://bucket")
+    run = make(tmp_path, durable={"to": "s3://bucket"})
     fill(tmp_path, 10)
     assert once(run)
     (buckets / "down").touch()
@@ -140,7 +140,11 @@ def test_a_bucket_that_does_not_answer_is_not_verified(tmp_path, buckets):
 
 
 def test_checkpoints_come_back_from_a_bucket(tmp_path, buckets):
-    run = make(tmp_path, durable="s3://bucket/x", data=[["s3://bucket/x/nothing.tar", "data"]])
+    run = make(
+        tmp_path,
+        durable={"to": "s3://bucket/x"},
+        data=[{"from": "s3://bucket/x/nothing.tar", "to": "data"}],
+    )
     assert fetch.restore(run, lambda: False) is None, "nothing is there yet"
     fill(tmp_path, 10, 20)
     assert sync.worker(run, "quick") == 0
@@ -166,7 +170,7 @@ def test_a_bucket_of_google_s_is_compared_by_its_own_tool(tmp_path, monkeypatch)
     tool(tmp_path, "gcloud", RECORD.format(tmp_path), monkeypatch)
     (tmp_path / "says").write_text("")
     (tmp_path / "code").write_text("0")
-    run = make(tmp_path, durable=where)
+    run = make(tmp_path, durable={"to": where})
     fill(tmp_path, 10)
     run.folder.write("place.json", json.dumps({"to": "elsewhere", "id": "x"}))
     monkeypatch.setattr(durable, "is_place", lambda *_: "")
@@ -195,7 +199,7 @@ def test_rclone_is_compared_and_mended(tmp_path, monkeypatch):
     config.write_text(f"[keep]\ntype = alias\nremote = {there}\n")
     monkeypatch.setenv("RCLONE_CONFIG", str(config))
     name = "it's [1] {a,b} *.bin"
-    fields = {"durable": "rclone:keep:runs/a b", "durable_what": [str(tmp_path / "ckpt"), name]}
+    fields = {"durable": {"to": "rclone:keep:runs/a b", "what": [str(tmp_path / "ckpt"), name]}}
     run = make(tmp_path, **fields)
     fill(tmp_path, 10, 40)
     (tmp_path / "run" / name).write_bytes(b"the end")

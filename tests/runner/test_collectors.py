@@ -4,10 +4,11 @@ import os
 import time
 
 import pytest
-from remote_gpu_trainer.runner import collectors, spec
+from remote_gpu_trainer.runner import child, collectors
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of
 
 
 @pytest.fixture
@@ -26,8 +27,8 @@ def tool(tmp_path, monkeypatch):
 
 @pytest.fixture
 def made(tmp_path) -> collectors.Collectors:
-    fields = {"run_dir": str(tmp_path / "run"), "gpus": 1}
-    run = Run(spec.of(fields), clock=Clock())
+    fields = {"rendered": {"run_dir": str(tmp_path / "run")}, "gpus": 1}
+    run = Run(job_of(fields), clock=Clock())
     run.folder.make()
     return collectors.Collectors(run)
 
@@ -41,7 +42,7 @@ def polled(made: collectors.Collectors) -> None:
     """Ask, and take the answers in."""
     made.poll()
     until = time.monotonic() + 10
-    while any(tool.is_open() for tool in made._tools.values()):
+    while any(tool.is_open for tool in made._tools.values()):
         assert time.monotonic() < until
         time.sleep(0.005)
     made.poll()
@@ -108,7 +109,7 @@ def test_a_tool_that_hangs_keeps_nobody_and_leaves_nothing_known(tool, made, tmp
     made.run.clock.nap(60)
     made.poll()
     until = time.monotonic() + 5
-    while made._tools["df"].is_open() and time.monotonic() < until:
+    while made._tools["df"].is_open and time.monotonic() < until:
         time.sleep(0.005)
     began = time.monotonic()
     made.poll()
@@ -120,7 +121,7 @@ def test_a_tool_that_hangs_keeps_nobody_and_leaves_nothing_known(tool, made, tmp
 
 
 def test_one_that_cannot_be_killed_gets_no_second_beside_it(tool, made, tmp_path, monkeypatch):
-    monkeypatch.setattr(collectors.Tool, "give_up", lambda self: None)
+    monkeypatch.setattr(child.Command, "kill", lambda self: None)
     tool("nvidia-smi", "exec sleep 1")
     for _ in range(10):
         made.poll()

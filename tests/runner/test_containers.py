@@ -8,10 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import containers, preflight, procs, program, spec
+from remote_gpu_trainer.runner import containers, killing, preflight, procs, program
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.box import PROGRAM, Box, assert_nothing_repeated, undisturbed
+from tests.runner.jobs import job_of, secrets_of
 
 pytest_plugins = ["tests.runner.box"]
 
@@ -89,11 +90,8 @@ def make(tmp_path, monkeypatch):
             monkeypatch.delenv(name)
 
     def make(engine, image="nvcr.io/nvidia/pytorch:24.01-py3", mounts=(), options=(), **fields):
-        given = {
-            "run_dir": "~/run", "work_dir": "~/run/code", "checkpoint_folder": "/scratch-of-test/ckpt", "name": "toy", "gpus": 1, "data": [["x", "/data"], ["y", "here"]],
-            "container": {"engine": engine, "image": image, "mounts": list(mounts), "options": list(options)},
-        }  # fmt: skip
-        run = Run(spec.of({**given, **fields}))
+        given = {"rendered": {"run_dir": "~/run", "work_dir": "~/run/code"}, "checkpoint": {"folder": "/scratch-of-test/ckpt"}, "name": "toy", "gpus": 1, "data": [{"from": "x", "to": "/data"}, {"from": "y", "to": "here"}], "container": {"engine": engine, "image": image, "mounts": list(mounts), "options": list(options)}}  # fmt: skip
+        run = Run(job_of(given, fields))
         run.folder.make()
         monkeypatch.setattr(os, "makedirs", lambda *_, **__: None)
         return run
@@ -105,7 +103,7 @@ ENV = {"PATH": "/usr/bin", "RGT_RUN_DIR": "/r", "A": "1", "TOKEN": "s3cret-value
 
 
 def test_without_a_container_the_words_stay(tmp_path):
-    run = Run(spec.of({"run_dir": str(tmp_path)}))
+    run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}}))
     assert containers.around(run, ["x"], {}) == ["x"] and containers.failure(run, 125) == ""
 
 
@@ -118,7 +116,7 @@ def test_apptainer_binds_the_folders_and_inherits_the_rest(make, tmp_path, engin
     ]  # fmt: skip
     assert "--nv" not in containers.around(make(engine, gpus=0), ["x"], ENV)
     assert containers.around(make(engine, "docker://a/b:1"), ["x"], ENV)[-2:] == ["docker://a/b:1", "x"]  # fmt: skip
-    assert not run.folder.has(procs.CONTAINER)
+    assert not run.folder.has(killing.CONTAINER)
 
 
 def test_docker_keeps_the_user_and_names_variables_without_their_values(
@@ -128,7 +126,7 @@ def test_docker_keeps_the_user_and_names_variables_without_their_values(
     monkeypatch.setattr(os, "getgid", lambda: 100)
     monkeypatch.setattr(os, "getgroups", lambda: [100, 44])
     monkeypatch.setenv("NCCL_DEBUG", "INFO")
-    run = make("docker", options=["--shm-size=16g"], setup=["export OWN=1 PATH=/x; module load a"], variables={"A": "1"}, secret_variables={"TOKEN": "T"})  # fmt: skip
+    run = make("docker", options=["--shm-size=16g"], setup=["export OWN=1 PATH=/x; module load a"], variables={"A": "1"}, secrets=secrets_of({}, {"TOKEN": "T"}))  # fmt: skip
     words = containers.around(run, ["python", "t.py"], {**ENV, "NCCL_DEBUG": "INFO"})
     name = containers.container_name(run)
     assert words == [
@@ -138,7 +136,7 @@ def test_docker_keeps_the_user_and_names_variables_without_their_values(
         "--shm-size=16g", "nvcr.io/nvidia/pytorch:24.01-py3", "python", "t.py",
     ]  # fmt: skip
     assert "s3cret" not in " ".join(words)
-    assert run.folder.read(procs.CONTAINER).count(name) == 1 and "module load a" in run.folder.read(procs.CONTAINER)  # fmt: skip
+    assert run.folder.read(killing.CONTAINER).count(name) == 1 and "module load a" in run.folder.read(killing.CONTAINER)  # fmt: skip
 
 
 def test_root_stays_root_and_podman_keeps_the_id(make, monkeypatch):
@@ -297,9 +295,8 @@ def on_box(tmp_path, monkeypatch, engine, image, tool, **fields):
         (tmp_path / "bin" / name).write_text(f"#!/bin/sh\n{tool}\n")
         (tmp_path / "bin" / name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}/bin:/usr/bin:/bin" if tool else str(tmp_path / "bin"))
-    given = {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path), "command": ["x"], "python": "/in/image/python", "launcher": "torchrun",
-             "container": {"engine": engine, "image": image, "mounts": [], "options": []}}  # fmt: skip
-    return Run(spec.of({**given, **fields}))
+    given = {"rendered": {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path)}, "command": ["x"], "python": "/in/image/python", "launcher": "torchrun", "container": {"engine": engine, "image": image, "mounts": [], "options": []}}  # fmt: skip
+    return Run(job_of(given, fields))
 
 
 @pytest.mark.parametrize(
@@ -325,7 +322,7 @@ def test_an_engine_or_an_image_that_is_not_there_is_refused(
 
 
 def test_a_path_that_no_engine_can_bind_is_refused(tmp_path, monkeypatch):
-    run = on_box(tmp_path, monkeypatch, "docker", "a", "exit 0", checkpoint_folder="/tmp/a,b")
+    run = on_box(tmp_path, monkeypatch, "docker", "a", "exit 0", checkpoint={"folder": "/tmp/a,b"})
     monkeypatch.setattr(preflight, "_folder", lambda *_: [])
     assert [told for told in refusals(run) if "no engine can bind" in told]
 
@@ -341,7 +338,7 @@ def test_the_kernel_check_runs_in_a_container_whose_image_is_there(tmp_path, mon
         (tmp_path / "bin/nvidia-smi").write_text(f"#!/bin/sh\n{smi}\n")
         (tmp_path / "bin/nvidia-smi").chmod(0o755)
         assert refusals(run) == told
-        assert not run.folder.has(procs.CONTAINER)
+        assert not run.folder.has(killing.CONTAINER)
 
 
 WRAPPERS = "bash sh dash zsh ksh mksh ash busybox timeout nice ionice env time stdbuf coreutils apptainer singularity"
@@ -355,9 +352,9 @@ def test_a_save_signal_passes_wrappers_by_and_leaves_readers_alone(above, monkey
     monkeypatch.setattr(containers, "roots", lambda *_: [])
     monkeypatch.setattr(program.launchers, "ranks", lambda *_: [])
     names = {10: "bash", 11: above, 12: "python", **dict(enumerate(READERS.split(), 20))}
-    among = {pid: procs.Stat(name, "S", 10, 10, 1) for pid, name in names.items()}
-    among[10] = procs.Stat("bash", "S", 1, 10, 1)
-    among[12] = procs.Stat("python", "S", 11, 10, 1)
+    among = {pid: procs.Stat(name, "S", 10, 10, 1, 0, 0) for pid, name in names.items()}
+    among[10] = procs.Stat("bash", "S", 1, 10, 1, 0, 0)
+    among[12] = procs.Stat("python", "S", 11, 10, 1, 0, 0)
     monkeypatch.setattr(procs, "table", lambda: among)
     assert program.save_targets(None, 10) == {12}
     del among[12]  # a shell without a child, that runs what it was given itself

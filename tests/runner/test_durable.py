@@ -21,7 +21,7 @@ def test_a_place_gets_an_id_at_first_use_and_keeps_it(tmp_path):
     first = (tmp_path / "durable/.rgt-place").read_text()
     assert durable.place_id(run) == json.loads(first)["id"] != ""
     assert durable.check(run) == [] and (tmp_path / "durable/.rgt-place").read_text() == first
-    again = make(tmp_path, run_dir=str(tmp_path / "another box"))
+    again = make(tmp_path, rendered={"run_dir": str(tmp_path / "another box")})
     assert durable.check(again) == [] and durable.place_id(again) == durable.place_id(run)
     assert sorted(os.listdir(tmp_path / "durable")) == [".rgt-place"]
 
@@ -45,26 +45,26 @@ def test_a_place_may_begin_with_a_variable_of_the_box(tmp_path, monkeypatch, wri
     monkeypatch.delenv("BOX_VOLUME", raising=False)
     assert (
         "which isn't set here; export it before the start"
-        in reasons(make(tmp_path, durable=written))[0]
+        in reasons(make(tmp_path, durable={"to": written}))[0]
     )
     monkeypatch.setenv("BOX_VOLUME", str(tmp_path / "volume"))
-    run = make(tmp_path, durable=written)
+    run = make(tmp_path, durable={"to": written})
     assert run.durable == str(tmp_path / "volume/runs") and reasons(run) == []
     monkeypatch.delenv("BOX_VOLUME")
-    later = make(tmp_path, durable=written)  # a login without the variable
+    later = make(tmp_path, durable={"to": written})  # a login without the variable
     assert later.durable == run.durable and durable.is_place(later) == ""
     monkeypatch.setenv("BOX_VOLUME", str(tmp_path / "another"))
-    assert make(tmp_path, durable=written).durable == str(tmp_path / "another/runs")
+    assert make(tmp_path, durable={"to": written}).durable == str(tmp_path / "another/runs")
 
 
 def test_only_a_leading_name_is_a_variable(tmp_path, monkeypatch):
     monkeypatch.setenv("BOX_VOLUME", "/volume")
     for written in ("/data/$BOX_VOLUME", "host:$BOX_VOLUME/x", "$BOX_VOLUMEs", "$BOX_VOLUME-2"):
-        assert make(tmp_path, durable=written).durable == written
+        assert make(tmp_path, durable={"to": written}).durable == written
 
 
 def test_a_place_on_the_box_s_own_disk_is_refused_unless_the_job_says_so(tmp_path, monkeypatch):
-    run = make(tmp_path, durable_on_this_box=False)
+    run = make(tmp_path, durable={"on_this_box": False})
     monkeypatch.setattr(durable, "on_own_disk", lambda path: "root disk")
     assert "is on this box's own root disk" in reasons(run)[0]
     assert "durable.on_this_box: true" in reasons(run)[0]
@@ -85,7 +85,7 @@ def test_the_root_disk_and_memory_are_known():
 
 def test_a_place_that_can_t_be_written_is_refused(tmp_path):
     (tmp_path / "file").write_text("")
-    run = make(tmp_path, durable=str(tmp_path / "file/durable"))
+    run = make(tmp_path, durable={"to": str(tmp_path / "file/durable")})
     refusal = durable.check(run)[0]
     assert refusal.kind == "unwritable" and "can't write to the durable place" in refusal.reason
 
@@ -96,7 +96,7 @@ def test_the_checkpoints_of_another_run_are_not_written_over(tmp_path):
         archive.writestr("data", "complete")
     assert sync.worker(make(tmp_path, name="other"), "quick") == 0
     (tmp_path / "run/place.json").unlink()
-    run = make(tmp_path, run_dir=str(tmp_path / "run of toy"))
+    run = make(tmp_path, rendered={"run_dir": str(tmp_path / "run of toy")})
     assert "are of the run 'other'" in reasons(run)[0]
     assert sync.worker(run, "quick") != 0
     assert safe.look_safe(run).verified == "", "another run's checkpoint is no safe one of this"
@@ -132,7 +132,7 @@ def test_a_place_without_room_for_two_checkpoints_is_refused(
 
 def test_a_network_that_is_gone_refuses_no_run_but_a_missing_tool_does(tmp_path, monkeypatch):
     tool(tmp_path, "ssh", "#!/bin/sh\necho no route >&2\nexit 255\n", monkeypatch)
-    run = make(tmp_path, durable="gpu:/kept")
+    run = make(tmp_path, durable={"to": "gpu:/kept"})
     assert durable.check(run) == [] and "no route" in events(run, "durable-silent")[0]["why"]
     assert "doesn't answer" in durable.is_place(run)
     monkeypatch.setenv("PATH", str(tmp_path))
@@ -142,7 +142,7 @@ def test_a_network_that_is_gone_refuses_no_run_but_a_missing_tool_does(tmp_path,
         "s3://b": "aws",
         "gs://b": "gcloud",
     }.items():
-        assert f"{name} is missing on this box" in reasons(make(tmp_path, durable=to))
+        assert f"{name} is missing on this box" in reasons(make(tmp_path, durable={"to": to}))
 
 
 def test_a_folder_that_hangs_is_given_up(tmp_path, monkeypatch):
@@ -166,7 +166,9 @@ def test_a_folder_that_hangs_is_given_up(tmp_path, monkeypatch):
 )
 def test_where_an_item_goes(tmp_path, to, item, there):
     (tmp_path / "work/sub").mkdir(parents=True)
-    run = make(tmp_path, durable=to, durable_what=[item], work_dir=str(tmp_path / "work"))
+    run = make(
+        tmp_path, durable={"to": to, "what": [item]}, rendered={"work_dir": str(tmp_path / "work")}
+    )
     if item.startswith(("ckpt", "out")):
         (tmp_path / "work" / item).parent.mkdir(exist_ok=True)
         (tmp_path / "work" / item).write_text("")

@@ -3,11 +3,12 @@
 import json
 
 import pytest
-from remote_gpu_trainer.runner import elsewhere, procs, spec
+from remote_gpu_trainer.runner import elsewhere, procs
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.state import State
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of
 
 NOW = 1_800_000_000
 
@@ -18,7 +19,7 @@ def look(tmp_path, monkeypatch):
     monkeypatch.setattr(elsewhere.procs, "uptime", lambda: 1000)
 
     def look(heartbeat: int = 0, ended: str = "", **fields):
-        run = Run(spec.of({"name": "toy", "run_dir": str(tmp_path)}), clock=Clock())
+        run = Run(job_of({"name": "toy", "rendered": {"run_dir": str(tmp_path)}}), clock=Clock())
         told = {"phase": "running", "host": "other", "boot_id": "x", "updated": NOW - 5} | fields
         (tmp_path / "state.json").write_text(json.dumps(told))
         if heartbeat:
@@ -53,7 +54,7 @@ def test_this_machine_after_a_boot_is_the_same_one_unless_the_run_moved(look):
 
 
 def test_the_refusal_says_where(tmp_path):
-    run = Run(spec.of({"name": "toy", "run_dir": str(tmp_path)}))
+    run = Run(job_of({"name": "toy", "rendered": {"run_dir": str(tmp_path)}}))
     fresh, old = (elsewhere.Elsewhere("other", 7, is_fresh) for is_fresh in (True, False))
     assert elsewhere.refusal(run, fresh) == (
         "toy runs on other; do it there, or with its scheduler (scancel)"

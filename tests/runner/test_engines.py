@@ -4,6 +4,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import time
 from contextlib import suppress
 from pathlib import Path
@@ -11,24 +12,23 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import engine
-from tests.runner.box import Box, assert_nothing_repeated, undisturbed
+from tests.runner.box import PROGRAM, Box, assert_nothing_repeated, undisturbed
 
 pytest_plugins = ["tests.runner.box", "tests.engines.sshd"]
 
 
-def test_py_spy_takes_the_stacks_before_anything_is_killed(box: Box):
+def test_py_spy_reads_the_stacks_of_what_takes_no_fault_handler(box: Box):
     real = engine("py-spy", "pip install py-spy")
-    box.tool("py-spy", f'[[ -d /proc/$3 ]] && echo "$3" >> {box.folder}/living; exec {real} "$@"')
-    box.make("--hang-at", 12, "--fail-times", 1, stall={"log_minutes": 0.05})
+    box.tool("py-spy", f'[[ -d /proc/$5 ]] && echo "$5" >> {box.folder}/living; exec {real} "$@"')
+    words = [sys.executable, "-I", str(PROGRAM), "--hang-at", "12", "--fail-times", "1"]
+    box.make(command=words, stall={"log_minutes": 0.05})
     box.start()
     assert box.wait(timeout=90)["phase"] == "done"
-    took = box.events("stacks")[0]
-    kept = list((box.run_dir / "stacks").glob("attempt-1-pid-*.txt"))
-    assert took["how"] == "py-spy", [path.read_text() for path in kept]
-    pids = [path.stem.rpartition("-")[2] for path in kept]
-    assert set(pids) == set((box.folder / "living").read_text().split())
-    text = "".join(path.read_text() for path in kept)
+    taken = box.run_dir / box.events("snapshot")[0]["folder"]
+    text = (taken / "stacks.log").read_text()
+    assert "stack by py-spy" in (taken / "page.md").read_text(), text
     assert "knobs" in text and "MainThread" in text
+    assert f"Process {(box.folder / 'living').read_text().split()[0]}:" in text
     assert b"Aborted" not in box.output() and b"Fatal Python error" not in box.output()
     assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
     assert_nothing_repeated(box)
@@ -87,7 +87,7 @@ def test_the_deadline_holds_on_a_box_whose_network_is_gone(box: Box, end):
         ["unshare", "-n", "bash", "-c", inside], env=box.env, capture_output=True, text=True, timeout=90, stdin=subprocess.DEVNULL,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
-    assert "this box runs:" in done.stdout
+    assert "the box runs `" in done.stdout
     deadline = int((box.run_dir / "deadline").read_text())
     told = box.folder / ("stopped" if end == "answers" else "tried")
     box.until(lambda: told.exists() and told.read_text(), timeout=120)

@@ -1,9 +1,8 @@
 """The code with which a run ends: of this tool's table, else the program's own."""
 
 import pytest
-from remote_gpu_trainer.runner import runner, spec, state
-from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.phases import CODES
+from remote_gpu_trainer.runner.core.ends import exit_code
+from remote_gpu_trainer.runner.core.phases import CODES
 
 
 @pytest.mark.parametrize(
@@ -20,8 +19,7 @@ from remote_gpu_trainer.runner.phases import CODES
         ("unsaved", 0, CODES["unsaved"]),
     ],
 )
-def test_a_programs_own_code_is_never_taken_for_one_of_the_table(tmp_path, failure, own, expected):
-    run = Run(spec.of({"run_dir": str(tmp_path)}))
-    now = state.State(run)
-    now.failure, now.exit = failure, own
-    assert runner.exit_code(run, now) == expected
+def test_a_programs_own_code_is_never_taken_for_one_of_the_table(failure, own, expected):
+    assert exit_code(failure, "signal TERM", own) == expected
+    stopped = CODES["stopped"] if failure == "preempted" else expected
+    assert exit_code(failure, "asked", own) == stopped

@@ -72,7 +72,7 @@ def test_steps_that_their_user_deleted_are_not_restored(tmp_path):
 
 
 def test_a_corrupt_one_here_is_set_aside_for_the_complete_one_there(tmp_path):
-    run = make(tmp_path, checkpoint_pattern="last.pt")
+    run = make(tmp_path, checkpoint={"pattern": "last.pt"})
     zipped(tmp_path, 0)
     path = (tmp_path / "ckpt/step-0.pt").rename(tmp_path / "ckpt/last.pt")
     right = path.read_bytes()
@@ -159,8 +159,8 @@ def test_copies_of_an_earlier_release_come_back_too(tmp_path):
 
 def test_checkpoints_inside_a_copied_folder_come_back_too(tmp_path):
     fields = {
-        "durable_what": [str(tmp_path / "out")],
-        "checkpoint_folder": str(tmp_path / "out/ckpt"),
+        "durable": {"what": [str(tmp_path / "out")]},
+        "checkpoint": {"folder": str(tmp_path / "out/ckpt")},
     }
     run = make(tmp_path, **fields)
     fill(tmp_path, 10)
@@ -173,7 +173,7 @@ def test_checkpoints_inside_a_copied_folder_come_back_too(tmp_path):
 
 def test_a_place_that_does_not_answer_is_no_reason_to_begin_again(tmp_path, monkeypatch):
     tool(tmp_path, "ssh", "#!/bin/sh\nexit 255\n", monkeypatch)
-    run = make(tmp_path, durable="gpu:/kept")
+    run = make(tmp_path, durable={"to": "gpu:/kept"})
     verdict = restore(run)
     assert verdict and verdict.failure == "network" and "can't be looked for" in verdict.reason
     zipped(tmp_path, 10)
@@ -187,11 +187,13 @@ def test_data_come_to_the_work_folder(tmp_path):
         [str(tmp_path / "data"), "data here"],
         [str(tmp_path / "data/a b.txt"), "one/renamed.txt"],
     ]
-    run = make(tmp_path, data=pairs)
+    run = make(tmp_path, data=[{"from": source, "to": to} for source, to in pairs])
     assert fetch.data(run, lambda: False) is None
     assert (tmp_path / "run/data here/a b.txt").read_text() == "numbers"
     assert (tmp_path / "run/one/renamed.txt").read_text() == "numbers"
-    verdict = fetch.data(make(tmp_path, data=[[str(tmp_path / "nowhere"), "x"]]), lambda: False)
+    verdict = fetch.data(
+        make(tmp_path, data=[{"from": str(tmp_path / "nowhere"), "to": "x"}]), lambda: False
+    )
     assert (
         verdict
         and verdict.failure == "network"
@@ -204,7 +206,7 @@ def far(tmp_path, monkeypatch, rsync: str) -> Run:
     """A run whose data come from a machine that answers, by this rsync."""
     tool(tmp_path, "ssh", "#!/bin/sh\nexit 0\n", monkeypatch)
     tool(tmp_path, "rsync", f"#!/bin/sh\n{rsync}\n", monkeypatch)
-    return make(tmp_path, data=[["gpu:/data", "x"]], timings={"copy_quiet": 10.0})
+    return make(tmp_path, data=[{"from": "gpu:/data", "to": "x"}], timings={"copy_quiet": 0.5})
 
 
 def test_a_full_disk_is_told_as_one(tmp_path, monkeypatch):
@@ -225,7 +227,7 @@ def test_a_copy_that_hangs_is_given_up_and_made_again(tmp_path, monkeypatch):
         tmp_path, monkeypatch, f"{again}; mkdir -p {tmp_path}/run/x; touch {tmp_path}/run/x/a"
     )
     assert fetch.data(run, lambda: bool(run.clock.nap(0.5))) is None
-    assert "no progress for 10 s" in events(run, "stage-failed")[0]["why"]
+    assert "no progress for 0.5 s" in events(run, "stage-failed")[0]["why"]
 
 
 def test_checkpoints_and_data_come_over_ssh(tmp_path, monkeypatch, sshd):
@@ -234,8 +236,11 @@ def test_checkpoints_and_data_come_over_ssh(tmp_path, monkeypatch, sshd):
     ).stdout.strip()
     tool(tmp_path, "ssh", f'#!/bin/sh\nexec {real} -F {sshd.ssh_config} "$@"\n', monkeypatch)
     fields = {
-        "durable": "gpu:~/it's",
-        "data": [["gpu:~/it's/log of data", "in"], ["gpu:~/it's/final.bin", "one.bin"]],
+        "durable": {"to": "gpu:~/it's"},
+        "data": [
+            {"from": "gpu:~/it's/log of data", "to": "in"},
+            {"from": "gpu:~/it's/final.bin", "to": "one.bin"},
+        ],
     }
     run = make(tmp_path, **fields)
     zipped(tmp_path, 10, 20)

@@ -7,13 +7,13 @@ import signal
 import sys
 
 import pytest
-from remote_gpu_trainer.runner import spec
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.probing import LOOKING, MOST, FirstSteps, in_a_line
 from remote_gpu_trainer.runner.state import State
 
-from tests.conftest import ROOT, module
+from tests.conftest import module
 from tests.runner.box import Box
+from tests.runner.jobs import job_of
 from tests.runner.test_rehearsal import SILENT
 
 pytest_plugins = ["tests.runner.box"]
@@ -29,7 +29,7 @@ DIES_ONCE = (
 
 
 def prepared(box: Box, program: str, **fields) -> Box:
-    """A job of a small torch program, with the probe where `rgt start` puts it."""
+    """A job of a small torch program, with the probe."""
     module("torch", "pip install -e '.[proofs]'")
     (box.folder / "train.py").write_text(program)
     told = box.folder / "told.txt"
@@ -40,8 +40,6 @@ def prepared(box: Box, program: str, **fields) -> Box:
         "notify": ["sh", "-c", f'echo "$RGT_MESSAGE" >>{told}'],
     }
     box.make(**{**usual, **fields})
-    box.run_dir.mkdir(exist_ok=True)
-    shutil.copy(ROOT / "scripts/probe.py", box.run_dir / "probe.py")
     return box
 
 
@@ -108,7 +106,7 @@ def test_a_runner_that_was_killed_still_tells_what_the_probe_saw(box: Box):
 
 
 def test_a_look_that_no_runner_will_end_is_not_told_for_ever(tmp_path):
-    run = Run(spec.of({"run_dir": str(tmp_path)}))
+    run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}}))
     run.folder.make()
     state = State(run)
     state.probe = LOOKING
@@ -118,7 +116,7 @@ def test_a_look_that_no_runner_will_end_is_not_told_for_ever(tmp_path):
 
 def test_a_probe_that_breaks_costs_the_run_nothing(box: Box):
     prepared(box, SOUND)
-    (box.run_dir / "probe.py").write_text("raise SystemExit(3)")
+    box.change("probe.py", "raise SystemExit(3)")
     box.start()
     now = box.wait()
     assert now["phase"] == "done" and now["probe"].startswith("not looked at: ")
@@ -127,8 +125,6 @@ def test_a_probe_that_breaks_costs_the_run_nothing(box: Box):
 
 def test_a_program_without_torch_runs_on_and_that_is_said(box: Box):
     box.make(probe=True)
-    box.run_dir.mkdir(exist_ok=True)
-    shutil.copy(ROOT / "scripts/probe.py", box.run_dir / "probe.py")
     box.start()
     now = box.wait()
     assert now["phase"] == "done"
@@ -148,7 +144,7 @@ def test_a_program_without_torch_runs_on_and_that_is_said(box: Box):
                     {"level": "wrong", "step": 5, "what": "c", "id": ""},
                 ],
             },
-            "wrong: step 3: a[31m b [O12]; step 5: c []",
+            "wrong: step 3: a b [O12]; step 5: c []",
         ),
         ({"verdict": None, "findings": "no list"}, ""),
     ],

@@ -43,7 +43,7 @@ TRAINER = ("model.safetensors.bin", "optimizer.pt", "scheduler.pt", "rng_state.p
 
 @pytest.mark.parametrize("pattern", ["checkpoint-*", "*"])
 def test_what_a_trainer_leaves_beside_its_checkpoints_is_never_the_newest(tmp_path, pattern):
-    run = make(tmp_path, checkpoint_pattern=pattern)
+    run = make(tmp_path, checkpoint={"pattern": pattern})
     for step in (3, 6):
         names = [f"checkpoint-{step}/{name}" for name in (*TRAINER, "trainer_state.json")]
         _write(tmp_path, step, *names)
@@ -65,20 +65,24 @@ def test_what_a_trainer_leaves_beside_its_checkpoints_is_never_the_newest(tmp_pa
 
 
 def test_without_a_checkpoint_what_stands_beside_one_is_neither_safe_nor_brought_back(tmp_path):
-    run = make(tmp_path, checkpoint_pattern="checkpoint-*")
+    run = make(tmp_path, checkpoint={"pattern": "checkpoint-*"})
     _write(tmp_path, 1, "training_args.bin", "config.json")
     assert sync.worker(run, "quick") == 0
     assert (look_safe(run).verified, _newest(tmp_path)) == ("", "")
     for name in ("training_args.bin", "config.json"):
         os.unlink(tmp_path / "ckpt" / name)
-    again = make(tmp_path, checkpoint_pattern="checkpoint-*", run_dir=str(tmp_path / "other"))
+    again = make(
+        tmp_path,
+        checkpoint={"pattern": "checkpoint-*"},
+        rendered={"run_dir": str(tmp_path / "other")},
+    )
     assert fetch.restore(again, lambda: False) is None
     assert not list((tmp_path / "ckpt").iterdir())
 
 
 @pytest.mark.parametrize("pattern", ["*", "G_*.pth"])
 def test_some_files_of_a_save_are_no_newer_checkpoint_than_a_whole_one(tmp_path, pattern):
-    run = make(tmp_path, checkpoint_pattern=pattern)
+    run = make(tmp_path, checkpoint={"pattern": pattern})
     for step in (8, 16):
         _write(tmp_path, step, f"D_{step}.pth", f"G_{step}.pth")
         assert sync.worker(run, "quick") == 0
@@ -92,7 +96,7 @@ def test_some_files_of_a_save_are_no_newer_checkpoint_than_a_whole_one(tmp_path,
 
 
 def test_a_model_without_its_usual_files_is_the_newest_once_it_has_none_again(tmp_path):
-    run = make(tmp_path, checkpoint_pattern="*")
+    run = make(tmp_path, checkpoint={"pattern": "*"})
     _write(tmp_path, 10, "ckpt_10.pt", "best_10.pt")
     for step in (20, 30):
         _write(tmp_path, step, f"ckpt_{step}.pt")
@@ -108,7 +112,7 @@ def test_by_a_pattern_for_everything_no_companion_is_resumed_from(tmp_path):
 
 
 def test_a_job_may_keep_its_checkpoints_in_json(tmp_path):
-    run = make(tmp_path, checkpoint_pattern="step_*.json")
+    run = make(tmp_path, checkpoint={"pattern": "step_*.json"})
     for step in (1, 2):
         _write(tmp_path, step, f"step_{step}.json", "losses.json")
         assert sync.worker(run, "quick") == 0
@@ -117,7 +121,10 @@ def test_a_job_may_keep_its_checkpoints_in_json(tmp_path):
     for path in (tmp_path / "ckpt").iterdir():
         path.unlink()
     again = make(
-        tmp_path, checkpoint_pattern="step_*.json", run_dir=str(tmp_path / "other"), results=[]
+        tmp_path,
+        checkpoint={"pattern": "step_*.json"},
+        rendered={"run_dir": str(tmp_path / "other")},
+        results=[],
     )
     fetch.restore(again, lambda: False)
     assert (tmp_path / "ckpt/step_2.json").exists()
@@ -125,7 +132,7 @@ def test_a_job_may_keep_its_checkpoints_in_json(tmp_path):
 
 def test_a_folder_without_a_file_that_earlier_ones_had_drops_none_of_them(tmp_path):
     """accelerate marks no folder as whole, and its program deletes the older one before it saves again."""
-    run = make(tmp_path, checkpoint_pattern="checkpoint-*")
+    run = make(tmp_path, checkpoint={"pattern": "checkpoint-*"})
     states = ("unet/model.bin", "optimizer.bin", "random_states_0.pkl")
     _write(tmp_path, 8, *(f"checkpoint-8/{name}" for name in states))
     assert sync.worker(run, "quick") == 0
@@ -141,7 +148,7 @@ def test_a_folder_without_a_file_that_earlier_ones_had_drops_none_of_them(tmp_pa
 @pytest.mark.timeout(60)
 def test_what_is_whole_of_a_corrupt_folder_is_copied_once_at_the_end(tmp_path):
     """Lightning keeps all checkpoints of a version in one folder; the first one lies there already."""
-    run = make(tmp_path, checkpoint_pattern="*")
+    run = make(tmp_path, checkpoint={"pattern": "*"})
     _write(tmp_path, 8, "version_0/checkpoints/epoch=2-step=8.ckpt")
     assert sync.worker(run, "quick") == 0
     torn = tmp_path / "ckpt/version_0/checkpoints/epoch=13-step=52.ckpt"

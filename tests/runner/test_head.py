@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import signal
@@ -13,23 +14,46 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.runs import run_script
 
+from tests.runner.jobs import files_of, merged
+
 MAIN = """
 import json, sys
 from ..text.masking import mask
-def main(path, job_text, words):
-    print(json.dumps([path, json.loads(job_text)["name"], words, sys.argv, mask("a")]))
+def main(path, job_text, words, job_folder=""):
+    print(json.dumps([path, json.loads(job_text)["job"]["name"], words, sys.argv, mask("a")]))
     return 7
 """
 
 
+def files(main: str = MAIN, **spec: object) -> dict[str, str]:
+    """A run.sh and its run.d, whose runner is one small module."""
+    given = {
+        "name": "demo",
+        "rendered": {"run_dir": "/proc/nonexistent"},
+        "checkpoint": {"save_seconds": 1.0},
+    }
+    found = {}
+    for name, text in files_of({"python": sys.executable}, given, spec).items():
+        if name.endswith("runner/main.py"):
+            found[name] = main
+        elif name.endswith(
+            (".sh", "entry.py", "__init__.py", "masking.py", "compiling.py", ".json")
+        ):
+            found[name] = text
+    return found
+
+
 def script(main: str = MAIN, **spec: object) -> str:
-    """A run.sh whose runner is one small module."""
-    given = {"name": "demo", "run_dir": "/nonexistent", "save_seconds": 1.0, **spec}
-    head = run_script.text({"python": sys.executable, **given}).partition("#=== module ")[0]
-    masking = run_script._source("text/masking.py")
-    sources = {"": "", ".text": "", ".text.masking": masking, ".runner": "", ".runner.main": main}
-    modules = [f"#=== module remote_gpu_trainer{n} ===\n{s}" for n, s in sources.items()]
-    return "".join([head, *modules, run_script.END])
+    """The same as one file."""
+    return run_script.packed(files(main, **spec))
+
+
+def put(folder: Path, parts: dict[str, str]) -> Path:
+    """Write run.sh and run.d into a folder; return the script."""
+    for name, text in parts.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder / "run.sh"
 
 
 def bash(*words: str, feed: str = "", **more: object) -> subprocess.CompletedProcess:
@@ -38,23 +62,31 @@ def bash(*words: str, feed: str = "", **more: object) -> subprocess.CompletedPro
     )
 
 
-def test_a_file_and_a_pipe_start_the_same_runner(tmp_path):
-    file = tmp_path / "run.sh"
-    file.write_text(script())
-    by_file = bash(str(file), "status", "a b")
-    assert by_file.returncode == 7, by_file.stderr
-    assert by_file.stdout == (
-        f'["{file}", "demo", ["status", "a b"], ["{file}", "status", "a b"], "a"]\n'
-    )
-    by_pipe = bash("-s", "status", "a b", feed=script())
-    assert by_pipe.returncode == 7, by_pipe.stderr
-    assert '"demo", ["status", "a b"]' in by_pipe.stdout
+def test_a_script_with_its_folder_and_a_packed_one_start_the_same_runner(tmp_path):
+    packed = tmp_path / "packed.sh"
+    packed.write_text(script())
+    for file in (put(tmp_path, files()), packed):
+        by_file = bash(str(file), "status", "a b")
+        assert by_file.returncode == 7, by_file.stderr
+        assert by_file.stdout == (
+            f'["{file}", "demo", ["status", "a b"], ["{file}", "status", "a b"], "a"]\n'
+        )
+    by_pipe = bash("-s", "status", feed=script())
+    assert by_pipe.returncode == 2 and "save it, and call bash FILE" in by_pipe.stderr
 
 
 def test_a_script_cut_short_is_refused(tmp_path):
-    done = bash("-s", "status", feed=script()[:-40])
+    (tmp_path / "run.sh").write_text(script()[:-40])
+    done = bash(str(tmp_path / "run.sh"), "status")
     assert done.returncode == 1
     assert done.stderr == "this run.sh is cut short; send it again\n"
+
+
+def test_a_script_without_its_folder_says_what_is_missing(tmp_path):
+    (tmp_path / "run.sh").write_text(files()["run.sh"])
+    done = bash(str(tmp_path / "run.sh"), "status")
+    assert done.returncode == 1
+    assert done.stderr == "no run.d beside this run.sh, nor in the run folder; send both again\n"
 
 
 def test_nothing_in_the_folder_takes_the_place_of_the_standard_library(tmp_path):
@@ -80,14 +112,18 @@ def test_a_box_without_a_python_says_so_in_one_line(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "hostile", ["a'b $(touch X) `touch X`", "é\n#=== end ===\n", "\x1b[0m\\", "-n"]
+    "hostile", ["a'b $(touch X) `touch X`", "é\n# run.d/end\n", "\x1b[0m\\", "-n"]
 )
 def test_no_value_becomes_shell_text(tmp_path, hostile):
-    text = script(name=hostile, end_do="run", end_command=[hostile, hostile])
-    (tmp_path / "run.sh").write_text(text)
+    parts = files(name=hostile, rendered={"end": {"command": [hostile, hostile]}})
+    put(tmp_path, parts)
     assert bash("run.sh", "status", cwd=tmp_path).returncode == 7
-    head = text.partition('rgt_head "$@"; exit')[0].replace("! -f", "-f")  # no file, no pipe
-    shown = bash("-c", head + 'printf "%s\\0" "$RGT_NAME" "${RGT_END[@]}"', cwd=tmp_path).stdout
+    (tmp_path / "packed.sh").write_text(run_script.packed(parts))
+    assert bash("packed.sh", "status", cwd=tmp_path).returncode == 7
+    head = parts["run.sh"].partition("\nrgt_script=${BASH")[0]
+    values = next(text for name, text in parts.items() if name.endswith("values.sh"))
+    print_all = 'printf "%s\\0" "$RGT_NAME" "${RGT_END[@]}"'
+    shown = bash("-c", f"{head}\n{values}\n{print_all}", cwd=tmp_path).stdout
     assert shown == f"{hostile}\0" * 3
     assert not (tmp_path / "X").exists()
 
@@ -101,11 +137,20 @@ class Place:
         (path / "deadline").write_text(f"{time.time() + deadline:.0f}\n")
         (path / "run.sh").write_text(f'echo "$@" >>{path}/called; exit 1\n')
         timings = {"deadman": 0.1, "end_retry": 1, "end_wait": 0.2}
-        text = script(run_dir=str(path), timings=timings, **spec)
-        self.script = path / "rendered.sh"
-        self.script.write_text(text.replace("RGT_SAVE_SECONDS + 20", "RGT_SAVE_SECONDS"))
+        places = {"rendered": {"run_dir": str(path)}, "timings": timings}
+        parts = files(**merged(places, spec))
+        self.hand = path.parent / f"{path.name}-hand"
+        self.script = put(self.hand, parts)
+        self.change("RGT_SAVE_SECONDS + 20", "RGT_SAVE_SECONDS")
 
         self.hands: list[subprocess.Popen] = []
+
+    def change(self, old: str, new: str) -> None:
+        """Change the third hand's own text."""
+        (file,) = self.hand.rglob("deadman.sh")
+        text = file.read_text()
+        assert old in text
+        file.write_text(text.replace(old, new))
 
     def start(self) -> subprocess.Popen:
         self.hands.append(subprocess.Popen(["bash", str(self.script), "deadman"]))
@@ -150,52 +195,52 @@ DEAD = "4194000 1\n"
 def test_it_raises_a_run_whose_hands_are_dead(place):
     made = place()
     hand = made.start()
-    assert within(5, lambda: "run --raised" in made.read("called"))
+    assert within(5, lambda: made.read("called") == "supervisor\n")
     assert hand.poll() is None
 
 
 def test_it_raises_nothing_while_one_of_them_lives(place):
     made = place()
-    made.note("keeper", os.getpid())
+    made.note("supervisor", os.getpid())
     (made.path / "runner.pid").write_text(DEAD)
     made.start()
     time.sleep(0.8)
     assert made.read("called") == ""
 
 
-def test_it_goes_when_the_run_is_over_and_the_keeper_went_by_itself(place):
+def test_it_goes_when_the_run_is_over_and_the_supervisor_went_by_itself(place):
     made = place()
-    made.note("runner", os.getpid())
+    made.note("supervisor", os.getpid())
     hand = made.start()
     time.sleep(0.5)
     assert hand.poll() is None
     (made.path / ".done").write_text("{}")
-    (made.path / "runner.pid").unlink()
+    (made.path / "supervisor.pid").unlink()
     assert hand.wait(5) == 0
     assert made.read("called") == ""
 
 
-def test_it_raises_a_keeper_that_was_killed_before_the_box_was_ended(place):
+def test_it_raises_a_supervisor_that_was_killed_before_the_box_was_ended(place):
     made = place()
     (made.path / ".done").write_text("{}")
-    (made.path / "keeper.pid").write_text(DEAD)
+    (made.path / "supervisor.pid").write_text(DEAD)
     made.start()
-    assert within(5, lambda: made.read("called") == "keeper\n")
+    assert within(5, lambda: made.read("called") == "supervisor\n")
 
 
-def test_it_goes_when_a_keeper_that_it_raised_finds_nothing_left(place):
+def test_it_goes_when_a_supervisor_that_it_raised_finds_nothing_left(place):
     made = place()
     (made.path / ".done").write_text("{}")
-    (made.path / "keeper.pid").write_text(DEAD)
+    (made.path / "supervisor.pid").write_text(DEAD)
     (made.path / "run.sh").write_text(f"echo $1 >>{made.path}/called\n")
     assert made.start().wait(10) == 0
-    assert made.read("called") == "keeper\n"
+    assert made.read("called") == "supervisor\n"
 
 
-def test_it_stays_when_a_keeper_that_it_raised_was_killed(place):
+def test_it_stays_when_a_supervisor_that_it_raised_was_killed(place):
     made = place()
     (made.path / ".done").write_text("{}")
-    (made.path / "keeper.pid").write_text(DEAD)
+    (made.path / "supervisor.pid").write_text(DEAD)
     (made.path / "run.sh").write_text(f"echo again >>{made.path}/called; kill -9 $$\n")
     hand = made.start()
     assert within(10, lambda: made.read("called").count("again") >= 2)
@@ -203,7 +248,7 @@ def test_it_stays_when_a_keeper_that_it_raised_was_killed(place):
 
 
 def test_a_stop_after_the_deadline_ends_its_tries(place, tmp_path):
-    made = place(1, end_do="run", end_command=["touch", str(tmp_path / "ended")])
+    made = place(1, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}})
     hand = made.start()
     assert within(10, (tmp_path / "ended").exists)
     (tmp_path / "quiet").touch()
@@ -224,10 +269,13 @@ def test_after_the_deadline_the_program_saves_and_the_box_is_ended_again_and_aga
     (tmp_path / "key").write_text("abc\n")
     made = place(
         1,
-        end_do="run",
-        end_command=["sh", "-c", f"echo ended $RGT_BOX_ID $KEY >>{tmp_path}/ended"],
-        box_id="b1",
-        end_needs=f"KEY={tmp_path}/key",
+        rendered={
+            "end": {
+                "command": ["sh", "-c", f"echo ended $RGT_BOX_ID $KEY >>{tmp_path}/ended"],
+                "needs": f"KEY={tmp_path}/key",
+            }
+        },
+        at_end={"box_id": "b1"},
     )
     saving = "import signal, sys, time; signal.signal(15, lambda *a: (open('saved', 'w'), exit()))"
     trainer = program(made, "ready", saving)
@@ -251,13 +299,13 @@ def test_what_does_not_save_is_killed_with_what_it_left_behind(place, tmp_path):
 
 
 def test_a_new_deadline_reaches_it(place, tmp_path):
-    made = place(2, end_do="run", end_command=["touch", str(tmp_path / "ended")])
-    made.note("keeper", os.getpid())
+    made = place(2, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}})
+    made.note("supervisor", os.getpid())
     made.start()
     time.sleep(0.5)
     (tmp_path / "deadline").write_text(f"{time.time() + 3600:.0f}\n")
     time.sleep(0.5)
-    (tmp_path / "keeper.pid").write_text(DEAD)
+    (tmp_path / "supervisor.pid").write_text(DEAD)
     assert not within(4, (tmp_path / "ended").exists)
 
 
@@ -277,11 +325,13 @@ def test_a_second_one_goes_at_once(place):
     assert first.poll() is None
 
 
-@pytest.mark.parametrize("more, ends", [({}, False), ({"end_when": ["deadline", "unsaved"]}, True)])
+@pytest.mark.parametrize(
+    "more, ends", [({}, False), ({"at_end": {"when": ["deadline", "unsaved"]}}, True)]
+)
 def test_a_box_with_unsaved_results_is_kept_unless_the_job_says_so(place, tmp_path, more, ends):
-    made = place(1, end_do="run", end_command=["touch", str(tmp_path / "ended")], **more)
+    made = place(1, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}}, **more)
     (tmp_path / ".unsaved").write_text("{}")
-    (tmp_path / "keeper.pid").write_text(DEAD)
+    (tmp_path / "supervisor.pid").write_text(DEAD)
     hand = made.start()
     assert within(4, (tmp_path / "ended").exists) == ends
     assert (hand.poll() is None) == ends
@@ -293,13 +343,12 @@ def test_a_box_whose_last_copy_is_not_verified_is_kept_and_somebody_is_called(
 ):
     made = place(
         1,
-        durable="/mnt/keep",
-        end_do="run",
-        end_command=["touch", str(tmp_path / "ended")],
+        durable={"to": "/mnt/keep"},
+        rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}},
         notify=["sh", "-c", f'cat >>{tmp_path}/told; test -n "$RGT_MESSAGE"'],
     )
     (tmp_path / file).write_text("{}")
-    (tmp_path / "keeper.pid").write_text(DEAD)
+    (tmp_path / "supervisor.pid").write_text(DEAD)
     hand = made.start()
     assert within(4, (tmp_path / "ended").exists) == ends
     assert hand.poll() is None
@@ -309,25 +358,29 @@ def test_a_box_whose_last_copy_is_not_verified_is_kept_and_somebody_is_called(
 @pytest.mark.parametrize(
     "fields, ends",
     [
-        ({"end_keeps_disk": True}, "ended"),
-        ({"end_stop": "touch {at}/stopped"}, "stopped"),
+        ({"rendered": {"end": {"keeps_disk": True}}}, "ended"),
+        ({"rendered": {"stop": {"command": "touch AT/stopped"}}}, "stopped"),
         ({}, ""),
-        ({"end_keeps_disk": True, "end_limit_seconds": 3600.0}, ""),
+        (
+            {
+                "rendered": {"end": {"keeps_disk": True}},
+                "at_end": {"unproven_minutes": 60},
+            },
+            "",
+        ),
     ],
 )
 def test_an_unproven_box_is_ended_after_its_limit_by_what_keeps_the_disk(
     place, tmp_path, fields, ends
 ):
     given = {
-        "durable": "/mnt/keep",
-        "end_do": "run",
-        "end_command": ["touch", str(tmp_path / "ended")],
-        "end_limit_seconds": 0.0,
-        **fields,
+        "durable": {"to": "/mnt/keep"},
+        "rendered": {"end": {"command": ["touch", str(tmp_path / "ended")]}},
+        "at_end": {"unproven_minutes": 0},
     }
-    given["end_stop"] = given.get("end_stop", "").format(at=tmp_path)
-    made = place(1, **given)
-    (tmp_path / "keeper.pid").write_text(DEAD)
+    text = json.dumps(merged(given, fields)).replace("AT", str(tmp_path))
+    made = place(1, **json.loads(text))
+    (tmp_path / "supervisor.pid").write_text(DEAD)
     hand = made.start()
     assert within(4, lambda: any((tmp_path / n).exists() for n in ("ended", "stopped"))) is (
         ends != ""
@@ -337,21 +390,22 @@ def test_an_unproven_box_is_ended_after_its_limit_by_what_keeps_the_disk(
 
 
 def test_a_box_that_was_stopped_by_hand_is_kept(place, tmp_path):
-    made = place(1, end_do="run", end_command=["touch", str(tmp_path / "ended")])
+    made = place(1, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}})
     (tmp_path / "asked").write_text("asked\n")
     (tmp_path / ".preempted").write_text("{}")
-    (tmp_path / "keeper.pid").write_text(DEAD)
+    (tmp_path / "supervisor.pid").write_text(DEAD)
     assert made.start().wait(10) == 0
     assert not (tmp_path / "ended").exists()
 
 
 def test_a_folder_that_hangs_keeps_it_from_nothing(place, tmp_path):
     ended = tmp_path / "elsewhere"
-    made = place(3, end_do="run", end_command=["touch", str(ended)])
-    made.note("keeper", os.getpid())
-    text = made.script.read_text().replace("grace + 60", "grace + 1").replace("-t 10 -u", "-t 1 -u")
+    made = place(3, rendered={"end": {"command": ["touch", str(ended)]}})
+    made.note("supervisor", os.getpid())
+    made.change("grace + 60", "grace + 1")
+    made.change("-t 10 -u", "-t 1 -u")
     # From the second look on the folder is a pipe that nobody writes to.
-    made.script.write_text(text.replace('"$1/$name"', '"$1/hang/$name"'))
+    made.change('"$1/$name"', '"$1/hang/$name"')
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "hang").symlink_to(".")
     made.start()

@@ -3,16 +3,17 @@
 import time
 
 import pytest
-from remote_gpu_trainer.runner import installing, procs, spec
+from remote_gpu_trainer.runner import installing, procs
 from remote_gpu_trainer.runner.context import Run
+
+from tests.runner.jobs import job_of, secrets_of
 
 
 @pytest.fixture
 def make(tmp_path):
     def make(install, **fields) -> Run:
-        given = {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path), "install": install,
-                 "job_sha": "one", "timings": {"tick": 0.01}}  # fmt: skip
-        run = Run(spec.of(given | fields))
+        given = {"rendered": {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path), "install": install, "job_sha": "one"}, "timings": {"tick": 0.01}}  # fmt: skip
+        run = Run(job_of(given, fields))
         run.folder.make()
         return run
 
@@ -31,7 +32,7 @@ def test_it_runs_once_for_a_job_in_the_work_folder(make, tmp_path):
     run = make(shell("echo installed >> count"))
     assert installing.install(run, no) is None and installing.install(run, no) is None
     assert (tmp_path / "count").read_text() == "installed\n"
-    run.spec.job_sha = "two"
+    run.spec.rendered.job_sha = "two"
     assert installing.install(run, no) is None
     assert (tmp_path / "count").read_text() == "installed\n" * 2
     assert installing.install(make([]), no) is None
@@ -53,7 +54,7 @@ def test_a_failure_is_judged_by_its_own_output_and_tried_again(make):
         )
         assert run.folder.read("log/install.log") == "Temporary failure in name resolution\n"
     assert run.folder.number("install.rc") == 3 and not run.folder.has("install.done")
-    run.spec.install = ["true"]
+    run.spec.rendered.install = ["true"]
     assert installing.install(run, no) is None and not run.folder.has("install.rc")
 
 
@@ -67,7 +68,8 @@ def test_a_program_that_is_not_there_is_told(make):
 def test_its_log_holds_no_secret(make, monkeypatch):
     monkeypatch.setenv("A_TOKEN", "s3cr3t-Value-1234")
     run = make(
-        shell('echo "$A_TOKEN"; echo "<$A_TOKEN>" >&2'), secret_variables={"A_TOKEN": "A_TOKEN"}
+        shell('echo "$A_TOKEN"; echo "<$A_TOKEN>" >&2'),
+        secrets=secrets_of({}, {"A_TOKEN": "A_TOKEN"}),
     )
     assert installing.install(run, no) is None
     assert run.folder.read("log/install.log") == "***\n<***>\n"

@@ -4,8 +4,10 @@ import os
 import subprocess
 
 import pytest
-from remote_gpu_trainer.runner import launchers, procs, program, spec
+from remote_gpu_trainer.runner import launchers, procs, program
 from remote_gpu_trainer.runner.context import Run
+
+from tests.runner.jobs import job_of
 
 PYTHON = "/venv/bin/python3"
 
@@ -17,9 +19,8 @@ def make(tmp_path, monkeypatch):
     monkeypatch.setenv("HOME", str(tmp_path))
 
     def make(launcher: str, rank: int = 0, **fields) -> Run:
-        given = {"run_dir": str(tmp_path / "run"), "name": "toy", "python": PYTHON,
-                 "launcher": launcher, "processes": 2, "gpus": 2, "rendezvous_host": "first"}  # fmt: skip
-        run = Run(spec.of(given | fields), rank=rank)
+        given = {"rendered": {"run_dir": str(tmp_path / "run")}, "name": "toy", "python": PYTHON, "launcher": launcher, "processes": 2, "gpus": 2, "rendezvous": "first:29400"}  # fmt: skip
+        run = Run(job_of(given, fields), rank=rank)
         run.folder.make()
         return run
 
@@ -47,7 +48,7 @@ def test_scripts_modules_and_programs_keep_their_words(make, launcher, bare, mod
 
 def test_a_job_without_checkpoints_names_no_folder_for_them(make):
     assert "RGT_CHECKPOINT_DIR" not in program.environment(make("none"), 1, "")
-    given = program.environment(make("none", checkpoint_folder="/mnt/out"), 1, "")
+    given = program.environment(make("none", checkpoint={"folder": "/mnt/out"}), 1, "")
     assert given["RGT_CHECKPOINT_DIR"] == "/mnt/out"
 
 
@@ -57,11 +58,11 @@ def test_without_a_launcher_the_words_stay(make):
 
 def test_torchrun_on_two_nodes_keeps_rank_0_on_node_0(make):
     assert launchers.wrap(make("torchrun"), ["t.py"])[1:] == [
-        "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=0", "--nnodes=1",
-        "--standalone", "t.py",
+        "-m", "torch.distributed.run", "--nproc-per-node=2", "--max-restarts=0",
+        f"--log-dir={make('torchrun').folder.at('elastic', '0')}", "--nnodes=1", "--standalone", "t.py",
     ]  # fmt: skip
     for rank, address in ((0, "first"), (1, "~node-00001")):
-        assert launchers.wrap(make("torchrun", rank, nodes=2), ["t.py"])[5:] == [
+        assert launchers.wrap(make("torchrun", rank, nodes=2), ["t.py"])[6:] == [
             "--nnodes=2", f"--node-rank={rank}", "--rdzv-backend=c10d", "--rdzv-endpoint=first:29400",
             "--rdzv-id=toy", f"--local-addr={address}",
             f"--rdzv-conf=is_host={1 - rank},read_timeout=900,join_timeout=900", "t.py",
@@ -136,7 +137,7 @@ def test_deepspeed_takes_the_cards_that_were_given(make, monkeypatch):
 
 def test_ranks_are_the_first_marked_processes_below_the_leader(make, monkeypatch):
     parents = {1: 0, 10: 1, 11: 10, 12: 10, 13: 11, 20: 1}
-    table = {pid: procs.Stat("python", "S", parent, 1, 1) for pid, parent in parents.items()}
+    table = {pid: procs.Stat("python", "S", parent, 1, 1, 0, 0) for pid, parent in parents.items()}
     marks = {11: "LOCAL_RANK", 12: "LOCAL_RANK", 13: "LOCAL_RANK", 20: "LOCAL_RANK"}
     monkeypatch.setattr(procs, "environ", lambda pid: {marks.get(pid, "HOME"): "0"})
     assert launchers.ranks(make("torchrun"), 10, table) == {11, 12}
@@ -169,7 +170,7 @@ def test_a_node_knows_its_number(make, words, environ, found):
 
 
 def test_the_scheduler_knows_the_first_node(make, tmp_path, monkeypatch):
-    several = make("torchrun", nodes=2, rendezvous_host="").spec
+    several = make("torchrun", nodes=2, rendezvous=None).spec
     assert launchers.find_node("1", several, {"SKYPILOT_NODE_IPS": "10.0.0.1\n10.0.0.2"}) == (
         1,
         "10.0.0.1",

@@ -7,19 +7,20 @@ import sys
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import locks, procs, spec
+from remote_gpu_trainer.runner import locks, procs
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of
 
 
 def make(tmp_path, name: str = "run", rank: int = 0, **timings) -> Run:
     fields = {
         "name": "toy",
-        "run_dir": str(tmp_path / name),
-        "checkpoint_folder": str(tmp_path / "ckpt"),
+        "rendered": {"run_dir": str(tmp_path / name)},
+        "checkpoint": {"folder": str(tmp_path / "ckpt")},
     }
-    run = Run(spec.of({**fields, "timings": {"tick": 0.01, **timings}}), rank=rank, clock=Clock())
+    run = Run(job_of(fields, {"timings": {"tick": 0.01, **timings}}), rank=rank, clock=Clock())
     run.folder.make()
     return run
 
@@ -96,7 +97,7 @@ def test_a_lease_is_taken_beaten_and_freed(run, tmp_path):
 
 
 def test_without_checkpoints_there_is_nothing_to_hold(tmp_path):
-    run = Run(spec.of({"run_dir": str(tmp_path)}))
+    run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}}))
     lease = locks.Lease(run)
     assert lease.take() == lease.respect() == ""
     lease.beat()
@@ -106,7 +107,7 @@ def test_without_checkpoints_there_is_nothing_to_hold(tmp_path):
 def test_a_living_run_of_this_machine_is_refused_under_any_name_of_the_folder(tmp_path, run, other):
     path = held_by(run, other)
     (tmp_path / "alias").symlink_to(tmp_path / "ckpt")
-    run.spec.checkpoint_folder = str(tmp_path / "alias")
+    run.spec.checkpoint.folder = str(tmp_path / "alias")
     again = Run(run.spec, clock=Clock())
     for lease in (locks.Lease(run), locks.Lease(again)):
         said = lease.take()
@@ -134,12 +135,12 @@ def test_a_pid_that_another_process_has_by_now_is_dead(run, other):
     assert locks.Lease(run).take() == ""
 
 
-def test_a_keeper_that_will_raise_its_runner_counts_but_not_one_s_own(run, other):
+def test_a_supervisor_that_will_raise_its_runner_counts_but_not_one_s_own(run, other):
     start = procs.stat(other.pid)
-    keeper = {"runner": [1, 1], "keeper": [other.pid, start.start if start else 0]}
-    held_by(run, other, **keeper)
+    supervisor = {"runner": [1, 1], "supervisor": [other.pid, start.start if start else 0]}
+    held_by(run, other, **supervisor)
     assert f"pid {other.pid}" in locks.Lease(run).take()
-    held_by(run, other, **keeper, folder=run.folder.path)
+    held_by(run, other, **supervisor, folder=run.folder.path)
     assert locks.Lease(run).take() == ""
 
 

@@ -8,17 +8,22 @@ from types import SimpleNamespace
 
 import pytest
 from remote_gpu_trainer.readings import course
-from remote_gpu_trainer.runner import heart, log, spec
+from remote_gpu_trainer.runner import heart, log
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of
 
 
 @pytest.fixture
 def run(tmp_path) -> Run:
     timings = {"log_bytes": 100, "log_cap": 100_000}
-    fields = {"run_dir": str(tmp_path / "run"), "timings": timings, "step_pattern": "step [0-9]+"}
-    made = Run(spec.of(fields), clock=Clock())
+    fields = {
+        "rendered": {"run_dir": str(tmp_path / "run")},
+        "timings": timings,
+        "step_pattern": "step [0-9]+",
+    }
+    made = Run(job_of(fields), clock=Clock())
     made.folder.make()
     return made
 

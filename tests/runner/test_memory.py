@@ -4,8 +4,10 @@ import io
 import os
 
 import pytest
-from remote_gpu_trainer.runner import collectors, memory, spec
+from remote_gpu_trainer.runner import collectors, memory
 from remote_gpu_trainer.runner.context import Run
+
+from tests.runner.jobs import job_of
 
 KILL = "Memory cgroup out of memory: Killed process {} (python3) total-vm:9kB"
 
@@ -15,7 +17,7 @@ class Box:
 
     def __init__(self, folder):
         self.root, self.log, self.total, self.namespace = folder, [], 0, memory._FIRST_NAMESPACE
-        self.run = Run(spec.of({"cgroup": str(folder)}))
+        self.run = Run(job_of({"rendered": {"cgroup": str(folder)}}))
 
     def put(self, name: str, text: str) -> None:
         path = self.root / name
@@ -107,5 +109,5 @@ def test_memory_is_likely_where_nobody_can_say_whose_the_kill_was(box):
 
 
 def test_this_machine_is_read_without_an_error(tmp_path):
-    run = Run(spec.of({"run_dir": str(tmp_path)}))
+    run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}}))
     assert memory.killed(run, memory.note_kills(run), {os.getpid()}) == ""

@@ -1,12 +1,14 @@
 """A loss of nan: three in a row, in the forms that trainers write, from which step on."""
 
 import pytest
-from remote_gpu_trainer.runner import log, nan, spec
+from remote_gpu_trainer.runner import log, nan
 from remote_gpu_trainer.runner.context import Run
+
+from tests.runner.jobs import job_of
 
 
 def read(*pieces: bytes) -> nan.Watch:
-    run = Run(spec.of({}))
+    run = Run(job_of({}))
     made = nan.Watch(lambda line: log.find_step(run, line))
     for piece in pieces:
         made.feed(piece)

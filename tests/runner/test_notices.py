@@ -5,10 +5,11 @@ import sys
 import time
 
 import pytest
-from remote_gpu_trainer.runner import limited, notices, spec
+from remote_gpu_trainer.runner import child, notices
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of, secrets_of
 
 KEEPS = "import os, sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '+ ' + os.environ['RGT_MESSAGE'])"
 
@@ -17,15 +18,17 @@ KEEPS = "import os, sys; open(sys.argv[1], 'a').write(sys.stdin.read() + '+ ' + 
 def run(tmp_path) -> Run:
     (tmp_path / "key").write_text("a-secret-value\n")
     command = [sys.executable, "-c", KEEPS, str(tmp_path / "told")]
-    fields = {"name": "toy", "run_dir": str(tmp_path / "run"), "notify": command}
-    made = Run(spec.of({**fields, "secret_files": {"KEY": str(tmp_path / "key")}}), clock=Clock())
+    fields = {"name": "toy", "rendered": {"run_dir": str(tmp_path / "run")}, "notify": command}
+    made = Run(
+        job_of(fields, {"secrets": secrets_of({"KEY": str(tmp_path / "key")})}), clock=Clock()
+    )
     made.folder.make()
     return made
 
 
 def finish() -> None:
-    for child in limited._started:
-        child.wait(20)
+    for guard in child._unawaited:
+        guard.poll(20)
 
 
 def test_a_message_is_told_by_the_jobs_command_and_as_an_event(run, tmp_path):
@@ -49,11 +52,11 @@ def test_the_command_is_not_waited_for(run):
     begin = time.monotonic()
     notices.notify(run, "done")
     assert time.monotonic() - begin < 5
-    limited._started[-1].terminate()
+    child._unawaited[-1].kill()
 
 
 def test_a_command_that_isnt_there_costs_nothing(run):
     run.spec.notify = ["/no/such/program"]
     notices.notify(run, "done")
     finish()
-    assert limited._started[-1].returncode == 127
+    assert child._unawaited[-1].code == 127

@@ -8,8 +8,10 @@ import time
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import opened, spec
+from remote_gpu_trainer.runner import opened
 from remote_gpu_trainer.runner.context import Run
+
+from tests.runner.jobs import job_of
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="inotify")
 
@@ -27,11 +29,10 @@ def run(tmp_path) -> Run:
     ):
         (folder / name).write_bytes(b"1" * 100)
     fields = {
-        "run_dir": str(tmp_path / "run"),
-        "checkpoint_folder": str(folder),
-        "checkpoint_pattern": "step-*",
+        "rendered": {"run_dir": str(tmp_path / "run")},
+        "checkpoint": {"folder": str(folder), "pattern": "step-*"},
     }
-    return Run(spec.of({"name": "toy", **fields}))
+    return Run(job_of({"name": "toy"}, fields))
 
 
 def watched(run: Run) -> opened.Opened:

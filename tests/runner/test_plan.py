@@ -59,6 +59,7 @@ def heres(draw) -> list[Here]:
                 apart=draw(APART),
                 is_cut=draw(st.booleans()),
                 has_rhythms=draw(st.booleans()),
+                least_apart=draw(APART),
             )
         )
     return found
@@ -94,7 +95,7 @@ JOBS = st.builds(
     Job,
     begins_anew=st.booleans(),
     own=st.frozensets(DIGESTS),
-    overtaken=st.frozensets(st.sampled_from(["ckpt.pt0", "step-11"])),
+    overtaken=st.frozensets(st.sampled_from(["k", "l"])),
     free_here=st.one_of(st.none(), st.integers(0, 1 << 41)),
     free_there=st.one_of(st.none(), st.integers(0, 1 << 41)),
     is_over=st.booleans(),
@@ -134,8 +135,8 @@ def test_no_plan_takes_the_last_complete_generation_or_displaces_it(here_, there
             assert job.free_there is None or one.size < job.free_there
             held = [o for o in there_ if o.kind == one.kind and o.state != PARTIAL]
             assert action.line >= max((o.line for o in held), default=1)
-            if action.is_mixed:
-                best = newest(there_)[one.kind]
+            best = newest(there_).get(one.kind)
+            if action.is_mixed and best and best.state == COMPLETE:
                 mixed = best._replace(name="m", state=UNKNOWN, line=action.line, at=one.order)
                 assert newest([*there_, mixed])[one.kind] == best, "a mixed one is never the newest"
     assert sum(isinstance(action, Copy) for action in actions) <= 1
@@ -185,7 +186,7 @@ def test_one_that_is_still_written_waits_for_its_rest():
 
 def test_one_that_changed_while_it_was_copied_is_staged_where_there_is_room():
     one = here(size=5 << 20)
-    job = Job(overtaken=frozenset(["ckpt.pt"]), free_here=1 << 30)
+    job = Job(overtaken=frozenset(["k"]), free_here=1 << 30)
     assert plan([one], [], job) == [Copy("ckpt.pt", 1, False, True)]
     assert plan([one], [], job._replace(free_here=1 << 20)) == [Copy("ckpt.pt", 1, False, False)]
 
@@ -237,6 +238,17 @@ def test_while_a_program_lives_its_second_file_may_come_as_late_as_ever():
     assert plan([here(at=99, apart=30.0, age=2.0)], slow_saves, Job()) != [], "as late as before"
 
 
+def test_a_save_that_lay_here_while_its_program_lived_tells_how_far_apart_its_files_are():
+    """A program may die between two files before anything of it was copied."""
+    [copy] = plan([here(at=30, apart=29.0, is_cut=True)], [], Job(is_over=True))
+    assert not copy.is_mixed, "nothing tells it yet"
+    [copy] = plan([here(at=30, apart=29.0, is_cut=True, least_apart=0.5)], [], Job(is_over=True))
+    assert copy.is_mixed
+    held = here("held", at=30, apart=29.0, is_cut=True, source="ckpt.pt")
+    [copy] = plan([held], [there("a", None, 1)._replace(apart=0.5)], Job())
+    assert copy.is_mixed, "by the name under which it was saved"
+
+
 def test_files_that_are_saved_in_rhythms_of_their_own_are_complete_even_of_a_program_that_died():
     both = [there("a", None, 1)._replace(apart=0.5)]
     proven = here(at=30, apart=29.0, is_cut=True, has_rhythms=True)
@@ -274,6 +286,25 @@ def test_what_saves_before_it_opens_a_checkpoint_is_anew_until_then():
     other = Job(begins_anew=False, own=frozenset())
     [copy] = plan([here(at=20)], young, other)
     assert (copy.line, copy.is_anew) == (2, True), "an attempt that goes on with the new line"
+
+
+def test_what_an_attempt_saved_last_stays_in_its_line_when_the_next_one_trains():
+    old = [there("a", None, 1), there("b", None, 2)]
+    job = Job(begins_anew=True, owned=frozenset("ab"))
+    last = here(at=3, is_earlier=True)
+    assert plan([last], old, job) == [Copy("ckpt.pt", 1, False, False)]
+    grown = [*old, there("c", None, 3)]
+    assert plan([here(at=10)], grown, job)[-1] == Copy("ckpt.pt", 2, True, False)
+    young = [*grown, *(there(d, None, n, 2, anew=True) for n, d in enumerate("de", 10))]
+    own = job._replace(own=frozenset("de"))
+    assert Drop("gen-1-x-c") not in plan([here(at=20)], young, own), "the best one is dropped"
+
+
+def test_what_an_attempt_saved_last_has_the_line_that_it_began_itself():
+    old = [there("a", None, 1), there("b", None, 2)]
+    last = here(at=3, is_earlier=True)
+    job = Job(begins_anew=True, began_anew=True)
+    assert plan([last], old, job) == [Copy("ckpt.pt", 2, True, False)]
 
 
 def test_the_same_name_and_step_with_other_bytes_is_another_checkpoint():

@@ -6,10 +6,11 @@ import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from remote_gpu_trainer.runner import preemption, spec
+from remote_gpu_trainer.runner import preemption
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of
 
 PAGES = {
     "aws": ("/latest/meta-data/spot/instance-action", '{"action":"terminate","time":"…"}'),
@@ -72,8 +73,8 @@ def service():
 
 
 def poll(tmp_path, provider: str, base: str) -> preemption.Poll:
-    fields = {"run_dir": str(tmp_path), "notice": provider, "metadata": base}
-    run = Run(spec.of(fields), clock=Clock())
+    fields = {"rendered": {"run_dir": str(tmp_path), "notice": provider, "metadata": base}}
+    run = Run(job_of(fields), clock=Clock())
     run.folder.make()
     return preemption.Poll(run)
 

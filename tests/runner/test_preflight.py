@@ -5,10 +5,11 @@ import os
 import time
 
 import pytest
-from remote_gpu_trainer.runner import durable, preflight, procs, spec
+from remote_gpu_trainer.runner import durable, preflight, procs
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of, secrets_of
 
 SMI = """#!/bin/sh
 case "$*" in
@@ -31,9 +32,8 @@ def make(tmp_path, monkeypatch):
         for name, text in (tools or {}).items():
             (tmp_path / "bin" / name).write_text(text)
             (tmp_path / "bin" / name).chmod(0o755)
-        given = {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path), "command": ["true"],
-                 "python": "/usr/bin/python3", "target": "ssh", "timings": {"tick": 0.01}}  # fmt: skip
-        return Run(spec.of(given | fields), clock=Clock())
+        given = {"rendered": {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path), "target": "ssh"}, "command": ["true"], "python": "/usr/bin/python3", "timings": {"tick": 0.01}}  # fmt: skip
+        return Run(job_of(given, fields), clock=Clock())
 
     return make
 
@@ -43,17 +43,17 @@ def refusals(run: Run, **more) -> list[str]:
 
 
 def test_a_healthy_box_is_refused_nothing(make):
-    assert refusals(make(checkpoint_folder="ckpt"), sent_at="1799999980") == []
+    assert refusals(make(checkpoint={"folder": "ckpt"}), sent_at="1799999980") == []
 
 
 @pytest.mark.parametrize(("field", "profile", "entry", "words"), [
-    ("min_free_mb", "vastai", "VAST10", "MB free, expected 1000000000000 MB"),
-    ("min_free_mb", "", "U6", "MB free"),
-    ("min_free_inodes", "autodl", "AD4", "inodes free, expected 1000000000000"),
-    ("min_free_inodes", "", "U7", "inodes free"),
+    ("free_gb", "vastai", "VAST10", "MB free, expected 1000000000000000 MB"),
+    ("free_gb", "", "U6", "MB free"),
+    ("free_inodes", "autodl", "AD4", "inodes free, expected 1000000000000"),
+    ("free_inodes", "", "U7", "inodes free"),
 ])  # fmt: skip
 def test_too_little_room_is_refused_in_numbers(make, tmp_path, field, profile, entry, words):
-    run = make(profile=profile, checkpoint_folder="ckpt", **{field: 10**12})
+    run = make(rendered={"profile": profile}, checkpoint={"folder": "ckpt"}, floors={field: 10**12})
     said = refusals(run)
     assert said[0].startswith(f"{entry} the run folder {run.folder.path} has ")
     assert said[1].startswith(f"{entry} the checkpoint folder {tmp_path}/ckpt has ")
@@ -62,7 +62,7 @@ def test_too_little_room_is_refused_in_numbers(make, tmp_path, field, profile, e
 
 def test_a_folder_that_cannot_be_written_is_refused(make, tmp_path):
     (tmp_path / "file").write_text("")
-    assert refusals(make(checkpoint_folder="file/ckpt")) == [
+    assert refusals(make(checkpoint={"folder": "file/ckpt"})) == [
         f"U47 the checkpoint folder {tmp_path}/file/ckpt is not writable"
     ]
 
@@ -86,7 +86,7 @@ def test_a_mount_that_hangs_is_refused_in_seconds(make, monkeypatch):
 
 
 def test_a_missing_work_folder_or_command_is_refused(make, tmp_path):
-    run = make(work_dir="gone", command=[])
+    run = make(rendered={"work_dir": "gone"}, command=[])
     run.work = "/no/such"
     assert refusals(run) == [
         "- the job has no command; set `command`",
@@ -115,11 +115,10 @@ def test_a_clock_that_is_far_off_is_refused(make):
 
 def test_missing_tools_and_secrets_are_refused_by_name(make):
     run = make(
-        profile="runpod",
+        rendered={"profile": "runpod"},
         launcher="torchrun",
         python="/no/python",
-        secret_files={"A": "/no/such"},
-        secret_variables={"B": "NOT_SET_HERE"},
+        secrets=secrets_of({"A": "/no/such"}, {"B": "NOT_SET_HERE"}),
     )
     assert refusals(run) == [
         "- /no/python is missing on this box",
@@ -133,11 +132,11 @@ def test_several_nodes_need_the_name_of_the_first(make):
     assert refusals(make(**several)) == [
         "- the address of the first node is unknown; set `rendezvous` in the job"
     ]
-    assert refusals(make(rendezvous_host="localhost", **several)) == []
+    assert refusals(make(rendezvous="localhost:29400", **several)) == []
 
 
 def test_a_name_is_waited_for(make, monkeypatch):
-    run = make(launcher="torchrun", nodes=2, rendezvous_host="first")
+    run = make(launcher="torchrun", nodes=2, rendezvous="first:29400")
     begin = run.clock.time
 
     def resolve(host):
@@ -164,7 +163,7 @@ def test_a_missing_gpu_is_refused_and_a_run_without_one_offered(make, monkeypatc
     run = make({"nvidia-smi": SMI}, gpus=1)
     assert refusals(run) == [f"U31 found 0 GPUs, expected 1{OFFER}"]
     monkeypatch.delenv("CARDS")
-    run = make({"nvidia-smi": SMI}, gpus=2, target="kubernetes")
+    run = make({"nvidia-smi": SMI}, gpus=2, rendered={"target": "kubernetes"})
     assert refusals(run) == ["K8S6 found 1 GPUs, expected 2"]
     monkeypatch.setenv("PATH", "/no/such")
     assert refusals(make(gpus=1)) == [f"U31 nvidia-smi is missing, expected 1 GPUs{OFFER}"]
@@ -213,7 +212,7 @@ def ones(n, device):
 
 
 @pytest.mark.parametrize(("fields", "sees", "error", "said"), [
-    ({"profile": "autodl"}, True, "no kernel image is available", "AD9 no CUDA kernel runs in {}: RuntimeError: CUDA error: no kernel image is available"),
+    ({"rendered": {"profile": "autodl"}}, True, "no kernel image is available", "AD9 no CUDA kernel runs in {}: RuntimeError: CUDA error: no kernel image is available"),
     ({}, True, "no kernel image is available", "ENV1 no CUDA kernel runs in"),
     ({}, False, "", "ENV1 no CUDA kernel runs in {}: torch 2.13.0 sees 1 GPUs, expected 1"),
 ])  # fmt: skip
@@ -233,8 +232,27 @@ def test_the_beat_goes_on_while_a_card_wakes_up(make):
 @pytest.mark.parametrize("uptime, started, age", [(500.0, 100, 499.0), (500.0, 90_000_00, 500.0)])
 def test_the_age_of_a_box_is_that_of_its_first_process(monkeypatch, uptime, started, age):
     # LXC tells the uptime of the container, and the start of its first process on the host's clock.
-    first = procs.Stat("init", "S", 0, 1, started)
+    first = procs.Stat("init", "S", 0, 1, started, 0, 0)
     monkeypatch.setattr(procs, "stat", lambda pid: first)
     monkeypatch.setattr(procs.os, "sysconf", lambda name: 100)
     monkeypatch.setattr(procs, "open", lambda path: io.StringIO(f"{uptime} 9.0"), raising=False)
     assert procs.seconds_up() == age
+
+
+@pytest.mark.parametrize(
+    ("command", "missing"),
+    [
+        (["surely-not-there", "train.yaml"], "surely-not-there"),
+        ("surely-not-there train config.yaml", "surely-not-there"),
+        ("cd src && surely-not-there", ""),
+        ("A=1 surely-not-there", ""),
+        ("./train.sh", ""),
+        ("echo done", ""),
+    ],
+)
+def test_a_program_that_is_not_in_path_is_refused_before_the_start(make, command, missing):
+    found = refusals(make(command=command, rendered={"profile": "autodl"}))
+    assert [line for line in found if "is not in PATH" in line] == found
+    assert bool(found) == bool(missing)
+    if missing:
+        assert found[0].startswith(f"AD6 the command's {missing} is not in PATH here (")

@@ -9,10 +9,14 @@ from types import SimpleNamespace
 import pytest
 from remote_gpu_trainer.runner import cells, procs, queue, roster, spec
 from remote_gpu_trainer.runner.context import Run
+from remote_gpu_trainer.runner.core import decide
+from remote_gpu_trainer.runner.core.model import Seen, Signal, Start, Verdict
 from remote_gpu_trainer.runner.state import State
 from remote_gpu_trainer.runs.cells import read_queue
 
 from tests.runner.clocks import Clock
+from tests.runner.copying import Copier
+from tests.runner.jobs import job_of
 
 
 class Child:
@@ -25,13 +29,15 @@ class Child:
         told = bench.cell(self.name).arguments
         self.end = told[bench.started.count(self.name) - 1 :][:1] or told[-1:] or ["done"]
 
-    def poll(self) -> int | None:
+    code = 0
+
+    def poll(self) -> bool:
         self.left -= 1
         if self.left > 0:
-            return None
+            return False
         if self.left == 0:
             self.finish(self.end[0])
-        return 0
+        return True
 
     def finish(self, end: str) -> None:
         folder = self.bench.cell(self.name).folder
@@ -50,20 +56,20 @@ class Bench:
         self.looks, self.log = 2, []
         self.asked_at: dict[str, str] = {}
         named = [{"name": name, "arguments": words} for name, words in roster.items()]
-        self.job = spec.of(
+        self.job = job_of(
             {
                 "name": "sweep",
-                "run_dir": str(tmp_path / "run"),
+                "rendered": {"run_dir": str(tmp_path / "run")},
                 "command": ["python", "train.py"],
-                "cells": named,
-                **fields,
-            }
+                "queue": {"cells": named},
+            },
+            fields,
         )
         self.clock = Clock()
         self.run = Run(cells.shape(self.job, "run", {}), "/script", clock=self.clock)
         self.run.folder.make()
         self.children: list[Child] = []
-        monkeypatch.setattr(queue.subprocess, "Popen", self.start)
+        monkeypatch.setattr(queue.child, "Command", self.start)
         for name in (cells.PART, cells.CELL, "CUDA_VISIBLE_DEVICES"):
             monkeypatch.delenv(name, raising=False)
 
@@ -82,19 +88,26 @@ class Bench:
 
     def go(self, asked_after: int = -1, reason: str = "signal TERM"):
         """Run the queue once; ask it to end after so many beats."""
-        state, beats = State(self.run), iter(range(10**6))
-        state.phase = "staging"
+        told, beats = State(self.run), iter(range(10**6))
         self.run.asked = ""
-
-        def beat() -> bool:
+        cells = self.queue = queue.Cells(SimpleNamespace(run=self.run, state=told))
+        core = decide.State("staging")
+        while core.phase in ("staging", "running", "saving"):
             assert (count := next(beats)) < 5000, self.log
             if count == asked_after:
                 self.run.asked = reason
-            return bool(self.run.asked)
-
-        self.queue = queue.Cells(SimpleNamespace(run=self.run, state=state, beat=beat))
-        self.phase = state
-        return self.queue.go()
+            seen = Seen(attempt=cells.number, staged=Verdict())
+            seen = cells.see(core, seen) if core.is_open else cells.see_wait(seen, True)
+            seen = seen._replace(asked=self.run.asked)
+            core, actions, _ = decide.decide(self.run.spec, core, seen, self.run.up)
+            for action in actions:
+                if isinstance(action, Start):
+                    cells.start(action)
+                elif isinstance(action, Signal):
+                    cells.signal(action.why)
+            self.run.clock.nap(queue.NAP)
+        self.core = core
+        return core.verdict
 
     def states(self) -> dict[str, str]:
         return {name: told.state for name, told in roster.look_at_all(self.run).items()}
@@ -106,7 +119,7 @@ def bench(tmp_path, monkeypatch):
 
 
 def test_a_failing_cell_does_not_stop_the_queue_and_nothing_runs_twice(bench):
-    one = bench({"a": [], "b": ["bug"], "c": [], "d": []}, slots=2)
+    one = bench({"a": [], "b": ["bug"], "c": [], "d": []}, queue={"slots": 2})
     verdict = one.go()
     assert (verdict.failure, verdict.reason) == (
         "unknown",
@@ -120,7 +133,7 @@ def test_a_failing_cell_does_not_stop_the_queue_and_nothing_runs_twice(bench):
 
 
 def test_no_more_cells_run_at_once_than_there_are_slots(bench):
-    one = bench({name: [] for name in "abcdefg"}, slots=3)
+    one = bench({name: [] for name in "abcdefg"}, queue={"slots": 3})
     assert one.go().failure == ""
     running = most = 0
     for line in one.log:
@@ -141,7 +154,9 @@ def test_no_more_cells_run_at_once_than_there_are_slots(bench):
     ],
 )
 def test_cards_are_shared_out(bench, monkeypatch, slots, gpus, given, shares, shared):
-    one = bench({name: [] for name in "abc"[:slots]}, slots=slots, gpus=gpus, processes=gpus)
+    one = bench(
+        {name: [] for name in "abc"[:slots]}, queue={"slots": slots}, gpus=gpus, processes=gpus
+    )
     if given:
         monkeypatch.setenv("CUDA_VISIBLE_DEVICES", given)
     one.go()
@@ -155,16 +170,12 @@ def test_cards_are_shared_out(bench, monkeypatch, slots, gpus, given, shares, sh
 def test_a_cell_is_a_run_of_its_own(bench):
     one = bench(
         {"a": ["--lr", "it's $(x)"], "b": []},
-        checkpoint_folder="~/ckpt",
-        durable="s3://bucket/x/",
-        durable_what=["~/ckpt/", "out-{cell}.txt"],
+        checkpoint={"folder": "~/ckpt"},
+        durable={"to": "s3://bucket/x/", "what": ["~/ckpt/", "out-{cell}.txt"]},
         results=["out-{cell}.txt"],
-        rendezvous_port="29400",
         notify=["mail"],
-        install=["pip"],
+        rendered={"install": ["pip"], "billed": True},
         setup=["module load x"],
-        end_do="run",
-        billed=True,
         variables={"SEED": "1"},
     )
     job = cells.shape(
@@ -173,20 +184,15 @@ def test_a_cell_is_a_run_of_its_own(bench):
     run = Run(job)
     assert run.base == one.run.base + "/cells/a" and run.work == one.run.work
     assert job.command == ["python", "train.py", "--lr", "it's $(x)"]
-    assert run.checkpoints == os.path.expanduser("~/ckpt/a") and job.durable == "s3://bucket/x/a"
-    assert [run.inside(item) for item in job.durable_what] == [
+    assert run.checkpoints == os.path.expanduser("~/ckpt/a") and job.durable.to == "s3://bucket/x/a"
+    assert [run.inside(item) for item in job.durable.what] == [
         run.checkpoints,
         f"{run.work}/out-a.txt",
     ]
     assert job.results == ["out-a.txt"] and job.variables == {"SEED": "1", "RGT_CELL": "a"}
-    assert (job.rendezvous_port, job.deadline) == ("29403", "at:9")
-    assert (job.notify, job.install, job.end_do, job.billed, job.cells) == (
-        [],
-        [],
-        "keep",
-        False,
-        [],
-    )
+    assert job.deadline == "at:9"
+    assert job.notify == job.rendered.install == job.queue.cells == []
+    assert job.rendered.end.command == "" and not job.rendered.billed
     assert job.setup == ["module load x"]
 
 
@@ -197,17 +203,19 @@ def test_the_arguments_of_a_shell_line_reach_it_as_words(bench):
 
 
 def test_the_queue_itself_has_no_checkpoints_and_a_rehearsal_takes_the_first_cell(bench):
-    one = bench({"a": ["1"], "b": ["2"]}, checkpoint_folder="c", results=["r"], durable_what=["c"])
+    one = bench(
+        {"a": ["1"], "b": ["2"]}, checkpoint={"folder": "c"}, results=["r"], durable={"what": ["c"]}
+    )
     whole = one.run.spec
-    assert (whole.checkpoint_folder, whole.results, whole.durable_what) == ("", [], [])
+    assert (whole.checkpoint.folder, whole.results, whole.durable.what) == ("", [], [])
     first = cells.shape(one.job, "rehearse", {})
-    assert first.command[-1] == "1" and not first.cells and first.checkpoint_folder == "c"
-    assert one.job.checkpoint_folder == "c", "the job itself stays as it is"
+    assert first.command[-1] == "1" and not first.queue.cells and first.checkpoint.folder == "c"
+    assert one.job.checkpoint.folder == "c", "the job itself stays as it is"
 
 
 @pytest.mark.parametrize("names", [["a/b"], ["a", "a"], ["../x"], [""], ["-a"], ["a\n"]])
 def test_names_that_are_no_folder_names_are_refused(names):
-    job = spec.of({"cells": [{"name": name, "arguments": []} for name in names]})
+    job = job_of({"queue": {"cells": [{"name": name, "arguments": []} for name in names]}})
     with pytest.raises(spec.SpecError, match="each name once"):
         cells.shape(job, "run", {})
 
@@ -242,7 +250,7 @@ def test_windows_line_ends_fail_their_own_cell_alone(bench, monkeypatch):
 
 
 def test_a_request_is_passed_on_and_the_cells_are_left(bench):
-    one = bench({name: [] for name in "abc"}, slots=2)
+    one = bench({name: [] for name in "abc"}, queue={"slots": 2})
     one.looks = 10**6
     asked: list = []
 
@@ -259,7 +267,7 @@ def test_a_request_is_passed_on_and_the_cells_are_left(bench):
         queue.ask = queue_ask
     assert asked == [(["a", "b"], "signal TERM")]
     assert verdict.failure == "preempted" and verdict.reason.startswith("signal TERM; 3 cells")
-    assert one.states() == dict.fromkeys("abc", "left") and one.phase.phase == "saving"
+    assert one.states() == dict.fromkeys("abc", "left") and one.core.phase == "preempted"
     one.looks = 2
     assert one.go().failure == ""
 
@@ -289,11 +297,11 @@ def test_a_cell_without_an_end_is_tried_three_times_with_a_wait(bench):
 
 
 def test_a_queue_that_comes_back_waits_for_the_cells_that_go_on(bench):
-    one = bench({"a": [], "b": [], "c": []}, slots=2)
+    one = bench({"a": [], "b": [], "c": []}, queue={"slots": 2})
     folder = one.cell("b").folder
     folder.make()
     folder.write("cell", '{"arguments": [], "slot": 1}')
-    procs.note_pid(folder, "keeper", os.getpid())
+    procs.note_pid(folder, "supervisor", os.getpid())
     looks = iter(range(10**6))
 
     def see(run, cell, real=roster.look):
@@ -313,7 +321,7 @@ def test_a_queue_that_comes_back_waits_for_the_cells_that_go_on(bench):
 def test_a_cell_with_other_arguments_runs_again(bench):
     one = bench({"a": [], "b": []})
     one.go()
-    one.run.spec.cells[0]["arguments"] = ["done"]
+    one.run.spec.queue.cells[0]["arguments"] = ["done"]
     one.go()
     assert one.started == ["a", "b", "a"]
 
@@ -358,7 +366,7 @@ def test_a_queue_whose_cells_are_all_there_stays_done_until_it_grows(bench, monk
     one.run.folder.mark("done", {})
     queue.run(one.run, "queue", [])
     assert one.run.folder.has(".done")
-    one.run.spec.cells.append({"name": "b", "arguments": []})
+    one.run.spec.queue.cells.append({"name": "b", "arguments": []})
     queue.run(one.run, "queue", [])
     assert not one.run.folder.has(".done")
 
@@ -371,8 +379,8 @@ def test_the_rest_can_be_read_as_a_queue_file(bench, capsys):
     assert roster.reconcile(one.run, False) == 1
     rest = [{"name": name, "arguments": one.cell(name).arguments} for name in "abcde"]
     with open(one.run.folder.at("queue.rest"), newline="") as file:
-        assert read_queue(file.read()) == rest
-    one.run.spec.cells[1:3] = []
+        assert read_queue(file.read())[0] == rest
+    one.run.spec.queue.cells[1:3] = []
     one.go()
     capsys.readouterr()
     assert roster.reconcile(one.run, True) == 1
@@ -406,7 +414,7 @@ def test_status_names_what_is_neither_done_nor_left_and_stays_short(bench):
 
 
 def test_a_queue_is_whole_when_every_cell_that_ran_is(bench, monkeypatch):
-    one = bench({"a": [], "b": [], "c": []}, durable="/durable")
+    one = bench({"a": [], "b": [], "c": []}, durable={"to": "/durable"})
     copies = queue.Copies(one.run)
     assert copies.is_whole()
     for name in "ab":
@@ -418,18 +426,20 @@ def test_a_queue_is_whole_when_every_cell_that_ran_is(bench, monkeypatch):
     def copy(run, cell, verb):
         assert (cell.name, verb) == ("b", "sync")
         cell.folder.touch("final-sync")
-        return SimpleNamespace(poll=lambda: 0)
+        return SimpleNamespace(poll=lambda: True, kill=lambda: None)
 
     monkeypatch.setattr(queue, "start_verb", copy)
-    assert copies.last(True, one.run.now + 100, lambda: False) and copies.is_whole()
+    assert Copier(one.run, copies).last(True, one.run.now + 100, lambda: False)
+    assert copies.is_whole()
 
 
 def test_a_copy_that_hangs_ends_at_its_limit(bench, monkeypatch):
-    one = bench({"a": []}, durable="/durable")
+    one = bench({"a": []}, durable={"to": "/durable"})
     one.cell("a").folder.make()
     one.cell("a").folder.write("attempt", "1\n")
     killed: list[int] = []
-    child = SimpleNamespace(poll=lambda: None, kill=lambda: killed.append(1), wait=lambda: None)
+    child = SimpleNamespace(poll=lambda: False, kill=lambda: killed.append(1))
     monkeypatch.setattr(queue, "start_verb", lambda *_: child)
-    assert not queue.Copies(one.run).last(True, one.run.now + 30, lambda: False)
+    copies = queue.Copies(one.run)
+    assert not Copier(one.run, copies).last(True, one.run.now + 30, lambda: False)
     assert killed

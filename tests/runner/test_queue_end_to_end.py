@@ -9,7 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runs import run_script
+
+from tests.runner.jobs import text_of
 
 PROGRAM = """\
 mkdir -p "$EFFECTS"
@@ -37,13 +38,13 @@ class Box:
         self.home, self.run_dir, self.effects = place, place / "run", place / "effects"
         (place / "program.sh").write_text(PROGRAM)
         usual = {
-            "name": "sweep", "run_dir": "~/run", "command": ["bash", str(place / "program.sh")],
-            "deadline": "hours:1", "slots": 2, "save_seconds": 2.0, "timings": TIMINGS,
-            "retries": {"unknown": 0, "killed": 0}, "checkpoint_folder": "~/ckpt",
-            "cells": [{"name": name, "arguments": words} for name, *words in roster],
+            "name": "sweep", "rendered": {"run_dir": "~/run"}, "command": ["bash", str(place / "program.sh")],
+            "deadline": "hours:1", "timings": TIMINGS,
+            "retries": {"unknown": 0, "killed": 0}, "checkpoint": {"folder": "~/ckpt", "pattern": "", "save_seconds": 2.0},
+            "queue": {"slots": 2, "cells": [{"name": name, "arguments": words} for name, *words in roster]},
         }  # fmt: skip
         self.script = place / "run.sh"
-        self.script.write_text(run_script.text({**usual, **fields}))
+        self.script.write_text(text_of(usual, fields))
         own = {name: value for name, value in os.environ.items() if not name.startswith("RGT_")}
         self.env = {**own, "HOME": str(place), "EFFECTS": str(self.effects)}
 
@@ -178,7 +179,7 @@ def test_a_detached_queue_is_seen_and_refuses_a_second(box):
     assert one.run("start", "--queue").returncode == 0
     until(lambda: one.waits("a") and "b" in one.counted())
     seen = one.status()
-    assert seen["alive"] and seen["phase"] == "running" and seen["keeper_alive"]
+    assert seen["alive"] and seen["phase"] == "running" and seen["supervisor_alive"]
     assert seen["cells"]["total"] == 3 and seen["cells"]["now"]["a"]["state"] == "running"
     assert one.run("start", "--queue").returncode == 75 and one.run("queue").returncode == 75
     (one.effects / "go.now").touch()
@@ -202,9 +203,7 @@ def test_parts_share_roster_and_run_folder_as_the_tasks_of_an_array_do(box):
 def test_every_cell_is_copied_to_a_place_of_its_own(box):
     one = box(
         [["a"], ["b"]],
-        durable="~/durable",
-        durable_on_this_box=True,
-        durable_what=["~/ckpt", "out-{cell}.txt"],
+        durable={"to": "~/durable", "on_this_box": True, "what": ["~/ckpt", "out-{cell}.txt"]},
         results=["out-{cell}.txt"],
     )
     (one.home / "program.sh").write_text(
@@ -220,10 +219,8 @@ def test_every_cell_is_copied_to_a_place_of_its_own(box):
 
 def test_a_cell_goes_on_from_the_copy_of_another_box(box, tmp_path):
     shared = {
-        "durable": str(tmp_path / "durable"),
-        "durable_on_this_box": True,
-        "durable_what": ["~/ckpt"],
-        "checkpoint_pattern": "*.txt",
+        "durable": {"to": str(tmp_path / "durable"), "on_this_box": True, "what": ["~/ckpt"]},
+        "checkpoint": {"pattern": "*.txt"},
     }
     one, two = (box([["a"]], home=name, **shared) for name in ("one", "two"))
     (one.home / "program.sh").write_text(
@@ -243,9 +240,7 @@ def test_a_cell_goes_on_from_the_copy_of_another_box(box, tmp_path):
 def test_what_could_not_be_copied_makes_the_queue_unsaved_until_it_is(box):
     one = box(
         [["a"], ["b"]],
-        durable="~/durable",
-        durable_on_this_box=True,
-        durable_what=["~/ckpt"],
+        durable={"to": "~/durable", "on_this_box": True, "what": ["~/ckpt"]},
         deadline=f"at:{int(time.time()) + 40}",
     )
     (one.home / "program.sh").write_text(
@@ -299,7 +294,8 @@ def test_a_queue_that_is_killed_alone_comes_back_to_its_cells(box):
     queue = one.popen("queue")
     until(lambda: one.waits("a", "b"))
     programs = one.processes("program.sh")
-    os.kill(one.pid("runner.pid"), signal.SIGKILL)
+    for name in ("supervisor.pid", "runner.pid"):
+        os.kill(one.pid(name), signal.SIGKILL)
     queue.wait(20)
     until(lambda: '"event": "adopted", "cell": "b"' in (one.run_dir / "events.jsonl").read_text())
     assert one.processes("program.sh") == programs
@@ -312,7 +308,7 @@ def test_a_cell_whose_runner_is_killed_goes_on(box):
     one = box([["a", "wait"]])
     queue = one.popen("queue")
     until(lambda: one.waits("a"))
-    until(lambda: (one.run_dir / "cells/a/keeper.pid").exists())
+    until(lambda: (one.run_dir / "cells/a/supervisor.pid").exists())
     os.kill(one.pid("cells/a/runner.pid"), signal.SIGKILL)
     time.sleep(3)
     (one.effects / "go.now").touch()
@@ -344,10 +340,9 @@ def test_a_cell_of_a_queue_ends_no_box(box):
     one = box(
         [["a"], ["b"]],
         deadline=f"at:{int(time.time()) + 10}",
-        save_seconds=1.0,
-        end_do="run",
-        end_command="echo ended >>~/ended",
-        end_when=["done", "failed", "deadline", "unsaved"],
+        checkpoint={"save_seconds": 1.0},
+        rendered={"end": {"command": "echo ended >>~/ended"}},
+        at_end={"when": ["done", "failed", "deadline", "unsaved"]},
     )
     (one.home / "program.sh").write_text("while :; do sleep 0.2; done\n")
     one.run("start")

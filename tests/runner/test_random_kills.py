@@ -32,7 +32,7 @@ def living(box: Box, *more: int) -> dict[str, list[int]]:
             pid = int(file.read_text().split()[0])
         except (OSError, ValueError, IndexError):
             continue  # it is written or taken away at this moment
-        if pid in ours and file.stem in ("train", "runner", "keeper"):
+        if pid in ours and file.stem in ("train", "runner", "supervisor"):
             found.setdefault(file.stem, []).append(pid)
     rehearsals = [pid for pid in more if pid in ours]
     return found | ({"rehearsal": rehearsals} if rehearsals else {})
@@ -68,7 +68,7 @@ def kills_at_random(
 
 
 def disturbed(box: Box, seed: int, kills: int) -> dict:
-    """A run whose runner, keeper and program are killed at random, and what came of it."""
+    """A run whose runner, supervisor and program are killed at random, and what came of it."""
     begun = {"starts": 0, "resumes": 0}
 
     def look_after() -> tuple[int, ...]:

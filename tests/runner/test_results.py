@@ -6,22 +6,23 @@ import zipfile
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import content, results, spec
+from remote_gpu_trainer.runner import content, results
 from remote_gpu_trainer.runner.checkpoints import Checkpoint
 from remote_gpu_trainer.runner.context import Run
+
+from tests.runner.jobs import job_of
 
 
 def run_of(tmp_path: Path, *names: str, rank: int = 0) -> Run:
     work = tmp_path / "work"
     work.mkdir(exist_ok=True)
     given = {
-        "run_dir": str(tmp_path / "run"),
-        "work_dir": str(work),
+        "rendered": {"run_dir": str(tmp_path / "run"), "work_dir": str(work)},
         "results": list(names),
-        "checkpoint_folder": "ckpt",
+        "checkpoint": {"folder": "ckpt"},
         "timings": {"tick": 0.01},
     }
-    run = Run(spec.of(given), rank=rank)
+    run = Run(job_of(given), rank=rank)
     run.folder.make()
     return run
 

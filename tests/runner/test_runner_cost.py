@@ -29,12 +29,12 @@ def memory(pid: int) -> int:
 
 
 @pytest.mark.alone
-def test_runner_keeper_holder_and_third_hand_are_cheap(box: Box):
+def test_runner_supervisor_and_the_shell_behind_them_are_cheap(box: Box):
     talk = "import time\nfor n in range(100000): print('step', n, 'x' * 200, flush=True); time.sleep(0.1)"
     box.make(command=["python3", "-c", talk], results=[], timings={"heartbeat": 10, "deadman": 5})
     box.start()
     box.until(lambda: len(box.output()) > 2000)
-    ours = [box.pid(name) for name in ("runner", "keeper", "holder", "deadman")]
+    ours = [box.pid(name) for name in ("runner", "supervisor", "deadman")]
     shares = []
     with Waker() as waker:
         for _ in range(3):

@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 import pytest
+from remote_gpu_trainer.runner import clock
 from remote_gpu_trainer.runs.status_reply import status_from
 
 from tests.runner.box import Box, undisturbed
@@ -92,27 +93,28 @@ def test_the_deadline_holds_when_the_runner_is(box: Box, how):
     end = int((box.run_dir / "deadline").read_text())
     # A program that saves and leaves within the window ends its box there.
     assert end - 6 <= int(lines(box.folder / "stopped")[0].split()[0]) <= end + 15
-    assert b"leaving" in box.output(), "the keeper asks for the save itself"
+    assert b"leaving" in box.output(), "the supervisor asks for the save itself"
     assert box.marker("preempted")["class"] == "deadline"
     box.until(
-        lambda: not {*box.processes()} - {box.pid("keeper"), box.pid("deadman")},
+        lambda: not {*box.processes()} - {box.pid("supervisor"), box.pid("deadman")},
         timeout=10,
-        what="all but keeper and third hand end",
+        what="all but supervisor and third hand end",
     )
 
 
 @pytest.mark.parametrize("ignores", [False, True], ids=["saves", "ignores the signal"])
-def test_the_program_ends_when_runner_and_keeper_are_both_killed(box: Box, ignores):
+def test_the_program_ends_when_runner_and_supervisor_are_both_killed(box: Box, ignores):
     more = ["--ignore-term"] if ignores else []
-    # Nobody raises them: the third hand looks seldom here.
-    waits = {"deadman": 4}
-    box.make("--steps", 4000, *more, checkpoint={"save_seconds": 3}, timings=waits, **soon(17))
+    more += ["--every", 4000]  # so that the only save is that of the signal
+    box.make("--steps", 4000, *more, checkpoint={"save_seconds": 3}, **soon(17))
     box.start()
     box.at_step(3)
-    for name in ("keeper", "runner"):
+    (box.folder / "no-python").write_text("exit 1\n")
+    os.replace(box.folder / "no-python", box.run_dir / "run.sh")  # nobody can raise them
+    for name in ("supervisor", "runner"):
         os.kill(box.pid(name), signal.SIGKILL)
     now = box.status()
-    assert (now["alive"], now["keeper_alive"], now["backstop"]) == (True, False, "deadman")
+    assert (now["alive"], now["supervisor_alive"], now["backstop"]) == (True, False, "deadman")
     told = status_from(
         "here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time()
     )
@@ -120,7 +122,7 @@ def test_the_program_ends_when_runner_and_keeper_are_both_killed(box: Box, ignor
     end = int((box.run_dir / "deadline").read_text())
     box.until(lambda: not box.processes(), timeout=70)
     assert end <= time.time() <= end + 20 + 3 + 15
-    assert (b"leaving" in box.output()) != ignores
+    assert bool([*box.checkpoints.glob("step-*.pt")]) != ignores
 
 
 SAVES_SLOWLY = """
@@ -138,10 +140,10 @@ while True: time.sleep(0.1)
 def jumping(box: Box):
     """Let the clock of the run's own processes jump two hours, beyond the deadline, once a file is there."""
     real, jump = "return time.time()\n", box.folder / "jump"
-    text = box.script.read_text()
+    text = Path(clock.__file__).read_text()
     assert text.count(f"        {real}") == 1
     now = f"import os; return time.time() + 7200 * os.path.exists({str(jump)!r})\n"
-    box.script.write_text(text.replace(f"        {real}", f"        {now}"))
+    box.change("clock.py", text.replace(f"        {real}", f"        {now}"))
     return jump
 
 
@@ -268,7 +270,7 @@ def test_after_a_verified_copy_the_box_is_stopped_long_before_the_deadline(box: 
 @pytest.mark.parametrize("named", [False, True], ids=["by default", "unsaved is named"])
 def test_without_a_verified_copy_the_box_stays_and_says_so(box: Box, named):
     (box.folder / "durable").mkdir()
-    (box.folder / "durable/ckpt").write_text("a file where a folder must come")
+    (box.folder / "durable/ckpt.generations").write_text("a file where a folder must come")
     box.env["BOX_KEY"] = "k"
     end = stop_command(box)
     end["at_end"]["when"] = ["done", "deadline", *(["unsaved"] if named else [])]
@@ -342,7 +344,17 @@ def test_the_deadline_is_written_once_and_a_run_past_it_does_not_start(box: Box)
     assert (box.run_dir / "deadline").read_text() == first
     box.make("--sleep", 0, spec={"deadline": f"at:{int(time.time()) - 5}"})
     again = box.verb("resume")
-    assert again.returncode == 78 and "the deadline of toy passed" in box.log()
+    assert again.returncode == 78 and "toy: its deadline ran out" in box.log()
+
+
+def test_a_budget_that_is_spent_ends_run_and_box_as_the_deadline_does(box: Box):
+    box.env["BOX_KEY"] = "k"
+    spent = {"deadline": "20h", "budget": "5 USD", "price": "1000 USD", **alarm(box)}  # 18 s
+    box.make("--steps", 4000, checkpoint={"save_seconds": 3}, **spent, **stop_command(box))
+    box.start()
+    box.until(lambda: lines(box.folder / "stopped"), timeout=60)
+    assert box.marker("preempted")["class"] == "deadline"
+    assert "ended by its budget of 5 USD at step" in lines(box.folder / "alarms")[0]
 
 
 def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):
@@ -370,11 +382,11 @@ def test_a_run_that_ends_before_its_deadline_leaves_no_process_on_a_box_that_is_
     assert (box.run_dir / "final.bin").read_bytes() == undisturbed()
 
 
-def test_the_box_is_stopped_when_runner_and_keeper_are_dead(box: Box):
+def test_the_box_is_stopped_when_runner_and_supervisor_are_dead(box: Box):
     box.env["BOX_KEY"] = "k"
     box.make("--steps", 4000, checkpoint={"save_seconds": 1}, **soon(15), **stop_command(box))
     box.start()
-    for name in ("runner", "keeper"):
+    for name in ("runner", "supervisor"):
         os.kill(box.pid(name), signal.SIGKILL)
     box.until(lambda: lines(box.folder / "stopped"), timeout=80)
     end = int((box.run_dir / "deadline").read_text())
@@ -409,14 +421,14 @@ def test_a_damaged_deadline_file_changes_no_deadline(box: Box, content):
     path.unlink() if content is None else path.write_text(
         content.replace("PWNED", f"{box.folder}/pwned")
     )
-    os.kill(box.pid("keeper"), signal.SIGKILL)
+    os.kill(box.pid("supervisor"), signal.SIGKILL)
     assert box.status()["alive"]
     box.until(lambda: lines(box.folder / "stopped"), timeout=40)
     assert end <= int(lines(box.folder / "stopped")[0].split()[0]) <= end + 15
     assert not (box.folder / "pwned").exists()
 
 
-def test_the_keeper_copies_from_where_the_image_began(box: Box):
+def test_the_supervisor_copies_from_where_the_image_began(box: Box):
     image = box.folder / "image"
     image.mkdir()
     box.make(
@@ -425,7 +437,7 @@ def test_the_keeper_copies_from_where_the_image_began(box: Box):
         4000,
         checkpoint={"folder": "ck", "save_seconds": 1},
         durable={"to": str(box.folder / "durable"), "what": ["ck"]},
-        spec={"work_dir": "."},
+        spec={"rendered": {"work_dir": "."}},
         **soon(17),
     )
     box.popen("run", cwd=image)

@@ -4,10 +4,11 @@ import sys
 from types import SimpleNamespace
 
 import pytest
-from remote_gpu_trainer.runner import launchers, spec
+from remote_gpu_trainer.runner import launchers
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.box import Box
+from tests.runner.jobs import job_of
 
 pytest_plugins = ["tests.runner.box"]
 
@@ -33,9 +34,9 @@ def test_pytorch_is_asked_for_dumps_in_both_spellings_unless_the_user_set_either
     if source == "box":
         for name, value in given.items():
             monkeypatch.setenv(name, value)
-    job: SimpleNamespace = spec.of(
+    job: SimpleNamespace = job_of(
         {
-            "run_dir": "/run",
+            "rendered": {"run_dir": "/run"},
             "launcher": "torchrun",
             "processes": 2,
             "variables": given if source == "job" else {},

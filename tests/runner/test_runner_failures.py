@@ -72,14 +72,6 @@ def test_a_failure_is_named_by_its_evidence_and_retried_by_its_class(
     assert len(box.events("attempt")) == attempts, "the same failure at the same step twice stops"
 
 
-def test_a_failure_that_comes_later_each_time_is_tried_as_often_as_allowed(box: Box):
-    program = "import os; a=int(os.environ['RGT_ATTEMPT']); [print('step', n) for n in range(a * 10)]; print('Connection reset by peer'); os._exit(1)"
-    box.make(command=["python3", "-c", program], results=[], retries={"network": 2})
-    assert box.verb("run").returncode == 1
-    assert len(box.events("attempt")) == 3
-    assert "2 retries are used up" in box.marker("failed")["reason"]
-
-
 def test_the_same_failure_again_needs_a_resume(box: Box):
     box.make(
         "--fail-at",
@@ -117,7 +109,7 @@ def test_the_kernel_s_memory_killer_is_read_from_its_counter(box: Box):
         command=["python3", "-c", program],
         results=[],
         target="slurm",
-        spec={"cgroup": str(counters)},
+        spec={"rendered": {"cgroup": str(counters)}},
     )
     assert box.verb("run").returncode == 137
     assert (box.marker("failed")["class"], box.marker("failed")["entry"]) == ("host-oom", "SLURM4")
@@ -207,11 +199,16 @@ def test_a_wait_for_room_is_told_at_once_though_nothing_can_be_written(box: Box)
         box.make("--pad", 150_000, timings={"room_wait": 120, "heartbeat": 0.5}, notify=notify)
         box.start()
         box.at_step(11)
-        for _ in range(2):  # what the program writes meanwhile finds no room either
+
+        def fill() -> None:
             with pytest.raises(OSError), open(small / "other", "ab", buffering=0) as other:
                 while other.write(b"1" * 4096):
                     pass
+
+        for _ in range(2):  # what the program writes meanwhile finds no room either
+            fill()
         box.until(lambda: told.exists() and told.read_text())
+        fill()  # nor does the state where the program's pid was noted
         assert (
             f"no room left in {box.run_dir}: waiting up to 2 minutes for room" in told.read_text()
         )
@@ -235,15 +232,6 @@ def test_a_wait_for_room_is_told_at_once_though_nothing_can_be_written(box: Box)
         subprocess.run(["umount", "-l", str(small)], check=True)
 
 
-@pytest.mark.parametrize(("at", "attempts"), [(3, 1), (12, 2)], ids=["no save", "one save"])
-def test_where_memory_ran_out_a_newer_checkpoint_is_worth_another_attempt(box: Box, at, attempts):
-    """The second one ends at the same step."""
-    box.make("--fail-at", at, "--sleep", 0, "--say", "MemoryError", results=[])
-    box.verb("run")
-    assert box.marker("failed")["class"] == "host-oom"
-    assert len(box.events("attempt")) == attempts
-
-
 @pytest.mark.parametrize("said", ["MemoryError", "Traceback (most recent call last)"])
 def test_a_program_that_begins_anew_each_time_is_tried_once_more_alone(box: Box, said):
     """It saves newer checkpoints in each attempt, and comes no further."""
@@ -256,21 +244,6 @@ def test_a_program_that_begins_anew_each_time_is_tried_once_more_alone(box: Box,
     )
     box.verb("run")
     assert box.status()["phase"] == "failed" and len(box.events("attempt")) == 2
-
-
-def test_a_job_that_names_a_class_is_obeyed(box: Box):
-    box.make(
-        "--fail-at", 12, "--sleep", 0, "--say", "MemoryError", results=[], retries={"host-oom": 0}
-    )
-    box.verb("run")
-    assert len(box.events("attempt")) == 1
-
-
-def test_a_traceback_of_a_moment_ends_nothing(box: Box):
-    program = "import os, sys; a = int(os.environ['RGT_ATTEMPT']); a > 1 or sys.exit(open('/no/such/lock'))"
-    box.make(command=["python3", "-c", program], results=[])
-    assert box.verb("run").returncode == 0
-    assert len(box.events("attempt")) == 2
 
 
 @pytest.mark.skipif(

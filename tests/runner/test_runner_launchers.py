@@ -103,7 +103,7 @@ def pair(box: Box, tmp_path: Path, launcher: str, *arguments) -> list[Box]:
             processes=1,
             nodes=2,
             results=["final.bin"],
-            spec={"rendezvous_host": "127.0.0.1", "rendezvous_port": port},
+            rendezvous=f"127.0.0.1:{port}",
             variables=CPU,
         )
     return [box, other]

@@ -8,7 +8,7 @@ pytest_plugins = ["tests.runner.box"]
 
 def test_a_notice_saves_and_ends_the_run_as_preempted(box: Box, service):
     service.needs = NEEDS["aws"]
-    box.make("--steps", 400, spec={"notice": "aws", "metadata": service.base})
+    box.make("--steps", 400, spec={"rendered": {"notice": "aws", "metadata": service.base}})
     box.start()
     box.at_step(3)
     box.until(lambda: service.seen)

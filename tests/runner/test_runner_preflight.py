@@ -5,10 +5,11 @@ import os
 import time
 
 import pytest
-from remote_gpu_trainer.runner import procs, spec, verbs
+from remote_gpu_trainer.runner import procs, verbs
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.box import Box
+from tests.runner.jobs import job_of, merged
 
 pytest_plugins = ["tests.runner.box"]
 
@@ -16,7 +17,7 @@ pytest_plugins = ["tests.runner.box"]
 def plain(box: Box, spec: dict | None = None, **fields) -> Box:
     """A box of no platform that has entries of its own."""
     usual = {"command": ["true"], "results": [], "python": "/usr/bin/python3", "target": "ssh"}
-    return box.make(**{**usual, **fields}, spec={"profile": "", **(spec or {})})
+    return box.make(**{**usual, **fields}, spec=merged({"rendered": {"profile": ""}}, spec or {}))
 
 
 def refusals(box: Box, *words: str) -> list[str]:
@@ -30,7 +31,9 @@ def test_a_healthy_box_is_refused_nothing(box: Box):
 
 
 def test_too_little_room_is_refused_in_numbers(box: Box):
-    said = refusals(plain(box, spec={"min_free_mb": 10**9, "profile": "vastai"}))
+    said = refusals(
+        plain(box, spec={"floors": {"free_gb": 10**6}, "rendered": {"profile": "vastai"}})
+    )
     assert (
         len(said) == 2
         and said[0].startswith(f"refused VAST10 the run folder {box.run_dir} has ")
@@ -45,7 +48,7 @@ def test_a_platform_without_an_entry_of_its_own_gets_the_one_for_all(box: Box, f
 
 
 def test_a_refused_start_says_why_and_leaves_a_failed_marker(box: Box):
-    plain(box, spec={"min_free_mb": 10**9, "profile": "autodl"})
+    plain(box, spec={"floors": {"free_gb": 10**6}, "rendered": {"profile": "autodl"}})
     done = box.verb("start")
     assert done.returncode == 78 and done.stderr.startswith("refused AD5 the run folder")
     marker = box.marker("failed")
@@ -59,7 +62,7 @@ def test_a_refused_resume_leaves_a_stopped_run_as_it_was(box: Box):
     assert box.verb("stop").returncode == 0
     before = box.status()
     assert before["phase"] == "preempted" and before["step"] and before["checkpoint"]
-    box.make("--steps", 4000, "--sleep", 0.05, spec={"min_free_mb": 10**9})
+    box.make("--steps", 4000, "--sleep", 0.05, spec={"floors": {"free_gb": 10**6}})
     done = box.verb("resume")
     assert done.returncode == 78 and "refused" in done.stderr and "MB free" in done.stderr
     after = box.status()
@@ -69,7 +72,7 @@ def test_a_refused_resume_leaves_a_stopped_run_as_it_was(box: Box):
 
 
 def test_a_refusal_is_told_where_no_file_can_hold_it(box: Box):
-    plain(box, spec={"min_free_mb": 10**9})
+    plain(box, spec={"floors": {"free_gb": 10**6}})
     (box.run_dir / "log").mkdir(parents=True)
     (box.run_dir / "log/runner.log").symlink_to("/dev/full")
     done = box.verb("start")
@@ -84,7 +87,7 @@ def test_a_refusal_is_told_where_no_file_can_hold_it(box: Box):
     ("running", True),
 ])  # fmt: skip
 def test_a_start_waits_until_its_own_checks_are_over(tmp_path, phase, is_past):
-    run = Run(spec.of({"run_dir": str(tmp_path)}))
+    run = Run(job_of({"run_dir": str(tmp_path)}))
     procs.note_pid(run.folder, "runner", os.getpid())
     run.folder.write("state.json", json.dumps({"phase": phase}))
     assert verbs._is_past_checks(run) is is_past
@@ -98,7 +101,7 @@ def test_a_start_whose_run_folder_says_nothing_tells_what_the_runner_said(box: B
     (box.run_dir / "log/runner.log").symlink_to("/dev/full")
     (box.run_dir / "start.refused").mkdir()  # as on a full disk: it can't be written
     done = box.verb("start")
-    assert done.returncode == 78 and "the deadline of toy passed" in done.stderr
+    assert done.returncode == 78 and "toy: its deadline ran out" in done.stderr
 
 
 @pytest.mark.parametrize("platform", ["generic-ssh", "runpod"])
@@ -119,13 +122,20 @@ def test_a_refused_start_says_that_the_box_is_ended_at_its_deadline(box: Box):
 
 
 def test_an_environment_is_installed_once_and_its_failure_ends_the_start(box: Box):
-    plain(box, spec={"install": ["bash", "-c", f"echo installed >> {box.folder}/setup"]})
+    plain(
+        box, spec={"rendered": {"install": ["bash", "-c", f"echo installed >> {box.folder}/setup"]}}
+    )
     assert box.verb("run").returncode == 0
     box.start("resume")
     box.wait("done")
     assert (box.folder / "setup").read_text() == "installed\n"
     plain(
-        box, spec={"install": ["bash", "-c", "echo 'Temporary failure in name resolution'; exit 3"]}
+        box,
+        spec={
+            "rendered": {
+                "install": ["bash", "-c", "echo 'Temporary failure in name resolution'; exit 3"]
+            }
+        },
     )
     box.verb("resume")
     marker = (box.wait("failed"), box.marker("failed"))[1]

@@ -76,8 +76,8 @@ def test_a_detached_run_belongs_to_no_terminal_and_hears_no_hang_up(box: Box):
     box.start()
     box.at_step(7)
     fields = Path(f"/proc/{box.pid('runner')}/stat").read_text().rpartition(")")[2].split()
-    assert (int(fields[3]), int(fields[4])) == (box.pid("runner"), 0), "its own session, no tty"
-    for name in ("runner", "keeper"):
+    assert (int(fields[3]), int(fields[4])) == (box.pid("supervisor"), 0), "a session of its own"
+    for name in ("runner", "supervisor"):
         os.kill(box.pid(name), signal.SIGHUP)
     assert box.wait()["phase"] == "done"
     assert len(box.events("attempt")) == 1 and not box.events("save-now")
@@ -245,7 +245,7 @@ def test_a_run_on_another_machine_is_judged_by_its_heartbeat(box: Box, login_nod
         now["alive"],
         now["runner_alive"],
         now["elsewhere"],
-        now["keeper_alive"],
+        now["supervisor_alive"],
         now["host"],
     ) == (True, True, True, None, os.uname().nodename)
     for word in ("stop", "save"):

@@ -9,14 +9,15 @@ import pytest
 from remote_gpu_trainer.runner import sync
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.safe import judged_now, look_safe
-from remote_gpu_trainer.runner.spec import of
+
+from tests.runner.jobs import job_of
 
 from .clocks import Clock
 
 
 def _run(tmp_path, clock=None, **fields) -> Run:
-    usual = {"run_dir": str(tmp_path / "run"), "checkpoint_folder": "out"}
-    run = Run(of({**usual, "checkpoint_pattern": "step_*.pt", **fields}), clock=clock)
+    usual = {"rendered": {"run_dir": str(tmp_path / "run")}, "checkpoint": {"folder": "out"}}
+    run = Run(job_of(usual, {"checkpoint": {"pattern": "step_*.pt"}}, fields), clock=clock)
     run.folder.make()
     if run.checkpoints:
         os.makedirs(run.checkpoints, exist_ok=True)
@@ -42,8 +43,11 @@ def test_a_corrupt_checkpoint_is_never_named(tmp_path):
 
 
 def test_safe_is_what_is_complete_and_verified_there(tmp_path):
-    fields = {"durable": str(tmp_path / "keep"), "durable_what": ["out"], "results": ["final.*"]}
-    run = _run(tmp_path, durable_on_this_box=True, **fields)
+    fields = {
+        "durable": {"to": str(tmp_path / "keep"), "what": ["out"], "on_this_box": True},
+        "results": ["final.*"],
+    }
+    run = _run(tmp_path, **fields)
     _save(run, 5)
     assert not look_safe(run).is_all_safe
     assert sync.worker(run, "quick") == 0
@@ -83,14 +87,14 @@ def _train(run: Run, step: int | str = "", failure: str = "", seconds: int = 5) 
         ({"step": 0, "failure": "bug"}, {}, False),
         ({"step": 36}, {"results": ["final.json"]}, False),  # it is there, and proven
         ({"step": 36}, {"results": ["model.pt"]}, True),
-        ({"step": 36}, {"checkpoint_folder": "", "checkpoint_pattern": ""}, False),
+        ({"step": 36}, {"checkpoint": {"folder": "", "pattern": ""}}, False),
     ],
 )
 def test_an_empty_checkpoint_folder_is_no_proof_once_the_program_trained(
     tmp_path, attempt, fields, is_lost
 ):
-    durable = {"durable": str(tmp_path / "keep"), "durable_what": ["out"]}
-    run = _run(tmp_path, Clock(), durable_on_this_box=True, **durable, **fields)
+    durable = {"to": str(tmp_path / "keep"), "what": ["out"], "on_this_box": True}
+    run = _run(tmp_path, Clock(), durable=durable, **fields)
     (tmp_path / "run/out").mkdir(exist_ok=True)
     (tmp_path / "run/final.json").write_text("{}")
     _train(run, **attempt)
@@ -105,8 +109,8 @@ def test_an_empty_checkpoint_folder_is_no_proof_once_the_program_trained(
 
 
 def test_what_was_copied_was_seen_also_where_nobody_can_judge_it(tmp_path):
-    durable = {"durable": str(tmp_path / "keep"), "durable_what": ["out"]}
-    run = _run(tmp_path, durable_on_this_box=True, **durable)
+    durable = {"to": str(tmp_path / "keep"), "what": ["out"], "on_this_box": True}
+    run = _run(tmp_path, durable=durable)
     with open(os.path.join(run.checkpoints, "step_5.pt"), "wb") as file:
         file.write(b"\x07" * 1000)
     _train(run, 36, seconds=0)

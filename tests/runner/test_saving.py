@@ -1,4 +1,4 @@
-"""A save that goes on: who writes what, and how long an end may wait for it."""
+"""A save that goes on: who writes what, and who waits for it."""
 
 import os
 import signal
@@ -7,40 +7,14 @@ import sys
 import time
 
 import pytest
-from remote_gpu_trainer.runner import saving, spec, stopping
+from remote_gpu_trainer.runner import saving, stopping
 from remote_gpu_trainer.runner.context import Run
+from remote_gpu_trainer.runner.core.model import Save
+from remote_gpu_trainer.runner.core.stop import STILL
+
+from tests.runner.jobs import job_of
 
 from .clocks import Clock
-
-USUAL = {
-    "waited": 0.0, "left": 1e9, "save": 30.0, "handles": False, "notice": 15.0, "grows": False, "is_one_save": True,
-}  # fmt: skip
-
-
-@pytest.mark.parametrize(
-    ("why", "given", "may"),
-    [
-        ("asked", {"waited": 59}, True),
-        ("asked", {"waited": 60}, False),
-        ("asked", {"waited": 60, "grows": True}, True),
-        ("asked", {"waited": 600, "grows": True}, False),
-        ("asked", {"waited": 90, "save": 50.0}, True),
-        ("asked", {"left": 0}, False),
-        ("asked", {"left": 29, "handles": True}, False),
-        ("deadline", {"waited": 500, "left": 0.5}, True),
-        ("deadline", {"left": 0}, False),
-        ("deadline", {"left": 29, "handles": True}, False),
-        ("deadline", {"left": 31, "handles": True}, True),
-        ("notice from gcp", {"waited": 14, "notice": 30}, True),
-        ("notice from gcp", {"waited": 15, "notice": 30, "grows": True}, False),
-        ("signal TERM", {"waited": 8, "grows": True}, False),
-        ("asked", {"waited": 2, "handles": True, "is_one_save": False}, True),
-        ("asked", {"waited": 3, "handles": True, "is_one_save": False}, False),
-        ("asked", {"waited": 3, "is_one_save": False}, True),
-    ],
-)
-def test_how_long_an_end_waits_for_a_save(why, given, may):
-    assert saving.may_wait(why, **{**USUAL, **given}) is may
 
 
 @pytest.mark.parametrize(
@@ -91,15 +65,15 @@ def writer(tmp_path):
 
 
 def test_a_save_is_seen_from_its_beginning_to_its_end(tmp_path, writer):
-    fields = {"checkpoint_folder": "out", "checkpoint_pattern": "ckpt.pt"}
-    run = Run(spec.of({"run_dir": str(tmp_path), **fields}), here=str(tmp_path))
+    fields = {"checkpoint": {"folder": "out", "pattern": "ckpt.pt"}}
+    run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}}, fields), here=str(tmp_path))
     child = writer()
     assert child.stdout.readline() == "saving\n"
     watch, begin = saving.Watch(run), time.monotonic()
     path = str(tmp_path / "out/ckpt.pt")
     seen = []
     while not seen or seen[-1]:
-        seen.append(watch.look([child.pid]))
+        seen.append(watch.look([child.pid]).path)
         time.sleep(0.05)
         assert time.monotonic() < begin + 20
     assert path in seen and time.monotonic() - begin >= 2.5
@@ -108,20 +82,20 @@ def test_a_save_is_seen_from_its_beginning_to_its_end(tmp_path, writer):
 
 
 def test_what_a_killed_save_left_behind_is_no_save(tmp_path):
-    fields = {"checkpoint_folder": "out", "checkpoint_pattern": "*.pt"}
-    run = Run(spec.of({"run_dir": str(tmp_path), **fields}), here=str(tmp_path))
+    fields = {"checkpoint": {"folder": "out", "pattern": "*.pt"}}
+    run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}}, fields), here=str(tmp_path))
     words = "import sys, time; file = open(sys.argv[1], 'wb'); print(file.write(b'x'), flush=True); time.sleep(60)"
     left = str(tmp_path / "out/ckpt.pt.tmp")
     (tmp_path / "out").mkdir()
     child = subprocess.Popen([sys.executable, "-c", words, left], stdout=subprocess.PIPE)
     child.stdout.readline()
-    assert saving.Watch(run).look([child.pid]) == left
+    assert saving.Watch(run).look([child.pid]).path == left
     child.kill()
     child.wait()
     watch, begin = saving.Watch(run), time.monotonic()
-    while watch.look([os.getpid()]):
+    while watch.look([os.getpid()]).path:
         time.sleep(0.05)
-        assert time.monotonic() < begin + saving.STILL + 1
+        assert time.monotonic() < begin + STILL + 1
     assert not watch.has_seen
 
 
@@ -134,7 +108,7 @@ def test_who_handles_a_signal_is_read_from_the_kernel(writer):
 
 
 def test_output_of_the_program_is_what_it_writes_in_its_folder(tmp_path, writer):
-    run = Run(spec.of({"run_dir": str(tmp_path)}), here=str(tmp_path))
+    run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}}), here=str(tmp_path))
     child = writer()
     child.stdout.readline()
     before = saving.stamp_output(run, [child.pid])
@@ -176,22 +150,17 @@ def test_a_save_into_the_same_file_is_one_in_place(tmp_path):
 def test_an_end_waits_for_a_save_within_its_time_and_tells_of_it_once(
     tmp_path, monkeypatch, capsys, seconds, has_seen, waited
 ):
-    run = Run(spec.of({"run_dir": str(tmp_path), "name": "toy"}), clock=Clock())
+    run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}, "name": "toy"}), clock=Clock())
     run.folder.make()
     begin, told = run.up, []
 
     class Saves:
-        is_one_save = True
-
         def __init__(self, _):
             self.has_seen = has_seen
 
         def look(self, pids):
             told.append(run.folder.has(saving.FILE))
-            return "/r/ckpt.pt" if run.up - begin < seconds else ""
-
-        def grows(self):
-            return False
+            return Save("/r/ckpt.pt" if run.up - begin < seconds else "")
 
     monkeypatch.setattr(saving, "Watch", Saves)
     monkeypatch.setattr(stopping.procs, "of_program", lambda *_: {1})

@@ -5,14 +5,16 @@ import random
 import time
 
 import pytest
-from remote_gpu_trainer.runner import secrets, spec
+from remote_gpu_trainer.runner import secrets
 from remote_gpu_trainer.runner.context import Run
+
+from tests.runner.jobs import job_of, secrets_of
 
 VALUE = "s3cr3t-Value-1234"
 
 
 def run_with(tmp_path, **fields) -> Run:
-    return Run(spec.of({"run_dir": str(tmp_path), **fields}))
+    return Run(job_of({"rendered": {"run_dir": str(tmp_path)}}, fields))
 
 
 def test_values_come_from_files_and_variables(tmp_path, monkeypatch):
@@ -20,8 +22,10 @@ def test_values_come_from_files_and_variables(tmp_path, monkeypatch):
     monkeypatch.setenv("OTHER", VALUE)
     run = run_with(
         tmp_path,
-        secret_files={"FILE": str(tmp_path / "key"), "GONE": "/no/such"},
-        secret_variables={"NAME": "OTHER", "NOT": "NOT_SET_HERE"},
+        secrets=secrets_of(
+            {"FILE": str(tmp_path / "key"), "GONE": "/no/such"},
+            {"NAME": "OTHER", "NOT": "NOT_SET_HERE"},
+        ),
     )
     assert secrets.load(run) == {"FILE": VALUE, "NAME": VALUE}
     assert secrets.names(run.spec) == ["FILE", "GONE", "NAME", "NOT"]
@@ -33,7 +37,9 @@ def test_values_come_from_files_and_variables(tmp_path, monkeypatch):
 
 def test_a_file_that_no_variable_can_hold_is_a_problem(tmp_path):
     (tmp_path / "key").write_text("x" * 200_000)
-    [(_, reason)] = secrets.problems(run_with(tmp_path, secret_files={"A": str(tmp_path / "key")}))
+    [(_, reason)] = secrets.problems(
+        run_with(tmp_path, secrets=secrets_of({"A": str(tmp_path / "key")}))
+    )
     assert "larger than a variable may be" in reason
 
 

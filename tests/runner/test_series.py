@@ -4,18 +4,20 @@ import json
 from types import SimpleNamespace
 
 import pytest
-from remote_gpu_trainer.runner import history, series, spec
+from remote_gpu_trainer.runner import history, series
 from remote_gpu_trainer.runner.context import Run
+from remote_gpu_trainer.runner.folder import read_rows
 from remote_gpu_trainer.runner.state import State
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of
 
 CARD = {"use": 97, "memory_mb": 61440, "total_mb": 81559, "temperature_c": 64}
 
 
 @pytest.fixture
 def made(tmp_path) -> series.Series:
-    run = Run(spec.of({"run_dir": str(tmp_path / "run")}), clock=Clock())
+    run = Run(job_of({"rendered": {"run_dir": str(tmp_path / "run")}}), clock=Clock())
     run.folder.make()
     state = State(run)
     state.attempt, state.phase = 1, "running"
@@ -67,6 +69,21 @@ def test_a_long_run_keeps_forty_points_of_its_whole_course(made):
     assert max(gaps) <= 3 * min(gaps)
 
 
+def test_a_checkpoint_that_is_new_stands_in_the_next_row_alone(made):
+    beat(made, "step 1 loss 1\n")
+    made.note_save(50, made.run.now - 3600)  # of an earlier attempt
+    beat(made, "step 70 loss 1\n", 60.0)
+    made.note_save(80, made.run.now + 5)
+    made.note_save(90, made.run.now + 9)
+    beat(made, "step 95 loss 1\n", 60.0)
+    made.note_save(None, made.run.now)
+    beat(made, "step 99 loss 1\n", 60.0)
+    beat(made, "step 100 loss 1\n", 60.0)
+    first, second = rows(made)[1]["t"], rows(made)[2]["t"]
+    saved = [[[80, first + 5], [90, first + 9]], [[95, second]]]
+    assert [row.get("saved") for row in rows(made)] == [None, None, *saved, None]
+
+
 def test_another_attempt_remembers_and_another_runner_goes_on(made):
     for step in range(1, 20):
         beat(made, f"step {step}/100 loss 1.5 val_loss 2.5\n")
@@ -98,8 +115,8 @@ def test_a_disk_that_is_full_stops_nothing_and_a_torn_line_costs_itself(made, mo
     monkeypatch.setattr(series, "MOST", 1)
     beat(made, "step 2 loss 0.5\n", 60.0)
     assert made.state.progress["step"] == 2
-    assert len(series.read_rows(made.run.folder.read(series.FILE))) == 1
-    assert series.read_rows('[]\n5\n{"t": "x"}\n{"t": 1}\n') == [{"t": 1}]
+    assert len(made.run.folder.rows(series.FILE)) == 1
+    assert read_rows('[]\n5\n{"t": 1\n{"t": 1}\n') == [{"t": 1}]
 
 
 def test_the_file_of_a_library_serves_a_log_without_numbers(made, tmp_path):

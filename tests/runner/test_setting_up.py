@@ -10,10 +10,11 @@ from types import SimpleNamespace
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from remote_gpu_trainer.runner import attempts, installing, preflight, setting_up, spec
+from remote_gpu_trainer.runner import attempt, installing, preflight, setting_up
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.box import Box, assert_nothing_repeated, undisturbed
+from tests.runner.jobs import job_of
 
 pytest_plugins = ["tests.runner.box"]
 
@@ -72,13 +73,15 @@ def test_a_line_that_fails_is_noted_and_nothing_after_it_runs(tmp_path, lines, n
 def test_what_failed_before_the_program_is_a_line_of_the_setup_or_the_container(
     tmp_path, monkeypatch
 ):
-    run = Run(spec.of({"run_dir": str(tmp_path), "name": "toy", "setup": ["true", "exit 3"]}))
-    attempt = SimpleNamespace(run=run, state=SimpleNamespace(exit=125))
-    monkeypatch.setattr(attempts.containers, "failure", lambda _, code: f"engine {code}")
-    assert attempts.Attempts._never_started(attempt) == "engine 125"
+    run = Run(
+        job_of({"rendered": {"run_dir": str(tmp_path)}, "name": "toy", "setup": ["true", "exit 3"]})
+    )
+    it = SimpleNamespace(run=run)
+    monkeypatch.setattr(attempt.containers, "failure", lambda _, code: f"engine {code}")
+    assert attempt.Attempt._never_started(it, 125) == "engine 125"
     run.folder.write(setting_up.NOTE, '{"line": 2, "code": 3}')
     said = "setup: line 2 failed with exit status 3: exit 3"
-    assert attempts.Attempts._never_started(attempt) == said
+    assert attempt.Attempt._never_started(it, 125) == said
 
 
 def test_a_module_is_found_where_no_login_shell_ran(tmp_path):
@@ -95,9 +98,8 @@ def test_a_module_that_the_shell_has_already_is_left_alone(tmp_path):
 
 
 def make_run(tmp_path, **fields) -> Run:
-    given = {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path), "command": ["true"],
-             "python": sys.executable, "job_sha": "one", "timings": {"tick": 0.01}}  # fmt: skip
-    run = Run(spec.of(given | fields))
+    given = {"rendered": {"run_dir": str(tmp_path / "run"), "work_dir": str(tmp_path), "job_sha": "one"}, "command": ["true"], "python": sys.executable, "timings": {"tick": 0.01}}  # fmt: skip
+    run = Run(job_of(given, fields))
     run.folder.make()
     return run
 
@@ -142,7 +144,7 @@ def test_the_kernel_check_runs_behind_the_setup(tmp_path, monkeypatch):
 
 def test_an_installation_runs_behind_the_setup_and_again_when_that_changes(tmp_path):
     install = ["bash", "-c", 'echo "$WHERE" >> installed']
-    run = make_run(tmp_path, setup=["export WHERE=conda"], install=install)
+    run = make_run(tmp_path, setup=["export WHERE=conda"], rendered={"install": install})
     assert installing.install(run, lambda: False) is None
     assert installing.install(run, lambda: False) is None
     run.spec.setup = ["export WHERE=venv"]

@@ -7,32 +7,45 @@ import subprocess
 import sys
 
 import pytest
-from remote_gpu_trainer.runs import run_script
+from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.runs.targets import slurm as target
 
 from tests.conftest import ROOT
+from tests.runner.jobs import text_of
 
 pytest_plugins = ["tests.engines.slurm"]
 
 PROGRAM = ROOT / "tests/runner/runner_program.py"
-ONE = target.Options("tiny", 2, gpus=1, requeue=True, signal_seconds=60)
 
 
 class Run:
-    """A batch script of the real runner around the small trainer, and what it left."""
+    """A batch script of the real runner around the small trainer, and what it left.
 
-    def __init__(self, folder, options=ONE, sleep=0.15, **more):
+    `gpus`: those that Slurm gives, of which the runner knows nothing. `more`: fields of the job.
+    """
+
+    def __init__(self, folder, sleep=0.15, gpus=1, **more):
         self.folder, self.run = folder, folder / "run"
-        self.options = options
         self.script = folder / "batch.sh"
-        spec = {
-            "target": "slurm", "profile": "slurm", "name": "tiny", "run_dir": str(self.run), "work_dir": str(folder), "nodes": options.nodes,
-            "command": [sys.executable, str(PROGRAM), "--every", "4", "--sleep", str(sleep)], "checkpoint_folder": str(folder / "checkpoints"),
-            "checkpoint_pattern": "step-*.pt", "save_seconds": 10, "deadline": "hours:2", "python": sys.executable, "step_pattern": "step [0-9]+",
-            "requeue": options.requeue and options.nodes == 1, "results": ["final.bin"],
-            "timings": {"heartbeat": 1, "retry_wait": 0, "raise_after": 2, "deadman": 1}, **more,
+        usual = {
+            "rendered": {"target": "slurm", "profile": "slurm", "run_dir": str(self.run), "work_dir": str(folder)}, "name": "tiny",
+            "command": [sys.executable, str(PROGRAM), "--every", "4", "--sleep", str(sleep)],
+            "checkpoint": {"folder": str(folder / "checkpoints"), "pattern": "step-*.pt", "save_seconds": 10}, "deadline": "hours:2", "python": sys.executable, "step_pattern": "step [0-9]+",
+            "results": ["final.bin"], "timings": {"heartbeat": 1, "retry_wait": 0, "raise_after": 2, "deadman": 1},
         }  # fmt: skip
-        self.script.write_text(run_script.text(spec, target.head(options)))
+        asked = {name: more[name] for name in ("nodes", "launcher", "queue") if name in more}
+        slurm = {"signal_seconds": 60, **more.get("slurm", {})}
+        job = from_object(
+            {
+                "name": "tiny",
+                "command": ["x"],
+                "deadline": "2h",
+                "gpus": gpus,
+                "slurm": slurm,
+                **asked,
+            }
+        )
+        self.script.write_text(text_of(usual, more, sbatch=target.head(job)))
 
     def lines(self, name):
         path = self.run / name
@@ -80,7 +93,7 @@ class Run:
             name for name in (".done", ".failed", ".preempted") if (self.run / name).exists()
         ] == [".done"]
         assert self.repeated() == []
-        # The keeper of the deadline, too, goes with the job.
+        # The supervisor of the deadline, too, goes with the job.
         slurm.wait(
             lambda: (
                 subprocess.run(
@@ -150,7 +163,9 @@ def test_a_requeue_by_hand(slurm, tmp_path, weights):
 
 def test_a_preemption_by_a_higher_partition(slurm, tmp_path, weights):
     run = Run(
-        tmp_path, target.Options("tiny", 2, gpus=2, requeue=True, signal_seconds=60), sleep=0.6
+        tmp_path,
+        gpus=2,
+        sleep=0.6,
     )
     job = slurm.sbatch(run.script)
     run.at_step(slurm, 1)
@@ -167,13 +182,14 @@ def test_a_preemption_by_a_higher_partition(slurm, tmp_path, weights):
 @pytest.mark.alone
 def test_two_nodes_under_torchrun_save_are_requeued_and_go_on(slurm, tmp_path, weights):
     pytest.importorskip("torch")
-    options = target.Options("tiny", 2, nodes=2, requeue=True, signal_seconds=60, partition="pair")
     run = Run(
         tmp_path,
-        options,
+        gpus=0,
+        nodes=2,
+        slurm={"partition": "pair"},
         launcher="torchrun",
         processes=1,
-        rendezvous_port=str(slurm.free_port()),
+        rendezvous=f":{slurm.free_port()}",
         variables={"OMP_NUM_THREADS": "1"},
     )
     job = slurm.sbatch(run.script)
@@ -202,15 +218,16 @@ os.execv(sys.executable, [sys.executable, *sys.argv[2:]])
 @pytest.mark.alone
 def test_two_nodes_of_two_tasks_each_know_their_number_save_and_go_on(slurm, tmp_path, weights):
     pytest.importorskip("torch")
-    options = target.Options("tiny", 2, nodes=2, requeue=True, signal_seconds=60, partition="pair")
     (tmp_path / "task.py").write_text(TASK)
     run = Run(
         tmp_path,
-        options,
+        gpus=0,
+        nodes=2,
+        slurm={"partition": "pair"},
         launcher="slurm-tasks",
         processes=2,
         command=["task.py", str(tmp_path), str(PROGRAM), "--every", "4", "--sleep", "0.15"],
-        rendezvous_port=str(slurm.free_port()),
+        rendezvous=f":{slurm.free_port()}",
         variables={"OMP_NUM_THREADS": "1"},
     )
     job = slurm.sbatch(run.script)
@@ -285,16 +302,15 @@ def test_a_container_of_pyxis_is_a_step_that_saves_and_goes_on(slurm, tmp_path, 
 
 
 def test_an_array_runs_each_cell_once_also_those_that_are_requeued(slurm, tmp_path):
-    options = target.Options("tiny", 2, gpus=1, cells=4, at_once=2, requeue=True, signal_seconds=60)
     cells = [
         {"name": f"c{number}", "arguments": ["--final", f"{tmp_path}/c{number}.bin"]}
         for number in range(4)
     ]
     run = Run(
         tmp_path,
-        options,
-        sleep=0.4,  # the signal waits up to three seconds for a gap between saves
-        cells=cells,
+        sleep=0.4,
+        queue={"cells": cells},
+        slurm={"at_a_time": 2},
         results=[str(tmp_path / "{cell}.bin")],
     )
     job = slurm.sbatch(run.script)

@@ -4,16 +4,23 @@ import json
 import os
 
 import pytest
-from remote_gpu_trainer.runner import spec, status, verbs
+from remote_gpu_trainer.runner import runner, status, verbs
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.state import State
+from remote_gpu_trainer.runner.core import decide
+from remote_gpu_trainer.runner.core.attempts import Tries
+from remote_gpu_trainer.runner.core.model import as_json, of_json
+from remote_gpu_trainer.runner.state import State, core_of, forget_tries
+
+from tests.runner.jobs import job_of
 
 from .clocks import Clock
 
 
 @pytest.fixture
 def run(tmp_path) -> Run:
-    made = Run(spec.of({"run_dir": str(tmp_path / "run"), "name": "toy"}), clock=Clock())
+    made = Run(
+        job_of({"rendered": {"run_dir": str(tmp_path / "run")}, "name": "toy"}), clock=Clock()
+    )
     made.folder.make()
     return made
 
@@ -38,6 +45,19 @@ def test_a_done_run_is_done_though_a_full_disk_kept_the_older_state(run):
     assert status.look(run)["phase"] == "syncing", "its last copy is still under way"
 
 
+def test_what_the_core_goes_by_is_read_again_and_how_a_run_failed_is_forgotten_on_request(run):
+    core, before = decide.State("running", tries=Tries(failed=2, last="killed 3 a")), State(run)
+    before.core = as_json(core)
+    before.write()
+    raised = State(run)
+    raised.read()
+    assert of_json(decide.State, raised.core) == of_json(decide.State, core_of(run.folder)) == core
+    assert raised.is_same_boot
+    forget_tries(run.folder)
+    assert of_json(decide.State, core_of(run.folder)) == core._replace(tries=Tries())
+    assert run.folder.json("state.json")["name"] == "toy"
+
+
 def test_a_folder_without_a_run_is_new(run):
     assert status.look(run)["phase"] == "new"
 
@@ -59,7 +79,7 @@ def test_nothing_that_a_terminal_obeys_is_printed(run, capsys):
         file.write("step 1 \x1b[2J\u009b2K \u202eevil\u2066 ok\n")
     status.status(run, False)
     said = capsys.readouterr().out
-    assert "step 1 [2J2K evil ok" in said and not set(said) & set("\x1b\u009b\u202e\u2066")
+    assert "step 1 2K evil ok" in said and not set(said) & set("\x1b\u009b\u202e\u2066")
 
 
 def test_a_marker_and_a_changed_phase_are_on_the_disk_before_they_have_their_name(run, monkeypatch):
@@ -69,12 +89,12 @@ def test_a_marker_and_a_changed_phase_are_on_the_disk_before_they_have_their_nam
     assert not synced
     run.folder.mark("done", {})
     assert len(synced) == 1
-    course = State(run)
-    for on in ("start", "ready", "ready"):
-        course.move(on)
-    assert course.phase == "running" and len(synced) == 4
-    course.move("again")
-    assert len(synced) == 4, "the phase is the same"
+    one = runner.Runner(run)
+    for phase in ("preflight", "staging", "running", "running"):
+        was, one.core = one.core, one.core._replace(phase=phase)
+        one._store(was, True)
+    assert run.folder.json("state.json")["phase"] == "running"
+    assert len(synced) == 4, "none where the phase is the same"
 
 
 def test_the_free_room_is_that_of_now_and_the_least_of_the_runs_folders(run, monkeypatch):
@@ -87,7 +107,7 @@ def test_the_free_room_is_that_of_now_and_the_least_of_the_runs_folders(run, mon
         asked.append(words)
         return 0 if df else None, df.format(3000)
 
-    monkeypatch.setattr(status.asking, "ask", said)
+    monkeypatch.setattr(status.child, "ask", said)
     assert status.look(run)["disk_free_mb"] == 2
     assert asked[0][-2:] == [run.folder.path, run.checkpoints]
     df = df.format(0)

@@ -9,16 +9,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runner import checkpoints, content, durable, procs, safe, sync
-from remote_gpu_trainer.runner.asking import Failed
+from remote_gpu_trainer.runner import content, durable, procs, resuming, safe, sync
+from remote_gpu_trainer.runner.child import Failed
 from remote_gpu_trainer.runner.completeness import COMPLETE
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.copies import plan, records, rounds
 from remote_gpu_trainer.runner.copies.generations import Generations
 from remote_gpu_trainer.runner.copies.place import Local
 from remote_gpu_trainer.runner.copies.tool import Tools
+from remote_gpu_trainer.runner.core import copying
 
 from tests.runner.copying import (
+    Copier,
     events,
     far,
     fill,
@@ -29,13 +31,14 @@ from tests.runner.copying import (
     same_size,
     tool,
 )
+from tests.runner.jobs import secrets_of
 
 FOREVER = 4_000_000_000.0
 pytest_plugins = ["tests.engines.sshd"]
 
 
 def last(run: Run, whole: bool = True, until: float = FOREVER, beat=lambda: False) -> bool:
-    return sync.Sync(run).last(whole, until, beat)
+    return Copier(run).last(whole, until, beat)
 
 
 def once(run: Run, mode: str = "whole") -> bool:
@@ -47,20 +50,20 @@ def last_sync(run: Run) -> dict:
     return run.folder.json("last-sync") | {"t": 0}
 
 
-def beats(copies: sync.Sync, times: int, phase: str = "running") -> None:
+def beats(one: Copier, times: int) -> None:
     """Let a heartbeat pass so often."""
     for _ in range(times):
-        copies.beat(phase)
-        if copies._look is not None:
-            copies._look.poll(5)
-        copies.run.clock.nap(1.0)
+        one.step()
+        if one.copies._look is not None:
+            one.copies._look.poll(5)
+        one.run.clock.nap(1.0)
 
 
-def until(copies: sync.Sync, true: Callable[[], object]) -> None:
+def until(copies: Copier, true: Callable[[], object]) -> None:
     """Beat until something is true and no worker is left."""
     for _ in range(400):
         beats(copies, 1)
-        if true() and copies._child is None:
+        if true() and copies.copies._child is None:
             return
     raise AssertionError((rows(copies.run), copies.run.folder.read("log/runner.log")))
 
@@ -76,8 +79,6 @@ def test_the_last_copy_is_compared_and_whole(tmp_path):
     assert (tmp_path / "durable/final.bin").exists()
     assert last_sync(run) == {"t": 0, "ok": True, "verified": True, "to": str(tmp_path / "durable")}
     assert sync.Sync(run).is_whole()
-    sync.Sync(run).beat("running")
-    assert not sync.Sync(run).is_whole(), "the program may change something again"
 
 
 def test_another_content_of_the_same_size_and_time_is_found_and_mended(tmp_path, capfd):
@@ -95,7 +96,7 @@ def test_another_content_of_the_same_size_and_time_is_found_and_mended(tmp_path,
 def test_new_files_are_copied_once_they_lie_still_and_nothing_starts_without_them(tmp_path):
     run = make(tmp_path)
     fill(tmp_path, 10)
-    copies = sync.Sync(run)
+    copies = Copier(run)
     until(copies, lambda: rows(run))
     assert rows(run)[0]["mode"] == "quick" and last_sync(run)["verified"] is True
     before = len(rows(run))
@@ -127,7 +128,7 @@ def test_an_attempt_that_begins_anew_has_a_line_of_its_own_there(tmp_path):
 
 
 def test_what_one_save_writes_in_two_files_is_one_generation(tmp_path):
-    run = make(tmp_path, checkpoint_pattern="model*.pt", results=[])
+    run = make(tmp_path, checkpoint={"pattern": "model*.pt"}, results=[])
     folder = tmp_path / "ckpt"
     folder.mkdir()
 
@@ -161,7 +162,7 @@ def test_what_one_save_writes_in_two_files_is_one_generation(tmp_path):
 
 
 def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path):
-    run = make(tmp_path, checkpoint_pattern="*.pt", results=[])
+    run = make(tmp_path, checkpoint={"pattern": "*.pt"}, results=[])
     folder = tmp_path / "ckpt"
     folder.mkdir()
     now = time.time()
@@ -189,6 +190,15 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     assert source_and_state() == [(b"\1", COMPLETE)]
     found = safe.look_safe(run)
     assert found.newest == "" and found.is_newest_safe and not found.unseen
+    assert found.left == (), "it was copied"
+    written = records.Records(run)
+    known = dict(written.known)
+    written.known = {name: told for name, told in known.items() if told["state"] == COMPLETE}
+    written.write()
+    found = safe.look_safe(run)
+    assert found.left == ("model.pt",) and not found.is_all_safe, "it is here alone"
+    written.known = known
+    written.write()
     assert safe.judged_now(run, str(folder / "model.pt")) == ""
     assert any("copied, not judged" in note for note in last_sync(run)["notes"])
     (tmp_path / "durable").rename(tmp_path / "away")
@@ -197,7 +207,7 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     assert safe.judged_now(run, str(folder / "model.pt")) == "", "though a round saw nothing"
     # The next attempt goes on from the whole pair at the durable place; the mixed one stays aside.
     before = {path.name: path.read_bytes() for path in folder.iterdir()}
-    began = checkpoints.begin_with(run)
+    began = resuming.choose_checkpoint(run)
     assert began is not None and os.path.dirname(began.path) == str(folder)
     for name in ("model.pt", "optimizer.pt"):
         assert zipfile.ZipFile(folder / name).read("data")[:1] == b"\1", name
@@ -210,7 +220,7 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
 
 
 def test_files_in_rhythms_of_their_own_are_copied_and_verified_while_the_program_lives(tmp_path):
-    run = make(tmp_path, checkpoint_pattern="*.pt", results=[])
+    run = make(tmp_path, checkpoint={"pattern": "*.pt"}, results=[])
     folder = tmp_path / "ckpt"
     folder.mkdir()
     procs.note_pid(run.folder, "train", os.getpid())
@@ -232,7 +242,7 @@ def test_files_in_rhythms_of_their_own_are_copied_and_verified_while_the_program
 
 @pytest.mark.parametrize(("name", "copied"), [("2026-11-29", 2), ("checkpoint-54", 1)])
 def test_of_a_corrupt_folder_only_one_of_a_run_gives_its_complete_files(tmp_path, name, copied):
-    run = make(tmp_path, checkpoint_pattern="*", results=[])
+    run = make(tmp_path, checkpoint={"pattern": "*"}, results=[])
     folder = tmp_path / "ckpt" / name
     folder.mkdir(parents=True)
     for file in ("last.pt", "best.pt"):
@@ -256,9 +266,44 @@ def test_an_attempt_has_copied_once_a_checkpoint_of_its_own_lies_there(tmp_path)
     assert once(run, "full") and not records.has_copied(run, 2)
 
 
+def test_a_kind_that_was_overtaken_is_staged_until_one_of_it_is_copied(tmp_path):
+    """Also after rounds that found nothing at rest: they would copy from under each save anew."""
+    fill(tmp_path, 1)
+    run = make(tmp_path)
+    assert once(run, "quick")
+    written = records.Records(run)
+    written.overtaken = frozenset(["step-0.pt"])
+    written.write()
+    assert once(run, "quick")
+    assert records.Records(run).overtaken == {"step-0.pt"}
+    fill(tmp_path, 2)
+    assert once(run, "quick")
+    assert kept_steps(tmp_path) == [1, 2] and records.Records(run).overtaken == frozenset()
+
+
+def test_a_save_that_begins_after_the_checkpoints_were_copied_is_no_other_file(
+    tmp_path, monkeypatch
+):
+    run = make(tmp_path, checkpoint={"pattern": "checkpoint-*"}, results=[])
+    folder = tmp_path / "ckpt"
+    (folder / "checkpoint-8").mkdir(parents=True)
+    (folder / "metrics.csv").write_text("step,loss\n1,2\n")
+    copy_checkpoints = rounds.Round._copy_checkpoints
+
+    def copy_and_save(self):
+        result = copy_checkpoints(self)
+        (folder / "checkpoint-8/trainer_state.json").write_text('{"step": 8, "log')
+        return result
+
+    monkeypatch.setattr(rounds.Round, "_copy_checkpoints", copy_and_save)
+    rounds.Round(run, True, False).go()
+    there = {path.name for path in (tmp_path / "durable/ckpt").rglob("*") if path.is_file()}
+    assert there == {"metrics.csv"}
+
+
 def test_a_result_that_is_a_corrupt_checkpoint_is_proven_nowhere(tmp_path):
     result = str(tmp_path / "ckpt/step-10.pt")
-    run = make(tmp_path, results=[result], checkpoint_pattern="*.pt")
+    run = make(tmp_path, results=[result], checkpoint={"pattern": "*.pt"})
     (tmp_path / "ckpt").mkdir()
     (tmp_path / "ckpt/step-10.pt").write_bytes(b"PK\3\4 and no end")
     assert once(run, "full")
@@ -286,7 +331,7 @@ def test_a_copy_without_progress_is_ended_told_and_made_again(tmp_path, monkeypa
     monkeypatch.setenv("IS_OF", str(tmp_path))  # this process began without it
     hangs = f"test -e {tmp_path}/once || {{ touch {tmp_path}/once; sleep 100; }}"
     to = far(tmp_path, monkeypatch, hangs)
-    run = make(tmp_path, durable=to, timings={"copy_quiet": 30.0})
+    run = make(tmp_path, durable={"to": to}, timings={"copy_quiet": 30.0})
     fill(tmp_path, 10)
     assert last(run)
     assert (
@@ -301,9 +346,9 @@ def test_a_copy_without_progress_is_ended_told_and_made_again(tmp_path, monkeypa
 def test_a_full_place_is_told_at_the_first_copy_that_has_no_room(tmp_path, monkeypatch):
     table = "echo Filesystem blocks used available; echo /dev/sdb1 4096 4096 1 100% /mnt"
     tool(tmp_path, "df", f"#!/bin/sh\n{table}\n", monkeypatch)
-    run = make(tmp_path, durable=far(tmp_path, monkeypatch), timings={"copy_quiet": 1e6})
+    run = make(tmp_path, durable={"to": far(tmp_path, monkeypatch)}, timings={"copy_quiet": 1e6})
     fill(tmp_path, 10)
-    copies = sync.Sync(run)
+    copies = Copier(run)
     until(copies, lambda: rows(run))
     [told] = events(run, "notify")
     assert "which has 0.0 MB free: nothing is copied" in told["message"]
@@ -327,7 +372,7 @@ def test_a_network_that_is_cut_is_waited_for_until_the_end(tmp_path, monkeypatch
     cut = tmp_path / "cut"
     cut.touch()
     fails = f'[ -e {cut} ] && echo "connection unexpectedly closed" >&2 && exit 12'
-    run = make(tmp_path, durable=far(tmp_path, monkeypatch, fails))
+    run = make(tmp_path, durable={"to": far(tmp_path, monkeypatch, fails)})
     fill(tmp_path, 10)
     assert not last(run, until=run.now + 40)
     tries = len(events(run, "sync-failed"))
@@ -341,18 +386,8 @@ def test_a_network_that_is_cut_is_waited_for_until_the_end(tmp_path, monkeypatch
     assert last(run, beat=mend)
 
 
-def test_a_network_that_stays_away_leaves_the_run_unsaved_within_minutes(tmp_path, monkeypatch):
-    to = far(tmp_path, monkeypatch, "exit 12")
-    run = make(tmp_path, durable=to, timings={"copy_quiet": 30.0, "sync_wait": 5.0})
-    fill(tmp_path, 10)
-    begun = run.up
-    assert not last(run)
-    assert 30 <= run.up - begun < 120
-    assert events(run, "notify")
-
-
 def test_who_is_asked_to_end_gets_one_short_try(tmp_path, monkeypatch):
-    run = make(tmp_path, durable=far(tmp_path, monkeypatch, "sleep 100"))
+    run = make(tmp_path, durable={"to": far(tmp_path, monkeypatch, "sleep 100")})
     fill(tmp_path, 10)
     begun, asked = run.up, [False]
 
@@ -361,21 +396,11 @@ def test_who_is_asked_to_end_gets_one_short_try(tmp_path, monkeypatch):
         return asked[0]
 
     assert not last(run, beat=beat)
-    assert run.up - begun < 3 + sync.SHORT + 3
-
-
-def test_a_run_that_was_asked_before_has_all_its_time(tmp_path, monkeypatch):
-    to = far(tmp_path, monkeypatch, "exit 12")
-    run = make(tmp_path, durable=to, timings={"sync_wait": 5.0})
-    fill(tmp_path, 10)
-    run.asked = "stop"
-    begun = run.up
-    assert not last(run, until=run.now + 20, beat=lambda: True)
-    assert run.up - begun > sync.SHORT + 5
+    assert run.up - begun < 3 + copying.SHORT + 3
 
 
 def test_what_was_never_there_is_not_verified_after_a_good_end(tmp_path, capfd):
-    run = make(tmp_path, durable_what=[str(tmp_path / "ckpt"), "resluts"])
+    run = make(tmp_path, durable={"what": [str(tmp_path / "ckpt"), "resluts"]})
     fill(tmp_path, 10)
     assert not last(run)
     assert last_sync(run)["ok"] is False and len(events(run, "sync-failed")) == 1
@@ -393,7 +418,7 @@ def test_what_was_never_there_is_not_verified_after_a_good_end(tmp_path, capfd):
 
 
 def test_what_a_failed_run_never_wrote_is_absent_and_no_fault(tmp_path):
-    run = make(tmp_path, durable_what=[str(tmp_path / "ckpt"), "later.bin"])
+    run = make(tmp_path, durable={"what": [str(tmp_path / "ckpt"), "later.bin"]})
     fill(tmp_path, 10)
     assert once(run, "full")
     assert last_sync(run) == {
@@ -402,7 +427,7 @@ def test_what_a_failed_run_never_wrote_is_absent_and_no_fault(tmp_path):
 
 
 def test_a_mistyped_name_is_not_verified_where_something_was_saved(tmp_path):
-    run = make(tmp_path, durable_what=["resluts", "fianl.bin"])
+    run = make(tmp_path, durable={"what": ["resluts", "fianl.bin"]})
     fill(tmp_path, 10)
     assert not once(run, "full")
     told = last_sync(run)
@@ -415,7 +440,11 @@ def test_no_item_leaves_the_durable_place_or_covers_another(tmp_path):
         (tmp_path / name / "a file").write_text(name)
     items = ["../common", str(tmp_path / "one/out"), str(tmp_path / "two/out/")]
     to = tmp_path / "durable/run"
-    run = make(tmp_path, work_dir=str(tmp_path / "work"), durable=str(to), durable_what=items)
+    run = make(
+        tmp_path,
+        rendered={"work_dir": str(tmp_path / "work")},
+        durable={"to": str(to), "what": items},
+    )
     assert once(run)
     assert sorted(path.read_text() for path in to.rglob("a file")) == [
         "common",
@@ -431,7 +460,7 @@ def test_the_runner_s_own_files_do_not_cover_the_user_s(tmp_path, items):
     (work / "log/tb").mkdir(parents=True)
     for name in ("events.jsonl", "log/runner.log", "log/tb/events"):
         (work / name).write_text("the user's")
-    run = make(tmp_path, work_dir=str(work), durable_what=items)
+    run = make(tmp_path, rendered={"work_dir": str(work)}, durable={"what": items})
     run.log("a line")
     run.event("something")
     assert once(run)
@@ -448,7 +477,7 @@ def test_the_runner_s_own_files_do_not_cover_the_user_s(tmp_path, items):
 
 def test_links_to_folders_never_hold_up_the_checkpoints_and_are_told(tmp_path):
     folder = tmp_path / "ckpt"
-    run = make(tmp_path, checkpoint_pattern="*", results=[str(folder / "away/r")])
+    run = make(tmp_path, checkpoint={"pattern": "*"}, results=[str(folder / "away/r")])
     fill(tmp_path, 10, 20)
     away = tmp_path / "away"
     away.mkdir()
@@ -477,7 +506,11 @@ def test_what_a_link_leads_to_is_copied(tmp_path):
     (out / "folder").symlink_to(scratch / "deep")
     (out / "sub/back").symlink_to(out)
     (tmp_path / "final.txt").symlink_to(scratch / "best.txt")
-    run = make(tmp_path, work_dir=str(tmp_path), durable_what=["out", "out/folder", "final.txt"])
+    run = make(
+        tmp_path,
+        rendered={"work_dir": str(tmp_path)},
+        durable={"what": ["out", "out/folder", "final.txt"]},
+    )
     (tmp_path / "ckpt").mkdir()
     assert once(run), rows(run)
     assert "notes" not in last_sync(run), "what is named is followed"
@@ -504,7 +537,7 @@ def test_a_link_to_a_checkpoint_is_kept_with_it_and_no_second_copy(tmp_path):
 
 
 def test_what_only_the_newest_has_beside_it_makes_no_second_copy_of_the_older(tmp_path):
-    run = make(tmp_path, checkpoint_pattern="global_step*", checkpoint_files=["args.json"])
+    run = make(tmp_path, checkpoint={"pattern": "global_step*", "files": ["args.json"]})
     folder = tmp_path / "ckpt"
     for step in (10, 20, 30):
         (folder / f"global_step{step}").mkdir(parents=True)
@@ -531,7 +564,7 @@ def test_core_dumps_and_leases_stay_here(tmp_path):
 def test_a_mount_that_goes_in_the_middle_is_never_verified(tmp_path):
     run = make(tmp_path)
     fill(tmp_path, 10)
-    copies = sync.Sync(run)
+    copies = Copier(run)
     until(copies, lambda: rows(run))
     (tmp_path / "durable").rename(tmp_path / "was mounted")
     fill(tmp_path, 20)
@@ -564,7 +597,11 @@ def test_nothing_is_written_into_the_folder_of_a_mount_that_is_gone(tmp_path):
 def test_secrets_that_a_tool_says_are_masked(tmp_path, monkeypatch):
     (tmp_path / "token").write_text("hunter2hunter2\n")
     tool(tmp_path, "rclone", '#!/bin/sh\necho "bad key $KEY" >&2\nexit 1\n', monkeypatch)
-    run = make(tmp_path, durable="rclone:keep:x", secret_files={"KEY": str(tmp_path / "token")})
+    run = make(
+        tmp_path,
+        durable={"to": "rclone:keep:x"},
+        secrets=secrets_of({"KEY": str(tmp_path / "token")}),
+    )
     fill(tmp_path, 10)
     assert not once(run)
     run.log(run.folder.json("last-sync")["why"])
@@ -591,10 +628,10 @@ def test_a_copy_by_hand_in_a_terminal_is_not_ended_by_the_run(tmp_path):
 
 
 def test_without_a_durable_place_all_is_whole(tmp_path):
-    run = make(tmp_path, durable="", durable_what=[])
-    copies = sync.Sync(run)
-    copies.beat("running")
-    assert copies.last(True, 0.0, lambda: True) and copies.is_whole()
+    run = make(tmp_path, durable={"to": "", "what": []})
+    copies = Copier(run)
+    copies.step()
+    assert copies.last(True, 0.0, lambda: True) and copies.copies.is_whole()
     assert sync.worker(run, "whole") == 0 and sync.by_hand(run) == 1
 
 
@@ -603,7 +640,7 @@ def test_copies_go_over_ssh_and_are_compared_there(tmp_path, monkeypatch, sshd):
         ["which", "ssh"], capture_output=True, text=True, check=True
     ).stdout.strip()
     tool(tmp_path, "ssh", f'#!/bin/sh\nexec {real} -F {sshd.ssh_config} "$@"\n', monkeypatch)
-    run = make(tmp_path, durable="gpu:~/kept/it's here")
+    run = make(tmp_path, durable={"to": "gpu:~/kept/it's here"})
     fill(tmp_path, 10, 20)
     (tmp_path / "ckpt/a\nb\\ 'c.pt").write_bytes(b"c" * 500)
     assert durable.check(run) == []

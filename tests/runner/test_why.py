@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.entry import DOMAINS
-from remote_gpu_trainer.runner import collectors, failures, log, memory, preflight, spec, why
+from remote_gpu_trainer.runner import collectors, failures, log, memory, preflight, why
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runs import job
 
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of
 
 TRACE = "Traceback (most recent call last):\n  File 'train.py', line 3\n"
 # A real line of each kind; class, entry, reason.
@@ -54,8 +55,11 @@ def make(tmp_path):
     """Make a run whose log says something: make('CUDA out of memory', gpus=1)."""
 
     def made(said: str = "", **fields) -> Run:
-        given = {"run_dir": str(tmp_path / "run"), "cgroup": str(tmp_path / "cgroup"), "gpus": 1}
-        run = Run(spec.of({"target": "ssh", **given, **fields}), clock=Clock())
+        given = {
+            "rendered": {"run_dir": str(tmp_path / "run"), "cgroup": str(tmp_path / "cgroup")},
+            "gpus": 1,
+        }
+        run = Run(job_of({"rendered": {"target": "ssh"}}, given, fields), clock=Clock())
         run.folder.make()
         with open(log.path(run, 0), "w") as file:
             file.write(said)
@@ -65,7 +69,7 @@ def make(tmp_path):
 
 
 def attempt(run: Run, code: int | None = 1, **more) -> why.Attempt:
-    return why.Attempt(1, code, "", "", 0, None, memory.note_kills(run), collectors.xids(), **more)
+    return why.Attempt(1, code, 0, None, memory.note_kills(run), collectors.xids(), **more)
 
 
 def told(run: Run, code: int | None = 1) -> why.Verdict:
@@ -75,24 +79,6 @@ def told(run: Run, code: int | None = 1) -> why.Verdict:
 @pytest.mark.parametrize(("said", "code", "failure", "entry", "reason"), SAID)
 def test_a_failure_is_named_by_its_evidence(make, said, code, failure, entry, reason):
     assert told(make(said), code) == (failure, entry, reason)
-
-
-def test_own_flags_come_before_all_evidence(make):
-    run = make("No space left on device")
-    ended = attempt(run, 137)
-    ended.asked = "deadline"
-    assert why.classify(run, ended) == ("deadline", "", "deadline")
-    ended.asked = "signal TERM"
-    assert why.classify(run, ended)[::2] == ("preempted", "signal TERM")
-    ended.stalled = "no line in the log for 60 s"
-    assert why.classify(run, ended) == ("stall", "D19", "no line in the log for 60 s")
-
-
-def test_a_scheduler_that_gives_its_reason_names_the_entry(make):
-    run = make("slurmstepd: error: *** JOB 7 CANCELLED DUE TO TIME LIMIT ***", target="slurm")
-    ended = attempt(run, 143)
-    ended.asked = "signal USR1"
-    assert why.classify(run, ended) == ("preempted", "SLURM2", "signal USR1")
 
 
 def test_what_a_killed_program_said_long_before_is_not_why_it_was_killed(make):
@@ -158,7 +144,7 @@ def test_a_neighbours_kill_does_not_name_the_class(make, kernel, monkeypatch):
 
 def test_a_kill_of_a_process_of_ours_is_a_want_of_host_memory(make, kernel, monkeypatch):
     monkeypatch.setattr(memory, "_is_first_namespace", lambda: True)
-    run = make("CUDA out of memory: batch skipped", target="slurm")
+    run = make("CUDA out of memory: batch skipped", rendered={"target": "slurm"})
     ended = attempt(run, pids={77})
     kernel.append("Out of memory: Killed process 77 (python3) total-vm:9kB")
     assert why.classify(run, ended)[:2] == ("host-oom", "SLURM4")
@@ -173,18 +159,18 @@ def test_a_kill_that_nobody_explains_is_retried_with_memory_as_likely(make, monk
 
 
 def test_a_full_folder_is_named(make, tmp_path, monkeypatch):
-    run = make("No space left on device", checkpoint_folder=str(tmp_path / "full"))
+    run = make("No space left on device", checkpoint={"folder": str(tmp_path / "full")})
     monkeypatch.setattr(why, "_is_full", lambda folder: folder.endswith("full"))
     assert told(run).reason == f"no room left in {tmp_path / 'full'}"
 
 
 def test_a_place_that_hangs_does_not_hold_up_the_verdict(make, monkeypatch):
-    def call(run, limit, beat, function, folder):
+    def call(run, function, folder, limit):
         assert limit <= 10
-        raise why.asking.Failed("no answer")
+        raise why.child.Failed("no answer")
 
-    monkeypatch.setattr(why.asking, "call", call)
-    assert told(make(TRACE, durable="/mnt/gone")).failure == "bug"
+    monkeypatch.setattr(why.child, "call", call)
+    assert told(make(TRACE, durable={"to": "/mnt/gone"})).failure == "bug"
 
 
 def test_an_end_that_nobody_saw_is_judged_by_what_is_there(make, tmp_path):
@@ -210,16 +196,10 @@ def test_an_end_that_nobody_saw_is_judged_by_what_is_there(make, tmp_path):
 
 
 def test_a_platform_has_entries_of_its_own(make):
-    assert why.entry_of(make(profile="runpod"), "disk") == "RP11"
-    assert why.entry_of(make(target="kubernetes"), "disk") == "K8S5"
-    assert why.entry_of(make(profile="other"), "disk") == "U6"
-    assert why.entry_of(make(), "nothing") == ""
-
-
-def test_the_job_says_how_often_a_class_is_tried_again(make):
-    run = make(retries={"oom": 4, "killed": 0})
-    counts = {name: why.retries(run, name) for name in ("oom", "killed", "network", "nonsense")}
-    assert counts == {"oom": 4, "killed": 0, "network": 3, "nonsense": 0}
+    assert failures.entry_of(make(rendered={"profile": "runpod"}).spec, "disk") == "RP11"
+    assert failures.entry_of(make(rendered={"target": "kubernetes"}).spec, "disk") == "K8S5"
+    assert failures.entry_of(make(rendered={"profile": "other"}).spec, "disk") == "U6"
+    assert failures.entry_of(make().spec, "nothing") == ""
 
 
 def test_the_classes_of_a_job_are_those_of_the_table():
@@ -248,7 +228,7 @@ def test_no_class_is_retried_against_what_its_entry_says(make, monkeypatch):
         verdict[:2]
         for said, code, *_ in SAID
         for place in ("", *platforms)
-        if (verdict := told(make(said, profile=place), code)).entry
+        if (verdict := told(make(said, rendered={"profile": place}), code)).entry
     }
     assert {"disk", "oom", "host-oom", "gpu", "hang", "network"} == {name for name, _ in pairs}
     advice = {entry: known.get(entry).retry for _, entry in pairs}

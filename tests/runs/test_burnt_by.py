@@ -11,7 +11,8 @@ from pydantic import BaseModel
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs.job import Job
-from remote_gpu_trainer.runs.job_reading import JobError, from_object
+from remote_gpu_trainer.runs.job_errors import JobError
+from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.runs.render import render
 
 from tests.conftest import read_yaml

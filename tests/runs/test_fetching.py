@@ -1,6 +1,5 @@
 """`pull`: files of a run that lives come complete and compared, and nothing here is overwritten or followed."""
 
-import json
 import os
 import subprocess
 import threading
@@ -11,13 +10,15 @@ from types import SimpleNamespace
 
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.runs import code_files
+from remote_gpu_trainer.runs import code_files, run_script
 from remote_gpu_trainer.runs.transfer import fetching, link, run_files, wire
 from remote_gpu_trainer.runs.transfer.fetching import NotPulled
 
+from tests.engines.fake_run import put_job
 from tests.engines.fake_ssh import fake_ssh
 from tests.engines.sshd import boxes, sshd  # noqa: F401
 from tests.programs import rgt
+from tests.runner.jobs import script_of
 
 
 def run_of(home: Path) -> Path:
@@ -25,8 +26,8 @@ def run_of(home: Path) -> Path:
     folder = home / "runs" / "toy"
     work = folder / "code"
     (work / "out").mkdir(parents=True)
-    job = {"work_dir": str(work), "checkpoint_folder": str(home / "disk" / "ckpt")}
-    (folder / "run.sh").write_text(f"exit\n#=== job ===\n{json.dumps(job)}\n#=== end ===\n")
+    job = {"rendered": {"work_dir": str(work)}, "checkpoint": {"folder": str(home / "disk/ckpt")}}
+    put_job(folder, script_of(job))
     (work / "out" / "metrics.json").write_text('{"loss": 1}')
     (work / "out" / "b[1].json").write_text("{}")
     (home / "disk" / "ckpt").mkdir(parents=True)
@@ -196,19 +197,21 @@ def test_a_connection_that_breaks_leaves_no_half_file(work, tmp_path, monkeypatc
 
 
 def test_what_arrives_otherwise_than_it_was_sent_is_no_file(work, tmp_path, monkeypatch):
-    sender = fetching.program().replace(
+    sender = run_script.program("runs.transfer.run_files").replace(
         "digest.hexdigest() if is_whole else", "str(0) * 64 if is_whole else"
     )
-    assert sender != fetching.program()
-    monkeypatch.setattr(fetching, "program", lambda: sender)
+    assert sender != run_script.program("runs.transfer.run_files")
+    monkeypatch.setattr(run_script, "program", lambda name: sender)
     with pytest.raises(NotPulled, match="isn't the same here as at the other end"):
         pull("out/metrics.json", to=tmp_path / "here")
     assert not (tmp_path / "here/out").exists()
 
 
 def test_a_box_that_lists_a_path_out_of_the_folder_is_refused(tmp_path, monkeypatch):
-    sender = fetching.program().replace("os.path.relpath(one, top), one", '"../out.txt", one')
-    monkeypatch.setattr(fetching, "program", lambda: sender)
+    sender = run_script.program("runs.transfer.run_files").replace(
+        "os.path.relpath(one, top), one", '"../out.txt", one'
+    )
+    monkeypatch.setattr(run_script, "program", lambda name: sender)
     run_of(fake_ssh(tmp_path, monkeypatch) / "gpu")
     with pytest.raises(NotPulled, match="an unsafe path"):
         pull("out/metrics.json", to=tmp_path / "here")

@@ -13,11 +13,13 @@ import jinja2
 import pytest
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs import run_script, shell_text
-from remote_gpu_trainer.runs.engine_options import for_slurm
-from remote_gpu_trainer.runs.job_reading import JobError, from_object
-from remote_gpu_trainer.runs.job_text import Unfit
+from remote_gpu_trainer.runs.job_errors import JobError
+from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.runs.render import render
+from remote_gpu_trainer.runs.rendered import Unfit
 from remote_gpu_trainer.runs.targets import slurm
+
+from tests.runner.jobs import unpacked
 
 pytestmark = pytest.mark.box
 
@@ -85,9 +87,15 @@ def with_field(path: str, value: str) -> dict:
 
 
 def shell_and_rest(script: str) -> tuple[list[str], str]:
-    """The lines that bash reads, and the runner behind the job."""
-    shell, _, rest = script.partition("\n#=== loader ===\n")
-    return shell.split("\n"), rest.partition("\n#=== module ")[2]
+    """The lines that bash reads, without what is told a reader, and the runner behind the job."""
+    parts = unpacked(script)
+    shell = [text for name, text in parts.items() if not name.endswith("/job.json")]
+    lines = "\n".join(shell).split("\n")
+    told = [line for line in lines if line.startswith("#   ")]
+    assert all(line.isascii() and line.isprintable() for line in told)
+    return [line for line in lines if line not in told], script.partition(
+        "\n# run.d/runner packed\n"
+    )[2]
 
 
 def check_script(script: str, usual: str, folder) -> None:
@@ -117,7 +125,7 @@ def check_script(script: str, usual: str, folder) -> None:
     assert list((folder / "there").iterdir()) == []
 
 
-STUBS = ("ssh", "rsync", "git", "cp", "mv", "mkdir", "sbatch", "squeue", "scancel", "timeout", "kubectl", "sky", "remote-gpu-trainer", "bash", "cat", "date", "seq")  # fmt: skip
+STUBS = ("ssh", "tar", "git", "cp", "mv", "mkdir", "sbatch", "squeue", "scancel", "timeout", "kubectl", "sky", "remote-gpu-trainer", "bash", "cat", "date", "seq")  # fmt: skip
 
 
 def programs_run(made, folder) -> list[str]:
@@ -163,7 +171,7 @@ def check(path: str, value: str, target: str, folder) -> bool:
             lambda line: not line or line.startswith("#"), made.script.split("\n")
         )
         lines = [line for line in comments if line.startswith("#SBATCH")]
-        assert lines == slurm.head(for_slurm(job)).splitlines()
+        assert lines == slurm.head(job).splitlines()
         assert all(
             re.fullmatch(r"#SBATCH --[a-z-]+(=[A-Za-z0-9.:@%&|_/()\[\]*,+=?!-]+)?", line)
             for line in lines
@@ -267,13 +275,6 @@ def test_a_word_inside_of_quotes_is_bare_or_refused():
     for odd in ("a'b", "a b", "-x", "", "a\n", "$x", "a;b", "\u2028", "~", "~root/x"):
         with pytest.raises(ValueError):
             template.render(a=odd)
-
-
-def test_an_sbatch_line_takes_only_what_was_checked():
-    with pytest.raises(TypeError):
-        shell_text.environment(slurm._only_fitting).from_string("{{ a }}").render(
-            a="x\n#SBATCH --y"
-        )
 
 
 def test_a_script_may_hold_what_jinja_would_read_as_its_own():

@@ -11,7 +11,7 @@ from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runner import procs
 from remote_gpu_trainer.runner.probing import LOOKING
 from remote_gpu_trainer.runs import calling, code_files, job_start
-from remote_gpu_trainer.runs.job_reading import JobError
+from remote_gpu_trainer.runs.job_errors import JobError
 from remote_gpu_trainer.runs.status_reply import FailedAttempt, Signs, Status
 from remote_gpu_trainer.runs.transfer import link, sending, wire
 from remote_gpu_trainer.runs.transfer.sending import NotSent, Parcel
@@ -218,13 +218,29 @@ def planned(code, **fields):
     return job_start.plan(given, "generic-ssh", GPU, NOW)
 
 
-def test_a_plan_holds_the_script_the_code_and_the_probe_unless_it_is_off(code):
+def test_another_plan_for_the_same_code_does_not_read_it_again(code, monkeypatch):
+    first = planned(code)
+    monkeypatch.setattr(job_start.code_files, "subprocess", None)
+    given = {**JOB, "code": str(code), "budget": "2 USD", "price": "1 USD"}
+    again = job_start.plan(given, "generic-ssh", GPU, NOW, before=first)
+    assert (again.code, again.state) == (first.code, first.state)
+    assert again.job.ends != first.job.ends
+
+
+def test_a_plan_holds_the_script_its_folder_and_the_code(code):
     for checkpoint in ({}, {"checkpoint": {"folder": "out"}}):
         found = planned(code, **checkpoint)
         assert set(found.parcel.paths) == {"code/train.py"}
-        assert set(found.parcel.texts) == {"run.sh", "probe.py"}
+        assert [*found.parcel.texts][-1] == "run.sh", "it comes last"
+        own = {name.split("/")[2] for name in found.parcel.texts if "/runner-" in name}
+        assert own == {"probe.py", "snapshot.py", "remote_gpu_trainer"}
         assert found.rendered.script.startswith("#!/usr/bin/env bash")
-    assert set(planned(code, probe="off").parcel.texts) == {"run.sh"}
+
+
+def test_the_probe_is_sent_only_for_a_job_that_has_it(code):
+    names = [*planned(code, probe=False).parcel.texts]
+    assert any(name.endswith("/snapshot.py") for name in names)
+    assert not any(name.endswith("/probe.py") for name in names)
 
 
 @pytest.mark.parametrize(
@@ -236,9 +252,13 @@ def test_a_plan_holds_the_script_the_code_and_the_probe_unless_it_is_off(code):
         ({"command": ["python3", "train.py", "--token", ".env"]}, "", "looks like a key"),
         ({"environment": "requirements.txt"}, "requirements.txt", "git doesn't track require"),
         ({"nodes": 2, "launcher": "torchrun"}, "", "nodes: this starts one box"),
-        ({"command": ""}, "", "command: nothing to run"),
+        ({"command": ""}, "", "command: is empty, so there is nothing to run"),
         ({"deadline": None}, "", "deadline"),
-        ({"deadline": "2020-01-01T00:00Z"}, "", "deadline: 20.* has passed; give a later one"),
+        (
+            {"deadline": "2020-01-01T00:00Z"},
+            "",
+            "deadline: has passed; write deadline: 20h, or a later time$",
+        ),
     ],
 )
 def test_what_would_fail_on_the_box_is_refused_before_anything_is_sent(
@@ -359,6 +379,16 @@ def test_a_box_that_does_not_answer_for_a_moment_is_asked_again(monkeypatch):
 def test_a_program_that_ends_at_once_is_told_as_what_it_came_to(monkeypatch):
     begun, _ = states(monkeypatch, going("preflight"), Status("finished", "gpu", phase="done"))
     assert (begun.sign, begun.status.state) == ("", "finished")
+
+
+def test_a_run_that_ended_meanwhile_lacks_no_step_that_it_had(monkeypatch):
+    looked_at = replace(going(step=1), probe=LOOKING)
+    done = Status("finished", "gpu", phase="done", step=60, attempt=1)
+    begun, _ = states(monkeypatch, looked_at, done)
+    assert (begun.sign, begun.lacks) == ("step 1", [])
+    saved = replace(going(checkpoint="a.pt"), probe=LOOKING)
+    begun, _ = states(monkeypatch, saved, replace(done, step=None))
+    assert begun.lacks == ["step", "loss"], "it saved, and its log tells no step"
 
 
 def test_of_several_living_runs_none_is_chosen(sshd):

@@ -9,9 +9,9 @@ import pytest
 from generated_docs.documents import outdated
 from generated_docs.launch_scripts_page import DATA, PAGE, counts
 from remote_gpu_trainer.platforms import profile
-from remote_gpu_trainer.runs import code_state
 from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.runs.render import render
+from remote_gpu_trainer.runs.rendered import CodeState
 
 from tests.conftest import ROOT, read_yaml
 from tests.runs.test_targets_kubernetes import VERSIONS, validate
@@ -39,7 +39,7 @@ def of(*engines):
 def made(script, **changes):
     """The rendered job of a script; of its code there is an empty folder's record."""
     job = from_object({**script["job"], **changes})
-    nothing = code_state.Snapshot("no git repository\n", "", "", tracked=False)
+    nothing = CodeState("no git repository\n", "", "")
     platform = profile.get(script["profile"])
     return render(
         job, platform, script["target"], date(2026, 11, 27), nothing if job.code else None

@@ -8,6 +8,7 @@ from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.cli import runs as screen
 from remote_gpu_trainer.cli.boxes import box_of, log_of, remember
 from remote_gpu_trainer.runs import known_jobs, ledger, overview
+from remote_gpu_trainer.text.money import Money
 
 from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
@@ -26,7 +27,7 @@ def opened(name: str, hours: float = 2.0, **about) -> None:
 
 
 def started(name: str, run: str, **fields) -> None:
-    known_jobs.note(box.Box(name, name), f"~/runs/{run}", "runpod", {"name": run, **fields})
+    known_jobs.remember(box.Box(name, name), f"~/runs/{run}", "runpod", {"name": run, **fields})
 
 
 def test_a_box_that_hangs_is_a_row(place):
@@ -168,7 +169,7 @@ def test_the_name_that_runs_prints_stands_for_the_ssh_line_that_named_the_box(tm
         assert (found.host, found.options) == ("root@203.0.113.7", ("-p", "40122", "-i", str(key)))
         assert found.name == name, "hints name the short one"
     assert log_of(f"{shown}:runs/toy/log") == f"{line}:~/runs/toy/log"
-    remember(box_of(shown), price=2.0)
+    remember(box_of(shown), hourly=Money(2.0))
     assert [one.name for one in ledger.still_open()] == [line], "the key stays known"
     # Another port is another box, and a name without one is the one at the usual port.
     assert box_of("root@203.0.113.7:22").options == ("-p", "22")

@@ -25,9 +25,10 @@ from remote_gpu_trainer.runs.transfer.pulling import Unreleased
 from remote_gpu_trainer.text import BadRequest
 
 from tests.conftest import ROOT
-from tests.engines.fake_run import fake_run
+from tests.engines.fake_run import fake_run, put_job
 from tests.engines.sshd import INSTALL, boxes, sshd  # noqa: F401
 from tests.programs import rgt
+from tests.runner.jobs import script_of
 from tests.scripts.test_verify_local import without_torch
 
 GPU = box.Box("gpu", "gpu")
@@ -79,9 +80,8 @@ def test_results_come_home_verified_and_the_rest_is_told(ended, tmp_path):
 
 
 def test_a_result_comes_by_the_name_that_the_job_gives_it(ended, tmp_path):
-    job = {"work_dir": str(ended / "code"), "results": ["out/w*.bin", "metrics.json"]}
-    with (ended / "run.sh").open("a") as file:
-        file.write(f"\n#=== job ===\n{json.dumps(job)}\n#=== end ===\n")
+    job = {"rendered": {"work_dir": str(ended / "code")}, "results": ["out/w*.bin", "metrics.json"]}
+    put_job(ended, script_of(job))
     for _ in range(2):
         done = rgt("release", "gpu", "--to", "here")
         assert done.returncode == 0, done.stdout + done.stderr
@@ -103,7 +103,7 @@ def test_a_result_comes_by_the_name_that_the_job_gives_it(ended, tmp_path):
 
 
 def test_a_release_without_a_platform_takes_the_one_that_the_start_had(ended):
-    known_jobs.note(GPU, "~/runs/toy", "runpod", {"name": "toy"})
+    known_jobs.remember(GPU, "~/runs/toy", "runpod", {"name": "toy"})
     done = rgt("release", "gpu", "--to", "here")
     assert done.returncode == 0, done.stdout + done.stderr
     assert [one.profile for one in ledger.still_open()] == ["runpod"]
@@ -195,8 +195,7 @@ def test_runs_whose_results_are_nowhere_else_are_named_before_the_box_may_go(end
         if name in ("sent", "old"):
             (folder / "attempt").write_text("1")
     (home / "runs/sent/final-sync").write_text("{}")
-    script = home / "runs/sent/run.sh"
-    script.write_text(script.read_text() + '\n#=== job ===\n{"durable": "s3://a"}\n#=== end ===\n')
+    put_job(home / "runs/sent", script_of({"durable": {"to": "s3://a"}}))
     words = ["release", "gpu", "--profile", "runpod"]
     done = rgt(*words, "--run", "toy")
     assert done.returncode == 0 and "run it yourself: curl" in done.stdout
@@ -210,7 +209,7 @@ def test_runs_whose_results_are_nowhere_else_are_named_before_the_box_may_go(end
     assert "another run" not in rgt(*words, "--run", "toy").stdout
     os.utime(home / "runs/old/.preempted")  # it went on, and ended once more
     assert "its results: old (stopped)" in rgt(*words, "--run", "toy").stdout
-    script.write_text(script.read_text().replace('"s3://a"', '"/mnt", "durable_on_this_box": 1'))
+    put_job(home / "runs/sent", script_of({"durable": {"to": "/mnt", "on_this_box": True}}))
     assert "its results: sent (finished)" in rgt(*words, "--run", "toy").stdout
 
 
@@ -267,10 +266,10 @@ def test_a_manifest_that_names_no_box_is_judged_by_the_runs_name(ended, tmp_path
 
 
 def test_a_file_that_was_changed_on_the_way_does_not_come(ended, monkeypatch, tmp_path):
-    sent = pulling.sending.program()
+    sent = run_script.program("runs.transfer.box_end")
     lying = sent.replace("digest.hexdigest() if is_whole else", "str(0) * 64 if is_whole else")
     assert lying != sent
-    monkeypatch.setattr(pulling.sending, "program", lambda: lying)
+    monkeypatch.setattr(run_script, "program", lambda name: lying)
     with pytest.raises(Unreleased, match="isn't the same here as at the other end"):
         bring(ended)
     assert not (tmp_path / "box-gpu/here/run.sh").exists()
@@ -278,11 +277,11 @@ def test_a_file_that_was_changed_on_the_way_does_not_come(ended, monkeypatch, tm
 
 def test_a_file_that_changes_all_the_while_is_named_and_the_rest_comes(ended, monkeypatch):
     told = "return _stamp(os.fstat(file.fileno())) == _stamp(told)"
-    sent = pulling.sending.program()
+    sent = run_script.program("runs.transfer.box_end")
     busy = sent.replace(told, "return told.st_size != 300_000").replace("NAP = 0.3", "NAP = 0.0")
     busy = busy.replace("return not _add(again,", "return size != 300_000 and not _add(again,")
     assert told in sent
-    monkeypatch.setattr(pulling.sending, "program", lambda: busy)
+    monkeypatch.setattr(run_script, "program", lambda name: busy)
     found = bring(ended)
     assert (found.verdict, found.differing) == ("bad", ["code/out/weights.bin"])
     assert "don't end the box yet" in release.as_text(found)
@@ -297,38 +296,32 @@ def test_links_and_places_outside_are_named_and_not_followed(ended, tmp_path):
     other.mkdir()
     (other / "step.bin").write_text("x")
     (other / "lock").write_text("not the runner's")
-    text = (ended / "run.sh").read_text()
-    (ended / "run.sh").write_text(
-        f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/a' '/mnt/b c')\nRGT_WORK_DIR={ended}/code\n"
-    )
+    job = {"checkpoint": {"folder": str(other)}, "rendered": {"work_dir": f"{ended}/code"}}
+    put_job(ended, script_of(job, {"results": ["out/a", "/mnt/b c"]}))
     found = bring(ended)
     assert sorted(found.links) == ["code/out/latest -> weights.bin", "code/secret -> /etc/passwd"]
     assert found.outside == [str(other), "/mnt/b c"]
     assert not list((tmp_path).glob("here/**/secret"))
     found = bring(ended, "again", also=(str(other),))
-    assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("incomplete", 8)
+    assert found.outside == ["/mnt/b c"] and (found.verdict, found.files) == ("incomplete", 9)
     assert "don't end the box yet" in release.as_text(found)
-    (ended / "run.sh").write_text(
-        f"{text}RGT_CHECKPOINT_DIR='{other}'\nRGT_EXPECT=('out/weights.bin')\nRGT_WORK_DIR={ended}/code\n"
-    )
+    put_job(ended, script_of(job, {"results": ["out/weights.bin"]}))
     found = bring(ended, "third", also=(str(other),))
-    assert found.outside == [] and (found.verdict, found.files) == ("verified", 8)
+    assert found.outside == [] and (found.verdict, found.files) == ("verified", 9)
 
 
-@pytest.mark.parametrize(("expect", "apart"), [("()", False), ("('final.pt')", True)])
+@pytest.mark.parametrize(("expect", "apart"), [([], False), (["final.pt"], True)])
 def test_a_relative_result_lies_in_the_work_folder(tmp_path, expect, apart):
-    script = tmp_path / "run.sh"
-    script.write_text(f"RGT_WORK_DIR=~/sky_workdir\nRGT_EXPECT={expect}\n")
-    named = named_results.read(script)
+    put_job(tmp_path, script_of({"rendered": {"work_dir": "~/sky_workdir"}, "results": expect}))
+    named = named_results.read(tmp_path)
     found = named_results.reached(named, {"": "/home/a/runs/x"}, {}, {})
     assert (found.outside, found.apart) == (["~/sky_workdir"], apart)
 
 
 def named_job(run, **fields) -> None:
-    """Give the run a script with the job in JSON, as it is rendered."""
-    given = {"name": "toy", "run_dir": "~/runs/toy", "work_dir": "~/runs/toy/code", **fields}
-    text = (run / "run.sh").read_text().partition("exit\n")[0] + "exit\n"
-    (run / "run.sh").write_text(text + run_script.text(given).partition("exit\n\n")[2])
+    """Give the run a job, as it is rendered."""
+    places = {"run_dir": "~/runs/toy", "work_dir": "~/runs/toy/code"}
+    put_job(run, script_of({"name": "toy", "rendered": places}, fields))
 
 
 def test_a_result_behind_a_link_is_not_verified_until_its_target_came(ended, tmp_path):
@@ -354,7 +347,9 @@ def test_a_result_behind_a_link_is_not_verified_until_its_target_came(ended, tmp
 
 @pytest.mark.parametrize("done", [True, False])
 def test_a_release_without_a_result_that_the_job_names_is_incomplete(ended, done, tmp_path):
-    named_job(ended, results=["out/weights.bin", "out/final-{cell}.bin"], cells=[{"name": "a"}])
+    named_job(
+        ended, results=["out/weights.bin", "out/final-{cell}.bin"], queue={"cells": [{"name": "a"}]}
+    )
     if done:
         (ended / ".done").write_text("{}")
     found = bring(ended)
@@ -534,10 +529,7 @@ def test_checkpoints_are_those_of_the_jobs_own_pattern(ended, folder, pattern):
     (ended / "code/out/ckpt").mkdir()
     (ended / "code/out/ckpt/step_5.json").write_text('{"w": [1, 2]}')
     assert bring(ended).verdict == "bad"
-    text = (ended / "run.sh").read_text()
-    (ended / "run.sh").write_text(
-        f"{text}RGT_CHECKPOINT_DIR={folder}\nRGT_CHECKPOINT_GLOB='{pattern}'\n"
-    )
+    put_job(ended, script_of({"checkpoint": {"folder": folder, "pattern": pattern}}))
     assert bring(ended).verdict == "verified"
 
 
@@ -722,13 +714,13 @@ def test_a_line_of_the_ledger_with_an_impossible_time_breaks_nothing(when, monke
 
 
 def test_a_file_that_vanished_meanwhile_is_no_failure(ended, monkeypatch):
-    sent = pulling.sending.program()
+    sent = run_script.program("runs.transfer.box_end")
     told = "sender = Sender(wire, files)"
     gone = sent.replace(
         told, f'{told}; [os.unlink(one) for one in files.values() if one.endswith(").txt")]'
     )
     assert gone != sent
-    monkeypatch.setattr(pulling.sending, "program", lambda: gone)
+    monkeypatch.setattr(run_script, "program", lambda name: gone)
     found = bring(ended)
     assert (found.verdict, found.differing, found.files) == ("verified", [], 5)
 

@@ -1,7 +1,9 @@
 """`release --durable`: the newest complete checkpoint and the results, from a real durable place and without the box."""
 
 import json
+import os
 import shutil
+from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.boxes import box
@@ -9,6 +11,7 @@ from remote_gpu_trainer.runner import sync
 from remote_gpu_trainer.runs import known_jobs, release_durable
 from remote_gpu_trainer.runs.transfer.pulling import Unreleased
 
+from tests.engines.sshd import boxes  # noqa: F401
 from tests.programs import rgt
 from tests.runner.copying import kept, make
 
@@ -30,7 +33,7 @@ def home(tmp_path, monkeypatch):
 def place(tmp_path, monkeypatch):
     """The durable place of a run whose box is gone: two complete checkpoints and a result."""
     monkeypatch.chdir(tmp_path)
-    run = make(tmp_path, checkpoint_pattern="step-*.safetensors")
+    run = make(tmp_path, checkpoint={"pattern": "step-*.safetensors"})
     (tmp_path / "ckpt").mkdir()
     for step in (10, 20):
         (tmp_path / f"ckpt/step-{step}.safetensors").write_bytes(weights(step))
@@ -52,7 +55,7 @@ def known(place, tmp_path):
         "durable": {"to": str(place), "what": [str(tmp_path / "ckpt"), "final.bin"]},
         "results": ["final.bin"],
     }
-    known_jobs.note(GONE, "~/runs/toy", "runpod", given)
+    known_jobs.remember(GONE, "~/runs/toy", "runpod", given)
     return place
 
 
@@ -120,3 +123,37 @@ def test_a_box_that_does_not_answer_names_the_place_of_its_copies(known):
 def test_a_place_without_checkpoints_says_where_it_looked(tmp_path):
     with pytest.raises(Unreleased, match="no folder whose name ends in .generations"):
         release_durable.bring(GONE, "", str(tmp_path), None, load="tensors")
+
+
+def path_without(folder: Path, name: str) -> str:
+    """Return a PATH with all programs of this one but those whose names begin so."""
+    folder.mkdir()
+    for above in reversed(os.environ["PATH"].split(":")):
+        for one in Path(above).iterdir() if Path(above).is_dir() else ():
+            if not one.name.startswith(name):
+                (folder / one.name).unlink(missing_ok=True)
+                (folder / one.name).symlink_to(one)
+    return str(folder)
+
+
+@pytest.mark.parametrize("base", ["", "~/", "/"])
+def test_a_place_behind_ssh_is_read_without_rsync(base, known, tmp_path, monkeypatch, boxes):
+    path = path_without(tmp_path / "bin", "rsync")
+    far = boxes("far", path=path)[0]
+    monkeypatch.setenv("PATH", path)
+    assert not shutil.which("rsync") and far.run("command -v rsync").returncode
+    shutil.move(known, far.home / "a place")
+    above = f"{far.home}/" if base == "/" else base
+    address = f"far:{above}a place"
+    found = release_durable.bring(GONE, "toy", address, tmp_path / "here", load="tensors")
+    assert (found.verdict, found.files, found.unreached) == ("verified", 2, [])
+    assert (tmp_path / "here/ckpt/step-20.safetensors").read_bytes() == weights(20)
+    assert (tmp_path / "here/final.bin").read_bytes() == b"the end"
+    [kept_there] = (far.home / "a place").glob("**/files/step-20.safetensors")
+    kept_there.write_bytes(weights(21))
+    found = release_durable.bring(GONE, "toy", address, tmp_path / "there", load="tensors")
+    assert (tmp_path / "there/ckpt/step-10.safetensors").read_bytes() == weights(10)
+    assert "damaged there" in found.checked[0]
+    far.stop()
+    with pytest.raises(Unreleased, match="doesn't answer: nothing listens at far"):
+        release_durable.bring(GONE, "toy", address, tmp_path / "later", load="tensors")

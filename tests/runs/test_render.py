@@ -1,9 +1,12 @@
 """Scripts whole, for every target and launcher; the same bytes each time; what bash sees of them, and what the runner reads."""
 
+import io
 import json
+import os
 import re
 import subprocess
 import sys
+import tarfile
 from datetime import date
 from pathlib import Path
 
@@ -13,15 +16,18 @@ from hypothesis import strategies as st
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runner import spec
-from remote_gpu_trainer.runs import job_text, run_script
+from remote_gpu_trainer.runs import rendered as in_script
+from remote_gpu_trainer.runs import run_script
 from remote_gpu_trainer.runs.job import Job
-from remote_gpu_trainer.runs.job_reading import JobError, from_object
-from remote_gpu_trainer.runs.job_text import Unfit, self_stop
+from remote_gpu_trainer.runs.job_errors import JobError
+from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.runs.launch_risks import warnings
 from remote_gpu_trainer.runs.render import OURS, TARGETS, render, usual_target
+from remote_gpu_trainer.runs.rendered import Unfit, self_stop
 from remote_gpu_trainer.runs.rendering import rendered
 
-from tests.conftest import ROOT, engine, read_yaml
+from tests.conftest import engine, read_yaml
+from tests.runner.jobs import unpacked
 
 DAY = date(2026, 11, 20)
 PLATFORMS = {
@@ -85,13 +91,14 @@ def script_of(target: str, text: str) -> str:
 
 def job_in(script: str) -> dict:
     """The fields that the runner in a run.sh reads."""
-    return json.loads(re.search(r"^#=== job ===\n(.*?)^#=== ", script, re.M | re.S)[1])
+    parts = unpacked(script)
+    return json.loads(next(text for name, text in parts.items() if name.endswith("/job.json")))
 
 
 def without_script(text: str) -> str:
     """The text with two lines in place of what follows the comments of a run.sh."""
     text = re.sub(
-        r"(?ms)^( *)if \[\[ ! -f \$\{BASH_SOURCE.*?#=== end ===\n",
+        r"(?ms)^( *)RGT_NAME=.*?# run\.d/end\n",
         "\\1<<< the runner >>>\n",
         text,
     )
@@ -124,10 +131,10 @@ def test_every_target_and_launcher_gives_a_whole_script(target, launcher):
         return
     script = script_of(target, here.script)
     assert script.startswith("#!/usr/bin/env bash\n") and script.endswith(run_script.END)
-    assert spec.of(job_in(script)).name == "sft"
+    assert spec.of(**job_in(script)).name == "sft"
     done = subprocess.run(
         ["bash", "-n"],
-        input=script.partition("\n#=== loader")[0] + "\n",
+        input=unpacked(script)["run.sh"] + "\n",
         text=True,
         capture_output=True,
     )
@@ -139,8 +146,8 @@ def test_where_whole_nodes_come_with_their_gpus_no_line_asks_for_them():
     script = made("slurm", gpus=8, slurm={"exclusive": True, "gres": False}).script
     assert "\n#SBATCH --gres=gpu:8\n" in asked
     assert "#SBATCH --gres" not in script and "\n#SBATCH --exclusive\n" in script
-    assert job_in(script)["gpus"] == 8
-    with pytest.raises(Unfit, match="^slurm.gpu_type: "):
+    assert job_in(script)["job"]["gpus"] == 8
+    with pytest.raises(JobError, match="^slurm.gpu_type: stands in the --gres line"):
         made("slurm", gpus=8, slurm={"gpu_type": "h100", "gres": False})
 
 
@@ -172,7 +179,7 @@ def test_python_3_8_runs_a_whole_script(tmp_path):
 
 def test_the_shell_of_a_script_is_clean(tmp_path):
     engine("shellcheck", "apt install shellcheck")
-    (tmp_path / "run.sh").write_text(made("slurm").script.partition("\n#=== loader")[0] + "\n")
+    (tmp_path / "run.sh").write_text(unpacked(made("slurm").script)["run.sh"] + "\n")
     done = subprocess.run(
         ["shellcheck", "-S", "warning", "-e", "SC2088", "run.sh"],
         cwd=tmp_path,
@@ -209,7 +216,7 @@ def test_more_boxes_than_cells_are_refused():
 @pytest.mark.parametrize("engine", ["docker", "apptainer"])
 def test_a_container_reaches_the_runner_as_the_job_says(engine):
     given = {"engine": engine, "image": "a/b:1", "mounts": ["/x:/y:ro"], "options": ["--z=1"]}
-    assert job_in(made("local", container=given).script)["container"] == given
+    assert job_in(made("local", container=given).script)["job"]["container"] == given
 
 
 @pytest.mark.parametrize(
@@ -256,7 +263,10 @@ def test_rendering_again_gives_the_same_bytes(target):
 
 
 def test_another_job_has_another_fingerprint():
-    shas = {job_in(made("local", **more).script)["job_sha"] for more in ({}, {"deadline": "21h"})}
+    shas = {
+        job_in(made("local", **more).script)["rendered"]["job_sha"]
+        for more in ({}, {"deadline": "21h"})
+    }
     assert len(shas) == 2
 
 
@@ -290,10 +300,10 @@ def test_whatever_a_job_holds_reaches_the_runner_as_it_is_or_is_refused_by_its_f
         return
     script = script_of(target, text)
     read = job_in(script)
-    spec.of(read)
+    spec.of(**read)
     for field in ("variables", "results", "notify"):
-        assert read[field] == getattr(given_job, field)
-    assert script.count("\n#=== job ===\n") == 1
+        assert read["job"][field] == getattr(given_job, field)
+    assert len(re.findall(r"(?m)^# run\.d/job-[0-9a-f]{12}/job\.json$", script)) == 1
 
 
 def test_the_stop_of_a_platform_is_given_only_where_it_keeps_the_disk_and_its_gaps_can_be_filled():
@@ -327,10 +337,11 @@ def test_the_stop_of_a_platform_is_given_only_where_it_keeps_the_disk_and_its_ga
         ({"resume": "none"}, "local", "local", ["C3"]),
         ({"deadline": "30h", "slurm": {"most_hours": 8, "requeue": False}}, "slurm", "slurm", ["SLURM2"]),
         ({"deadline": "30h", "slurm": {"most_hours": 8}}, "slurm", "slurm", []),
-        ({"deadline": "20h", "price": 2.0, "budget": 39.0}, "local", "local", ["GEN1"]),
-        ({"deadline": "20h", "price": 2.0, "budget": 40.0}, "local", "local", []),
+        ({"deadline": "20h", "price": "2 USD", "budget": "39 USD", "rented": "2026-11-20T10:00Z"}, "local", "local", ["GEN1"]),
+        ({"deadline": "20h", "price": "2 USD", "budget": "40 USD", "rented": "2026-11-20T10:00Z"}, "local", "local", []),
         ({"at_end": {"do": "stop"}}, "lambda", "ssh", ["LAM3"]),
-        ({"at_end": {"do": "stop"}}, "autodl", "ssh", []),
+        ({"at_end": {"do": "stop"}}, "autodl", "ssh", ["AD1"]),
+            ({"variables": {"HF_ENDPOINT": "https://hf-mirror.com"}}, "autodl", "ssh", ["GEN1"]),
         ({"checkpoint": {"folder": "out", "every_minutes": 240, "save_seconds": 30}, "hours_between_kills": 3}, "aws", "ssh", ["GEN1", "AWS1"]),
         ({"checkpoint": {"folder": "out", "every_minutes": 13, "save_seconds": 30}, "hours_between_kills": 3}, "aws", "ssh", ["GEN1"]),
         ({"checkpoint": {"folder": "out", "save_seconds": 300}}, "aws", "ssh", ["GEN1", "AWS1"]),
@@ -374,7 +385,7 @@ def test_the_code_of_a_cluster_is_in_its_image():
 
 
 @pytest.mark.parametrize(
-    ("command", "held"),
+    ("given", "held"),
     [
         (["python", "train.py"], ["/x/python", "train.py"]),
         (["python3", "-m", "a"], ["/x/python", "-m", "a"]),
@@ -383,10 +394,10 @@ def test_the_code_of_a_cluster_is_in_its_image():
         ("pythonic a", "pythonic a"),
     ],
 )
-def test_a_first_word_python_is_the_interpreter_that_the_job_names(command, held):
-    given = {"name": "a", "deadline": "2h", "command": command}
-    assert job_text.command(from_object({**given, "python": "/x/python"})) == held
-    assert job_text.command(from_object(given)) == command
+def test_a_first_word_python_is_the_interpreter_that_the_job_names(given, held):
+    fields = {"name": "a", "deadline": "2h", "command": given}
+    assert in_script.command(from_object({**fields, "python": "/x/python"})) == held
+    assert in_script.command(from_object(fields)) == given
 
 
 def test_an_interpreter_that_the_command_does_not_use_is_told_or_refused():
@@ -429,7 +440,7 @@ def test_without_a_platform_the_target_local_is_ones_own_machine_and_a_rented_bo
     for named in ("", "local"):
         answer = rendered(given, named, "local", on=date(2028, 12, 31))
         assert [warning["id"] for warning in answer["warnings"]] == ["C3", "job.results"]
-        assert job_in(answer["script"])["profile"] == "local"
+        assert job_in(answer["script"])["rendered"]["profile"] == "local"
     assert "RP4" in ids("runpod")  # whoever names a meter stands on it
     assert "GEN1" in ids("generic-ssh")
     monkeypatch.setenv("RUNPOD_POD_ID", "abc")
@@ -447,11 +458,11 @@ ENDED = {"do": "run", "command": ["provider", "stop", "a b"]}
 
 
 @pytest.mark.parametrize("end, durable, said", [
-    (ENDED, True, "when the run is done, when it failed and at the deadline, the box runs `provider stop 'a b'` (once its newest complete checkpoint and its results are safe elsewhere), and again until the box is gone: it must bear repeating."),
-    ({**ENDED, "when": ["done"]}, True, "when the run is done, the box runs `provider stop 'a b'` (once its newest complete checkpoint and its results are safe elsewhere),"),
-    ({**ENDED, "when": ["done", "unsaved"]}, True, "(at the deadline also while results are on this box only, which are lost then)"),
-    ({**ENDED, "keeps_disk": True}, False, "(nothing is copied elsewhere, and its disk is kept)"),
-    ({**ENDED, "command": "a && b", "credential": {"file": "~/key"}}, True, "`a && b` (once its newest complete checkpoint and its results are safe elsewhere), and again until the box is gone: it must bear repeating. It needs RGT_STOP_KEY=~/key there."),
+    (ENDED, True, "when the run is done, when it failed and at the deadline, the box runs `provider stop 'a b'`, and again until it is off: only once the newest complete checkpoint and the results are safe elsewhere; it may delete the disk. Where they never are, it doesn't run. It must bear repeating."),
+    ({**ENDED, "when": ["done"]}, True, "when the run is done, the box runs `provider stop 'a b'`, and again until it is off: only once the newest"),
+    ({**ENDED, "when": ["done", "unsaved"]}, True, "; at the deadline also while results are on this box only, which may be lost then"),
+    ({**ENDED, "keeps_disk": True}, False, ": nothing is copied elsewhere, and its disk is kept"),
+    ({**ENDED, "command": "a && b", "credential": {"file": "~/key"}}, True, "`a && b`, and again until it is off: only once the newest complete checkpoint and the results are safe elsewhere; it may delete the disk. Where they never are, it doesn't run. It must bear repeating. It needs RGT_STOP_KEY=~/key there."),
 ])  # fmt: skip
 @pytest.mark.parametrize(
     "platform, target", [("local", "local"), ("generic-ssh", "ssh"), ("runpod", "local")]
@@ -461,7 +472,10 @@ def test_the_users_own_end_command_is_shown_word_for_word_with_its_cases(
 ):
     more = {} if durable else {"durable": None}
     told = warnings(job(at_end=end, **more), profile.get(platform), target, DAY)
-    assert [w.text for w in told if w.id == "job.at_end" and said in w.text], told
+    # Where the platform has a stop of its own, that too.
+    stop = "60 min after the deadline the platform's own stop keeps the disk"
+    texts = [w.text.replace(stop, "it doesn't run") for w in told if w.id == "job.at_end"]
+    assert [text for text in texts if said in text], told
     billed = platform != "local"
     lacks = [w for w in told if "at_end.when lacks deadline" in w.text]
     assert bool(lacks) == (billed and "deadline" not in end.get("when", ["deadline"]))
@@ -630,6 +644,29 @@ def test_a_script_is_written_neither_through_a_link_nor_into_a_hidden_folder(tmp
     refused(other / "y.sh", "outside the working folder")
 
 
+@pytest.mark.parametrize(
+    "place, outside, said",
+    [
+        ("/proc/run.sh", True, "write_to: /proc/run."),
+        ("/tmp/" + "x" * 300, False, "write_to: "),
+        ("/tmp/a\0b", False, r"\(a NUL in it\); pass a folder or a file"),
+        ("~nobody.of.that.name/", False, "write_to: can't use"),
+        ("/dev/zero", True, "/dev/zero exists and isn't a rendered script"),
+        ("/etc/x.sh", False, "write_to: /etc/x.sh is outside the working folder"),
+        ("fifo", False, "isn't a rendered script"),
+        ("last.pt", False, "isn't a rendered script"),
+    ],
+    ids=["no file", "long", "a NUL", "nobody's home", "a device", "the system's", "a fifo", "3 GB"],
+)
+def test_a_place_that_no_script_belongs_to_is_refused(tmp_path, monkeypatch, place, outside, said):
+    monkeypatch.chdir(tmp_path)
+    os.mkfifo("fifo")
+    with open("last.pt", "wb") as file:
+        file.truncate(3 << 30)
+    with pytest.raises(JobError, match=said):
+        rendered(PLAIN, "local", None, place, outside=outside)
+
+
 def test_a_new_place_without_an_ending_is_a_folder(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     assert rendered(PLAIN, "local", None, "out/new")["path"] == "out/new/sft.run.sh"
@@ -658,9 +695,9 @@ def test_code_is_recorded_with_commit_difference_and_ignored_files(tmp_path):
         subprocess.run([*git, *arguments], check=True)
     (tmp_path / "train.py").write_text("a = 2\n")
     answer = rendered({**FULL, "command": ["x"], "code": str(tmp_path)}, "local")
-    held = job_in(answer["script"])
-    assert held["code_commit"].endswith(" first\n")
-    assert "+a = 2" in held["code_diff"] and held["code_ignored"] == "data/\n"
+    held = job_in(answer["script"])["rendered"]["code"]
+    assert held["commit"].endswith(" first\n")
+    assert "+a = 2" in held["diff"] and held["ignored"] == "data/\n"
 
 
 @pytest.mark.parametrize("tracked", [True, False])
@@ -681,14 +718,18 @@ def test_the_printed_commands_send_what_start_sends(tmp_path, target, tracked, c
         (tmp_path / "untracked.py").write_text("x")
     platform = "slurm" if target == "slurm" else "local"
     answer = rendered({**PLAIN, "code": str(tmp_path)}, platform, target)
-    line = f"remote-gpu-trainer render --list-code {tmp_path} | rsync -az --from0 --files-from=- "
-    assert line in answer["start"] and "ls-files" not in answer["start"]
-    assert main(["render", "--list-code", str(tmp_path)]) == 0
-    assert capfdbinary.readouterr().out == b"train.py\0"
+    assert f"remote-gpu-trainer render --pack-code {tmp_path} | " in answer["start"]
+    assert "rsync" not in answer["start"]
+    assert main(["render", "--pack-code", str(tmp_path)]) == 0
+    with tarfile.open(fileobj=io.BytesIO(capfdbinary.readouterr().out)) as archive:
+        members = archive.getmembers()
+    assert [(one.name, one.size, one.uname) for one in members] == [("train.py", 1, "")]
 
 
 def test_a_deadline_that_has_passed_is_refused():
-    with pytest.raises(JobError, match="deadline: it has passed; give a later one"):
+    with pytest.raises(
+        JobError, match="^deadline: has passed; write deadline: 20h, or a later time$"
+    ):
         rendered({**PLAIN, "deadline": "2020-01-01T00:00Z"}, "local")
 
 
@@ -730,16 +771,19 @@ def test_the_command_prints_the_script_and_says_the_rest_on_stderr(tmp_path, cap
         )
         == 1
     )
-    assert '+ "deadline": "hours:3",\n' in capsys.readouterr().out
+    assert '+  "deadline": "hours:3",\n' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(
     "args, said",
     [
-        (["--set", "name=a"], "command: missing; give it a value"),
+        (
+            ["--set", "name=a"],
+            "error: --set command: missing; write --set 'command=[python, train.py]'",
+        ),
         ([], "no job given; pass a YAML or JSON file"),
-        (["gone.yaml"], "gone.yaml: No such file"),
-        (["--set", "deadline"], "write FIELD=VALUE"),
+        (["gone.yaml"], "gone.yaml: there is no such file; name a YAML or JSON file with a job"),
+        (["--set", "deadline"], "isn't FIELD=VALUE; write one such as --set deadline=20h"),
         (
             ["--set", "name=a", "--set", "command=x", "--set", "deadline=1h", "--profile", "moon"],
             "unknown profile 'moon'",
@@ -786,24 +830,11 @@ PROBED = PLAIN | {"command": ["python", "train.py"], "checkpoint": {"folder": "o
 )
 def test_a_rehearsal_has_the_probe_where_a_python_program_trains_unless_the_job_says_no(fields, on):
     probed = from_object(PROBED | fields)
-    assert job_in(render(probed, profile.get("local"), "local", DAY).script)["probe"] is on
+    assert (
+        job_in(render(probed, profile.get("local"), "local", DAY).script)["rendered"]["probe"] is on
+    )
 
 
 def test_a_misspelt_probe_is_refused_by_its_name():
     with pytest.raises(JobError, match="^probe: "):
         from_object(PROBED | {"probe": "of"})
-
-
-@pytest.mark.parametrize("target", ["ssh", "slurm", "local"])
-def test_the_probe_is_written_beside_the_script_and_sent_with_it(target, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    answer = rendered(PROBED, PLATFORMS[target], target, "a.sh")
-    assert "/runs/sft/probe.py" in answer["start"] and "a.probe.py" in answer["start"]
-    assert (tmp_path / "a.probe.py").read_text() == (ROOT / "scripts/probe.py").read_text()
-    rendered(PROBED, PLATFORMS[target], target, "a.sh")  # again, over the old ones
-    assert "probe" not in rendered(PROBED | {"probe": False}, PLATFORMS[target], target)["start"]
-    assert "probe" not in rendered(PROBED, PLATFORMS[target], target)["start"], "there is no file"
-    (tmp_path / "a.probe.py").write_text("print('a program of the user')")
-    with pytest.raises(JobError, match="a.probe.py exists and isn't the probe"):
-        rendered(PROBED, PLATFORMS[target], target, "a.sh")
-    assert (tmp_path / "a.probe.py").read_text() == "print('a program of the user')"

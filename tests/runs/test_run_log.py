@@ -10,15 +10,16 @@ from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.runner import log, spec
+from remote_gpu_trainer.runner import log
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runs import log_reader, run_log
+from remote_gpu_trainer.runs import log_reader, run_log, run_script
 from remote_gpu_trainer.runs.log_text import LogText
 
 from tests.engines.fake_ssh import fake_ssh
 from tests.engines.sshd import boxes, sshd  # noqa: F401
 from tests.programs import rgt
 from tests.runner.clocks import Clock
+from tests.runner.jobs import job_of
 
 TOKEN = "hf_abcdefghijklmnopqrstuvwx"
 
@@ -43,7 +44,7 @@ def live(folder: Path, pid: int | None = None) -> None:
     """Let the run be alive as long as a process is, by default this one."""
     pid = pid or os.getpid()
     start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    (folder / "holder.pid").write_text(f"{pid} {start}\n")
+    (folder / "train.pid").write_text(f"{pid} {start}\n")
 
 
 def read(name: str, **wanted) -> tuple[bytes, list]:
@@ -93,7 +94,7 @@ def test_an_attempt_is_the_files_from_its_first_to_the_next_ones(there):
 
 
 def test_since_begins_at_the_line_that_came_then(tmp_path):
-    made = Run(spec.of({"run_dir": str(tmp_path / "runs" / "toy")}), clock=Clock())
+    made = Run(job_of({"rendered": {"run_dir": str(tmp_path / "runs" / "toy")}}), clock=Clock())
     made.folder.make()
     made.clock.time = time.time() - 600
     writer = log.Writer(made, 0)
@@ -114,7 +115,7 @@ def test_since_begins_at_the_line_that_came_then(tmp_path):
 
 def test_the_times_of_a_long_log_stay_bounded(tmp_path, monkeypatch):
     monkeypatch.setattr(log, "MOST_TIMES", 1000)
-    made = Run(spec.of({"run_dir": str(tmp_path)}), clock=Clock())
+    made = Run(job_of({"rendered": {"run_dir": str(tmp_path)}}), clock=Clock())
     made.folder.make()
     writer = log.Writer(made, 0)
     for _ in range(200):
@@ -154,7 +155,7 @@ def test_the_reader_on_the_box_ends_with_whoever_reads(there):
         [
             sys.executable,
             "-c",
-            run_log.program(),
+            run_script.program("runs.log_reader"),
             run_log._as_json(run_log.Wanted(follow=True)),
             str(folder),
         ],
@@ -249,7 +250,7 @@ def test_a_real_connection_that_is_cut_goes_on_where_it_was(sshd):
             elif data.endswith(b"second\n"):
                 sshd.cut()
             elif data.endswith(b"third\n"):
-                (folder / "holder.pid").write_text("0 0\n")
+                (folder / "train.pid").write_text("0 0\n")
     assert (data, lost) == (b"first\nsecond\nthird\n", 1)
     (folder / "code").mkdir()
     done = rgt("ssh", "gpu", input="pwd; exit 7\n")

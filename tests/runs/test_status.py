@@ -80,8 +80,8 @@ def test_the_evidence_names_what_a_reader_should_know():
         "log: step 120 loss 0.2",
     ]
     assert (
-        "the keeper is gone: nothing on the box ends the run at the deadline"
-        in said(deadline=4600, keeper_alive=False).evidence
+        "the supervisor is gone: nothing on the box ends the run at the deadline"
+        in said(deadline=4600, supervisor_alive=False).evidence
     )
     waits = said(waits="for room, 9 minutes more", reason="no room left in /r", **{"class": "disk"})
     assert waits.evidence[0] == "the runner waits for room, 9 minutes more"
@@ -97,9 +97,9 @@ def test_a_program_without_its_runner_is_no_live_run():
     assert (lost.state, lost.code) == ("stalled", 1)
     assert (
         lost.evidence[0]
-        == "the program is alive but its runner is gone: no copies, no retries, no stall detection; the keeper starts another within a minute, and if it doesn't, rgt resume goes on with the program"
+        == "the program is alive but its runner is gone: no copies, no retries, no stall detection; the supervisor starts another within a minute, and if it doesn't, rgt resume goes on with the program"
     )
-    alone = said(runner_alive=False, keeper_alive=False).evidence[0]
+    alone = said(runner_alive=False, supervisor_alive=False).evidence[0]
     assert alone.endswith("detection; rgt resume goes on with the program")
     assert lost.why == NO_RUNNER
     hung = said(runner_alive=True, heartbeat_age=700)
@@ -114,11 +114,13 @@ def test_a_program_without_its_runner_is_no_live_run():
 
 
 def test_a_run_on_another_machine_is_told_as_such():
-    found = said(elsewhere=True, runner_alive=True, keeper_alive=None, host="node7", deadline=4600)
+    found = said(
+        elsewhere=True, runner_alive=True, supervisor_alive=None, host="node7", deadline=4600
+    )
     assert found.state == "alive" and found.evidence[0].startswith(
         "the run is on node7, whose processes can't be seen from here: only its heartbeat is judged"
     )
-    assert not [line for line in found.evidence if "keeper" in line]
+    assert not [line for line in found.evidence if "supervisor" in line]
     assert said(elsewhere=True, alive=False, runner_alive=False).state == "failed"
 
 
@@ -595,7 +597,7 @@ def test_release_forgets_a_box_on_the_users_word(sshd):
         assert done.returncode == 2 and f"{word} doesn't ask the provider" in done.stderr
     assert rgt("release", "gpu", "--forget", "--mine").returncode == 2
     done = rgt("release", "gpu")
-    assert done.returncode == 2 and "--profile is missing" in done.stderr
+    assert done.returncode == 2 and "runs/toy is alive at step 120" in done.stderr
 
 
 REMIND = "from remote_gpu_trainer.runs import ledger; print(ledger.reminder('status', False))"

@@ -4,7 +4,7 @@ import json
 
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.runs import known_jobs, ledger, status, status_cost, status_facts
+from remote_gpu_trainer.runs import known_jobs, ledger, status, status_cost, status_words
 from remote_gpu_trainer.runs.status_reply import Status, status_from
 
 from tests.engines.fake_run import SAYS
@@ -56,17 +56,17 @@ def test_where_the_output_names_no_last_step_it_is_said_what_does():
         "time to the end: not known, its output tells no last step; final_step in the job names it"
     )
     progress = {"step": 120, "steps_per_second": 4.0}
-    assert line in status_facts.in_words(said(progress=progress))
-    assert line not in status_facts.in_words(said(progress={**progress, "total": 600}))
-    assert line not in status_facts.in_words(said(progress={"step": 120}))
-    assert line not in status_facts.in_words(said(phase="done", alive=False, progress=progress))
+    assert line in status_words.in_words(said(progress=progress))
+    assert line not in status_words.in_words(said(progress={**progress, "total": 600}))
+    assert line not in status_words.in_words(said(progress={"step": 120}))
+    assert line not in status_words.in_words(said(phase="done", alive=False, progress=progress))
 
 
 def test_what_is_not_known_is_left_out():
-    assert status_facts.in_words(said(step=None)) == []
-    assert status_facts.in_words(said()) == ["step 120"]
+    assert status_words.in_words(said(step=None)) == []
+    assert status_words.in_words(said()) == ["step 120"]
     slow = {"step": 3, "total": 9, "steps_per_second": 0.1}
-    assert status_facts.in_words(said(progress=slow)) == ["step 3 of 9, 10 s a step"]
+    assert status_words.in_words(said(progress=slow)) == ["step 3 of 9, 10 s a step"]
     assert "step" not in " ".join(said(step=None).evidence)
 
 
@@ -140,7 +140,7 @@ def cost_of(**says) -> dict | None:
 
 
 def test_the_price_is_the_jobs_and_the_time_the_ledgers(home):
-    known_jobs.note(
+    known_jobs.remember(
         GPU,
         "/r",
         "runpod",
@@ -149,6 +149,7 @@ def test_the_price_is_the_jobs_and_the_time_the_ledgers(home):
     assert cost_of() == {
         "price": 1.8,
         "by": "by the job",
+        "estimated": True,
         "since": 400.0,
         "so_far": 0.3,
         "at_deadline": 1.8,
@@ -163,7 +164,7 @@ def test_the_price_is_the_jobs_and_the_time_the_ledgers(home):
 
 def test_a_price_of_the_ledger_or_of_the_platforms_page_serves_where_the_job_has_none(home):
     assert cost_of() is None
-    known_jobs.note(GPU, "/r", "lambda", {"command": ["x"]})
+    known_jobs.remember(GPU, "/r", "lambda", {"command": ["x"]})
     told = cost_of()
     assert (
         told["by"].startswith("by lambda's page of 20")

@@ -3,13 +3,16 @@
 import json
 import os
 import subprocess
-from dataclasses import replace
 
 import pytest
 import yaml
 from hypothesis import example, given
-from remote_gpu_trainer.runner.spec import DEFAULTS
+from remote_gpu_trainer.platforms import profile
 from remote_gpu_trainer.runs import run_script
+from remote_gpu_trainer.runs.job import Job
+from remote_gpu_trainer.runs.job_errors import JobError
+from remote_gpu_trainer.runs.job_reading import from_object
+from remote_gpu_trainer.runs.rendered import Unfit, job_of, rendered_of
 from remote_gpu_trainer.runs.targets import skypilot
 
 from tests.conftest import read_yaml
@@ -26,32 +29,42 @@ for path in sys.argv[1:]:
         print(json.dumps({"error": str(error)}))
 """
 
-ONE = skypilot.Options(name="tiny", gpus=1, accelerator="H100")
-SPEC = {
-    **DEFAULTS, "name": "tiny", "deadline": "hours:20", "run_dir": "runs/tiny", "command": ["python3", "train.py"], "secret_variables": {"HF_TOKEN": "HF_TOKEN", "WANDB_API_KEY": "WANDB"},
-}  # fmt: skip
-# In place of a Python: it tells how the runner was called.
+SECRETS = {"HF_TOKEN": {"variable": "HF_TOKEN"}, "WANDB_API_KEY": {"variable": "WANDB"}}
+OWN = {"accelerator": "H100"}
+CELLS = {"cells": [{"name": name} for name in "abc"]}
+
+
+def job(own=None, **fields) -> Job:
+    """A job of one H100: these fields over it, and these of `skypilot`."""
+    usual = {"name": "tiny", "deadline": "20h", "command": ["python3", "train.py"], "secrets": SECRETS}  # fmt: skip
+    return from_object({**usual, **fields, "skypilot": OWN if own is None else own})
+
+
+# In place of a Python: it tells how the runner was called, and unpacks run.d as a Python does.
 STAND_IN = """\
 #!/bin/sh
 case "$*" in
   *sys.version_info*) ;;
-  *) shift 8; echo "$*|rdzv=${RGT_RENDEZVOUS-}${RGT_PART:+|part=$RGT_PART}" >> "$HOME/calls" ;;
+  *"/runner/entry.py "*) shift 8; echo "$*|rdzv=${RGT_RENDEZVOUS-}${RGT_PART:+|part=$RGT_PART}" >> "$HOME/calls" ;;
+  *) exec python3 "$@" ;;
 esac
 """
-FULL = replace(
-    ONE, nodes=2, infra="aws", region="us-east-1", zone="us-east-1a", setup="set +H\napt-get install -y x || true\n", spot=True, disk_gb=300, cpus=8, memory_gb=64, image="docker:pytorch/pytorch:2.13.0", workdir="/tmp",
-    file_mounts=(("~/key", "/etc/hostname"), ("/data", "s3://bucket/data")),
-)  # fmt: skip
+FULL = {
+    **OWN, "infra": "aws", "region": "us-east-1", "zone": "us-east-1a", "setup": ["apt-get install -y x || true"], "spot": True, "disk_gb": 300, "cpus": 8, "memory_gb": 64,
+    "image": "docker:pytorch/pytorch:2.13.0", "file_mounts": {"~/key": "/etc/hostname", "/data": "s3://bucket/data"},
+}  # fmt: skip
+PAIR = {"nodes": 2, "launcher": "torchrun"}
 
 
 @pytest.fixture(scope="module")
 def made():
-    """The text for some values, with the script that went in."""
+    """The text of a job, with the script that went in."""
 
-    def make(options=ONE, **fields):
-        given = {**SPEC, "nodes": options.nodes, **fields}
-        script = run_script.text(given)
-        return skypilot.text(given, options, script), script
+    def make(own=None, **fields):
+        one = job(own, **fields)
+        rendered = rendered_of(one, profile.get("aws"), "skypilot", "1")
+        script = run_script.packed(run_script.files(job_of(one), rendered))
+        return skypilot.as_yaml(one, rendered, script), script
 
     return make
 
@@ -115,8 +128,8 @@ def execute(tmp_path):
 
 
 def test_skypilot_loads_a_task_with_every_option_and_one_with_none(load, made):
-    least = made(skypilot.Options("tiny"), secret_variables={})
-    full, least, spots = load(made(FULL)[0], least[0], made()[0])
+    least = made({}, gpus=0, secrets={})
+    full, least, spots = load(made(FULL, **PAIR, code="/tmp")[0], least[0], made()[0])
     assert full["secrets"] == ["HF_TOKEN", "WANDB"]
     assert full["task"]["num_nodes"] == 2
     got = full["task"]["resources"]
@@ -124,14 +137,17 @@ def test_skypilot_loads_a_task_with_every_option_and_one_with_none(load, made):
         got["accelerators"] == {"H100": 1} and got["use_spot"] is True and got["disk_size"] == 300
     )
     assert (got["infra"], got["cpus"], got["memory"]) == ("aws/us-east-1/us-east-1a", "8+", "64+")
-    assert full["task"]["setup"] == FULL.setup and "setup" not in least["task"]
-    assert full["task"]["file_mounts"] == dict(FULL.file_mounts)
+    assert (
+        full["task"]["setup"] == "set +H\napt-get install -y x || true\n"
+        and "setup" not in least["task"]
+    )
+    assert full["task"]["file_mounts"] == FULL["file_mounts"]
     assert least["task"]["name"] == "tiny"
     assert "error" not in spots
 
 
 def test_of_several_gpus_skypilot_takes_any(load, made):
-    loaded = load(made(replace(ONE, gpus=2, accelerator="A100,L4"))[0])[0]
+    loaded = load(made({"accelerator": "A100,L4"}, gpus=2)[0])[0]
     choice = loaded["task"]["resources"]["any_of"]
     assert dict(item for one in choice for item in one["accelerators"].items()) == {
         "A100": 2,
@@ -172,7 +188,7 @@ def stand_in(tmp_path):
 
 def test_the_run_text_writes_the_script_and_runs_it(execute, made, stand_in):
     hard = ["a b", "!!", '"!x"', "$(touch bad)", "`touch bad`", "'", "a\nb", "\\", "训练", "\x01"]
-    text, script = made(python=stand_in, command=hard, name="$(touch bad)", box_id="`touch bad`")
+    text, script = made(python=stand_in, command=hard)
     home = execute(read_yaml(text)[0]["run"])
     assert (home / "calls").read_text() == "run|rdzv=\n"
     kept = home / ".remote-gpu-trainer/tiny/run.sh"
@@ -181,7 +197,7 @@ def test_the_run_text_writes_the_script_and_runs_it(execute, made, stand_in):
 
 
 def test_each_node_gets_its_rank_and_the_first_address(execute, made, stand_in):
-    run = read_yaml(made(replace(ONE, nodes=2), python=stand_in)[0])[0]["run"]
+    run = read_yaml(made(**PAIR, python=stand_in)[0])[0]["run"]
     for rank in "01":
         home = execute(run, SKYPILOT_NODE_RANK=rank, SKYPILOT_NODE_IPS="10.0.0.7\n10.0.0.8")
     assert (home / "calls").read_text().splitlines() == [
@@ -191,15 +207,12 @@ def test_each_node_gets_its_rank_and_the_first_address(execute, made, stand_in):
 
 
 def test_a_queue_runs_its_cells(execute, made, stand_in):
-    cells = [{"name": "a", "arguments": []}]
-    home = execute(read_yaml(made(python=stand_in, cells=cells)[0])[0]["run"])
+    home = execute(read_yaml(made(python=stand_in, queue=CELLS)[0])[0]["run"])
     assert (home / "calls").read_text().startswith("queue|")
 
 
 def test_boxes_that_share_a_queue_are_told_their_part(execute, made, load, stand_in):
-    cells = [{"name": name, "arguments": []} for name in "abc"]
-    options = replace(ONE, boxes=3, managed=True)
-    text = made(options, python=stand_in, cells=cells)[0]
+    text = made(python=stand_in, queue={**CELLS, "boxes": 3})[0]
     task = read_yaml(text)[0]
     assert task["envs"] == {"RGT_PART": None}
     assert task["resources"]["job_recovery"] == {"recover_on_exit_codes": [75]}
@@ -209,19 +222,18 @@ def test_boxes_that_share_a_queue_are_told_their_part(execute, made, load, stand
 
 
 def test_skypilot_takes_the_part_that_the_start_command_names(load, made):
-    cells = [{"name": name, "arguments": []} for name in "abc"]
-    text = made(replace(ONE, boxes=3, managed=True), cells=cells)[0]
+    text = made(queue={**CELLS, "boxes": 3})[0]
     [found] = load(text.replace("RGT_PART: null", 'RGT_PART: "1/3"'))
     assert found["task"]["envs"] == {"RGT_PART": "1/3"}
 
 
 def test_the_delimiter_is_no_line_of_the_script():
     script = "x\n"
-    first = skypilot.run(script, ONE, "run").split("<<'")[1].split("'")[0]
+    first = skypilot.run(job(), script).split("<<'")[1].split("'")[0]
     hashed = skypilot.hashlib.sha256
     try:  # a script that holds its own hash can't be made, so the hash is held still
         skypilot.hashlib.sha256 = lambda data: hashed(script.encode())
-        run = skypilot.run(f"{first}\n{first}_\n", ONE, "run")
+        run = skypilot.run(job(), f"{first}\n{first}_\n")
     finally:
         skypilot.hashlib.sha256 = hashed
     assert f"<<'{first}__' || exit 1\n{first}\n{first}_\n{first}__\n" in run
@@ -230,7 +242,10 @@ def test_the_delimiter_is_no_line_of_the_script():
 @given(HOSTILE)
 @example("a\x85\r\n")
 def test_any_value_comes_back_exactly(made, value):
-    text, script = made(variables={"V": value})
+    try:
+        text, script = made(variables={"V": value})
+    except JobError:
+        return
     task = read_yaml(text)[0]
     assert script in task["run"]
     assert {**task, "run": ""} == {**read_yaml(made()[0])[0], "run": ""}, (
@@ -242,56 +257,58 @@ def test_any_value_comes_back_exactly(made, value):
 @example("a\x85\r\n$(x) !!")
 def test_any_setup_comes_back_exactly(made, value):
     try:
-        text, _ = made(replace(ONE, setup=value))
-    except ValueError as refused:
-        assert "\0" in value and str(refused).startswith("setup: must be ")
+        text, _ = made({**OWN, "setup": [value]})
+    except JobError as refused:
+        assert str(refused).startswith("skypilot.setup.0: ")
         return
-    assert read_yaml(text)[0].get("setup", "") == value
+    assert read_yaml(text)[0]["setup"] == f"set +H\n{value}\n"
 
 
 @given(HOSTILE)
 def test_a_path_with_a_variable_or_a_line_end_is_refused(path):
     try:
-        options = replace(ONE, workdir=path, file_mounts=((path, "x"),) if path else ())
-    except ValueError as refused:
-        assert str(refused).startswith("workdir: must be ")
+        one = job({**OWN, "file_mounts": {"/data": path}})
+    except JobError as refused:
+        assert str(refused).startswith("skypilot.file_mounts")
     else:
         assert "$" not in path and "\n" not in path
-        assert options.workdir == path
+        assert one.skypilot.file_mounts == {"/data": path}
 
 
 @pytest.mark.parametrize(
-    ("change", "field"),
+    ("change", "says"),
     [
-        ({"name": "a---b"}, "name"),
-        ({"name": "a\n"}, "name"),
-        ({"gpus": 1, "accelerator": ""}, "accelerator"),
-        ({"gpus": 0, "accelerator": "H100"}, "accelerator"),
-        ({"accelerator": "H100:8"}, "accelerator"),
-        ({"accelerator": "H100,"}, "accelerator"),
-        ({"infra": "aws us"}, "infra"),
-        ({"region": "us-east-1"}, "region"),
-        ({"infra": "aws", "region": "us east"}, "region"),
-        ({"infra": "aws/us-east-1", "region": "us-east-1"}, "region"),
-        ({"infra": "aws", "zone": "a"}, "zone"),
-        ({"setup": "a\0b"}, "setup"),
-        ({"image": "a\nb"}, "image"),
-        ({"nodes": 0}, "nodes"),
-        ({"disk_gb": -1}, "disk_gb"),
-        ({"workdir": "$HOME/x"}, "workdir"),
-        ({"file_mounts": (("/a", "${X}"),)}, "file_mounts"),
+        ({"accelerator": "H100:8"}, "accelerator: must be the name of a GPU"),
+        ({"accelerator": "H100,"}, "accelerator: must be the name of a GPU"),
+        ({"infra": "aws us"}, "infra: must be CLOUD"),
+        ({"region": "us-east-1"}, "region: must be left out without infra"),
+        ({"infra": "aws", "region": "us east"}, "region: must be a name"),
+        ({"infra": "aws/us-east-1", "region": "us-east-1"}, "region: must be left out where infra"),
+        ({"infra": "aws", "zone": "a"}, "zone: must be left out without region"),
+        ({"image": "a\nb"}, "image: must be docker:IMAGE:TAG"),
+        ({"disk_gb": -1}, "disk_gb: is -1, and must be 1 or more"),
+        ({"file_mounts": {"/a": "${X}"}}, "file_mounts./a: must be a path without variables"),
     ],
 )
-def test_a_bad_option_is_refused_by_name(change, field):
-    with pytest.raises(ValueError, match=f"^{field}: must be .*, not .*; "):
-        replace(ONE, **change)
+def test_a_bad_value_is_refused_by_its_field_whatever_the_target(change, says):
+    with pytest.raises(JobError, match=f"^skypilot.{says}.*; "):
+        job({**OWN, **change})
 
 
-def test_a_variable_without_a_name_is_refused_by_its_field(made):
-    with pytest.raises(ValueError, match="^secrets: must be .*, not .*; "):
-        made(secret_variables={"S": "a b"})
+@pytest.mark.parametrize(
+    ("own", "fields", "says"),
+    [
+        ({}, {}, "skypilot.accelerator: missing"),
+        (OWN, {"gpus": 0}, "skypilot.accelerator: must be left out where gpus is 0"),
+        (OWN, {"name": "a---b"}, "name: SkyPilot takes at most two"),
+        (OWN, {"code": "$HOME/x"}, "code: must be a path without variables"),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_for_skypilot_alone(made, own, fields, says):
+    with pytest.raises(Unfit, match=f"^{says}.*; "):
+        made(own, **fields)
 
 
 def test_a_text_that_is_no_script_of_ours_is_refused():
     with pytest.raises(ValueError, match="^script: "):
-        skypilot.text(SPEC, ONE, "echo\n")
+        skypilot.as_yaml(job(), {}, "echo\n")

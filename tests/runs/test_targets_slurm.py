@@ -1,34 +1,45 @@
 """Slurm: the lines that sbatch reads, and whether a real sbatch takes them."""
 
 import re
-from dataclasses import replace
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from remote_gpu_trainer.runs import run_script
+from remote_gpu_trainer.runs.job import Job
+from remote_gpu_trainer.runs.job_errors import JobError
+from remote_gpu_trainer.runs.job_reading import from_object
+from remote_gpu_trainer.runs.rendered import Unfit
 from remote_gpu_trainer.runs.targets import sbatch_options
 from remote_gpu_trainer.runs.targets import slurm as target
 
+from tests.runner.jobs import text_of
+
 pytest_plugins = ["tests.engines.slurm"]
 
-ONE = target.Options(name="tiny", hours=2, gpus=1)
-PAIR = target.Options(name="pair", hours=2, nodes=2, partition="pair", cpus=2)
-FULL = target.Options(
-    name="tiny", hours=20, nodes=1, gpus=2, gpu_type="h100", cpus=8, memory_mb=64000, limit_hours=12, partition="main", account="lab", qos="normal",
-    constraint="hbm&nvlink", exclude="n[01-02]", nodelist="gpu", dependency="afterok:12,singleton", reservation="week", exclusive=True,
-    options=(("comment", "run=1"), ("contiguous", "true"), ("nice", "10")), cells=4, at_once=2, requeue=True, signal_seconds=300, output="logs/%x-%A_%a.out",
-)  # fmt: skip
+
+def job(slurm=None, **fields) -> Job:
+    """A job of one GPU for two hours: these fields over it, and these of `slurm`."""
+    usual = {"name": "tiny", "command": ["x"], "deadline": "2h", "gpus": 1}
+    return from_object({**usual, **fields, "slurm": {"requeue": False, **(slurm or {})}})
+
+
+PAIR = {"name": "pair", "nodes": 2, "launcher": "torchrun", "gpus": 0, "slurm": {"partition": "pair", "cpus": 2}}  # fmt: skip
+CELLS = {"cells": [{"name": name} for name in "abcd"]}
+FULL = {
+    "gpu_type": "h100", "cpus": 8, "memory_gb": 64, "most_hours": 12, "partition": "main", "account": "lab", "qos": "normal",
+    "constraint": "hbm&nvlink", "exclude": "n[01-02]", "nodelist": "gpu", "dependency": "afterok:12,singleton", "reservation": "week", "exclusive": True,
+    "options": {"nice": "10", "comment": "run=1", "contiguous": True, "reboot": False}, "at_a_time": 2, "requeue": True, "signal_seconds": 300,
+}  # fmt: skip
 
 
 @pytest.fixture
 def write(tmp_path):
-    """A batch script with these options."""
+    """A batch script of a job, with these fields of it changed."""
 
-    def make(options, **fields):
-        given = {"name": "tiny", "run_dir": str(tmp_path / "run"), "command": ["x"], **fields}
+    def make(one, **fields):
+        given = {"name": "tiny", "rendered": {"run_dir": str(tmp_path / "run")}, "command": ["x"]}
         path = tmp_path / "batch.sh"
-        path.write_text(run_script.text(given, target.head(options)))
+        path.write_text(text_of(given, fields, sbatch=target.head(one)))
         return path
 
     return make
@@ -36,14 +47,14 @@ def write(tmp_path):
 
 def test_the_lines_for_sbatch_stand_in_a_fixed_order():
     assert (
-        target.head(FULL)
+        target.head(job(FULL, deadline="20h", gpus=2, queue=CELLS))
         == """\
 #SBATCH --job-name=tiny
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
 #SBATCH --gres=gpu:h100:2
 #SBATCH --cpus-per-task=8
-#SBATCH --mem=64000M
+#SBATCH --mem=65536M
 #SBATCH --time=0-12:00:00
 #SBATCH --partition=main
 #SBATCH --account=lab
@@ -61,15 +72,16 @@ def test_the_lines_for_sbatch_stand_in_a_fixed_order():
 #SBATCH --requeue
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR1@300
-#SBATCH --output=logs/%x-%A_%a.out
+#SBATCH --output=slurm-%A_%a.out
 """
     )
     assert (
-        target.head(target.Options("tiny", None))
+        target.head(job(gpus=0))
         == """\
 #SBATCH --job-name=tiny
 #SBATCH --nodes=1
 #SBATCH --ntasks-per-node=1
+#SBATCH --time=0-02:07:00
 #SBATCH --no-requeue
 #SBATCH --open-mode=append
 #SBATCH --signal=B:USR1@120
@@ -79,36 +91,29 @@ def test_the_lines_for_sbatch_stand_in_a_fixed_order():
 
 
 @pytest.mark.parametrize(
-    ("hours", "limit", "minutes"),
-    [
-        (1, None, 67),
-        (0.001, None, 8),
-        (20, 12, 720),
-        (2, 4, 127),
-        (30, None, 1807),
-        (None, 12, 720),
-        (None, None, None),
-        (1, 1, 60),
-    ],
-)
-def test_the_time_is_the_deadline_and_a_margin_within_the_limit(hours, limit, minutes):
-    options = replace(ONE, hours=hours, limit_hours=limit)
-    assert options.minutes == minutes
-    shown = re.search(r"--time=(\d+)-(\d\d):(\d\d):00", target.head(options))
-    assert (shown and int(shown[1]) * 1440 + int(shown[2]) * 60 + int(shown[3])) == minutes
+    ("deadline", "limit", "minutes"),
+    [("1h", None, 67), ("4s", None, 8), ("20h", 12, 720), ("2h", 4, 127), ("30h", None, 1807), ("1h", 1, 60)],
+)  # fmt: skip
+def test_the_time_is_the_deadline_and_a_margin_within_the_limit(deadline, limit, minutes):
+    one = job({"most_hours": limit}, deadline=deadline)
+    assert target.minutes(one) == minutes
+    shown = re.search(r"--time=(\d+)-(\d\d):(\d\d):00", target.head(one))
+    assert shown and int(shown[1]) * 1440 + int(shown[2]) * 60 + int(shown[3]) == minutes
 
 
 def test_no_value_can_add_a_line_for_sbatch(write):
     line = "x\n#SBATCH --partition=high"
-    text = write(ONE, name=line, command=line, run_dir=line, deadline=line).read_text()
+    text = write(
+        job(), name=line, command=line, rendered={"run_dir": line}, deadline=line
+    ).read_text()
     lines = text.split("\n")
     first = next(number for number, line in enumerate(lines) if line and not line.startswith("#"))
     read = [line for line in lines[:first] if line.startswith("#SBATCH")]
-    assert read == target.head(ONE).splitlines()
+    assert read == target.head(job()).splitlines()
 
 
 TEXT_FIELDS = (
-    "name", "gpu_type", "partition", "account", "qos", "constraint", "exclude", "nodelist", "dependency", "reservation", "output",
+    "gpu_type", "partition", "account", "qos", "constraint", "exclude", "nodelist", "dependency", "reservation",
 )  # fmt: skip
 LINE = r"#SBATCH --[a-z-]+(=[A-Za-z0-9.:@%&|_/()\[\]*,+=?!-]+)?"
 
@@ -119,26 +124,35 @@ LINE = r"#SBATCH --[a-z-]+(=[A-Za-z0-9.:@%&|_/()\[\]*,+=?!-]+)?"
 )
 def test_a_text_is_one_plain_word_or_refused_by_name(field, value):
     try:
-        options = replace(FULL, **{field: value})
-    except ValueError as refused:
-        assert re.match(rf"{field}: must be .*, not .*; .+\Z", str(refused))
+        one = job({**FULL, field: value}, deadline="20h", gpus=2)
+    except JobError as refused:
+        assert re.match(rf"slurm\.{field}: must be .*; .+\Z", str(refused))
         return
-    found = target.head(options)
-    assert re.fullmatch(rf"({LINE}\n)+", found)
-    assert len(found.splitlines()) in (23, 24)
+    assert re.fullmatch(rf"({LINE}\n)+", target.head(one))
+    assert len(target.head(one).splitlines()) == 22
+
+
+# A value of each further option, which the sbatch that is installed reads.
+VALUES = {
+    "acctg-freq": "task=30", "batch": "hbm", "begin": "now+1hours", "cluster-constraint": "a100", "clusters": "t", "comment": "run=1", "contiguous": True, "core-spec": "1", "cores-per-socket": "1",
+    "cpu-freq": "Performance", "cpus-per-gpu": "1", "delay-boot": "5", "distribution": "block:cyclic,NoPack", "gpu-bind": "map_gpu:0,1", "gpu-freq": "medium,memory=high", "gres-flags": "enforce-binding",
+    "hint": "nomultithread", "kill-on-invalid-dep": "yes", "licenses": "matlab:2", "mail-type": "END,FAIL,TIME_LIMIT_80", "mail-user": "a.b@example.org", "mcs-label": "x", "mem-bind": "quiet,local",
+    "mem-per-cpu": "500M", "mem-per-gpu": "1G", "mincpus": "1", "network": "system", "nice": "-5", "oversubscribe": True, "prefer": "hbm", "priority": "TOP", "profile": "task,energy", "propagate": "NOFILE,MEMLOCK",
+    "reboot": True, "sockets-per-node": "1", "spread-job": True, "switches": "1@10:00", "thread-spec": "1", "threads-per-core": "1", "tmp": "1G", "use-min-nodes": True, "wait-all-nodes": "1", "wckey": "lab",
+}  # fmt: skip
 
 
 @given(
-    st.sampled_from(sorted(sbatch_options.FORMS)),
+    st.one_of(st.sampled_from(sorted(VALUES)), st.text(max_size=40)),
     st.one_of(st.text(), st.text("ab1 \n\r\t'\"`$();&|#=\\,%-_./@:[]*\u2028", min_size=1)),
 )
 def test_a_further_option_is_one_plain_word_or_refused(name, value):
     try:
-        options = replace(ONE, options=((name, value),))
-    except ValueError as refused:
-        assert re.match(r"options: must be .*, not .*; .+\Z", str(refused))
+        one = job({"options": {name: value}})
+    except JobError as refused:
+        assert re.match(r"slurm\.options\b.*: .+\Z", str(refused))
         return
-    assert re.fullmatch(rf"({LINE}\n)+", target.head(options))
+    assert re.fullmatch(rf"({LINE}\n)+", target.head(one))
 
 
 # Options of sbatch that a job says by a field of its own.
@@ -152,48 +166,49 @@ OTHERWISE = {
 
 def test_an_option_that_a_job_says_otherwise_names_that_field():
     for name in OTHERWISE:
-        with pytest.raises(ValueError, match=rf"^options: --{name} is said by .*; set that\Z"):
-            replace(ONE, options=((name, "1"),))
-    assert set(sbatch_options.OURS) == OTHERWISE and set(sbatch_options.FORMS) == set(VALUES)
+        with pytest.raises(JobError, match=rf"^slurm.options: --{name} is said by .*; set that\Z"):
+            job({"options": {name: "1"}})
+    assert set(sbatch_options.OURS) == OTHERWISE
     assert not OTHERWISE & set(VALUES)
-    assert set(re.findall(r"#SBATCH --([a-z-]+)", target.head(FULL))) <= OTHERWISE | set(VALUES)
+    lines = target.head(job(FULL, queue=CELLS))
+    assert set(re.findall(r"#SBATCH --([a-z-]+)", lines)) <= OTHERWISE | set(VALUES)
 
 
-def test_an_option_that_nobody_knows_is_refused_with_those_that_are():
-    with pytest.raises(ValueError, match="not 'cpu-bind'; use one of .*wckey"):
-        replace(ONE, options=(("cpu-bind", "cores"),))
+@pytest.mark.parametrize("short", ["par", "outp", "gpus-per", "expor"])
+def test_a_name_cut_short_is_the_option_that_sbatch_takes_it_for(short):
+    with pytest.raises(
+        JobError, match=rf"^slurm.options: --{short}[a-z-]+ is said by .*; set that\Z"
+    ):
+        job({"options": {short: "x"}})
+
+
+def test_an_option_that_this_version_does_not_know_is_handed_on():
+    lines = target.head(job({"options": {"tres-per-task": "cpu=4"}})).splitlines()
+    assert "#SBATCH --tres-per-task=cpu=4" in lines
 
 
 @pytest.mark.parametrize(
     ("options", "fields"),
     [
         (("cpus-per-gpu",), {"cpus": 4}),
-        (("mem-per-cpu",), {"memory_mb": 0}),
-        (("mem-per-gpu",), {"memory_mb": 100}),
+        (("mem-per-cpu",), {"memory_gb": 0}),
+        (("mem-per-gpu",), {"memory_gb": 100}),
         (("mem-per-cpu", "mem-per-gpu"), {}),
     ],
 )
 def test_two_options_of_which_sbatch_takes_one_are_refused(options, fields):
-    with pytest.raises(ValueError, match=r"^options: sbatch takes either .*; leave out one\Z"):
-        replace(ONE, options=tuple((name, "2") for name in options), **fields)
+    with pytest.raises(JobError, match=r"^slurm.options: sbatch takes either .*; leave out one\Z"):
+        job({"options": dict.fromkeys(options, "2"), **fields})
 
 
-# A value of each further option, which the sbatch that is installed reads.
-VALUES = {
-    "acctg-freq": "task=30", "batch": "hbm", "begin": "now+1hours", "cluster-constraint": "a100", "clusters": "t", "comment": "run=1", "contiguous": "true", "core-spec": "1", "cores-per-socket": "1",
-    "cpu-freq": "Performance", "cpus-per-gpu": "1", "delay-boot": "5", "distribution": "block:cyclic,NoPack", "gpu-bind": "map_gpu:0,1", "gpu-freq": "medium,memory=high", "gres-flags": "enforce-binding",
-    "hint": "nomultithread", "kill-on-invalid-dep": "yes", "licenses": "matlab:2", "mail-type": "END,FAIL,TIME_LIMIT_80", "mail-user": "a.b@example.org", "mcs-label": "x", "mem-bind": "quiet,local",
-    "mem-per-cpu": "500M", "mem-per-gpu": "1G", "mincpus": "1", "network": "system", "nice": "-5", "oversubscribe": "true", "prefer": "hbm", "priority": "TOP", "profile": "task,energy", "propagate": "NOFILE,MEMLOCK",
-    "reboot": "true", "sockets-per-node": "1", "spread-job": "true", "switches": "1@10:00", "thread-spec": "1", "threads-per-core": "1", "tmp": "1G", "use-min-nodes": "true", "wait-all-nodes": "1", "wckey": "lab",
-}  # fmt: skip
 # What this small cluster has not: a constraint of two features, a network plugin, mcs, disks in /tmp, spare cores.
 NOT_HERE = {"batch", "cluster-constraint", "mcs-label", "network", "tmp", "core-spec", "thread-spec"}  # fmt: skip
 
 
 # Without slurmdbd --clusters waits for it for minutes.
-@pytest.mark.parametrize("name", sorted(set(sbatch_options.FORMS) - {"clusters"}))
+@pytest.mark.parametrize("name", sorted(set(VALUES) - {"clusters"}))
 def test_sbatch_knows_each_further_option_and_its_value(slurm, write, name):
-    script = write(replace(ONE, options=((name, VALUES[name]),)))
+    script = write(job({"options": {name: VALUES[name]}}))
     done = slurm.client("sbatch", "--test-only", str(script), check=False)
     for said in ("unrecognized option", "Invalid --", "invalid option", "Invalid argument"):
         assert said not in done.stderr
@@ -201,97 +216,95 @@ def test_sbatch_knows_each_further_option_and_its_value(slurm, write, name):
 
 
 @pytest.mark.parametrize(
-    ("change", "field"),
+    ("change", "says"),
     [
-        ({"hours": 0}, "hours"),
-        ({"hours": float("inf")}, "hours"),
-        ({"hours": True}, "hours"),
-        ({"limit_hours": -1}, "limit_hours"),
-        ({"nodes": 0}, "nodes"),
-        ({"nodes": "2"}, "nodes"),
-        ({"nodes": 2, "cells": 3}, "nodes"),
-        ({"gpus": 65}, "gpus"),
-        ({"gpus": 0, "gpu_type": "h100"}, "gpu_type"),
-        ({"cpus": -1}, "cpus"),
-        ({"memory_mb": 1.5}, "memory_mb"),
-        ({"cells": -1}, "cells"),
-        ({"at_once": -1}, "at_once"),
-        ({"signal_seconds": 0}, "signal_seconds"),
-        ({"signal_seconds": 70000}, "signal_seconds"),
-        ({"limit_hours": 0.05, "signal_seconds": 121}, "signal_seconds"),
-        ({"partition": "main,"}, "partition"),
-        ({"memory_mb": -1}, "memory_mb"),
-        ({"constraint": "a b"}, "constraint"),
-        ({"exclude": "n[1-2] x"}, "exclude"),
-        ({"nodelist": "$(x)"}, "nodelist"),
-        ({"dependency": "afterok"}, "dependency"),
-        ({"dependency": "afterok:1;afterok:2"}, "dependency"),
-        ({"reservation": "-x"}, "reservation"),
-        ({"options": (("contiguous", "1"),)}, "options"),
-        ({"account": "@gpu"}, "account"),
-        ({"name": "-x"}, "name"),
-        ({"name": "x\n#SBATCH --partition=high"}, "name"),
+        ({"most_hours": -1}, "most_hours: is -1, and must be over 0"),
+        ({"cpus": 0}, "cpus: is 0, and must be 1 or more"),
+        ({"memory_gb": 1.5}, "memory_gb: is 1.5, and must be a whole number"),
+        ({"memory_gb": -1}, "memory_gb: is -1, and must be 0 or more"),
+        ({"at_a_time": 0}, "at_a_time: is 0, and must be 1 or more"),
+        ({"signal_seconds": 70000}, "signal_seconds: is 70000, and must be 65535 or less"),
+        ({"partition": "main,"}, "partition: must be the name of a partition"),
+        ({"constraint": "a b"}, "constraint: must be features"),
+        ({"exclude": "n[1-2] x"}, "exclude: must be names of nodes"),
+        ({"nodelist": "$(x)"}, "nodelist: must be names of nodes"),
+        ({"dependency": "afterok"}, "dependency: must be such as afterok:123"),
+        ({"dependency": "afterok:1;afterok:2"}, "dependency: must be such as afterok:123"),
+        ({"reservation": "-x"}, "reservation: must be the name"),
+        ({"options": {"comment": "a b"}}, "options: must be a value of --comment"),
+        ({"account": "@gpu"}, "account: must be 1 to 64 letters"),
+        ({"gpu_type": "h100", "gres": False}, "gpu_type: stands in the --gres line"),
     ],
 )
-def test_a_bad_option_is_refused_by_name(change, field):
-    with pytest.raises(ValueError, match=rf"^{field}: must be .*, not .*; .+\Z"):
-        replace(ONE, **change)
+def test_a_bad_value_is_refused_by_its_field_whatever_the_target(change, says):
+    with pytest.raises(JobError, match=rf"^slurm\.{says}.*; .+\Z"):
+        job(change)
 
 
-def test_a_signal_that_comes_too_late_for_a_save_is_refused():
-    with pytest.raises(ValueError, match=r"^signal_seconds: must be at least 121, .*, not 120; "):
-        target.check({"save_seconds": 120.5}, ONE)
-    target.check({"save_seconds": 120.0}, ONE)
+def test_true_is_for_an_option_without_a_value_and_false_leaves_it_out():
+    lines = target.head(job({"options": {"reboot": False, "contiguous": True}})).splitlines()
+    assert "#SBATCH --contiguous" in lines and "#SBATCH --reboot" not in lines
+
+
+@pytest.mark.parametrize(
+    ("slurm", "fields", "says"),
+    [
+        ({}, {"deadline": "18:00Z"}, "deadline: a Slurm job waits in the queue first"),
+        ({"gpu_type": "h100"}, {"gpus": 0}, "slurm.gpu_type: must be left out where gpus is 0"),
+        (
+            {"signal_seconds": 120},
+            {"checkpoint": {"folder": "out", "save_seconds": 120.5}},
+            "slurm.signal_seconds: must be at least 121, the time of a save, not 120",
+        ),
+        (
+            {"most_hours": 0.05, "signal_seconds": 121},
+            {},
+            "slurm.signal_seconds: must be at least a minute less than the time limit of 3 min",
+        ),
+    ],
+)
+def test_what_does_not_fit_together_is_refused_for_slurm_alone(slurm, fields, says):
+    with pytest.raises(Unfit, match=f"^{says}.*; "):
+        target.head(job(slurm, **fields))
+
+
+def test_a_signal_as_early_as_a_save_takes_is_fine():
+    target.check(job({"signal_seconds": 120}, checkpoint={"folder": "out", "save_seconds": 120}))
 
 
 SHAPES = {
-    "one GPU": ONE,
+    "one GPU": {},
     "two nodes": PAIR,
-    "most options": replace(
-        FULL,
-        gpu_type="",
-        cpus=2,
-        memory_mb=1000,
-        exclude="z",
-        reservation="",
-        dependency="singleton",
-        account="",
-        qos="",
-    ),
-    "all memory of the node": replace(ONE, memory_mb=0, exclusive=True),
-    "one of two partitions": replace(ONE, partition="main,high"),
-    "account and qos": replace(ONE, account="lab", qos="normal"),
-    "account with its kind of nodes": replace(ONE, account="lab@gpu"),
-    "no time": replace(ONE, hours=None),
-    "a year": replace(ONE, hours=8784),
+    "most options": {
+        "gpus": 2,
+        "queue": CELLS,
+        "slurm": {
+            **FULL,
+            "gpu_type": None,
+            "cpus": 2,
+            "memory_gb": 1,
+            "exclude": "z",
+            "reservation": None,
+            "dependency": "singleton",
+            "account": None,
+            "qos": None,
+        },
+    },
+    "all memory of the node": {"slurm": {"memory_gb": 0, "exclusive": True}},
+    "one of two partitions": {"slurm": {"partition": "main,high"}},
+    "account and qos": {"slurm": {"account": "lab", "qos": "normal"}},
+    "account with its kind of nodes": {"slurm": {"account": "lab@gpu"}},
+    "a year": {"deadline": "8784h"},
 }
 
 
 @pytest.mark.parametrize("shape", SHAPES)
 def test_sbatch_accepts_it(slurm, write, shape):
-    done = slurm.client("sbatch", "--test-only", str(write(SHAPES[shape])), check=False)
+    done = slurm.client("sbatch", "--test-only", str(write(job(**SHAPES[shape]))), check=False)
     assert done.returncode == 0, done.stderr
     assert "error" not in done.stderr
 
 
 def test_sbatch_would_refuse_a_third_gpu(slurm, write):
-    assert (
-        slurm.client(
-            "sbatch", "--test-only", str(write(replace(ONE, gpus=3))), check=False
-        ).returncode
-        == 1
-    )
-
-
-def test_a_value_that_got_past_the_options_is_refused_at_its_line():
-    for field, value in (
-        ("partition", "a\n#SBATCH --x"),
-        ("name", "a b"),
-        ("output", "a;b"),
-        ("nodes", "1 2"),
-        ("qos", "a=b"),
-    ):
-        options = replace(ONE)
-        object.__setattr__(options, field, value)
-        with pytest.raises(ValueError, match=f"^{field}: must be"):
-            target.head(options)
+    script = write(job(gpus=3))
+    assert slurm.client("sbatch", "--test-only", str(script), check=False).returncode == 1

@@ -288,8 +288,10 @@ def test_only_ssh_is_needed_here_and_python_on_the_box(sshd, tmp_path, monkeypat
     (tools / "ssh").symlink_to(shutil.which("ssh"))
     there = tmp_path / "there-tools"
     there.mkdir()
-    for name in ("python3", "sh", "bash", "base64"):
+    for name in ("sh", "bash", "base64"):
         (there / name).symlink_to(shutil.which(name))
+    # Not the one of the PATH, which may be a script that needs further programs.
+    (there / "python3").symlink_to(os.path.realpath(sys.executable))
     login = sshd.place / "login"
     login.write_text(login.read_text().replace('cd "$HOME"', f'PATH={there}; cd "$HOME"'))
     monkeypatch.setenv("PATH", str(tools))

@@ -327,7 +327,7 @@ PARTS_OF_A_REPORT = [
     "plainly",
     "as_json",
     "page",
-    "curve",
+    "draw_charts",
     "complain",
 ]
 
@@ -353,7 +353,7 @@ def test_whatever_breaks_in_the_report_the_findings_and_the_code_stay(
         assert part == "complain" or "O12" in told, told
     if part != "as_json":
         assert "O12" in (tmp_path / "a.json").read_text()
-    if part not in ("page", "curve"):
+    if part not in ("page", "draw_charts"):
         assert "O12" in (tmp_path / "a.html").read_text()
     probe.sys.stderr = sys.__stderr__
 

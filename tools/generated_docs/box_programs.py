@@ -16,7 +16,7 @@ PACKAGE = Path("server/remote_gpu_trainer")
 
 
 class Source(NamedTuple):
-    """The folders of a program's modules. No two modules have one name.
+    """The folders of a program's modules, and single modules. No two modules have one name.
 
     `main` is the module that starts it; its docstring is what --help shows.
     """
@@ -31,7 +31,12 @@ PROGRAMS = {
     "scripts/gpu_health.py": Source(
         PACKAGE / "gpu_health/box_check", main="main", shared=(PACKAGE / "logs/kernel",)
     ),
-    "scripts/probe.py": Source(PACKAGE / "probe", main="program"),
+    "scripts/probe.py": Source(PACKAGE / "probe", main="program", shared=(PACKAGE / "drawing",)),
+    "scripts/snapshot.py": Source(
+        PACKAGE / "snapshot",
+        main="program",
+        shared=(PACKAGE / "text/masking.py", PACKAGE / "text/proc.py"),
+    ),
 }
 FOLDERS = {"data": "data", "template": "templates"}  # of the texts that a part asks for
 HEAD = """\
@@ -100,20 +105,64 @@ def heading(name: str, tree: ast.Module, last: str) -> str:
     )
 
 
+def import_block(statements: set[str]) -> str:
+    """The imports of all modules as one block, sorted: what is imported from one module, once."""
+    names: dict[str, set[str]] = {}
+    plain = []
+    for statement in statements:
+        module, _, imported = statement.removeprefix("from ").partition(" import ")
+        if imported:
+            names.setdefault(module, set()).update(imported.split(", "))
+        else:
+            plain.append(statement)
+    future = [f"from {module} import {', '.join(names.pop(module))}\n"
+              for module in list(names) if module == "__future__"]  # fmt: skip
+    merged = (f"from {module} import {', '.join(sorted(names[module]))}" for module in names)
+    return "\n".join([*future, *sorted(plain), *sorted(merged)])
+
+
+def refuse_shared_names(trees: dict[str, ast.Module]) -> None:
+    """Raise ValueError if two modules define one name: in one file the later one would win."""
+    homes: dict[str, str] = {}
+    for part, tree in trees.items():
+        for name in defined(tree):
+            if homes.setdefault(name, part) != part:
+                raise ValueError(f"{part} and {homes[name]} define {name}; rename one of them")
+
+
+def defined(tree: ast.Module) -> list[str]:
+    """The names that a module defines itself."""
+    names = []
+    for node in tree.body:
+        if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
+            names.append(node.name)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            goals = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names += [
+                one.id for goal in goals for one in ast.walk(goal) if isinstance(one, ast.Name)
+            ]
+    return names
+
+
 def generated(root: Path, name: str) -> str:
     """The text of the file `name` in scripts/, from the modules in `root`, a checkout.
 
-    Raises ValueError if two modules have one name or import each other in a circle.
+    Raises ValueError if two modules have one name, define one name, or import each other in a
+    circle.
     """
     source = PROGRAMS[name]
-    folders = (source.parts, *source.shared)
-    paths = [path for folder in folders for path in sorted((root / folder).glob("*.py"))]
-    paths = [path for path in paths if path.stem != "__init__"]
+    paths = [
+        path
+        for place in (root / source.parts, *(root / shared for shared in source.shared))
+        for path in ([place] if place.is_file() else sorted(place.glob("*.py")))
+        if path.stem != "__init__"
+    ]
     homes = {path.stem: path.parent for path in paths}
     if len(homes) < len(paths):
         raise ValueError("two parts have one name; rename one of them")
     sources = {path.stem: path.read_text(encoding="utf-8") for path in paths}
     trees = {name: ast.parse(text) for name, text in sources.items()}
+    refuse_shared_names(trees)
     imports: set[str] = set()
     texts = []
     for part in in_order(trees, source.main):
@@ -123,7 +172,7 @@ def generated(root: Path, name: str) -> str:
     main = ast.get_docstring(trees[source.main])
     return (
         f'{HEAD.format(parts=source.parts.as_posix())}"""{main}\n"""\n\n'
-        + "\n".join(sorted(imports, key=lambda line: (line.startswith("from"), line)))
+        + import_block(imports)
         + "\n\n"
         + "\n\n\n".join(texts)
         + "\n"

@@ -22,7 +22,7 @@ from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.catalogue.bundle import Catalogue, CatalogueError
 from remote_gpu_trainer.catalogue.seen_by_probe import probed
 from remote_gpu_trainer.lookup.budget import plain
-from remote_gpu_trainer.retrieval import encoder, index, search, vectors
+from remote_gpu_trainer.retrieval import encoder, index, ranking, vectors
 from remote_gpu_trainer.text import write_whole
 
 from . import box_programs
@@ -35,7 +35,6 @@ from .job_page import job_page
 from .launch_scripts_page import launch_scripts_page
 from .lookup_picture import lookup_picture
 from .other_figures import other_figures
-from .page_style import TEMPLATES, styled
 from .templates_of_documents import filled
 from .tools_list import tools_list
 
@@ -48,7 +47,13 @@ IN_PAGES = {
     "references/run_script.md": ("exits", "phases", "failures"),
     "profiles/_schema.md": ("schema", "shares", "limits"),
 }
-DOCUMENTS = ("README.md", "README.zh-CN.md", "SKILL.md")  # besides the pages of the catalogue
+DOCUMENTS = (
+    "README.md",
+    "README.zh-CN.md",
+    "SKILL.md",
+    "docs/guides/coding-agents.md",
+    "evals/README.md",
+)  # besides the pages of the catalogue
 
 
 def outdated(root: Path, write: bool) -> list[str]:
@@ -121,7 +126,7 @@ def _are_vectors_old(root: Path, read: Catalogue, write: bool) -> bool:
         fresh = index.encoded(read.entries, model, encoder.name(), known)
         write_whole(path, vectors.as_text(fresh).encode(), 0o644)
         index.load.cache_clear()
-        search.load.cache_clear()
+        ranking.load.cache_clear()
     return True
 
 
@@ -172,8 +177,10 @@ def _count(page: str, read: Catalogue) -> dict[str, Any]:
 
 def _figures(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """How well the parts of the program do, the weak ones among them."""
+    rows = held_out_reports(catalogue.root)
     return {
-        "rows": held_out_reports(catalogue.root),
+        "rows": rows,
+        "kept_apart": rows[0],
         "openings": openings(catalogue.root),
         "others": other_figures(catalogue.root),
         "percent": percent,
@@ -213,6 +220,24 @@ def _shares(page: str, catalogue: Catalogue) -> dict[str, Any]:
     return {"rows": rows}
 
 
+def _rentals(catalogue: Catalogue) -> dict[str, Any]:
+    """What each rental platform keeps when a run ends its box, and who says so."""
+    from remote_gpu_trainer.platforms.profile import read_all
+    from remote_gpu_trainer.platforms.showing import standing
+
+    facts = {
+        name: profile.facts.self_stop
+        for name, profile in read_all(catalogue.root).items()
+        if profile.kind == "rental"
+    }
+    rows = [
+        (name, fact.value, standing(fact), fact.date)
+        for name, fact in facts.items()
+        if fact is not None and fact.value.possible
+    ]
+    return {"rows": rows}
+
+
 def _limits(page: str, catalogue: Catalogue) -> dict[str, Any]:
     from remote_gpu_trainer.catalogue.freshness import LIMITS
 
@@ -221,14 +246,14 @@ def _limits(page: str, catalogue: Catalogue) -> dict[str, Any]:
 
 def _exits(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The exit codes of a run script."""
-    from remote_gpu_trainer.runner.phases import EXITS
+    from remote_gpu_trainer.runner.core.phases import EXITS
 
     return {"rows": EXITS}
 
 
 def _phases(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The phases of a run, and what leads from one to the next."""
-    from remote_gpu_trainer.runner.phases import TABLE
+    from remote_gpu_trainer.runner.core.phases import TABLE
 
     return {"rows": TABLE}
 
@@ -276,9 +301,11 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "contents": _contents,
     "count": _count,
     "figures": _figures,
-    "figures_zh": _figures,
+    "trust": _figures,
+    "trust_zh": _figures,
     "tools": lambda page, catalogue: {"tools": tools_list()},
-    "tools_zh": lambda page, catalogue: {"tools": tools_list()},
+    "platforms": lambda page, catalogue: _rentals(catalogue),
+    "platforms_zh": lambda page, catalogue: _rentals(catalogue),
     "schema": _schema,
     "shares": _shares,
     "limits": _limits,
@@ -296,7 +323,6 @@ WHOLE: tuple[tuple[str, Callable[[Path], str]], ...] = (
     ("docs/bit_flips.md", bit_flips_page),
     ("docs/coverage.md", coverage_page),
     ("docs/assets/lookup.svg", lookup_picture),
-    *((name, partial(styled, template=name)) for name in TEMPLATES),
     *((name, partial(box_programs.generated, name=name)) for name in box_programs.PROGRAMS),
     ("hooks/signatures.txt", hook_signatures),
 )

@@ -9,11 +9,10 @@ from typing import Any
 
 import yaml
 from remote_gpu_trainer.runs.job import Job
+from remote_gpu_trainer.runs.job_errors import examples_by_part
 
 from .schema_types import type_of
 from .templates_of_documents import filled
-
-EXAMPLES = Path(__file__).parent / "job_examples.yaml"
 
 
 def job_page(root: Path) -> str:
@@ -26,11 +25,6 @@ def job_page(root: Path) -> str:
         for name, part in sorted(parts.items())
     ]
     return filled("job", rows=_rows(schema, examples["Job"], set(parts)), sections=sections)
-
-
-def examples_by_part() -> dict[str, dict[str, Any]]:
-    """{part of a job: {field: an example}}; the job itself is "Job"."""
-    return yaml.safe_load(EXAMPLES.read_text(encoding="utf-8"))
 
 
 def _rows(

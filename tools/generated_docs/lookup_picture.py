@@ -8,6 +8,7 @@ from pathlib import Path
 
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.terminal import draw
+from remote_gpu_trainer.lookup.advice import advise
 from remote_gpu_trainer.lookup.answer import answer_for
 from rich.console import Console
 from rich.text import Text
@@ -32,7 +33,7 @@ def lookup_picture(root: Path) -> str:
         highlight=False,
     )
     console.print(Text.assemble(("$ ", "green"), (f"rgt lookup --log {LOG}", "bold"), "\n"))
-    draw(answer, entries, console, "rgt lookup --id {id}")
+    draw(advise(answer, entries, whole=True), console, "rgt lookup --id {id}")
     svg = console.export_svg(title="rgt lookup", unique_id="lookup")
     svg = re.sub(r"@font-face \{.*?\}\s*", "", svg, flags=re.S)  # fonts from another host
     return "\n".join(line.rstrip() for line in svg.splitlines()) + "\n"

@@ -11,7 +11,6 @@ def tools_list() -> list[dict[str, Any]]:
     """Return the tools in the server's order: name, title, marks and arguments."""
     # Not at the top, for a fast start of the commands: the server takes a while to import.
     from remote_gpu_trainer.mcp_server.server import make_server
-    from remote_gpu_trainer.mcp_server.tools import CHANGING
 
     return [
         {
@@ -19,21 +18,20 @@ def tools_list() -> list[dict[str, Any]]:
             "title": tool.title,
             "reads": tool.annotations.read_only_hint,
             "reaches": tool.annotations.open_world_hint,
-            "fields": _fields(tool.input_schema, CHANGING.get(tool.name, ())),
+            "fields": _fields(tool.input_schema),
         }
         for tool in asyncio.run(make_server().list_tools())
         if tool.annotations  # each has its marks
     ]
 
 
-def _fields(schema: Mapping[str, Any], changing: tuple[str, ...]) -> list[dict[str, Any]]:
+def _fields(schema: Mapping[str, Any]) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
             "kind": _kind(field),
             "required": name in schema.get("required", ()),
-            "changes": name in changing,
-            "description": field["description"],
+            "description": field.get("description", ""),
         }
         for name, field in schema["properties"].items()
     ]

@@ -14,6 +14,8 @@ from .collect import Site, collect, settings
 from .documents import SiteError
 from .finder import INDEX
 
+STYLE = "server/remote_gpu_trainer/drawing/data/page.css"  # that of the tools' own pages too
+
 
 def write(site: Site, root: Path, work: Path) -> Path:
     """Write the generator's folder under `work` and return its settings file. Raises OSError."""
@@ -25,6 +27,7 @@ def write(site: Site, root: Path, work: Path) -> Path:
         target.parent.mkdir(parents=True, exist_ok=True)
         target.write_text(text, encoding="utf-8")
     shutil.copytree(root / "docs/assets", work / "docs/assets", dirs_exist_ok=True)
+    shutil.copy(root / STYLE, work / "docs/assets")
     shutil.copytree(root / "docs/overrides", work / "overrides")
     config = work / "mkdocs.yml"
     config.write_text(

@@ -58,7 +58,8 @@ def _cell(fact: Fact | None, take: Callable[[Any], Any]) -> str:
     if fact is None:
         return "<td class=none>–</td>"
     unsure = "" if fact.status == "confirmed" else " " + UNSURE
-    date = f"<small>{fact.date}</small>" if fact.date else GUESS
+    origin = fact.date or (fact.by and showing.GRADES[fact.by])
+    date = f"<small>{origin}</small>" if origin else GUESS
     return f"<td>{_short(take(fact.value))}{unsure}<br>{date}</td>"
 
 
@@ -86,7 +87,7 @@ def comparison_page(profiles: Mapping[str, Profile], shares: str, place: Place) 
     legend = (
         "<p>The date below each value is that of the page that says so. "
         f"{UNSURE} is unconfirmed: the most cautious reading, which no program relies on. "
-        f"It is {showing.GUESS} where no page with a date says it. "
+        f"Without a date stands who says it, or that it is {showing.GUESS}. "
         "– means not known, no limit given, or nothing of the kind.</p>"
     )
     facts = (
@@ -164,6 +165,9 @@ def _origin(name: str, fact: Fact, place: Place) -> str:
 
 def _trust(name: str, fact: Fact) -> str:
     advice = showing.ADVICE[matters(name)]
+    if fact.by and fact.status != "confirmed":
+        when = f" ({fact.date})" if fact.date else ""
+        return f"{UNSURE} {showing.GRADES[fact.by]}{when}; {advice}"
     if fact.date is None:
         return f"{UNSURE} {showing.GUESS}, no page with a date says it; {advice}"
     if fact.status != "confirmed":

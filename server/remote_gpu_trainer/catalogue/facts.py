@@ -18,7 +18,9 @@ HEAD_FIELDS = ("source", "date", "status", "kind")
 # sees it, it changes an amount, or hardly anything, because the first try shows it.
 DECIDES, AMOUNT, HARDLY = "decides", "amount", "hardly"
 _MATTERS = {
-    **dict.fromkeys(("stop_billing", "self_stop", "survives", "limits", "preemption"), DECIDES),
+    **dict.fromkeys(
+        ("stop_billing", "self_stop", "survives", "limits", "preemption", "commands"), DECIDES
+    ),
     **dict.fromkeys(("price", "card_prices", "quota", "egress", "spot"), AMOUNT),
 }
 

@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 
 from ..logs.ends import as_shell_says
 from ..logs.evidence import Evidence
-from ..logs.kinds import FAILED, FAILURE
+from ..logs.kinds import FAILED, FAILURE, ROUTINE, TOLD, WARNING
 from ..logs.lines import Line
 from .entry import Signature
 
@@ -99,9 +99,14 @@ class Pattern:
 
     __slots__ = ("_regex", "anchor", "hint", "literal", "part", "source", "words")
 
-    def __init__(self, signature: Signature):
+    def __init__(self, signature: Signature, row: Sequence[str] | None = None):
+        """`row` has what `row` of an equal pattern returned, and saves finding it again."""
         self.source = signature
         self._regex: re.Pattern | None = None
+        if row is not None:
+            self.literal, self.anchor, self.hint, self.part, words = row
+            self.words = frozenset(words.split())
+            return
         self.literal = "" if signature.is_regex else normal(signature.text)
         texts = literal_runs(signature.text) if signature.is_regex else [self.literal]
         # The whole words that every matching line contains, and one of them, or "".
@@ -112,6 +117,10 @@ class Pattern:
         # If there are no whole words: letters within a word of each matching line.
         parts = [] if self.words else self.hint.translate(_LETTERS).split()
         self.part = max(parts, key=_longest, default="")
+
+    def row(self) -> tuple[str, str, str, str, str]:
+        """What follows from the signature, for `__init__`."""
+        return self.literal, self.anchor, self.hint, self.part, " ".join(sorted(self.words))
 
     def search(self, line: str) -> bool:
         """Whether the regular expression matches in a raw line."""
@@ -182,9 +191,21 @@ class SignatureIndex:
     """
 
     def __init__(self, signatures: Iterable[tuple[str, Iterable[Signature]]]):
-        self.patterns = [
-            (id, Pattern(signature)) for id, texts in signatures for signature in texts
-        ]
+        self._keep((id, Pattern(signature)) for id, texts in signatures for signature in texts)
+
+    @classmethod
+    def from_rows(cls, rows: Iterable[Sequence]) -> SignatureIndex:
+        """The index whose `rows` these are."""
+        index = cls(())
+        index._keep((id, Pattern(Signature(*signature), row)) for id, signature, row in rows)
+        return index
+
+    def rows(self) -> list[tuple[str, tuple, tuple]]:
+        """All patterns in values for JSON: the entry's id, the signature's fields, and the rest."""
+        return [(id, astuple(pattern.source), pattern.row()) for id, pattern in self.patterns]
+
+    def _keep(self, patterns: Iterable[tuple[str, Pattern]]) -> None:
+        self.patterns = list(patterns)
         self._by_anchor: dict[str, list[int]] = {}
         for place, (_, pattern) in enumerate(self.patterns):
             self._by_anchor.setdefault(pattern.anchor, []).append(place)
@@ -282,15 +303,15 @@ class _Deciding:
     @classmethod
     def of(cls, evidence: Evidence) -> _Deciding:
         """The deciding lines of this evidence: the first four that it calls decisive."""
-        is_long = any(line.kind == "routine" for line in evidence.lines)
-        somebody_tells = any(line.kind == "told" for line in evidence.decisive)
+        is_long = any(line.kind == ROUTINE for line in evidence.lines)
+        somebody_tells = any(line.kind == TOLD for line in evidence.decisive)
         calm = is_long and not evidence.failed() and not somebody_tells
         # In a long log a warning counts only if nothing failed and nobody says what they see.
         return cls(
             frozenset(
                 line
                 for line in evidence.decisive[:4]
-                if calm or not (is_long and line.kind == "warning")
+                if calm or not (is_long and line.kind == WARNING)
             ),
             calm,
         )
@@ -301,7 +322,7 @@ class _Deciding:
 
     def holds(self, line: Line) -> bool:
         """Whether a root text in this line decides. If no line says what failed, all do."""
-        return not self.lines or line in self.lines or (self.calm and line.kind == "routine")
+        return not self.lines or line in self.lines or (self.calm and line.kind == ROUTINE)
 
 
 def _failing(evidence: Evidence) -> list[int]:
@@ -310,7 +331,7 @@ def _failing(evidence: Evidence) -> list[int]:
     for at, line in enumerate(evidence.lines):
         if line in decisive or line.kind in FAILED:
             last = at + BEHIND
-        elif at > last or line.kind == "routine":
+        elif at > last or line.kind == ROUTINE:
             continue
         places.append(at)
     return places

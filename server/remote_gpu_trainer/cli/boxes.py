@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
+import time
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..text import BadRequest
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
+    from ..runs.status_reply import Status
+    from ..text.money import Money
 
 _SHORT_LOG = re.compile(r"([^\s/:]+(?::\d{1,5})?):(\S.*)\Z", re.S)
 BOX = (
@@ -56,13 +60,29 @@ def log_of(text: str) -> str:
     return f"{line}:{path if path.startswith(('/', '~')) else f'~/{path}'}" if line else text
 
 
-def remember(box: Box, profile: str = "", price: float | None = None) -> None:
+def remember(box: Box, profile: str = "", hourly: Money | None = None) -> None:
     """Note in the ledger that the box may be billed. This machine is never noted.
 
-    `price`: of an hour, None where it isn't known.
+    `hourly`: the price of an hour, None where it isn't known.
     """
     if not box.local:
         from ..boxes.box import address
         from ..runs import ledger
 
-        ledger.opened(address(box), box.line or box.name, profile=profile, price=price)
+        price, currency = hourly or (None, "")
+        ledger.opened(
+            address(box), box.line or box.name, profile=profile, price=price, currency=currency
+        )
+
+
+def print_answer(
+    answer: dict[str, Any], box: Box | None = None, folder: str = "", status: Status | None = None
+) -> None:
+    """Print an answer about runs as JSON, with what is billed and left of the budget.
+
+    The rest: as `billing.about` takes it.
+    """
+    from ..runs import billing
+
+    told = {**answer, **billing.about(time.time(), box, folder, status)}
+    print(json.dumps(told, ensure_ascii=False, indent=1))

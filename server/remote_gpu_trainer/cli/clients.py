@@ -244,10 +244,11 @@ def _skill_lines(made: Plan, would: str) -> list[str]:
 
 @command("serve")
 @click.option(
-    "--read-only",
-    is_flag=True,
-    help="offer nothing that writes a file or loads a GPU: 'render_run_script' without 'write_to', "
-    "'gpu_health' without 'stress_seconds'",
+    "--allow-runs",
+    multiple=True,
+    metavar="BOX",
+    help="let the agent also start, stop and fetch runs on this box; repeatable. Each takes a plan "
+    "first, and asks you through the client. Never with --http",
 )
 @click.option(
     "--http",
@@ -266,7 +267,7 @@ def _skill_lines(made: Plan, would: str) -> list[str]:
     metavar="N",
     help="with --http: the port; 0 takes any free one (default 8931)",
 )
-def serve(read_only: bool, http: bool, host: str | None, port: int | None) -> int:
+def serve(allow_runs: tuple[str, ...], http: bool, host: str | None, port: int | None) -> int:
     """Run the MCP server: on standard input and output, or with --http on a port of this machine.
     A coding agent starts it by itself ('install').
 
@@ -278,10 +279,19 @@ def serve(read_only: bool, http: bool, host: str | None, port: int | None) -> in
             f"{' and '.join(given)} can't be used without --http: the server speaks on standard "
             "input and output; add --http, or leave it out"
         )
+    if http and allow_runs:
+        raise BadRequest(
+            "--allow-runs can't be used with --http, which anybody on this machine can reach; "
+            "leave one of them out"
+        )
+    from ..boxes.box import BadBox
     from ..mcp_server import stdio
     from ..mcp_server.server import make_server
 
-    server = make_server(read_only)
+    try:
+        server = make_server(allow_runs)
+    except BadBox as error:
+        raise BadRequest(f"--allow-runs: {error}") from None
     stdio.end_at_signals()
     if http:
         from ..mcp_server import http as http_server

@@ -33,12 +33,18 @@ def dev() -> None:
     is_flag=True,
     help="also print the entries whose Check no proof ran; they don't change the exit status",
 )
-def lint(root: Path | None, checks: bool) -> int:
+@click.option(
+    "--costs",
+    is_flag=True,
+    help="also print each sentence of a Fix that raises a learning rate, deletes, restarts or pays",
+)
+def lint(root: Path | None, checks: bool, costs: bool) -> int:
     """Check grammar, ids, links, signatures and dates of the catalogue, and print one line for each
     finding.
 
     Exit 1 if there are any.
     """
+    from ..catalogue.costly import costly_sentences
     from ..catalogue.lint import lint as faults_of
     from ..catalogue.lint import notes
     from ..catalogue.proofs import unchecked
@@ -53,6 +59,8 @@ def lint(root: Path | None, checks: bool) -> int:
     for fault in faults:
         print(fault)
     for line in unchecked(catalogue) if checks else ():
+        print(line)
+    for line in costly_sentences(catalogue) if costs else ():
         print(line)
     for note in notes(catalogue):
         print(f"note: {note}", file=sys.stderr)

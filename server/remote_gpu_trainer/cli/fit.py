@@ -3,44 +3,26 @@
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, replace
-from datetime import date
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
+from click.core import ParameterSource
 
-from ..fit import model_config, training_memory, training_run
-from ..fit.memory_report import memory_report, solution
+from ..fit import training_memory, training_run
 from ..fit.solve import UNITS
 from ..fit.traced_model import check_run
 from ..fit.traced_report import traced_report, traced_solution
+from ..runs import fit_report
 from ..text import BadRequest
 from ..text.masking import shown
 from . import fit_module, terminal
 from .completion import files, gpus
 from .parsing import OneOf, command
 
-if TYPE_CHECKING:
-    from ..fit.model_shape import Model
-
-SHAPE = {  # options that stand for fields of a config.json
-    "layers": "num_hidden_layers",
-    "hidden": "hidden_size",
-    "heads": "num_attention_heads",
-    "kv_heads": "num_key_value_heads",
-    "intermediate": "intermediate_size",
-    "vocabulary": "vocab_size",
-}
-NEEDED = ("layers", "hidden", "heads", "vocabulary")  # without a config.json
-# What a config.json of a usual decoder says and no option does.
-USUAL = {"hidden_act": "silu", "rms_norm_eps": 1e-6, "tie_word_embeddings": False}
-MODEL = "pass a model's config.json, such as huggingface.co/ORGANIZATION/MODEL/raw/main/config.json"
-SOLVED = ("batch", "sequence", "lora", "gpu")
-SHOWN = 0.92  # of a card's memory: what the least of the known cards shows
-MAKERS = ("NVIDIA", "Tesla")  # before a card's name, as drivers write it
+OPEN = (training_memory.TIGHT, training_memory.NOT_KNOWN)
+EITHER_WAY = "the card's memory lies within what the estimate may be off"
+REHEARSE = "rehearse it: `rgt rehearse JOB --on BOX` measures it until it has saved"
 
 
 def whole(name: str, default: int | None, text: str, metavar: str = "N") -> Callable[..., Any]:
@@ -60,18 +42,19 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
 @click.argument(
     "config",
     required=False,
-    metavar="[FILE]",
+    metavar="[MODEL]",
     shell_complete=files,
-    help="the model's config.json, which the options to --vocabulary stand for, or FILE.py:NAME: a "
-    "class or function of yours that gives a torch model",
+    help="the model's config.json, which the options to --vocabulary stand for; its name on the "
+    "Hub, such as Qwen/Qwen2.5-7B; or FILE.py:NAME: a class or function of yours that gives a "
+    "torch model",
 )
 @click.option("--parameters", metavar="N", help="number of weights, such as 7B")
-@whole("layers", None, f"as {SHAPE['layers']}")
-@whole("hidden", None, f"as {SHAPE['hidden']}")
-@whole("heads", None, f"as {SHAPE['heads']}")
-@whole("kv-heads", None, f"as {SHAPE['kv_heads']}")
-@whole("intermediate", None, f"as {SHAPE['intermediate']}")
-@whole("vocabulary", None, f"as {SHAPE['vocabulary']}")
+@whole("layers", None, f"as {fit_report.SHAPE['layers']}")
+@whole("hidden", None, f"as {fit_report.SHAPE['hidden']}")
+@whole("heads", None, f"as {fit_report.SHAPE['heads']}")
+@whole("kv-heads", None, f"as {fit_report.SHAPE['kv_heads']}")
+@whole("intermediate", None, f"as {fit_report.SHAPE['intermediate']}")
+@whole("vocabulary", None, f"as {fit_report.SHAPE['vocabulary']}")
 @whole("batch", 1, "samples on each GPU (default: 1)")
 @whole("sequence", None, "tokens of each (default: an image's, or 2048 if the model takes so many)")
 @whole("accumulation", 1, "batches per step (default: 1)")
@@ -91,9 +74,17 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
 @kind("attention", training_run.ATTENTIONS, "sdpa", "what computes attention")
 @kind("targets", training_run.TARGETS, "all-linear", "which matrices get LoRA")
 @whole("lora", 0, "train adapters only", metavar="RANK")
+@click.option(
+    "--transformers",
+    type=OneOf(("4", "5")),
+    metavar="N",
+    help="the version, which decides how experts are stored: 4 or 5 (default: the one installed)",
+)
 @whole("gpus", 1, "GPUs that share the run (default: 1)")
 @click.option("--checkpointing", is_flag=True, help="keep only the inputs of layers")
 @click.option("--chunked-loss", is_flag=True, help="logits in eight pieces, as Liger does")
+@click.option("--liger", is_flag=True, help="Liger's loss, gated layers and RMS norms")
+@click.option("--dpo", is_flag=True, help="pairs of samples, and a reference model")
 @click.option("--offload", is_flag=True, help="optimizer state on the host")
 @click.option(
     "--gpu",
@@ -103,10 +94,10 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
 )
 @click.option(
     "--solve",
-    type=OneOf(SOLVED),
+    type=OneOf(fit_report.SOLVED),
     metavar="WHAT",
     help=f"the largest that fits --gpu, or the smallest card and the cheapest of the dated prices: "
-    f"{', '.join(SOLVED)}",
+    f"{', '.join(fit_report.SOLVED)}",
 )
 @click.option("--model-args", metavar="JSON", help="arguments of NAME, such as '{\"width\": 512}'")
 @click.option(
@@ -124,6 +115,19 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     help="the Python that has NAME's torch (default: python3)",
 )
 @click.option("--json", "as_json", is_flag=True, help="print JSON")
+@click.option(
+    "--measure",
+    is_flag=True,
+    help="run the program after -- here for a few steps, and tell what it takes of the cards",
+)
+@click.argument(
+    "program",
+    nargs=-1,
+    type=click.UNPROCESSED,
+    metavar="[-- PROGRAM ...]",
+    shell_complete=files,
+    help="for --measure, as you start it: -- python train.py --batch 8",
+)
 def fit(
     config: str | None,
     parameters: str | None,
@@ -133,6 +137,9 @@ def fit(
     inputs: tuple[str, ...],
     python: str,
     as_json: bool,
+    measure: bool,
+    program: tuple[str, ...],
+    transformers: str | None,
     **options: Any,
 ) -> int:
     """Reckon the memory of weights, gradients, optimizer state, activations and logits on each GPU,
@@ -141,17 +148,31 @@ def fit(
     trains what the named versions of peft and transformers make of "all-linear"; those of 2025 make
     another number.
 
+    A name on the Hub is looked up among forty models that are known here, on this disk, and on
+    huggingface.co, or HF_ENDPOINT, with HF_TOKEN.
+
     FILE.py:NAME runs your code, in a process of its own without a GPU. The model is built on
     torch's meta device, where weights take no memory, and run on --input to count what it keeps.
 
-    Exit 0: fits, or is tight: fits as estimated, but may need more than the card has. Exit 1:
-    doesn't fit. Exit 2: the request can't be used, or nothing says whether it
-    fits.
+    --measure rehearses a program without a job: it trains until it has saved or for some steps, its
+    saves are moved away, and the peak is told by card and by torch's allocator, with what it didn't
+    reach. rgt rehearse does so with a job, and on a box. Both are remembered here, and shown for
+    like runs, as are published figures.
+
+    Exit 0: fits. Exit 1: doesn't fit. Exit 2: tight, the card's memory is between the least and the
+    most that it may need; or not known; or the request can't be used.
     """
-    shape = {field: options.pop(option) for option, field in SHAPE.items()}
-    card = _card(gpu) if gpu is not None else None
+    if measure:
+        from . import measuring
+
+        _refuse_others()
+        return measuring.measure([config, *program] if config else program)
+    if program:
+        raise BadRequest(f"{program[0][:80]!r} is one too many; only --measure runs a program")
+    shape = {field: options.pop(option) for option, field in fit_report.SHAPE.items()}
+    card = fit_report.card_of(gpu) if gpu is not None else None
     if own := fit_module.named(config or ""):
-        given = [option for option, field in SHAPE.items() if shape[field] is not None]
+        given = [option for option, field in fit_report.SHAPE.items() if shape[field] is not None]
         given += ["parameters"] * bool(parameters) + ["sequence"] * bool(options["sequence"])
         if given:
             raise BadRequest(
@@ -162,47 +183,26 @@ def fit(
             traced = fit_module.counted(*own, model_args, inputs, run, python)
         report = traced_report(traced, run, card, own[1])
         if solve:
-            report["solved"] = _with_prices(
+            report["solved"] = fit_report.with_prices(
                 solve, traced_solution(traced, run, solve, card), report
             )
+        report["measured"] = fit_report.measured_like(own[1], traced.weights, run, 0)
         return _told(report, as_json)
     if model_args or inputs or python:
         raise BadRequest("--model-args, --input and --python are for FILE.py:NAME; name the model")
     shape = {name: size for name, size in shape.items() if size is not None}
-    if parameters and not config and not shape:
-        raise BadRequest(
-            "--parameters alone doesn't say what the activations take; pass the model's "
-            "config.json too, or --layers, --hidden, --heads and --vocabulary"
-        )
-    model = _model(config, shape)
-    if parameters:
-        model = replace(model, weights=model_config.weight_count(parameters))
-    asked = options["sequence"]
-    options["sequence"] = training_run.length_of(model, asked)
-    run = training_run.check(training_run.Run(**options))
-    report = memory_report(model, run, card)
-    report["remarks"] = training_memory.left_unquantized(model, run)
-    if solve != "sequence":
-        report["remarks"] += training_run.remarks(model, run, asked)
-    if solve:
-        report["solved"] = _with_prices(solve, solution(model, run, solve, card), report)
-    return _told(report, as_json)
+    asked = fit_report.Asked(config, shape, parameters, transformers, solve)
+    return _told(fit_report.reckon(asked, card, options), as_json)
 
 
-def _with_prices(what: str, found: dict[str, Any], report: dict[str, Any]) -> dict[str, Any]:
-    """What was solved for; for a card, with the cheapest of the dated prices that has room."""
-    if what != "gpu":
-        return {"what": what, **found}
-    from ..platforms import prices, profile
-
-    room = report["need_gib"] * (1 + (report["uncertain"] or 0.0))
-    today = date.today()
-    offers = prices.cheapest(profile.load(), room, today)
-    told = [
-        {**asdict(offer), "day": offer.day.isoformat(), "past": offer.past(today)}
-        for offer in offers
-    ]
-    return {"what": what, **found, "cheapest": told}
+def _refuse_others() -> None:
+    """Raise BadRequest for an option beside --measure: the program says itself how it trains."""
+    context = click.get_current_context()
+    for option in context.command.params:
+        name = option.name or ""
+        is_given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if is_given and name not in ("config", "program", "measure"):
+            raise BadRequest(f"{option.opts[0]} says nothing of a program that runs; leave it out")
 
 
 def _told(report: dict[str, Any], as_json: bool) -> int:
@@ -212,11 +212,11 @@ def _told(report: dict[str, Any], as_json: bool) -> int:
 
 
 def _exit_code(report: dict[str, Any]) -> int:
-    """0 where the run, or what was solved for, fits, 1 where it doesn't, 2 where it isn't known."""
+    """0 where the run, or what was solved for, fits, 1 where it doesn't, 2 where it's open."""
     if solved := report.get("solved"):
         found = solved.get("least") or solved.get("largest")
         return 0 if found and found.get("value", 1) else 1
-    return {training_memory.DOES_NOT_FIT: 1, training_memory.NOT_KNOWN: 2}.get(report["verdict"], 0)
+    return {training_memory.DOES_NOT_FIT: 1, **dict.fromkeys(OPEN, 2)}.get(report["verdict"], 0)
 
 
 def _as_text(report: dict[str, Any]) -> str:
@@ -231,24 +231,25 @@ def _as_text(report: dict[str, Any]) -> str:
     if together := report["together"]:
         lines += ["", f"{together['options']} together: {together['need_gib']:.1f} GiB"]
     lines += [f"note: {remark}" for remark in report.get("remarks", [])]
+    if report["measured"]:
+        lines += ["", "measured of like runs, by others or here:"]
+        lines += [f"  {line}" for line in report["measured"]]
     lines += ["", f"weights: {report['weights']:,}, by {report['weights_by']}"]
     lines += [_solved(report)] if "solved" in report else []
     return "\n".join([*lines, _last_line(report)])
 
 
 def _last_line(report: dict[str, Any]) -> str:
-    """The verdict with unit and uncertainty."""
+    """The verdict with unit and range."""
     need, card, off = report["need_gib"], report["gpu"], report["uncertain"]
     verdict = f"{report['verdict']}: " if card else ""
     of = f" of {card['gib']:.1f} GiB" if card else ""
-    if on_top := report["on_top"]:
-        return f"{verdict}at least {need:.1f} GiB{of} on each GPU; on top: {', '.join(on_top)}"
     if off is None:
-        return f"{verdict}about {need:.1f} GiB{of} on each GPU; how far off isn't known"
-    return (
-        f"{verdict}{need:.1f} GiB{of} on each GPU, give or take {off:.0%} "
-        f"({need * (1 - off):.1f} to {need * (1 + off):.1f} GiB)"
-    )
+        on_top = ", ".join(report["on_top"])
+        return f"{verdict}at least {need:.1f} GiB{of} on each GPU; on top: {on_top}"
+    least, most = report["least_gib"], report["most_gib"]
+    even = not report["why"] and f"give or take {off:.0%} ({least:.1f} to {most:.1f} GiB)"
+    return f"{verdict}{need:.1f} GiB{of} on each GPU, {even or f'{least:.1f} to {most:.1f} GiB'}"
 
 
 def _solved(report: dict[str, Any]) -> str:
@@ -285,14 +286,18 @@ def _price(offer: dict[str, Any], off: str) -> str:
 
 
 def _headline(report: dict[str, Any]) -> str:
-    off = report["uncertain"]
-    least = "at least" if report["on_top"] else "about"
-    need = f"needs {least} {report['need_gib']:.1f} GiB on each GPU"
-    if off and report["verdict"] == training_memory.TIGHT:
-        need += f", may need {report['need_gib'] * (1 + off):.1f}"
-    if card := report["gpu"]:
-        return f"{report['verdict']}: {need}, {card['name']} has {card['gib']:.1f}"
-    return need
+    """The verdict with what it rests on; where it is open also why, and how to close it."""
+    most = report["most_gib"]
+    about = "at least" if most is None else "about"
+    need = f"needs {about} {report['need_gib']:.1f} GiB on each GPU"
+    if report["verdict"] == training_memory.TIGHT:
+        need += f", {report['least_gib']:.1f} to {most:.1f}"
+    if not (card := report["gpu"]):
+        return need
+    told = f"{report['verdict']}: {need}, {card['name']} has {card['gib']:.1f}"
+    if report["verdict"] in OPEN:
+        told += f"\nwhy: {report['why'] or EITHER_WAY}; {REHEARSE}"
+    return told
 
 
 def _arithmetic(report: dict[str, Any]) -> list[str]:
@@ -312,90 +317,3 @@ def _lever(lever: dict[str, Any]) -> str:
     then = f", then {lever['verdict']}" if lever["verdict"] else ""
     change = f"{lever['change']} [{lever['entry']}]: {lever['options']}"
     return f"  {lever['saves_gib']:9.2f}  {change}{then}"
-
-
-def _model(config: str | None, shape: dict[str, int]) -> Model:
-    """The model of a config.json, or of a shape alone. Raises BadRequest."""
-    if config:
-        return model_config.read_config(_read(config), shape)
-    if shape:
-        missing = [name for name in NEEDED if SHAPE[name] not in shape]
-        if missing:
-            raise BadRequest(f"no config.json says --{missing[0]}; give it too")
-        return replace(model_config.model_of({**USUAL, **shape}), guessed="")
-    raise BadRequest(f"no model given; {MODEL}, or --layers, --hidden, --heads and --vocabulary")
-
-
-def _read(config: str) -> bytes:
-    """The file, and one byte more than it may have. Raises BadRequest."""
-    try:
-        with Path(config).expanduser().open("rb") as file:
-            return file.read(model_config.MOST_BYTES + 1)
-    except (OSError, ValueError) as error:
-        why = getattr(error, "strerror", None) or "no file has such a name"
-        raise BadRequest(f"can't read {config[:200]!r}: {why}; {MODEL}") from None
-
-
-def _card(name: str) -> tuple[str, float]:
-    """The card of a name, and its memory in GiB. Raises BadRequest.
-
-    Names are those of `rgt health --expect name=`, by its table, or the driver's.
-    """
-    from ..gpu_health.box_check.cards import sku_of
-    from ..gpu_health.box_check.names import did_you_mean, meant_by
-    from ..platforms.cards import GPUS, SeveralCards, gpu_named
-
-    cards = dict(_of_sku(sku, name) for sku in meant_by(name))
-    sizes = set(cards.values())
-    if len(sizes) > 1:
-        raise BadRequest(
-            f"{name[:40]!r} names several cards, which differ in memory; "
-            f"give one of {', '.join(sorted(cards))}, or the memory in GiB"
-        )
-    for gib in sizes:
-        if gib is None:
-            raise BadRequest(f"fit doesn't know the memory of {name[:40]!r}; give it in GiB")
-        return (next(iter(cards)) if len(cards) == 1 else name), gib
-    try:
-        card = gpu_named(name)
-    except SeveralCards as error:
-        raise BadRequest(str(error)) from None
-    if card:
-        return card
-    if sku := sku_of(name):
-        return name, round(SHOWN * sku["vram_gib"], 1)
-    nearest = did_you_mean(name)
-    hint = (
-        f"did you mean {nearest[0]}? (its memory in GiB will do too)"
-        if nearest
-        else f"give its memory in GiB, or one of {', '.join(GPUS)}"
-    )
-    raise BadRequest(f"unknown GPU {name[:40]!r}; {hint}")
-
-
-def _of_sku(sku: str, name: str) -> tuple[str, float | None]:
-    """What `fit` calls a card of health's table, and its memory in GiB, None where it isn't known.
-
-    That is what CUDA shows of it, or a share of what is sold: of several sizes the one that `name`
-    says, or the smallest.
-    """
-    from ..gpu_health.box_check.cards import sku_of
-    from ..gpu_health.box_check.names import NAME_TABLE, meant_by
-    from ..logs.kernel.tables import rows_of
-    from ..platforms.cards import GPUS
-
-    for known, gib in GPUS.items():
-        if sku in meant_by(known):
-            return known, gib
-    drivers, *ways = next(row[1:] for row in rows_of(NAME_TABLE) if row[0] == sku)
-    own, sold = _sizes(sku), _sizes(" ".join(ways))
-    said = [size for size in sold if size in _sizes(name)]
-    called = [f"{maker} {word.strip()}" for maker in MAKERS for word in (sku, *drivers.split(","))]
-    table = [found["vram_gib"] for found in map(sku_of, called) if found]
-    size = min(own or said or table or sold, default=0)
-    return sku, round(SHOWN * size, 1) if size else None
-
-
-def _sizes(text: str) -> list[int]:
-    """The numbers of GB in a name."""
-    return [int(size) for size in re.findall(r"(\d+) ?gb?\b", text.lower())]

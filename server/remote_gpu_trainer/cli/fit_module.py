@@ -48,6 +48,8 @@ def counted(
         "batch": run.batch,
         "precision": run.precision,
         "attention": run.attention,
+        "lora": run.lora,
+        "checkpointing": run.checkpointing,
     }
     return traced_model(_asked(python or shutil.which("python3") or sys.executable, request))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from typing import Any
 import click
 
 from ..text import BadRequest
+from ..text.masking import shown
 from . import terminal
 from .boxes import BOX, box_of, remember
 from .completion import files, folders
@@ -37,6 +39,8 @@ class Options:
     expect: str
     python: str
     stress: float
+    network: bool
+    durable: str
     record: Path | None
     replay: Path | None
     hosts: str | None
@@ -68,7 +72,19 @@ class Options:
     type=float,
     default=0.0,
     metavar="SECONDS",
-    help="load all GPUs for this long (needs torch on the box; not while a job runs)",
+    help="load all GPUs for this long (needs torch on the box; refused where a card has a process)",
+)
+@click.option(
+    "--network",
+    is_flag=True,
+    help="measure how fast the box reaches the Hub and PyPI: 420 MB at most, 2 minutes at most "
+    "(refused where a card has a process)",
+)
+@click.option(
+    "--durable",
+    default="",
+    metavar="HOST:PATH",
+    help="with --network: send 64 MB to the durable place too, where they are thrown away",
 )
 @click.option(
     "--record",
@@ -164,8 +180,11 @@ def refuse_combinations(options: Options) -> None:
         raise BadRequest("--pid needs --watch; pass both or none")
     if options.output is not None and options.report is None:
         raise BadRequest("-o needs --report; pass both or none")
-    if options.stress and given and given[0] != "--hosts":
-        raise BadRequest(f"--stress and {given[0]} can't be combined; pass one of them")
+    for name in ("stress", "network"):
+        if getattr(options, name) and given and given[0] != "--hosts":
+            raise BadRequest(f"--{name} and {given[0]} can't be combined; pass one of them")
+    if options.durable and not options.network:
+        raise BadRequest("--durable needs --network; pass both or none")
 
 
 def _print_expectations() -> int:
@@ -190,10 +209,10 @@ def _check_box(options: Options) -> int:
         options.python,
         options.stress,
         str(replay.absolute()) if replay else "",
+        options.network,
+        options.durable,
     )
-    if options.stress:
-        span = f"{options.stress:g} s"
-        print(f"putting a load on every GPU for {span} …", file=sys.stderr, flush=True)
+    _say_what_it_takes(options)
     with terminal.waiting(f"checking {options.box[:60]} …"):
         if options.record is not None:
             verdict = record(box, question, options.record, accept_new=options.accept_new)
@@ -210,6 +229,22 @@ def _check_box(options: Options) -> int:
     return verdict.code
 
 
+def _say_what_it_takes(options: Options) -> None:
+    """Say how long loads last, and what they send, before they begin."""
+    from ..gpu_health.box_check import network
+
+    told = []
+    if options.stress:
+        minutes = math.ceil((2 * options.stress + 90) / 60)
+        told.append(f"a load on every GPU for {options.stress:g} s, {minutes} minutes at most")
+    if options.network:
+        count, sent = 2 * network.PLACE_BYTES // 10**6, network.SENT_BYTES // 10**6
+        to = f", and sending {sent} MB to {shown(options.durable, 60)}" if options.durable else ""
+        told.append(f"fetching {count} MB at most{to}, 2 minutes at most")
+    if told:
+        print(f"measuring: {'; '.join(told)} …", file=sys.stderr, flush=True)
+
+
 def _check_hosts(options: Options, file: str) -> int:
     """Check the boxes that a file names: the code of the worst."""
     from ..gpu_health import hosts
@@ -219,7 +254,13 @@ def _check_hosts(options: Options, file: str) -> int:
     with terminal.Progress("checking boxes", len(names), unit="boxes") as progress:
         verdicts = hosts.examine_all(
             names,
-            Question(options.expect, options.python, options.stress),
+            Question(
+                options.expect,
+                options.python,
+                options.stress,
+                network=options.network,
+                durable=options.durable,
+            ),
             accept_new=options.accept_new,
             progress=lambda done, of: progress(done),
         )

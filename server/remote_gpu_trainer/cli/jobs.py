@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
@@ -52,32 +50,3 @@ def with_job_options(function: Callable[..., int]) -> Callable[..., int]:
     for option in reversed(_OPTIONS):
         function = option(function)
     return function
-
-
-def read_job(
-    job: str | None, fields: tuple[str, ...], queue: Path | None, sweep: Path | None
-) -> dict[str, Any]:
-    """The fields of a job in a file, or on standard input for '-', with the options on top.
-
-    A relative `code` is a folder beside the file. Raises JobError.
-    """
-    from ..runs.job_reading import from_file, from_text, with_options, with_queue
-
-    if job == "-":
-        given = from_text(sys.stdin.read(), "standard input")
-    else:
-        given = from_file(Path(job)) if job else {}
-        code = given.get("code")
-        if job and isinstance(code, str) and not code.startswith("~"):
-            given = {**given, "code": str(Path(job).parent / code)}
-    return with_queue(with_options(given, list(fields)), queue, sweep)
-
-
-def read_job_with_code(
-    job: str, fields: tuple[str, ...], queue: Path | None = None, sweep: Path | None = None
-) -> dict[str, Any]:
-    """As `read_job`, for a job whose code is sent: by default the folder of its file."""
-    given = read_job(job, fields, queue, sweep)
-    if not given.get("code") and job != "-":
-        given["code"] = str(Path(job).parent)
-    return given

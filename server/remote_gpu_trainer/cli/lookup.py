@@ -9,8 +9,8 @@ import os
 import re
 import sys
 import textwrap
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, BinaryIO, NamedTuple
 
 import click
 
@@ -19,11 +19,10 @@ from . import terminal
 from .boxes import log_of
 from .completion import entry_ids, files
 from .parsing import command, program
-from .terminal import WHOLE, decided, first_failure, place_of
 
 if TYPE_CHECKING:
-    from ..catalogue.entry import Entry
-    from ..lookup.steps import Answer
+    from ..lookup.advice import Advice
+    from ..lookup.state import Answer
 
 NOTHING = "nothing to look up; pass a text, --log PATH, or - for standard input"
 ONE_LOG = (
@@ -33,7 +32,6 @@ ONE_LOG = (
 _LOG_ENDING = re.compile(r"\w\.(log|out|err|txt)(\.\d+)?(\.(gz|zst|xz|bz2))?\Z", re.IGNORECASE)
 _PATH = re.compile(r"(~|\.\.?)?/[\w./~-]*\w[\w./~-]*\Z")
 MOST_SECONDS = 600  # for reading a log: a folder of many gigabytes may take minutes
-LABELS = {**WHOLE, "distinguish": "don't confuse with"}
 
 
 class Question(NamedTuple):
@@ -103,7 +101,7 @@ class Question(NamedTuple):
 @click.option(
     "--brief",
     is_flag=True,
-    help="print only ids and titles, each match with the first sentence of its fix",
+    help="print only what to do, and the titles of the entries with their ids",
 )
 @click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
 def lookup(
@@ -154,8 +152,9 @@ def lookup(
         print(json.dumps(answer.as_dict(), ensure_ascii=False, indent=1))
     elif brief:
         from ..catalogue import bundle
+        from ..lookup.advice import advise
 
-        print(in_brief(answer, bundle.load_cache()))
+        print(in_brief(advise(answer, bundle.load_cache())))
     else:
         _print_answer(answer, full)
     return 0 if answer.matches or answer.facts else 1
@@ -164,14 +163,16 @@ def lookup(
 def _print_answer(answer: Answer, full: bool) -> None:
     """Print an answer: for a person in full, for a program in few words."""
     from ..catalogue import bundle
+    from ..lookup.advice import advise
 
-    whole_entry = f"{program()} lookup --id {{id}}"
-    if terminal.has_colours(sys.stdout):
-        screen = terminal.console(sys.stdout)
-        terminal.draw(answer, bundle.load_cache(), screen, whole_entry)
-        return
-    in_full = full or terminal.is_terminal(sys.stdout)
-    print(as_text(answer, whole_entry, bundle.load_cache() if in_full else None))
+    handle = f"{program()} lookup --id {{id}}"
+    is_drawn = terminal.has_colours(sys.stdout)
+    whole = full or is_drawn or terminal.is_terminal(sys.stdout)
+    advice = advise(answer, bundle.load_cache(), whole)
+    if is_drawn:
+        terminal.draw(advice, terminal.console(sys.stdout), handle)
+    else:
+        print(as_text(advice, handle, whole))
 
 
 def read_question(words: Sequence[str], log: str | None, entry_id: str | None) -> Question:
@@ -256,7 +257,7 @@ def _print_entry(entry_id: str, as_json: bool) -> None:
 
     catalogue = bundle.load()
     if as_json:
-        from ..lookup.matches import whole_entry
+        from ..lookup.writer import whole_entry
 
         entry = whole_entry(catalogue.get(entry_id))
         retired = catalogue.retired_id(entry_id)
@@ -282,77 +283,44 @@ def _installed(path: str | None) -> str | None:
         raise BadRequest(f"--installed: {error}") from None
 
 
-def as_text(answer: Answer, command: str = "", entries: Mapping[str, Entry] | None = None) -> str:
-    """The answer as lines of text.
+def as_text(advice: Advice, handle: str, whole: bool = False) -> str:
+    """What a person reads of an answer, as lines of text.
 
-    `command` prints a whole entry; `{id}` in it stands for the entry's id. With `entries` (by id),
-    cause, fix and check of the first match aren't shortened.
+    `handle` prints a whole entry; `{id}` in it stands for the entry's id. With `whole` the texts of
+    the claimed entry keep the lines of its page.
     """
-    lines = [_wrap(fact) for fact in answer.facts]
-    for place, match in enumerate(answer.matches):
-        if place == 0:
-            lines += _first_match(match, command, entries[match["id"]] if entries else None)
-        else:
-            lines += [*_heading(match), *_fields(match)]
-    if answer.also and not answer.facts:
-        lines.append("also possible:")
-        lines += [f"    {also['id']}  {also['title']}" for also in answer.also]
-    if answer.evidence:
-        lines.append("evidence:")
-        lines += [f"    {place_of(line)}: {line['text']}" for line in answer.evidence]
-    lines += [line for line in (first_failure(answer), decided(answer), answer.ask) if line]
-    return "\n".join(lines)
+    lines = [*map(_wrap, advice.facts), *([_wrap(advice.lead, "")] if advice.lead else [])]
+    if entry := advice.entry:
+        lines += ["", entry.title, _wrap(f"{handle.format(id=entry.id)}; {'; '.join(entry.notes)}")]
+        for label, text in entry.texts:
+            indented = f"    {label}:\n{textwrap.indent(text, ' ' * 8)}"
+            lines.append(indented if whole else _wrap(f"{label}: {text}"))
+    if advice.further:
+        lines += ["", *filter(None, [advice.label])]
+    for shown in advice.further:
+        lines.append(f"    {shown.title}  (--id {shown.id})")
+        lines += [_wrap(f"{label}: {text}", " " * 8) for label, text in shown.texts]
+    if advice.evidence:
+        lines += ["", "evidence:", *(f"    {place}: {text}" for place, text in advice.evidence)]
+    lines += ["", *advice.remarks] if advice.remarks else []
+    return "\n".join(lines).lstrip("\n")
 
 
-def _first_match(match: Mapping[str, Any], command: str, entry: Entry | None) -> list[str]:
-    """The first match; with its entry, cause, fix and check are those of the entry."""
-    lines = [*_heading(match), *_fields(match, entry)]
-    lines += [f"    {name}: {match[name]}" for name in ("domain", "retry") if match.get(name)]
-    if command:
-        lines.append(f"    whole entry: {command.format(id=match['id'])}")
-    return lines
+def in_brief(advice: Advice) -> str:
+    """What to do, and the titles of entries with their ids, a line each; else the remarks."""
+    shown = [*([advice.entry] if advice.entry else []), *advice.further]
+    titles = [f"    {each.title}  (--id {each.id})" for each in shown]
+    lines = [*advice.facts, *filter(None, [advice.lead]), *titles]
+    return "\n".join(lines or advice.remarks)
 
 
-def _heading(match: Mapping[str, Any]) -> list[str]:
-    lines = [
-        f"{match['id']}  {match['title']}",
-        f"    {match['confidence']} confidence, {match['severity']}; {match['why']}",
-    ]
-    return [*lines, f"    in doubt: {match['stale']}"] if match["stale"] else lines
-
-
-def _fields(match: Mapping[str, Any], entry: Entry | None = None) -> list[str]:
-    lines = []
-    for name, label in LABELS.items():
-        if entry and name in WHOLE:
-            lines.append(f"    {label}:\n{textwrap.indent(getattr(entry, name), ' ' * 8)}")
-        elif match.get(name):
-            lines.append(_wrap(f"{label}: {match[name]}"))
-    return lines
-
-
-def in_brief(answer: Answer, entries: Mapping[str, Entry]) -> str:
-    """Ids and titles, a line each; below each match the first sentence of its fix.
-
-    `entries`: by id. Without a match or a title it is `ask`, which says what would help.
-    """
-    from ..lookup.budget import fitting, opening, plain
-
-    lines = list(answer.facts)
-    for match in answer.matches:
-        fix = fitting({"fix": plain(opening(entries[match["id"]].fix))}, 0)["fix"]
-        lines += [f"{match['id']}  {match['title']}", f"    fix: {fix}"]
-    if answer.also and not answer.facts:
-        lines += ["also possible:", *(f"{also['id']}  {also['title']}" for also in answer.also)]
-    lines += [decided(answer)] if lines and answer.decision else []
-    return "\n".join(lines) or answer.ask
-
-
-def _wrap(text: str, width: int = 108) -> str:
-    lines, line = [], "   "
-    for word in re.split(r"\s+", text):
-        if len(line) + len(word) > width:
+def _wrap(text: str, indent: str = "    ", width: int = 108) -> str:
+    words = re.split(r"\s+", text)
+    lines, line = [], indent + words[0]
+    for word in words[1:]:
+        if len(line) + len(word) >= width:
             lines.append(line)
-            line = "       "
-        line += " " + word
+            line = f"{indent}    {word}" if indent else word
+        else:
+            line += f" {word}"
     return "\n".join([*lines, line])

@@ -30,6 +30,7 @@ class Listed(NamedTuple):
 # In the order of --help. A command's module is imported when the command runs, not before: a cold
 # look-up shouldn't pay for what `rgt render` needs.
 COMMANDS = {
+    "init": Listed("init", "write a job from a project's source: program, saves, packages"),
     "lookup": Listed("lookup", "find the known failure behind an error, a log or a description"),
     "render": Listed(
         "render_status_release", "write a script that runs a job unattended on a rented box"
@@ -57,6 +58,10 @@ COMMANDS = {
         "render_status_release", "show the state of the run on a box, or wait for a change"
     ),
     "runs": Listed("runs", "show every run known from here: state, step, loss, cost, deadline"),
+    "purse": Listed("purse", "set what all boxes together may cost, and show what is left"),
+    "guard": Listed("guard", "warn of boxes past their end, and stop those that you confirmed"),
+    "drill": Listed("drill", "try a platform's stop and end on a throwaway box"),
+    "sweep": Listed("sweep", "list what providers bill that no run from here explains"),
     "logs": Listed("logs_pull_ssh", "print the log of a run, and go on with it as it grows"),
     "pull": Listed("logs_pull_ssh", "fetch files of a run that lives, complete and compared"),
     "ssh": Listed("logs_pull_ssh", "open a shell in the run's folder on a box"),
@@ -193,7 +198,7 @@ def leaves(ctx: click.Context | None = None) -> dict[str, click.Context]:
     group = ctx.command
     if not isinstance(group, click.Group):
         return {ctx.command_path.partition(" ")[2]: ctx}
-    contexts = {}
+    contexts = {ctx.command_path.partition(" ")[2]: ctx} if group.invoke_without_command else {}
     for name in group.list_commands(ctx):
         if command := group.get_command(ctx, name):
             contexts |= leaves(click.Context(command, info_name=name, parent=ctx))

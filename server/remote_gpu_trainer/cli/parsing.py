@@ -28,8 +28,8 @@ def program() -> str:
     return name if name in NAMES else NAMES[0]
 
 
-class Command(click.Command):
-    """A command that can be run.
+class _Ours(click.Command):
+    """What commands and groups of them have in common.
 
     `exclusive`: names of parameters of which at most one may be given. `about_boxes`: remind the
     user, before the command runs, of boxes that may still be billed. `once`: options that may not
@@ -82,22 +82,17 @@ class Command(click.Command):
         return described(super().get_help_option(ctx))
 
 
-class Group(click.Group):
+class Command(_Ours):
+    """A command that can be run."""
+
+
+class Group(_Ours, click.Group):
     """A command with further commands below it."""
 
     command_class = Command
 
     def __init__(self, *args: Any, **settings: Any):
         super().__init__(*args, no_args_is_help=False, **settings)
-
-    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        """As click does, once the arguments are spelled out. Raises click.UsageError."""
-        with _in_context(ctx):
-            return super().parse_args(ctx, spelled_out(ctx, args))
-
-    def get_help_option(self, ctx: click.Context) -> click.Option | None:
-        """click's --help, described like the other options."""
-        return described(super().get_help_option(ctx))
 
     def summaries(self, ctx: click.Context) -> dict[str, str]:
         """What each command does, in one line, in the order of --help."""

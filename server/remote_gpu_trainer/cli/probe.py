@@ -15,13 +15,12 @@ from pathlib import Path
 import click
 
 from ..boxes.box import Box
-from ..runner.phases import REHEARSING
+from ..runner.core.phases import REHEARSING
 from ..text import BadRequest
 from ..text.masking import shown
 from . import terminal
 from .boxes import BOX, box_of, remember
 from .completion import files
-from .jobs import read_job_with_code
 from .parsing import command
 
 
@@ -89,6 +88,19 @@ def probe(
     if print_script:
         sys.stdout.write(script.read_text(encoding="utf-8"))
         return 0
+    words = program_words(program)
+    options = ["--steps", str(steps)]
+    options += ["--json", json_file] if json_file else []
+    options += ["--page", page_file] if page_file else []
+    options += ["--compare", other_file] if other_file else []
+    return _become([sys.executable, str(script), *options, "--", *words])
+
+
+def program_words(program: Sequence[str]) -> list[str]:
+    """A program as it was typed; in front of a .py file the Python of the user's environment.
+
+    Raises BadRequest for one that isn't there.
+    """
     if not program:
         raise BadRequest("no program given; write it after --, as in -- python train.py")
     if not shutil.which(program[0]) and not os.path.exists(program[0]):
@@ -96,15 +108,6 @@ def probe(
             f"{program[0][:80]}: no such file or command; write the program as you start it, "
             "as in -- python train.py"
         )
-    options = ["--steps", str(steps)]
-    options += ["--json", json_file] if json_file else []
-    options += ["--page", page_file] if page_file else []
-    options += ["--compare", other_file] if other_file else []
-    return _become([sys.executable, str(script), *options, "--", *_with_python(program)])
-
-
-def _with_python(program: Sequence[str]) -> list[str]:
-    """A program that is a .py file, with the Python of the user's environment in front."""
     if program[0].endswith(".py"):  # this program's own Python may lack what the file imports
         return [shutil.which("python3") or sys.executable, *program]
     return list(program)
@@ -119,9 +122,9 @@ def _become(words: list[str]) -> int:
     os.execv(words[0], words)
 
 
-def _rehearse_here(script: Path) -> int:
+def rehearse_here(script: Path, *options: str) -> int:
     """Rehearse on this machine, and print what it says as it says it."""
-    words = ["bash", str(script), "rehearse"]
+    words = ["bash", str(script), "rehearse", *options]
     with terminal.waiting("rehearsing …") as told:
         with subprocess.Popen(
             words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, errors="replace"
@@ -162,7 +165,9 @@ def _say(told: terminal.Waiting, line: str, on: str) -> None:
 def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     """Rehearse a job here or on a box: train a few steps, save, kill and resume, apart from the
     run. The code is sent as 'start' sends it. The probe looks at the first optimizer steps for
-    failures that no log shows, unless the job has 'probe: off'.
+    failures that no log shows, unless the job has 'probe: off'. What the program took of the cards
+    is told beside the estimate, with what it didn't reach and what is left; a machine without a
+    card can't measure that.
 
     A program that saves to a folder of its own is found there: its saves are moved away, and the
     line for the job is printed. Without 'checkpoint' the program trains, is killed and begins
@@ -171,6 +176,8 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     Exit 0: it went well, whatever the probe says.
     """
     from ..runs import job_start
+    from ..runs.job_reading import read_job_with_code
+    from . import measuring
 
     given = read_job_with_code(job, fields)
     place = box_of(box)
@@ -181,10 +188,11 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
         sent = job_start.send(place, plan, begins=progress.follow)
     if place.local:
         script = Path(plan.job.folder).expanduser() / "run.sh"
-        code = _rehearse_here(script)
+        code = rehearse_here(script)
     else:
         remember(place, plan.platform.name)
         code = _rehearse_there(place, plan.job.folder)
+    measuring.print_estimate_of(place, plan.job.folder)
     if code:
         log = f"{plan.job.folder}/rehearsal/log"
         log = str(Path(log).expanduser()) if place.local else f"{place.name}:{log}"

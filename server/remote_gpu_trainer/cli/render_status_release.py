@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import datetime
 import json
-import os
 import shlex
 import sys
+import tarfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from typing import TYPE_CHECKING
 
 import click
 
-from ..runs import TARGETS, Loads
+from ..runs import Loads
 from ..text import BadRequest
 from ..text.masking import shown
 from ..text.spans import seconds_in
 from . import terminal
-from .boxes import BOX, box_of, remember
+from .boxes import BOX, box_of, print_answer, remember
 from .completion import files, folders, profiles, targets
-from .jobs import JOB, read_job, with_job_options
-from .parsing import command, near
+from .jobs import JOB, with_job_options
+from .parsing import command
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
@@ -95,11 +95,10 @@ def seconds(text: str) -> float:
 )
 @click.option("--schema", is_flag=True, help="print the JSON schema of a job: all its fields")
 @click.option(
-    "--list-code",
+    "--pack-code",
     metavar="FOLDER",
     shell_complete=folders,
-    help="print the files of a code folder that start sends, each with a NUL behind it, for rsync "
-    "--from0 --files-from=-",
+    help="write the files of a code folder that start sends to stdout, as a compressed tar archive",
 )
 @click.option("--json", "as_json", is_flag=True, help="print the object that the MCP tool returns")
 def render(
@@ -113,7 +112,7 @@ def render(
     outside: bool,
     compared: Path | None,
     schema: bool,
-    list_code: str | None,
+    pack_code: str | None,
     as_json: bool,
 ) -> int:
     """Write one self-contained script from a job and a platform. It checks the box before the
@@ -124,11 +123,12 @@ def render(
     go to stderr. With --diff: exit 1 if the scripts differ.
     """
     from ..runs.job import Job
-    from ..runs.job_reading import JobError
+    from ..runs.job_errors import JobError
+    from ..runs.job_reading import read_job
     from ..runs.rendering import rendered
 
-    if list_code is not None:
-        return _list_code(Path(list_code))
+    if pack_code is not None:
+        return _pack_code(Path(pack_code))
     if schema:
         print(json.dumps(Job.model_json_schema(), ensure_ascii=False, indent=1))
         return 0
@@ -136,8 +136,6 @@ def render(
         raise JobError(
             "no job given; pass a YAML or JSON file, -, or fields with --set (--schema lists them)"
         )
-    if target and target not in TARGETS and (nearest := near(target, TARGETS)):
-        raise BadRequest(f"target: unknown target {target[:40]!r}; did you mean {nearest}?")
     given = read_job(job, fields, queue, sweep)
     place = None if compared else write_to
     answer = rendered(given, profile, target, place, outside=outside)
@@ -155,20 +153,34 @@ def render(
     return 0
 
 
-def _list_code(folder: Path) -> int:
-    """Print which files of a code folder are sent."""
-    from ..runs import code_files, code_state
-    from ..runs.job_reading import JobError
+def _pack_code(folder: Path) -> int:
+    """Write the files of a code folder that are sent to stdout, as a tar.gz."""
+    from ..runs import code_files
+    from ..runs.job_errors import JobError
+    from ..runs.rendered import Unfit
 
+    if sys.stdout.isatty():
+        raise BadRequest("--pack-code writes an archive; send it to a file or to tar -xzf -")
     try:
-        code_state.take(folder)  # refuses a home or a root
+        code_files.check_folder(folder)
         names = sorted(code_files.choose(folder).sizes)
-    except code_state.CodeError as error:
+        with tarfile.open(fileobj=sys.stdout.buffer, mode="w|gz") as archive:
+            for name in names:
+                archive.add(folder / name, name, recursive=False, filter=_drop_owner)
+    except Unfit as error:
         raise JobError(str(error)) from None
     except OSError as error:
-        raise JobError(f"code: {folder}: {error.strerror}; name a folder to read") from None
-    sys.stdout.buffer.write(b"".join(os.fsencode(name) + b"\0" for name in names))
+        raise JobError(
+            f"code: {error.filename or folder}: {error.strerror}; name a folder that can be read"
+        ) from None
     return 0
+
+
+def _drop_owner(member: tarfile.TarInfo) -> tarfile.TarInfo:
+    """Return a file of the archive without its owner here, who is nobody on the box."""
+    member.uid = member.gid = 0
+    member.uname = member.gname = ""
+    return member
 
 
 def _print_difference(existing: Path, script: str) -> int:
@@ -227,6 +239,22 @@ def print_warning(entry: str, text: str) -> None:
     metavar="SPAN",
     help="time without an answer after which the box counts as unreachable (default 15m)",
 )
+@click.option(
+    "--page",
+    "page_file",
+    type=Path,
+    metavar="FILE.html",
+    shell_complete=files,
+    help="write an HTML page with the charts of the run; of a queue, its cells over each other",
+)
+@click.option(
+    "--series",
+    "series_file",
+    type=Path,
+    metavar="FILE",
+    shell_complete=files,
+    help="write the run's numbers, a row a minute, as .csv or .jsonl",
+)
 @RUN
 @ACCEPT_NEW
 @JSON
@@ -236,12 +264,15 @@ def status(
     most: float,
     every: float,
     lost: float,
+    page_file: Path | None,
+    series_file: Path | None,
     run: str,
     accept_new: bool,
     as_json: bool,
 ) -> int:
     """Show the state of the run on a box, with one ssh call. With --wait, a line on stderr tells
-    the state at once and whenever it changes, and the step every 30 s while it moves.
+    the state at once and whenever it changes, and the step every 30 s while it moves. --page and
+    --series take one call more.
 
     Exit 0: alive, finished, or stopped by you. Exit 1: failed, unsaved, preempted, ended by its
     deadline, stalled, or no run there. Exit 2: could not tell.
@@ -280,10 +311,51 @@ def status(
     run_status.explain(state)
     state.evidence += _ways_on(place, state)
     if as_json:
-        print(json.dumps(state.as_dict(), ensure_ascii=False, indent=1))
+        print_answer(state.as_dict(), place, state.dir, state)
     else:
         print(run_status.as_text(state))
+        if state.cells > 1 and state.state not in ("alive", "stalled", "unreachable", "unknown"):
+            _print_cells(place, state.dir)
+    if page_file or series_file:
+        _write_course(place, state, accept_new, page_file, series_file)
     return state.code
+
+
+def _print_cells(place: Box, folder: str) -> None:
+    """Print what the cells of a queue that has ended came to, beside each other."""
+    from ..runs import compared_runs, comparison
+    from .compare import print_comparison
+
+    try:
+        found = compared_runs.find_cells(place, folder)
+    except compared_runs.NotCompared as error:
+        print(error, file=sys.stderr)
+        return
+    print()
+    print_comparison(comparison.compare_runs(found))
+
+
+def _write_course(
+    place: Box, state: Status, accept_new: bool, page_file: Path | None, series_file: Path | None
+) -> None:
+    """Write the page and the numbers of a run, and say where: of a queue, its cells over each
+    other. Raises NoSeries, NotCompared and BadRequest."""
+    from ..runs import compare_page, compared_runs, comparison, run_export, run_page, run_series
+
+    if page_file and state.cells > 1:
+        found = compared_runs.find_cells(place, state.dir, series=True)
+        compare_page.write(comparison.compare_runs(found), page_file)
+        print(page_file, file=sys.stderr)
+        page_file = None
+    if not (page_file or series_file):
+        return
+    series = run_series.ask(place, state.dir, accept_new=accept_new)
+    if series_file:
+        run_export.write(series, series_file)
+        print(series_file, file=sys.stderr)
+    if page_file:
+        run_page.write(state, series, page_file, time.time())
+        print(page_file, file=sys.stderr)
 
 
 def _left_waiting(box: str, state: str) -> str:
@@ -429,6 +501,7 @@ def release(
     the box whose results aren't here, and show what each way of stopping still bills, and the
     provider's command for you to run: only once no other run lives there. With --confirm-gone, look
     the box up in the provider's list. Nothing is deleted or stopped.
+    A queue's cells come last, beside each other.
 
     The commands about boxes remind you once a day of each box that they reached, until you confirm
     that it is gone, --forget it, or say that it is --mine.
@@ -499,9 +572,10 @@ def _bring_durable(
     from ..runs.release import as_text
 
     results = release_durable.bring(box, run, address, to, load=load)
-    print(
-        json.dumps(results.as_dict(), ensure_ascii=False, indent=1) if as_json else as_text(results)
-    )
+    if as_json:
+        print_answer(results.as_dict(), box, run)
+    else:
+        print(as_text(results))
     return 0 if results.verdict == "verified" else 1
 
 
@@ -531,7 +605,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     ways, stored = teardown.ways(profile, today), teardown.storage(profile, today)
     others = other_runs.Others()
     if ways:  # somebody may end this box
-        others = other_runs.look(box, results.source, results.is_all)
+        others = other_runs.find_others(box, results.source, results.is_all)
     ways, stored = (ways, stored) if others.may_end else ([], None)
     next_step = box_gone.next_step(box, profile) if others.may_end else ""
     if as_json:
@@ -542,11 +616,13 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
             "storage": stored and stored.__dict__,
             "next": next_step,
         }
-        print(json.dumps(report, ensure_ascii=False, indent=1))
+        print_answer(report, box, results.source)
     else:
         told = releasing.as_text(results), other_runs.as_text(others, box, profile.name)
         texts = (*told, teardown.ways_as_text(ways, stored), next_step)
         print("\n".join(text for text in texts if text))
+        if (Path(results.to) / "cells").is_dir():
+            _print_cells(box, results.source)
     if results.verdict != "verified":
         return 1 if results.verdict in ("bad", "incomplete") else 2
     return 1 if others.living else 2 if others.why else 0
@@ -560,7 +636,7 @@ def _confirm_gone(box: Box, profile: Profile, source: ProviderList, as_json: boo
     found = box_gone.confirm(box, profile, ids=list(source.ids), listing=listing)
     verdict = {True: "gone", False: "still there", None: "could not tell"}[found.gone]
     if as_json:
-        print(json.dumps({"gone": found.gone, "text": found.text}, ensure_ascii=False))
+        print_answer({"gone": found.gone, "text": found.text}, box)
     else:
         print(f"{verdict}: {found.text}")
     return {True: 0, False: 1, None: 2}[found.gone]
@@ -585,7 +661,7 @@ def _forget(text: str, mine: bool, as_json: bool) -> int:
     else:
         message = f"forgot {name}: you said that it is gone"
     if as_json:
-        print(json.dumps({"forgotten": bool(forgotten), "text": message}, ensure_ascii=False))
+        print_answer({"forgotten": bool(forgotten), "text": message})
     else:
         print(message)
     return 0 if forgotten else 1

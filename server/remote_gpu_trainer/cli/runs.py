@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 import time
 from typing import TYPE_CHECKING, Any
@@ -12,7 +11,9 @@ import click
 from ..text.masking import shown
 from ..text.spans import shown_seconds
 from . import terminal
-from .parsing import command, program
+from .boxes import print_answer
+from .compare import compare
+from .parsing import Group, program
 from .render_status_release import JSON
 
 if TYPE_CHECKING:
@@ -32,11 +33,18 @@ STYLES = {
 }  # any other state is bad
 
 
-@command("runs", exclusive=("watch", "as_json"))
+@click.group(
+    "runs",
+    cls=Group,
+    invoke_without_command=True,
+    exclusive=("watch", "as_json"),
+    subcommand_metavar="[compare A B ...]",
+)
 @click.option("--watch", is_flag=True, help=f"stay, and ask anew every {EVERY:.0f} s")
 @click.option("--all", "with_ended", is_flag=True, help="also the runs that have ended")
 @JSON
-def runs(watch: bool, with_ended: bool, as_json: bool) -> int:
+@click.pass_context
+def runs(ctx: click.Context, watch: bool, with_ended: bool, as_json: bool) -> int:
     """Show every run known from here: on this machine, on each box that a command has reached until
     `rgt release` says that it is gone, and on your own machines. All boxes are asked at once, five
     seconds each; one that doesn't answer keeps its row, with what it said last.
@@ -45,6 +53,8 @@ def runs(watch: bool, with_ended: bool, as_json: bool) -> int:
 
     Exit 0: shown, whatever the runs' states. Exit 1: no run is known.
     """
+    if ctx.invoked_subcommand:
+        return 0
     from ..runs import overview
 
     if watch:
@@ -53,15 +63,16 @@ def runs(watch: bool, with_ended: bool, as_json: bool) -> int:
         found = overview.rows(with_ended=with_ended)
     now = time.time()
     if as_json:
-        print(
-            json.dumps({"runs": [row.as_dict(now) for row in found]}, ensure_ascii=False, indent=1)
-        )
+        print_answer({"runs": [row.as_dict(now) for row in found]})
     elif found:
         _console().print(_table(found, now))
         _print_silent(found)
     else:
         print(_nothing(with_ended), file=sys.stderr)
     return 0 if found else 1
+
+
+runs.add_command(compare)
 
 
 def _watch(with_ended: bool) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from pathlib import Path
 
@@ -10,7 +9,7 @@ import click
 
 from ..text.masking import shown
 from . import terminal
-from .boxes import BOX, box_of, remember
+from .boxes import BOX, box_of, print_answer, remember
 from .completion import folders
 from .parsing import command, program
 from .render_status_release import ACCEPT_NEW, JSON
@@ -43,23 +42,23 @@ def snapshot(
     most 20 seconds on a box, even if a disk there hangs.
 
     The page says first which rank differs from the others, and how. The folder is what 'lookup
-    --log FOLDER' reads. The runner takes such a scene by itself before it ends a run that stalls.
+    --log FOLDER' reads. The runner takes a snapshot by itself before it ends a run that stalls.
 
     Exit 0: taken. Exit 1: nothing trains there. Exit 2: could not tell.
     """
-    from ..runs import scenes
+    from ..runs import run_snapshot
 
     places = [box_of(box) for box in boxes]
     with terminal.waiting(f"looking at {', '.join(shown(one.name, 40) for one in places)} …"):
-        taken = scenes.take(places, run, to, accept_new=accept_new)
+        taken = run_snapshot.take_snapshot(places, run, to, accept_new=accept_new)
     for place in places:
         if shown(place.name, 80) not in taken.failed:
             remember(place)
     for why in (*taken.empty.values(), *taken.failed.values()):
         terminal.error(why)
     if as_json:
-        print(json.dumps(taken.as_dict(), ensure_ascii=False, indent=1))
-    elif taken.scenes:
+        print_answer(taken.as_dict(), places[0], run)
+    elif taken.snapshots:
         print(taken.page, end="")
     if taken.folder:
         print(f"kept in {taken.folder}; next: {program()} lookup --log {taken.folder}",

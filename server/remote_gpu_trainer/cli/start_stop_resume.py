@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import shlex
 import sys
 import time
@@ -15,12 +14,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from ..text import BadRequest, UserError
-from ..text.masking import shown
+from ..text.masking import shown, shown_some
 from . import terminal
-from .boxes import box_of, remember
+from .boxes import box_of, print_answer, remember
 from .completion import files
 from .health import COLOURS
-from .jobs import JOB, read_job_with_code, with_job_options
+from .jobs import JOB, with_job_options
 from .parsing import command, program
 from .render_status_release import (
     ACCEPT_NEW,
@@ -37,6 +36,7 @@ if TYPE_CHECKING:
     from ..gpu_health.reading import Health
     from ..runs.job_start import Begun, Plan
     from ..runs.known_jobs import Known
+    from ..runs.purse import Wanted
     from ..runs.status_reply import FailedAttempt, Status
     from ..runs.transfer.sending import Sent
 
@@ -129,6 +129,8 @@ def start(
     failed; the run may go on with another one, which a line says. Exit 2: could not tell, or a
     question that nobody answered. Exit 130: Ctrl-C; a line says whether the run goes on.
     """
+    from ..runs.job_reading import read_job_with_code
+
     course = Course(box, _start_again(box, job, profile, fields, queue, sweep))
     with _broken_off(course):
         given = read_job_with_code(job, fields, queue, sweep)
@@ -149,7 +151,7 @@ def _start(
 
     `moved`: nothing is to begin without a checkpoint from the durable place.
     """
-    from ..runs import job_start, known_jobs
+    from ..runs import job_start, known_jobs, purse, run_ends
 
     place, now, must_restore = box_of(asking.box), time.time(), moved is not None
     plan = job_start.plan(given, profile, place, now, must_restore=must_restore)
@@ -157,11 +159,21 @@ def _start(
     _print_plan(plan, asking.box, asking.dry)
     try:
         before = job_start.refuse_living(place, plan, accept_new=accept_new)
-        remember(place, plan.platform.name, plan.job.price)
-        _say("until", job_start.until(plan.job, now, before.first_start))
+        remember(place, plan.platform.name, plan.job.hourly)
+        if plan.job.budget:
+            given = _settle_rented(place, plan, given, asking, before.first_start or now)
+            plan = job_start.plan(
+                given, profile, place, now, must_restore=must_restore, before=plan
+            )
+        _say("until", run_ends.until(plan.job, now, before.first_start))
+        wanted = purse.wanted_by(place, plan, before.first_start or now)
+        if wanted and (counted := purse.check(wanted, now)):
+            _say("purse", counted.in_words())
         if _settle_cards(place, plan, asking, accept_new, report) == 0:
             given = {**given, "gpus": 0}
-            plan = job_start.plan(given, profile, place, now, must_restore=must_restore)
+            plan = job_start.plan(
+                given, profile, place, now, must_restore=must_restore, before=plan
+            )
         if plan.code and plan.code.bytes > LARGE:
             size = _size(plan.code.bytes)
             asking.may(f"send {size} of code", "--yes sends it; git rm --cached leaves files out")
@@ -172,18 +184,18 @@ def _start(
         terminal.error(str(error))
         return 1
     except Declined:
-        _print(as_json, report)
+        _print(as_json, report, place, plan.job.folder)
         return 1
     if asking.dry:
         report["refusals"] = _look(place, plan, accept_new)
         _say("dry run", "nothing was sent and nothing started")
-        _print(as_json, report)
+        _print(as_json, report, place, plan.job.folder)
         return int(bool(report["refusals"]))
     course.came_to = "the code may be there in part, and nothing was started"
-    with terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
+    with _reserved(wanted), terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
         sent = job_start.send(place, plan, begins=progress.follow)
     course.came_to = "the code is there, and nothing was started"
-    known_jobs.note(
+    known_jobs.remember(
         place,
         plan.job.folder,
         plan.platform.name,
@@ -263,6 +275,52 @@ def _left_running(box: str, place: Box, folder: str) -> str:
     return f"{name}: nothing runs there now{state}; should it begin all the same, {told}"
 
 
+def _settle_rented(
+    place: Box, plan: Plan, given: dict[str, Any], asking: Asking, began: float
+) -> dict[str, Any]:
+    """Return the fields of a job with the moment from which its box is paid for.
+
+    It is the one that the job names, else that of the last start of this run; else the user is
+    asked about the first contact with the box. `began`: the run's first start, seconds since 1970.
+    Raises Declined and Undecided.
+    """
+    from ..boxes.box import address
+    from ..runs import known_jobs, ledger, run_ends
+
+    told = plan.job.rented
+    known = known_jobs.find(place, plan.job.folder)
+    if told is None and known and known.given.get("rented"):
+        return {**given, "rented": known.given["rented"]}
+    if told is None:
+        contacts = [one.since for one in ledger.still_open() if one.address == address(place)]
+        began = min(began, *contacts) if contacts else began
+        asking.may(
+            f"count the budget from the first contact with the box, at {run_ends.when(began)}",
+            "--set rented=now counts it from this start, and a date and time with its zone from "
+            "then; --yes from the first contact",
+        )
+    elif told != "now":
+        return given
+    return {**given, "rented": f"at:{int(began)}"}
+
+
+@contextmanager
+def _reserved(wanted: Wanted | None) -> Iterator[None]:
+    """Reserve what a run may cost, and give it back where the run doesn't get as far as its start.
+
+    Raises OverPurse.
+    """
+    from ..runs import purse
+
+    counted = purse.reserve(wanted) if wanted else None
+    try:
+        yield
+    except BaseException:
+        if wanted and counted:
+            purse.give_back(wanted)
+        raise
+
+
 def _look(place: Box, plan: Plan, accept_new: bool) -> list[str]:
     """Print and return what the box lacks for this start."""
     from ..runs import looking
@@ -338,7 +396,7 @@ def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
     }
     for what, names in staying.items():
         if names:
-            _say("", f"stays here, {what}: {_some(names)}")
+            _say("", f"stays here, {what}: {shown_some(names, 6)}")
     if why := job_start.without_probe(job):
         _say("probe", f"not used: {why}")
     for place in job_start.with_secrets(code):
@@ -347,13 +405,7 @@ def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
         _say("", f"sends: {', '.join(shown(name, 200) for name in sorted(code.sizes))}")
     elif not code.tracked:
         large = sorted(code.sizes, key=lambda name: -code.sizes[name])
-        _say("", f"sends, the largest first: {_some(large)}; --dry-run lists all")
-
-
-def _some(names: list[str]) -> str:
-    """The first names of a list, and how many there are beside these."""
-    listed = ", ".join(shown(name, 60) for name in names[:6])
-    return listed + (f" and {len(names) - 6} more" if len(names) > 6 else "")
+        _say("", f"sends, the largest first: {shown_some(large, 6)}; --dry-run lists all")
 
 
 def _check(box: Box, accept_new: bool, is_own: bool) -> Health:
@@ -411,7 +463,7 @@ def _begin(
         line = line.partition("; watch: bash ")[0]
         print(line.partition("; fix it, then: bash ")[0], file=sys.stderr)
     if answer.code:
-        _print(as_json, {**report, "lines": answer.lines})
+        _print(as_json, {**report, "lines": answer.lines}, place, folder)
         name = shown(place.name, 80)
         terminal.error(f"the run script on {name} refused with exit {answer.code}; see above")
         sent = following.sent
@@ -462,7 +514,8 @@ def _begin(
         now = state.attempt if (state.attempt or 0) > begun.failed.attempt else "another attempt"
         now = f"attempt {now}" if isinstance(now, int) else now
         _say("goes on", f"{now} follows attempt {begun.failed.attempt}, which failed: see above")
-    _print(as_json, {**report, "sign": begun.sign, "status": state.as_dict()})
+    report |= {"sign": begun.sign, "status": state.as_dict()}
+    _print(as_json, report, place, folder, state)
     _print_next(begun, following, folder)
     if begun.failed and not begun.sign and state.state != "finished":
         return 1
@@ -518,9 +571,11 @@ def _say(what: str, text: str) -> None:
     terminal.write(f"{what:<8} {text}", {r"\A\S+": "bold"}, sys.stderr)
 
 
-def _print(as_json: bool, report: dict[str, Any]) -> None:
+def _print(
+    as_json: bool, report: dict[str, Any], place: Box, folder: str, state: Status | None = None
+) -> None:
     if as_json:
-        print(json.dumps(report, ensure_ascii=False, indent=1))
+        print_answer(report, place, folder, state)
 
 
 def _size(count: int) -> str:
@@ -535,7 +590,8 @@ def _size(count: int) -> str:
 @BOX_ARGUMENT
 @which_run("the one that is alive, else the newest")
 @ACCEPT_NEW
-def stop(box: str, run: str, accept_new: bool) -> int:
+@JSON
+def stop(box: str, run: str, accept_new: bool, as_json: bool) -> int:
     """Let the run on a box save, and end it. The box stays on, and billed if you rent it.
 
     Without --run it is the one that is alive; where several are, name it.
@@ -558,8 +614,11 @@ def stop(box: str, run: str, accept_new: bool) -> int:
         )
         raise
     remember(place)
-    for line in answer.lines:
-        print(line)
+    if as_json:
+        print_answer({"lines": answer.lines, "code": answer.code}, place, answer.folder)
+    else:
+        for line in answer.lines:
+            print(line)
     return answer.code
 
 
@@ -688,12 +747,13 @@ def _send_anew(
     course: Course,
 ) -> None:
     """Send the script of a job whose fields were changed, and its code where that is wanted."""
-    from ..runs import job_start, known_jobs
-    from ..runs.job_reading import JobError, with_options
+    from ..runs import job_start, known_jobs, purse, run_ends
+    from ..runs.job_errors import JobError
+    from ..runs.job_reading import with_options
 
     now, given = time.time(), with_options(known.given, list(fields))
     if known.moved_from and known.first_start:
-        given = job_start.with_fixed_deadline(given, known.first_start, now)
+        given = run_ends.with_fixed_deadline(given, known.first_start, now)
     plan = job_start.plan(given, known.profile, place, now, with_code=with_code)
     if plan.job.folder != known.folder:
         raise JobError(
@@ -702,13 +762,14 @@ def _send_anew(
         )
     if with_code and plan.code is None:
         raise JobError("code: the job sends none; --set code=FOLDER names a folder")
-    _say("until", job_start.until(plan.job, now, before.first_start))
-    with terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
+    _say("until", run_ends.until(plan.job, now, before.first_start))
+    wanted = purse.wanted_by(place, plan, before.first_start or now)
+    with _reserved(wanted), terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
         sent = job_start.send(place, plan, keep_code=not with_code, begins=progress.follow)
     course.came_to = "the script was sent anew, and nothing was started"
     what = "the code and the script" if with_code else "the script"
     _say("sent", f"{what}: {sent.new} of {sent.files} files, {_size(sent.bytes)}")
-    known_jobs.note(
+    known_jobs.remember(
         place,
         known.folder,
         known.profile,
@@ -736,7 +797,7 @@ def _resume_elsewhere(
     as_json: bool,
 ) -> int:
     """Go on with another box's run from its durable copy, once it is known not to train there."""
-    from ..runs import job_start, known_jobs, status
+    from ..runs import job_start, known_jobs, run_ends, status
     from ..runs.job_reading import with_options
 
     place, now = box_of(old.box), time.time()
@@ -756,8 +817,8 @@ def _resume_elsewhere(
     _say("from", f"{known.name} of {shown(old.box, 80)}, by its copy at the durable place")
     first = known.first_start if known.moved_from else before.first_start or known.first_start
     first = first or known.at
-    given = job_start.with_fixed_deadline(given, first, now)
-    _say("deadline", f"still counts from the first start, at {job_start.when(first)}")
+    given = run_ends.with_fixed_deadline(given, first, now)
+    _say("deadline", f"still counts from the first start, at {run_ends.when(first)}")
     _say("cost", _cost_of_move(place, known, before, now))
     profile = known.profile if place.local == box_of(asking.box).local else ""
     moved = Moved(old.box, first)

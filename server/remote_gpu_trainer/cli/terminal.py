@@ -9,35 +9,25 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.console import Console, Group
+    from rich.console import Console
     from rich.markdown import Markdown
     from rich.padding import Padding
     from rich.progress import Progress as RichProgress
     from rich.progress import TaskID
     from rich.status import Status
-    from rich.text import Text
 
-    from ..catalogue.entry import Entry
-    from ..lookup.steps import Answer
+    from ..lookup.advice import Advice, Shown
 
 DIFF = {r"(?m)^\+.*$": "green", r"(?m)^-.*$": "red", r"(?m)^@@.*$": "cyan"}  # styles for `write`
 PATIENCE = 2.0  # seconds until a person is told that the command is still working
 EVERY = 5.0  # seconds between two lines about long work, where no bar can be drawn
 LOOK = 0.5  # seconds between two looks at how far it is
 _is_quiet = False  # see `be_quiet`
-WHOLE = {"check": "check", "fix": "fix", "root_cause": "cause"}  # an entry's field: its label
-CONFIDENCE = {"high": "bold green", "medium": "bold yellow", "low": "bold red"}
-SEVERITY = {
-    "blocks": "stops the run",
-    "corrupts": "spoils the result",
-    "wastes": "wastes time or money",
-    "misleads": "shows misleading numbers",
-}
 THEME = {"markdown.code": "cyan", "markdown.code_block": "cyan"}
 
 
@@ -234,95 +224,51 @@ class Progress:
         self._bar = bar, bar.add_task(self.text, total=self.total, completed=done)
 
 
-def draw(answer: Answer, entries: Mapping[str, Entry], console: Console, command: str) -> None:
-    """Print an answer on a console: the first match in full, no title cut.
+def draw(advice: Advice, console: Console, handle: str) -> None:
+    """Print what a person reads of an answer on a console; no title is cut.
 
-    `entries`: by id. `command` prints a whole entry; `{id}` in it stands for the entry's id.
+    `handle` prints a whole entry; `{id}` in it stands for the entry's id.
     """
-    from rich.table import Table
     from rich.text import Text
     from rich.theme import Theme
 
-    from ..lookup.budget import plain
-
-    for fact in answer.facts:
+    for fact in advice.facts:
         console.print(Text(fact), "")
     with console.use_theme(Theme(THEME)):
-        _matches(answer, entries, console, command)
-    if answer.also and not answer.facts:
-        console.print(Text("Also possible", "bold"))
-        rows = Table.grid(padding=(0, 2))
-        for also in answer.also:
-            title = Text(plain(entries[also["id"]].title))
-            rows.add_row(Text(f"    {also['id']}", "cyan"), title)
-        console.print(rows)
-        console.print()
-    if answer.evidence:
+        if advice.lead:
+            console.print(_markdown(advice.lead), "")
+        if advice.entry:
+            _draw_entry(advice.entry, console, handle)
+        if advice.label:
+            console.print(Text(advice.label, "bold"))
+        for shown in advice.further:
+            named = f"--id {shown.id}"
+            console.print(_indented(Text.assemble((shown.title, "bold"), "  ", (named, "cyan"))))
+            for label, text in shown.texts:
+                console.print(_indented(_indented(_markdown(f"{label}: {text}"))))
+        if advice.further:
+            console.print()
+    if advice.evidence:
         console.print(Text("Evidence", "bold"))
-        for line in answer.evidence:
-            console.print(_indented(Text.assemble((place_of(line), "dim"), "  ", line["text"])))
-    if sentence := first_failure(answer):
-        console.print(_indented(Text(sentence)))
-    if answer.decision:
-        console.print(Text(decided(answer), "bold"))
-    if answer.ask:
-        console.print(Text(answer.ask))
+    for place, text in advice.evidence:
+        console.print(_indented(Text.assemble((place, "dim"), "  ", text)))
+    for remark in advice.remarks:
+        console.print(Text(remark))
 
 
-def _matches(answer: Answer, entries: Mapping[str, Entry], console: Console, command: str) -> None:
+def _draw_entry(entry: Shown, console: Console, handle: str) -> None:
+    """Print the claimed entry: its title, its handle, why, and its texts as on its page."""
     from rich.text import Text
 
-    from ..lookup.budget import plain
-
-    for place, match in enumerate(answer.matches):
-        title = plain(entries[match["id"]].title)
-        console.print(Text.assemble((match["id"], "bold cyan"), "  ", (title, "bold")))
-        console.print(_indented(_about(match)))
-        console.print(
-            _first(match, entries[match["id"]], command)
-            if place == 0
-            else _further(entries[match["id"]])
-        )
-
-
-def _about(match: dict) -> Text:
-    from rich.text import Text
-
-    severity = SEVERITY.get(match["severity"], match["severity"])
-    about = Text.assemble(
-        (f"{match['confidence']} confidence", CONFIDENCE[match["confidence"]]),
-        (f" · {severity} · {match['why']}", "dim"),
-    )
-    if match["stale"]:
-        about.append(f"\nin doubt: {match['stale']}", "yellow")
-    return about
-
-
-def _first(match: dict, entry: Entry, command: str) -> Group:
-    """Cause, fix and check, word for word as in the entry."""
-    from rich.console import Group
-    from rich.text import Text
-
-    from ..lookup.budget import plain
-
-    parts = []
-    for name, label in WHOLE.items():
-        parts += [_label(label.capitalize()), _indented(_markdown(getattr(entry, name)))]
-    apart = "\n".join(f"{other}: {plain(how)}" for other, how in entry.tell_apart)
-    if apart := apart or match.get("distinguish"):
-        parts += [_label("Don't confuse with"), _indented(Text(apart))]
-    traits = [f"{name}: {match[name]}" for name in ("domain", "retry") if match.get(name)]
-    if traits:
-        parts.append(_indented(Text("\n" + " · ".join(traits), "dim")))
-    whole = command.format(id=entry.id)
-    return Group(*parts, Text.assemble("\n    Whole entry: ", (whole, "cyan"), "\n"))
-
-
-def _further(entry: Entry) -> Group:
-    """The first paragraph of the check: enough to tell whether this entry fits better."""
-    from rich.console import Group
-
-    return Group(_indented(_markdown(f"Check: {entry.check.split(chr(10) * 2)[0]}")), "")
+    console.print(Text(entry.title, "bold"))
+    named = handle.format(id=entry.id)
+    console.print(_indented(Text.assemble((named, "cyan"), (f"  {entry.notes[0]}", "dim"))))
+    for note in entry.notes[1:]:
+        console.print(_indented(Text(note, "yellow")))
+    for label, text in entry.texts:
+        console.print(Text(f"\n    {label.capitalize()}", "bold magenta"))
+        console.print(_indented(_markdown(text)))
+    console.print()
 
 
 def _markdown(text: str) -> Markdown:
@@ -331,50 +277,7 @@ def _markdown(text: str) -> Markdown:
     return Markdown(text, code_theme="ansi_dark")  # the terminal's own colours, no background
 
 
-def _label(text: str) -> Text:
-    from rich.text import Text
-
-    return Text(f"\n    {text}", "bold magenta")
-
-
 def _indented(part) -> Padding:
     from rich.padding import Padding
 
     return Padding(part, (0, 0, 0, 4))
-
-
-def place_of(line: dict) -> str:
-    """Where a line of evidence is: 'train.log:45 rank 1'."""
-    rank = "" if line["rank"] is None else f" rank {line['rank']}"
-    return f"{line['source']}:{line['line']}{rank}"
-
-
-def decided(answer: Answer) -> str:
-    """What to do next: 'decision: fix_first: the disk needs room'. '' where nothing is decided."""
-    from ..runner.failures import in_words
-
-    return f"decision: {in_words(answer.decision)}" if answer.decision else ""
-
-
-def first_failure(answer: Answer) -> str:
-    """Which ranks failed, or what the first one did instead, and the line that shows it, or ''."""
-    from ..logs.waiting import is_step
-
-    first = answer.first_failure
-    others = [place for place in answer.first_failures if place != first]
-    if not first or first["rank"] is None:
-        return f"several ranks at fault: {_listed(others)}" if others else ""
-    shown_by = [
-        line["text"]
-        for line in answer.evidence
-        if (line["source"], line["line"]) == (first["source"], first["line"])
-    ]
-    how = first.get("how") or ("is behind" if shown_by and is_step(shown_by[0]) else "failed first")
-    also = f"; at fault too: {_listed(others)}" if others else ""
-    return f"{how}: {_listed([first])}{also}"
-
-
-def _listed(places: Iterable[dict]) -> str:
-    return ", ".join(
-        f"rank {place['rank']} ({place['source']} line {place['line']})" for place in places
-    )

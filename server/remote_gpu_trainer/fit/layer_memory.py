@@ -26,6 +26,8 @@ def norm_keeps(model: Model, run: Run) -> float:
     """Return the bytes for each token that a normalization keeps."""
     if model.norm == "layer":
         return float(model.hidden * run.stream_bytes)
+    if run.liger:  # its kernels keep the input as it came
+        return float(model.hidden * run.stream_bytes)
     # RMS norm computes in fp32 and keeps its input so; the gradient of its weight also needs the
     # normalized tensor, which Gemma's keeps in fp32.
     normalized = 4 if model.norm == "gemma" else run.stream_bytes
@@ -62,6 +64,11 @@ def _attention_keeps(model: Model, run: Run) -> float:
     return kept + model.heads * run.sequence * _bytes_of_a_score(model, run)
 
 
+def is_fused(model: Model, run: Run) -> bool:
+    """Return whether Liger's kernel multiplies the two products of a layer; experts have others."""
+    return run.liger and model.gated and not model.experts
+
+
 def scores_are_kept(model: Model, run: Run) -> bool:
     """Return whether attention keeps a number for each pair of tokens, as fused kernels don't.
 
@@ -85,18 +92,23 @@ def _bytes_of_a_score(model: Model, run: Run) -> int:
     return softmax + (c if softmax != c else 0)
 
 
-def products_of_experts(run: Run) -> int:
+def products_of_experts(model: Model, run: Run) -> int:
     """Return the bytes of a number in the products of experts, which autocast leaves in fp32.
 
     transformers 5 multiplies all experts at once, with an operation that autocast doesn't cast.
     Beside a quantized base they are in fp32 too, unless all else is bf16.
     """
+    if model.linear_experts:
+        return run.product_bytes
     return 4 if run.autocast and (run.full or run.quantized) else run.product_bytes
 
 
 def _products_keep(model: Model, run: Run) -> float:
     """Return the bytes for each token that a layer's other matrices keep, with their inputs."""
-    size, c = model.intermediate, products_of_experts(run) if model.experts else run.product_bytes
+    size, c = (
+        model.intermediate,
+        products_of_experts(model, run) if model.experts else run.product_bytes,
+    )
     adapted = run.targets == "all-linear"
     last_input = inputs_keep(run, size, 1, adapted, False)
     if model.experts and run.full:
@@ -106,7 +118,8 @@ def _products_keep(model: Model, run: Run) -> float:
         # makes another tensor of it.
         kept = size * (c + 1) if model.dropout else size * c - last_input
     else:
-        kept = size * c * (model.kept_by_act + (2 if model.gated else 0))
+        # Liger computes the activation again from its two inputs.
+        kept = size * c * (2 if is_fused(model, run) else model.kept_by_act + 2 * model.gated)
         kept += size * (4 - c) * model.powers_by_act if run.autocast else 0
     kept += last_input
     if model.experts:  # each chosen expert reads a copy of the token, and its result is weighed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from .model_shape import Model
-from .solve import uncertainty, verdict_of
-from .training_memory import DOES_NOT_FIT, GIB, NOT_KNOWN, estimate, short_count, verdict
+from .solve import need_of, verdict_of
+from .training_memory import GIB, NOT_KNOWN, estimate, short_count
 from .training_run import Run
 
 LEAST_SAVED = 0.005  # of the peak; a change that saves less isn't named
@@ -48,7 +48,7 @@ def levers(model: Model, run: Run) -> list[Lever]:
 def _changes(run: Run) -> list[Change]:
     """Return the changes that could save memory, whether or not they do for this model."""
     half_batch, half_length = max(1, run.batch // 2), max(1, run.sequence // 2)
-    rank, gpus = run.lora or 16, max(run.gpus, 8)
+    rank, gpus = run.lora or 16, run.gpus if run.gpus > 1 else 8
     changes = [
         Change(
             "half the batch, twice the accumulation",
@@ -71,6 +71,7 @@ def _changes(run: Run) -> list[Change]:
         Change(
             "loss in pieces, or Liger", "--chunked-loss", "M14", replace(run, chunked_loss=True)
         ),
+        Change("all of Liger's kernels", "--liger", "M14", replace(run, liger=True)),
         Change("8-bit AdamW", "--optimizer adamw8bit", "M12", replace(run, optimizer="adamw8bit")),
         Change("optimizer state on the host", "--offload", "M10", replace(run, offload=True)),
         Change("LoRA of rank 16", "--lora 16", "M13", replace(run, lora=rank)),
@@ -118,11 +119,11 @@ def plan(model: Model, run: Run, gib: float) -> tuple[str, float] | None:
     """Return the options of the mildest changes that together fit a card, and the peak with them.
 
     What keeps the result comes first: attention, the loss, checkpointing, smaller batches. Then
-    8-bit AdamW, LoRA and QLoRA. None if they don't fit either, or the run fits as it is. What is
-    tight counts as fitting.
+    8-bit AdamW, LoRA and QLoRA. None if they don't fit either, or the run fits as it is, by the
+    estimate alone.
     """
     peak = estimate(model, run).peak
-    if verdict(peak, gib, uncertainty(run)) != DOES_NOT_FIT:
+    if need_of(model, run) <= gib:
         return None
     steps: list[tuple[str, dict]] = [
         ("--attention sdpa", {"attention": "sdpa"}),
@@ -139,7 +140,7 @@ def plan(model: Model, run: Run, gib: float) -> tuple[str, float] | None:
         changed_peak = estimate(model, changed).peak
         if changed_peak < peak:
             taken, run, peak = [*taken, options], changed, changed_peak
-        if verdict(peak, gib, uncertainty(run)) != DOES_NOT_FIT:
+        if need_of(model, run) <= gib:
             return " ".join(taken), peak
     return None
 

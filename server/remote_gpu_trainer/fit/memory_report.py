@@ -9,8 +9,8 @@ from ..platforms.cards import GPUS
 from ..text import BadRequest
 from .memory_levers import levers, plan
 from .model_shape import Model
-from .solve import largest, smallest, uncertainty, verdict_of
-from .training_memory import CONTEXT, GIB, estimate
+from .solve import largest, margins, room_of, smallest, verdict_of
+from .training_memory import CONTEXT, GIB, Margins, estimate
 from .training_run import Run
 from .weight_formulas import formulas
 
@@ -20,7 +20,7 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
 
     `card` is a GPU's name and its memory in GiB.
     """
-    peak = estimate(model, run)
+    peak, off = estimate(model, run), margins(model, run)
     ways = plan(model, run, card[1]) if card else None
 
     def need(size: float) -> float:
@@ -55,10 +55,21 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
         "together": {"options": ways[0], "need_gib": need(ways[1])} if ways else None,
         "weights": model.total(),
         "weights_by": _source(model),
-        "uncertain": None if model.guessed or model.on_top else uncertainty(run),
+        "uncertain": off.above,
+        **span(peak.peak, off),
         "on_top": [] if model.guessed else list(model.on_top),
         "not_counted": list(model.unknown),
         "run": asdict(run),
+    }
+
+
+def span(peak: float, off: Margins) -> dict[str, Any]:
+    """Return the least and the most that a peak may need of a GPU, in GiB, and why if it's wide."""
+    least, most = off.around(peak / GIB + CONTEXT)
+    return {
+        "least_gib": round(least, 2),
+        "most_gib": None if most is None else round(most, 2),
+        "why": off.why,
     }
 
 
@@ -80,7 +91,7 @@ def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) 
     if what == "gpu":
         ways = {
             "least": smallest(model, run, GPUS),
-            "safe": smallest(model, run, GPUS, uncertainty(run)),
+            "safe": smallest(model, run, GPUS, room_of(model, run)),
         }
         return {
             name: {"gpu": way.name, "gib": way.gib, "need_gib": round(way.need, 2)} if way else None
@@ -96,7 +107,7 @@ def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) 
         }
         for name, found in (
             ("largest", largest(model, run, what, card[1])),
-            ("safe", largest(model, run, what, card[1], uncertainty(run))),
+            ("safe", largest(model, run, what, card[1], room_of(model, run))),
         )
     }
 

@@ -91,6 +91,16 @@ _LLAMAS = (
 # Families by the normalizations of a layer; all others have two.
 _ONE_NORM = ("phi", "gptj", "cohere", "codegen")
 _FOUR_NORMS = ("gemma2", "gemma3", "gemma3_text", "glm4")
+# Families whose experts are parameters in transformers 4 too.
+_NEVER_LINEAR = (
+    "gpt_oss",
+    "llama4",
+    "llama4_text",
+    "granitemoe",
+    "granitemoehybrid",
+    "granitemoeshared",
+    "dbrx",
+)
 _HEAD_NORMS = ("qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2", "olmo3")
 
 
@@ -127,6 +137,14 @@ def model_in(path: str) -> Model | None:
     fields = [key for name in ("layers", "hidden") for key in _NAMES[name]]
     named = sum(f'"{key}"'.encode() in data for key in fields) > 1
     return read_config(data) if named and b'"vocab_size"' in data else None
+
+
+def with_linear_experts(model: Model) -> Model:
+    """Return the model as transformers 4 has it: its experts' matrices are each an nn.Linear.
+
+    A few types had parameters of three sides then too, by transformers 4.57.
+    """
+    return replace(model, linear_experts=bool(model.experts) and model.kind not in _NEVER_LINEAR)
 
 
 def weight_count(text: str) -> int:
@@ -182,8 +200,9 @@ def model_of(fields: dict) -> Model:
     for text are, that part is counted.
     """
     counted, guessed, flat, whole = None, "", fields, True
+    own = _of_own_code(fields)
     try:
-        counted, flat = weights_of(fields), completed(fields)
+        counted, flat = (None, own) if own else (weights_of(fields), completed(fields))
     except Unknown as error:
         guessed = str(error)
         if text := _text_part(fields):
@@ -211,8 +230,34 @@ def model_of(fields: dict) -> Model:
             parts += (f"what transformers doesn't read: {', '.join(strange[:5])}",)
     on_top = tuple(part for part in parts if part == "activations" or part.endswith(tuple(_SENSES)))
     longest, made_for = _lengths(flat)
-    model = replace(model, longest=longest, made_for=made_for)
+    own_code = fields["model_type"] if own else ""
+    kind = fields.get("model_type")
+    kind = kind if isinstance(kind, str) else ""
+    model = replace(model, longest=longest, made_for=made_for, own_code=own_code, kind=kind)
     return replace(model, counted=counted, guessed=guessed, unknown=parts, on_top=on_top)
+
+
+def _of_own_code(fields: dict) -> dict | None:
+    """Return the fields of a type that brings its own code as Llama's, None for any other type.
+
+    By QWenMLP, whose two matrices share intermediate_size, and ChatGLM's MLP, as public copies of
+    their code had them on 2026-11-29. Baichuan's config has Llama's fields.
+    """
+    llamas = {**fields, "hidden_act": "silu", "tie_word_embeddings": False}
+    kind, size = fields.get("model_type"), fields.get("intermediate_size")
+    if kind == "qwen" and type(size) is int and size > 1:
+        return {**llamas, "intermediate_size": size // 2, "rms_norm_eps": 1e-6}
+    if kind == "chatglm" and "ffn_hidden_size" in fields and fields.get("rmsnorm", True):
+        groups = "multi_query_group_num" if fields.get("multi_query_attention") else ""
+        known = {
+            "vocab_size": fields.get("padded_vocab_size"),
+            "intermediate_size": fields.get("ffn_hidden_size"),
+            "num_key_value_heads": fields.get(groups or "num_attention_heads"),
+            "head_dim": fields.get("kv_channels"),
+            "rms_norm_eps": 1e-6,
+        }
+        return {**llamas, **{name: value for name, value in known.items() if value is not None}}
+    return llamas if kind == "baichuan" else None
 
 
 def _text_part(fields: dict) -> dict | None:

@@ -24,7 +24,10 @@ class Model:
     and `capped_words`: a tanh bounds attention's scores, and the logits. `layer_scales`: learned
     factors scale what both parts of a layer give. `weights` is the number of weights that the user
     gave, 0 to count them. `counted` are the weights as transformers counts them, None where its
-    shapes aren't known and the fields above give them; `guessed` is then the reason. `unknown`
+    shapes aren't known and the fields above give them; `guessed` is then the reason. `own_code` is
+    the type of a model that brings its code, whose layers are known all the same. `kind`: the
+    model_type of its config, "" where it has none. `linear_experts`: each matrix of an expert is
+    an nn.Linear, as in transformers 4. `unknown`
     names the parts that aren't counted, `on_top` those of them by which the estimate is too low.
     `tokens` is how many an image makes, 0 where a text has any
     number.
@@ -61,6 +64,9 @@ class Model:
     weights: int = 0
     counted: Weights | None = None
     guessed: str = ""
+    own_code: str = ""
+    kind: str = ""
+    linear_experts: bool = False
     tokens: int = 0
     unknown: tuple[str, ...] = ()
     on_top: tuple[str, ...] = ()
@@ -112,9 +118,20 @@ class Model:
     def quantizable(self) -> int:
         """Return the number of weights that bitsandbytes quantizes: what is an `nn.Linear`.
 
-        Experts aren't: transformers 5 has them as parameters of three sides, in every known type.
+        Experts aren't in transformers 5, which has them as parameters of three sides in every known
+        type.
         """
-        return self.linear() - self.expert_weights()
+        return self.linear() - (0 if self.linear_experts else self.expert_weights())
+
+    def adapted_sides(self) -> int:
+        """Return what LoRA's rank multiplies where peft adapts all linear layers."""
+        assert self.counted
+        if not self.linear_experts:
+            return self.counted.sides
+        layers, size = self.layers_with_experts(), self.hidden + self.intermediate
+        routers = 0 if self.counted.experts_adapted else self.hidden + self.experts
+        own = layers * (self.experts * self.products * size + routers)
+        return self.counted.sides - self.counted.expert_sides + own
 
     def table(self) -> int:
         """Return the number of weights in the table of words, which is also the size of a head."""

@@ -56,9 +56,79 @@ def built(request):
     if not isinstance(model, torch.nn.Module):
         kind = type(model).__name__
         raise NotCounted("{} gives {}, not a torch.nn.Module".format(request["name"], kind))
+    model = model.to("meta")
+    if request["lora"]:
+        adapt(model, request["lora"], kind_of(request["precision"]))
     if request["precision"] == "bf16":
         model = model.to(torch.bfloat16)
-    return model.to("meta").train()
+    if request["checkpointing"]:
+        checkpoint_blocks(model)
+    return model.train()
+
+
+def adapt(model, rank, kind):
+    """Freeze a model, and put adapters of a rank beside its linear layers. Raises NotCounted.
+
+    With autocast the frozen weights are stored in its `kind`, and the adapters in fp32.
+    """
+    import torch
+
+    class Adapted(torch.nn.Module):
+        def __init__(self, base):
+            super().__init__()
+            with torch.device("meta"):
+                self.down = torch.nn.Linear(base.in_features, rank, bias=False)
+                self.up = torch.nn.Linear(rank, base.out_features, bias=False)
+            self.base = base
+
+        def forward(self, x):
+            return self.base(x) + self.up(self.down(x.to(self.down.weight.dtype)))
+
+    model.requires_grad_(False)
+    if kind is not None:
+        model.to(kind)
+    adapted = 0
+    for module in list(model.modules()):
+        for name, child in list(module.named_children()):
+            if type(child) is torch.nn.Linear:
+                module._modules[name] = Adapted(child)
+                adapted += 1
+    if not adapted:
+        raise NotCounted("LoRA adapts torch.nn.Linear, and the model has none")
+
+
+def checkpoint_blocks(model):
+    """Let the blocks of a model keep nothing but their inputs. Raises NotCounted without blocks.
+
+    A model of transformers or diffusers says itself which they are. Of any other they are the
+    members of its outermost lists whose members are of one class.
+    """
+    import torch
+    from torch.utils import checkpoint as module
+
+    if hasattr(model, "gradient_checkpointing_enable"):
+        model.gradient_checkpointing_enable({"use_reentrant": False})
+        return
+    if hasattr(model, "enable_gradient_checkpointing"):
+        model.enable_gradient_checkpointing()
+        return
+
+    def keeps_inputs(forward):
+        return lambda *args, **given: module.checkpoint(
+            forward, *args, use_reentrant=False, **given
+        )
+
+    within, blocks = set(), []
+    for part in model.modules():
+        members = list(part) if isinstance(part, (torch.nn.ModuleList, torch.nn.Sequential)) else []
+        alike = len(members) > 1 and len({type(member) for member in members}) == 1
+        if alike and part not in within and list(members[0].parameters()):
+            blocks += members
+            within.update(inner for member in members for inner in member.modules())
+    for block in blocks:
+        block.forward = keeps_inputs(block.forward)
+    if not blocks:
+        raise NotCounted("--checkpointing needs a list of blocks of one class, and it has none")
 
 
 def _named(path, name):
@@ -102,8 +172,17 @@ def counted(model):
         "trained": sum(p.numel() for p in trained),
         "gradient_bytes": _bytes(trained),
         "buffer_bytes": _bytes(model.buffers()),
+        "factored_bytes": sum(4 * _rows_and_columns(p) for p in trained),
+        "largest": max((p.numel() for p in trained), default=0),
         "convolutions": sum(type(m).__name__.startswith("Conv") for m in model.modules()),
     }
+
+
+def _rows_and_columns(weight):
+    """How many numbers Adafactor keeps of a weight: the sums of its rows and of its columns."""
+    if weight.dim() < 2:
+        return weight.numel()
+    return weight.numel() // weight.shape[-1] + weight.numel() // weight.shape[-2]
 
 
 def _bytes(tensors):

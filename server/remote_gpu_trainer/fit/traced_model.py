@@ -10,12 +10,12 @@ from .training_memory import OPTIMIZERS, Estimate, MemoryLine, short_count
 from .training_run import Run
 
 PRECISIONS = ("fp32", "bf16-mixed", "fp16-mixed", "bf16")
-UNKNOWN_OPTIMIZERS = ("adafactor", "muon")  # they depend on the shape of each matrix
+UNKNOWN_OPTIMIZERS = ("muon",)  # which weights it takes is up to the program
 # Options that say how a model of transformers is trained. A user's own code does it, or doesn't.
 OWN = {
-    "lora": "build the adapters in your function",
-    "checkpointing": "call torch.utils.checkpoint in your model",
     "chunked_loss": "compute the loss in your model",
+    "liger": "call Liger's kernels in your model",
+    "dpo": "give a model that holds both, and --batch of pairs",
 }
 
 
@@ -26,7 +26,8 @@ class TracedModel:
     `weights`, `trained` and `convolutions` are numbers; all else is in bytes. `lines` are [bytes,
     bytes for each sample] whose largest is the peak of forward and backward pass beside weights and
     buffers, and `kept` is one such line, of the end of the forward pass. `lines` is empty where the
-    model wasn't run, and `not_run` says why. `returns_loss`: the model returned its loss.
+    model wasn't run, and `not_run` says why. `factored_bytes` is what Adafactor keeps, `largest` is
+    how many numbers the largest trained weight has. `returns_loss`: the model returned its loss.
     """
 
     weights: int
@@ -34,6 +35,8 @@ class TracedModel:
     weight_bytes: int
     gradient_bytes: int
     buffer_bytes: int
+    factored_bytes: int = 0
+    largest: int = 0
     convolutions: int = 0
     lines: tuple[tuple[float, float], ...] = ()
     kept: tuple[float, float] = (0.0, 0.0)
@@ -50,6 +53,8 @@ def traced_model(told: dict[str, Any]) -> TracedModel:
         weight_bytes=int(told["weight_bytes"]),
         gradient_bytes=int(told["gradient_bytes"]),
         buffer_bytes=int(told["buffer_bytes"]),
+        factored_bytes=int(told["factored_bytes"]),
+        largest=int(told["largest"]),
         convolutions=int(told["convolutions"]),
         lines=tuple((fixed, each) for fixed, each in told["lines"]) if ran else (),
         kept=(told["kept"][0][0], told["kept"][0][1]) if ran else (0.0, 0.0),
@@ -64,6 +69,8 @@ def check_run(run: Run) -> Run:
         if getattr(run, option):
             name = option.replace("_", "-")
             raise BadRequest(f"--{name} is for a config.json; for a model of your own {instead}")
+    if run.lora and run.targets != "all-linear":
+        raise BadRequest(f"--targets {run.targets} is for a config.json; give all-linear")
     if run.precision not in PRECISIONS:
         raise BadRequest(
             f"--precision {run.precision} is for a config.json; give one of {', '.join(PRECISIONS)}"
@@ -83,6 +90,7 @@ def estimate_traced(model: TracedModel, run: Run) -> Estimate:
     in_16_bit = run.precision == "bf16"
     width = 2 if in_16_bit else 4
     each = OPTIMIZERS[run.optimizer][1 if in_16_bit else 0]
+    factored = run.optimizer == "adafactor"
     gradients = MemoryLine(
         "gradients", f"{short_count(model.trained)} of them", float(model.gradient_bytes)
     )
@@ -92,7 +100,9 @@ def estimate_traced(model: TracedModel, run: Run) -> Estimate:
         MemoryLine("optimizer state", "on the host", 0.0)
         if run.offload
         else MemoryLine(
-            "optimizer state", f"{short_count(model.trained)} × {each:g} B", each * model.trained
+            "optimizer state",
+            "rows and columns" if factored else f"{short_count(model.trained)} × {each:g} B",
+            float(model.factored_bytes) if factored else each * model.trained,
         ),
     ]
     if run.sharding == "ddp" and run.gpus > 1:
@@ -101,6 +111,9 @@ def estimate_traced(model: TracedModel, run: Run) -> Estimate:
     if run.optimizer == "adamw-foreach" and not run.offload:
         how = f"{short_count(model.trained)} × {width} B"
         update = [MemoryLine("update of all weights", how, float(width * model.trained))]
+    if factored:
+        how = f"{short_count(model.largest)} × 3 × 4 B"
+        update = [MemoryLine("update of the largest matrix", how, 12.0 * model.largest)]
     step = [*always, gradients, *update]
     passes = [*always, *([gradients] if run.accumulation > 1 else []), *_passes(model, run)]
     moments = {

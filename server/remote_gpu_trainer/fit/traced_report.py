@@ -5,13 +5,14 @@ from __future__ import annotations
 from dataclasses import asdict, replace
 from typing import Any
 
-from ..numbers.memory_message import CONTEXT
+from ..numbers.memory import CONTEXT
 from ..platforms.cards import GPUS
 from ..text import BadRequest
 from .memory_levers import LEAST_SAVED
+from .memory_report import span
 from .solve import MOST, UNCERTAIN, last_that_fits
 from .traced_model import TracedModel, estimate_traced
-from .training_memory import DOES_NOT_FIT, GIB, NOT_KNOWN, verdict
+from .training_memory import GIB, Margins, verdict
 from .training_run import Run
 
 # How far what a run needs may be off where cuDNN's workspace, which isn't counted, adds to it.
@@ -27,6 +28,14 @@ def uncertainty(model: TracedModel) -> float:
     return UNCERTAIN_CONVOLUTIONS if many else UNCERTAIN
 
 
+def margins(model: TracedModel) -> Margins:
+    """Return how far what a run needs may be from its estimate: no bound where it wasn't run."""
+    off = uncertainty(model)
+    if not model.lines:
+        return Margins(off, None, f"nothing says what its activations take: {model.not_run}")
+    return Margins(off, off, "cuDNN's workspace isn't counted" if off > UNCERTAIN else "")
+
+
 def traced_report(
     model: TracedModel, run: Run, card: tuple[str, float] | None, name: str
 ) -> dict[str, Any]:
@@ -34,13 +43,10 @@ def traced_report(
 
     `card` is a GPU's name and its memory in GiB, `name` that of the model.
     """
-    found = estimate_traced(model, run)
+    found, off = estimate_traced(model, run), margins(model)
 
     def verdict_of(size: float) -> str | None:
-        if not card:
-            return None
-        told = verdict(size, card[1], uncertainty(model))
-        return NOT_KNOWN if not model.lines and told != DOES_NOT_FIT else told
+        return verdict(size, card[1], off) if card else None
 
     return {
         "verdict": verdict_of(found.peak),
@@ -60,7 +66,8 @@ def traced_report(
         "together": None,
         "weights": model.weights,
         "weights_by": f"{name}, built on torch's meta device",
-        "uncertain": uncertainty(model) if model.lines else None,
+        "uncertain": off.above,
+        **span(found.peak, off),
         "on_top": [] if model.lines else ["activations"],
         "not_counted": _not_counted(model),
         "run": asdict(run),

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..numbers.memory_message import CONTEXT
-from .layer_memory import inputs_keep, layer_keeps, norm_keeps, scores_are_kept
+from ..numbers.memory import CONTEXT
+from .layer_memory import inputs_keep, is_fused, layer_keeps, norm_keeps, scores_are_kept
 from .model_shape import Model
 from .training_run import QUANTIZED, Run
 from .weight_formulas import formulas
@@ -18,7 +18,7 @@ from .weight_formulas import formulas
 GIB = 2.0**30
 DOES_NOT_FIT = "doesn't fit"
 TIGHT = "tight"
-NOT_KNOWN = "not known"  # whether it fits: something that counts isn't reckoned
+NOT_KNOWN = "not known"  # whether it fits: nothing says the most that it may need
 # Bytes of state for each trained number where the weights are fp32, and where they are bf16. 8 bit:
 # two moments, with a scale for each 256 numbers.
 OPTIMIZERS = {
@@ -93,13 +93,18 @@ class _Training:
     @property
     def batch_text(self) -> str:
         """A batch as the arithmetic names it."""
-        return f"{self.run.batch} × {self.run.sequence} tokens"
+        return f"{self.run.samples} × {self.run.sequence} tokens"
 
 
 def estimate(model: Model, run: Run) -> Estimate:
     """Return what one GPU needs for this run."""
     training = _training(model, run)
-    stored = [_weights(training), *_adapters(training), _optimizer_state(training)]
+    stored = [
+        _weights(training),
+        *_reference(training),
+        *_adapters(training),
+        _optimizer_state(training),
+    ]
     gradients = _gradients(training)
     states = sum(line.size for line in stored) + gradients.size
     always = [*stored, *_ddp_buckets(training), *_gathered(training)]
@@ -128,16 +133,35 @@ def estimate(model: Model, run: Run) -> Estimate:
     return Estimate(sum(line.size for line in lines), moment, lines, states, kept.size)
 
 
-def verdict(peak: float, gib: float, off: float) -> str:
-    """Return "fits", "tight" or "doesn't fit", of a card of `gib`.
+@dataclass(frozen=True)
+class Margins:
+    """How far what a run needs may be from its estimate, as shares of it: less, and more.
 
-    The process takes `CONTEXT` GiB more than its tensors. `off` is how far that may be from the
-    estimate, as a share of it: a run is tight if it fits as estimated, but may not.
+    `above` is None where nothing bounds it. `why` is the reason where they are wide, "" otherwise.
     """
-    need = peak / GIB + CONTEXT
-    if need > gib:
+
+    below: float
+    above: float | None
+    why: str = ""
+
+    def around(self, need: float) -> tuple[float, float | None]:
+        """Return the least and the most that a need may be; None where nothing bounds it."""
+        most = None if self.above is None else need * (1 + self.above)
+        return need * (1 - self.below), most
+
+
+def verdict(peak: float, gib: float, margins: Margins) -> str:
+    """Return "fits", "doesn't fit", "tight" or "not known", of a card of `gib`.
+
+    The process takes `CONTEXT` GiB more than its tensors. A run is tight if the card's memory is
+    between the least and the most that it may need, and not known if nothing says the most.
+    """
+    least, most = margins.around(peak / GIB + CONTEXT)
+    if least > gib:
         return DOES_NOT_FIT
-    return TIGHT if need * (1 + off) > gib else "fits"
+    if most is None:
+        return NOT_KNOWN
+    return "fits" if most <= gib else TIGHT
 
 
 def short_count(number: float) -> str:
@@ -151,12 +175,13 @@ def short_count(number: float) -> str:
 def left_unquantized(model: Model, run: Run) -> list[str]:
     """Return the remark that a quantized base has experts in full width, if it has any."""
     experts = model.expert_weights()
-    if not (run.quantized and experts):
+    if not (run.quantized and experts) or model.linear_experts:
         return []
     told = (
         f"{short_count(experts)} of the weights are experts that bitsandbytes leaves in bf16: it "
         f"quantizes nn.Linear, and experts are parameters in transformers "
-        f"{formulas()['transformers']} (in 4.57 those of most types were nn.Linear)"
+        f"{formulas()['transformers']}; in 4.57 those of most types were nn.Linear, which "
+        "--transformers 4 reckons"
     )
     if not run.all_in_16_bit:
         told += "; peft's prepare_model_for_kbit_training makes them fp32"
@@ -173,7 +198,7 @@ def lora_count(model: Model, run: Run) -> int:
     if run.targets != "qv":
         sides += 2 * hidden + model.width + model.kv_width  # k and the last matrix
     if run.targets == "all-linear" and model.counted:
-        return run.lora * model.counted.sides
+        return run.lora * model.adapted_sides()
     if run.targets == "all-linear":
         sides += model.products * (hidden + size) * max(model.experts, 1)
     return run.lora * sides * model.depth()
@@ -217,6 +242,14 @@ def _weights(training: _Training) -> MemoryLine:
     return MemoryLine("weights", _divided(how, shares), size / shares)
 
 
+def _reference(training: _Training) -> list[MemoryLine]:
+    """DPO's second model. LoRA needs none: without its adapters the base is the reference."""
+    if not (training.run.dpo and training.run.full):
+        return []
+    line = _weights(training)
+    return [MemoryLine("reference model", line.how, line.size)]
+
+
 def _adapters(training: _Training) -> list[MemoryLine]:
     if training.run.full:
         return []
@@ -231,6 +264,8 @@ def _of_experts(training: _Training) -> str:
     model = training.model
     if training.run.targets != "all-linear" or not (model.counted and model.counted.experts):
         return ""
+    if model.linear_experts:
+        return ": all experts, each matrix by itself, as with transformers 4"
     which = "all experts" if model.counted.experts_adapted else "no experts"
     data = formulas()
     return f": {which}, as peft {data['peft']} with transformers {data['transformers']}"
@@ -289,7 +324,8 @@ def _gathered(training: _Training) -> list[MemoryLine]:
     together = weights + gradients
     how = f"embeddings, head and layers: {short_count(together)} × {c} B"
     wide = 0.0  # experts beside a quantized base, where they are in fp32
-    if training.run.quantized and (each := training.adapter_bytes) > c:
+    each = training.adapter_bytes
+    if training.run.quantized and each > c and not model.linear_experts:
         experts = 2 * model.expert_weights() / max(1, model.layers_with_experts())
         wide = experts * (each - c)
         how += f" + {short_count(experts)} × {each - c} B of experts" if experts else ""
@@ -302,12 +338,12 @@ def _gathered(training: _Training) -> list[MemoryLine]:
 def _copies(training: _Training) -> list[MemoryLine]:
     """Autocast's 16-bit copies of the products' weights, which the backward pass needs.
 
-    The weights of experts get none (see `products_of_experts`).
+    The weights of experts get none, unless each is an nn.Linear (see `products_of_experts`).
     """
     if not (training.run.autocast and training.run.full):
         return []
     model = training.model
-    copied = model.linear() - model.expert_weights() + (model.table() if model.head else 0)
+    copied = model.quantizable() + (model.table() if model.head else 0)
     how = f"autocast: {short_count(copied)} × 2 B"
     return [MemoryLine("16-bit copies of weights", how, 2.0 * copied)]
 
@@ -337,6 +373,7 @@ def _experts_of_a_layer(training: _Training) -> float:
     """
     model, run = training.model, training.run
     adapted = model.counted.experts_adapted if model.counted else model.experts > 0
+    adapted = adapted and not model.linear_experts
     if not (run.lora and run.targets == "all-linear" and adapted):
         return 0.0
     each = training.adapter_bytes if run.quantized else run.product_bytes  # as they are stored
@@ -359,13 +396,17 @@ def _gradient_of_adapted_experts(training: _Training) -> list[MemoryLine]:
 def _loss(training: _Training) -> MemoryLine:
     """Logits as probabilities, and two gradients of them: the most at one time.
 
-    Decoders, and autocast, compute the loss in fp32.
+    Decoders, and autocast, compute the loss in fp32. DPO takes the logits as they come: they stand
+    beside their logarithms, and one gradient or what the reference says of the same samples.
     """
     model, run = training.model, training.run
-    each = 4 if model.loss_in_fp32 or run.autocast else run.product_bytes
+    in_fp32 = (model.loss_in_fp32 or run.autocast) and not run.dpo
+    each = 4 if in_fp32 else run.product_bytes
     if not model.head:
         return MemoryLine("logits and loss", "no words are predicted", 0.0)
     pieces = LOSS_PIECES if run.chunked_loss else 1
+    if run.liger:  # as many as make a piece no larger than the input of the head
+        pieces = max(pieces, -(-model.vocab // max(1, model.hidden)))
     how = f"{training.batch_text} × {model.vocab:,} words × 3 × {each} B"
     return MemoryLine(
         "logits and loss",
@@ -391,7 +432,9 @@ def _working_space(training: _Training) -> MemoryLine:
     of the stream. A quantized base also needs one matrix in 16 bit.
     """
     model, run = training.model, training.run
-    products = model.products * model.intermediate * run.product_bytes * max(1, model.chosen)
+    # Liger writes the gradients of a gated layer where its inputs were.
+    matrices = 1 if is_fused(model, run) else model.products
+    products = matrices * model.intermediate * run.product_bytes * max(1, model.chosen)
     scores = 2 * 4 * model.heads * run.sequence if scores_are_kept(model, run) else 0
     size = run.tokens * (max(products, scores) + 2 * model.hidden * run.stream_bytes)
     how = "gradients within one layer"

@@ -25,7 +25,8 @@ class Run:
 
     `batch` and `sequence` are the samples on each GPU and the tokens of each sample. `lora` is the
     rank of the adapters, 0 to train all weights. `gpus` share the work. `accumulation` is the
-    number of batches in a step.
+    number of batches in a step. `liger`: Liger's kernels fuse the loss, the gated layers and RMS
+    norms. `dpo`: pairs of samples, and a reference model beside the one that is trained.
     """
 
     batch: int = 1
@@ -41,11 +42,18 @@ class Run:
     chunked_loss: bool = False
     offload: bool = False
     accumulation: int = 1
+    liger: bool = False
+    dpo: bool = False
+
+    @property
+    def samples(self) -> int:
+        """Return the sequences of one batch on one GPU: DPO's have a chosen and a rejected one."""
+        return self.batch * (2 if self.dpo else 1)
 
     @property
     def tokens(self) -> int:
         """Return the tokens of one batch on one GPU."""
-        return self.batch * self.sequence
+        return self.samples * self.sequence
 
     @property
     def quantized(self) -> bool:

@@ -58,6 +58,7 @@ class Weights:
     `matrices` and `experts` those that LoRA and quantization take, `rest` norms, biases and
     convolutions. `sides` is what LoRA's rank multiplies: both sides of all that peft's "all-linear"
     adapts. That is every matrix; of experts it depends on the type, and `experts_adapted` says it.
+    `expert_sides` are those of `sides` that are experts'.
     `without_experts` is the number of layers that have none in a model with experts.
     `unread` names fields that the library's own config doesn't know.
     """
@@ -69,6 +70,7 @@ class Weights:
     rest: int = 0
     sides: int = 0
     experts_adapted: bool = False
+    expert_sides: int = 0
     without_experts: int = 0
     unread: tuple[str, ...] = ()
 
@@ -127,7 +129,7 @@ def count(entry: dict, config: dict) -> Weights:
 def _mixed(usual: Weights, all_other: Weights, other: int, layers: int) -> Weights:
     """The weights of a model of which some layers are of the other kind. Raises Unknown."""
     found = {}
-    for name in ("tables", "head", "matrices", "experts", "rest", "sides"):
+    for name in ("tables", "head", "matrices", "experts", "rest", "sides", "expert_sides"):
         own, theirs = getattr(usual, name), getattr(all_other, name)
         added = Fraction((theirs - own) * other, layers)
         if added.denominator != 1:
@@ -171,7 +173,7 @@ def _is_other(fields: dict, layer: int, layers: int) -> bool:
 def _counted(entry: dict, cases: dict, point: dict) -> Weights:
     """The weights of a point with all layers of one kind. Raises Unknown."""
     sums = dict.fromkeys(("table", "head", "matrix", "experts", "rest"), 0)
-    sides, experts_adapted = 0, False
+    sides, expert_sides, experts_adapted = 0, 0, False
     for group in entry["groups"]:
         fields = group.get("by", [])
         case = [_case(entry, field, cases, point) for field in fields]
@@ -194,7 +196,9 @@ def _counted(entry: dict, cases: dict, point: dict) -> Weights:
             outer = lengths[0] if len(lengths) > 2 else 1
             ranks = int(rank) if rank else RANKS.get(role, 0)
             experts_adapted |= role == "experts" and ranks > 0
-            sides += ranks * copies * outer * sum(lengths[-2:])
+            own = ranks * copies * outer * sum(lengths[-2:])
+            sides += own
+            expert_sides += own if role == "experts" else 0
     return Weights(
         tables=sums["table"],
         head=sums["head"],
@@ -203,6 +207,7 @@ def _counted(entry: dict, cases: dict, point: dict) -> Weights:
         rest=sums["rest"],
         sides=sides,
         experts_adapted=experts_adapted,
+        expert_sides=expert_sides,
     )
 
 

@@ -25,6 +25,7 @@ from .reading import Health, read_reply, without_answer
 
 PROBE = 75.0  # seconds for a probe from the command line; the script reports a hung tool after 42
 LOADED = 120.0  # seconds around a load: torch starts, and the script allows twice the load and 90 s
+NETWORK = 180.0  # seconds for --network: three places, each to be found, asked and read
 IN_A_CALL = 45.5  # seconds of the 48 that an MCP call has: ssh and ending its processes take some
 START = 15.0  # seconds that torch takes to start on all GPUs
 SHORTEST = 3.0  # seconds; a shorter load says nothing
@@ -59,15 +60,23 @@ class Question:
 
     `expect` is the text of its --expect, `python` the path of the job's interpreter on the box,
     `stress` the seconds of load (0: none), `replay` a folder on this machine with a recording.
+    `network`: measure the way to the Hub, PyPI and, where it is named, the `durable` place.
     """
 
     expect: str = ""
     python: str = ""
     stress: float = 0.0
     replay: str = ""
+    network: bool = False
+    durable: str = ""
 
     def __post_init__(self):
-        for name, text in (("--expect", self.expect), ("--python", self.python)):
+        given = (
+            ("--expect", self.expect),
+            ("--python", self.python),
+            ("--durable", self.durable),
+        )
+        for name, text in given:
             if len(text) > 400 or not text.isprintable():
                 raise BadRequest(
                     f"{name}: {shown(text, 60)!r} is too long or has control characters; "
@@ -86,8 +95,10 @@ class Question:
             ("--python", self.python),
             ("--stress", f"{self.stress:g}" if self.stress else ""),
             ("--replay", self.replay),
+            ("--durable", self.durable),
         )
-        return ("--json", *(f"{name}={value}" for name, value in given if value))
+        flags = ["--network"] if self.network else []
+        return ("--json", *flags, *(f"{name}={value}" for name, value in given if value))
 
 
 NOTHING_MORE = Question()  # no expectations, no load
@@ -126,7 +137,8 @@ def examine(
     """
     if limit is None:
         load = 2 * question.stress + LOADED if question.stress else 0
-        limit = PROBE + load + (30 if question.python else 0)
+        reached = NETWORK if question.network else 0
+        limit = PROBE + load + reached + (30 if question.python else 0)
     reply = boxes.run(
         box,
         script(),

@@ -54,6 +54,7 @@ class Health:
     about: list[str] = field(default_factory=list)
     left_out: dict[str, int] = field(default_factory=dict)
     stress: dict | None = None
+    network: list | None = None
     partial: str = ""
     why: str = ""
     is_rented: bool = True
@@ -68,7 +69,16 @@ class Health:
         }
         more = {
             name: getattr(self, name)
-            for name in ("box", "driver", "about", "left_out", "stress", "partial", "why")
+            for name in (
+                "box",
+                "driver",
+                "about",
+                "left_out",
+                "stress",
+                "network",
+                "partial",
+                "why",
+            )
         }
         more["about"] = [self.renter, *self.about] if self.renter else self.about
         return out | {name: value for name, value in more.items() if value}
@@ -174,6 +184,8 @@ def _health(name: str, answer: dict, code: int | None) -> Health:
     health.about = [shown(text, 80) for text in listed[:8]] if isinstance(listed, list) else []
     stress = _plain(answer.get("stress"))
     health.stress = stress if isinstance(stress, dict) else None
+    network = _plain(answer.get("network"))
+    health.network = network if isinstance(network, list) else None
     doubts = []
     if health.verdict == "fit" and (code != 0 or not gpus):
         ended = "unknown" if code is None else code
@@ -241,6 +253,15 @@ def _number(value) -> float | None:
     return None if number is None else round(number, 3)
 
 
+def _reached(told: dict) -> str:
+    """What `--network` measured of one place."""
+    place = told.get("place")
+    if error := told.get("error"):
+        return f"network: {place}: {error}"
+    numbers = f"{told.get('mb')} MB in {told.get('seconds')} s, {told.get('mb_s')} MB/s"
+    return f"network: {place}: {numbers} ({told.get('address')})"
+
+
 def _plain(value, depth: int = 0):
     """Return a value as short lists and objects of numbers and short texts; None for the rest."""
     if value is None or isinstance(value, bool):
@@ -290,5 +311,6 @@ def as_text(health: Health, by_card: bool = False) -> str:
     about += [f"{health.probe_seconds:.1f} s"] if health.probe_seconds is not None else []
     out += [", ".join(about)] if about else []
     out += [f"stress: {json.dumps(health.stress)}"] if health.stress else []
+    out += [_reached(told) for told in health.network or [] if isinstance(told, dict)]
     out += [f"partial: {health.partial}"] if health.partial else []
     return "\n".join(out)

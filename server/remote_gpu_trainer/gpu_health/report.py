@@ -1,7 +1,6 @@
 """`health --report`: one HTML page of what a watch wrote, from templates/watch.html.j2.
 
-The page loads nothing and runs nothing, and its template escapes every text of the file. The plots
-are inline SVG without text, because they stretch to the page's width. Their words are beside them.
+The page loads nothing and runs nothing, and its template escapes every text of the file.
 """
 
 from __future__ import annotations
@@ -9,21 +8,23 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Iterator
-from datetime import datetime, timezone
 from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup
 
-from ..text import BadRequest
+from ..drawing.axis import format_time
+from ..drawing.charts import Chart, Line, Mark, draw_charts
+from ..drawing.style import STYLE
 from ..text.masking import shown
-from .plots import Axis, band, buckets, line
+from ..text.replacing import write_over
 from .watch_file import Event, RecordedWatch, Series, read_watch
 
 OURS = "<!doctype html>\n<!-- remote-gpu-trainer health --report -->\n"
-MARKS = 40  # numbered marks on one GPU's row of findings
+MARKS = {"fatal": "fail", "degraded": "warn", "unknown": "warn"}  # of a finding's level
 # Reasons for held-back clocks that are normal, under load or at rest.
 HARMLESS = ("sw_power_cap", "gpu_idle", "app_clocks", "applications_clocks_setting")
-PANELS = (  # column, title, unit, what the axis reaches at least
+PANELS = (  # column, title, unit, what the scale reaches at least
     ("util", "Utilisation", "%", 100.0),
     ("sm_mhz", "SM clock", "MHz", 0.0),
     ("power_w", "Power", "W", 0.0),
@@ -39,16 +40,7 @@ def write(source: Path, to: Path) -> Path:
     holds anything but an earlier page.
     """
     made = page(read_watch(source), source.name)
-    try:
-        if to.exists():
-            with to.open("rb") as old:
-                if old.read(len(OURS)) != OURS.encode():
-                    raise BadRequest(f"{to}: not an earlier report; name another file with -o")
-        to.write_text(made, encoding="utf-8")
-    except OSError as error:
-        raise BadRequest(
-            f"{to}: can't be written ({error.strerror}); name another file with -o"
-        ) from None
+    write_over(to, made, OURS, "an earlier report", "-o")
     return to
 
 
@@ -62,20 +54,20 @@ def page(watch: RecordedWatch, name: str) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    templates.filters["when"] = lambda time: _when(time, day=True)
+    templates.filters["when"] = format_time
     first, last = watch.span
     step = watch.interval if watch.interval > 0 else (last - first) / max(watch.samples - 1, 1)
-    axis = Axis(first, last, 3 * step + 1)
     numbers_first = sorted(watch.gpus.items(), key=lambda item: (isinstance(item[0], str), item[0]))
     return OURS + templates.get_template("watch.html.j2").render(
         name=shown(name, 200),
         watch=watch,
-        first=_when(first, day=True),
-        last=_when(last, day=True),
+        style=Markup(STYLE),
+        first=format_time(first),
+        last=format_time(last),
         span=_span(last - first),
         interval=f"{watch.interval:g}" if watch.interval > 0 else "",
         summary=[_summary(label, series, watch) for label, series in watch.gpus.items()],
-        gpus=[_gpu(label, series, watch, axis) for label, series in numbers_first],
+        gpus=[_gpu(label, series, watch, 3 * step + 1) for label, series in numbers_first],
     )
 
 
@@ -92,56 +84,54 @@ def _summary(label: int | str, series: Series, watch: RecordedWatch) -> dict:
     }
 
 
-def _gpu(label: int | str, series: Series, watch: RecordedWatch, axis: Axis) -> dict:
-    """The section of one GPU."""
-    day, second = axis.last - axis.first > 86400, axis.last - axis.first < 600
+def _gpu(label: int | str, series: Series, watch: RecordedWatch, gap: float) -> dict:
+    """The section of one GPU. `gap`: seconds without a sample that break a line."""
+    panels = [_panel(series, *panel, gap) for panel in PANELS]
+    shown_panels = [panel for panel in panels if panel.lines]
+    charts = [*shown_panels, *_held_back(series, watch, gap)]
+    marks = list(_marks(label, watch.events))
+    drawn = draw_charts(charts, marks, is_stacked=True, span=watch.span)
     return {
         "label": label,
-        "marks": list(_marks(label, watch.events, axis))[:MARKS],
-        "panels": [_panel(series, *panel, axis) for panel in PANELS],
-        "held_back": list(_held_back(series, watch, axis)),
-        "ticks": [
-            {
-                "left": f"{min(max(axis.x(tick) / 10, 4), 96):.1f}",
-                "text": _when(tick, day, second),
-            }
-            for tick in axis.ticks()
-        ],
+        "charts": Markup(drawn),
+        "missing": [panel.title for panel in panels if not panel.lines],
         "why": sorted(series.why.items(), key=lambda item: -item[1])[:5],
     }
 
 
-def _marks(label: int | str, events: list[Event], axis: Axis) -> Iterator[dict]:
+def _marks(label: int | str, events: list[Event]) -> Iterator[Mark]:
     """The findings about this GPU or the whole box, by their number in the list."""
     for number, event in enumerate(events, 1):
         if not event.over and event.gpu in (label, None):
-            left = f"{axis.x(event.time) / 10:.1f}"
-            yield {"number": number, "level": event.level, "left": left}
+            kind = MARKS.get(event.level, "note")
+            number_shown, link = str(number), f"#f{number}"
+            yield Mark(kind, "findings", event.evidence, event.time, None, number_shown, link)
 
 
-def _panel(series: Series, column: str, title: str, unit: str, least: float, axis: Axis) -> dict:
+def _panel(series: Series, column: str, title: str, unit: str, least: float, gap: float) -> Chart:
+    """The chart of a column; without a line where the driver told no value."""
     values = series.values[column]
     known = [value for value in values if not math.isnan(value)]
     if not known:
-        return {"title": title, "plot": ""}
+        return Chart(title, [])
     limit = {"power_w": series.power_limit_w, "mem_mib": series.mem_total_mib}.get(column, math.nan)
-    top = _round_up(max([*([] if math.isnan(limit) else [limit]), max(known), least, 1.0]))
-    return {
-        "title": title,
-        "unit": unit,
-        "top": f"{top:,.0f}",
-        "about": f"mean {_mean(known):,.0f}, {min(known):,.0f} to {max(known):,.0f}",
-        "plot": line(buckets(series.times, values, axis), top, axis),
-    }
+    high = max(least, 1.0, 0.0 if math.isnan(limit) else limit)
+    about = f"mean {_mean(known):,.0f}, {min(known):,.0f} to {max(known):,.0f}"
+    line = Line("", values, series.times, gap=gap)
+    return Chart(title, [line], unit, about=about, low=0.0, high=high)
 
 
-def _held_back(series: Series, watch: RecordedWatch, axis: Axis) -> Iterator[dict]:
-    """A row for each reason that held this GPU's clocks back."""
+def _held_back(series: Series, watch: RecordedWatch, gap: float) -> Iterator[Chart]:
+    """A chart for each reason that held this GPU's clocks back."""
     for bit, reason in enumerate(watch.reasons):
-        share = sum(value >> bit & 1 for value in series.bits) / max(len(series.bits), 1)
-        if share:
-            plot = band(series.times, series.bits, bit, axis, harmless=reason in HARMLESS)
-            yield {"reason": reason, "share": f"{share:.0%}", "plot": plot}
+        values = array("d", [value >> bit & 1 for value in series.bits])
+        if any(values):
+            yield Chart(
+                f"Clocks held back: {reason}",
+                [Line("", values, series.times, gap=gap)],
+                about=f"{_mean(values):.0%} of samples",
+                band="calm" if reason in HARMLESS else "bad",
+            )
 
 
 def _figure(values: array, of: Callable) -> str:
@@ -151,16 +141,6 @@ def _figure(values: array, of: Callable) -> str:
 
 def _mean(values) -> float:
     return sum(values) / len(values)
-
-
-def _round_up(value: float) -> float:
-    step = 10 ** math.floor(math.log10(value)) / 4
-    return math.ceil(value / step) * step
-
-
-def _when(time: float, day: bool = False, second: bool = False) -> str:
-    form = ("%Y-%m-%d " if day else "") + ("%H:%M:%S" if second else "%H:%M")
-    return datetime.fromtimestamp(time, timezone.utc).strftime(form)
 
 
 def _span(seconds: float) -> str:

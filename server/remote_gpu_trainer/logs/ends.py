@@ -1,7 +1,10 @@
-"""One table of the lines that tell how a run was ended, each with what it means. Python 3.8.
+"""How a run ended: one table of the lines that tell it, and what is said of an end.
 
-`runs_in_file` asks whether a line bounds a run, `endings` what to say of an end from outside, and
-`own_errors` whether the program refused its arguments.
+`TABLE` holds what schedulers, shells and launchers print, each row with what it means. From outside
+a run is ended by its user or a scheduler: then nothing failed, and `ending_of` says who did it. A
+program that is done says so itself (`came_to_end`). What the user's own file raised says all by its
+message (`own_error`). A bare exit status is read as the shell would print it (`as_message`).
+Python 3.8.
 """
 
 from __future__ import annotations
@@ -11,10 +14,144 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from .detectors import NO_PROGRAM
-from .exit_status import BY_SIGNAL, as_shell, in_english
-from .kinds import EXCEPTION
+from .evidence import Evidence, Failure
+from .kinds import APART, EXCEPTION, FAILURE, FRAME, PLAIN, WARNING
 from .lines import Line
 
+# What bash prints for a program that a signal ended, by the signal's number.
+SIGNALS = {
+    "ILL": (4, "Illegal instruction (core dumped)"),
+    "ABRT": (6, "Aborted (core dumped)"),
+    "BUS": (7, "Bus error (core dumped)"),
+    "FPE": (8, "Floating point exception (core dumped)"),
+    "KILL": (9, "Killed"),
+    "SEGV": (11, "Segmentation fault (core dumped)"),
+    "TERM": (15, "Terminated"),
+}
+LONGEST = 80  # characters of a line that says nothing else
+# The Chinese words of bash and of C's library for the same ends.
+_CHINESE = {
+    "段错误": "Segmentation fault", "总线错误": "Bus error", "已放弃": "Aborted",
+    "非法指令": "Illegal instruction", "浮点数例外": "Floating point exception",
+    "已杀死": "Killed", "已终止": "Terminated", "核心已转储": "core dumped", "吐核": "core dumped",
+}  # fmt: skip
+BY_SIGNAL = 128  # what a shell adds to the signal's number
+_NAME = re.compile(rf"\bSIG({'|'.join(SIGNALS)})\b", re.I)
+_BEFORE_NUMBER = re.compile(r"(?<=[^\x00-\x7f])(?=-?\d)")  # 退出代码137
+_NUMBER = re.compile(r"(?<![\w.])-?\d{1,3}(?!\w|\.\d)")
+# Words of a launcher, a container engine or a person around the number of an exit status.
+_AROUND = re.compile(
+    r"\b(?:exit(?:ed|s|ing|code)?|code|status|return(?:ed|s|code)?|rc|ret|non-?zero|signal|sig|killed|by"
+    r"|with|the|a|was|is|has|due|to|from|received|got|caught|on|process|program|job|task|command"
+    r"|finished|ended|terminated|died|container|pod|script|training|childfailederror|error)\b"
+    r"|退出|返回|代码|码|值|信号|进程|程序|训练|任务|收到|杀死|杀掉|终止|结束|被|以|为|是|由|了|[\W_]",
+    re.I,
+)
+_STATUS = re.compile(r"exit|code|status|return|\brc\b|sig|退出|返回|信号", re.I)
+# Epoch 3 | loss 0.213 | lr 1e-4       Loading checkpoint shards: 100%       Total time: 6033.5
+_PROGRESS = re.compile(
+    r"(?=.*\d).*(?:\b(?:epoch|step|iter|iteration|loss|acc|accuracy|lr|batch|training|loading"
+    r"|saved|total|result)s?\b|'(?:loss|epoch)'|it/s|s/it)",
+    re.I,
+)
+_RAISED = re.compile(
+    # Two processes that write at once may print a name twice: SyntaxErrorSyntaxError
+    r"(?:[A-Za-z_]\w{0,40}\.){0,8}([A-Z][A-Za-z]{2,40}?(?:Error|Exception|Interrupt|Exit))\1?(?=:|\s|$)"
+)
+# Timed out waiting 4000ms for recv operation to complete     gloo; NCCL's watchdog says "timeout"
+TIMED_OUT = re.compile(r"timed? ?-?out|\btimeout", re.I)
+NOTICE = 25  # lines of other processes that may stand behind a notice of the end
+LAST_LINES = 25  # lines of a log in which it may tell its end
+# Above each form, one real line.
+_TELLS_END = re.compile(
+    r"""(?:
+        # Training completed. Do not forget to share your model on huggingface.co/models =)
+        Training\ completed\.\ Do\ not\ forget\ to\ share
+        # {'train_runtime': 6033.5, 'train_samples_per_second': 16.6, 'epoch': 3.0}
+        | .{0,40}'train_runtime':
+        # `Trainer.fit` stopped: `max_epochs=10` reached.
+        | .{0,80}`Trainer\.fit`\ stopped:\ `max_(?:epochs|steps)=\d+`\ reached
+        # 300 epochs completed in 4.213 hours.
+        | \d{1,6}\ epochs\ completed\ in\ \d
+        # Script done on 2026-11-20 10:00:00+00:00 [COMMAND_EXIT_CODE="0"]
+        | Script\ done.{0,60}COMMAND_EXIT_CODE="0"
+        # [wandb_run.py:_atexit_cleanup():2469] got exitcode: 0
+        | .{0,120}_atexit_cleanup\(\):\d{1,6}\]\ got\ exitcode:\ 0$
+        # Training time 3:21:11
+        | Training\ time:?\ \d+:\d\d:\d\d$
+        # Training complete in 24m 3s      Training finished!       Finished training
+        # 2026-11-25 12:55:56,081 INFO train: training finished, best accuracy 0.5764
+        | (?:\W*|.{0,60}[\]|]\W*|.{0,60}INFO\W{1,5}(?:[\w.]{1,40}:\ )?)
+          (?:(?:Model\ )?Training\ (?:is\ )?(?:complete|completed|finished|done)|Finished\ Training)
+          (?:$|[.!:,]|\ (?:in|after|at)\ )
+        # [2026-11-02 10:30:00,000] [INFO] [launch.py:350:main] Process 4711 exits successfully.
+        | .{0,80}\bProcess\ \d{1,9}\ exits\ successfully\.$
+        # Successfully completed.     LSF, of a job that ended with 0
+        | Successfully\ completed\.$
+        # 训练完成
+        | .{0,60}训练(?:完成|结束|完毕)
+    )""",
+    re.X | re.I,
+)
+# Files that the user didn't write: packages, the standard library, code without a file.
+_FOREIGN = re.compile(
+    r"(?:^|[/\\])(?:site|dist)-packages[/\\]|[/\\][Ll]ib[/\\](?:python\d|\w+\.py$)|^<|torch[/\\]csrc"
+    r"|[/\\]bin[/\\]\w+$"
+)
+_MEANINGS = {
+    "FileNotFoundError": "it opened a path that isn't there",
+    "NotADirectoryError": "it took a file for a folder",
+    "IsADirectoryError": "it took a folder for a file",
+    "FileExistsError": "it made a file or folder that is there already",
+    "PermissionError": "it may not open that path",
+    "ModuleNotFoundError": "it imports a module that isn't installed or isn't on Python's path",
+    "ImportError": "it imports a name that isn't there",
+    "NameError": "it uses a name that was never set",
+    "UnboundLocalError": "it uses a name before it is set",
+    "SyntaxError": "Python can't read the program",
+    "IndentationError": "Python can't read the program",
+    "TabError": "Python can't read the program",
+    "ZeroDivisionError": "it divides by zero",
+    "KeyError": "it asks a mapping for a key that isn't in it",
+    "IndexError": "it asks for a place beyond the end",
+    "AttributeError": "it asks an object for what that doesn't have",
+    "AssertionError": "a check of its own failed",
+    "NotImplementedError": "it calls what nobody wrote",
+}
+
+
+# Of these the text says all, whatever the program is about.
+_SAY_ALL = frozenset((
+    "FileNotFoundError", "NotADirectoryError", "IsADirectoryError", "FileExistsError", "NameError",
+    "UnboundLocalError", "SyntaxError", "IndentationError", "TabError", "ZeroDivisionError",
+))  # fmt: skip
+
+
+# Python's own words, whatever the class: AttributeError, TypeError, PicklingError.
+_PICKLE = re.compile(r"(?:[Cc]an't|[Cc]annot) pickle |Can't get local object")
+_SAVERS = re.compile(
+    r"[/\\\\]torch[/\\\\]serialization\.py$|[/\\\\]copy\.py$"
+)  # for whom the user pickles
+PICKLED = "it pickles an object that holds what can't be pickled"
+
+
+# Of these the message says what is wrong wherever they were raised.
+_SAY_MUCH = frozenset((
+    *_SAY_ALL, "TypeError", "ValueError", "KeyError", "IndexError", "AttributeError",
+    "AssertionError", "NotImplementedError", "UnicodeDecodeError", "JSONDecodeError",
+    "RecursionError", "PermissionError",
+))  # fmt: skip
+# Of what can't read a file of the user's: yaml.scanner.ScannerError, tomllib.TOMLDecodeError.
+_READERS = ("ScannerError", "ParserError", "ParseError", "ParsingError", "DecodeError")
+ELSEWHERE = (
+    "The program ended with an error that isn't in this file; look into its standard error too"
+)
+# Exited with exit code 137.     exitcode: -9     Signal 11 (SIGSEGV) received by PID 4711
+_SIGNALLED = re.compile(r"(?:code|status)\W{1,6}(?:-\d|1[2-9]\d)|[Ss]ignal|SIG")
+LAST_OF_PROGRAM = (
+    25  # lines of a file in which the place of a program that can't be read is looked for
+)
+_FILE = re.compile(r"[\w.-]{1,60}$")
 _SLURM = {
     "TIME LIMIT": "was ended at its time limit",
     "PREEMPTION": "was preempted: another job came first",
@@ -61,13 +198,13 @@ BEHIND = 200  # lines at the end of a log in which Slurm may tell of it
 # The class of an end in `runner.failures`, or its name there, by the reasons above. The others are
 # ends by their user.
 _CLASS = {
-    "TIME LIMIT": "preempted", "PREEMPTION": "preempted", "NODE FAILURE": "node",
+    "TIME LIMIT": "time", "PREEMPTION": "preempted", "NODE FAILURE": "node",
     "JOB REQUEUE": "requeued", "SIGNAL": "killed",
-    "RUNLIMIT": "preempted", "CPULIMIT": "preempted", "PREEMPT": "preempted",
-    "DEADLINE": "preempted", "MEMLIMIT": "limit", "SWAP": "limit", "PROCESSLIMIT": "limit",
+    "RUNLIMIT": "time", "CPULIMIT": "time", "PREEMPT": "preempted",
+    "DEADLINE": "time", "MEMLIMIT": "limit", "SWAP": "limit", "PROCESSLIMIT": "limit",
     "THREADLIMIT": "limit", "REQUEUE_OWNER": "requeued", "REQUEUE_ADMIN": "requeued",
     "WINDOW": "closed", "LOAD": "closed",
-    "walltime": "preempted", "cput": "preempted",
+    "walltime": "time", "cput": "time",
     "1": "killed", "HUP": "killed", "15": "killed", "TERM": "killed",
 }  # fmt: skip
 # train.sh: line 12: 4711
@@ -178,6 +315,12 @@ TABLE = (
     End(
         "terminated", ("erminated", "已终止"),
         re.compile(_SHELL + r"?(?:Terminated|已终止)(?:  .*)?$"), True, _asked,
+    ),
+    # RuntimeError: DataLoader worker (pid 4711) is killed by signal: Terminated.
+    End(
+        "terminated", ("signal: Terminated",),
+        re.compile(r"RuntimeError: DataLoader worker \(pid.{1,80}\) is killed by signal: Term"),
+        False, lambda _: f"A worker of the DataLoader was stopped: {_ASKED}",
     ),
     # [2026-04-17] [INFO] [launch.py:324:sigkill_handler] Main process received SIGTERM, exiting
     End(
@@ -335,3 +478,231 @@ def slurm_job(lines: list[Line]) -> str:
 def sacct(job: str) -> str:
     """Return the command that asks Slurm how a job ended."""
     return f"`sacct -j {job} -o JobID,State,ExitCode,MaxRSS`"
+
+
+def class_of(line: Line) -> str:
+    """The name of the exception that a line begins with, without its module; "" without one.
+
+    It goes into sentences, so it may hold no more than a name does.
+    """
+    name = _RAISED.match(line.text.strip())
+    return name[1] if name else ""
+
+
+def is_progress(line: Line) -> bool:
+    """Return whether a line says how far a run has come."""
+    return bool(_PROGRESS.match(line.text))
+
+
+class Ending(NamedTuple):
+    """An end from outside: the line that tells of it, and a sentence about it.
+
+    `is_reasoned`: a scheduler told it, with its reason. `name` is what `runner.failures` calls it.
+    """
+
+    line: Line
+    sentence: str
+    is_reasoned: bool
+    by: str
+    name: str
+
+
+def ending_of(lines: list[Line]) -> Ending | None:
+    """Return how the run of these lines was ended from outside, None where nothing says so.
+
+    A run that goes on behind a notice wasn't ended by it. Several notices of one end are one: the
+    first that gives a reason counts.
+    """
+    found: Ending | None = None
+    for source in dict.fromkeys(line.source for line in lines):
+        own = [line for line in lines if line.source == source]
+        for line in own[_last_lines(own) :]:
+            ending = _ending_in(line)
+            if ending and (found is None or _says_more(ending, found)):
+                found = ending
+    return None if found and found.by == STATUS and not _is_all(lines) else found
+
+
+def _is_all(lines: list[Line]) -> bool:
+    """Whether the notices of an end are all that failed: one process may have ended another."""
+    return all(_ending_in(line) for line in lines if line.kind in (EXCEPTION, FAILURE))
+
+
+def is_interrupted(failures: list[Failure]) -> bool:
+    """Return whether somebody's Ctrl-C is all that these failures tell of.
+
+    The ranks that lost one which it ended are told too. A collective whose time was over before
+    hung, and that is why somebody pressed Ctrl-C.
+    """
+    lines = [f.line for f in failures if not (f.secondary and _is_left_behind(f.line))]
+    return any(map(is_interrupt, lines)) and all(
+        is_interrupt(line) or line.says("exit", "wrapper") for line in lines
+    )
+
+
+def _is_left_behind(line: Line) -> bool:
+    return not (is_interrupt(line) or TIMED_OUT.search(line.text))
+
+
+def _ending_in(line: Line) -> Ending | None:
+    told = end_in(line)
+    if told is None or told[0].own:
+        return None
+    end, hit = told
+    sentence = end.said(hit)
+    if not sentence:
+        return None
+    is_reasoned = end.name == "slurm" and bool(hit[3])
+    return Ending(
+        line, f"{sentence} (line {line.number}).", is_reasoned, end.name, class_of_end(end, hit)
+    )
+
+
+def _says_more(ending: Ending, before: Ending) -> bool:
+    """Whether this is another notice of Slurm's, and gives a reason that the one before doesn't.
+
+    That of a job says more than that of a step, which ends when a task of it failed too.
+    """
+    gives = (ending.is_reasoned, bool(ending.name)) > (before.is_reasoned, bool(before.name))
+    return ending.by == before.by == "slurm" and gives
+
+
+def _last_lines(lines: list[Line]) -> int:
+    """The place from which on a notice of the end may stand: the last lines that aren't blank."""
+    plain = [at for at, line in enumerate(lines) if line.kind in (PLAIN, WARNING, *APART)]
+    return plain[-NOTICE] if len(plain) >= NOTICE else 0
+
+
+def came_to_end(lines: list[Line]) -> int:
+    """Return the number of the line at the end of a log that tells that training is over, or 0."""
+    return max((line.number for line in lines[-LAST_LINES:] if tells_end(line)), default=0)
+
+
+def tells_end(line: Line) -> bool:
+    """Return whether a line tells that training is over."""
+    return bool(_TELLS_END.match(line.text.strip()))
+
+
+def own_error(evidence: Evidence) -> tuple[str, bool]:
+    """Return a sentence on an error of the user's own program, "" for any other.
+
+    Beside it stands whether the error's own text says all that an entry could. The exception is the
+    one that failed first, and its innermost frame decides: a library's frame below the user's means
+    that the cause may be anywhere, unless the exception is of a kind that says what is wrong.
+    """
+    first = evidence.first
+    if first is None:
+        return _refused_program(evidence.lines)
+    if evidence.failures and all(
+        _tells_an_exit_alone(failure.line) for failure in evidence.failures
+    ):
+        return f"{ELSEWHERE} (line {first.number}).", False
+    end = end_in(first)
+    if end and end[0].own:
+        says_all = end[0].name != "no program"  # of some programs an entry says how to get them
+        return f"{end[0].said(end[1])} (line {first.number}).", says_all
+    if first.kind != EXCEPTION or first.says("system error"):
+        return "", False
+    kind = class_of(first)
+    signs = (line.sign("frame") for line in _frames_of(first, evidence))
+    frames = [frame for frame in signs if frame]
+    own = [frame for frame in frames if not _FOREIGN.search(frame[0])]
+    is_innermost = bool(own) and own[-1] is frames[-1]
+    if not own or not (is_innermost or kind in _SAY_MUCH or kind.endswith(_READERS)):
+        return "", False
+    pickled = _PICKLE.search(first.text) is not None and (
+        is_innermost or _SAVERS.search(frames[-1][0]) is not None
+    )
+    meaning = _MEANINGS.get(kind, "its message says what is wrong") if is_innermost else ""
+    meaning = PICKLED if pickled else meaning
+    file = _name(own[-1][0])
+    what = f"`{kind}`" if kind else "an exception of its own"
+    where = "in" if is_innermost else "at a call from"
+    sentence = (
+        f"The program stopped {where} its own file, {file} line {own[-1][1]}, with {what}"
+        f" (line {first.number}){': ' if meaning else ''}{meaning}."
+    )
+    return sentence, pickled or (is_innermost and kind in _SAY_ALL)
+
+
+def _tells_an_exit_alone(line: Line) -> bool:
+    """Whether a line says that a program ended with an error code, which is no signal's."""
+    return (
+        line.kind == FAILURE
+        and line.says("exit", "exit code")
+        and not line.says("killed", "crash", "memory kill", "cuda error", "watchdog")
+        and not _SIGNALLED.search(line.text)
+    )
+
+
+def _refused_program(lines: list[Line]) -> tuple[str, bool]:
+    """Tell that Python can't read a program whose error several processes wrote into one another.
+
+    What is left to recognize is the place in the program: a frame without a function.
+    """
+    for line in reversed(lines[-LAST_OF_PROGRAM:]):
+        if is_progress(line):
+            break
+        frame = line.sign("frame") if line.kind == FRAME else None
+        if frame and frame[2] is None:
+            return (
+                f"Python can't read the program: {_name(frame[0])} line {frame[1]}"
+                f" (line {line.number}).",
+                True,
+            )
+    return "", False
+
+
+def _name(path: str) -> str:
+    """The name of a file, without its folders; it goes into a sentence, so it may hold no other."""
+    file = re.split(r"[/\\]", path)[-1]
+    return file if _FILE.match(file) else "a file"
+
+
+def _frames_of(first: Line, evidence: Evidence) -> list[Line]:
+    """The frames of the traceback that ends in a line, outermost first."""
+    for failure in evidence.failures:
+        if (failure.line.source, failure.line.number) == (first.source, first.number):
+            return [
+                frame for frame in failure.frames if frame.kind == FRAME and frame.says("frame")
+            ]
+    return []
+
+
+def in_english(words: str) -> str:
+    """The words of a shell for an end by a signal, in English."""
+    for chinese, english in _CHINESE.items():
+        words = words.replace(chinese, english)
+    return " ".join(words.split())
+
+
+def as_shell(words: str) -> str:
+    """What a shell prints for the end that a launcher tells in these words; "" for no signal.
+
+    `Killed`, `Exited with exit code 137` and `signal 9 (Killed)` give `Killed`.
+    """
+    for _, said in SIGNALS.values():
+        if words.startswith(said.partition(" (")[0]):
+            return said
+    return as_message(_BEFORE_NUMBER.sub(" ", words.partition(" (")[0]))
+
+
+def as_message(line: str) -> str:
+    """What a shell prints for the exit status that a line names; "" if it says anything else.
+
+    `137`, `exit code 137`, `exitcode: -9`, `signal 9` and `SIGKILL` give `Killed`.
+    """
+    if len(line) > LONGEST:
+        return ""
+    name, number = _NAME.search(line), _NUMBER.search(line)
+    rest = _NAME.sub(" ", _NUMBER.sub(" ", line))
+    says_more = bool(_AROUND.sub("", rest))
+    is_status = number and (_STATUS.search(line) or number[0] == line.strip())
+    if says_more or not (name or is_status):
+        return ""
+    if name:
+        return SIGNALS[name[1].upper()][1]
+    status = int(number[0]) if number else 0
+    is_signal = status < 0 or "sig" in line.lower() or "信号" in line
+    signal = abs(status) if is_signal else status - BY_SIGNAL
+    return next((text for at, text in SIGNALS.values() if at == signal), "")

@@ -3,14 +3,24 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 
 from ..text.masking import shown
-from .kinds import EXCEPTION, FAILED, FAILURE
+from .kinds import EXCEPTION, FAILED, FAILURE, FRAME
 from .lines import MESSAGE_LINES, Line
-from .waiting import Failure
 
 MOST_DECISIVE = 12  # lines to believe, by which a log is judged
+# The outermost functions of a traceback that nobody caught: of a program, a process, a thread.
+OUTERMOST = (
+    "<module>",
+    "_run_module_as_main",
+    "_bootstrap",
+    "_bootstrap_inner",
+    "_wrap",
+    "worker",
+)
+MAIN = "main"  # the outermost too where people cut the frame that called it
 _ID = re.compile(r"(?:K8S|[A-Z]{1,6})[0-9]{1,3}[a-z]?")  # of an entry
 
 
@@ -49,13 +59,70 @@ def _count(value: object) -> int:
 
 
 @dataclass(frozen=True)
+class Failure:
+    """What ended a rank, or seems to have ended it.
+
+    `secondary`: a survivor may say this when a peer is gone. `frames`: the calls of its traceback,
+    outermost first.
+    """
+
+    line: Line
+    secondary: bool
+    frames: tuple[Line, ...] = ()
+
+    def is_caught(self) -> bool:
+        """Return whether the program itself caught an exception and printed its traceback."""
+        return self.outermost() not in ("", MAIN, *OUTERMOST)
+
+    def may_be_caught(self) -> bool:
+        """Return whether nothing in a traceback shows that nobody caught the exception."""
+        return self.outermost() not in OUTERMOST
+
+    def outermost(self) -> str:
+        """Return the function of the outermost frame of the traceback, "" without one."""
+        frames = [frame.sign("frame") for frame in self.frames if frame.kind == FRAME]
+        return next((frame[2] or "<module>" for frame in frames if frame), "")
+
+
+@dataclass(frozen=True)
+class JudgedLog:
+    """A log while it is judged.
+
+    `failures` are those that count so far. `end` is what a long log ends with. `first` is the
+    first failure, None before it is known and where there is none.
+    """
+
+    lines: list[Line]
+    failures: list[Failure]
+    end: list[Line]
+    first: Line | None = None
+
+    def with_kind(self, kind: str, chosen: Iterable[Line]) -> JudgedLog:
+        """Return the log with these of its lines as ones of another kind, wherever they stand."""
+        changed = {line: line.of_kind(kind) for line in chosen}
+        if not changed:
+            return self
+
+        def now(line: Line) -> Line:
+            return changed.get(line, line)
+
+        return JudgedLog(
+            list(map(now, self.lines)),
+            [replace(f, line=now(f.line), frames=tuple(map(now, f.frames))) for f in self.failures],
+            list(map(now, self.end)),
+            None if self.first is None else now(self.first),
+        )
+
+
+@dataclass(frozen=True)
 class Evidence:
     """What was read, and what it amounts to.
 
     `lines` are all that count, `failures` those of them that tell of a failure. `decisive` holds
     the lines to believe, most telling first. `first` is the first failure, or the last step of a
     rank that is behind; None without either, and where somebody's Ctrl-C ended all. `ranks` are
-    those that wrote a line. `is_log`: whether it is a log, not somebody's own words.
+    those that wrote a line. `is_log`: whether it is a log, not somebody's own words. `is_report`: a
+    file holds somebody's own words.
 
     `left_out` is a sentence on what of a folder was not read. `numbers` is one on what the numbers
     show that is no fault. `victims` is one on the ranks that only lost another one, where none
@@ -81,7 +148,8 @@ class Evidence:
     `ended_as` is what `runner.failures` calls the end that `ended` tells of. `failed_twice`: the
     last two runs, or attempts, ended at the same step with the same words. `came_to_end` is the
     number of the line at the end that tells that training is over, 0 without one. `calls_differ`:
-    ranks stood in different collective calls.
+    ranks stood in different collective calls. `last_words` are the new lines with which a log ends
+    that outlived all failures, or had none; none where it ends in its routine or tells its end.
     """
 
     lines: list[Line]
@@ -113,6 +181,8 @@ class Evidence:
     failed_twice: bool = False
     came_to_end: int = 0
     calls_differ: bool = False
+    last_words: tuple[Line, ...] = ()
+    is_report: bool = False
 
     def failed(self) -> bool:
         """Return whether a line tells of a failure that wasn't survived."""

@@ -16,9 +16,10 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from ..numbers.rows import Row, hold_numbers
-from . import run_events, runs_in_file
+from . import run_events, runs
 from .files import DEFAULTS, KEY_NAME, NoLog, ReadOptions, Unreadable, of_file, of_parts
-from .lines import Line, lines_of, ranks_of
+from .lines import Line, lines_of
+from .prefixes import ranks_of
 from .windows import cost, unlike
 
 MAX_ENTRIES, MAX_DEPTH = 200_000, 20  # entries of a folder, and levels, that are looked at
@@ -222,7 +223,7 @@ class _Run:
         if is_guess and rank is not None and any(line.rank != rank for line in lines):
             # Several ranks, or a launcher, wrote it. So the numbers of such names are no ranks.
             self.ranks = {other: rank for other, rank in self.ranks.items() if other in self.sure}
-        chosen = runs_in_file.choose(lines, None, rows, whole=is_cut)
+        chosen = runs.choose(lines, None, rows, whole=is_cut)
         self.cut += bool(chosen.said or is_cut)
         if chosen.said:
             rows = [row for row in rows if row[0] >= chosen.numbers[0]]

@@ -19,9 +19,8 @@ from .kernel.advice import RANK
 from .kernel.kernel_log import OLD, events_of
 from .kernel.places import clean
 from .kernel.storms import STAMP, storm
-from .kernel_rows import ROW
 from .kinds import EXCEPTION, FAILURE, PLAIN, WARNING
-from .lines import Line
+from .lines import KERNEL_ROW, Line
 from .windows import WHOLE
 
 # NVRM: Xid (PCI:0000:3b:00): 45      what an answer quotes before the number of lines
@@ -46,7 +45,7 @@ def read(lines: list[Line], path: str = "") -> tuple[list[Line], str]:
     kept, old = [], []
     begin = None
     for own in sources.values():
-        if any(ROW.match(line.text) for line in own):
+        if any(KERNEL_ROW.match(line.text) for line in own):
             begin = begin or _begin(lines)
             own, ended = _of_one(own, path, begin)
             old += ended
@@ -60,7 +59,7 @@ def read(lines: list[Line], path: str = "") -> tuple[list[Line], str]:
 
 def _begin(lines: list[Line]) -> datetime:
     """The time of the first line of the run that has a date, the beginning of time without one."""
-    times = (_date(line.time) for line in lines if not ROW.match(line.text))
+    times = (_date(line.time) for line in lines if not KERNEL_ROW.match(line.text))
     return min(filter(None, times), default=datetime.min + BEFORE_THE_RUN)
 
 
@@ -85,7 +84,7 @@ def _of_one(lines: list[Line], path: str, begin: datetime) -> tuple[list[Line], 
     groups = _grouped(event for event in events if _counts(event))
     every = _grouped(_in_file(path)) if groups else {}
     worst = min((_level(group) for group in groups.values()), default=0)
-    is_kernels = [bool(ROW.match(line.text)) for line in lines]
+    is_kernels = [bool(KERNEL_ROW.match(line.text)) for line in lines]
     own = any(
         line.kind in (EXCEPTION, FAILURE) and not of_kernel
         for line, of_kernel in zip(lines, is_kernels)

@@ -24,7 +24,7 @@ class Kind(NamedTuple):
     """A row of the table.
 
     `given_by`: the modules that give it. `failed`: such a line tells what failed. `quiet`: it
-    reports no fault. `apart`: `routine` gives it to plain lines of a long log.
+    reports no fault. `apart`: `judge` gives it to plain lines of a long log.
     """
 
     name: str
@@ -43,30 +43,30 @@ TABLE = (
     ),
     Kind(
         FAILURE, "another line that tells of a failure",
-        ("lines", "waiting", "stacks"), failed=True,
+        ("lines", "ranks", "stacks"), failed=True,
     ),
     Kind(WARNING, "a warning", ("lines",)),
     Kind(FRAME, "a frame of a traceback, or the code under it", ("lines",)),
     Kind(
         TRACE, "the head of a traceback, or a line whose words don't count",
-        ("lines", "judging", "reading"),
+        ("lines", "judge", "reading"),
     ),
-    Kind(PLAIN, "anything else", ("lines", "routine", "stacks"), quiet=True),
+    Kind(PLAIN, "anything else", ("lines", "judge", "stacks"), quiet=True),
     Kind(
         TOLD, "what a person says, or what a log complains of at its end",
-        ("routine", "reading"), apart=True,
+        ("judge", "reading"), apart=True,
     ),
     Kind(
         ASIDE, "a line of a long log that is far from a failure, or a failure that was survived",
-        ("routine", "judging"), quiet=True, apart=True,
+        ("judge",), quiet=True, apart=True,
     ),
     Kind(
         CONSEQUENCE, "what a rank says, or a launcher says of it, because another rank is gone",
-        ("judging", "stacks"),
+        ("judge", "stacks"),
     ),
     Kind(
         ROUTINE, "what a long log says over and over, with other numbers",
-        ("routine",), quiet=True, apart=True,
+        ("judge",), quiet=True, apart=True,
     ),
 )  # fmt: skip
 
@@ -74,3 +74,4 @@ KINDS = frozenset(kind.name for kind in TABLE)
 FAILED = tuple(kind.name for kind in TABLE if kind.failed)
 QUIET = tuple(kind.name for kind in TABLE if kind.quiet)
 APART = tuple(kind.name for kind in TABLE if kind.apart)
+SPOKEN = (PLAIN, MESSAGE, *APART)  # what a program says besides failures and warnings

@@ -1,8 +1,6 @@
 """Turn rows of a log into clean lines, each with its rank, its time and its kind. Python 3.8.
 
-Limits: a rank is known only from a prefix (RANK_PREFIX, or the bare number that `srun -l` sets
-before most lines) or from a file name that RANK_NAME describes. Lines are cut at MAX_LINE
-characters.
+`prefixes` says where a rank is known from. Lines are cut at MAX_LINE characters.
 """
 
 from __future__ import annotations
@@ -11,68 +9,34 @@ import re
 from typing import NamedTuple, Optional, Tuple
 
 from ..text.masking import ANSI, HINTS, hide_below, hints_in, mask
-from .detectors import FAILS, NAMES, Sign, Watch, is_figure, is_raised
+from .detectors import KIND_OF, NAMES, Sign, Watch, is_figure, is_raised
 from .kinds import EXCEPTION, FAILURE, FRAME, MESSAGE, PLAIN, TRACE, WARNING
-from .windows import Row
-from .wrapping import (
+from .prefixes import (
+    PREFIX_STARTS,
     are_numbered,
     are_records,
+    drop_bars,
     numbered,
     ranked_tag_of,
+    split_prefixes,
     tag_of,
     untagged,
     unwrapped,
+)
+from .windows import Row
+
+# A row of the kernel, by which a report is known to hold some:
+# [  300.123456] NVRM: …      [Sat Mar  4 04:25:12 2026] NVRM: …      node7 kernel: NVRM: …
+# 6,3973,227996636,-;NVRM: …      NVRM: …
+KERNEL_ROW = re.compile(
+    r"(?:<\d+>)?\[ *\d+\.\d{6}\] |\[[A-Z]\w\w [A-Z]\w\w +\d+ [\d:]{8} \d{4}\] "
+    r"|\d+,\d+,\d+,[^;]{0,20};|NVRM: |.{0,80}\bkernel: "
 )
 
 MAX_LINE = 2000
 MESSAGE_LINES = 4  # lines after an exception that belong to it
 
-_BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
-BAR_TITLE = 80  # characters before a bar that belong to it
-# Above each form, one real line and who writes it. Reports seldom show these prefixes, because
-# people trim them; logs do.
-RANK_PREFIX = re.compile(
-    r"""\s*(?:\[(?:
-        # [rank2]: Traceback (most recent call last):     PyTorch, uncaught exceptions
-        rank(\d{1,5})\]:?
-        # [default7]: iteration 12695/ 115311 | consumed samples: 9841584     torchrun --tee 3,
-        # as in BLOOM's chronicles (bigscience-workshop/bigscience)
-        | default(\d{1,5})\]:
-        # [1,0]<stderr>:Traceback (most recent call last):     mpirun --tag-output, horovodrun
-        | \d+,(\d{1,5})\]<std(?:out|err)>:?
-        # [4]: step 3
-        | (\d{1,4})\]:(?=\s)
-        # [pod/pytorch-training-0-x7k2p/trainer] Launching torchrun     kubectl logs --prefix
-        | pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\]
-    )
-    # (rank=6) step 3
-    | \(rank[ =]?(\d{1,5})\)
-    # Rank 0: saved     programs themselves
-    | rank[ _]?(\d{1,5})\s?[:|]
-    )\s?""",
-    re.I | re.X,
-)
-# These are compiled on first use. The rank of a LoRA run is its width, no process.
-RANK_NAME = (
-    r"(?<!lora)(?<!lora[-_])(?<!low)(?<!low[-_])rank[-_.]?(\d{1,5})(?!\d)"
-    r"|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?(?:\.gz)?$"
-)
-RANK_GUESS = (
-    r"(?<![a-z])(?:worker|proc|node|gpu|task|default|stderr|stdout|log|err|out)s?[-_.]?(\d{1,5})"
-    r"(?!\d)|[-_.](\d{1,5})\.(?:log|txt|out|err)(?:\.gz)?$"
-)
-_RUN = (
-    r"(?:^|[^a-z])(?:exp|experiment|run|trial|seed|fold|sweep|job|version|epoch|test|part)s?[-_.]?$"
-)
-# "2026-11-21 02:11:12,123 - " or "[2026-11-21T02:11:12Z] "
-_STAMP = re.compile(
-    r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)"
-    r"[\])]?[\s,|:-]*"
-)
-# "E1121 02:11:12.123456 3312 ProcessGroupNCCL.cpp:1970] "
-_GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
 _HEAD = "traceback (most recent call last)"  # in lower case
-_PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
 # (number, rank, time, text) of a row without colours, bars and prefixes, and masked.
 _Cleaned = Tuple[int, Optional[int], str, str]
 
@@ -177,8 +141,8 @@ def lines_of(
     for number, ranked, text in zip(numbers, ranks, texts):
         text = text.rstrip() if bare else _plain(text[: MAX_LINE * 4])[:MAX_LINE]
         time = ""
-        if text.lstrip()[:1] in _PREFIX_STARTS:
-            ranked, time, text = _without_prefixes(text, ranked, shift)
+        if text.lstrip()[:1] in PREFIX_STARTS:
+            ranked, time, text = split_prefixes(text, ranked, shift)
         if text and not text.isspace():
             masked = mask(text, secrets) if secrets else text
             cleaned.append((number, ranked, time, masked))
@@ -188,9 +152,9 @@ def lines_of(
     if guess is not None and _of_one_rank(cleaned, guess, whole):
         cleaned = [(number, guess, time, text) for number, _, time, text in cleaned]
     if whole.count(_HEAD) > 1 and len({rank for _, rank, _, _ in cleaned}) == 1:
-        from . import tangles  # here for a fast start: few logs are of several processes
+        from . import interleaved  # here for a fast start: few logs are of several processes
 
-        again = tangles.copies([text for _, _, _, text in cleaned])
+        again = interleaved.find_copies([text for _, _, _, text in cleaned])
         cleaned = [row for at, row in enumerate(cleaned) if at not in again]
     return _classified(cleaned, source)
 
@@ -201,92 +165,15 @@ def _of_one_rank(rows: list[_Cleaned], rank: int, whole: str) -> bool:
     )
 
 
-def rank_of(name: str, sure: bool = False) -> int | None:
-    """Return the rank that a file's name or path says or, unless `sure`, may mean."""
-    hit = _last(RANK_NAME, name) or (None if sure else _last(RANK_GUESS, name))
-    return int(name[_number(hit)]) if hit else None
-
-
-def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
-    """Return {name: rank} for the files of a folder: what names say, and what they may mean.
-
-    worker_1.log and slurm-99_1.out may mean a rank where the files that differ from them only in
-    the number count from 0. exp_1.log is another run.
-    """
-    said: dict[str, int] = {}
-    series: dict[tuple[str, str], dict[int, str]] = {}
-    for name in names:
-        rank, hit = rank_of(name, sure=True), _last(RANK_GUESS, name)
-        if rank is not None:
-            said[name] = rank
-        elif hit and not re.search(_RUN, name[: hit.start()], re.I):
-            at = _number(hit)
-            series.setdefault((name[: at.start], name[at.stop :]), {})[int(name[at])] = name
-    counted = [
-        numbers
-        for numbers in series.values()
-        if 0 in numbers and len(numbers) > 1 and max(numbers) < 2 * len(numbers)
-    ]
-    return said, {name: rank for numbers in counted for rank, name in numbers.items()}
-
-
-def _last(pattern: str, name: str) -> re.Match | None:
-    """The last match of RANK_NAME or RANK_GUESS in a name."""
-    hits = list(re.finditer(pattern, name, re.I))
-    return hits[-1] if hits else None
-
-
-def _number(hit: re.Match) -> slice:
-    """Where the number of such a match stands; one of its two groups holds it."""
-    return slice(*hit.span(1 if hit[1] else 2))
-
-
 def _plain(text: str) -> str:
     """A row without colours and progress bars, and with blanks for all other controls but tabs."""
     if "\x1b" in text:
         text = ANSI.sub("", text)
     if "%|" in text:
-        text = _without_bars(text)
+        text = drop_bars(text)
     if not text.isprintable():
         text = "".join(c if c.isprintable() or c == "\t" else " " for c in text)
     return text.rstrip()
-
-
-def rank_in(text: str) -> int | None:
-    """Return the rank that the prefixes of one line name, None where they name none."""
-    return _without_prefixes(text, None, 0)[0]
-
-
-def _without_prefixes(text: str, rank: int | None, shift: int) -> tuple[int | None, str, str]:
-    """(rank, time, the rest). Prefixes nest: a rank, a time, a rank again."""
-    time = ""
-    for _ in range(3):
-        if text.lstrip()[:1] not in _PREFIX_STARTS:
-            break
-        prefix = RANK_PREFIX.match(text)
-        if prefix:
-            rank = int(next(g for g in prefix.groups() if g))
-            rank += shift if "-worker-" in prefix[0] else 0
-            text = text[prefix.end() :]
-            continue
-        stamp = _STAMP.match(text) or _GLOG.match(text)
-        if not stamp:
-            break
-        time, text = time or stamp[1], text[stamp.end() :]
-    return rank, time, text
-
-
-def _without_bars(text: str) -> str:
-    """A line without progress bars and their titles.
-
-    Written out, because a pattern with an open start is slow.
-    """
-    kept, at = "", 0
-    for bar in _BAR.finditer(text):
-        title = max(text.rfind("|", at, bar.start()) + 1, bar.start() - BAR_TITLE, at)
-        kept += text[at:title] + " "
-        at = bar.end()
-    return kept + text[at:]
 
 
 def _classified(rows: list[_Cleaned], source: str) -> list[Line]:
@@ -331,11 +218,11 @@ def _kind_of(text: str, time: str, signs: tuple[Sign, ...], before: str, depth: 
     only marks a place (`^^^^`). A line after an exception belongs to its message, unless it has a
     time of its own or tells of a failure.
     """
-    names = {name for name, _ in signs}
+    kinds = {KIND_OF.get(name) for name, _ in signs}
     within = before in (TRACE, FRAME)
-    if "trace" in names:
+    if TRACE in kinds:
         return TRACE
-    if "frame" in names:
+    if FRAME in kinds:
         return FRAME
     if within and (_depth(text) > depth or not text.strip().strip("^~ ")):
         return FRAME
@@ -343,18 +230,24 @@ def _kind_of(text: str, time: str, signs: tuple[Sign, ...], before: str, depth: 
     if before == EXCEPTION and text.strip() == "Last error:":
         return MESSAGE
     # "Test error: 0.113" is a metric.
-    is_named = "exception" in names and not is_figure(text.strip().partition(":")[2])
+    is_named = EXCEPTION in kinds and not is_figure(text.strip().partition(":")[2])
     if is_named or (within and is_raised(text)):
         return EXCEPTION
-    if "debug level" in names:
+    if PLAIN in kinds:
         return PLAIN
-    fails = not FAILS.isdisjoint(names)
+    # "frame #0: c10::Error::Error" is where an error was made, and says of none.
+    fails = FAILURE in kinds and not any(name == "native frame" for name, _ in signs)
     if before == EXCEPTION and not time and not fails:
         return MESSAGE
-    if "warning" in names:
+    if WARNING in kinds:
         return WARNING
     return FAILURE if fails else PLAIN
 
 
 def _depth(text: str) -> int:
     return len(text) - len(text.lstrip())
+
+
+def has_kernel_rows(lines: list[Line]) -> bool:
+    """Return whether a line is one of the kernel."""
+    return any(KERNEL_ROW.match(line.text) for line in lines)

@@ -7,10 +7,14 @@ import re
 SURE_CHINESE = 14  # Chinese characters that make a sentence
 SOME_CHINESE = 6  # the same for one that asks, or speaks of its writer
 PROSE = 0.75  # of a line's characters that are words and blanks
+MOST_TOLD = 30  # lines of a file that a person may have written as a whole
 
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 _ASKS = re.compile("[我请为么吗呢？却但]")
 _PROSE_WORD = re.compile(r"[A-Za-z']+")
+# The mark of a list or a quotation, and code within a sentence:
+# - first      2) second      > quoted      **Setup:**      `Trainer`
+_MARKS = re.compile(r"^[\s>*]*(?:[-•]\s|\d{1,2}[.)]\s)?[\s*]*|`[^`]{1,80}`")
 _COMMAND = re.compile(r"\s*(?:\S+@\S+|[#>$%{\[(|+*=<-])")  # a prompt, a banner
 _PRINTED = re.compile(r"\s*(?:(?:import|from|def|class|set|export|module) |warnings\.|wandb:)")
 # Words by which people speak of themselves, and the little ones that a sentence has and a line of a
@@ -49,8 +53,21 @@ def is_sentence(text: str, of_oneself: bool = False) -> bool:
         asks = is_prose and (text.rstrip().endswith("?") or not _SELF.isdisjoint(words))
     if asks or of_oneself:
         return asks
-    is_long_prose = len(words) >= 8 and little >= 3
-    return chinese >= SURE_CHINESE or (is_long_prose and not _ENDED_WELL.search(text))
+    return chinese >= SURE_CHINESE or (_is_long(words, little) and not ends_well(text))
+
+
+def is_report(texts: list[str], of_oneself: bool = False) -> bool:
+    """Return whether a person wrote these lines: few, and one at least is a sentence.
+
+    A long sentence may say that something went well, unlike one at the end of a log. `of_oneself`
+    as in `is_sentence`.
+    """
+    return len(texts) <= MOST_TOLD and any(_tells(text, of_oneself) for text in texts)
+
+
+def _tells(text: str, of_oneself: bool) -> bool:
+    plain = _MARKS.sub("", text)
+    return is_sentence(plain, of_oneself) or (not of_oneself and _is_long(*_prose(plain)))
 
 
 def _prose(text: str) -> tuple[list[str], int]:
@@ -61,6 +78,10 @@ def _prose(text: str) -> tuple[list[str], int]:
     return words, sum(word in _LITTLE for word in words)
 
 
+def _is_long(words: list[str], little: int) -> bool:
+    return len(words) >= 8 and little >= 3
+
+
 def is_command(text: str) -> bool:
     """Return whether a line was typed at a prompt, or is a banner."""
     return bool(_COMMAND.match(text))
@@ -68,4 +89,9 @@ def is_command(text: str) -> bool:
 
 def is_complaint(text: str) -> bool:
     """Return whether a line of a program says that something is wrong."""
-    return bool(_WRONG.search(text)) and not _ENDED_WELL.search(text)
+    return bool(_WRONG.search(text)) and not ends_well(text)
+
+
+def ends_well(text: str) -> bool:
+    """Return whether a line says that something was completed or saved."""
+    return bool(_ENDED_WELL.search(text))

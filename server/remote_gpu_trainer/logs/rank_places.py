@@ -11,11 +11,12 @@ import os
 import re
 from typing import NamedTuple
 
+from .evidence import Failure
 from .flight_recorder import LIBRARY, told_ranks
 from .kinds import APART, PLAIN
 from .lines import Line
+from .ranks import place_of, who
 from .stacks import MEETING, stacks_of
-from .waiting import Failure, place_of, who
 
 MOST_TOLD = 4  # places that a sentence names
 # The names in a rank's own words that mean such a call and nothing else: "entering all_reduce".
@@ -89,19 +90,21 @@ def _different_calls(failures: list[Failure], lines: list[Line]) -> dict[int, Pl
 
 
 def _watched_calls(lines: list[Line]) -> dict[int, str]:
-    """{rank: its call} of the first number at which ranks made different calls.
+    """{rank: the call in which it waited first}.
 
-    By the watchdog's "WorkNCCL(SeqNum=412, OpType=ALLREDUCE". That names no group, so nothing is
-    known where other lines tell of a group that isn't the whole job.
+    By the watchdog's "WorkNCCL(SeqNum=412, OpType=ALLREDUCE". A rank whose call has a higher number
+    ended the call before it, which it made with all others: so where the calls differ too, the
+    ranks don't make the same ones. That names no group, so nothing is known where other lines tell
+    of a group that isn't the whole job.
     """
-    made: dict[str, dict[int, str]] = {}
+    made: dict[int, str] = {}
     for line in lines:
         if line.says("group") and place_of(line)[0]:
             return {}
         waits, rank = line.sign("waits in"), who(line)
         if waits and waits[1] and rank is not None:
-            made.setdefault(waits[0], {}).setdefault(rank, waits[1])
-    return next((calls for calls in made.values() if len(set(calls.values())) > 1), {})
+            made.setdefault(rank, waits[1])
+    return made
 
 
 def _named_calls(failures: list[Failure], lines: list[Line]) -> dict[int, str]:

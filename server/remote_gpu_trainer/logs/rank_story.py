@@ -13,21 +13,25 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from .caught import is_caught
-from .ends import sacct
-from .evidence import Evidence
-from .first_failure import own_failures
+from ..numbers.entries import (
+    DESYNC,
+    LOG_BREAKS_OFF,
+    NATIVE_CRASH,
+    RANK_0_ALONE,
+    RANK_MISSING,
+    UNEVEN_BATCHES,
+)
+from .detectors import template_of
+from .ends import TIMED_OUT, sacct
+from .evidence import Evidence, Failure
 from .flight_recorder import told_ranks
-from .kinds import APART, MESSAGE, PLAIN, WARNING
+from .kinds import SPOKEN, WARNING
+from .launcher import ABORT, TERM, Summary
 from .lines import Line
 from .rank_places import Place, camps_of, is_own_frame, places_of, told_places
-from .waiting import FOLDED, LAST, TIMED_OUT, Failure, is_stuck, odd_one, who
-from .wrapping import ABORT, TERM, Summary, summary_of
+from .ranks import LAST, is_stuck, odd_one, own_failures, who
 
 MOST_CULPRITS = 4  # lines of them that are told
-STRAYED, RANK_0_ALONE, ABSENT = "D19", "D21", "D20"
-EPOCH_ENDED, LOG_ENDS, CRASHED = "D9", "U3", "U50"
-_SPOKEN = (PLAIN, MESSAGE, WARNING, *APART)
 # op.preamble.length <= op.nbytes. 64 vs 32.     gloo: what came, and what the call has room for
 _SIZES = re.compile(r"op\.preamble\.length <= op\.nbytes\. (\d{1,12}) vs (\d{1,12})")
 # Functions in which rank 0 often does something alone.
@@ -45,7 +49,10 @@ _SHAPE = re.compile(r"\[[\d, ]{1,60}\]|\([\d, ]{3,60}\)")
 
 @dataclass(frozen=True)
 class _Job:
-    """What is known of a job with several ranks, `world` of them as far as the logs tell."""
+    """What is known of a job with several ranks.
+
+    `known` are those of which a log tells, and `spoken` is what each wrote, without stacks.
+    """
 
     evidence: Evidence
     failures: list[Failure]
@@ -53,10 +60,11 @@ class _Job:
     summary: Summary
     known: frozenset[int]
     places: dict[int, Place]
+    spoken: dict[int, list[Line]]
 
     def of(self, rank: int | None) -> list[Line]:
-        """Return what a rank wrote, without stacks."""
-        return [line for line in self.lines if line.rank == rank and line.kind in _SPOKEN]
+        """Return what a rank wrote, nothing for None."""
+        return [] if rank is None else self.spoken.get(rank, [])
 
     def lost(self, but: int | None = None) -> list[Failure]:
         """Return the failures of ranks that lost another one or waited for it, but those of one."""
@@ -68,7 +76,10 @@ class _Job:
 
 
 def with_ranks(
-    evidence: Evidence, failures: list[Failure], silent: frozenset[int] = frozenset()
+    evidence: Evidence,
+    failures: list[Failure],
+    summary: Summary,
+    silent: frozenset[int] = frozenset(),
 ) -> Evidence:
     """Return the evidence with what its ranks show beside each other.
 
@@ -76,13 +87,16 @@ def with_ranks(
     left no line.
     """
     lines = evidence.lines
-    summary = summary_of(lines)
     told = {rank for rank in (who(f.line) for f in failures) if rank is not None}
     known = frozenset({*evidence.ranks, *silent, *summary.ended, *told})
     if len(known) < 2:
         return evidence
     places = places_of(failures, lines)
-    job = _Job(evidence, failures, lines, summary, known, places)
+    spoken: dict[int, list[Line]] = {}
+    for line in lines:
+        if line.rank is not None and line.kind in (*SPOKEN, WARNING):
+            spoken.setdefault(line.rank, []).append(line)
+    job = _Job(evidence, failures, lines, summary, known, places, spoken)
     culprits = _culprits(job)
     evidence = replace(evidence, places=told_places(places), culprits=culprits[:MOST_CULPRITS])
     if odd_one(lines):
@@ -92,7 +106,7 @@ def with_ranks(
 
 def _culprits(job: _Job) -> tuple[Line, ...]:
     """The line of each rank that failed on its own, the first failure first."""
-    found = own_failures(job.failures, job.lines)
+    found = own_failures(job.failures, job.lines, job.summary)
     first = job.evidence.first
     found.sort(key=lambda line: first is None or line.rank != first.rank)
     return tuple(found) if len(found) > 1 else ()
@@ -159,7 +173,7 @@ def _with_story(evidence: Evidence, job: _Job, culprits: tuple[Line, ...]) -> Ev
     first = evidence.first
     own = [f for f in job.failures if first and _is_line(f.line, first)]
     if own and not own[0].secondary and not _is_silent_end(own[0].line):
-        if is_caught(own[0]) and first is not None and first.rank is not None:
+        if own[0].is_caught() and first is not None and first.rank is not None:
             caught = _with_caught(evidence, job, own[0])
             if caught:
                 return caught
@@ -191,7 +205,7 @@ def _with_own(
         *code,
     )
     others = [line.rank for line in culprits if line.rank is not None]
-    shapes = {FOLDED.sub("#", line.text.strip()) for line in culprits}
+    shapes = {template_of(line.text.strip()) for line in culprits}
     if len(shapes) > 1:
         quoted = culprits[:MOST_CULPRITS]
     how = "failed alike" if len(shapes) == 1 else "each failed on their own"
@@ -224,7 +238,7 @@ def _with_caught(evidence: Evidence, job: _Job, failure: Failure) -> Evidence | 
     )
     return replace(
         evidence,
-        seen=ABSENT,
+        seen=RANK_MISSING,
         how="caught an exception",
         quoted=(failure.line, *_own_code(failure)),
         victims=said,
@@ -274,7 +288,7 @@ def _with_stray(evidence: Evidence, job: _Job) -> Evidence | None:
         return None
     odd = _odd_camp(camps)
     is_alone = [0] in camps and _does_alone(waiting[0])
-    entry = RANK_0_ALONE if is_alone else STRAYED
+    entry = RANK_0_ALONE if is_alone else DESYNC
     rank = 0 if is_alone else odd
     first = None if rank is None else _line_of(job, rank)
     others = [f.line for f in job.lost() if who(f.line) in waiting and who(f.line) != rank]
@@ -300,7 +314,7 @@ def _with_one_elsewhere(evidence: Evidence, job: _Job) -> Evidence | None:
     line = next((line for line in reversed(job.lines) if line.rank == rank), None)
     return replace(
         evidence,
-        seen=STRAYED,
+        seen=DESYNC,
         first=line,
         how="stood elsewhere",
         is_log=True,
@@ -408,7 +422,7 @@ def _signalled(lost: _Lost) -> _Fate | None:
         return None
     how = f"was ended by {_signal(code)}"
     said = f"Rank {lost.rank} {how}{_since(lost.spoken)}, without an error of its own"
-    return _Fate(how, said, CRASHED if code == ABORT else "", lost.post_mortem())
+    return _Fate(how, said, NATIVE_CRASH if code == ABORT else "", lost.post_mortem())
 
 
 def _left_out(lost: _Lost) -> _Fate | None:
@@ -423,7 +437,7 @@ def _left_out(lost: _Lost) -> _Fate | None:
         "a collective that it leaves out"
     )
     check = f"Look at what rank {lost.rank} does where line {event.number} of its log is printed."
-    return _Fate(LEFT_OUT, said, ABSENT, check)
+    return _Fate(LEFT_OUT, said, RANK_MISSING, check)
 
 
 def _finished(lost: _Lost) -> _Fate | None:
@@ -432,7 +446,7 @@ def _finished(lost: _Lost) -> _Fate | None:
         return None
     number = lost.spoken[-1].number
     said = f"Rank {lost.rank} had finished (line {number}) while the others still waited for it"
-    return _Fate("finished early", said, EPOCH_ENDED, "")
+    return _Fate("finished early", said, UNEVEN_BATCHES, "")
 
 
 def _has_finished(lost: _Lost) -> bool:
@@ -480,7 +494,7 @@ def _unclear(lost: _Lost) -> _Fate | None:
         "was over: it is gone, or it was stuck"
     )
     check = f"{_ask_code(lost.rank)}if it lived, where it stood: {_lower(lost.alive())}"
-    return _Fate(SILENT, said, ABSENT, check)
+    return _Fate(SILENT, said, RANK_MISSING, check)
 
 
 def _was_killed_last(lost: _Lost) -> bool:
@@ -503,7 +517,7 @@ def _stuck(lost: _Lost) -> _Fate | None:
         f"{'' if is_sure else 'probably '}lived and was stuck"
         f"{f' in {place.told()}' if place else ''}"
     )
-    return _Fate(SILENT, said, ABSENT, lost.alive())
+    return _Fate(SILENT, said, RANK_MISSING, lost.alive())
 
 
 def _left(lost: _Lost) -> _Fate | None:
@@ -515,13 +529,15 @@ def _left(lost: _Lost) -> _Fate | None:
         "ran on another machine"
     )
     check = f"Find where rank {lost.rank} can leave the loop or the program early."
-    return _Fate("left", said, ABSENT, check)
+    return _Fate("left", said, RANK_MISSING, check)
 
 
 def _gone(lost: _Lost) -> _Fate:
     """Its connections were closed, so its process ended; nobody says how."""
     said = f"{lost.began()}. Its connections were closed: its process is gone"
-    return _Fate(SILENT, said, LOG_ENDS if lost.code is None else ABSENT, lost.post_mortem())
+    return _Fate(
+        SILENT, said, LOG_BREAKS_OFF if lost.code is None else RANK_MISSING, lost.post_mortem()
+    )
 
 
 _FATES: tuple[Callable[[_Lost], _Fate | None], ...] = (
@@ -586,10 +602,10 @@ def _signal(code: int) -> str:
 
 def _own_event(job: _Job, rank: int) -> Line | None:
     """The last line of a rank's training that no other rank says, and that it says once."""
-    others = {FOLDED.sub("#", line.text) for other in job.known - {rank} for line in job.of(other)}
+    others = {template_of(line.text) for other in job.known - {rank} for line in job.of(other)}
     spoken = job.of(rank)
     began = next((at for at, line in enumerate(spoken) if line.says("step")), len(spoken))
-    own = [(FOLDED.sub("#", line.text), line) for line in spoken[began:] if not line.says("done")]
+    own = [(template_of(line.text), line) for line in spoken[began:] if not line.says("done")]
     shapes = [shape for shape, _ in own]
     alone = [line for shape, line in own if shape not in others and shapes.count(shape) == 1]
     return alone[-1] if alone and others else None

@@ -13,27 +13,31 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from ..numbers.entries import (
+    NOT_FINITE,
+)
 from ..numbers.finding import NumbersFinding
 from ..numbers.rows import NUMBERS, Row, alike, hold_numbers, hold_table
-from . import caught, endings, files, finished, own_errors, repeats, runs_in_file, smi_rows
-from .ends import sacct
+from . import ends, error_files, files, runs, smi_rows
+from .error_files import ErrorFile
 from .evidence import MOST_DECISIVE, Evidence
 from .files import DEFAULTS, ReadOptions, Unreadable
-from .judging import ENDING, judge
-from .kernel_rows import has_kernel_rows
+from .judge import ENDING, judge, last_words
 from .kinds import APART, MESSAGE, PLAIN, QUIET, TOLD, TRACE
-from .lines import Line, lines_of, rank_of
+from .lines import Line, has_kernel_rows, lines_of
+from .prefixes import rank_of
+from .prose import is_report
 from .windows import Rows, unlike
 
 if TYPE_CHECKING:
     from .folder import Folder
 
 KERNELS = re.compile(r"/(?:proc|sys|dev)(?:/(?!shm\b)|$)")  # folders that are no files on a disk
-NOT_FINITE = ("P8", "P9")  # entries about a loss that is nan or inf
 NOTHING_NEW = "Every line of this log also stands in the good log."
 
 
@@ -62,7 +66,8 @@ def from_path(path: str, options: ReadOptions = DEFAULTS) -> Evidence:
         return _of_folder(path, options)
     name = os.path.basename(path)
     rows = files.of_file(path, options)
-    return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path), options)
+    errors = error_files.error_beside(path)
+    return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path, errors=errors), options)
 
 
 def from_paths(paths: Sequence[str], options: ReadOptions = DEFAULTS) -> Evidence:
@@ -118,7 +123,8 @@ class _Log:
 
     `rank` is the rank that the file's name tells, or None. `pasted` is whether a person may have
     written some of the lines. `path` is the path of the file, "" for a text or a stream. `run` says
-    which run the rows are of, where that is known without asking them.
+    which run the rows are of, where that is known without asking them. `errors` are what ranks
+    wrote beside it.
     """
 
     rows: list[Row]
@@ -127,6 +133,13 @@ class _Log:
     pasted: bool = False
     path: str = ""
     run: str | None = None
+    errors: Sequence[ErrorFile] = ()
+
+    def errors_of(self, lines: list[Line]) -> list[ErrorFile]:
+        """Return those of the errors that are of the run of these lines."""
+        if self.run is not None:
+            return list(self.errors)
+        return error_files.errors_of(self.errors, lines, [self.path])
 
 
 def _of_log(log: _Log, options: ReadOptions) -> Evidence:
@@ -138,18 +151,25 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     all_lines, older = _with_kernel(lines_of(new, log.source, log.rank), log.path)
     # Beside a log of a good run, what is left of this one are pieces.
     is_one = log.pasted or bool(options.good) or log.run is not None
-    chosen = runs_in_file.choose(all_lines, options.run, new, whole=is_one)
+    chosen = runs.choose(all_lines, options.run, new, whole=is_one)
     first, last = chosen.numbers
     new = [row for row in new if first <= row[0] <= last]
     lines, is_healthy = smi_rows.silenced(chosen.lines)
-    evidence = replace(judge(lines, pasted=log.pasted), older=older)
+    if log.errors and last == sys.maxsize:
+        lines = error_files.add_errors(lines, log.errors_of(lines))
+    judged = judge(lines, pasted=log.pasted)
+    if not is_one and not log.errors and _is_report(judged, new):
+        log = replace(log, pasted=True)
+        judged = replace(judge(lines, pasted=True), is_report=True)
+    evidence = replace(judged, older=older)
     if is_healthy is not None and evidence.seen in ("", "sound"):
         evidence = replace(evidence, is_log=True, seen="sound" if is_healthy else "fault")
     if not new:
         return replace(evidence, is_log=True, left_out=NOTHING_NEW, seen="sound")
     evidence = _completed(evidence, replace(log, rows=new))
     if log.pasted:
-        return evidence
+        ending = ends.ending_of(evidence.lines)
+        return replace(evidence, ended_as=ending.name) if ending else evidence
     like_good = len(log.rows) - len(new) if options.good else 0
     return replace(
         _of_a_file(evidence, new),
@@ -157,6 +177,17 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
         failed_twice=chosen.failed_twice,
         read=_read(log.rows, log.run or chosen.said, like_good),
     )
+
+
+def _is_report(evidence: Evidence, rows: list[Row]) -> bool:
+    """Whether a file holds a person's own words, as those of an issue.
+
+    With a line of a failure or an end of training it is a log, and with a course of numbers unless
+    its writer speaks of oneself.
+    """
+    if evidence.is_log or ends.came_to_end(evidence.lines):
+        return False
+    return is_report([line.text for line in evidence.lines], of_oneself=hold_numbers(rows))
 
 
 def _read(rows: list[Row], run: str, like_good: int) -> str:
@@ -179,18 +210,23 @@ def _read(rows: list[Row], run: str, like_good: int) -> str:
 
 def _of_a_file(evidence: Evidence, rows: Sequence[Row]) -> Evidence:
     """Add what holds for a file alone, of these rows, in which no person wrote a line."""
-    ending = endings.ending_of(evidence.lines)
-    own, says_all = own_errors.own_error(evidence)
+    ending = ends.ending_of(evidence.lines)
+    own, says_all = ends.own_error(evidence)
+    went_on = runs.went_on(evidence, rows) and not has_kernel_rows(evidence.lines)
+    if went_on:
+        last = last_words(evidence.lines)
+        decisive = [*last[::-1], *evidence.decisive][:MOST_DECISIVE]
+        evidence = replace(evidence, last_words=tuple(last), decisive=decisive)
     return replace(
         evidence,
         check=evidence.check or _check_of_slurm(evidence, ending is not None),
         of_file=True,
         ended=ending.sentence if ending else "",
         ended_as=ending.name if ending else "",
-        came_to_end=finished.came_to_end(evidence.lines),
+        came_to_end=ends.came_to_end(evidence.lines),
         own=own,
         says_all=says_all,
-        went_on=caught.went_on(evidence, rows) and not has_kernel_rows(evidence.lines),
+        went_on=went_on,
     )
 
 
@@ -199,7 +235,7 @@ def _check_of_slurm(evidence: Evidence, is_ended: bool) -> str:
     is_killed = evidence.first is not None and evidence.first.says("killed", "memory kill")
     if not evidence.job or not (is_ended or is_killed):
         return ""
-    return f"{sacct(evidence.job)} tells how it ended."
+    return f"{ends.sacct(evidence.job)} tells how it ended."
 
 
 def _report_of(log: _Log) -> Evidence | None:
@@ -231,18 +267,24 @@ def _of_folder(path: str, options: ReadOptions) -> Evidence:
         )
     reports = probe_report.reports_in(path)
     dumps = stacks.dumps_in(path)
+    errors = error_files.errors_in(path)
     written = folder.log_of_runner(path)
     try:
         if written:
             evidence = _of_runner(written, options)
         else:
             logs = folder.read(path, options, no_logs=frozenset(dumps.by_name))
+            paths = [os.path.join(path, name) for name in {line.source for line in logs.lines}]
+            own = error_files.errors_of(errors, logs.lines, paths)
+            logs = replace(logs, lines=error_files.add_errors(logs.lines, own))
             evidence = replace(_of_a_file(_of_logs(logs), ()), of_file=False, says_all=False)
     except Unreadable:
         if dumps.by_name:
             evidence = Evidence([], [], [], None, (), True)
         elif reports:
             evidence = replace(reports[0].as_evidence(), left_out="")
+        elif errors:
+            evidence = judge(error_files.add_errors([], errors))
         else:
             raise
     return probe_report.with_reports(stacks.with_dumps(evidence, dumps), reports)
@@ -268,14 +310,16 @@ def _of_runner(paths: list[str], options: ReadOptions) -> Evidence:
         for other in before
         if other.files and other.failure == "bug"  # a class that says less than the exception
     }
-    raised = {number: runs_in_file.last_exception(own) for number, own in lines.items()}
+    raised = {number: runs.last_exception(own) for number, own in lines.items()}
     log = _of_parts(chosen.files, one, run_events.said(attempts, chosen, raised))
+    elastic = os.path.join(os.path.dirname(os.path.dirname(paths[0])), "elastic")
+    log = replace(log, errors=error_files.errors_in(os.path.join(elastic, str(chosen.number))))
     evidence = _of_log(log, one)
     if chosen.failure and (not evidence.failures or chosen.failure in run_events.FROM_OUTSIDE):
         ended = f"run.sh's events tell how it ended: {chosen.ended()}."
         return replace(evidence, ended=ended, ended_as=chosen.ended_as())
     if evidence.failures and before and chosen.failure == before[-1].failure == "bug":
-        same = repeats.same_end(lines.get(before[-1].number, []), evidence.lines)
+        same = runs.same_end(lines.get(before[-1].number, []), evidence.lines)
         return replace(evidence, failed_twice=same)
     return evidence
 
@@ -288,15 +332,15 @@ def _of_parts(paths: list[str], options: ReadOptions, run: str | None = None) ->
 def _of_logs(logs: Folder) -> Evidence:
     """Return the evidence in several logs of one run."""
     lines, older = _with_kernel(logs.lines)
-    judged, ending = judge(lines, logs.silent), endings.ending_of(lines)
+    judged, ending = judge(lines, logs.silent), ends.ending_of(lines)
     judged = replace(
         judged,
         left_out=logs.left_out,
         older=older,
         read=logs.read,
         ended_as=ending.name if ending else "",
-        failed_twice=repeats.of_attempts(lines),
-        came_to_end=0 if judged.failures else finished.came_to_end(lines),
+        failed_twice=runs.of_attempts(lines),
+        came_to_end=0 if judged.failures else ends.came_to_end(lines),
     )
     evidence = _completed(judged, _Log(logs.numbers, logs.named))
     if evidence.seen in NOT_FINITE and len(evidence.ranks) > 1:
@@ -358,6 +402,7 @@ def _with_findings(
 
     `rows` are the numbers of the lines that the findings were read from.
     """
+    last = tuple(line for line in evidence.last_words if line.number not in rows)
     faults = [
         Line(log.source, finding.row, None, finding.message, MESSAGE)
         for finding in findings
@@ -375,22 +420,23 @@ def _with_findings(
         decisive=[*faults, *evidence.decisive][:MOST_DECISIVE],
         is_log=True,
         numbers="; ".join(finding.message for finding in findings if not finding.fault),
-        seen=_seen(findings, evidence),
+        seen=_seen(findings, last or any(line.kind == TOLD for line in evidence.decisive)),
+        last_words=last,
     )
 
 
-def _seen(findings: list[NumbersFinding], evidence: Evidence) -> str:
+def _seen(findings: list[NumbersFinding], complains: object) -> str:
     """Return the value of `Evidence.seen` for these findings.
 
     It is the id of the entry that a finding names, or "fault" if a fault has no entry. Without a
-    fault it is "sound", or "" if a person or the log complains of something.
+    fault it is "sound", or "" if a person or the log complains of something, or ends in new words.
     """
     entry = next((finding.entry for finding in findings if finding.entry), "")
     if entry:
         return entry
     if any(finding.fault for finding in findings):
         return "fault"
-    return "" if any(line.kind == TOLD for line in evidence.decisive) else "sound"
+    return "" if complains else "sound"
 
 
 def _still_matters(line: Line, rows: frozenset[int], has_fault: bool) -> bool:

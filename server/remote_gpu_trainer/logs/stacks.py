@@ -11,9 +11,15 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from ..numbers.entries import (
+    DESYNC,
+    RANK_0_ALONE,
+    RANK_MISSING,
+)
 from . import flight_recorder
 from .evidence import MOST_DECISIVE, Evidence
 from .flight_recorder import LIBRARY, Dump, Verdict, never_ended, told_ranks, verdicts
+from .kinds import CONSEQUENCE, FAILURE, PLAIN
 from .lines import Line
 
 MOST_VERDICTS = 2  # groups of ranks whose verdict is told
@@ -21,11 +27,14 @@ MOST_CULPRITS, MOST_MISSING = 4, 4  # ranks that are told alone, and those that 
 MOST_CAMPS = 4  # places in which processes stand that are told
 MISSING = "missing"  # the kind of a verdict on ranks that didn't come
 READ_DUMPS, READ_STACKS = "read from the dumps: ", "read from the stacks: "
-# The entry about ranks of which one never entered a collective.
-ABSENT = "D20"
 # Kinds of verdicts, see `flight_recorder.Verdict`, and the entries about them.
-ENTRIES = {MISSING: ABSENT, "op": "D19", "sizes": "D19", "crossed": "D19", "alone": "D21"}
-ELSEWHERE = "D19"  # about ranks that stand in different places
+ENTRIES = {
+    MISSING: RANK_MISSING,
+    "op": DESYNC,
+    "sizes": DESYNC,
+    "crossed": DESYNC,
+    "alone": RANK_0_ALONE,
+}
 
 # Calls that every rank of a group must make. `backward` is one under DDP and FSDP.
 MEETING = re.compile(
@@ -133,7 +142,7 @@ def _culprits(verdicts: list[Verdict], dumps: dict[int, Dump]) -> list[Line]:
         open_calls = never_ended(dumps)
         said = {**said, **{rank: open_calls[rank] for rank in open_calls if rank not in said}}
     return [
-        Line(dumps[rank].name if rank in dumps else "", 1, rank, READ_DUMPS + text, "failure")
+        Line(dumps[rank].name if rank in dumps else "", 1, rank, READ_DUMPS + text, FAILURE)
         for rank, text in list(said.items())[:MOST_CULPRITS]
     ]
 
@@ -154,7 +163,7 @@ def _lines(verdict: Verdict, dumps: dict[int, Dump]) -> list[Line]:
     """A verdict as lines of the dump of the rank that strayed, else of the lowest one."""
     odd = verdict.odd
     rank = odd if odd is not None and odd in dumps else min([*verdict.waiting, *dumps])
-    kind = "failure" if verdict.kind else "plain"
+    kind = FAILURE if verdict.kind else PLAIN
     return [Line(dumps[rank].name, 1, odd, READ_DUMPS + text, kind) for text in verdict.said]
 
 
@@ -170,7 +179,7 @@ def _with_hang(evidence: Evidence, lines: list[Line], entry: str, is_named: bool
     `is_named`: they name the rank at fault.
     """
     if not entry or _has_own_failure(evidence):
-        lines = [line.of_kind("plain") for line in lines]
+        lines = [line.of_kind(PLAIN) for line in lines]
         decisive = [*evidence.decisive[:1], *lines, *evidence.decisive[1:]]
         return replace(
             evidence,
@@ -180,7 +189,7 @@ def _with_hang(evidence: Evidence, lines: list[Line], entry: str, is_named: bool
             seen=evidence.seen.replace("sound", ""),
         )
     # A time-out's own words name the entry about an absent rank.
-    rest = evidence.lines if entry == ABSENT else [_outlived(line) for line in evidence.lines]
+    rest = evidence.lines if entry == RANK_MISSING else [_outlived(line) for line in evidence.lines]
     kept = set(rest)
     decisive = [*lines, *[line for line in evidence.decisive if line in kept]]
     return replace(
@@ -197,15 +206,15 @@ def _has_own_failure(evidence: Evidence) -> bool:
     first = evidence.first
     return (
         first is not None
-        and first.kind in ("exception", "failure")
+        and first.kind in ("exception", FAILURE)
         and not first.says("secondary", "lost peer")
     )
 
 
 def _outlived(line: Line) -> Line:
     """The line; as a consequence where it only tells that a rank waited for another in vain."""
-    waited = line.kind in ("exception", "failure") and line.says("secondary")
-    return line.of_kind("consequence") if waited else line
+    waited = line.kind in ("exception", FAILURE) and line.says("secondary")
+    return line.of_kind(CONSEQUENCE) if waited else line
 
 
 @dataclass(frozen=True)
@@ -265,7 +274,7 @@ def with_stacks(evidence: Evidence) -> Evidence:
     if not has_majority or len(camps) < 2:
         return _with_hang(evidence, lines, "", False)
     is_alone = len(camps) == 2 and len(camps[1]) == 1
-    return _with_hang(evidence, [*lines[1:], lines[0]], ELSEWHERE, is_alone)
+    return _with_hang(evidence, [*lines[1:], lines[0]], DESYNC, is_alone)
 
 
 def _line_of(camp: list[Stack]) -> Line:
@@ -273,7 +282,7 @@ def _line_of(camp: list[Stack]) -> Line:
     first = camp[0]
     rank = first.rank if len(camp) == 1 else None
     said = f"{READ_STACKS}{_who(camp)} in {first.place()}"
-    return Line(first.line.source, first.line.number, rank, said, "failure")
+    return Line(first.line.source, first.line.number, rank, said, FAILURE)
 
 
 def _who(camp: list[Stack]) -> str:

@@ -38,7 +38,9 @@ TELLING = (
     b"WARN", b"FATAL", b"Fatal", b"Killed", b"killed", b"bort", b"ignal ", b"SIG", b"Segmentation",
     b"xitcode", b"atchdog", b"imed out", b"imeout", b"oom-kill", b"OutOfMemory", b"out of memory",
     b"No space left", b"quota", b"Assert", b"assert", b"mismatch", b"failed", b"Failed",
-    b"NVRM: Xid", b"SXid (", b"blocked for more",
+    b"NVRM: Xid", b"SXid (", b"blocked for more", b" fault by", b"corrupt", b"panicked at",
+    b"fallen off", b"ile handle", b"put error", b"HSA_STATUS", b"free(): ", b"alloc(): ",
+    b"munmap_chunk", b"allocate memory", b"only file system", b"endpoint is not",
 )  # fmt: skip
 _DIGITS = b"0123456789"
 _FOLD = bytes(c if c >= 128 or c == 10 or chr(c).isalpha() else 32 for c in range(256))

@@ -98,13 +98,20 @@ def cut_before_code(text: str, most: float) -> str:
     return f"{before} …" if len(before.split()) > 5 else ""
 
 
-def _sentences(text: str) -> list[str]:
+def sentences(text: str) -> list[str]:
     """The sentences and items of a text; a piece of code is never split."""
     ends = [at.span() for at in _SENTENCE.finditer(text) if text.count("`", 0, at.start()) % 2 == 0]
     starts = [0, *(end for _, end in ends)]
     return [
         text[a:b] for a, b in zip(starts, [*(begin for begin, _ in ends), len(text)], strict=True)
     ]
+
+
+def first_sentence(text: str) -> str:
+    """The first sentence of a text, with the first item of a list that it announces."""
+    said = sentences(text)
+    announces = said[0].endswith(":") and len(said) > 1
+    return f"{said[0]} {said[1]}" if announces else said[0]
 
 
 def fitting(texts: dict[str, str], most: float) -> dict[str, str]:
@@ -115,7 +122,7 @@ def fitting(texts: dict[str, str], most: float) -> dict[str, str]:
     """
     if sum(map(tokens, texts.values())) <= most:
         return dict(texts)
-    parts = {name: _sentences(text) for name, text in texts.items()}
+    parts = {name: sentences(text) for name, text in texts.items()}
     kept = {name: 1 for name in texts}
     left = most - sum(tokens(part[0]) for part in parts.values())
     open_ = list(reversed(texts))

@@ -9,12 +9,11 @@ import re
 from typing import TYPE_CHECKING
 
 from ..logs.evidence import Evidence
-from ..numbers.memory_message import memory_of
+from ..numbers.memory import memory_of
 
 if TYPE_CHECKING:
     from ..fit.model_shape import Model
 
-QUESTION = "CUDA out of memory: does training this model fit?"  # of a config.json without a text
 ABOUT_MEMORY = re.compile(r"memory|oom\b|vram|显存|内存", re.I)
 
 
@@ -32,10 +31,14 @@ def memory_sentence(model: Model, text: str, evidence: Evidence) -> str:
     """
     if not ABOUT_MEMORY.search(text):
         return ""
+    message = memory_of(evidence.lines)
+    return needs(model, message[1].total if message else 0.0)
+
+
+def needs(model: Model, card: float = 0.0) -> str:
+    """What training this model takes, and on a card of this many GiB, 0 for none."""
     from ..fit.memory_levers import summary
     from ..fit.training_run import Run, length_of
 
-    message = memory_of(evidence.lines)
-    card = message[1].total if message else 0.0
     run = Run(sequence=length_of(model, None))
     return f"{summary(model, run, card)} `rgt fit` reckons with your batch, length and precision."

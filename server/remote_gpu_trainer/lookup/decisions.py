@@ -10,12 +10,14 @@ is decided.
 from __future__ import annotations
 
 import re
-from typing import TYPE_CHECKING
 
-from ..logs.endings import is_interrupted
+from ..catalogue.entry import Entry
+from ..logs.ends import ELSEWHERE as ERROR_ELSEWHERE
+from ..logs.ends import is_interrupted
+from ..logs.evidence import Evidence, Failure
 from ..logs.kernel.xids import xid_level
 from ..logs.kinds import EXCEPTION, FAILED
-from ..logs.own_errors import ELSEWHERE as ERROR_ELSEWHERE
+from ..numbers.entries import HANGS, OUT_OF_MEMORY, XIDS
 from ..runner.failures import (
     ELSEWHERE,
     FIX,
@@ -27,18 +29,11 @@ from ..runner.failures import (
     judged,
     of_entry,
 )
-
-if TYPE_CHECKING:
-    from ..catalogue.entry import Entry
-    from ..logs.evidence import Evidence
-    from ..logs.waiting import Failure
-    from .claims import Claim
-    from .steps import LookUp
+from .state import Claim, LookUp
 
 SURE = ("high", "medium")  # confidences of an entry that decides
-HANGS = ("D19", "D20")  # their causes are many; what the ranks say decides
 # Ends that say enough by themselves. Behind a failure the others are only its consequence.
-REASONED = ("preempted", "node", "requeued", "closed", "limit")
+REASONED = ("preempted", "time", "node", "requeued", "closed", "limit")
 NEAR = 60  # lines before the last failure of a file whose words are of the same end
 # Behind the id of an entry; its Retry says more.
 _WHY = {
@@ -47,9 +42,15 @@ _WHY = {
     FIX: "repeats until something changes",
     WAIT: "may pass with time",
 }
-_ABOUT_XIDS = "U22"  # the entry that says how to go by the number
+MAY_PASS = "may pass once, and comes again until its cause is mended"
 # NVRM: Xid (PCI:0000:3b:00): 79, pid=1, …      Xid 79      XID: 79
 _XID = re.compile(r"\bXid\b(?: \([^)]{1,60}\))?[ :=#]{1,3}(\d{1,4})\b", re.I)
+# exitcode  : -9     exits with return code = -9     Killed     exit status 137
+_SIGKILL = re.compile(r"\bSIGKILL\b|\bKilled\b|已杀死|(?:exitcode|code)\s{0,8}[:=] ?-9\b|\b137\b")
+# What a line says that tells how a process ended. Any that names SIGKILL does.
+_ENDED = ("killed", "exit", "exit code", "ended rank", "ended code", "ended signal")
+KILLED = "signal 9 ended it, mostly because memory ran out; look for that before another start"
+KILLED_RANK = "signal 9 ended a rank; restart once its kernel log shows no kill for memory"
 # By the level of an Xid. What `rgt health` doesn't know either may be the card: another one tells.
 _OF_XID = {
     "fatal": "Xid {}: the card or its link failed",
@@ -81,15 +82,31 @@ def decision_of(state: LookUp) -> Decision | None:
         _of_last_words,
     ):
         decision = judge(state)
+        if decision and decision.do == RESTART and _is_killed(state):
+            is_one_of_many = len(state.evidence.ranks) > 1
+            return Decision(RESTART, KILLED_RANK) if is_one_of_many else Decision(FIX, KILLED)
         if decision:
             return None if _is_contradicted(decision, state) else decision
-    return None
+    return Decision(FIX, KILLED) if _is_killed(state) else None
+
+
+def _is_killed(state: LookUp) -> bool:
+    """Whether signal 9 ended the program or one of its ranks, and nobody says who sent it."""
+    evidence = state.evidence
+    if evidence.ended_as:
+        return False
+    failed = [line for line in evidence.lines if line.kind in FAILED]
+    first = [evidence.first] if evidence.first else []
+    return any(
+        (line.says(*_ENDED) or "SIGKILL" in line.text) and _SIGKILL.search(line.text)
+        for line in (*failed, *first)
+    )
 
 
 def _is_contradicted(decision: Decision, state: LookUp) -> bool:
     """Whether the answer claims, though not surely, a failure that each new start repeats.
 
-    A bare `Killed` may be of the host's memory: nobody should start that again unasked.
+    Nobody should start that again unasked.
     """
     claim = state.claims[0] if state.claims else None
     return decision.do == RESTART and claim is not None and claim.entry.retry == "pointless"
@@ -106,7 +123,7 @@ def _is_done(state: LookUp) -> bool:
 def _of_card(state: LookUp) -> Decision | None:
     """By an Xid of a broken card, in a line that failed or in a report about Xids."""
     claim = _sure_claim(state)
-    is_about = claim is not None and claim.entry.id == _ABOUT_XIDS
+    is_about = claim is not None and claim.entry.id == XIDS
     for line in state.evidence.lines:
         if not is_about and line.kind not in FAILED:
             continue
@@ -149,6 +166,8 @@ def _of_hang(state: LookUp) -> Decision | None:
 def _of_claim(state: LookUp) -> Decision | None:
     """By the entry that explains the failure, if the answer is fairly sure of it."""
     claim = _sure_claim(state)
+    if claim and claim.entry.id == OUT_OF_MEMORY:
+        return decide("oom")
     return of(claim.entry) if claim else None
 
 
@@ -161,7 +180,8 @@ def _sure_claim(state: LookUp) -> Claim | None:
 def of(entry: Entry) -> Decision:
     """Return what to do about a failure that an entry explains."""
     do = of_entry(entry.id, entry.domain, entry.retry)
-    return Decision(do, f"{entry.id} {_WHY[do]}")
+    may_pass = do == FIX and entry.retry == "may help"
+    return Decision(do, f"{entry.id} {MAY_PASS if may_pass else _WHY[do]}")
 
 
 def _of_own_error(state: LookUp) -> Decision | None:

@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import re
 
+from ..numbers.entries import (
+    RATE_UNCLEAR,
+    SLOW_LOSS,
+)
+
 # Entries whose fix raises a learning rate for a loss that falls too slowly. The entry about a rate
 # that several GPUs need isn't one: a rate that diverged there is among its symptoms.
-RAISE_RATE = frozenset(("O7", "O22"))
+RAISE_RATE = frozenset((SLOW_LOSS, RATE_UNCLEAR))
 # No \b: Python takes a Chinese character beside a Latin word for a letter of it.
 _DIVERGES = re.compile(
     r"(?<![a-z0-9_])(?:nans?|infs?|infinity|diverg(?:es?|ed|ing|ence)|explod(?:es?|ed|ing)"

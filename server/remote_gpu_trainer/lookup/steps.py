@@ -6,149 +6,44 @@ with what it found out. The last step writes the answer.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from datetime import date
 
 from ..catalogue.entry import Entry
 from ..catalogue.freshness import stale_entry
-from ..catalogue.signatures import Hit
-from ..logs import cascade
-from ..logs.endings import is_interrupted
-from ..logs.evidence import Evidence, disagreement
-from ..logs.kinds import FAILED
-from ..numbers.out_of_memory import Shortage, shortage_in
-from ..retrieval.candidates import Candidate, Ranking, promote, put_first, second_from
-from ..retrieval.general_or_special import (
+from ..logs.ends import is_interrupted
+from ..logs.evidence import Evidence, Probed
+from ..logs.kinds import ROUTINE
+from ..logs.lines import Line
+from ..logs.ranks import drop_secondary
+from ..numbers.entries import OUT_OF_MEMORY, RANK_MISSING
+from ..numbers.memory import shortage_in
+from ..retrieval.ranking import (
+    Candidate,
+    Pointed,
+    Ranking,
+    Retriever,
+    is_line,
     named_provider_first,
+    promote,
+    put_first,
+    second_from,
     splitting_first,
     unnamed_provider_back,
 )
-from ..retrieval.search import Pointed, Retriever, is_line
-from ..runner.failures import as_answer
 from ..text import BadRequest
+from ..text.masking import shown
 from . import check_limit
-from .budget import cut, fitting, tokens, tokens_of_json
-from .claims import Claim, confidence_of_further, of_probe, together, why_of
-from .decisions import decision_of
+from .budget import cut, plain
 from .divergence import RAISE_RATE, says_diverges
-from .matches import matches_of, titles
-from .missing import missing_information
-from .parts import ALSO, BESIDE, CUT, FURTHER, MOST, WHOLE
-from .quotes import evidence_lines, place_of, probe_lines
+from .state import BY_LIKENESS, BY_WORDS, Answer, Claim, LookUp
+from .writer import ALSO, NAME, write_answer
 
-OUT_OF_MEMORY = "U10"  # the entry that tells the kinds of out-of-memory apart
+SEEN = 40  # tokens of what a probe saw, as the reason of a match
+MOST_WORDS = 3  # of those that speak for a match
 DOUBTED = 0.5  # factor for the probability of an entry that may not hold here
-NOTHING_FITS = "Nothing in the catalogue fits."
-NO_ERROR = "No error found."
-NOT_SURE = "Not sure that an entry fits; check whether one of these titles describes your failure."
-HINTS_ALONE = "The probe gives hints, which prove nothing; run each entry's check."
 BY_RANKS = "what the ranks show beside each other"
-SELDOM = ("facts", "first_failures", "decision")  # fields of an answer that most answers don't have
-WORDS_ALONE = (
-    "Ranked by words alone: the sentence encoder's file is missing or damaged; "
-    "reinstall remote-gpu-trainer."
-)
-
-
-@dataclass
-class Answer:
-    """The answer, in the shape that the MCP server's model `Lookup` describes.
-
-    `matches` come likeliest first; there are none if nothing fits. `also` has the ids and titles
-    of further candidates. `first_failures` are the places of all ranks that failed on their own,
-    where several did. If there are titles but no match, the report is near these entries but
-    not near enough to claim one, so the reader should choose. `ask` says what to know before the
-    matches, and what would help if nothing fits or the answer is unsure. `facts` are what a
-    platform's page says, each a sentence, where the question was about a platform's bill or data.
-    `decision` is what to do next, as `runner.failures.as_answer` gives it; None where nothing is
-    known.
-    """
-
-    matches: list[dict]
-    evidence: list[dict]
-    first_failure: dict | None
-    ask: str
-    also: list[dict]
-    facts: list[str] = field(default_factory=list)
-    first_failures: list[dict] = field(default_factory=list)
-    decision: dict | None = None
-
-    def as_dict(self) -> dict:
-        """Return the answer as a dict for JSON; SELDOM only where there are some."""
-        named = {each.name: getattr(self, each.name) for each in fields(self)}
-        return {name: value for name, value in named.items() if name not in SELDOM or value}
-
-
-@dataclass(frozen=True)
-class LookUp:
-    """The state of a look-up: first the question, then what each step found out.
-
-    `evidence` is what the answer rests on: without the words of other ranks, if those of the rank
-    that failed suffice. `whole_text` is the text of all lines that were read. `memory` is what an
-    out-of-memory message in the evidence shows. `model_memory` is a sentence on what training a
-    given model takes. `doubts` says by id why an entry may not hold here.
-
-    `claims` come likeliest first. `rests_on` is the signature in the report on which the first
-    claim rests. With `probe_answers` the claims begin with what a probe found.
-    """
-
-    evidence: Evidence
-    entries: Mapping[str, Entry]
-    retriever: Retriever
-    limit: int
-    today: date
-    installed: str | None
-    sentence: str
-    has_own_words: bool
-    model_memory: str = ""
-    checkpoint: str = ""
-
-    whole_text: str = ""
-    memory: Shortage | None = None
-    ranking: Ranking = Ranking((), "")
-    doubts: Mapping[str, str] = field(default_factory=dict)
-    claims: tuple[Claim, ...] = ()
-    rests_on: Hit | None = None
-    probe_answers: bool = False
-
-    @property
-    def confidence(self) -> str:
-        """The confidence of the ranking: high, medium or low, or "" if it claims nothing."""
-        return self.ranking.confidence
-
-    @property
-    def rests_on_signs(self) -> bool:
-        """Whether nobody said anything beside a file, so that words alone claim nothing.
-
-        A file beside that of a good run says that something is wrong.
-        """
-        is_silent = not (self.sentence or self.has_own_words or self.evidence.is_compared)
-        return self.evidence.of_file and is_silent
-
-    @property
-    def needs_signs(self) -> bool:
-        """Whether a further match or title needs a sign in the logs: in a file, or of ranks."""
-        is_of_ranks = bool(self.evidence.read) and len(self.evidence.ranks) > 1
-        return self.rests_on_signs or (is_of_ranks and not self.has_own_words)
-
-    @property
-    def ran_out_of_memory(self) -> bool:
-        """Whether an out-of-memory message is what failed, not what a library warned of."""
-        return self.memory is not None and self.memory.line.kind in FAILED
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the ranking claims nothing, but one of the titles may be the right entry.
-
-        In a file they may be so only if something failed that the file doesn't explain itself.
-        """
-        if not self.ranking.candidates or self.confidence or not self.ranking.worth_a_look:
-            return False
-        evidence = self.evidence
-        if not self.needs_signs:
-            return True
-        return evidence.failed() and not (evidence.ended or evidence.own or evidence.went_on)
 
 
 def look_up(
@@ -204,13 +99,13 @@ def rank_candidates(state: LookUp) -> LookUp:
     """
     all_ranks = state.evidence
     state = replace(state, whole_text="\n".join(line.text for line in all_ranks.lines))
-    first_rank = cascade.without_cascade(all_ranks)
+    first_rank = drop_secondary(all_ranks)
     by_first = _ranked(state, first_rank)
     if first_rank is all_ranks:  # there was nothing to leave out
         return by_first
     if not (by_first.confidence or by_first.ranking.worth_a_look):
         by_all = _ranked(state, all_ranks)
-        return replace(by_all, ranking=promote(cascade.CRASHED, by_all.ranking))
+        return replace(by_all, ranking=promote(RANK_MISSING, by_all.ranking))
     if by_first.confidence != "high":
         by_all = _ranked(state, all_ranks)
         return replace(by_first, ranking=second_from(by_all.ranking, by_first.ranking))
@@ -334,14 +229,21 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
     The words of a healthy log are near some entry too. Without this step, five of twenty healthy
     logs got a claim. In a file, where nobody says what is wrong, words alone claim nothing at all:
     an entry needs a signature in the file, or what its numbers or stacks show. Nor do they in the
-    logs of ranks that somebody's Ctrl-C ended. What a run outlived explains no failure.
+    logs of ranks that somebody's Ctrl-C ended. A person's words in a file get titles. What a run
+    outlived explains no failure.
     """
     evidence, candidates = state.evidence, state.ranking.candidates
     first = candidates[0] if candidates else None
-    is_outlived = evidence.went_on and evidence.seen in ("", "sound")
+    is_outlived = evidence.went_on and evidence.seen in ("", "sound") and not evidence.last_words
     if state.rests_on_signs and (evidence.says_all or is_outlived):
         return replace(state, ranking=replace(state.ranking, confidence=""))
-    if state.sentence or state.has_own_words or (first and first.hit):
+    if state.sentence or state.has_own_words:
+        return state
+    if evidence.is_report and not (first and first.hit) and evidence.seen in ("", "sound"):
+        worth_a_look = state.ranking.worth_a_look or bool(state.confidence)
+        ranking = replace(state.ranking, confidence="", worth_a_look=worth_a_look)
+        return replace(state, ranking=ranking)
+    if first and first.hit and _stands_at_end(first.hit.line, evidence):
         return state
     if state.rests_on_signs:
         is_founded = state.ran_out_of_memory or evidence.seen not in ("", "sound")
@@ -354,17 +256,30 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
     return replace(state, ranking=replace(state.ranking, confidence=""))
 
 
+def _stands_at_end(line: Line, evidence: Evidence) -> bool:
+    """Whether a line is of the new ones that a log ends with, or of a log that ends in none.
+
+    A log without routine is short, and none of its lines is of a run that went on.
+    """
+    last = evidence.last_words
+    return not last or line in last or not any(each.kind == ROUTINE for each in evidence.lines)
+
+
 def trust_memory_message(state: LookUp) -> LookUp:
     """Claim the entry about any out-of-memory message where a file has one and no other claim.
 
-    Such a message is a sign, however few words of the entry stand around it.
+    Such a message is a sign, however few words of the entry stand around it: no claim is unsure.
     """
+    first = state.ranking.candidates[:1]
+    if state.memory and state.confidence == "low" and [c.id for c in first] == [OUT_OF_MEMORY]:
+        return replace(state, ranking=replace(state.ranking, confidence="medium"))
     if not state.rests_on_signs or state.confidence or not state.ran_out_of_memory:
         return state
     if OUT_OF_MEMORY not in state.entries or state.evidence.went_on:
         return state
     candidates = put_first(Candidate(OUT_OF_MEMORY, 0.0), state.ranking.candidates)
-    return replace(state, ranking=replace(state.ranking, candidates=candidates, confidence="low"))
+    ranking = replace(state.ranking, candidates=candidates, confidence="medium")
+    return replace(state, ranking=ranking)
 
 
 def claim_entries(state: LookUp) -> LookUp:
@@ -415,171 +330,55 @@ def claim_what_a_probe_saw(state: LookUp) -> LookUp:
     return replace(state, claims=tuple(claims[: state.limit]))
 
 
-def write_answer(state: LookUp) -> Answer:
-    """Write the claims, the lines behind them, further titles and what to ask into an answer."""
-    evidence = state.evidence
-    lines = evidence_lines(evidence, state.memory)
-    if state.probe_answers:
-        lines = probe_lines(evidence.probed) + lines[:1]
-    answer = Answer(
-        matches=matches_of(list(state.claims), dict(state.doubts)),
-        evidence=lines,
-        first_failure=_first_failure(state),
-        ask=_ask(state),
-        also=_titles(state),
-        first_failures=[place_of(line) for line in evidence.culprits],
-        decision=as_answer(decision_of(state), state.checkpoint),
-    )
-    _check_first(answer, evidence)
-    fit(answer, WHOLE + FURTHER * max(0, state.limit - 3))
-    return answer
+def why_of(candidate: Candidate) -> str:
+    """The literal text of a match, or the words that speak for it, as the report writes them."""
+    if candidate.hit:
+        line = candidate.hit.line
+        rank = f", rank {line.rank}" if line.rank is not None else ""
+        text = plain(shown(candidate.hit.text, 80))
+        return f"`{text}` in {shown(line.source, NAME)} line {line.number}{rank}"
+    telling: list[str] = []
+    for word in candidate.words:
+        # Of "dataloader" and "data" one is enough.
+        if not any(word in other or other in word for other in telling):
+            telling.append(word)
+    return f"{BY_WORDS}{', '.join(telling[:MOST_WORDS])}" if telling else BY_LIKENESS
 
 
-def _check_first(answer: Answer, evidence: Evidence) -> None:
-    """Put what the ranks say to look at before the check of the first match, in place.
+def confidence_of_further(candidate: Candidate, first: str) -> str:
+    """The confidence of a match behind the first, whose confidence is `first`.
 
-    It takes the place of the check of ABSENT, which finds the rank that is known already.
+    Low, unless a literal text of it decides too.
     """
-    if answer.matches and evidence.check:
-        first = answer.matches[0]
-        rest = "" if first["id"] == cascade.CRASHED else first["check"]
-        first["check"] = " ".join(filter(None, (evidence.check, rest)))
+    decides = candidate.hit and candidate.hit.decisive and first != "low"
+    return "medium" if decides else "low"
 
 
-def _first_failure(state: LookUp) -> dict | None:
-    """Return where the first failure is; None if the run outlived it and nothing is claimed.
+def of_probe(findings: Iterable[Probed], entries: Mapping[str, Entry]) -> list[Claim]:
+    """What a probe's report claims, each entry once, proven ones first.
 
-    `how` is what the rank did where it didn't fail.
+    On the programs of evals/PROBE.md no healthy one had a finding of level wrong, and where a
+    failing one had one alone, it named the failure. Of several, all but one may be consequences.
+    Hints are right less often.
     """
-    first, how = state.evidence.first, state.evidence.how
-    if first is None or (state.evidence.went_on and not state.claims):
-        return None
-    return {**place_of(first), **({"how": how} if how else {})}
+    ordered = sorted(findings, key=lambda finding: not finding.wrong)
+    first_of = {finding.id: finding for finding in reversed(ordered) if finding.id in entries}
+    proven = sum(finding.wrong for finding in first_of.values())
+    claims = []
+    for finding in sorted(first_of.values(), key=ordered.index):
+        step = f" at step {finding.step}" if finding.step > 0 else ""
+        rank = f" on rank {finding.rank}" if finding.rank > 0 else ""
+        text = f": `{cut(finding.said, SEEN)}`" if finding.said.strip() else " this failure"
+        confidence = "low" if not finding.wrong else "high" if proven == 1 else "medium"
+        claims.append(Claim(entries[finding.id], f"the probe saw{step}{rank}{text}", confidence))
+    return claims
 
 
-def _ask(state: LookUp) -> str:
-    """Return what the reader should know before the matches, and what would help."""
-    evidence, rests_on = state.evidence, state.rests_on
-    decision = [
-        "" if state.retriever.encoder else WORDS_ALONE,
-        evidence.ended,
-        evidence.older,
-        disagreement(evidence, rests_on.line) if rests_on and not evidence.ended else "",
-    ]
-    said = {
-        "memory": state.model_memory,
-        "left_out": evidence.left_out,
-        "numbers": f"The numbers say: {evidence.numbers}." if evidence.numbers else "",
-        "decision": " ".join(filter(None, decision)),
-        "ranks": " ".join(filter(None, (evidence.victims, _places(evidence)))),
-        "help": _what_would_help(state),
-        "read": evidence.read,
-    }
-    ask = " ".join(filter(None, (cut(text, MOST[part]) for part, text in said.items())))
-    return cut(ask, MOST["ask"])
-
-
-def _places(evidence: Evidence) -> str:
-    return f"Where they stood: {evidence.places}." if evidence.places else ""
-
-
-def _what_would_help(state: LookUp) -> str:
-    """Return what would make the answer surer, or "" if it is sure or a probe proves it."""
-    if state.probe_answers:
-        return HINTS_ALONE if state.claims[0].confidence == "low" else ""
-    evidence, with_own_words = state.evidence, state.has_own_words
-    with_sentence = not with_own_words
-    if causes := _causes_of_line(state):
-        ids = ", ".join(causes)
-        return f"Several causes print this line: {ids}; the check of {causes[0]} decides."
-    if state.confidence == "low":
-        return missing_information(evidence, "Not sure.", most=1, with_sentence=with_sentence)
-    if state.confidence:
-        return ""
-    if state.is_open:
-        lead = NOT_SURE
-    elif evidence.ended:
-        return ""
-    elif evidence.own and not evidence.went_on:
-        return evidence.own
-    else:
-        is_calm = state.rests_on_signs and (evidence.went_on or not evidence.failed())
-        if is_calm and not evidence.seen:
-            evidence = replace(evidence, seen="sound")
-        lead = NO_ERROR if evidence.seen == "sound" else NOTHING_FITS
-    return missing_information(evidence, lead, with_sentence=with_sentence)
-
-
-def _causes_of_line(state: LookUp) -> list[str]:
-    """The ids of the matches of a line that several causes print, such as `Killed`; else none."""
-    if state.confidence != "low" or not is_line(state.evidence) or len(state.claims) < 2:
-        return []
-    hits = [candidate.hit for candidate in state.ranking.candidates if candidate.hit]
-    is_shared = len(hits) > 1 or any(hit.signature.role == "cascade" for hit in hits)
-    return [claim.entry.id for claim in state.claims] if is_shared and state.rests_on else []
-
-
-def _titles(state: LookUp) -> list[dict]:
-    """Return the titles of the candidates behind the matches, none if the first is sure.
-
-    Beside a match there are few: of 222 held-out reports with one that isn't sure, three have their
-    entry among the titles, two of them in the first three places. Behind a claim about logs of
-    several ranks stand only those with a sign in the logs.
-    """
-    if not state.is_open and state.confidence not in ("medium", "low"):
-        return []
-    claimed = {claim.entry.id for claim in state.claims}
-    most = BESIDE if state.claims else ALSO
-    rest = [c for c in state.ranking.candidates if c.id not in claimed][:most]
-    if state.claims and state.needs_signs and len(state.evidence.ranks) > 1:
-        rest = [candidate for candidate in rest if candidate.hit]
-    return titles([state.entries[candidate.id] for candidate in rest])
-
-
-def fit(answer: Answer, most: float) -> None:
-    """Cut an answer to about `most` tokens, in place, the parts of `CUT` from its end on.
-
-    The last titles go first. Next goes all evidence but its first line. Only then does the first
-    match lose what tells it from the next, and then sentences. If that isn't enough, the last
-    matches go.
-    """
-
-    def over() -> float:
-        return tokens_of_json(answer.as_dict()) - most
-
-    shorten = {
-        "titles": _shorten_titles,
-        "line": _shorten_evidence,
-        "distinguish": _shorten_distinguish,
-        "leads": _shorten_leads,
-        "match": _shorten_matches,
-    }
-    for part in reversed(CUT):
-        shorten[part](answer, over)
-
-
-def _shorten_titles(answer: Answer, over: Callable[[], float]) -> None:
-    while answer.also and over() > 0:
-        answer.also.pop()
-
-
-def _shorten_evidence(answer: Answer, over: Callable[[], float]) -> None:
-    if over() > 0:
-        del answer.evidence[1:]
-
-
-def _shorten_distinguish(answer: Answer, over: Callable[[], float]) -> None:
-    if over() > 0 and answer.matches:
-        answer.matches[0]["distinguish"] = ""
-
-
-def _shorten_leads(answer: Answer, over: Callable[[], float]) -> None:
-    if (too_many := over()) > 0 and answer.matches:
-        first = answer.matches[0]
-        leads = {name: first[name] for name in ("root_cause", "fix", "check")}
-        first |= fitting(leads, max(0.0, sum(map(tokens, leads.values())) - too_many))
-
-
-def _shorten_matches(answer: Answer, over: Callable[[], float]) -> None:
-    while len(answer.matches) > 1 and over() > 0:
-        answer.matches.pop()
+def together(first: list[Claim], second: list[Claim]) -> list[Claim]:
+    """Both lists of claims, each entry once, in its first place and with both reasons."""
+    reasons = {claim.entry.id: claim.why for claim in second}
+    merged = []
+    for claim in first:
+        both = filter(None, (claim.why, reasons.pop(claim.entry.id, "")))
+        merged.append(replace(claim, why="; ".join(both)))
+    return [*merged, *(claim for claim in second if claim.entry.id in reasons)]

@@ -134,12 +134,52 @@ class Lookup(BaseModel):
     also: list[Title]
     facts: list[str] | None = Field(
         None,
-        description="what the platform's page says, if the question was about its bill or data",
+        description="what answers a question: a platform's page, or a command with its numbers",
     )
     decision: Decision | None = Field(
         None, description="what to do next; absent where no failed run is seen"
     )
     entry: str | None = Field(None, description="with `whole`: the first match's entry, whole")
+
+
+class RunStatus(BaseModel):
+    """The run on a box, or without `box` every run known from here. Nothing was changed."""
+
+    state: str | None = Field(None, description="alive, finished, failed, stalled and so on")
+    box: str | None = None
+    run: str | None = Field(None, description="its folder there")
+    lines: list[str] | None = Field(None, description=f"what is known of it; {QUOTED}")
+    log: list[str] | None = Field(None, description=f"its last lines; {QUOTED}")
+    decision: dict[str, Any] | None = Field(None, description="what to do about one that ended")
+    cost: dict[str, Any] | None = Field(None, description="estimated; what is left of a budget")
+    runs: list[dict] | None = Field(None, description=QUOTED)
+    left_out: int | None = None
+    billed: list[dict[str, Any]] = Field(description="may still be billed, by estimate")
+    look_again_in: int | None = Field(description="seconds; null: it has ended")
+
+
+class Fit(BaseModel):
+    """What training takes of each GPU, in GiB: an estimate, from `least_gib` to `most_gib`."""
+
+    verdict: str | None = Field(description="fits, tight, doesn't fit, not known; null: no card")
+    gpu: dict[str, Any] | None
+    need_gib: float
+    least_gib: float
+    most_gib: float | None = Field(description="null: not known")
+    parts: dict[str, float] = Field(description="what takes it")
+    levers: list[dict[str, Any]] = Field(description="what would save memory, the most first")
+    solved: dict[str, Any] | None = None
+    remarks: list[str]
+
+
+class Acted(BaseModel):
+    """A plan with its id, or what came of one. `done`: null while it goes on."""
+
+    billing: str
+    plan: dict[str, Any] | None = None
+    done: bool | None = None
+    quoted: list[str] | None = Field(None, description=QUOTED)
+    next: str = Field(description="ask the user, run_status or lookup_symptom")
 
 
 class RunWarning(BaseModel):
@@ -165,7 +205,6 @@ class RunScript(BaseModel):
     resource: str | None = Field(
         None, description="where this session has the whole script; nothing was written"
     )
-    path: str | None = Field(None, description="with write_to: the file that has the script")
     start: str
     watch: str
     stop: str
@@ -215,7 +254,6 @@ class BoxHealth(BaseModel):
     driver: str | None = None
     about: list[str] | None = Field(None, description="such as container, MIG, vGPU, WSL")
     left_out: dict[str, int] | None = Field(None, description="further findings by level")
-    stress: dict[str, Any] | None = Field(None, description="what was measured under load")
     partial: str | None = Field(
         None,
         description="what there was no time for, and the command that does it",

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from ..lookup.budget import tokens_of_json
 from ..text import BadRequest
+from .untrusted import as_data
 
 MOST = 2000  # tokens of an answer, by an estimate that errs on the high side
+MOST_LEVERS = 6  # changes that would save memory
+MOST_MEASURED = 4  # like runs that were measured
 # The lists of a report on staleness, most urgent first: before the ages that each report has, what
 # the call asked about, its packages and its release. The facts in `doubt` that no dated page states
 # come last: they were so yesterday.
@@ -44,6 +49,33 @@ def of_staleness(report: dict, start: int) -> dict:
         end += 1
     page["next"] = end if end < len(findings) else None
     return page
+
+
+def of_fit(report: dict[str, Any]) -> dict[str, Any]:
+    """The estimate without its arithmetic, and of the changes those that save most."""
+    lever = ("change", "options", "saves_gib", "need_gib", "verdict", "entry")
+    best = sorted(report["levers"], key=lambda one: -one["saves_gib"])[:MOST_LEVERS]
+    remarks = [f"most is taken {report['moment']}", *report["remarks"]]
+    if report["why"]:
+        remarks.append(f"the range is wide: {report['why']}")
+    if report["not_counted"]:
+        remarks.append(f"not counted: {', '.join(report['not_counted'])}")
+    if together := report.get("together"):
+        remarks.append(f"{together['options']} together: {together['need_gib']:.1f} GiB")
+    remarks += [f"measured: {line}" for line in report["measured"][:MOST_MEASURED]]
+    sizes = ("verdict", "gpu", "need_gib", "least_gib", "most_gib")
+    answer = as_data(
+        {
+            **{name: report[name] for name in sizes},
+            "parts": {line["what"]: line["gib"] for line in report["lines"]},
+            "levers": [{name: one[name] for name in lever} for one in best],
+            **({"solved": report["solved"]} if "solved" in report else {}),
+            "remarks": remarks,
+        }
+    )
+    while tokens_of_json(answer) > MOST and (answer["levers"] or answer["remarks"]):
+        (answer["levers"] or answer["remarks"]).pop()
+    return answer
 
 
 def of_health(health: dict) -> dict:

@@ -73,7 +73,7 @@ def entry(id: str) -> str:
 
 
 def rendered_script(digest: str, name: str) -> str:
-    """A whole script that was rendered without `write_to`."""
+    """A whole script that was rendered in this session."""
     return scripts.read(digest, name)
 
 

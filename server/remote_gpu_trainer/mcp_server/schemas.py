@@ -18,11 +18,9 @@ TEXT = {"type": "string"}
 
 
 def short_input(
-    schema: Schema,
-    values: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    hidden: Sequence[str] = (),
+    schema: Schema, values: Mapping[str, Sequence[str]] = MappingProxyType({})
 ) -> Schema:
-    """The schema of a tool's arguments without titles, and without the `hidden` arguments.
+    """The schema of a tool's arguments without titles.
 
     An optional argument has its plain type: a caller without a value leaves it out. `values` has
     the values that an argument of that name may take.
@@ -32,7 +30,6 @@ def short_input(
         | ({"enum": list(values[name])} if values.get(name) else {})
         | {key: field[key] for key in ("description", "default", "maximum") if field.get(key)}
         for name, field in schema["properties"].items()
-        if name not in hidden
     }
     return {
         "type": "object",

@@ -1,4 +1,4 @@
-"""The scripts that were rendered in this session without a file, as resources.
+"""The scripts that were rendered in this session, as resources.
 
 A script has half a megabyte: as part of an answer it would fill an agent's context. The answer has
 its head and its URI. Sessions of one HTTP server share the scripts; the URI has the script's

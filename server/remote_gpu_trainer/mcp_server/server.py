@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import traceback
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -24,6 +24,7 @@ from mcp_types import (
 from pydantic import AnyUrl, ValidationError
 
 from .. import __version__
+from ..boxes import box as boxes
 from ..catalogue.bundle import CatalogueError
 from ..runs import TARGETS
 from ..text.masking import shown, shown_lines
@@ -40,10 +41,10 @@ LONGEST_NAME = 2000  # characters of a URI, or of the name of a tool or prompt
 _log = logging.getLogger(__name__)
 
 
-def make_server(read_only: bool = False) -> MCPServer:
+def make_server(allow_runs: Sequence[str] = ()) -> MCPServer:
     """A server with its tools, resources and prompts registered.
 
-    A `read_only` one writes no file and loads no GPU.
+    `allow_runs`: the boxes on which it may also start and stop runs. Raises BadBox.
     """
     # Before the SDK does it: with rich installed, the SDK would wrap each log line into columns.
     logging.basicConfig(level="WARNING", format="%(message)s")
@@ -55,8 +56,11 @@ def make_server(read_only: bool = False) -> MCPServer:
         log_level="WARNING",
         extensions=[skills.Skills()],
     )
-    server.read_only = read_only
-    tools.add_to(server, read_only)
+    tools.add_to(server)
+    if allow_runs:
+        from . import acts  # not at the top, for a fast start: most sessions only read
+
+        acts.add_to(server, {name: boxes.parse(name) for name in allow_runs})
     resources.add_to(server)
     prompts.add_to(server)
     completion.add_to(server)
@@ -69,8 +73,6 @@ class Server(MCPServer):
     The SDK's own errors repeat what the client sent: the whole name, or the rejected value, which
     may be a secret in the wrong place.
     """
-
-    read_only = False
 
     async def run_stdio_async(self) -> None:
         """Serve on standard input and output until the input ends."""
@@ -85,7 +87,7 @@ class Server(MCPServer):
             tool.model_copy(
                 update={
                     "description": " ".join((tool.description or "").split()),
-                    "input_schema": short_input(tool.input_schema, values, self._hidden(tool.name)),
+                    "input_schema": short_input(tool.input_schema, values),
                     "output_schema": short_output(tool.output_schema),
                 }
             )
@@ -113,28 +115,18 @@ class Server(MCPServer):
                 "\n".join(shown(line, LONGEST_TEXT) for line in message.split("\n")[:20])
             ) from None
 
-    def _hidden(self, name: str) -> tuple[str, ...]:
-        """The arguments of a tool that this server doesn't take."""
-        return tools.CHANGING.get(name, ()) if self.read_only else ()
-
     async def _refuse_unknown(self, name: str, arguments: dict[str, Any]) -> None:
         """Raise MCPError for a tool that doesn't exist, ToolError for such an argument.
 
         The SDK ignores an argument that it doesn't know: a call with `box` in place of `host`
         would examine this machine.
         """
-        hidden = self._hidden(name)
         known = {
-            tool.name: [key for key in tool.input_schema["properties"] if key not in hidden]
-            for tool in await super().list_tools()
+            tool.name: list(tool.input_schema["properties"]) for tool in await super().list_tools()
         }
         if name not in known:
             raise MCPError(
                 INVALID_PARAMS, f"unknown tool {shown(name, 80)!r}; use one of {', '.join(known)}"
-            )
-        if refused := [argument for argument in arguments if argument in hidden]:
-            raise ToolError(
-                f"{', '.join(refused)}: this server was started with --read-only; leave it out"
             )
         unknown = [shown(argument, 80) for argument in arguments if argument not in known[name]]
         if unknown:
@@ -206,10 +198,25 @@ def wrong_arguments(error: ValidationError) -> str:
     """
     faults = []
     for fault in error.errors(include_url=False, include_input=False)[:5]:
-        place = shown(".".join(str(part) for part in fault["loc"]), 80)
-        faults.append(
-            f"{place}: missing; pass it"
-            if fault["type"] == "missing"
-            else f"{place}: wrong value; {shown(fault['msg'], 120)}"
-        )
+        place, kind = shown(".".join(str(part) for part in fault["loc"]), 80), fault["type"]
+        if kind == "missing":
+            faults.append(f"{place}: missing; pass it")
+        elif kind in _WANTED:
+            do = _INSTEAD.get(place, "see the tool's schema")
+            faults.append(f"{place}: must be {_WANTED[kind]}; {do}")
+        else:
+            faults.append(f"{place}: wrong value; {shown(fault['msg'], 120)}")
     return "; ".join(faults)
+
+
+# pydantic's kinds of faults, as what is wanted, and what to do about an argument.
+_WANTED = {
+    "dict_type": "an object with fields",
+    "list_type": "a list",
+    "string_type": "a text",
+    "int_type": "a whole number",
+    "int_parsing": "a whole number",
+    "bool_type": "true or false",
+    "bool_parsing": "true or false",
+}
+_INSTEAD = {"job": "pass name, command, deadline and what else schema://job lists"}

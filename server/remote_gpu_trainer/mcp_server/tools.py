@@ -1,4 +1,4 @@
-"""The four tools. No logic here: arguments in, the answer of the command line out, cut to fit.
+"""The tools. No logic here: arguments in, the answer of the command line out, cut to fit.
 
 The agent reads the docstrings, and the descriptions of the arguments.
 """
@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from typing import TYPE_CHECKING, Annotated, Any
 
 import anyio
@@ -23,29 +24,26 @@ from ..logs.files import Unreadable
 from ..lookup import LIMITS, which_run
 from ..text import BadRequest
 from . import scripts
-from .answers import BoxHealth, Lookup, RunScript, Staleness
-from .pages import of_health, of_staleness
+from .answers import BoxHealth, Fit, Lookup, RunScript, RunStatus, Staleness
+from .pages import of_fit, of_health, of_staleness
 from .progress import MOST, PLACES, read_with_progress, run_with_progress
 from .untrusted import as_data
 
 if TYPE_CHECKING:
-    from ..lookup.steps import Answer
+    from ..lookup.state import Answer
 
 MOST_INSTALLED = 1_000_000  # characters: some seconds of reading
 
 # Whether a call destroys anything, or may be repeated, is asked only of tools that write.
 READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
 REACHES_BOXES = ToolAnnotations(read_only_hint=True, open_world_hint=True)
-# It replaces a script that was rendered earlier.
-WRITES = ToolAnnotations(
-    read_only_hint=False, destructive_hint=True, idempotent_hint=True, open_world_hint=False
-)
-# The arguments that a read-only server doesn't have: they write a file, or load a box.
-CHANGING = {"render_run_script": ("write_to", "outside"), "gpu_health": ("stress_seconds",)}
 
 # Places apart from those of the SDK, which needs one for each message that it reads or writes:
 # with a dead mount, calls that never end would otherwise take them all.
-LOGS, SCRIPTS, BOXES = (anyio.CapacityLimiter(PLACES) for _ in range(3))
+LOGS, SCRIPTS, BOXES, RUNS = (anyio.CapacityLimiter(PLACES) for _ in range(4))
+
+
+WAITING = 40.0  # seconds for a box to answer how its run is
 
 
 def answer_for(**question: Any) -> Answer:
@@ -57,14 +55,14 @@ def answer_for(**question: Any) -> Answer:
     return answers(**question)
 
 
-def add_to(server: MCPServer, read_only: bool = False) -> None:
-    """Register the tools."""
+def add_to(server: MCPServer) -> None:
+    """Register the tools that read."""
     server.add_tool(lookup_symptom, title="Look up a failed run", annotations=REACHES_BOXES)
     server.add_tool(check_staleness, title="Check what is out of date", annotations=READS)
-    server.add_tool(
-        render_run_script, title="Render a run script", annotations=READS if read_only else WRITES
-    )
+    server.add_tool(render_run_script, title="Render a run script", annotations=READS)
+    server.add_tool(fit_memory, title="See whether a model fits", annotations=REACHES_BOXES)
     server.add_tool(gpu_health, title="Check a GPU box", annotations=REACHES_BOXES)
+    server.add_tool(run_status, title="See how a run is", annotations=REACHES_BOXES)
 
 
 async def lookup_symptom(
@@ -109,7 +107,7 @@ async def lookup_symptom(
             found["entry"] = bundle.load().markdown(answer.matches[0]["id"])
     except (BadRequest, Unreadable, bundle.CatalogueError) as error:
         raise ToolError(str(error)) from None
-    return _in_both_forms(found)
+    return in_both_forms(found)
 
 
 def check_staleness(
@@ -131,7 +129,7 @@ def check_staleness(
         page = of_staleness(as_data(report.as_dict()), cursor)
     except (BadQuestion, BadRequest, FactError, bundle.CatalogueError) as error:
         raise ToolError(str(error)) from None
-    return _in_both_forms(page)
+    return in_both_forms(page)
 
 
 async def render_run_script(
@@ -139,24 +137,19 @@ async def render_run_script(
     job: Annotated[dict[str, Any], Field(description="name, command, deadline; see schema://job")],
     profile: Annotated[str, Field(description="the platform")],
     target: Annotated[str | None, Field(description="default: by platform")] = None,
-    write_to: Annotated[
-        str | None,
-        Field(description="folder or file"),
-    ] = None,
-    outside: Annotated[bool, Field(description="write_to may leave the working folder")] = False,
 ) -> Annotated[CallToolResult, RunScript]:
     """Call instead of writing nohup, tmux or sbatch yourself for what runs over ten minutes on a
-    box; starts nothing. Returns commands to start, watch and stop it, its risks, and the script
-    as `path` or `resource`."""
+    box; starts and writes nothing. Returns commands to start, watch and stop it, its risks, and
+    the script as `resource`."""
     # Not at the top, for a fast start: the model of a job takes a while to build, and most
     # sessions don't need it.
-    from ..runs.job_reading import JobError
+    from ..runs.job_errors import JobError
     from ..runs.rendering import rendered
 
     try:
         answer = await run_with_progress(
             context,
-            lambda: rendered(job, profile, target, write_to, None, outside),
+            lambda: rendered(job, profile, target),
             lambda: "waiting for the files of the job",
             places=SCRIPTS,
         )
@@ -165,12 +158,47 @@ async def render_run_script(
         raise ToolError(why) from None
     except (BadRequest, JobError, FactError, bundle.CatalogueError) as error:
         raise ToolError(str(error)) from None
-    if "script" not in answer:
-        return _in_both_forms(answer)
     script = answer.pop("script")
     uri = scripts.keep(answer["file_name"], script)
-    reply = _in_both_forms({"head": scripts.head_of(script), "resource": uri, **answer})
+    reply = in_both_forms({"head": scripts.head_of(script), "resource": uri, **answer})
     return reply.model_copy(update={"content": [*reply.content, scripts.link(uri)]})
+
+
+async def fit_memory(
+    context: Context,
+    model: Annotated[str, Field(description="config.json, or a name on the Hub")],
+    gpu: Annotated[str | None, Field(description="a card such as H100-80GB, or its GiB")] = None,
+    batch: Annotated[int, Field(description="samples on each GPU")] = 1,
+    sequence: Annotated[int | None, Field(description="tokens of each")] = None,
+    gpus: Annotated[int, Field(description="that share it")] = 1,
+    options: Annotated[
+        dict[str, Any] | None,
+        Field(description="lora, precision and so on, as `rgt fit`"),
+    ] = None,
+    solve: Annotated[str | None, Field(description="batch, sequence, lora or gpu")] = None,
+) -> Annotated[CallToolResult, Fit]:
+    """Call before renting a card or choosing a batch size, and after running out of memory.
+    Returns what training takes of each GPU, and what would save memory."""
+    from ..runs import fit_report  # not at the top, for a fast start
+
+    def reckon() -> dict[str, Any]:
+        if solve and solve not in fit_report.SOLVED:
+            raise BadRequest(f"solve: use one of {', '.join(fit_report.SOLVED)}")
+        asked = fit_report.Asked(model, {}, solve=solve)
+        more = fit_report.read_options(options or {})
+        run = {**more, "batch": batch, "sequence": sequence, "gpus": gpus}
+        card = fit_report.card_of(gpu) if gpu is not None else None
+        return fit_report.reckon(asked, card, run)
+
+    try:
+        report = await run_with_progress(
+            context, reckon, lambda: "reading the model's config", places=SCRIPTS
+        )
+    except TimeoutError:
+        raise ToolError(f"no config in {MOST:g} s; pass a config.json in place of a name") from None
+    except (BadRequest, bundle.CatalogueError) as error:
+        raise ToolError(str(error)) from None
+    return in_both_forms(of_fit(report))
 
 
 async def gpu_health(
@@ -183,14 +211,6 @@ async def gpu_health(
         str | None,
         Field(description="paid for: gpus=8,name=H100,driver>=550"),
     ] = None,
-    stress_seconds: Annotated[
-        float,
-        Field(
-            description="load all GPUs, about 15; never beside a job",
-            ge=0,
-            le=3600,
-        ),
-    ] = 0,
 ) -> Annotated[CallToolResult, BoxHealth]:
     """Call after the first login to a new or restarted box, before installing, and when a run
     hangs, slows down or dies without a traceback. Returns a verdict."""
@@ -204,7 +224,7 @@ async def gpu_health(
         # a pair it is refused, and the error lists the names.
         expected = "help="
     try:
-        question = examine.Question(expected, stress=stress_seconds)
+        question = examine.Question(expected)
         place = box.parse(host or "local")
         try:
             health = await run_with_progress(
@@ -217,7 +237,48 @@ async def gpu_health(
             health = examine.late(place)
     except (BadRequest, box.BadBox, bundle.CatalogueError) as error:
         raise ToolError(str(error)) from None
-    return _in_both_forms(of_health(health.as_dict()))
+    return in_both_forms(of_health(health.as_dict()))
+
+
+async def run_status(
+    context: Context,
+    box: Annotated[
+        str | None,
+        Field(description="ssh name, user@host, ssh line or local; default: every known run"),
+    ] = None,
+    run: Annotated[
+        str | None, Field(description="its name; default: the one that is alive, else the newest")
+    ] = None,
+) -> Annotated[CallToolResult, RunStatus]:
+    """Call to see whether a run trains, what it came to, what it costs and what is still billed;
+    then not again before `look_again_in` seconds are over."""
+    # Not at the top, for a fast start: only sessions with a box need them.
+    from ..boxes import box as boxes
+    from ..runs import billing, overview, status_cost
+    from ..runs import status as run_state
+    from .run_pages import of_run, of_runs
+
+    def ask() -> dict[str, Any]:
+        if box is None:
+            return of_runs(overview.rows(with_ended=True), billing.about(time.time()))
+        state = run_state.ask(place, run or "", limit=WAITING)
+        now = time.time()
+        status_cost.add(place, state, now)
+        run_state.explain(state)
+        return of_run(state, billing.about(now, place, state.dir, state), now)
+
+    try:
+        if box is not None:
+            place = boxes.parse(box)
+        elif run is not None:
+            raise ToolError("run: names a run of a box; pass box too")
+        return in_both_forms(
+            await run_with_progress(context, ask, lambda: "waiting for the box", places=RUNS)
+        )
+    except TimeoutError:
+        raise ToolError(f"no answer from the box in {MOST:g} s; ask again later") from None
+    except (BadRequest, boxes.BadBox, bundle.CatalogueError) as error:
+        raise ToolError(str(error)) from None
 
 
 def _checked_length(installed: str | None) -> str | None:
@@ -233,7 +294,7 @@ def _checked_length(installed: str | None) -> str | None:
     return installed or None
 
 
-def _in_both_forms(answer: dict) -> CallToolResult:
+def in_both_forms(answer: dict) -> CallToolResult:
     """The answer as text and as structured content, for clients that pass the model only one.
 
     Both are complete, and both are UTF-8 whatever the files here are called.

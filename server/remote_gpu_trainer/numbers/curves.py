@@ -13,6 +13,23 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 
+from .entries import (
+    DETECTION_IS_ZERO,
+    DIVERGED,
+    FLAT_RATE,
+    INPUT_BOUND,
+    IOU_IS_ZERO,
+    KL_IS_ODD,
+    LOSS_SCALE_FALLS,
+    NAN_GRADIENT,
+    NEAR_CHANCE,
+    NEGATIVE_LOSS,
+    NORM_SPIKES,
+    RAM_GROWS,
+    RARE_CLASSES,
+    RATE_ENDS_EARLY,
+    REWARD_HACKING,
+)
 from .finding import NumbersFinding
 from .loss_shapes import (
     FEWEST,
@@ -76,7 +93,11 @@ def findings(numbers: Numbers) -> list[NumbersFinding]:
     if curves.first("reward"):
         result = _some(*filter(_of_policy_too, result), _collapses(curves))
     if norm:
-        result += _some(_norm_is_zero(norm), None if result else _norm_jumps(norm))
+        result += _some(
+            _norm_is_zero(norm),
+            None if broken else _norm_is_nan(norm),
+            None if result else _norm_jumps(norm),
+        )
     causes = _some(_of(curves, "scale", _scale), _of(curves, "lr", partial(_lr, loss=curves.loss)))
     result = result + causes if broken else causes + result  # causes explain a flat loss
     if curves.first("reward") or curves.first("margin"):
@@ -93,8 +114,12 @@ def findings(numbers: Numbers) -> list[NumbersFinding]:
 
 
 def is_lost(numbers: Numbers) -> bool:
-    """Return whether a loss becomes nan or infinite: to say so takes no course of many values."""
-    return bool(_not_finite(_curves_of(numbers)))
+    """Return whether a loss becomes nan or infinite, or the last gradient norm is nan.
+
+    To say so takes no course of many values.
+    """
+    curves = _curves_of(numbers)
+    return bool(_not_finite(curves) or _of(curves, "norm", _norm_is_nan))
 
 
 def _some(*findings: NumbersFinding | None) -> list[NumbersFinding]:
@@ -195,7 +220,7 @@ def _guesses_classes(curves: _Curves, loss: Series) -> bool:
 
 def _of_policy_too(finding: NumbersFinding) -> bool:
     """Whether a finding counts for a policy, whose loss is often 0, negative or without a trend."""
-    return finding.entry not in ("P12", "O16") and "exactly 0.0" not in finding.message
+    return finding.entry not in (DIVERGED, NEGATIVE_LOSS) and "exactly 0.0" not in finding.message
 
 
 def _of(
@@ -214,6 +239,15 @@ def _norm_is_zero(norm: Series) -> NumbersFinding | None:
     )
 
 
+def _norm_is_nan(norm: Series) -> NumbersFinding | None:
+    """Find a gradient that is nan at the end: the weights may be by the next step."""
+    if not math.isnan(norm.values[-1]):
+        return None
+    count = run_at_end(norm.values, math.isnan)
+    message = f"grad_norm is nan in the last {'step' if count == 1 else f'{count} steps'}"
+    return NumbersFinding(norm.rows[-count], message, NAN_GRADIENT)
+
+
 def _norm_jumps(norm: Series) -> NumbersFinding | None:
     values = [value for value in norm.values if math.isfinite(value)]
     usual = median(values) if len(values) >= 2 * TREND else 0
@@ -225,7 +259,7 @@ def _norm_jumps(norm: Series) -> NumbersFinding | None:
         norm.rows[jumps[0]],
         f"grad_norm jumps from {usual:.2g} to {most:.0f} on single batches, in {len(jumps)} of "
         f"{len(norm.values)} steps",
-        "P13",
+        NORM_SPIKES,
     )
 
 
@@ -236,9 +270,11 @@ def _lr(lr: Series, loss: Series | None) -> NumbersFinding | None:
     if not any(lr.values):
         if loss and _has_fallen(loss):
             return None  # the model learns: 2e-5 was printed as 0.0000
-        return NumbersFinding(lr.rows[0], "logged learning rate is 0 in every step", "O23")
+        return NumbersFinding(lr.rows[0], "logged learning rate is 0 in every step", FLAT_RATE)
     return NumbersFinding(
-        lr.rows[-zero], "learning rate reaches zero early, long before the end of training", "O8"
+        lr.rows[-zero],
+        "learning rate reaches zero early, long before the end of training",
+        RATE_ENDS_EARLY,
     )
 
 
@@ -258,7 +294,7 @@ def _scale(scale: Series) -> NumbersFinding | None:
     return NumbersFinding(
         scale.rows[0],
         f"fp16 loss scale halves again and again, from {values[0]:g} to {values[-1]:g}",
-        "O24",
+        LOSS_SCALE_FALLS,
     )
 
 
@@ -276,13 +312,13 @@ def _kl(kl: Series) -> NumbersFinding | None:
     head, tail = mean(values[:quarter]), mean(values[-quarter:])
     if tail < -0.01 and sum(value < 0 for value in values[-quarter:]) * 4 >= quarter * 3:
         return NumbersFinding(
-            kl.rows[-quarter], f"KL divergence to the reference is negative, {tail:.3g}", "R2"
+            kl.rows[-quarter], f"KL divergence to the reference is negative, {tail:.3g}", KL_IS_ODD
         )
     if tail > 10 and tail > 10 * abs(head):
         return NumbersFinding(
             kl.rows[-quarter],
             f"KL to the reference model grows without end, from {head:.3g} to {tail:.3g}",
-            "R2",
+            KL_IS_ODD,
         )
     return None
 
@@ -306,7 +342,7 @@ def _collapses(curves: _Curves) -> NumbersFinding | None:
                 series.rows[-quarter],
                 f"reward keeps rising, then {what}, from {series.values[0]:.3g} to "
                 f"{series.values[-1]:.3g}",
-                "R1",
+                REWARD_HACKING,
             )
     return None
 
@@ -346,7 +382,7 @@ def _near_chance(curves: _Curves) -> NumbersFinding | None:
     return NumbersFinding(
         val_acc.rows[0],
         f"validation accuracy stays near chance at {median(val_acc.values):.3g} though {other}",
-        "V1",
+        NEAR_CHANCE,
     )
 
 
@@ -369,7 +405,13 @@ def _no_score(curves: _Curves) -> NumbersFinding | None:
     for score in curves.all("val score", "score"):
         if len(score.values) >= 3 and not any(score.values):
             name = score.name.lower()
-            entry = "V5" if "iou" in name else "V3" if "ap" in name else "V6"
+            entry = (
+                IOU_IS_ZERO
+                if "iou" in name
+                else DETECTION_IS_ZERO
+                if "ap" in name
+                else RARE_CLASSES
+            )
             end = " while the loss falls" if _falls(curves.loss) else ""
             return NumbersFinding(
                 score.rows[0], f"{plain(score)} is exactly 0 in every evaluation{end}", entry
@@ -419,7 +461,7 @@ def _grows(memory: Series) -> NumbersFinding | None:
         return None
     text = f"from {memory.values[0]:.4g} to {memory.values[-1]:.4g}"
     if memory.kind == "ram":
-        return NumbersFinding(memory.rows[0], f"host RAM climbs every epoch, {text}", "DP9")
+        return NumbersFinding(memory.rows[0], f"host RAM climbs every epoch, {text}", RAM_GROWS)
     return NumbersFinding(memory.rows[0], f"GPU memory grows with every step, {text}", fault=False)
 
 
@@ -433,4 +475,4 @@ def _waits(curves: _Curves) -> NumbersFinding | None:
         return None
     share = 100 * waited / whole
     message = f"data loading takes {share:.0f} % of each step, the GPU waits for its input"
-    return NumbersFinding(data.rows[0], message, "U24")
+    return NumbersFinding(data.rows[0], message, INPUT_BOUND)

@@ -9,6 +9,20 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .entries import (
+    ACCUMULATION_SCALES,
+    DIVERGED,
+    DPO_STANDS_STILL,
+    HUGE_FIRST_LOSS,
+    NAN_IN_OWN_CODE,
+    NAN_SOMEWHERE,
+    NEGATIVE_LOSS,
+    NOT_LEARNING,
+    PERPLEXITY_IS_ODD,
+    SATURATED_BINARY_LOSS,
+    SLOW_LOSS,
+    TWO_SOFTMAXES,
+)
 from .finding import NumbersFinding
 from .metric_series import Numbers, Series
 
@@ -40,12 +54,12 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Numbe
         return None
     at, name = bad[0], plain(series)
     what = "nan" if any(math.isnan(values[i]) for i in bad) else "inf"
-    entry = "L7" if series.held_out and series.kind == "ppl" else "P9"
+    entry = PERPLEXITY_IS_ODD if series.held_out and series.kind == "ppl" else NAN_SOMEWHERE
     lost = series.kind == "loss" and not series.held_out
     if what == "inf" and _stays_finite(norm, series.rows[at]):
         sign = "-" if all(values[i] < 0 for i in bad) else ""
         message = f"{name} is {sign}inf while the gradient norm stays finite"
-        return NumbersFinding(series.rows[at], message, "P8")
+        return NumbersFinding(series.rows[at], message, NAN_IN_OWN_CODE)
     if at == 0:
         where = "from the first step" if began is not False else "in every line"
         return NumbersFinding(series.rows[0], f"{name} is {what} {where}", entry, lost=lost)
@@ -54,7 +68,7 @@ def not_finite(series: Series, norm: Series | None, began: bool | None) -> Numbe
         return NumbersFinding(series.rows[at], message, entry)
     if at >= FEWEST and _rises(values[:at]):
         message = f"{name} diverges, then becomes {what} and stays {what}"
-        return NumbersFinding(series.rows[at], message, "P12", lost=lost)
+        return NumbersFinding(series.rows[at], message, DIVERGED, lost=lost)
     climbed = ", gradient norm climbed before" if _climbs(norm, series.rows[at]) else ""
     message = f"{name} suddenly becomes {what} and stays {what}{climbed}"
     return NumbersFinding(series.rows[at], message, entry, lost=lost)
@@ -96,7 +110,7 @@ def levels_off(loss: Series, acc: Series | None) -> NumbersFinding | None:
                 loss.rows[-1],
                 f"loss never gets below {least:.2f} with {classes} classes though accuracy is "
                 f"{max(acc.values):.3g}",
-                "O12",
+                TWO_SOFTMAXES,
             )
     return None
 
@@ -114,7 +128,9 @@ def clamped(loss: Series, acc: Series | None) -> NumbersFinding | None:
     ):
         row = next(row for row, value in zip(loss.rows, loss.values) if value > 5)
         return NumbersFinding(
-            row, f"binary loss jumps to {loss.values[-1]:.3g} of 100, outputs are saturated", "O13"
+            row,
+            f"binary loss jumps to {loss.values[-1]:.3g} of 100, outputs are saturated",
+            SATURATED_BINARY_LOSS,
         )
     return None
 
@@ -130,7 +146,7 @@ def zero(loss: Series, norm: Series | None) -> NumbersFinding | None:
         return NumbersFinding(
             loss.rows[len(loss.values) - end],
             "loss drops to exactly 0.0 and grad_norm is nan in every step",
-            "P9",
+            NAN_SOMEWHERE,
         )
     return (
         NumbersFinding(loss.rows[0], "loss is exactly 0.0 from the first step")
@@ -158,7 +174,7 @@ def apart(loss: Series, norm: Series | None) -> NumbersFinding | None:
         message = f"loss diverges: it rises from {least:.3g} to {last:.3g} and explodes{climbed}"
     else:
         message = f"loss falls to {least:.3g}, then jumps to {last:.3g} and stays up{climbed}"
-    return NumbersFinding(row, message, "P12")
+    return NumbersFinding(row, message, DIVERGED)
 
 
 def _rises_for_good(values: list[float], smooth: list[float], low: int) -> bool:
@@ -211,7 +227,7 @@ def twice(loss: Series, norm: Series | None) -> NumbersFinding | None:
         loss.rows[half],
         f"{what} exactly {times} times larger in the second run, step by step, as with gradient "
         "accumulation that doesn't divide",
-        "O9",
+        ACCUMULATION_SCALES,
     )
 
 
@@ -233,7 +249,7 @@ def negative(loss: Series) -> NumbersFinding | None:
     return NumbersFinding(
         row,
         f"training loss is negative and falls without limit, at last {loss.values[-1]:.4g}",
-        "O16",
+        NEGATIVE_LOSS,
     )
 
 
@@ -246,7 +262,9 @@ def huge(loss: Series) -> NumbersFinding | None:
         or any(word in loss.name.lower() for word in ("mse", "l1", "recon", "elbo", "encoder"))
     ):
         return None
-    return NumbersFinding(loss.rows[0], f"first loss is in the hundreds, {first:.0f}", "P17")
+    return NumbersFinding(
+        loss.rows[0], f"first loss is in the hundreds, {first:.0f}", HUGE_FIRST_LOSS
+    )
 
 
 @dataclass(frozen=True)
@@ -324,14 +342,16 @@ def flat(loss: Series, numbers: Numbers, by_kind: dict[str, list[Series]]) -> Nu
         return None
     if is_slow and not level.is_chance:
         message = f"loss {_how(is_slow)}, from {values[0]:.4g} to {values[-1]:.4g}"
-        return NumbersFinding(loss.rows[0], message, "O7")
+        return NumbersFinding(loss.rows[0], message, SLOW_LOSS)
     chance = f", ln({level.classes})," if level.is_chance else ""
     message = f"loss stays at {level.middle:.3f}{chance} from the start, {_how(is_slow)}"
     if any(series.kind == "margin" for series in numbers.series):
-        return NumbersFinding(loss.rows[0], f"DPO {message}, rewards margins near 0", "L9")
+        return NumbersFinding(
+            loss.rows[0], f"DPO {message}, rewards margins near 0", DPO_STANDS_STILL
+        )
     if acc:
         message += f", accuracy stays at {median(acc.values):.3g}"
-    return NumbersFinding(loss.rows[0], message, "O1")
+    return NumbersFinding(loss.rows[0], message, NOT_LEARNING)
 
 
 def _improves(acc: Series, quarter: int) -> bool:

@@ -5,6 +5,11 @@ Standard library, Python 3.8.
 
 from __future__ import annotations
 
+from .entries import (
+    EPOCHS_AGAIN,
+    ONLY_WEIGHTS,
+    RATE_AGAIN,
+)
 from .finding import NumbersFinding
 from .loss_shapes import median
 from .metric_series import Numbers, Series
@@ -46,7 +51,7 @@ def _loss_jumps(before: list[float], after: list[float], row: int) -> NumbersFin
     if not (after[0] > JUMPED * usual > 0 and after[0] > 1.1 * max(before[-10:])):
         return None
     message = f"loss jumps right after resume from {usual:.3g} to {after[0]:.3g}"
-    return NumbersFinding(row, message, "C1")
+    return NumbersFinding(row, message, ONLY_WEIGHTS)
 
 
 def _rate_differs(old: list[float], new: list[float], row: int) -> NumbersFinding | None:
@@ -55,17 +60,17 @@ def _rate_differs(old: list[float], new: list[float], row: int) -> NumbersFindin
         return None
     is_long = len(new) >= BESIDE
     if is_long and new[0] < FELL * old[-1] and max(new) > 3 * new[0]:
-        return NumbersFinding(row, "learning rate replays its warm-up after resume", "C14")
+        return NumbersFinding(row, "learning rate replays its warm-up after resume", RATE_AGAIN)
     had_decayed, rises_above = old[-1] < 0.9 * max(old), max(new) > 1.5 * old[-1]
     if is_long and had_decayed and rises_above and new[0] < 0.9 * max(new):
         message = "learning rate restarts after resume and replays its warm-up"
-        return NumbersFinding(row, message, "C14")
+        return NumbersFinding(row, message, RATE_AGAIN)
     if old[-1] > 0 and new[0] > 2 * old[-1]:
         message = (
             f"learning rate jumps after resume from {old[-1]:.3g} to {new[0]:.3g}, "
             "the scheduler starts again"
         )
-        return NumbersFinding(row, message, "C14")
+        return NumbersFinding(row, message, RATE_AGAIN)
     return None
 
 
@@ -79,5 +84,5 @@ def _counts_again(numbers: Numbers, row: int) -> NumbersFinding | None:
     if first is None or first > 1 or last <= 5:
         return None
     return NumbersFinding(
-        row, f"resumed run counts from {first:.0f} again, it was at {last:.0f}", "C12"
+        row, f"resumed run counts from {first:.0f} again, it was at {last:.0f}", EPOCHS_AGAIN
     )

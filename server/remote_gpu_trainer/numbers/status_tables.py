@@ -6,6 +6,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from .entries import (
+    BUSY_BUT_IDLE,
+    CARD_LOST,
+    CARD_MEMORY_FAILS,
+    DISK_FULL,
+    INODES_FULL,
+    MEMORY_IS_TAKEN,
+    SHARED_MEMORY_FULL,
+    SLURM_LIMIT,
+    SLURM_MEMORY,
+)
 from .finding import NumbersFinding
 from .rows import Row
 
@@ -39,10 +50,10 @@ _DISK = re.compile(r"(\S+)\s+\S+\s+\S+\s+(\S+)\s+(\d{1,3})%\s+(/\S*)\s*$")
 _NEVER_FULL = ("/snap/", "/dev/loop", "squashfs", "/cdrom", "/sys/", "/proc/")
 # sacct cuts a state at the width of its column.
 _STATES = {
-    "OUT_OF_MEMORY": ("SLURM4", "Slurm job killed for memory, state OUT_OF_MEMORY"),
-    "OUT_OF_ME+": ("SLURM4", "Slurm job killed for memory, state OUT_OF_MEMORY"),
-    "TIMEOUT": ("SLURM2", "Slurm job ended at its limit, state TIMEOUT"),
-    "PREEMPTED": ("SLURM2", "Slurm job ended at its limit, state PREEMPTED"),
+    "OUT_OF_MEMORY": (SLURM_MEMORY, "Slurm job killed for memory, state OUT_OF_MEMORY"),
+    "OUT_OF_ME+": (SLURM_MEMORY, "Slurm job killed for memory, state OUT_OF_MEMORY"),
+    "TIMEOUT": (SLURM_LIMIT, "Slurm job ended at its limit, state TIMEOUT"),
+    "PREEMPTED": (SLURM_LIMIT, "Slurm job ended at its limit, state PREEMPTED"),
 }
 
 
@@ -90,7 +101,7 @@ def _nvidia_smi(texts: list[tuple[int, str]]) -> tuple[list[NumbersFinding], int
     for row, text in texts:
         if "ERR!" in text:
             message = "nvidia-smi shows ERR! in place of a value, the card is lost"
-            results.append(NumbersFinding(row, message, "HW1"))
+            results.append(NumbersFinding(row, message, CARD_LOST))
         if head := _CARD.match(text):
             number = int(head[1])
             results += _ecc(row, number, head[2])
@@ -110,7 +121,9 @@ def _ecc(row: int, card: int, count: str) -> list[NumbersFinding]:
         return []
     return [
         NumbersFinding(
-            row, f"nvidia-smi counts {count} uncorrectable ECC errors on GPU {card}", "HW2"
+            row,
+            f"nvidia-smi counts {count} uncorrectable ECC errors on GPU {card}",
+            CARD_MEMORY_FAILS,
         )
     ]
 
@@ -123,7 +136,7 @@ def _of_card(card: _Card) -> list[NumbersFinding]:
             f"nvidia-smi shows {card.use} % utilisation on GPU {card.number}, yet power draw is "
             f"{card.draw} of {card.limit} W"
         )
-        results.append(NumbersFinding(card.row, message, "U21"))
+        results.append(NumbersFinding(card.row, message, BUSY_BUT_IDLE))
     if card.heat >= HOT:
         message = f"GPU {card.number} is at {card.heat} degrees"
         results.append(NumbersFinding(card.row, message, fault=False))
@@ -136,7 +149,7 @@ def _of_card(card: _Card) -> list[NumbersFinding]:
 def _unexplained_memory(card: _Card) -> NumbersFinding:
     """Report memory for which no process is listed: the process is gone, or hidden."""
     message = f"GPU {card.number}: {card.used} MiB of GPU memory taken, nvidia-smi lists no process"
-    return NumbersFinding(card.row, message, "U11")
+    return NumbersFinding(card.row, message, MEMORY_IS_TAKEN)
 
 
 def _df(texts: list[tuple[int, str]]) -> tuple[list[NumbersFinding], int]:
@@ -153,10 +166,12 @@ def _df(texts: list[tuple[int, str]]) -> tuple[list[NumbersFinding], int]:
 
 def _full(row: int, place: str, of_inodes: bool) -> NumbersFinding:
     if of_inodes:
-        return NumbersFinding(row, f"inodes used up on {place}, files can't be created", "U7")
+        return NumbersFinding(
+            row, f"inodes used up on {place}, files can't be created", INODES_FULL
+        )
     if place == "/dev/shm":
-        return NumbersFinding(row, "shared memory /dev/shm is full", "DP15")
-    return NumbersFinding(row, f"disk full on {place}", "U6")
+        return NumbersFinding(row, "shared memory /dev/shm is full", SHARED_MEMORY_FULL)
+    return NumbersFinding(row, f"disk full on {place}", DISK_FULL)
 
 
 def _sacct(texts: list[tuple[int, str]]) -> tuple[list[NumbersFinding], int]:

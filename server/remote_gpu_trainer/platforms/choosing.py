@@ -1,6 +1,7 @@
 """Find platforms that have what a run needs.
 
-An unconfirmed fact, and a guess, neither qualifies a platform nor rules it out.
+An unconfirmed fact, a guess, and one that decides and is more than a year old, neither qualify a
+platform nor rule it out.
 """
 
 from __future__ import annotations
@@ -10,8 +11,11 @@ from dataclasses import dataclass
 from datetime import date
 from typing import Any
 
+from ..catalogue.facts import DECIDES, matters
 from .profile import Fact, Profile
 from .showing import mark, standing
+
+OLD_DAYS = 365  # a fact that decides and is older qualifies no platform
 
 # Facts that can't rule out the user's own machine: nobody takes it away, limits its disk or bills
 # its traffic.
@@ -184,9 +188,15 @@ def _choice(profile: Profile, needs: list[tuple[str, float]], on: date) -> Choic
             continue
         verdict, field = _verdict(name, fact, number, wants_spot)
         if fact.status != "confirmed":
+            likely: dict[bool | None, str] = {True: "probably: ", False: "probably not: "}
+            lead = likely.get(verdict, "") if fact.by else ""
             unknown.append(
-                f"{spoken}: {title} is {standing(fact)}: {_stated(fact, field)} "
-                f"({_words_if_missing(fact, field)}{fact.source})"
+                f"{spoken}: {lead}{title} is {standing(fact)}: "
+                f"{_stated(fact, field)} ({_words_if_missing(fact, field)}{fact.source})"
+            )
+        elif verdict and matters(need.fact) == DECIDES and _is_old(fact, on):
+            unknown.append(
+                f"{spoken}: {title} said so on {fact.date}: {_stated(fact, field)} ({fact.source})"
             )
         elif verdict is False:
             against.append(
@@ -202,6 +212,10 @@ def _choice(profile: Profile, needs: list[tuple[str, float]], on: date) -> Choic
                 f"{spoken}: {doubt}" for doubt in (words, mark(need.fact, fact, on)) if doubt
             ]
     return Choice(profile, tuple(against), tuple(unknown), tuple(doubts))
+
+
+def _is_old(fact: Fact, on: date) -> bool:
+    return fact.date is not None and (on - fact.date).days > OLD_DAYS
 
 
 def _verdict(name: str, fact: Fact, number: float, wants_spot: bool) -> tuple[bool | None, str]:

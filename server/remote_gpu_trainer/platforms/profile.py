@@ -1,7 +1,7 @@
 """The facts of a platform: the YAML front matter of profiles/NAME.md, each with source and date.
 
 A fact is `confirmed` if a dated page of the platform's own documentation states it. Any other fact
-is `unconfirmed`, and programs then choose the cautious branch.
+is `unconfirmed`, and programs then choose the cautious branch; `by` says who states it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ NOT_THERE: dict[str, frozenset[str]] = {
 
 
 # Facts that no page needs: where nobody wrote down what they say, there is none.
-OPTIONAL = frozenset({"card_prices"})
+OPTIONAL = frozenset({"card_prices", "commands"})
 
 
 class ProfileError(FactError):
@@ -58,7 +58,13 @@ class Fact(Strict, Generic[Value]):
         description="date of that page, or of the stored copy that was read; null when it has none"
     )
     status: Literal["confirmed", "unconfirmed"]
+    by: Literal["undated page", "sister site", "several users", "one user"] | None = Field(
+        None, description="who states an unconfirmed fact; null: nobody known, so it is a guess"
+    )
     kind: Kind = "platform"
+    drilled: datetime.date | None = Field(
+        None, description="when `rgt drill` last showed it on a real account; null: never"
+    )
     note: str = Field("", description="what disagrees, or what wasn't found")
 
     @model_validator(mode="after")
@@ -78,6 +84,9 @@ class StopBilling(Strict):
     )
     deletes: str = Field(description="what it deletes for good")
     still_billed: str = Field(description="what is still billed after it")
+    while_stopped: str = Field(
+        "", description="what is billed while a box is stopped; empty: the page doesn't say"
+    )
 
 
 class SelfStop(Strict):
@@ -203,6 +212,66 @@ class CardPrices(Strict):
         return self
 
 
+class Fields(Strict):
+    """Where the JSON of a list has each field. A path such as a.b leads through objects and through
+    each item of a list; a list of {Key, Value} counts as an object."""
+
+    id: str
+    name: str = ""
+    state: str = ""
+    created: str = Field("", description="seconds since 1970, or a time as ISO 8601 has it")
+    hourly: str = Field("", description="what it costs an hour")
+    gb: str = Field("", description="the size of its disk")
+    gb_month: str = Field("", description="what a GB costs a month")
+    of: str = Field("", description="of a disk: the id of its box")
+    hosts: list[str] = Field([], description="path of the host, a blank, path of the port")
+    mounts: list[str] = Field([], description="paths of the folders where its own disks are")
+    kind: list[str] = Field([], description="what tells kinds of box apart that end differently")
+    locked: str = Field("", description="true where the provider refuses to end it")
+
+
+class Rows(Strict):
+    """A command that lists something as JSON."""
+
+    command: str
+    rows: str = Field("", description="the list in the answer; empty: the answer itself")
+    fields: Fields
+    hourly_unit: float = Field(1.0, description="USD of 1 in the field hourly")
+    gb_unit: float = Field(1.0, description="GB of 1 in the field gb")
+    gb_month: float | None = Field(None, description="USD that a GB costs a month")
+
+
+class Act(Strict):
+    """A command that changes a box."""
+
+    command: str
+    keeps: list[str] = Field(
+        [],
+        description="mount points whose files it keeps, * for any name; MOUNTS: the box's own "
+        "disks as the list shows them; all other files are lost",
+    )
+
+
+class Commands(Strict):
+    """The commands by which programs ask the platform and end a box.
+
+    No shell runs them. ID and REGION stand for the box's.
+    """
+
+    key: str = Field("", description="variable whose value goes to curl as a Bearer token")
+    account: Rows | None = Field(None, description="names the account; null: the key does")
+    regions: Rows | None = Field(None, description="the regions that are asked; null: there is one")
+    clock: str = Field(description="a page of the platform, whose answer's date is its clock")
+    boxes: Rows
+    running: list[str] = Field(description="states of a box that runs and is billed")
+    stopped: list[str] = Field(description="states of a stopped box, whose disk may be billed")
+    ended: list[str] = Field(description="states of a box that isn't billed any more")
+    disks: Rows | None = Field(None, description="storage that outlives a box")
+    stop: Act | None = Field(description="the gentlest end that stops the GPU's price")
+    start: Act | None
+    end: Act
+
+
 class Facts(Strict):
     """All facts of a platform. Null: the platform has no such thing (see `NOT_THERE`)."""
 
@@ -234,6 +303,9 @@ class Facts(Strict):
     )
     card_prices: Fact[CardPrices] | None = Field(
         None, description="what one card cost an hour on that date; no page needs it"
+    )
+    commands: Fact[Commands] | None = Field(
+        None, description="commands that programs run: list, stop, start, end; no page needs it"
     )
 
 

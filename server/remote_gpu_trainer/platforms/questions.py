@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
+MOST_OF_A_LINE = 200  # characters of one question
 LONGEST = 160  # characters of a question; longer texts are reports
 # What people call a platform, beside the name of its page. The first that a question names counts.
 CALLED = {
@@ -57,6 +58,8 @@ _SEEKS = re.compile(
     re.I | re.X,
 )
 _SENTENCE = re.compile(r"[.!。！;；]\s+\S|[。！；]\S")
+_BREAK = re.compile(r"[.!?]\s+\S|[。！？；]\S")  # between two sentences: no single question
+_CHOOSES = re.compile(r"还是|需要?多[大少]|要多[大少]")  # a question without a mark
 _MONEY = re.compile(
     r"""\b(?:costs?(?!\ function)|bill(?:ed|ing|s|able)?|charg(?:es?|ed|ing)|
     pay(?:ing|s)?(?!\ attention)|paid|money|fees?|price[ds]?|pricing|expensive|cheap|credits?|
@@ -118,6 +121,15 @@ _RENTED = re.compile(
 _MACHINE = re.compile(r"机器|服务器", re.I)
 _STOP = re.compile(r"\bstop\w*|\bpaus\w+|\bshut|\boff\b|\bdealloc|关[机了掉]|停", re.I)
 _CHINESE = re.compile(r"[\u4e00-\u9fff]")
+# What people in China call a fact of a platform, in a few words and without asking.
+_NAMED = {
+    "term": re.compile(r"到期|包年包月|(?:包|按)[日周月年](?:付|计费)?"),
+    "no gpu": re.compile(r"空闲\s?(?:gpu|显卡|卡)\s?不足|没有空闲(?:的)?\s?(?:gpu|显卡|卡)", re.I),
+    "proxy": re.compile(r"学术(?:资源)?加速"),
+    "self stop": re.compile(r"(?:自动|定时|跑完|训练完(?:成)?(?:后|就)?)\s?(?:关机|停机)"),
+}
+_FAILS = re.compile(r"报错|错误|异常|失败|error|traceback|exception|不生效|没用", re.I)
+BARE = 12  # characters of such words where no platform is named; more may be a report
 WIDE = 3  # letters that a Chinese character counts for: it says about as much
 # The facts that answer each kind of question, most telling first. What a disk costs stands with its
 # limits.
@@ -130,6 +142,10 @@ FACTS = {
     "amount": ("price", "stop_billing"),
     "bill and data": ("stop_billing", "survives", "price"),
     "data": ("survives", "quota", "paths"),
+    "term": ("survives", "stop_billing"),
+    "no gpu": ("survives", "price"),
+    "proxy": ("network",),
+    "self stop": ("self_stop", "limits"),
 }
 
 
@@ -151,9 +167,10 @@ def read(text: str) -> Question | None:
     if len(text) > 2 * LONGEST:
         return None
     line = " ".join(text.split())
+    if named := _named_fact(line):
+        return named
     length = len(line) + (WIDE - 1) * len(_CHINESE.findall(line))
-    is_asked = _ASKS.match(line) or (_SEEKS.search(line) and not _SENTENCE.search(line))
-    if length > LONGEST or not is_asked:
+    if length > LONGEST or not is_asked(line):
         return None
     facts = FACTS.get(_kind(line), ())
     if not facts:
@@ -161,9 +178,42 @@ def read(text: str) -> Question | None:
     unknown = next((name for name in WITHOUT_PAGE if _named(line, re.escape(name))), "")
     platform = "" if unknown else _platform(line)
     is_rented = _RENTED.search(line) or (_STOP.search(line) and _MACHINE.search(line))
-    if not (unknown or platform or ("stop_billing" in facts and is_rented)):
+    is_off = facts == FACTS["data"] and _STOP.search(line) and len(line) <= BARE
+    if not (unknown or platform or ("stop_billing" in facts and is_rented) or is_off):
         return None
     return Question(platform, facts, unknown)
+
+
+def may_ask(text: str) -> bool:
+    """Whether a text may be a question of any kind; in Chinese a few words may be one."""
+    is_short = len(text) <= 2 * LONGEST
+    return is_short and (not text.isascii() or is_asked(" ".join(text.split())))
+
+
+def is_question(text: str) -> bool:
+    """Whether a text is one short question, in a single line."""
+    line = " ".join(text.split())
+    if not line or len(line) > MOST_OF_A_LINE or "\n" in text.strip() or _BREAK.search(line):
+        return False
+    return is_asked(line) or bool(_CHOOSES.search(line))
+
+
+def is_asked(line: str) -> bool:
+    """Whether a line asks, by its first word or its end, or seeks as in a search box."""
+    return bool(_ASKS.match(line) or (_SEEKS.search(line) and not _SENTENCE.search(line)))
+
+
+def _named_fact(line: str) -> Question | None:
+    """The question in words that name a fact of a platform, such as `autodl 学术加速`."""
+    kind = next((kind for kind, words in _NAMED.items() if words.search(line)), "")
+    if not kind:
+        return None
+    platform = _platform(line)
+    if _FAILS.search(line) or len(line) > (LONGEST // WIDE if platform else BARE):
+        return None
+    if platform and kind == "term" and _MONEY.search(line):
+        return None  # what a term costs is asked of the bill
+    return Question(platform, FACTS[kind])
 
 
 def _kind(line: str) -> str:

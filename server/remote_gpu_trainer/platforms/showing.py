@@ -35,10 +35,12 @@ HEADINGS = {
     "ports": "Ports",
     "container": "Container",
     "driver": "Driver",
+    "commands": "What rgt sweep, guard and drill run",
 }
 DELETED = "What that deletes"  # a field of stop_billing, with a heading of its own
 FIELDS = {
     "still_billed": "still billed",
+    "while_stopped": "billed while it is off",
     "possible": "possible",
     "stop": "after a stop",
     "destroy": "after the end of the box",
@@ -65,20 +67,31 @@ ADVICE = {
     AMOUNT: "amounts may differ by now, which matters where a choice hangs on one",
     HARDLY: "no money or data hangs on it, and if it has changed, the first try shows it",
 }
-GUESS = "a guess"  # what a fact is called that no page with a date says
+GUESS = "a guess"  # what a fact is called that nobody known says
+# Who says an unconfirmed fact.
+GRADES = {
+    "undated page": "from the provider's page, which has no date",
+    "sister site": "from the provider's sister site",
+    "several users": "from several users",
+    "one user": "from one user",
+}
 
 
 def standing(fact: Fact) -> str:
-    """What a fact is by its source: confirmed, unconfirmed, or a guess without a dated source."""
+    """What a fact is by its source: confirmed, who says it, unconfirmed, or a guess."""
+    if fact.by and fact.status != "confirmed":
+        return GRADES[fact.by]
     return GUESS if fact.date is None else fact.status
 
 
 def mark(name: str, fact: Fact, on: date) -> str:
     """Why not to rely on the fact of this name on this day; '' if it is confirmed and fresh.
 
-    A fact without a dated source is a guess. The mark of a stale one says whether its age can
+    A fact that nobody known says is a guess. The mark of a stale one says whether its age can
     change a decision.
     """
+    if fact.by and fact.status != "confirmed":
+        return f"{GRADES[fact.by]}{f' ({fact.date})' if fact.date else ''}"
     if fact.date is None:
         return f"{GUESS}, no dated source"
     if fact.status != "confirmed":
@@ -92,11 +105,19 @@ def mark(name: str, fact: Fact, on: date) -> str:
 def trust(name: str, fact: Fact, on: date) -> str:
     """In words how far to rely on a fact on this day, with its source."""
     advice = ADVICE[matters(name)]
+    if fact.by and fact.status != "confirmed":
+        when = f" ({fact.date})" if fact.date else ""
+        said = GRADES[fact.by]
+        return f"{said[0].upper()}{said[1:]}{when}; {advice}: {fact.source}"
     if fact.date is None:
         return f"{GUESS.capitalize()}: no page with a date says it; {advice}: {fact.source}"
+    tried = f"Drilled on a real account on {fact.drilled}. " if fact.drilled else ""
+    if name == "commands" and not fact.drilled:
+        tried = "Never tried on a real account. "
     read, limit = _age(fact.date, on).capitalize(), LIMITS[fact.kind]
     if fact.status != "confirmed":
-        return f"Unconfirmed, {read.lower()}; {advice}: {fact.source}"
+        return f"{tried}Unconfirmed, {read.lower()}; {advice}: {fact.source}"
+    read = f"{tried}{read}"
     if (on - fact.date).days <= limit:
         return f"{read}: {fact.source}"
     return f"{read}, the limit is {limit}; {advice}: {fact.source}"
@@ -146,11 +167,13 @@ def section(name: str, fact: Fact | None, on: date) -> list[str]:
     title = f"{HEADINGS[name]} ({name})"
     if fact is None:
         return [f"{title}: there is none here"]
-    guess = f": {GUESS}" if fact.date is None else ""
+    guess = "" if fact.date or fact.by else f": {GUESS}"
     values = fact.value.model_dump()
     deleted = values.pop("deletes", "")
     out = [title + guess]
     for field, value in values.items():
+        if name == "commands":
+            value = value.get("command") if isinstance(value, dict) else ""
         if value not in ("", None, []):
             out += _value(name, field, value)
     out += _wrapped(f"note: {fact.note}") if fact.note else []
@@ -167,7 +190,7 @@ def in_a_sentence(platform: str, name: str, fact: Fact | None, on: date) -> str:
         for field, value in fact.value.model_dump().items()
         if value not in ("", None, [])
     ]
-    said = f"{platform} {name}{f' ({GUESS})' if fact.date is None else ''}"
+    said = f"{platform} {name}{'' if fact.date or fact.by else f' ({GUESS})'}"
     return f"{said}: {'; '.join(values)}. {trust(name, fact, on)}"
 
 

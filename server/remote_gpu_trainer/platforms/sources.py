@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from ..catalogue.facts import AMOUNT, DECIDES, HARDLY, matters
 from ..catalogue.freshness import BadQuestion
@@ -164,14 +165,14 @@ def words_of(fact: Fact) -> list[str]:
 
 def _written(fact: Fact) -> str:
     """What a fact's value says, as one text; yes, no and not known aren't said by a page."""
-    out: list[str] = []
-    for value in fact.value.model_dump().values():
-        if isinstance(value, dict):
-            out += [f"{each:g}" for each in value.values()]
-        elif isinstance(value, list):
-            out += map(str, value)
-        elif isinstance(value, float):
-            out.append(f"{value:g}")
-        elif value is not None and not isinstance(value, bool):
-            out.append(str(value))
-    return "\n".join(out)
+    return "\n".join(_texts_in(list(fact.value.model_dump().values())))
+
+
+def _texts_in(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list):
+        return [text for each in value for text in _texts_in(each)]
+    if value is None or isinstance(value, bool):
+        return []
+    return [f"{value:g}" if isinstance(value, float) else str(value)]

@@ -82,7 +82,8 @@ def _stop(profile: Profile, on: date) -> Way | None:
     return Way(
         "stop",
         f"{disk}. {survives.value.stop}",
-        "assume that storage is billed until you delete it",
+        profile.facts.stop_billing.value.while_stopped
+        or "assume that storage is billed until you delete it",
         "",
         mark("survives", survives, on),
         survives.source,

@@ -15,6 +15,7 @@ from .gradients import Gradients
 from .inputs import Inputs
 from .loading import Workers
 from .losses import Losses
+from .memory import FOLLOWED, CardCounters
 from .modes import Modes
 from .opened import Files
 from .parameters import Parameters
@@ -115,6 +116,10 @@ def enter(folder):
         watch = Watch(folder, steps, CLASSES)
         attach(watch, torch)
         atexit.register(leave, watch)
+        if os.environ.get(FOLLOWED):
+            memory = CardCounters(watch)
+            memory.thread.start()
+            atexit.register(memory.end_thread)
         if hasattr(os, "register_at_fork"):
             os.register_at_fork(after_in_child=lambda: after_fork(watch))
 

@@ -4,6 +4,8 @@ import math
 import os
 import re
 
+from ..drawing.charts import Chart, Line, draw_charts, printable
+from ..drawing.style import STYLE
 from .facts import in_order
 from .table import FOUND, NOT_LOOKED, OBSERVATIONS, SOUND, SUSPICIOUS
 
@@ -25,61 +27,39 @@ def template_text(name):
         return told.read()
 
 
-PAGE = template_text("page.html.j2").lstrip()
+TEMPLATE = template_text("page.html.j2").lstrip()
 
 
-def printable(value):
+def cleaned(value):
     """A value as the page shows it: a text without what moves or hides other text."""
-    if isinstance(value, str) and not value.isprintable():
-        return "".join(char if char.isprintable() else " " for char in value)
-    return value
+    is_text = isinstance(value, str) and not hasattr(value, "__html__")
+    return printable(value) if is_text else value
 
 
-def curve(points):
-    """Lines of an SVG 1000 wide and 100 high, each a text of `x,y` pairs, and (lowest, highest).
-
-    None where no value is finite. A missing value ends a line.
-    """
-    told = [value for _, value in points if value is not None and math.isfinite(value)]
-    if not told:
-        return None
-    low, high = min(told), max(told)
-    first, span = points[0][0], max(points[-1][0] - points[0][0], 1)
-    unit = max(abs(low), abs(high)) or 1  # a difference of two huge numbers isn't finite
-    lines = [[]]
-    for step, value in points:
-        if value is None or not math.isfinite(value):
-            lines.append([])
-            continue
-        y = 50  # a difference that the numbers beside the plot don't show is none
-        if f"{high:.4g}" != f"{low:.4g}":
-            y = 95 - 90 * (value / unit - low / unit) / (high / unit - low / unit)
-        lines[-1].append(f"{1000 * (step - first) / span:.1f},{y:.1f}")
-    lines = [line if len(line) > 1 else line * 2 for line in lines if line]
-    return {"lines": [" ".join(line) for line in lines], "low": f"{low:.4g}", "high": f"{high:.4g}"}
+def chart_of(points, title, note):
+    """The chart of (step, value) pairs; a value that isn't finite is null in them."""
+    values = [math.inf if value is None or value != value else value for _, value in points]
+    return Chart(title, [Line("", values, steps=[step for step, _ in points])], note=note)
 
 
 def page(report):
     """The HTML of a report. Raises ImportError without jinja2."""
     import jinja2
+    from markupsafe import Markup
 
     made = jinja2.Environment(
         autoescape=True,
         undefined=jinja2.StrictUndefined,
-        finalize=printable,
+        finalize=cleaned,
         trim_blocks=True,
         lstrip_blocks=True,
     )
     series = report.get("series") or {}
-    plots = []
-    for name, title, note in PLOTS:
-        points = series.get(name) or []
-        if name == "gradient norm":
-            note = "before clipping" if series.get("before clipping") else "of matrices, by samples"
-        if drawn := curve(points):
-            plots.append(
-                {"title": title, "note": note, "from": points[0][0], "to": points[-1][0], **drawn}
-            )
+    norm = "before clipping" if series.get("before clipping") else "of matrices, by samples"
+    charts = [
+        chart_of(series.get(name) or [], title, norm if name == "gradient norm" else note)
+        for name, title, note in PLOTS
+    ]
     modules = series.get("modules") or []
     most = max([seconds for _, seconds in modules] or [0]) or 1
     looked = []
@@ -102,7 +82,7 @@ def page(report):
                 "for": ", ".join(OBSERVATIONS[name]),
             }
         )
-    return made.from_string(PAGE).render(
+    return made.from_string(TEMPLATE).render(
         report=report,
         colour=GREEN.get(report["verdict"], "dim"),
         colours=COLOURS,
@@ -113,7 +93,8 @@ def page(report):
         },
         facts=in_order(report.get("facts") or []),
         looked=looked,
-        plots=plots,
+        charts=Markup(draw_charts(charts)),
+        style=Markup(STYLE),
         modules=[
             {"name": name, "ms": f"{1000 * seconds:.3g}", "width": f"{100 * seconds / most:.1f}"}
             for name, seconds in modules

@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
-from typing import Match
+from typing import Match, NamedTuple
 
 from .named_numbers import Named, named_numbers, read_columns, unwrap
 from .names import HELD_OUT, TRAINED, kind_of, words_of
@@ -19,8 +18,7 @@ MOST = 2000  # characters of a line that are read
 RUN, PART, BARE = "run", "part", "bare"  # what a step counts, see Reading.scope
 
 
-@dataclass(frozen=True)
-class Reading:
+class Reading(NamedTuple):
     """What one line says; None where it says nothing, or nothing sure.
 
     `step`, `total`: as printed. `scope` says what they count: RUN the whole run, PART one epoch,

@@ -125,7 +125,7 @@ class Encoder:
         self.pieces = WordPiece({word: row for row, word in enumerate(words)})
         self._table = arrays["words"], arrays["words/scale"]
         self._weights = {
-            name: numpy.ascontiguousarray((value.astype("f") * arrays[f"{name}/scale"][:, None]).T)
+            name: numpy.multiply(value, arrays[f"{name}/scale"][:, None], dtype="f").T
             if f"{name}/scale" in arrays
             else value.astype("f")
             for name, value in arrays.items()

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import sha256
@@ -330,7 +330,7 @@ def joined(postings: Postings, known: Mapping[str, EntryVectors]) -> Index:
 
 def _kept_postings() -> Postings:
     """The postings of this installation, from the cache where it has them."""
-    key = _key(bundle.load_cache().digest)
+    key = key_of(words, read_page, Entry)
     arrays = cache.read("words", key)
     if arrays is not None:
         return Postings.from_arrays(arrays)
@@ -339,12 +339,12 @@ def _kept_postings() -> Postings:
     return postings
 
 
-def _key(pages: str) -> str:
-    """A hash of all that the postings follow from: the pages, and the modules that read them.
+def key_of(*parts: Callable) -> str:
+    """A hash of all that follows from the pages: they, and the modules of what reads them.
 
     The modules count with their text, so that whoever changes `stem` sees what it does.
     """
-    whole = sha256(f"{__version__} {pages}".encode())
-    for part in (words, read_page, Entry):
+    whole = sha256(f"{__version__} {bundle.load_cache().digest}".encode())
+    for part in parts:
         whole.update(Path(getfile(part)).read_bytes())
     return whole.hexdigest()[:32]

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from . import checkpoints, fetch, installing
 from .context import Run
+from .core.model import Verdict
 from .spec import MUST_RESTORE
-from .why import Verdict
 
 
 def stage(run: Run, beat: Callable[[], bool]) -> Verdict:
@@ -18,6 +18,6 @@ def stage(run: Run, beat: Callable[[], bool]) -> Verdict:
             return verdict or Verdict("", "", "")
     is_first = run.folder.number("attempt") is None
     if run.folder.has(MUST_RESTORE) and is_first and checkpoints.newest(run, beat) is None:
-        reason = f"no checkpoint came from {run.spec.durable}, so nothing was begun anew"
+        reason = f"no checkpoint came from {run.spec.durable.to}, so nothing was begun anew"
         return Verdict("preflight", "", f"{reason}; rgt start begins from nothing")
     return Verdict("", "", "")

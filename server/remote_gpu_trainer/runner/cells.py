@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -12,7 +13,6 @@ from typing import Any, NamedTuple
 from . import procs
 from .context import Run
 from .folder import Folder
-from .program import with_arguments, words_of
 from .spec import SpecError
 
 # Variables of a runner: its cell, the cell's share of the box as JSON, its part of the queue.
@@ -35,7 +35,7 @@ def cells_of(run: Run) -> list[Cell]:
     which, parts = (int(found[1]), int(found[2])) if found else (1, 1)
     return [
         Cell(cell["name"], cell["arguments"], Folder(os.path.join(run.base, "cells", cell["name"])))
-        for cell in run.spec.cells[which - 1 :: parts]
+        for cell in run.spec.queue.cells[which - 1 :: parts]
     ]
 
 
@@ -45,7 +45,7 @@ def shape(spec: SimpleNamespace, verb: str, environ: Mapping[str, str]) -> Simpl
     Raises SpecError.
     """
     seen: dict[str, list[str]] = {}
-    for cell in spec.cells:
+    for cell in spec.queue.cells:
         name = cell["name"]
         if not _NAME.match(name) or name in seen:
             raise SpecError(
@@ -55,17 +55,23 @@ def shape(spec: SimpleNamespace, verb: str, environ: Mapping[str, str]) -> Simpl
     name = environ.get(CELL, "") if seen else ""
     if name and name not in seen:
         raise SpecError(f"{CELL} is {name!r}; name a cell of this queue")
-    whole = SimpleNamespace(**vars(spec))
+    whole = copy.deepcopy(spec)
     if name:
         share = environ.get(SHARE, "")
         return _as_cell(spec, name, seen[name], json.loads(share) if share else {})
     if seen and verb in ("rehearse", "--rehearse"):
         # The first cell stands for all.
-        whole.command = with_arguments(words_of(spec.command), spec.cells[0]["arguments"])
-        whole.cells = []
+        whole.command = _with_arguments(spec.command, spec.queue.cells[0]["arguments"])
+        whole.queue.cells = []
     elif seen:
-        whole.checkpoint_folder, whole.results, whole.durable_what = "", [], []
+        whole.checkpoint.folder, whole.results, whole.durable.what = "", [], []
     return whole
+
+
+def _with_arguments(command: str | list[str], arguments: list[str]) -> list[str]:
+    from .program import with_arguments, words_of  # a status goes without what it reads in
+
+    return with_arguments(words_of(command), arguments)
 
 
 def _as_cell(
@@ -73,28 +79,27 @@ def _as_cell(
 ) -> SimpleNamespace:
     """Return the job of one cell. What belongs to the box is the queue's: installation,
     data, its end."""
-    cell, whole = SimpleNamespace(**vars(spec)), Run(spec)
-    cell.cells = []
-    cell.command = with_arguments(words_of(spec.command), arguments)
-    cell.run_dir = os.path.join(spec.run_dir, "cells", name)
-    cell.work_dir = spec.work_dir or spec.run_dir
-    if spec.checkpoint_folder:
-        cell.checkpoint_folder = os.path.join(spec.checkpoint_folder, name)
-    if spec.durable:
-        cell.durable = f"{spec.durable.rstrip('/')}/{name}"
-    cell.durable_what = [
-        cell.checkpoint_folder
+    cell, whole = copy.deepcopy(spec), Run(spec)
+    rendered = cell.rendered
+    cell.queue.cells = []
+    cell.command = _with_arguments(spec.command, arguments)
+    rendered.run_dir = os.path.join(rendered.run_dir, "cells", name)
+    rendered.work_dir = rendered.work_dir or spec.rendered.run_dir
+    if spec.checkpoint.folder:
+        cell.checkpoint.folder = os.path.join(spec.checkpoint.folder, name)
+    if spec.durable.to:
+        cell.durable.to = f"{spec.durable.to.rstrip('/')}/{name}"
+    cell.durable.what = [
+        cell.checkpoint.folder
         if whole.checkpoints and whole.inside(item) == whole.checkpoints
         else item.replace("{cell}", name)
-        for item in spec.durable_what
+        for item in spec.durable.what
     ]
     cell.results = [item.replace("{cell}", name) for item in spec.results]
     cell.variables = {**spec.variables, CELL: name}
-    cell.install, cell.data, cell.notify, cell.notice = [], [], [], ""
-    cell.end_do, cell.billed, cell.requeue = "keep", False, False
-    # Cells beside each other need a port each.
-    if spec.rendezvous_port.isdigit():
-        cell.rendezvous_port = str(int(spec.rendezvous_port) + share.get("slot", 0))
+    cell.data, cell.notify, cell.slurm.requeue = [], [], False
+    rendered.install, rendered.notice, rendered.billed = [], "", False
+    rendered.end.command = ""
     cell.gpus_shared = share.get("gpus_shared", False)
     for field in ("deadline", "gpus", "processes"):
         setattr(cell, field, share.get(field, getattr(spec, field)))
@@ -107,7 +112,7 @@ def share(run: Run, slot: int) -> dict[str, str]:
     Cards are shared out evenly: those of the box, or those that were given to the queue. Where
     there are more slots than cards, slots take turns.
     """
-    spec = run.spec
+    spec, slots = run.spec, run.spec.queue.slots
     told: dict[str, Any] = {"slot": slot}
     deadline = run.folder.number("deadline")
     if deadline:
@@ -116,10 +121,10 @@ def share(run: Run, slot: int) -> dict[str, str]:
         return {SHARE: json.dumps(told)}
     given = os.environ.get("CUDA_VISIBLE_DEVICES", "")
     cards = (given.split(",") if given else [str(card) for card in range(spec.gpus)])[: spec.gpus]
-    each = max(len(cards) // spec.slots, 1)
-    start = slot * each if each * spec.slots <= len(cards) else slot % len(cards)
+    each = max(len(cards) // slots, 1)
+    start = slot * each if each * slots <= len(cards) else slot % len(cards)
     told.update(gpus=each, processes=max(spec.processes * each // spec.gpus, 1))
-    told["gpus_shared"] = spec.slots > len(cards)
+    told["gpus_shared"] = slots > len(cards)
     return {SHARE: json.dumps(told), "CUDA_VISIBLE_DEVICES": ",".join(cards[start : start + each])}
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import os
 import re
-import signal
-import subprocess
-from contextlib import suppress
 
+from . import child
 from .context import Run
 from .failures import OWN_XIDS
 
@@ -25,43 +23,6 @@ _ROOM = re.compile(r"\s(\d+)\s+-?\d+\s+(-?\d+)\s+(?:\d+%|-)\s+/")
 XID = re.compile(r"NVRM: Xid \([^)\n]{0,100}\): (\d{1,4})")
 
 
-class Tool:
-    """A command whose answer is read when it has ended."""
-
-    def __init__(self, words: list[str], errors: str = os.devnull):
-        """Start it. Raises OSError. `errors`: the file that its standard error is added to."""
-        with open(errors, "ab") as file:
-            self._child = subprocess.Popen(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=file,
-                start_new_session=True,
-                env={**os.environ, "LC_ALL": "C"},
-            )
-
-    def is_open(self) -> bool:
-        """Return whether it still runs; what hangs in the kernel does so after its kill too."""
-        return self._child.poll() is None
-
-    @property
-    def code(self) -> int | None:
-        """Return its exit code, None before its end."""
-        return self._child.returncode
-
-    def answer(self, seconds: float) -> str | None:
-        """Return what it says, None where it doesn't end in so many seconds."""
-        try:
-            return self._child.communicate(timeout=seconds)[0].decode("utf-8", "replace")
-        except subprocess.TimeoutExpired:
-            return None
-
-    def give_up(self) -> None:
-        """Kill it, and don't wait for its end."""
-        with suppress(OSError):
-            os.killpg(self._child.pid, signal.SIGKILL)
-
-
 class Collectors:
     """`free_mb`: the least free room beside run and checkpoints. `disk`: the bytes free and in all
     of that file system. `gpu`: a text about the cards. `gpus`: of each card what it tells of use
@@ -75,7 +36,7 @@ class Collectors:
         self.gpu: str | None = None
         self.gpus: list[dict[str, int]] = []
         self.hot = self.busy = False
-        self._tools: dict[str, Tool] = {}
+        self._tools: dict[str, child.Command] = {}
         self._asked: dict[str, float] = {}
 
     def poll(self) -> None:
@@ -91,18 +52,19 @@ class Collectors:
     def _poll(self, name: str, words: list[str]) -> None:
         age = self.run.up - self._asked.get(name, -1e9)
         tool = self._tools.get(name)
-        if tool and tool.is_open():
+        if tool and tool.is_open:
             if age >= LIMIT:
-                tool.give_up()
+                tool.kill()
                 self._take(name, "")
             return  # one that can't be killed would get a crowd beside it
         if tool:
             del self._tools[name]
-            self._take(name, tool.answer(1.0) or "")
+            self._take(name, tool.text())
         if age >= EVERY * self.run.spec.timings.heartbeat:
             self._asked[name] = self.run.up
             try:
-                self._tools[name] = Tool(words)
+                env = {**os.environ, "LC_ALL": "C"}
+                self._tools[name] = child.Command(words, env=env, errors=child.NULL)
             except OSError:
                 self._take(name, "")
 
@@ -153,14 +115,7 @@ def _number(word: str) -> float:
 
 def kernel_log() -> str:
     """Return what the kernel has logged, '' where it can't be read."""
-    try:
-        tool = Tool(["dmesg"])
-    except OSError:
-        return ""
-    said = tool.answer(5.0)
-    if said is None:
-        tool.give_up()
-    return said or ""
+    return child.answer(["dmesg"], 5.0) or ""
 
 
 def xids(text: str | None = None) -> list[int]:

@@ -10,18 +10,15 @@ which reads a file that is copied anyway.
 
 from __future__ import annotations
 
-import ast
 import hashlib
 import json
 import os
-import pickle
-import pickletools
 import re
 import struct
-import zipfile
 import zlib
 from collections import deque
 from contextlib import suppress
+from functools import lru_cache
 from typing import IO, Any, Callable, Iterator, NamedTuple
 
 COMPLETE, CORRUPT, UNKNOWN = "complete", "corrupt", "unknown"
@@ -148,6 +145,8 @@ def digest(path: str, moved: Callable[[], None]) -> tuple[str, str]:
 
 def _members(path: str) -> Iterator[tuple[int, int, int, str]]:
     """Return (first byte, bytes, CRC, name) of the stored members of a zip that have a CRC."""
+    import zipfile
+
     found = []
     broken = (OSError, ValueError, struct.error, zipfile.BadZipFile)
     with suppress(*broken), open(path, "rb") as stream:
@@ -180,6 +179,8 @@ def _check(path: str, stream: IO[bytes], head: bytes, size: int) -> None:
 
 
 def _check_zip(stream: IO[bytes], size: int) -> None:
+    import zipfile
+
     archive = zipfile.ZipFile(stream)
     if size - archive.start_dir < 22 + sum(46 + len(m.filename) for m in archive.infolist()):
         raise _Corrupt("its directory is cut")
@@ -224,6 +225,8 @@ def _check_npy(stream: IO[bytes], size: int) -> None:
     major = stream.read(8)[6]
     width = 2 if major == 1 else 4
     length = int.from_bytes(stream.read(width), "little")
+    import ast
+
     header = ast.literal_eval(stream.read(length).decode("latin-1"))
     count, kind = 1, header["descr"]
     for extent in header["shape"]:
@@ -269,23 +272,27 @@ class _Walked(NamedTuple):
     storages: dict[str, tuple[str, int]]
 
 
-_OPCODES = {op.code: op for op in pickletools.opcodes}
-_LENGTHS = {
-    pickletools.TAKEN_FROM_ARGUMENT1: 1,
-    pickletools.TAKEN_FROM_ARGUMENT4: 4,
-    pickletools.TAKEN_FROM_ARGUMENT4U: 4,
-    pickletools.TAKEN_FROM_ARGUMENT8U: 8,
-}
+# How long an argument is, as pickletools has it: so many bytes say it, or a line ends it.
+_LINE = -1
+_LENGTHS = {-2: 1, -3: 4, -4: 4, -5: 8}
+
+
+@lru_cache(maxsize=None)
+def _opcodes() -> dict[str, Any]:
+    """Return {code: opcode} of pickles."""
+    import pickletools
+
+    return {op.code: op for op in pickletools.opcodes}
 
 
 def _walk(stream: IO[bytes], size: int) -> _Walked:
     """Walk a pickle to its STOP; what is large is passed over. Runs nothing of it."""
-    walked = _Walked(set(), [], {})
+    walked, opcodes = _Walked(set(), [], {}), _opcodes()
     memo: dict[Any, Any] = {}
     pushed: deque[Any] = deque(maxlen=8)
     for _ in range(MOST_OPCODES):
         code = stream.read(1)
-        op = _OPCODES.get(code.decode("latin-1"))
+        op = opcodes.get(code.decode("latin-1"))
         if op is None:
             raise _Corrupt("cut before its end" if not code else "a pickle that makes no sense")
         value = _argument(stream, op.arg, size) if op.arg is not None else None
@@ -315,7 +322,7 @@ def _walk(stream: IO[bytes], size: int) -> _Walked:
 
 def _argument(stream: IO[bytes], arg: Any, size: int) -> Any:
     """Read an opcode's argument; what is long is passed over."""
-    if arg.n == pickletools.UP_TO_NEWLINE:
+    if arg.n == _LINE:
         line = stream.readline()
         if not line.endswith(b"\n"):
             raise _Corrupt("cut before its end")
@@ -451,16 +458,22 @@ class _Anything:
     extend = append
 
 
-class _Reader(pickle.Unpickler):
-    def find_class(self, _module: str, _name: str) -> Any:
-        return _Anything
+def _unpickle(stream: IO[bytes]) -> Any:
+    """Return what a pickle holds, with _Anything for each class. Raises what a broken one does."""
+    import pickle
+
+    class Reader(pickle.Unpickler):
+        def find_class(self, _module: str, _name: str) -> Any:
+            return _Anything
+
+    return Reader(stream).load()
 
 
 def _ends(path: str) -> dict[str, int]:
     """Return {file: its least size} by a .metadata. Raises OSError, or what a broken one raises."""
     ends: dict[str, int] = {}
     with open(path, "rb") as stream:
-        stored = getattr(_Reader(stream).load(), "storage_data", None) or {}
+        stored = getattr(_unpickle(stream), "storage_data", None) or {}
     for info in stored.values():
         name, offset, length = (
             getattr(info, key, None) for key in ("relative_path", "offset", "length")

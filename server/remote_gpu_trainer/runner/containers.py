@@ -13,7 +13,7 @@ import os
 import re
 from collections.abc import Mapping
 
-from . import procs, secrets, setting_up
+from . import killing, procs, secrets, setting_up
 from .context import Run, home, plain_environment
 
 NEVER_STARTED = 125  # the exit status of docker and podman for a container that didn't start
@@ -71,12 +71,12 @@ def is_file(name: str) -> bool:
 def binds(run: Run) -> list[str]:
     """Return what is bound, each as SOURCE:TARGET or SOURCE:TARGET:ro."""
     wanted = [run.base, run.work, run.checkpoints]
-    wanted += [home(to) for _, to in run.spec.data]
+    wanted += [home(copy["to"]) for copy in run.spec.data]
     found: list[str] = []
     for path in wanted:
         if path.startswith("/") and not any(f"{path}/".startswith(f"{one}/") for one in found):
             found.append(os.path.normpath(path))
-    mounts = [_mount(text) for text in run.spec.container.get("mounts") or []]
+    mounts = [_mount(text) for text in run.spec.container["mounts"]]
     return [f"{path}:{path}" for path in found] + mounts
 
 
@@ -99,7 +99,7 @@ def _daemon(run: Run, engine: str, env: Mapping[str, str]) -> list[str]:
     """The container isn't below its client, so it has a name by which it is removed."""
     name = container_name(run)
     remove = setting_up.around(run.spec.setup, [engine, "rm", "--force", name])
-    run.folder.write(procs.CONTAINER, json.dumps(remove) + "\n")
+    run.folder.write(killing.CONTAINER, json.dumps(remove) + "\n")
     head = [engine, "run", "--rm", "--init", "--sig-proxy=true", f"--name={name}"]
     # As the program would have them on the box: ports for the ranks, shared memory for the workers.
     head += ["--network=host", "--ipc=host", f"--workdir={run.work}"]
@@ -164,7 +164,7 @@ def roots(run: Run, leader: int, among: Mapping[int, procs.Stat]) -> set[int]:
     if engine not in (*_DAEMONS, "pyxis"):
         return set()
     table = dict(among)
-    above = procs.alive(run.folder, "holder") or leader
+    above = procs.alive(run.folder, "supervisor") or leader
     inside = procs.of_program(run.folder, leader) - procs.children([above, leader], table)
     return {pid for pid in inside if pid in table and table[pid].parent not in inside}
 

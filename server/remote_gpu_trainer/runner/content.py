@@ -13,7 +13,6 @@ import hashlib
 import itertools
 import os
 import re
-import subprocess
 from contextlib import suppress
 from typing import Any, Iterable, NamedTuple
 
@@ -63,17 +62,17 @@ class Look(NamedTuple):
     state: str = UNKNOWN
 
 
-def look(folder: str, pattern: str, cache: str = "") -> Look:
+def look(folder: str, pattern: str, cache: str = "", but: str = "") -> Look:
     """Return what a folder holds, down to the newest complete item.
 
-    `cache`: a file of what was complete already. Raises OSError where the folder is there and
-    can't be listed.
+    `cache`: a file of what was complete already. `but`: the path of an item to leave out. Raises
+    OSError where the folder is there and can't be listed.
     """
     known = Known(cache)
     torn: list[tuple[Item, str]] = []
     unread: list[tuple[Item, str]] = []
     unknown: Item | None = None
-    found = newest_first(folder, pattern)
+    found = [item for item in newest_first(folder, pattern) if item.path != but]
     for place, item in enumerate(found):
         try:
             verdict = known.judge(item, found[place + 1 :])
@@ -195,17 +194,40 @@ def step_of(path: str) -> int | None:
     return int(found[-1]) if found and not TIME.fullmatch(found[-1]) else None
 
 
-def seconds_of(path: str) -> float:
-    """Return how long a save took, from the birth of its first file to the last change of its
-    weights; 0 where the file system doesn't tell, or for a copy."""
-    paths = [path, *(files_of(path) if os.path.isdir(path) else ())]
-    try:
-        told = subprocess.run(["stat", "-c", "%.3W", *paths[:500]], capture_output=True, timeout=60)
-        births = [float(text) for text in told.stdout.split()]
-        took = stamp(path).weights / 1e9 - min(birth for birth in births if birth > 0)
-    except (OSError, ValueError, subprocess.TimeoutExpired):
-        return 0.0
-    return max(took, 0.0)
+def find_furthest(step: int | None, path: str) -> int | None:
+    """Return the step of the log or of a checkpoint that is further: nobody wrote the log of a
+    program that has lost its supervisor."""
+    named = step_of(path) if path else None
+    return max((number for number in (step, named) if number is not None), default=None)
+
+
+def quarantine(path: str) -> str:
+    """Move something that is corrupt into a hidden folder beside it, where no program's pattern
+    such as checkpoint-* finds it; return where it is. Raises OSError."""
+    folder, name = os.path.split(path)
+    hidden = os.path.join(folder, QUARANTINE)
+    os.makedirs(hidden, exist_ok=True)
+    moved, number = os.path.join(hidden, name), 2
+    while os.path.lexists(moved):
+        moved, number = os.path.join(hidden, f"{name}.{number}"), number + 1
+    os.rename(path, moved)
+    return moved
+
+
+def restore_quarantined(path: str) -> str:
+    """Give what was moved last from this path its name back; return where it was, '' where the name
+    is taken, or it is gone. Raises OSError."""
+    folder, name = os.path.split(path)
+    hidden = os.path.join(folder, QUARANTINE)
+    moved, number = "", 1
+    while os.path.lexists(found := os.path.join(hidden, f"{name}.{number}" if moved else name)):
+        moved, number = found, number + 1
+    if not moved or os.path.lexists(path):
+        return ""
+    os.rename(moved, path)
+    with suppress(OSError):
+        os.rmdir(hidden)
+    return moved
 
 
 class Known:

@@ -9,10 +9,13 @@ import sys
 import time
 from contextlib import suppress
 from types import SimpleNamespace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from .clock import Clock
 from .folder import Folder
+
+if TYPE_CHECKING:  # `status` goes without a socket
+    from .link import Link
 
 PLACE = "place.json"  # in the run's folder: the durable place that it began with
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})(?=/|\Z)", re.ASCII)
@@ -24,8 +27,10 @@ def home(path: str) -> str:
 
 
 def plain_environment() -> dict[str, str]:
-    """Return this process's environment without this tool's settings, the run's mark among them."""
-    return {name: value for name, value in os.environ.items() if not name.startswith("RGT_")}
+    """Return this process's environment without this tool's settings, the run's mark among them,
+    but with the mark of the processes that work for it."""
+    names = [name for name in os.environ if not name.startswith("RGT_") or name == "RGT_OWN"]
+    return {name: os.environ[name] for name in names}
 
 
 def user_mask() -> int:
@@ -37,9 +42,10 @@ def user_mask() -> int:
 class Run:
     """What every module is handed. Made once for each process of a run.
 
-    `spec`: the job (spec.DEFAULTS names its fields). `base`: the run folder; `folder`: the same,
+    `spec`: the job, as spec.py reads it. `base`: the run folder; `folder`: the same,
     but node-N in it for a further node. `work`, `checkpoints`, `durable`: resolved paths, '' for
-    none. `rank`: this node's number. `script`: the path of the run.sh that runs.
+    none. `rank`: this node's number. `script`: the path of the run.sh that runs;
+    `job_folder`: of its job in run.d, '' for none.
     """
 
     def __init__(
@@ -49,17 +55,20 @@ class Run:
         rank: int = 0,
         clock: Clock | None = None,
         here: str = "",
+        job_folder: str = "",
     ):
         self.spec, self.script, self.rank, self.clock = spec, script, rank, clock or Clock()
-        self.base = os.path.abspath(home(spec.run_dir)).rstrip("/") or "/"
+        self.job_folder = job_folder
+        self.base = os.path.abspath(home(spec.rendered.run_dir)).rstrip("/") or "/"
         self.folder = Folder(self.base if rank == 0 else os.path.join(self.base, f"node-{rank}"))
-        work = home(spec.work_dir) or self.base
+        work = home(spec.rendered.work_dir) or self.base
         self.work = os.path.normpath(os.path.join(here or os.getcwd(), work))
-        self.given_checkpoints = spec.checkpoint_folder
-        folder = home(spec.checkpoint_folder)
+        self.given_checkpoints = spec.checkpoint.folder
+        folder = home(spec.checkpoint.folder)
         self.checkpoints = os.path.normpath(os.path.join(self.work, folder)) if folder else ""
-        self.durable = self._place(home(spec.durable))
+        self.durable = self._place(home(spec.durable.to))
         self.asked = ""  # why the run is to save and end
+        self.link: Link | None = None  # to the supervisor, in a runner that it forked
 
     def _place(self, address: str) -> str:
         """Return the durable place with its leading $NAME filled in.
@@ -104,10 +113,14 @@ class Run:
 
     def self_command(self, *words: str) -> list[str]:
         """Return the words that start another process of this run, by its own copy of run.sh."""
-        own = self.folder.at("run.sh")
-        script = own if os.path.exists(own) else os.path.join(self.base, "run.sh")
         rank = ["--node-rank", str(self.rank)] if self.rank else []
-        return ["bash", script if os.path.exists(script) else self.script, *words, *rank]
+        return ["bash", self.own_script, *words, *rank]
+
+    @property
+    def own_script(self) -> str:
+        """The run.sh of this run: its copy in the run folder, else the one that was called."""
+        copies = (self.folder.at("run.sh"), os.path.join(self.base, "run.sh"))
+        return next(filter(os.path.exists, copies), self.script)
 
 
 def say(text: str) -> None:

@@ -1,4 +1,4 @@
-"""The deadline: absolute, and written once; and the window before it in which a save is asked."""
+"""The deadline: absolute, and written once; and how long it still is by two clocks."""
 
 from __future__ import annotations
 
@@ -15,9 +15,26 @@ _DAILY = re.compile(r"clock:(\d\d):(\d\d)([+-])(\d\d):(\d\d)\Z")
 def after(text: str, first: float) -> int | None:
     """Return the deadline, seconds since 1970, of a run that was first started at `first`.
 
-    `text`: hours:N, at:EPOCH, or clock:HH:MM+HH:MM for the next such time of day. None for
-    anything else.
+    `text`: hours:N, at:EPOCH, or clock:HH:MM+HH:MM for the next such time of day; of several with
+    ` or ` between them the first to come. None for anything else.
     """
+    found = [_after_one(part, first) for part in text.split(" or ")]
+    ends = [end for end in found if end is not None]
+    return min(ends) if len(ends) == len(found) else None
+
+
+def cause(deadline: str, budget: str | None, first: float) -> str:
+    """Return what ends a run at its deadline: that itself, or the budget of its job.
+
+    `deadline`: as `after` reads it, with the end of the budget behind the first " or ".
+    """
+    own = after(deadline.split(" or ")[0], first)
+    if budget and own is not None and own != after(deadline, first):
+        return f"its budget of {budget}"
+    return "its deadline"
+
+
+def _after_one(text: str, first: float) -> int | None:
     if found := _SPAN.match(text):
         return int(first + float(found[1]) * 3600)
     if found := _TIME.match(text):
@@ -71,31 +88,21 @@ def _first_start(run: Run) -> float:
     return float(found[1]) if found else run.now
 
 
-class Window:
+def cause_of(run: Run) -> str:
+    """Return what ends this run at its deadline, as `cause` does."""
+    first = run.folder.number("deadline.from")
+    return cause(run.spec.deadline, run.spec.budget, run.now if first is None else first)
+
+
+class Countdown:
     """Counts down to a deadline by two clocks: one may be set back, the other may stand still.
 
-    A clock that jumps over the whole time for the save takes none of it away: the window is then
-    counted from where the jump was seen. `owes_save`: a program lives that nobody has asked to
-    save, so the window is whole even where the count begins within it or behind it.
+    `at`: in seconds since 1970.
     """
 
-    def __init__(self, at: float, now: float, up: float, owes_save: bool = False):
+    def __init__(self, at: float, now: float, up: float):
         self.at, self._monotonic = at, up + at - now + 1
-        self._end: float | None = None
-        self._wide: bool | None = True if owes_save else None
 
     def left(self, now: float, up: float) -> float:
         """Return the seconds left by the clock that says less."""
         return min(self.at - now, self._monotonic - up)
-
-    def look(self, now: float, up: float, save: float) -> str:
-        """Return '' before the window of `save` seconds, `save` in it, and `over` behind it."""
-        left = self.left(now, up)
-        if self._wide is None:
-            self._wide = left > save
-        if self._end is None and left <= save:
-            self._end = up + (save if self._wide else left)
-        if self._end is None:
-            self._wide = left > save
-            return ""
-        return "over" if up >= self._end else "save"

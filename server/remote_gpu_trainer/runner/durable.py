@@ -8,21 +8,18 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections.abc import Callable
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from . import asking, secrets
-from .asking import Failed
+from . import child, secrets
+from .child import Failed
 from .context import PLACE, Run, home, plain_environment
 from .copies import place_at
 from .copies.generations import Generations
 from .copies.place import Place, join, kind_of
 from .copies.tool import Tools
-
-if TYPE_CHECKING:
-    from .preflight import Refusal
+from .why import Refusal, refuse
 
 FILE = ".rgt-place"
 MEASURED = "rehearsed.json"  # in the run folder: the bytes of a checkpoint, by the rehearsal
@@ -58,7 +55,7 @@ def mask(run: Run, text: str) -> str:
 
 def items(run: Run) -> list[Item]:
     """Return what goes to the durable place, and where it lies here and there."""
-    return [_item(run, name, run.spec.durable_what) for name in run.spec.durable_what]
+    return [_item(run, name, run.spec.durable.what) for name in run.spec.durable.what]
 
 
 def address_of(run: Run, path: str) -> str:
@@ -66,7 +63,7 @@ def address_of(run: Run, path: str) -> str:
     for item in items(run):
         if (path + "/").startswith(item.here.rstrip("/") + "/"):
             return join(item.there, os.path.relpath(path, item.here))
-    return _item(run, path, run.spec.durable_what).there
+    return _item(run, path, run.spec.durable.what).there
 
 
 def address_of_checkpoints(run: Run) -> str:
@@ -90,8 +87,6 @@ def own_files(run: Run) -> list[Item]:
 
 def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
     """Return why this place can't be used, before the first step. It may take LIMIT seconds."""
-    from .preflight import refuse
-
     if not run.durable:
         return []
     if run.durable.startswith("$"):
@@ -103,7 +98,7 @@ def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
     if missing:
         return [refuse(run, "python", f"{name} is missing on this box") for name in missing]
     try:
-        found = asking.call(run, LIMIT, beat, _look, run, True)
+        found = child.call(run, _look, run, True, limit=LIMIT, beat=beat)
     except Failed as error:
         if kind_of(run.durable) == "local":
             return [refuse(run, "unwritable", f"the durable folder {run.durable}: {error}")]
@@ -115,7 +110,7 @@ def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
     if found:
         return [refuse(run, "unwritable" if found.startswith("can't") else "absent", found)]
     with suppress(Failed):
-        found = asking.call(run, LIMIT, beat, _look_for_room, run)
+        found = child.call(run, _look_for_room, run, limit=LIMIT, beat=beat)
     return [refuse(run, "disk", found)] if found else []
 
 
@@ -201,7 +196,7 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
     of = of or place_at(run.durable, Tools(child_environment(run), _nothing))
     is_local = kind_of(run.durable) == "local"
     noted = place_id(run)
-    if is_local and not run.spec.durable_on_this_box:
+    if is_local and not run.spec.durable.on_this_box:
         where = on_own_disk(run.durable)
         if where:
             once = "; it held this run before: is its volume mounted?" if noted else ""
@@ -219,6 +214,8 @@ def _look(run: Run, first: bool, of: Place | None = None) -> str:
         )
     try:
         if not found and run.rank == 0:
+            import uuid
+
             found = uuid.uuid4().hex
             of.write(join(run.durable, FILE), (json.dumps({"id": found}) + "\n").encode())
         elif first and is_local:

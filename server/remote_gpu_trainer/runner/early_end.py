@@ -1,12 +1,12 @@
-"""A program that ends with 0: was it the end?"""
+"""A program that ends with 0: what is odd about it."""
 
 from __future__ import annotations
 
 import re
 
-from . import log, why
+from . import log
 from .context import Run
-from .why import Attempt, Verdict
+from .why import Attempt
 
 TRACEBACK = 16_384  # bytes of the log's end in which a traceback may begin
 _RANK = re.compile(r"(?:\[rank\d+\]: ?)*")
@@ -16,56 +16,6 @@ _ERROR = re.compile(r"[A-Za-z_][\w.]*(?::|\(|\s*\Z)")
 _AFTER = re.compile(
     r"wandb: |\[W\d|CUDA kernel errors|For debugging consider|Compile with `|Search for `"
 )
-
-
-def judge(
-    run: Run,
-    attempt: Attempt,
-    missing: list[str],
-    stale: list[str],
-    gained: bool,
-    again: bool = False,
-) -> Verdict:
-    """Return what an end with 0 came to; class '' where all that is expected is there.
-
-    Without its results, before its final step, or saying that a signal ended it, the program was
-    cut short: many trainers end with 0 after a save. `gained`: there is a newer checkpoint. A
-    program that saved, and whose output tells no step at all, can't be held to a final one.
-    `again`: an attempt was cut short at this very step before; then what the log says of signals
-    is no sign of one.
-    """
-    short = ""
-    final = run.spec.final_step
-    if missing:
-        short = f"without {missing[0]}"
-    elif final and (attempt.step or 0) < final and not (attempt.step is None and gained):
-        short = f"at step {'none' if attempt.step is None else attempt.step} of {final}"
-    elif not final and not run.spec.results and _was_signalled(run, attempt):
-        short, gained = "after a signal from outside", True
-    if not short:
-        return Verdict("", "", "")
-    if gained and not again:
-        reason = f"cut short: it ended with 0 {short}"
-        return Verdict("killed", why.entry_of(run, "killed"), reason)
-    if missing:
-        return _blame(missing, stale)
-    if final:
-        return Verdict("bug", "", f"it ended with 0 {short}")
-    return Verdict("", "", "")
-
-
-def _was_signalled(run: Run, attempt: Attempt) -> bool:
-    return why.has_sign("signal", log.tail(run, attempt.log_first, why.LAST_WORDS))
-
-
-def _blame(missing: list[str], stale: list[str]) -> Verdict:
-    reason = f"the program ended, but {len(missing)} expected files are missing, first {missing[0]}"
-    if stale:
-        reason += (
-            f"; {stale[0]} is from before this run and was not written again "
-            "(touch it if it is the result)"
-        )
-    return Verdict("bug", "", reason)
 
 
 def tell_short(run: Run, attempt: Attempt, total: int | None) -> str:

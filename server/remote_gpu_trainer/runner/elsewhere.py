@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from . import procs
 from .context import Run
-from .phases import GOING
+from .core.phases import GOING
 from .state import State
 
 

@@ -7,7 +7,7 @@ reference shows it.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 # What somebody who isn't watching does next: start it again as it is, start it on another box,
 # change something before that, try later, or start nothing any more.
@@ -150,6 +150,9 @@ ENDS = {
     "unsaved": Decision(FIX, "it trained to its end; save what is on the box first"),
     "stopped": Decision(STOP, "its user stopped it"),
     "cancelled": Decision(STOP, "somebody cancelled it; ask before starting it again"),
+    "time": Decision(
+        RESTART, "its time limit ended it; it must resume a save from before, or get more time"
+    ),
     "limit": Decision(FIX, "a limit of its scheduler ended it; it needs less, or more of it"),
     "requeued": Decision(WAIT, "its scheduler has queued it again"),
     "closed": Decision(WAIT, "its queue or host takes no more work for now"),
@@ -391,6 +394,12 @@ JUDGED = (
     ("network", "network"),
     ("bug", "bug"),
 )
+
+
+def entry_of(job: Any, kind: str) -> str:
+    """Return the entry that explains a kind of failure on the job's platform, '' for none."""
+    places = (job.rendered.profile, job.rendered.target, "*")
+    return next((entry for k, place, entry in ENTRIES if k == kind and place in places), "")
 
 
 def judged(text: str) -> tuple[str, str]:

@@ -4,41 +4,39 @@ from __future__ import annotations
 
 import os
 import shutil
-import signal
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from . import apart, asking, checkpoints, completeness, content, durable, notices, why
-from .asking import Beat, Failed
+from . import child, completeness, content, durable, failures, notices
+from .child import Asked, Beat, Failed
 from .completeness import COMPLETE, CORRUPT
 from .context import Run, home, user_mask
-from .copies import clouds, groups, place, place_at
+from .copies import clouds, groups, held, place, place_at
 from .copies.generations import Generations
 from .copies.place import join, kind_of
-from .copies.plan import wanted
+from .copies.plan import There, wanted
 from .copies.records import Records, is_mixed, read_mixed
-from .copies.tool import NO_ROOM, Tools
+from .copies.tool import Tools
+from .core.copying import NO_ROOM
+from .core.model import Verdict
 
 TRIES = 3
-
-
-class Asked(Exception):
-    """The run was asked to end."""
+PROGRESS = "fetch.progress"  # in the run folder: changes as long as something comes
 
 
 class Corrupt(Failed):
     """The bytes of a generation aren't as its manifest says."""
 
 
-def data(run: Run, beat: Beat) -> why.Verdict | None:
+def data(run: Run, beat: Beat) -> Verdict | None:
     """Bring what the job lists under `data`; None for success, or when the run was asked to end."""
     with suppress(Asked):
         return _data(run, beat)
     return None
 
 
-def restore(run: Run, beat: Beat) -> why.Verdict | None:
+def restore(run: Run, beat: Beat) -> Verdict | None:
     """Bring checkpoints back from the durable place where none here is complete, or where it has
     newer ones that another box wrote; None as above.
 
@@ -50,8 +48,9 @@ def restore(run: Run, beat: Beat) -> why.Verdict | None:
     return None
 
 
-def _data(run: Run, beat: Beat) -> why.Verdict | None:
-    for source, target in run.spec.data:
+def _data(run: Run, beat: Beat) -> Verdict | None:
+    for copy in run.spec.data:
+        source, target = copy["from"], copy["to"]
         run.log(f"staging {source}")
         start, end = home(source), run.inside(target)
 
@@ -63,20 +62,24 @@ def _data(run: Run, beat: Beat) -> why.Verdict | None:
 
         error = _try(run, beat, bring, "stage-failed")[1]
         if NO_ROOM.search(error):
-            return why.Verdict("disk", why.entry_of(run, "disk"), f"staging {source}: no room left")
+            return Verdict(
+                "disk", failures.entry_of(run.spec, "disk"), f"staging {source}: no room left"
+            )
         if error:
-            entry = why.entry_of(run, "network")
-            return why.Verdict("network", entry, f"staging {source} failed: {error}")
+            entry = failures.entry_of(run.spec, "network")
+            return Verdict("network", entry, f"staging {source} failed: {error}")
     return None
 
 
-def _restore(run: Run, beat: Beat) -> why.Verdict | None:
-    if not run.durable or not run.checkpoints or not run.spec.checkpoint_pattern:
+def _restore(run: Run, beat: Beat) -> Verdict | None:
+    if not run.checkpoints or not run.spec.checkpoint.pattern:
+        return None
+    if not run.durable and not held.has_any(run):
         return None
     if run.spec.resume == "none":
         return None
     try:
-        here, torn, is_empty = apart.call(run, _judge_here, run, beat=beat)
+        here, torn, is_empty = child.call(run, _judge_here, run, beat=beat)
     except Failed:
         return None  # whoever begins looks again, and tells
     told, error = _try(run, beat, lambda: _bring(run, here, set(torn), is_empty), "restore-failed")
@@ -85,16 +88,16 @@ def _restore(run: Run, beat: Beat) -> why.Verdict | None:
     elif error:
         there = durable.address_of_checkpoints(run)
         reason = f"the checkpoints at {there} can't be looked for: {error}"
-        return why.Verdict("network", why.entry_of(run, "network"), reason)
+        return Verdict("network", failures.entry_of(run.spec, "network"), reason)
     elif told and told["refusal"]:
-        return why.Verdict("bug", "", told["refusal"])
+        return Verdict("bug", "", told["refusal"])
     for fault in told["corrupt"] if told else ():
-        entry = why.entry_of(run, "torn")
+        entry = failures.entry_of(run.spec, "torn")
         run.event("generation-corrupt", why=fault, entry=entry)
         notices.notify(run, f"{fault} ({entry}): it stays there, and nothing goes on from it")
     if told and told["corrupt"] and here is None and not told["brought"]:
         reason = f"nothing complete is left at the durable place: {told['corrupt'][0]}"
-        return why.Verdict("bug", why.entry_of(run, "torn"), reason)
+        return Verdict("bug", failures.entry_of(run.spec, "torn"), reason)
     for name, paths in told["brought"] if told else ():
         run.event("restored", **{"from": name}, checkpoint=paths)
         run.log(f"brought back from the durable place: {paths} ({name})")
@@ -108,28 +111,31 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
     of = _place(run, address)
     records = Records(run)
     found = Generations(run.spec.name, of, address, records.known)
-    there = found.read()
+    near = held.generations(run)
+    there = _read(found, near) if run.durable else []
     if refusal := found.refusal():
         return {"refusal": refusal, "brought": [], "corrupt": []}
+    there += [one for one in near.listed() if one.name not in found.known]
     if here is None and not is_empty:  # only what is proven is better than what can't be
         there = [one for one in there if one.state == COMPLETE]
     brought, corrupt = [], []
     todo, doubted = wanted(there, here, torn), ""
     while todo:
         one, *todo = todo
+        at = found if one.name in found.known else near
         try:
-            install(of, join(found.home, one.name), found.known[one.name], run.checkpoints)
+            install(at.place, join(at.home, one.name), at.known[one.name], run.checkpoints)
         except Corrupt as fault:
             if doubted != one.name:  # it may have broken on its way
                 todo, doubted = [one, *todo], one.name
                 continue
             corrupt.append(str(fault))
-            found.call_corrupt(one.name)
+            at.call_corrupt(one.name)
             there = [other for other in there if other != one]
             todo += wanted([other for other in there if other.kind == one.kind], here, torn)
             continue
-        found.known[one.name]["ours"] = True
-        brought.append([join(found.home, one.name), one.source])
+        at.known[one.name]["ours"] = True
+        brought.append([join(at.home, one.name), one.source])
     if brought and is_empty:  # alone they make a program take its folder for another run's
         _bring_notes(of, address, run.checkpoints)
     is_old = not there and is_empty and not corrupt  # of before there were generations
@@ -139,6 +145,17 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
             brought += [[address, "all"]] if _has_file(run.checkpoints) else []
     records.write()
     return {"refusal": "", "brought": brought, "corrupt": corrupt}
+
+
+def _read(found: Generations, near: Generations) -> list[There]:
+    """Return what lies at the durable place; [] where that doesn't answer, but something is held
+    here. Raises Failed."""
+    try:
+        return found.read()
+    except Failed:
+        if not near.known:
+            raise
+        return []
 
 
 def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], bool]:
@@ -184,7 +201,7 @@ def install(of: place.Place, there: str, manifest: dict[str, Any], here: str) ->
         for name in sorted({name.split("/")[0] for name in manifest["files"]}):
             target = os.path.join(here, name)
             if os.path.isfile(target) and not content.NOTE.search("/" + name):
-                checkpoints.rename_to_free(target)
+                content.quarantine(target)
             elif os.path.lexists(target):
                 _set_aside(fresh, target, manifest)
             if os.path.isdir(target):
@@ -207,7 +224,7 @@ def _set_aside(fresh: str, target: str, manifest: dict[str, Any]) -> None:
     """Move aside what a generation's source is called here; a folder above it stays."""
     source = os.path.join(os.path.dirname(fresh), manifest["source"])
     if os.path.lexists(source) and (source + "/").startswith(target + "/"):
-        checkpoints.rename_to_free(source)
+        content.quarantine(source)
 
 
 def _merge(fresh: str, target: str) -> None:
@@ -224,7 +241,7 @@ def _place(run: Run, address: str) -> place.Place:
 
     def moved() -> None:
         moves[0] += 1
-        run.folder.write("fetch.progress", f"{moves[0]}\n")
+        run.folder.write(PROGRESS, f"{moves[0]}\n")
 
     return place_at(address, Tools(env, moved), user_mask())
 
@@ -237,11 +254,12 @@ def _try(run: Run, beat: Beat, work: Callable[[], Any], event: str) -> tuple[Any
     """Work in a process of its own, up to three times; return the value and the last error."""
     error = ""
     for number in range(1, TRIES + 1):
-        child = asking.Job(work)
         try:
-            if not _wait(run, beat, child):
-                return child.value(), ""
-            error = f"no progress for {run.spec.timings.copy_quiet:.0f} s"
+            worker = child.start(work)
+            child.wait(run, worker, beat=beat, progress=lambda: run.folder.read(PROGRESS))
+            return worker.value(), ""
+        except Asked:
+            raise
         except Failed as failed:
             error = durable.mask(run, str(failed))
         if clouds.NOTHING.search(error):
@@ -253,22 +271,3 @@ def _try(run: Run, beat: Beat, work: Callable[[], Any], event: str) -> tuple[Any
             if beat():
                 raise Asked
     return None, error
-
-
-def _wait(run: Run, beat: Beat, child: asking.Job) -> bool:
-    """Wait for a child; end it when the run is asked to end, or without progress: then True."""
-    progress, moved_at = "", run.up
-    while not child.poll(min(run.spec.timings.tick, 0.1)):
-        now = run.folder.read("fetch.progress")
-        if now != progress:
-            progress, moved_at = now, run.up
-        is_asked = beat()
-        if not is_asked and run.up - moved_at < run.spec.timings.copy_quiet:
-            continue
-        with suppress(OSError):
-            os.killpg(child.pid, signal.SIGKILL)
-        child.give_up()
-        if is_asked:
-            raise Asked
-        return True
-    return False

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 import json
 import os
-import threading
+from _thread import get_ident
 from contextlib import suppress
 from typing import Any
 
 ENDS = ("done", "failed", "preempted", "unsaved")
 SPARE = 65536  # bytes kept back, so that a full disk can still hold the end of a run
+
+
+def read_rows(text: str) -> list[dict[str, Any]]:
+    """Return the objects of a text of JSON lines; what can't be read of it is left out."""
+    rows = []
+    for line in text.splitlines():
+        with suppress(ValueError, RecursionError):
+            row = json.loads(line)
+            if isinstance(row, dict):
+                rows.append(row)
+    return rows
 
 
 class Folder:
@@ -33,7 +44,7 @@ class Folder:
         empty file.
         """
         # Two threads or processes never share the temporary name.
-        temporary = self.at(f"{name}.tmp.{os.getpid()}.{threading.get_ident() % 100000}")
+        temporary = self.at(f"{name}.tmp.{os.getpid()}.{get_ident() % 100000}")
         try:
             with open(temporary, "w", encoding="utf-8", errors="surrogateescape") as file:
                 file.write(text)
@@ -71,6 +82,10 @@ class Folder:
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
+
+    def rows(self, name: str) -> list[dict[str, Any]]:
+        """Return the objects of a file of JSON lines, [] where there is none."""
+        return read_rows(self.read(name))
 
     def beat(self, now: float) -> None:
         """Leave a sign of life."""

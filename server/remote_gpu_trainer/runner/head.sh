@@ -1,32 +1,19 @@
-# The shell's part: it finds a Python for the runner below, and is the third hand beside runner and
-# keeper, which needs no Python. It keeps to what works with a full disk: no here-document, which
-# some versions of bash write to a file.
-# shellcheck disable=SC2153,SC2154,SC2088
+# What follows is the same for every job: it finds run.d and a Python, and hands over to them.
+# shellcheck disable=SC1090,SC1091,SC2034,SC2154
 
-# The pid and start of a process that lives, as NAME.pid says them.
-rgt_lives() {
-  local stat=''
-  local -a word
-  { IFS= read -r -d '' stat <"/proc/${1:-0}/stat"; } 2>/dev/null
-  # shellcheck disable=SC2206
-  word=(${stat##*) })
-  [[ -n $stat && ${word[0]} != [ZX] && ${word[19]-} == "${2-}" ]]
+# run.d lies beside this file or in the run's folder: a scheduler runs a copy of this file
+# elsewhere.
+rgt_find_parts() {
+  local place
+  for place in "$@"; do
+    rgt_job=$place/$RGT_JOB rgt_runner=$place/$RGT_RUNNER/remote_gpu_trainer/runner
+    [[ -f $rgt_job/job.json && -f $rgt_runner/entry.py ]] && return
+  done
+  return 1
 }
 
-rgt_fits() {
-  timeout 20 "$rgt_python" -I -S -c \
-    'import sys, ctypes, fcntl, json; sys.exit(sys.version_info < (3, 8))' \
-    </dev/null >/dev/null 2>&1
-}
-
-# The path of a Python that only the job's setup brings, such as that of a module.
-rgt_python_of_setup() (
-  { cd -- "$RGT_DIR/code" || cd -- "$RGT_DIR" || cd || exit; } 2>/dev/null
-  timeout 300 "${RGT_SETUP[@]}" "$1" -I -S -c 'import sys; print(); print(sys.executable)' \
-    </dev/null 2>/dev/null | tail -n 1
-)
-
-# Job's own Python first. Sets rgt_python.
+# The job's own Python first, then any of 3.8 or newer, then one that only the job's setup brings,
+# such as that of a module. Sets rgt_python, and its own path as rgt_exact.
 rgt_find_python() {
   local name
   for rgt_python in "$RGT_PYTHON" python3 python python3.{13,12,11,10,9,8} /usr/bin/python3 \
@@ -43,207 +30,68 @@ rgt_find_python() {
   return 1
 }
 
-# One line about the run folder: its end, who asked for it, the deadline; pid and start of runner,
-# keeper, program and deadman; whether the last copy is verified. '-' stands for nothing.
-rgt_peek() {
-  local name value line=-
-  for name in unsaved preempted failed "done" refused; do
-    [[ ! -e $1/.$name ]] || line=$name
-  done
-  for name in asked deadline runner.pid keeper.pid train.pid deadman.pid; do
-    value=''
-    { IFS= read -r value <"$1/$name"; } 2>/dev/null
-    # `stop` after the deadline: the box stays as it is.
-    [[ $name != asked || ! -e $1/quiet ]] || value=asked
-    if [[ $name != *.pid ]]; then
-      [[ $value =~ ^[a-z0-9]+ ]] && line+=" ${BASH_REMATCH[0]}" || line+=' -'
-    else
-      [[ $value =~ ^[0-9]+\ [0-9]+ ]] && line+=" ${BASH_REMATCH[0]}" || line+=' - -'
-    fi
-  done
-  [[ -e $1/final-sync ]] && line+=' yes' || line+=' -'
-  printf '%s\n' "$line"
+rgt_fits() {
+  rgt_exact=$(timeout 20 "$rgt_python" -I -S -c 'import sys, ctypes, fcntl, json, zlib
+print(sys.executable); sys.exit(sys.version_info < (3, 8))' </dev/null 2>/dev/null)
 }
 
-# A folder on a dead mount may hang whoever touches it, and no signal ends that: nobody waits longer
-# than ten seconds, and nobody looks twice at a time.
-rgt_look() {
-  [[ -z ${rgt_peeking-} ]] || ! kill -0 "$rgt_peeking" 2>/dev/null || return 1
-  exec 3< <(rgt_peek "$RGT_DIR")
-  rgt_peeking=$!
-  local -a seen=()
-  IFS=' ' read -r -t 10 -u 3 -a seen
-  exec 3<&-
-  ((${#seen[@]} == 12)) || {
-    kill -KILL "$rgt_peeking" 2>/dev/null
-    return 1
+rgt_python_of_setup() (
+  { cd -- "$RGT_DIR/code" || cd -- "$RGT_DIR" || cd || exit; } 2>/dev/null
+  timeout 300 "${RGT_SETUP[@]}" "$1" -I -S -c 'import sys; print(); print(sys.executable)' \
+    </dev/null 2>/dev/null | tail -n 1
+)
+
+# The Python that fitted here before, so that no other is started to test it; but who restarts what
+# died tests anew. A stand-in for another program isn't kept: it may depend on where it is started.
+rgt_know_python() {
+  local host='' path=''
+  [[ ${1-} != supervisor ]] || return
+  { IFS=' ' read -r host path <"$rgt_job/python"; } 2>/dev/null
+  [[ $host == "$HOSTNAME" && -x $path ]] && rgt_python=$path
+}
+
+rgt_keep_python() {
+  [[ $(type -P "$rgt_python") -ef $rgt_exact ]] || return
+  (umask 027 && printf '%s %s\n' "$HOSTNAME" "$rgt_exact" >"$rgt_job/python.$$" &&
+    mv -f -- "$rgt_job/python.$$" "$rgt_job/python") 2>/dev/null
+}
+
+# Unpack the run.d that this file carries behind its text, if it does. Prints where it is then.
+rgt_unpack() {
+  "$rgt_python" -I -S -c 'import sys
+text = open(sys.argv[1], encoding="utf-8").read().partition("\n# run.d/unpack.py\n")[2]
+text or sys.exit("no run.d beside this run.sh, nor in the run folder; send both again")
+exec(text.partition("\n# run.d/")[0])' "$rgt_script" "$RGT_DIR" "$1"
+}
+
+rgt_main() {
+  local place batch=''
+  [[ $# -gt 0 || -z ${SLURM_JOB_ID-} ]] || batch=run
+  rgt_find_parts "${rgt_script%/*}/run.d" "$RGT_DIR/run.d" || {
+    rgt_find_python && place=$(rgt_unpack "${1-$batch}") && rgt_find_parts "$place" || return
+    [[ $place == "$RGT_DIR/run.d" ]] || export RGT_UNPACKED=$place
   }
-  rgt_end=${seen[0]} rgt_asked=${seen[1]} rgt_deadman="${seen[*]:9:2}" rgt_saved=${seen[11]}
-  # A folder that is gone says nothing, and who wrote there may live.
-  if [[ $rgt_end != - || ${seen[*]:3:6} == *[0-9]* ]]; then
-    rgt_runner=("${seen[@]:3:2}") rgt_keeper=("${seen[@]:5:2}") rgt_train=("${seen[@]:7:2}")
-  fi
-  [[ ${seen[2]} != [0-9]* ]] || rgt_deadline=${seen[2]}
-}
-
-# Has the deadline passed, and this many seconds more?
-rgt_is_late() {
-  [[ -n ${rgt_deadline-} ]] || return 1
-  printf -v rgt_now '%(%s)T' -1
-  ((rgt_now >= rgt_deadline + $1))
-}
-
-# In the background: the disk may be full or hang.
-rgt_note() {
-  printf '%(%F %T)T deadman: %s\n' -1 "$1" >>"$RGT_DIR/log/keeper.log" 2>/dev/null &
-}
-
-# It outlives this shell.
-rgt_raise() {
-  rgt_note "raising: $1"
-  (cd / && exec setsid bash "$RGT_DIR/run.sh" "$@" "${rgt_rank[@]}") </dev/null >/dev/null 2>&1 &
-  rgt_raised=$!
-}
-
-# Did what was raised last go with 0, so that nothing is left to end?
-rgt_went_well() {
-  [[ -n ${rgt_raised-} ]] && ! kill -0 "$rgt_raised" 2>/dev/null && wait "$rgt_raised" 2>/dev/null
-}
-
-# The save signal, and what is left after the time of a save is killed.
-rgt_end_program() {
-  local until
-  until=$((SECONDS + RGT_SAVE_SECONDS))
-  if rgt_lives "${rgt_train[@]}"; then
-    rgt_note "the deadline has passed and nobody else is there: asking the program to save"
-    # Once: a second signal may come while the program is on its way out.
-    kill -s "$RGT_SAVE_SIGNAL" -- "-${rgt_train[0]}" 2>/dev/null
-    while rgt_lives "${rgt_train[@]}" && ((SECONDS < until)); do sleep 0.5; done
-    kill -KILL -- "-${rgt_train[0]}" 2>/dev/null
-  fi
-  # Workers that opened a session of their own. In the background: to read of a hung one may hang.
-  grep -lzxF -- "RGT_RUN_DIR=$RGT_DIR" /proc/[0-9]*/environ 2>/dev/null |
-    while IFS=/ read -r _ _ pid _; do
-      [[ $pid == "$$" ]] || kill -KILL "$pid" 2>/dev/null
-    done &
-  [[ $rgt_end != - ]] || printf '%s\n' \
-    "{\"t\": $rgt_now, \"exit\": 137, \"class\": \"deadline\", \"reason\": \"deadline\"}" \
-    >"$RGT_DIR/.preempted" 2>/dev/null &
-}
-
-# The job's own command, with its credential and what a login lacks of the container's variables.
-rgt_end_box() (
-  while IFS= read -r -d '' pair; do
-    name=${pair%%=*}
-    [[ ! $name =~ ^[A-Za-z_][A-Za-z0-9_]*$ || -n ${!name+set} ]] || export "$name=${pair#*=}"
-  done 2>/dev/null </proc/1/environ
-  if [[ $RGT_END_NEEDS == *=* ]]; then
-    file=${RGT_END_NEEDS#*=}
-    [[ ${file:0:2} != '~/' ]] || file=~/${file:2}
-    value=$(timeout 10 cat -- "$file" 2>/dev/null) && export "${RGT_END_NEEDS%%=*}=$value"
-  fi
-  export RGT_BOX_ID
-  timeout -k 5 60 "${RGT_END[@]}" </dev/null >/dev/null 2>&1
-)
-
-# Is what the run made on this box only, so that nothing may end the box?
-rgt_is_unsaved() {
-  [[ $RGT_END_UNSAVED != yes ]] || return 1
-  [[ $rgt_end == unsaved || ($RGT_DURABLE == yes && $rgt_saved != yes) ]]
-}
-
-# The job's own command for messages.
-rgt_call() (
-  export RGT_MESSAGE="$RGT_NAME on $HOSTNAME: $*"
-  printf '%s\n' "$RGT_MESSAGE" | timeout -k 5 30 "${RGT_NOTIFY[@]}" >/dev/null 2>&1
-)
-
-# The third hand. It raises what is dead; a while after the deadline it ends program and box itself.
-rgt_deadman() {
-  local grace=$((RGT_SAVE_SECONDS + 20)) dead=0 wait=0 pause=$RGT_END_RETRY answered hung me stat
-  local -a word
-  trap '' HUP INT USR1 USR2
-  cd / && exec </dev/null >/dev/null 2>&1
-  IFS= read -r -d '' stat <"/proc/$$/stat"
-  # shellcheck disable=SC2206
-  word=(${stat##*) })
-  me="$$ ${word[19]}" rgt_end=- rgt_asked=- rgt_saved=-
-  rgt_runner=(- -) rgt_keeper=(- -) rgt_train=(- -)
-  rgt_look && [[ $rgt_deadman != "$me" && $rgt_deadman != '- -' ]] &&
-    rgt_lives "${rgt_deadman% *}" "${rgt_deadman#* }" && return 0
-  printf '%s\n' "$me" >"$RGT_DIR/deadman.pid" &
-  sleep 0.3
-  while :; do
-    hung=''
-    rgt_look || hung=yes
-    if [[ -z $hung ]]; then
-      # Another box or a later start took the run over.
-      [[ $rgt_deadman == "$me" || $rgt_deadman == '- -' ]] || return 0
-      if rgt_lives "${rgt_runner[@]}" || rgt_lives "${rgt_keeper[@]}"; then
-        dead=0 wait=0
-      elif [[ $rgt_end != - ]] && { [[ ${rgt_keeper[0]} == - ]] || rgt_went_well; }; then
-        return 0 # the keeper went by itself
-      elif rgt_is_late "$grace"; then
-        break
-      elif ((++dead > 1 && SECONDS >= wait)); then
-        # Waits twice as long each time: without a Python nothing comes of it.
-        wait=$((SECONDS + (dead < 60 ? dead * 2 : 600)))
-        if [[ $rgt_end == - ]]; then rgt_raise run --raised; else rgt_raise keeper; fi
-      fi
-    elif rgt_is_late $((grace + 60)); then
-      break
-    fi
-    sleep "$RGT_DEADMAN"
-  done
-  rgt_end_program
-  [[ $RGT_END_AT_DEADLINE == yes && $rgt_asked != asked ]] || return 0
-  while rgt_is_unsaved; do
-    # Nothing is proven without a Python: after the job's limit only what keeps the disk may end it.
-    if ((${#RGT_STOP[@]})) && rgt_is_late "$RGT_END_LIMIT"; then
-      RGT_END=("${RGT_STOP[@]}") RGT_END_NEEDS=$RGT_STOP_NEEDS
-      break
-    fi
-    rgt_note "the last copy is not verified: the box stays on"
-    ((${#RGT_NOTIFY[@]} + ${#RGT_STOP[@]})) || return 0
-    ((!${#RGT_NOTIFY[@]})) ||
-      rgt_call "the deadline has passed, and what the run made is on this box only. The box stays" \
-        "on and billed: copy it, and end the box yourself."
-    sleep "$RGT_NOTIFY_EVERY"
-    rgt_look || continue
-    { rgt_lives "${rgt_keeper[@]}" || ! rgt_is_late 0 || [[ $rgt_asked == asked ]]; } && return 0
-  done
-  while :; do
-    answered=''
-    rgt_end_box && answered=yes
-    rgt_note "the end command ${answered:+was accepted}${answered:-failed}"
-    sleep "$([[ -n $answered ]] && echo "$RGT_END_WAIT" || echo "$pause")"
-    pause=$((pause < 300 ? pause * 2 : 600))
-    # Somebody started the run again, gave it more time, or wants no more of this.
-    rgt_look || continue
-    { rgt_lives "${rgt_keeper[@]}" || ! rgt_is_late 0 || [[ $rgt_asked == asked ]]; } && return 0
-  done
-}
-
-rgt_head() {
-  local place
-  rgt_rank=()
-  for ((place = 2; place < $#; place++)); do
-    [[ ${!place} != --node-rank ]] || {
-      ((place++))
-      rgt_rank=(--node-rank "${!place}")
-    }
-  done
+  . "$rgt_job/values.sh"
   if [[ ${1-} == deadman ]]; then
-    [[ ${rgt_rank[1]-0} == 0 ]] || RGT_DIR=$RGT_DIR/node-${rgt_rank[1]}
-    [[ ${RGT_PART-} != */* ]] || RGT_DIR=$RGT_DIR/parts/${RGT_PART/\//-of-}
-    # A cell's end is none of the box's.
-    [[ -z ${RGT_CELL-} ]] || RGT_DIR=$RGT_DIR/cells/$RGT_CELL RGT_END_AT_DEADLINE=no
-    rgt_deadman
+    . "$rgt_runner/deadman.sh" && rgt_be_deadman "$@"
     return
   fi
-  rgt_find_python || return
+  if [[ -n $batch && $RGT_TARGET == slurm ]]; then
+    . "$rgt_runner/deadman.sh" && . "$rgt_runner/slurm.sh" && rgt_under_slurm
+  fi
+  rgt_know_python "$@" || {
+    [[ -n ${rgt_exact-} ]] || rgt_find_python || return
+    rgt_keep_python
+  }
   # -I: a json.py where the user stands must not take the place of Python's own.
-  exec "$rgt_python" -I -S -B -X utf8 -c 'import sys
-text = open(sys.argv[1], encoding="utf-8").read()
-exec(text.split("\n#=== loader ===\n")[1].split("\n#=== ")[0])' "$rgt_script" "$@"
+  RGT_OWN=1 exec "$rgt_python" -I -S -B -X utf8 "$rgt_runner/entry.py" "$rgt_job" "$rgt_script" "$@"
 }
+
+rgt_script=${BASH_SOURCE[0]}
+[[ -f $rgt_script ]] || {
+  echo "run.sh is no file here; save it, and call bash FILE with the same words" >&2
+  exit 2
+}
+[[ $rgt_script == */* ]] || rgt_script=./$rgt_script
+rgt_main "$@"
+exit

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 from contextlib import suppress
 from typing import Any
 
-from . import asking, checkpoints, log, nan, notices, procs
+from . import checkpoints, child, log, nan, notices, procs
 from .collectors import Collectors
 from .context import Run
 from .locks import Lease
 from .series import Series
 from .state import State
-from .sync import Sync
 
 LIMIT = 5.0  # seconds for a look among the checkpoints
 
@@ -24,7 +22,6 @@ class Heart:
 
     def __init__(self, run: Run, state: State, lease: Lease):
         self.run, self.state, self.lease = run, state, lease
-        self.sync = Sync(run)
         self.collectors = Collectors(run)
         self.series = Series(run, state, self.collectors)
         self.saves = checkpoints.SaveTimes(run)
@@ -66,7 +63,6 @@ class Heart:
         if run.up - self._last >= run.spec.timings.heartbeat:
             self._last = run.up
             self._beat()
-        self.sync.beat(self.state.phase)
         return bool(run.asked)
 
     def _beat(self) -> None:
@@ -76,7 +72,7 @@ class Heart:
         self.look_at_log()
         self.collectors.poll()
         state.free_mb, state.gpu = self.collectors.free_mb, self.collectors.gpu
-        raise_helpers(run)
+        keep_supervisor(run)
         run.folder.beat(run.now)
         self._look_at_saves()
         self.series.beat()
@@ -105,6 +101,7 @@ class Heart:
             self._newest = newest.id
             step = self._step_at(newest.saved) if newest.step is None else newest.step
             self.state.checkpoint_step = step
+            self.series.note_save(step, newest.saved / 1e9)
 
     def _step_at(self, saved: int) -> int | None:
         """Return the step of the run at a time, in ns since 1970, None where it isn't known."""
@@ -170,11 +167,11 @@ class Heart:
     def _saved_before(self, step: int | None) -> str:
         """Return the path of the newest complete checkpoint from before a step, '' for none."""
         run, state = self.run, self.state
-        if step is None or not run.checkpoints or not run.spec.checkpoint_pattern:
+        if step is None or not run.checkpoints or not run.spec.checkpoint.pattern:
             return ""
-        where = (run.checkpoints, run.spec.checkpoint_pattern, run.folder.at("whole.cache"))
-        with suppress(asking.Failed):
-            found = str(asking.call(run, LIMIT, None, nan.find_before, *where, step))
+        where = (run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("whole.cache"))
+        with suppress(child.Failed):
+            found = str(child.call(run, nan.find_before, *where, step, limit=LIMIT))
             if found:
                 return found
         self._look_at_saves()
@@ -182,33 +179,24 @@ class Heart:
         return state.checkpoint if is_before else ""
 
 
-def raise_helpers(run: Run) -> None:
-    """Start the keeper and the third hand where they are gone."""
-    if os.environ.get("RGT_KEEPER") == "off":
-        return  # a cell of a queue has the queue's keeper
-    for name in ("keeper", "deadman"):
-        if not procs.alive(run.folder, name):
-            start_apart(run, name)
+def keep_supervisor(run: Run) -> None:
+    """Start a supervisor where a runner has lost its own."""
+    is_alone = run.link is not None and run.link.is_alone
+    if is_alone and not procs.alive(run.folder, "supervisor"):
+        start_detached(run, "supervisor")
 
 
-def start_apart(run: Run, *words: str, log: str = "") -> subprocess.Popen[bytes] | None:
-    """Start another process of this run in a session of its own; None where that fails.
+def start_detached(run: Run, *words: str, log: str = "") -> child.Command | None:
+    """Start another process of this run, which outlives this one; None where that fails.
 
     `log`: the file in log/ for what it prints; its verb names one otherwise.
     """
     try:
         with open(run.folder.at("log", log or f"{words[0]}.log"), "ab") as output:
-            child = subprocess.Popen(
-                run.self_command(*words),
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=output,
-                start_new_session=True,
-                cwd="/",
-            )
+            started = child.Command(run.self_command(*words), output=output, folder="/")
     except OSError as error:
         run.log(f"can't start {words[0]}: {error.strerror}")
         return None
-    if words[0] in ("keeper", "deadman"):
-        procs.note_pid(run.folder, words[0], child.pid)
-    return child
+    if words[0] == "deadman":
+        procs.note_pid(run.folder, words[0], started.pid)
+    return started

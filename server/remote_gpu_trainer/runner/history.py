@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
-from contextlib import suppress
 from typing import Any
 
 from . import content
+from .folder import read_rows
 
 MOST = 20  # sentences, of the newest attempts
 _ASKED = ("deadline", "preempted")  # classes of an end that is no error of the attempt
@@ -49,12 +48,11 @@ def _events(text: str) -> tuple[dict[int, dict[str, Any]], dict[int, dict[str, A
     """Return the events of attempts that began and that ended, by the attempt's number."""
     begun: dict[int, dict[str, Any]] = {}
     ended: dict[int, dict[str, Any]] = {}
-    for line in text.splitlines():
-        with suppress(ValueError, TypeError, AttributeError):
-            event = json.loads(line)
-            if event.get("event") in ("attempt", "ended"):
-                kept = begun if event["event"] == "attempt" else ended
-                kept[int(event.get("attempt") or 0)] = event
+    for event in read_rows(text):
+        kept = {"attempt": begun, "ended": ended}.get(str(event.get("event")))
+        number = _whole(event.get("attempt") or 0)
+        if kept is not None and number is not None:
+            kept[number] = event
     return begun, ended
 
 

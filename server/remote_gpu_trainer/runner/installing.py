@@ -6,13 +6,12 @@ import json
 import os
 import select
 import signal
-import subprocess
 from contextlib import suppress
 
-from . import collectors, memory, procs, program, secrets, setting_up, why
-from .asking import Beat
+from . import child, collectors, killing, memory, program, secrets, setting_up, why
+from .child import Beat
 from .context import Run, user_mask
-from .why import Verdict
+from .core.model import Verdict
 
 GRACE = 5.0  # seconds that an installation which is asked to end may take
 TAIL = 200_000  # bytes of its output that are judged
@@ -24,14 +23,14 @@ def install(run: Run, beat: Beat) -> Verdict | None:
 
     The exit code of one that failed is in `install.rc`.
     """
-    words = program.words_of(run.spec.install)
-    done = json.dumps([run.spec.job_sha, run.spec.setup, words])
+    words = program.words_of(run.spec.rendered.install)
+    done = json.dumps([run.spec.rendered.job_sha, run.spec.setup, words])
     run.folder.remove("install.rc")
-    if not run.spec.install or run.folder.read("install.done") == done:
+    if not run.spec.rendered.install or run.folder.read("install.done") == done:
         return None
     run.event("install")
     run.log("installing the environment")
-    procs.kill_program(run.folder)  # an installation that a killed runner left
+    killing.kill_program(run.folder)  # an installation that a killed runner left
     before, xids = memory.note_kills(run), collectors.xids()
     behind = setting_up.before(run.folder, run.spec.setup, words)
     code, said = _Installation(run, behind).run_it(beat)
@@ -43,7 +42,7 @@ def install(run: Run, beat: Beat) -> Verdict | None:
     run.folder.write("install.rc", f"{code}\n")
     if told := setting_up.failure(run.folder, run.spec.setup):
         return Verdict("setup", "", f"{told} (log/install.log)")
-    attempt = why.Attempt(0, code, "", "", 0, None, before, xids)
+    attempt = why.Attempt(0, code, 0, None, before, xids)
     verdict = why.classify(run, attempt, said)
     return verdict._replace(reason=f"environment: {verdict.reason} (log/install.log)")
 
@@ -61,41 +60,34 @@ class _Installation:
 
     def run_it(self, beat: Beat) -> tuple[int, bytes]:
         """Return its exit code and the end of its output; one that is asked to end is ended."""
-        child = self._start()
-        if isinstance(child, OSError):
-            code = 127 if isinstance(child, FileNotFoundError) else 126
-            self._take(f"{child.filename}: {child.strerror}\n".encode("utf-8", "surrogateescape"))
+        reader, writer = os.pipe()
+        try:
+            installer = self._start(writer)
+        except OSError as error:
+            code = 127 if isinstance(error, FileNotFoundError) else 126
+            self._take(f"{error.filename}: {error.strerror}\n".encode("utf-8", "surrogateescape"))
+            os.close(reader)
             return code, self._tail
-        assert child.stdout
-        with child.stdout as output:
-            os.set_blocking(output.fileno(), False)
+        finally:
+            os.close(writer)
+        with open(reader, "rb", buffering=0) as output:
+            os.set_blocking(reader, False)
             kill_at = None
-            while child.poll() is None:
+            while installer.is_open:
                 self._pump(output.fileno(), self.run.spec.timings.tick)
                 if beat() and kill_at is None:
-                    _signal(child, signal.SIGTERM)
+                    installer.send(signal.SIGTERM)
                     kill_at = self.run.up + GRACE
                 if kill_at is not None and self.run.up >= kill_at:
-                    _signal(child, signal.SIGKILL)
+                    installer.kill()
             self._pump(output.fileno(), 0)
         self._write(self._mask.flush())
-        code = child.returncode
-        return code if code >= 0 else 128 - code, self._tail
+        return installer.code or 0, self._tail
 
-    def _start(self) -> subprocess.Popen[bytes] | OSError:
+    def _start(self, output: int) -> child.Command:
         before = os.umask(user_mask())
         try:
-            return subprocess.Popen(
-                self.words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-                cwd=self.run.work,
-                env=self._env,
-            )
-        except OSError as error:
-            return error
+            return child.Command(self.words, output=output, folder=self.run.work, env=self._env)
         finally:
             os.umask(before)
 
@@ -118,8 +110,3 @@ class _Installation:
         self._size += len(text)
         if self._size <= self.run.spec.timings.log_bytes:
             self.run.folder.append("log/install.log", text.decode("utf-8", "surrogateescape"))
-
-
-def _signal(child: subprocess.Popen[bytes], sign: int) -> None:
-    with suppress(OSError):
-        os.killpg(child.pid, sign)

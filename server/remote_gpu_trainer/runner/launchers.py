@@ -7,15 +7,14 @@ from __future__ import annotations
 
 import os
 import re
-import socket
-import subprocess
 from contextlib import suppress
 from types import SimpleNamespace
 from typing import Iterable, Mapping
 
-from . import procs
+from . import child, procs
 from .context import Run, home
 
+PORT = "29400"  # of the first node, where the job names none
 _PYTHON = re.compile(r"python([23](\.[0-9]+)?)?\Z")
 _MODULE = {"deepspeed": "--module"}
 _BARE = {"torchrun": ["--no-python"], "accelerate": ["--no_python"],
@@ -65,20 +64,24 @@ def wrap(run: Run, words: list[str]) -> list[str]:
 
 def _torchrun(run: Run) -> list[str]:
     spec = run.spec
+    # Where a rank of a program that is decorated with `record` writes its error.json. Without it
+    # that is a folder of its own in /tmp.
+    errors = run.folder.at("elastic", str(int(run.folder.number("attempt") or 0)))
     head = [spec.python, "-m", "torch.distributed.run", f"--nproc-per-node={spec.processes}",
-            "--max-restarts=0"]  # fmt: skip
+            "--max-restarts=0", f"--log-dir={errors}"]  # fmt: skip
     if spec.nodes == 1:
         return [*head, "--nnodes=1", "--standalone"]
     # c10d ignores --node-rank and orders the nodes by their addresses' text: said here, so that
     # rank 0, its checkpoints and its results stay on node 0. Its address is also the one that all
     # others can reach; a container's own name isn't.
-    address = spec.rendezvous_host if run.rank == 0 else f"~node-{run.rank:05d}"
+    host, port = rendezvous(spec)
+    address = host if run.rank == 0 else f"~node-{run.rank:05d}"
     return [
         *head,
         f"--nnodes={spec.nodes}",
         f"--node-rank={run.rank}",
         "--rdzv-backend=c10d",
-        f"--rdzv-endpoint={spec.rendezvous_host}:{spec.rendezvous_port}",
+        f"--rdzv-endpoint={host}:{port}",
         f"--rdzv-id={spec.name}",
         f"--local-addr={address}",
         f"--rdzv-conf=is_host={int(run.rank == 0)},read_timeout=900,join_timeout=900",
@@ -91,10 +94,11 @@ def _accelerate(run: Run) -> list[str]:
     head = [spec.python, "-m", "accelerate.commands.launch", f"--num_processes={total}",
             f"--num_machines={spec.nodes}"]  # fmt: skip
     if spec.nodes > 1:
+        host, port = rendezvous(spec)
         head += [
             f"--machine_rank={run.rank}",
-            f"--main_process_ip={spec.rendezvous_host}",
-            f"--main_process_port={spec.rendezvous_port}",
+            f"--main_process_ip={host}",
+            f"--main_process_port={port}",
         ]
     else:
         head.append("--main_process_port=0")
@@ -118,7 +122,8 @@ def _is_sharded(run: Run) -> bool:
 
 def _deepspeed(run: Run) -> list[str]:
     spec = run.spec
-    port = _free_port() if spec.nodes == 1 else spec.rendezvous_port
+    host, port = rendezvous(spec)
+    port = _free_port() if spec.nodes == 1 else port
     head = [spec.python, "-m", "deepspeed.launcher.runner", f"--master_port={port}"]
     # --num_gpus takes the first cards, whatever CUDA_VISIBLE_DEVICES says.
     cards = _given(run).get("CUDA_VISIBLE_DEVICES", "").split(",")[: spec.processes]
@@ -134,13 +139,15 @@ def _deepspeed(run: Run) -> list[str]:
             f"--hostfile={run.folder.at('hostfile')}",
             "--no_ssh",
             f"--node_rank={run.rank}",
-            f"--master_addr={spec.rendezvous_host}",
+            f"--master_addr={host}",
         ]
     return head
 
 
 def _free_port() -> int:
     """Return a port that nobody listens on: cells beside each other need one each."""
+    import socket
+
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return probe.getsockname()[1]
@@ -202,19 +209,23 @@ def find_node(
     given = words_rank or next((environ[name] for name in names if environ.get(name)), "")
     rank = int(given) if given.isdigit() else 0
     if spec.nodes == 1:
-        return 0, spec.rendezvous_host
-    host = environ.get("RGT_RENDEZVOUS") or spec.rendezvous_host or _first_node(environ)
-    return rank or _known_rank(home(spec.run_dir)), host
+        return 0, rendezvous(spec)[0]
+    host = environ.get("RGT_RENDEZVOUS") or rendezvous(spec)[0] or _first_node(environ)
+    return rank or _known_rank(home(spec.rendered.run_dir)), host
+
+
+def rendezvous(spec: SimpleNamespace) -> tuple[str, str]:
+    """Return the host and the port of the first node, as the job names them; the host may be ''."""
+    host, mark, port = (spec.rendezvous or "").rpartition(":")
+    return (host, port) if mark else (port, PORT)
 
 
 def _first_node(environ: Mapping[str, str]) -> str:
     if environ.get("SLURM_JOB_NODELIST"):
         words = ["scontrol", "show", "hostnames", environ["SLURM_JOB_NODELIST"]]
-        with suppress(OSError, subprocess.SubprocessError):
-            done = subprocess.run(
-                words, stdin=subprocess.DEVNULL, capture_output=True, timeout=20, check=False
-            )
-            return (done.stdout.decode("utf-8", "replace").split() or [""])[0]
+        said = child.answer(words, 20)
+        if said is not None:
+            return (said.split() or [""])[0]
     return (environ.get("SKYPILOT_NODE_IPS", "").split() or [""])[0]
 
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import suppress
 
+from ..text import proc
 from . import checkpoints, procs, results
 from .context import Run
 
@@ -63,35 +65,18 @@ def _id(run: Run) -> str:
 
 def _holds(pid: int, folder: str) -> bool:
     """Return whether a process has a card open, or a file of the folder for writing."""
-    try:
-        names = os.listdir(f"/proc/{pid}/fd")
-    except OSError:
-        return False
-    for name in names:
-        try:
-            path = os.readlink(f"/proc/{pid}/fd/{name}")
-            if path.startswith(CARDS):
-                return True
-            if (
-                folder
-                and path.startswith(folder + "/")
-                and os.lstat(f"/proc/{pid}/fd/{name}").st_mode & 0o200
-            ):
-                return True
-        except OSError:
-            continue
+    for number, path in proc.read_open_files(pid).items():
+        if path.startswith(CARDS):
+            return True
+        if folder and path.startswith(folder + "/"):
+            with suppress(OSError):
+                if os.lstat(f"/proc/{pid}/fd/{number}").st_mode & 0o200:
+                    return True
     return False
 
 
 def _used(pids: set[int]) -> dict[int, float]:
     """Return the seconds of a core that each process has used so far."""
     ticks = os.sysconf("SC_CLK_TCK")
-    found = {}
-    for pid in pids:
-        try:
-            with open(f"/proc/{pid}/stat", "rb") as file:
-                words = file.read().rpartition(b")")[2].split()
-            found[pid] = (int(words[11]) + int(words[12])) / ticks
-        except (OSError, ValueError, IndexError):
-            continue
-    return found
+    told = {pid: procs.stat(pid) for pid in pids}
+    return {pid: one.ticks / ticks for pid, one in told.items() if one}

@@ -10,16 +10,32 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import socket
 from contextlib import suppress
 from typing import Any
 
-from . import asking, procs
+from . import child, procs
 from .context import Run
 from .folder import Folder
 
 LEASE = ".rgt-lease"  # of node 0; node N of a run has .rgt-lease-N
 LIMIT = 30.0  # seconds for a look at the checkpoint folder
+
+
+def try_lock(path: str) -> int | None:
+    """Lock a file, which is made where there is none; None where another process holds it.
+
+    Return a descriptor: the lock lasts as long as it, or a copy in another process, is open. Raises
+    OSError where the file can't be made, or its file system knows no locks.
+    """
+    file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError as error:
+        os.close(file)
+        if isinstance(error, BlockingIOError):
+            return None
+        raise
+    return file
 
 
 class RunLock:
@@ -34,31 +50,18 @@ class RunLock:
         path, until = self.run.folder.at("lock"), self.run.up + wait
         while True:
             try:
-                if self._is_taken(path):
-                    return ""
-            except BlockingIOError:
-                if self.run.up >= until:
-                    return f"{self.run.spec.name}: a run holds {path}"
-                self.run.clock.nap(0.1)
+                file = try_lock(path)
             except OSError as error:
                 return f"can't lock {path} ({error.strerror}); put the run folder on a local disk"
-
-    def _is_taken(self, path: str) -> bool:
-        """Lock the file; False where it was removed meanwhile. Raises OSError."""
-        file = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            is_same = os.path.samestat(os.fstat(file), os.stat(path))
-        except FileNotFoundError:
-            is_same = False
-        except OSError:
-            os.close(file)
-            raise
-        if is_same:
-            self._file = file
-        else:
-            os.close(file)
-        return is_same
+            if file is not None:
+                self._file = file
+                if self.is_held():
+                    return ""
+                self.release()  # the file was removed meanwhile
+            elif self.run.up >= until:
+                return f"{self.run.spec.name}: a run holds {path}"
+            else:
+                self.run.clock.nap(0.1)
 
     def is_held(self) -> bool:
         """Return whether it is still the lock of the run folder, which may be another one now."""
@@ -85,10 +88,10 @@ class Lease:
         self._token = ""  # '' while it isn't held
         self._count = 0
         self._is_lost = False
-        self._job: asking.Job | None = None
+        self._job: child.Function | None = None
         self._beat_at = -1e9
 
-    def take(self, beat: asking.Beat | None = None) -> str:
+    def take(self, beat: child.Beat | None = None) -> str:
         """Return '' when it is held, else why it isn't.
 
         A run on this machine is asked for by its processes. Of one on another machine only the
@@ -96,7 +99,7 @@ class Lease:
         """
         return self._claim(beat, True)
 
-    def respect(self, beat: asking.Beat | None = None) -> str:
+    def respect(self, beat: child.Beat | None = None) -> str:
         """Return '' when nobody trains into the folder, else who does. Takes nothing."""
         return self._claim(beat, False)
 
@@ -108,7 +111,7 @@ class Lease:
         if self._job is None:
             self._beat_at = self.run.up
             with suppress(OSError):
-                self._job = asking.Job(_beat, self.path, self._token, self._text())
+                self._job = child.Function(_beat, self.path, self._token, self._text())
         # As a rule it answers at once: a process that slept for long learns here that it lost.
         self._finish(0.2)
 
@@ -120,8 +123,8 @@ class Lease:
     def free(self) -> None:
         """Give the lease back."""
         if self._token and not self._is_lost:
-            with suppress(asking.Failed):
-                asking.call(self.run, 5, None, _free, self.path, self._token)
+            with suppress(child.Failed):
+                child.call(self.run, _free, self.path, self._token, limit=5)
         self._token = ""
 
     def _finish(self, seconds: float) -> None:
@@ -129,10 +132,10 @@ class Lease:
         if self._job is None or not self._job.poll(seconds):
             return
         job, self._job = self._job, None
-        with suppress(asking.Failed):
+        with suppress(child.Failed):
             self._is_lost = job.value() == "lost" or self._is_lost
 
-    def _claim(self, beat: asking.Beat | None, take: bool) -> str:
+    def _claim(self, beat: child.Beat | None, take: bool) -> str:
         if not self.path:
             return ""
         run, token = self.run, _token()
@@ -141,8 +144,8 @@ class Lease:
         while True:
             try:
                 text = self._text(token) if take else ""
-                found = asking.call(run, LIMIT, beat, _look, self.path, text)
-            except asking.Failed as failed:
+                found = child.call(run, _look, self.path, text, limit=LIMIT, beat=beat)
+            except child.Failed as failed:
                 if run.asked:
                     return f"{run.spec.name}: {run.asked}"
                 # Preflight says what is wrong with the folder.
@@ -171,8 +174,8 @@ class Lease:
             if not take:
                 return ""
             seen = None
-            with suppress(asking.Failed):
-                asking.call(run, LIMIT, beat, _remove, self.path, found[0])
+            with suppress(child.Failed):
+                child.call(run, _remove, self.path, found[0], limit=LIMIT, beat=beat)
             run.event("lease-taken-over", host=str(told.get("host")), pid=str(told.get("pid")))
 
     def _living(self, told: dict[str, Any]) -> str | None:
@@ -185,10 +188,10 @@ class Lease:
             return "" if is_ours and isinstance(before, int) and before < restart else None
         folder = str(told.get("folder") or "?")
         into = f"trains into {self.run.checkpoints}"
-        for name in ("runner", "keeper"):
+        for name in ("runner", "supervisor"):
             pid, start = (told.get(name) or [0, 0])[:2]
-            is_own_keeper = name == "keeper" and run.folder.path == folder
-            if procs.same(pid, start) and pid != os.getpid() and not is_own_keeper:
+            is_own_supervisor = name == "supervisor" and run.folder.path == folder
+            if procs.same(pid, start) and pid != os.getpid() and not is_own_supervisor:
                 return (
                     f"{run.spec.name}: the run in {folder} (pid {pid}) {into}; stop it"
                     f" (bash {folder}/run.sh stop), or give this one another checkpoint folder"
@@ -230,7 +233,7 @@ class Lease:
             "token": token or self._token, "beat": self._count, "name": run.spec.name,
             "host": host, "boot": boot, "space": space,
             "runner": [pid, start.start if start else 0],
-            "keeper": list(procs.noted(run.folder, "keeper")),
+            "supervisor": list(procs.noted(run.folder, "supervisor")),
             "folder": run.folder.path,
             "job": job, "restart": restart,
         }  # fmt: skip
@@ -338,7 +341,7 @@ def _beat(path: str, token: str, text: str) -> str:
 
 def _remove(path: str, text: str) -> None:
     """Take a dead lease away. One that somebody else has renewed meanwhile is put back."""
-    aside = f"{path}.{socket.gethostname()}.{os.getpid()}"
+    aside = f"{path}.{os.uname().nodename}.{os.getpid()}"
     os.rename(path, aside)
     try:
         with open(aside, encoding="utf-8", errors="replace") as file:

@@ -100,6 +100,11 @@ class Reader:
         return b"".join(parts)
 
 
+def has_stepped(run: Run, first: int) -> bool:
+    """Return whether the attempt whose log begins with this file got to a second step."""
+    return len(set(find_steps(run, tail(run, first, 65536)))) > 1
+
+
 def find_steps(run: Run, text: bytes) -> list[int]:
     """Return the steps that a piece of the log tells, as its lines have them, in their order: by
     the job's pattern, the last number of its last match in a line; without one, by `Course`.

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
-import traceback
 from types import SimpleNamespace
 from typing import Callable, NamedTuple
 
 from . import launchers
 from .cells import CELL, PART, shape
-from .context import Run, say
-from .phases import CODES, EXITS
+from .context import Run, plain_environment, say
+from .core.phases import CODES, EXITS
 from .spec import SpecError, read
 
 USAGE = """\
@@ -25,6 +25,10 @@ usage: bash run.sh VERB
   snapshot       who stands where: stacks, waits, cards, kernel, memory; it reads only
   sync           copy to the durable place once, and verify
   rehearse       train, save, kill, resume in minutes, apart from the run"""
+# Modules that are imported where they are needed, so that status goes without. A runner may live
+# for days and outlive an update of its Python, so it has them from the start.
+HEAVY = ("ast", "pickle", "pickletools", "shutil", "socket", "subprocess", "tempfile", "threading",
+         "traceback", "uuid", "zipfile")  # fmt: skip
 FOR_SAVES = "  save           save now, then continue"
 FOR_QUEUES = """\
   queue          run the cells in the foreground
@@ -45,15 +49,18 @@ def usage(spec: SimpleNamespace) -> str:
     lines = [USAGE]
     if spec.save_signal != "TERM" and spec.launcher == "none":
         lines.append(FOR_SAVES)
-    if spec.cells:
+    if spec.queue.cells:
         lines.append(FOR_QUEUES)
     lines.append("exit codes; of run any other is the code of the program")
     lines += [f"  {code:>2}  {name:<10} {meaning}" for code, name, meaning in EXITS]
     return "\n".join(lines)
 
 
-def main(path: str, job_text: str, words: list[str]) -> int:
-    """Do what the words of a run.sh say. `path`: the script; `job_text`: its job as JSON."""
+def main(path: str, job_text: str, words: list[str], job_folder: str = "") -> int:
+    """Do what the words of a run.sh say.
+
+    `path`: the script; `job_text`: its job as JSON; `job_folder`: where that lies in run.d.
+    """
     try:
         spec = read(job_text)
         verb, rest = (words[0], words[1:]) if words else ("", [])
@@ -63,27 +70,30 @@ def main(path: str, job_text: str, words: list[str]) -> int:
         if not verb:
             say(usage(spec))
             return CODES["usage"]
-        return _do(path, spec, verb, rest)
+        return _do(path, spec, verb, rest, job_folder)
     except SpecError as error:
         say(str(error))
         return CODES["usage"]
 
 
-def _do(path: str, spec: SimpleNamespace, verb: str, rest: list[str]) -> int:
+def _do(path: str, spec: SimpleNamespace, verb: str, rest: list[str], job_folder: str) -> int:
     given = _options(rest)
     if given.part:
         os.environ[PART] = given.part
     # The program and the copies keep the user's own mask; what is ours isn't for everybody.
     mask = os.umask(0o027)
     os.environ.setdefault("RGT_UMASK", f"{mask:03o}")
-    # The keeper and a detached run begin elsewhere.
+    # The supervisor and a detached run begin elsewhere.
     here = os.environ.setdefault("RGT_HERE", os.getcwd())
-    rank, spec.rendezvous_host = launchers.find_node(given.node_rank or None, spec, os.environ)
+    rank, host = launchers.find_node(given.node_rank or None, spec, os.environ)
+    spec.rendezvous = f"{host}:{launchers.rendezvous(spec)[1]}"
     shaped = shape(spec, verb, os.environ)
-    if not spec.run_dir or "\n" in spec.run_dir:
-        raise SpecError(f"run_dir is {spec.run_dir!r}; set a folder")
-    run = Run(shaped, os.path.abspath(path), rank, here=here)
-    if spec.cells and CELL not in os.environ:
+    if not spec.rendered.run_dir or "\n" in spec.rendered.run_dir:
+        raise SpecError(f"run_dir is {spec.rendered.run_dir!r}; set a folder")
+    script = os.path.abspath(path)
+    job_folder = os.path.abspath(job_folder) if job_folder else ""
+    run = Run(shaped, script, rank, here=here, job_folder=job_folder)
+    if spec.queue.cells and CELL not in os.environ:
         from . import queue
 
         code = queue.run(run, verb, rest)
@@ -94,26 +104,32 @@ def _do(path: str, spec: SimpleNamespace, verb: str, rest: list[str]) -> int:
 
         return status.status(run, "--json" in given.left)
     if verb == "snapshot":
-        from .scene import collect, page
+        from . import snapshots
 
-        print(page.page([collect.take(run.folder.path)]), end="")
-        return 0
+        sys.stdout.flush()
+        words = [*snapshots.program_words(), *rest, run.folder.path]
+        os.execve(words[0], words, plain_environment())
     return _work(run, verb, given, rest)
 
 
 def _work(run: Run, verb: str, given: Words, rest: list[str]) -> int:
     """Do what another verb than status says. Status goes without all that these have to read in."""
+    for name in HEAVY:
+        importlib.import_module(name)
     from . import preflight, sync, verbs
-    from .keeper import Keeper
-    from .runner import Runner, tell_refusals
+    from .runner import Runner
+    from .supervisor import Supervisor
+
+    def start_runner(is_raised: bool, is_again: bool = False) -> int:
+        return Runner(run, is_again and not is_raised, is_raised, given.sent_at).go()
 
     if verb in ("start", "resume"):
         return verbs.start(run, verb == "resume", rest)
     if verb in ("run", "resume-run"):
-        raised = "--raised" in given.left
-        return _logged(run, Runner(run, verb == "resume-run", raised, given.sent_at).go)
-    if verb == "keeper":
-        return _logged(run, Keeper(run).go)
+        is_again = verb == "resume-run"
+        return Supervisor(run, lambda raised: start_runner(raised, is_again)).begin()
+    if verb == "supervisor":
+        return _logged(run, Supervisor(run, start_runner).go)
     if verb == "stop":
         return verbs.stop(run)
     if verb == "save":
@@ -128,21 +144,23 @@ def _work(run: Run, verb: str, given: Words, rest: list[str]) -> int:
     if verb == "preflight":
         run.folder.make()
         refusals = preflight.check(run, given.sent_at)
-        tell_refusals(run, refusals)
+        preflight.tell_refusals(run, refusals)
         return 1 if refusals else 0
     if verb in ("rehearse", "--rehearse"):
         from . import rehearsal
 
-        return rehearsal.rehearse(run)
+        return rehearsal.rehearse(run, for_memory="--memory" in given.left)
     say(f"unknown verb {verb!r}; bash run.sh --help lists them")
     return CODES["usage"]
 
 
 def _logged(run: Run, go: Callable[[], int]) -> int:
-    """Write down where a fault of this program ended it; its keeper decides what follows."""
+    """Write down where a fault of this program ended it; its supervisor decides what follows."""
     try:
         return go()
     except Exception:
+        import traceback
+
         run.folder.append("log/runner.log", traceback.format_exc())
         raise
 

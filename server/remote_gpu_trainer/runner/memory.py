@@ -28,7 +28,7 @@ class Mark(NamedTuple):
 
 def note_kills(run: Run) -> Mark:
     """Return the counts before an attempt."""
-    return Mark(_own(run.spec.cgroup), frozenset(_lines()), _machine())
+    return Mark(_own(run.spec.rendered.cgroup), frozenset(_lines()), _machine())
 
 
 def killed(run: Run, mark: Mark, pids: set[int]) -> str:
@@ -37,7 +37,7 @@ def killed(run: Run, mark: Mark, pids: set[int]) -> str:
     Only the cgroup that is ours counts, or a line that names a process of ours: a neighbour's kill
     says nothing about this run.
     """
-    own = _own(run.spec.cgroup)
+    own = _own(run.spec.rendered.cgroup)
     if own is not None and mark.own is not None and own > mark.own:
         return "the kernel killed for want of host memory"
     if _is_first_namespace():  # elsewhere the kernel's numbers are other processes'
@@ -54,7 +54,7 @@ def is_likely(run: Run, mark: Mark) -> bool:
     So where the machine counts one, and neither a cgroup of the run's own nor the kernel's log can
     say that it was somebody else's.
     """
-    if _own(run.spec.cgroup) is not None:
+    if _own(run.spec.rendered.cgroup) is not None:
         return False
     if _is_first_namespace() and set(_lines()) - mark.lines:
         return False

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..text.masking import mask
-from . import failures, limited, procs, secrets
+from . import child, failures, procs, secrets
 from .context import Run, plain_environment
 from .state import State
 
@@ -21,7 +21,7 @@ def notify(run: Run, text: str) -> None:
     if not run.spec.notify:
         return
     env = {**plain_environment(), **values, "RGT_MESSAGE": message}
-    if limited.start(list(run.spec.notify), LIMIT, env, text=message + "\n") is None:
+    if child.start_guarded(list(run.spec.notify), LIMIT, env, text=message + "\n") is None:
         run.log(f"can't start the command of notify: {run.spec.notify[0]}")
 
 
@@ -34,8 +34,12 @@ def at_end(now: State) -> str:
     return f"{told}. Decision: {failures.in_words(decision)}"
 
 
-def at_deadline(step: int | None, cost: str = "") -> str:
-    """Return what is told of a run that its deadline ended. `cost`: what that cost."""
+def at_deadline(by: str, step: int | None, cost: str = "") -> str:
+    """Return what is told of a run that `by` ended, its deadline or its budget.
+
+    `cost`: what that cost.
+    """
     where = "" if step is None else f" at step {step}"
-    told = f"ended by its deadline{where}; with a later deadline it goes on"
+    more = "a later deadline" if by == "its deadline" else "a larger one"
+    told = f"ended by {by}{where}; with {more} it goes on"
     return f"{told}; {cost}" if cost else f"{told} from there"

@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Callable
 
 from . import completeness, content
-from .asking import Failed, Job
+from .child import Failed, Function
 from .context import Run
 
 LIMIT = 5.0  # seconds for a folder to answer
@@ -51,10 +51,9 @@ class Opened:
             return int(libc.inotify_add_watch(self._inotify, os.fsencode(path), mask))
 
         # The child shares this process's inotify; a folder that hangs holds only the child.
-        where = (run.checkpoints, run.spec.checkpoint_pattern)
-        job = Job(_add_all, add, saved, *where, keep=self._inotify)
-        if not job.poll(LIMIT):
-            job.give_up()
+        where = (run.checkpoints, run.spec.checkpoint.pattern)
+        job = Function(_add_all, add, saved, *where, keep=self._inotify)
+        if not job.finish(LIMIT):
             self.close()
             return
         self._is_sure, watches, self.newest = job.value()

@@ -12,21 +12,15 @@ from .context import Run
 
 LIMIT = 3.0  # seconds for one answer
 TOKEN_SECONDS = 21600
-# Seconds between a notice and the end: EC2's user guide, Compute Engine's and Azure's for spot.
-NOTICE_SECONDS = {"aws": 120.0, "gcp": 30.0, "azure": 30.0}
-LEAST_NOTICE = 15.0  # of a signal whose sender nobody knows: GKE gives its spot pods that long
 MOST = 65536  # bytes of an answer
-
-# By its address: a name would be looked up anew each time, and a name server may hang.
-SERVICE = "http://169.254.169.254"
 
 
 class Poll:
-    """Asks the metadata service of `run.spec.notice` again and again, beside the caller's loop."""
+    """Asks the metadata service of a provider again and again, beside the caller's loop."""
 
     def __init__(self, run: Run):
         self.run = run
-        self._base = run.spec.metadata or SERVICE
+        self._base = run.spec.rendered.metadata
         self._thread: threading.Thread | None = None
         self._asked_at = -1e9
         self._token, self._token_at = "", -1e9
@@ -39,7 +33,11 @@ class Poll:
         if self._found and not self._is_told:
             self._is_told = True
             run.event("notice", text=self._found)
-        if self._found or not run.spec.notice or (self._thread and self._thread.is_alive()):
+        if (
+            self._found
+            or not run.spec.rendered.notice
+            or (self._thread and self._thread.is_alive())
+        ):
             return self._found
         if run.up - self._asked_at >= run.spec.timings.notice_every:
             self._asked_at = run.up
@@ -51,11 +49,11 @@ class Poll:
         # What a service answers that is none of the provider's is nothing to end a run for.
         with suppress(OSError, ValueError, AttributeError, TypeError):
             if self._is_announced(up):
-                self._found = f"notice from {self.run.spec.notice}"
+                self._found = f"notice from {self.run.spec.rendered.notice}"
 
     def _is_announced(self, up: float) -> bool:
         """Raises OSError or ValueError where there is no answer."""
-        base, provider = self._base, self.run.spec.notice
+        base, provider = self._base, self.run.spec.rendered.notice
         if provider == "aws":
             headers = {"X-aws-ec2-metadata-token": self._aws_token(up)}
             return '"action"' in get(f"{base}/latest/meta-data/spot/instance-action", headers)
@@ -74,11 +72,6 @@ class Poll:
             self._token = get(f"{self._base}/latest/api/token", header, method="PUT").strip()
             self._token_at = up
         return self._token
-
-
-def notice_seconds(run: Run) -> float:
-    """Return how long after its notice a box stays, as far as the provider says."""
-    return NOTICE_SECONDS.get(run.spec.notice, LEAST_NOTICE)
 
 
 def get(url: str, headers: dict[str, str], method: str = "GET") -> str:

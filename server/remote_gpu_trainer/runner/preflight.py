@@ -7,15 +7,17 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import socket
 import sys
 from contextlib import suppress
 from typing import Mapping, NamedTuple
 
-from . import asking, containers, durable, procs, program, secrets, setting_up, why
-from .asking import Beat
+from . import child, containers, durable, killing, launchers, program, secrets, setting_up
+from .child import Beat
 from .context import Run
+from .why import Refusal, refuse
 
 FIRST_SECOND = 1767225600  # 2026-01-01; an earlier clock was never set
 FOLDER_LIMIT = 20.0  # seconds in which a folder must answer
@@ -28,6 +30,16 @@ NO_IMAGE = ("no such image", "image not known", "no such object", "unable to ins
 # What a box that has just booted may still get. `absent`: what has no entry of its own.
 LATER = ("absent", "unwritable", "python", "no-gpu", "kernel", "driver")
 NO_GPU = "; for a run without a GPU set `gpus: 0` in the job"
+
+_PLAIN_WORD = re.compile(r"[A-Za-z0-9_.+-]+\Z")
+_PLAIN_START = re.compile(r"[A-Za-z0-9_.+-]+(?:\s+[\w./+=:,@-]+|\Z)")
+# Words of bash that no PATH has to hold.
+_OF_BASH = re.compile(
+    r"(?:\.|:|alias|bg|break|builtin|case|cd|command|continue|coproc|declare|dirs|echo|enable|eval"
+    r"|exec|exit|export|false|fg|for|function|hash|if|jobs|kill|let|local|logout|mapfile|popd|printf"
+    r"|pushd|pwd|read|readarray|readonly|return|select|set|shift|shopt|source|test|time|times|trap"
+    r"|true|type|typeset|ulimit|umask|unalias|unset|until|wait|while)\Z"
+)
 
 # Runs one small kernel on each GPU that the job wants. Says nothing without torch.
 KERNEL = """\
@@ -45,14 +57,6 @@ for index in range(want):
 
 # Behind the setup: the environment that it leaves, as the last line.
 TELL = "import json, os; print(); print(json.dumps(dict(os.environ)))"
-
-
-class Refusal(NamedTuple):
-    """Why nothing is started. `kind`: of why's table, or ''; `entry`: of the catalogue, or ''."""
-
-    kind: str
-    entry: str
-    reason: str
 
 
 class Card(NamedTuple):
@@ -87,9 +91,11 @@ def check(run: Run, sent_at: str = "", beat: Beat | None = None) -> list[Refusal
     return found
 
 
-def refuse(run: Run, kind: str, reason: str) -> Refusal:
-    """Return a refusal with the entry that the catalogue has for its kind."""
-    return Refusal(kind, why.entry_of(run, kind), reason)
+def tell_refusals(run: Run, refusals: list[Refusal]) -> None:
+    """Write each refusal into log and events."""
+    for refusal in refusals:
+        run.log(f"refused {refusal.entry or '-'} {refusal.reason}")
+        run.event("refused", entry=refusal.entry, reason=refusal.reason)
 
 
 def _after_setup(run: Run, beat: Beat | None) -> tuple[dict[str, str], list[Refusal]]:
@@ -102,7 +108,7 @@ def _after_setup(run: Run, beat: Beat | None) -> tuple[dict[str, str], list[Refu
     env = program.environment(run, 0, "")
     tell = [sys.executable, "-I", "-S", "-c", TELL]
     words = setting_up.before(run.folder, spec.setup, tell)
-    code, said = asking.ask(run, SETUP_LIMIT, beat, words, env, run.work)
+    code, said = child.ask(run, SETUP_LIMIT, beat, words, env, run.work)
     lines = said.strip().splitlines() or [""]
     if code == 0:
         with suppress(ValueError):
@@ -123,6 +129,11 @@ def _tools(run: Run, env: Mapping[str, str]) -> list[Refusal]:
         needed.append(containers.program_of(spec.container["engine"]))
     elif isinstance(spec.command, str):
         needed.append("bash")
+    named = _program_of(run) if not spec.container and spec.launcher == "none" else ""
+    if named and named not in needed and not _which(named, env):
+        path = env.get("PATH", "")
+        told = f"the command's {named} is not in PATH here ({path[:200]}); write its whole path"
+        return [refuse(run, "python", told)]
     if spec.launcher != "none" and not spec.container:
         needed.append(spec.python)
     return [
@@ -130,6 +141,21 @@ def _tools(run: Run, env: Mapping[str, str]) -> list[Refusal]:
         for tool in needed
         if not _which(tool, env)
     ]
+
+
+def _program_of(run: Run) -> str:
+    """Return the program that a command names without a folder, "" where that can't be told.
+
+    What bash has itself is left out, and what begins with anything but a plain word.
+    """
+    command = run.spec.command
+    if isinstance(command, str):
+        line = command.strip()
+        words = line.split(None, 1) if _PLAIN_START.match(line) else [""]
+    else:
+        words = command
+    word = words[0] if words else ""
+    return "" if "/" in word or _OF_BASH.match(word) or not _PLAIN_WORD.match(word) else word
 
 
 def _container(run: Run, env: Mapping[str, str], beat: Beat | None) -> list[Refusal]:
@@ -143,11 +169,11 @@ def _container(run: Run, env: Mapping[str, str], beat: Beat | None) -> list[Refu
     if containers.is_file(name) and not os.path.exists(containers.image(run)):
         return [refuse(run, "absent", f"container: there is no image {containers.image(run)}")]
     if engine == "pyxis":
-        code, said = asking.ask(run, IMAGE_LIMIT, beat, ["srun", "--help"], env)
+        code, said = child.ask(run, IMAGE_LIMIT, beat, ["srun", "--help"], env)
         if code == 0 and "--container-image" not in said:
             return [refuse(run, "", "container: this Slurm has no pyxis, srun has no such option")]
     if engine in ("docker", "podman"):
-        code, said = asking.ask(run, IMAGE_LIMIT, beat, [engine, "image", "inspect", name], env)
+        code, said = child.ask(run, IMAGE_LIMIT, beat, [engine, "image", "inspect", name], env)
         lines = said.strip().splitlines() or [f"no answer within {IMAGE_LIMIT:g} s"]
         if code != 0 and not any(sign in said.lower() for sign in NO_IMAGE):
             return [refuse(run, "absent", f"container: {engine} doesn't answer: {lines[-1][:300]}")]
@@ -160,7 +186,7 @@ def _is_at_hand(run: Run, env: Mapping[str, str], beat: Beat | None) -> bool:
         return True
     engine, name = run.spec.container["engine"], run.spec.container["image"]
     if engine in ("docker", "podman"):
-        return asking.ask(run, IMAGE_LIMIT, beat, [engine, "image", "inspect", name], env)[0] == 0
+        return child.ask(run, IMAGE_LIMIT, beat, [engine, "image", "inspect", name], env)[0] == 0
     return engine != "pyxis" and os.path.exists(containers.image(run))
 
 
@@ -172,12 +198,20 @@ def _which(tool: str, env: Mapping[str, str]) -> str | None:
 def _folder(run: Run, what: str, folder: str, beat: Beat | None) -> list[Refusal]:
     """Look whether a folder can be written and has room."""
     try:
-        is_writable, megabytes, inodes = asking.call(run, FOLDER_LIMIT, beat, _try_folder, folder)
-    except asking.Failed as failed:
+        is_writable, megabytes, inodes = child.call(
+            run, _try_folder, folder, limit=FOLDER_LIMIT, beat=beat
+        )
+    except child.Failed as failed:
         return [refuse(run, "unwritable", f"{what} {folder} can't be looked at: {failed}")]
-    floors = run.spec.min_free_mb, run.spec.min_free_inodes
-    found = judge_folder(f"{what} {folder}", is_writable, megabytes, inodes, *floors)
+    floors = run.spec.floors
+    least = megabytes_of(floors.free_gb), floors.free_inodes
+    found = judge_folder(f"{what} {folder}", is_writable, megabytes, inodes, *least)
     return [refuse(run, *reason) for reason in found]
+
+
+def megabytes_of(gigabytes: float) -> int:
+    """Return gigabytes as whole megabytes."""
+    return round(gigabytes * 1000)
 
 
 def judge_folder(
@@ -231,8 +265,8 @@ def _work(run: Run, beat: Beat | None) -> list[Refusal]:
     words = command.split() if isinstance(command, str) else command
     found = [] if words else [refuse(run, "", "the job has no command; set `command`")]
     try:
-        is_there, bad = asking.call(run, FOLDER_LIMIT, beat, _try_work, run.work, words)
-    except asking.Failed as failed:
+        is_there, bad = child.call(run, _try_work, run.work, words, limit=FOLDER_LIMIT, beat=beat)
+    except child.Failed as failed:
         return [
             *found,
             refuse(run, "absent", f"the work folder {run.work} can't be looked at: {failed}"),
@@ -277,7 +311,7 @@ def _clock(run: Run, sent_at: str) -> list[Refusal]:
 
 def _rendezvous(run: Run, beat: Beat | None) -> list[Refusal]:
     """Wait until the first node's name is known: it may come a while after the node."""
-    spec, host = run.spec, run.spec.rendezvous_host
+    spec, host = run.spec, launchers.rendezvous(run.spec)[0]
     if spec.nodes == 1 or spec.launcher == "none":
         return []
     if not host:
@@ -285,8 +319,8 @@ def _rendezvous(run: Run, beat: Beat | None) -> list[Refusal]:
         return [refuse(run, "", reason)]
     until = run.up + spec.timings.name_wait
     while True:
-        with suppress(asking.Failed):
-            asking.call(run, 10, beat, _resolve, host)
+        with suppress(child.Failed):
+            child.call(run, _resolve, host, limit=10, beat=beat)
             return []
         if run.up >= until or run.asked:
             return [refuse(run, "absent", f"can't resolve the first node's name, {host}")]
@@ -305,7 +339,7 @@ def _gpus(run: Run, beat: Beat | None, env: Mapping[str, str]) -> list[Refusal]:
         return [refuse(run, "no-gpu", f"nvidia-smi is missing, expected {want} GPUs{NO_GPU}")]
     query = ["nvidia-smi", "--query-gpu=index,uuid,memory.used,memory.total"]
     form = "--format=csv,noheader,nounits"
-    code, said = asking.ask(run, CARD_LIMIT, beat, [*query, form])
+    code, said = child.ask(run, CARD_LIMIT, beat, [*query, form])
     if code != 0:
         return [refuse(run, "no-gpu", f"nvidia-smi failed or hung: {said[:200].strip()}{NO_GPU}")]
     cards = _cards(said)
@@ -313,7 +347,7 @@ def _gpus(run: Run, beat: Beat | None, env: Mapping[str, str]) -> list[Refusal]:
         hint = "" if cards else NO_GPU
         return [refuse(run, "no-gpu", f"found {len(cards)} GPUs, expected {want}{hint}")]
     query = ["nvidia-smi", "--query-compute-apps=gpu_uuid,pid,used_memory"]
-    code, said = asking.ask(run, CARD_LIMIT, beat, [*query, form])
+    code, said = child.ask(run, CARD_LIMIT, beat, [*query, form])
     rows = [[cell.strip() for cell in line.split(",")] for line in said.splitlines()]
     apps = [row for row in rows if len(row) == 3] if code == 0 else []
     chosen = _visible(cards, env.get("CUDA_VISIBLE_DEVICES", ""))[:want]
@@ -364,8 +398,8 @@ def _kernel(run: Run, beat: Beat | None, env: Mapping[str, str]) -> list[Refusal
     if not run.spec.container and not _which(python, env):
         return [refuse(run, "python", f"the interpreter {python} is missing")]
     words = [python, "-c", KERNEL, str(run.spec.gpus)]
-    code, said = asking.ask(run, KERNEL_LIMIT, beat, containers.around(run, words, env), env)
-    procs.end_container(run.folder)
+    code, said = child.ask(run, KERNEL_LIMIT, beat, containers.around(run, words, env), env)
+    killing.end_container(run.folder)
     if code == 0:
         return []
     lines = said.strip().splitlines() or [f"no answer within {KERNEL_LIMIT:g} s"]

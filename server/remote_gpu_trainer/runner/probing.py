@@ -1,7 +1,7 @@
 """The probe beside a rehearsal and beside a run's first attempt: it looks for failures that no log
 shows.
 
-It is a file beside the script, which enters Python by way of PYTHONPATH, looks at the first steps
+It is a file of run.d, which enters Python by way of PYTHONPATH, looks at the first steps
 and takes its hooks off. Whatever becomes of it, the program goes on.
 """
 
@@ -13,8 +13,8 @@ import shutil
 import sys
 from contextlib import suppress
 
-from . import notices
-from .collectors import Tool
+from ..text.masking import strip_controls
+from . import child, notices, parts
 from .context import Run
 from .state import State
 
@@ -31,9 +31,9 @@ class Probe:
     `why`: why nothing is looked at.
     """
 
-    def __init__(self, run: Run, script: str, base: str):
+    def __init__(self, run: Run):
         self.run, self.why = run, ""
-        self.file = self._find(script, base) if run.spec.probe else ""
+        self.file = parts.folder("probe.py") if run.spec.rendered.probe else ""
 
     @property
     def place(self) -> str:
@@ -66,9 +66,14 @@ class Probe:
         words = [word for pair in zip(("--json", "--page"), found) for word in pair]
         return ["--report", self.place, *words]
 
-    def started(self, words: list[str]) -> Tool:
+    def started(self, words: list[str]) -> child.Command:
         """Return the probe's program, begun with these words. Raises OSError."""
-        return Tool([sys.executable, self.file, *words], self.run.folder.at("log/runner.log"))
+        with open(self.run.folder.at("log/runner.log"), "ab") as log:
+            return child.Command(
+                [sys.executable, self.file, *words],
+                env={**os.environ, "LC_ALL": "C"},
+                errors=log,
+            )
 
     def ask(self, *words: str) -> str | None:
         """Return what the probe says; None where it fails, and then `why` says so."""
@@ -77,44 +82,28 @@ class Probe:
         except OSError as error:
             self.why = f"{self.file} can't be started: {error.strerror}"
             return None
-        said = tool.answer(LIMIT)
-        if said is None:
-            tool.give_up()
-        if said is not None and tool.code == 0:
-            return said.rstrip("\n")
-        code = 124 if said is None else tool.code
+        code = tool.code if tool.finish(LIMIT) else child.TOO_LONG
+        if code == 0:
+            return tool.text().rstrip("\n")
         self.why = f"{self.file} ended with {code}; see {self.run.folder.at('log/runner.log')}"
         return None
-
-    def _find(self, script: str, base: str) -> str:
-        """Return the probe's file, '' where it wasn't sent."""
-        place = os.path.join(base, "probe.py")
-        beside = os.path.join(os.path.dirname(script), "probe.py")
-        for path in (os.path.splitext(script)[0] + ".probe.py", place, beside):
-            if os.path.isfile(path):
-                return path
-        how = f"rgt probe --script >{place}"
-        if self.run.spec.target != "local":
-            how = f"rgt probe --script | ssh BOX 'cat >{place}'"
-        self.why = f"no {place}; send it with: {how}"
-        return ""
 
     def _reports(self) -> list[str]:
         return glob.glob(os.path.join(glob.escape(self.place), "rank-*.json"))
 
 
 class RehearsalProbe(Probe):
-    """The probe of a rehearsal, which prints what it saw. It lies beside the `real` run."""
+    """The probe of a rehearsal, which prints what it saw."""
 
-    def __init__(self, run: Run, real: Run):
-        super().__init__(run, real.script, real.base)
+    def __init__(self, run: Run):
+        super().__init__(run)
         self._say_why()
         self.prepare()
         self._say_why()
 
     def waits(self, saved_up: float) -> bool:
         """Return whether a program that saved at `saved_up` goes on for the probe."""
-        limit = self.run.spec.rehearse_minutes * 60 * SHARE
+        limit = self.run.spec.rehearsal.minutes * 60 * SHARE
         if not self.file or self.run.up >= saved_up + limit:
             return False
         return self.has_begun() and not self.is_seen()
@@ -126,7 +115,7 @@ class RehearsalProbe(Probe):
         said = self.ask(*self.report_words())
         self._say_why()
         if said:
-            print(shown(said), flush=True)
+            print(strip_controls(said), flush=True)
         shutil.rmtree(self.place, ignore_errors=True)
 
     def _say_why(self) -> None:
@@ -141,9 +130,9 @@ class FirstSteps(Probe):
     """
 
     def __init__(self, run: Run, state: State):
-        super().__init__(run, run.script, run.base)
+        super().__init__(run)
         self.state = state
-        self._tool: Tool | None = None
+        self._tool: child.Command | None = None
         self._asked_at = 0.0
         self._is_over = not self.file or run.folder.has("log/probe.json")
 
@@ -180,21 +169,19 @@ class FirstSteps(Probe):
             self._end("not looked at: no step of a torch optimizer was seen")
         elif self._tool is None:
             return
-        elif at_the_end or not self._tool.is_open():
+        elif at_the_end or not self._tool.is_open or self.run.up >= self._asked_at + LIMIT:
             # Who is asked to end may have half a minute, and has something to save.
-            self._take(self._tool.answer(SHORT if self.run.asked else LIMIT))
-        elif self.run.up >= self._asked_at + LIMIT:
-            self._take(None)
+            seconds = (SHORT if self.run.asked else LIMIT) if at_the_end else 0.0
+            self._read_report(self._tool, seconds)
 
-    def _take(self, said: str | None) -> None:
-        assert self._tool is not None
-        if said is None:
-            self._tool.give_up()
+    def _read_report(self, tool: child.Command, seconds: float) -> None:
+        """Take the report in, once it is there within so many seconds."""
+        is_there = tool.finish(seconds) and tool.code == 0
         report = self.run.folder.json("log/probe.json")
-        if said is None or self._tool.code != 0 or not report:
+        if not is_there or not report:
             self._end(f"not looked at: its report failed; see {self.run.folder.at('log')}")
             return
-        self.run.folder.write("probe.txt", shown(said))
+        self.run.folder.write("probe.txt", strip_controls(tool.text()))
         self._end(in_a_line(report))
         if report.get("verdict") == "wrong":
             notices.notify(self.run, f"probe: {self.state.probe}")
@@ -209,20 +196,15 @@ class FirstSteps(Probe):
 
 def in_a_line(report: dict[str, object]) -> str:
     """Return a verdict with the findings that it rests on."""
-    verdict = shown(str(report.get("verdict") or ""))
+    verdict = strip_controls(str(report.get("verdict") or ""))
     found = report.get("findings")
     told = [
         "step {}: {} [{}]".format(*(one.get(key) for key in ("step", "what", "id")))
         for one in (found if isinstance(found, list) else [])
         if isinstance(one, dict) and one.get("level") == verdict
     ]
-    line = shown("; ".join([f"{verdict}: {told[0]}", *told[1:]]) if told else verdict)
+    line = strip_controls("; ".join([f"{verdict}: {told[0]}", *told[1:]]) if told else verdict)
     return " ".join(line.split())[:MOST]
-
-
-def shown(text: str) -> str:
-    """Return a text of a program without what steers a terminal."""
-    return "".join(char for char in text if char.isprintable() or char in "\n\t")
 
 
 def _text(path: str) -> str:

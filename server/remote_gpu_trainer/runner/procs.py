@@ -2,62 +2,37 @@
 
 from __future__ import annotations
 
-import json
 import os
-import signal
-import subprocess
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import NamedTuple
 
+from ..text.proc import Stat, read_pairs, read_stat, read_table, send_signal
+from ..text.proc import is_same as same
+from ..text.proc import read_environment as environ
+from ..text.proc import with_descendants as children
 from .folder import Folder
 
-CONTAINER = "container.json"  # in the run folder: the words that remove the program's container
-CONTAINER_LIMIT = 60.0  # seconds for that
+__all__ = [
+    "MARK", "Stat", "alive", "boot_id", "bytes_moved", "children", "cpu_seconds", "cpu_ticks",
+    "environ", "host", "note_pid", "noted", "of_program", "protect", "read_table", "same",
+    "seconds_up", "send", "stat", "table", "tree", "uptime",
+]  # fmt: skip
+
 MARK = "RGT_RUN_DIR"  # in the environment of every process of the program
-
-
-class Stat(NamedTuple):
-    """What /proc/PID/stat tells. `start`: clock ticks since boot, which tell two owners of a pid
-    apart."""
-
-    name: str
-    state: str
-    parent: int
-    session: int
-    start: int
+_usual_score: list[str] = []  # of this process's oom_score_adj, the first one before all changes
+OWN = b"RGT_OWN=1"  # in that of every process that works for the run beside it
 
 
 def stat(pid: int) -> Stat | None:
     """Return a process's stat; None when it is gone or only waits to be reaped."""
-    try:
-        with open(f"/proc/{pid}/stat", "rb") as file:
-            text = file.read().decode("utf-8", "replace")
-    except OSError:
-        return None
-    head, _, rest = text.rpartition(")")
-    words = rest.split()
-    if len(words) < 20 or words[0] in "ZX":
-        return None
-    return Stat(head.partition("(")[2], words[0], int(words[1]), int(words[3]), int(words[19]))
-
-
-def same(pid: int, start: int) -> bool:
-    """Return whether this very process lives; its pid may belong to another one by now."""
-    found = stat(pid) if pid else None
-    return found is not None and found.start == start
+    found = read_stat(pid)
+    return found if found and found.lives else None
 
 
 def table() -> dict[int, Stat]:
-    """Return all living processes."""
-    found = {}
-    for name in os.listdir("/proc"):
-        if name.isdigit():
-            told = stat(int(name))
-            if told is not None:
-                found[int(name)] = told
-    return found
+    """Return all living processes, {} on a system that doesn't tell them."""
+    return {pid: told for pid, told in read_table().items() if told.lives}
 
 
 def note_pid(folder: Folder, name: str, pid: int) -> bool:
@@ -75,108 +50,73 @@ def noted(folder: Folder, name: str) -> tuple[int, int]:
 
 
 def alive(folder: Folder, name: str) -> int:
-    """Return the pid of the run's runner, keeper, holder, train or sync; 0 when it is gone."""
+    """Return the pid of the run's runner, supervisor, train or sync; 0 when it is gone."""
     pid, start = noted(folder, name)
     return pid if same(pid, start) else 0
 
 
-def environ(pid: int) -> dict[str, str]:
-    """Return a process's environment as it began; {} where it can't be read."""
+def tree(leader: int) -> set[int]:
+    """Return a process with all its descendants that live, and what is in its session."""
+    among = table()
+    return children([leader], among) | {
+        pid for pid, told in among.items() if told.session == leader
+    }
+
+
+def bytes_moved(pid: int) -> int:
+    """Return how many bytes a process has read and written, 0 where that is hidden."""
     try:
-        with open(f"/proc/{pid}/environ", "rb") as file:
-            pairs = file.read().split(b"\0")
-    except OSError:
-        return {}
-    split = (pair.decode("utf-8", "surrogateescape").partition("=") for pair in pairs if pair)
-    return {name: value for name, _, value in split}
-
-
-def children(of: Iterable[int], among: dict[int, Stat]) -> set[int]:
-    """Return these processes and all their descendants that live."""
-    found = {pid for pid in of if pid in among}
-    grew = True
-    while grew:
-        more = {pid for pid, told in among.items() if told.parent in found and pid not in found}
-        found |= more
-        grew = bool(more)
-    return found
+        with open(f"/proc/{pid}/io") as file:
+            return sum(int(file.readline().split()[1]) for _ in range(2))
+    except (OSError, IndexError, ValueError):
+        return 0
 
 
 def of_program(folder: Folder, leader: int = 0) -> set[int]:
     """Return every process of the program.
 
     Found by the run's mark in the environment (workers of torchrun open sessions of their own, and
-    orphans lose their parent), by the leader's session, and by descent from it or from its holder,
-    which inherits orphans whatever their environment. Runner, keeper and holder don't count.
+    orphans lose their parent), by the leader's session, and by descent from it or from the
+    supervisor, which inherits orphans: all but those that carry the mark of our own processes.
     """
     among = table()
     mark = f"{MARK}={folder.path}".encode("utf-8", "surrogateescape")
     found = {leader} if leader in among else set()
-    for pid in among:
-        try:
-            with open(f"/proc/{pid}/environ", "rb") as file:
-                if mark in file.read().split(b"\0"):
-                    found.add(pid)
-        except OSError:
-            continue
+    found |= {pid for pid in among if mark in read_pairs(pid)}
     if leader:
         found |= {pid for pid, told in among.items() if told.session == leader}
-    holder = alive(folder, "holder")
-    found |= {pid for pid, told in among.items() if holder and told.parent == holder}
-    ours = {os.getpid(), holder, *(alive(folder, n) for n in ("runner", "keeper", "deadman"))}
+    above = alive(folder, "supervisor")
+    orphans = {pid for pid, told in among.items() if above and told.parent == above}
+    found |= {pid for pid in orphans if OWN not in read_pairs(pid)}
+    ours = {os.getpid(), above, *(alive(folder, name) for name in ("runner", "deadman"))}
     return children(found - ours, among) - ours
+
+
+def protect(is_last: bool) -> None:
+    """Have the kernel kill this process last where memory runs out, or as it would have before.
+    Where that isn't ours to choose, nothing changes."""
+    with suppress(OSError), open("/proc/self/oom_score_adj", "r+") as file:
+        _usual_score.append(file.read().strip())
+        file.seek(0)
+        file.write("-500" if is_last else _usual_score[0])
+
+
+def cpu_ticks(pid: int) -> int:
+    """Return the clock ticks that a process has computed, 0 when it is gone."""
+    told = stat(pid)
+    return told.ticks if told else 0
 
 
 def cpu_seconds(pids: Iterable[int]) -> float:
     """Return the CPU time that these processes have used, with that of their ended children."""
-    ticks = 0
-    for pid in pids:
-        with suppress(OSError, ValueError, IndexError), open(f"/proc/{pid}/stat", "rb") as file:
-            words = file.read().rpartition(b")")[2].split()
-            ticks += sum(int(word) for word in words[11:15])
-    return ticks / os.sysconf("SC_CLK_TCK")
+    told = filter(None, map(stat, pids))
+    return sum(one.ticks + one.ended_ticks for one in told) / os.sysconf("SC_CLK_TCK")
 
 
 def send(pids: Iterable[int], sign: int) -> None:
     """Signal processes that may be gone."""
     for pid in pids:
-        with suppress(OSError):
-            os.kill(pid, sign)
-
-
-def kill_program(folder: Folder, tries: int = 20) -> bool:
-    """Kill what is left of the program, until nothing is found; True if there was anything.
-
-    A container whose processes can't be seen from here is removed by its engine.
-    """
-    had = False
-    for _ in range(tries):
-        left = of_program(folder, alive(folder, "train"))
-        if not left:
-            break
-        had = True
-        send(left, signal.SIGKILL)
-        time.sleep(0.05)
-    end_container(folder)
-    return had
-
-
-def end_container(folder: Folder) -> None:
-    """Remove the program's container, where an engine with a daemon runs one."""
-    try:
-        words = json.loads(folder.read(CONTAINER) or "[]")
-        if words:
-            subprocess.run(
-                words,
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                timeout=CONTAINER_LIMIT,
-                check=False,
-            )
-            folder.remove(CONTAINER)
-    except (OSError, ValueError, subprocess.SubprocessError):
-        return
+        send_signal(pid, sign)
 
 
 def boot_id() -> str:

@@ -1,4 +1,4 @@
-"""The training program of one attempt: started by a holder, asked to save, ended, adopted."""
+"""The training program of one attempt: started by its parent, asked to save, ended, adopted."""
 
 from __future__ import annotations
 
@@ -7,7 +7,18 @@ import re
 import signal
 import time
 
-from . import containers, holder, launchers, log, procs, secrets, setting_up, stacks
+from ..text import proc
+from . import (
+    containers,
+    fault_handler,
+    killing,
+    launchers,
+    log,
+    parent,
+    procs,
+    secrets,
+    setting_up,
+)
 from .context import Run, plain_environment, user_mask
 
 SHELLS = {
@@ -45,17 +56,18 @@ class Program:
         run.folder.remove("save-now", "rc")
         self.number, self.first = number, log.next_number(run)
         self._env = {**environment(run, number, checkpoint, probe), **(extra or {})}
-        procs.end_container(run.folder)  # one that outlived its client
+        killing.end_container(run.folder)  # one that outlived its client
         words = containers.around(run, words, self._env)
-        self.pid, self.start_time = holder.start(
-            run,
-            setting_up.before(run.folder, run.spec.setup, words),
-            self._env,
-            run.work,
-            number,
-            self.first,
-            user_mask(),
-        )
+        asked = {
+            "words": setting_up.before(run.folder, run.spec.setup, words),
+            "env": self._env,
+            "folder": run.work,
+            "number": number,
+            "first": self.first,
+            "umask": user_mask(),
+        }
+        started = run.link.start(asked) if run.link else parent.start_apart(run, asked)
+        self.pid, self.start_time = started
 
     def adopt(self, number: int, first: int) -> bool:
         """Take over the program that a runner before this one started; False if it is gone."""
@@ -63,19 +75,7 @@ class Program:
         if not procs.same(pid, started):
             return False
         self.pid, self.start_time, self.number, self.first = pid, started, number, first
-        self._env = {**os.environ, **secrets.load(self.run)}
-        self.look_after_log()
         return True
-
-    def look_after_log(self) -> None:
-        """Put another process to its output where the one that read it is gone."""
-        if self.alive() and not procs.alive(self.run.folder, "holder"):
-            first = log.next_number(self.run)
-            if holder.take_over(self.run, self.pid, self.number, first, self._env):
-                self.run.event("log-taken-over")
-                until = self.run.up + 5
-                while self.run.up < until and not procs.alive(self.run.folder, "holder"):
-                    time.sleep(0.02)
 
     def alive(self) -> bool:
         """Return whether the program's first process lives."""
@@ -89,11 +89,9 @@ class Program:
         return found if isinstance(found, int) else None
 
     def wait_for_code(self, seconds: float = 5.0) -> int | None:
-        """Return the code of a program that has ended; the holder may need a moment to tell."""
+        """Return the code of a program that has ended; its parent may need a moment to tell."""
         until = time.monotonic() + seconds
-        while self.code is None and time.monotonic() < until:
-            if not procs.alive(self.run.folder, "holder"):
-                break
+        while self.run.folder.json("rc").get("number") != self.number and time.monotonic() < until:
             time.sleep(0.02)
         return self.code
 
@@ -107,9 +105,11 @@ class Program:
 
     def end(self) -> bool:
         """Kill what is left and wait for the log; True if anything was left."""
-        had = procs.kill_program(self.run.folder)
+        had = killing.kill_program(self.run.folder)
         until = time.monotonic() + 10
-        while procs.alive(self.run.folder, "holder") and time.monotonic() < until:
+        while self.run.folder.has("train.pid") and time.monotonic() < until:
+            if not procs.alive(self.run.folder, "supervisor"):
+                break
             time.sleep(0.02)
         self.run.folder.remove("train.pid")
         return had
@@ -119,6 +119,7 @@ def environment(run: Run, number: int, checkpoint: str, probe: str = "") -> dict
     """Return the program's whole environment. Settings of this tool reach it on purpose or not."""
     spec = run.spec
     env = plain_environment()
+    env.pop("RGT_OWN", None)
     env.update(
         RGT_RUN_DIR=run.folder.path,
         RGT_ATTEMPT=str(number),
@@ -129,7 +130,7 @@ def environment(run: Run, number: int, checkpoint: str, probe: str = "") -> dict
         PYTHONFAULTHANDLER="1",
         TORCH_DISABLE_SHARE_RDZV_TCP_STORE="1",
         # A rank that leaves first must not cost the others their save.
-        TORCH_ELASTIC_SHUTDOWN_TIMEOUT=str(int(max(spec.save_seconds, 30))),
+        TORCH_ELASTIC_SHUTDOWN_TIMEOUT=str(int(max(spec.checkpoint.save_seconds, 30))),
     )
     if run.checkpoints:
         env["RGT_CHECKPOINT_DIR"] = run.checkpoints
@@ -137,7 +138,7 @@ def environment(run: Run, number: int, checkpoint: str, probe: str = "") -> dict
         env.update(ACCELERATE_USE_CPU="true", DS_ACCELERATOR="cpu")
     env.update(spec.variables)
     env.update(secrets.load(run))
-    env.update(stacks.environment(run, probe))
+    env.update(fault_handler.environment(run, probe))
     for name, value in launchers.environment(run, number).items():
         env.setdefault(name, value)
     return env
@@ -193,17 +194,14 @@ def save_targets(run: Run, leader: int) -> set[int]:
 
 def _executable(pid: int) -> str:
     """Return the name of what a process runs; for a script, that of its shell."""
-    try:
-        name = os.path.basename(os.readlink(f"/proc/{pid}/exe"))
-    except OSError:
-        return ""
+    name = os.path.basename(proc.read_executable(pid))
     return name[: -len(" (deleted)")] if name.endswith(" (deleted)") else name
 
 
 def ask_to_save(run: Run, reason: str) -> bool:
     """Create the file that asks for a save, and send one signal; False if it was there.
 
-    Whoever creates the file sends the signal, so that runner and keeper can both ask.
+    Whoever creates the file sends the signal, so that runner and supervisor can both ask.
     """
     leader = procs.alive(run.folder, "train")
     # Looked for first: a program that watches the file could be on its way out when a signal comes.

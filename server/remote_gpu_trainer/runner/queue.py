@@ -1,8 +1,8 @@
 """A queue: many runs of one command, called cells, over the slots of this box.
 
-A cell is a run of its own in cells/NAME, with its own runner and keeper: it goes on while the queue
-is dead, and a queue that comes back finds it. What a cell came to is read from its folder; the
-queue remembers only what it tried.
+A cell is a run of its own in cells/NAME, with its own runner and supervisor: it goes on while the
+queue is dead, and a queue that comes back finds it. What a cell came to is read from its folder;
+the queue remembers only what it tried.
 """
 
 from __future__ import annotations
@@ -11,17 +11,20 @@ import copy
 import json
 import os
 import signal
-import subprocess
 import sys
-from collections.abc import Callable
 from typing import Any
 
-from . import failures, procs, status, why
+from ..text.masking import strip_controls
+from . import child, failures, killing, procs, status
 from .cells import CELL, PART, Cell, cells_of, share, take_newest_part, take_part
 from .context import Run, say
+from .core.attempts import judge_asked
+from .core.copying import ABSENT, Copying
+from .core.decide import State
+from .core.model import DEADLINE, Copy, Exit, Start, Verdict, Worker
+from .core.model import Seen as Sight
 from .folder import ENDS
 from .heart import Heart
-from .keeper import Keeper
 from .roster import (
     Seen,
     count,
@@ -34,8 +37,9 @@ from .roster import (
     summary,
 )
 from .runner import Runner
+from .state import forget_tries
+from .supervisor import Supervisor
 from .sync import Sync
-from .why import Verdict
 
 TRIES = 3  # of a cell that was preempted or lost its runner
 WAIT = 60.0  # seconds before such a cell is tried again
@@ -43,41 +47,66 @@ NAP = 0.5  # seconds between two looks at the cells
 
 
 class Cells:
-    """The cells as the attempts of a run: `go` starts them until none is left."""
+    """The cells in the place of a program: once it is started, `see` starts them until none is
+    left. `number`: of the attempt that they are, 0 before."""
 
     def __init__(self, heart: Heart):
         self.heart, self.run, self.state = heart, heart.run, heart.state
+        self.number = 0
         self.cells = cells_of(self.run)
         self.seen: dict[str, Seen] = {}
         self.slots: dict[int, Cell] = {}
         self.halt: Verdict | None = None  # what keeps this box from running any cell
-        self._children: dict[str, subprocess.Popen[bytes]] = {}
+        self._children: dict[str, child.Command] = {}
         self._tries: dict[str, int] = {}
         self._after: dict[str, float] = {}  # when a cell may be tried again, by run.up
+        self._look_at = self.run.up
         self._is_new = True  # something that queue.json doesn't tell yet
 
-    def go(self, adopt: bool = False) -> Verdict:
-        """Run the cells until all have ended, the run is asked to end, or this box can't go on."""
-        run, state = self.run, self.state
-        state.move("program found alive" if state.phase == "preflight" else "ready")
-        self.seen = look_at_all(run)
+    def start(self, action: Start) -> None:
+        """Begin with the cells, and with those that a queue before this one started."""
+        self.number, self.slots = action.number, {}
+        self.seen = look_at_all(self.run)
         self._adopt()
-        is_told = False
-        while True:
-            self.heart.beat()
-            self._reap()
-            if run.asked and not is_told:
-                is_told = True
-                state.move("asked")
-                # Each cell knows the deadline, and how long its own save takes.
-                if run.asked != "deadline":
-                    ask(list(self.slots.values()), run.asked)
-            elif not run.asked and self.halt is None:
-                self._fill()
-            self._write()
-            if not self.slots and (run.asked or self.halt is not None or not self._left()):
-                return self._verdict()
-            run.clock.nap(NAP)
+
+    def adopt(self) -> bool:
+        """Take over the cells of the queue before this one."""
+        self.start(Start(int(self.state.core.get("attempt") or 1), ""))
+        return True
+
+    def is_alive(self) -> bool:
+        """Return whether a cell goes on."""
+        return bool(self.slots)
+
+    def see(self, state: State, seen: Sight) -> Sight:
+        """Return what is seen, with whether cells go on, or what they came to. Starts those that
+        are due, unless the run is asked to end or this box can't go on."""
+        run = self.run
+        if run.up < self._look_at:
+            return seen._replace(is_alive=True)
+        self._look_at = run.up + NAP
+        self._reap()
+        asked = state.asked or run.asked
+        if not asked and self.halt is None:
+            self._fill()
+        self._write()
+        if self.slots or (not asked and self.halt is None and self._left()):
+            return seen._replace(is_alive=True)
+        return seen._replace(is_alive=False, exit=self._exit(asked))
+
+    def signal(self, reason: str) -> None:
+        """Ask the cells. Each of them knows the deadline, and how long its own save takes."""
+        if reason != DEADLINE:
+            ask(list(self.slots.values()), reason)
+
+    def tell_wait(self, path: str) -> None:
+        """Nothing: the cells' runners do it, and they kill what is left."""
+
+    kill = take_snapshot = tell_wait
+
+    def see_wait(self, seen: Sight, is_due: bool) -> Sight:
+        """Return what is seen: each cell chooses its own checkpoint."""
+        return seen._replace(is_fetched=True)
 
     def _see(self, cell: Cell) -> Seen:
         told = self.seen[cell.name] = look(self.run, cell)
@@ -104,7 +133,7 @@ class Cells:
         ]
 
     def _fill(self) -> None:
-        free = [slot for slot in range(self.run.spec.slots) if slot not in self.slots]
+        free = [slot for slot in range(self.run.spec.queue.slots) if slot not in self.slots]
         if not free:
             return
         due = [cell for cell in self._left() if self._after.get(cell.name, 0) <= self.run.up]
@@ -124,14 +153,8 @@ class Cells:
             folder.remove(*(f".{end}" for end in ENDS))
             folder.write("cell", json.dumps({"arguments": cell.arguments, "slot": slot}) + "\n")
             with open(folder.at("log", "console"), "ab") as console:
-                self._children[cell.name] = subprocess.Popen(
-                    run.self_command("run"),
-                    stdin=subprocess.DEVNULL,
-                    stdout=console,
-                    stderr=console,
-                    start_new_session=True,
-                    cwd="/",
-                    env=env,
+                self._children[cell.name] = child.Command(
+                    run.self_command("run"), output=console, folder="/", env=env
                 )
         except OSError as error:
             run.log(f"cell {cell.name}: can't be started: {error.strerror}")
@@ -142,13 +165,12 @@ class Cells:
 
     def _reap(self) -> None:
         for slot, cell in list(self.slots.items()):
-            child = self._children.get(cell.name)
-            code = child.poll() if child else None
-            # Where its runner was killed, its keeper raises another.
-            if not (child and code is None) and self._see(cell).state != "running":
+            runner = self._children.get(cell.name)
+            # Where its runner was killed, its supervisor raises another.
+            if (runner is None or runner.poll()) and self._see(cell).state != "running":
                 self._children.pop(cell.name, None)
                 del self.slots[slot]
-                self._finish(cell, code)
+                self._finish(cell, runner.code if runner else None)
 
     def _finish(self, cell: Cell, code: int | None) -> None:
         """Decide what the end of a cell means for it and for the others."""
@@ -159,7 +181,7 @@ class Cells:
             if is_of_the_box(run, told.marker):
                 self._stop_box(name, told)
             elif not told.marker:
-                procs.kill_program(cell.folder)
+                killing.kill_program(cell.folder)
                 if self._tries[name] >= TRIES and not run.asked:
                     told = self._give_up(cell, code)
         run.event("cell-ended", cell=name, state=told.state, **{"class": row(told)["class"]})
@@ -192,15 +214,17 @@ class Cells:
         }
         self._is_new = not self.run.folder.write("queue.json", json.dumps(told) + "\n")
 
-    def _verdict(self) -> Verdict:
-        found, told, asked = count(self.seen), summary(self.seen), self.run.asked
+    def _exit(self, asked: str) -> Exit:
+        """Return what the cells came to. `asked`: who asked for an end, '' for nobody."""
+        found, told, again = count(self.seen), summary(self.seen), ""
+        verdict = Verdict("unknown" if found["failed"] or found["left"] else "", "", told)
         if asked and found["left"]:
-            kind = "deadline" if asked == "deadline" else "preempted"
-            return Verdict(kind, why.entry_of(self.run, "preempted"), f"{asked}; {told}")
-        if self.halt is not None:
-            return self.halt._replace(reason=f"{self.halt.reason}; {told}")
-        self.state.again = failures.CELLS if found["failed"] else ""
-        return Verdict("unknown" if found["failed"] or found["left"] else "", "", told)
+            verdict = judge_asked(self.run.spec, asked)._replace(reason=f"{asked}; {told}")
+        elif self.halt is not None:
+            verdict = self.halt._replace(reason=f"{self.halt.reason}; {told}")
+        elif found["failed"]:
+            again = failures.CELLS
+        return Exit(None, evidence=verdict, again=again)
 
 
 class Copies(Sync):
@@ -210,10 +234,8 @@ class Copies(Sync):
     def __init__(self, run: Run):
         super().__init__(run)
         self._verified: set[str] = set()  # names of cells
-        self._verb: subprocess.Popen[bytes] | None = None
-
-    def beat(self, phase: str) -> None:
-        """Nothing: the cells' runners do it."""
+        self._todo: list[Cell] = []  # of the round that goes on
+        self._verb: child.Command | None = None
 
     def owed(self) -> list[Cell]:
         """Return the cells with something to copy that isn't verified."""
@@ -227,22 +249,30 @@ class Copies(Sync):
         """Return whether all that the cells made is verified."""
         return not self.owed()
 
-    def last(self, whole: bool, until: float, beat: Callable[[], bool]) -> bool:
-        """Copy what is owed, until `until` (seconds since 1970) or a request to end."""
-        run = self.run
-        for cell in self.owed():
-            self._verb = start_verb(run, cell, "sync")
-            while self._verb.poll() is None and run.now < until and not beat():
-                run.clock.nap(run.spec.timings.tick)
-            self.stop()
+    def see(self, copies: Copying, is_training: bool, seen: Sight) -> Sight:
+        """Return what is seen, with the round that goes on; the cells copy while they train."""
+        if self._worker.is_going and (self._verb is None or self._verb.poll()):
+            self._verb = start_verb(self.run, self._todo.pop(), "sync") if self._todo else None
+            if self._verb is None:
+                self._worker = self._worker._replace(code=0 if self.is_whole() else ABSENT)
+        return seen._replace(worker=self._worker)
+
+    def start(self, action: Copy) -> None:
+        """Begin to copy what is owed, one cell after another."""
+        self._todo, self._worker = self.owed()[::-1], Worker(action.number, None)
+
+    def copy_all(self) -> bool:
+        """Copy what is owed now; return whether all is verified."""
+        self.start(Copy(1, "full"))
+        while self.see(Copying(), False, Sight()).worker.is_going:
+            self.run.clock.nap(self.run.spec.timings.tick)
         return self.is_whole()
 
     def stop(self) -> None:
         """End the copy that goes on."""
-        if self._verb is not None and self._verb.poll() is None:
+        if self._verb is not None:
             self._verb.kill()
-            self._verb.wait()
-        self._verb = None
+        self._verb, self._todo = None, []
 
 
 class QueueRunner(Runner):
@@ -250,10 +280,10 @@ class QueueRunner(Runner):
 
     def __init__(self, run: Run, raised: bool, sent_at: str):
         super().__init__(run, raised=raised, sent_at=sent_at)
-        self.heart.sync = Copies(run)
+        self.copies = Copies(run)
 
-    def attempts(self, arguments: list[str]) -> Cells:
-        """Return what runs in the place of a program's attempts."""
+    def attempt(self, arguments: list[str]) -> Cells:
+        """Return what runs in the place of a program."""
         return Cells(self.heart)
 
 
@@ -263,19 +293,22 @@ def run(run: Run, verb: str, words: list[str]) -> int | None:
     take_part(run)
     if verb in ("run", "queue", "resume", "resume-run"):
         return _begin(run, verb, words)
-    if verb == "keeper":
-        keeper = Keeper(run)
-        keeper.sync = Copies(run)
-        return keeper.go()
+    if verb == "supervisor":
+        return _supervisor(run, "").go()
     if verb == "reconcile":
         return reconcile(run, "--json" in words)
     if verb == "status":
         return _tell_status(run, "--json" in words)
     if verb == "sync":
-        return int(not Copies(run).last(True, float("inf"), lambda: False))
+        return int(not Copies(run).copy_all())
     going = [cell for cell in cells_of(run) if look(run, cell).state == "running"]
     if verb == "save":
-        codes = [start_verb(run, cell, "save").wait() for cell in going]
+        codes = []
+        for cell in going:
+            save = start_verb(run, cell, "save")
+            while not save.poll(run.spec.timings.tick):
+                pass
+            codes.append(save.code)
         return int(0 not in codes)
     if verb == "stop" and going and not procs.alive(run.folder, "runner"):
         return _stop(run, going)
@@ -288,7 +321,8 @@ def _begin(run: Run, verb: str, words: list[str]) -> int | None:
     seen = look_at_all(run)
     for cell in cells_of(run):
         if verb in ("resume", "resume-run") and seen[cell.name].state == "failed":
-            cell.folder.remove(".failed", ".same-failure", "last-failure")
+            cell.folder.remove(".failed")
+            forget_tries(cell.folder)
             run.event("again", cell=cell.name)
     found = count(look_at_all(run))
     if found["done"] + found["unsaved"] < found["total"]:
@@ -298,7 +332,13 @@ def _begin(run: Run, verb: str, words: list[str]) -> int | None:
     if verb == "resume":
         return None
     sent_at = words[words.index("--sent-at") + 1] if "--sent-at" in words[:-1] else ""
-    return QueueRunner(run, "--raised" in words, sent_at).go()
+    return _supervisor(run, sent_at).begin()
+
+
+def _supervisor(run: Run, sent_at: str) -> Supervisor:
+    found = Supervisor(run, lambda raised: QueueRunner(run, raised, sent_at).go())
+    found.sync = Copies(run)
+    return found
 
 
 def _signs(run: Run, seen: dict[str, Seen]) -> dict[str, Any]:
@@ -322,22 +362,24 @@ def _tell_status(run: Run, as_json: bool) -> int:
     told = {**status.look(run), "cells": for_status(seen)}
     told["signs"] = _signs(run, seen)
     lines = run.folder.read("log/runner.log").splitlines()[-20:]
-    told["tail"] = told["tail"] or status.clean("\n".join(lines))[-status.TAIL :]
+    told["tail"] = told["tail"] or strip_controls("\n".join(lines))[-status.TAIL :]
     sys.stdout.write(json.dumps(told) + "\n")
     return 0
 
 
-def start_verb(run: Run, cell: Cell, verb: str) -> subprocess.Popen[bytes]:
-    """Start a verb of one cell."""
+def start_verb(run: Run, cell: Cell, verb: str) -> child.Command:
+    """Start a verb of one cell, which prints where this one prints and ends with it."""
     env = {**os.environ, CELL: cell.name}
     env.pop(PART, None)
-    return subprocess.Popen(run.self_command(verb), stdin=subprocess.DEVNULL, env=env)
+    return child.Command(
+        run.self_command(verb), output=sys.stdout, errors=sys.stderr, env=env, is_leader=False
+    )
 
 
 def _stop(run: Run, going: list[Cell]) -> int:
     """Stop cells that outlived their queue."""
     ask(going, "asked")
-    until = run.up + run.spec.save_seconds + 30
+    until = run.up + run.spec.checkpoint.save_seconds + 30
     while any(procs.alive(cell.folder, "runner") for cell in going):
         if run.up >= until:
             say(f"{run.spec.name}: cells are still saving or copying; their deadline still applies")

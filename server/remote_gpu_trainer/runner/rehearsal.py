@@ -6,6 +6,7 @@ few steps.
 
 from __future__ import annotations
 
+import copy
 import fnmatch
 import json
 import os
@@ -16,15 +17,18 @@ import signal
 import stat
 import sys
 from contextlib import suppress
-from types import SimpleNamespace
 from typing import Dict, NamedTuple, Tuple
 
+from ..text import proc
+from ..text.masking import strip_controls
 from . import (
-    apart,
+    card_memory,
     checkpoints,
+    child,
     content,
     durable,
     fetch,
+    killing,
     launchers,
     log,
     opened,
@@ -32,17 +36,17 @@ from . import (
     procs,
     program,
     results,
+    resuming,
     saving,
     stopping,
 )
-from .asking import Failed
+from .child import Failed
 from .context import Run, say
 from .copies import groups
+from .core.phases import CODES, REHEARSING
 from .folder import Folder
 from .locks import Lease, RunLock
-from .phases import CODES, REHEARSING
-from .probing import RehearsalProbe, shown
-from .runner import tell_refusals
+from .probing import RehearsalProbe
 
 FOLDER = "rehearsal"  # in the run folder
 LONG = 90.0  # seconds after which it is said how a rehearsal gets shorter
@@ -72,8 +76,11 @@ class Strayed(Exception):
     """The program changed the run's own checkpoints."""
 
 
-def rehearse(run: Run) -> int:
-    """Rehearse and print what came of it; return the exit code."""
+def rehearse(run: Run, for_memory: bool = False) -> int:
+    """Rehearse and print what came of it; return the exit code.
+
+    `for_memory`: up to the first save alone, for what the program takes of the cards.
+    """
     run.folder.make()
     lock = RunLock(run)
     told = lock.take() or Lease(run).respect()
@@ -81,29 +88,26 @@ def rehearse(run: Run) -> int:
         say(told)
         return CODES["preempted"]
     end_left(run)
-    code = Rehearsal(run).go()
+    code = Rehearsal(run, for_memory).go()
     lock.release()
     return code
 
 
 def end_left(run: Run) -> None:
     """Kill what a rehearsal left that was itself killed."""
-    procs.kill_program(Folder(run.folder.at(FOLDER)))
+    killing.kill_program(Folder(run.folder.at(FOLDER)))
 
 
 def of(run: Run) -> Run:
     """Return the run that rehearses another one: the same job with folders of its own."""
     folder = run.folder.at(FOLDER)
     fresh = os.path.join(folder, f"checkpoints-{os.getpid()}")
-    spec = run.spec
-    changed = {
-        "run_dir": folder,
-        "work_dir": run.work,
-        "checkpoint_folder": fresh if run.checkpoints else "",
-        "results": [_moved(run, name, fresh) for name in spec.results],
-        "cells": [],
-    }
-    own = Run(SimpleNamespace(**{**vars(spec), **changed}), run.script, run.rank, run.clock)
+    spec = copy.deepcopy(run.spec)
+    spec.rendered.run_dir, spec.rendered.work_dir = folder, run.work
+    spec.checkpoint.folder = fresh if run.checkpoints else ""
+    spec.results = [_moved(run, name, fresh) for name in run.spec.results]
+    spec.queue.cells = []
+    own = Run(spec, run.script, run.rank, run.clock)
     # A node's folder lies in its run's; a rehearsal's is of one node.
     own.base, own.folder = folder, Folder(folder)
     return own
@@ -123,15 +127,18 @@ def _moved(run: Run, name: str, fresh: str) -> str:
 class Rehearsal:
     """`real` is the run that is rehearsed, `run` the rehearsal itself."""
 
-    def __init__(self, real: Run):
+    def __init__(self, real: Run, for_memory: bool = False):
         self.real, self.run = real, of(real)
+        self.for_memory = for_memory
+        self.memory: card_memory.CardMemory | None = None
+        self.has_saved = self.has_failed = False
         self.fresh = self.run.checkpoints  # the rehearsal's own, '' for a job that names none
         self.saves: Saves = {}  # what lay in the work folder and looks like a save
         self.looked: set[str] = {real.work}
         self.last: Save | None = None  # what the last look found
         self.elsewhere: Save | None = None
         self.program = program.Program(self.run)
-        self.limit = self.run.up + self.run.spec.rehearse_minutes * 60
+        self.limit = self.run.up + self.run.spec.rehearsal.minutes * 60
         self.number = 0
         self.ended: int | None = None  # the code of a program that ended before it saved
         self.aside: list[str] = []  # results that weren't there before
@@ -149,13 +156,17 @@ class Rehearsal:
                 shutil.rmtree(run.folder.at(name), ignore_errors=True)
         if run.checkpoints:
             os.makedirs(run.checkpoints)
-        run.folder.remove(checkpoints.LAST, checkpoints.DOUBTED)
+        run.folder.remove(checkpoints.LAST, f"log/{card_memory.RECORD}")
         self._listen()
-        guard = _guard(run.folder, self.limit - run.up + SLACK)
+        own, guards = os.pipe()  # closed with this process, however that ends
+        seconds = self.limit - run.up + SLACK
+        child.Function(_guard, guards, run.folder, seconds, keep=guards)
+        os.close(guards)
         code = 1
         try:
             code = self._phases()
         except Failure as failure:
+            self.has_failed = True
             self.program.end()
             if self.elsewhere or not self._strays():
                 print(f"failed {failure}", flush=True)
@@ -168,12 +179,13 @@ class Rehearsal:
                 code = 1
             elif self.elsewhere is not None:
                 code = self._tell_elsewhere(self.elsewhere) or code
+            self._tell_memory()
             if self.probe is not None:
                 self.probe.tell()
             self._set_aside()
             for line in self._put_back():
                 print(line)
-            os.close(guard)
+            os.close(own)
         if code == 0 and self.fresh:
             shutil.rmtree(self.fresh, ignore_errors=True)
         return code
@@ -182,9 +194,10 @@ class Rehearsal:
         run = self.run
         refusals = preflight.check(run, beat=lambda: bool(run.asked))
         if refusals:
-            tell_refusals(run, refusals)
+            preflight.tell_refusals(run, refusals)
             return 1
-        run.spec.durable = run.durable = ""  # nothing of a rehearsal goes there or comes from there
+        # Nothing of a rehearsal goes there or comes from there.
+        run.spec.durable.to = run.durable = ""
         if run.spec.data:
             self._tell_phase("data: bringing what the job lists, which the run then finds here")
             verdict = fetch.data(run, lambda: bool(run.asked))
@@ -198,7 +211,7 @@ class Rehearsal:
         results.note_before(run)
         self.before = self._list_real()
         with suppress(Failed):
-            apart.call(run, note_before, run.folder, self.real.checkpoints, self._others())
+            child.call(run, note_before, run.folder, self.real.checkpoints, self._others())
         if self.before and self._names_checkpoints():
             print(
                 f"failed save: the command names {self.real.checkpoints}, where this run's"
@@ -208,13 +221,31 @@ class Rehearsal:
             )
             return 1
         self.saves = self._list_saves() or {}
-        self.probe = RehearsalProbe(run, self.real)
+        self.probe = RehearsalProbe(run)
+        self.memory = card_memory.CardMemory(run)
         saved = self._until_saved()
+        self.has_saved = saved is not None
         self.program.end()
         if saved is None and self.ended is not None:
             return self._evaluate()
         print("ok kill: KILL, nothing left running", flush=True)
+        if self.for_memory:
+            return 0
         return self._resume(saved) if saved else self._again()
+
+    def _tell_memory(self) -> None:
+        """Print what the program took of the cards, and leave it as JSON beside the log."""
+        if self.memory is None or self.probe is None:
+            return
+        self.memory.end()
+        processes = card_memory.read_processes(self.probe.place)
+        told = card_memory.measured(self.memory, processes, self.has_saved)
+        told["has_failed"] = self.has_failed
+        told["died"] = self.has_failed and b"out of memory" in self._tail().lower()
+        self.run.folder.write(f"log/{card_memory.RECORD}", json.dumps(told) + "\n")
+        if told["cards"] or processes or self.for_memory:
+            for line in card_memory.lines(told):
+                print(line, flush=True)
 
     def _tell_phase(self, what: str) -> None:
         """Say what the rehearsal does now, for whoever waits for it."""
@@ -227,7 +258,7 @@ class Rehearsal:
     def _put_back(self) -> list[str]:
         """Leave the run's checkpoint folder as it was; return what to say of that."""
         try:
-            return list(apart.call(self.run, put_back, self.run.folder))
+            return list(child.call(self.run, put_back, self.run.folder))
         except Failed as error:
             return [f"  can't look at {self.real.checkpoints} again: {error}"]
 
@@ -253,7 +284,7 @@ class Rehearsal:
         found, last, still = None, checkpoints.Checkpoint("", None, ""), 0.0
         waits = "first run, until it has saved" if run.checkpoints else "first run, for some steps"
         self._tell_phase(waits)
-        is_long = bool(run.spec.rehearse)
+        is_long = bool(run.spec.rehearsal.arguments)
         self._launch("train")
         while self.program.alive():
             self._look("train")
@@ -276,7 +307,7 @@ class Rehearsal:
                 print(f"ok train: first line after {first - begin:.0f} s")
                 return None
             if run.up >= self.limit:
-                minutes = f"{run.spec.rehearse_minutes:g} minutes"
+                minutes = f"{run.spec.rehearsal.minutes:g} minutes"
                 raise Failure(f"save: no whole checkpoint in {minutes}")
         if not _has_files(run.checkpoints):
             self._look_elsewhere(at_the_end=True)
@@ -304,7 +335,7 @@ class Rehearsal:
     def _has_trained(self, first_up: float) -> bool:
         """Return whether a program without checkpoints has shown enough to be killed."""
         run = self.run
-        if run.up >= first_up + run.spec.rehearse_minutes * 60 * SHARE:
+        if run.up >= first_up + run.spec.rehearsal.minutes * 60 * SHARE:
             return True
         if self.probe and self.probe.waits(first_up):
             return False
@@ -365,7 +396,7 @@ class Rehearsal:
                 print(told, flush=True)
                 return 0
             if run.up >= self.limit:
-                minutes = f"{run.spec.rehearse_minutes:g} minutes"
+                minutes = f"{run.spec.rehearsal.minutes:g} minutes"
                 raise Failure(f"resume: no whole checkpoint in {minutes}")
         code = self.program.wait_for_code()
         self.program.end()
@@ -374,7 +405,7 @@ class Rehearsal:
         found = found if is_frozen else watch.found()
         watch.close()
         came = f"ran to its end in {run.up - begin:.0f} s"
-        newer = checkpoints.saved_since(run, newest, look=True)
+        newer = checkpoints.saved_since(run, newest, now=True)
         if newer:
             came = f"saved {os.path.basename(newer.path)} and {came}"
         self._tell_resume(found, saved, came, has_saved=bool(newer))
@@ -399,9 +430,9 @@ class Rehearsal:
         """
         run = self.run
         self._tell_phase("asking it to save, as a stop does")
-        stopping.wait_for_save(run, "asked", run.spec.save_seconds, tells=False)
+        stopping.wait_for_save(run, "asked", run.spec.checkpoint.save_seconds, tells=False)
         newest = run.now * 1e9
-        name, until = run.spec.save_signal, run.up + run.spec.save_seconds
+        name, until = run.spec.save_signal, run.up + run.spec.checkpoint.save_seconds
         targets = program.save_targets(run, self.program.pid)
         is_deaf = saving.ignores(targets, getattr(signal, f"SIG{name}"))
         self.program.ask_to_save("rehearsal")
@@ -409,12 +440,12 @@ class Rehearsal:
             run.clock.nap(0.2)
             if checkpoints.glance(run) and checkpoints.saved_since(run, int(newest)):
                 break
-        if checkpoints.saved_since(run, int(newest), look=True):
+        if checkpoints.saved_since(run, int(newest), now=True):
             return f"ok stop: saves when {name} asks, so a stop costs it no steps"
         spec = self.real.spec
-        is_shortened = bool(spec.rehearse)
+        is_shortened = bool(spec.rehearsal.arguments)
         cost = stopping.tell_steps_between(
-            before.step, newer.step, is_shortened, spec.save_every_seconds
+            before.step, newer.step, is_shortened, (spec.checkpoint.every_minutes or 0) * 60
         )
         how = "goes on, and is killed" if self.program.alive() else "ends without a save"
         told = f"unsure stop: at {name} the program {how}, so a stop or the deadline costs {cost}"
@@ -425,7 +456,7 @@ class Rehearsal:
             )
             told += (
                 "only the copy at the durable place is left then"
-                if self.real.spec.durable
+                if self.real.spec.durable.to
                 else "name a durable place, or let it save to another name and rename"
             )
         return told
@@ -457,17 +488,17 @@ class Rehearsal:
         """Start the program; where it is to go on from `saved`, that is watched from before."""
         run, self.number = self.run, self.number + 1
         try:
-            found = checkpoints.begin_with(run)
-        except checkpoints.Lost as lost:
+            found = resuming.choose_checkpoint(run)
+        except resuming.Lost as lost:
             raise Failure(f"{phase}: {lost}") from None
-        extra = [*run.spec.rehearse, *checkpoints.resume_words(run, found)]
+        extra = [*run.spec.rehearsal.arguments, *resuming.arguments(run, found)]
         words = program.with_arguments(program.words_of(run.spec.command), extra)
         watch = opened.Opened(run, (found or saved).path) if saved else None
         self.program.start(
             launchers.wrap(run, words),
             self.number,
             found.path if found else "",
-            checkpoints.resume_variables(run, found),
+            {**resuming.variables(run, found), **card_memory.ASKED},
             self.probe.folder if self.probe else "",
         )
         return watch
@@ -476,6 +507,8 @@ class Rehearsal:
         """Wait for a moment; end the program where it strays or somebody interrupts."""
         run = self.run
         run.clock.nap(0.2)
+        if self.memory is not None:
+            self.memory.look()
         if run.asked:
             raise Failure(f"{phase}: interrupted")
         if run.up >= self.stray_at:
@@ -486,7 +519,7 @@ class Rehearsal:
                     self.program.end()
                     raise Strayed
                 self._go_on_with(
-                    Save(self.real.checkpoints, self.real.spec.checkpoint_pattern, False)
+                    Save(self.real.checkpoints, self.real.spec.checkpoint.pattern, False)
                 )
             elif self.elsewhere is None and not _has_files(self.fresh):
                 self._look_elsewhere()
@@ -510,17 +543,17 @@ class Rehearsal:
         """Let the rehearsal go on with the checkpoints where the program saves them."""
         self.elsewhere = save
         self.run.checkpoints = save.folder
-        self.run.spec.checkpoint_folder = save.folder
-        self.run.spec.checkpoint_pattern = save.pattern
+        self.run.spec.checkpoint.folder = save.folder
+        self.run.spec.checkpoint.pattern = save.pattern
         self.run.spec.results = list(self.real.spec.results)
 
     def _list_saves(self) -> Saves | None:
         try:
-            found = apart.call(
+            found = child.call(
                 self.run,
                 list_saves,
                 sorted(self.looked),
-                self.real.spec.checkpoint_pattern,
+                self.real.spec.checkpoint.pattern,
                 self.run.folder.path,
             )
         except Failed:
@@ -575,7 +608,7 @@ class Rehearsal:
     def _size(self, found: checkpoints.Checkpoint) -> int:
         """Return the bytes of a checkpoint with all files that belong to it; 0 if unknown."""
         with suppress(Failed):
-            return int(apart.call(self.run, _size_of, self.run, found.path))
+            return int(child.call(self.run, _size_of, self.run, found.path))
         return 0
 
     def _list_real(self) -> dict[str, str] | None:
@@ -584,8 +617,8 @@ class Rehearsal:
         if not real.checkpoints:
             return {}
         try:
-            found = apart.call(
-                run, content.newest_first, real.checkpoints, real.spec.checkpoint_pattern
+            found = child.call(
+                run, content.newest_first, real.checkpoints, real.spec.checkpoint.pattern
             )
         except Failed:
             return None
@@ -614,7 +647,7 @@ class Rehearsal:
         if found is None:
             return False
         if not self.before and not found.gone:
-            self.elsewhere = Save(self.real.checkpoints, self.real.spec.checkpoint_pattern, False)
+            self.elsewhere = Save(self.real.checkpoints, self.real.spec.checkpoint.pattern, False)
             return False
         print(
             f"failed save: the program saved to {self.real.checkpoints}, where this run's"
@@ -640,10 +673,13 @@ class Rehearsal:
 
     def _print_tail(self) -> None:
         """Print the end of what the program said: the log is on the box, the reader often isn't."""
-        text = log.tail(self.run, self.program.first, 16384) if self.number else b""
-        lines = text.decode("utf-8", "replace").replace("\r", "\n").splitlines()
+        lines = self._tail().decode("utf-8", "replace").replace("\r", "\n").splitlines()
         for line in lines[-20:]:
-            print(shown(line))
+            print(strip_controls(line))
+
+    def _tail(self) -> bytes:
+        """Return the end of what the program said."""
+        return log.tail(self.run, self.program.first, 16384) if self.number else b""
 
 
 def note_before(folder: Folder, checkpoints_: str, others: list[str]) -> None:
@@ -809,12 +845,9 @@ def _opened(run: Run) -> set[str]:
     """Return the folders of the files that the program holds open and that look like its saves."""
     found = set()
     for pid in procs.of_program(run.folder):
-        with suppress(OSError):
-            for name in os.listdir(f"/proc/{pid}/fd"):
-                with suppress(OSError):
-                    path = os.readlink(f"/proc/{pid}/fd/{name}")
-                    if path.startswith("/") and path.endswith(SAVED):
-                        found.add(os.path.dirname(path))
+        for path in proc.read_open_files(pid).values():
+            if path.startswith("/") and path.endswith(SAVED):
+                found.add(os.path.dirname(path))
     return found
 
 
@@ -845,28 +878,16 @@ def _move(path: str, to: str) -> bool:
     return True
 
 
-def _guard(folder: Folder, seconds: float) -> int:
-    """Fork a process that ends the program where this one is killed, or stopped beyond `seconds`.
+def _guard(reader: int, folder: Folder, seconds: float) -> None:
+    """End the program where the rehearsal is killed, or stopped beyond `seconds`.
 
-    Returns the file whose closing says that this one is gone.
+    `reader`: the file whose end says that the rehearsal is gone.
     """
-    reader, writer = os.pipe()
-    if os.fork() == 0:
-        try:
-            os.setsid()
-            for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
-                signal.signal(sign, signal.SIG_IGN)
-            null = os.open(os.devnull, os.O_RDWR)
-            for standard in range(3):
-                os.dup2(null, standard)
-            for name in os.listdir("/proc/self/fd"):
-                if int(name) > 2 and int(name) != reader:
-                    with suppress(OSError):
-                        os.close(int(name))  # the run's lock and the writer among them
-            select.select([reader], [], [], seconds)
-            procs.kill_program(folder)
-            put_back(folder)
-        finally:
-            os._exit(0)
-    os.close(reader)
-    return writer
+    for sign in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1):
+        signal.signal(sign, signal.SIG_IGN)
+    null = os.open(os.devnull, os.O_RDWR)
+    for standard in range(3):
+        os.dup2(null, standard)
+    select.select([reader], [], [], seconds)
+    killing.kill_program(folder)
+    put_back(folder)

@@ -9,14 +9,12 @@ import glob
 import json
 import os
 from contextlib import suppress
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
-from . import apart, completeness, content
-from .asking import Failed
+from . import child, completeness, content
+from .checkpoints import Checkpoint
+from .child import Failed
 from .context import Run
-
-if TYPE_CHECKING:
-    from .checkpoints import Checkpoint
 
 INDEX = ".safetensors.index.json", ".bin.index.json"  # of weights in several files
 BEFORE = "results.before"  # {path: [ns since 1970, bytes]} of what lay there before
@@ -62,7 +60,7 @@ def owed(run: Run) -> list[str]:
     if not run.checkpoints or not missing:
         return missing
     try:
-        return apart.call(
+        return child.call(
             run, _outside, {name: run.inside(name) for name in missing}, run.checkpoints
         )
     except Failed:
@@ -84,7 +82,7 @@ def torn(run: Run) -> list[str]:
     if run.rank:
         return []
     try:
-        return apart.call(run, _faults, {name: run.inside(name) for name in run.spec.results})
+        return child.call(run, _faults, {name: run.inside(name) for name in run.spec.results})
     except Failed:
         return []
 
@@ -99,7 +97,7 @@ def _stamps(run: Run) -> dict[str, dict[str, list[int] | None]]:
     if not run.spec.results:
         return {}
     try:
-        return apart.call(run, _stamp_all, {name: run.inside(name) for name in run.spec.results})
+        return child.call(run, _stamp_all, {name: run.inside(name) for name in run.spec.results})
     except Failed as error:
         run.log(f"the results can't be looked at: {error}")
         return {}

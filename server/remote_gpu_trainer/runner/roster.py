@@ -9,9 +9,10 @@ import sys
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from . import procs, why
+from . import procs
 from .cells import Cell, cells_of
 from .context import Run, say
+from .failures import entry_of
 
 STATES = ("done", "failed", "running", "unsaved", "left")
 # What the next cell would meet too. Such a cell is left, so it runs again at the next start.
@@ -31,7 +32,7 @@ def look(run: Run, cell: Cell) -> Seen:
     folder = cell.folder
     end = folder.ended()
     # Without an end, who is left raises the others.
-    hands = ("runner",) if end else ("runner", "keeper", "deadman")
+    hands = ("runner",) if end else ("runner", "supervisor", "deadman")
     if any(procs.alive(folder, hand) for hand in hands):
         return Seen("running", {})
     told = folder.json("cell")
@@ -52,7 +53,7 @@ def look_at_all(run: Run) -> dict[str, Seen]:
 def is_of_the_box(run: Run, marker: dict[str, Any]) -> bool:
     """Return whether a cell failed of what another cell would meet too."""
     # Windows line ends are in a file of this cell alone.
-    return marker.get("class") in OF_THE_BOX and marker.get("entry") != why.entry_of(run, "crlf")
+    return marker.get("class") in OF_THE_BOX and marker.get("entry") != entry_of(run.spec, "crlf")
 
 
 def count(seen: Mapping[str, Seen]) -> dict[str, int]:

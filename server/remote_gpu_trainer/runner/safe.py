@@ -3,14 +3,14 @@
 
 from __future__ import annotations
 
-import json
 import os
 from contextlib import suppress
 from typing import NamedTuple
 
-from . import asking, content, results
+from . import child, content, results
 from .completeness import COMPLETE, UNKNOWN
 from .context import Run
+from .copies import groups, held
 from .copies.records import SAFE, Records, is_mixed, read_mixed
 
 LIMIT = 5.0  # seconds for the folders to answer
@@ -24,7 +24,9 @@ class Safe(NamedTuple):
     checkpoint folder isn't nothing to lose: the program trained, and neither a checkpoint nor a
     result of it was ever seen; '' where that isn't so.
     `is_newest_safe`: the newest complete one is verified there, or there is nothing to lose.
-    `is_all_safe`: the results are, too. Without a durable place nothing is."""
+    `is_all_safe`: the results are, too. `left`: what is here until it is copied: what is held, for
+    another attempt may have written over it, and newer files of two saves. Without a durable place
+    nothing is safe."""
 
     newest: str
     verified: str
@@ -32,6 +34,7 @@ class Safe(NamedTuple):
     unseen: str
     is_newest_safe: bool
     is_all_safe: bool
+    left: tuple[str, ...] = ()
 
 
 def look_safe(run: Run) -> Safe:
@@ -40,13 +43,14 @@ def look_safe(run: Run) -> Safe:
     verified = str(told.get("verified") or "")
     stamps = [str(stamp) for stamp in told.get("stamps") or []]
     newest, is_there, is_seen = "", False, True
+    left: list[str] = []
     mixed = read_mixed(run)
     missing: list[str] = [] if run.rank else list(run.spec.results)
     try:
-        newest, is_there, missing = asking.call(
-            run, LIMIT, None, _look_here, run, stamps, mixed, dict(told.get("results") or {})
+        newest, is_there, missing, left = child.call(
+            run, _look_here, run, stamps, mixed, dict(told.get("results") or {}), limit=LIMIT
         )
-    except asking.Failed:
+    except child.Failed:
         is_seen = False  # what can't be looked at is called safe by nobody
     unseen = "" if newest or verified or not is_seen else _unseen(run, missing)
     is_newest_safe = bool(run.durable) and is_seen and (is_there or not newest) and not unseen
@@ -56,21 +60,29 @@ def look_safe(run: Run) -> Safe:
         missing,
         unseen,
         is_newest_safe,
-        is_newest_safe and not missing,
+        is_newest_safe and not missing and not left,
+        tuple(left),
     )
 
 
 def _look_here(
     run: Run, stamps: list[str], mixed: dict[str, str], proven: dict[str, str]
-) -> tuple[str, bool, list[str]]:
-    """Return the newest complete checkpoint here, whether it lies there, and missing results."""
-    newest, is_there = "", False
-    if run.checkpoints and run.spec.checkpoint_pattern:
-        from .copies import groups
-
+) -> tuple[str, bool, list[str], list[str]]:
+    """Return the newest complete checkpoint here, whether it lies there, missing results, and what
+    is left to copy besides."""
+    newest, is_there, left = "", False, held.names(run)
+    copied = {
+        told.get("stamp")
+        for told in Records(run).known.values()
+        if told.get("state") in (COMPLETE, UNKNOWN)
+    }
+    if run.checkpoints and run.spec.checkpoint.pattern:
         known = content.Known(run.folder.at("whole.cache"))
         for group in groups.look(run):
-            if group.role or is_mixed(mixed, group.items[0].path):
+            if group.role:
+                continue
+            if is_mixed(mixed, group.items[0].path):
+                left += [] if group.stamp in copied else [group.name]
                 continue
             is_complete = groups.state_of(group, known)[0] == COMPLETE
             found = [group] if is_complete else groups.parts_of(run, group, known)
@@ -84,7 +96,7 @@ def _look_here(
             os.path.lexists(path) for path in paths
         ):
             missing.append(name)
-    return newest, is_there, missing
+    return newest, is_there, missing, left
 
 
 def _unseen(run: Run, missing: list[str]) -> str:
@@ -94,7 +106,7 @@ def _unseen(run: Run, missing: list[str]) -> str:
     What was copied and can't be judged was seen, and so were results. Of several nodes the first
     saves.
     """
-    if run.rank or not run.checkpoints or not run.spec.checkpoint_pattern:
+    if run.rank or not run.checkpoints or not run.spec.checkpoint.pattern:
         return ""
     known = Records(run).known
     seen = [told.get("state") for told in known.values() if not told.get("role")]
@@ -115,9 +127,8 @@ def has_trained(run: Run) -> bool:
     if isinstance(step, int) and step > 0:
         return True
     begun: float | None = None
-    for line in run.folder.read("events.jsonl").splitlines():
-        with suppress(ValueError, TypeError, AttributeError):
-            event = json.loads(line)
+    for event in run.folder.rows("events.jsonl"):
+        with suppress(ValueError, TypeError):
             name, at = event.get("event"), float(event.get("t") or 0)
             if name == "attempt":
                 begun = at
@@ -137,11 +148,11 @@ def has_trained(run: Run) -> bool:
 def newest_here(run: Run) -> str:
     """Return the path of the newest checkpoint here that isn't corrupt, judged now; '' for none
     and where nothing answers in time."""
-    if not run.checkpoints or not run.spec.checkpoint_pattern:
+    if not run.checkpoints or not run.spec.checkpoint.pattern:
         return ""
-    where = (run.checkpoints, run.spec.checkpoint_pattern, run.folder.at("whole.cache"))
-    with suppress(asking.Failed):
-        whole = content.look_of(asking.call(run, LIMIT, None, content.look, *where)).whole
+    where = (run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("whole.cache"))
+    with suppress(child.Failed):
+        whole = content.look_of(child.call(run, content.look, *where, limit=LIMIT)).whole
         return whole.path if whole else ""
     return ""
 
@@ -154,10 +165,10 @@ def judged_now(run: Run, path: str) -> str:
     """
     if not path:
         return ""
-    with suppress(asking.Failed):
+    with suppress(child.Failed):
         mixed = read_mixed(run)
         cache = run.folder.at("whole.cache")
-        return path if asking.call(run, LIMIT, None, _is_usable, path, cache, mixed) else ""
+        return path if child.call(run, _is_usable, path, cache, mixed, limit=LIMIT) else ""
     return ""
 
 

@@ -8,6 +8,7 @@ from bisect import bisect_left
 from types import SimpleNamespace
 from typing import Iterable
 
+from ..text.proc import read_environment
 from .context import Run, home
 
 SHORTEST = 6  # characters; a shorter value would stand in half of all lines
@@ -18,7 +19,7 @@ STARS = b"***"
 
 def names(spec: SimpleNamespace) -> list[str]:
     """Return the program's variables that hold secrets."""
-    return [*spec.secret_files, *spec.secret_variables]
+    return list(spec.secrets)
 
 
 def box_variable(name: str) -> str:
@@ -26,38 +27,35 @@ def box_variable(name: str) -> str:
 
     An ssh login lacks the variables of a container, so those of its first process count too.
     """
-    if os.environ.get(name):
-        return os.environ[name]
-    try:
-        with open("/proc/1/environ", "rb") as file:
-            pairs = file.read().split(b"\0")
-    except OSError:
-        return ""
-    start = os.fsencode(name) + b"="
-    return next((os.fsdecode(pair[len(start) :]) for pair in pairs if pair.startswith(start)), "")
+    return os.environ.get(name) or read_environment(1).get(name, "")
 
 
 def load(run: Run) -> dict[str, str]:
     """Return {variable: value} of the secrets that are there. Only children are given them."""
     found = {}
-    for name, path in run.spec.secret_files.items():
+    for name, path in _places(run, "file"):
         try:
             with open(home(path), "rb") as file:
                 value = file.read(LARGEST + 1).replace(b"\0", b"")
         except OSError:
             continue
         found[name] = os.fsdecode(value.rstrip(b"\n").rstrip(b"\r"))
-    for name, source in run.spec.secret_variables.items():
+    for name, source in _places(run, "variable"):
         value = box_variable(source)
         if value:
             found[name] = value
     return found
 
 
+def _places(run: Run, kind: str) -> list[tuple[str, str]]:
+    """Return (variable of the program, where its value lies) of one kind: "file" or "variable"."""
+    return [(name, place[kind]) for name, place in run.spec.secrets.items() if place[kind]]
+
+
 def problems(run: Run) -> list[tuple[str, str]]:
     """Return (kind, reason) for each secret that is missing on this box."""
     found = []
-    for name, path in run.spec.secret_files.items():
+    for name, path in _places(run, "file"):
         file = home(path)
         try:
             is_there = os.path.isfile(file) and os.access(file, os.R_OK) and os.path.getsize(file)
@@ -68,7 +66,7 @@ def problems(run: Run) -> list[tuple[str, str]]:
         elif os.path.getsize(file) > LARGEST:
             why = f"the secret {name} is larger than a variable may be (128 KB)"
             found.append(("", f"{why}; let the program read {path} itself"))
-    for source in run.spec.secret_variables.values():
+    for _, source in _places(run, "variable"):
         if not box_variable(source):
             found.append(("secret", f"the secret {source} is not set in this environment"))
     return found

@@ -29,7 +29,7 @@ class Series:
 
     def __init__(self, run: Run, state: State, collectors: Collectors):
         self.run, self.state, self.collectors = run, state, collectors
-        self.course = Course(run.spec.final_step)
+        self.course = Course(run.spec.final_step or 0)
         self._samples: list[Sample] = []
         self._is_restart = False
         self._rows = 0
@@ -38,17 +38,19 @@ class Series:
         self._files: dict[str, float] = {}  # a library's file -> when it was written
         self._told: dict[str, Any] = {}  # the numbers of the last row
         self._losses: list[float] = []  # of the run so far, one of each `_every` heartbeats
+        self._begun = run.now
+        self._saved: list[tuple[int, int]] = []  # steps and times of saves since the last row
         self._every, self._beats = 1, 0
 
     def begin_attempt(self, is_restart: bool = False) -> None:
         """Read on as another attempt, and remember the numbers of those before it. `is_restart`: it
         had a checkpoint to go on from, or follows another one."""
-        self._is_restart = is_restart
+        self._is_restart, self._begun = is_restart, self.run.now
         before = self.state.reading
-        self.course = Course(self.run.spec.final_step)
+        self.course = Course(self.run.spec.final_step or 0)
         self.course.recall(before)
         self._samples, self.state.progress = [], {}
-        rows = read_rows(self.run.folder.read(FILE))
+        rows = [row for row in self.run.folder.rows(FILE) if _is_number(row.get("t"))]
         if not self._losses:  # those that another runner saw
             self._losses = _thinned([row["loss"] for row in rows if _is_number(row.get("loss"))])
             self._every = 1 + len(rows) * 6 // POINTS
@@ -62,6 +64,12 @@ class Series:
         self.course.feed(piece, written)
         if self.course.step is not None:
             self._note(written, self.course.step)
+
+    def note_save(self, step: int | None, written: float) -> None:
+        """Note a complete checkpoint, and when it was written: the next row tells both."""
+        step = self.course.step if step is None else step
+        if written >= self._begun and step is not None:
+            self._saved.append((step, int(written)))
 
     def beat(self) -> None:
         """Bring the state up to date; leave a row once a minute and where the phase changed."""
@@ -108,6 +116,8 @@ class Series:
             if told and told is not self._told.get(name):  # new since the last row
                 row[name] = told["value"]
         self._told = dict(course.newest)
+        if self._saved:
+            row["saved"], self._saved = self._saved, []
         if state.gpus:
             row["gpus"] = state.gpus
         if state.disk:
@@ -151,17 +161,6 @@ class Series:
         if course.step is None and isinstance(found.get("step"), int):
             course.step, course.total = found["step"], found.get("total")
             self._note(written, found["step"])
-
-
-def read_rows(text: str) -> list[dict[str, Any]]:
-    """Return the rows of a series; what can't be read of it is left out."""
-    rows = []
-    for line in text.splitlines():
-        with suppress(ValueError):
-            row = json.loads(line)
-            if isinstance(row, dict) and isinstance(row.get("t"), (int, float)):
-                rows.append(row)
-    return rows
 
 
 def _thinned(values: list[float]) -> list[float]:

@@ -73,7 +73,7 @@ rgt_node() {
   exit "$rgt_code"
 }
 
-# The runner was killed, and keeper or third hand raises it again: the job goes on as long as one of
+# The runner was killed, and its parent or the shell restarts it: the job goes on as long as one of
 # them lives. The end then tells the exit code.
 rgt_stay() {
   ((rgt_code > 128)) || return
@@ -82,7 +82,7 @@ rgt_stay() {
     sleep 1
     ((++gone))
     rgt_look || continue
-    if rgt_lives "${rgt_runner[@]}" || [[ $rgt_end == - ]] && rgt_lives "${rgt_keeper[@]}"; then
+    if rgt_lives "${rgt_runner[@]}" || [[ $rgt_end == - ]] && rgt_lives "${rgt_supervisor[@]}"; then
       gone=0
     elif [[ $rgt_end != - ]]; then
       break
@@ -97,8 +97,7 @@ rgt_stay() {
 }
 
 rgt_under_slurm() {
-  [[ $# == 0 && -n ${SLURM_JOB_ID-} ]] || return
-  rgt_runner=(- -) rgt_keeper=(- -) rgt_train=(- -) rgt_end=-
+  rgt_runner=(- -) rgt_supervisor=(- -) rgt_train=(- -) rgt_end=-
   if [[ -n ${RGT_RENDEZVOUS-} && -n ${SLURM_NODEID-} ]]; then
     rgt_node
   elif [[ -n ${SLURM_ARRAY_TASK_ID-} ]]; then

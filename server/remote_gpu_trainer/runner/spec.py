@@ -1,13 +1,18 @@
-"""The job as the runner reads it: JSON in the run.sh, and a default for each field."""
+"""The job as the runner reads it: two objects, as JSON, in the run.sh.
+
+`job` is the job itself in the words of its user, as runs/job.py dumps it: every field is there,
+with its default where the user named none. `rendered` is what the server made of it for one
+platform and target (runs/rendered.py): hashes, folders, the command that ends the box.
+"""
 
 from __future__ import annotations
 
-import copy
 import json
 from types import SimpleNamespace
 from typing import Any
 
 MUST_RESTORE = "must-restore"  # beside the run.sh: nothing begins without a durable checkpoint
+SAVE_SECONDS = 30.0  # how long one save takes at most, where no job says it
 
 # Waits and sizes that hardly a job changes, and tests do. Seconds, but for bytes and counts.
 TIMINGS = {
@@ -17,7 +22,7 @@ TIMINGS = {
     "room_wait": 600.0,  # for a full disk to have room again
     "tries_an_hour": 60,
     "leftover": 5.0,  # for workers that outlive their program and end by themselves
-    "raise_after": 3.0,  # runner and keeper raise each other when one is gone for this long
+    "raise_after": 3.0,  # runner and supervisor raise each other when one is gone for this long
     "hung": 600.0,  # without a beat a living runner counts as hung
     "deadman": 5.0,  # how often the third hand looks
     "sync_wait": 5.0,  # between two tries of the last copy; doubles up to a minute
@@ -35,78 +40,26 @@ TIMINGS = {
     "log_cap": 2_000_000_000,  # of all log files of a run
 }
 
-DEFAULTS: dict[str, Any] = {
-    "version": "",
-    "job_sha": "",
-    "target": "local",
-    "profile": "",
-    "name": "run",
-    "run_dir": "",
-    "work_dir": "",
-    "command": [],  # a list of words, or one line for bash
-    "python": "python3",
-    "launcher": "none",
-    "gpus": 0,
-    "gpus_shared": False,  # other runs of ours may hold the cards already
-    "processes": 1,
-    "nodes": 1,
-    "rendezvous_host": "",
-    "rendezvous_port": "29400",
-    "variables": {},
-    "secret_files": {},  # {variable: file on the box}
-    "secret_variables": {},  # {variable of the program: variable of the box}
-    "setup": [],  # lines of bash before the program, in its shell
-    "container": {},  # engine, image, mounts, options; {} for none
-    "install": [],  # words that install the environment file
-    "data": [],  # [[from, to], ...]
-    "save_signal": "TERM",
-    "save_seconds": 30.0,
-    "save_every_seconds": 0.0,  # how often the program saves, 0 where the job doesn't say
-    "checkpoint_folder": "",
-    "checkpoint_pattern": "",
-    "checkpoint_files": [],  # patterns of files that belong to each checkpoint besides
-    "resume": "automatic",  # automatic, none, flag, variable
-    "resume_name": "",
-    "durable": "",
-    "durable_what": [],
-    "durable_seconds": 30.0,  # between two looks for something new to copy
-    "durable_on_this_box": False,  # the durable place may be this box's own root disk
-    "results": [],
-    "final_step": 0,
-    "on_nan": "go-on",
-    "deadline": "",  # hours:N after the first start, or at:EPOCH
-    "end_do": "keep",  # keep, run
-    "end_command": "",  # a list of words, or one line for bash
-    "end_when": ["done", "failed", "deadline"],  # of done, failed, deadline, unsaved
-    "end_needs": "",  # the credential that the command needs: NAME, or NAME=FILE
-    "end_keeps_disk": False,  # the command deletes nothing
-    "end_limit_seconds": 3600.0,  # after the deadline, until the box ends without a proof
-    "end_stop": "",  # the platform's stop that keeps the disk, for that end
-    "end_stop_needs": "",
-    "box_id": "",
-    "billed": False,  # somebody rents this box out by the hour
-    "notify": [],
-    "notice": "",  # whose metadata service tells of a preemption: aws, gcp, azure
-    "metadata": "",  # where it is, for tests
-    "retries": {},
-    "stall_log_seconds": 0.0,
-    "stall_step_seconds": 0.0,
-    "stall_power_seconds": 0.0,
-    "min_free_mb": 0,
-    "min_free_inodes": 0,
-    "step_pattern": "",
-    "rehearse": [],
-    "rehearse_minutes": 10.0,
-    "probe": False,
-    "code_commit": "",
-    "code_diff": "",
-    "code_ignored": "",
-    "requeue": False,
-    "cells": [],  # [{"name": ..., "arguments": [...]}, ...]
-    "slots": 1,
-    "timings": {},
-    "cgroup": "/sys/fs/cgroup",
+# The parts of a job that the runner reads by their fields. One that a job leaves out names nothing.
+_PARTS: dict[str, dict[str, Any]] = {
+    "checkpoint": {
+        "folder": "",
+        "pattern": "",
+        "files": [],
+        "every_minutes": None,
+        "save_seconds": SAVE_SECONDS,
+    },
+    "durable": {"to": "", "what": [], "every_minutes": 0.0, "on_this_box": False},
+    "queue": {"cells": [], "slots": 1},
+    "at_end": {},
+    "stall": {},
+    "floors": {},
+    "rehearsal": {},
+    "slurm": {},
 }
+# Where a box keeps what is read of it; only tests say otherwise. The metadata service by its
+# address: a name would be looked up anew each time, and a name server may hang.
+_BOX = {"cgroup": "/sys/fs/cgroup", "metadata": "http://169.254.169.254"}
 
 
 class SpecError(ValueError):
@@ -114,24 +67,31 @@ class SpecError(ValueError):
 
 
 def read(text: str) -> SimpleNamespace:
-    """Return the fields of a job, each with its default, and `timings` as one object.
-
-    Raises SpecError.
-    """
+    """Return the job in a run.sh, as `of` does. Raises SpecError."""
     try:
         given = json.loads(text)
-    except ValueError as error:
-        raise SpecError(f"the job in this run.sh is no JSON ({error}); render it again") from None
-    return of(given)
+        return of(given["job"], given["rendered"])
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        why = f"{type(error).__name__}: {error}"
+        raise SpecError(f"the job in this run.sh can't be read ({why}); render it again") from None
 
 
-def of(given: dict[str, Any]) -> SimpleNamespace:
-    """The same from a dictionary. Raises SpecError for a field that doesn't exist."""
-    timings = dict(given.get("timings") or {})
-    for name in [*(set(given) - set(DEFAULTS)), *(set(timings) - set(TIMINGS))]:
-        raise SpecError(f"the job in this run.sh has an unknown field {name!r}; render it again")
-    spec = SimpleNamespace(**{**copy.deepcopy(DEFAULTS), **given})
+def of(job: dict[str, Any], rendered: dict[str, Any]) -> SimpleNamespace:
+    """Return the job with its parts as objects, and `rendered` and all `timings` beside them.
+
+    Both are kept as they are. A part that the job leaves out is there and empty.
+    """
+    job, rendered = json.loads(json.dumps([job, rendered]))
+    spec = SimpleNamespace(**job)
+    for name, absent in _PARTS.items():
+        setattr(spec, name, SimpleNamespace(**(job[name] or absent)))
+    spec.processes = spec.processes or max(spec.gpus, 1)
+    spec.gpus_shared = False  # other runs of ours may hold the cards already
+    spec.rendered = SimpleNamespace(**{**_BOX, **rendered})
+    for name in ("end", "stop"):
+        setattr(spec.rendered, name, SimpleNamespace(**rendered[name]))
     # JSON of a job gives fractions for bytes and counts too.
-    whole = {name: type(usual)(timings.get(name, usual)) for name, usual in TIMINGS.items()}
+    given = spec.timings
+    whole = {name: type(usual)(given.get(name, usual)) for name, usual in TIMINGS.items()}
     spec.timings = SimpleNamespace(**whole)
     return spec

@@ -7,11 +7,13 @@ from typing import Any
 
 from . import failures, procs
 from .context import Run
-from .phases import NEXT
+from .folder import Folder
+
+CORE = "core"  # of state.json
 
 
 class State:
-    """What state.json says. `move` follows the table of phases.py; `write` leaves the file."""
+    """What state.json says; `write` leaves the file."""
 
     def __init__(self, run: Run):
         self.run = run
@@ -30,6 +32,8 @@ class State:
         self.before_nan = ""  # the newest checkpoint from before it
         self.missing: list[str] = []
         self.cost = ""  # what an end that was asked for cost, "" where the program saved
+        self.core: dict[str, Any] = {}  # what core/decide.py goes by: its State, as JSON
+        self.is_same_boot = False  # as when what was read was written
         self.note = ""  # what is odd about how this attempt began
         self.probe = ""  # what the probe said of the first steps
         self.outcome = ""  # what the run came to, while its last copy is still on the way
@@ -42,13 +46,6 @@ class State:
         self.course: list[float] = []  # losses of the run so far
         self.gpus: list[dict[str, int]] = []
         self.disk: tuple[int, int] | None = None  # bytes free and in all
-
-    def move(self, on: str) -> None:
-        """Go to the next phase. Raises KeyError for a step that the table doesn't have."""
-        before, self.phase = self.phase, NEXT[self.phase, on]
-        self.write(lasting=before != self.phase)
-        if before != self.phase:
-            self.run.event("phase", phase=self.phase)
 
     def as_dict(self) -> dict[str, Any]:
         """All keys of `status --json` but those that only a reader can fill in."""
@@ -69,7 +66,7 @@ class State:
             "log_age": self.log_age,
             "log": self.log,
             "deadline": self.deadline,
-            "keeper_alive": bool(procs.alive(self.run.folder, "keeper")),
+            "supervisor_alive": bool(procs.alive(self.run.folder, "supervisor")),
             "stalled": self.stalled,
             "gpu": self.gpu,
             "disk_free_mb": self.free_mb,
@@ -100,7 +97,8 @@ class State:
 
     def write(self, lasting: bool = False) -> bool:
         """Write state.json. False on a full disk; the run goes on."""
-        return self.run.folder.write("state.json", json.dumps(self.as_dict()) + "\n", lasting)
+        told = {**self.as_dict(), CORE: self.core}
+        return self.run.folder.write("state.json", json.dumps(told) + "\n", lasting)
 
     def read(self) -> None:
         """Take over what the last runner wrote; what can't be read stays as it is."""
@@ -116,6 +114,8 @@ class State:
         for key, name in kinds_text.items():
             if isinstance(told.get(key), str):
                 setattr(self, name, told[key])
+        self.core = _core_in(told)
+        self.is_same_boot = told.get("boot_id") == procs.boot_id()
         self.is_nan = told.get("is_nan") is True
         reading = told.get("reading")
         self.reading = reading if isinstance(reading, dict) else {}
@@ -123,13 +123,7 @@ class State:
     def _from_events(self) -> dict[str, Any]:
         """What events.jsonl tells, where state.json was lost or came out of a crash empty."""
         told: dict[str, Any] = {}
-        for line in self.run.folder.read("events.jsonl").splitlines():
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue  # the last line of a crash
-            if not isinstance(event, dict):
-                continue
+        for event in self.run.folder.rows("events.jsonl"):
             if event.get("event") == "phase":
                 told["phase"] = event.get("phase")
             elif event.get("event") == "start":
@@ -168,3 +162,20 @@ class State:
                 "before_nan": self.before_nan,
             },
         )
+
+
+def core_of(folder: Folder) -> dict[str, Any]:
+    """Return what the core of the start before this one went by."""
+    return _core_in(folder.json("state.json"))
+
+
+def _core_in(told: dict[str, Any]) -> dict[str, Any]:
+    core = told.get(CORE)
+    return core if isinstance(core, dict) else {}
+
+
+def forget_tries(folder: Folder) -> None:
+    """Forget how a run failed before, where somebody starts it again all the same."""
+    told = folder.json("state.json")
+    if _core_in(told).pop("tries", None):
+        folder.write("state.json", json.dumps(told) + "\n")

@@ -8,12 +8,12 @@ import time
 from contextlib import suppress
 from typing import Any
 
-from ..text.masking import UNSEEN
+from ..text.masking import strip_controls
 from . import (
-    asking,
+    child,
     content,
     elsewhere,
-    ending,
+    end_words,
     failures,
     history,
     log,
@@ -25,7 +25,7 @@ from . import (
 from .collectors import least_room
 from .context import Run
 from .copies.records import SAFE
-from .phases import GOING
+from .core.phases import GOING
 from .state import State
 
 TAIL = 4000  # bytes of the log's end
@@ -34,7 +34,7 @@ _SHOWN = (
     "name", "box", "phase", "alive", "runner_alive", "elsewhere", "host", "attempt", "step", "exit",
     "class", "entry", "reason", "decision", "heartbeat_age", "log_age", "stalled", "waits",
     "saving", "gpu", "disk_free_mb", "checkpoint", "cost", "note", "probe", "last_sync",
-    "deadline", "keeper_alive", "backstop", "log",
+    "deadline", "supervisor_alive", "backstop", "log",
 )  # fmt: skip
 
 
@@ -55,8 +55,9 @@ def status(run: Run, as_json: bool) -> int:
         value = told[name]
         if name == "decision" and value:
             value = failures.in_words(value)
-        plain = isinstance(value, str)
-        print(f"{name:<14} {clean(value) if plain else '' if value is None else json.dumps(value)}")
+        if not isinstance(value, str):
+            value = "" if value is None else json.dumps(value)
+        print(f"{name:<14} {strip_controls(value)}")
     print(told["tail"], end="")
     return 0
 
@@ -78,16 +79,16 @@ def look(run: Run) -> dict[str, Any]:
         updated=updated,
         alive=bool(pid or train),
         runner_alive=bool(pid),
-        keeper_alive=bool(procs.alive(run.folder, "keeper")),
+        supervisor_alive=bool(procs.alive(run.folder, "supervisor")),
         expect_missing=written.get("expect_missing", []),
         boot_id=written.get("boot_id") or procs.boot_id(),
-        billed=run.spec.billed,
+        billed=run.spec.rendered.billed,
     )
     if not told["alive"]:
         found = elsewhere.look(run, state)
         if found is not None:
             told.update(alive=found.fresh, runner_alive=found.fresh, elsewhere=True)
-            told.update(host=found.host, keeper_alive=None)
+            told.update(host=found.host, supervisor_alive=None)
     if not told["alive"] and state.phase == "new" and end:
         told["phase"] = end
     now = time.time()
@@ -108,7 +109,7 @@ def look(run: Run) -> dict[str, Any]:
         told["disk_free_mb"] = told["disk_free_mb"] if free is None else free
     if waits:
         _add_wait(run, told, now)
-    limit = run.spec.stall_log_seconds
+    limit = run.spec.stall.log_minutes * 60
     if told["alive"] and told["phase"] == "running" and 0 < limit < (told["log_age"] or 0):
         told["stalled"] = True
     state.phase = told["phase"]
@@ -117,7 +118,7 @@ def look(run: Run) -> dict[str, Any]:
     step = told["signs"].get("step")
     if not (pid or end or told["elsewhere"]):  # nobody wrote down what came since
         told["checkpoint"] = safe.newest_here(run) or told["checkpoint"]
-        step = _newest_step(run)
+        step = content.find_furthest(_newest_step(run), told["checkpoint"])
     told["checkpoint"] = state.checkpoint = safe.judged_now(run, told["checkpoint"])
     told["decision"] = None if told["alive"] else state.decision()
     told["safe"] = run.folder.json(SAFE) or None
@@ -186,12 +187,12 @@ def _failed_attempt(run: Run, events: str) -> dict[str, Any] | None:
 def _lines(text: bytes) -> list[str]:
     """Return the lines that aren't empty, each state of a bar as one."""
     lines = text.decode("utf-8", "replace").replace("\r", "\n").split("\n")
-    return [line for line in map(clean, lines) if line.strip()]
+    return [line for line in map(strip_controls, lines) if line.strip()]
 
 
 def _still_on(run: Run) -> str:
     """Return why the box is still on although it was to end, '' where nothing says so."""
-    text = run.folder.json(ending.RECORD).get("text")
+    text = run.folder.json(end_words.RECORD).get("text")
     return text if isinstance(text, str) else ""
 
 
@@ -241,11 +242,15 @@ def _add_log(run: Run, told: dict[str, Any], now: float) -> None:
 
 
 def _add_wait(run: Run, told: dict[str, Any], now: float) -> None:
-    """Add what a runner that waits for room couldn't write where there is none."""
+    """Add what a runner waits for before the next attempt: for a copy, which it wrote down, or for
+    room, of which it couldn't."""
+    if text := run.folder.read(why.WAITS).strip():
+        told["waits"] = text
+        return
     full = why.full_folder(run)
     left = run.spec.timings.room_wait - (now - run.folder.changed(why.WAITS))
     told["waits"] = f"for room, {max(left, 0) / 60:.0f} minutes more at most, then tries again"
-    told["class"], told["entry"] = "disk", why.entry_of(run, "disk")
+    told["class"], told["entry"] = "disk", failures.entry_of(run.spec, "disk")
     told["reason"] = f"no room left in {full}" if full else "there is room again"
 
 
@@ -253,10 +258,5 @@ def _free(run: Run) -> int | None:
     """Return the least free megabytes beside run and checkpoints; a mount that hangs says
     nothing."""
     folders = [run.folder.path] + ([run.checkpoints] if run.checkpoints else [])
-    code, said = asking.ask(run, 1, None, ["df", "-Pk", "--", *folders])
+    code, said = child.ask(run, 1, None, ["df", "-Pk", "--", *folders])
     return None if code is None else least_room(said)
-
-
-def clean(text: str) -> str:
-    """Return a text without what a terminal would obey."""
-    return UNSEEN.sub("", text)

@@ -6,115 +6,87 @@ from __future__ import annotations
 import os
 import signal
 
-from . import checkpoints, preemption, procs, saving
+from . import checkpoints, killing, procs, saving
 from .context import Run
+from .core import stop
+from .core.model import Save, Seen
 from .program import Program
 
 
 class Asking:
-    """One request, of one attempt.
-
-    `begun`: when it began, by run.up; `asked_at`: when the signal was sent, None before.
-    """
+    """What is seen, and done, of a request to end one attempt."""
 
     def __init__(self, run: Run, program: Program):
         self.run, self.program = run, program
-        self.begun: float | None = None
-        self.asked_at: float | None = None
-        self._kill_at = 0.0
-        self._saves = saving.Watch(run)
-        self._asked_ns = 0
+        self._saves: saving.Watch | None = None
+        self._asked_ns: int | None = None
         self._is_told = False
 
-    def step(self, why: str, save: float) -> None:
-        """Do what is due. `why`: who asked; `save`: seconds that a save takes here."""
+    def look(self) -> tuple[Save, bool, bool]:
+        """Return the save that goes on, whether the program handles the save signal, and whether
+        that was sent."""
         run = self.run
-        if self.begun is None:
-            self.begun = run.up
-            self._saves = saving.Watch(run)
-        if run.folder.has("save-now") and self.asked_at is None:
-            self._sent(save, run.folder.changed("save-now"))  # somebody else has asked
-        path = self._saves.look(self.program.pids())
-        if self.asked_at is None:
-            if path and self._may_wait(why, save):
-                if self._saves.has_seen:
-                    self._tell_wait(path)
-                return
-            run.folder.remove(saving.FILE)
-            asked = run.now  # a handler may have saved before the next line
-            self.program.ask_to_save(why)
-            self._sent(save, asked)
-        elif run.up >= self._kill_at:
-            if path and self._may_wait(why, save):
-                return
-            procs.kill_program(run.folder)
-            seconds = f"{run.up - self.asked_at:.0f}"
-            saved = "yes" if self.has_saved() else ""
-            run.event("killed", why=f"not ended {seconds} s after the save signal", saved=saved)
-            self._kill_at = run.up + 5
+        self._saves = self._saves or saving.Watch(run)
+        is_signalled = run.folder.has("save-now")
+        if is_signalled and self._asked_ns is None:  # somebody else has asked
+            self._note_time(run.folder.changed("save-now"))
+        return (*see_save(run, self._saves, self.program.pids()), is_signalled)
+
+    def signal(self, why: str) -> None:
+        """Send the signal. `why`: who asked."""
+        self.run.folder.remove(saving.FILE)
+        asked = self.run.now  # a handler may have saved before the next line
+        self.program.ask_to_save(why)
+        self._note_time(asked)
+
+    def tell_wait(self, path: str) -> None:
+        """Tell, once, that the signal waits for a save; the doubt of the first looks is none."""
+        if self._saves is not None and self._saves.has_seen and not self._is_told:
+            self._is_told = True
+            tell_wait(self.run, path)
+
+    def kill(self, why: str) -> None:
+        """Kill what hasn't ended in its time."""
+        killing.kill_program(self.run.folder)
+        self.run.event("killed", why=why, saved="yes" if self.has_saved() else "")
 
     def has_saved(self) -> bool:
         """Return whether there is a checkpoint from after the signal."""
-        if self.asked_at is None:
+        if self._asked_ns is None:
             return False
-        return checkpoints.saved_since(self.run, self._asked_ns, look=True) is not None
+        return checkpoints.saved_since(self.run, self._asked_ns, now=True) is not None
 
-    def over(self) -> None:
-        """The program has ended; one that ended while it was waited for wasn't asked."""
-        self.run.folder.remove(saving.FILE)
-
-    def _sent(self, save: float, at: float) -> None:
+    def _note_time(self, at: float) -> None:
         # The kernel stamps files by a clock that lags some milliseconds behind.
-        self.asked_at, self._asked_ns = self.run.up, int((at - 0.05) * 1e9)
-        self._kill_at = self.run.up + max(self.run.spec.save_seconds, save)
-
-    def _may_wait(self, why: str, save: float) -> bool:
-        """Return whether a save that goes on may go on for another moment."""
-        is_first = self.asked_at is None or why.startswith(("notice", "signal"))
-        since = self.begun if is_first else self._kill_at
-        waited, pids = self.run.up - (since or self.run.up), self.program.pids()
-        return _may_wait(self.run, why, waited, save, self._saves, pids, self.asked_at is None)
-
-    def _tell_wait(self, path: str) -> None:
-        if not self._is_told:
-            self._is_told = True
-            _tell_wait(self.run, path)
+        self._asked_ns = int((at - 0.05) * 1e9)
 
 
 def wait_for_save(run: Run, why: str, save: float, tells: bool = True) -> None:
     """Wait, as long as this request may, for a save that goes on, where no runner does it."""
-    saves, begun, is_told = saving.Watch(run), run.up, not tells
+    saves, request, is_told = saving.Watch(run), stop.Request(), not tells
     while True:
         pids = procs.of_program(run.folder, procs.alive(run.folder, "train"))
-        path = saves.look(pids) if pids else ""
-        if not path or not _may_wait(run, why, run.up - begun, save, saves, pids, True):
+        at, (found, handles) = run.folder.number("deadline"), see_save(run, saves, pids)
+        left = at - run.now if at else 1e9
+        seen = Seen(left=left, save_seconds=save, save=found, handles=handles)
+        request, do = stop.serve(run.spec, request, why, seen, run.up)
+        if not pids or do != stop.WAIT:
             break
         if not is_told and saves.has_seen:
             is_told = True
-            _tell_wait(run, path)
+            tell_wait(run, seen.save.path)
         run.clock.nap(0.1)
     run.folder.remove(saving.FILE)
 
 
-def _may_wait(
-    run: Run, why: str, waited: float, save: float, saves: saving.Watch, pids: set[int], first: bool
-) -> bool:
-    """`first`: the signal is still to be sent, so that a save of the program's own may follow."""
-    at = run.folder.number("deadline")
-    sign = getattr(signal, f"SIG{run.spec.save_signal}")
-    return saving.may_wait(
-        why,
-        waited=waited,
-        left=at - run.now if at else 1e9,
-        save=save,
-        handles=first and saving.catches(pids, sign),
-        notice=preemption.notice_seconds(run),
-        grows=saves.grows(),
-        is_one_save=saves.is_one_save,
-    )
+def see_save(run: Run, saves: saving.Watch, pids: set[int]) -> tuple[Save, bool]:
+    """Return the save that goes on, and whether these processes handle the save signal."""
+    found, sign = saves.look(pids), getattr(signal, f"SIG{run.spec.save_signal}")
+    return found, bool(found.path) and saving.catches(pids, sign)
 
 
-def _tell_wait(run: Run, path: str) -> None:
+def tell_wait(run: Run, path: str) -> None:
+    """Tell that an end waits for the save of this path."""
     told = f"waiting for the save of {path} to end"
     run.folder.write(saving.FILE, told + "\n")
     run.log(told)

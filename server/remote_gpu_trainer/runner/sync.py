@@ -1,35 +1,28 @@
-"""Copies of a run to its durable place: when one is made, and whether all of it is whole there."""
+"""Copies of a run to its durable place: who makes one, and whether all of it is whole there."""
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import re
-import signal
-import subprocess
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
-from . import asking, durable, procs, safe
+from . import child, durable, procs, safe
 from .context import Run, say
-from .copies import mirror
+from .copies import held, mirror
 from .copies.records import LAST, ROWS, write_last
-from .copies.rounds import ABSENT, Round
-from .copies.tool import NO_ROOM
+from .copies.rounds import Round
+from .core import copying
+from .core.copying import ABSENT
+from .core.model import Copy, NoteFailure, Seen, Worker
+from .locks import try_lock
 
-HUNG = -1  # no worker's code: it was ended, for it made no progress
-CUT = -2  # the time was over
-SHORT = 10.0  # seconds that a copy may go on once the run was asked to end
-LONGEST_WAIT = 60.0
-# Nothing but a person mends these, so the last copy isn't tried again and again.
-LASTING = re.compile(
-    r"Read-only file system|Permission denied|Operation not permitted|Not a directory|File exists"
-    r"|Is a directory|is missing on this box|durable place .* (on this box's own|held this run)"
-    r"|a link to nothing|NoSuchBucket|AccessDenied|are of the run"
-)
+WHOLE = "final-sync"  # in the run folder: all was compared after the program's last change
+CUT = -1  # no code of a worker: its time was over, or it made no progress
+HOLD_LOOK = 1.0  # seconds between two looks for what lies here alone
+KILL_SECONDS = 2.0  # for a killed worker to be gone
 # Files of the run folder that change without anything new to copy.
 OWN = re.compile(
     r"(log|stacks|state\.json|events\.jsonl|asked|rc|lock|attempt|place\.json|deadline.*"
@@ -39,225 +32,137 @@ OWN = re.compile(
 
 
 class Sync:
-    """The copies of one run, as its runner or keeper sees them: it starts workers and watches."""
+    """The copies of one run, for its runner or supervisor: it starts workers and watches them. When
+    one is started, cut or tried again: core/copying.py."""
 
     def __init__(self, run: Run):
         self.run = run
-        self._child: subprocess.Popen[bytes] | None = None
-        self._look: asking.Job | None = None
+        self._child: child.Command | child.Found | None = None
+        self._worker = Worker()  # as it was seen last
+        self._mode = ""  # of that
+        self._still = child.Stillness(run.up)
+        self._last = ""  # what the worker before it left
+        self._look: child.Function | None = None
         self._left_behind: set[int] = set()  # workers that hang in the kernel
         self._next_look = run.up
-        # {path: stamp} at the last look, at the worker's start, and copied for good.
+        # {path: stamp} at the last look, at the one before, at the worker's start, copied for good.
         self._seen: dict[str, list[int]] = {}
+        self._before: dict[str, list[int]] = {}
         self._going: dict[str, list[int]] = {}
         self._copied: dict[str, list[int]] = {}
-        self._started_at = run.up - run.spec.durable_seconds
-        self._progress, self._moved_at = "", run.up
-        self._failing_since: float | None = None
-        self._failures, self._logged, self._is_told = 0, "", False
-        self._is_last = False
+        self._logged = ""
 
-    def beat(self, phase: str) -> None:
-        """At each tick: start a copy when something new rests, and watch the one."""
-        if not self.run.durable:
-            return
-        if phase in ("running", "saving"):
-            self.run.folder.remove("final-sync")  # the program may change something again
-        if self._is_going():
-            if self._is_hung():
-                self._end_hung()
-            return
-        if self._child is not None:
-            self._note_end(self._child.returncode)
-        if phase == "running" and self._wants_copy():
-            self._start("quick")
-
-    def last(self, whole: bool, until: float, beat: Callable[[], bool]) -> bool:
-        """Copy all and compare it; True when that succeeded. `whole`: every item must be there.
-
-        It tries until `until` (seconds since 1970), until nothing but a person can help, or until
-        tries have failed for `copy_quiet` seconds: then the run is unsaved, and its keeper goes on
-        trying. Once the run is asked to end, the try that goes on has SHORT seconds, or one last
-        try has.
-        """
+    def see(self, copies: copying.Copying, is_training: bool, seen: Seen) -> Seen:
+        """Return what is seen, with what bears on the copies: a worker, and what is new while the
+        program trains."""
         run = self.run
         if not run.durable:
-            return True
-        run.folder.remove("final-sync")
-        self._is_last = True  # each minute is billed for the copy alone: told at the first failure
-        wait, is_short, asked_before = run.spec.timings.sync_wait, False, run.asked
-        failing_since: float | None = None
-        was_before = beat()  # then the program has saved, and its copy is what is left to do
+            return seen
+        seen = seen._replace(worker=self._look_at_worker(copies))
+        is_due = is_training and copying.is_due(run.spec, copies, run.up)
+        if not is_due or self._is_blocked() or not self._look_around():
+            return seen
+        new = {path for path, stamp in self._seen.items() if self._copied.get(path) != stamp}
+        rests = any(self._before.get(path) == self._seen[path] for path in new)
+        return seen._replace(is_changed=bool(new), rests=rests)
 
-        def is_asked() -> bool:
-            return beat() and not (was_before and run.asked == asked_before)
+    def start(self, action: Copy) -> None:
+        """Start a worker in a session of its own; it outlives the runner."""
+        run = self.run
+        run.folder.remove("sync.progress")
+        self._still, self._going, self._mode = child.Stillness(run.up), self._seen, action.mode
+        self._worker = Worker(action.number, None)
+        env = {name: value for name, value in os.environ.items() if name != procs.MARK}
+        env["RGT_SYNC_SECONDS"] = str(int(min(action.seconds, 1e9)))
+        try:
+            with open(run.folder.at("log", "runner.log"), "ab") as log:
+                words = run.self_command("sync-worker", action.mode)
+                self._child = child.Command(words, output=child.NULL, errors=log, env=env)
+        except OSError as error:
+            self._worker = Worker(action.number, CUT, f"it can't be started: {error}")
+            return
+        procs.note_pid(run.folder, "sync", self._child.pid)
 
-        if self._is_going():  # what it has copied needn't be copied again
-            is_short = self._watch(run.up + until - run.now, is_asked)[1]
-        while True:
-            left = until - run.now
-            if left <= 1:
-                return False
-            code, was_asked = self._attempt(
-                "whole" if whole else "full",
-                min(left, SHORT) if is_short else left,
-                is_asked,
-            )
-            if code == 0:
-                run.folder.write("final-sync", json.dumps({"t": int(run.now)}) + "\n")
-                return True
-            why = str(run.folder.json(LAST).get("why", ""))
-            if code in (ABSENT, CUT) or is_short or was_asked:
-                return False
-            if code != HUNG and LASTING.search(why):
-                return False
-            failing_since = run.up if failing_since is None else failing_since
-            if run.up - failing_since >= run.spec.timings.copy_quiet:
-                return False
-            if code == HUNG or why.startswith("differs"):
-                continue
-            over = run.up + min(wait, max(until - run.now, 0))
-            wait = min(wait * 2, LONGEST_WAIT)
-            while run.up < over and not is_short:
-                run.clock.nap(run.spec.timings.tick)
-                is_short = is_asked()
+    def cut(self, is_hung: bool) -> None:
+        """End the round that goes on."""
+        if is_hung:
+            self.run.event("sync-hung")
+        self.stop()
+        self._worker = self._worker._replace(code=CUT)
+
+    def note_failure(self, action: NoteFailure) -> None:
+        """Note that a round failed; in the log once as long as the reason is the same."""
+        self.run.event("sync-failed", **{"try": action.count}, why=action.text)
+        if action.text != self._logged:
+            self.run.log(action.text)
+            self._logged = action.text
+
+    def note_success(self, before: copying.Copying, after: copying.Copying) -> None:
+        """Note in the log that copies go on again."""
+        if before.is_told and not after.is_told:
+            self.run.log(f"the copies to {self.run.durable} go on again")
+        if not after.failures:
+            self._logged = ""
 
     def is_whole(self) -> bool:
         """Return whether all was verified after the last change of the program."""
-        return not self.run.durable or self.run.folder.has("final-sync")
+        return not self.run.durable or self.run.folder.has(WHOLE)
 
     def stop(self) -> None:
         """End the copy that goes on, unless a user started it by hand in a terminal."""
         if self._look is not None:
-            self._look.give_up()
+            self._look.kill()
             self._look = None
-        pid = procs.alive(self.run.folder, "sync")
-        told = procs.stat(pid) if pid else None
-        pids = {pid} if told and told.session == pid else set()
-        if self._child is not None and self._child.poll() is None:
-            pids.add(self._child.pid)
-        for pid in pids:
-            _kill_session(pid)
-        over = time.monotonic() + 2
-        while pids and time.monotonic() < over:
-            if self._child is not None:
-                self._child.poll()
-            pids = {pid for pid in pids if procs.stat(pid)}
-            time.sleep(0.01)
-        if pids:  # it hangs in the kernel, and may hold the lock for days
+        found = self._find_worker() if self._child is None else self._child
+        workers = [] if found is None else [found]
+        if isinstance(found, child.Found):
+            told = procs.stat(found.pid)
+            workers = [found] if told and told.session == found.pid else []
+        for worker in workers:
+            worker.kill(KILL_SECONDS)
+        left = {worker.pid for worker in workers if worker.is_open}
+        if left:  # it hangs in the kernel, and may hold the lock for days
             self.run.folder.remove("sync.lock")
-        self._left_behind |= pids
+        self._left_behind |= left
         self._child = None
 
-    def _attempt(self, mode: str, seconds: float, asked: Callable[[], bool]) -> tuple[int, bool]:
-        """Copy once; return the code, and whether the run was asked to end meanwhile."""
-        self._start(mode, seconds)
-        return self._watch(self.run.up + seconds, asked)
-
-    def _watch(self, end: float, asked: Callable[[], bool]) -> tuple[int, bool]:
-        """Wait for the worker until `end` (of the clock that nobody sets); return as above."""
-        run, was_asked = self.run, False
-        while self._is_going():
-            if not was_asked and asked():
-                was_asked, end = True, min(end, run.up + SHORT)
-            if run.up >= end:
-                self.stop()
-                return CUT, was_asked
-            if self._is_hung():
-                self._end_hung()
-                return HUNG, was_asked
-            run.clock.nap(min(run.spec.timings.tick, 0.1))
-        told = run.folder.json(LAST)  # of a worker that isn't our child
-        code = self._child.returncode if self._child is not None else int(not told.get("verified"))
-        self._note_end(code)
-        return code, was_asked
-
-    def _start(self, mode: str, seconds: float = 0.0) -> None:
-        """Start a worker in a session of its own; it outlives the runner."""
+    def _look_at_worker(self, copies: copying.Copying) -> Worker:
         run = self.run
-        run.folder.remove("sync.progress")
-        self._started_at = self._moved_at = run.up
-        self._progress, self._going = "", self._seen
-        env = {name: value for name, value in os.environ.items() if name != procs.MARK}
-        env["RGT_SYNC_SECONDS"] = str(int(min(seconds, 1e9)))
-        try:
-            with open(run.folder.at("log", "runner.log"), "ab") as log:
-                self._child = subprocess.Popen(
-                    run.self_command("sync-worker", mode),
-                    stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=log,
-                    env=env, start_new_session=True,
-                )  # fmt: skip
-        except OSError as error:
-            run.log(f"a copy can't be started: {error}")
-            return
-        procs.note_pid(run.folder, "sync", self._child.pid)
-
-    def _is_going(self) -> bool:
-        if self._child is not None:
-            return self._child.poll() is None
-        return bool(procs.alive(self.run.folder, "sync"))  # of a runner before this one
-
-    def _is_hung(self) -> bool:
-        """Return whether the copy made no progress for a while."""
-        progress = self.run.folder.read("sync.progress")
-        if progress != self._progress:
-            self._progress, self._moved_at = progress, self.run.up
-        return self.run.up - self._moved_at >= self.run.spec.timings.copy_quiet
-
-    def _end_hung(self) -> None:
-        run = self.run
-        self._moved_at = run.up
-        self.stop()
-        seconds = run.spec.timings.copy_quiet
-        why = f"the copy to {run.durable} made no progress for {seconds:.0f} s"
-        run.event("sync-hung")
-        self._note_failure(f"{why}; it was ended, and is tried again", at_once=True)
-
-    def _note_end(self, code: int) -> None:
-        """Take over what a worker left behind."""
+        if self._child is None and (found := self._find_worker()):  # of a runner before this one
+            self._child, self._mode, self._last = found, "", run.folder.read(LAST)
+            self._worker, self._still = Worker(copies.number, None), child.Stillness(run.up)
+        if self._child is None:
+            return self._worker
+        if self._child.is_open:
+            still = self._still.seconds(run.folder.read("sync.progress"), run.up)
+            return self._worker._replace(still=still)
+        told = run.folder.json(LAST)
+        if isinstance(self._child, child.Command):
+            code = self._child.code
+        else:
+            code = int(not told.get("ok") or run.folder.read(LAST) == self._last)
         self._child = None
+        self._worker = self._worker._replace(code=int(code or 0), why=str(told.get("why") or ""))
         if code == 0:
             self._copied = self._going
-            if self._is_told:
-                self.run.log(f"the copies to {self.run.durable} go on again")
-            self._failing_since, self._failures = None, 0
-            self._logged, self._is_told = "", False
-            return
-        why = self.run.folder.json(LAST).get("why") or f"its process ended with {code}"
-        text = f"the copy to {self.run.durable} failed: {why}"
-        self._note_failure(text, at_once=bool(NO_ROOM.search(text)))
+        if code == 0 and self._mode in ("full", "whole"):
+            run.folder.write(WHOLE, json.dumps({"t": int(run.now)}) + "\n")
+        return self._worker
 
-    def _note_failure(self, text: str, at_once: bool = False) -> None:
-        """Tell a failure: each in the events, each reason in the log, a lasting one by a notice."""
-        run = self.run
-        self._failures += 1
-        run.event("sync-failed", **{"try": self._failures}, why=text)
-        if self._failing_since is None:
-            self._failing_since = run.up
-        if text != self._logged:
-            run.log(text)
-            self._logged = text
-        lasts = run.up - self._failing_since >= run.spec.timings.copy_quiet
-        if (at_once or lasts or self._is_last) and not self._is_told:
-            from . import notices
+    def _find_worker(self) -> child.Found | None:
+        """Return a worker that lives and that another process started, None for none."""
+        pid, start = procs.noted(self.run.folder, "sync")
+        is_one = pid not in self._left_behind and procs.same(pid, start)
+        return child.Found(pid, start) if is_one else None
 
-            notices.notify(run, text)
-            self._is_told = True
+    def is_going(self) -> bool:
+        """Return whether a worker of a runner before this one works."""
+        return self._find_worker() is not None
 
-    def _wants_copy(self) -> bool:
-        """Return whether a new checkpoint rests, or something else has changed for long enough."""
-        run = self.run
+    def _is_blocked(self) -> bool:
+        """Return whether a worker that nobody can kill may still hold the lock, or one works."""
         self._left_behind = {pid for pid in self._left_behind if procs.stat(pid)}
-        since, wait = run.up - self._started_at, run.spec.durable_seconds
-        wait *= min(2 ** max(self._failures - 1, 0), 4)
-        if self._left_behind or since < wait:
-            return False
-        before = self._seen
-        if not self._look_around():
-            return False
-        new = {path for path, stamp in self._seen.items() if self._copied.get(path) != stamp}
-        resting = {path for path in new if before.get(path) == self._seen[path]}
-        return bool(resting) or bool(new) and since >= 4 * wait
+        return bool(self._left_behind) or self._child is not None
 
     def _look_around(self) -> bool:
         """Return whether a look has come to its end. It may hang with a mount, and nobody waits."""
@@ -268,20 +173,70 @@ class Sync:
                 paths += [run.inside(name) for name in run.spec.results]
                 paths += [run.checkpoints] if run.checkpoints else []
                 with suppress(OSError):
-                    self._look = asking.Job(_stamps, paths, run.folder.path)
+                    self._look = child.Function(_stamps, paths, run.folder.path)
             return False
         if not self._look.poll():
             return False
         look, self._look = self._look, None
         # Cheap beside the run, however many files there are.
-        seconds = 0.0
+        seconds, self._before = 0.0, self._seen
         try:
             seconds, self._seen = look.value()
-        except asking.Failed:
+        except child.Failed:
             return False
         finally:
             self._next_look = run.up + max(50 * seconds, 0.5)
         return True
+
+
+class Holder:
+    """Looks for what is complete here alone, and holds it in a child that may hang."""
+
+    def __init__(self, run: Run):
+        self.run = run
+        self._unheld: tuple[str, ...] = ()
+        self._hold = Worker()
+        self._child: child.Function | None = None
+        self._next_look = run.up
+        self._attempt: float | None = None  # after which it was looked at last
+
+    def look(self) -> tuple[tuple[str, ...], Worker]:
+        """Return what lies here alone, as it was a moment ago, and how it is held. What can't be
+        looked at holds nothing up: whoever begins looks again, and tells."""
+        run, holds = self.run, self._child
+        if holds is not None and holds.poll():
+            self._child, why = None, ""
+            try:
+                why = "; ".join(holds.value())
+            except child.Failed as error:
+                why = str(error)
+            self._hold = self._hold._replace(code=1 if why else 0, why=why)
+            self._next_look = run.up
+        attempt = run.folder.number("attempt")
+        if run.up >= self._next_look or attempt != self._attempt:
+            self._next_look, self._attempt = run.up + HOLD_LOOK, attempt
+            self._unheld = ()
+            with suppress(child.Failed):
+                self._unheld = tuple(child.call(run, _names_alone, run))
+        return self._unheld, self._hold
+
+    def begin(self, number: int) -> None:
+        """Begin to hold it."""
+        self._hold = Worker(number, None)
+        try:
+            self._child = child.start(held.hold, self.run)
+        except child.Failed as error:
+            self._hold = Worker(number, 1, str(error))
+
+    def stop(self) -> None:
+        """End what goes on."""
+        if self._child is not None:
+            self._child.kill()
+            self._child = None
+
+
+def _names_alone(run: Run) -> list[str]:
+    return [group.name for group in held.find_alone(run)]
 
 
 def _stamps(paths: list[str], own: str) -> tuple[float, dict[str, list[int]]]:
@@ -296,12 +251,6 @@ def _stamps(paths: list[str], own: str) -> tuple[float, dict[str, list[int]]]:
             if stamp:
                 found[name] = stamp
     return time.monotonic() - begun, found
-
-
-def _kill_session(leader: int) -> None:
-    procs.send(
-        [pid for pid, told in procs.table().items() if told.session == leader], signal.SIGKILL
-    )
 
 
 def unverified(run: Run) -> str:
@@ -367,7 +316,7 @@ def _copy(run: Run, full: bool, whole: bool) -> int:
 
 def _tell_whole(run: Run) -> None:
     """After the run's end: all is there. A run that lacked nothing else is done."""
-    run.folder.write("final-sync", json.dumps({"t": int(run.now)}) + "\n")
+    run.folder.write(WHOLE, json.dumps({"t": int(run.now)}) + "\n")
     end = run.folder.ended()
     fields = run.folder.json(f".{end}")
     if end == "unsaved":
@@ -385,19 +334,18 @@ class _Lock:
         self.run, self.file = run, -1
 
     def __enter__(self) -> int | None:
-        try:
-            self.file = os.open(self.run.folder.at("sync.lock"), os.O_RDWR | os.O_CREAT, 0o600)
-        except OSError:
-            return -1  # a full disk: two copies at once do no harm but to each other's time
         over = self.run.up + 60
         while True:
             try:
-                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return self.file
+                found = try_lock(self.run.folder.at("sync.lock"))
             except OSError:
-                if self.run.up >= over:
-                    return None
-                self.run.clock.nap(0.2)
+                return -1  # a full disk: two copies at once do no harm but to each other's time
+            if found is not None:
+                self.file = found
+                return found
+            if self.run.up >= over:
+                return None
+            self.run.clock.nap(0.2)
 
     def __exit__(self, *_: object) -> None:
         if self.file >= 0:

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Callable
+from contextlib import suppress
 
-from . import checkpoints, elsewhere, ending, log, procs, program, saving, state, stopping
-from .asking import scratch
+from . import (
+    checkpoints,
+    child,
+    content,
+    elsewhere,
+    ending,
+    killing,
+    log,
+    procs,
+    program,
+    saving,
+    state,
+    stopping,
+)
 from .context import Run, say
-from .locks import RunLock
-from .phases import CODES, GOING
-from .runner import BOOTED, end_if_over, is_leaving, keep_script
+from .core.phases import CODES, GOING
+from .doing import BOOTED
+from .locks import RunLock, try_lock
+from .runner import end_if_over, is_leaving, keep_script
 
 BILLED = "the box stays on, and billed if you rent it"
 
@@ -22,13 +34,17 @@ BILLED = "the box stays on, and billed if you rent it"
 def start(run: Run, again: bool, words: list[str]) -> int:
     """Start the run detached: it goes on without the login. Return when it is past its checks."""
     run.folder.make()
-    with open(run.folder.at("start.lock"), "a") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            say(f"{run.spec.name}: another start is under way")
-            return CODES["preempted"]
+    lock = -1
+    with suppress(OSError):  # the run's own lock says why it can't be had
+        lock = try_lock(run.folder.at("start.lock"))
+    if lock is None:
+        say(f"{run.spec.name}: another start is under way")
+        return CODES["preempted"]
+    try:
         return _start(run, again, words)
+    finally:
+        if lock >= 0:
+            os.close(lock)
 
 
 def _start(run: Run, again: bool, words: list[str]) -> int:
@@ -37,28 +53,21 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
         say(told)
         return CODES["preempted"]
     lock.release()
-    over = end_if_over(run, again) if not run.spec.cells else None
+    over = end_if_over(run, again) if not run.spec.queue.cells else None
     if over is not None:
         return over
     keep_script(run)
     run.folder.remove("start.refused", "start.begun", ".refused")
     try:
-        output = scratch()  # on a full disk no file says why nothing began
+        output = child.scratch()  # on a full disk no file says why nothing began
     except OSError:
-        output = subprocess.DEVNULL
-    verb = "queue" if run.spec.cells else "resume-run" if again else "run"
-    child = subprocess.Popen(
-        [*run.self_command(verb), *words],
-        stdin=subprocess.DEVNULL,
-        stdout=output,
-        stderr=output,
-        start_new_session=True,
-        cwd="/",
-    )
+        output = child.NULL
+    verb = "queue" if run.spec.queue.cells else "resume-run" if again else "run"
+    runner = child.Command([*run.self_command(verb), *words], output=output, folder="/")
     log = run.folder.at("log", "runner.log")
 
     def is_decided() -> bool:
-        return run.folder.has("start.begun") or _refused(run) or child.poll() is not None
+        return run.folder.has("start.begun") or _refused(run) or runner.poll()
 
     _within(run, 20, is_decided)
     if not run.folder.has("start.begun") and not _refused(run):
@@ -67,7 +76,7 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
         for line in _said(output)[-20:]:
             say(line)
         say(f"{run.spec.name} did not start; see {log}; rgt pull BOX log/runner.log brings it")
-        return child.returncode or 1
+        return runner.code or 1
     if _refused(run):
         say(run.folder.read("start.refused").rstrip("\n"))
         held = "holds" in run.folder.read("start.refused")
@@ -107,7 +116,7 @@ def _is_past_checks(run: Run) -> bool:
 def _say_refusals(run: Run, output: int) -> None:
     for line in [line for line in _said(output) if line.startswith("refused ")][-20:]:
         say(line)
-    if run.spec.end_do == "run" and "deadline" in run.spec.end_when:
+    if run.spec.rendered.end.command and "deadline" in run.spec.at_end.when:
         script = run.folder.at("run.sh")
         say(f"the end command still runs at the deadline; bash {script} stop calls it off")
 
@@ -140,14 +149,14 @@ def stop(run: Run) -> int:
     if pid:
         procs.send([pid], signal.SIGTERM)
     else:
-        stopping.wait_for_save(run, "asked", run.spec.save_seconds)
+        stopping.wait_for_save(run, "asked", run.spec.checkpoint.save_seconds)
         program.ask_to_save(run, "asked")
     if not _until_stopped(run):
         if procs.alive(run.folder, "runner"):
             say(f"{name} is still saving or syncing; the deadline still applies")
             return 1
         # Nobody is there to do it: the program has had its time for a save.
-        if procs.kill_program(run.folder):
+        if killing.kill_program(run.folder):
             run.event("killed", why="not ended after the save signal, and no runner there")
     if not run.folder.ended():
         now = state.State(run)
@@ -156,7 +165,7 @@ def stop(run: Run) -> int:
         now.mark("preempted")  # first: a folder that hangs may take minutes to look at
         found = checkpoints.newest(run)
         now.checkpoint = found.path if found else now.checkpoint
-        step = log.find_step(run, log.tail(run, 0, 65536))
+        step = content.find_furthest(log.find_step(run, log.tail(run, 0, 65536)), now.checkpoint)
         now.step = now.step if step is None else step
         now.phase = "preempted"
         now.mark("preempted")
@@ -169,13 +178,13 @@ def stop(run: Run) -> int:
 
 def _until_stopped(run: Run) -> bool:
     """Wait until a run has stopped, and say what it waits for. False where it goes on."""
-    told, until = "", run.up + run.spec.save_seconds + 30
+    told, until = "", run.up + run.spec.checkpoint.save_seconds + 30
 
     def is_over() -> bool:
         nonlocal told, until
         waits = run.folder.read(saving.FILE).strip()
         if waits:
-            until = run.up + run.spec.save_seconds + 30
+            until = run.up + run.spec.checkpoint.save_seconds + 30
         if waits and waits != told:
             told = waits
             print(f"{run.spec.name}: {waits}", flush=True)
@@ -196,13 +205,13 @@ def _killed(run: Run, events: str) -> str:
     saved = "" if now.get("cost") else ", without a save"  # the cost says so itself
     if any(event.get("saved") for event in told):
         saved = f", and had saved {now.get('checkpoint')} since"
-    signal_name, seconds = run.spec.save_signal, run.spec.save_seconds
+    signal_name, seconds = run.spec.save_signal, run.spec.checkpoint.save_seconds
     return f"{run.spec.name} was killed {seconds:g} s after {signal_name} asked it to end{saved}"
 
 
 def _billed(run: Run) -> str:
     """Say that a stop ends no box, where somebody may rent it out."""
-    return BILLED if run.spec.billed else ""
+    return BILLED if run.spec.rendered.billed else ""
 
 
 def save(run: Run) -> int:
@@ -217,10 +226,10 @@ def save(run: Run) -> int:
         found = checkpoints.newest(run)
         return found is not None and (before is None or found.id != before.id)
 
-    came = _within(run, run.spec.save_seconds, is_new)
+    came = _within(run, run.spec.checkpoint.save_seconds, is_new)
     run.folder.remove("save-now")
     if not came:
-        say(f"no new checkpoint within {run.spec.save_seconds:g} s")
+        say(f"no new checkpoint within {run.spec.checkpoint.save_seconds:g} s")
         return 1
     found = checkpoints.newest(run)
     print(f"saved {found.path if found else ''}")
@@ -244,7 +253,7 @@ def _quiet_alarm(run: Run) -> str:
     calls for somebody who does."""
     deadline = run.folder.number("deadline")
     is_late = bool(deadline) and run.now >= deadline
-    if not is_late and not (run.folder.ended() and procs.alive(run.folder, "keeper")):
+    if not is_late and not (run.folder.ended() and procs.alive(run.folder, "supervisor")):
         return ""
     run.folder.touch("quiet")
     return "; ".join(filter(None, ("; its alarm and its end command are off", _billed(run))))

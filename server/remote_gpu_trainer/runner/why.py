@@ -4,54 +4,54 @@ from __future__ import annotations
 
 import os
 import signal
-from dataclasses import dataclass, field
+from collections.abc import Iterable
 from typing import NamedTuple
 
-from . import asking, collectors, log, memory, results
+from . import child, collectors, log, memory, results
 from .context import Run
-from .failures import ENTRIES, RETRIES, SIGNS
+from .core.model import Verdict
+from .failures import SIGNS, entry_of
 
 
-class Verdict(NamedTuple):
-    """What an attempt came to; class '' is success."""
-
-    failure: str
-    entry: str
-    reason: str
-
-
-@dataclass
 class Attempt:
     """What an attempt left. `code` is None where nobody could read it; `log_first`: its first log
     file; `memory`, `xids`: what the kernel told before it; `checkpoint`: the id it began with."""
 
-    number: int
-    code: int | None
-    asked: str
-    stalled: str
-    log_first: int
-    step: int | None
-    memory: memory.Mark
-    xids: list[int]
-    pids: set[int] = field(default_factory=set)
-    checkpoint: str = ""
+    def __init__(
+        self,
+        number: int,
+        code: int | None,
+        log_first: int,
+        step: int | None,
+        memory: memory.Mark,
+        xids: list[int],
+        pids: Iterable[int] = (),
+        checkpoint: str = "",
+    ):
+        self.number, self.code, self.step, self.log_first = number, code, step, log_first
+        self.memory, self.xids, self.pids = memory, xids, set(pids)
+        self.checkpoint = checkpoint
 
 
-WAITS = "waits-for-room"  # an empty file while the runner waits: a full disk has room for its name
+# A file while the runner waits before an attempt, with what for; empty for room, since a full disk
+# has none but for its name.
+WAITS = "waits-for-room"
 LAST = 200_000  # bytes of an attempt's log that are searched
 LAST_WORDS = 4000  # of a program that was killed: what it survived before isn't why
 RECENT = 20_000  # a lost connection that long ago was got over
 
 
-def entry_of(run: Run, kind: str) -> str:
-    """Return the entry that explains a kind of failure on this platform, '' for none."""
-    places = (run.spec.profile, run.spec.target, "*")
-    return next((entry for k, place, entry in ENTRIES if k == kind and place in places), "")
+class Refusal(NamedTuple):
+    """Why nothing is started. `kind`: of why's table, or ''; `entry`: of the catalogue, or ''."""
+
+    kind: str
+    entry: str
+    reason: str
 
 
-def retries(run: Run, failure: str) -> int:
-    """Return how often a class is tried again: as the job says, else as the table says."""
-    return int(run.spec.retries.get(failure, RETRIES.get(failure, 0)))
+def refuse(run: Run, kind: str, reason: str) -> Refusal:
+    """Return a refusal with the entry that the catalogue has for its kind."""
+    return Refusal(kind, entry_of(run.spec, kind), reason)
 
 
 def has_sign(kind: str, text: bytes) -> bool:
@@ -61,18 +61,12 @@ def has_sign(kind: str, text: bytes) -> bool:
 
 
 def classify(run: Run, attempt: Attempt, said: bytes | None = None) -> Verdict:
-    """Return class, entry and reason of an attempt that didn't end well.
+    """Return class, entry and reason of an attempt that ended by itself and didn't end well.
 
-    Our own flags first, then the disk, the kernel, the log, the status. `said`: the log, where it
-    isn't the attempt's. Class '' for an end that nobody saw and that left all it should.
+    The disk first, then the kernel, the log, the status. `said`: the log, where it isn't the
+    attempt's. Class '' for an end that nobody saw and that left all it should.
     """
-    if attempt.stalled:
-        return Verdict("stall", entry_of(run, "stall"), attempt.stalled)
     text = log.tail(run, attempt.log_first, LAST) if said is None else said
-    if attempt.asked:
-        name = "deadline" if attempt.asked == "deadline" else "preempted"
-        kind = "timelimit" if has_sign("timelimit", text) else "preempted"
-        return Verdict(name, entry_of(run, kind), attempt.asked)
     if attempt.code is None and said is None and _has_all(run, attempt, text):
         return Verdict("", "", "its exit code is unknown, and all that the job names is there")
     sign = _signal(attempt.code)
@@ -108,24 +102,24 @@ def _disk(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
     # Libraries that find no place for a cache say so and go on: only as last words it is why.
     if has_sign("read-only", near[-LAST_WORDS:]):
         reason = "a file system can't be written any more"
-        return Verdict("disk", entry_of(run, "read-only"), reason)
+        return Verdict("disk", entry_of(run.spec, "read-only"), reason)
     full = full_folder(run)
     if full or has_sign("disk", near):
         where = f" in {full}" if full else ""
-        return Verdict("disk", entry_of(run, "disk"), f"no room left{where}")
+        return Verdict("disk", entry_of(run.spec, "disk"), f"no room left{where}")
     return None
 
 
 def _memory(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
     if has_sign("shm", near):
         reason = "too little shared memory for the workers that load data"
-        return Verdict("host-oom", entry_of(run, "shm"), reason)
+        return Verdict("host-oom", entry_of(run.spec, "shm"), reason)
     if reason := memory.killed(run, attempt.memory, attempt.pids):
-        return Verdict("host-oom", entry_of(run, "host-oom"), reason)
+        return Verdict("host-oom", entry_of(run.spec, "host-oom"), reason)
     if run.spec.gpus and has_sign("oom", near):
-        return Verdict("oom", entry_of(run, "oom"), "the GPU ran out of memory")
+        return Verdict("oom", entry_of(run.spec, "oom"), "the GPU ran out of memory")
     if has_sign("host-oom", near):
-        return Verdict("host-oom", entry_of(run, "host-oom"), "host memory ran out")
+        return Verdict("host-oom", entry_of(run.spec, "host-oom"), "host memory ran out")
     return None
 
 
@@ -137,39 +131,41 @@ def _card(run: Run, attempt: Attempt, near: bytes) -> Verdict | None:
     )
     for kind, reason in told if run.spec.gpus else ():
         if has_sign(kind, near):
-            return Verdict("gpu", entry_of(run, kind), reason)
+            return Verdict("gpu", entry_of(run.spec, kind), reason)
     xids: list[int] = []
     if run.spec.gpus:
         said = collectors.xids(near.decode("utf-8", "replace"))
         xids = said or collectors.xids()[len(attempt.xids) :]
     if xids or (run.spec.gpus and has_sign("gpu", near)):
         told = f" (Xid {xids[-1]})" if xids else ""
-        return Verdict("gpu", entry_of(run, "gpu"), f"the GPU or its driver failed{told}")
+        return Verdict("gpu", entry_of(run.spec, "gpu"), f"the GPU or its driver failed{told}")
     if has_sign("unseen", near):
-        return Verdict("gpu", entry_of(run, "unseen"), "the program saw no GPU")
+        return Verdict("gpu", entry_of(run.spec, "unseen"), "the program saw no GPU")
     if run.spec.gpus and has_sign("in-use", near):
-        return Verdict("gpu", entry_of(run, "in-use"), "another process holds the GPU")
+        return Verdict("gpu", entry_of(run.spec, "in-use"), "another process holds the GPU")
     return None
 
 
 def _rest(run: Run, attempt: Attempt, text: bytes, near: bytes, sign: str) -> Verdict:
     code = attempt.code
     if has_sign("hang", near):
-        return Verdict("hang", entry_of(run, "hang"), "a collective operation timed out")
+        return Verdict("hang", entry_of(run.spec, "hang"), "a collective operation timed out")
     if sign == "KILL" or has_sign("killed", text):
         reason = "killed by signal 9 from outside"
         if memory.is_likely(run, attempt.memory):
             reason += "; memory is likely: the kernel killed for it on this machine"
-        return Verdict("killed", entry_of(run, "killed"), reason)
+        return Verdict("killed", entry_of(run.spec, "killed"), reason)
     if sign in ("TERM", "HUP", "INT", "USR1", "USR2"):
-        return Verdict("killed", entry_of(run, "killed"), f"ended by signal {sign} from outside")
+        return Verdict(
+            "killed", entry_of(run.spec, "killed"), f"ended by signal {sign} from outside"
+        )
     if has_sign("port", text):
-        return Verdict("network", entry_of(run, "port"), "the port is taken")
+        return Verdict("network", entry_of(run.spec, "port"), "the port is taken")
     if has_sign("network", text[-RECENT:]):
-        return Verdict("network", entry_of(run, "network"), "a connection failed")
+        return Verdict("network", entry_of(run.spec, "network"), "a connection failed")
     if code is None and not has_sign("bug", text):
         reason = "it ended unseen: its exit code is unknown"
-        return Verdict("killed", entry_of(run, "killed"), reason)
+        return Verdict("killed", entry_of(run.spec, "killed"), reason)
     shown = "unknown" if code is None else code
     if code in (2, 126, 127) or has_sign("bug", text):
         return Verdict("bug", "", f"the program failed with exit status {shown}")
@@ -182,9 +178,9 @@ def full_folder(run: Run) -> str:
         if not folder.startswith("/"):
             continue
         try:
-            if asking.call(run, 5, None, _is_full, folder):
+            if child.call(run, _is_full, folder, limit=5):
                 return folder
-        except asking.Failed:
+        except child.Failed:
             continue
     return ""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 from ..boxes import box as boxes
 from ..boxes.box import Box, Reply
@@ -13,20 +14,21 @@ from .status_reply import parts_of
 
 ANSWERED = 4000.0  # seconds that `stop` may take: a save may last an hour
 
+_PROCS = Path(__file__).resolve().parent.parent / "runner/procs.sh"
 # Runs on the box: finds the run's folder. Without a name it is the newest run. A folder's name may
 # hold anything; a line break in it becomes '?'.
-_FIND = r"""
+_FIND = (
+    _PROCS.read_text(encoding="utf-8")
+    + r"""
 find_run() {
   local want=$1 best='' one mark count=0
   tell() { printf '%s %s\n' "$1" "$(printf '%s' "$2" | tr '\n\r' '??')"; }
   # The file holds a pid and when that process began: its number may be another one's by now.
   lives() {
-    local pid='' start='' stat=''
+    local pid='' start=''
     { IFS=' ' read -r pid start _ <"$1/$2.pid"; } 2>/dev/null
     case $pid in '' | *[!0-9]*) return 1 ;; esac
-    { IFS= read -r -d '' stat <"/proc/$pid/stat"; } 2>/dev/null
-    set -- ${stat##*) }
-    [ $# -ge 20 ] && [ "${20}" = "$start" ] && [ "$1" != Z ]
+    rgt_lives "$pid" "$start"
   }
   case $want in
     '~/'*) dir=$HOME/${want#'~/'} ;;
@@ -49,6 +51,7 @@ find_run() {
   tell rgt-dir "$dir"
 }
 """
+)
 # The run, and the words for its run.sh.
 CALL = (
     _FIND

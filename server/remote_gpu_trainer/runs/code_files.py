@@ -1,7 +1,9 @@
-"""Which files of a code folder go to a box: what git tracks, and never a key."""
+"""What of a code folder goes to a box: the files that git tracks, never a key; and what git says of
+their state: commit, difference, and what it ignores."""
 
 from __future__ import annotations
 
+import hashlib
 import os
 import re
 import stat
@@ -10,6 +12,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ..logs.files import KEY_NAME
+from .rendered import CodeState, Unfit
+
+MOST_DIFFERENCE = 60_000  # bytes in the script
+MOST_NAMES = 400  # of ignored files
+CHECKPOINTS = "RGT_CHECKPOINT_DIR"  # by this variable a program finds its folder
 
 # Beside the names that are never read as a log: settings of tools that hold a token.
 _SECRET_NAME = re.compile(
@@ -22,6 +29,14 @@ _PRIVATE_KEY = re.compile(rb"\A\s*-----BEGIN [A-Z ]*PRIVATE KEY-----|\"private_k
 _HEAD = 4096  # bytes in which a private key shows itself
 # What a folder without git holds that is nobody's code. Hidden folders are left out as well.
 _BY_PRODUCTS = frozenset(("__pycache__", "node_modules", "venv", "env", "site-packages"))
+# Folders of a whole machine. Sending one would send the machine's keys too.
+_OF_A_MACHINE = frozenset(
+    f"/{name}"
+    for name in (
+        "bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "proc",
+        "root", "run", "sbin", "srv", "sys", "tmp", "usr", "var", "Users", "Volumes",
+    )
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -45,6 +60,56 @@ class CodeFiles:
     def bytes(self) -> int:
         """Return the size of all files together."""
         return sum(self.sizes.values())
+
+
+def check_folder(folder: Path) -> None:
+    """Raise Unfit for a folder that isn't there, or that holds more than somebody's code."""
+    if not folder.is_dir():
+        raise Unfit(f"code: no folder at {str(folder)[:100]}; name the folder with the program")
+    real, home = folder.resolve(), Path(os.path.expanduser("~")).resolve()
+    if real == Path(real.anchor) or real in (home, *home.parents) or str(real) in _OF_A_MACHINE:
+        raise Unfit(
+            f"code: {str(folder)[:100]} is a root, the system's or your home folder, and all of it "
+            "would be sent; name the folder with the program"
+        )
+
+
+def read_state(files: CodeFiles) -> CodeState:
+    """Return what git says of the folder of these files."""
+    folder = files.folder
+    if _git_text(folder, "rev-parse", "--is-inside-work-tree").strip() != "true":
+        programs = (folder / name for name in files.sizes if name.endswith((".py", ".sh")))
+        return CodeState(
+            "no git repository: the files were sent as they were\n",
+            "",
+            "",
+            finds_checkpoints=any(map(_names_checkpoints, programs)),
+        )
+    commit = _git_text(folder, "log", "-1", "--format=%H %cI %s") or "no commit yet\n"
+    has_commit = not commit.startswith("no ")
+    difference = _git_text(folder, "diff", "HEAD", "--", ".") if has_commit else ""
+    size = len(difference.encode())
+    if size > MOST_DIFFERENCE:  # only the record in the script is cut, the files are sent whole
+        digest = hashlib.sha256(difference.encode()).hexdigest()
+        difference = (
+            difference.encode()[:MOST_DIFFERENCE].decode(errors="ignore")
+            + f"\n… cut here: {size:,} bytes in all, sha256 {digest}\n"
+        )
+    ignored = _git_text(
+        folder, "ls-files", "--others", "--ignored", "--exclude-standard", "--directory"
+    ).splitlines()
+    names = ignored[:MOST_NAMES] + (
+        [f"… and {len(ignored) - MOST_NAMES} more"] if len(ignored) > MOST_NAMES else []
+    )
+    named = _git_text(folder, "grep", "-l", "--untracked", CHECKPOINTS, "--", ".")
+    return CodeState(commit, difference, "".join(f"{name}\n" for name in names), bool(named))
+
+
+def _names_checkpoints(path: Path) -> bool:
+    try:
+        return CHECKPOINTS.encode() in path.read_bytes()
+    except OSError:
+        return False
 
 
 def choose(folder: Path) -> CodeFiles:
@@ -75,18 +140,29 @@ def choose(folder: Path) -> CodeFiles:
 
 def _git_names(folder: Path, *which: str) -> list[str] | None:
     """Return the names that `git ls-files` lists below the folder; None where git has no say."""
+    listed = _git(folder, "ls-files", "-z", *which)
+    if listed is None:
+        return None
+    return sorted({os.fsdecode(name) for name in listed.split(b"\0") if name})
+
+
+def _git_text(folder: Path, *words: str) -> str:
+    """Return the output of a git command that only reads; '' where it fails or git is missing."""
+    output = _git(folder, "-c", "core.quotepath=off", *words) or b""
+    return output.decode(errors="replace").replace("\0", "")
+
+
+def _git(folder: Path, *words: str) -> bytes | None:
     try:
         done = subprocess.run(
-            ["git", "-C", str(folder), "ls-files", "-z", *which],
+            ["git", "-C", str(folder), *words],
             capture_output=True,
             timeout=60,
             stdin=subprocess.DEVNULL,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if done.returncode:
-        return None
-    return sorted({os.fsdecode(name) for name in done.stdout.split(b"\0") if name})
+    return None if done.returncode else done.stdout
 
 
 def _all_names(folder: Path) -> tuple[list[str], list[str]]:

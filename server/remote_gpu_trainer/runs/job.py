@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal, get_args
+from typing import Annotated, Literal
 
-from pydantic import (
-    AfterValidator,
-    BaseModel,
-    ConfigDict,
-    Field,
-    StrictBool,
-    ValidationInfo,
-    field_validator,
-    model_validator,
-)
+from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from ..runner.spec import TIMINGS
+from ..runner.spec import SAVE_SECONDS, TIMINGS
+from ..text.money import Money, read_money
+from .job_targets import Kubernetes, Skypilot, Slurm
 from .job_values import (
     Below,
     BoxPath,
+    Budget,
     Deadline,
     IsCommand,
     Line,
     Minutes,
     Name,
+    OneOf,
     Pattern,
+    Price,
+    Rented,
     Result,
     RunDir,
+    Strict,
     Text,
     Variable,
     no_secret_by_value,
     no_secret_in_words,
 )
+from .written import MOST_TOGETHER
 
-MOST_TOGETHER = 600_000  # bytes of a job; a Kubernetes ConfigMap of 1 MiB holds the runner as well
 Failure = Literal["preempted", "killed", "stall", "network", "hang", "unknown", "setup", "bug",
                   "oom", "host-oom", "disk", "gpu"]  # fmt: skip
 
@@ -43,37 +41,20 @@ Words = Annotated[list[Text], AfterValidator(no_secret_in_words)]
 Timings = dict[str, Annotated[float, Field(ge=0)]]
 
 
-def _is_number(annotation: object) -> bool:
-    kinds = get_args(annotation) or (annotation,)
-    return bool({int, float}.intersection(kinds)) and bool not in kinds
-
-
-class Strict(BaseModel):
-    """A part of a job: unknown fields are refused, and no message repeats a value."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, hide_input_in_errors=True)
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _no_truth_value(cls, value: object, info: ValidationInfo) -> object:
-        """Refuse true where a number is wanted, which would be 1."""
-        if isinstance(value, bool) and _is_number(
-            cls.model_fields[str(info.field_name)].annotation
-        ):
-            raise ValueError(
-                f"is {str(value).lower()}, not a number; write a number, or leave it out"
-            )
-        return value
-
-
-class OneOf(Strict):
-    """A part with several fields, exactly one of which is given."""
-
-    @model_validator(mode="after")
-    def _one(self):
-        if sum(value is not None for _, value in self) != 1:
-            raise ValueError(f"give exactly one of {' and '.join(type(self).model_fields)}")
-        return self
+def _check_budget(budget: str | None, price: str | None) -> None:
+    """Raise ValueError for a budget that can't be counted."""
+    wanted, hourly = read_money(budget), read_money(price)
+    if wanted is None:
+        return
+    if hourly is None:
+        raise ValueError("budget: nothing says what an hour costs; add price: 1.99 USD")
+    for name, money in (("budget", wanted), ("price", hourly)):
+        if not money.currency:
+            raise ValueError(f"{name}: names no currency; write {name}: {money} USD")
+    if wanted.currency != hourly.currency:
+        raise ValueError(
+            f"budget: is in {wanted.currency} and price in {hourly.currency}; write both in one"
+        )
 
 
 class Secret(OneOf):
@@ -97,8 +78,8 @@ class Checkpoint(Strict):
     """Where the program saves, how often and for how long."""
 
     folder: BoxPath = Field(description="the program must save to RGT_CHECKPOINT_DIR, this folder")
-    pattern: Line = Field(
-        default="", description="glob of complete checkpoints, such as step_*.pt; empty: any file"
+    pattern: Annotated[Line, AfterValidator(lambda pattern: pattern or "*")] = Field(
+        default="*", description="glob of complete checkpoints, such as step_*.pt; *: any file"
     )
     files: list[Below] = Field(
         default=[],
@@ -107,7 +88,7 @@ class Checkpoint(Strict):
     )
     every_minutes: Minutes | None = Field(default=None, description="how often the program saves")
     save_seconds: float = Field(
-        default=30, gt=0, le=3600, description="how long one save takes at most"
+        default=SAVE_SECONDS, gt=0, le=3600, description="how long one save takes at most"
     )
 
 
@@ -292,101 +273,6 @@ class Container(Strict):
         return self
 
 
-class Slurm(Strict):
-    """What only Slurm needs. Its lines know no quoting, so each value has a strict form."""
-
-    partition: str | None = Field(default=None, description="one, or several as a,b")
-    account: str | None = None
-    qos: str | None = None
-    gpu_type: str | None = Field(
-        default=None, description="as `sinfo -o %G` shows it, such as a100"
-    )
-    gres: bool = Field(
-        default=True, description="false: no --gres line, where whole nodes come with their GPUs"
-    )
-    cpus: int | None = Field(default=None, ge=1)
-    memory_gb: int | None = Field(default=None, ge=0, description="0: all memory of the node")
-    constraint: str | None = Field(default=None, description="features, such as a100&nvlink")
-    exclude: str | None = Field(default=None, description="nodes to keep away from: n[01-04,7]")
-    nodelist: str | None = Field(default=None, description="nodes that the job must have")
-    dependency: str | None = Field(default=None, description="such as afterok:123 or singleton")
-    reservation: str | None = None
-    exclusive: bool = Field(default=False, description="no other job on the nodes")
-    options: dict[str, Annotated[StrictBool | Text, Field(union_mode="left_to_right")]] = Field(
-        default={},
-        description="further options of sbatch by name, such as {comment: x, contiguous: true}; "
-        "runs/targets/sbatch_options.py lists them",
-    )
-    most_hours: float | None = Field(
-        default=None, gt=0, description="the partition's limit; the run is requeued before it"
-    )
-    requeue: bool = True
-    signal_seconds: int = Field(
-        default=120, ge=10, le=65535, description="signal before the time limit"
-    )
-    at_a_time: int | None = Field(
-        default=None, ge=1, description="cells of a queue that run at once"
-    )
-
-
-class Toleration(Strict):
-    """A taint of nodes that the pod may run on; without a value any value of its key."""
-
-    key: str | None = None
-    value: str | None = None
-    effect: Literal["NoSchedule", "PreferNoSchedule", "NoExecute"] | None = None
-
-
-class Kubernetes(Strict):
-    """What only Kubernetes needs."""
-
-    image: str
-    claim: str | None = Field(default=None, description="PersistentVolumeClaim, mounted at `mount`")
-    mount: str = "/workspace"
-    namespace: str | None = None
-    shm_gb: int = Field(default=8, ge=1)
-    cpus: int | None = Field(default=None, ge=1)
-    memory_gb: int | None = Field(default=None, ge=1)
-    node_selector: dict[str, str] = {}
-    labels: dict[str, Text] = Field(
-        default={},
-        description="of the Job and its pods, such as {kueue.x-k8s.io/queue-name: team}",
-    )
-    annotations: dict[str, Text] = Field(default={}, description="of the Job and its pods")
-    resources: dict[str, Text] = Field(
-        default={},
-        description="what one node needs beside gpus, cpus and memory_gb, in limits and requests: "
-        "{rdma/hca_shared_devices_a: 1}",
-    )
-    tolerations: list[Toleration] = []
-    priority_class: str | None = None
-    host_network: bool = Field(default=False, description="the pod uses its node's network")
-
-
-class Skypilot(Strict):
-    """What only SkyPilot needs."""
-
-    accelerator: str | None = Field(
-        default=None, description="such as H100, or A100,L4 for the one that can be had"
-    )
-    cpus: int | None = Field(default=None, ge=1, description="at least so many on a box")
-    memory_gb: int | None = Field(default=None, ge=1, description="at least so much on a box")
-    infra: str | None = Field(default=None, description="such as runpod, aws or kubernetes")
-    region: str | None = Field(default=None, description="of infra, such as us-east-1")
-    zone: str | None = Field(default=None, description="of the region")
-    spot: bool = False
-    disk_gb: int | None = Field(default=None, ge=1)
-    image: str | None = None
-    file_mounts: dict[BoxPath, Line] = Field(
-        default={}, description="{path on the box: path here, or s3://…, gs://… and so on}"
-    )
-    setup: list[Text] = Field(
-        default=[],
-        description="lines of bash that SkyPilot runs once on each new box, such as apt-get "
-        "install; what they export doesn't reach the program, as `setup` of the job does",
-    )
-
-
 class Job(Strict):
     """A training run and what must be true at its end."""
 
@@ -462,8 +348,24 @@ class Job(Strict):
         description="the last step: an end before it isn't the end, and the time to the end is "
         "told by it where the output names none",
     )
-    budget: float | None = Field(default=None, gt=0, description="money, in the currency of price")
-    price: float | None = Field(default=None, gt=0, description="price of one box for an hour")
+    metric: Annotated[Line, Field(pattern=r"\w")] | None = Field(
+        default=None,
+        description="the number that counts, by its name in the output, such as val_acc; runs are "
+        "compared by its last value",
+    )
+    budget: Budget | None = Field(
+        default=None,
+        description="money with its currency, such as 45 USD: when the box has cost it, the run "
+        "saves and ends as at its deadline; needs price",
+    )
+    price: Price | None = Field(
+        default=None, description="of one box for an hour, such as 1.99 USD"
+    )
+    rented: Rented | None = Field(
+        default=None,
+        description="since when the box is paid for, by which budget counts: a date and time with "
+        "its zone, or now, which is the first start",
+    )
     hours_between_kills: float | None = Field(
         default=None, gt=0, description="mean time between preemptions, if known"
     )
@@ -501,8 +403,6 @@ class Job(Strict):
 
     @model_validator(mode="after")
     def _fits_together(self):
-        if not self.command or (isinstance(self.command, list) and not self.command[0]):
-            raise ValueError("command: nothing to run; name a program")
         if self.launcher != "none" and isinstance(self.command, str):
             raise ValueError(
                 f"command: {self.launcher} can't start one line; write a list of arguments"
@@ -519,6 +419,7 @@ class Job(Strict):
             raise ValueError(
                 "environment: what is installed into a container is lost; build it into the image"
             )
+        _check_budget(self.budget, self.price)
         if self.nodes > 1 and self.queue:
             raise ValueError("queue: its cells run on one node each; leave nodes out")
         if self.launcher != "none" and self.save_signal != "TERM":
@@ -554,6 +455,28 @@ class Job(Strict):
     def folder(self) -> str:
         """Return the run's folder on the box."""
         return self.run_dir or f"~/runs/{self.name}"
+
+    @property
+    def hourly(self) -> Money | None:
+        """Return what all its boxes cost an hour, None where no price is named."""
+        price = read_money(self.price)
+        return price and price._replace(amount=price.amount * self.nodes * self.boxes)
+
+    @property
+    def ends(self) -> str:
+        """Return when the run ends at the latest: its deadline, or when its budget is spent.
+
+        As `runner.deadline.after` reads it. A budget counts from the time that `rented` names,
+        else from the first start.
+        """
+        budget, hourly = read_money(self.budget), self.hourly
+        if budget is None or hourly is None:
+            return self.deadline
+        hours = budget.amount / hourly.amount
+        if self.rented in (None, "now"):
+            return f"{self.deadline} or hours:{hours:.6f}"
+        since = int((self.rented or "").removeprefix("at:"))
+        return f"{self.deadline} or at:{int(since + hours * 3600)}"
 
     @property
     def hours(self) -> float | None:

@@ -6,122 +6,103 @@ All of them fail with the same lines.
 from __future__ import annotations
 
 import difflib
-import json
-from collections.abc import Iterator
-from functools import lru_cache
+import re
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
-import yaml
 from pydantic import ValidationError
-from pydantic_core import ErrorDetails
 
-from ..text import UserError
-from .cells import CellError, expand, read_queue
-from .job import MOST_TOGETHER, Job
+from .cells import A_GRID, expand, read_queue
+from .job import Job
+from .job_errors import JobError, job_error
+from .job_json import read_json
+from .job_yaml import read_yaml
+from .written import (
+    MOST_DEPTH,
+    MOST_TOGETHER,
+    TOO_DEEP,
+    Broken,
+    FieldPath,
+    Lines,
+    Written,
+    copied,
+)
 
-MOST_FILE = 2_000_000  # bytes
-MOST_DEPTH = 30  # lists and objects within each other
-_TOO_DEEP = "brackets lie too deep in each other, or a part holds itself; write it without anchors"
-# A value of each field that every job needs, for who left it out.
-EXAMPLES = {"name": "sft", "command": "[python, train.py]", "deadline": "20h"}
-# The line to write for a field of another kind than it was given.
-LINES = {
-    "command": "command: [python, train.py]",
-    "checkpoint": "checkpoint: {folder: out}",
-    "durable": "durable: {to: /mnt/keep/sft, what: [out]}",
-    "at_end": "at_end: {do: stop}",
-    "stall": "stall: {log_minutes: 30}",
-    "floors": "floors: {free_gb: 5}",
-    "rehearsal": "rehearsal: {arguments: [--max-steps, '20']}",
-    "queue": "queue: {cells: [{name: a, arguments: [--lr, 1e-4]}]}",
-    "container": "container: {engine: apptainer, image: torch.sif}",
-    "slurm": "slurm: {partition: gpu}",
-    "kubernetes": "kubernetes: {image: pytorch/pytorch}",
-    "skypilot": "skypilot: {accelerator: H100}",
-    "variables": "variables: {NAME: value}",
-    "secrets": "secrets: {HF_TOKEN: {file: ~/.hf_token}}",
-    "retries": "retries: {network: 5}",
-    "data": "data: [{from: ~/data, to: data}]",
-    "notify": "notify: [python3, tell.py]",
-    "results": "results: [out/final.pt]",
-    "setup": "setup: [module load cuda]",
-    "gpus": "gpus: 1",
-    "resume": "resume: {flag: --resume}",
-}
-# What other tools call a field of the job itself.
-CALLED_ELSEWHERE = {
-    **dict.fromkeys(
-        ("env", "envs", "env_vars", "environ", "environment_variables", "vars"), "variables"
-    ),
-    **dict.fromkeys(("cmd", "run", "entrypoint"), "command"),
-    **dict.fromkeys(("timeout", "time_limit", "walltime"), "deadline"),
-    "workdir": "code",
-    "requirements": "environment",
-}
-_NEEDS = "write an object with name, command and deadline"
-
-
-class JobError(UserError):
-    """A job that can't run as it is written. Each line: the field, what is wrong, what to do."""
-
-
-class _Loader(yaml.SafeLoader):
-    """Safe YAML in which 18:00 and 1:30:00 are texts; YAML 1.1 has them as the number 1080."""
-
-
-def _number(loader: _Loader, node: yaml.ScalarNode) -> object:
-    if ":" in node.value:
-        return node.value
-    is_whole = node.tag.endswith(":int")
-    return loader.construct_yaml_int(node) if is_whole else loader.construct_yaml_float(node)
-
-
-def _mapping(loader: _Loader, node: yaml.MappingNode) -> Iterator[dict]:
-    seen = set()
-    for key, _ in node.value:
-        if isinstance(key, yaml.ScalarNode) and key.value != "<<":
-            if key.value in seen:
-                raise yaml.constructor.ConstructorError(
-                    None, None, f"{key.value[:60]!r} stands there twice", key.start_mark
-                )
-            seen.add(key.value)
-    return loader.construct_yaml_map(node)
-
-
-_Loader.add_constructor("tag:yaml.org,2002:map", _mapping)
-_Loader.add_constructor("tag:yaml.org,2002:int", _number)
-_Loader.add_constructor("tag:yaml.org,2002:float", _number)
+_LEAST = "name: sft, command: [python, train.py] and deadline: 20h"
+_NEEDS = f"write fields such as {_LEAST}"
 
 
 def from_object(given: Any) -> Job:
     """Return the job of a plain object. Raises JobError, whose text repeats no value of it."""
     if not isinstance(given, dict):
-        raise JobError(f"this is {_kind(given)}, not a job; {_NEEDS}")
+        raise JobError(_no_object(given, _NEEDS))
     if why := _unfit(given):
         raise JobError(why)
     try:
         return Job.model_validate(given)
     except ValidationError as error:
-        faults = error.errors(include_input=False, include_url=False)
-        lines = dict.fromkeys(_line(fault) for fault in faults)
-        raise JobError("\n".join(lines)) from None
+        raise job_error(error, given) from None
 
 
-def from_file(path: Path) -> dict:
-    """Return the object in a YAML or JSON file. Raises JobError."""
+def from_file(path: Path, needs: str = _NEEDS) -> Written:
+    """Return the object in a YAML or JSON file. Raises JobError. `needs`: what to write in one."""
+    return from_text(text_of(path), str(path), path.suffix == ".json", needs)
+
+
+def text_of(path: Path, what: str = "a YAML or JSON file with a job") -> str:
+    """Return the text of a file. Raises JobError.
+
+    `what`: the file that is wanted.
+    """
     try:
-        if (size := path.stat().st_size) > MOST_FILE:
-            raise JobError(
-                f"{path}: {size:,} bytes, over the limit of {MOST_FILE:,}; pass a file with a job"
-            )
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"{path}: {_unread(error)}; pass a YAML or JSON file with a job") from None
-    return from_text(text, str(path), path.suffix == ".json")
+        with path.open("rb") as file:
+            data = file.read(MOST_TOGETHER + 1)
+            size = max(path.stat().st_size, len(data))
+    except FileNotFoundError:
+        near = _file_near(path)
+        raise JobError(f"{path}: there is no such file; name {near or what}") from None
+    except IsADirectoryError:
+        raise JobError(f"{path}: this is a folder; name {what} in it") from None
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or "its name holds a NUL"
+        raise JobError(f"{path}: it can't be read ({why}); name {what}") from None
+    return _decoded(data, size, str(path), what)
 
 
-def from_text(text: str, name: str, is_json: bool | None = None) -> dict:
+def _decoded(data: bytes, size: int, name: str, what: str) -> str:
+    """Return bytes as text. Raises JobError."""
+    is_utf_16 = data[:2] in (b"\xff\xfe", b"\xfe\xff")
+    if b"\0" in data and not is_utf_16:
+        raise JobError(f"{name}: this is a binary file; name {what}")
+    if len(data) > MOST_TOGETHER:
+        raise JobError(f"{name}: {_too_large(size)}")
+    try:
+        return data.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        kind = "UTF-16" if is_utf_16 else "not UTF-8"
+        line = data.count(b"\n", 0, error.start) + 1
+        place = name if is_utf_16 else f"{name} line {line}"
+        raise JobError(f"{place}: the text is {kind}; save the file as UTF-8") from None
+
+
+def _file_near(path: Path) -> str:
+    """Return the file beside a missing one whose name is most like it, '' for none."""
+    try:
+        names = [found.name for found in path.parent.iterdir() if found.is_file()][:1000]
+    except OSError:
+        return ""
+    near = difflib.get_close_matches(path.name, names, 1, 0.7)
+    return str(path.parent / near[0]) if near else ""
+
+
+def from_stream(stream: BinaryIO, name: str) -> Written:
+    """Return the object in what a stream holds, which may be YAML or JSON. Raises JobError."""
+    data = stream.read(MOST_TOGETHER + 1)
+    return from_text(_decoded(data, len(data), name, "a YAML or JSON text of a job"), name)
+
+
+def from_text(text: str, name: str, is_json: bool | None = None, needs: str = _NEEDS) -> Written:
     """Return the object in a text. Raises JobError.
 
     `name`: of where it comes from. `is_json`: None for a text that may be either; it is read as
@@ -130,31 +111,31 @@ def from_text(text: str, name: str, is_json: bool | None = None) -> dict:
     is_json = text.lstrip()[:1] == "{" if is_json is None else is_json
     if (size := len(text.encode("utf-8", "replace"))) > MOST_TOGETHER:
         raise JobError(f"{name}: {_too_large(size)}")
+    if not text.strip():
+        raise JobError(f"{name}: {_no_object(None, needs)}")
     try:
-        if is_json:
-            given = json.loads(text, object_pairs_hook=_object)
-        else:
-            given = yaml.load(text, _Loader)
-    except RecursionError:
-        raise JobError(f"{name}: {_TOO_DEEP}") from None
-    except (ValueError, yaml.YAMLError) as error:
-        raise JobError(
-            f"{name}: {_where(error)}; make it valid {'JSON' if is_json else 'YAML'}"
-        ) from None
+        given, lines = read_json(text) if is_json else read_yaml(text)
+    except Broken as error:
+        column = f", column {error.column}" if error.column else ""
+        raise JobError(f"{name} line {error.line}{column}: {error}") from None
     if not isinstance(given, dict):
-        raise JobError(f"{name}: this is {_kind(given)}, not a job; {_NEEDS}")
-    if why := _unfit(given):
-        raise JobError(f"{name}: {why}")
-    return given
+        if isinstance(given, str) and re.match(r"\s*[a-z_]+:\S", text):
+            raise JobError(f"{name}: a blank is missing behind ':'; {needs}")
+        raise JobError(f"{name}: {_no_object(given, needs)}")
+    return Written(given, [((), Lines(name, lines, "json" if is_json else "yaml"))])
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    given = dict(pairs)
-    if len(given) < len(pairs):
-        names = [name for name, _ in pairs]
-        twice = next(name for name in names if names.count(name) > 1)
-        raise ValueError(f"{twice[:60]!r} stands there twice")
-    return given
+def _no_object(given: object, needs: str) -> str:
+    if given is None:
+        return f"this is empty; {needs}"
+    kinds = {
+        list: "a list",
+        tuple: "a list",
+        str: "a text",
+        bool: "true or false",
+    }
+    kind = next((words for kind, words in kinds.items() if isinstance(given, kind)), "a number")
+    return f"this is {kind}, and must be an object with fields; {needs}"
 
 
 def _unfit(given: dict) -> str:
@@ -167,7 +148,7 @@ def _unfit(given: dict) -> str:
     while todo:
         value, depth = todo.pop()
         if depth > MOST_DEPTH:
-            return _TOO_DEEP
+            return TOO_DEEP
         if isinstance(value, dict):
             todo += [(part, depth + 1) for pair in value.items() for part in pair]
         elif isinstance(value, (list, tuple)):
@@ -185,125 +166,90 @@ def _too_large(size: int) -> str:
     )
 
 
-def with_options(given: dict, options: list[str]) -> dict:
+def with_options(given: dict, options: list[str]) -> Written:
     """Return the object with `field=value` options on top. Raises JobError.
 
     `checkpoint.folder=out` reaches inside; a value is read as YAML.
     """
-    given = json.loads(json.dumps(given, default=str))
+    by_option = Lines("--set", {}, "option")
+    sources = given.sources if isinstance(given, Written) else [((), by_option)]
+    changed = Written(copied(given), sources)
     for option in options:
         path, mark, text = option.partition("=")
-        if not mark or not path:
+        if not mark or not all(path.split(".")):
             raise JobError(
-                f"--set {option[:60]!r} has no value; write FIELD=VALUE, such as deadline=20h or "
-                "checkpoint.folder=out"
+                f"--set {option[:60]!r} isn't FIELD=VALUE; write one such as --set deadline=20h or "
+                "--set checkpoint.folder=out"
             )
-        place = given
+        place: dict = changed
         *above, last = path.split(".")
-        for name in above:
-            place = place.setdefault(name, {})
-            if not isinstance(place, dict):
-                raise JobError(f"--set {path}: {name} has no fields; set {name} itself")
+        for at, name in enumerate(above, 1):
+            inner = place.setdefault(name, {})
+            if inner is None:
+                inner = place[name] = {}
+            if not isinstance(inner, dict):
+                raise JobError(
+                    f"--set {path}: {name} has no fields; write --set {'.'.join(above[:at])}=VALUE"
+                )
+            place = inner
         try:
-            place[last] = yaml.load(text, _Loader)
-        except (ValueError, yaml.YAMLError):
+            place[last], _ = read_yaml(text)
+        except Broken:
             place[last] = text
-    return given
+        changed.sources.append((tuple(path.split(".")), by_option))
+    return changed
 
 
-def with_queue(given: dict, queue: Path | None, sweep: Path | None) -> dict:
+def with_queue(given: dict, queue: Path | None, sweep: Path | None) -> Written:
     """Return the object with the cells of a queue or sweep file. Raises JobError."""
+    changed = given if isinstance(given, Written) else Written(given)
     if queue is not None and sweep is not None:
         raise JobError("--queue and --sweep can't be combined; pass one of them")
-    try:
-        if queue is not None:
-            cells = read_queue(queue.read_text(encoding="utf-8"), str(queue))
-        elif sweep is not None:
-            cells = expand(from_file(sweep), str(sweep))
-        else:
-            return given
-    except (OSError, UnicodeDecodeError) as error:
-        raise JobError(f"{queue or sweep}: {_unread(error)}; pass a text file") from None
-    except CellError as error:
-        raise JobError(str(error)) from None
-    return {**given, "queue": {**(given.get("queue") or {}), "cells": cells}}
+    if queue is None and sweep is None:
+        return changed
+    before = changed.get("queue") or {}
+    if not isinstance(before, dict):
+        raise JobError("queue: is no object with fields; write queue: {slots: 2}, or leave it out")
+    if queue is not None:
+        name = str(queue)
+        cells, firsts = read_queue(text_of(queue, "a text file with a cell a line"), name)
+        lines: dict[FieldPath, int] = {(at,): line for at, line in enumerate(firsts)}
+    else:
+        assert sweep is not None
+        name, lines = str(sweep), {}
+        cells = expand(from_file(sweep, f"write {A_GRID}"))
+    if "queue" not in changed:
+        changed.sources.append((("queue",), Lines(name, {})))
+    changed["queue"] = {**before, "cells": cells}
+    changed.sources.append((("queue", "cells"), Lines(name, lines)))
+    return changed
 
 
-# pydantic's kinds of faults, as what is wanted.
-_WANTED = {
-    **dict.fromkeys(("model_type", "model_attributes_type", "dict_type"), "an object with fields"),
-    **dict.fromkeys(("int_type", "int_parsing", "int_from_float"), "a whole number"),
-    **dict.fromkeys(("float_type", "float_parsing"), "a number"),
-    **dict.fromkeys(("bool_type", "bool_parsing"), "true or false"),
-    "list_type": "a list",
-    "literal_error": "{}",
-    "greater_than": "over {}",
-    "greater_than_equal": "{} or more",
-    "less_than": "under {}",
-    "less_than_equal": "{} or less",
-}
+def read_job(
+    job: str | None, fields: tuple[str, ...], queue: Path | None, sweep: Path | None
+) -> dict[str, Any]:
+    """The fields of a job in a file, or on standard input for '-', with the options on top.
 
-
-def _line(fault: ErrorDetails) -> str:
-    """Return the path of a field and what is wrong with it.
-
-    Names of the model's variants, such as `function-after[…]`, are left out of the path.
+    A relative `code` is a folder beside the file. Raises JobError.
     """
-    where = ".".join(
-        str(part)
-        for part in fault["loc"]
-        if not isinstance(part, str) or part.isidentifier() or "-" not in part
-    )
-    kind, message = fault["type"], fault["msg"].removeprefix("Value error, ")
-    if where == "command" and kind in ("string_type", "list_type"):
-        return f"command: must be a list of arguments or one line; write {LINES['command']}"
-    if kind == "missing":
-        example = EXAMPLES.get(where)
-        return f"{where}: missing; give it a value" + (f", such as {example}" if example else "")
-    if kind == "string_type" and where == "environment":
-        message = "must be the name of a file with packages; variables sets those of the program"
-    elif kind == "string_type":
-        message = "must be a text; put it into quotes"
-    wanted = _WANTED.get(kind)
-    if wanted:
-        limit = next(iter((fault.get("ctx") or {}).values()), "")
-        message = f"must be {wanted.format(limit)}"
-        line = LINES.get(where) or LINES.get(where.partition(".")[0])
-        message += f"; write for example {line}" if line else "; change it, or leave it out"
-    if kind == "string_pattern_mismatch" and where == "name":
-        message = "must be 1 to 50 of a-z, 0-9 and '-', with '-' neither first nor last"
-    if kind == "extra_forbidden":
-        near = difflib.get_close_matches(where.rpartition(".")[2], _fields(), 1)
-        if meant := CALLED_ELSEWHERE.get(where.lower(), next(iter(near), "")):
-            return f"{where}: unknown field; did you mean {meant}?"
-        return f"{where}: unknown field; rgt render --schema lists the fields (schema://job in MCP)"
-    if not where and "UnicodeEncodeError" in message:
-        message = "a text has half a character (a lone surrogate); write it again"
-    return f"{where or 'job'}: {message}"
+    if job == "-":
+        given = from_stream(sys.stdin.buffer, "standard input")
+    else:
+        given = from_file(Path(job)) if job else {}
+        code = given.get("code")
+        if job and isinstance(code, str) and not code.startswith("~"):
+            given["code"] = str(Path(job).parent / code)
+    return with_queue(with_options(given, list(fields)), queue, sweep)
 
 
-@lru_cache(maxsize=1)
-def _fields() -> list[str]:
-    """Return the names of all fields of a job and its parts."""
-    schema = Job.model_json_schema()
-    parts = [schema, *schema["$defs"].values()]
-    return sorted({name for part in parts for name in part.get("properties", {})})
-
-
-def _kind(given: object) -> str:
-    return {dict: "an object", list: "a list", str: "a text", type(None): "empty"}.get(
-        type(given), f"of type {type(given).__name__}"
-    )
-
-
-def _unread(error: OSError | UnicodeDecodeError) -> str:
-    return getattr(error, "strerror", None) or "not UTF-8 text"
-
-
-def _where(error: Exception) -> str:
-    """Return what a parser says, in one line, with the place in the file."""
-    mark = getattr(error, "problem_mark", None)
-    if mark is None:
-        return str(error).splitlines()[0]
-    problem = getattr(error, "problem", None) or getattr(error, "context", None) or "invalid"
-    return f"line {mark.line + 1}, column {mark.column + 1}: {problem}"
+def read_job_with_code(
+    job: str,
+    fields: tuple[str, ...] = (),
+    queue: Path | None = None,
+    sweep: Path | None = None,
+) -> dict[str, Any]:
+    """As `read_job`, for a job whose code is sent: by default the folder of its file."""
+    given = read_job(job, fields, queue, sweep)
+    if not given.get("code") and job != "-":
+        given["code"] = str(Path(job).parent)
+    return given

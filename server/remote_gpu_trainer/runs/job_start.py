@@ -14,30 +14,31 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import date, datetime, timezone
+from datetime import date
 from pathlib import Path
 from typing import Any
 
 from ..boxes.box import Box
-from ..catalogue.bundle import bundle_root
 from ..platforms.profile import Profile
 from ..readings.course import Course
 from ..runner.content import step_of
+from ..runner.core.phases import CODES
 from ..runner.deadline import after
-from ..runner.phases import CODES
 from ..runner.probing import LOOKING
 from ..runner.spec import MUST_RESTORE
 from ..text import UserError
-from ..text.masking import shown
+from ..text.masking import shown, shown_some
 from ..text.secrets import holds_secret
-from . import calling, code_files, code_state, run_log, status
+from . import calling, code_files, run_log, status
 from .code_files import CodeFiles
 from .job import Job
-from .job_reading import JobError, from_object
-from .job_text import Unfit, probed
+from .job_errors import JobError, placed
+from .job_reading import from_object
 from .known_jobs import Known
 from .render import Rendered, render
+from .rendered import CodeState, Unfit, probed
 from .rendering import platform_of
+from .run_ends import end_passed, later, when
 from .run_script import quoted_path
 from .status_reply import NO_RUNNER, FailedAttempt, Status
 from .transfer import sending
@@ -74,13 +75,15 @@ class Done(NotStarted):
 class Plan:
     """What is to be started: a job, rendered for a platform, and the code that goes with it.
 
-    `must_restore`: nothing is to begin without a checkpoint from the durable place.
+    `state`: of the code, as git has it. `must_restore`: nothing is to begin without a checkpoint
+    from the durable place.
     """
 
     job: Job
     platform: Profile
     rendered: Rendered
     code: CodeFiles | None
+    state: CodeState | None
     must_restore: bool = False
 
     @property
@@ -88,9 +91,8 @@ class Plan:
         """Return the files for the run's folder on the box."""
         code = self.code
         paths = {f"code/{name}": code.folder / name for name in code.sizes} if code else {}
-        texts = {"run.sh": (self.rendered.script.encode(), 0o700)}
-        if probed(self.job):
-            texts["probe.py"] = ((bundle_root() / "scripts" / "probe.py").read_bytes(), 0o644)
+        own = self.rendered.files.items()
+        texts = {name: (text.encode(), 0o700 if name == "run.sh" else 0o644) for name, text in own}
         if self.must_restore:
             texts[MUST_RESTORE] = (b"", 0o644)
         return Parcel(self.job.folder, paths, texts)
@@ -104,11 +106,13 @@ def plan(
     *,
     with_code: bool = True,
     must_restore: bool = False,
+    before: Plan | None = None,
 ) -> Plan:
     """Return what would be started on the box. Raises JobError, and ProfileError.
 
     `given`: the fields of a job. `now`: seconds since 1970, by which facts of the platform are
     judged stale and the deadline is told. `with_code`: False for code that is on the box.
+    `before`: a plan for the same code a moment ago, which isn't read again.
     """
     job = from_object(given)
     target = "local" if box.local else "ssh"
@@ -117,42 +121,44 @@ def plan(
         raise JobError(
             f"{platform.name}: its own scheduler starts a job; rgt render prints the command for it"
         )
-    if job.nodes > 1:
-        raise JobError(
-            "nodes: this starts one box; rgt render prints the commands for several, which begin "
-            "together"
-        )
     try:
-        code = Path(job.code) if job.code and with_code else None
-        snapshot = code_state.take(code) if code else None
-        files = code_files.choose(code) if code else None
-        rendered = render(job, platform, target, date.fromtimestamp(now), snapshot)
-    except (Unfit, code_state.CodeError) as error:
-        raise JobError(str(error)) from None
+        if job.nodes > 1:
+            raise Unfit(
+                "nodes: this starts one box; rgt render prints the commands for several, which "
+                "begin together"
+            )
+        files, state = (before.code, before.state) if before else (None, None)
+        if before is None and job.code and with_code:
+            code_files.check_folder(Path(job.code))
+            files = code_files.choose(Path(job.code))
+            state = code_files.read_state(files)
+        rendered = render(job, platform, target, date.fromtimestamp(now), state)
+        _refuse_missing(job, files)
+        if (at := after(job.ends, now)) is not None and at <= now:
+            raise Unfit(end_passed(job, now, now))
+    except Unfit as error:
+        raise placed(given, str(error)) from None
     except OSError as error:
-        raise JobError(
-            f"code: {error.filename}: {error.strerror}; name a folder that can be read"
+        raise placed(
+            given, f"code: {error.filename}: {error.strerror}; name a folder that can be read"
         ) from None
-    _refuse_missing(job, files)
-    if (at := after(job.deadline, now)) is not None and at <= now:
-        raise JobError(f"deadline: {when(at)} has passed; give a later one")
     restores = must_restore and job.queue is None  # a cell that never ran begins anew
-    return Plan(job, platform, rendered, files, restores)
+    return Plan(job, platform, rendered, files, state, restores)
 
 
 def _refuse_missing(job: Job, files: CodeFiles | None) -> None:
-    """Raise JobError for a file of the code that the command names and that isn't sent."""
+    """Raise Unfit for a file of the code that the command names and that isn't sent."""
     if files is None:
         return
     line = job.command if isinstance(job.command, str) else "\n".join(job.command)
     named = {word.removeprefix("./") for word in _WORD.split(f"{line} {job.environment or ''}")}
     if lost := sorted(named.intersection(files.untracked)):
-        raise JobError(
+        raise Unfit(
             f"code: git doesn't track {shown(lost[0], 100)}, so it isn't sent; run git add "
             f"{shown(lost[0], 100)}"
         )
     if kept := sorted(named.intersection(files.keys)):
-        raise JobError(
+        raise Unfit(
             f"code: {shown(kept[0], 100)} looks like a key and isn't sent; put it on the box "
             "yourself, and name it in secrets"
         )
@@ -160,51 +166,16 @@ def _refuse_missing(job: Job, files: CodeFiles | None) -> None:
     programs = [] if isinstance(job.command, str) else programs
     absent = [word for word in programs if word.removeprefix("./") not in files.sizes]
     if absent and files.sizes and not absent[0].startswith(("/", "~", "../")):
-        raise JobError(
+        raise Unfit(
             f"code: no {shown(absent[0], 100)} in {shown(files.folder, 100)}; name the folder with "
             "the program in code"
         )
     if not files.sizes:
-        raise JobError(
+        raise Unfit(
             f"code: git tracks no file in {shown(files.folder, 100)}; run git add there"
             if files.tracked
             else f"code: {shown(files.folder, 100)} is empty; name the folder with the program"
         )
-
-
-def until(job: Job, now: float, first: float | None) -> str:
-    """Return when the run ends at the latest, in this machine's time.
-
-    `first`: when it was first started, by which its deadline counts; None for a run that begins
-    `now`. Raises JobError where that has passed.
-    """
-    at = after(job.deadline, first or now)
-    if at is None:
-        return job.deadline
-    if job.deadline.startswith("at:") and at > now:
-        return f"{when(at)} at the latest"
-    if at <= now:
-        raise JobError(
-            f"deadline: {when(at)} has passed, counted from the first start at {when(first or now)}"
-            f"; give a later one, such as --set deadline={later(first or now, now)}, an hour from "
-            "now"
-        )
-    return f"{when(at)} at the latest, counted from its first start" + (
-        f" at {when(first)}" if first else ""
-    )
-
-
-def with_fixed_deadline(given: Any, first: float, now: float) -> dict[str, Any]:
-    """Return the fields of a job whose deadline counts from a first start on another box.
-
-    Raises JobError where it has passed.
-    """
-    job = from_object(given)
-    until(job, now, first)
-    at = after(job.deadline, first)
-    if at is None:
-        return given
-    return {**given, "deadline": f"{datetime.fromtimestamp(at, timezone.utc):%Y-%m-%dT%H:%M:%SZ}"}
 
 
 def went_on_from(box: Box, folder: str) -> str:
@@ -219,11 +190,6 @@ def went_on_from(box: Box, folder: str) -> str:
                 break
     step = step_of(found) if found else None
     return shown(posixpath.basename(found), 200) if step is None else f"step {step}"
-
-
-def later(first: float, now: float) -> str:
-    """Return the span from a first start to an hour from now, as a job's deadline has it."""
-    return f"{math.ceil((now - first) / 60) + 60}m"
 
 
 def without_probe(job: Job) -> str:
@@ -249,11 +215,6 @@ def limits(job: Job) -> tuple[list[str], list[str]]:
         else:
             holds_not.append(f"time {what} (stall.{name}: 0)")
     return holds, holds_not
-
-
-def when(at: float) -> str:
-    """Return a moment in this machine's time, with its zone."""
-    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M %z}"
 
 
 def with_secrets(files: CodeFiles) -> list[str]:
@@ -381,9 +342,7 @@ def told_differing(names: list[str]) -> str:
     if not names:
         return ""
     count = "1 file" if len(names) == 1 else f"{len(names)} files"
-    listed = ", ".join(shown(name, 60) for name in names[:5])
-    more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-    return f"code here differs in {count} from what runs there ({listed}{more})"
+    return f"code here differs in {count} from what runs there ({shown_some(names)})"
 
 
 def left_behind(box: Box, folder: str, sent: Sent, code: int) -> str:
@@ -433,12 +392,13 @@ class Begun:
         """
         if not self.sign and not self.quiet:
             return []
-        if self.seconds < FIRST and self.status.signs.step is not None:
+        is_over = self.status.state == "finished"  # only a program that lives shows signs
+        has_step = (self.status.step if is_over else self.status.signs.step) is not None
+        if self.seconds < FIRST and has_step:
             return []
         told = Course()
         for line in self.status.tail:
             told.take(line, 0.0)
-        has_step = self.status.signs.step is not None
         has_loss = bool(told.losses or "loss" in self.status.numbers)
         return [name for name, has in (("step", has_step), ("loss", has_loss)) if not has]
 

@@ -47,7 +47,7 @@ class Known:
         return last if above == "~/runs" else self.folder
 
 
-def note(
+def remember(
     box: Box,
     folder: str,
     profile: str,

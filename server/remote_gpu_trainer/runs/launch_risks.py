@@ -7,16 +7,17 @@ import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
 
 from ..platforms.profile import Profile
 from ..platforms.saving import between_saves
 from ..platforms.showing import mark
-from ..runner.spec import TIMINGS
+from ..runner import end_words
+from ..runner.end_words import HOW
+from ..runner.spec import TIMINGS, of
 from ..text.masking import shown
+from ..text.money import read_money
 from .job import Job
-from .job_text import billed, end_of
-from .snapshot import Snapshot
+from .rendered import CodeState, billed, end_of, job_of
 
 # The facts that a script or a warning here rests on.
 USED = ("self_stop", "limits", "preemption", "paths", "survives")
@@ -86,19 +87,24 @@ TAKEN = {
     "notebooks": "NB5",
     "colab": "NB5",
 }
+# Platforms from which huggingface.co is often out of reach, with their entry.
+HUB_OUT_OF_REACH = {"autodl": "AD1", "china": "HUB5", "featurize": "HUB5"}
+_REACHES_HUB = re.compile(
+    r"HF_ENDPOINT|HF_HUB_OFFLINE|TRANSFORMERS_OFFLINE|network_turbo|https?_proxy|MODELSCOPE", re.I
+)
 
 
 def warnings(
-    job: Job, profile: Profile, target: str, on: date, snapshot: Snapshot | None = None
+    job: Job, profile: Profile, target: str, on: date, code: CodeState | None = None
 ) -> list[Warning]:
     """Return every risk of this job on this platform, the gravest first.
 
-    `on`: the day by which facts are judged stale. `snapshot`: what is known of the code.
+    `on`: the day by which facts are judged stale. `code`: what is known of the code.
     """
     risks = []
     for risk in RISKS:
         risks += list(risk(job, profile, target))
-    if snapshot is None or not snapshot.finds_checkpoints:
+    if code is None or not code.finds_checkpoints:
         risks += list(_rehearsal(job))
     return risks + list(_stale(job, profile, on))
 
@@ -180,36 +186,46 @@ def _deadline(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
             f"the deadline of {job.hours:g} h is beyond the limit of {most:g} h here: the box "
             "ends first. Save often and plan to resume.",
         )
-    if (
-        job.budget
-        and job.price
-        and job.hours is not None
-        and (cost := job.hours * job.price * job.nodes) > job.budget
-    ):
+    if job.budget and job.hourly:
+        yield from _budget(job, profile)
+
+
+def _budget(job: Job, profile: Profile) -> Iterator[Warning]:
+    entry = BILLED.get(profile.name, BILLED[""])
+    budget, hourly = read_money(job.budget), job.hourly
+    if budget is None or hourly is None:
+        return
+    hours = budget.amount / hourly.amount
+    if job.hours is not None and job.hours > hours:
         yield Warning(
-            BILLED.get(profile.name, BILLED[""]),
-            f"{job.hours:g} h × {job.price:g} × {job.nodes} = {cost:g}, the budget is "
-            f"{job.budget:g}: it is spent after {job.budget / job.price / job.nodes:.1f} h.",
+            entry,
+            f"{job.hours:g} h at {hourly} an hour cost {job.hours * hourly.amount:g}; the budget "
+            f"of {budget} ends the run after {hours:.1f} h, before its deadline.",
+        )
+    if job.rented in (None, "now"):
+        yield Warning(
+            entry,
+            "the budget counts from the first start; for a box that is paid for since before, set "
+            "rented to that time. Storage, traffic and rounding aren't counted.",
         )
 
 
-_OWN_COMMAND = "at_end: {do: run, command: [...]}"
 _DISK_STAYS = "the disk stays and may cost until you delete it"
 
 
 def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
-    end, entry = end_of(job, profile), BILLED.get(profile.name, BILLED[""])
-    if end["end_do"] == "run":
-        yield Warning("job.at_end", _ending(job, end))
+    end, entry = end_of(job, profile)["end"], BILLED.get(profile.name, BILLED[""])
+    if end["command"]:
+        yield Warning("job.at_end", _ending(job, profile))
     if profile.kind == "own" and job.at_end.do == "stop":
         yield Warning(
             "job.at_end",
             f"{profile.name} counts as your own machine, so at_end.do: stop does nothing. If it is "
-            f"rented, name its platform (--profile), or your own command: {_OWN_COMMAND}.",
+            f"rented, name its platform (--profile), or your own command: {HOW}.",
         )
     if not billed(job, profile, target):
         return
-    if end["end_do"] == "run":
+    if end["command"]:
         if "deadline" not in job.at_end.when:
             yield Warning(
                 entry,
@@ -224,7 +240,7 @@ def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         how = (
             f"To end the GPU's price, set at_end.do: stop; {_DISK_STAYS}"
             if can_stop
-            else f"To end it, set your provider's own command, {_OWN_COMMAND}"
+            else f"To end it, set your provider's own command, {HOW}"
         )
         yield Warning(entry, f"the box stays billed after run and deadline, and {alarm}. {how}.")
     elif can_stop:
@@ -237,36 +253,33 @@ def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         yield Warning(
             entry,
             f"at_end.do: stop does nothing here: {profile.name} has no known stop that keeps the "
-            f"disk. Set your provider's own command, {_OWN_COMMAND}; without it the box stays "
+            f"disk. Set your provider's own command, {HOW}; without it the box stays "
             f"billed, and {alarm}.",
         )
 
 
-def _ending(job: Job, end: dict[str, Any]) -> str:
+def _while_off(profile: Profile) -> str:
+    """Return what bills, and what is kept, of a box of this platform that is off: the first
+    sentence of each fact on its page."""
+    billing = profile.facts.stop_billing
+    if billing is None or not billing.value.while_stopped:
+        return " The disk still bills."
+    bills, kept = billing.value.while_stopped, profile.facts.survives.value.stop
+    first = [text.partition(". ")[0].rstrip(".") for text in (bills, kept)]
+    more = f" `rgt profile {profile.name}` has the rest." if ". " in bills + kept else ""
+    return f" While it is off: {first[0]}. Kept: {first[1]}.{more}"
+
+
+def _ending(job: Job, profile: Profile) -> str:
     """What is run on the box at the end, word for word, and when."""
-    command = end["end_command"]
+    ends = end_of(job, profile)
+    command = ends["end"]["command"]
     line = command if isinstance(command, str) else shlex.join(command)
-    named = {
-        "done": "when the run is done",
-        "failed": "when it failed",
-        "deadline": "at the deadline",
-    }
-    cases = [named[case] for case in named if case in job.at_end.when]
-    when = ", ".join(cases[:-1]) + " and " + cases[-1] if len(cases) > 1 else "".join(cases)
-    if "unsaved" in job.at_end.when:
-        only = "at the deadline also while results are on this box only, which are lost then"
-        when = when or "when the run has trained to its end"
-    elif job.durable:
-        only = "once its newest complete checkpoint and its results are safe elsewhere"
-    else:
-        only = "nothing is copied elsewhere, and its disk is kept"
-    needs = end["end_needs"]
+    told = end_words.of_command(of(job_of(job), ends), shown(line, 500))
+    needs = ends["end"]["needs"]
     key = f" It needs {needs} there." if needs else ""
-    disk = " The disk still bills." if job.at_end.do == "stop" else ""
-    return (
-        f"{when}, the box runs `{shown(line, 500)}` ({only}), and again until the box is gone: it "
-        f"must bear repeating.{disk}{key}"
-    )
+    disk = _while_off(profile) if job.at_end.do == "stop" else ""
+    return f"{told}. It must bear repeating.{disk}{key}"
 
 
 def _background(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
@@ -408,16 +421,40 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
             "away. Name it with --profile (rgt profile lists them).",
         )
         return
+    unsure = []
     for name in USED:
         fact = getattr(profile.facts, name)
         if fact is None or (name == "self_stop" and job.at_end.do != "stop"):
             continue
-        if against := mark(name, fact, on):
+        if (against := mark(name, fact, on)) and fact.status != "confirmed":
+            unsure.append(f"{name} {against}")
+        elif against:
             yield Warning(
                 f"{profile.name}.{name}",
                 # The page that is named has the day and the limit.
                 f"{against.partition(' (20')[0]}; source: profile://{profile.name}",
             )
+    if unsure:
+        yield Warning(
+            f"{profile.name}.facts",
+            f"no dated page of the provider says what this rests on: {', '.join(unsure)}; "
+            f"`rgt profile {profile.name}` has the pages to open",
+        )
+
+
+def _hub(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
+    """Warn where Hugging Face may be out of reach and the job names no way around."""
+    if profile.name not in HUB_OUT_OF_REACH:
+        return
+    said = " ".join([*job.variables, *job.variables.values(), *job.setup, str(job.command)])
+    if _REACHES_HUB.search(said):
+        return
+    yield Warning(
+        HUB_OUT_OF_REACH[profile.name],
+        "huggingface.co is often out of reach from China, and a download then waits while the box "
+        "bills. Set `variables: {HF_ENDPOINT: https://hf-mirror.com}`, or HF_HUB_OFFLINE: '1' if "
+        "all is on the box already.",
+    )
 
 
 RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (
@@ -433,5 +470,6 @@ RISKS: tuple[Callable[[Job, Profile, str], Iterator[Warning]], ...] = (
     _notice,
     _queue,
     _code,
+    _hub,
     _target,
 )

@@ -13,13 +13,14 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ..numbers import finite
 from ..text import BadRequest
 from ..text.locking import lock
+from ..text.money import Money
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 64 << 20  # of the file's end, some 300,000 events: what is older is forgotten
 OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
 RELEASED = "released"
+PURSE, RESERVED = "purse", "reserved"
 LATEST = 1e11  # seconds since 1970 in the year 5138; a time in milliseconds lies above
 ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder
 DAY = 24 * 3600  # seconds between two reminders
@@ -36,7 +38,7 @@ DAY = 24 * 3600  # seconds between two reminders
 class Opened:
     """A box that may still be billed.
 
-    `since`: seconds since 1970. `price`: of an hour, in the platform's currency; None: not known.
+    `since`: seconds since 1970. `price`: of an hour, in `currency`; None: not known.
     """
 
     address: str
@@ -44,6 +46,7 @@ class Opened:
     since: float
     profile: str = ""
     price: float | None = None
+    currency: str = ""
 
     def hours(self, now: float) -> float:
         """Return the hours since the first contact."""
@@ -69,6 +72,7 @@ def opened(
     *,
     profile: str = "",
     price: float | None = None,
+    currency: str = "",
     now: float | None = None,
 ) -> bool:
     """Remember a box. False when the ledger can't be written.
@@ -82,7 +86,8 @@ def opened(
         return True
     if box and (not profile or profile == box.profile) and (price is None or price == box.price):
         return True
-    return _append(OPENED, now, address=address, name=name, profile=profile, price=price)
+    more = {"currency": currency} if currency else {}
+    return _append(OPENED, now, address=address, name=name, profile=profile, price=price, **more)
 
 
 def gone(address: str, name: str, why: str, now: float | None = None) -> bool:
@@ -179,6 +184,19 @@ def still_open() -> list[Opened]:
     return sorted(_read()[0].values(), key=lambda box: box.since)
 
 
+def addresses() -> set[str]:
+    """Return the address of each box that the ledger has ever named, gone or not."""
+    return {str(event.get("address")) for event, _ in _events()}
+
+
+def unread() -> int:
+    """Return how many lines of the ledger can't be read; 1 for a file that can't be opened."""
+    lines, read = _lines(), sum(1 for _ in _events())
+    if not lines:
+        return int(place().exists() and not os.access(place(), os.R_OK))
+    return sum(1 for line in lines if line.strip()) - read
+
+
 def reminder(command: str = "", as_json: bool = False, now: float | None = None) -> str:
     """Return a line about the boxes that may still be billed, at most once a day; '' for none.
 
@@ -197,7 +215,8 @@ def reminder(command: str = "", as_json: bool = False, now: float | None = None)
     names = [box.name for box in boxes]
     for box in boxes[:5]:
         cost = box.cost(moment)
-        price = "" if cost is None else f", {box.price:g} an hour, about {cost:.2f} so far"
+        unit = f" {box.currency}".rstrip()
+        price = "" if cost is None else f", {box.price:g}{unit} an hour, about {cost:.2f} so far"
         since = time.strftime("%Y-%m-%d %H:%M", time.localtime(box.since))
         name = box.address if names.count(box.name) > 1 else box.name
         parts.append(f"{shown(name, 60)} since {since} ({box.hours(moment):.1f} h{price})")
@@ -207,6 +226,63 @@ def reminder(command: str = "", as_json: bool = False, now: float | None = None)
         f"may still be billed: {'; '.join(parts)}{more}; once it is gone, or if it is your own: "
         "rgt release BOX --forget, or --mine"
     )
+
+
+@dataclass(frozen=True)
+class Rental:
+    """The time of a box from its first contact until it was confirmed gone.
+
+    `end`: seconds since 1970; None for a box that isn't known to be gone. `reserved`: when each of
+    its runs ends at the latest, by the run's folder.
+    """
+
+    box: Opened
+    end: float | None = None
+    reserved: dict[str, float] = field(default_factory=dict)
+
+
+def rentals() -> list[Rental]:
+    """Return all rentals that the ledger remembers, those of own machines left out."""
+    ended: list[Rental] = []
+    open_: dict[str, Rental] = {}
+    for event, when in _events():
+        kind, address = event["event"], event.get("address")
+        if not isinstance(address, str):
+            continue
+        if kind == OPENED:
+            before = open_.get(address)
+            box = _opened(event, when, before.box if before else None)
+            open_[address] = Rental(box, None, before.reserved if before else {})
+        elif kind == RESERVED and address in open_:
+            until = finite(event.get("until"), LATEST)
+            open_[address].reserved[str(event.get("folder"))] = until or 0.0
+        elif kind in (GONE, OWN) and address in open_:
+            rental = open_.pop(address)
+            if kind == GONE:
+                ended.append(replace(rental, end=when))
+    return [*ended, *open_.values()]
+
+
+def reserve(address: str, folder: str, until: float, now: float | None = None) -> bool:
+    """Note when a run of a box ends at the latest. False when the ledger can't be written."""
+    return _append(RESERVED, now, address=address, folder=folder, until=until)
+
+
+def set_purse(money: Money | None, now: float | None = None) -> bool:
+    """Note what all boxes together may cost from now on, None for no limit. False when the ledger
+    can't be written."""
+    amount, currency = money or (None, "")
+    return _append(PURSE, now, amount=amount, currency=currency)
+
+
+def purse() -> tuple[Money, float] | None:
+    """Return the newest purse and when it was set, in seconds since 1970; None without one."""
+    found = None
+    for event, when in _events():
+        if event["event"] == PURSE:
+            amount = finite(event.get("amount"))
+            found = (Money(amount, str(event.get("currency"))), when) if amount else None
+    return found
 
 
 def _now(now: float | None) -> float:
@@ -229,16 +305,24 @@ def _read() -> tuple[dict[str, Opened], set[str], float]:
             (own.add if kind == OWN else own.discard)(address)
         elif kind == OPENED:
             own.discard(address)
-            before = boxes.get(address)
-            price = finite(event.get("price"))
-            boxes[address] = Opened(
-                address,
-                str(event.get("name") or address),
-                before.since if before else when,
-                str(event.get("profile") or (before.profile if before else "")),
-                price if price is not None else before.price if before else None,
-            )
+            boxes[address] = _opened(event, when, boxes.get(address))
     return boxes, own, reminded
+
+
+def _opened(event: dict, when: float, before: Opened | None) -> Opened:
+    """Return a box by an event that tells of it; `before`: what is known of it already."""
+    price, currency = finite(event.get("price")), str(event.get("currency") or "")
+    if price is None and before:
+        price, currency = before.price, before.currency
+    address = str(event["address"])
+    return Opened(
+        address,
+        str(event.get("name") or address),
+        before.since if before else when,
+        str(event.get("profile") or (before.profile if before else "")),
+        price,
+        currency,
+    )
 
 
 def _events() -> Iterator[tuple[dict, float]]:

@@ -1,9 +1,9 @@
 """Runs on a box: send a run's log as it lies there, and go on with it for as long as it grows.
 
-It is sent to the box's Python as it is here, so it imports nothing of this package. It prints
-frames: a line of JSON, and behind it as many bytes of the log as its `size` says. `at` is the log
-file's number and the byte in it where they begin. It ends when its standard input does: then nobody
-reads it any more.
+It is sent to the box's Python with the runner's reader of processes. It prints frames: a line of
+JSON, and behind it as many bytes of the log as its `size` says. `at` is the log file's number and
+the byte in it where they begin. It ends when its standard input does: then nobody reads it any
+more.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ import select
 import sys
 import time
 
+from ..runner import procs
+from ..runner.folder import Folder
+
 PIECE = 1 << 20  # bytes of one frame
 NAP = 0.25  # seconds between two looks at a log that grows
 SIGN = 10.0  # seconds between two frames; an empty one shows that the connection holds
 NEAR = 1 << 16  # bytes before a place in which the beginning of its line is looked for
 STALE = 170.0  # seconds without a heartbeat after which a run on another machine isn't alive
-ENDS = ("done", "failed", "preempted", "unsaved")
 _NAME = re.compile(r"train\.log\.(\d{4,9})\Z")
 _NODE = re.compile(r"node-[0-9]{1,6}\Z")
 
 
 def main(words):
     """Send the log that the words name: what is wanted as JSON, and the run's folder."""
-    if sys.version_info < (3, 8):  # noqa: UP036 - it meets whatever is there
-        sys.exit("reading a log needs Python 3.8 or newer; this is " + sys.version.split()[0])
     try:
         _send(os.path.abspath(words[1]), json.loads(words[0]))
     except BrokenPipeError:
@@ -250,28 +250,11 @@ def _changed(path):
 
 def is_alive(folder):
     """Return whether a process of the run lives, here or, by its heartbeat, on another machine."""
-    if any(_lives(os.path.join(folder, name + ".pid")) for name in ("runner", "train", "holder")):
+    here = Folder(folder)
+    if any(procs.alive(here, name) for name in ("runner", "train")):
         return True
-    if any(os.path.lexists(os.path.join(folder, "." + end)) for end in ENDS):
+    if here.ended():
         return False
-    try:
-        with open(os.path.join(folder, "state.json"), encoding="utf-8") as file:
-            is_here = json.load(file).get("host") == os.uname().nodename
-    except (OSError, ValueError, AttributeError):
-        return False
-    return not is_here and time.time() - _changed(os.path.join(folder, "heartbeat")) < STALE
-
-
-def _lives(path):
-    try:
-        with open(path) as file:
-            pid, start = file.read().split()[:2]
-        with open("/proc/" + pid + "/stat") as file:
-            words = file.read().rpartition(")")[2].split()
-        return words[0] not in "ZX" and words[19] == start
-    except (OSError, ValueError, IndexError):
-        return False
-
-
-if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    host = here.json("state.json").get("host")
+    is_elsewhere = host is not None and host != procs.host()
+    return is_elsewhere and time.time() - here.changed("heartbeat") < STALE

@@ -8,7 +8,7 @@ Limits: a program that moves the cursor, as nested bars do, gets a line for each
 
 from __future__ import annotations
 
-from ..text.masking import ANSI, IN_ADDRESS, UNSEEN, Below, hints_in, mask
+from ..text.masking import ANSI, IN_ADDRESS, Below, hints_in, mask, strip_controls
 
 MOST_LEFT = 1 << 18  # bytes of a line without an end; what is longer is printed in pieces
 
@@ -49,7 +49,7 @@ class LogText:
     def bar(self) -> str:
         """The line that hasn't ended yet, as it stands."""
         line = _last_state(self._left.split(b"\r")).decode("utf-8", "replace")
-        return mask(UNSEEN.sub("", ANSI.sub("", line)))
+        return mask(strip_controls(line))
 
     def _lines(self, data: bytes) -> list[str]:
         text = data.decode("utf-8", "replace")
@@ -58,7 +58,7 @@ class LogText:
         if "\r" in text:
             lines = [_last_state(line.split("\r")) for line in text.split("\n")]
             text = "\n".join(lines)
-        text = UNSEEN.sub("", text)
+        text = strip_controls(text)
         hints = hints_in(text.lower())
         lines = text.split("\n")
         if self._rank is not None:
@@ -70,7 +70,7 @@ class LogText:
         return [self._below.hide(line) for line in lines]
 
     def _is_wanted(self, line: str) -> bool:
-        from ..logs.lines import rank_in
+        from ..logs.prefixes import rank_in
 
         rank = rank_in(line)
         self.ranked += rank is not None

@@ -10,10 +10,10 @@ import posixpath
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
-from ..runner.preflight import judge_folder
+from ..runner.preflight import judge_folder, megabytes_of
 from ..text.masking import shown
-from . import job_text
 from .job import Job
+from .rendered import folders
 from .transfer import link
 
 LIMIT = 30.0  # seconds
@@ -40,15 +40,16 @@ print(json.dumps([look(path) for path in sys.argv[1:]]))
 
 def refusals(box: Box, job: Job, *, accept_new: bool = False) -> list[str]:
     """Return what the box lacks for a start of the job, a sentence each."""
-    run, work = job_text.folders(job, "local" if box.local else "ssh")
-    folders = {"the run folder": run}
+    least = megabytes_of(job.floors.free_gb), job.floors.free_inodes
+    run, work = folders(job, "local" if box.local else "ssh")
+    places = {"the run folder": run}
     if job.checkpoint:
-        folders["the checkpoint folder"] = posixpath.join(work, job.checkpoint.folder)
+        places["the checkpoint folder"] = posixpath.join(work, job.checkpoint.folder)
     reply = boxes.run(
         box,
         b"",
         interpreter=("python3", "-I", "-c", LOOK),
-        args=tuple(folders.values()),
+        args=tuple(places.values()),
         limit=LIMIT,
         accept_new=accept_new,
     )
@@ -57,10 +58,10 @@ def refusals(box: Box, job: Job, *, accept_new: bool = False) -> list[str]:
     try:
         seen = json.loads(reply.out) if reply.outcome == "ok" else []
         told = []
-        for (what, path), row in zip(folders.items(), seen, strict=True):
+        for (what, path), row in zip(places.items(), seen, strict=True):
             is_writable, megabytes, inodes = row
             free = bool(is_writable), megabytes, inodes
-            told.append(judge_folder(f"{what} {path}", *free, *job_text.floors(job)))
+            told.append(judge_folder(f"{what} {path}", *free, *least))
     except (ValueError, TypeError):
         why = reply.text or "its answer can't be read"
         return [f"{shown(box.name, 80)} couldn't be looked at for room: {why}"]

@@ -6,22 +6,13 @@ A result may lie outside the run's folder, or behind a symbolic link, which isn'
 from __future__ import annotations
 
 import fnmatch
-import json
 import posixpath
-import re
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-_JOB = re.compile(r"^#=== job ===\n(.*?)^#=== ", re.M | re.S)
-# The same in a script whose runner is in bash.
-_OLD = {
-    "RUN_DIR": "run_dir",
-    "WORK_DIR": "work_dir",
-    "CHECKPOINT_DIR": "checkpoint_folder",
-    "CHECKPOINT_GLOB": "checkpoint_pattern",
-}
+from .sent_job import job_in
+
 MOST_LINKS = 20  # a longer chain is a circle
 
 
@@ -63,41 +54,23 @@ class Reached:
     came: list[str] = field(default_factory=list)
 
 
-def read(script: Path) -> Named:
-    """Return the places that a rendered script names; none of a script that can't be read."""
+def read(folder: Path) -> Named:
+    """Return the places that the job of a run's folder names; none of one that can't be read."""
+    held = job_in(str(folder))
     try:
-        text = script.read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return Named()
-    found = _JOB.search(text)
-    return _of_job(found[1]) if found else _of_bash(text)
-
-
-def _of_job(text: str) -> Named:
-    try:
-        job = json.loads(text)
-        cells = [cell["name"] for cell in job.get("cells", [])] or [""]
+        job, rendered = held["job"], held["rendered"]
+        checkpoint = job["checkpoint"] or {"folder": "", "pattern": ""}
+        cells = [cell["name"] for cell in job["queue"]["cells"]] if job["queue"] else [""]
         results = [name.replace("{cell}", cell) for name in job["results"] for cell in cells]
-        texts = {name: str(job.get(name, "")) for name in _OLD.values()}
+        return Named(
+            str(rendered["run_dir"]),
+            str(rendered["work_dir"]),
+            str(checkpoint["folder"]),
+            str(checkpoint["pattern"]),
+            tuple(dict.fromkeys(results)),
+        )
     except (ValueError, TypeError, KeyError, AttributeError):
         return Named()
-    return Named(**texts, results=tuple(dict.fromkeys(results)))
-
-
-def _of_bash(text: str) -> Named:
-    texts: dict[str, str] = {}
-    results: list[str] = []
-    names = "|".join([*_OLD, "EXPECT"])
-    for name, value in re.findall(rf"^RGT_({names})=\(?(.*?)\)?$", text, re.M):
-        try:
-            words = shlex.split(value)
-        except ValueError:
-            continue
-        if name == "EXPECT":
-            results += words
-        else:
-            texts[_OLD[name]] = "".join(words[-1:])
-    return Named(**texts, results=tuple(results))
 
 
 def reached(

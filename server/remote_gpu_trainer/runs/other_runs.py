@@ -10,92 +10,18 @@ import json
 import shlex
 import time
 from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..numbers import finite
 from ..text.masking import shown
-from . import ledger
+from . import ledger, run_script
 from .status_reply import Status, ended_as, status_from
 
 LIMIT = 120.0  # seconds for all runs of a box
+UNREAD = "its answer about its runs can't be read"
 A_RUN = 25.0  # of them for one run's script
-
-# Runs on the box: each run under ~/runs, and each that a process of this user belongs to. One with
-# the marker of an end and no process is told by it, any other by its own script. Arguments: the
-# seconds for a script, the folder of the run that is asked for, and further folders.
-LIST = r"""
-import json, os, subprocess, sys
-from concurrent.futures import ThreadPoolExecutor
-home, limit = os.path.expanduser("~"), float(sys.argv[1])
-given = [os.path.realpath(os.path.expanduser(path)) for path in sys.argv[2:]]
-asked_for = given[0] if given else ""
-def lives(folder, name):
-    try:
-        with open(os.path.join(folder, name + ".pid")) as file:
-            pid, start = file.read().split()[:2]
-        with open("/proc/" + pid + "/stat") as file:
-            words = file.read().rpartition(")")[2].split()
-        return words[0] not in "ZX" and words[19] == start
-    except (OSError, ValueError, IndexError):
-        return False
-def is_run(folder):
-    return os.path.isfile(os.path.join(folder, "run.sh"))
-def of_processes():
-    for pid in filter(str.isdigit, os.listdir("/proc")):
-        try:
-            with open("/proc/" + pid + "/environ", "rb") as file:
-                pairs = dict(pair.partition(b"=")[::2] for pair in file.read().split(b"\0"))
-        except OSError:
-            continue
-        folder = os.fsdecode(pairs.get(b"RGT_RUN_DIR", b""))
-        if pairs.get(b"HOME") == os.fsencode(home) and os.path.isabs(folder):
-            while not is_run(folder) and folder != "/":
-                folder = os.path.dirname(folder)  # that of a cell or of a further node
-            if folder != "/":
-                yield folder
-def saved(folder):
-    if not os.path.exists(os.path.join(folder, "final-sync")):
-        return False
-    try:
-        with open(os.path.join(folder, "run.sh"), encoding="utf-8") as file:
-            job = json.loads(file.read().split("\n#=== job ===\n")[1].split("\n#=== ")[0])
-        return not job.get("durable_on_this_box")
-    except (OSError, ValueError, IndexError, AttributeError):
-        return False
-def look(folder):
-    ends = [name for name in ("done", "unsaved", "failed", "preempted")
-            if os.path.exists(os.path.join(folder, "." + name))]
-    paths = [os.path.join(folder, name) for name in ("state.json", *("." + end for end in ends))]
-    end = ends[0] if ends else ""
-    try:
-        with open(os.path.join(folder, "." + end), encoding="utf-8") as file:
-            marker = json.load(file)
-    except (OSError, ValueError):
-        marker = {}
-    told = {"folder": folder, "end": end, "marker": marker,
-            "asked_for": folder == asked_for, "saved": saved(folder),
-            "mark": str(max((os.stat(path).st_mtime_ns for path in paths if os.path.exists(path)),
-                            default="")),
-            "began": os.path.exists(os.path.join(folder, "attempt"))}
-    if not end or lives(folder, "runner") or lives(folder, "train"):
-        told["end"] = ""
-        try:
-            done = subprocess.run(["bash", os.path.join(folder, "run.sh"), "status", "--json"],
-                                  stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                                  stderr=subprocess.DEVNULL, timeout=limit)
-            told["status"] = done.stdout.decode("utf-8", "replace")[:200000]
-        except (OSError, subprocess.TimeoutExpired):
-            told["status"] = ""
-    return told
-runs = os.path.join(home, "runs")
-folders = {os.path.join(runs, name) for name in os.listdir(runs)} if os.path.isdir(runs) else set()
-folders = {os.path.realpath(folder) for folder in folders if is_run(folder)}
-folders |= {os.path.realpath(folder) for folder in of_processes()}
-folders |= {folder for folder in given if is_run(folder)}
-with ThreadPoolExecutor(8) as pool:
-    print(json.dumps(list(pool.map(look, sorted(folders)))))
-"""
 
 
 @dataclass(frozen=True)
@@ -107,7 +33,7 @@ class Other:
     step: int | None = None
 
     @property
-    def text(self) -> str:
+    def words(self) -> str:
         """Return the run and its state for people."""
         return f"{self.run} ({self.state}{'' if self.step is None else f' at step {self.step}'})"
 
@@ -134,7 +60,7 @@ class Others:
         return asdict(self)
 
 
-def look(box: Box, folder: str, verified: bool) -> Others:
+def find_others(box: Box, folder: str, verified: bool) -> Others:
     """Return the runs of a box that its end would cost, beside the one in `folder`.
 
     `verified`: whether the results of that one have just been verified here, which is noted.
@@ -160,7 +86,11 @@ def look(box: Box, folder: str, verified: bool) -> Others:
 
 
 class NoRows(Exception):
-    """A box didn't tell its runs. The text says why."""
+    """A box didn't tell its runs. The text says why. `reason`: of ssh, '' where it answered."""
+
+    def __init__(self, text: str, reason: str = ""):
+        super().__init__(text)
+        self.reason = reason
 
 
 def rows_of(box: Box, folders: tuple[str, ...], limit: float) -> list[dict]:
@@ -169,14 +99,25 @@ def rows_of(box: Box, folders: tuple[str, ...], limit: float) -> list[dict]:
     `limit`: seconds for all of it. Each row is for `status_of`.
     """
     args = (str(min(0.7 * limit, A_RUN)), *folders)  # the others answer where one's script hangs
-    reply = boxes.run(box, LIST, interpreter=boxes.PYTHON, args=args, limit=limit)
-    try:
-        rows = json.loads(reply.out) if reply.outcome == "ok" and not reply.code else None
-    except (ValueError, RecursionError):
-        rows = None
+    rows = ask_json(box, "runs.run_lister", args, limit)
     if not isinstance(rows, list):
-        raise NoRows(reply.text or "its answer about its runs can't be read")
+        raise NoRows(UNREAD)
     return [row for row in rows if isinstance(row, dict)]
+
+
+def ask_json(box: Box, main: str, args: tuple[str, ...], limit: float) -> Any:
+    """Return the JSON that one of our programs prints on a box. Raises NoRows.
+
+    `main`: its module, as `run_script.program` takes it.
+    """
+    program = run_script.program(main)
+    reply = boxes.run(box, program, interpreter=boxes.PYTHON, args=args, limit=limit)
+    try:
+        if reply.outcome == "ok" and not reply.code:
+            return json.loads(reply.out)
+    except (ValueError, RecursionError):
+        pass
+    raise NoRows(reply.text or UNREAD, reply.why)
 
 
 def name_of(folder: str) -> str:
@@ -204,12 +145,12 @@ def as_text(others: Others, box: Box, profile: str) -> str:
     """Return what a release says of the other runs, for a terminal. `profile`: the box's."""
     named = f"rgt {{}} {box.argument} --run {{}}"
     out = [
-        f"another run lives on this box, and would be lost with it: {other.text}; "
+        f"another run lives on this box, and would be lost with it: {other.words}; "
         f"{named.format('stop', shlex.quote(other.run))} saves and ends it"
         for other in others.living
     ]
     out += [
-        f"another run has ended, and no release from here has verified its results: {other.text}; "
+        f"another run has ended, and no release from here has verified its results: {other.words}; "
         f"{named.format('release', shlex.quote(other.run))} --profile {profile} brings them"
         for other in others.owed
     ]

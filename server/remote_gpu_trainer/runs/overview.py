@@ -38,7 +38,8 @@ class Row:
     `box`: what the user calls it. `state`: as `Status.state`, 'no answer', or 'gone' for a run of a
     box that is known to be gone. `last_state`: of a box that doesn't answer. `loss`: now, 'nan' as
     a text. `seconds_left`: to the end of the run; `low` and `high` are its spread. `cost`: of the
-    box so far, since the first contact. `deadline`, `at`: seconds since 1970; `at` is of the answer
+    box so far, since the first contact, in `currency`; `left` and `hours_left`: of the job's
+    budget. All three are estimated. `deadline`, `at`: seconds since 1970; `at` is of the answer
     that the row is from. `why`: what the state follows from.
     """
 
@@ -55,6 +56,9 @@ class Row:
     low: float | None = None
     high: float | None = None
     cost: float | None = None
+    currency: str = ""
+    left: float | None = None
+    hours_left: float | None = None
     deadline: float | None = None
     at: float | None = None
     why: str = ""
@@ -112,6 +116,17 @@ def places() -> list[Place]:
     return list(found.values())
 
 
+def boxes_of(name: str) -> list[str]:
+    """Return the boxes that have a run of this name, as far as is known here; none is asked."""
+    seen = _read_seen()
+    return [
+        place.name
+        for place in places()
+        if any(is_same(job.folder, name) for job in place.jobs)
+        or any(row.name == name for row in seen.get(place.address, []))
+    ]
+
+
 def ask(place: Place, seen: list[Row], limit: float) -> list[Row]:
     """Return the rows of one box; `seen`: what it said last."""
     try:
@@ -143,11 +158,12 @@ def _row(box: Box, place: Place, told: dict, seen: list[Row], now: float) -> Row
         row = before or Row(other_runs.name_of(status.dir), place.name, "", status.dir)
         why = status.text if told.get("status") else "its script gave no state in time"
         _keep(row, f"{shown(row.name, 60)} on {shown(place.name, 60)}: {why}")
-        row.cost = _cost(place, job, status, now) or row.cost
+        _add_cost(row, place, job, status, now)
         return row
     row = Row(other_runs.name_of(status.dir), place.name, status.state, status.dir)
     progress, loss = status.progress, status.numbers.get("loss", {})
-    row.at, row.cost, row.loss = now, _cost(place, job, status, now), loss.get("value")
+    row.at, row.loss = now, loss.get("value")
+    _add_cost(row, place, job, status, now)
     row.step = _whole(progress.get("step", status.signs.step or status.step))
     row.total, row.percent = _whole(progress.get("total")), progress.get("percent")
     row.seconds_left = progress.get("seconds_left")
@@ -166,10 +182,11 @@ def _whole(value: float | None) -> int | None:
     return None if value is None else int(value)
 
 
-def _cost(place: Place, job: Known | None, status: Status, now: float) -> float | None:
-    """Return what a box has cost so far, as `status` tells it."""
-    cost = status_cost.cost_of(status, job, place.opened, now)
-    return None if cost is None else cost["so_far"]
+def _add_cost(row: Row, place: Place, job: Known | None, status: Status, now: float) -> None:
+    """Let a row tell what its box has cost so far, and what is left of the job's budget."""
+    if cost := status_cost.cost_of(status, job, place.opened, now):
+        row.cost, row.currency = cost["so_far"], cost.get("currency", "")
+        row.left, row.hours_left = cost.get("left"), cost.get("hours_left")
 
 
 def _job(place: Place, folder: str) -> Known | None:
@@ -182,15 +199,15 @@ def _silent(place: Place, seen: list[Row], why: str, now: float) -> list[Row]:
     found, unknown = [], Status("unreachable", place.name)
     for before in seen:
         _keep(before, why)
-        before.cost = _cost(place, _job(place, before.folder), unknown, now) or before.cost
+        _add_cost(before, place, _job(place, before.folder), unknown, now)
         found.append(before)
     for job in place.jobs:
         if not any(is_same(job.folder, row.folder) for row in found):
             found.append(Row(job.name, place.name, NO_ANSWER, job.folder, why=why))
-            found[-1].cost = _cost(place, job, unknown, now)
+            _add_cost(found[-1], place, job, unknown, now)
     if not found:
-        cost = _cost(place, None, unknown, now)
-        found = [Row("", place.name, NO_ANSWER, why=why, cost=cost)]
+        found = [Row("", place.name, NO_ANSWER, why=why)]
+        _add_cost(found[0], place, None, unknown, now)
     return found
 
 

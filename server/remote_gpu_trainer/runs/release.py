@@ -37,8 +37,8 @@ Begins = Callable[[int, Callable[[], int]], None]
 # The runner's own files at the top of its folder: locks, process ids, caches, and what belongs to a
 # rehearsal. They change while they are read, and mean nothing elsewhere.
 LEFT_THERE = (
-    "lock", "start.lock", "keeper.lock", "heartbeat", "rehearsal", "python", ".spare",
-    "whole.cache", "runner.pid", "train.pid", "keeper.pid", "holder.pid", "deadman.pid",
+    "lock", "start.lock", "supervisor.lock", "heartbeat", "rehearsal", "python", ".spare",
+    "whole.cache", "runner.pid", "train.pid", "supervisor.pid", "deadman.pid",
     "start.begun",
     "fetch.progress", "sync.progress", "asked", "save-now",
 )  # fmt: skip
@@ -147,7 +147,7 @@ def bring_home(
     released.links = [shown(f"{path} -> {target}") for path, target in pulled.links.items()]
     released.differing = [shown(path) for path in pulled.differing]
     released.files, released.bytes = len(files), sum(size for size, _ in files.values())
-    named = named_results.read(to / "run.sh")
+    named = named_results.read(to)
     reached = named_results.reached(named, places, files, pulled.links)
     lacking = _compare(released, reached, files)
     links_here = {} if released.differing else _link_results(to, reached.came, files)

@@ -12,10 +12,11 @@ import os
 from contextlib import suppress
 from pathlib import Path, PurePosixPath
 
-from ..boxes.box import Box
+from ..boxes.box import BadBox, Box
 from ..catalogue import bundle
-from ..runner import durable, fetch, spec
-from ..runner.asking import Failed
+from ..runner import durable, fetch
+from ..runner import spec as runner_spec
+from ..runner.child import Failed
 from ..runner.completeness import COMPLETE, files_of
 from ..runner.context import Run
 from ..runner.copies import place, place_at
@@ -24,10 +25,11 @@ from ..runner.copies.plan import There, newest
 from ..runner.copies.tool import Tools
 from ..text import sha256_of
 from ..text.masking import shown
-from . import Loads, job_text, known_jobs, release
+from . import Loads, known_jobs, release, rendered
 from .job_reading import from_object
 from .known_jobs import Known
 from .release import Released
+from .ssh_place import SshPlace
 from .transfer.pulling import Unreleased, refuse_foreign, same
 
 
@@ -39,8 +41,8 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
     """
     known = known_jobs.find(box, run)
     own = _run_of(known, address)
-    of = place_at(address, Tools(dict(os.environ), lambda: None))
     try:
+        of = _place_at(address)
         found = _generations(of, address, own)
         there = sorted(newest(found.read()).values(), key=lambda one: one.name)
         results = _results(of, own)
@@ -90,7 +92,7 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
     ]
     release.write_manifest(to, origin, rows)
     verifier = bundle.bundle_root() / "scripts" / "verify_local.py"
-    pattern = own.spec.checkpoint_pattern if own else ""
+    pattern = own.spec.checkpoint.pattern if own else ""
     notes = released.checked
     released.checked = []
     release.verify(released, verifier, to, None, load, [], f"{below}/{pattern or '*'}")
@@ -98,6 +100,17 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
     if released.unreached and released.verdict == "verified":
         released.verdict = "incomplete"
     return released
+
+
+def _place_at(address: str) -> place.Place:
+    """Return the place of an address. Raises Failed."""
+    tools = Tools(dict(os.environ), lambda: None)
+    if place.kind_of(address) != "ssh":
+        return place_at(address, tools)
+    try:
+        return SshPlace(address, tools)
+    except BadBox as error:
+        raise Failed(str(error)) from None
 
 
 def _files_of(found: Generations, there: list[There], below: str) -> dict[str, tuple[int, str]]:
@@ -124,21 +137,11 @@ def _run_of(known: Known | None, address: str) -> Run | None:
     if known is None:
         return None
     job = from_object(known.given)
-    folder, work = job_text.folders(job, "ssh")
-    return Run(
-        spec.of(
-            {
-                "name": job.name,
-                "run_dir": folder,
-                "work_dir": work,
-                "checkpoint_folder": job.checkpoint.folder if job.checkpoint else "",
-                "checkpoint_pattern": job.checkpoint.pattern if job.checkpoint else "",
-                "durable": address,
-                "durable_what": list(job.durable.what) if job.durable else [],
-                "results": list(job.results),
-            }
-        )
-    )
+    folder, work = rendered.folders(job, "ssh")
+    places = {"run_dir": folder, "work_dir": work, "end": {}, "stop": {}}
+    spec = runner_spec.of(rendered.job_of(job), places)
+    spec.durable.to = address
+    return Run(spec)
 
 
 def _generations(of: place.Place, address: str, own: Run | None) -> Generations:

@@ -13,15 +13,16 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from ..catalogue.bundle import bundle_root
 from ..platforms import profile
 from ..platforms.profile import Profile
 from ..runner.deadline import after
 from ..text import write_whole
-from . import code_state
-from .job_reading import JobError, from_object
-from .job_text import Unfit
-from .render import ENDINGS, Rendered, probe_beside, render, usual_target
+from . import code_files
+from .job_errors import JobError, placed
+from .job_reading import from_object
+from .render import ENDINGS, Rendered, render, usual_target
+from .rendered import Unfit
+from .run_ends import end_passed
 from .run_script import OURS, SHEBANG
 
 _VARIABLE = re.compile(r"(?!.*(?:KEY|TOKEN))[A-Z][A-Z0-9]*_[A-Z0-9_]*[A-Z0-9]")
@@ -45,22 +46,21 @@ def rendered(
     """
     job = from_object(given)
     now = time.mktime(on.timetuple()) if on else time.time()
-    if (at := after(job.deadline, now)) is not None and at <= now:
-        raise JobError("deadline: it has passed; give a later one, such as deadline: 20h")
+    if (at := after(job.ends, now)) is not None and at <= now:
+        raise placed(given, end_passed(job, now, now))
     platform = platform_of(profile_name, target)
     chosen = target or usual_target(platform)
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}", outside) if write_to else None
     try:
-        snapshot = code_state.take(Path(job.code)) if job.code else None
-        made = render(
-            job, platform, chosen, on or date.today(), snapshot, str(place) if place else None
-        )
-    except (Unfit, code_state.CodeError) as error:
-        raise JobError(str(error)) from None
+        state = None
+        if job.code:
+            code_files.check_folder(Path(job.code))
+            state = code_files.read_state(code_files.choose(Path(job.code)))
+        made = render(job, platform, chosen, on or date.today(), state, str(place or "") or None)
+    except Unfit as error:
+        raise placed(given, str(error)) from None
     answer = made.as_dict()
     if place:
-        if beside := probe_beside(job, chosen, str(place)):
-            _put_probe(Path(beside))
         _write(place, made)
         del answer["script"]
         answer["path"] = str(place)
@@ -165,22 +165,6 @@ def _write(path: Path, made: Rendered) -> None:
         # For its owner alone: a job may hold what its writer didn't know for a secret.
         mode = 0o600 if made.file_name.endswith(".yaml") else 0o700
         write_whole(path, made.script.encode(), mode)
-    except OSError as error:
-        raise JobError(
-            f"write_to: {path}: {error.strerror}; pass a place that can be written"
-        ) from None
-
-
-def _put_probe(path: Path) -> None:
-    """Put the probe beside a script. Raises JobError if another file has its name."""
-    text = (bundle_root() / "scripts" / "probe.py").read_bytes()
-    head = b"\n".join(text.split(b"\n", 2)[:2])
-    try:
-        if path.is_symlink() or (path.exists() and not path.read_bytes().startswith(head)):
-            raise JobError(
-                f"write_to: {path} exists and isn't the probe; move it away, or set probe: off"
-            )
-        write_whole(path, text, 0o644)
     except OSError as error:
         raise JobError(
             f"write_to: {path}: {error.strerror}; pass a place that can be written"

@@ -8,15 +8,13 @@ import sys
 import time
 from collections.abc import Callable, Generator, Iterator
 from dataclasses import dataclass, field
-from functools import cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 from ..boxes import box as boxes
 from ..boxes.box import Box, Stream, Trouble
 from ..text import UserError
-from ..text.masking import shown
-from . import calling, status
+from ..text.masking import shown, shown_some
+from . import calling, run_script, status
 from .status_reply import Parts, parts_of
 
 MOST_HEAD = 1 << 20  # bytes that a box may say about its runs before the log
@@ -73,12 +71,6 @@ class Wanted:
     connections: int = 0
 
 
-@cache
-def program() -> str:
-    """Return what runs on the box."""
-    return (Path(__file__).parent / "log_reader.py").read_text(encoding="utf-8")
-
-
 def read(
     box: Box,
     run: str,
@@ -121,7 +113,17 @@ def _read_once(
 ) -> Generator[Piece, None, Trouble | None]:
     """Yield what one connection brings, and return why it broke; None at the end."""
     python = (shutil.which("python3") or sys.executable) if box.local else "python3"
-    words = ("bash", "-c", calling.PROGRAM, "rgt", run, python, "-I", "-c", program())
+    words = (
+        "bash",
+        "-c",
+        calling.PROGRAM,
+        "rgt",
+        run,
+        python,
+        "-I",
+        "-c",
+        run_script.program("runs.log_reader"),
+    )
     try:
         with boxes.stream(box, (*words, _as_json(wanted)), accept_new=accept_new) as stream:
             begun = _head(box, run, wanted, stream)
@@ -162,9 +164,8 @@ def _head(box: Box, run: str, wanted: Wanted, stream: Stream) -> Begun:
         raise boxes.NotStarted(boxes.trouble_of(box, stream))
     folder = shown(found.get("folder", ""), 300)
     if others := found.get("others"):
-        named = ", ".join(shown(other, 200) for other in others[:5])
-        more = f" and {len(others) - 5} more" if len(others) > 5 else ""
-        raise NoLog(f"{folder} has several logs; name one with --run: {named}{more}")
+        named = shown_some(others, width=200)
+        raise NoLog(f"{folder} has several logs; name one with --run: {named}")
     if wanted.attempt is not None and wanted.attempt not in found["attempts"]:
         count = len(found["attempts"])
         some = f"its attempts are 1 to {count}" if count else "it hasn't begun its first"

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from ..boxes.box import Box
 from ..text.masking import shown
 from ..text.spans import shown_seconds
-from . import calling, status_facts
+from . import calling, status_words
 from .status_reply import Status, status_from
 
 LIMIT = 30  # seconds for one question
@@ -126,8 +126,8 @@ def in_a_line(status: Status) -> str:
         words.append(status.phase)
     if (status.attempt or 1) > 1:
         words.append(f"attempt {status.attempt}")
-    words += status_facts.place_in_words(status)
-    words += [status_facts.newest_loss(status)] if status.state in ("alive", "stalled") else []
+    words += status_words.place_in_words(status)
+    words += [status_words.newest_loss(status)] if status.state in ("alive", "stalled") else []
     if status.failure and status.failure != status.state:
         words.append(f"class {status.failure}")
     if status.reason and status.reason != status.state:
@@ -141,7 +141,7 @@ def as_text(status: Status) -> str:
     at_ceiling = " (unchanged when the wait ended)" if status.ceiling else ""
     out = [f"{status.state}: {status.dir or status.box}{at_ceiling}"]
     out += [f"    {status.text}"] if status.text else []
-    out += [f"    {line}" for line in status_facts.in_words(status)]
+    out += [f"    {line}" for line in status_words.in_words(status)]
     out += [f"    {line}" for line in status.evidence]
     for match in status.matches:
         out.append(f"    {match['id']}  {match['title']} ({match['by']})")

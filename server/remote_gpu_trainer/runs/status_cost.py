@@ -7,11 +7,10 @@ from typing import Any
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
-from ..numbers import finite
+from ..text.money import read_money
 from . import known_jobs, ledger
+from .job_values import WrongValue, read_rented
 from .status_reply import Status
-
-MOST = 1e6  # of a price
 
 
 def add(box: Box, status: Status, now: float) -> None:
@@ -22,7 +21,7 @@ def add(box: Box, status: Status, now: float) -> None:
     """
     known = known_jobs.find(box, status.dir) if status.dir else None
     given = known.given if known else {}
-    status.wanted = _wanted(given)
+    status.wanted = wanted_words(given)
     address = boxes.address(box)
     opened = next((one for one in ledger.still_open() if one.address == address), None)
     status.cost = cost_of(status, known, opened, now)
@@ -33,34 +32,64 @@ def cost_of(
 ) -> dict[str, Any] | None:
     """Return the cost of a run's box; None where its price or its first contact isn't known.
 
-    `known`: the run's job. `opened`: what the ledger has of the box.
+    `known`: the run's job. `opened`: what the ledger has of the box. All of it is estimated by time
+    and price: storage, traffic and rounding aren't counted. `left` of the job's budget.
     """
     profile = (known.profile if known else "") or (opened.profile if opened else "")
     given = known.given if known else {}
-    told = _of_job(given) or _of_ledger(opened) or _of_profile(profile, status)
-    since = opened.since if opened else status.first_start
+    told = price_of(given, opened, profile, status.gpu_name, len(status.gpus))
+    since = _rented(given) or (opened.since if opened else status.first_start)
     if told is None or since is None or since > now:
         return None
     price = told["price"]
-    cost = {**told, "since": since, "so_far": round(price * (now - since) / 3600, 4)}
+    so_far = round(price * (now - since) / 3600, 4)
+    cost = {**told, "estimated": True, "since": since, "so_far": so_far}
+    if budget := read_money(given.get("budget")):
+        cost["budget"] = budget.amount
+        cost["left"] = round(max(0.0, budget.amount - so_far), 4)
+        cost["hours_left"] = round(cost["left"] / price, 2)
     if status.state in ("alive", "stalled") and status.deadline and status.deadline > now:
         cost["at_deadline"] = round(price * (status.deadline - since) / 3600, 4)
     return cost
 
 
+def price_of(
+    given: dict[str, Any], opened: ledger.Opened | None, profile: str, card: str, cards: int
+) -> dict[str, Any] | None:
+    """Return the price of a box for an hour, `by` whom, and its currency where that is known; None
+    for no price.
+
+    `given`: the job. `card`: what the box's cards are called, '' while unknown.
+    """
+    return _of_job(given) or _of_ledger(opened) or _of_profile(profile, card, cards)
+
+
 def _of_job(given: dict[str, Any]) -> dict[str, Any] | None:
-    price = _price(given.get("price"))
-    return None if price is None else {"price": price, "by": "by the job"}
+    price = read_money(given.get("price"))
+    if price is None:
+        return None
+    told = {"price": price.amount, "by": "by the job"}
+    return {**told, "currency": price.currency} if price.currency else told
+
+
+def _rented(given: dict[str, Any]) -> float | None:
+    """Return since when the job says that its box is paid for, in seconds since 1970."""
+    with suppress(WrongValue):
+        kind, _, at = read_rented(given.get("rented")).partition(":")
+        return float(at) if kind == "at" else None
+    return None
 
 
 def _of_ledger(opened: ledger.Opened | None) -> dict[str, Any] | None:
-    price = _price(opened.price) if opened else None
-    return None if price is None else {"price": price, "by": "by the ledger"}
+    if opened is None or (price := read_money(opened.price)) is None:
+        return None
+    told = {"price": price.amount, "by": "by the ledger"}
+    return {**told, "currency": opened.currency} if opened.currency else told
 
 
-def _of_profile(name: str, status: Status) -> dict[str, Any] | None:
+def _of_profile(name: str, gpu_name: str, cards: int) -> dict[str, Any] | None:
     """The dated price of such cards on the platform's page, for as many as the box has."""
-    if not name or not status.gpu_name:
+    if not name or not gpu_name:
         return None
     from ..platforms import profile as profiles  # half a second, which most runs don't need
     from ..platforms.cards import SeveralCards, gpu_named
@@ -69,25 +98,15 @@ def _of_profile(name: str, status: Status) -> dict[str, Any] | None:
     fact = profile.facts.card_prices if profile else None
     card = None
     with suppress(SeveralCards):
-        card = gpu_named(status.gpu_name)
+        card = gpu_named(gpu_name)
     if fact is None or card is None or card[0] not in fact.value.an_hour:
         return None
-    price = fact.value.an_hour[card[0]] * max(len(status.gpus), 1)
+    price = fact.value.an_hour[card[0]] * max(cards, 1)
     by = f"by {name}'s page of {fact.date}"
     return {"price": price, "by": by, "currency": fact.value.currency}
 
 
-def _price(value: object) -> float | None:
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
-    price = finite(value, MOST)
-    return price if price is not None and price > 0 else None
-
-
-def _wanted(given: dict[str, Any]) -> str:
+def wanted_words(given: dict[str, Any]) -> str:
     """What a job asked for, in a line."""
     from ..text.masking import shown
 

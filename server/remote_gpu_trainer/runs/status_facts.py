@@ -1,4 +1,4 @@
-"""What a box measured of its run: read from `status --json`, and as lines for a person. Pure.
+"""What a box measured of its run: read from `status --json`. Pure.
 
 Nothing in an answer is trusted: types are checked, texts are cut, cleaned and masked. What isn't
 known is left out.
@@ -6,14 +6,10 @@ known is left out.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..numbers import finite
 from ..text.masking import shown
-from ..text.spans import shown_seconds
-
-if TYPE_CHECKING:
-    from .status_reply import Status
 
 NAMES = {"loss": "loss", "val_loss": "validation", "lr": "lr", "grad_norm": "grad norm"}
 NOT_FINITE = ("nan", "inf", "-inf")
@@ -22,7 +18,6 @@ _PROGRESS = (
     "seconds_left", "seconds_left_low", "seconds_left_high",
 )  # fmt: skip
 _CARD = ("use", "memory_mb", "total_mb", "temperature_c")
-_BARS = "▁▂▃▄▅▆▇█"
 MOST_GPUS, MOST_POINTS, MOST_ATTEMPTS = 64, 40, 20
 
 
@@ -77,120 +72,3 @@ def _plain(value: object) -> float | int | None:
     """Return a number, a whole one as such."""
     number = finite(value)
     return int(number) if number is not None and number == int(number) else number
-
-
-def sparkline(values: list[float]) -> str:
-    """Return a line of blocks, '' for fewer than three values."""
-    if len(values) < 3:
-        return ""
-    low, high = min(values), max(values)
-    scale = (len(_BARS) - 1) / (high - low) if high > low else 0.0
-    return "".join(_BARS[round((value - low) * scale)] for value in values)
-
-
-def in_words(status: Status) -> list[str]:
-    """Return a line for each kind of fact, for a person who looks at a run."""
-    lines = [", ".join(place_in_words(status)), _without_total(status)]
-    lines.append(", ".join(_numbers(status)))
-    lines += _gpus(status.gpus)
-    if status.disk_free is not None:
-        lines.append(f"disk: {_size(status.disk_free)} left")
-    if status.cost:
-        lines.append(_cost(status.cost))
-    if status.checkpoint:
-        about = "" if status.checkpoint_step_is_named else "about "
-        step = "" if status.checkpoint_step is None else f"{about}step {status.checkpoint_step}: "
-        lines.append(f"newest complete checkpoint: {step}{status.checkpoint}")
-    if status.wanted and status.state in ("alive", "stalled"):
-        lines.append(f"asked for: {status.wanted}")
-    if status.asked:
-        lines.append(f"asked to end: {status.asked}")
-    return [line for line in [*lines, *status.attempts] if line]
-
-
-def place_in_words(status: Status) -> list[str]:
-    """Return where a run is and how long it takes."""
-    told = status.progress
-    step, total = told.get("step", status.step), told.get("total")
-    words = []
-    if step is not None:
-        of = "" if total is None else f" of {total:.0f}"
-        percent = f" ({told['percent']:.3g} %)" if of and "percent" in told else ""
-        words.append(f"step {step:.0f}{of}{percent}")
-    elif "epoch" in status.numbers:
-        words.append(f"epoch {status.numbers['epoch']['value']:g}")
-    rate = told.get("steps_per_second")
-    if rate:
-        words.append(f"{rate:.3g} steps/s" if rate >= 0.5 else f"{1 / rate:.3g} s a step")
-    if "seconds_left" in told:
-        low, high = (
-            told.get(f"seconds_left_{end}", told["seconds_left"]) for end in ("low", "high")
-        )
-        low, high = shown_seconds(low), shown_seconds(high)
-        spread = f" ({low} to {high})" if low != high else ""
-        words.append(f"{shown_seconds(told['seconds_left'])} left{spread}")
-    return words
-
-
-def _without_total(status: Status) -> str:
-    """Return what tells the time to the end where the output alone doesn't."""
-    told = status.progress
-    if status.state != "alive" or "steps_per_second" not in told or "total" in told:
-        return ""
-    return (
-        "time to the end: not known, its output tells no last step; final_step in the job names it"
-    )
-
-
-def newest_loss(status: Status) -> str:
-    """Return the newest loss as "loss 0.72", '' where none is known."""
-    told = status.numbers.get("loss")
-    return f"loss {_value(told['value'])}{_of_step(status, told)}" if told else ""
-
-
-def _numbers(status: Status) -> list[str]:
-    words = []
-    for name, label in NAMES.items():
-        told = status.numbers.get(name)
-        if not told:
-            continue
-        line = f"{label} {_value(told['value'])}"
-        if name == "loss" and (drawn := sparkline(status.course)):
-            line += f" {drawn}"
-        words.append(line + (_of_step(status, told) if "loss" in name else ""))
-    return words
-
-
-def _of_step(status: Status, told: dict[str, Any]) -> str:
-    """Return the step of a number where it isn't the one that stands beside it."""
-    here = status.progress.get("step", status.step)
-    return "" if told["step"] in (None, here) else f" (step {told['step']:.0f})"
-
-
-def _value(value: float | str) -> str:
-    return value if isinstance(value, str) else f"{value:.4g}"
-
-
-def _gpus(gpus: list[dict[str, float]]) -> list[str]:
-    lines = []
-    for number, card in enumerate(gpus):
-        words = [f"{card['use']:.0f} % busy"] if "use" in card else []
-        if "memory_mb" in card:
-            of = f" of {card['total_mb'] / 1024:.1f}" if "total_mb" in card else ""
-            words.append(f"{card['memory_mb'] / 1024:.1f}{of} GB")
-        if "temperature_c" in card:
-            words.append(f"{card['temperature_c']:.0f} °C")
-        lines += [f"gpu {number}: {', '.join(words)}"] if words else []
-    return lines
-
-
-def _cost(cost: dict[str, Any]) -> str:
-    unit = f" {cost['currency']}" if cost.get("currency") else ""
-    words = [f"about {cost['so_far']:.2f}{unit} so far"]
-    if cost.get("at_deadline") is not None:
-        words.append(f"{cost['at_deadline']:.2f} at the deadline")
-    return f"cost: {', '.join(words)} ({cost['price']:g} an hour, {cost['by']})"
-
-
-def _size(count: float) -> str:
-    return f"{count / 1e9:.1f} GB" if count >= 1e9 else f"{count / 1e6:.0f} MB"

@@ -25,7 +25,7 @@ GOING = ("preflight", "staging", "running", "saving", "syncing")
 BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
 NO_RUNNER = "no-runner"  # `Status.why` of a program that outlived its runner
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
-KEEPER = "the keeper starts another within a minute, and if it doesn't, "
+SUPERVISOR = "the supervisor starts another within a minute, and if it doesn't, "
 NAN_ENTRY = "P9"  # the entry about a loss that becomes nan
 _CARD = re.compile(r" \d+%")  # of what the runner says of the cards: the name stands before it
 _ENTRY = re.compile(r"[A-Z][A-Z0-9]{0,9}\Z")
@@ -67,6 +67,7 @@ class Status:
     on, and where nothing is known.
     `probe`: what the probe said of the first steps; '' without it. `box_on`: why the box is still
     on, and may be billed, although it was to end; ''.
+    `cells`: how many its queue has, 0 for a run without one.
     `deadline`, `first_start`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`:
     the wait ended because its time was over.
     """
@@ -112,6 +113,7 @@ class Status:
     signs: Signs = Signs()
     failed_attempt: FailedAttempt | None = None
     decision: dict | None = None
+    cells: int = 0
 
     def as_dict(self) -> dict:
         """Return all fields, as `status --json` prints them."""
@@ -245,13 +247,15 @@ def _fill(status: Status, data: dict) -> None:
     status.tail = shown_lines(_text(data, "tail"), 40, 300)
     status.progress, status.numbers = status_facts.progress_of(data), status_facts.numbers_of(data)
     status.course, status.gpus = status_facts.course_of(data), status_facts.gpus_of(data)
-    status.gpu_name = _CARD.split(shown(_text(data, "gpu"), 120))[0]
+    status.gpu_name = next(iter(cards_named(data.get("gpu"))), "")
     status.attempts = status_facts.attempts_of(data)
     status.disk_free = _number(data, "disk_free")
     status.checkpoint = shown(_text(data, "checkpoint"), 300)
     status.checkpoint_step = _whole(data, "checkpoint_step")
     status.checkpoint_step_is_named = data.get("checkpoint_step_is_named") is not False
     status.asked = shown(_text(data, "asked"), 100)
+    cells = data.get("cells")
+    status.cells = (_whole(cells, "total") or 0) if isinstance(cells, dict) else 0
     entry = _text(data, "entry")
     status.entry = entry if _ENTRY.match(entry) else ""
 
@@ -367,7 +371,7 @@ def _lost_runner(data: dict, beat: float | None) -> str:
         return (
             "the program is alive but its runner is gone: no copies, no retries, "
             "no stall detection; "
-            + (KEEPER if data.get("keeper_alive") is True else "")
+            + (SUPERVISOR if data.get("supervisor_alive") is True else "")
             + "rgt resume goes on with the program"
         )
     if beat is not None and beat > SILENT:
@@ -386,10 +390,10 @@ def _warn(status: Status, data: dict, now: float) -> None:
         left = shown_seconds(abs(status.deadline - now))
         is_ahead = status.deadline > now
         evidence.append(f"deadline in {left}" if is_ahead else f"deadline passed {left} ago")
-        if going and data.get("keeper_alive") is False:
+        if going and data.get("supervisor_alive") is False:
             last = shown(_text(data, "backstop"), 40)
             then = f"only {last} ends the program" if last else "nothing on the box ends the run"
-            evidence.append(f"the keeper is gone: {then} at the deadline")
+            evidence.append(f"the supervisor is gone: {then} at the deadline")
     sync = data.get("last_sync")
     if isinstance(sync, dict):
         t = _number(sync, "t")
@@ -460,3 +464,9 @@ def _or_none(value: int | None) -> str:
 
 def _ago(seconds: float | None) -> str:
     return "never" if seconds is None else f"{max(0.0, seconds):.0f} s ago"
+
+
+def cards_named(told: object) -> list[str]:
+    """Return the name of each card in what the runner says of a box's cards."""
+    names = [_CARD.split(shown(one, 120))[0].strip() for one in str(told or "").split(";")]
+    return [name for name in names if name]

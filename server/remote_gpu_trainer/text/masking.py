@@ -289,6 +289,14 @@ class Below:
         return shown
 
 
+def strip_controls(text: str) -> str:
+    """Return a text without what a terminal would obey: escape sequences, control characters but
+    tab and line feed, and what turns the direction of what is printed."""
+    if "\x1b" in text:
+        text = ANSI.sub("", text)
+    return UNSEEN.sub("", text)
+
+
 def shown(text: object, most: int = 300) -> str:
     """Return one masked line of at most `most` characters. Line breaks become blanks."""
     flat = ANSI.sub("", str(text)[: most * 8])
@@ -296,6 +304,12 @@ def shown(text: object, most: int = 300) -> str:
         flat = "".join(c if c.isprintable() else " " for c in flat)
     flat = IN_ADDRESS.sub(r"\1:***@", mask(flat)).rstrip()
     return flat if len(flat) <= most else flat[: most - 2] + " …"
+
+
+def shown_some(names: Sequence[object], most: int = 5, width: int = 60) -> str:
+    """Return the first names of a list as `shown` gives them, and how many there are beside."""
+    listed = ", ".join(shown(name, width) for name in names[:most])
+    return listed + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
 def shown_lines(text: object, most: int = 40, width: int = 300) -> list[str]:

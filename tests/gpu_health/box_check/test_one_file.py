@@ -70,6 +70,17 @@ def test_a_circle_of_imports_is_refused():
         box_programs.in_order(dict(trees, main=ast.parse("from .a import x")), "main")
 
 
+def test_one_name_in_two_parts_is_refused():
+    trees = {
+        "one": ast.parse("import os\nA = B = 1\n"),
+        "two": ast.parse("import os\nC: int = 2\n"),
+    }
+    box_programs.refuse_shared_names(trees)
+    for text in ("def B():\n    pass\n", "class B:\n    pass\n", "B: int = 3\n", "(B, D) = 1, 2\n"):
+        with pytest.raises(ValueError, match="two and one define B; rename one of them"):
+            box_programs.refuse_shared_names(dict(trees, two=ast.parse(text)))
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: path.stem)
 def test_a_part_imports_only_its_neighbours_and_the_standard_library(path):
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
@@ -186,5 +197,5 @@ def test_a_rule_for_the_kernel_log_has_at_most_one_group_and_an_action():
     rules = importlib.import_module("remote_gpu_trainer.logs.kernel.log_rules")
     advice = importlib.import_module("remote_gpu_trainer.logs.kernel.advice")
     for kind, level, pattern in rules.LOG_RULES:
-        assert level in advice.RANK and pattern.groups <= 1
+        assert level in (*advice.RANK, "ok") and pattern.groups <= 1
         assert kind == "xid 79" or rules.LOG_ACTION[kind]

@@ -15,6 +15,7 @@ from .smi_outputs import (
     parse_table,
     parse_topo,
     parse_xml,
+    table_processes,
 )
 from .text import as_dict, as_list, number, state, version, yes
 
@@ -226,6 +227,9 @@ def read_cells(box, files):
         box.problems += problems
     if "table.txt" in files:
         sources.append(("table", parse_table(files["table.txt"])))
+        listed = table_processes(files["table.txt"])
+        # A table without processes proves nothing: a container's shows none.
+        box.processes_known, processes = box.processes_known or bool(listed), processes + listed
     by_place = {}
     for source, rows in sources:
         for cells in rows:
@@ -310,7 +314,9 @@ def read_processes(box, files, processes):
         box.processes_known, processes = True, processes + listed
     for process in processes:
         for gpu in box.gpus:
-            if process["bdf"]:
+            if process.get("index") is not None:
+                here = process["index"] == gpu.index
+            elif process["bdf"]:
                 here = process["bdf"] == gpu.bdf
             else:
                 here = process.get("uuid") and process.get("uuid") == gpu.uuid
@@ -332,6 +338,9 @@ def read_other_captures(box, files):
         gpu = next((gpu for gpu in box.gpus if gpu.bdf == place), None)
         gpu = gpu or box.add_gpu(bdf=place, seen={"retired"})
         gpu.cells.setdefault(f"retired_pages.{kind}.count", []).append(str(count))
+    disks = parse_df(files.get("df.txt", ""))
+    if disks:
+        box.proc = dict(box.proc, disks=dict(disks, **as_dict(box.proc.get("disks"))))
     for line in clean(files.get("lspci.txt", "")).splitlines():
         # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): it no longer answers
         if "NVIDIA" in line and "(rev ff)" in line:
@@ -345,6 +354,35 @@ def read_other_captures(box, files):
     )
     if library and version(driver)[:2] not in ((), version(library)[:2]):
         box.failures.append(("mismatch", f"NVML version {library}, driver version {driver}"))
+
+
+# Where jobs write. Other mounts, such as those of snap packages, may be full and harmless.
+JOBS_MOUNTS = re.compile(r"/(?:dev/shm|tmp|root|home|workspace|data|mnt|scratch)?\Z")
+# shm              64M     0   64M   0% /dev/shm      shm   65536   0   65536   0% /dev/shm
+DF_ROW = re.compile(
+    r"^\s*\S+\s+([\d.]+)([KMGTP]?)i?\s+\S+\s+([\d.]+)([KMGTP]?)i?\s+\d+%\s+(/\S*)\s*$"
+)
+
+
+def parse_df(text):
+    """`df` or `df -h` -> {path: its sizes, as `gather_disks` has them}."""
+    header = re.search(r"^\s*Filesystem\s+(\S+)", text, re.M)
+    block = {"1M-blocks": 1.0, "1K-blocks": 1 / 1024.0}.get(
+        header.group(1) if header else "", 1 / 1024.0
+    )
+    unit = {"": block, "K": 1 / 1024.0, "M": 1.0, "G": 1024.0, "T": 1024.0**2, "P": 1024.0**3}
+    disks = {}
+    for row in filter(None, map(DF_ROW.match, clean(text).splitlines())):
+        total, total_unit, free, free_unit, path = row.groups()
+        if JOBS_MOUNTS.match(path) and total.count(".") < 2 and free.count(".") < 2:
+            disks[path] = {
+                "total_mib": float(total) * unit[total_unit],
+                "free_mib": float(free) * unit[free_unit],
+                "inodes": 0,
+                "inodes_free": 0,
+                "id": path,
+            }
+    return disks
 
 
 def compare_with_sysfs(box):

@@ -5,6 +5,7 @@ import re
 from ...logs.kernel.places import short
 from .box import amd_cards
 from .cards import NVLINKS, sku_of
+from .judge_host import processors_of
 from .names import did_you_mean, is_called, meant_by
 from .text import as_dict, state, version
 
@@ -33,7 +34,8 @@ EXPECT = {
     "mig": ("yes", "on or off"),
     "disk": ("size", "GiB free on the largest writable path (500, 500GB, 4TiB)"),
     "shm": ("size", "GiB of /dev/shm"),
-    "ram": ("size", "GiB"),
+    "ram": ("size", "GiB that the box, or this container of it, may use"),
+    "cpus": ("count", "processors that the box, or this container of it, may use"),
     "log": ("yes", "no: accept that this box's kernel log can't be read"),
 }
 # kind -> (what is expected, the operators it can have)
@@ -184,6 +186,8 @@ def judge_expectations(box, expectations, add):
             expect_count(box, cards, answered, expectation)
         elif what in ("disk", "shm", "ram"):
             expect_size(box, expectation)
+        elif what == "cpus":
+            expect_processors(box, expectation)
         elif what in ("torch", "cuda"):
             expect_torch(as_dict(box.proc.get("torch")), expectation)
         elif what == "driver":
@@ -218,7 +222,11 @@ def expect_of_gpus(cards, answered, expectation):
 def expect_count(box, cards, answered, expectation):
     """gpus: the number of NVIDIA and AMD cards."""
     listed = len({gpu.label for gpu in box.gpus}) + len(cards)
-    known = answered or cards or any(kind == "no_devices" for kind, _ in box.failures)
+    # nvidia-smi came back, and no card was seen: there is none for this job.
+    asked = (
+        box.recorded and not box.late and not any(box.exit[name]["timed_out"] for name in box.exit)
+    )
+    known = answered or cards or asked or any(kind == "no_devices" for kind, _ in box.failures)
     if not known and not box.gpus:
         expectation.unknown()
     elif not expectation.fits(listed):
@@ -235,13 +243,22 @@ def expect_size(box, expectation):
     got = {
         "disk": max([size for size in free if isinstance(size, (int, float))] or [0]),
         "shm": shm.get("total_mib"),
-        "ram": limit.get("limit_mib") or memory.get("total_mib"),
+        "ram": min(filter(None, (limit.get("limit_mib"), memory.get("total_mib"))), default=None),
     }[expectation.what]
     if not isinstance(got, (int, float)) or not got:
         expectation.unknown()
     elif not expectation.fits(got / 1024.0, at_least(expectation.operator)):
         entry = expectation.what if expectation.what in ("disk", "shm") else ""
         expectation.miss(None, f"{got / 1024.0:.1f} GiB", entry)
+
+
+def expect_processors(box, expectation):
+    """cpus: those that the job may use."""
+    got = processors_of(box)
+    if got is None:
+        expectation.unknown()
+    elif not expectation.fits(got, at_least(expectation.operator)):
+        expectation.miss(None, f"{got:.4g}", "")
 
 
 def expect_torch(torch, expectation):

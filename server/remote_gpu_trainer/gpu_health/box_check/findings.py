@@ -99,8 +99,8 @@ class Findings:
     """Collects findings. Call it with the name of a finding and the values of its texts."""
 
     def __init__(self):
-        """`list`: the findings; `keys`: their (key, GPU)."""
-        self.list, self.keys = [], set()
+        """`list`: the findings; `keys`: their (key, GPU); `names`: (name, finding) of each."""
+        self.list, self.keys, self.names = [], set(), []
 
     def __call__(self, gpu, name, *values, level=None, expected=(), do=(), key=None, entry=None):
         """Add a finding, once for each key and GPU. The record has the defaults."""
@@ -110,16 +110,22 @@ class Findings:
         if key and (key, gpu) in self.keys:
             return
         self.keys.add((key, gpu))
-        self.list.append(
-            {
-                "gpu": gpu,
-                "level": level or record["level"],
-                "evidence": short(record["found"] % values, 300),
-                "threshold": record["expected"] % expected,
-                "action": record["do"] % do,
-                "entry": ENTRY.get(entry or key, ""),
-            }
-        )
+        finding = {
+            "gpu": gpu,
+            "level": level or record["level"],
+            "evidence": short(record["found"] % values, 300),
+            "threshold": record["expected"] % expected,
+            "action": record["do"] % do,
+            "entry": ENTRY.get(entry or key, ""),
+        }
+        self.list.append(finding)
+        self.names.append((name, finding))
+
+    def take_out(self, *names):
+        """Remove the findings with these names -> those that were there, in their order."""
+        gone = [finding for name, finding in self.names if name in names and finding in self.list]
+        self.list = [finding for finding in self.list if finding not in gone]
+        return gone
 
     def has(self, key, gpu):
         """Whether a finding with this key was added for this GPU."""

@@ -1,5 +1,6 @@
 """Gather what the box shows: /proc and /sys, who holds the GPUs, disks, torch, amd-smi."""
 
+import contextlib
 import glob
 import json
 import os
@@ -9,7 +10,7 @@ import stat
 import threading
 import time
 
-from ...logs.kernel.places import short
+from ...logs.kernel.places import bdf, short
 from . import data_text
 from .commands import gather_log, gather_nvidia, read_text, run
 from .files import CALL_SECONDS
@@ -54,6 +55,42 @@ def gather_system(proc):
         "available_mib": int(memory.get("MemAvailable", 0)) // 1024,
     }
     proc["cgroup"] = memory_limit()
+    proc["cpu"] = processors()
+    proc["edac"] = {
+        os.path.basename(path): {kind: count_in(f"{path}/{kind}_count") for kind in ("ce", "ue")}
+        for path in sorted(glob.glob("/sys/devices/system/edac/mc/mc[0-9]*"))
+    }
+
+
+def count_in(path):
+    """The whole number in a small file, or None."""
+    text = word_of(path)
+    return int(text) if text.isdigit() and len(text) < 20 else None
+
+
+def processors():
+    """How many processors there are, how many this process may use, and what they did.
+
+    {count, allowed, times} and, where a cgroup limits them, {quota, periods, throttled}. `times`:
+    ticks since the boot, as the first line of /proc/stat has them.
+    """
+    first = (read_text("/proc/stat") or "").split("\n", 1)[0].split()[1:]
+    found = {"count": os.cpu_count(), "times": [int(word) for word in first if word.isdigit()]}
+    with contextlib.suppress(OSError):
+        found["allowed"] = len(os.sched_getaffinity(0))
+    quota, _, period = word_of("/sys/fs/cgroup/cpu.max").partition(" ")
+    statistics = read_text("/sys/fs/cgroup/cpu.stat") or ""
+    if not period:
+        quota, period = (
+            word_of(f"/sys/fs/cgroup/cpu/cpu.cfs_{name}_us") for name in ("quota", "period")
+        )
+        statistics = read_text("/sys/fs/cgroup/cpu/cpu.stat") or ""
+    if quota.isdigit() and period.isdigit() and int(period):
+        counts = dict(re.findall(r"^nr_(periods|throttled) (\d{1,18})$", statistics, re.M))
+        found.update(
+            {name: int(count) for name, count in counts.items()}, quota=int(quota) / int(period)
+        )
+    return found
 
 
 def word_of(path):
@@ -64,6 +101,8 @@ def word_of(path):
 def card_at(path, kind, vendor):
     """Return what sysfs shows of a card."""
     card = {"bdf": os.path.basename(path), "vendor": vendor, "class": kind}
+    above = os.path.realpath(path).split("/")[:-1]  # …/pci0000:00/0000:00:03.0/0000:03:00.0
+    card["behind"] = [name for name in above if bdf(name)]
     try:
         card["driver"] = os.path.basename(os.readlink(path + "/driver"))
     except OSError:

@@ -16,6 +16,8 @@ from .text import number, state, version
 REPLAYS = (0.15, 0.3, 0.48, 0.96, 1.92, 3.84)  # per minute and lane, for generations 1 to 6: DCGM
 FAR_BELOW = 0.5  # of the default clock or power limit: what providers set to save power is above
 HOT_WHILE_IDLE = 80  # C; idle cards have at most 43 in the real captures
+LOW_HEAT_LIMIT = 70  # C: of the highest working temperatures in the captures the least is 85
+NEAR_HEAT_LIMIT = 2  # C below it, where a card begins to slow itself down
 
 
 def judge_lost(box, gpu, add):
@@ -199,7 +201,10 @@ def judge_heat(gpu, add):
     slow = slow if slow and slow > 40 else 90  # 89 to 95 in the captures that show it
     if top and top > 40:  # the highest working temperature, 85 to 93 in the captures; gpud
         slow = int(min(slow, top + 1))
-    if (margin is not None and margin <= 0) or heat >= slow:
+    if top and 40 < top < LOW_HEAT_LIMIT:
+        level = "degraded" if heat >= top - NEAR_HEAT_LIMIT else "warn"
+        add(gpu.label, "low_heat_limit", int(top), int(heat), level=level)
+    elif (margin is not None and margin <= 0) or heat >= slow:
         left = "" if margin is None else f", {int(margin)} C to its limit"
         add(gpu.label, "hot_gpu", heat, left, expected=(slow,))
     limit = gpu.number("x.memory_max")

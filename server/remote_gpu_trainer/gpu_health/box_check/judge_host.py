@@ -8,6 +8,7 @@ import re
 from typing import NamedTuple
 
 from ...logs.kernel.places import bdf, short
+from ...logs.kernel.repeated import CORRECTED_A_DAY
 from .box import nvidia_cards
 from .text import as_dict, as_list
 
@@ -21,6 +22,8 @@ def judge_system(box, add):
     for path, disk in sorted(as_dict(box.proc.get("disks")).items()):
         judge_disk(short(path, 80), disk, seen, add)
     judge_host_memory(box, add)
+    judge_memory_errors(box, add)
+    judge_processors(box, add)
     for node in map(as_dict, as_list(box.proc.get("dev"))):
         if node.get("error") and re.match(r"/dev/nvidia(\d+|ctl)$", str(node.get("path"))):
             add(None, "closed_node", node["path"], node["error"])
@@ -39,10 +42,68 @@ def judge_host_memory(box, add):
         as_number(memory.get("total_mib")) or 0,
         as_number(memory.get("available_mib")),
     )
+    cards = [gpu.number("memory.total") or 0 for gpu in box.gpus]
+    if 0 < limit < min(max(cards, default=0), total or limit + 1):
+        add(None, "less_memory_than_a_gpu", limit, max(cards))
     if used is not None and 0 < 0.95 * limit < used:
         add(None, "container_memory", used, limit)
     elif available is not None and total > 0 and available < 1024:
         add(None, "little_memory", available, total)
+
+
+PROCESSORS_A_GPU = 2  # a process that trains, and one that loads data (our limit)
+THROTTLED = 0.25  # of the periods in which a container used processors (our limit)
+STEAL_WARN, STEAL_DEGRADED = 0.05, 0.2  # of the time in which programs wanted to run (our limits)
+LEAST_TICKS = 3000  # of the kernel's clock, 100 a second: less tells nothing
+
+
+def judge_memory_errors(box, add):
+    """Judge what EDAC counted since the boot: memory errors that were corrected, or couldn't be."""
+    uptime = as_number(box.proc.get("uptime_s"))
+    days = max(1.0, (uptime or 0) / 86400.0)
+    for name, counts in sorted(as_dict(box.proc.get("edac")).items()):
+        counts = as_dict(counts)
+        uncorrected, corrected = as_number(counts.get("ue")), as_number(counts.get("ce"))
+        values = (short(name, 20), days)
+        if uncorrected:
+            add(None, "uncorrected_memory", uncorrected, *values, key=f"host memory {name}")
+        elif corrected and corrected >= CORRECTED_A_DAY * days:
+            add(None, "corrected_memory", corrected, *values, key=f"host memory {name}")
+
+
+def processors_of(box):
+    """How many processors the job may use, by its affinity and its container's quota, or None."""
+    cpu = as_dict(box.proc.get("cpu"))
+    known = [as_number(cpu.get(name)) for name in ("allowed", "quota")]
+    return min([number for number in known if number], default=None)
+
+
+def judge_processors(box, add):
+    """Judge the processors that the job may use, and how much of their time others take."""
+    cpu, mine = as_dict(box.proc.get("cpu")), processors_of(box)
+    total = as_number(cpu.get("count"))
+    if mine and total and mine < min(total, PROCESSORS_A_GPU * len(box.gpus)):
+        add(None, "few_processors", f"{mine:g}", total, len(box.gpus))
+    periods, throttled = as_number(cpu.get("periods")), as_number(cpu.get("throttled"))
+    if periods and throttled and periods >= 1000 and throttled > THROTTLED * periods:
+        add(None, "throttled_container", 100 * throttled / periods)
+    share = stolen_share(as_list(cpu.get("times")))
+    if share and share >= STEAL_WARN:
+        level = "degraded" if share >= STEAL_DEGRADED else "warn"
+        add(None, "stolen_time", 100 * share, level=level)
+
+
+def stolen_share(times):
+    """The share of the time that the machine wanted to run in which others ran, or None.
+
+    `times`: the first line of /proc/stat, in ticks: user, nice, system, idle, iowait, irq, softirq,
+    steal, since the boot of the machine.
+    """
+    ticks = [value for value in times[:8] if isinstance(value, (int, float))]
+    if len(ticks) < 8:
+        return None
+    wanted = sum(ticks) - ticks[3] - ticks[4]
+    return ticks[7] / wanted if wanted >= LEAST_TICKS else None
 
 
 def judge_fabric_manager(box, add):

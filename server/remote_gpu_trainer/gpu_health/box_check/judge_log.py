@@ -10,14 +10,18 @@ from ...logs.kernel.advice import BACK, RANK
 from ...logs.kernel.kernel_log import HOST_KINDS, MACHINE_KINDS
 from ...logs.kernel.log_rules import LOG_ACTION
 from ...logs.kernel.places import bdf, short
-from ...logs.kernel.storms import same_unit, storm
+from ...logs.kernel.repeated import PROGRAMS, with_repetition
+from ...logs.kernel.storms import processes_of, same_unit, storm
 from ...logs.kernel.xids import SXID, UNKNOWN_XID, XID, XID_ENTRY, xid_words
 from .box import amd_cards, nvidia_cards
 from .judge_host import level_of_lost
-from .text import as_dict
+from .text import as_dict, as_list
 
 SUSPECT = "several programs failed in one unit: run them on another card; if they pass, " + BACK
+MANY = "several programs were stopped on this card: run one on another card; if it passes, " + BACK
+CLEANED = "find out what ended these programs: their logs, or the line before the first of these"
 ANOTHERS = "nothing: the device belongs to another job or container"
+PORT = re.compile(r"\bpcieport ([0-9a-f:.]+): ")
 HOT_PROCESSOR = re.compile(r"\bCPU(\d+): Package temperature ")
 
 
@@ -42,7 +46,8 @@ def judge_log(box, add):
         return
     judge_reach_of_log(box, add)
     devices = Devices(box)
-    events = [event for event in box.log["events"] if not event["old"] and event["level"] != "ok"]
+    events = with_repetition([event for event in box.log["events"] if not event["old"]])
+    events = at_the_card(box, [event for event in events if event["level"] != "ok"])
     has_gsp_xid = any(event["code"] in (119, 120) for event in events)
     for (place, kind, code), group in grouped(levelled(events)).items():
         if kind == "sxid":
@@ -51,6 +56,36 @@ def judge_log(box, add):
             continue  # a network card, a controller
         elif kind != "gsp" or not has_gsp_xid:  # the Xid says the same, and names the GPU
             judge_group(box, devices, place, kind, code, group, add)
+
+
+def at_the_card(box, events):
+    """Give the events of a PCIe port the place of the card behind it -> [event].
+
+    The port above a card reports the card's errors too. sysfs says which card is behind it, or the
+    driver's own line in the log names the card. Of a port about which nothing is known the place is
+    dropped: it is no card's.
+    """
+    behind = {}
+    for card in map(as_dict, as_list(box.proc.get("pci"))):
+        for port in as_list(card.get("behind")):
+            behind.setdefault(bdf(str(port)), set()).add(bdf(str(card.get("bdf"))))
+    named = {event["bdf"] for event in events if event["kind"] == "aer card"}
+    cards = {gpu.bdf for gpu in box.gpus} | {
+        bdf(str(card.get("bdf"))) for card in nvidia_cards(box)
+    }
+    out = []
+    for event in events:
+        place = event["bdf"]
+        if event["kind"] in ("aer", "aer card"):
+            below = behind.get(place, set()) or (named if place not in cards else set())
+            port = PORT.search(event["line"])
+            if place not in named and len(below) == 1:
+                place = min(below)
+            elif port and bdf(port.group(1)) == place and place not in cards:
+                place = None
+            event = dict(event, kind="aer", bdf=place)
+        out.append(event)
+    return out
 
 
 def levelled(events):
@@ -103,14 +138,17 @@ def judge_group(box, devices, place, kind, code, group, add):
         add_line(box, kind, place, label, worst, evidence, elsewhere, add)
     # Of a GPU that is off the bus (Xid 79), the finding "lost" says the same.
     elif code != 79 or place not in devices.nvidia or not add.has("lost", label):
-        advice = (
-            ANOTHERS
-            if elsewhere
-            else SUSPECT
-            if unit
-            else xid_words(code, worst, group[-1][1]["line"])
-        )
+        advice = ANOTHERS if elsewhere else SUSPECT if unit else words_of_xid(code, worst, group)
         add_xid(code, place, label, worst, evidence, advice, add)
+
+
+def words_of_xid(code, level, group):
+    """Return what to do about the events of one Xid at one place. `group`: [(level, event)]."""
+    lines = [event["line"] for _, event in group]
+    several = len(processes_of(lines)) >= PROGRAMS
+    if code in (43, 45) and several:
+        return MANY if code == 43 else CLEANED
+    return xid_words(code, level, lines[-1])
 
 
 def owner_of(box, devices, place):
@@ -186,6 +224,7 @@ def add_sxid(code, place, pairs, add):
     by_table = {
         "always": "fatal by gpud's table",
         "maybe": "fatal if the line says so, by gpud's table",
+        "stalls": "not fatal by gpud's table, but NVLink traffic stops and programs hang",
         "never": "not fatal by gpud's table",
     }.get(SXID.get(code, ""), "not in gpud's table")
     action = {

@@ -4,7 +4,7 @@ It also runs as `ssh HOST python3 - < gpu_health.py`.
 
 usage:
   gpu_health.py [--expect LIST] [--python PATH] [--path DIR ...] [--stress SECONDS]
-                [--record DIR] [--json]
+                [--network] [--durable HOST:PATH] [--record DIR] [--json]
   gpu_health.py --replay DIR_OR_FILE [--expect LIST] [--json]
   gpu_health.py --watch SECONDS [--pid PID]
 
@@ -32,10 +32,12 @@ import os
 import sys
 
 from .expectations import EXPECT, expectations_of
+from .findings import Findings
 from .gather import gather
+from .network import network
 from .recording import load, save
 from .report import as_terminal, as_text, report
-from .stress import stress
+from .stress import in_use, stress
 from .watch import watch
 
 EXIT = {"fit": 0, "care": 1, "unfit": 1, "unknown": 2}
@@ -85,6 +87,17 @@ def parser_of_arguments():
         help="load the GPUs for this long; needs torch in --python",
     )
     parser.add_argument(
+        "--network",
+        action="store_true",
+        help="measure the way to the Hub and PyPI: 400 MB at most, two minutes",
+    )
+    parser.add_argument(
+        "--durable",
+        default="",
+        metavar="HOST:PATH",
+        help="with --network: send 64 MB to this place too, where they are thrown away",
+    )
+    parser.add_argument(
         "--watch",
         type=float,
         default=0.0,
@@ -117,13 +130,15 @@ def main(arguments=None):
     if options.watch:
         return watch(options.watch, options.pid)
     try:
-        record, measured, extra = record_of(options)
+        record, measured, reached, extra = record_of(options)
     except CantExamine as error:
         sys.stderr.write(f"gpu_health.py: {error}\n")
         return 2
     answer = report(record, expectations, extra)
     if measured is not None:
         answer["stress"] = measured
+    if reached is not None:
+        answer["network"] = reached
     if options.json:
         print(json.dumps(answer, ensure_ascii=False))
     elif sys.stdout.isatty():
@@ -139,21 +154,30 @@ class CantExamine(Exception):
 
 
 def record_of(options):
-    """-> (the record, what a load measured or None, its findings). Raises CantExamine."""
+    """-> (the record, what a load measured, what the network did, their findings); None for what
+    wasn't asked for. Raises CantExamine."""
     if options.replay:
         try:
-            return load(options.replay), None, []
+            return load(options.replay), None, None, []
         except (OSError, ValueError) as error:
             raise CantExamine(f"can't replay: {error}") from None
-    record, measured, extra = gather(python=options.python, paths=options.path), None, []
+    record, add = gather(python=options.python, paths=options.path), Findings()
+    measured = reached = None
+    if (options.stress or options.network) and (held := in_use(record)):
+        add(None, "cards_in_use", *held)
+        options.stress = options.network = 0
     if options.stress:
-        measured, extra = stress(options.stress, options.python or sys.executable, record)
+        measured, found = stress(options.stress, options.python or sys.executable, record)
+        add.list += found
+    if options.network:
+        reached, found = network(options.durable)
+        add.list += found
     if options.record:
         try:
             save(record, options.record)
         except OSError as error:
             raise CantExamine(f"can't record: {error}") from None
-    return record, measured, extra
+    return record, measured, reached, add.list
 
 
 if __name__ == "__main__":

@@ -105,10 +105,11 @@ def is_topology(text):
 
 
 def is_kernel_log(text):
-    """`dmesg`, or what journalctl and /dev/kmsg give."""
+    """`dmesg`, what journalctl and /dev/kmsg give, or the events of a Kubernetes node."""
     return re.search(
         r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
-        r"|^\[\s*\d+\.\d+\]|amdgpu",
+        r"|^\[\s*\+?\d+\.\d+\]|amdgpu|pcieport|EDAC \S|(?:EXT4|BTRFS|XFS)\S* (?:error )?\("
+        r"|\bkernel-monitor\b|\"_TRANSPORT\" ?:|\bnvme nvme\d|\bI/O error, dev ",
         text[:MOST_LOOKED_AT],
         re.M,
     )
@@ -121,8 +122,10 @@ KINDS_OF_OUTPUT = (
     # | N/A   41C    P0             69W /  700W |       0MiB /  81559MiB |      0%      Default |
     (
         "table.txt",
-        lambda text: re.search(r"^\|\s.*\d+MiB\s*/\s*\d+MiB", text[:MOST_LOOKED_AT], re.M),
+        lambda text: re.search(r"^[>\s]*\|\s.*\d+MiB\s*/\s*\d+MiB", text[:MOST_LOOKED_AT], re.M),
     ),
+    # Filesystem      Size  Used Avail Use% Mounted on
+    ("df.txt", lambda text: re.search(r"^\s*Filesystem\s.*\bMounted on\s*$", text[:HEAD], re.M)),
     (
         "retired.csv",
         lambda text: any(cell.startswith("retired_pages.address") for cell in first_cells(text)),

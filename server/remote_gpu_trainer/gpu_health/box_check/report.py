@@ -58,10 +58,29 @@ def judge(record, expectations=None):
     judge_expectations(box, expectations or [], add)
     for text in box.problems[:20]:
         add(None, "damaged_output", text, key=text)
+    say_once(box, add)
     return sorted(
         add.list,
         key=lambda finding: (RANK[finding["level"]], finding["gpu"] is None, str(finding["gpu"])),
     )
+
+
+def say_once(box, add):
+    """Say in one finding what the kernel hides from a container, which no renter can change."""
+    if not box.container:
+        return
+    hidden = add.take_out("no_kernel_log", "denied_cell")
+    texts = {}  # what can't be read -> the GPUs of which it can't
+    for finding in hidden:
+        text = re.split(r" can't be read|: \[", finding["evidence"])[0]
+        texts.setdefault(text, []).append(finding["gpu"])
+    said = [
+        text if None in labels else "{} of GPU {}".format(text, ", ".join(map(str, labels)))
+        for text, labels in texts.items()
+    ]
+    if said:
+        level = min((finding["level"] for finding in hidden), key=RANK.__getitem__)
+        add(None, "unseen_in_container", "; ".join(said), level=level)
 
 
 def recognised(box):

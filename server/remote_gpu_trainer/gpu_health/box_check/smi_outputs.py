@@ -20,6 +20,11 @@ ROW_2 = re.compile(
     r"^\|\s*(\S+?%?)\s+(\S+)\s+(P\d+|N/A|ERR!|Unknown)\s+(\S+)\s*/\s*(\S+)\s*"
     r"\|\s+(\S+)\s*/\s*(\S+)\s*\|\s+(\S+)\s+(\S.*?)\s*\|"
 )
+# |    0   N/A  N/A      3701      C   python                    10436MiB |
+# |    0      3701      C   python                               10436MiB |      before driver 450
+PROCESS_ROW = re.compile(
+    r"^\|\s+(\d{1,3})\s+(?:\S{1,6}\s+\S{1,6}\s+)?(\d{1,9})\s+([CGM+]{1,5})\s+(\S.*?)\s+(\d{1,9})MiB\s*\|"
+)
 # The columns of --query-compute-apps, under each of their names.
 APP_FIELDS = (
     "timestamp",
@@ -279,7 +284,7 @@ def parse_table(text):
     it is fit.
     """
     gpus, driver = [], re.search(r"Driver Version: ([\d.]+)", text)
-    for line in clean(text).splitlines():
+    for line in table_lines(text):
         name_line, use_line = ROW_1.match(line), ROW_2.match(line)
         if name_line:
             index, name, _, place, _, ecc = name_line.groups()
@@ -307,6 +312,27 @@ def parse_table(text):
                 }
             )
     return gpus
+
+
+def table_lines(text):
+    """The lines of a table without the blanks and marks of a quotation before them."""
+    return [line.lstrip("> \t") for line in clean(text).splitlines()]
+
+
+def table_processes(text):
+    """The processes that the default view lists -> [{index, pid, name, screen, mib, bdf}]."""
+    rows = filter(None, map(PROCESS_ROW.match, table_lines(text)))
+    return [
+        {
+            "index": int(row.group(1)),
+            "bdf": None,
+            "pid": row.group(2),
+            "name": row.group(4),
+            "screen": "G" in row.group(3),
+            "mib": float(row.group(5)),
+        }
+        for row in rows
+    ]
 
 
 def parse_list(text):

@@ -25,6 +25,7 @@ from .text import as_dict, as_list, number, state, usual
 STRESS_WORKER = data_text("stress_worker.py")
 NUMBERS_WORKER = data_text("numbers_worker.py")
 IN_TURN = data_text("in_turn.py")
+HELD_MIB = 1024  # MiB in use above which a card isn't idle, whatever processes are shown
 # GB/s of one lane: PCI-SIG line rates less their coding.
 LANE = {1: 0.25, 2: 0.5, 3: 0.985, 4: 1.969, 5: 3.938, 6: 7.56}
 
@@ -144,9 +145,35 @@ def judge_products(products, add):
                 add(product.get("gpu"), "slowest_matmul", product["tflops"], median)
 
 
+def in_use(record):
+    """What a card has that a load would disturb: (its label, what); None where none has anything.
+
+    A rented container may not see the process that holds the memory.
+    """
+    for gpu in parse(record).gpus:
+        if gpu.processes:
+            process = gpu.processes[0]
+            return gpu.label, f"{short(process['name'], 40)} (pid {process['pid']})"
+        used = gpu.number("memory.used") or 0
+        if used > HELD_MIB:
+            return gpu.label, f"{used:.0f} MiB in use"
+    return None
+
+
 def judge_copies(copies, box, add):
-    """Compare the speed of copies from host memory to each GPU with that of its PCIe link."""
+    """Compare the speed of copies within each GPU with that of the others, and of copies from host
+    memory with that of its PCIe link."""
+    names = {gpu.label: gpu.raw("name") for gpu in box.gpus}
     for copy in copies:
+        alike = [
+            other["copy_gb_s"]
+            for other in copies
+            if names.get(other.get("gpu")) == names.get(copy.get("gpu"))
+            and isinstance(other.get("copy_gb_s"), (int, float))
+        ]
+        median, speed = sorted(alike)[len(alike) // 2] if alike else 0, copy.get("copy_gb_s")
+        if len(alike) > 1 and isinstance(speed, (int, float)) and speed < 0.85 * median:
+            add(copy.get("gpu"), "slowest_memory", speed, median)
         gpu = next((gpu for gpu in box.gpus if gpu.label == copy.get("gpu")), None)
         width = gpu.number("pcie.link.width.current") if gpu else None
         generation = gpu.number("pcie.link.gen.max") if gpu else None

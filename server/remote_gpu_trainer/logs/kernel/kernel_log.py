@@ -2,6 +2,7 @@
 
 import re
 
+from .forms import lines_of
 from .log_rules import LOG_RULES
 from .places import bdf, clean, short
 from .traces import TRACED, Trace
@@ -41,9 +42,13 @@ LOAD_KINDS = ("probe", "probe failed", "bar", "legacy", "module")
 # A line that looks like one of a log:
 # [   12.345678] NVRM: …      Jan 18 11:38:05 host kernel: …
 # 6,3973,227996636,-;…      2026-11-20T16:31:06 …
+# [Jan21 11:05] …      [  +0.000844] …      dmesg -H
+#   Warning  Ext4Error  2m13s (x2 over 2m13s)  kernel-monitor  EXT4-fs error …      kubectl describe
+# 2m13s  Warning  Ext4Error  node/a  EXT4-fs error …      kubectl get events
 LOG_LIKE = re.compile(
-    r"^\s*(?:<\d+>)?\[ *(?:\d+\.\d+\]|[A-Z]\w{2} )|^--|^\d+,\d+,\d+,"
-    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(",
+    r"^\s*(?:<\d+>)?\[ *(?:\+?\d+\.\d+\]|[A-Z]\w{2} |[A-Z]\w{2}\d\d \d\d:\d\d\])|^--|^\d+,\d+,\d+,"
+    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \("
+    r"|^\s*(?:\S{1,30} +)?(?:Warning|Normal) +[A-Z]\w+ ",
     re.M,
 )
 
@@ -51,7 +56,13 @@ LOG_LIKE = re.compile(
 RESET_DONE = re.compile(r"\b([0-9a-f]{4}:[0-9a-f]{2}:[0-9a-f]{2})\.[0-7]: reset done")
 
 # Faults of the machine itself: they meet every container on it.
-MACHINE_KINDS = ("host memory", "clock source", "processor heat")
+MACHINE_KINDS = (
+    "host memory",
+    "failing memory",
+    "corrected memory",
+    "clock source",
+    "processor heat",
+)
 
 # Faults of the host, not of the driver: only a boot ends them, and a container may see those of its
 # neighbours.
@@ -77,6 +88,8 @@ WORTH = re.compile(
     r"|reset failure|beyond end|nfs|Killed process|lockup|blocked for more|file-max|ACCESS_REG"
     r"|Kernel panic|insufficient power|High Temperature|multicast team|uvm encountered"
     r"|detected stall|LOCKUP|jiffies|EDAC|mce:|Memory failure|DMAR|AMD-Vi|clocksource"
+    r"|EXT4-fs error|XFS \(|BTRFS|JBD2|Aborting journal|critical \w+ error|nvme nvme"
+    r"|_STATUS\[|CMCI"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 
@@ -113,7 +126,7 @@ def parse_log(text):
     An event: {kind, code, bdf, level, line, at, old}. `at`: the number of its line, from 0. `old`:
     before the last boot, load of the driver, or reset of that GPU.
     """
-    lines = clean(text).splitlines()
+    lines = lines_of(clean(text))
     events, problems = events_of(lines)
     starts = [line for line in lines if line.strip() and not line.startswith((" ", "\t"))]
     times = map(seconds_of, lines)
@@ -122,7 +135,7 @@ def parse_log(text):
         "problems": problems[:3],
         "first": next((seconds for seconds in times if seconds is not None), None),
         "boot": any(OLD.search(line) for line in lines),
-        "looks": bool(LOG_LIKE.search(text)),
+        "looks": any(LOG_LIKE.search(line) for line in lines),
         "odd": sum(1 for line in starts if not LOG_LIKE.search(line)),
         "lines": len(lines),
     }
@@ -248,5 +261,5 @@ def sxid_event(place, code, text, line):
     elif when == "always" or (when == "maybe" and not word):
         level = "fatal"
     else:
-        level = "degraded" if when == "maybe" else "warn"
+        level = "warn" if when == "never" else "degraded"
     return event_of("sxid", int(code), bdf(place), level, line, word=bool(word))

@@ -6,9 +6,10 @@ from .places import short
 
 # [  300.123456]      [Sat Mar  4 04:25:12 2026]      Nov 22 18:29:55 host kernel:
 # 2026-11-20T16:31:06.123456+00:00 host kernel:      6,3973,227996636,-;
+# [Jan21 11:05]      [  +0.000844]
 STAMP = re.compile(
-    r"\s*(?:<\d+>)?(?:\[\s*(?P<monotonic>\d+\.\d+)\]"
-    r"|\[(?P<day>[A-Z]\w\w [A-Z]\w\w +\d+ [\d:]+ \d{4})\]"
+    r"\s*(?:<\d+>)?(?:\[\s*(?P<monotonic>\d+\.\d+)\]|\[\s*\+\d+\.\d+\]"
+    r"|\[(?P<day>[A-Z]\w\w [A-Z]\w\w +\d+ [\d:]+ \d{4}|[A-Z]\w\w\d\d \d\d:\d\d)\]"
     r"|(?P<syslog>[A-Z]\w\w +\d+ \d\d:\d\d:\d\d)|(?P<iso>\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d)"
     r"|\d+,\d+,(?P<micro>\d+),)"
 )
@@ -33,7 +34,7 @@ def when(line):
     seconds = stamp["monotonic"] or (stamp["micro"] and int(stamp["micro"]) / 1e6)
     if seconds:
         return f"{float(seconds):.0f} s"
-    return " ".join((stamp["day"] or stamp["syslog"] or stamp["iso"]).split())
+    return " ".join((stamp["day"] or stamp["syslog"] or stamp["iso"] or "").split())
 
 
 def process_of(line):
@@ -46,11 +47,16 @@ def process_of(line):
     return ""
 
 
+def processes_of(lines):
+    """The processes that lines name, each once, in the order of the lines."""
+    return list(dict.fromkeys(filter(None, map(process_of, lines))))
+
+
 def storm(lines):
     """What a reader needs of lines that tell one fault: '', or ' (N times, from A to B; by P)'."""
     if len(lines) < 2:
         return ""
-    processes = list(dict.fromkeys(filter(None, map(process_of, lines))))
+    processes = processes_of(lines)
     named = ", ".join(short(name, 40) for name in processes[:MOST_NAMED])
     more = len(processes) - MOST_NAMED
     by = f"; by {named}" + (f" and {more} more" if more > 0 else "") if processes else ""

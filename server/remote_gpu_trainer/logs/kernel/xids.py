@@ -16,7 +16,7 @@ XID_ROWS = [(codes_of(row[0]), row[1:4], row[4:]) for row in rows_of(XID_TABLE)]
 XID = {code: tuple(nvidias) for codes, nvidias, _ in XID_ROWS for code in codes}
 XID_OURS = {code: tuple(ours) for codes, _, ours in XID_ROWS if ours for code in codes}
 
-# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), or never
+# SXid (NVSwitch) -> whether it is fatal: always, maybe (if the line says so), stalls, or never
 SXID_FATAL = {
     "always": "10003,12020,22003,22011,23001-23017",
     "maybe": (
@@ -24,9 +24,11 @@ SXID_FATAL = {
         "12030-12032,14017,15001,15006,15009,15010,15012,15013,19047,19048,19054,19056,19058,"
         "19060,19061,19063,19064,19066,19067,19069,19070,20034,22012,24004-24007"
     ),
+    # Not fatal, but the traffic of a GPU stops, its programs hang, and gpud restarts the box.
+    "stalls": "11004,12028,19084",
     "never": (
-        "11004,11012,11021-11023,12021,12023,12028,15008,15011,19049,19055,19057,19059,19062,"
-        "19065,19068,19071,19084,20001,20009,20012,22013,24001-24003"
+        "11012,11021-11023,12021,12023,15008,15011,19049,19055,19057,19059,19062,"
+        "19065,19068,19071,20001,20009,20012,22013,24001-24003"
     ),
 }
 SXID = {code: when for when, codes in SXID_FATAL.items() for code in codes_of(codes)}

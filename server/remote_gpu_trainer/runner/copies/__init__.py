@@ -2,8 +2,8 @@
 
 `groups` says which checkpoints lie here and `generations` which lie there; `reading` judges them,
 `plan` decides what is to be done, `rounds` does it and `records` keeps what was found. `mirror`
-keeps all other files. `place` and `clouds` bring files there and back and compare them, `tool` runs
-their programs.
+keeps all other files, `held` what another attempt may write over. `place` and `clouds` bring files
+there and back and compare them, `tool` runs their programs.
 """
 
 from __future__ import annotations

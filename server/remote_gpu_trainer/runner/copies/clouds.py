@@ -11,7 +11,7 @@ import json
 import os
 import re
 
-from ..asking import Failed
+from ..child import Failed
 from .place import BLOCK, SLOWEST, Files, Place, gathered, join, same_or_failed
 from .tool import Answer
 

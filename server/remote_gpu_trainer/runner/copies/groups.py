@@ -11,7 +11,7 @@ from typing import Iterable, NamedTuple
 from .. import content, results
 from ..completeness import COMPLETE, CORRUPT, TRACKERS, UNKNOWN, WEIGHTS, files_of
 from ..context import Run
-from .plan import BESIDE, COMPANION, PART
+from .plan import BESIDE, COMPANION, PART, RESULT
 from .records import Records
 
 SHARD = re.compile(r"\d+-of-\d+")
@@ -64,7 +64,7 @@ def look(run: Run) -> list[Group]:
     Files of one folder that have the same numbers in their names, or none, are one checkpoint: a
     program that saves a model and its optimizer in two files needs both from one moment.
     """
-    folder, pattern = run.checkpoints, run.spec.checkpoint_pattern
+    folder, pattern = run.checkpoints, run.spec.checkpoint.pattern
     if not folder or not pattern:
         return []
     items = content.newest_first(folder, pattern)
@@ -97,7 +97,7 @@ def _find_beside(run: Run, groups: list[Group], named: set[str]) -> list[Group]:
         for item in group.items
         if os.path.exists(os.path.join(item.path, "trainer_state.json"))
     }
-    takes_all = run.spec.checkpoint_pattern == "*"  # else a job may keep its checkpoints in JSON
+    takes_all = run.spec.checkpoint.pattern == "*"  # else a job may keep its checkpoints in JSON
     found = []
     for group in groups:
         path = group.items[0].path
@@ -271,7 +271,7 @@ def _with(run: Run, item: content.Item) -> tuple[list[str], list[str]]:
     own: list[str] = []
     beside: list[str] = []
     numbers = content.numbers_of(item.path)
-    for pattern in run.spec.checkpoint_files:
+    for pattern in run.spec.checkpoint.files:
         for path in content.find(run.checkpoints, pattern):
             if content.numbers_of(path) == numbers:
                 own += files_of(path)
@@ -293,6 +293,17 @@ def _step_inside(path: str) -> int | None:
             step = json.load(stream).get("global_step")
         return step if isinstance(step, int) else None
     return None
+
+
+def of_result(path: str) -> Group:
+    """Return a result as a group of its own, by the name of its file. Raises OSError."""
+    item, folder = content.stamp(path), os.path.dirname(path)
+    files = {os.path.relpath(one, folder): one for one in files_of(path)}
+    stamp, name = content.fingerprint(sorted(files.values())), os.path.basename(path)
+    return Group(
+        name, f"result {name}", files, files, None, False, item.weights, item.changed, item.size,
+        stamp, stamp, [item], [], {}, {}, RESULT, "",
+    )  # fmt: skip
 
 
 def is_changed(group: Group) -> bool:

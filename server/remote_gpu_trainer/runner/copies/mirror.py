@@ -1,23 +1,30 @@
 """What is no checkpoint: logs, tables and results, kept at the durable place by their newest state.
 
 A file that is corrupt here never replaces one there, and one that can't be judged replaces weights
-only once the program has come to its end: until then it lies beside them.
+only once the program has come to its end: until then it lies beside them. While a program lives it
+may write a file anew between any two looks, so what replaces weights is judged, copied and compared
+in a copy of it here.
 """
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import re
+import shutil
 from contextlib import suppress
 from typing import Callable, Dict, Iterable, Iterator, List
 
 from .. import content
-from ..asking import Failed
+from ..child import Failed
 from ..completeness import COMPLETE, CORRUPT, UNKNOWN, WEIGHTS, judge_file
 from .place import Files, Place, join
+from .plan import SPARE
 
 BESIDE = ".unjudged"
+JUDGED = (*WEIGHTS, ".json")  # of these it can be told whether all is there
+NO_ROOM_HERE = "this box has no room to hold it still"
 BATCH = 2 << 30  # bytes that are compared between two looks at the clock
 Stamps = Dict[str, List[int]]
 _CORE = re.compile(r"core([.-].*)?$|.*\.core$")
@@ -28,7 +35,8 @@ class Mirror:
 
     `is_full`: all is compared, also what was before, until `is_late`. `is_over`: the program came
     to its end. `again`: what is the same by size and time is copied, too. `notes` gets what isn't
-    copied, and why.
+    copied, and why. `still`: a folder here for copies of what may change; `is_changing` says
+    whether a program lives that changes it.
     """
 
     def __init__(
@@ -39,9 +47,12 @@ class Mirror:
         again: bool,
         is_late: Callable[[], bool],
         notes: list[str],
+        still: str,
+        is_changing: Callable[[], bool],
     ):
         self.place, self.again, self.notes = place, again, notes
         self.is_full, self.is_over, self.is_late = is_full, is_over, is_late
+        self.still, self.is_changing = still, is_changing
 
     def copy(self, files: Files, there: str, known: Stamps) -> bool:
         """Copy what is new, and return whether all was compared. `known`: the stamps of what was
@@ -50,6 +61,10 @@ class Mirror:
         for name in set(known) - set(files):
             del known[name]
         new = [name for name in files if known.get(name) != stamps[name]]
+        moving = [name for name in new if name.endswith(JUDGED)] if self.is_changing() else []
+        for batch in _batches({name: files[name] for name in moving}):
+            self._copy_still(batch, there, known)
+        new = [name for name in new if name not in moving]
         targets: Files = {}
         for name, as_, why in guard(self.place, there, files, new, self.is_over):
             if why:
@@ -63,12 +78,49 @@ class Mirror:
             self._compare(batch, there, stamps, known)
         if self.is_full:
             # A file that has changed and isn't copied was left out, so that it replaces nothing.
-            same = [n for n in files if known.get(n) == stamps[n] and n not in targets]
+            taken = {*targets, *moving}
+            same = [n for n in files if known.get(n) == stamps[n] and n not in taken]
             for batch in _batches({name: files[name] for name in same}):
                 if self.is_late():
                     break
                 self._compare(batch, there, stamps, known, mends=True)
         return True
+
+    def _copy_still(self, files: Files, there: str, known: Stamps) -> None:
+        """Copy files that may change at any moment, by copies here that don't. Raises Failed and
+        OSError."""
+        stamps = {name: stamp(path) for name, path in files.items()}
+        try:
+            held = {name: path for name in files if (path := self._hold(name, files[name]))}
+            targets: Files = {}
+            for name, path in held.items():
+                # One that was being written is looked at again in the next round.
+                if stamp(files[name]) == stamps[name] == stamp(path):
+                    for _, as_, why in guard(self.place, there, held, [name], self.is_over):
+                        self.notes += [why] if why else []
+                        targets.update({as_: path} if as_ else {})
+            self.place.put(targets, there, self.again)
+            if self.is_full or self.place.checks_often:
+                self._compare(targets, there, stamps, known)
+        finally:
+            shutil.rmtree(self.still, ignore_errors=True)
+
+    def _hold(self, name: str, path: str) -> str:
+        """Copy a file into the folder of still ones, with its times; return where it lies, '' where
+        it went away or has no room there. Raises OSError."""
+        held = os.path.join(self.still, name)
+        try:
+            os.makedirs(os.path.dirname(held), exist_ok=True)
+            if os.path.getsize(path) + SPARE <= shutil.disk_usage(self.still).free:
+                shutil.copy2(path, held)
+                return held
+        except FileNotFoundError:
+            return ""
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+        self.notes.append(f"{name} isn't copied while its program lives: {NO_ROOM_HERE}")
+        return ""
 
     def _compare(
         self, files: Files, there: str, stamps: Stamps, known: Stamps, mends: bool = False
@@ -150,9 +202,9 @@ def guard(
     """
     for name in names:
         state, why = UNKNOWN, ""
-        if name.endswith((*WEIGHTS, ".json")):
+        if name.endswith(JUDGED):
             state, why = judge_file(files[name])
-        if state == COMPLETE or not name.endswith((*WEIGHTS, ".json")):
+        if state == COMPLETE or not name.endswith(JUDGED):
             yield name, name, ""
         elif state == CORRUPT and name.endswith(WEIGHTS):
             yield name, "", f"{name} is corrupt ({why}) and isn't copied"

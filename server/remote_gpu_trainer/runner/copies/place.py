@@ -9,13 +9,11 @@ import hashlib
 import os
 import re
 import shlex
-import shutil
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from typing import Dict
 
-from ..asking import Failed
+from ..child import Failed
 from .tool import Answer, Tools
 
 Files = Dict[str, str]
@@ -100,6 +98,8 @@ def gathered(files: Files) -> Iterator[str]:
 
     So a tool is handed a folder, and no name becomes a pattern.
     """
+    import shutil
+
     folder = _scratch()
     try:
         for name, path in files.items():
@@ -115,6 +115,8 @@ def gathered(files: Files) -> Iterator[str]:
 
 def _scratch() -> str:
     """Return a new folder in memory, where there is some: the disk may be full."""
+    import tempfile
+
     for base in ("/dev/shm", None):
         with suppress(OSError):
             return tempfile.mkdtemp(prefix="rgt-copy-", dir=base)
@@ -208,6 +210,8 @@ class Local(Place):
 
     def drop(self, folder: str) -> None:
         """Remove a folder there."""
+        import shutil
+
         try:
             shutil.rmtree(folder)
         except FileNotFoundError:
@@ -359,7 +363,7 @@ class Ssh(Place):
         self, address: str, script: str, source: bytes = b"", patience: float = 0.0
     ) -> Answer:
         """Run a line of shell on the place's machine."""
-        return self.tools.run([*SSH, "--", _host(address), script], source, patience)
+        return self.tools.run([*SSH, "--", host_of(address), script], source, patience)
 
     def _hash(self, path: str) -> bytes:
         """Return a file's SHA-256; b'' where it is gone."""
@@ -385,23 +389,24 @@ def _hashed(line: bytes) -> tuple[bytes, bytes]:
     return name, code
 
 
-def _host(address: str) -> str:
+def host_of(address: str) -> str:
+    """Return the host of an address."""
     return address.partition(":")[0]
 
 
-def _far_path(address: str) -> str:
+def far_path(address: str) -> str:
     """Return the path behind HOST:, without the ~/ that a quoted path would keep."""
     path = address.partition(":")[2]
     return (path[2:] if path.startswith("~/") else "" if path == "~" else path) or "."
 
 
 def _quoted(address: str) -> str:
-    path = _far_path(address)
+    path = far_path(address)
     return shlex.quote(path if path.startswith("/") else "./" + path)
 
 
 def _for_rsync(address: str) -> str:
-    return f"{_host(address)}:{_far_path(address)}"
+    return f"{host_of(address)}:{far_path(address)}"
 
 
 def _make(folder: str) -> None:

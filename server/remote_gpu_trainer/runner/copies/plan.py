@@ -18,8 +18,9 @@ from ..completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN
 # goes on from it while a whole one is there.
 PART = " in part: "
 # What is copied and is no checkpoint: what the job's pattern doesn't name, and what only stands
-# beside a model (an optimizer alone, training_args.bin).
-BESIDE, COMPANION = "beside", "companion"
+# beside a model (an optimizer alone, training_args.bin). A result is copied so only where another
+# attempt may write over it before it has gone to its own place.
+BESIDE, COMPANION, RESULT = "beside", "companion", "result"
 PARTIAL = "partial"  # a generation whose manifest was never written: its copy was cut
 KEPT = 2  # complete generations of a line that stay
 SPARE = 1 << 20  # bytes that a copy leaves free
@@ -33,7 +34,10 @@ class Here(NamedTuple):
     `apart`: seconds between the first and the last of its weights, None for a single file.
     `is_cut`: its program has died since, so that a save that went on then is never finished.
     `has_rhythms`: one of its files was written twice while another one wasn't. `why`: what its
-    state is by."""
+    state is by. `is_earlier`: it was saved before this attempt began. `least_apart`: the least
+    seconds between its weights that were seen while its program lived, of whatever save. `source`:
+    the name under which a copy of it that is held here was saved, '' for what lies under its own.
+    """
 
     name: str
     kind: str
@@ -49,6 +53,9 @@ class Here(NamedTuple):
     is_cut: bool = False
     has_rhythms: bool = False
     why: str = ""
+    is_earlier: bool = False
+    least_apart: float | None = None
+    source: str = ""
 
 
 class There(NamedTuple):
@@ -57,7 +64,7 @@ class There(NamedTuple):
     line, and `copied` where a program sets that time itself. `is_ours`: this box had these bytes.
     `is_anew`: the line began from nothing although there was another one. `apart`: the most seconds
     that the weights of it or of a complete one before it were written apart, None for one file.
-    `role`: '' for a checkpoint, else BESIDE or COMPANION."""
+    `role`: '' for a checkpoint, else BESIDE, COMPANION or RESULT."""
 
     name: str
     source: str
@@ -83,9 +90,10 @@ class There(NamedTuple):
 
 class Job(NamedTuple):
     """What bears on a plan besides. `begins_anew`: this attempt was given no checkpoint, or nothing
-    has opened one so far. `own`: digests that this attempt saved. `overtaken`: names that changed
-    while they were copied. `free_here`, `free_there`: bytes; None where unknown. `is_over`: the
-    program has ended, so that nothing changes any more."""
+    has opened one so far. `own`: digests that this attempt saved. `overtaken`: kinds of which one
+    changed while it was copied. `free_here`, `free_there`: bytes; None where unknown. `is_over`:
+    the program has ended, so that nothing changes any more. `began_anew`, `owned`: of the attempt
+    before, whose last checkpoint may still be to copy."""
 
     begins_anew: bool = False
     own: frozenset[str] = frozenset()
@@ -93,6 +101,8 @@ class Job(NamedTuple):
     free_here: int | None = None
     free_there: int | None = None
     is_over: bool = False
+    began_anew: bool = False
+    owned: frozenset[str] = frozenset()
 
 
 class Copy(NamedTuple):
@@ -140,8 +150,8 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
         if job.free_there is not None and one.size + SPARE > job.free_there:
             actions.append(_tell_no_room(one, job.free_there))
             break  # the newest comes first; a smaller, older one wouldn't help it
-        line, is_anew = _line(one, left, job)
-        staged = one.name in job.overtaken and not job.is_over
+        line, is_anew = find_line(one, left, job)
+        staged = one.kind in job.overtaken and not job.is_over
         room = job.free_here is None or job.free_here > one.size + SPARE
         known = [] if one.apart is None else [one.apart, *_apart_before(one, left)]
         apart, mixed = max(known, default=None), is_mixed(one, left)
@@ -183,11 +193,14 @@ def _longest_save(one: Here, there: list[There]) -> float:
 
 
 def _apart_before(one: Here, there: list[There]) -> list[float]:
-    """Return how far apart the files were of complete ones that this one is written over."""
-    return [
+    """Return how far apart the files were of complete ones that this one is written over: of those
+    there, and of those that lay here while the program lived."""
+    seen = [] if one.least_apart is None else [one.least_apart]
+    name = one.source or one.name
+    return seen + [
         other.apart
         for other in there
-        if (other.source, other.kind, other.state) == (one.name, one.kind, COMPLETE)
+        if (other.source, other.kind, other.state) == (name, one.kind, COMPLETE)
         and other.apart is not None
     ]
 
@@ -220,7 +233,7 @@ def wanted(there: list[There], here: tuple[int | None, int] | None, torn: set[st
     alone it makes a program take its folder for another run's.
     """
     found = []
-    best = newest(there).values()
+    best = [one for one in newest(there).values() if one.role != RESULT]
     is_model = here is not None or any(one.role != COMPANION for one in best)
     for one in best:
         if one.role == COMPANION and not is_model:
@@ -305,8 +318,11 @@ def _has(there: list[There], one: Here) -> bool:
     )
 
 
-def _line(one: Here, there: list[There], job: Job) -> tuple[int, bool]:
+def find_line(one: Here, there: list[There], job: Job) -> tuple[int, bool]:
     """Return the line that a checkpoint continues, and whether that began from nothing."""
+    is_anew_now, own = job.begins_anew, job.own
+    if one.is_earlier:  # it goes on with the line of the attempt that saved it
+        is_anew_now, own = job.began_anew, job.owned
     of_kind = [other for other in there if other.kind == one.kind and other.state != PARTIAL]
     if not of_kind:
         return 1, False
@@ -314,12 +330,12 @@ def _line(one: Here, there: list[There], job: Job) -> tuple[int, bool]:
     line = [other for other in of_kind if other.line == last]
     steps = [other.step for other in line if other.step is not None and other.at <= one.order]
     is_back = one.is_named and one.step is not None and bool(steps) and one.step < max(steps)
-    is_own = all(other.digest in job.own for other in line)
+    is_own = all(other.digest in own for other in line)
     is_anew = max(line, key=age_of).is_anew
     if is_own:  # what opens a checkpoint later than it saves goes on with what was there, after all
-        is_anew = job.begins_anew and len(of_kind) > len(line)
-    if is_back or job.begins_anew and not is_own:
-        return last + 1, job.begins_anew or is_anew
+        is_anew = is_anew_now and len(of_kind) > len(line)
+    if is_back or is_anew_now and not is_own:
+        return last + 1, is_anew_now or is_anew
     return last, is_anew
 
 

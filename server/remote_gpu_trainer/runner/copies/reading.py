@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 from .. import content, log, procs
-from ..completeness import CORRUPT
+from ..completeness import AT_ONCE, COMPLETE, CORRUPT
 from ..context import Run
 from . import groups
 from .groups import Group
@@ -24,11 +24,11 @@ class Reader:
     def look(self) -> list[tuple[Group, Here]]:
         """Return the checkpoints here, newest first. Once the program has ended, so that nothing
         completes them any more, also the complete files of corrupt ones. Raises OSError."""
-        found = [(group, self._judge(group)) for group in groups.look(self.run)]
+        found = [(group, self.judge(group)) for group in groups.look(self.run)]
         if self.is_over():
             for whole in [group for group, one in found if one.state == CORRUPT]:
                 parts = groups.parts_of(self.run, whole, self.known)
-                found += [(part, self._judge(part)) for part in parts]
+                found += [(part, self.judge(part)) for part in parts]
         return found
 
     def state_of(self, group: Group) -> tuple[str, str]:
@@ -46,25 +46,40 @@ class Reader:
     def job(self, overtaken: frozenset[str], free_here: int | None, free_there: int | None) -> Job:
         """Return what bears on a plan besides."""
         folder, records = self.run.folder, self.records
-        attempt = folder.number("attempt")
+        attempt, is_anew = folder.number("attempt"), bool(folder.json("attempt.json").get("anew"))
         if not records.own or records.own["attempt"] != attempt:
+            before = records.own
+            # Of one that no round saw nothing is known: it is taken for one like this.
+            if not before or before["attempt"] != (attempt or 0) - 1:
+                before = {"anew": is_anew and (attempt or 0) > 1}
+            records.before = {"anew": before.get("anew"), "digests": before.get("digests") or []}
             records.own = {"attempt": attempt, "digests": []}
+        records.own["anew"] = is_anew
         return Job(
-            bool(folder.json("attempt.json").get("anew")),
+            is_anew,
             frozenset(records.own["digests"]),
-            overtaken,
+            overtaken | records.overtaken,
             free_here,
             free_there,
             self.is_over(),
+            bool(records.before.get("anew")),
+            frozenset(records.before.get("digests") or ()),
         )
+
+    def is_earlier(self, group: Group) -> bool:
+        """Return whether a checkpoint was saved before this attempt began."""
+        return group.saved / 1e9 < self.run.folder.changed("attempt")
 
     def is_over(self) -> bool:
         """Return whether the program has ended, so that nothing changes any more."""
         return not procs.alive(self.run.folder, "train")
 
-    def _judge(self, group: Group) -> Here:
+    def judge(self, group: Group) -> Here:
+        """Return what a plan goes by of a checkpoint."""
         state, why = self.state_of(group)
         seen = self._first_seen.setdefault(group.stamp, time.monotonic())
+        age = max(self.run.now - group.changed / 1e9, time.monotonic() - seen)
+        has_rhythms = self._has_rhythms(group)
         return Here(
             group.name,
             group.kind,
@@ -73,14 +88,28 @@ class Reader:
             group.is_named,
             state,
             group.stamp,
-            max(self.run.now - group.changed / 1e9, time.monotonic() - seen),
+            age,
             self.records.digests.get(group.stamp, ""),
             group.size,
             group.apart,
             self._is_cut(group),
-            self._has_rhythms(group),
+            has_rhythms,
             why,
+            self.is_earlier(group),
+            self._least_apart(group, state == COMPLETE and age >= AT_ONCE),
         )
+
+    def _least_apart(self, group: Group, rests: bool) -> float | None:
+        """Return the least seconds between its weights that were seen while its program lived, None
+        where none were. `rests`: it is complete, and nothing writes it now."""
+        row = self.records.rhythms.get(group.name)
+        if row is None or group.apart is None:
+            return None
+        least: float | None = row.get("apart")
+        if rests and not self.is_over() and not self.is_earlier(group):
+            least = group.apart if least is None else min(least, group.apart)
+            row["apart"] = least
+        return least
 
     def _is_cut(self, group: Group) -> bool:
         """Return whether the program that wrote a checkpoint has died since."""
@@ -88,7 +117,7 @@ class Reader:
         if self.is_over():
             told = folder.json("rc")
             return told.get("number") != folder.number("attempt") or told.get("code") != 0
-        return group.saved / 1e9 < folder.changed("attempt")
+        return self.is_earlier(group)
 
     def _has_rhythms(self, group: Group) -> bool:
         """Return whether a file of a checkpoint was written twice while another one wasn't."""

@@ -20,8 +20,10 @@ class Records:
     `digests`: {stamp: digest} of checkpoints here, and `corrupt`: {stamp: why}. The rest is of this
     durable place alone. `known`: manifests of the generations there, by name. `files`: {address
     there: {name: stamp}} of what was compared. `rhythms`: {checkpoint: which of its files were
-    written when}. `own`: the digests that an attempt saved, and whether one was copied. `logged`:
-    when the log was copied, in seconds since 1970.
+    written when}. `own`: the digests that an attempt saved, whether it began anew, and whether one
+    was copied; `before`: the same of the attempt before it. `overtaken`: kinds of which one
+    changed while the last round copied it. `logged`: when the log was copied, in seconds since
+    1970.
     """
 
     def __init__(self, run: Run):
@@ -34,6 +36,8 @@ class Records:
         self.files: dict[str, dict[str, list[int]]] = there.get("files") or {}
         self.rhythms: dict[str, dict[str, Any]] = there.get("rhythms") or {}
         self.own: dict[str, Any] = there.get("own") or {}
+        self.before: dict[str, Any] = there.get("before") or {}
+        self.overtaken: frozenset[str] = frozenset(there.get("overtaken") or ())
         self.logged = float(there.get("logged") or 0)
 
     def forget_others(self, stamps: set[str], names: set[str]) -> None:
@@ -52,6 +56,8 @@ class Records:
             "files": self.files,
             "rhythms": self.rhythms,
             "own": self.own,
+            "before": self.before,
+            "overtaken": sorted(self.overtaken),
             "logged": self.logged,
         }
         self.run.folder.write(STATE, json.dumps(told) + "\n")

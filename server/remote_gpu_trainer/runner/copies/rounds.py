@@ -10,10 +10,11 @@ from contextlib import suppress
 from typing import Any, NamedTuple
 
 from .. import completeness, content, durable, results
-from ..asking import Failed
+from ..child import Failed
 from ..completeness import COMPLETE, CORRUPT, REST, UNKNOWN
 from ..context import Run, user_mask
-from . import groups, mirror, place, place_at
+from ..core.copying import ABSENT
+from . import groups, held, mirror, place, place_at
 from .generations import Generations, digest_of, name_of
 from .groups import Group
 from .place import Files, join
@@ -22,7 +23,6 @@ from .reading import Reader
 from .records import SAFE, Records, add_row, read_mixed, write_last
 from .tool import Tools
 
-ABSENT = 3  # the code where all there is was copied, but something isn't there
 LOG_EVERY = 600.0  # seconds between copies of the log, which always changes
 # What was compared earlier in the run is compared once more at its end, for so long at most.
 REREAD = 600.0
@@ -54,10 +54,20 @@ class Round:
         self.reader = Reader(run, self.records)
         address = durable.address_of_checkpoints(run)
         self.there = Generations(run.spec.name, self.place, address, self.records.known)
+        self.held = held.generations(run)
         self.groups: list[Group] = []
         self.mixed: list[Group] | None = None  # what of them is of two saves; None: not looked at
         self.told: list[str] = []
-        self.mirror = mirror.Mirror(self.place, full, whole, self.again, self._is_late, self.told)
+        self.mirror = mirror.Mirror(
+            self.place,
+            full,
+            whole,
+            self.again,
+            self._is_late,
+            self.told,
+            run.folder.at(".staged"),
+            lambda: not self.reader.is_over(),
+        )
 
     def moved(self) -> None:
         """Tell that something got on, once a second at most."""
@@ -72,12 +82,14 @@ class Round:
         self.moved()
         why = durable.is_place(run, self.place)
         if why:
+            with suppress(OSError):
+                self.reader.look()  # what lies here tells of a save, wherever it is to go
             self._row(durable.Item("-", "", run.durable), Result("failed", False, why), 0)
             return self._end(False, [why], 0, [])
         marker = join(run.durable, durable.FILE)
         if isinstance(self.place, place.Local) and os.path.exists(marker):
             self.place.marker = marker
-        if run.checkpoints and run.spec.checkpoint_pattern:
+        if (run.checkpoints and run.spec.checkpoint.pattern) or self.held.known:
             begun = run.now
             result = self._copy_checkpoints()
             item = durable.Item("checkpoints", run.checkpoints, self.there.home)
@@ -121,7 +133,8 @@ class Round:
     # The checkpoints.
 
     def _copy_checkpoints(self) -> Result:
-        failed, overtaken = "", {}
+        failed, overtaken, kinds = "", {}, set()
+        missed = set(self.records.overtaken)  # a round that copies nothing forgets none
         try:
             there = self.there.read()
             if why := self.there.refusal():
@@ -129,15 +142,18 @@ class Round:
             begun = time.monotonic()
             while True:
                 here = self._look()
-                is_changed = False
-                for action in plan(here, there, self._job(overtaken)):
+                is_changed, failed = False, ""
+                for action in plan(here, there, self._job(kinds)):
                     if isinstance(action, Drop):
                         self.there.drop(action.name)
                         self.run.event("generation-dropped", generation=action.name)
                         is_changed = True
                     elif isinstance(action, Copy):
+                        kind = {one.kind for one in here if one.name == action.name}
+                        missed -= kind
                         if self._copy_group(action):
                             overtaken[action.name] = overtaken.get(action.name, 0) + 1
+                            kinds, missed = kinds | kind, missed | kind
                         is_changed = max(overtaken.values(), default=0) < TRIES
                     elif action.key == "room":
                         failed = failed or action.text
@@ -153,6 +169,7 @@ class Round:
                     self.moved()
                 there = self.there.listed()  # a bucket may list late what was just written
             self._reread()
+            self._drop_held()
             self.there.tell_newest()
         except (Failed, OSError) as error:
             return Result("failed", False, failed or str(error))
@@ -160,6 +177,8 @@ class Round:
         self.mixed = [group for group in self.groups if group.name in mixed]
         handled = {one.name for one in here if one.state == CORRUPT or self._find_there(one.stamp)}
         lost = [name for name in overtaken if name not in handled]
+        # The next round stages them at once, whatever their names are by then.
+        self.records.overtaken = frozenset(missed)
         if lost:
             self.run.event("copy-overtaken", names=", ".join(lost))
         if failed:
@@ -167,11 +186,11 @@ class Round:
         return Result("ok", not lost, "; ".join(self.told))
 
     def _look(self) -> list[Here]:
-        found = self.reader.look()
+        found = self.reader.look() + held.look(self.held)
         self.groups = [group for group, _ in found]
         return [one for _, one in found]
 
-    def _job(self, overtaken: dict[str, int]) -> Job:
+    def _job(self, overtaken: set[str]) -> Job:
         free_here = place.Local(self.tools).free(self.run.folder.path)
         free_there = self.place.free(self.there.home)
         return self.reader.job(frozenset(overtaken), free_here, free_there)
@@ -194,7 +213,8 @@ class Round:
                 return True
             digest = digest_of({name: sums[name] for name in group.own})
             self.records.digests[group.stamp] = digest
-            self.records.own["digests"].append(digest)
+            saver = self.records.before if self.reader.is_earlier(group) else self.records.own
+            saver["digests"].append(digest)
             if same := self.there.find(digest):  # they lie there already, under another stamp
                 self.there.known[same].update(ours=True, stamp=group.stamp)
                 return False
@@ -207,15 +227,16 @@ class Round:
     def _put_group(
         self, group: Group, action: Copy, files: Files, sums: dict[str, str], digest: str
     ) -> bool:
-        step = self.reader.step_of(group)
+        known = self.held.known.get(group.name)
+        step = known["step"] if known else self.reader.step_of(group)
         name = name_of(action.line, step, digest)
-        state, why = self.reader.state_of(group)
+        state, why = (known["state"], known["why"]) if known else self.reader.state_of(group)
         if action.is_mixed:
             state, why = UNKNOWN, MIXED
             self.told.append(f"{group.name} is copied, not judged: {MIXED}")
         told: dict[str, Any] = {
             "run": self.run.spec.name,
-            "source": group.name,
+            "source": known["source"] if known else group.name,
             "kind": group.kind,
             "line": action.line,
             "anew": action.is_anew,
@@ -243,13 +264,20 @@ class Round:
         if wrong:
             raise Failed(f"differs at the destination: {wrong[0]}")
         told["copied"] = int(self.run.now)
-        self.records.own["has_copied"] = True
+        if not self.reader.is_earlier(group):
+            self.records.own["has_copied"] = True
         self.there.commit(name, told)
         self.there.known[name]["ours"] = True
         self.run.event("copied", generation=name, source=group.name, step=step, state=state)
         self.there.tell_newest()
         self.records.write()
         return False
+
+    def _drop_held(self) -> None:
+        """Remove from this box what was held until it lay there. Raises Failed."""
+        for one in self.held.listed():
+            if self.there.find(one.digest):
+                self.held.drop(one.name)
 
     def _reread(self) -> None:
         """At the end compare once more what lies both here and there, newest first, and mend it.
@@ -287,10 +315,12 @@ class Round:
                 why = f"no {item.here} after the run's end, although durable.what names it"
                 return Result("failed", False, why)
             return Result("absent", False, "nothing there yet")
-        taken = {os.path.realpath(path) for one in self.groups for path in one.files.values()}
         known = self.records.files.setdefault(item.there, {})
         try:
-            files = mirror.files_in(item.here, taken)
+            files = mirror.files_in(item.here, _files_of(self.groups))
+            # A save that began since the checkpoints were looked at belongs to the next round.
+            begun = _files_of(groups.look(self.run))
+            files = {n: path for n, path in files.items() if os.path.realpath(path) not in begun}
             for link in mirror.links_away(item.here):
                 if not any(_covers(other.here, link) for other in self._items()):
                     name = os.path.relpath(link, item.here)
@@ -402,6 +432,10 @@ class Round:
         mode = "full" if self.full else "quick"
         row = (int(self.run.now), mode, result.word, item.name, item.there, seconds, result.detail)
         add_row(self.run, row)
+
+
+def _files_of(checkpoints: list[Group]) -> set[str]:
+    return {os.path.realpath(path) for one in checkpoints for path in one.files.values()}
 
 
 def _covers(item: str, path: str) -> bool:

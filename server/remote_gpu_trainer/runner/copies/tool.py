@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import os
-import re
-import subprocess
 import time
 from collections.abc import Callable
 from typing import IO, NamedTuple
 
-from .. import procs
-from ..asking import scratch
-
-NO_ROOM = re.compile(r"No space left|quota exceeded|nothing is copied", re.I)  # or a plan's word
-LOOK = 1.0  # seconds between two looks at a program's progress
+from .. import child
 
 
 class Answer(NamedTuple):
@@ -40,60 +34,38 @@ class Tools:
     ) -> Answer:
         """Run a program to its end. For `patience` seconds its silence counts as work."""
         # In memory: a full disk must not end a copy.
-        with memory() as out, memory() as err, memory() as held:
+        with memory() as held, memory() as errors:
             if isinstance(source, bytes):
                 held.write(source)
                 held.seek(0)
                 source = held
             try:
-                child = subprocess.Popen(words, stdin=source, stdout=out, stderr=err, env=self.env)
+                # What watches this process ends it with all that it started.
+                tool = child.Command(
+                    words, source=source, errors=errors, env=self.env, is_leader=False
+                )
             except OSError as error:
                 missing = isinstance(error, FileNotFoundError)
                 why = "is missing on this box" if missing else error.strerror
                 return Answer(127, b"", f"{words[0]} {why}")
-            self._attend(child, patience)
-            out.seek(0)
-            err.seek(0)
-            text, errors = out.read(), err.read()
-        said = (errors[:50000] + text[:50000]).decode("utf-8", "replace").strip()
-        return Answer(child.returncode, text, said)
+            self._attend(tool, patience)
+            errors.seek(0)
+            said = errors.read(50000) + tool.output[:50000]
+        return Answer(tool.code or 0, tool.output, said.decode("utf-8", "replace").strip())
 
-    def _attend(self, child: subprocess.Popen[bytes], patience: float) -> None:
+    def _attend(self, tool: child.Command, patience: float) -> None:
         """Wait for a program, and tell when it has read, written or reckoned something."""
-        pause, spent, begun = 0.004, 0, time.monotonic()
-        looked = begun
-        while True:
-            try:
-                child.wait(pause)
+        begun = time.monotonic()
+        before = 0
+        while not tool.poll(child.LOOK_SECONDS):
+            moved, computed = tool.progress()
+            now = moved or computed  # threads that idle compute, too
+            if now != before or time.monotonic() - begun < patience:
                 self.moved()
-                return
-            except subprocess.TimeoutExpired:
-                pause = min(pause * 1.5, 0.25)
-            if time.monotonic() - looked < LOOK:
-                continue
-            looked = time.monotonic()
-            now = _spent(child.pid)
-            if now != spent or looked - begun < patience:
-                self.moved()
-            spent = now
+            before = now
+        self.moved()
 
 
 def memory() -> IO[bytes]:
     """Return a file that lies in memory, where this Python can make one."""
-    return os.fdopen(scratch(), "w+b")
-
-
-def _spent(pid: int) -> int:
-    """Return what a process and its children have read and written; ticks where that is hidden."""
-    total = 0
-    for one in procs.children([pid], procs.table()):
-        try:
-            with open(f"/proc/{one}/io") as file:
-                total += sum(int(file.readline().split()[1]) for _ in range(2))
-        except (OSError, IndexError, ValueError):
-            try:
-                with open(f"/proc/{one}/stat") as file:
-                    total += sum(int(n) for n in file.read().rpartition(")")[2].split()[11:13])
-            except (OSError, ValueError):
-                continue
-    return total
+    return os.fdopen(child.scratch(), "w+b")

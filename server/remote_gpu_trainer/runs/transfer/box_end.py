@@ -5,13 +5,27 @@ Its words: `take` or `give`, and what is wanted as JSON. Standard input and outp
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
 from contextlib import suppress
 
-from .wire import PARTS, Broken, Receiver, Refused, Sender, Wire, leads_out, way_of
+from .wire import (
+    PACKINGS,
+    PARTS,
+    Broken,
+    Receiver,
+    Refused,
+    Sender,
+    Wire,
+    ended_output,
+    leads_out,
+    size_of,
+    way_of,
+)
 
+RUN_D = "run.d/"  # in the folder: parts whose names hold the digest of their content
 SENT = "sent.json"  # in the folder: the names of what was sent into it
 
 
@@ -19,24 +33,19 @@ def main(words):
     """Do what the words say; return the exit code."""
     wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
     wanted = json.loads(words[1])
-    try:
-        with suppress(Broken):  # nobody is there to be told
-            try:
-                (take if words[0] == "take" else give)(wire, wanted)
-                return 0
-            except Refused as error:
-                wire.tell({"error": str(error)}, now=True)
-            except OSError as error:
-                where = f"{error.filename}: " if error.filename else ""
-                wire.tell({"error": f"{where}{error.strerror or error}"}, now=True)
-    finally:
-        # What waits for a reader that is gone must not be written at the end.
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    with ended_output(), suppress(Broken):  # nobody is there to be told
+        try:
+            (take_files if words[0] == "take" else send_files)(wire, wanted)
+            return 0
+        except Refused as error:
+            wire.tell({"error": str(error)}, now=True)
+        except OSError as error:
+            where = f"{error.filename}: " if error.filename else ""
+            wire.tell({"error": f"{where}{error.strerror or error}"}, now=True)
     return 1
 
 
-def take(wire, wanted):
+def take_files(wire, wanted):
     """Take files into a folder. All change at once, at the end.
 
     `wanted`: the folder; `compares`: say only what is lacking; `keeps`: what was sent before and
@@ -45,17 +54,22 @@ def take(wire, wanted):
     top = os.path.realpath(os.path.expanduser(wanted["folder"]))
     is_new = not os.path.lexists(top)
     listed = wire.row()["list"]
-    before = set(sent_before(top))
+    # The runner's own parts go when no process imports from them: the run itself removes them.
+    before = {name for name in sent_before(top) if not name.startswith(RUN_D)}
     gone = sorted(before.difference(name for name, _ in listed))
     receiver = Receiver(wire, top)
     if not wanted["compares"]:
         receiver.begin(takes_over=True)
-    wire.tell({"new": is_new, "gone": gone}, now=True)
+        share(top, [name for name, _ in listed])
+    packs = [name for name in PACKINGS if importlib.util.find_spec(name)]
+    wire.tell({"new": is_new, "gone": gone, "packs": packs}, now=True)
     receiver.answer(listed)
     while True:
         row = wire.row()
         if "file" in row:
             receiver.take(row)
+        elif "texts" in row:
+            receiver.take_texts(row)
         elif "end" in row:
             break
     if wanted["compares"]:
@@ -69,18 +83,46 @@ def take(wire, wanted):
     wire.tell({"done": True}, now=True)
 
 
-def give(wire, wanted):
+def share(top, names):
+    """Link what another run beside this one has of the same runner: the content is compared all the
+    same, and a file that changes is replaced, never written."""
+    beside = os.path.dirname(top)
+    parts = {name.split("/")[1] for name in names if name.startswith(RUN_D + "runner-")}
+    for part in parts:
+        if os.path.lexists(os.path.join(top, RUN_D, part)):
+            continue
+        for run in sorted(os.listdir(beside)) if os.path.isdir(beside) else ():
+            if os.path.isdir(os.path.join(beside, run, RUN_D, part)):
+                for name in names:
+                    if name.startswith(f"{RUN_D}{part}/"):
+                        _link(os.path.join(beside, run, name), os.path.join(top, name))
+                break
+
+
+def _link(source, target):
+    with suppress(OSError):
+        os.makedirs(os.path.dirname(target), exist_ok=True)
+        os.link(source, target, follow_symlinks=False)
+
+
+def send_files(wire, wanted):
     """Send the plain files of folders, and name their links.
 
-    `wanted`: [[the folder's name at the other end, the folder, what is left out at its top]].
+    `wanted`: [[the folder's name at the other end, the folder, what is left out at its top]]; a
+    file may stand in the place of a folder.
     """
     files, links = {}, []
     for prefix, folder, left in wanted["folders"]:
         top = os.path.expanduser(folder)
+        if prefix and os.path.isfile(top):
+            files[prefix] = top
+            continue
         if not os.path.isdir(top):
             raise Refused(f"no folder {ascii(top)}")
         for path, full in below(top, {*left, PARTS}):
             name = f"{prefix}/{path}" if prefix else path
+            if name.startswith(RUN_D + "runner-"):
+                continue
             if os.path.islink(full):
                 links.append([name, os.readlink(full)])
             elif os.path.isfile(full):
@@ -109,14 +151,6 @@ def below(top, left):
             path = os.path.normpath(os.path.join(at, name))
             if path not in left:
                 yield path, os.path.join(base, name)
-
-
-def size_of(path):
-    """Return the bytes of a file, 0 where it is gone."""
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def sent_before(top):

@@ -6,13 +6,13 @@ import json
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from functools import cache
 from pathlib import Path
+from typing import Any
 
 from ...boxes.box import Box, Stream
 from ...text import UserError, sha256_of, write_whole
 from ...text.masking import shown
-from .. import calling, run_script
+from .. import calling
 from ..run_log import read_head
 from ..status_reply import Parts
 from . import link
@@ -23,7 +23,6 @@ SETTLING = 60.0  # seconds that a checkpoint may take until it lies still
 MANIFEST = ".rgt-pulled.json"  # in the folder here: what was pulled into it, with its SHA-256
 GOES_ON = "what is in place here is whole, and the same command goes on with the rest"
 FOREIGN = "no pull brought, or that were changed since,", "replace them with --force"
-PARTS = ("runner", "runner.completeness", "runner.content", "text.locking", "runs.transfer.wire")
 
 
 class NotPulled(UserError):
@@ -41,12 +40,6 @@ class Fetched:
     states: dict[str, str] = field(default_factory=dict)
     failed: dict[str, str] = field(default_factory=dict)
     missing: dict[str, str] = field(default_factory=dict)
-
-
-@cache
-def program() -> str:
-    """Return what runs on the box."""
-    return run_script.program("runs.transfer.run_files", PARTS)
 
 
 def fetch(
@@ -120,7 +113,12 @@ class _Fetching:
             folder = parts.folder
 
         with link.opened(
-            self.box, program(), (wanted,), finds=finds, head=head, accept_new=accept_new
+            self.box,
+            "runs.transfer.run_files",
+            (wanted,),
+            finds=finds,
+            head=head,
+            accept_new=accept_new,
         ) as wire:
             sizes, wrong = self._list(wire)
             given = self.to(folder)
@@ -132,7 +130,7 @@ class _Fetching:
             mine = set(sizes) if self.force else _unchanged(here, own)
             refuse_foreign(here, list(sizes), mine, *FOREIGN)
             self.begins(sum(sizes.values()))
-            self._take(wire, fetched, here, sizes, own, mine)
+            self._take_files(wire, fetched, here, sizes, own, mine)
         return fetched
 
     def _list(self, wire: Wire) -> tuple[dict[str, int], dict[str, str]]:
@@ -152,7 +150,7 @@ class _Fetching:
                 )
         return sizes, wrong
 
-    def _take(
+    def _take_files(
         self,
         wire: Wire,
         fetched: Fetched,
@@ -172,29 +170,25 @@ class _Fetching:
         def may_replace(name: str) -> bool:
             return self.force or name in mine
 
+        def came(row: dict[str, Any]) -> None:
+            item, why = shown(row.get("item", ""), 300), shown(row.get("why") or "", 300)
+            if why:
+                fetched.failed[item] = why
+            else:
+                fetched.failed.pop(item, None)
+                fetched.states[item] = str(row.get("state", ""))
+                note_own()
+
+        def note_own() -> None:
+            write_whole(here / MANIFEST, json.dumps(own, indent=1).encode(), 0o644)
+
         receiver = Receiver(wire, str(here), may_replace, moved_in)
-        receiver.begin()
         try:
-            receiver.answer(list(sizes.items()))
-            while not (row := wire.row()).get("end"):
-                if "file" in row:
-                    receiver.take(row, lambda: self.moves(done + receiver.coming))
-                    continue
-                item, why = shown(row.get("item", ""), 300), shown(row.get("why", ""), 300)
-                if why:
-                    receiver.drop()
-                    fetched.failed[item] = why
-                else:
-                    try:
-                        receiver.put()
-                    finally:
-                        write_whole(here / MANIFEST, json.dumps(own, indent=1).encode(), 0o644)
-                    fetched.failed.pop(item, None)
-                    fetched.states[item] = str(row.get("state", ""))
+            receiver.take_all(sizes.items(), came, lambda: self.moves(done + receiver.coming))
         except BaseException:
-            receiver.end(removes=False)
+            if done:
+                note_own()
             raise
-        receiver.end()
 
 
 def _unchanged(here: Path, own: dict[str, str]) -> set[str]:

@@ -14,6 +14,7 @@ from typing import TypeVar
 from ...boxes import box as boxes
 from ...boxes.box import Box, Stream, Trouble
 from ...text.masking import shown
+from .. import run_script
 from .wire import Broken, Wire
 
 Result = TypeVar("Result")
@@ -22,7 +23,13 @@ SILENT = 600.0  # seconds; the other end says at least every few that it works
 PATIENCE = 180.0  # seconds for which a connection that broke is tried again
 LAST_WORDS = 5.0  # seconds
 LATER = ("lost", "timeout", "refused", "name")  # why a box may answer again
-_NO_PYTHON = ("python3: not found", "python3: command not found", "No such file", "cannot execute")
+_NO_PYTHON = (
+    "python3: not found",
+    "python3: command not found",
+    "No such file",
+    "cannot execute",
+    "python3: Permission denied",
+)
 # Reads so many bytes, which are the program, and leaves the rest of standard input to it.
 _BOOT = (
     "import sys, zlib; "
@@ -41,7 +48,7 @@ class Lost(Exception):
 @contextmanager
 def opened(
     box: Box,
-    program: str,
+    main: str,
     words: tuple[str, ...],
     *,
     finds: tuple[str, ...] = (),
@@ -50,10 +57,11 @@ def opened(
 ) -> Iterator[Wire]:
     """Run a program on the box for as long as the block, and talk with it. Raises Lost.
 
-    `finds`: words of a program that calls this one. `head`: reads what that says.
+    `main`: its module, as `run_script.program` takes it. `finds`: words of a program that calls
+    this one. `head`: reads what that says.
     """
     python = (shutil.which("python3") or sys.executable) if box.local else "python3"
-    packed = zlib.compress(program.encode(), 9)
+    packed = zlib.compress(run_script.program(main).encode(), 9)
     command = (*finds, python, "-I", "-c", _BOOT, str(len(packed)), *words)
     try:
         with boxes.stream(box, command, accept_new=accept_new) as stream:
@@ -100,13 +108,13 @@ def _watched(wire: Wire, stream: Stream) -> Iterator[None]:
     """End the connection once nothing moves on it any more."""
     ended = threading.Event()
 
-    def look() -> None:
+    def end_silent() -> None:
         while not ended.wait(min(SILENT / 4, 5.0)):
             if time.monotonic() - wire.touched > SILENT:
                 stream.kill()
                 return
 
-    threading.Thread(target=look, daemon=True).start()
+    threading.Thread(target=end_silent, daemon=True).start()
     try:
         yield
     finally:

@@ -12,12 +12,11 @@ from typing import Any
 
 from ...boxes.box import Box
 from ...text import sha256_of
-from ...text.masking import shown
-from . import link, sending
-from .wire import Receiver, Refused, Wire, leads_out
+from ...text.masking import shown, shown_some
+from . import link
+from .wire import Receiver, Refused, leads_out
 
 HASHING = 3 * 3600  # seconds; a terabyte from a network disk
-MOST_NAMED = 5  # files in a refusal
 
 
 class Unreleased(Exception):
@@ -81,7 +80,7 @@ def _once(
 ) -> Pulled:
     """Copy what is lacking over one connection. Raises Lost, Refused, Unreleased and OSError."""
     wanted = json.dumps({"folders": [[name, *about] for name, about in places.items()]})
-    with link.opened(box, sending.program(), ("give", wanted)) as wire:
+    with link.opened(box, "runs.transfer.box_end", ("give", wanted)) as wire:
         sizes, pulled = read_list(wire.row())
         own, done = accepts(sizes), 0
 
@@ -90,29 +89,14 @@ def _once(
             pulled.files[name] = size, digest
             done += size
 
+        def came(row: dict[str, Any]) -> None:
+            if row.get("why"):
+                pulled.differing[str(row.get("item"))] = str(row["why"])
+            moves(done + receiver.coming)
+
         receiver = Receiver(wire, str(here), own.__contains__, moved_in)
-        receiver.begin()
-        try:
-            receiver.answer(list(sizes.items()))
-            take_items(wire, receiver, pulled, lambda: moves(done + receiver.coming))
-        except BaseException:
-            receiver.end(removes=False)
-            raise
-        receiver.end()
+        receiver.take_all(list(sizes.items()), came, lambda: moves(done + receiver.coming))
         return pulled
-
-
-def take_items(wire: Wire, receiver: Receiver, pulled: Pulled, moves: Callable[[], None]) -> None:
-    """Take one file after the other, and put each in place. Raises Broken, Refused, OSError."""
-    while not (row := wire.row()).get("end"):
-        if "file" in row:
-            receiver.take(row, moves)
-        elif why := str(row.get("why") or ""):
-            receiver.drop()
-            pulled.differing[str(row.get("item"))] = why
-        else:
-            receiver.put()
-        moves()
 
 
 def read_list(row: dict[str, Any]) -> tuple[dict[str, int], Pulled]:
@@ -161,21 +145,17 @@ def refuse_foreign(
         elif path not in own and os.path.lexists(here / path):
             foreign.append(path)
     where = shown(here, 200)
+    named = shown_some(links or foreign, width=100)
     if links:
         raise Unreleased(
-            f"{where} holds links that a copy would follow or replace ({_some(links)}); remove "
+            f"{where} holds links that a copy would follow or replace ({named}); remove "
             "them, or give another folder with --to"
         )
     if foreign:
         raise Unreleased(
             f"{where} holds files that {brought} and that would be overwritten "
-            f"({_some(foreign)}); {way_on}, or give another folder with --to"
+            f"({named}); {way_on}, or give another folder with --to"
         )
-
-
-def _some(paths: list[str]) -> str:
-    listed = ", ".join(shown(path, 100) for path in paths[:MOST_NAMED])
-    return listed + (f" and {len(paths) - MOST_NAMED} more" if len(paths) > MOST_NAMED else "")
 
 
 def same(path: Path, size: int, digest: str) -> bool:

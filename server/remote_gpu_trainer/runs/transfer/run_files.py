@@ -16,19 +16,16 @@ from contextlib import suppress
 
 from ...runner import content
 from ...runner.completeness import AT_ONCE, COMPLETE, CORRUPT, REST, UNKNOWN, WEIGHTS, judge
-from .wire import NAP, TRIES, Broken, Refused, Sender, Wire
+from ..sent_job import job_in
+from .wire import NAP, TRIES, Broken, Refused, Sender, Wire, ended_output, size_of
 
 
 def main(words):
     """Send the files that the words name; return the exit code."""
     wanted, folder = json.loads(words[0]), os.path.abspath(words[1])
     wire = Wire(sys.stdin.buffer, sys.stdout.buffer)
-    try:
-        with suppress(Broken, Refused):  # nobody is there to be told
-            return _send(wire, folder, wanted["names"], wanted["seconds"])
-    finally:
-        with suppress(OSError, ValueError):
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+    with ended_output(), suppress(Broken, Refused):  # nobody is there to be told
+        return _send(wire, folder, wanted["names"], wanted["seconds"])
     return 1
 
 
@@ -48,7 +45,7 @@ def _send(wire, folder, names, seconds):
             wrong.append([path, f"{taken[0]} would be the same file here; pull it alone"])
         else:
             first.update(rows)
-    rows = [[name, _size(path)] for name, path in first.items()]
+    rows = [[name, size_of(path)] for name, path in first.items()]
     wire.tell({"folder": folder, "list": rows, "wrong": wrong}, now=True)
     sender = Sender(wire, first)
     for path, top in items.items():
@@ -73,12 +70,11 @@ def find(folder, name):
 
     It lies in the work folder, the run's own or that of its checkpoints.
     """
-    job = job_of(folder)
-    work = os.path.join(folder, _home(str(job.get("work_dir") or "")))
-    work = os.path.normpath(work)
+    work_dir, checkpoints = places_of(folder)
+    work = os.path.normpath(os.path.join(folder, _home(work_dir)))
     places = [(work, work), (folder, folder)]
-    if job.get("checkpoint_folder"):
-        saves = os.path.normpath(os.path.join(work, _home(str(job["checkpoint_folder"]))))
+    if checkpoints:
+        saves = os.path.normpath(os.path.join(work, _home(checkpoints)))
         places.append((os.path.dirname(saves), saves))
     wanted = _home(name)
     is_outside = True
@@ -98,16 +94,19 @@ def find(folder, name):
     return {}, f"nothing is called {name} in {work}; rgt ssh shows what is there"
 
 
-def job_of(folder):
-    """Return the job of a run by its script, {} where it can't be read; a cell's is its queue's."""
+def places_of(folder):
+    """Return the work folder and the checkpoint folder that the job of a run names, '' for none.
+
+    A cell's job is its queue's.
+    """
     while not os.path.isfile(os.path.join(folder, "run.sh")) and folder != "/":
         folder = os.path.dirname(folder)
+    held = job_in(folder)
     try:
-        with open(os.path.join(folder, "run.sh"), encoding="utf-8") as file:
-            found = json.loads(file.read().split("\n#=== job ===\n")[1].split("\n#=== ")[0])
-    except (OSError, ValueError, IndexError):
-        return {}
-    return found if isinstance(found, dict) else {}
+        checkpoint = held["job"]["checkpoint"] or {}
+        return str(held["rendered"]["work_dir"]), str(checkpoint.get("folder", ""))
+    except (KeyError, TypeError, AttributeError):
+        return "", ""
 
 
 def files_of(path, top):
@@ -157,13 +156,6 @@ def send_item(sender, path, top, state):
         if state:
             wait(path, REST * 2, sender.wire.ping)
     return lost[0] if lost else "it changed each time while it was read"
-
-
-def _size(path):
-    try:
-        return os.path.getsize(path)
-    except OSError:
-        return 0
 
 
 def _home(path):

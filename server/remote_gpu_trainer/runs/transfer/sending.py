@@ -13,18 +13,15 @@ import os
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from functools import cache
 from pathlib import Path
 
 from ...boxes.box import Box
 from ...text import UserError
 from ...text.masking import shown
-from .. import run_script
 from . import link
 from .wire import Broken, Refused, Sender
 
 Begins = Callable[[int, Callable[[], int]], None]
-PARTS = ("text.locking", "runs.transfer.wire")  # what the box's program needs
 
 
 class NotSent(UserError):
@@ -54,12 +51,6 @@ class Parcel:
     folder: str
     paths: Mapping[str, Path]
     texts: Mapping[str, tuple[bytes, int]]
-
-
-@cache
-def program() -> str:
-    """Return what runs on the box."""
-    return run_script.program("runs.transfer.box_end", PARTS)
 
 
 def send(
@@ -133,7 +124,7 @@ class _Sending:
                 self.has_begun, self.made = True, first.get("new") is True
                 self.begins(sum(self.sizes.values()), self.count)
             try:
-                wrong = self._send_all(self.sender)
+                wrong = self._send_all(self.sender, first.get("packs") or ["zlib"])
             finally:
                 self.new.update(self.sender.new)
             if wrong:
@@ -147,7 +138,7 @@ class _Sending:
                 raise Broken("the connection broke")
         return Sent(len(self.sizes), len(self.new), sum(self.new.values()), self.made)
 
-    def _send_all(self, sender: Sender) -> list[str]:
+    def _send_all(self, sender: Sender, packs: list[str]) -> list[str]:
         """Send each file; return why some couldn't be."""
         wrong = []
         for name, path in self.parcel.paths.items():
@@ -156,10 +147,7 @@ class _Sending:
             elif why := sender.send(name, path):
                 _check_readable(path)
                 wrong.append(why)
-        for name, (content, mode) in self.parcel.texts.items():
-            why = sender.send_data(name, io.BytesIO(content), len(content), mode)
-            wrong += [why] if why else []
-        return wrong
+        return wrong + sender.send_texts(self.parcel.texts, packs)
 
 
 @contextmanager
@@ -174,7 +162,7 @@ def _opened(
 ) -> Iterator[tuple[Sender, dict]]:
     """Begin to send, and yield what the box says first. Raises Lost and Refused."""
     wanted = json.dumps({"folder": parcel.folder, "compares": compares, "keeps": keeps})
-    with link.opened(box, program(), ("take", wanted), accept_new=accept_new) as wire:
+    with link.opened(box, "runs.transfer.box_end", ("take", wanted), accept_new=accept_new) as wire:
         wire.tell({"list": list(sizes.items())}, now=True)
         yield Sender(wire, sizes), wire.row()
 

@@ -14,6 +14,8 @@ a length of 0 ends them.
 from __future__ import annotations
 
 import hashlib
+import importlib
+import io
 import json
 import os
 import shutil
@@ -23,7 +25,7 @@ import threading
 import time
 import unicodedata
 import zlib
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from functools import partial
 
 from ...text.locking import lock
@@ -34,6 +36,7 @@ BLOCK = 4 << 20  # bytes of a part that are compared at a time
 PROBE = 16 << 10  # bytes of a piece that tell whether it shrinks
 LARGE = 8 << 20  # bytes from which a file is deflated fast rather than small
 MOST_LINE = 256 << 20
+PACKINGS = ("bz2", "zlib")  # modules that pack small files, the best first; a Python may lack one
 TRIES = 5  # how often a file is sent that changes while it is read
 NAP = 0.3  # seconds before the next of them
 PING = 5.0  # seconds of work after which this end says that it works
@@ -199,12 +202,35 @@ class Sender:
             time.sleep(NAP)
         return f"{name} changed each time while it was read"
 
-    def send_data(self, name, file, size, mode):
-        """Send what a file in memory holds; return as `send`. Raises Broken and Refused."""
-        if why := self.answer(name).get("no"):
-            return str(why)
-        self._send({"file": name, "time": None, "mode": mode}, file, size, lambda: True)
-        return ""
+    def send_texts(self, texts, packs):
+        """Send files in memory, {name: (bytes, mode)}, what is lacking packed as one piece; return
+        why some couldn't be. Raises Broken and Refused.
+
+        `packs`: what the other end can unpack, of PACKINGS.
+        """
+        wrong, lacking = [], []
+        for name, (content, mode) in texts.items():
+            answer, digest = self.answer(name), hashlib.sha256(content)
+            if answer.get("no"):
+                wrong.append(str(answer["no"]))
+            elif answer.get("sha256") == digest.hexdigest():
+                head = {"file": name, "time": None, "mode": mode}
+                self.wire.tell({**head, "same": digest.hexdigest()})
+                self._sent(name, len(content), digest)
+            else:
+                lacking.append((name, content, mode, digest))
+        if lacking:
+            packing = next(one for one in PACKINGS if one in packs)
+            packed = importlib.import_module(packing).compress(b"".join(one[1] for one in lacking))
+            rows = [
+                [name, len(content), mode, one.hexdigest()] for name, content, mode, one in lacking
+            ]
+            self.wire.tell({"texts": rows, "packing": packing})
+            self.wire.send_pieces(io.BytesIO(packed), len(packed), hashlib.sha256())
+        for name, content, _, digest in lacking:
+            self.new[name] = len(content)
+            self._sent(name, len(content), digest)
+        return wrong
 
     def link(self, name, target):
         """Send a symbolic link. Raises Broken and Refused."""
@@ -299,14 +325,14 @@ class Receiver:
         """Say of each file, [(name, bytes)], what is here, while others arrive."""
         self._refuse_twins([name for name, _ in names])
 
-        def look():
+        def answer_all():
             with suppress(Broken):
                 for name, size in names:
-                    self._seen[name] = self._look(name, size)
+                    self._seen[name] = self._see_here(name, size)
                     self.wire.tell({"of": name, **self._seen[name]})
                 self.wire.flush()
 
-        threading.Thread(target=look, daemon=True).start()
+        threading.Thread(target=answer_all, daemon=True).start()
 
     def take(self, row, moves=lambda: None):
         """Take the file or link of this message. `moves`: called with each piece.
@@ -327,6 +353,51 @@ class Receiver:
             self._staged[name] = row, row["same"], os.path.getsize(os.path.join(self.top, name))
         else:
             self._take_bytes(name, row, moves)
+
+    def take_texts(self, row):
+        """Take the small files of this message. Raises Broken, Refused and OSError."""
+        packing, packed = row["packing"], b"".join(self.wire.pieces())
+        if packing not in PACKINGS:
+            raise Broken("the connection broke")
+        try:
+            content = importlib.import_module(packing).decompress(packed)
+        except (OSError, EOFError, ValueError, zlib.error):
+            raise Broken("the connection broke") from None
+        for name, size, mode, digest in row["texts"]:
+            if why := unfit(name):
+                raise Refused(why)
+            own, content = content[:size], content[size:]
+            if hashlib.sha256(own).hexdigest() != digest:
+                raise Broken("the connection broke")
+            flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | getattr(os, "O_NOFOLLOW", 0)
+            flags |= getattr(os, "O_BINARY", 0)
+            with os.fdopen(os.open(self._part(name), flags, 0o600), "wb") as file:
+                file.write(own)
+            self._staged[name] = {"time": None, "mode": mode}, digest, size
+
+    def take_all(self, names, came, moves):
+        """Take all that is listed, [(name, bytes)], one item after the other, and put each in place
+        once all of it is there. Raises Broken, Refused and OSError.
+
+        `came`: called with the message of each item, whose "why" says why it isn't in place.
+        `moves`: called with each piece.
+        """
+        self.begin()
+        try:
+            self.answer(names)
+            while not (row := self.wire.row()).get("end"):
+                if "file" in row:
+                    self.take(row, moves)
+                    continue
+                if row.get("why"):
+                    self.drop()
+                else:
+                    self.put()
+                came(row)
+        except BaseException:
+            self.end(removes=False)
+            raise
+        self.end()
 
     def put(self):
         """Move what has come into place. Raises Refused and OSError."""
@@ -365,7 +436,7 @@ class Receiver:
             if other != name:
                 raise Refused(f"{other} and {name} would be the same file here; rename one")
 
-    def _look(self, name, size):
+    def _see_here(self, name, size):
         """Return what is here of a file."""
         if why := unfit(name):
             return {"no": why}
@@ -441,6 +512,24 @@ class Receiver:
             _set_times_and_mode(path if row.get("same") else part, row)
         if not row.get("same"):
             os.replace(part, path)
+
+
+@contextmanager
+def ended_output():
+    """At the end of the block let nothing be written that waits for a reader that is gone."""
+    try:
+        yield
+    finally:
+        with suppress(OSError, ValueError):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+
+
+def size_of(path):
+    """Return the bytes of a file, 0 where it is gone."""
+    try:
+        return os.path.getsize(path)
+    except OSError:
+        return 0
 
 
 def leads_out(name, windows=os.name == "nt"):

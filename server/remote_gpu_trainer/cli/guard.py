@@ -1,0 +1,288 @@
+"""The command `guard`: look after rented boxes without any agent's session."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import click
+
+from ..text import BadRequest, UserError
+from ..text.masking import shown
+from ..text.spans import shown_seconds
+from . import terminal
+from .boxes import BOX, box_of
+from .parsing import Group
+from .render_status_release import JSON
+from .sweep import KEYS, with_keys
+
+YES = click.option("--yes", is_flag=True, help="don't ask")
+NOTIFY = click.option(
+    "--notify",
+    metavar="COMMAND",
+    help="run this, without a shell, for each new line, which it has on its standard input and in "
+    "RGT_MESSAGE",
+)
+AGAIN = 24 * 3600  # seconds after which the same line is sent again
+DISCLAIMER = "never tried on a real account"
+
+
+@click.group(
+    "guard",
+    cls=Group,
+    invoke_without_command=True,
+    exclusive=("once", "pause", "unpause"),
+    subcommand_metavar="[confirm|install|status|uninstall]",
+)
+@click.option("--once", is_flag=True, help="do one round, as the timer does each ten minutes")
+@click.option("--pause", is_flag=True, help="stop no box until --unpause; warnings go on")
+@click.option("--unpause", is_flag=True, help="let it stop boxes again")
+@KEYS
+@NOTIFY
+@JSON
+@click.pass_context
+def guard(
+    ctx: click.Context,
+    once: bool,
+    pause: bool,
+    unpause: bool,
+    keys: Path | None,
+    notify: str | None,
+    as_json: bool,
+) -> int:
+    """Look at each box that `rgt release` hasn't confirmed gone, and warn: past its deadline or
+    budget, no answer, a stop that didn't happen, a stopped box whose disk is billed, a box on which
+    nothing runs any more.
+
+    It stops a box only where all of this holds: you ran `rgt guard confirm` for it on this machine;
+    a deadline or budget that you wrote has passed, and the time that the run's own end may take;
+    `rgt drill` passed for this provider, account and kind of box within 90 days; the provider's
+    list shows that one id, made at that time, just before; what the stop destroys holds no run
+    whose results aren't verified elsewhere; its clock agrees with the provider's, and it hasn't
+    just started, slept or lost the network. One box a round. Files that no run made aren't
+    looked at. A box that can't be reached is left alone, unless you confirmed it with
+    --if-unreachable stop.
+
+    It was never tried on a real account. Without a command or option: `rgt guard status`.
+
+    Exit 0: nothing to tell. Exit 1: it warned or stopped a box. Exit 2: it couldn't do its work.
+    """
+    if ctx.invoked_subcommand:
+        return 0
+    from ..runs import guard as guards
+    from ..runs import guard_files
+
+    if pause or unpause:
+        return _pause(pause)
+    if not once:
+        return _status(as_json)
+    before = guard_files.last()
+    say = (lambda line: None) if as_json else print
+    try:
+        told = guards.work(with_keys(keys), time.time(), say)
+    except UserError as error:
+        if notify:
+            _call(notify, f"the guard can't work: {error}")
+        raise
+    told.notified = _send(told.lines, before.notified if before else {}, notify)
+    guard_files.note_round(told)
+    if as_json:
+        print(json.dumps({"lines": told.lines, "blocked": told.blocked}, ensure_ascii=False))
+    elif not told.lines:
+        print("nothing to tell")
+    return told.code
+
+
+def _pause(pause: bool) -> int:
+    """Let no box be stopped, or let it again. Raises Unfit."""
+    from ..runs import guard_files
+
+    file = guard_files.place("paused")
+    try:
+        if pause:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            file.touch()
+        else:
+            file.unlink(missing_ok=True)
+    except OSError as error:
+        raise guard_files.Unfit(
+            f"can't write {file} ({error.strerror}); check permissions"
+        ) from None
+    print("paused: no box is stopped until rgt guard --unpause" if pause else "not paused any more")
+    return 0
+
+
+def _send(lines: list[str], before: dict[str, float], notify: str | None) -> dict[str, float]:
+    """Hand each line that is new, or a day old, to the user's command; return when which was."""
+    now, sent = time.time(), {}
+    for line in lines:
+        key = re.sub(r"\d[\d.]*", "#", line)
+        sent[key] = before.get(key, 0.0)
+        if notify and not 0 <= now - sent[key] < AGAIN:
+            sent[key] = now
+            _call(notify, line)
+    return sent
+
+
+def _call(notify: str, line: str) -> None:
+    try:
+        words = shlex.split(notify)
+        subprocess.run(
+            words, input=line + "\n", text=True, env={**os.environ, "RGT_MESSAGE": line},
+            timeout=60, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+    except (OSError, ValueError, IndexError, subprocess.SubprocessError):
+        terminal.error(f"--notify failed for: {line}; run it by hand to see why")
+
+
+@guard.command("confirm")
+@click.argument("box", help=BOX)
+@click.option("--provider", required=True, metavar="NAME", help="runpod, vastai or aws")
+@click.option("--id", "id", default="", help="the box's id there (default: the one at its address)")
+@click.option(
+    "--if-unreachable",
+    "wins",
+    type=click.Choice(["alarm", "stop"]),
+    default="alarm",
+    help="what the guard does past the end where the box can't be reached: alarm keeps the data, "
+    "stop ends the bill (default alarm)",
+)
+@KEYS
+@YES
+def confirm(box: str, provider: str, id: str, wins: str, keys: Path | None, yes: bool) -> int:
+    """Confirm on this machine which box of the provider's list this is, and the command that may
+    stop it past its end. Nothing is stopped now. Job files, logs and boxes can't confirm anything.
+
+    Exit 0: confirmed. Exit 1: not.
+    """
+    from ..boxes.box import address
+    from ..platforms import provider as providers
+    from ..runs import guard as guards
+    from ..runs import guard_files, ledger
+
+    place = box_of(box)
+    at = address(place)
+    opened = next((one for one in ledger.still_open() if one.address == at), None)
+    if opened is None:
+        raise BadRequest(f"no command from here has reached {shown(box, 80)}; begin with rgt start")
+    asked = providers.of(provider, with_keys(keys))
+    own, item = guards.candidate(asked, opened.name, at, opened.since, id, wins, time.time())
+    act = asked.commands.stop
+    kept = providers.kept(act, item) if act else []
+    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(own.created))
+    print(f"{own.id} ({item.name or 'no name'}), made {made}, {item.state}")
+    print(f"past its end it is stopped by: {shlex.join(own.words)}")
+    told = "all of its root disk" if "/" in kept else ", ".join(kept) or "nothing"
+    print(f"that keeps {told}, and destroys all else ({DISCLAIMER})")
+    reach = "it is stopped" if wins == "stop" else "it is left on, and billed"
+    print(f"where it can't be reached then: {reach}")
+    if guard_files.drilled(own, act) is None if act else True:
+        print(f"before it acts, rgt drill {own.provider} must have passed for this kind of box")
+    if not _agrees("confirm this?", yes):
+        return 1
+    guard_files.confirm(own)
+    print("confirmed")
+    return 0
+
+
+def _agrees(question: str, yes: bool) -> bool:
+    """Return whether the user says yes; without a terminal only --yes does."""
+    if yes:
+        return True
+    if not terminal.is_terminal(sys.stdin):
+        terminal.error("nobody can be asked here; read the lines above, and repeat with --yes")
+        return False
+    return click.confirm(question, default=False, err=True)
+
+
+@guard.command("install")
+@click.option("--as", "kind", type=click.Choice(["systemd", "launchd", "cron"]),
+              help="the kind of timer (default: what this machine has)")  # fmt: skip
+@KEYS
+@NOTIFY
+@YES
+def install(kind: str | None, keys: Path | None, notify: str | None, yes: bool) -> int:
+    """Show the timer that calls `rgt guard --once` each ten minutes, and write it once you agree.
+
+    Exit 0: written. Exit 1: not.
+    """
+    from ..runs import guard_timer
+
+    options = []
+    if keys:
+        with_keys(keys)
+        options += ["--keys", str(keys.resolve())]
+    options += ["--notify", notify] if notify else []
+    made = guard_timer.timer(kind or guard_timer.kind_here(), options)
+    print(made.as_text())
+    if made.kind == "systemd":
+        print("it stops when you log out, unless loginctl enable-linger was run once")
+    if not _agrees("write and start this?", yes):
+        return 1
+    guard_timer.uninstall()
+    guard_timer.install(made)
+    print("written; rgt guard status shows its rounds")
+    return 0
+
+
+@guard.command("uninstall")
+def uninstall() -> int:
+    """Take the guard's timer away. Confirmations and the journal stay."""
+    from ..runs import guard_timer
+
+    found = guard_timer.uninstall()
+    print(f"taken away: {', '.join(found)}" if found else "there was no timer")
+    return 0
+
+
+@guard.command("status")
+@JSON
+def status(as_json: bool) -> int:
+    """Show whether the guard works, what it told last, and what keeps it from stopping each box.
+
+    Exit 0: it works, and told nothing. Exit 1: it told something. Exit 2: it doesn't work.
+    """
+    return _status(as_json)
+
+
+def _status(as_json: bool) -> int:
+    from ..runs import guard as guards
+    from ..runs import guard_files, guard_timer
+
+    timers, last = guard_timer.installed(), guard_files.last()
+    age = None if last is None else time.time() - last.at
+    is_late = age is None or not -guards.EVERY < age < 3 * guards.EVERY
+    code = 2 if is_late or not timers else last.code if last else 2
+    is_paused = guard_files.place("paused").exists()
+    known = guard_files.confirmations()
+    if as_json:
+        told = {
+            "timers": timers,
+            "paused": is_paused,
+            "last_round": last and last.at,
+            "works": not is_late,
+            "lines": last.lines if last else [],
+            "blocked": last.blocked if last else {},
+            "confirmed": [one.name for one in known.values()],
+        }
+        print(json.dumps(told, ensure_ascii=False, indent=1))
+        return code
+    print(f"timer: {', '.join(timers) or 'none; rgt guard install shows one'}")
+    when = "none yet" if age is None else f"{shown_seconds(max(0, age))} ago"
+    late = ", so it doesn't work now" if is_late else ""
+    print(f"last round: {when}{late}")
+    if is_paused:
+        print("paused: it stops no box")
+    names = ", ".join(shown(one.name, 60) for one in known.values())
+    print(f"may stop past their end: {names or 'none; rgt guard confirm BOX names one'}")
+    for line in last.lines if last else []:
+        print(f"told: {line}")
+    for name, why in (last.blocked if last else {}).items():
+        print(f"doesn't stop {name}: {why}")
+    return code

@@ -1,0 +1,79 @@
+"""The command `sweep`: what providers bill that no run from here explains."""
+
+from __future__ import annotations
+
+import json
+import os
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import click
+
+from ..text import BadRequest
+from . import terminal
+from .completion import files
+from .parsing import command
+from .render_status_release import JSON
+
+KEYS = click.option(
+    "--keys",
+    type=Path,
+    metavar="FILE",
+    shell_complete=files,
+    help="a file of NAME=value with the providers' keys, which only you can read",
+)
+
+
+def with_keys(file: Path | None) -> dict[str, str]:
+    """Return this process's variables and those of a file of keys. Raises BadRequest."""
+    found = dict(os.environ)
+    if file is None:
+        return found
+    try:
+        if os.name == "posix" and file.stat().st_mode & 0o077:
+            raise BadRequest(f"{file}: others can read it; run chmod 600 on it")
+        lines = file.read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        raise BadRequest(f"{file}: can't be read; give a file of NAME=value with --keys") from None
+    for number, line in enumerate(lines, 1):
+        name, has_value, value = line.strip().removeprefix("export ").partition("=")
+        if name and not name.startswith("#"):
+            if not has_value or not name.isidentifier():
+                raise BadRequest(f"{file}: line {number} isn't NAME=value; correct it")
+            found[name] = value.strip("'\"")
+    return found
+
+
+@command("sweep")
+@click.argument(
+    "providers",
+    nargs=-1,
+    metavar="[PROVIDER]...",
+    help="runpod, vastai, lambda, aws (default: all of them)",
+)
+@KEYS
+@JSON
+def sweep(providers: tuple[str, ...], keys: Path | None, as_json: bool) -> int:
+    """List what providers bill: boxes that no run started from here explains, stopped boxes and
+    disks, with their cost a month where it is known. Nothing is changed.
+
+    It asks by curl with RUNPOD_API_KEY and LAMBDA_API_KEY, and by vastai and aws, which have keys
+    of their own; without a name those that are set up here. `rgt profile NAME commands` shows what
+    is run, and whether it was ever tried on a real account.
+
+    Exit 0: nothing found. Exit 1: found something. Exit 2: a provider couldn't be asked.
+    """
+    from ..platforms import provider
+    from ..runs import sweep as sweeping
+
+    environment = with_keys(keys)
+    asked = [provider.of(name, environment) for name in providers or provider.names()]
+    with terminal.waiting("asking the providers …"), ThreadPoolExecutor(4) as pool:
+        found = list(pool.map(sweeping.sweep, asked))
+    if not providers and any(one.is_set_up for one in found):
+        found = [one for one in found if one.is_set_up]
+    if as_json:
+        print(json.dumps([one.as_dict() for one in found], ensure_ascii=False, indent=1))
+    else:
+        print("\n".join(sweeping.as_text(one) for one in found))
+    return 2 if any(one.why for one in found) else max((one.code for one in found), default=0)

@@ -1,0 +1,1 @@
+"""Charts as HTML and SVG, in a page that loads and runs nothing. Python 3.8."""

@@ -1,0 +1,322 @@
+"""What stands around the lines of a program: prefixes, tags, records, progress bars. Python 3.8.
+
+Loggers, `srun -l`, Ray and the journal put something around every line, and a pasted report may
+have lost its line breaks: written as backslash and n, or made blanks. A rank is known only from a
+prefix (RANK_PREFIX, or the bare number that `srun -l` sets before most lines) or from a file name
+that RANK_NAME describes.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+# Lines from which a report is a log that nobody cut.
+WHOLE = 9
+MOST_LINES = 12_000  # of a log; records after them stay as they are
+# The field of a record that holds the line: `log` of Docker's json-file
+# ({"log":"step 1\n","stream":"stderr","time":"2019-04-30T02:12:41.8443515Z"}, the files below
+# /var/lib/docker/containers), `textPayload` of Google Cloud, `event` of structlog, `msg` of zap,
+# `line` of Loki.
+_LINE_FIELDS = ("log", "message", "msg", "event", "textPayload", "text", "body", "line")
+_ERROR_FIELDS = ("exc_info", "exception", "traceback", "stack_trace", "stacktrace", "exc_text")
+_COLOUR = r"(?:\x1b\[[\d;]{0,20}m)*"
+# Ray: "(RayTrainWorker pid=3312, ip=10.0.0.7)", as in ray-project/ray#23405. SkyPilot: "(task,
+# pid=3312)", and of several nodes "(head, rank=0, pid=3808)" and "(worker1, rank=1, pid=2769,
+# ip=10.0.0.7)", as in its own examples of NCCL tests and of training on TPUs.
+_TAG = re.compile(
+    _COLOUR
+    + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)"
+    + _COLOUR
+    + r" ?"
+)
+# journalctl: "Nov 21 02:11:12 gpu-box python3[3312]: "
+_JOURNAL, _PYTHONS = (
+    re.compile(
+        rf"[A-Z][a-z]{{2}} [ \d]\d \d\d:\d\d:\d\d [\w.-]{{1,80}} {program}(?:\[\d{{1,9}}\])?: ?"
+    )
+    for program in (r"[^\s\[\]:]{1,60}", r"(?:python[\d.]{0,8}|torchrun|accelerate|deepspeed)")
+)
+# Of loggers that record all of stderr as errors: "2026-11-21 02:11:12,123 - stderr - ERROR - "
+_LEVEL = re.compile(
+    r"[\[(]?\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d\S{0,12}[ |:,\]-]{1,8}"
+    r"(?:[\w.]{1,40}[ |:\]-]{1,8})?ERROR[ |:\]-]{1,8}(?:[\w.]{1,60}:[\w.<>]{1,60}:\d{1,6} - )?"
+)
+# What a launcher puts before PyTorch's own prefix, if it is no time: "2|[rank2]: Traceback".
+_BEFORE_RANK = re.compile(r"(?!\W?\d{4}[-/])(\S{1,40} {0,4}(?:[:|] ?)?)(?=\[rank(\d{1,5})\]:)")
+MOST_UNFOLDED = 100_000  # characters
+BREAKS = 2  # written breaks from which a report has lost its real ones
+
+_PATH = re.compile(r"\b[A-Za-z]:\\(?!\\)")  # a path of Windows, not escaped: C:\new\nets
+_PIECES = re.compile(
+    r'\s+(?=Traceback \(most recent call last\):|File "[^"\n]{1,300}", line \d'
+    r"|(?:[A-Za-z_]\w{0,60}\.){0,6}[A-Z]\w{0,60}(?:Error|Exception|Interrupt|Warning): |"
+    r"\[rank\d{1,5}\]: ?|\d{4}-\d\d-\d\d[ T]\d\d:\d\d:\d\d"
+    r"|The above exception was|During handling of the above)"
+)
+_CODE = re.compile(r'(File "[^"\n]{1,300}", line \d{1,7}, in [\w<>.]{1,80})\s+')
+_BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
+BAR_TITLE = 80  # characters before a bar that belong to it
+# Above each form, one real line and who writes it. Reports seldom show these prefixes, because
+# people trim them; logs do.
+RANK_PREFIX = re.compile(
+    r"""\s*(?:\[(?:
+        # [rank2]: Traceback (most recent call last):     PyTorch, uncaught exceptions
+        rank(\d{1,5})\]:?
+        # [default7]: iteration 12695/ 115311 | consumed samples: 9841584     torchrun --tee 3,
+        # as in BLOOM's chronicles (bigscience-workshop/bigscience)
+        | default(\d{1,5})\]:
+        # [1,0]<stderr>:Traceback (most recent call last):     mpirun --tag-output, horovodrun
+        | \d+,(\d{1,5})\]<std(?:out|err)>:?
+        # [4]: step 3
+        | (\d{1,4})\]:(?=\s)
+        # [pod/pytorch-training-0-x7k2p/trainer] Launching torchrun     kubectl logs --prefix
+        | pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\]
+    )
+    # (rank=6) step 3
+    | \(rank[ =]?(\d{1,5})\)
+    # Rank 0: saved     programs themselves
+    | rank[ _]?(\d{1,5})\s?[:|]
+    )\s?""",
+    re.I | re.X,
+)
+# These are compiled on first use. The rank of a LoRA run is its width, no process.
+RANK_NAME = (
+    r"(?<!lora)(?<!lora[-_])(?<!low)(?<!low[-_])rank[-_.]?(\d{1,5})(?!\d)"
+    r"|(?:^|/)(\d{1,5})/std(?:err|out)(?:\.log)?(?:\.gz)?$"
+)
+RANK_GUESS = (
+    r"(?<![a-z])(?:worker|proc|node|gpu|task|default|stderr|stdout|log|err|out)s?[-_.]?(\d{1,5})"
+    r"(?!\d)|[-_.](\d{1,5})\.(?:log|txt|out|err)(?:\.gz)?$"
+)
+_RUN = (
+    r"(?:^|[^a-z])(?:exp|experiment|run|trial|seed|fold|sweep|job|version|epoch|test|part)s?[-_.]?$"
+)
+# "2026-11-21 02:11:12,123 - " or "[2026-11-21T02:11:12Z] "
+_STAMP = re.compile(
+    r"\s*[\[(]?(\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?(?:Z|[+-]\d\d:?\d\d)?)"
+    r"[\])]?[\s,|:-]*"
+)
+# "E1121 02:11:12.123456 3312 ProcessGroupNCCL.cpp:1970] "
+_GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
+PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
+
+
+def rank_of(name: str, sure: bool = False) -> int | None:
+    """Return the rank that a file's name or path says or, unless `sure`, may mean."""
+    hit = _last(RANK_NAME, name) or (None if sure else _last(RANK_GUESS, name))
+    return int(name[_number(hit)]) if hit else None
+
+
+def ranks_of(names: list[str]) -> tuple[dict[str, int], dict[str, int]]:
+    """Return {name: rank} for the files of a folder: what names say, and what they may mean.
+
+    worker_1.log and slurm-99_1.out may mean a rank where the files that differ from them only in
+    the number count from 0. exp_1.log is another run.
+    """
+    said: dict[str, int] = {}
+    series: dict[tuple[str, str], dict[int, str]] = {}
+    for name in names:
+        rank, hit = rank_of(name, sure=True), _last(RANK_GUESS, name)
+        if rank is not None:
+            said[name] = rank
+        elif hit and not re.search(_RUN, name[: hit.start()], re.I):
+            at = _number(hit)
+            series.setdefault((name[: at.start], name[at.stop :]), {})[int(name[at])] = name
+    counted = [
+        numbers
+        for numbers in series.values()
+        if 0 in numbers and len(numbers) > 1 and max(numbers) < 2 * len(numbers)
+    ]
+    return said, {name: rank for numbers in counted for rank, name in numbers.items()}
+
+
+def _last(pattern: str, name: str) -> re.Match | None:
+    """The last match of RANK_NAME or RANK_GUESS in a name."""
+    hits = list(re.finditer(pattern, name, re.I))
+    return hits[-1] if hits else None
+
+
+def _number(hit: re.Match) -> slice:
+    """Where the number of such a match stands; one of its two groups holds it."""
+    return slice(*hit.span(1 if hit[1] else 2))
+
+
+def rank_in(text: str) -> int | None:
+    """Return the rank that the prefixes of one line name, None where they name none."""
+    return split_prefixes(text, None, 0)[0]
+
+
+def split_prefixes(text: str, rank: int | None, shift: int) -> tuple[int | None, str, str]:
+    """Return (rank, time, the rest) of a line. Prefixes nest: a rank, a time, a rank again.
+
+    `shift` is added to the number of a worker.
+    """
+    time = ""
+    for _ in range(3):
+        if text.lstrip()[:1] not in PREFIX_STARTS:
+            break
+        prefix = RANK_PREFIX.match(text)
+        if prefix:
+            rank = int(next(g for g in prefix.groups() if g))
+            rank += shift if "-worker-" in prefix[0] else 0
+            text = text[prefix.end() :]
+            continue
+        stamp = _STAMP.match(text) or _GLOG.match(text)
+        if not stamp:
+            break
+        time, text = time or stamp[1], text[stamp.end() :]
+    return rank, time, text
+
+
+def drop_bars(text: str) -> str:
+    """Return a line without progress bars and their titles.
+
+    Written out, because a pattern with an open start is slow.
+    """
+    kept, at = "", 0
+    for bar in _BAR.finditer(text):
+        title = max(text.rfind("|", at, bar.start()) + 1, bar.start() - BAR_TITLE, at)
+        kept += text[at:title] + " "
+        at = bar.end()
+    return kept + text[at:]
+
+
+def are_records(texts: list[str]) -> bool:
+    """Return whether most lines are records of a logger that writes JSON."""
+    records = len([text for text in texts if text.startswith("{")])
+    if records * 2 <= len(texts):
+        return False
+    return (
+        len(texts) >= WHOLE
+        or 1 < records == len(texts)
+        or any("Traceback (most" in text for text in texts)
+    )
+
+
+def unwrapped(numbers: list[int], texts: list[str]) -> tuple[list[int], list[str]]:
+    """Return numbers and texts with each JSON record replaced by the lines that it holds.
+
+    A record is such as {"log":"step 1\\n","stream":"stderr","time":"…"}, and may hold a whole
+    traceback. All lines of a record have its number.
+    """
+    of_lines: list[int] = []
+    lines: list[str] = []
+    for number, text in zip(numbers, texts):
+        is_record = text.startswith("{") and len(lines) < MOST_LINES
+        for line in _lines_in(text) if is_record else [text]:
+            of_lines.append(number)
+            lines.append(line)
+    return of_lines, lines
+
+
+def _lines_in(record: str) -> list[str]:
+    return [line for line in _message(record).split("\n") if line.strip()]
+
+
+def _message(text: str) -> str:
+    """What a record of JSON says; the text itself where it is no record, or has no such field."""
+    try:
+        record = json.loads(text)
+    except (ValueError, RecursionError):  # a line that was cut, or no record
+        return text
+    inner = record.get("jsonPayload", record)
+    if not isinstance(inner, dict):
+        return text
+    parts = [
+        inner[name] for name in (*_LINE_FIELDS, *_ERROR_FIELDS) if isinstance(inner.get(name), str)
+    ]
+    return (
+        "\n".join(part.replace("\r", "").rstrip("\n") for part in parts)
+        .encode("utf-8", "replace")
+        .decode("utf-8")
+        or text
+    )
+
+
+def tag_of(texts: list[str]) -> re.Pattern | None:
+    """Return the pattern of the tag that most lines of a log begin with, None without one.
+
+    A tag names the process that wrote the line (Ray, SkyPilot, the journal), or is a level that is
+    the same for all lines.
+    """
+    some = texts[:: len(texts) // 20 + 1]
+    # In a short report the journal's tag is evidence if it names kernel, rsync or the like.
+    tags = (_TAG, _JOURNAL, _LEVEL) if len(texts) >= WHOLE else (_TAG, _PYTHONS)
+    return next(
+        (tag for tag in tags if len([text for text in some if tag.match(text)]) * 2 > len(some)),
+        None,
+    )
+
+
+def ranked_tag_of(texts: list[str]) -> re.Pattern | None:
+    """Return the pattern of the tag that a launcher puts before PyTorch's "[rank2]:".
+
+    None without one. If the tags of several ranks name these ranks in one form, as "2|" and "3|"
+    do, the pattern fits every line with such a tag, and its group is the rank.
+    """
+    found = {hit.groups() for hit in map(_BEFORE_RANK.match, texts) if hit}
+    forms = set()
+    for tag, rank in found:
+        parts = re.split(rf"(?<!\d){rank}(?!\d)", tag)
+        forms.add(r"(\d{1,5})".join(map(re.escape, parts)) if len(parts) == 2 else "")
+    if len(forms) == 1 and len(found) > 1 and all(forms):
+        return re.compile(forms.pop())
+    return _BEFORE_RANK if found else None
+
+
+def untagged(text: str, rank: int | None, tag: re.Pattern) -> tuple[int | None, str]:
+    """Return the rank that a line's tag names, else `rank`, and the rest of the line."""
+    hit = tag.match(text)
+    if not hit:
+        return rank, text
+    return int(hit[hit.lastindex]) if hit.lastindex else rank, text[hit.end() :]
+
+
+def numbered(text: str, rank: int | None) -> tuple[int | None, str]:
+    """Return the rank that `srun -l` puts before a line (" 2: step 1"), or `rank`, and the rest."""
+    head, colon, rest = text[:8].partition(":")
+    if not colon or len(head) > 5 or not head.strip().isdecimal() or rest[:1] not in ("", " "):
+        return rank, text
+    return int(head), text[len(head) + 2 :]
+
+
+def are_numbered(texts: list[str]) -> bool:
+    """Return whether most lines begin with the number of a task. Lines counted 1, 2, 3 don't."""
+    some = texts[:: len(texts) // 20 + 1]
+    if len([text for text in some if ":" in text[:6]]) * 2 <= len(some):
+        return False
+    ranks = [rank for rank, _ in (numbered(text, None) for text in texts) if rank is not None]
+    counted = all(rank < after for rank, after in zip(ranks, ranks[1:]))
+    return len(ranks) * 2 > len(texts) and not counted
+
+
+def unfolded(text: str) -> str:
+    """Return the text with its line breaks; unchanged where it has some, or seems to need none."""
+    whole = text.strip()
+    if "\n" in whole or not whole or len(whole) > MOST_UNFOLDED:
+        return text
+    if whole.count("\\n") >= BREAKS and (unescaped := _unescaped(whole)):
+        return unescaped
+    if "Traceback (most recent call last):" in whole or _CODE.search(whole):
+        return _CODE.sub(r"\1\n    ", _PIECES.sub("\n", whole))
+    return text
+
+
+def _unescaped(text: str) -> str:
+    """The text unescaped as JSON, or else with its written breaks made real.
+
+    "" where they belong to a path of Windows.
+    """
+    if _PATH.search(text):
+        return ""
+    inner = text[1:-1] if text[:1] == text[-1:] == '"' and len(text) > 1 else text
+    try:
+        # Half of a surrogate pair is no character.
+        return (
+            json.loads(f'"{inner}"').encode("utf-8", "replace").decode("utf-8").replace("\0", " ")
+        )
+    except ValueError:
+        return (
+            inner.replace("\\r", "").replace("\\n", "\n").replace("\\t", "\t").replace('\\"', '"')
+        )

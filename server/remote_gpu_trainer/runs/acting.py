@@ -1,0 +1,228 @@
+"""What a command that acts on a box would do, before it does it: its words, its size, its cost.
+
+An agent shows such a plan to the user. The command itself is what carries it out.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shlex
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from ..boxes import box as boxes
+from ..boxes.box import Box
+from ..runner.deadline import after
+from ..text import UserError
+from ..text.masking import shown
+from . import job_start, known_jobs, ledger, purse, rendered, run_ends, status, status_cost
+from .job import Job
+from .job_reading import read_job_with_code
+from .status_reply import Status
+
+LIMIT = 20.0  # seconds for one question to the box
+NOT_KNOWN = "not known: the job names no price"
+
+
+class NotPlanned(UserError):
+    """Nothing of the kind can be done now. One line: what is wrong; what to do."""
+
+
+@dataclass(frozen=True)
+class Act:
+    """What would be done on a box.
+
+    `words`: of the command, without the program's name. `run`: the run's folder on the box.
+    `told`: for the user, texts of theirs and of this program alone. `mark`: differs once anything
+    that the plan rests on has changed.
+    """
+
+    kind: str
+    box: Box
+    run: str
+    words: tuple[str, ...]
+    told: dict[str, Any] = field(compare=False)
+    mark: str = ""
+
+    @property
+    def line(self) -> str:
+        """Return the command as the user would type it."""
+        return f"rgt {shlex.join(self.words)}"
+
+
+def start(box: Box, job: str, profile: str = "", *, rehearse: bool = False) -> Act:
+    """Return what `start` or `rehearse` would do with the job in a file. Raises NotPlanned.
+
+    Raises too what those commands raise before they send anything.
+    """
+    now, path = time.time(), Path(job).expanduser().resolve()
+    given = read_job_with_code(str(path), ())
+    plan = job_start.plan(given, profile, box, now)
+    try:
+        before = job_start.refuse_living(box, plan)
+    except job_start.Done:
+        if not rehearse:
+            raise
+        before = _asked(box, plan.job.folder)
+    began = before.first_start or now
+    until = run_ends.until(plan.job, now, before.first_start)
+    wanted = purse.wanted_by(box, plan, began)
+    counted = purse.check(wanted, now) if wanted else None
+    if rehearse:
+        words = ("rehearse", str(path), "--on", box.name)
+    else:
+        words = ("start", box.name, str(path))
+        words += ("--profile", profile) if profile else ()
+    end = rendered.end_of(plan.job, plan.platform)["end"]["command"]
+    parcel = plan.parcel
+    size = sum(len(data) for data, _ in parcel.texts.values())
+    told = {
+        "runs there": _line(rendered.command(plan.job)),
+        "setup": [_line(line) for line in plan.job.setup],
+        "sends_bytes": size + (plan.code.bytes if plan.code else 0),
+        "until": until,
+        "worst_cost": _worst_cost(plan.job, box, plan.platform.name, began),
+        "purse": counted.in_words() if counted else None,
+        "end_command": _line(end) if end else _stays(box),
+        "warnings": [f"{one.id}: {one.text}"[:200] for one in plan.rendered.warnings[:5]],
+    }
+    sums = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in parcel.texts.items()}
+    sums |= {name: _sum(file) for name, file in parcel.paths.items()}
+    mark = _mark(box, before, path.read_bytes().hex(), sums, profile)
+    return Act("rehearse" if rehearse else "start", box, plan.job.folder, words, told, mark)
+
+
+def resume(box: Box, run: str) -> Act:
+    """Return what `resume` would do. Raises NotPlanned for a run that can't go on."""
+    before = _asked(box, run)
+    if before.state in ("alive", "finished"):
+        raise NotPlanned(f"the run is {before.state}; nothing is to go on")
+    if told := job_start.passed(before, time.time()):
+        raise NotPlanned(f"{told}; write a later one into the job, and start it again")
+    words = ("resume", box.name, _which(box, run, before))
+    known = known_jobs.find(box, before.dir)
+    given = known.given if known else {}
+    told = {
+        "runs there": status_cost.wanted_words(given) or "what lies in the run's folder",
+        "sends_bytes": 0,
+        "until": run_ends.when(before.deadline) if before.deadline else "not known",
+        "worst_cost": _cost_until(box, before),
+    }
+    return Act("resume", box, before.dir, words, told, _mark(box, before))
+
+
+def stop(box: Box, run: str) -> Act:
+    """Return what `stop` would do. Raises NotPlanned for a run that isn't alive."""
+    before = _asked(box, run)
+    if before.state not in ("alive", "stalled"):
+        raise NotPlanned(f"the run is {before.state}, so there is nothing to stop")
+    told = {
+        "sends_bytes": 0,
+        "worst_cost": "nothing more than the box costs until you end it",
+        "end_command": _stays(box),
+    }
+    words = ("stop", box.name, _which(box, run, before))
+    return Act("stop", box, before.dir, words, told, _mark(box, before))
+
+
+def fetch(box: Box, run: str) -> Act:
+    """Return what `release` would bring. Raises NotPlanned for a run that goes on."""
+    before = _asked(box, run)
+    if before.state in ("alive", "stalled", "nothing"):
+        raise NotPlanned(f"the run is {before.state}; its results are fetched once it has ended")
+    told = {
+        "brings_bytes": _size_of(box, before.dir),
+        "to": "results/ in the working folder",
+        "worst_cost": "nothing more than the box costs until you end it",
+        "end_command": _stays(box),
+    }
+    words = ("release", box.name, _which(box, run, before))
+    return Act("fetch", box, before.dir, words, told, _mark(box, before))
+
+
+def _stays(box: Box) -> str:
+    """Return that no command ends the box."""
+    return "none" if box.local else "none: the box stays on, and billed if you rent it"
+
+
+def _asked(box: Box, run: str) -> Status:
+    """Return the state of a run. Raises NotPlanned where the box doesn't tell one."""
+    found = status.ask(box, run, limit=LIMIT)
+    if found.state in ("unreachable", "unknown") or not found.dir:
+        raise NotPlanned(found.text or "the box names no run")
+    return found
+
+
+def _which(box: Box, run: str, found: Status) -> str:
+    """Return the option that names a run: as the caller does, else as it was started from here.
+
+    Raises NotPlanned for one that only the box names: it may call it anything.
+    """
+    known = known_jobs.find(box, found.dir)
+    if not run and known is None:
+        raise NotPlanned(
+            "the newest run there wasn't started from here; name the one that is meant"
+        )
+    return f"--run={run or (known and known.name)}"
+
+
+def _size_of(box: Box, folder: str) -> int | None:
+    """Return the bytes of a run's folder on the box, None where it doesn't say."""
+    reply = boxes.run(
+        box, b"", interpreter=("du", "-sk", "--"), args=(folder,), limit=LIMIT, accept_new=False
+    )
+    first = reply.out.split()[:1] if reply.outcome == "ok" else []
+    return int(first[0]) * 1024 if first and first[0].isdigit() else None
+
+
+def _worst_cost(job: Job, box: Box, profile: str, began: float) -> str:
+    """Return what the box costs until the run ends at the latest, in words: an estimate."""
+    if box.local:
+        return "nothing: this machine"
+    at = after(job.ends, began)
+    opened = next((one for one in ledger.still_open() if one.address == boxes.address(box)), None)
+    given = {"price": str(job.hourly)} if job.hourly else {}
+    price = status_cost.price_of(given, opened, profile, "", job.gpus)
+    return _in_words(price, at)
+
+
+def _cost_until(box: Box, before: Status) -> str:
+    known = known_jobs.find(box, before.dir)
+    opened = next((one for one in ledger.still_open() if one.address == boxes.address(box)), None)
+    given = known.given if known else {}
+    price = status_cost.price_of(given, opened, "", before.gpu_name, len(before.gpus))
+    return "nothing: this machine" if box.local else _in_words(price, before.deadline)
+
+
+def _in_words(price: dict[str, Any] | None, until: float | None) -> str:
+    if price is None or until is None:
+        return NOT_KNOWN
+    hours = max(0.0, until - time.time()) / 3600
+    unit = f" {price['currency']}" if price.get("currency") else ""
+    return (
+        f"{price['price'] * hours:.2f}{unit} from now on ({price['price']:g} an hour, "
+        f"{hours:.1f} h at most), estimated; and what the box costs until you end it"
+    )
+
+
+def _line(words: str | list[str]) -> str:
+    """Return a command in one line, with secrets masked."""
+    return shown(words if isinstance(words, str) else shlex.join(words), 400)
+
+
+def _sum(file: Path) -> str:
+    return hashlib.sha256(file.read_bytes()).hexdigest() if file.is_file() else ""
+
+
+def _mark(box: Box, before: Status, *more: Any) -> str:
+    """Return what differs once the box, the run there or anything of `more` has changed.
+
+    Steps go on all the time, and aren't part of it.
+    """
+    known = known_jobs.find(box, before.dir) if before.dir else None
+    told = [boxes.address(box), before.dir, before.state, before.attempt, before.asked]
+    told += [before.deadline, known and known.at, *more]
+    return hashlib.sha256(json.dumps(told, sort_keys=True, default=str).encode()).hexdigest()

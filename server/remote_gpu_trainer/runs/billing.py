@@ -1,0 +1,60 @@
+"""What an answer about runs says of money: the boxes that may still be billed, and what is left of
+the job's budget. All of it is estimated by time and price."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..boxes import box as boxes
+from ..boxes.box import Box
+from . import known_jobs, ledger, status_cost
+from .ledger import Opened
+from .status_reply import Status
+
+NOT_COUNTED = "storage, traffic and rounding aren't counted"
+
+
+def about(
+    now: float, box: Box | None = None, folder: str = "", status: Status | None = None
+) -> dict[str, Any]:
+    """Return the fields `cost` and `billed` of an answer.
+
+    `cost`: as `status_cost.cost_of` returns it for the run in a `folder` of the box, or of this
+    `status`; None where it isn't known. `billed`: every box that isn't confirmed gone, this one
+    first. `now`: seconds since 1970.
+    """
+    opened = ledger.still_open()
+    address = boxes.address(box) if box else ""
+    told: dict[str, Any] = {"cost": None}
+    if box:
+        mine = next((one for one in opened if one.address == address), None)
+        known = known_jobs.find(box, folder) if folder else None
+        state = status or Status("unknown", box.name, folder)
+        told["cost"] = status_cost.cost_of(state, known, mine, now)
+    opened.sort(key=lambda one: not address or one.address != address)
+    return {**told, "billed": [billed(one, now) for one in opened]}
+
+
+def in_words(told: dict[str, Any], box: str) -> str:
+    """Return what `about` told of the box that it was asked of, in a sentence.
+
+    `box`: its name, '' for this machine.
+    """
+    mine = next((one for one in told["billed"] if one["box"] == box), None) if box else None
+    if mine is None:
+        return "this machine isn't billed" if not box else f"{box} isn't known to be billed"
+    cost = f", about {mine['cost']:.2f} {mine['currency']}".rstrip() if "cost" in mine else ""
+    said = f"the box is still billed: {box}, {mine['hours']:.1f} h{cost} by time and price"
+    if told["cost"] and "left" in told["cost"]:
+        left = told["cost"]
+        said += f"; {left['left']:.2f} and {left['hours_left']:.1f} h left of the budget"
+    return f"{said} (estimated)"
+
+
+def billed(box: Opened, now: float) -> dict[str, Any]:
+    """Return what a box that isn't confirmed gone has cost, by time and price."""
+    cost = box.cost(now)
+    told: dict[str, Any] = {"box": box.name, "hours": round(box.hours(now), 2), "estimated": True}
+    if cost is not None:
+        told |= {"cost": round(cost, 2), "currency": box.currency, "without": NOT_COUNTED}
+    return told

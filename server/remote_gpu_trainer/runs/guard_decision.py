@@ -1,0 +1,276 @@
+"""Whether a guard may stop a box, and what it warns of. Pure: no clock, no file, no program.
+
+A guard that stops the wrong box is worse than none. So each condition has a name and a reason, the
+first that doesn't hold decides, and what isn't known doesn't hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, NamedTuple
+
+from ..platforms.provider import Item
+from ..text.masking import shown
+from ..text.spans import shown_seconds
+
+DRILL_DAYS = 90
+FRESH = 120.0  # seconds for which a provider's list says what is so now
+CLOCKS = 300.0  # seconds by which this clock and the provider's may differ
+SILENT = 1500.0  # seconds without an answer before if_unreachable counts: three rounds
+STOPPING = 540.0  # seconds that a stop may take
+
+
+class End(NamedTuple):
+    """A run from here: when it ends at the latest by what the user wrote, and the seconds that its
+    own runner may take after that to save, copy and end the box. `at`: None where that isn't known.
+    """
+
+    run: str
+    at: float | None
+    allowance: float
+
+
+@dataclass(frozen=True)
+class Confirmed:
+    """What the user confirmed on this machine about one box.
+
+    `created`: of the box, by the provider's list. `command`: the hash of what ends it. `account`: a
+    mark of it. `if_unreachable`: what wins where ssh is dead.
+    """
+
+    address: str
+    name: str
+    provider: str
+    id: str
+    created: float
+    kind: str
+    account: str
+    command: str
+    words: list[str]
+    at: float
+    if_unreachable: Literal["alarm", "stop"] = "alarm"
+
+
+@dataclass(frozen=True)
+class Seen:
+    """What a round has seen of one box. Times: seconds since 1970.
+
+    `hold`: why no box may be judged in this round. `ends`: of the runs from here since the box was
+    made. `drilled`: when a drill of this provider, account, kind and command last passed.
+    `command`, `account`: as they are now. `listed`: the boxes of the provider's list that have the
+    id; `listed_at`: when, None for no list; `why_unlisted`. `asked`: the address at which the box
+    was asked by ssh; `at_address`: the ids of the boxes of the list that are reached there.
+    `clock_ahead`: seconds by which the provider's clock is ahead of this one. `ssh`: whether the
+    box answered; dead: it can't be reached; unsure: it can't be told whether this is the box;
+    `why` not; `silent_for` seconds. `longer`: runs there that live and whose own end is later.
+    `unproven`: what the stop would destroy and that is nowhere else. `strangers`: programs on its
+    cards that no run of ours has. `ended`: runs there that are over, where all are. `late`: when
+    the first run there that lives should have ended, by what the box itself says; None for none.
+    `asked_at`: when it was last asked to stop. `acted`: the box that this round has stopped.
+    """
+
+    now: float
+    name: str
+    is_paused: bool = False
+    hold: str = ""
+    confirmed: Confirmed | None = None
+    ends: tuple[End, ...] = ()
+    drilled: float | None = None
+    command: str = ""
+    account: str = ""
+    listed: tuple[Item, ...] = ()
+    listed_at: float | None = None
+    why_unlisted: str = ""
+    asked: str = ""
+    at_address: tuple[str, ...] = ()
+    clock_ahead: float | None = None
+    ssh: Literal["answers", "dead", "unsure"] = "unsure"
+    why: str = ""
+    silent_for: float = 0.0
+    longer: tuple[str, ...] = ()
+    unproven: tuple[str, ...] = ()
+    strangers: tuple[str, ...] = ()
+    asked_at: float | None = None
+    acted: str = ""
+    ended: tuple[str, ...] = ()
+    late: float | None = None
+
+    @property
+    def end(self) -> float | None:
+        """Return when its last run ends at the latest, None where that isn't known of each."""
+        known = [end.at for end in self.ends if end.at is not None]
+        return max(known) if known and len(known) == len(self.ends) else None
+
+    @property
+    def box(self) -> Item | None:
+        """Return the very box that was confirmed, as the provider's list shows it; None where the
+        list doesn't show it, or something else under its id."""
+        box = next(iter(self.listed), None)
+        own = self.confirmed
+        is_it = box and own and len(self.listed) == 1 and box.created == own.created
+        return box if is_it else None
+
+
+class Decision(NamedTuple):
+    """Whether to stop the box. `condition`: the name of the first that doesn't hold, and `why`."""
+
+    acts: bool
+    condition: str = ""
+    why: str = ""
+
+
+def _has_passed(seen: Seen) -> str:
+    """Silence alone never acts: only what the user wrote."""
+    if not seen.ends:
+        return "no run from here has a deadline or a budget since the box was made"
+    if seen.end is None:
+        return "the end of one of its runs isn't known"
+    last = max(end.at + end.allowance for end in seen.ends if end.at is not None)
+    if seen.now < seen.end:
+        return f"its end is in {shown_seconds(seen.end - seen.now)}"
+    if seen.now < last:
+        left = shown_seconds(last - seen.now)
+        return f"its runner has {left} more to save, copy and end the box itself"
+    return ""
+
+
+def _is_drilled(seen: Seen) -> str:
+    own = seen.confirmed
+    told = f"{own.provider}, this account and this kind of box" if own else ""
+    if seen.drilled is None:
+        return f"no drill has passed for {told}; rgt drill {own.provider if own else ''} does one"
+    days = (seen.now - seen.drilled) / 86400
+    if not 0 <= days <= DRILL_DAYS:
+        return f"the drill for {told} is {days:.0f} days old, the limit is {DRILL_DAYS}"
+    return ""
+
+
+def _is_the_box(seen: Seen) -> str:
+    own = seen.confirmed
+    if own is None or seen.listed_at is None:
+        return seen.why_unlisted or "the provider wasn't asked"
+    if not 0 <= seen.now - seen.listed_at <= FRESH:
+        return "the provider's list is too old"
+    if not seen.listed:
+        return f"the provider's list doesn't show {own.id}"
+    if len(seen.listed) > 1:
+        return f"the provider's list shows {own.id} {len(seen.listed)} times"
+    if (box := seen.box) is None:
+        return f"{own.id} was made at another time than the box that you confirmed"
+    if box.kind != own.kind:
+        return f"{own.id} is of another kind than the box that you confirmed"
+    if box.locked:
+        return f"{own.id} is locked at the provider"
+    if box.standing != "running":
+        return f"{own.id} is {box.state or 'in no known state'}"
+    return ""
+
+
+def _is_at_its_address(seen: Seen) -> str:
+    """What ssh tells is about the box at the address: it must be the one that would be stopped."""
+    own = seen.confirmed
+    if own is None or own.id not in seen.at_address:
+        others = f", but {', '.join(seen.at_address)}" if seen.at_address else ""
+        id = own.id if own else "it"
+        return f"the provider's list doesn't show {id} at {shown(seen.asked, 80)}{others}"
+    if seen.at_address != (own.id,):
+        return (
+            f"the provider's list shows several boxes at {shown(seen.asked, 80)}: "
+            f"{', '.join(seen.at_address)}"
+        )
+    return ""
+
+
+def _clocks_agree(seen: Seen) -> str:
+    if seen.clock_ahead is None:
+        return "this clock couldn't be compared with the provider's"
+    if abs(seen.clock_ahead) > CLOCKS:
+        ahead = shown_seconds(abs(seen.clock_ahead))
+        return f"this clock and the provider's differ by {ahead}; set this one"
+    return ""
+
+
+def _is_safe(seen: Seen) -> str:
+    own = seen.confirmed
+    if seen.ssh == "answers":
+        if seen.longer:
+            return f"{', '.join(seen.longer)} lives there, and its end is later or unknown"
+        if seen.strangers:
+            return f"another program uses its cards: {', '.join(seen.strangers)}"
+        if seen.unproven:
+            return f"the stop would destroy what is nowhere else: {', '.join(seen.unproven)}"
+        return ""
+    if seen.ssh == "unsure":
+        return f"it couldn't be looked at: {seen.why}"
+    if own is None or own.if_unreachable != "stop":
+        return f"it gives no answer ({seen.why}), and if_unreachable is alarm"
+    if seen.silent_for < SILENT:
+        return f"it has been silent for {shown_seconds(seen.silent_for)} only"
+    return ""
+
+
+CONDITIONS: dict[str, Callable[[Seen], str]] = {
+    "confirmed": lambda seen: "" if seen.confirmed else "you haven't confirmed how it is ended",
+    "not paused": lambda seen: "the guard is paused" if seen.is_paused else "",
+    "end passed": _has_passed,
+    "guard awake": lambda seen: seen.hold,
+    "drilled": _is_drilled,
+    "same command": lambda seen: (
+        "" if seen.confirmed and seen.command == seen.confirmed.command
+        else "the command that ends it isn't the one that you confirmed; confirm it anew"
+    ),
+    "same account": lambda seen: (
+        "" if seen.confirmed and seen.account == seen.confirmed.account
+        else seen.why_unlisted or "the key is of another account than when you confirmed"
+    ),
+    "one box": _is_the_box,
+    "same address": _is_at_its_address,
+    "clocks agree": _clocks_agree,
+    "nothing lost": _is_safe,
+    "one a round": lambda seen: f"{seen.acted} was stopped in this round" if seen.acted else "",
+}  # fmt: skip
+
+
+def decide(seen: Seen) -> Decision:
+    """Return whether to stop a box."""
+    for name, missing in CONDITIONS.items():
+        if why := missing(seen):
+            return Decision(False, name, why)
+    return Decision(True)
+
+
+def warnings(seen: Seen, decision: Decision) -> list[str]:
+    """Return what to tell the user about a box, a sentence each; [] for nothing."""
+    name, told = shown(seen.name, 60), []
+    box = seen.box
+    is_shown_off = box is not None and box.standing in ("stopped", "ended")
+    is_off = is_shown_off and seen.late is None
+    if box is not None and is_shown_off and not is_off:
+        told.append(
+            f"the provider says that {box.id} is {box.state}, and yet {name} answers, and a run "
+            "lives there past its end; look in the provider's console"
+        )
+    if box is not None and box.standing == "stopped":
+        cost = "" if box.month is None else f", about {box.month:.2f} USD a month"
+        told.append(f"{name} is stopped, and its disk may be billed{cost}")
+    if seen.asked_at is not None and box is not None and box.standing == "running":
+        ago = seen.now - seen.asked_at
+        if ago >= STOPPING:
+            told.append(
+                f"{name} was asked to stop {shown_seconds(ago)} ago, and still runs: stop it in "
+                "the provider's console"
+            )
+    last = max((end.at for end in seen.ends if end.at is not None), default=None)
+    if last is None or seen.now < last:  # the box's own word never stops anything
+        last = seen.late
+    is_past = last is not None and seen.now >= last
+    if is_past and not is_off and last is not None:
+        late = shown_seconds(seen.now - last)
+        why = "" if decision.acts else f"; the guard doesn't stop it: {decision.why}"
+        told.append(f"{name} is {late} past its end, and may still be billed{why}")
+    if seen.ssh == "dead" and not is_off and not is_past:
+        told.append(f"{name} has given no answer for {shown_seconds(seen.silent_for)}: {seen.why}")
+    if seen.ended and not is_past and not is_off:
+        told.append(f"{name} is on, and nothing runs there any more: {', '.join(seen.ended)}")
+    return told

@@ -1,0 +1,470 @@
+"""A job for a project, each line with its reason, and what only its owner can say as a question."""
+
+from __future__ import annotations
+
+import ast
+import re
+import shlex
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+import yaml
+
+from . import options, programs, saves, sources
+from .options import Option
+from .programs import Start
+from .saves import Saving
+from .sources import Project, Source, undefined
+from .values import Values
+
+_PACKAGES = ("uv.lock", "requirements.txt", "environment.yml", "environment.yaml")
+_CONFIGS = re.compile(r"\.ya?ml$")
+_ABSOLUTE = re.compile(
+    r"""["']((?:/(?:home|data|mnt|media|root|Users|scratch|workspace|nas|raid|share)\w*/"""
+    r"""|[A-Za-z]:[\\/])[^"'\n*?]{2,120})["']"""
+)
+_ABOVE = re.compile(r"""["'](\.\./[^"'\n]{1,80})["']""")
+_WAITS = re.compile(r"(?<![\w.])input\(|plt\.show\(|wandb\.login\(|(?:getpass\.)?getpass\(")
+_TOTALS = re.compile(r"^(?:(?:max|total|num|n|train|max_train)_(?:steps|iters|iterations))$")
+WIDTH = 34  # columns before a comment
+
+
+class Undrafted(Exception):
+    """A folder that no job can be drafted from. One line: what is wrong; what to do."""
+
+
+@dataclass
+class Line:
+    """One line of the job: field, value, and the comment behind it.
+
+    `question`: what only the owner can say; '' for none. `is_off`: written as a comment, since it
+    would be a guess that does harm.
+    """
+
+    field: str
+    value: Any
+    comment: str = ""
+    question: str = ""
+    is_off: bool = False
+
+
+@dataclass
+class Draft:
+    """A drafted job: its lines, and all that was seen besides."""
+
+    program: str
+    lines: list[Line] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def questions(self) -> list[str]:
+        """Return what only the owner can say, in the order of the lines."""
+        return [one.question for one in self.lines if one.question]
+
+    def values(self) -> dict[str, Any]:
+        """Return the job's fields, without the lines that are switched off."""
+        return {one.field: one.value for one in self.lines if not one.is_off}
+
+    def set(self, name: str, value: object, comment: str) -> None:
+        """Answer a question: the line of a field gets a value, and asks no more."""
+        for line in self.lines:
+            if line.field == name:
+                line.value, line.comment, line.question, line.is_off = value, comment, "", False
+
+    def as_yaml(self) -> str:
+        """Return the job as YAML with its comments."""
+        head = [
+            f"# A job for {self.program}, drafted from the project's source; nothing of it ran.",
+            "# Lines with a ? need your answer. Try it before it costs money: rgt rehearse.",
+            "# All fields: rgt render --schema",
+        ]
+        return "\n".join([*head, *(_line_text(one) for one in self.lines), *self.notes]) + "\n"
+
+
+def _line_text(line: Line) -> str:
+    text = yaml.safe_dump(
+        {line.field: line.value},
+        default_flow_style=None if not isinstance(line.value, (list, dict)) else True,
+        sort_keys=False,
+        allow_unicode=True,
+        width=10_000,
+    ).strip()
+    if text.startswith("{"):
+        text = text[1:-1]
+    rows = [f"# {row}" if line.is_off else row for row in text.splitlines()]
+    said = f"? {line.question}" if line.question else line.comment
+    if said:
+        rows[-1] = f"{rows[-1]:<{WIDTH}}  # {said}"
+    return "\n".join(rows)
+
+
+def draft(folder: Path, program: str = "") -> Draft:
+    """Return a job for the project in a folder. Raises Undrafted and OSError.
+
+    `program`: the training program, relative to the folder; '' to find it.
+    """
+    project = sources.read(folder)
+    candidates = programs.training_programs(project)
+    started = programs.starts(project)
+    is_named = bool(program)
+    if program:
+        program = str(PurePosixPath(program))
+        if program not in project.sources:
+            raise Undrafted(f"{program[:100]} isn't a Python file of {folder}; name one below it")
+    else:
+        program = _chosen(candidates, started)
+    if not program:
+        return _draft_script(project)
+    start = _start_for(program, started)
+    used = project.used_by(program)
+    declared = options.read(used)
+    settings = options.settings_of(folder, _configs(project, start, declared))
+    configs = [project.sources[one] for one in start.words if one in project.sources]
+    given = {**options.settings_of_sources(configs), **options.given_by(start.words, declared)}
+    values = Values(used, {**settings, **options.defaults_of(declared)}, given)
+    saving = saves.judge(saves.read(used, values))
+    if start.launcher == "none" and programs.needs_launcher(used):
+        start = replace(start, launcher="torchrun")
+    made = Draft(program)
+    others = [] if is_named else _as_likely(project, program, candidates, start)
+    others += _other_scripts(start, started)
+    command = _command_line(start, declared, others, used)
+    made.lines += _lines(project, command, start, saving, declared, values)
+    made.notes += _notes(used)
+    return made
+
+
+def _draft_script(project: Project) -> Draft:
+    """Return a job that runs a script by its name, where no Python file trains, as with a
+    framework's own command. Raises Undrafted."""
+    folder = project.folder
+    scripts = [
+        one
+        for one in project.files
+        if re.search(r"train[^/]*\.(?:sh|bash)$", one, re.I) and not sources.is_aside(one)
+    ]
+    if not scripts:
+        raise Undrafted(
+            f"no training program in {folder}; name it: rgt init {folder} --program TRAIN.py"
+        )
+    start = Start(scripts[0])
+    others = "".join(f", or {one}" for one in scripts[1:4])
+    ask = f"no Python file here trains: does this script{others}, and until it ends?"
+    made = Draft(start.program)
+    command = Line("command", ["bash", start.program], question=ask)
+    made.lines += _lines(project, command, start, Saving(), [], Values([], {}, {}))
+    for line in made.lines:
+        if line.field == "environment" and not line.is_off:
+            line.question = f"does it have what {start.program} calls?"
+    return made
+
+
+def _lines(
+    project: Project,
+    command: Line,
+    start: Start,
+    saving: Saving,
+    declared: list[Option],
+    values: Values,
+) -> list[Line]:
+    """Return the lines of a job. `values`: with the files that its program uses."""
+    used = values.sources
+    return [
+        Line("name", _name_for(project.folder.resolve().name), "of the run"),
+        command,
+        Line("code", ".", "this folder is sent; what git ignores stays here"),
+        *_package_lines(project, programs.installs(project)),
+        *_import_lines(project, start),
+        *_launch_lines(start, programs.spawned(used[:1])),
+        Line(
+            "deadline",
+            "20h",
+            "yours to say: the run saves and ends then, whatever the program does",
+        ),
+        *_checkpoint_lines(saving, declared, start, used),
+        *_end_lines(saving, declared, values),
+    ]
+
+
+def _chosen(candidates: dict[str, float], started: list[Start]) -> str:
+    """Return the program that trains: of several, the one that the documents start first."""
+    if not candidates:
+        return ""
+    likeliest = next(iter(candidates))
+    best = [
+        one
+        for one in candidates
+        if one == likeliest or PurePosixPath(one).name.lower().startswith("train")
+    ]
+    named = [
+        start.program
+        for start in started
+        if start.trains and candidates.get(start.program, 0) > candidates[likeliest] - 4
+    ]
+    outside = [one for one in named if "/" not in one]  # in the project's own folder
+    return next(iter([*outside, *(one for one in named if one in best), *named, *candidates]))
+
+
+def _as_likely(
+    project: Project, program: str, candidates: dict[str, float], start: Start
+) -> list[str]:
+    """Return the programs that may be meant as well: those whose source is as likely, and where
+    no document names one, those that come near or that are called train."""
+    worth = candidates.get(program, 0) - (0 if start.file else 2)
+    trains = [
+        one
+        for one in project.sources
+        if re.match(r"train", PurePosixPath(one).name, re.I)
+        and one.count("/") == program.count("/")
+        and project.sources[one].is_run
+        and not start.file
+    ]
+    likely = [one for one, points in candidates.items() if points >= worth]
+    return [one for one in dict.fromkeys([*likely, *trains]) if one != program]
+
+
+def _other_scripts(start: Start, started: list[Start]) -> list[str]:
+    """Return the scripts that start a program with other words than the one that was taken."""
+    same = [one for one in started if one.program == start.program and one.trains]
+    if not programs.is_script(start.file):
+        return []
+    return list(
+        dict.fromkeys(
+            one.file
+            for one in same
+            if one.file != start.file and programs.is_script(one.file) and one.words != start.words
+        )
+    )
+
+
+def _start_for(program: str, started: list[Start]) -> Start:
+    """Return how a program is started: as a document says, with as few open words as possible."""
+    own = [start for start in started if start.program == program]
+    trains = [start for start in own if start.trains]
+    return min(trains, key=lambda one: len(one.left_open), default=Start(program))
+
+
+def _configs(project: Project, start: Start, declared: list[Option]) -> list[str]:
+    """Return the YAML files that the program reads: those that its command or its options name."""
+    words = [*start.words, *(one.default or "" for one in declared)]
+    named = [word.partition("=")[2] or word for word in words]
+    found = [
+        one
+        for one in project.files
+        if _CONFIGS.search(one) and any(_names(word, one) for word in named)
+    ]
+    hydra = [
+        one
+        for one in project.files
+        if re.search(
+            r"(?:^|/)(?:conf|configs?|cfg)/(?:config|train|default|main|base)\.ya?ml$", one
+        )
+    ]
+    return [*found, *(one for one in hydra if one not in found)]
+
+
+def _names(word: str, path: str) -> bool:
+    word = word.removeprefix("./")
+    return (
+        bool(word)
+        and word.endswith((".yaml", ".yml"))
+        and (path == word or path.endswith("/" + word))
+    )
+
+
+def _name_for(text: str) -> str:
+    slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
+    return slug or "train"
+
+
+def _command_line(
+    start: Start, declared: list[Option], others: list[str], used: list[Source]
+) -> Line:
+    """Return the command, and what is open in it."""
+    head = ["-m", start.program[:-3].replace("/", ".")] if start.is_module else [start.program]
+    python = [] if start.launcher != "none" else ["python3"]
+    command = [*python, *head, *start.words]
+    if refused := options.undeclared(used, declared, start.words):
+        names = ", ".join(refused[:4])
+        ask = f"{start.file} has {names}, which {start.program} doesn't take: what is right?"
+        return Line("command", command, question=ask)
+    if missing := undefined(used[0]):
+        names = ", ".join(missing[:4])
+        ask = f"{start.program} uses {names} and defines it nowhere: is it the program?"
+        return Line("command", command, question=ask)
+    why = f"as {start.file} starts it" if start.file else "guessed: the program that trains here"
+    asks = _open_in(start, declared, used[0])
+    if others:
+        asks.append(f"{why.partition(':')[0]}; or is it {', '.join(others[:3])}?")
+    return Line("command", command, why, question="; ".join(asks))
+
+
+def _open_in(start: Start, declared: list[Option], program: Source) -> list[str]:
+    """Return what is open in a command: words, options, paths of another machine."""
+    asks = []
+    if start.left_open:
+        open_ = ", ".join(shlex.quote(word)[:60] for word in start.left_open[:4])
+        asks.append(f"{start.file} leaves open: {open_}")
+    if lacking := options.unset(declared, start.words):
+        names = ", ".join(one.flag or one.name for one in lacking[:6])
+        asks.append(f"the program asks for {names}; add them")
+    if without := options.without_data(declared, start.words):
+        asks.append(f"{without[0].flag} is empty: where is the data?")
+    code = "\n".join(row for row in program.text.splitlines() if row.lstrip()[:1] != "#")
+    named = options.elsewhere(declared, start.words)
+    named = named or [found[1] for found in _ABSOLUTE.finditer(code)]
+    if named:
+        asks.append(f"it names {', '.join(named[:3])[:120]}: is that on the box?")
+    above = _ABOVE.search(code) if "/" in start.program and not start.file else None
+    if above:
+        asks.append(f"{start.program} names {above[1]}: in which folder does it start?")
+    return asks
+
+
+def _import_lines(project: Project, start: Start) -> list[Line]:
+    """Return the variable by which a program below the folder finds what it imports from there."""
+    is_below = "/" in start.program and start.program in project.sources
+    if start.is_module or not is_below:
+        return []
+    if not project.imports_from_above(start.program):
+        return []
+    why = f"{start.program} imports from this folder"
+    return [Line("variables", {"PYTHONPATH": "."}, why)]
+
+
+def _package_lines(project: Project, install: str) -> list[Line]:
+    """Return which packages are installed on the box. `install`: as the documents do it."""
+    for name in _PACKAGES:
+        if name in project.files:
+            wrong = programs.unreadable(project, name) if name.endswith(".txt") else ""
+            ask = f"pip can't read its line {wrong!r}: what is right?" if wrong else ""
+            why = "installed on the box before the first start"
+            return [Line("environment", name, why, question=ask)]
+    below = [
+        one for one in project.files if PurePosixPath(one).name in _PACKAGES and one.count("/") == 1
+    ]
+    if below:
+        return [Line("environment", below[0], question="these packages?", is_off=True)]
+    if "pyproject.toml" in project.files and programs.installable(project):
+        line = install or "pip install -e ."
+        return [Line("setup", [line], "installs pyproject.toml; runs before each start")]
+    lacking = "no list of packages here: the box must have them all"
+    return [_suggestion("environment", "requirements.txt", lacking)]
+
+
+def _launch_lines(start: Start, spawned: str) -> list[Line]:
+    """Return GPUs, nodes and launcher. `spawned`: where the program starts its own processes."""
+    why = f"as {start.file} says" if start.processes else "guessed; of the box"
+    lines = [Line("gpus", start.processes or 1, why)]
+    if start.launcher != "none" and start.file and not start.processes:
+        ask = f"how many? {start.launcher} takes them all, and {start.file} names no number"
+        lines = [Line("gpus", 1, question=ask)]
+    if spawned and not start.processes:
+        lines = [Line("gpus", 1, question=f"how many? {spawned} starts a process for each")]
+    if (start.nodes or 1) > 1 and start.launcher in ("torchrun", "accelerate"):
+        lines.append(_suggestion("nodes", start.nodes, f"boxes, as {start.file} starts it"))
+    if start.launcher != "none":
+        why = f"as {start.file} starts it" if start.file else "it reads what torchrun sets"
+        lines.append(Line("launcher", start.launcher, why))
+    return lines
+
+
+def _checkpoint_lines(
+    saving: Saving, declared: list[Option], start: Start, used: list[Source]
+) -> list[Line]:
+    """Return where the program saves, and how it goes on from there."""
+    if not saving.folder:
+        unread = [f"{one.source}:{one.line}" for one in saving.unread[:3]]
+        if unread:
+            ask = f"where does it save? {', '.join(unread)} don't tell"
+        elif saving.results:
+            ask = "it saves at its end alone: a kill before that loses all"
+        else:
+            ask = "no call that saves was found: where does it save, if at all?"
+        return [Line("checkpoint", {"folder": "out", "pattern": "*.pt"}, question=ask, is_off=True)]
+    at = saving.at
+    where = f"{at.source}:{at.line}, {at.how}" if at else ""
+    value: dict[str, Any] = {"folder": saving.folder}
+    if saving.pattern and saving.pattern != "*":
+        value["pattern"] = saving.pattern
+    fresh = "; each start makes a new folder" if saving.is_fresh else ""
+    lines = [Line("checkpoint", value, f"read from {where}{fresh}")]
+    if saving.folder.startswith(("/", "~")) or saving.folder == ".":
+        lines[0].question = (
+            f"{where}: is this folder right on the box?" if saving.folder != "." else ""
+        )
+    if start.left_open and not lines[0].question:
+        ask = f"read from {where} without what {start.file} leaves open: is it right?"
+        lines[0].question = ask
+    if not lines[0].question and not saving.folder.startswith(("/", "~")) and _moves(used[0]):
+        ask = "hydra runs a program of this form in outputs/DATE/TIME: is this folder within?"
+        lines[0].question = ask
+    resumes = next((one for one in declared if one.resumes), None)
+    if resumes is None and (where := saves.goes_on(used)):
+        ask = f"{where} loads what it goes on from: by which option, or alone?"
+        lines.append(Line("resume", "automatic", question=ask))
+    elif resumes is None:
+        off = "no option to go on was found: the rehearsal tells whether it begins anew"
+        lines.append(Line("resume", {"flag": "--resume"}, off, is_off=True))
+    elif resumes.name in options.given_by(start.words, declared):
+        lines.append(Line("resume", "automatic", f"the command has {resumes.flag} already"))
+    elif resumes.is_switch or not resumes.is_text:
+        ask = f"does {resumes.flag} find its newest checkpoint alone? Then add it to the command"
+        lines.append(Line("resume", "automatic", question=ask))
+    else:
+        lines.append(
+            Line("resume", {"flag": resumes.flag}, f"guessed from the option {resumes.flag}")
+        )
+    return lines
+
+
+def _moves(source: Source) -> bool:
+    """Whether hydra gives the program a working folder of its own, as it does where its main names
+    no version."""
+    called = [call for call in source.calls if ast.unparse(call.func).endswith("hydra.main")]
+    return any(all(one.arg != "version_base" for one in call.keywords) for call in called)
+
+
+def _end_lines(saving: Saving, declared: list[Option], values: Values) -> list[Line]:
+    """Return what must be there at the end, what may be billed, and what happens to the box."""
+    needed = "must be there at the end, or the run counts as unfinished"
+    if saving.results:
+        lines = [Line("results", list(saving.results[:5]), needed)]
+    else:
+        lines = [_suggestion("results", ["out/final.pt"], f"files that {needed}")]
+    total = next((one for one in declared if _TOTALS.match(one.name)), None)
+    count = str(values.defaults.get(total.name, ("",))[0]) if total else ""
+    if total and count.isdigit() and int(count):
+        why = f"if {total.name} counts the steps that it prints"
+        lines.append(_suggestion("final_step", int(count), why))
+    kept = [saving.pattern if saving.folder == "." else saving.folder, *saving.results]
+    what = sorted({one for one in kept if one and not one.startswith("/")}) or ["out"]
+    elsewhere = "storage that outlives the box: what is only on the box is lost with it"
+    return [
+        *lines,
+        _suggestion("durable", {"to": "/workspace/keep", "what": what}, elsewhere),
+        _suggestion("price", "1.99 USD", "of the box for an hour: look at yours"),
+        _suggestion("budget", "45 USD", "when the box has cost it, the run saves and ends"),
+        _suggestion("at_end", {"do": "stop"}, "ends the box; without it it stays on, and billed"),
+    ]
+
+
+def _suggestion(name: str, value: object, why: str) -> Line:
+    """Return a line that is switched off: a guess there would do harm."""
+    return Line(name, value, why, is_off=True)
+
+
+def _notes(used: list[Source]) -> list[str]:
+    """Return what may stop the program on a box, as comments."""
+    notes = []
+    for source in used:
+        for number, row in enumerate(source.text.splitlines(), 1):
+            if row.lstrip().startswith("#"):
+                continue
+            if found := _ABSOLUTE.search(row):
+                notes.append(f"# {source.path}:{number} names {found[1]}: is it on the box?")
+            elif found := _WAITS.search(row):
+                waits = found[0].rstrip("(")
+                notes.append(f"# {source.path}:{number} calls {waits}, which waits for a person")
+    return notes[:12]

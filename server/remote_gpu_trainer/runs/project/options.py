@@ -1,0 +1,277 @@
+"""The options of a program: argparse, click, absl, dataclasses of HfArgumentParser and the like."""
+
+from __future__ import annotations
+
+import ast
+import re
+from dataclasses import dataclass
+from pathlib import Path
+
+import yaml
+
+from .sources import Source
+from .values import Template, name_of
+
+MOST_CONFIG_BYTES = 1 << 18
+_CALLS = frozenset(("add_argument", "add_arg", "option", "argument", "Option", "Argument"))
+# Calls that let a program take more options than its own lines declare.
+_OPEN_PARSERS = frozenset((
+    "parse_known_args", "HfArgumentParser", "TrlParser", "Fire", "add_argparse_args",
+    "add_arguments", "add_config_arguments", "LightningCLI",
+))  # fmt: skip
+_FLAGS = re.compile(r"^DEFINE_\w+$")
+_RESUMES = re.compile(
+    r"^-{1,2}(?:resume|resume[-_]?(?:from|path|checkpoint|from[-_]checkpoint|ckpt|model|file|pth)"
+    r"|resume[-_]from[-_](?:path|ckpt)|load[-_]?(?:checkpoint|ckpt)|ckpt[-_]?resume|continue[-_]from)$"
+)
+
+
+@dataclass(frozen=True)
+class Option:
+    """One option: its flags, the name that the program knows it by, and its default.
+
+    `default`: a text, None where there is none or where it isn't plain. `is_switch`: it takes no
+    value. `is_required`: the program refuses to begin without it. `is_positional`: it has no flag.
+    `is_text`: it takes a text or a path, and no number or truth. `is_argument`: a call declares it,
+    and no field of a class.
+    """
+
+    flags: tuple[str, ...]
+    name: str
+    default: str | None
+    is_switch: bool = False
+    is_required: bool = False
+    is_text: bool = True
+    is_argument: bool = False
+
+    @property
+    def is_positional(self) -> bool:
+        """Return whether it has no flag."""
+        return not self.flags
+
+    @property
+    def resumes(self) -> bool:
+        """Return whether its name says that it takes the checkpoint to go on from."""
+        return any(_RESUMES.match(flag) for flag in self.flags)
+
+    @property
+    def flag(self) -> str:
+        """Return its longest flag."""
+        return max(self.flags, key=len, default="")
+
+
+def read(sources: list[Source]) -> list[Option]:
+    """Return the options that the files of a program declare, in their order."""
+    found: dict[str, Option] = {}
+    for source in sources:
+        for call in source.calls:
+            option = _declared(call)
+            if option and option.name:
+                found.setdefault(option.name, option)
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.ClassDef) and _is_dataclass(node):
+                for one in _fields(node):
+                    found.setdefault(one.name, one)
+    return list(found.values())
+
+
+def defaults_of(options: list[Option]) -> dict[str, Template]:
+    """Return what the options are where nobody sets them, {name: value}."""
+    return {one.name: (one.default,) for one in options if one.default is not None}
+
+
+def given_by(words: list[str], options: list[Option]) -> dict[str, Template]:
+    """Return the values of options that a command line sets, {name: value}."""
+    flags = {flag: one for one in options for flag in one.flags}
+    given: dict[str, Template] = {}
+    at = 0
+    while at < len(words):
+        flag, has_value, value = words[at].partition("=")
+        at += 1
+        key = flag.lstrip("-").replace("-", "_")
+        if not flag.startswith("-"):
+            if has_value and re.fullmatch(r"[\w.]+", flag):  # hydra's and nanoGPT's key=value
+                given[flag.rpartition(".")[2]] = (value,)
+            continue
+        option = (
+            flags.get(flag)
+            or flags.get(flag.replace("_", "-"))
+            or flags.get(flag.replace("-", "_"))
+        )
+        if has_value:
+            given[option.name if option else key] = (value,)
+        elif (
+            at < len(words) and not words[at].startswith("--") and not (option and option.is_switch)
+        ):
+            given[option.name if option else key] = (words[at],)
+            at += 1
+    return given
+
+
+def unset(options: list[Option], words: list[str]) -> list[Option]:
+    """Return the options that the program asks for and the command line lacks."""
+    given = given_by(words, options)
+    placed = [
+        word
+        for index, word in enumerate(words)
+        if not word.startswith("-") and (index == 0 or not words[index - 1].startswith("-"))
+    ]
+    lacking = [one for one in options if one.is_required and one.flags and one.name not in given]
+    positional = [one for one in options if one.is_positional and one.is_required]
+    return lacking + positional[len(placed) :]
+
+
+_DATA = re.compile(r"data(?:set)?s?(?:_?(?:dir|root|path|folder))?")
+_ELSEWHERE = re.compile(r"(?:[A-Za-z]:[\\/]|/(?!tmp/|dev/)[\w.-]+/|~/)[^\s]+")
+
+
+def without_data(options: list[Option], words: list[str]) -> list[Option]:
+    """Return the options of the data's folder that have neither a default nor a value."""
+    given = given_by(words, options)
+    return [
+        one
+        for one in options
+        if one.flags and one.is_text and not one.is_switch and not one.default
+        and one.is_argument and _DATA.fullmatch(one.name) and one.name not in given
+    ]  # fmt: skip
+
+
+def elsewhere(options: list[Option], words: list[str]) -> list[str]:
+    """Return the paths of another machine that a command has, or that its options have by
+    default."""
+    given = given_by(words, options)
+    texts = [word.partition("=")[2] or word for word in words]
+    texts += [one.default or "" for one in options if one.name not in given]
+    return list(dict.fromkeys(text for text in texts if _ELSEWHERE.fullmatch(text)))
+
+
+def settings_of_sources(sources: list[Source]) -> dict[str, Template]:
+    """Return the plain values that configuration files of Python assign, {name: value}."""
+    found: dict[str, Template] = {}
+    for source in sources:
+        for node in source.tree.body:
+            if isinstance(node, ast.Assign) and (value := _plain(node.value)) is not None:
+                found |= {one.id: (value,) for one in node.targets if isinstance(one, ast.Name)}
+    return found
+
+
+def settings_of(folder: Path, names: list[str]) -> dict[str, Template]:
+    """Return the plain values of a program's YAML files by their last key, {key: value}.
+
+    The first file that has a key wins.
+    """
+    found: dict[str, Template] = {}
+    for name in names:
+        try:
+            if (folder / name).stat().st_size > MOST_CONFIG_BYTES:
+                continue
+            read_ = yaml.safe_load((folder / name).read_text(encoding="utf-8", errors="replace"))
+        except (OSError, yaml.YAMLError, ValueError, RecursionError):
+            continue
+        todo = [read_]
+        while todo:
+            one = todo.pop(0)
+            if not isinstance(one, dict):
+                continue
+            for key, value in one.items():
+                if isinstance(value, dict):
+                    todo.append(value)
+                elif isinstance(value, (str, int)) and "${" not in str(value):
+                    found.setdefault(str(key), (str(value),))
+    return found
+
+
+def _declared(call: ast.Call) -> Option | None:
+    name = name_of(call.func)
+    texts = [
+        one.value
+        for one in call.args
+        if isinstance(one, ast.Constant) and isinstance(one.value, str)
+    ]
+    keyed = {one.arg: one.value for one in call.keywords if one.arg}
+    if _FLAGS.match(name) and texts:
+        default = call.args[1] if len(call.args) > 1 else keyed.get("default")
+        return Option((f"--{texts[0]}",), texts[0], _plain(default))
+    if name not in _CALLS or not texts:
+        return None
+    flags = tuple(text for text in texts if text.startswith("-"))
+    for text in flags:
+        if not re.fullmatch(r"-{1,2}[\w][\w.:/-]*", text):
+            return None
+    dest = _plain(keyed.get("dest"))
+    long = next((one for one in flags if one.startswith("--")), flags[0] if flags else texts[0])
+    key = dest or long.lstrip("-").split("/")[0].replace("-", "_")
+    action = _plain(keyed.get("action")) or ""
+    default = keyed.get("default")
+    nargs = _plain(keyed.get("nargs")) or ("*" if "nargs" in keyed else "")  # argparse.REMAINDER
+    is_required = _truth(keyed.get("required")) or (
+        not flags and nargs not in ("?", "*") and name == "add_argument"
+    )
+    return Option(
+        flags,
+        key,
+        _plain(default),
+        is_switch=action in ("store_true", "store_false", "count") or _truth(keyed.get("is_flag")),
+        is_required=is_required,
+        is_text=name != "add_argument" or _takes_text(keyed.get("type")),
+        is_argument=True,
+    )
+
+
+def _takes_text(node: ast.expr | None) -> bool:
+    """Whether a type of argparse gives a text or a path."""
+    return node is None or ast.unparse(node).rpartition(".")[2] in ("str", "Path", "PurePath")
+
+
+def undeclared(sources: list[Source], options: list[Option], words: list[str]) -> list[str]:
+    """Return the flags among the words of a command that its program would refuse.
+
+    [] where not all flags that it takes are known: only argparse with plain texts tells them all.
+    """
+    calls = [call for source in sources for call in source.calls]
+    added = [call for call in calls if name_of(call.func) == "add_argument"]
+    called = {name_of(call.func) for call in calls}
+    is_told = all(one.args and all(isinstance(a, ast.Constant) for a in one.args) for one in added)
+    if not added or not is_told or "parse_args" not in called or called & _OPEN_PARSERS:
+        return []
+    flags = {flag for one in options for flag in one.flags}
+    found = []
+    for word in words:
+        flag = word.partition("=")[0]
+        is_flag = re.fullmatch(r"--[A-Za-z][\w.-]*", flag) is not None
+        if is_flag and not any(one.startswith(flag) for one in flags) and flag != "--":
+            found.append(flag)
+    return found
+
+
+def _is_dataclass(node: ast.ClassDef) -> bool:
+    return any(
+        "dataclass" in ast.unparse(one) or "configclass" in ast.unparse(one)
+        for one in node.decorator_list
+    )
+
+
+def _fields(node: ast.ClassDef) -> list[Option]:
+    """Return the fields of a dataclass, which HfArgumentParser, tyro and the like make options."""
+    fields = []
+    for one in node.body:
+        if not (isinstance(one, ast.AnnAssign) and isinstance(one.target, ast.Name)):
+            continue
+        value = one.value
+        if isinstance(value, ast.Call) and name_of(value.func) in ("field", "Field"):
+            keyed = {word.arg: word.value for word in value.keywords if word.arg}
+            value = keyed.get("default", value.args[0] if value.args else None)
+        fields.append(Option((f"--{one.target.id}",), one.target.id, _plain(value)))
+    return fields
+
+
+def _plain(node: ast.expr | None) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float)):
+        return None if isinstance(node.value, bool) else str(node.value)
+    if isinstance(node, ast.Call) and name_of(node.func) in ("Path", "str") and len(node.args) == 1:
+        return _plain(node.args[0])
+    return None
+
+
+def _truth(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True

@@ -1,0 +1,345 @@
+"""Which program of a project trains, and how its own documents start it."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
+
+from .sources import Project, Source, is_aside
+from .values import name_of
+
+_SCRIPTS = re.compile(r"\.(?:sh|bash|slurm|sbatch|bat)$", re.I)
+_DOCUMENTS = re.compile(
+    r"(?:\.(?:md|rst|txt|sh|bash|slurm|sbatch|bat)|(?:^|/)(?:Makefile|README))$", re.I
+)
+_STARTS = re.compile(
+    r"(?:^|[\s;&|(`$>])(?P<start>(?:python[0-9.]*|torchrun|accelerate launch|deepspeed"
+    r"|srun python[0-9.]*|(?:uv|poetry|pipenv|pdm) run(?: python[0-9.]*)?)\s[^`#]*?"
+    r"(?P<program>[\w./-]+\.py|-m [\w.]+)\b[^`#\n]*)"
+)
+_LAUNCHES = re.compile(r"(?:^|[\s;&|(`$>])(?P<start>accelerate launch -m [^`#\n]{1,2000})")
+_PLACEHOLDER = re.compile(
+    r"<[^>]*>|\$[{(@*]?\w*|%\w+%|\bpath[_/-]to|\.\.\.|\[[A-Za-z_ ]+\]|\byour[_-]|\bXXX", re.I
+)
+_NAME = re.compile(r"(?:^|[_/-])(?:train|finetune|fine_tune|pretrain|sft|dpo|grpo|main)", re.I)
+_NOT_NAME = re.compile(
+    r"(?:test|eval|infer|predict|demo|sample|generate|export|convert|preprocess|download|plot"
+    r"|utils?|setup|serve|app)(?:_|\.py$|$)",
+    re.I,
+)
+_OPEN_WORDS = re.compile(
+    r"<[A-Za-z][^<>\n]{0,60}>|\[[A-Za-z][^\[\]\n]*[ _-][^\[\]\n]*\]|\{[A-Za-z][^{}\n]*\}"
+)
+_NOT_TRAINING = re.compile(
+    r"^-{1,2}(?:eval|evaluate|test|test[-_]only|eval[-_]only|inference|predict|help|h"
+    r"|dummy|dry[-_]run|debug|smoke[-_]test)$"
+)
+_NO_TRAINING = ("eval", "evaluate", "evaluation", "predict", "inference")  # a mode of a program
+_TRAINS_WITH = re.compile(
+    r"torch|transformers|lightning|ultralytics|unsloth|trl|detectron2|mmengine|mmcv"
+)
+_READS = re.compile(r"['\"]LOCAL_RANK['\"]")
+_ASKS = re.compile(
+    r"""(?:environ\.get|getenv)\(\s*['"](?:LOCAL_RANK|RANK|WORLD_SIZE)"""
+    r"""|['"](?:LOCAL_RANK|RANK|WORLD_SIZE)['"] in os\.environ"""
+)
+_MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?<!yaml)(?<!json)(?<!yml)")
+_INSTALLS = re.compile(r"""\bpip3? install -e ["']?\.\[[\w, -]{1,80}\]["']?""")
+_EXTRAS = re.compile(r"^(train\w*)\s*=\s*\[", re.M)
+# A line of a requirements file; conda's has one = alone.
+_REQUIREMENT = re.compile(
+    r"\ufeff?[A-Za-z0-9][\w.-]*\s*(?:\[[\w., -]*\])?\s*"
+    r"\(?(?:(?:===|[=<>~!]=|[<>])\s*[\w.*+!-]+[\s,]*)*\)?(?:\s+--hash=\S+)*"
+)
+_AS_ABOVE = re.compile(r"[ \t]*#[^\n]{0,40}\b(?:arguments|args|options|same as)\b[^\n]{0,80}", re.I)
+_CONTINUED = re.compile(r"[ \t]*[\\^]\r?(?:\n\s*|\Z)")
+# NAME=plain text, which a line of its own gives a variable of a script.
+_GIVEN = re.compile(
+    r"""^[ \t]*(?:export[ ]+)?([A-Za-z_]\w*)=(["']?)([\w./:,@+-]+)\2[ \t\r]*(?:\#.*)?$""",
+    re.M | re.X,
+)
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
+_ENDS = ";&|<>()`"  # what ends a command in a shell, and in a sentence that names one
+MOST_DOCUMENT_BYTES = 1 << 18
+
+
+@dataclass(frozen=True)
+class Start:
+    """How a program is started: its words, and what stands before them.
+
+    `launcher`, `processes` of a node and `nodes`: of torchrun and the like. `file`: the document
+    that says so, '' for none. `left_open`: words that a person must replace.
+    """
+
+    program: str
+    words: list[str] = field(default_factory=list)
+    launcher: str = "none"
+    processes: int | None = None
+    file: str = ""
+    left_open: tuple[str, ...] = ()
+    is_module: bool = False
+    nodes: int | None = None
+
+    @property
+    def trains(self) -> bool:
+        """Return whether its words ask for neither an evaluation alone nor a trial."""
+        return not any(_NOT_TRAINING.match(word) or word in _NO_TRAINING for word in self.words)
+
+
+def training_programs(project: Project) -> dict[str, float]:
+    """Return the files that train when they are run, {path: how likely}, the likeliest first."""
+    worth = {
+        path: _worth(project, source)
+        for path, source in project.sources.items()
+        if source.is_run and not is_aside(path)
+    }
+    ranked = sorted(worth, key=lambda path: (-worth[path], path.count("/"), len(path), path))
+    return {path: worth[path] for path in ranked if worth[path] > 0}
+
+
+def _worth(project: Project, source: Source) -> float:
+    """Return how likely a file is the training program; 0 for one that doesn't train."""
+    used = project.used_by(source.path)
+    if not any(_TRAINS_WITH.search(one.text) for one in used):
+        return 0
+    own = _training_signs(source)
+    signs = own or any(_training_signs(one) for one in used[1:])
+    if not signs:
+        return 0
+    stem = PurePosixPath(source.path).name
+    points = 1.0 + own
+    if _NAME.search(source.path):
+        points += 3
+    if re.match(r"train", stem, re.I):
+        points += 1
+    if _NOT_NAME.search(stem):
+        points -= 4
+    if project.is_within_another(source.path):
+        points -= 4
+    return max(points - 0.5 * source.path.count("/"), 0.1 if own else 0)
+
+
+def _training_signs(source: Source) -> int:
+    """Return how many signs of training a file shows, 3 at most."""
+    called = {name_of(call.func) for call in source.calls}
+    signs = sum((
+        "backward" in called,
+        "step" in called and "zero_grad" in called,
+        bool({"fit", "train"} & called and re.search(r"Trainer|YOLO|Runner|\.fit\(", source.text)),
+    ))  # fmt: skip
+    return signs
+
+
+def starts(project: Project) -> list[Start]:
+    """Return how the project's documents and scripts start its programs, READMEs first."""
+    documents = sorted(
+        (name for name in project.files if _DOCUMENTS.search(name) and not is_aside(name)),
+        key=lambda name: (
+            "readme" not in name.lower(),
+            name.endswith(".bat"),
+            name.count("/"),
+            name,
+        ),
+    )
+    return [start for name in documents for start in _starts_in(project, name)]
+
+
+def is_script(name: str) -> bool:
+    """Return whether a document is a script, by its name."""
+    return _SCRIPTS.search(name) is not None
+
+
+def installs(project: Project) -> str:
+    """Return the line by which the documents install the project with its extras, the one that
+    names training first; '' for none."""
+    found: list[str] = []
+    for name in project.files:
+        if _DOCUMENTS.search(name) and not is_aside(name):
+            found += [match[0].strip() for match in _INSTALLS.finditer(_text_of(project, name))]
+    named = (line for line in found if re.search("train", line))
+    line = next(named, found[0] if found else "")
+    own = _EXTRAS.findall(_text_of(project, "pyproject.toml"))
+    if own and "train" not in line:  # what training needs beside what the documents name
+        line = line.replace("]", f",{own[0]}]") if line else f'pip install -e ".[{own[0]}]"'
+    return line
+
+
+def installable(project: Project) -> bool:
+    """Whether pip can install the project by its pyproject.toml, which may hold tools' settings
+    alone."""
+    found = re.search(
+        r"^\[(?:project|build-system|tool\.poetry)\b", _text_of(project, "pyproject.toml"), re.M
+    )
+    return found is not None
+
+
+def spawned(sources: list[Source]) -> str:
+    """Return where a program starts its processes itself, as file:line; '' for nowhere."""
+    for source in sources:
+        for call in source.calls:
+            is_named = any(one.arg == "nprocs" for one in call.keywords)
+            if name_of(call.func) == "spawn" and (is_named or len(call.args) > 1):
+                return f"{source.path}:{call.lineno}"
+    return ""
+
+
+def unreadable(project: Project, name: str) -> str:
+    """Return the first line of a requirements file that is none of pip's, '' for none."""
+    for line in _text_of(project, name).splitlines():
+        text = line.partition(" #")[0].partition(";")[0].strip().rstrip("\\").strip()
+        is_other = not text or text[0] in "#-./" or "@" in text or re.match(r"\S+://", text)
+        name_ = re.split(r"[\s=<>~!\[]", text, maxsplit=1)[0].lower()
+        if not is_other and (not _REQUIREMENT.fullmatch(text) or name_ in ("python", "pytorch")):
+            return text[:60]
+    return ""
+
+
+def _text_of(project: Project, name: str) -> str:
+    path = project.folder / name
+    try:
+        if path.stat().st_size <= MOST_DOCUMENT_BYTES:
+            return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        pass
+    return ""
+
+
+def _starts_in(project: Project, name: str) -> Iterator[Start]:
+    text = _text_of(project, name)
+    above = PurePosixPath(name).parent
+    joined = _with_variables(_CONTINUED.sub(" ", text))
+    for match in (*_STARTS.finditer(joined), *_LAUNCHES.finditer(joined)):
+        start = _start_of(match["start"])
+        if start is None:
+            continue
+        found = next(
+            (one for one in (str(above / start.program), start.program) if one in project.sources),
+            None,
+        )
+        if found is None:
+            continue
+        if rest := _AS_ABOVE.match(joined, match.end()):
+            start = replace(start, left_open=(*start.left_open, rest[0].strip()))
+        yield replace(start, program=found, file=name)
+
+
+def _with_variables(text: str) -> str:
+    """Return a script with its variables' values in their places, of those that it sets once."""
+    values: dict[str, set[str]] = {}
+    for match in _GIVEN.finditer(text):
+        values.setdefault(match[1], set()).add(match[3])
+
+    def value_of(match: re.Match[str]) -> str:
+        known = values.get(match[1] or match[2], set())
+        return next(iter(known)) if len(known) == 1 else match[0]
+
+    return _VARIABLE.sub(value_of, text)
+
+
+def _words_of(text: str) -> tuple[list[str], bool]:
+    """Return the words of a command as a shell takes them, up to what ends it, and whether the
+    last one's quotes are left open."""
+    text = re.sub(r"\s\d?>", " >", text)
+    text = _OPEN_WORDS.sub(lambda found: shlex.quote(found[0]), text)
+    reader = shlex.shlex(text, posix=True, punctuation_chars=_ENDS)
+    reader.whitespace_split = True
+    words: list[str] = []
+    try:
+        for word in reader:
+            if not word.strip(_ENDS) and word:
+                break
+            words.append(word)
+    except ValueError:
+        return words, True
+    return words, False
+
+
+def _start_of(text: str) -> Start | None:
+    """Return a command of a document as a start; None for one that can't be read."""
+    words, is_unclosed = _words_of(text)
+    if not words:
+        return None
+    if words[:2] in (
+        ["accelerate", "launch"],
+        ["uv", "run"],
+        ["poetry", "run"],
+        ["pipenv", "run"],
+        ["pdm", "run"],
+    ):
+        head, words = words[0], words[2:]
+    elif words[:1] == ["srun"]:
+        head, words = "python", words[2:]
+    else:
+        head, words = words[0], words[1:]
+    if head in ("uv", "poetry", "pipenv", "pdm"):
+        head = "python"
+        words = words[1:] if words[:1] and re.match(r"python", words[0]) else words
+    launcher = {"torchrun": "torchrun", "accelerate": "accelerate", "deepspeed": "deepspeed"}.get(
+        head, "none"
+    )
+    if launcher == "none":
+        joined = " ".join(words[:2])
+        if joined in (
+            "-m torch.distributed.launch",
+            "-m torch.distributed.run",
+            "-m torch.distributed.run",
+        ):
+            launcher, words = "torchrun", words[2:]
+        elif joined == "-m accelerate.commands.launch":
+            launcher, words = "accelerate", words[2:]
+    at = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
+    is_module = False
+    if at is None and "-m" in words:
+        first = words.index("-m") + 1  # accelerate's own options may stand before the module
+        dotted = (n for n in range(first, len(words)) if _MODULE.fullmatch(words[n]))
+        at = first if first < len(words) and words[first][:1] != "-" else next(dotted, first)
+        is_module = at < len(words)
+    if at is None or at >= len(words):
+        return None
+    program = words[at].replace(".", "/") + ".py" if is_module else words[at]
+    before, after = words[:at], words[at + 1 :]
+    kept, left_open = [], ["a quote"] if is_unclosed else []
+    for word in after:
+        if word in ("...", "…", "\\"):
+            continue
+        if word in ("$@", "$*"):  # what a script is given itself
+            left_open.append(word)
+            continue
+        kept.append(word)
+        if _PLACEHOLDER.search(word) or _OPEN_WORDS.search(word):
+            left_open.append(word)
+    processes = _number(before, "nproc_per_node", "num_processes", "num_gpus", "nproc-per-node")
+    nodes = _number(before, "nnodes", "num_machines", "num_nodes")
+    if launcher == "accelerate" and processes and nodes:
+        processes = max(processes // nodes, 1)  # it counts those of all nodes
+    return Start(
+        str(PurePosixPath(program)),
+        kept,
+        launcher,
+        processes,
+        left_open=tuple(left_open),
+        is_module=is_module,
+        nodes=nodes,
+    )
+
+
+def _number(words: list[str], *names: str) -> int | None:
+    """Return the number that a launcher's option has."""
+    for index, word in enumerate(words):
+        flag, _, value = word.lstrip("-").partition("=")
+        if flag in names:
+            value = value or (words[index + 1] if index + 1 < len(words) else "")
+            return int(value) if value.isdigit() and int(value) else None
+    return None
+
+
+def needs_launcher(sources: list[Source]) -> bool:
+    """Whether a program runs under torchrun alone: it reads its variables and no default."""
+    return any(
+        _READS.search(source.text)
+        and re.search(r"init_process_group|init_distributed", source.text)
+        for source in sources
+    ) and not any(_ASKS.search(source.text) for source in sources)

@@ -1,0 +1,411 @@
+"""Where a program saves, and in which form, read from the calls that save."""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from .sources import Source
+from .values import UNKNOWN, Hole, Template, Values, glob_of, is_known, name_of
+
+_LOOPS = (ast.For, ast.While)
+# Calls that save: the last word of what is called, and where its path stands among the arguments.
+_SAVING = {
+    "save": 1,  # torch.save(what, path); model.save(path) has it first
+    "save_state": 0,
+    "save_model": 0,
+    "save_pretrained": 0,
+    "save_file": 1,
+    "save_checkpoint": 0,
+    "save_lora_weights": 0,
+    "save_weights": 0,
+}
+_OWNERS = frozenset(
+    ("torch", "misc", "th", "accelerator", "fabric", "xm", "dcp", "dist_cp", "paddle", "utils")
+)
+_FOLDER_OPTIONS = ("output_dir", "dirpath", "default_root_dir")
+_ARGUMENTS = re.compile(
+    r"(?:TrainingArguments|(?:SFT|DPO|GRPO|PPO|ORPO|KTO|Reward|CPO|RLOO|GKD)Config)$"
+)
+_RANKS = re.compile(r"rank|main_process|is_main|master|global_zero|__name__", re.I)
+_STATE = re.compile(r"(?:optim|opt|sched|scaler)\w*\.load_state_dict$", re.I)
+_MOVERS = frozenset(("os", "shutil"))
+_NOT_SAVED = frozenset(("BytesIO", "StringIO"))
+_IMAGES = re.compile(
+    r"\.(?:png|jpe?g|gif|svg|pdf|csv|txt|npy|npz|json|ya?ml|wav|mp4|html|log)$", re.I
+)
+_CHECKPOINT_NAME = re.compile(r"\.(?:pt|pth|ckpt|bin|safetensors|tar|pkl|model|chkpt|t7|h5)$", re.I)
+_FINAL = re.compile(r"(?:^|[/_.-])(?:final|best|model_best|last_model|result)", re.I)
+
+
+@dataclass(frozen=True)
+class Save:
+    """One call that saves: where, as a template of its path, and the place in the source.
+
+    `is_repeated`: it stands in a loop, or in a function; one after the loop saves the result.
+    `how`: what it calls, such as torch.save. `is_conditional`: it stands below an `if` that asks
+    for more than the rank.
+    """
+
+    path: Template
+    source: str
+    line: int
+    how: str
+    is_repeated: bool
+    is_conditional: bool = False
+
+    @property
+    def pattern(self) -> str:
+        """Return the path as a glob."""
+        return posixpath.normpath(glob_of(self.path)) if self.path else ""
+
+    @property
+    def is_known(self) -> bool:
+        """Return whether its folder is known: no hole before the last slash but one of a clock."""
+        return self.path != UNKNOWN and not self.pattern.startswith(("*", "/*"))
+
+    @property
+    def is_fresh(self) -> bool:
+        """Return whether a clock names its folder, so that each start has a new one."""
+        return any(isinstance(part, Hole) and part.is_fresh for part in self.path)
+
+
+def read(sources: list[Source], values: Values) -> list[Save]:
+    """Return the calls of a program that save a checkpoint or a model."""
+    found = []
+    passing = {name for source in sources for name in _passing_on(source)}
+    named = {
+        text
+        for source in sources
+        for node in ast.walk(source.tree)
+        if (text := getattr(node, "attr", "") or getattr(node, "id", ""))
+    }
+    for source in sources:
+        for call in source.calls:
+            save = _read_call(source, call, values, passing)
+            is_reached = source is sources[0] or _is_reached(source, call, named)
+            if save and is_reached and not _is_left_out(source, call, values):
+                found.append(save)
+        found += _unwritten(source, values)
+    return found
+
+
+def _is_reached(source: Source, call: ast.Call, named: set[str]) -> bool:
+    """Whether a call of an imported file may run: not where the file is a program of its own, and
+    not in a function that nobody names."""
+    for node in _lineage(source, call):
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            return False
+        if isinstance(node, ast.FunctionDef) and source.class_around(node) is None:
+            return node.name in named
+    return True
+
+
+def _moved_to(source: Source, node: ast.expr, values: Values) -> ast.expr:
+    """Return what a file is called in the end that is saved under another name and then moved."""
+    path = values.read(source, node)
+    for call in source.calls:
+        name, words = name_of(call.func), list(call.args)
+        owner = call.func.value if isinstance(call.func, ast.Attribute) else None
+        if name in ("replace", "rename") and len(words) == 1 and owner is not None:
+            words = [owner, *words]  # Path.replace(to)
+        elif name not in ("replace", "rename", "move") or ast.unparse(owner or node) not in _MOVERS:
+            continue
+        if len(words) != 2:
+            continue
+        is_beside = source.function_around(call) is source.function_around(node)
+        is_same_text = is_beside and ast.unparse(words[0]) == ast.unparse(node)
+        if is_same_text or (path != UNKNOWN and values.read(source, words[0]) == path):
+            return words[1]
+    return node
+
+
+def _opened(source: Source, node: ast.expr) -> ast.expr:
+    """Return the path of a file that is saved into: of `with open(path, "wb") as file`."""
+    for above in _lineage(source, node):
+        for item in getattr(above, "items", []):
+            call = item.context_expr
+            if not (isinstance(call, ast.Call) and name_of(call.func) == "open"):
+                continue
+            if item.optional_vars and ast.unparse(item.optional_vars) == ast.unparse(node):
+                if isinstance(call.func, ast.Attribute):  # Path.open("wb")
+                    return call.func.value
+                return (*call.args, node)[0]
+    return node
+
+
+def _passing_on(source: Source) -> list[str]:
+    """Return the functions that hand all that they get to torch.save."""
+    return [
+        node.name
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.FunctionDef)
+        and any(ast.unparse(one) == "torch.save(*args, **kwargs)" for one in ast.walk(node))
+    ]
+
+
+def _unwritten(source: Source, values: Values) -> list[Save]:
+    """Return where a framework saves by its own defaults, which no call of the program names."""
+    text, path = source.text, source.path
+    called = {name_of(call.func): call for call in source.calls}
+    found = []
+    if "HfArgumentParser" in called or "TrlParser" in called:
+        call = called.get("HfArgumentParser") or called["TrlParser"]
+        folder = values.defaults.get("output_dir", UNKNOWN)
+        found.append(Save((*folder, "/checkpoint-", Hole()), path, call.lineno, "Trainer", True))
+    lightning = "LightningCLI" in called or ("Trainer" in called and re.search("lightning", text))
+    if lightning:
+        call = called.get("LightningCLI") or called["Trainer"]
+        if any(one.arg is None for one in call.keywords):  # Trainer(**settings)
+            found.append(Save(UNKNOWN, path, call.lineno, "Lightning", True))
+            return found
+        logger = called.get("TensorBoardLogger") or called.get("CSVLogger")
+        named = {one.arg for one in call.keywords}
+        own_folder = any(one.arg == "dirpath" for other in source.calls for one in other.keywords)
+        if logger:
+            keyed = {one.arg: one.value for one in logger.keywords if one.arg}
+            words = [*logger.args, None, None]
+            where = values.read(source, keyed.get("save_dir", words[0]))
+            name = values.read(source, keyed["name"]) if "name" in keyed else ("lightning_logs",)
+            folder = (*where, "/", *name)
+        else:
+            folder = ("lightning_logs",)
+        if not own_folder and "default_root_dir" not in named and "WandbLogger" not in called:
+            files = (*folder, "/version_", Hole(), "/checkpoints/", Hole(), ".ckpt")
+            found.append(Save(files, path, call.lineno, "Lightning's default", True))
+    if "YOLO" in called and "train" in called:
+        call = called["train"]
+        keyed = {one.arg: one.value for one in call.keywords if one.arg}
+        project = values.read(source, keyed["project"]) if "project" in keyed else ("runs/detect",)
+        name = values.read(source, keyed["name"]) if "name" in keyed else ("train",)
+        files = (*project, "/", *name, Hole(), "/weights/last.pt")
+        found.append(Save(files, path, call.lineno, "ultralytics", True))
+    return found
+
+
+def _read_call(source: Source, call: ast.Call, values: Values, passing: set[str]) -> Save | None:
+    name = name_of(call.func)
+    keyed = {one.arg: one.value for one in call.keywords if one.arg}
+    if _ARGUMENTS.search(name) or name in ("ModelCheckpoint", "Trainer"):
+        return _of_framework(source, call, values, name, keyed)
+    if name in passing:
+        name = "save"
+    if name not in _SAVING or not isinstance(call.func, (ast.Attribute, ast.Name)):
+        return None
+    owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    node = _path_of(call, name, owner, keyed)
+    if node is None or _is_buffer(node, source):
+        return None
+    path = values.read(source, _moved_to(source, _opened(source, node), values))
+    if name == "save_checkpoint" and "tag" in keyed:  # DeepSpeed: a folder of that name below
+        path = (*path, "/", *values.read(source, keyed["tag"]))
+    save = Save(
+        path,
+        source.path,
+        call.lineno,
+        ".".join(filter(None, (owner, name))),
+        _is_repeated(source, call),
+        any(not _RANKS.search(ast.unparse(test)) for test, _ in _tests_above(source, call)),
+    )
+    if (
+        name == "save"
+        and owner.rpartition(".")[2] not in _OWNERS
+        and not _CHECKPOINT_NAME.search(save.pattern)
+    ):
+        return None  # an image, a tokenizer, an array
+    if name == "save_pretrained" and re.search(r"tokenizer|processor|config", owner, re.I):
+        return None
+    return None if _IMAGES.search(save.pattern) else save
+
+
+def _path_of(call: ast.Call, name: str, owner: str, keyed: dict[str, ast.expr]) -> ast.expr | None:
+    for key in (
+        "f",
+        "path",
+        "output_dir",
+        "save_directory",
+        "checkpoint_id",
+        "filename",
+        "dir",
+        "save_dir",
+    ):
+        if key in keyed:
+            return keyed[key]
+    at = _SAVING[name]
+    if name == "save":
+        if owner.rpartition(".")[2] in ("fabric",) or owner.rpartition(".")[2] not in _OWNERS:
+            at = 0
+        if name == "save" and not owner:
+            at = 1 if len(call.args) > 1 else 0
+    return call.args[at] if at < len(call.args) else None
+
+
+def _of_framework(
+    source: Source, call: ast.Call, values: Values, name: str, keyed: dict[str, ast.expr]
+) -> Save | None:
+    """Return where a framework's own settings make it save."""
+    node = next((keyed[key] for key in _FOLDER_OPTIONS if key in keyed), None)
+    if name == "Trainer" and "default_root_dir" not in keyed:
+        return None
+    if node is None and name == "ModelCheckpoint":
+        return None
+    if node is None and call.args and name != "ModelCheckpoint":
+        node = call.args[0]
+    if node is None:
+        return None
+    folder = values.read(source, node)
+    if name == "ModelCheckpoint":
+        return Save((*folder, "/", Hole(), ".ckpt"), source.path, call.lineno, name, True)
+    if name == "Trainer":
+        files = (*folder, "/lightning_logs/version_", Hole(), "/checkpoints/", Hole(), ".ckpt")
+        return Save(files, source.path, call.lineno, name, True)
+    strategy = keyed.get("save_strategy")
+    if isinstance(strategy, ast.Constant) and strategy.value == "no":
+        return None
+    return Save((*folder, "/checkpoint-", Hole()), source.path, call.lineno, name, True)
+
+
+def _is_buffer(node: ast.expr, source: Source) -> bool:
+    """Whether a save goes into memory."""
+    if isinstance(node, ast.Call) and name_of(node.func) in _NOT_SAVED:
+        return True
+    if not isinstance(node, ast.Name):
+        return False
+    function = source.function_around(node)
+    return any(
+        isinstance(one, ast.Assign)
+        and isinstance(one.value, ast.Call)
+        and name_of(one.value.func) in _NOT_SAVED
+        and any(isinstance(target, ast.Name) and target.id == node.id for target in one.targets)
+        for one in ast.walk(function or source.tree)
+    )
+
+
+def _is_repeated(source: Source, call: ast.Call, seen: tuple[str, ...] = ()) -> bool:
+    """Whether a call stands within a loop, or in a function that a loop calls, directly or not."""
+    for node in _lineage(source, call):
+        if isinstance(node, _LOOPS):
+            return True
+        if isinstance(node, ast.FunctionDef):
+            calls = [one for one in source.calls if name_of(one.func) == node.name]
+            if not calls:
+                return not seen and node.name not in ("main", "train", "run", "fit")
+            if node.name in seen:
+                return False
+            return any(_is_repeated(source, one, (*seen, node.name)) for one in calls)
+    return False
+
+
+def _tests_above(source: Source, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
+    """Yield each test below which a node stands in its function, and whether it has to hold."""
+    for above in _lineage(source, node):
+        if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
+            return
+        if isinstance(above, ast.If) and node is not above.test:
+            yield above.test, node not in above.orelse
+        node = above
+
+
+def _is_left_out(source: Source, call: ast.Call, values: Values) -> bool:
+    """Whether a call stands in a branch that the program doesn't take: of `opt.mode == "all"` as
+    the options are."""
+    for test, has_to_hold in _tests_above(source, call):
+        parts = test.values if isinstance(test, ast.BoolOp) else [test]
+        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
+            parts = []
+        options = [one for one in parts if isinstance(one, ast.Attribute)]
+        if has_to_hold and any(values.read(source, one) == ("",) for one in options):
+            return True  # `if args.output_dir:`, which is empty
+        if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Eq, ast.NotEq))):
+            continue
+        sides = [values.read(source, one) for one in (test.left, test.comparators[0])]
+        is_option = isinstance(test.left, ast.Attribute) and _is_constant(test.comparators[0])
+        if is_option and all(map(is_known, sides)):
+            holds = (sides[0] == sides[1]) == isinstance(test.ops[0], ast.Eq)
+            if holds != has_to_hold:
+                return True
+    return False
+
+
+def _is_constant(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _lineage(source: Source, node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes in which a node stands, the innermost first."""
+    while above := source.parents.get(node):
+        yield above
+        node = above
+
+
+@dataclass(frozen=True)
+class Saving:
+    """How a program saves, as a job says it.
+
+    `folder` and `pattern`: of the checkpoints, '' where they aren't known. `results`: what it
+    leaves at its end. `is_fresh`: each start has a new folder. `at`: the call that it was read
+    from. `unread`: calls whose path the source doesn't tell.
+    """
+
+    folder: str = ""
+    pattern: str = ""
+    results: tuple[str, ...] = ()
+    is_fresh: bool = False
+    at: Save | None = None
+    unread: tuple[Save, ...] = ()
+
+
+def judge(saves: list[Save]) -> Saving:
+    """Return where the checkpoints lie, and what the results are, of all calls that save."""
+    known = [one for one in saves if one.is_known and not one.pattern.startswith("..")]
+    unread = tuple(one for one in saves if not one.is_known)
+    repeated = [one for one in known if one.is_repeated]
+    ends = [one for one in known if not one.is_repeated and not one.is_conditional]
+    if not repeated:
+        results = tuple(dict.fromkeys(one.pattern for one in ends))
+        return Saving(results=results, unread=unread)
+    first = _best_of(repeated)
+    folder, pattern = _split(first)
+    results = tuple(
+        dict.fromkeys(
+            one.pattern
+            for one in [*ends, *repeated]
+            if "*" not in one.pattern
+            and one is not first
+            and (one in ends or (_FINAL.search(one.pattern) and not one.is_conditional))
+        )
+    )
+    return Saving(folder, pattern, results, first.is_fresh, first, unread)
+
+
+def _best_of(repeated: list[Save]) -> Save:
+    """Return the call whose files a run goes on from: a numbered one, one that isn't the best."""
+
+    def worth(one: Save) -> tuple[bool, bool]:
+        last = one.pattern.rpartition("/")[2]
+        return ("*" in last, not re.search("best", last, re.I))
+
+    return max(repeated, key=worth)
+
+
+def _split(save: Save) -> tuple[str, str]:
+    """Return the folder of a save, and the glob of its files below it."""
+    parts = save.pattern.split("/")
+    fixed = 0
+    while fixed < len(parts) - 1 and "*" not in parts[fixed]:
+        fixed += 1
+    return "/".join(parts[:fixed]) or ("/" if save.pattern.startswith("/") else "."), "/".join(
+        parts[fixed:]
+    )
+
+
+def goes_on(sources: list[Source]) -> str:
+    """Return where a program loads the state of its optimizer, as file:line; '' for nowhere."""
+    for source in sources:
+        for call in source.calls:
+            if name_of(call.func) == "load_state_dict" and _STATE.search(ast.unparse(call.func)):
+                return f"{source.path}:{call.lineno}"
+    return ""

@@ -1,0 +1,216 @@
+"""The Python files of a project, parsed: which functions there are, and who imports whom."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import warnings
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path, PurePosixPath
+
+from .. import code_files
+
+MOST_BYTES = 1 << 20  # of a source file; a larger one is data
+MOST_FILES = 3000
+_NOT_TRAINED = frozenset(("test", "tests", "docs", "doc", "third_party", "vendor", "build"))
+
+
+@dataclass(frozen=True)
+class Source:
+    """One Python file: its path below the project's folder, and its tree."""
+
+    path: str
+    text: str
+    tree: ast.Module
+
+    @cached_property
+    def parents(self) -> dict[ast.AST, ast.AST]:
+        """Return {node: the node that holds it}."""
+        return {child: node for node in ast.walk(self.tree) for child in ast.iter_child_nodes(node)}
+
+    @cached_property
+    def calls(self) -> list[ast.Call]:
+        """Return all calls, in the order of the file's lines."""
+        found = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
+        return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+    def function_around(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+        """Return the innermost function that holds a node; None at the module's level."""
+        while node := self.parents.get(node):  # type: ignore[assignment]
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                return node
+        return None
+
+    def class_around(self, node: ast.AST) -> ast.ClassDef | None:
+        """Return the innermost class that holds a node."""
+        while node := self.parents.get(node):  # type: ignore[assignment]
+            if isinstance(node, ast.ClassDef):
+                return node
+        return None
+
+    @property
+    def is_run(self) -> bool:
+        """Return whether the file does something when Python runs it."""
+        return any(
+            isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
+            or isinstance(node, (ast.For, ast.While, ast.With))
+            or isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+            or isinstance(node, ast.Assign) and _is_training(node.value)
+            for node in self.tree.body
+        )  # fmt: skip
+
+
+def _is_training(node: ast.expr) -> bool:
+    """Whether an expression calls .train(…) or .fit(…)."""
+    is_method = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+    return is_method and node.func.attr in ("train", "fit")  # type: ignore[union-attr]
+
+
+@dataclass(frozen=True)
+class Project:
+    """A folder, the files of it that are sent, and those of Python, {path: Source}."""
+
+    folder: Path
+    files: list[str]
+    sources: dict[str, Source] = field(default_factory=dict)
+
+    def used_by(self, path: str) -> list[Source]:
+        """Return a file and those of the project that it imports, directly or not."""
+        todo, used = [path], {}
+        while todo:
+            one = todo.pop(0)
+            if one in used or one not in self.sources:
+                continue
+            used[one] = self.sources[one]
+            if one not in self._imports:
+                self._imports[one] = list(self._imported_by(self.sources[one]))
+            todo += self._imports[one]
+        return list(used.values())
+
+    def imports_from_above(self, path: str) -> bool:
+        """Return whether a program in a folder below imports what Python finds from the project's
+        own folder alone."""
+        here = PurePosixPath(path).parent
+        for node in ast.walk(self.sources[path].tree):
+            names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
+            if isinstance(node, ast.ImportFrom) and not node.level:
+                names = [node.module or ""]
+            for name in names:
+                top = name.partition(".")[0]
+                beside = {
+                    f"{here / top}.py",
+                    *(f for f in self.files if f.startswith(f"{here / top}/")),
+                }
+                is_beside = any(one in self.files for one in beside)
+                is_above = f"{top}.py" in self.files or any(
+                    one.startswith(f"{top}/") and one.endswith(".py") for one in self.files
+                )
+                if top and is_above and not is_beside:
+                    return True
+        return False
+
+    def is_within_another(self, path: str) -> bool:
+        """Return whether a file lies in a package of its own below the project, such as a copy of
+        a library."""
+        above = [str(one) for one in PurePosixPath(path).parents][:-1]
+        return any(f"{one}/setup.py" in self.files for one in above) or any(
+            f"{one}/pyproject.toml" in self.files for one in above
+        )
+
+    @cached_property
+    def _tops(self) -> set[str]:
+        """What stands in the folder, and in src."""
+        parts = (PurePosixPath(one.removeprefix("src/")).parts for one in self.files)
+        return {one[0].removesuffix(".py") for one in parts if one}
+
+    @cached_property
+    def _imports(self) -> dict[str, list[str]]:
+        """The files that a file imports, of those that were asked for."""
+        return {}
+
+    def _imported_by(self, source: Source) -> Iterator[str]:
+        here = PurePosixPath(source.path).parent
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Import):
+                for alias in node.names:
+                    yield from self._files_of(here, alias.name.split("."))
+            elif isinstance(node, ast.ImportFrom):
+                parts = (node.module or "").split(".") if node.module else []
+                above = here
+                for _ in range(node.level - 1):
+                    above = above.parent
+                yield from self._files_of(above, parts, node.level > 0)
+                for alias in node.names:
+                    yield from self._files_of(above, [*parts, alias.name], node.level > 0)
+
+    def _files_of(
+        self, here: PurePosixPath, parts: list[str], is_relative: bool = False
+    ) -> Iterator[str]:
+        """Yield the files that a module's name may mean: beside the file, or below the project."""
+        if not parts:
+            return
+        roots = [here] if is_relative else [here, PurePosixPath("."), PurePosixPath("src")]
+        if not is_relative and len(parts) > 1 and parts[0] not in self._tops:
+            yield from self._files_of(PurePosixPath("."), parts[1:], True)  # the folder's own name
+        for root in roots:
+            whole = root.joinpath(*parts)
+            for path in (f"{whole}.py", f"{whole}/__init__.py"):
+                if path in self.sources:
+                    yield path
+                    return
+
+
+def undefined(source: Source) -> list[str]:
+    """Return the names that a file uses when it is run and defines nowhere, in its order."""
+    bound = {*dir(builtins), "__file__", "__name__"}
+    for node in ast.walk(source.tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+        elif isinstance(node, ast.alias):
+            if node.name == "*":
+                return []
+            bound.add((node.asname or node.name).partition(".")[0])
+        elif isinstance(node, ast.Call) and getattr(node.func, "id", "") in ("exec", "globals"):
+            return []
+    used = []
+    for statement in source.tree.body:
+        if not isinstance(statement, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            used += [node.id for node in ast.walk(statement) if isinstance(node, ast.Name)]
+    return [name for name in dict.fromkeys(used) if name not in bound]
+
+
+def read(folder: Path) -> Project:
+    """Return a project, of the files that a start would send. Raises OSError."""
+    files = sorted(code_files.choose(folder).sizes)
+    project = Project(folder, files)
+    python = [name for name in files if name.endswith(".py")][:MOST_FILES]
+    for name in python:
+        if source := _parsed(folder, name):
+            project.sources[name] = source
+    return project
+
+
+def is_aside(path: str) -> bool:
+    """Whether a file lies where nobody trains: tests, documents, other people's code."""
+    return bool(_NOT_TRAINED.intersection(PurePosixPath(path).parts[:-1]))
+
+
+def _parsed(folder: Path, name: str) -> Source | None:
+    path = folder / name
+    try:
+        if path.is_symlink() or path.stat().st_size > MOST_BYTES:
+            return None
+        text = path.read_text(encoding="utf-8", errors="replace")
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of the project's own escapes
+            return Source(name, text, ast.parse(text))
+    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+        return None

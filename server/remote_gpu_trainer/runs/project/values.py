@@ -1,0 +1,381 @@
+"""What an expression amounts to, as far as the source says it: text with holes.
+
+A hole stands where the value is known only when the program runs. A hole made from a clock is told
+apart: such a folder is a new one at each start.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from .sources import Source
+
+MOST_DEPTH = 12  # names that lead to names
+
+
+@dataclass(frozen=True)
+class Hole:
+    """A part that only the running program knows. `is_fresh`: it is another at each start."""
+
+    is_fresh: bool = False
+
+
+Part = str | Hole
+Template = tuple[Part, ...]
+UNKNOWN: Template = (Hole(),)
+FRESH: Template = (Hole(is_fresh=True),)
+_FIELD = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]|\{[^{}]*\}")
+# What is called, by its last word: it returns what it gets; a clock; the working folder.
+_SAME = re.compile(
+    r"str|Path|PurePath|abspath|expanduser|realpath|normpath|resolve|absolute|as_posix|expandvars"
+    r"|fspath"
+)
+_CLOCKS = re.compile(
+    r"strftime|now|time|today|isoformat|uuid4|time_ns|ctime|asctime|localtime|utcnow|mkdtemp"
+)
+_HERE = re.compile(r"getcwd|cwd")
+
+
+def glob_of(template: Template) -> str:
+    """Return the text of a template, with a `*` for each hole."""
+    text = "".join(part if isinstance(part, str) else "*" for part in template)
+    return re.sub(r"\*+", "*", text)
+
+
+def is_known(template: Template) -> bool:
+    """Whether a template has no hole."""
+    return all(isinstance(part, str) for part in template)
+
+
+class Values:
+    """What names stand for in the files of a program.
+
+    `defaults`: of its options, {name: value}. `options`: those that its command sets.
+    """
+
+    def __init__(
+        self,
+        sources: list[Source],
+        defaults: Mapping[str, Template],
+        options: Mapping[str, Template],
+    ):
+        self.sources = sources
+        self.given = options
+        self.defaults = {**defaults, **options}
+        self._remaking: set[str] = set()
+        self._functions: dict[str, list[tuple[Source, ast.FunctionDef]]] = {}
+        self._calls: dict[str, list[tuple[Source, ast.Call]]] = {}
+        for source in sources:
+            for node in ast.walk(source.tree):
+                if isinstance(node, ast.FunctionDef):
+                    self._functions.setdefault(node.name, []).append((source, node))
+            for call in source.calls:
+                self._calls.setdefault(name_of(call.func), []).append((source, call))
+
+    def read(self, source: Source, node: ast.AST | None, depth: int = 0) -> Template:
+        """Return what an expression amounts to."""
+        if node is None or depth > MOST_DEPTH:
+            return UNKNOWN
+        if isinstance(node, ast.Constant):
+            return (str(node.value),) if isinstance(node.value, (str, int)) else UNKNOWN
+        if isinstance(node, ast.JoinedStr):
+            return self._joined(self.read(source, part, depth + 1) for part in node.values)
+        if isinstance(node, ast.FormattedValue):
+            return self.read(source, node.value, depth + 1)
+        if isinstance(node, ast.BinOp):
+            return self._read_operation(source, node, depth)
+        if isinstance(node, ast.Call):
+            return self._read_call(source, node, depth)
+        if isinstance(node, ast.IfExp):
+            two = [self.read(source, one, depth + 1) for one in (node.body, node.orelse)]
+            return next((one for one in two if is_known(one)), two[0])
+        if isinstance(node, ast.BoolOp):
+            all_ = [self.read(source, one, depth + 1) for one in node.values]
+            return next((one for one in all_ if is_known(one) and one != ("",)), all_[-1])
+        if isinstance(node, (ast.List, ast.Tuple)) and node.elts:  # what a loop goes through
+            return self.read(source, node.elts[0], depth + 1)
+        if isinstance(node, (ast.Name, ast.Attribute, ast.Subscript)):
+            return self._read_name(source, node, depth)
+        return UNKNOWN
+
+    @staticmethod
+    def _joined(parts: Iterator[Template]) -> Template:
+        return tuple(one for part in parts for one in part)
+
+    def _read_operation(self, source: Source, node: ast.BinOp, depth: int) -> Template:
+        left = self.read(source, node.left, depth + 1)
+        if isinstance(node.op, ast.Mod):
+            return _fill(left)
+        right = self.read(source, node.right, depth + 1)
+        if isinstance(node.op, ast.Add):
+            return (*left, *right)
+        if isinstance(node.op, ast.Div):
+            return _path([left, right])
+        return UNKNOWN
+
+    def _read_call(self, source: Source, node: ast.Call, depth: int) -> Template:
+        name = name_of(node.func)
+        if _CLOCKS.fullmatch(name):
+            return FRESH
+        if _HERE.fullmatch(name):
+            return ("",)
+        words = [self.read(source, one, depth + 1) for one in node.args]
+        if name in ("join", "joinpath") and isinstance(node.func, ast.Attribute):
+            if _is_text(node.func.value):  # "_".join([...])
+                texts = getattr(node.args[0], "elts", []) if len(node.args) == 1 else []
+                return self._joined(self.read(source, one, depth + 1) for one in texts) or UNKNOWN
+            owner = node.func.value
+            base = [] if name == "join" else [self.read(source, owner, depth + 1)]
+            return _path([*base, *words])
+        if name in ("Path", "PurePath") and len(words) > 1:
+            return _path(words)
+        if name == "format" and isinstance(node.func, ast.Attribute):
+            return _fill(self.read(source, node.func.value, depth + 1))
+        if _SAME.fullmatch(name):
+            if words:
+                return words[0]
+            if isinstance(node.func, ast.Attribute):
+                return self.read(source, node.func.value, depth + 1)
+        if name == "replace" and isinstance(node.func, ast.Attribute) and len(words) == 2:
+            return _replaced(self.read(source, node.func.value, depth + 1), *words)
+        if name in ("rstrip", "strip", "lower") and isinstance(node.func, ast.Attribute):
+            return self.read(source, node.func.value, depth + 1)
+        if name == "get" and len(node.args) == 2:  # os.environ.get("OUT", "out")
+            return words[1]
+        if name == "getenv" and len(words) == 2:
+            return words[1]
+        return self._read_returned(name, depth)
+
+    def _read_returned(self, name: str, depth: int) -> Template:
+        """Return what the project's own function of a name returns, where that is one value."""
+        found = self._functions.get(name, [])
+        if len(found) != 1:
+            return UNKNOWN
+        source, function = found[0]
+        ends = [one.value for one in ast.walk(function) if isinstance(one, ast.Return)]
+        values = {self.read(source, one, depth + 2) for one in ends if one is not None}
+        return values.pop() if len(values) == 1 else UNKNOWN
+
+    def _read_name(self, source: Source, node: ast.expr, depth: int) -> Template:
+        text = ast.unparse(node)
+        last = text.rpartition(".")[2]
+        if isinstance(node, ast.Subscript):
+            key = node.slice
+            if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+                return UNKNOWN
+            last = key.value
+        if isinstance(node, ast.Attribute) and node.attr in ("parent", "stem", "name"):
+            return UNKNOWN
+        if last in self.given and (
+            isinstance(node, ast.Attribute) or source.function_around(node) is None
+        ):
+            return self._remade(node, text, depth, mentions_itself=True) or self.given[last]
+        found = self._assigned(source, node, text)
+        for there, value in found:
+            template = self.read(there, value, depth + 1)
+            if isinstance(node, ast.Attribute) and glob_of(template).isdigit():
+                continue  # a counter, as it begins
+            if template != UNKNOWN:
+                return _added_to(there, text, value, template)
+        if isinstance(node, ast.Name):
+            given = self._given_to(source, node, depth)
+            if given != UNKNOWN:
+                return given
+        if isinstance(node, ast.Name) or last not in self.defaults:
+            return UNKNOWN
+        return self._remade(node, text, depth) or self.defaults[last]
+
+    def _remade(
+        self, node: ast.expr, text: str, depth: int, mentions_itself: bool = False
+    ) -> Template:
+        """Return what a program puts in the place of an option's value, as by
+        `args.name = f"{args.name}-{now()}"`; () where it leaves it."""
+        if text in self._remaking:
+            return ()
+        self._remaking.add(text)
+        made = [
+            self.read(source, value, depth + 1)
+            for source in self.sources
+            for value in _assignments(source.tree, text)
+            if node not in ast.walk(value) and (not mentions_itself or _mentions(value, text))
+        ]
+        self._remaking.remove(text)
+        return made[0] if made else ()
+
+    def _assigned(
+        self, source: Source, node: ast.expr, text: str
+    ) -> Iterator[tuple[Source, ast.expr]]:
+        """Yield what is assigned to a name: in the function first, then in the file, then in the
+        files beside it."""
+        function = source.function_around(node)
+        local = list(_assignments(function, text)) if function else []
+        local = _nearest_first(source, local, node)
+        yield from ((source, value) for value in local)
+        if text.startswith("self."):
+            inside = source.class_around(node) or source.tree
+            yield from ((source, value) for value in _assignments(inside, text))
+            yield from (
+                (there, value)
+                for there in self.sources
+                if there is not source
+                for value in _assignments(there.tree, text)
+            )
+            return
+        if not local:
+            own = _nearest_first(source, list(_assignments(source.tree, text, 0)), node)
+            yield from ((source, value) for value in own)
+            for there in self.sources:
+                if there is not source and text.isupper():
+                    yield from ((there, value) for value in _assignments(there.tree, text, 0))
+
+    def _given_to(self, source: Source, node: ast.Name, depth: int) -> Template:
+        """Return what a parameter is given where its function is called, or its default."""
+        function = source.function_around(node)
+        if not isinstance(function, ast.FunctionDef):
+            return UNKNOWN
+        arguments = function.args
+        names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
+        keyed = [one.arg for one in arguments.kwonlyargs]
+        if node.id not in (*names, *keyed):
+            return UNKNOWN
+        inside = source.class_around(function)
+        called = inside.name if inside and function.name == "__init__" else function.name
+        if len(self._functions.get(called, [])) > 1:
+            return UNKNOWN  # which of them a call means isn't known
+        skipped = 1 if names[:1] in (["self"], ["cls"]) else 0
+        at = names.index(node.id) - skipped if node.id in names else None
+        for there, call in self._calls.get(called, []):
+            value = next((one.value for one in call.keywords if one.arg == node.id), None)
+            if value is None and at is not None and at < len(call.args):
+                value = call.args[at]
+            if value is not None and not isinstance(value, ast.Starred):
+                template = self.read(there, value, depth + 2)
+                if template != UNKNOWN:
+                    return template
+        defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
+        defaults |= dict(zip(keyed, arguments.kw_defaults, strict=False))  # type: ignore[arg-type]
+        return self.read(source, defaults.get(node.id), depth + 1)
+
+
+def name_of(function: ast.expr) -> str:
+    """Return the last word of what is called: `save` of `torch.save`."""
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def _assignments(inside: ast.AST, text: str, most_depth: int = 99) -> Iterator[ast.expr]:
+    """Yield the values assigned to a name within a node; at the module's own level for depth 0."""
+    nodes = ast.iter_child_nodes(inside) if most_depth == 0 else ast.walk(inside)
+    todo = list(nodes)
+    if most_depth == 0:  # what `if __name__ == ...` holds is the module's level, too
+        for node in list(todo):
+            if isinstance(node, (ast.If, ast.Try, ast.With, ast.For)):
+                todo += [
+                    one for one in ast.walk(node) if isinstance(one, (ast.Assign, ast.AnnAssign))
+                ]
+    for node in todo:
+        targets: list[ast.expr] = []
+        value: ast.expr | None = None
+        if isinstance(node, ast.Assign):
+            targets, value = node.targets, node.value
+        elif isinstance(node, ast.AnnAssign):
+            targets, value = [node.target], node.value
+        elif isinstance(node, ast.For) and isinstance(node.iter, (ast.Name, ast.List, ast.Tuple)):
+            targets, value = [node.target], node.iter
+        if value is not None and any(ast.unparse(one) == text for one in targets):
+            yield value
+
+
+def _nearest_first(source: Source, values: list[ast.expr], node: ast.AST) -> list[ast.expr]:
+    """Return the assigned values that a node isn't part of, those of its own branch first."""
+    values = [value for value in values if node not in ast.walk(value)]
+    return sorted(values, key=lambda value: not _is_above(source, value, node))
+
+
+def _is_above(source: Source, value: ast.expr, node: ast.AST) -> bool:
+    """Whether the block in which a value is assigned holds a node, too."""
+    statement = source.parents.get(value, value)
+    block = source.parents.get(statement)
+    branch = _branch(block, statement)
+    while above := source.parents.get(node):
+        if above is block:
+            return _branch(block, node) == branch
+        node = above
+    return False
+
+
+def _branch(block: ast.AST | None, node: ast.AST) -> bool:
+    """Whether a node stands in the else of a block."""
+    return isinstance(block, ast.If) and node in block.orelse
+
+
+def _added_to(source: Source, text: str, value: ast.expr, template: Template) -> Template:
+    """Return what a name stands for that was assigned a value: with a hole where more is added to
+    a text later, and not known where it counts."""
+    adds = any(
+        isinstance(node, ast.AugAssign) and ast.unparse(node.target) == text
+        for node in ast.walk(source.function_around(value) or source.tree)
+    )
+    if not adds:
+        return template
+    is_number = isinstance(value, ast.Constant) and not isinstance(value.value, str)
+    return UNKNOWN if is_number else (*template, Hole())
+
+
+def _mentions(node: ast.expr, text: str) -> bool:
+    return any(isinstance(one, ast.expr) and ast.unparse(one) == text for one in ast.walk(node))
+
+
+def _replaced(template: Template, old: Template, new: Template) -> Template:
+    """Return a template with one text in place of another."""
+    if not (is_known(old) and is_known(new)):
+        return UNKNOWN
+    before, after = "".join(map(str, old)), "".join(map(str, new))
+    if not before:
+        return UNKNOWN
+    return tuple(
+        part.replace(before, after) if isinstance(part, str) else part for part in template
+    )
+
+
+def _fill(template: Template) -> Template:
+    """Return a template with a hole for each field of a format."""
+    parts: list[Part] = []
+    for part in template:
+        if not isinstance(part, str):
+            parts.append(part)
+            continue
+        pieces = _FIELD.split(part)
+        for index, piece in enumerate(pieces):
+            parts += [Hole()] if index else []
+            parts += [piece] if piece else []
+    return tuple(parts)
+
+
+def _path(parts: list[Template]) -> Template:
+    """Return the parts of a path joined by slashes; one from the root drops those before it."""
+    joined: list[Part] = []
+    for part in parts:
+        if part and isinstance(part[0], str) and part[0].startswith("/"):
+            joined = list(part)
+            continue
+        if joined and not (isinstance(joined[-1], str) and joined[-1].endswith("/")):
+            joined.append("/")
+        joined += part
+    if joined[:1] == [""]:
+        joined = joined[1:]
+    if (
+        joined
+        and joined[0] == "/"
+        and not (parts and parts[0][:1] and str(parts[0][0]).startswith("/"))
+    ):
+        joined = joined[1:]
+    return tuple(joined)

@@ -1,0 +1,199 @@
+"""A limit on what all boxes together may cost. An estimate by time and price.
+
+`start` reserves the worst case of a run, that is the price of its box until the run ends at the
+latest, and refuses what doesn't fit. A box that isn't confirmed gone goes on counting; one that is
+gone counts by its hours. It is a brake for whoever keeps to it: it stops no box, and knows only
+boxes that a command of this user reached from this machine.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from ..boxes.box import Box, address
+from ..runner.deadline import after
+from ..text import UserError
+from ..text.locking import lock
+from ..text.money import Money
+from ..text.spans import shown_seconds
+from . import ledger
+from .rendered import billed
+
+if TYPE_CHECKING:
+    from .job_start import Plan
+
+NOT_COUNTED = "estimated by time and price: storage, traffic and rounding aren't counted"
+
+
+class OverPurse(UserError):
+    """A run that the purse has no money for. One line: what is wrong; what to do."""
+
+
+@dataclass(frozen=True)
+class Account:
+    """What is spent of a purse. Amounts are in its currency, times in seconds since 1970.
+
+    `reserved`: what the boxes cost until their runs end at the latest. `uncounted`: names of boxes
+    without a price in this currency.
+    """
+
+    purse: Money
+    since: float
+    spent: float
+    reserved: float
+    uncounted: list[str]
+
+    @property
+    def left(self) -> float:
+        """Return what may still be reserved, never below 0."""
+        return max(0.0, self.purse.amount - self.spent - self.reserved)
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all amounts, as `purse --json` prints them."""
+        return {
+            "purse": self.purse.amount,
+            "currency": self.purse.currency,
+            "since": self.since,
+            "spent": round(self.spent, 4),
+            "reserved": round(self.reserved, 4),
+            "left": round(self.left, 4),
+            "estimated": True,
+            "uncounted": self.uncounted,
+        }
+
+    def in_words(self) -> str:
+        """Return all amounts in a line."""
+        unit = self.purse.currency
+        missing = f"; not counted, without a price in {unit}: {', '.join(self.uncounted)}"
+        return (
+            f"{self.purse}: about {self.spent:.2f} spent, {self.reserved:.2f} reserved, "
+            f"{self.left:.2f} left ({NOT_COUNTED}){missing if self.uncounted else ''}"
+        )
+
+
+def account(now: float) -> Account | None:
+    """Return what is spent and reserved at a moment; None without a purse."""
+    found = ledger.purse()
+    return None if found is None else _count(*found, ledger.rentals(), now)
+
+
+def _count(money: Money, since: float, rentals: list[ledger.Rental], now: float) -> Account:
+    """Return what rentals have spent and reserved of a purse that was set at `since`."""
+    spent = reserved = 0.0
+    uncounted = set()
+    for rental in rentals:
+        end = now if rental.end is None else rental.end
+        if end <= since and rental.end is not None:
+            continue
+        box = rental.box
+        if box.price is None or box.currency != money.currency:
+            uncounted.add(box.name)
+            continue
+        spent += box.price * max(0.0, end - max(box.since, since)) / 3600
+        if rental.end is None:
+            last = max(rental.reserved.values(), default=now)
+            reserved += box.price * max(0.0, last - now) / 3600
+    return Account(money, since, spent, reserved, sorted(uncounted))
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a run needs of the purse. `until`: when it ends at the latest, seconds since 1970."""
+
+    address: str
+    name: str
+    folder: str
+    until: float
+    hourly: Money | None
+
+
+def wanted_by(box: Box, plan: Plan, began: float) -> Wanted | None:
+    """Return what a run needs of the purse; None on a box that nobody bills by the hour.
+
+    `began`: the run's first start, seconds since 1970.
+    """
+    job = plan.job
+    until = after(job.ends, began)
+    if box.local or until is None or not billed(job, plan.platform, "ssh"):
+        return None
+    return Wanted(address(box), box.name, job.folder, until, job.hourly)
+
+
+def check(wanted: Wanted, now: float) -> Account | None:
+    """Return the account as it is with this run; None without a purse. Raises OverPurse."""
+    found = ledger.purse()
+    if found is None:
+        return None
+    hourly, unit = wanted.hourly, found[0].currency
+    if hourly is None or hourly.currency != unit:
+        raise OverPurse(
+            f"purse: the job names no price in {unit}, so it can't be reserved; add "
+            f"price: 1.99 {unit}, or take the limit away with rgt purse clear"
+        )
+    mine = ledger.Opened(
+        wanted.address, wanted.name, now, price=hourly.amount, currency=hourly.currency
+    )
+    others = []
+    reserved: dict[str, float] = {}
+    for rental in ledger.rentals():
+        if rental.end is None and rental.box.address == wanted.address:
+            mine = replace(mine, since=rental.box.since)
+            reserved = {**rental.reserved}
+        else:
+            others.append(rental)
+    reserved.pop(wanted.folder, None)
+    before = _count(*found, [*others, ledger.Rental(mine, None, reserved)], now)
+    reserved = {**reserved, wanted.folder: wanted.until}
+    after = _count(*found, [*others, ledger.Rental(mine, None, reserved)], now)
+    if after.spent + after.reserved > after.purse.amount:
+        cost = after.reserved - before.reserved
+        seconds = before.left / hourly.amount * 3600
+        raise OverPurse(
+            f"purse: {before.left:.2f} of {after.purse} are left, and this run may cost "
+            f"{cost:.2f} until its end at the latest; a deadline {shown_seconds(seconds)} from now "
+            "fits, or rgt purse set AMOUNT gives more"
+        )
+    return after
+
+
+def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
+    """Reserve what a run may cost at most; None without a purse. Raises OverPurse.
+
+    Of two that reserve at once the second counts what the first has taken.
+    """
+    with _locked():
+        found = check(wanted, time.time() if now is None else now)
+        if found is not None and not ledger.reserve(
+            wanted.address, wanted.folder, wanted.until, now
+        ):
+            raise OverPurse(
+                f"purse: can't write {ledger.place()}, so nothing is reserved; check its "
+                "permissions and the disk"
+            )
+    return found
+
+
+def give_back(wanted: Wanted, now: float | None = None) -> None:
+    """Give back what was reserved for a run that didn't begin."""
+    ledger.reserve(wanted.address, wanted.folder, 0.0, now)
+
+
+@contextmanager
+def _locked() -> Iterator[None]:
+    """Let one process at a time reserve, where the home can be written."""
+    file = ledger.place().with_name("purse.lock")
+    descriptor = None
+    with suppress(OSError):
+        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+        lock(descriptor)
+    try:
+        yield
+    finally:
+        if descriptor is not None:
+            os.close(descriptor)

@@ -1,0 +1,115 @@
+"""Runs on a box: tell its runs, each under ~/runs and each that a process of this user belongs to.
+
+It is sent to the box's Python with the runner's reader of processes. A run with the marker of an
+end and no process is told by that, any other by its own script.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from ..runner import child, procs
+from ..runner.folder import Folder
+from .sent_job import job_in
+
+MOST_STATUS = 200_000  # bytes of a run's own answer
+
+
+def main(words):
+    """Print a row of JSON for each run. Words: the seconds for one run's script, the folder of the
+    run that is asked for, and further folders."""
+    limit = float(words[0])
+    given = [os.path.realpath(os.path.expanduser(path)) for path in words[1:]]
+    runs = os.path.expanduser("~/runs")
+    names = os.listdir(runs) if os.path.isdir(runs) else []
+    found = [os.path.join(runs, name) for name in names] + given
+    folders = {os.path.realpath(path) for path in [*filter(_is_run, found), *_of_processes()]}
+    with ThreadPoolExecutor(8) as pool:
+        rows = pool.map(lambda path: _row(path, given[:1] == [path], limit), sorted(folders))
+        sys.stdout.write(json.dumps(list(rows)) + "\n")
+    return 0
+
+
+def _is_run(path):
+    return os.path.isfile(os.path.join(path, "run.sh"))
+
+
+def _of_processes():
+    """Yield the folders of the runs that processes with this home belong to."""
+    for pid in procs.table():
+        variables = procs.environ(pid)
+        path = variables.get(procs.MARK, "")
+        if variables.get("HOME") == os.path.expanduser("~") and os.path.isabs(path):
+            while not _is_run(path) and path != "/":
+                path = os.path.dirname(path)  # that of a cell or of a further node
+            if path != "/":
+                yield path
+
+
+def _row(path, is_asked_for, limit):
+    folder = Folder(path)
+    end = folder.ended()
+    names = ("state.json", ".done", ".failed", ".preempted", ".unsaved")
+    row = {
+        "folder": path,
+        "end": end,
+        "marker": folder.json("." + end),
+        "asked_for": is_asked_for,
+        "saved": _is_saved(folder),
+        "mark": _newest(folder, names),
+        "began": folder.has("attempt"),
+        "mounts": _mounts(path),
+    }
+    if not end or any(procs.alive(folder, name) for name in ("runner", "train")):
+        row["end"] = ""
+        said = child.answer(["bash", folder.at("run.sh"), "status", "--json"], limit)
+        row["status"] = (said or "")[:MOST_STATUS]
+    return row
+
+
+def _mounts(path):
+    """Return the mount points on which a run's files are: its own, its code's and what it saves; []
+    where its job can't be read."""
+    found = job_in(path)
+    try:
+        job, work = found["job"], os.path.expanduser(found["rendered"].get("work_dir") or path)
+        saved = [(job.get("checkpoint") or {}).get("folder") or "", *(job.get("results") or [])]
+        plain = [re.split(r"[*?\[]", os.path.expanduser(name))[0] for name in saved]
+        places = [path, work, *(os.path.join(work, name) for name in plain)]
+    except (KeyError, TypeError, AttributeError):
+        return []
+    mounts = set()
+    for place in map(os.path.realpath, places):
+        while not os.path.ismount(place):
+            place = os.path.dirname(place)
+        mounts.add(place)
+    return sorted(mounts)
+
+
+def _newest(folder, names):
+    """Return when the last of these files was written, in ns since 1970, as text; '' for none."""
+    times = []
+    for name in names:
+        try:
+            times.append(os.stat(folder.at(name)).st_mtime_ns)
+        except OSError:
+            continue
+    return str(max(times, default=""))
+
+
+def _is_saved(folder):
+    """Return whether all of a run was verified at a durable place off this box."""
+    if not folder.has("final-sync"):
+        return False
+    try:
+        return not (job_in(folder.path)["job"]["durable"] or {}).get("on_this_box")
+    except (KeyError, TypeError, AttributeError):
+        return False
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

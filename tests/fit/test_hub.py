@@ -1,0 +1,150 @@
+"""A model's config by its name on the Hub."""
+
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, HTTPServer
+
+import pytest
+from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.fit.known_configs import _known, known_config
+from remote_gpu_trainer.fit.model_config import model_of
+from remote_gpu_trainer.runs import hub
+from remote_gpu_trainer.text import BadRequest
+
+from evals.fit.page import LLAMA3
+
+# Weights as the models' own pages tell them, in billions.
+TOLD = {
+    "Qwen/Qwen2.5-0.5B": 0.494,
+    "Qwen/Qwen2.5-7B-Instruct": 7.616,
+    "Qwen/Qwen2.5-72B": 72.71,
+    "Qwen/Qwen3-4B": 4.022,
+    "Qwen/Qwen3-30B-A3B": 30.53,
+    "meta-llama/Llama-3.1-8B": 8.030,
+    "meta-llama/Llama-3.2-1B-Instruct": 1.236,
+    "meta-llama/Llama-2-70b-hf": 68.98,
+    "mistralai/Mistral-7B-v0.1": 7.242,
+    "mistralai/Mixtral-8x7B-v0.1": 46.70,
+    "google/gemma-2-9b-it": 9.242,
+    "microsoft/phi-4": 14.66,
+    "TinyLlama/TinyLlama-1.1B-Chat-v1.0": 1.100,
+    "gpt2": 0.1244,
+}
+
+
+@pytest.fixture(autouse=True)
+def no_home(tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HOME", str(tmp_path / "hf"))
+    for name in ("HF_TOKEN", "HF_ENDPOINT", "HF_HUB_OFFLINE"):
+        monkeypatch.delenv(name, raising=False)
+
+
+@pytest.fixture
+def server(monkeypatch):
+    """A Hub on this machine: {path: (code, headers, body)}, and the requests that it got."""
+    answers, asked = {}, []
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers.get("Authorization")))
+            code, headers, body = answers.get(self.path, (404, {}, b""))
+            self.send_response(code)
+            for name, value in headers.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_):
+            pass
+
+    made = HTTPServer(("127.0.0.1", 0), Handler)
+    threading.Thread(target=made.serve_forever, daemon=True).start()
+    monkeypatch.setenv("HF_ENDPOINT", f"http://127.0.0.1:{made.server_port}/")
+    yield answers, asked
+    made.shutdown()
+    made.server_close()
+
+
+@pytest.mark.parametrize("name", TOLD)
+def test_a_known_model_has_the_weights_that_its_page_tells(name):
+    known = known_config(name)
+    assert model_of(known.config).total() / 1e9 == pytest.approx(TOLD[name], rel=5e-4)
+
+
+def test_forty_models_are_known_each_with_address_and_date():
+    assert len({json.dumps(known.config) for known in _known().values()}) == 40
+    for name, known in _known().items():
+        assert known.address.startswith("https://github.com/") and known.date == "2026-11-29"
+        model = model_of(known.config)
+        assert not model.guessed and not model.on_top, name
+
+
+def test_a_known_name_needs_no_network(capsys, server):
+    assert main(["fit", "qwen/qwen2.5-7b", "--lora", "16", "--precision", "bf16"]) == 0
+    told = capsys.readouterr().out
+    assert "weights: 7,615,616,512" in told and "note: qwen/qwen2.5-7b as it is known here" in told
+    assert not server[1]
+
+
+def test_another_name_is_fetched(capsys, server):
+    answers, asked = server
+    path = "/acme/Model-1/resolve/main/config.json"
+    answers[path] = (200, {}, json.dumps(LLAMA3).encode())
+    assert main(["fit", "acme/Model-1", "--json"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["weights"] == model_of(LLAMA3).total() and path in report["remarks"][0]
+    assert asked == [(path, None)]
+
+
+def test_a_model_that_was_fetched_before_is_read_from_this_disk(tmp_path, server):
+    folder = tmp_path / "hf/hub/models--acme--Model-1/snapshots/abc"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(LLAMA3))
+    found = hub.config_of("acme/Model-1")
+    assert json.loads(found.data) == LLAMA3 and not server[1]
+
+
+def test_a_token_goes_over_https_alone_and_to_no_other_host(monkeypatch, server):
+    answers, asked = server
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    answers["/acme/M/resolve/main/config.json"] = (200, {}, b"{}")
+    hub.config_of("acme/M")
+    assert asked[-1][1] is None
+    request = hub.urllib.request.Request("https://huggingface.co/a/b")
+    request.add_header("Authorization", "Bearer hf_secret")
+    follow = hub._WithoutToken().redirect_request
+    same = follow(request, None, 302, "", {}, "https://huggingface.co/c")
+    other = follow(request, None, 302, "", {}, "https://cdn.example/c")
+    assert same.has_header("Authorization") and not other.has_header("Authorization")
+    assert follow(request, None, 302, "", {}, "http://huggingface.co/c") is None
+
+
+@pytest.mark.parametrize(
+    "code, why", [(401, "set HF_TOKEN"), (404, "check the name"), (500, "answered 500")]
+)
+def test_a_refusal_says_what_to_do_and_no_token(capsys, server, monkeypatch, code, why):
+    monkeypatch.setenv("HF_TOKEN", "hf_secret")
+    server[0]["/acme/M/resolve/main/config.json"] = (code, {}, b"hf_secret")
+    with pytest.raises(BadRequest, match=why) as raised:
+        hub.config_of("acme/M")
+    assert "hf_secret" not in str(raised.value) and "config.json" in str(raised.value)
+
+
+def test_without_a_network_the_error_says_what_to_pass(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    with pytest.raises(
+        BadRequest, match="can't ask 127.0.0.1:9 for acme/M: .*; pass a config.json"
+    ):
+        hub.config_of("acme/M")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(BadRequest, match="HF_HUB_OFFLINE forbids"):
+        hub.config_of("acme/M")
+    monkeypatch.setenv("HF_HUB_OFFLINE", "0")
+    monkeypatch.setenv("HF_ENDPOINT", "file:///etc")
+    with pytest.raises(BadRequest, match="HF_ENDPOINT is no address"):
+        hub.config_of("acme/M")
+
+
+@pytest.mark.parametrize("text", ["a/b/c", "/etc/x", "../x", "a b/c", "models/config.json", "x"])
+def test_what_is_no_name_is_a_file(text, server):
+    assert hub.config_of(text) is None and not server[1]

@@ -1,0 +1,271 @@
+"""The tools that act: a plan first, then its id alone, once, within ten minutes, with the user's word."""
+
+import asyncio
+import json
+import shutil
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from mcp import Client
+from mcp_types import ElicitResult
+from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.mcp_server import acts
+from remote_gpu_trainer.mcp_server.server import make_server
+from remote_gpu_trainer.runs import known_jobs, ledger
+
+from tests.engines.fake_run import fake_run
+from tests.engines.fake_ssh import fake_ssh
+from tests.lookup.test_budget import counted, written
+
+HOUR = 3600
+TOOLS = ("start_run", "stop_run", "fetch_results")
+READING = ("run_status", "lookup_symptom", "ask the user")
+JOB = {
+    "name": "toy",
+    "command": ["python3", "train.py"],
+    "gpus": 0,
+    "deadline": "4h",
+    "price": "2 USD",
+    "budget": "100 USD",
+    "rented": "now",
+    "probe": False,
+}
+
+
+class Session:
+    """Calls of an agent, and the commands that they began, which run nothing."""
+
+    def __init__(self, place: Path, began: list[list[str]]):
+        self.place, self.began = place, began
+
+    def call(self, tool, mode="2026-07-28", user=None, allow=("gpu",), **arguments):
+        async def use():
+            more = {} if user is None else {"elicitation_callback": user}
+            async with Client(make_server(allow), mode=mode, **more) as client:
+                return await client.call_tool(tool, arguments)
+
+        return asyncio.run(use())
+
+    def told(self, tool, **arguments) -> dict:
+        reply = self.call(tool, **arguments)
+        assert not reply.is_error, reply.content[0].text
+        assert json.loads(reply.content[0].text) == reply.structured_content
+        return reply.structured_content
+
+    def refused(self, tool, **arguments) -> str:
+        reply = self.call(tool, **arguments)
+        assert reply.is_error
+        return reply.content[0].text
+
+
+@pytest.fixture
+def agent(tmp_path, monkeypatch):
+    """A rented box `gpu` with a run `toy` that trains, and a job here."""
+    place = fake_ssh(tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    fake_run(place / "gpu", deadline=time.time() + 10 * HOUR)
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/train.py").write_text("print('step 1')\n")
+    (tmp_path / "job/job.json").write_text(json.dumps({**JOB, "name": "new"}))
+    known_jobs.remember(box.Box("gpu", "gpu"), "~/runs/toy", "runpod", JOB)
+    ledger.opened("gpu:22", "gpu", price=2, currency="USD", now=time.time() - 3 * HOUR)
+    began = []
+    popen = subprocess.Popen
+
+    def begin(words, **how):
+        if words[:3] != [sys.executable, "-m", "remote_gpu_trainer"]:
+            return popen(words, **how)
+        began.append(words[3:])
+        return popen([sys.executable, "-c", "print('it said so')"], **how)
+
+    monkeypatch.setattr(acts.subprocess, "Popen", begin)
+    monkeypatch.setattr(acts, "WAITS", 20.0)
+    return Session(place, began)
+
+
+def ended(agent: Session) -> None:
+    fake_run(agent.place / "gpu", phase="done", alive=False, exit=0)
+
+
+def test_they_exist_only_with_allowed_boxes_and_keep_to_their_tokens(agent):
+    async def listed(allow):
+        async with Client(make_server(allow), mode="2026-07-28") as client:
+            return (await client.list_tools()).tools
+
+    plain, acting = asyncio.run(listed(())), asyncio.run(listed(("gpu",)))
+    assert [tool.name for tool in acting[len(plain) :]] == list(TOOLS) and len(acting) == 9
+    for tool in acting[-3:]:
+        assert not tool.annotations.read_only_hint and tool.annotations.destructive_hint
+        assert "consent" not in tool.input_schema["properties"]
+    wire = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in acting]
+    assert counted([written({"tools": wire})])[0] <= 2500
+
+
+def test_never_over_http(capsys):
+    assert main(["serve", "--http", "--allow-runs", "gpu"]) == 2
+    assert "--allow-runs can't be used with --http" in capsys.readouterr().err
+    assert main(["serve", "--allow-runs", "gpu;id"]) == 2
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("name", ["other", "gpu ", "root@gpu", "local", None])
+def test_no_other_box_is_touched(agent, tool, name):
+    said = agent.refused(tool, box=name, run="toy")
+    assert "isn't among those that the user allowed: gpu" in said and not agent.began
+
+
+def test_a_start_is_shown_whole_and_done_once_by_its_id(agent):
+    asked = {"box": "gpu", "job": "job/job.json", "platform": "runpod"}
+    told = agent.told("start_run", **asked)
+    plan = told["plan"]
+    path = Path("job/job.json").resolve()
+    assert plan["command"] == f"rgt start gpu {path} --profile runpod"
+    assert plan["box"] == "gpu" and plan["runs there"] == "python3 train.py"
+    assert plan["sends_bytes"] > 10_000 and plan["worst_cost"].startswith("8.00 USD from now on")
+    assert plan["end_command"].startswith("none: the box stays on")
+    assert told["next"] == "ask the user" and not agent.began
+    assert told["billing"].startswith("the box is still billed: gpu, 3.0 h, about 6.00 USD")
+    refused = agent.refused("start_run", plan=plan["id"], box="gpu")
+    assert "plan: is passed alone" in refused and not agent.began
+    assert "no such id" in agent.refused("start_run", plan="0" * 12)
+    done = agent.told("start_run", plan=plan["id"])
+    assert agent.began == [["start", "gpu", str(path), "--profile", "runpod"]]
+    assert done["done"] is True and done["next"] == "run_status"
+    assert done["quoted"] == ["it said so"]
+    again = agent.told("start_run", plan=plan["id"])
+    assert again["quoted"] == ["it said so"] and len(agent.began) == 1, "told, not done again"
+
+
+def test_a_stop_a_fetch_a_rehearsal_and_a_resume_are_the_users_commands(agent):
+    fake_run(agent.place / "gpu", "strange", deadline=time.time() + HOUR)
+    assert "wasn't started from here" in agent.refused("stop_run", box="gpu")
+    shutil.rmtree(agent.place / "gpu/runs/strange")
+    plan = agent.told("stop_run", box="gpu")["plan"]
+    assert plan["command"] == "rgt stop gpu --run=toy"
+    agent.told("stop_run", plan=plan["id"])
+    ended(agent)
+    told = agent.told("fetch_results", box="gpu", run="toy")
+    assert told["plan"]["brings_bytes"] > 0 and "is still billed" in told["billing"]
+    done = agent.call("fetch_results", plan=told["plan"]["id"])
+    assert done.content[0].text.startswith('{"billing":"the box is still billed: gpu')
+    asked = {"box": "gpu", "job": "job/job.json", "rehearse": True}
+    agent.told("start_run", plan=agent.told("start_run", **asked)["plan"]["id"])
+    fake_run(agent.place / "gpu", phase="failed", alive=False, exit=1)
+    resumed = agent.told("start_run", box="gpu", run="toy")["plan"]
+    agent.told("start_run", plan=resumed["id"])
+    path = str(Path("job/job.json").resolve())
+    assert [words[0] for words in agent.began] == ["stop", "release", "rehearse", "resume"]
+    assert agent.began[2] == ["rehearse", path, "--on", "gpu"]
+    assert agent.began[1] == ["release", "gpu", "--run=toy"]
+
+
+def edit_code(agent):
+    Path("job/train.py").write_text("print('step 2')\n")
+
+
+def edit_job(agent):
+    job = Path("job/job.json")
+    job.write_text(job.read_text().replace('"4h"', '"9h"'))
+
+
+def start_there(agent):
+    fake_run(agent.place / "gpu", "new")
+
+
+def end_there(agent):
+    ended(agent)
+
+
+def attempt(agent):
+    fake_run(agent.place / "gpu", attempt=2)
+
+
+def another_start(agent):
+    known_jobs.remember(box.Box("gpu", "gpu"), "~/runs/toy", "runpod", JOB)
+
+
+def lead_elsewhere(agent):
+    ssh = agent.place / "bin/ssh"
+    ssh.write_text(ssh.read_text().replace("port 22", "port 23"))
+
+
+@pytest.mark.parametrize("change", [edit_code, edit_job, start_there, lead_elsewhere])
+def test_a_start_is_refused_once_anything_has_changed(agent, change):
+    plan = agent.told("start_run", box="gpu", job="job/job.json")["plan"]["id"]
+    change(agent)
+    agent.refused("start_run", plan=plan)
+    assert "no such id" in agent.refused("start_run", plan=plan) and not agent.began
+
+
+@pytest.mark.parametrize("change", [end_there, attempt, another_start, lead_elsewhere])
+def test_a_stop_is_refused_once_anything_has_changed(agent, change):
+    plan = agent.told("stop_run", box="gpu", run="toy")["plan"]["id"]
+    change(agent)
+    agent.refused("stop_run", plan=plan)
+    assert "no such id" in agent.refused("stop_run", plan=plan) and not agent.began
+
+
+def test_steps_that_go_on_change_nothing(agent):
+    plan = agent.told("stop_run", box="gpu", run="toy")["plan"]["id"]
+    fake_run(agent.place / "gpu", deadline=json.loads(
+        (agent.place / "gpu/runs/toy/says").read_text())["deadline"], step=121)  # fmt: skip
+    agent.told("stop_run", plan=plan)
+    assert len(agent.began) == 1
+
+
+def test_a_plan_is_valid_for_ten_minutes_and_for_its_own_tool(agent, monkeypatch):
+    plan = agent.told("stop_run", box="gpu", run="toy")["plan"]["id"]
+    assert "is for stop_run" in agent.refused("fetch_results", plan=plan)
+    acts._kept[plan].at -= 599
+    assert acts._kept[plan].is_valid
+    acts._kept[plan].at -= 2
+    assert "over ten minutes old" in agent.refused("stop_run", plan=plan) and not agent.began
+
+
+ANSWERS = {
+    "no": (ElicitResult(action="decline"), False),
+    "away": (ElicitResult(action="cancel"), False),
+    "not agreed": (ElicitResult(action="accept", content={"agreed": False}), False),
+    "yes": (ElicitResult(action="accept", content={"agreed": True}), True),
+}
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+@pytest.mark.parametrize("answer, does", ANSWERS.values(), ids=ANSWERS)
+def test_a_client_that_can_ask_its_user_does_so_before_anything(agent, mode, answer, does):
+    asked = []
+
+    async def user(context, params):
+        asked.append(params.message)
+        return answer
+
+    plan = agent.told("stop_run", box="gpu", run="toy", mode=mode, user=user)["plan"]
+    assert not asked, "a plan asks nobody"
+    reply = agent.call("stop_run", mode=mode, user=user, plan=plan["id"])
+    assert len(asked) == 1 and asked[0].startswith("On gpu: rgt stop gpu --run=toy\n")
+    assert reply.is_error is not does and len(agent.began) == int(does)
+    if not does:
+        assert "the user said no; nothing was done" in reply.content[0].text
+        assert "no such id" in agent.refused("stop_run", plan=plan["id"])
+
+
+def test_a_command_that_goes_on_is_told_later_by_the_same_id(agent, monkeypatch):
+    plan = agent.told("stop_run", box="gpu", run="toy")["plan"]["id"]
+    real = acts.subprocess.Popen
+
+    def slow(words, **how):
+        if words[:3] == [sys.executable, "-m", "remote_gpu_trainer"]:
+            words = ["sh", "-c", "sleep 3; echo saved; exit 1"]
+        return real(words, **how)
+
+    monkeypatch.setattr(acts.subprocess, "Popen", slow)
+    monkeypatch.setattr(acts, "WAITS", 0.1)
+    told = agent.told("stop_run", plan=plan)
+    assert told.get("done") is None and told["next"] == "run_status"
+    monkeypatch.setattr(acts, "WAITS", 20.0)
+    told = agent.told("stop_run", plan=plan)
+    assert told["done"] is False and told["quoted"] == ["saved"]

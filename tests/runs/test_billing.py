@@ -1,0 +1,99 @@
+"""Every answer about runs, as JSON, says what may still be billed and what is left of the job's budget."""
+
+import json
+import time
+from datetime import datetime, timezone
+
+import pytest
+from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.cli.main import COMMANDS, cli
+from remote_gpu_trainer.runs import billing, known_jobs, ledger
+
+from tests.engines.fake_run import fake_run
+from tests.engines.fake_ssh import fake_ssh
+from tests.programs import rgt
+
+HOUR = 3600
+JOB = {
+    "name": "toy",
+    "command": ["python3", "train.py"],
+    "gpus": 0,
+    "deadline": "4h",
+    "budget": "12 USD",
+    "price": "2 USD",
+    "probe": False,
+}
+ABOUT_THE_RUN = {  # what is left of a budget is known where the run is
+    "status": ["status", "gpu"],
+    "stop": ["stop", "gpu", "--run", "toy"],
+    "release": ["release", "gpu", "--no-load", "--expect", "0"],
+    "start": ["start", "gpu", "job/job.json", "--dry-run"],
+}
+ABOUT_ALL = {
+    "runs": ["runs", "--all"],
+    "purse": ["purse"],
+    "forget": ["release", "old", "--forget"],
+    "snapshot": ["snapshot", "gpu", "--run", "toy", "--to", "snap"],
+}
+
+
+@pytest.fixture
+def place(tmp_path, monkeypatch):
+    """A rented box with a run that has ended; its job has a budget."""
+    place = fake_ssh(tmp_path, monkeypatch)
+    monkeypatch.chdir(tmp_path)
+    since = datetime.fromtimestamp(time.time() - 3 * HOUR, timezone.utc)
+    monkeypatch.setitem(JOB, "rented", f"{since:%Y-%m-%dT%H:%MZ}")
+    for name in ("toy", "other"):
+        fake_run(place / "gpu", name, phase="done", alive=False, exit=0)
+        (place / "gpu/runs" / name / ".done").write_text('{"t": 1, "step": 4, "exit": 0}')
+        known_jobs.remember(
+            box.Box("gpu", "gpu"), f"~/runs/{name}", "runpod", {**JOB, "name": name}
+        )
+    for name, hours in (("old", 5), ("gpu", 2)):
+        ledger.opened(f"{name}:22", name, price=2, currency="USD", now=time.time() - hours * HOUR)
+    (tmp_path / "job").mkdir()
+    (tmp_path / "job/train.py").write_text("pass\n")
+    (tmp_path / "job/job.json").write_text(json.dumps({**JOB, "name": "new"}))
+    return place
+
+
+@pytest.mark.parametrize("words", [*ABOUT_THE_RUN.values(), *ABOUT_ALL.values()], ids=" ".join)
+def test_an_answer_as_json_says_what_may_still_be_billed(place, words):
+    told = json.loads(rgt(*words, "--json").stdout)
+    boxes = [one["box"] for one in told["billed"]]
+    assert boxes == (["gpu"] if "--forget" in words else boxes) and "gpu" in boxes
+    assert all(one["estimated"] is True and one["currency"] == "USD" for one in told["billed"])
+
+
+@pytest.mark.parametrize("words", ABOUT_THE_RUN.values(), ids=" ".join)
+def test_it_says_what_is_left_of_the_budget_with_its_own_box_first(place, words):
+    told = json.loads(rgt(*words, "--json").stdout)
+    assert told["billed"][0]["box"] == "gpu"
+    if words[0] != "start":  # its job isn't known until it is sent
+        cost = told["cost"]
+        assert cost["estimated"] is True and cost["budget"] == 12
+        assert cost["left"] == pytest.approx(6, abs=0.1), "three hours at 2 USD are spent"
+        assert cost["hours_left"] == pytest.approx(3, abs=0.1)
+
+
+def test_a_row_of_all_runs_has_the_budget_too(place):
+    rows = json.loads(rgt("runs", "--all", "--json").stdout)["runs"]
+    assert [row["left"] for row in rows if row["box"] == "gpu"] == [pytest.approx(6, abs=0.1)] * 2
+    assert {row["currency"] for row in rows} == {"USD"}
+
+
+def test_every_command_about_runs_that_prints_json_is_asked_here():
+    """`resume` ends as `start` does, `health` answers about cards."""
+    asked = {words[0] for words in [*ABOUT_THE_RUN.values(), *ABOUT_ALL.values()]}
+    about = {"start", "stop", "resume", "status", "release", "runs", "purse", "snapshot"}
+    assert asked | {"resume"} == about
+    for name in about:
+        found = cli.get_command(None, name)
+        assert any("--json" in option.opts for option in found.params), name
+    assert about <= set(COMMANDS)
+
+
+def test_without_a_box_or_a_ledger_nothing_is_billed(tmp_path, monkeypatch):
+    fake_ssh(tmp_path, monkeypatch)
+    assert billing.about(time.time()) == {"cost": None, "billed": []}

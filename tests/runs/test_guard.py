@@ -1,0 +1,375 @@
+"""Rounds of a guard over a fake ssh and a fake provider: what it stops, what it leaves, what it says."""
+
+import json
+import shutil
+import time
+from datetime import datetime, timezone
+
+import pytest
+from click.testing import CliRunner
+from remote_gpu_trainer.cli.main import cli
+from remote_gpu_trainer.platforms import provider
+from remote_gpu_trainer.runs import guard, guard_files, guard_timer, ledger
+from remote_gpu_trainer.text.locking import lock
+
+from tests.engines import fake_provider as fake
+from tests.engines.fake_run import fake_run, put_job
+from tests.engines.fake_ssh import fake_ssh
+
+HOUR = 3600.0
+
+
+def at(host):
+    """The address of a host: the fake ssh knows no settings of those that refuse."""
+    return host if host.startswith("gone") else f"{host}:22"
+
+
+class World:
+    """A box of AWS whose run ended and is safe, past its deadline, confirmed and drilled."""
+
+    def __init__(self, place):
+        self.place, self.account = place, place / "account"
+        self.now = float(int(time.time()))
+        self.made = self.now - 10 * HOUR
+        fake.install(self.account, boxes=[self.row("gpu")])
+        self.box("gpu")
+
+    def row(self, host, **change):
+        made = datetime.fromtimestamp(self.made, timezone.utc).isoformat()
+        return {**fake.EC2, "InstanceId": f"i-{host}", "PublicIpAddress": host, "LaunchTime": made,
+                **change}  # fmt: skip
+
+    def box(self, host):
+        ledger.opened(at(host), host, now=self.made + 60)
+        self.job(host, "toy", self.now - 8 * HOUR, deadline="1h")
+        folder = fake_run(self.place / host, "toy", alive=False, phase="done")
+        put_job(folder, {"job": {"durable": {"to": "s3://b/x"}}, "rendered": {}})
+        for name in (".done", "final-sync"):
+            (folder / name).write_text("{}")
+        (folder / "attempt").write_text("1")
+
+    def job(self, host, name, when, **fields):
+        given = {"name": name, "command": ["true"], **fields}
+        told = {"address": at(host), "folder": f"~/runs/{name}", "profile": "aws",
+                "given": given, "at": when}  # fmt: skip
+        jobs = ledger.place().parent / "jobs"
+        jobs.mkdir(parents=True, exist_ok=True)
+        (jobs / f"{host}-{name}.json").write_text(json.dumps(told))
+
+    def drill(self, days=1.0):
+        own = guard_files.confirmations()["gpu:22"]
+        asked = provider.of(own.provider)
+        guard_files.note_drill({
+            "provider": own.provider, "survived": {"stop": ["~"]}, "account": asked.account(), "kind": own.kind, "passed": True,
+            "command": guard_files.hash_of(asked.commands.stop.command), "at": self.now - days * 86400,
+        })  # fmt: skip
+
+    def confirm(self, host="gpu", wins="alarm"):
+        asked = provider.of("aws")
+        own, _ = guard.candidate(asked, host, at(host), self.made + 60, f"i-{host}", wins, self.now)
+        guard_files.confirm(own)
+
+    def awake(self):
+        """Let the last round lie ten minutes back, with nothing odd in it."""
+        before = guard_files.last() or guard_files.Last(boot=guard._boot())
+        before.at, before.up, before.hold_until = self.now - 600, time.monotonic() - 600, 0.0
+        guard_files.note_round(before)
+
+    def round(self, environment=None):
+        import os
+
+        return guard.work(environment or dict(os.environ), self.now, lambda line: None)
+
+    @property
+    def stops(self):
+        return [line for line in fake.calls(self.account) if "stop-instances" in line]
+
+
+@pytest.fixture
+def world(tmp_path, monkeypatch):
+    place = fake_ssh(tmp_path, monkeypatch)
+    import os
+
+    monkeypatch.setenv("PATH", f"{place}/account/bin:{os.environ['PATH']}")
+    made = World(place)
+    made.confirm()
+    made.drill()
+    made.awake()
+    return made
+
+
+def test_a_box_past_its_end_is_stopped_once_and_the_step_is_written_first(world):
+    told = world.round()
+    assert [line[-3] for line in world.stops] == ["i-gpu"], told
+    assert any("was asked to stop" in line for line in told.lines)
+    steps = [json.loads(x)["step"] for x in guard_files.place("journal.jsonl").open()]
+    assert steps == ["round", "stop", "stop asked"]
+    world.awake()
+    told = world.round()
+    assert len(world.stops) == 1 and told.lines == ["gpu is stopped, and its disk may be billed"]
+
+
+def test_the_first_round_and_one_after_a_sleep_stop_nothing_and_the_next_does(world):
+    guard_files.place("last.json").unlink()
+    assert "first round" in world.round().blocked["gpu"]
+    assert "looks again in" in world.round().blocked["gpu"]
+    world.now += 600
+    before = guard_files.last()
+    before.up -= 600
+    guard_files.note_round(before)
+    fake.change(world.account, clock=600)
+    told = world.round()
+    assert len(world.stops) == 1, told
+    world.awake()
+    world.now += 3 * HOUR
+    assert guard.work({}, world.now, lambda line: None) and len(world.stops) == 1
+
+
+@pytest.mark.parametrize("change", [{"up": 3 * HOUR}, {"boot": "another"}, {"at": 2 * HOUR}])
+def test_a_clock_that_jumped_or_a_machine_that_slept_stops_nothing(world, change):
+    before = guard_files.last()
+    for name, value in change.items():
+        setattr(before, name, value if name == "boot" else getattr(before, name) - value)
+    guard_files.note_round(before)
+    told = world.round()
+    assert not world.stops and "guard awake" in told.blocked["gpu"]
+    assert any("past its end" in line for line in told.lines)
+
+
+def test_a_run_that_lives_with_a_later_end_keeps_its_box(world):
+    fake_run(world.place / "gpu", "other", deadline=world.now + HOUR)
+    told = world.round()
+    assert not world.stops and "other lives there" in told.blocked["gpu"]
+
+
+def test_what_is_on_the_box_only_is_not_destroyed(world, monkeypatch):
+    monkeypatch.setattr(provider, "kept", lambda act, box: ["/elsewhere"])
+    fake_run(world.place / "gpu", "unsafe", alive=False, phase="done")
+    (world.place / "gpu/runs/unsafe/.done").write_text("{}")
+    told = world.round()
+    assert not world.stops and "nowhere else: unsafe" in told.blocked["gpu"]
+
+
+def test_an_id_that_was_given_to_another_box_is_left_alone(world):
+    later = datetime.fromtimestamp(world.now - HOUR, timezone.utc).isoformat()
+    fake.change(world.account, boxes=[world.row("gpu", LaunchTime=later)])
+    told = world.round()
+    assert not world.stops and "another time" in told.blocked["gpu"]
+    assert any("gpu is 7.0 h past its end" in line for line in told.lines)
+
+
+@pytest.fixture
+def alive(world):
+    """The same, but its run lives on past the end that the box itself knows."""
+    shutil.rmtree(world.place / "gpu/runs/toy")
+    fake_run(world.place / "gpu", "toy", alive=True, deadline=world.now - 7 * HOUR)
+    return world
+
+
+@pytest.mark.parametrize("state", ["terminated", "shutting-down", "stopped"])
+def test_a_box_that_is_said_to_be_gone_and_runs_on_is_told(alive, state):
+    row = alive.row("gpu", State={"Code": 48, "Name": state})
+    fake.change(alive.account, boxes=[row])
+    told = alive.round()
+    assert told.code == 1 and not alive.stops
+    assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
+
+
+@pytest.mark.parametrize("text", ["garbage\n", '{"t": 1, "event": "opened"}\n{"t":\n', "", None])
+def test_a_ledger_that_lost_a_confirmed_box_is_told_and_the_box_is_looked_at(world, text):
+    ledger.place().unlink()
+    if text is not None:
+        ledger.place().write_text(text)
+    told = world.round()
+    assert told.code == 2 and not world.stops
+    assert "the list of boxes is damaged" in told.lines[0] and "gpu" in told.lines[0]
+    assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
+
+
+def test_a_confirmed_box_that_is_known_to_be_gone_is_not_damage(world):
+    ledger.gone("gpu:22", "gpu", "the user says so")
+    assert (world.round().lines, guard_files.last().code) == ([], 0)
+
+
+@pytest.mark.parametrize("text", ['{"addr', None])
+def test_a_run_whose_job_file_is_lost_is_warned_of_by_the_end_that_its_box_knows(alive, text):
+    file = ledger.place().parent / "jobs/gpu-toy.json"
+    file.unlink()
+    if text is not None:
+        file.write_text(text)
+    told = alive.round()
+    assert told.code == 1 and not alive.stops
+    assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
+
+
+@pytest.mark.parametrize(
+    ("own", "others", "why"),
+    [
+        ("elsewhere", ["gpu"], "doesn't show i-gpu at gpu:22, but i-new0"),
+        ("elsewhere", [], "doesn't show i-gpu at gpu:22"),
+        ("", [], "doesn't show i-gpu at gpu:22"),
+        ("gpu", ["gpu"], "several boxes at gpu:22: i-gpu, i-new0"),
+    ],
+)
+def test_a_box_that_ssh_did_not_ask_is_never_stopped(world, own, others, why):
+    rows = [
+        world.row("gpu", InstanceId=f"i-new{n}", PublicIpAddress=host)
+        for n, host in enumerate(others)
+    ]
+    fake.change(world.account, boxes=[world.row("gpu", PublicIpAddress=own), *rows])
+    told = world.round()
+    assert not world.stops and why in told.blocked["gpu"]
+    assert any("gpu is 7.0 h past its end" in line and why in line for line in told.lines)
+
+
+def test_a_pod_whose_port_is_another_now_is_left_alone(world, monkeypatch):
+    monkeypatch.setenv("RUNPOD_API_KEY", "key")
+    made = datetime.fromtimestamp(world.made, timezone.utc).isoformat()
+    pod = {**fake.RUNPOD, "ssh": {"direct": {"host": "gpu", "port": 22}}, "createdAt": made}
+    fake.change(world.account, key="key", boxes=[pod])
+    asked = provider.of("runpod")
+    own, _ = guard.candidate(asked, "gpu", "gpu:22", world.made + 60, "", "alarm", world.now)
+    guard_files.confirm(own)
+    world.drill()
+    moved = {**pod, "ssh": {"direct": {"host": "gpu", "port": 4000}}}
+    for row, stops in ((moved, 0), (pod, 1)):
+        fake.change(world.account, boxes=[row])
+        world.awake()
+        told = world.round()
+        assert len([x for x in fake.calls(world.account) if "action" in str(x)]) == stops, told
+        assert ("same address" in str(told.blocked)) is (stops == 0)
+
+
+def test_a_box_of_another_address_is_not_confirmed(world):
+    fake.change(world.account, boxes=[world.row("gpu", PublicIpAddress="elsewhere")])
+    done = run("guard", "confirm", "gpu", "--provider", "aws", "--id", "i-gpu", "--yes")
+    assert "doesn't show i-gpu at gpu:22" in str(done.exception)
+
+
+@pytest.mark.parametrize(
+    ("change", "code"),
+    [
+        ({"fail": {"describe-instances": [255, "AuthFailure"]}}, 2),
+        ({"fail": {"describe-instances": [0, "{}"]}}, 2),
+        ({"fail": {"get-caller": [255, "ExpiredToken"]}}, 2),
+        ({"fail": {"-sSI": [6, "no network"]}}, 1),
+        ({"account": 78}, 1),
+        ({"clock": 4000}, 1),
+        ({"boxes": []}, 1),
+    ],
+)
+def test_a_provider_that_fails_lies_or_is_another_stops_nothing_and_the_bill_is_told(
+    world, change, code
+):
+    fake.change(world.account, **change)
+    told = world.round()
+    assert not world.stops and told.code == code
+    assert any("gpu is 7.0 h past its end, and may still be billed" in line for line in told.lines)
+
+
+def test_a_stop_that_does_not_happen_is_told_in_the_next_round(world):
+    fake.change(world.account, deaf=True)
+    world.round()
+    world.awake()
+    file = guard_files.place("journal.jsonl")
+    file.write_text(file.read_text().replace('"t": ', '"t": -').replace('"t": -', f'"t": {world.now - 600}, "x": '))  # fmt: skip
+    assert any("was asked to stop 10 min ago, and still runs" in x for x in world.round().lines)
+
+
+def test_a_dead_box_is_an_alarm_unless_the_user_chose_the_bill(world, monkeypatch):
+    row = world.row("gone")
+    fake.change(world.account, boxes=[world.row("gpu"), row])
+    world.box("gone")
+    world.confirm("gone")
+    fake.change(world.account, boxes=[row])
+    before = guard_files.last()
+    before.silent = {"gone": world.now - 2 * HOUR}
+    guard_files.note_round(before)
+    told = world.round()
+    assert not world.stops and "if_unreachable is alarm" in told.blocked["gone"]
+    world.confirm("gone", "stop")
+    world.awake()
+    world.round()
+    assert [line[-3] for line in world.stops] == ["i-gone"]
+
+
+def test_two_boxes_that_fall_silent_at_once_are_judged_later(world):
+    for host in ("gone1", "gone2"):
+        world.box(host)
+    told = world.round()
+    assert "fell silent at once" in str(told.blocked) and not world.stops
+
+
+def test_a_box_that_nobody_confirmed_is_only_warned_of(world):
+    guard_files.place("confirmed.json").unlink()
+    told = world.round()
+    assert told.code == 1 and not fake.calls(world.account)[2:] or not world.stops
+    assert "you haven't confirmed" in told.lines[0]
+
+
+def test_one_box_a_round(world):
+    fake.change(world.account, boxes=[world.row("gpu"), world.row("gpu2")])
+    world.box("gpu2")
+    world.confirm("gpu2")
+    told = world.round()
+    assert len(world.stops) == 1 and "one a round" in str(told.blocked)
+
+
+def test_a_second_guard_and_a_home_that_cannot_be_written_say_so(world, monkeypatch):
+    with guard_files.place("lock").open("w") as file:
+        lock(file.fileno())
+        with pytest.raises(guard_files.Unfit, match="another guard"):
+            world.round()
+    file = guard_files.place("journal.jsonl")
+    file.unlink(missing_ok=True)
+    file.mkdir()
+    with pytest.raises(guard_files.Unfit, match="can't write"):
+        world.round()
+    assert not world.stops
+
+
+def run(*words):
+    return CliRunner().invoke(cli, words, standalone_mode=False)
+
+
+def test_the_user_pauses_confirms_and_sees_why_not(world, tmp_path, monkeypatch):
+    assert run("guard", "--pause").return_value == 0
+    done = run("guard", "--once", "--notify", f"tee {tmp_path}/told")
+    assert done.return_value == 1 and not world.stops and "the guard is paused" in done.output
+    assert "past its end" in (tmp_path / "told").read_text()
+    run("guard", "--unpause")
+    guard_files.place("confirmed.json").unlink()
+    done = run("guard", "confirm", "gpu", "--provider", "aws")
+    assert done.return_value == 1 and not guard_files.confirmations()  # nobody was asked
+    done = run("guard", "confirm", "gpu", "--provider", "aws", "--yes")
+    assert done.return_value == 0 and "aws ec2 stop-instances --region us-east-1" in done.output
+    monkeypatch.setattr(guard_timer, "installed", lambda: ["cron"])
+    assert "may stop past their end: gpu" in run("guard", "status").output
+
+
+def test_what_is_confirmed_must_be_the_box_that_was_reached(world):
+    later = datetime.fromtimestamp(world.now - HOUR, timezone.utc).isoformat()
+    fake.change(world.account, boxes=[world.row("gpu", LaunchTime=later)])
+    done = run("guard", "confirm", "gpu", "--provider", "aws", "--yes")
+    assert "was made after gpu was first reached" in str(done.exception)
+    fake.change(world.account, boxes=[world.row("gpu"), world.row("gpu", InstanceId="i-2")])
+    done = run("guard", "confirm", "gpu", "--provider", "aws", "--yes")
+    assert "2 times" in str(done.exception)
+
+
+@pytest.mark.parametrize("kind", guard_timer.KINDS)
+def test_a_timer_is_shown_and_not_written_without_a_yes(world, kind, monkeypatch):
+    monkeypatch.setenv("PATH", "/o dd/%h/$x:/bin")
+    ran = []
+    monkeypatch.setattr(
+        guard_timer, "_run", lambda words, given="": ran.append((words, given)) or ""
+    )
+    done = run("guard", "install", "--as", kind)
+    made = guard_timer.timer(kind, ["--notify", "a 'b'"])
+    assert done.return_value == 1 and not ran
+    assert not any(file.exists() for file in made.files)
+    assert "guard" in done.output and "--once" in done.output
+    if kind != "launchd":
+        assert r"\%h" in made.line or '/o dd/%%h/$$x:/bin"' in made.as_text()
+    assert run("guard", "install", "--as", kind, "--yes").return_value == 0
+    assert all(file.exists() for file in made.files) and (ran or kind == "launchd")

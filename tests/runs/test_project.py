@@ -1,0 +1,693 @@
+"""What a project's source says of its program, its saves and its options, written as a job."""
+
+import subprocess
+import textwrap
+
+import pytest
+import yaml
+from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.runs.job_reading import from_file, from_object
+from remote_gpu_trainer.runs.project import options, sources
+from remote_gpu_trainer.runs.project.drafting import Undrafted, draft
+
+LOOP = """
+import torch
+model, opt = torch.nn.Linear(1, 1), None
+for epoch in range(3):
+    loss = model(torch.zeros(1)).sum()
+    loss.backward()
+    opt.step(); opt.zero_grad()
+    SAVE
+"""
+
+
+@pytest.fixture
+def project(tmp_path):
+    """Write files into a folder: project({"train.py": text, ...})."""
+
+    def write(files):
+        for name, text in files.items():
+            (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+            (tmp_path / name).write_text(textwrap.dedent(text))
+        return tmp_path
+
+    return write
+
+
+def loop(save: str, before: str = "") -> str:
+    return before + LOOP.replace("SAVE", save)
+
+
+def checkpoint_of(folder) -> dict:
+    return draft(folder).values().get("checkpoint", {})
+
+
+SAVES = [
+    # (what is above the loop, the call that saves, the folder, the pattern)
+    ("", "torch.save(model, 'model.pt')", ".", "model.pt"),
+    ("", "torch.save(model.state_dict(), f'out/step_{epoch:05d}.pt')", "out", "step_*.pt"),
+    ("", "torch.save(model, 'out/%s_%d.pth' % ('a', epoch))", "out", "*_*.pth"),
+    ("", "torch.save(model, './ck/{}.pth'.format(epoch))", "ck", "*.pth"),
+    ("import os\nDIR = 'runs/a'\n", "torch.save(model, os.path.join(DIR, 'last.pt'))", "runs/a", "last.pt"),
+    ("from pathlib import Path\nOUT = Path('out') / 'x'\n", "torch.save(model, OUT / f'{epoch}.pt')", "out/x", "*.pt"),
+    ("from time import strftime\nD = 'logs/' + strftime('%Y')\n", "torch.save(model, D + '/m.pt')", "logs", "*/m.pt"),
+    ("import argparse\np = argparse.ArgumentParser()\np.add_argument('--save-dir', default='sv')\nargs = p.parse_args()\n",
+     "torch.save(model, f'{args.save_dir}/e{epoch}.ckpt')", "sv", "e*.ckpt"),
+    ("def save(path, state):\n    torch.save(state, path)\n", "save(f'ck/{epoch}.pt', model)", "ck", "*.pt"),
+    ("def put(*args, **kwargs):\n    torch.save(*args, **kwargs)\n", "put(model, 'ck/last.pt')", "ck", "last.pt"),
+    # another name first, then the one that stays
+    ("import os\n", "torch.save(model, 'out/new.tmp'); os.replace('out/new.tmp', f'out/step_{epoch:03d}.pt')",
+     "out", "step_*.pt"),
+    ("import os\nos.makedirs('ck')\n", "tmp = f'ck/{epoch}.pt.tmp'; torch.save(model, tmp); os.rename(tmp, f'ck/{epoch}.pt')",
+     "ck", "*.pt"),
+    ("import shutil\n", "torch.save(model, '/tmp/m'); shutil.move('/tmp/m', 'ck/last.pt')", "ck", "last.pt"),
+    ("from pathlib import Path\n",
+     "p = Path('ck') / f'{epoch}.pt'; t = p.with_suffix('.tmp'); torch.save(model, t); t.replace(p)", "ck", "*.pt"),
+    ("import os\ndef put(what, path):\n    part = path + '.part'\n    torch.save(what, part)\n    os.replace(part, path)\n",
+     "put(model, f'ck/{epoch}.pt')", "ck", "*.pt"),
+    ("import os\ndef put(what, path):\n    with open(path + '.part', 'wb') as file:\n"
+     "        torch.save(what, file)\n        os.fsync(file)\n    os.replace(path + '.part', path)\n",
+     "put(model, f'ck/{epoch}.pt')", "ck", "*.pt"),
+    ("from pathlib import Path\ndef put(what, path):\n    with path.open('wb') as file:\n        torch.save(what, file)\n",
+     "put(model, Path('ck') / f'{epoch}.pt')", "ck", "*.pt"),
+    # a counter of an object, a folder that a function or the program makes of its name
+    ("class T:\n    def __init__(self):\n        self.n = 0\n    def save(self):\n"
+     "        torch.save(1, f'ck/n_{self.n}.pt')\nt = T()\n", "t.n += 1; t.save()", "ck", "n_*.pt"),
+    ("def put(what, folder):\n    folder = folder + f'/m_{what}'\n    torch.save(what, folder + '/g.pt')\n",
+     "put(epoch, 'ck')", "ck", "m_*/g.pt"),
+    ("import argparse\nfrom time import strftime\np = argparse.ArgumentParser()\np.add_argument('--run', default='sv')\n"
+     "args = p.parse_args()\nargs.run = f'{args.run}-{strftime()}'\n",
+     "torch.save(model, f'ck/{args.run}/{epoch}.pt')", "ck", "sv-*/*.pt"),
+    # which of two functions of a name a call means isn't known
+    ("class A:\n    def put(self, a, path):\n        torch.save(a, path + '/a.pt')\n"
+     "class B:\n    def put(self, path, a):\n        torch.save(a, path)\nb = B()\n", "b.put('ck/x.pt', 'G')", None, None),
+    ("paths = ['out/latest.pt']\n", "[torch.save(model, p) for p in paths]", None, None),
+    ("", "torch.save(model, unknown())", None, None),
+    ("import io\nbuffer = io.BytesIO()\n", "torch.save(model, buffer)", None, None),
+    ("", "plt.save(f'images/{epoch}.png')", None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "save", "folder", "pattern"), SAVES)
+def test_the_folder_and_the_names_of_checkpoints_are_read(project, before, save, folder, pattern):
+    found = checkpoint_of(project({"train.py": loop(save, before)}))
+    assert (found.get("folder"), found.get("pattern")) == (folder, pattern)
+
+
+def test_a_numbered_checkpoint_is_preferred_and_the_best_one_is_a_result(project):
+    save = "torch.save(model, 'out/best.pt'); torch.save(model, f'out/ck_{epoch}.pt')"
+    made = draft(project({"train.py": loop(save) + "torch.save(model, 'out/final.pt')\n"}))
+    assert made.values()["checkpoint"] == {"folder": "out", "pattern": "ck_*.pt"}
+    assert made.values()["results"] == ["out/final.pt", "out/best.pt"]
+
+
+@pytest.mark.parametrize("library", [
+    "if __name__ == '__main__':\n    for n in range(3):\n        torch.save(n, 'lib/p.pkl')\n",
+    "def unused():\n    for n in range(3):\n        torch.save(n, 'lib/p.pkl')\n",
+])  # fmt: skip
+def test_a_save_of_an_imported_file_that_does_not_run_is_left_out(project, library):
+    files = {"train.py": loop("keep(model)", "from net import keep\n")}
+    files["net.py"] = f"import torch\ndef keep(m):\n    torch.save(m, where())\n{library}"
+    made = draft(project(files))
+    assert "checkpoint" not in made.values()
+    assert any("net.py:3 don't tell" in one for one in made.questions)
+
+
+def test_an_option_that_the_command_sets_and_the_program_adds_to_has_a_new_folder_each_time(
+    project,
+):
+    before = (
+        "import argparse, time\np = argparse.ArgumentParser()\np.add_argument('--run')\n"
+        "args = p.parse_args()\nargs.run = args.run + time.strftime('%d')\n"
+    )
+    program = loop("torch.save(model, f'ck/{args.run}/{epoch}.pt')", before)
+    files = {"train.py": program, "README.md": "```\npython train.py --run a\n```\n"}
+    assert checkpoint_of(project(files)) == {"folder": "ck", "pattern": "a*/*.pt"}
+
+
+def test_settings_that_are_unpacked_into_a_trainer_leave_its_folder_open(project):
+    program = (
+        "import pytorch_lightning as pl\ntrainer = pl.Trainer(**open('s'))\n"
+        "if __name__ == '__main__':\n    trainer.fit(1)\n"
+    )
+    made = draft(project({"train.py": program}))
+    assert "checkpoint" not in made.values() and "where does it save" in made.questions[0]
+
+
+def test_what_saves_at_its_end_alone_is_asked_about(project):
+    made = draft(project({"train.py": loop("pass") + "torch.save(model, 'final.pt')\n"}))
+    assert "checkpoint" not in made.values() and made.values()["results"] == ["final.pt"]
+    assert any("at its end alone" in question for question in made.questions)
+
+
+FRAMEWORKS = {
+    "trainer": (
+        "from transformers import Trainer, TrainingArguments\n"
+        "args = TrainingArguments(output_dir='runs/sft', save_steps=10)\nTrainer(args=args).train()\n",
+        {"folder": "runs/sft", "pattern": "checkpoint-*"},
+    ),
+    "parser": (
+        "from transformers import HfArgumentParser, TrainingArguments, Trainer\n"
+        "[args] = HfArgumentParser(TrainingArguments).parse_args_into_dataclasses()\n"
+        "Trainer(args=args).train()\n",
+        {"folder": "out/x", "pattern": "checkpoint-*"},
+    ),
+    "lightning": (
+        "import lightning as L\nL.Trainer(max_epochs=3).fit(None)\n",
+        {"folder": "lightning_logs", "pattern": "version_*/checkpoints/*.ckpt"},
+    ),
+    "callback": (
+        "import lightning as L\nfrom lightning.pytorch.callbacks import ModelCheckpoint\n"
+        "L.Trainer(callbacks=[ModelCheckpoint(dirpath='ck', save_top_k=2)]).fit(None)\n",
+        {"folder": "ck", "pattern": "*.ckpt"},
+    ),
+    "ultralytics": (
+        "from ultralytics import YOLO\nYOLO('y.pt').train(data='c.yaml', epochs=3)\n",
+        {"folder": "runs/detect", "pattern": "train*/weights/last.pt"},
+    ),
+    "accelerate": (
+        loop("accelerator.save_state(f'out/step_{epoch}')"),
+        {"folder": "out", "pattern": "step_*"},
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FRAMEWORKS)
+def test_what_a_framework_does_by_itself_is_known(project, name):
+    program, expected = FRAMEWORKS[name]
+    readme = "```\npython train.py --output_dir out/x\n```\n" if name == "parser" else ""
+    assert checkpoint_of(project({"train.py": program, "README.md": readme})) == expected
+
+
+STARTS = [
+    # (README's line, command, launcher, gpus)
+    ("python train.py --lr 1e-3", ["python3", "train.py", "--lr", "1e-3"], None, 1),
+    ("$ CUDA_VISIBLE_DEVICES=0 python3 -u train.py --a b 2>&1 | tee x.log", ["python3", "train.py", "--a", "b"], None, 1),
+    ("torchrun --nproc_per_node=8 train.py --x 1", ["train.py", "--x", "1"], "torchrun", 8),
+    ("python -m torch.distributed.launch --nproc_per_node 4 train.py", ["train.py"], "torchrun", 4),
+    ("accelerate launch --num_processes 2 train.py \\\n  --x 1", ["train.py", "--x", "1"], "accelerate", 2),
+    ("deepspeed --num_gpus=2 train.py --deepspeed ds.json", ["train.py", "--deepspeed", "ds.json"], "deepspeed", 2),
+    ("uv run train.py --x 1", ["python3", "train.py", "--x", "1"], None, 1),
+    ("python train.py --eval --resume a.pt", ["python3", "train.py"], None, 1),
+    ("python other.py --x 1", ["python3", "train.py"], None, 1),
+    ('python train.py --name="a b" --out "o"', ["python3", "train.py", "--name=a b", "--out", "o"], None, 1),
+    ('python train.py --name "a; b|c"; python other.py', ["python3", "train.py", "--name", "a; b|c"], None, 1),
+    ("(python train.py --x 1) &", ["python3", "train.py", "--x", "1"], None, 1),
+    ("python train.py (--x 1)", ["python3", "train.py"], None, 1),
+    ("python train.py ^\n  --x 1 \\", ["python3", "train.py", "--x", "1"], None, 1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("line", "command", "launcher", "gpus"), STARTS)
+def test_the_command_is_the_one_of_the_documents(project, line, command, launcher, gpus):
+    program = loop("torch.save(model, 'out/a.pt')")
+    values = draft(
+        project({"train.py": program, "README.md": f"# X\n\n```\n{line}\n```\n"})
+    ).values()
+    assert values["command"] == command
+    assert (values.get("launcher"), values["gpus"]) == (launcher, gpus)
+
+
+@pytest.mark.parametrize(("script", "command", "left_open"), [
+    ("OUT=ck\nLR='1e-3'\npython train.py --out $OUT/a --lr ${LR}\n", ["--out", "ck/a", "--lr", "1e-3"], ""),
+    ("OUT=a\nOUT=b\npython train.py --out $OUT\n", ["--out", "$OUT"], "$OUT"),
+    ("OUT=$1\npython train.py --out \"$OUT\"\n", ["--out", "$OUT"], "$OUT"),
+    ('python train.py --lr 1 "$@"\n', ["--lr", "1"], "$@"),
+    ('python train.py --conf "$(pwd)/c"\n', ["--conf", "$(pwd)/c"], "$(pwd)/c"),
+    ('python train.py --lr 1 --name "b\nc"\n', ["--lr", "1", "--name"], "a quote"),
+])  # fmt: skip
+def test_what_a_script_sets_is_put_in_and_what_it_leaves_open_is_a_question(
+    project, script, command, left_open
+):
+    program = loop("torch.save(model, 'out/a.pt')")
+    made = draft(project({"train.py": program, "run.sh": f"#!/bin/bash\n{script}"}))
+    assert made.values()["command"] == ["python3", "train.py", *command]
+    assert made.questions[:1] == ([f"run.sh leaves open: '{left_open}'"] if left_open else [])
+
+
+@pytest.mark.parametrize(("line", "nodes"), [
+    ("torchrun --nnodes=2 --nproc_per_node=8 train.py", 2),
+    ("torchrun --nnodes 4 --nproc_per_node 8 --rdzv_endpoint $HOST train.py", 4),
+    ("python -m torch.distributed.launch --nnodes=2 --nproc_per_node=8 train.py", 2),
+    ("accelerate launch --num_machines 2 --num_processes 16 train.py", 2),
+    ("torchrun --nnodes=1 --nproc_per_node=8 train.py", None),
+    ("torchrun --nnodes=1:4 --nproc_per_node=8 train.py", None),
+    ("torchrun --nnodes=$NNODES --nproc_per_node=8 train.py --nnodes 9", None),
+])  # fmt: skip
+def test_the_nodes_of_a_launchers_line_are_suggested_and_the_job_takes_one_box(
+    project, line, nodes
+):
+    program = loop("torch.save(model, 'out/a.pt')")
+    made = draft(project({"train.py": program, "README.md": f"```\n{line}\n```\n"}))
+    assert [one.value for one in made.lines if one.field == "nodes"] == ([nodes] if nodes else [])
+    assert "nodes" not in made.values() and made.values()["gpus"] == 8
+    assert ("# nodes: " in made.as_yaml()) == bool(nodes)
+
+
+@pytest.mark.parametrize("word", ["<path>", "[data-folder with images]", "/path/to/data", "$DATA"])
+def test_a_word_that_a_person_must_replace_is_a_question(project, word):
+    readme = f"```\npython train.py --data {word}\n```\n"
+    made = draft(project({"train.py": loop("torch.save(model, 'out/a.pt')"), "README.md": readme}))
+    assert made.values()["command"] == ["python3", "train.py", "--data", word]
+    assert any("leaves open" in question for question in made.questions)
+
+
+def test_an_option_that_the_program_asks_for_is_a_question(project):
+    before = (
+        "import argparse\np = argparse.ArgumentParser()\np.add_argument('--data', required=True)\n"
+        "p.add_argument('--resume', default='')\nargs = p.parse_args()\n"
+    )
+    made = draft(project({"train.py": loop("torch.save(model, 'out/a.pt')", before)}))
+    assert any("asks for --data" in question for question in made.questions)
+    assert made.values()["resume"] == {"flag": "--resume"}
+
+
+def test_a_configuration_in_python_and_words_on_the_line_set_what_the_source_assigns(project):
+    program = "out_dir = 'out'\n" + loop("torch.save(model, out_dir + '/ckpt.pt')")
+    files = {
+        "train.py": program,
+        "config/small.py": "out_dir = 'out-small'\n",
+        "README.md": "```\npython train.py config/small.py\n```\n",
+    }
+    assert checkpoint_of(project(files))["folder"] == "out-small"
+    files["README.md"] = "```\npython train.py config/small.py --out_dir=given\n```\n"
+    assert checkpoint_of(project(files))["folder"] == "given"
+
+
+def test_settings_of_a_yaml_file_are_read(project):
+    program = "cfg = load('conf/train.yaml')\n" + loop(
+        "torch.save(model, cfg['out'] + f'/{epoch}.pt')"
+    )
+    files = {"train.py": program, "conf/train.yaml": "run:\n  out: kept\n"}
+    assert checkpoint_of(project(files)) == {"folder": "kept", "pattern": "*.pt"}
+
+
+def test_among_several_programs_the_one_that_trains_is_found(project):
+    train = loop("torch.save(model, 'out/a.pt')")
+    files = {
+        "tools/train_net.py": train,
+        "eval.py": train,
+        "utils.py": "def f():\n    pass\n",
+        "tests/train.py": train,
+    }
+    assert draft(project(files)).program == "tools/train_net.py"
+    with pytest.raises(Undrafted, match="no training program"):
+        draft(project({"a/b.py": ""}) / "a")
+
+
+def test_where_the_program_is_named_it_is_taken(project):
+    train = loop("torch.save(model, 'out/a.pt')")
+    folder = project({"train.py": train, "other.py": train.replace("out", "els")})
+    assert draft(folder, "other.py").values()["checkpoint"]["folder"] == "els"
+    with pytest.raises(Undrafted, match="isn't a Python file"):
+        draft(folder, "none.py")
+
+
+def test_a_program_that_only_runs_under_torchrun_gets_it(project):
+    before = "import os\nimport torch.distributed as dist\nlocal = int(os.environ['LOCAL_RANK'])\ndist.init_process_group('nccl')\n"
+    values = draft(project({"train.py": loop("torch.save(model, 'o/a.pt')", before)})).values()
+    assert values["launcher"] == "torchrun" and values["command"] == ["train.py"]
+    alone = before.replace("os.environ['LOCAL_RANK']", "os.environ.get('LOCAL_RANK', 0)")
+    values = draft(project({"train.py": loop("torch.save(model, 'o/a.pt')", alone)})).values()
+    assert "launcher" not in values and values["command"] == ["python3", "train.py"]
+
+
+@pytest.mark.parametrize("name", ["uv.lock", "requirements.txt", "environment.yml"])
+def test_the_list_of_packages_is_named(project, name):
+    folder = project({"train.py": loop("pass"), name: ""})
+    assert draft(folder).values()["environment"] == name
+
+
+def test_what_may_stop_the_program_on_a_box_is_told(project):
+    program = "root = '/home/me/data/train'\nname = input('which? ')\n" + loop("pass")
+    text = draft(project({"train.py": program})).as_yaml()
+    assert "# train.py:1 names /home/me/data/train: is it on the box?" in text
+    assert "# train.py:2 calls input, which waits for a person" in text
+
+
+def test_the_job_can_be_read_and_every_line_has_its_reason(project, capsys):
+    before = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--max-steps', type=int, default=500)\n"
+    folder = project(
+        {
+            "My Project/train.py": loop("torch.save(model, 'out/a.pt')", before),
+            "My Project/requirements.txt": "torch\n",
+        }
+    )
+    target = folder / "My Project"
+    assert main(["init", str(target)]) == 0
+    written = target / "job.yaml"
+    assert capsys.readouterr().out == f"{written}\n"
+    job = from_object(from_file(written))
+    assert job.name == "my-project" and job.checkpoint.folder == "out"
+    rows = written.read_text().splitlines()
+    assert all("  # " in row for row in rows if not row.startswith("# "))
+    assert "# final_step: 500" in written.read_text()
+    off = [row[2:].partition("  #")[0] for row in rows[3:] if row.startswith("# ")]
+    from_object({**from_file(written), **yaml.safe_load("\n".join(off))})
+    assert main(["init", str(target)]) == 2
+    assert "is there already; --replace writes over it" in capsys.readouterr().err
+    assert main(["init", str(target), "--replace"]) == 0
+
+
+def test_a_question_is_printed_and_gives_exit_1(project, capsys):
+    folder = project({"train.py": loop("torch.save(model, unknown())")})
+    assert main(["init", str(folder), "--write-to", "-"]) == 1
+    out, err = capsys.readouterr()
+    assert "# ? where does it save? train.py:8 don't tell" in out
+    assert "?  where does it save?" in err and not (folder / "job.yaml").exists()
+
+
+def test_a_terminal_asks_and_a_wrong_answer_is_asked_again(project, capsys, monkeypatch):
+    folder = project(
+        {"train.py": loop("torch.save(model, unknown())", "from other import unknown\n")}
+    )
+    answers = iter(["{folder: [}", "{folder: 5}", "{folder: ck, pattern: '*.pt'}"])
+    monkeypatch.setattr("remote_gpu_trainer.cli.terminal.is_terminal", lambda stream: True)
+    monkeypatch.setattr("click.prompt", lambda *_, **__: next(answers))
+    assert main(["init", str(folder)]) == 0
+    assert from_file(folder / "job.yaml")["checkpoint"] == {"folder": "ck", "pattern": "*.pt"}
+    assert "as you said" in (folder / "job.yaml").read_text()
+    assert capsys.readouterr().err.count("error: ") == 2
+
+
+@pytest.mark.parametrize("name", ["finetune", "ddp", "slurm", "sweep"])
+def test_each_example_is_a_whole_job(name, tmp_path, capsys):
+    assert main(["init", "--example", name]) == 0
+    (tmp_path / "job.yaml").write_text(capsys.readouterr().out)
+    assert from_object(from_file(tmp_path / "job.yaml")).name == name
+
+
+def test_a_hostile_source_neither_runs_nor_stops_the_reading(project):
+    files = {
+        "train.py": "raise SystemExit('ran')\n" + loop("torch.save(model, 'out/a.pt')"),
+        "deep.py": "x = " + "(" * 5000 + ")" * 5000,
+        "bad.py": "def f(:\n",
+        "null.py": "x = '\0'\n",
+        "round.py": "a = b\nb = a\nimport torch\nfor i in x:\n    torch.save(1, a)\n",
+        "README.md": "python train.py '$(touch ran)' \x1b[31m\n",
+    }
+    folder = project(files)
+    assert draft(folder).program == "train.py"
+    assert not (folder / "ran").exists()
+    assert set(sources.read(folder).sources) == {"train.py", "round.py"}
+
+
+def test_words_of_a_command_give_options_their_values():
+    declared = [
+        options.Option(("--out-dir", "-o"), "out_dir", None),
+        options.Option(("--amp",), "amp", None, True),
+    ]
+    given = options.given_by(["--amp", "x.yaml", "--out-dir", "a", "lr=1", "--k=v"], declared)
+    assert given == {"out_dir": ("a",), "lr": ("1",), "k": ("v",)}
+
+
+def test_a_real_program_trains_by_the_job_that_was_drafted(project):
+    """The command of the job runs in the folder, and saves where the job says."""
+    program = (
+        "import argparse, json, os, pathlib\np = argparse.ArgumentParser()\n"
+        "p.add_argument('--out', default='runs/a')\nargs = p.parse_args()\n"
+        "class torch:\n    save = staticmethod(lambda what, path: pathlib.Path(path).write_text('x'))\n"
+        "os.makedirs(args.out, exist_ok=True)\n"
+        "for step in range(2):\n    torch.save({}, os.path.join(args.out, f'step_{step}.pt'))\n"
+        "# loss.backward(); opt.step(); opt.zero_grad()\n"
+        "if False:\n    loss.backward(); opt.step(); opt.zero_grad()\n"
+    )
+    folder = project({"train.py": program})
+    values = draft(folder).values()
+    subprocess.run(values["command"], cwd=folder, check=True)
+    found = values["checkpoint"]
+    assert len(list((folder / found["folder"]).glob(found["pattern"]))) == 2
+
+
+PARSER = "import argparse\np = argparse.ArgumentParser()\nADD\nargs = p.parse_args()\n"
+
+
+def with_options(save: str, *options: str) -> str:
+    added = "\n".join(f"p.add_argument({one})" for one in options)
+    return loop(save, PARSER.replace("ADD", added))
+
+
+ASKED = [
+    # (options, README's line, what the question says)
+    (["'dataset', default='CIFAR10'", "'lr', type=float"], "", "asks for dataset, lr"),
+    (["'--resume', type=str2bool"], "", "does --resume find its newest checkpoint alone?"),
+    (["'--cfg'"], "python train.py --model a --lr 1", "--model, --lr, which train.py doesn't take"),
+    (["'--model'"], "python train.py --model path_to/llama", "leaves open"),
+    ([], "torchrun train.py", "how many? torchrun takes them all"),
+    ([], "python train.py  # arguments as above", "leaves open: '# arguments as above'"),
+]
+
+
+@pytest.mark.parametrize(("added", "line", "asked"), ASKED)
+def test_what_would_fail_or_begin_anew_is_a_question(project, added, line, asked):
+    program = with_options("torch.save(model, 'out/a.pt')", *added)
+    made = draft(project({"train.py": program, "README.md": f"```\n{line}\n```\n"}))
+    assert any(asked in question for question in made.questions), made.questions
+
+
+def test_options_that_the_program_takes_are_no_question(project):
+    program = with_options(
+        "torch.save(model, 'out/a.pt')", "'--lr', type=float", "'--amp', action='store_true'"
+    )
+    readme = "```\npython train.py --lr=0.1 --am\n```\n"
+    assert draft(project({"train.py": program, "README.md": readme})).questions == []
+    known = program.replace("parse_args()", "parse_known_args()")
+    readme = readme.replace("--am", "--trainer.gpus 2")
+    assert draft(project({"train.py": known, "README.md": readme})).questions == []
+
+
+def test_a_program_that_loads_its_optimizer_without_a_known_option_is_a_question(project):
+    program = with_options("torch.save(model, 'out/a.pt')", "'-c', '--ckpt'")
+    program += "optimizer.load_state_dict(torch.load(args.ckpt)['optimizer'])\n"
+    made = draft(project({"train.py": "from other import optimizer\n" + program}))
+    assert any("loads what it goes on from" in question for question in made.questions)
+
+
+def test_a_save_of_another_mode_is_left_out(project):
+    save = (
+        "if args.mode == 'all':\n        name = f'm_{epoch}.pt'\n        torch.save(model, name)\n"
+        "    else:\n        name = 'last.pt'\n        torch.save(model, 'out/' + name)"
+    )
+    assert checkpoint_of(project({"train.py": with_options(save, "'--mode', default='best'")})) == {
+        "folder": "out", "pattern": "last.pt",
+    }  # fmt: skip
+    nowhere = with_options(
+        "if args.out:\n        torch.save(model, 'x/last.pt')", "'--out', default=''"
+    )
+    assert checkpoint_of(project({"train.py": nowhere})) == {}
+
+
+def test_what_only_a_switch_saves_is_no_result(project):
+    end = "\nif args.seed_file:\n    torch.save(model, 'seed.pt')\n"
+    program = with_options(
+        "torch.save(model, f'out/{epoch}.pt')", "'--seed_file', action='store_true'"
+    )
+    assert "results" not in draft(project({"train.py": program + end})).values()
+    rank = end.replace("args.seed_file", "rank == 0")
+    assert draft(project({"train.py": program + rank})).values()["results"] == ["seed.pt"]
+
+
+def test_a_count_is_a_hole_and_a_replaced_text_is_read(project):
+    before = "done = 0\nname = 'a/b'.replace('/', '-')\n"
+    save = "done += 1\n    torch.save(model, f'out/{name}/{done:07d}.pt')"
+    assert checkpoint_of(project({"train.py": loop(save, before)})) == {
+        "folder": "out/a-b",
+        "pattern": "*.pt",
+    }
+
+
+def test_a_program_in_the_folder_comes_before_one_of_a_library_below(project):
+    train = loop("torch.save(model, 'out/a.pt')")
+    files = {
+        "main.py": train,
+        "lib/setup.py": "",
+        "lib/examples/train.py": train,
+        "README.md": "```\npython main.py --data d\n```\n",
+        "lib/README.md": "```\npython examples/train.py\n```\n",
+    }
+    assert draft(project(files)).program == "main.py"
+
+
+def test_a_module_behind_the_options_of_accelerate_is_found(project):
+    readme = "```\naccelerate launch -m \\\n  --num_processes 8 \\\n  scripts.train --config c.yaml\n```\n"
+    files = {"scripts/train.py": loop("torch.save(model, 'out/a.pt')"), "README.md": readme}
+    values = draft(project(files)).values()
+    assert values["command"] == ["-m", "scripts.train", "--config", "c.yaml"]
+    assert (values["launcher"], values["gpus"]) == ("accelerate", 8)
+
+
+def test_a_package_is_found_by_its_own_name_and_by_an_assigned_training(project):
+    files = {
+        "train.py": "import torch\nfrom mine.engine import Engine\nEngine().go()\n",
+        "engine.py": loop("torch.save(model, 'out/a.pt')"),
+    }
+    assert draft(project(files)).program == "train.py"
+    yolo = "from ultralytics import YOLO\nresults = YOLO('y.pt').train(data='c.yaml')\n"
+    (project({"b/model.py": yolo}) / "b").exists()
+    assert draft(project({}) / "b").program == "model.py"
+
+
+def test_extras_that_train_are_installed(project):
+    files = {
+        "train.py": loop("torch.save(model, 'out/a.pt')"),
+        "pyproject.toml": "[project.optional-dependencies]\nweb = ['x']\ntrain = ['torch']\n",
+        "README.md": "```\npip install -e '.[web]'\n```\n",
+    }
+    assert draft(project(files)).values()["setup"] == ["pip install -e '.[web,train]'"]
+
+
+def test_hydras_folder_is_a_question(project):
+    program = (
+        "import hydra\n@hydra.main(config_path='c', config_name='d')\ndef run(cfg):\n    pass\n"
+        + loop("torch.save(model, 'out/a.pt')")
+    )
+    made = draft(project({"train.py": program}))
+    assert any("hydra runs a program of this form" in question for question in made.questions)
+    made = draft(
+        project({"train.py": program.replace("config_name", "version_base=None, config_name")})
+    )
+    assert not any("hydra" in question for question in made.questions)
+
+
+def test_a_program_with_undefined_names_is_a_question(project):
+    program = "from transformers import Trainer, TrainingArguments\nargs = TrainingArguments(output_dir='o')\nTrainer(model=model, args=args).train()\n"
+    made = draft(project({"train.py": program}))
+    assert any("uses model and defines it nowhere" in question for question in made.questions)
+
+
+@pytest.mark.parametrize(
+    "line",
+    ["python==3.6", "numpy=1.2", "torch torchvision --index-url https://x.org", "pytorch==1.3.1"],
+)
+def test_a_line_that_pip_cannot_read_is_a_question(project, line):
+    folder = project(
+        {"train.py": loop("torch.save(model, 'out/a.pt')"), "requirements.txt": f"numpy\n{line}\n"}
+    )
+    assert any("pip can't read its line" in question for question in draft(folder).questions)
+
+
+@pytest.mark.parametrize(
+    "line", ["torch", "torch>=2.0,<3", "x[a,b]==1.0", "git+https://x.org/y.git", "-r more.txt", "a @ file:///b", "n==1; python_version < '3'", "# c", "./here", "t ~= 1.0  # c"]
+)  # fmt: skip
+def test_lines_of_pip_are_no_question(project, line):
+    folder = project(
+        {"train.py": loop("torch.save(model, 'out/a.pt')"), "requirements.txt": f"numpy\n{line}\n"}
+    )
+    assert draft(folder).questions == []
+
+
+def parsed(*options: str) -> str:
+    added = "".join(f"p.add_argument({one})\n" for one in options)
+    return f"import argparse\np = argparse.ArgumentParser()\n{added}args = p.parse_args()\n"
+
+
+SAVE = "torch.save(model, 'out/a.pt')"
+
+
+@pytest.mark.parametrize(("before", "words", "asked"), [
+    (parsed("'--data_dir', type=str"), "", "--data_dir is empty: where is the data?"),
+    (parsed("'--dataset-path', default=''"), "", "--dataset-path is empty: where is the data?"),
+    (parsed("'--data_dir'"), "--data_dir here", ""),
+    (parsed("'--data_dir', default='data'"), "", ""),
+    (parsed("'--root', default='d:\\\\sets'"), "", "it names d:\\sets: is that on the box?"),
+    (parsed("'--root', default='/nfs/a/b'"), "", "it names /nfs/a/b: is that on the box?"),
+    (parsed("'--root', default='/nfs/a/b'"), "--root here", ""),
+    (parsed("'--root'"), "--root=/fsx/data", "it names /fsx/data: is that on the box?"),
+    (parsed("'--root', default='/tmp/a'"), "", ""),
+    ("ROOT = r'C:\\Users\\me\\data'\n", "", "it names C:\\Users\\me\\data: is that on the box?"),
+    ("# ROOT = r'C:\\Users\\me\\data'\n", "", ""),
+    (parsed("'rest', nargs=argparse.REMAINDER"), "", ""),
+])  # fmt: skip
+def test_data_that_is_not_named_or_lies_elsewhere_is_a_question(project, before, words, asked):
+    files = {"train.py": loop(SAVE, before), "README.md": f"```\npython train.py {words}\n```\n"}
+    assert draft(project(files)).questions == ([asked] if asked else [])
+
+
+@pytest.mark.parametrize(("others", "asked"), [
+    # no document starts one of them; as likely by its source although one is started
+    ({"finetune.py": loop(SAVE)}, "guessed; or is it finetune.py?"),
+    ({"train_b.py": loop(SAVE), "README.md": "`python train.py`"}, "as README.md starts it; or is it train_b.py?"),
+    ({"plot.py": loop(SAVE), "README.md": "`python train.py`"}, ""),
+    ({"plot.py": loop(SAVE)}, ""),
+    # two scripts start it with other words
+    ({"a.sh": "python train.py --x 1", "b.sh": "python train.py --x 2"}, "as a.sh starts it; or is it b.sh?"),
+    ({"a.sh": "python train.py --x 1", "b.sh": "python train.py --x 1"}, ""),
+    ({"a.sh": "python train.py evaluate", "b.sh": "python train.py --x 1"}, ""),
+    ({"README.md": "`python train.py --x 1`", "b.sh": "python train.py --x 2"}, ""),
+])  # fmt: skip
+def test_what_may_be_meant_as_well_is_a_question(project, others, asked):
+    made = draft(project({"train.py": loop(SAVE), **others}))
+    assert made.program == "train.py"
+    assert made.questions == ([asked] if asked else [])
+
+
+def test_a_program_that_the_documents_start_but_that_hardly_trains_is_not_taken(project):
+    files = {"train.py": loop(SAVE), "net.py": loop(SAVE), "colour.sh": "python colour_app.py\n"}
+    files["colour_app.py"] = "import net, torch\nfor n in range(3):\n    print(n)\n"
+    assert draft(project(files)).program == "train.py"
+
+
+def test_how_many_processes_a_program_starts_itself_is_a_question(project):
+    before = "import torch.multiprocessing as mp\ndef go(rank): pass\nmp.spawn(go, nprocs=2)\n"
+    made = draft(project({"train.py": loop(SAVE, before)}))
+    assert made.questions == ["how many? train.py:3 starts a process for each"]
+
+
+@pytest.mark.parametrize(("imported", "variables"), [
+    ("net", {"PYTHONPATH": "."}), ("tools", None), ("os", None),
+])  # fmt: skip
+def test_a_program_below_finds_what_it_imports_from_the_folder_above(project, imported, variables):
+    files = {"scripts/train.py": loop(SAVE, f"import {imported}\n"), "net/__init__.py": ""}
+    made = draft(project({**files, "scripts/tools.py": "", "tools.py": ""}))
+    assert made.values().get("variables") == variables
+    assert from_object({**made.values(), "checkpoint": {"folder": "out"}}).variables == (
+        variables or {}
+    )
+
+
+def test_a_program_below_that_names_folders_above_is_a_question(project):
+    files = {"src/train.py": loop(SAVE, "DATA = '../data/a'\n")}
+    assert draft(project(files)).questions == [
+        "src/train.py names ../data/a: in which folder does it start?"
+    ]
+
+
+@pytest.mark.parametrize(("text", "setup"), [
+    ("[tool.coverage.run]\nomit = []\n", None),
+    ("[project]\nname = 'a'\n", ["pip install -e ."]),
+    ("[tool.poetry]\nname = 'a'\n", ["pip install -e ."]),
+])  # fmt: skip
+def test_a_pyproject_of_settings_alone_is_not_installed(project, text, setup):
+    files = {"train.py": loop(SAVE), "pyproject.toml": text}
+    assert draft(project(files)).values().get("setup") == setup
+
+
+@pytest.mark.parametrize("program", [
+    "from mmengine.runner import Runner\nrunner = Runner.from_cfg(1)\nrunner.train()\n",
+    "from detectron2.engine import DefaultTrainer\nif __name__ == '__main__':\n    DefaultTrainer(1).train()\n",
+])  # fmt: skip
+def test_a_framework_that_saves_by_itself_is_a_question_of_where(project, program):
+    made = draft(project({"main.py": program}))
+    assert made.values()["command"] == ["python3", "main.py"]
+    assert made.questions == ["no call that saves was found: where does it save, if at all?"]
+
+
+def test_a_script_that_trains_by_a_command_of_its_own_is_a_question(project):
+    files = {"script/train_a.sh": "some-train x\n", "script/train_b.sh": "", "script/test.sh": ""}
+    made = draft(project(files))
+    assert made.values()["command"] == ["bash", "script/train_a.sh"]
+    assert made.questions == [
+        "no Python file here trains: does this script, or script/train_b.sh, and until it ends?",
+        "no call that saves was found: where does it save, if at all?",
+    ]
+    assert yaml.safe_load(made.as_yaml())["command"] == ["bash", "script/train_a.sh"]
+    made = draft(project({"requirements.txt": "torch\n"}))
+    assert made.questions[1] == "does it have what script/train_a.sh calls?"
+
+
+def test_where_it_saves_is_a_question_while_the_command_is_open(project):
+    files = {"train.py": loop(SAVE), "run.sh": "python train.py --config $1\n"}
+    assert draft(project(files)).questions == [
+        "run.sh leaves open: '$1'",
+        "read from train.py:8, torch.save without what run.sh leaves open: is it right?",
+    ]

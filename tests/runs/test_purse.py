@@ -1,0 +1,125 @@
+"""The purse: what all boxes together may cost, by the ledger, without a box."""
+
+import threading
+
+import pytest
+from remote_gpu_trainer.runs import ledger, purse
+from remote_gpu_trainer.text.money import Money
+
+HOUR = 3600.0
+NOW = 1_790_000_000.0
+USD = Money(2.0, "USD")
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+
+
+def rent(name, at, price=2.0, currency="USD"):
+    ledger.opened(f"{name}:22", name, price=price, currency=currency, now=at)
+
+
+def run_of(name, until, folder="~/runs/toy", hourly=USD):
+    return purse.Wanted(f"{name}:22", name, folder, until, hourly)
+
+
+def test_without_a_purse_nothing_is_refused():
+    assert purse.account(NOW) is None
+    assert purse.reserve(run_of("a", NOW + 1e6), NOW) is None
+    assert purse.check(run_of("a", NOW + 1e6, hourly=None), NOW) is None
+
+
+def test_what_a_run_may_cost_is_reserved_and_what_does_not_fit_is_refused():
+    ledger.set_purse(Money(40, "USD"), NOW)
+    rent("a", NOW)
+    found = purse.reserve(run_of("a", NOW + 15 * HOUR), NOW)
+    assert (found.spent, found.reserved, found.left) == (0, 30, 10)
+    rent("b", NOW)
+    with pytest.raises(purse.OverPurse) as error:
+        purse.reserve(run_of("b", NOW + 6 * HOUR), NOW)
+    assert str(error.value) == (
+        "purse: 10.00 of 40 USD are left, and this run may cost 12.00 until its end at the latest; "
+        "a deadline 5.0 h from now fits, or rgt purse set AMOUNT gives more"
+    )
+    assert purse.reserve(run_of("b", NOW + 5 * HOUR), NOW).left == 0
+
+
+def test_the_same_run_and_a_second_one_on_its_box_are_not_counted_twice():
+    ledger.set_purse(Money(40, "USD"), NOW)
+    rent("a", NOW)
+    for _ in range(3):
+        assert purse.reserve(run_of("a", NOW + 15 * HOUR), NOW).left == 10
+    assert purse.reserve(run_of("a", NOW + 10 * HOUR, "~/runs/other"), NOW).left == 10
+    assert purse.reserve(run_of("a", NOW + 18 * HOUR, "~/runs/other"), NOW).left == 4
+
+
+def test_a_box_counts_until_it_is_confirmed_gone():
+    ledger.set_purse(Money(40, "USD"), NOW)
+    rent("a", NOW)
+    purse.reserve(run_of("a", NOW + 5 * HOUR), NOW)
+    late = purse.account(NOW + 12 * HOUR)
+    assert (late.spent, late.reserved) == (24, 0)
+    ledger.gone("a:22", "a", "the user says so", now=NOW + 13 * HOUR)
+    assert purse.account(NOW + 100 * HOUR).spent == 26
+    rent("a", NOW + 101 * HOUR)  # rented again: both count
+    assert purse.account(NOW + 102 * HOUR).spent == 28
+
+
+def test_what_was_before_the_purse_is_not_counted_nor_an_own_machine():
+    rent("a", NOW - 50 * HOUR)
+    rent("old", NOW - 50 * HOUR)
+    ledger.gone("old:22", "old", "", now=NOW - 40 * HOUR)
+    rent("mine", NOW - HOUR)
+    ledger.set_purse(Money(40, "USD"), NOW)
+    ledger.forget("mine", "mine:22", own=True, now=NOW + HOUR)
+    found = purse.account(NOW + HOUR)
+    assert (found.spent, found.uncounted) == (2, [])
+
+
+def test_a_box_without_a_price_in_this_currency_is_named():
+    ledger.set_purse(Money(40, "USD"), NOW)
+    rent("a", NOW, price=None)
+    rent("b", NOW, currency="EUR")
+    found = purse.account(NOW + HOUR)
+    assert (found.spent, found.uncounted) == (0, ["a", "b"])
+    assert "not counted, without a price in USD: a, b" in found.in_words()
+    for hourly in (None, Money(1, "EUR"), Money(1)):
+        with pytest.raises(purse.OverPurse, match="names no price in USD"):
+            purse.reserve(run_of("c", NOW + HOUR, hourly=hourly), NOW)
+
+
+def test_a_run_that_did_not_begin_gives_its_part_back():
+    ledger.set_purse(Money(40, "USD"), NOW)
+    rent("a", NOW)
+    wanted = run_of("a", NOW + 15 * HOUR)
+    purse.reserve(wanted, NOW)
+    purse.give_back(wanted, NOW)
+    assert purse.account(NOW).left == 40
+
+
+def test_a_cleared_purse_limits_nothing():
+    ledger.set_purse(Money(40, "USD"), NOW)
+    ledger.set_purse(None, NOW)
+    assert purse.account(NOW) is None
+
+
+def test_of_two_that_reserve_at_once_one_is_refused():
+    ledger.set_purse(Money(40, "USD"), NOW)
+    names = [f"box{number}" for number in range(8)]
+    for name in names:
+        rent(name, NOW)
+    came_to = []
+
+    def reserve(name):
+        try:
+            came_to.append(purse.reserve(run_of(name, NOW + 9 * HOUR), NOW).left)
+        except purse.OverPurse:
+            came_to.append("refused")
+
+    threads = [threading.Thread(target=reserve, args=(name,)) for name in names]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert sorted(map(str, came_to)) == ["22.0", "4.0", *["refused"] * 6]

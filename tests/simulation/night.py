@@ -1,0 +1,226 @@
+"""One night by its seed: the world goes on, the core decides, the edges act, the invariants look."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from random import Random
+from typing import Any, NamedTuple
+
+from remote_gpu_trainer.runner.core import decide as core
+from remote_gpu_trainer.runner.core.model import CutCopy, Kill, Seen, as_json, of_json
+
+from . import draw, invariants
+from .draw import HOUR, NEVER
+from .edges import Edges
+from .world import World
+
+ENDS = ("done", "unsaved", "failed", "preempted")
+MOST_STEPS = 6_000
+AFTER = 0.25 * HOUR  # what is looked at after the deadline and the limit for a proof
+IDLE = 0.5 * HOUR  # of an ended run that waits for its deadline; then time jumps to the next event
+LOOK = 5.0  # seconds between two looks at a program that was asked to end, and after an end
+BOOT_SECONDS = 900.0  # until somebody has another box
+
+
+class Broken(Exception):
+    """An invariant doesn't hold: its name, and what is wrong."""
+
+    def __init__(self, name: str, what: str):
+        super().__init__(f"{name}: {what}")
+        self.name, self.what = name, what
+
+
+class Night(NamedTuple):
+    """How a night went. `broken`: the invariant that doesn't hold, '' for none."""
+
+    seed: int
+    steps: int
+    broken: str
+    what: str
+
+
+class Play:
+    """A night that goes on. What the invariants look at."""
+
+    def __init__(self, seed: int):
+        chance = self.chance = Random(seed)
+        self.program = draw.program(chance)
+        self.job = draw.job(chance, self.program)
+        # By a chance of its own, so that nothing else of the night depends on it.
+        self.faults = draw.follow(draw.faults(chance), Random(f"{seed} follows"))
+        self.job.rendered.notice = draw.PROVIDERS[self.faults.notice_seconds]
+        self.world = World(self.program, self.faults, chance)
+        self.edges = Edges(self.world, self.job)
+        self.state: Any = core.State()
+        self.seen = Seen()
+        self.before: Any = self.state  # of the last step
+        self.actions: list[Any] = []  # of the last step, as decided
+        self.wake = 0.0
+        self.is_skipping = False
+        self.steps = 0
+        self.down_until = -1.0
+        self.failed_at = 0.0  # when a fault of ours was there last: a death, a failed action
+        self.checks = invariants.Checks(self)
+        if self.faults.had_before and self.job.durable.to:
+            self.edges_before()
+
+    def edges_before(self) -> None:
+        """Put checkpoints of an earlier box at the durable place."""
+        from .world import File, Generation
+
+        world = self.world
+        last = self.faults.had_before
+        for number in range(max(1, last - 1), last + 1):
+            step = int(self.program.every) * number
+            kind = "last.pt" if self.program.is_one_name else "ckpt-*.pt"
+            name = "last.pt" if self.program.is_one_name else f"ckpt-{step}.pt"
+            file = File(name, kind, world.content(), step, 0, -1000.0 + number)
+            file.is_writing, file.is_complete = False, True
+            one = Generation(f"gen-1-{step}-{file.content}", file)
+            one.is_complete = True
+            one.told = {
+                "state": "complete" if self.program.has_proof else "unknown",
+                "line": 1,
+                "anew": False,
+                "step": self.edges._step_of(file),
+                "saved": file.order,
+                "copied": -900.0,
+                "apart": 0.7 * self.program.save_seconds if self.program.in_two else None,
+            }
+            world.generations[one.name] = one
+
+    # What may happen to the supervisor.
+
+    def step(self) -> None:
+        """Let the core decide once, and do what it says."""
+        world, faults, chance = self.world, self.faults, self.chance
+        self.seen = seen = self.edges.see()
+        self.before = self.state
+        after, actions, wake = core.decide(self.job, self.state, seen, world.now)
+        self.actions, self.wake = actions, wake
+        self.checks.after_decision(after)
+        dies_at = -1
+        if faults.death_share and chance.random() < faults.death_share:
+            dies_at = chance.randint(0, len(actions) + 1)
+        if dies_at != 0:  # else it dies before it has stored the state
+            self.state = after
+            for place, action in enumerate(actions, 1):
+                if place == dies_at:
+                    break
+                if faults.fail_share and chance.random() < faults.fail_share:
+                    self.failed_at = world.now
+                    continue
+                self.checks.before_action(action)
+                self.edges.do(action)
+                if faults.twice_share and chance.random() < faults.twice_share:
+                    self.edges.do(action)
+        if dies_at >= 0:
+            self.die()
+        self.steps += 1
+
+    def die(self) -> None:
+        """Let the supervisor die; what it stored is read again."""
+        self.down_until = self.world.now + self.faults.down_seconds
+        self.failed_at = self.down_until
+        self.edges.forget()
+        self.state = of_json(core.State, json.loads(json.dumps(as_json(self.state))))
+
+    def go(self, tell: Callable[[str], None] | None = None) -> None:
+        """Play it to its end. Raises Broken."""
+        world = self.world
+        over = self.job.deadline_seconds + self.job.at_end.unproven_minutes * 60 + AFTER
+        while world.now < over:
+            if world.is_gone:
+                self.checks.after_gone()
+                if not self.boots():
+                    return
+                continue
+            if world.now >= self.down_until:
+                self.step()
+                if tell is not None and (self.actions or self.before.phase != self.state.phase):
+                    tell(self.row())
+                self.checks.after_step()
+                if self.steps > MOST_STEPS:
+                    raise Broken("no_livelock", f"{self.steps} steps")
+                until = max(self.wake, world.now)
+            else:
+                until = self.down_until
+            if self.looks_soon():
+                until = min(until, world.now + LOOK)  # a save is looked at again and again
+            until = self.skip(until)
+            world.advance(min(until, max(world.next_at, world.now)), self.edges.happen)
+            if self.is_skipping:
+                self.is_skipping, self.checks.skipped_at = False, world.now
+            self.checks.after_time()
+
+    def looks_soon(self) -> bool:
+        """Return whether what an action changed at once, or a save, is looked at: a real box is
+        looked at four times a second."""
+        has_ended = any(isinstance(action, (CutCopy, Kill)) for action in self.actions)
+        return has_ended or (self.state.phase == "saving" and self.world.is_alive)
+
+    def skip(self, until: float) -> float:
+        """Return when to go on: of a run that ended long ago not before something happens."""
+        ended, now = self.checks.ended_at, self.world.now
+        soon = self.job.deadline_seconds - 300.0
+        if ended is None or self.state.phase not in ENDS or not ended + IDLE < now < soon:
+            return until
+        self.is_skipping = True
+        return max(until, soon)
+
+    def boots(self) -> bool:
+        """Return whether the run goes on on another box; then that is there."""
+        world = self.world
+        if world.was_ended or world.stop_asked or self.state.phase in ("done", "failed"):
+            return False
+        if world.boxes > 3 or self.chance.random() < 0.3:
+            return False
+        world.advance(world.now + BOOT_SECONDS, lambda kind, token: None)
+        if self.edges.left() <= 0 or world.stop_asked:
+            return False
+        world.boot()
+        self.edges.move()
+        self.state, self.down_until = core.State(), -1.0
+        self.checks.another_box()
+        return True
+
+    def row(self) -> str:
+        """Say in a line what just happened."""
+        world = self.world
+        files = " ".join(
+            f"{one.name}#{one.content}{'w' if one.is_writing else '' if one.is_complete else '!'}"
+            for one in list(world.files.values())[-3:]
+        )
+        there = " ".join(
+            f"{name}{'' if one.told else '~'}{'' if one.is_complete else '!'}"
+            for name, one in world.generations.items()
+        )
+        alive = f"at {world.step}" if world.is_alive else f"ended {world.code}"
+        asked = f" ({self.state.asked})" if self.state.asked else ""
+        done = "; ".join(map(_short, self.actions)) or "-"
+        return (
+            f"{world.now:8.0f} {self.state.phase}{asked}, {alive}, here: {files or '-'},"
+            f" there: {there or '-'} | {done}"
+        )
+
+
+def _short(action: Any) -> str:
+    words = " ".join(str(part)[:40] for part in action)
+    return f"{type(action).__name__} {words}".strip()
+
+
+def play(seed: int, tell: Callable[[str], None] | None = None) -> Night:
+    """Play the night of a seed, and return how it went. `tell`: gets a line for each step at which
+    something is done."""
+    one = Play(seed)
+    try:
+        one.go(tell)
+    except Broken as broken:
+        return Night(seed, one.steps, broken.name, broken.what)
+    except (AssertionError, AttributeError, KeyError, ValueError, TypeError, IndexError) as error:
+        return Night(seed, one.steps, "it_goes_on", f"{type(error).__name__}: {error}")
+    return Night(seed, one.steps, "", "")
+
+
+__all__ = ["ENDS", "NEVER", "Broken", "Night", "Play", "play"]
