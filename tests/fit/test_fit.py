@@ -489,6 +489,14 @@ def test_a_number_of_weights_alone_is_enough_and_says_what_is_assumed(capsys):
     assert "no model that fit knows" in refused(capsys, "--parameters", "3M")
 
 
+def test_states_of_a_number_of_weights_that_was_given_are_never_called_tight(capsys):
+    code, told = asked(capsys, "--parameters", "7B", "--gpu", "A100-80GB", "--checkpointing")
+    assert (code, told["verdict"]) == (1, DOES_NOT_FIT)
+    assert told["least_gib"] > 0.93 * 7e9 * 16 / 2**30
+    code, told = asked(capsys, "--parameters", "7B", "--gpu", "A100-80GB", "--lora", "16")
+    assert told["least_gib"] < 0.8 * told["need_gib"]
+
+
 def test_liger_takes_less_at_each_of_its_kernels():
     model = model_of(LLAMA)
     plain = Run(batch=2, sequence=4096)

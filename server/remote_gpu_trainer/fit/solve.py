@@ -23,6 +23,7 @@ UNCERTAIN_CHECKPOINTING = 0.30  # torch's allocator fragments where blocks of ma
 ABOVE_8_BIT = 0.9
 AROUND_OWN_CODE = (0.3, 0.55)
 AROUND_GUESS = (0.5, 0.5)
+ROUNDED = 0.05  # a number of weights such as 7B may be rounded up: Llama 2 7B has 6.74 billion
 ABOVE_PART = 1.0  # with a part that isn't counted, such as the one that sees (our limit)
 MOST = {"batch": 10**6, "sequence": 10**8, "lora": 10**5}
 UNITS = {"batch": "samples", "sequence": "tokens", "lora": "the rank of adapters"}
@@ -69,9 +70,17 @@ def margins(model: Model, run: Run) -> Margins:
         known = f"the code of {model.own_code} isn't read, its layers are known"
         kinds.append((*AROUND_OWN_CODE, known))
     below = max(less for less, _, _ in kinds)
+    if model.weights:  # of a number that was given: their states are the least that it takes
+        below = min(below, _share_of_guess(model, run) + ROUNDED)
     above = max(more for _, more, _ in kinds)
     why = "; ".join(reason for _, _, reason in kinds if reason)
     return Margins(below, None if "activations" in model.on_top else above, why)
+
+
+def _share_of_guess(model: Model, run: Run) -> float:
+    """Return the share of the peak that hangs on the layers: all but the states of the weights."""
+    needed = estimate(model, run)
+    return max(0.0, 1 - needed.states / needed.peak)
 
 
 def verdict_of(model: Model, run: Run, size: float, gib: float) -> str:
