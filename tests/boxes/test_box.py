@@ -286,3 +286,22 @@ def test_any_login_shell_starts_a_program_of_several_lines(shell):
     there = box.interactive(box.parse("gpu"), words)[-1]
     done = subprocess.run([shell, "-c", there], check=True, capture_output=True, text=True)
     assert done.stdout == "<a b><!x $HOME `id` 'q' \\><zwei\nZeilen ü>\n"
+
+
+@pytest.mark.parametrize(
+    ("line", "found"),
+    [
+        ("ssh -p 7 root@box.example", ["192.0.2.7", "2001:db8::7"]),
+        ("ssh -J jump root@box.example", []),  # the jump host finds it
+        ("ssh nowhere.example", []),
+        ("local", []),
+    ],
+)
+def test_the_ip_addresses_of_a_box_are_those_that_this_machine_finds(monkeypatch, line, found):
+    def finds(host, port, **options):
+        if host != "box.example":
+            raise OSError(-2, "Name or service not known")
+        return [(2, 1, 6, "", ("192.0.2.7", 0)), (10, 1, 6, "", ("2001:db8::7", 0, 0, 0))] * 2
+
+    monkeypatch.setattr(box.socket, "getaddrinfo", finds)
+    assert box.numbers(box.parse(line)) == found

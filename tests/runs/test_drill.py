@@ -3,6 +3,7 @@
 import json
 import os
 import shutil
+from dataclasses import asdict
 
 import pytest
 from click.testing import CliRunner
@@ -40,7 +41,7 @@ def test_a_drill_stops_starts_looks_and_ends_the_box(account):
     assert steps[0][1].startswith("aws ec2 stop-instances --region us-east-1 --instance-ids i-gpu")
     assert done.passed and "~" in done.survived["stop"] and done.notes == []
     assert json.loads((account / "state.json").read_text())["boxes"] == []
-    assert all(name not in json.dumps(done.receipt()) for name in ("i-gpu", "gpu", "198.51"))
+    assert all(name not in json.dumps(asdict(done)) for name in ("i-gpu", "gpu", "198.51"))
 
 
 def test_a_slow_provider_is_waited_for(account):
@@ -92,5 +93,5 @@ def test_the_command_shows_the_steps_and_keeps_a_receipt_by_which_a_guard_may_ac
     done = call("gpu", "--id", "i-gpu", "--yes")
     assert done.return_value == 0, done.output
     assert "for the page: under commands, stop_billing and survives: drilled: 20" in done.output
-    [receipt] = guard_files.drills()
-    assert receipt["passed"] and receipt["kind"] == "ebs"
+    [receipt] = guard_files.read().receipts
+    assert receipt.passed and receipt.kind == "ebs"

@@ -1,12 +1,14 @@
 """Rounds of a guard over a fake ssh and a fake provider: what it stops, what it leaves, what it says."""
 
 import json
+import os
 import shutil
 import time
 from datetime import datetime, timezone
 
 import pytest
 from click.testing import CliRunner
+from remote_gpu_trainer.boxes import box as boxes
 from remote_gpu_trainer.cli.main import cli
 from remote_gpu_trainer.platforms import provider
 from remote_gpu_trainer.runs import guard, guard_files, guard_timer, ledger
@@ -57,12 +59,13 @@ class World:
         (jobs / f"{host}-{name}.json").write_text(json.dumps(told))
 
     def drill(self, days=1.0):
-        own = guard_files.confirmations()["gpu:22"]
+        own = guard_files.read().confirmed["gpu:22"]
         asked = provider.of(own.provider)
-        guard_files.note_drill({
-            "provider": own.provider, "survived": {"stop": ["~"]}, "account": asked.account(), "kind": own.kind, "passed": True,
-            "command": guard_files.hash_of(asked.commands.stop.command), "at": self.now - days * 86400,
-        })  # fmt: skip
+        command = guard_files.hash_of(asked.commands.stop.command)
+        guard_files.note_drill(guard_files.Receipt(
+            own.provider, asked.account(), own.kind, command, self.now - days * 86400, True,
+            {"stop": ["~"]},
+        ))  # fmt: skip
 
     def confirm(self, host="gpu", wins="alarm"):
         asked = provider.of("aws")
@@ -71,13 +74,11 @@ class World:
 
     def awake(self):
         """Let the last round lie ten minutes back, with nothing odd in it."""
-        before = guard_files.last() or guard_files.Last(boot=guard._boot())
+        before = guard_files.read().last or guard_files.Last(0.0, 0.0, guard._boot())
         before.at, before.up, before.hold_until = self.now - 600, time.monotonic() - 600, 0.0
         guard_files.note_round(before)
 
     def round(self, environment=None):
-        import os
-
         return guard.work(environment or dict(os.environ), self.now, lambda line: None)
 
     @property
@@ -88,9 +89,8 @@ class World:
 @pytest.fixture
 def world(tmp_path, monkeypatch):
     place = fake_ssh(tmp_path, monkeypatch)
-    import os
-
     monkeypatch.setenv("PATH", f"{place}/account/bin:{os.environ['PATH']}")
+    monkeypatch.setattr(boxes, "numbers", lambda box, limit: [])
     made = World(place)
     made.confirm()
     made.drill()
@@ -103,7 +103,7 @@ def test_a_box_past_its_end_is_stopped_once_and_the_step_is_written_first(world)
     assert [line[-3] for line in world.stops] == ["i-gpu"], told
     assert any("was asked to stop" in line for line in told.lines)
     steps = [json.loads(x)["step"] for x in guard_files.place("journal.jsonl").open()]
-    assert steps == ["round", "stop", "stop asked"]
+    assert steps == ["stop", "stop asked"]
     world.awake()
     told = world.round()
     assert len(world.stops) == 1 and told.lines == ["gpu is stopped, and its disk may be billed"]
@@ -114,7 +114,7 @@ def test_the_first_round_and_one_after_a_sleep_stop_nothing_and_the_next_does(wo
     assert "first round" in world.round().blocked["gpu"]
     assert "looks again in" in world.round().blocked["gpu"]
     world.now += 600
-    before = guard_files.last()
+    before = guard_files.read().last
     before.up -= 600
     guard_files.note_round(before)
     fake.change(world.account, clock=600)
@@ -127,7 +127,7 @@ def test_the_first_round_and_one_after_a_sleep_stop_nothing_and_the_next_does(wo
 
 @pytest.mark.parametrize("change", [{"up": 3 * HOUR}, {"boot": "another"}, {"at": 2 * HOUR}])
 def test_a_clock_that_jumped_or_a_machine_that_slept_stops_nothing(world, change):
-    before = guard_files.last()
+    before = guard_files.read().last
     for name, value in change.items():
         setattr(before, name, value if name == "boot" else getattr(before, name) - value)
     guard_files.note_round(before)
@@ -188,7 +188,7 @@ def test_a_ledger_that_lost_a_confirmed_box_is_told_and_the_box_is_looked_at(wor
 
 def test_a_confirmed_box_that_is_known_to_be_gone_is_not_damage(world):
     ledger.gone("gpu:22", "gpu", "the user says so")
-    assert (world.round().lines, guard_files.last().code) == ([], 0)
+    assert (world.round().lines, guard_files.read().last.code) == ([], 0)
 
 
 @pytest.mark.parametrize("text", ['{"addr', None])
@@ -198,7 +198,8 @@ def test_a_run_whose_job_file_is_lost_is_warned_of_by_the_end_that_its_box_knows
     if text is not None:
         file.write_text(text)
     told = alive.round()
-    assert told.code == 1 and not alive.stops
+    assert told.code == (2 if text else 1) and not alive.stops
+    assert ("gpu-toy.json is damaged (it isn't JSON)" in told.lines[0]) is (text is not None)
     assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
 
 
@@ -276,13 +277,108 @@ def test_a_stop_that_does_not_happen_is_told_in_the_next_round(world):
     assert any("was asked to stop 10 min ago, and still runs" in x for x in world.round().lines)
 
 
+def asked_to_stop(world, *minutes, host="gpu"):
+    """Let the journal say that a box was asked to stop so many minutes ago."""
+    own = guard_files.read().confirmed[at(host)]
+    with guard_files.place("journal.jsonl").open("a") as file:
+        for ago in minutes:
+            told = {"t": world.now - 60 * ago, "step": "stop", "id": own.id, "created": own.created}
+            file.write(json.dumps(told) + "\n")
+
+
+def test_a_box_that_three_stops_did_not_end_is_told_loudly_in_each_round(world):
+    fake.change(world.account, deaf=True)
+    asked_to_stop(world, 40, 30, 20)
+    sent = []
+    for tries in (3, 4):
+        world.awake()
+        told = guard.work(dict(os.environ), world.now, lambda line: None, sent.append)
+        assert told.code == 2
+        loud = f"THE BILL GOES ON: gpu was asked to stop {tries} times in 40 min"
+        assert any(line.startswith(loud) for line in told.lines), told
+    assert len([line for line in sent if "THE BILL GOES ON" in line]) == 1  # not each ten minutes
+    assert {tuple(line[1:3]) for line in world.stops} == {("ec2", "stop-instances")}
+
+
+def test_a_box_that_does_not_stop_holds_up_no_other(world):
+    fake.change(world.account, boxes=[world.row("gpu"), world.row("gpu2")], deaf=True)
+    world.box("gpu2")
+    world.confirm("gpu2")
+    asked_to_stop(world, 20)
+    world.round()
+    assert [line[-3] for line in world.stops] == ["i-gpu2"]
+
+
+def test_what_was_asked_before_a_box_was_off_does_not_count(world):
+    asked_to_stop(world, 40, 30, 20)
+    fake.change(world.account, boxes=[world.row("gpu", State={"Code": 80, "Name": "stopped"})])
+    assert world.round().code == 1
+    fake.change(world.account, boxes=[world.row("gpu")])
+    world.awake()
+    told = world.round()
+    assert not any("BILL" in line or "and still runs" in line for line in told.lines), told
+
+
+@pytest.mark.parametrize("state", ["terminated", None])
+def test_a_box_that_ended_and_that_the_list_calls_gone_is_settled_quietly(world, state):
+    ledger.gone("gpu:22", "gpu", "")
+    world.box("gone")
+    fake.change(world.account, boxes=[world.row("gone")])
+    world.confirm("gone")
+    rows = [world.row("gone", State={"Code": 48, "Name": state}, PublicIpAddress=None)]
+    fake.change(world.account, boxes=rows if state else [])
+    told = world.round()
+    assert (told.lines, told.code) == ([], 0)
+    before = guard_files.read().last
+    before.silent = {"gone": world.now - HOUR}
+    guard_files.note_round(before)
+    told = world.round()
+    assert (told.lines, told.code) == ([], 0)
+    assert ledger.still_open() == [] and ledger.rentals()[-1].end
+    fake.change(world.account, boxes=[world.row("gone")])
+    assert "gone was gone from aws's list, which shows it again" in world.round().lines[0]
+    assert [box.name for box in ledger.still_open()] == ["gone"]
+
+
+def test_a_box_that_answers_is_not_settled_by_a_list_that_lacks_it(world):
+    fake.change(world.account, boxes=[])
+    before = guard_files.read().last
+    before.silent = {"gpu:22": world.now - HOUR}
+    guard_files.note_round(before)
+    assert world.round().code == 1 and ledger.still_open()
+
+
+@pytest.mark.parametrize(
+    ("leads_to", "stops"),
+    [(["198.51.100.7"], 1), (["198.51.100.7", "198.51.100.8"], 0), (["198.51.100.8"], 0), ([], 0)],
+)
+def test_a_box_under_a_name_is_stopped_where_the_name_leads_to_it_alone(
+    world, monkeypatch, leads_to, stops
+):
+    fake.change(world.account, boxes=[world.row("gpu", PublicIpAddress="198.51.100.7")])
+    monkeypatch.setattr(boxes, "numbers", lambda box, limit: ["198.51.100.7"])
+    world.confirm()
+    monkeypatch.setattr(boxes, "numbers", lambda box, limit: leads_to)
+    told = world.round()
+    assert len(world.stops) == stops
+    assert ("same address" in str(told.blocked)) is (not stops)
+
+
+def test_a_box_that_can_only_be_warned_of_is_told_so_when_it_is_confirmed(world, monkeypatch):
+    fake.change(world.account, boxes=[world.row("gpu", PublicIpAddress="198.51.100.7")])
+    monkeypatch.setattr(boxes, "numbers", lambda box, limit: ["198.51.100.8"])
+    done = run("guard", "confirm", "gpu", "--provider", "aws", "--id", "i-gpu", "--yes")
+    assert "the guard can only warn of that box" in str(done.exception)
+    assert "i-gpu at gpu:22, which is 198.51.100.8:22" in str(done.exception)
+
+
 def test_a_dead_box_is_an_alarm_unless_the_user_chose_the_bill(world, monkeypatch):
     row = world.row("gone")
     fake.change(world.account, boxes=[world.row("gpu"), row])
     world.box("gone")
     world.confirm("gone")
     fake.change(world.account, boxes=[row])
-    before = guard_files.last()
+    before = guard_files.read().last
     before.silent = {"gone": world.now - 2 * HOUR}
     guard_files.note_round(before)
     told = world.round()
@@ -323,9 +419,10 @@ def test_a_second_guard_and_a_home_that_cannot_be_written_say_so(world, monkeypa
     file = guard_files.place("journal.jsonl")
     file.unlink(missing_ok=True)
     file.mkdir()
-    with pytest.raises(guard_files.Unfit, match="can't write"):
-        world.round()
-    assert not world.stops
+    told = world.round()
+    assert told.code == 2 and not world.stops
+    assert "journal.jsonl is damaged (is a directory)" in told.lines[0]
+    assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
 
 
 def run(*words):
@@ -340,7 +437,7 @@ def test_the_user_pauses_confirms_and_sees_why_not(world, tmp_path, monkeypatch)
     run("guard", "--unpause")
     guard_files.place("confirmed.json").unlink()
     done = run("guard", "confirm", "gpu", "--provider", "aws")
-    assert done.return_value == 1 and not guard_files.confirmations()  # nobody was asked
+    assert done.return_value == 1 and not guard_files.read().confirmed  # nobody was asked
     done = run("guard", "confirm", "gpu", "--provider", "aws", "--yes")
     assert done.return_value == 0 and "aws ec2 stop-instances --region us-east-1" in done.output
     monkeypatch.setattr(guard_timer, "installed", lambda: ["cron"])

@@ -26,6 +26,8 @@ DEAD = replace(GOOD, ssh="dead", why="no answer", silent_for=HOUR)
 STOP = replace(OWN, if_unreachable="stop")
 
 WRONG = [
+    ("files whole", GOOD, {"damage": "a file is damaged"}, "a file is damaged"),
+    ("not asked just now", GOOD, {"sent": (NOW - 900, NOW - 60)}, "asked to stop 60 s ago"),
     ("confirmed", GOOD, {"confirmed": None}, "haven't confirmed"),
     ("not paused", GOOD, {"is_paused": True}, "paused"),
     ("end passed", GOOD, {"ends": ()}, "no run from here"),
@@ -95,7 +97,7 @@ def test_nothing_known_is_no_stop_and_no_warning():
         ({"confirmed": None, "listed": ()}, "gpu is 5.0 h past its end, and may still be billed; the guard doesn't stop it: you haven't"),
         ({"listed": ()}, "gpu is 5.0 h past its end"),
         ({"listed": (replace(BOX, standing="stopped", gb=20.0, gb_month=0.2),)}, "its disk may be billed, about 4.00 USD a month"),
-        ({"asked_at": NOW - 900}, "was asked to stop 15 min ago, and still runs"),
+        ({"sent": (NOW - 900,)}, "was asked to stop 15 min ago, and still runs"),
         ({"ends": (), "ssh": "dead", "silent_for": 900.0, "why": "timed out"}, "no answer for 15 min: timed out"),
         ({"ends": (), "late": NOW - 7200}, "gpu is 2.0 h past its end"),
         ({"late": NOW - 7200, "listed": (replace(BOX, standing="ended", state="terminated"),)}, "i-1 is terminated, and yet gpu answers"),

@@ -1,6 +1,10 @@
 """The purse: what all boxes together may cost, by the ledger, without a box."""
 
+import multiprocessing
+import os
+import sys
 import threading
+import types
 
 import pytest
 from remote_gpu_trainer.runs import ledger, purse
@@ -123,3 +127,67 @@ def test_of_two_that_reserve_at_once_one_is_refused():
     for thread in threads:
         thread.join()
     assert sorted(map(str, came_to)) == ["22.0", "4.0", *["refused"] * 6]
+
+
+def without_fcntl():
+    """Let this process lock as Windows does, by msvcrt."""
+    import fcntl
+
+    from remote_gpu_trainer.text import locking
+
+    windows = types.ModuleType("msvcrt")
+    windows.LK_LOCK, windows.LK_NBLCK = fcntl.LOCK_EX, fcntl.LOCK_EX | fcntl.LOCK_NB
+    windows.locking = fcntl.lockf
+    sys.modules["msvcrt"], locking.fcntl = windows, None
+
+
+def race(homes, name, is_windows, ready, came_to):
+    """Reserve once in each home, at the same moment as the other process."""
+    if is_windows:
+        without_fcntl()
+    for home in homes:
+        os.environ["XDG_STATE_HOME"] = home
+        ready.wait(60)
+        try:
+            purse.reserve(run_of(name, NOW + 15 * HOUR), NOW)
+            came_to.put((home, name))
+        except purse.OverPurse:
+            pass
+
+
+@pytest.mark.skipif(os.name != "posix", reason="gives a process the locks of Windows")
+@pytest.mark.parametrize("is_windows", [False, True])
+def test_of_two_processes_that_reserve_at_once_one_wins_each_of_twenty_times(
+    tmp_path, monkeypatch, is_windows
+):
+    homes = [str(tmp_path / str(number)) for number in range(20)]
+    for home in homes:
+        monkeypatch.setenv("XDG_STATE_HOME", home)
+        ledger.set_purse(Money(40, "USD"), NOW)
+        rent("a", NOW)
+        rent("b", NOW)
+    several = multiprocessing.get_context("spawn")
+    ready, came_to = several.Barrier(2), several.Queue()
+    racers = [
+        several.Process(target=race, args=(homes, name, is_windows, ready, came_to))
+        for name in "ab"
+    ]
+    for racer in racers:
+        racer.start()
+    won = [came_to.get(timeout=120)[0] for _ in homes]
+    for racer in racers:
+        racer.join(60)
+    assert sorted(won) == sorted(homes) and came_to.empty()
+    assert [racer.exitcode for racer in racers] == [0, 0]
+
+
+def test_a_purse_that_cannot_be_locked_reserves_nothing(monkeypatch):
+    def fails(descriptor, waits=True):
+        raise OSError(36, "resource deadlock avoided")
+
+    monkeypatch.setattr(purse, "lock", fails)
+    rent("a", NOW)
+    assert purse.reserve(run_of("a", NOW + HOUR), NOW) is None  # without a purse nothing is refused
+    ledger.set_purse(Money(40, "USD"), NOW)
+    with pytest.raises(purse.OverPurse, match="can't lock"):
+        purse.reserve(run_of("a", NOW + HOUR), NOW)

@@ -16,6 +16,7 @@ import os
 import secrets
 import shlex
 import shutil
+import socket
 import subprocess
 import sys
 import threading
@@ -285,17 +286,32 @@ def address(box: Box, ssh_config: str = "", limit: float = 10) -> str:
 
     The name itself if ssh doesn't know it, "" for this machine.
     """
-    if box.local:
-        return ""
-    done = _start([*_ssh(box, False, ssh_config), "-G", "--", box.host], b"", limit, MOST)
-    settings = dict(
-        line.split(" ", 1)
-        for line in done.out.decode("utf-8", "replace").splitlines()
-        if " " in line
-    )
-    if "hostname" not in settings:
+    settings = _settings(box, ssh_config, limit)
+    if box.local or "hostname" not in settings:
         return box.host
     return shown(f"{settings['hostname']}:{settings.get('port', '22')}", 200)
+
+
+def numbers(box: Box, limit: float = 10) -> list[str]:
+    """Return the IP addresses of the host that ssh reaches, [] where another machine finds it."""
+    settings = _settings(box, "", limit)
+    jumps = {settings.get(name, "none") for name in ("proxyjump", "proxycommand")} != {"none"}
+    if jumps or "hostname" not in settings:
+        return []
+    try:
+        found = socket.getaddrinfo(settings["hostname"], None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return []
+    return sorted({str(one[4][0]) for one in found})
+
+
+def _settings(box: Box, ssh_config: str, limit: float) -> dict[str, str]:
+    """Return what the user's ssh configuration says of a box, {} for this machine."""
+    if box.local:
+        return {}
+    done = _start([*_ssh(box, False, ssh_config), "-G", "--", box.host], b"", limit, MOST)
+    lines = done.out.decode("utf-8", "replace").splitlines()
+    return dict(line.split(" ", 1) for line in lines if " " in line)
 
 
 def _ssh(box: Box, accept_new: bool, ssh_config: str, level: str = "ERROR") -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from datetime import date
 from pathlib import Path
 
@@ -57,9 +58,8 @@ def drill(provider: str, box: str | None, id: str, keys: Path | None, yes: bool)
     except providers.NoAnswer:
         terminal.error("the drill broke off; look in the console, the box may be billed")
         raise
-    file = guard_files.note_drill(done.receipt())
-    print(f"receipt: {file}")
-    print(json.dumps(done.receipt(), ensure_ascii=False))
+    print(json.dumps(asdict(done), ensure_ascii=False))
+    print(f"receipt: {guard_files.note_drill(done)}")
     for line in drills.lines_for_page(done, date.today()):
         print(f"for the page: {line}")
     print("passed" if done.passed else "not passed; if the box is still on, end it yourself")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import shlex
 import subprocess
 import sys
@@ -29,7 +28,6 @@ NOTIFY = click.option(
     help="run this, without a shell, for each new line, which it has on its standard input and in "
     "RGT_MESSAGE",
 )
-AGAIN = 24 * 3600  # seconds after which the same line is sent again
 DISCLAIMER = "never tried on a real account"
 
 
@@ -71,27 +69,27 @@ def guard(
 
     It was never tried on a real account. Without a command or option: `rgt guard status`.
 
+    Where a file that it needs is damaged, it says so, warns on, and stops nothing until that is
+    mended. A box that was asked to stop three times and still runs is told in each round.
+
     Exit 0: nothing to tell. Exit 1: it warned or stopped a box. Exit 2: it couldn't do its work.
     """
     if ctx.invoked_subcommand:
         return 0
     from ..runs import guard as guards
-    from ..runs import guard_files
 
     if pause or unpause:
         return _pause(pause)
     if not once:
         return _status(as_json)
-    before = guard_files.last()
     say = (lambda line: None) if as_json else print
+    send = (lambda line: _call(notify, line)) if notify else None
     try:
-        told = guards.work(with_keys(keys), time.time(), say)
+        told = guards.work(with_keys(keys), time.time(), say, send)
     except UserError as error:
-        if notify:
-            _call(notify, f"the guard can't work: {error}")
+        if send:
+            send(f"the guard can't work: {error}")
         raise
-    told.notified = _send(told.lines, before.notified if before else {}, notify)
-    guard_files.note_round(told)
     if as_json:
         print(json.dumps({"lines": told.lines, "blocked": told.blocked}, ensure_ascii=False))
     elif not told.lines:
@@ -116,18 +114,6 @@ def _pause(pause: bool) -> int:
         ) from None
     print("paused: no box is stopped until rgt guard --unpause" if pause else "not paused any more")
     return 0
-
-
-def _send(lines: list[str], before: dict[str, float], notify: str | None) -> dict[str, float]:
-    """Hand each line that is new, or a day old, to the user's command; return when which was."""
-    now, sent = time.time(), {}
-    for line in lines:
-        key = re.sub(r"\d[\d.]*", "#", line)
-        sent[key] = before.get(key, 0.0)
-        if notify and not 0 <= now - sent[key] < AGAIN:
-            sent[key] = now
-            _call(notify, line)
-    return sent
 
 
 def _call(notify: str, line: str) -> None:
@@ -182,7 +168,7 @@ def confirm(box: str, provider: str, id: str, wins: str, keys: Path | None, yes:
     print(f"that keeps {told}, and destroys all else ({DISCLAIMER})")
     reach = "it is stopped" if wins == "stop" else "it is left on, and billed"
     print(f"where it can't be reached then: {reach}")
-    if guard_files.drilled(own, act) is None if act else True:
+    if act is None or guard_files.read().drilled(own, act) is None:
         print(f"before it acts, rgt drill {own.provider} must have passed for this kind of box")
     if not _agrees("confirm this?", yes):
         return 1
@@ -255,12 +241,14 @@ def _status(as_json: bool) -> int:
     from ..runs import guard as guards
     from ..runs import guard_files, guard_timer
 
-    timers, last = guard_timer.installed(), guard_files.last()
+    timers, kept = guard_timer.installed(), guard_files.read()
+    last, known = kept.last, kept.confirmed
     age = None if last is None else time.time() - last.at
     is_late = age is None or not -guards.EVERY < age < 3 * guards.EVERY
-    code = 2 if is_late or not timers else last.code if last else 2
-    is_paused = guard_files.place("paused").exists()
-    known = guard_files.confirmations()
+    code = 2 if is_late or not timers or kept.damage else last.code if last else 2
+    is_paused = os.path.lexists(guard_files.place("paused"))
+    for line in kept.damage:
+        terminal.error(line)
     if as_json:
         told = {
             "timers": timers,

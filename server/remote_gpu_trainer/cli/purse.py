@@ -31,7 +31,8 @@ def purse(action: str, amount: tuple[str, ...], as_json: bool) -> int:
     traffic and rounding aren't counted, nor a box that no command of yours reached from here. It
     stops no box.
 
-    Exit 0: shown or done. Exit 1: no purse is set, or it is spent.
+    Exit 0: shown or done. Exit 1: no purse is set, or it is spent. Exit 2: the list of boxes is
+    damaged, so that nobody can say what is left; `start` refuses too.
     """
     from ..runs import ledger
     from ..runs import purse as purses

@@ -61,7 +61,8 @@ def sweep(providers: tuple[str, ...], keys: Path | None, as_json: bool) -> int:
     of their own; without a name those that are set up here. `rgt profile NAME commands` shows what
     is run, and whether it was ever tried on a real account.
 
-    Exit 0: nothing found. Exit 1: found something. Exit 2: a provider couldn't be asked.
+    Exit 0: nothing found. Exit 1: found something. Exit 2: a provider couldn't be asked, or a file
+    here that explains boxes is damaged.
     """
     from ..platforms import provider
     from ..runs import sweep as sweeping
@@ -76,4 +77,8 @@ def sweep(providers: tuple[str, ...], keys: Path | None, as_json: bool) -> int:
         print(json.dumps([one.as_dict() for one in found], ensure_ascii=False, indent=1))
     else:
         print("\n".join(sweeping.as_text(one) for one in found))
-    return 2 if any(one.why for one in found) else max((one.code for one in found), default=0)
+    damage = sweeping.damage()
+    for line in damage:
+        terminal.error(line)
+    codes = [one.code for one in found]
+    return 2 if damage or any(one.why for one in found) else max(codes, default=0)

@@ -10,10 +10,9 @@ import secrets
 import shlex
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import date
 from fnmatch import fnmatchcase
-from typing import Any
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
@@ -22,7 +21,7 @@ from ..platforms.profile import Act
 from ..platforms.provider import Item, Provider
 from ..text.masking import shown
 from . import guard_files
-from .guard_files import Unfit
+from .guard_files import Receipt, Unfit
 
 MOST = 900.0  # seconds until a box has the state that a command gives it
 EVERY = 15.0  # seconds between two lists
@@ -42,27 +41,6 @@ for place in "$@"; do
 done
 [ "$what" = write ] || rm -f "${files[@]}"
 """
-
-
-@dataclass
-class Drill:
-    """What a drill has shown so far. Times: seconds since 1970; `seconds` each step took."""
-
-    provider: str
-    account: str = ""
-    kind: str = ""
-    command: str = ""
-    at: float = 0.0
-    passed: bool = False
-    seconds: dict[str, float] = field(default_factory=dict)
-    marked: list[str] = field(default_factory=list)
-    survived: dict[str, list[str]] = field(default_factory=dict)
-    costs: dict[str, float | None] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-
-    def receipt(self) -> dict[str, Any]:
-        """Return what is kept."""
-        return dict(self.__dict__)
 
 
 @dataclass(frozen=True)
@@ -100,12 +78,12 @@ def plan(provider: Provider) -> list[str]:
     return [f"{name}: {command} ({cost})" for name, command, cost in steps]
 
 
-def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Drill:
+def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Receipt:
     """Drill with one box, which ends. `id`: '' for the one at its address.
 
     Raises Unfit and NoAnswer; what was seen before is then lost but for the box's own state.
     """
-    done = Drill(provider.name, at=time.time())
+    done = Receipt(provider.name, "", "", "", time.time(), False, {})
     began = time.monotonic()
     address = boxes.address(box)
     found = [one for one in provider.boxes() if (one.id == id if id else one.is_at(address))]
@@ -162,7 +140,7 @@ def _to_survive(act: Act, item: Item, marked: list[str]) -> set[str]:
 
 
 def _step(
-    provider: Provider, name: str, act: Act, item: Item, wanted: str, ask: Ask, done: Drill
+    provider: Provider, name: str, act: Act, item: Item, wanted: str, ask: Ask, done: Receipt
 ) -> Item | None:
     """Run a command once the user agrees, and wait until the list shows what it did; None where the
     user doesn't, or it didn't."""
@@ -214,7 +192,7 @@ def _marks(box: Box, what: str, mark: str, folders: list[str], ask: Ask | None =
     return [place for place in folders if place in {line.strip() for line in told}]
 
 
-def lines_for_page(done: Drill, today: date) -> list[str]:
+def lines_for_page(done: Receipt, today: date) -> list[str]:
     """Return the lines for the page of the platform; [] for a drill that didn't pass."""
     if not done.passed:
         return []

@@ -6,6 +6,8 @@ it sees and does.
 
 from __future__ import annotations
 
+import os
+import re
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -14,7 +16,7 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 
 from ..boxes import box as boxes
-from ..boxes.box import BadBox
+from ..boxes.box import BadBox, Box
 from ..platforms import provider as providers
 from ..platforms.profile import Act, ProfileError
 from ..platforms.provider import Item, NoAnswer, Provider
@@ -22,7 +24,7 @@ from ..runner.deadline import after
 from ..text.masking import shown
 from ..text.spans import shown_seconds
 from . import guard_files, known_jobs, ledger, other_runs, overview
-from .guard_decision import Confirmed, End, Seen, decide, warnings
+from .guard_decision import Confirmed, End, Seen, decide, settled, warnings
 from .guard_files import Last, Unfit
 from .job_errors import JobError
 from .job_reading import from_object
@@ -35,15 +37,18 @@ HOLD = 540.0  # seconds for which no box is judged after something odd: until th
 JUMP = 60.0  # seconds by which two clocks may part between two rounds
 SLACK = 300.0  # seconds by which this clock and a provider's may differ
 LOOK = 30.0  # seconds for one box
+AGAIN = 24 * 3600  # seconds after which the user's command gets the same line again
 AT_ONCE = 16  # boxes that are asked at the same time
 DEAD = ("timeout", "refused", "lost")  # reasons of ssh for which a box counts as dead
 
 
 @dataclass
 class Look:
-    """What one box said. `reason`: of ssh, where it said nothing; `why` in words."""
+    """What one box said. `names`: its address, and that by each of its IP addresses. `reason`: of
+    ssh, where it said nothing; `why` in words."""
 
     place: Place
+    names: tuple[str, ...] = ()
     rows: list[dict] = field(default_factory=list)
     strangers: tuple[str, ...] = ()
     answers: bool = False
@@ -62,27 +67,46 @@ class Account:
     why: str = ""
 
 
-def work(environment: dict[str, str], now: float, say: Callable[[str], None]) -> Last:
-    """Do a round. `now`: seconds since 1970. `say` gets each line as it comes. Raises Unfit."""
+def work(
+    environment: dict[str, str],
+    now: float,
+    say: Callable[[str], None],
+    send: Callable[[str], None] | None = None,
+) -> Last:
+    """Do a round. `now`: seconds since 1970. `say` gets each line as it comes, `send` those that
+    are new or a day old. Raises Unfit."""
     with guard_files.only_one():
-        guard_files.journal("round")
-        return _Round(environment, now, say).work()
+        return _Round(environment, now, say, send).work()
 
 
 class _Round:
-    def __init__(self, environment: dict[str, str], now: float, say: Callable[[str], None]):
-        self.environment, self.now, self.say = environment, now, say
+    def __init__(
+        self,
+        environment: dict[str, str],
+        now: float,
+        say: Callable[[str], None],
+        send: Callable[[str], None] | None,
+    ):
+        self.environment, self.now, self.say, self.send = environment, now, say, send
         self.began = time.monotonic()
-        self.before = guard_files.last()
+        self.kept = guard_files.read()
+        self.before, self.confirmed = self.kept.last, self.kept.confirmed
         self.last = Last(at=now, up=time.monotonic(), boot=_boot())
-        self.confirmed = guard_files.confirmations()
-        self.is_paused = guard_files.place("paused").exists()
-        self.acted = self.damage = ""
+        self.is_paused = os.path.lexists(guard_files.place("paused"))
+        self.acted = ""
+        self.is_damaged = self.is_offline = False
 
-    def tell(self, line: str) -> None:
+    def tell(self, line: str, code: int = 1) -> None:
+        """Tell the user a line."""
         self.last.lines.append(line)
-        self.last.code = max(self.last.code, 1)
+        self.last.code = max(self.last.code, code)
         self.say(line)
+        key, notified = re.sub(r"\d[\d.]*", "#", line), self.last.notified
+        before = self.before.notified if self.before else {}
+        notified[key] = before.get(key, 0.0)
+        if self.send and not 0 <= self.now - notified[key] < AGAIN:
+            notified[key] = self.now
+            self.send(line)
 
     def time(self) -> float:
         """Return the time now: the round's, and what it has taken since."""
@@ -91,46 +115,72 @@ class _Round:
     def work(self) -> Last:
         places = self._places()
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            looks = list(pool.map(_look, places))
+            looking = pool.map(_look, places)
             wanted = sorted({one.provider for one in self.confirmed.values()})
             accounts = dict(zip(wanted, pool.map(self._ask, wanted), strict=True))
+            looks = list(looking)
         before = self.before.silent if self.before else {}
         for look in looks:
             if not look.answers:
                 self.last.silent[look.place.address] = before.get(look.place.address, self.now)
         hold = self._hold(looks, accounts)
-        if self.last.code == 2:  # no network: what each box says or doesn't means nothing
+        if self.is_offline:  # what each box says or doesn't means nothing
             for look in looks:
                 look.reason = ""
         for account in accounts.values():
             if account.why:
-                self.tell(f"a provider couldn't be asked: {account.why}")
-        for look in looks:
+                self.tell(f"a provider couldn't be asked: {account.why}", 2)
+        for look in sorted(looks, key=self._sent):  # one that doesn't stop holds up no other
             self._judge(look, accounts, hold)
-        if self.damage or any(account.why for account in accounts.values()):
-            self.last.code = 2
-        guard_files.note_round(self.last)
+        self._find_again({place.address for place in places}, accounts)
+        try:
+            guard_files.note_round(self.last)
+        except Unfit as error:
+            self.tell(str(error), 2)
         return self.last
 
+    def _sent(self, look: Look) -> int:
+        own = self.confirmed.get(look.place.address)
+        return len(self.kept.sent(own)) if own else 0
+
     def _places(self) -> list[Place]:
-        """Return the boxes of the ledger, and those that you confirmed and that it doesn't name."""
+        """Return the boxes of the ledger, and those that it lost. Tell what is damaged."""
+        jobs, damage = known_jobs.read()
+        told = ledger.damage()
+        damage = [*([told] if told else []), *damage, *self.kept.damage]
         places = [place for place in overview.places() if place.opened]
-        unread, named = ledger.unread(), ledger.addresses()
-        lost = [own for own in self.confirmed.values() if own.address not in named]
-        if unread or lost:
-            what = f"{unread} of its lines can't be read" if unread else "it lacks boxes"
-            names = ", ".join(shown(own.name, 60) for own in lost)
-            self.damage = (
-                f"the list of boxes is damaged: {what}"
-                + (f"; it doesn't have {names}, which you confirmed" if names else "")
-                + f"; look at {ledger.place()}: a box that only it names isn't looked at"
+        named = ledger.addresses()
+        lost = {own.address: own.name for own in self.confirmed.values()}
+        if told or not ledger.place().is_file():
+            lost = {job.address: job.address for job in jobs if job.address} | lost
+        lost = {address: name for address, name in lost.items() if address not in named}
+        if lost:
+            names = ", ".join(shown(name, 60) for name in lost.values())
+            damage.insert(
+                0,
+                f"the list of boxes is damaged: it doesn't have {names}; look at {ledger.place()}: "
+                "a box that only it names isn't looked at, and may still be billed",
             )
-            self.tell(self.damage)
-        jobs = known_jobs.every()
-        for own in lost:
-            here = [job for job in jobs if job.address == own.address]
-            places.append(Place(own.address, own.name, jobs=here))
+        for line in damage:
+            self.is_damaged = True
+            self.tell(line, 2)
+        for address, name in lost.items():
+            here = [job for job in jobs if job.address == address]
+            places.append(Place(address, name, jobs=here))
         return places
+
+    def _find_again(self, known: set[str], accounts: dict[str, Account]) -> None:
+        """Tell of a box that was taken for gone, and that its provider's list shows again."""
+        for own in self.confirmed.values():
+            boxes = accounts[own.provider].boxes if own.address not in known else []
+            if self.kept.is_settled(own) and any(
+                (box.id, box.created, box.standing) == (own.id, own.created, "running")
+                for box in boxes
+            ):
+                name = shown(own.name, 60)
+                self.tell(f"{name} was gone from {own.provider}'s list, which shows it again: it "
+                          "may still be billed")  # fmt: skip
+                ledger.opened(own.address, own.name)
 
     def _hold(self, looks: list[Look], accounts: dict[str, Account]) -> str:
         """Return why no box may be judged now, '' if any may."""
@@ -140,13 +190,11 @@ class _Round:
         network = bool(looks) and all(look.reason in (*DEAD, "name") for look in looks)
         heard = any(not account.why for account in accounts.values())
         if network and (len(looks) > 1 or accounts) and not heard:
+            self.is_offline = True
             hold = "no box and no provider answers: this machine's own network may be down"
-            self.tell(f"{hold}; nothing could be looked at, and boxes may be billed")
-            self.last.code = 2
+            self.tell(f"{hold}; nothing could be looked at, and boxes may be billed", 2)
         elif len(fell) > 1 and not hold:
             hold = f"{len(fell)} boxes fell silent at once"
-        elif self.damage and not hold:
-            hold = "the list of boxes is damaged"
         if hold:
             self.last.hold_until = self.now + HOLD
         elif before and self.now < before.hold_until:
@@ -186,14 +234,22 @@ class _Round:
         seen = self._see(look, own, account, hold)
         decision = decide(seen)
         if decision.condition == "clocks agree" and account.provider and account.why == "":
-            seen = self._see_again(seen, account.provider)
+            seen = self._see_again(seen, look, account.provider)
             decision = decide(seen)
         if decision.condition:
             self.last.blocked[shown(seen.name, 60)] = f"{decision.condition}: {decision.why}"
         for line in warnings(seen, decision):
-            self.tell(line)
-        if decision.acts and own and account.provider:
-            self._stop(seen, own, account.provider)
+            self.tell(line, 2 if seen.is_deaf else 1)
+        try:
+            if decision.acts and own and account.provider:
+                self._stop(seen, own, account.provider)
+            elif own and (why := settled(seen)):
+                guard_files.journal("settled", own, why=why)
+                ledger.gone(own.address, own.name, why)
+            elif own and seen.sent and seen.box and seen.box.standing == "stopped":
+                guard_files.journal("off", own)
+        except Unfit as error:
+            self.tell(str(error), 2)
 
     def _see(self, look: Look, own: Confirmed | None, account: Account, hold: str) -> Seen:
         place, opened = look.place, look.place.opened
@@ -202,9 +258,10 @@ class _Round:
             self.time(),
             place.name,
             self.is_paused,
+            "a file that the guard needs is damaged" if self.is_damaged else "",
             hold,
             own,
-            tuple(_end(job) for job in place.jobs if job.at >= made - SLACK),
+            tuple(self._end(job, place) for job in place.jobs if job.at >= made - SLACK),
             why=look.why,
             why_unlisted=account.why,
             acted=self.acted,
@@ -215,20 +272,36 @@ class _Round:
         act = account.provider.commands.stop if account.provider else None
         if own and act and account.provider:
             listed = tuple(box for box in account.boxes if box.id == own.id)
+            words = account.provider.words(act, listed[0]) if listed else []
             seen = replace(
                 seen,
                 listed=listed,
                 listed_at=account.at,
                 asked=place.address,
-                at_address=_ids_at(account.boxes, place.address),
+                at_address=ids_at(account.boxes, look.names),
                 account=account.mark,
-                drilled=guard_files.drilled(own, act),
-                command=command_hash(account.provider, act, listed[0]) if listed else own.command,
-                asked_at=guard_files.asked_at(own),
+                drilled=self.kept.drilled(own, act),
+                command=guard_files.hash_of(*words) if listed else own.command,
+                sent=self.kept.sent(own),
             )
         return _with_runs(seen, look, act) if look.answers else seen
 
-    def _see_again(self, seen: Seen, provider: Provider) -> Seen:
+    def _end(self, job: Known, place: Place) -> End:
+        """Return when a run from here ends at the latest."""
+        try:
+            known = from_object(job.given)
+            allowance = least_seconds(known) + known.at_end.unproven_minutes * 60
+            return End(job.name, after(known.ends, job.first_start or job.at), allowance)
+        except (JobError, ValueError, TypeError, AttributeError, KeyError):
+            name = shown(place.name, 60)
+            self.tell(
+                f"the job of {shown(job.name, 60)} on {name}, as it is kept here, can't be read, "
+                f"so its end isn't known and {name} may still be billed; look at that box, and "
+                "start the run anew or end the box", 2
+            )  # fmt: skip
+        return End(job.name, None, 0.0)
+
+    def _see_again(self, seen: Seen, look: Look, provider: Provider) -> Seen:
         """Return what is so just before the stop: the provider's list and clock, asked anew."""
         own = seen.confirmed
         try:
@@ -238,7 +311,7 @@ class _Round:
                 seen,
                 clock_ahead=ahead,
                 listed=tuple(box for box in boxes if own and box.id == own.id),
-                at_address=_ids_at(boxes, seen.asked),
+                at_address=ids_at(boxes, look.names),
                 listed_at=self.time(),
                 now=self.time(),
             )
@@ -251,35 +324,45 @@ class _Round:
         if act is None:
             return
         name = shown(own.name, 60)
-        guard_files.journal("stop", address=own.address, id=own.id, created=own.created,
-                            command=own.command, provider=own.provider)  # fmt: skip
+        guard_files.journal("stop", own)
         self.acted = name
         try:
             provider.change(act, seen.listed[0])
         except NoAnswer as error:
-            guard_files.journal("stop failed", id=own.id, created=own.created, why=str(error))
-            self.tell(f"{name} couldn't be stopped: {error}")
-            self.last.code = 2
+            self.tell(f"{name} couldn't be stopped: {error}", 2)
+            guard_files.journal("stop failed", own, why=str(error))
             return
-        guard_files.journal("stop asked", id=own.id, created=own.created)
         self.tell(
             f"{name} was asked to stop, because its end has passed; the next round looks again"
         )
+        guard_files.journal("stop asked", own)
 
 
-def _ids_at(boxes: list[Item], address: str) -> tuple[str, ...]:
-    """Return the ids of the boxes that a provider's list shows at an address."""
-    return tuple(sorted({box.id for box in boxes if box.is_at(address)}))
+def names_of(box: Box, address: str) -> tuple[str, ...]:
+    """Return a box's address, and that by each of its IP addresses, as a list may show it."""
+    port = address.rpartition(":")[2]
+    found = (f"{number}:{port}" for number in boxes.numbers(box, LOOK))
+    return (address, *(name for name in found if name != address))
+
+
+def ids_at(listed: list[Item], names: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the ids of the boxes that a provider's list shows at an address, else at all of the IP
+    addresses that it is a name for; `names`: as `names_of` returns them."""
+    found = [tuple(sorted({box.id for box in listed if box.is_at(name)})) for name in names]
+    if not found or found[0] or len(set(found[1:])) != 1:
+        return found[0] if found else ()
+    return found[1]
 
 
 def _look(place: Place) -> Look:
     """Return what a box says of its runs."""
-    look = Look(place)
+    look = Look(place, (place.address,))
     try:
         box = boxes.parse(place.name)
         if boxes.address(box, limit=LOOK) != place.address:
             look.why = "its name leads to another box now"
             return look
+        look.names = names_of(box, place.address)
         look.rows = other_runs.rows_of(box, tuple(job.folder for job in place.jobs), LOOK)
         strangers = other_runs.ask_json(box, "runs.card_users", (), LOOK)
         if not isinstance(strangers, list):
@@ -289,15 +372,6 @@ def _look(place: Place) -> Look:
     except (BadBox, other_runs.NoRows) as error:
         look.why, look.reason = str(error), getattr(error, "reason", "")
     return look
-
-
-def _end(job: Known) -> End:
-    """Return when a run from here ends at the latest."""
-    with suppress(JobError, ValueError, TypeError, AttributeError, KeyError):
-        known = from_object(job.given)
-        allowance = least_seconds(known) + known.at_end.unproven_minutes * 60
-        return End(job.name, after(known.ends, job.first_start or job.at), allowance)
-    return End(job.name, None, 0.0)
 
 
 def _with_runs(seen: Seen, look: Look, act: Act | None) -> Seen:
@@ -342,11 +416,6 @@ def _are_kept(mounts: object, kept: list[str]) -> bool:
     )
 
 
-def command_hash(provider: Provider, act: Act, box: Item) -> str:
-    """Return the hash of the very command that ends a box."""
-    return guard_files.hash_of(*provider.words(act, box))
-
-
 def candidate(
     provider: Provider, name: str, address: str, since: float, id: str, wins: str, now: float
 ) -> tuple[Confirmed, Item]:
@@ -357,7 +426,10 @@ def candidate(
     act = provider.commands.stop
     if act is None:
         raise Unfit(f"{provider.name} has no stop that keeps a disk; end the box yourself")
-    found = [box for box in provider.boxes() if (box.id == id if id else box.is_at(address))]
+    listed = provider.boxes()
+    names = names_of(boxes.parse(name), address)
+    there = ids_at(listed, names)
+    found = [box for box in listed if (box.id == id if id else box.id in there)]
     if len(found) != 1:
         what = id or f"a box at {address}"
         raise Unfit(f"{provider.name} shows {what} {len(found)} times; name its id with --id")
@@ -368,10 +440,13 @@ def candidate(
         raise Unfit(f"{box.id} was made after {shown(name, 60)} was first reached; check the id")
     if box.standing != "running":
         raise Unfit(f"{box.id} is {box.state or 'in no known state'}; confirm a running box")
-    if not box.is_at(address):
+    if there != (box.id,):
+        which = f", which is {', '.join(names[1:])}" if names[1:] else ""
+        others = f" but {', '.join(there)}" if there else ""
         raise Unfit(
-            f"{provider.name} doesn't show {box.id} at {shown(address, 80)}, where ssh reaches "
-            f"{shown(name, 60)}; check the id, or name the box by its address in the list"
+            f"{provider.name} doesn't show {box.id} at {shown(address, 80)}{which}{others}, where "
+            f"ssh reaches {shown(name, 60)}, so the guard can only warn of that box, which it does "
+            "already; check the id, or name the box by its address in the list"
         )
     words = provider.words(act, box)
     own = Confirmed(address, name, provider.name, box.id, box.created, box.kind, provider.account(),

@@ -13,12 +13,15 @@ from typing import Literal, NamedTuple
 from ..platforms.provider import Item
 from ..text.masking import shown
 from ..text.spans import shown_seconds
+from . import local_files
+from .local_files import Seconds
 
 DRILL_DAYS = 90
 FRESH = 120.0  # seconds for which a provider's list says what is so now
 CLOCKS = 300.0  # seconds by which this clock and the provider's may differ
 SILENT = 1500.0  # seconds without an answer before if_unreachable counts: three rounds
 STOPPING = 540.0  # seconds that a stop may take
+TRIES = 3  # stops without effect after which the guard says that it can't end the bill
 
 
 class End(NamedTuple):
@@ -43,20 +46,23 @@ class Confirmed:
     name: str
     provider: str
     id: str
-    created: float
+    created: Seconds
     kind: str
     account: str
     command: str
     words: list[str]
-    at: float
+    at: Seconds
     if_unreachable: Literal["alarm", "stop"] = "alarm"
+
+    __pydantic_config__ = local_files.STRICT
 
 
 @dataclass(frozen=True)
 class Seen:
     """What a round has seen of one box. Times: seconds since 1970.
 
-    `hold`: why no box may be judged in this round. `ends`: of the runs from here since the box was
+    `damage`: a local file that a round needs can't be read; `hold`: why no box may be judged in
+    this round. `ends`: of the runs from here since the box was
     made. `drilled`: when a drill of this provider, account, kind and command last passed.
     `command`, `account`: as they are now. `listed`: the boxes of the provider's list that have the
     id; `listed_at`: when, None for no list; `why_unlisted`. `asked`: the address at which the box
@@ -67,12 +73,14 @@ class Seen:
     `unproven`: what the stop would destroy and that is nowhere else. `strangers`: programs on its
     cards that no run of ours has. `ended`: runs there that are over, where all are. `late`: when
     the first run there that lives should have ended, by what the box itself says; None for none.
-    `asked_at`: when it was last asked to stop. `acted`: the box that this round has stopped.
+    `sent`: when it was asked to stop since it was last off. `acted`: the box that this round has
+    stopped.
     """
 
     now: float
     name: str
     is_paused: bool = False
+    damage: str = ""
     hold: str = ""
     confirmed: Confirmed | None = None
     ends: tuple[End, ...] = ()
@@ -91,7 +99,7 @@ class Seen:
     longer: tuple[str, ...] = ()
     unproven: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
-    asked_at: float | None = None
+    sent: tuple[float, ...] = ()
     acted: str = ""
     ended: tuple[str, ...] = ()
     late: float | None = None
@@ -110,6 +118,25 @@ class Seen:
         own = self.confirmed
         is_it = box and own and len(self.listed) == 1 and box.created == own.created
         return box if is_it else None
+
+    @property
+    def is_listed(self) -> bool:
+        """Return whether the provider's list is known, and of the account that was confirmed."""
+        own = self.confirmed
+        return own is not None and self.listed_at is not None and self.account == own.account
+
+    @property
+    def is_gone(self) -> bool:
+        """Return whether the list shows nothing of the box any more, nor does the box answer."""
+        shows = self.listed or self.at_address
+        return self.is_listed and not shows and self.ssh != "answers"
+
+    @property
+    def is_deaf(self) -> bool:
+        """Return whether it still runs after it was asked to stop as often as may be."""
+        runs = self.box is not None and self.box.standing == "running"
+        asked = self.sent[TRIES - 1 : TRIES]
+        return runs and any(self.now - at >= STOPPING for at in asked)
 
 
 class Decision(NamedTuple):
@@ -191,6 +218,11 @@ def _clocks_agree(seen: Seen) -> str:
     return ""
 
 
+def _was_asked(seen: Seen) -> str:
+    ago = seen.now - seen.sent[-1] if seen.sent else STOPPING
+    return f"it was asked to stop {shown_seconds(max(0.0, ago))} ago" if ago < STOPPING else ""
+
+
 def _is_safe(seen: Seen) -> str:
     own = seen.confirmed
     if seen.ssh == "answers":
@@ -211,6 +243,7 @@ def _is_safe(seen: Seen) -> str:
 
 
 CONDITIONS: dict[str, Callable[[Seen], str]] = {
+    "files whole": lambda seen: seen.damage,
     "confirmed": lambda seen: "" if seen.confirmed else "you haven't confirmed how it is ended",
     "not paused": lambda seen: "the guard is paused" if seen.is_paused else "",
     "end passed": _has_passed,
@@ -226,6 +259,7 @@ CONDITIONS: dict[str, Callable[[Seen], str]] = {
     ),
     "one box": _is_the_box,
     "same address": _is_at_its_address,
+    "not asked just now": _was_asked,
     "clocks agree": _clocks_agree,
     "nothing lost": _is_safe,
     "one a round": lambda seen: f"{seen.acted} was stopped in this round" if seen.acted else "",
@@ -240,12 +274,23 @@ def decide(seen: Seen) -> Decision:
     return Decision(True)
 
 
+def settled(seen: Seen) -> str:
+    """Return why a box counts as gone, '' for one that may still be billed."""
+    own, box = seen.confirmed, seen.box
+    if own is None or seen.damage or not seen.is_listed or seen.ssh == "answers":
+        return ""
+    if box is not None and box.standing == "ended":
+        return f"{own.provider} lists {own.id} as {box.state}"
+    if seen.is_gone and seen.silent_for >= SILENT:
+        return f"{own.provider} doesn't list {own.id} any more, and it gives no answer"
+    return ""
+
+
 def warnings(seen: Seen, decision: Decision) -> list[str]:
     """Return what to tell the user about a box, a sentence each; [] for nothing."""
-    name, told = shown(seen.name, 60), []
-    box = seen.box
+    name, told, box = shown(seen.name, 60), [], seen.box
     is_shown_off = box is not None and box.standing in ("stopped", "ended")
-    is_off = is_shown_off and seen.late is None
+    is_off = (is_shown_off or seen.is_gone) and seen.late is None
     if box is not None and is_shown_off and not is_off:
         told.append(
             f"the provider says that {box.id} is {box.state}, and yet {name} answers, and a run "
@@ -254,8 +299,14 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
     if box is not None and box.standing == "stopped":
         cost = "" if box.month is None else f", about {box.month:.2f} USD a month"
         told.append(f"{name} is stopped, and its disk may be billed{cost}")
-    if seen.asked_at is not None and box is not None and box.standing == "running":
-        ago = seen.now - seen.asked_at
+    if seen.is_deaf:
+        told.append(
+            f"THE BILL GOES ON: {name} was asked to stop {len(seen.sent)} times in "
+            f"{shown_seconds(seen.now - seen.sent[0])}, and the provider's list still shows it "
+            "running; stop it in the provider's console"
+        )
+    elif seen.sent and box is not None and box.standing == "running":
+        ago = seen.now - seen.sent[0]
         if ago >= STOPPING:
             told.append(
                 f"{name} was asked to stop {shown_seconds(ago)} ago, and still runs: stop it in "

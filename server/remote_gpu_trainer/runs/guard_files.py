@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,17 @@ from typing import Any
 from ..platforms.profile import Act
 from ..text import UserError, write_whole
 from ..text.locking import lock
-from . import ledger
+from . import ledger, local_files
 from .guard_decision import Confirmed
+from .local_files import Damaged, Seconds
+
+MOST_BYTES = 16 << 20  # of the journal's end
+ANEW = {  # what to do about each file that is damaged
+    "confirmed.json": "delete it, and run rgt guard confirm anew for each box",
+    "last.json": "delete it; a round writes it anew",
+    "journal.jsonl": "look whether what the guard asked to stop is off, and delete that line",
+    "drills": "delete it; rgt drill makes another",
+}
 
 
 class Unfit(UserError):
@@ -37,20 +46,117 @@ class Last:
     last got such a line. `blocked`: the first condition that doesn't hold, by the box's name.
     """
 
-    at: float = 0.0
-    up: float = 0.0
-    boot: str = ""
-    hold_until: float = 0.0
-    silent: dict[str, float] = field(default_factory=dict)
+    at: Seconds
+    up: float
+    boot: str
+    hold_until: Seconds = 0.0
+    silent: dict[str, Seconds] = field(default_factory=dict)
     lines: list[str] = field(default_factory=list)
-    notified: dict[str, float] = field(default_factory=dict)
+    notified: dict[str, Seconds] = field(default_factory=dict)
     blocked: dict[str, str] = field(default_factory=dict)
     code: int = 0
+
+    __pydantic_config__ = local_files.STRICT
+
+
+@dataclass(frozen=True)
+class Step:
+    """A line of the journal. `t`: seconds since 1970. The rest: of the box, as it was confirmed."""
+
+    t: Seconds
+    step: str
+    id: str
+    created: Seconds
+
+    __pydantic_config__ = local_files.LINE
+
+
+@dataclass
+class Receipt:
+    """What a drill has shown. Times: seconds since 1970; `seconds` each step took.
+
+    `command`: the hash of what stops a box, '' where nothing does. `survived`: the marked folders
+    that kept their mark over a step.
+    """
+
+    provider: str
+    account: str
+    kind: str
+    command: str
+    at: Seconds
+    passed: bool
+    survived: dict[str, list[str]]
+    marked: list[str] = field(default_factory=list)
+    seconds: dict[str, float] = field(default_factory=dict)
+    costs: dict[str, float | None] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    __pydantic_config__ = local_files.STRICT
+
+    def __post_init__(self) -> None:
+        if self.passed and self.command and not self.survived.get("stop"):
+            raise ValueError("passed, and nothing survived the stop")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """All that a guard keeps. `damage`: what is wrong with a file and what to do, a sentence each;
+    what such a file held is left out."""
+
+    confirmed: dict[str, Confirmed]
+    last: Last | None
+    steps: list[Step]
+    receipts: list[Receipt]
+    damage: list[str]
+
+    def sent(self, own: Confirmed) -> tuple[float, ...]:
+        """Return when a box was asked to stop since it was last seen off."""
+        times: list[float] = []
+        for step in self._of(own):
+            times = [*times, step.t] if step.step == "stop" else times
+            times = [] if step.step in ("off", "settled") else times
+        return tuple(times)
+
+    def is_settled(self, own: Confirmed) -> bool:
+        """Return whether the guard has taken a box for gone."""
+        return "settled" in [step.step for step in self._of(own)]
+
+    def drilled(self, own: Confirmed, act: Act) -> float | None:
+        """Return when a drill last showed that this command stops such a box of this account."""
+        wanted = (own.provider, own.account, own.kind, hash_of(act.command))
+        return max(
+            (one.at for one in self.receipts if one.passed
+             and (one.provider, one.account, one.kind, one.command) == wanted),
+            default=None,
+        )  # fmt: skip
+
+    def _of(self, own: Confirmed) -> list[Step]:
+        return [one for one in self.steps if (one.id, one.created) == (own.id, own.created)]
 
 
 def place(name: str) -> Path:
     """Return a file of the guard."""
     return ledger.place().parent / "guard" / name
+
+
+def read() -> Kept:
+    """Return all that a guard keeps."""
+    damage: list[str] = []
+
+    def told(name: str, model: Any) -> Any:
+        try:
+            return local_files.read(place(name), model, ANEW[name])
+        except Damaged as error:
+            damage.append(str(error))
+        return None
+
+    confirmed, last = told("confirmed.json", dict[str, Confirmed]) or {}, told("last.json", Last)
+    steps, why = local_files.read_lines(
+        place("journal.jsonl"), Step, ANEW["journal.jsonl"], MOST_BYTES
+    )
+    receipts, more = local_files.read_all(place("drills"), Receipt, ANEW["drills"])
+    damage += [*([why] if why else []), *more]
+    return Kept({one.address: one for one in confirmed.values()}, last, steps, receipts, damage)
 
 
 @contextmanager
@@ -61,14 +167,12 @@ def only_one() -> Iterator[None]:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         lock(descriptor, waits=False)
-    except (BlockingIOError, PermissionError) as error:
-        if descriptor < 0:
-            raise _not_written(file, error) from None
-        os.close(descriptor)
-        raise Unfit("another guard is at work; wait for its end") from None
     except OSError as error:
+        is_held = descriptor >= 0 and isinstance(error, (BlockingIOError, PermissionError))
         if descriptor >= 0:
             os.close(descriptor)
+        if is_held:
+            raise Unfit("another guard is at work; wait for its end") from None
         raise _not_written(file, error) from None
     try:
         yield
@@ -80,56 +184,23 @@ def _not_written(file: Path, error: OSError) -> Unfit:
     return Unfit(f"the guard can't write {file} ({error.strerror}); check permissions and the disk")
 
 
-def journal(step: str, **fields: Any) -> None:
+def journal(step: str, own: Confirmed, **more: str) -> None:
     """Write a step before it is taken, onto the disk. Raises Unfit."""
+    box = {name: getattr(own, name) for name in ("id", "created", "address", "provider", "command")}
+    told = {"t": round(time.time(), 3), "step": step, **box, **more}
     file = place("journal.jsonl")
-    line = json.dumps({"t": round(time.time(), 3), "step": step, **fields}, ensure_ascii=False)
     try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        with open(os.open(file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600), "a") as out:
-            out.write(line + "\n")
-            out.flush()
-            os.fsync(out.fileno())
+        local_files.append(file, json.dumps(told).encode(), sync=True)
     except OSError as error:
         raise _not_written(file, error) from None
 
 
-def asked_at(confirmed: Confirmed) -> float | None:
-    """Return when a box was last asked to stop, None if it never was."""
-    found = None
-    with suppress(OSError):
-        for line in place("journal.jsonl").read_text(encoding="utf-8").splitlines():
-            with suppress(ValueError, TypeError, KeyError):
-                told = json.loads(line)
-                same = told["id"] == confirmed.id and told["created"] == confirmed.created
-                if told["step"] == "stop" and same:
-                    found = float(told["t"])
-    return found
-
-
-def confirmations() -> dict[str, Confirmed]:
-    """Return what the user has confirmed, by the box's address. Raises Unfit."""
-    told = _read("confirmed.json")
-    try:
-        return {address: Confirmed(**row) for address, row in told.items()}
-    except (TypeError, AttributeError):
-        raise Unfit(
-            f"{place('confirmed.json')} can't be read; delete it, and confirm anew"
-        ) from None
-
-
 def confirm(confirmed: Confirmed) -> None:
-    """Note what the user has confirmed. Raises Unfit."""
-    rows = {address: asdict(one) for address, one in confirmations().items()}
-    _write("confirmed.json", {**rows, confirmed.address: asdict(confirmed)})
-
-
-def last() -> Last | None:
-    """Return the last round, None where none can be read."""
-    try:
-        return Last(**_read("last.json")) if place("last.json").exists() else None
-    except (Unfit, TypeError):
-        return None
+    """Note what the user has confirmed. Raises Damaged and Unfit."""
+    name = "confirmed.json"
+    known = local_files.read(place(name), dict[str, Confirmed], ANEW[name]) or {}
+    told = {**known, confirmed.address: confirmed}
+    _write(name, {address: asdict(one) for address, one in told.items()})
 
 
 def note_round(told: Last) -> None:
@@ -137,50 +208,16 @@ def note_round(told: Last) -> None:
     _write("last.json", asdict(told))
 
 
-def drills() -> list[dict[str, Any]]:
-    """Return the receipts of drills on this machine."""
-    found = []
-    for file in place("drills").glob("*.json"):
-        with suppress(OSError, ValueError):
-            told = json.loads(file.read_text(encoding="utf-8"))
-            found += [told] if isinstance(told, dict) else []
-    return found
-
-
-def note_drill(receipt: dict[str, Any]) -> Path:
+def note_drill(receipt: Receipt) -> Path:
     """Keep the receipt of a drill; return its file. Raises Unfit."""
-    name = f"{receipt['provider']}-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    _write(f"drills/{name}", receipt)
-    return place(f"drills/{name}")
-
-
-def drilled(confirmed: Confirmed, act: Act) -> float | None:
-    """Return when a drill last showed that this command stops such a box of this account."""
-    wanted = (confirmed.provider, confirmed.account, confirmed.kind, hash_of(act.command))
-    times = [
-        float(told["at"])
-        for told in drills()
-        if told.get("passed") is True
-        and tuple(told.get(n) for n in ("provider", "account", "kind", "command")) == wanted
-    ]
-    return max(times, default=None)
+    name = f"drills/{receipt.provider}-{time.strftime('%Y%m%d-%H%M%S')}.json"
+    _write(name, asdict(receipt))
+    return place(name)
 
 
 def hash_of(*words: str) -> str:
     """Return the hash of a command's words."""
     return hashlib.sha256("\0".join(words).encode()).hexdigest()
-
-
-def _read(name: str) -> dict[str, Any]:
-    try:
-        found = json.loads(place(name).read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, ValueError):
-        found = None
-    if not isinstance(found, dict):
-        raise Unfit(f"{place(name)} can't be read; look at it, or delete it")
-    return found
 
 
 def _write(name: str, told: dict[str, Any]) -> None:

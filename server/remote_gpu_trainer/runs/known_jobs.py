@@ -18,9 +18,14 @@ from typing import Any
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..text import write_whole
-from . import ledger
+from . import ledger, local_files
+from .local_files import Seconds
 
 MOST = 500  # files; the oldest go
+DAMAGED = (
+    "a run that only it names has no deadline or budget here, and its box may still be billed; "
+    "delete the file once you have looked at your boxes"
+)
 
 
 @dataclass(frozen=True)
@@ -36,9 +41,11 @@ class Known:
     folder: str
     profile: str
     given: dict[str, Any]
-    at: float
-    first_start: float | None = None
+    at: Seconds
+    first_start: Seconds | None = None
     moved_from: str = ""
+
+    __pydantic_config__ = local_files.STRICT
 
     @property
     def name(self) -> str:
@@ -95,12 +102,13 @@ def told_place(box: Box, run: str) -> str:
 
 
 def every() -> list[Known]:
-    """Return all jobs that were started from here."""
-    found = []
-    for path in _place().glob("*.json"):
-        with suppress(OSError, ValueError, TypeError, AttributeError):
-            found.append(Known(**json.loads(path.read_text(encoding="utf-8"))))
-    return found
+    """Return all jobs that were started from here, but for those in damaged files."""
+    return read()[0]
+
+
+def read() -> tuple[list[Known], list[str]]:
+    """Return all jobs that were started from here, and what is wrong with other files of jobs."""
+    return local_files.read_all(_place(), Known, DAMAGED)
 
 
 def is_same(folder: str, run: str) -> bool:

@@ -2,8 +2,9 @@
 
 A box is on the list from the first command that reaches it until it is confirmed gone, or until the
 user says that it is gone or their own. If the home is missing or read-only, nothing is remembered,
-and commands work all the same. A torn or foreign line is skipped. A box is known by the address of
-its name at that time. So a name that leads elsewhere later doesn't hide the old box.
+and commands work all the same. A torn or foreign line is skipped, and `damage` tells of it to those
+who act on money. A box is known by the address of its name at that time. So a name that leads
+elsewhere later doesn't hide the old box.
 """
 
 from __future__ import annotations
@@ -11,16 +12,15 @@ from __future__ import annotations
 import json
 import os
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from ..numbers import finite
 from ..text import BadRequest
-from ..text.locking import lock
 from ..text.money import Money
+from . import local_files
+from .local_files import Seconds
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
@@ -29,9 +29,33 @@ MOST_BYTES = 64 << 20  # of the file's end, some 300,000 events: what is older i
 OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
 RELEASED = "released"
 PURSE, RESERVED = "purse", "reserved"
-LATEST = 1e11  # seconds since 1970 in the year 5138; a time in milliseconds lies above
+DAMAGED = "delete that line; boxes and runs that only it names may still be billed"
 ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder
 DAY = 24 * 3600  # seconds between two reminders
+
+
+@dataclass(frozen=True)
+class Event:
+    """A line of the ledger. `t`: seconds since 1970. The rest: as the writer of its kind has it."""
+
+    t: Seconds
+    event: str
+    address: str | None = None
+    name: str = ""
+    profile: str = ""
+    price: float | None = None
+    currency: str = ""
+    id: str = ""
+    folder: str = ""
+    mark: str = ""
+    until: Seconds = 0.0
+    amount: float | None = None
+
+    __pydantic_config__ = local_files.LINE
+
+    def __post_init__(self) -> None:
+        if self.address is None and self.event in (OPENED, GONE, OWN, LISTED, RELEASED, RESERVED):
+            raise ValueError("no address")
 
 
 @dataclass(frozen=True)
@@ -103,12 +127,12 @@ def shown_as(address: str, name: str, now: float | None = None) -> bool:
 def ids_of(address: str) -> set[str]:
     """Return the ids by which lists have shown a box since it was last gone."""
     ids: set[str] = set()
-    for event, _ in _events():
-        if event.get("address") == address:
-            if event["event"] in (GONE, OWN):
+    for event in _events():
+        if event.address == address:
+            if event.event in (GONE, OWN):
                 ids.clear()
-            elif event["event"] == LISTED:
-                ids.add(str(event.get("id")))
+            elif event.event == LISTED:
+                ids.add(event.id)
     return ids
 
 
@@ -122,11 +146,8 @@ def released(address: str, folder: str, mark: str, now: float | None = None) -> 
 
 def releases(address: str) -> dict[str, str]:
     """Return the mark of each run of a box that was released, by its folder there."""
-    found: dict[str, str] = {}
-    for event, _ in _events():
-        if event["event"] == RELEASED and event.get("address") == address:
-            found[str(event.get("folder"))] = str(event.get("mark"))
-    return found
+    mine = (one for one in _events() if one.event == RELEASED and one.address == address)
+    return {event.folder: event.mark for event in mine}
 
 
 def forget(name: str, address: str, *, own: bool, now: float | None = None) -> str:
@@ -171,11 +192,11 @@ def with_its_line(box: Box) -> Box:
 def own_machines() -> dict[str, str]:
     """Return the machines that the user calls their own: {address: name}."""
     own, names = _read()[1], {}
-    for event, _ in _events():
-        address, name = event.get("address"), event.get("name")
+    for event in _events():
+        address = event.address
         # What --mine was given may be an address.
-        if address in own and name and (event["event"] == OPENED or address not in names):
-            names[str(address)] = str(name)
+        if address in own and event.name and (event.event == OPENED or address not in names):
+            names[address] = event.name
     return names
 
 
@@ -186,15 +207,12 @@ def still_open() -> list[Opened]:
 
 def addresses() -> set[str]:
     """Return the address of each box that the ledger has ever named, gone or not."""
-    return {str(event.get("address")) for event, _ in _events()}
+    return {event.address for event in _events() if event.address}
 
 
-def unread() -> int:
-    """Return how many lines of the ledger can't be read; 1 for a file that can't be opened."""
-    lines, read = _lines(), sum(1 for _ in _events())
-    if not lines:
-        return int(place().exists() and not os.access(place(), os.R_OK))
-    return sum(1 for line in lines if line.strip()) - read
+def damage() -> str:
+    """Return what is wrong with the ledger and what to do, '' for nothing."""
+    return _read_lines()[1]
 
 
 def reminder(command: str = "", as_json: bool = False, now: float | None = None) -> str:
@@ -245,21 +263,18 @@ def rentals() -> list[Rental]:
     """Return all rentals that the ledger remembers, those of own machines left out."""
     ended: list[Rental] = []
     open_: dict[str, Rental] = {}
-    for event, when in _events():
-        kind, address = event["event"], event.get("address")
-        if not isinstance(address, str):
-            continue
+    for event in _events():
+        kind, address = event.event, event.address or ""
         if kind == OPENED:
             before = open_.get(address)
-            box = _opened(event, when, before.box if before else None)
+            box = _opened(event, before.box if before else None)
             open_[address] = Rental(box, None, before.reserved if before else {})
         elif kind == RESERVED and address in open_:
-            until = finite(event.get("until"), LATEST)
-            open_[address].reserved[str(event.get("folder"))] = until or 0.0
+            open_[address].reserved[event.folder] = event.until
         elif kind in (GONE, OWN) and address in open_:
             rental = open_.pop(address)
             if kind == GONE:
-                ended.append(replace(rental, end=when))
+                ended.append(replace(rental, end=event.t))
     return [*ended, *open_.values()]
 
 
@@ -278,10 +293,10 @@ def set_purse(money: Money | None, now: float | None = None) -> bool:
 def purse() -> tuple[Money, float] | None:
     """Return the newest purse and when it was set, in seconds since 1970; None without one."""
     found = None
-    for event, when in _events():
-        if event["event"] == PURSE:
-            amount = finite(event.get("amount"))
-            found = (Money(amount, str(event.get("currency"))), when) if amount else None
+    for event in _events():
+        if event.event == PURSE:
+            money = Money(event.amount, event.currency) if event.amount else None
+            found = (money, event.t) if money else None
     return found
 
 
@@ -294,79 +309,45 @@ def _read() -> tuple[dict[str, Opened], set[str], float]:
     boxes: dict[str, Opened] = {}
     own: set[str] = set()
     reminded = float("-inf")
-    for event, when in _events():
-        kind, address = event["event"], event.get("address")
+    for event in _events():
+        kind, address = event.event, event.address or ""
         if kind == REMINDED:
-            reminded = when
-        if not isinstance(address, str):
-            continue
-        if kind in (GONE, OWN):
+            reminded = event.t
+        elif kind in (GONE, OWN):
             boxes.pop(address, None)
             (own.add if kind == OWN else own.discard)(address)
         elif kind == OPENED:
             own.discard(address)
-            boxes[address] = _opened(event, when, boxes.get(address))
+            boxes[address] = _opened(event, boxes.get(address))
     return boxes, own, reminded
 
 
-def _opened(event: dict, when: float, before: Opened | None) -> Opened:
+def _opened(event: Event, before: Opened | None) -> Opened:
     """Return a box by an event that tells of it; `before`: what is known of it already."""
-    price, currency = finite(event.get("price")), str(event.get("currency") or "")
-    if price is None and before:
-        price, currency = before.price, before.currency
-    address = str(event["address"])
+    told = event if event.price is not None or before is None else before
+    address = event.address or ""
     return Opened(
         address,
-        str(event.get("name") or address),
-        before.since if before else when,
-        str(event.get("profile") or (before.profile if before else "")),
-        price,
-        currency,
+        event.name or address,
+        before.since if before else event.t,
+        event.profile or (before.profile if before else ""),
+        told.price,
+        told.currency,
     )
 
 
-def _events() -> Iterator[tuple[dict, float]]:
-    """(event, seconds since 1970) of each line that can be read."""
-    for line in _lines():
-        try:
-            event = json.loads(line)
-            when = finite(event["t"], LATEST)
-            is_event = isinstance(event, dict) and "event" in event
-        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-            continue
-        if is_event and when is not None and when >= 0:
-            yield event, when
+def _events() -> list[Event]:
+    return _read_lines()[0]
 
 
-def _lines() -> list[bytes]:
-    try:
-        with place().open("rb") as file:
-            size = file.seek(0, os.SEEK_END)
-            file.seek(max(0, size - MOST_BYTES))
-            return file.read(MOST_BYTES).splitlines()
-    except (OSError, ValueError):
-        return []
+def _read_lines() -> tuple[list[Event], str]:
+    return local_files.read_lines(place(), Event, DAMAGED, MOST_BYTES)
 
 
 def _append(event: str, now: float | None, **fields: object) -> bool:
-    record = {"t": _now(now), "event": event, **fields}
-    line = json.dumps(record, ensure_ascii=False).encode("utf-8", "replace") + b"\n"
+    line = json.dumps({"t": _now(now), "event": event, **fields}, ensure_ascii=False)
     try:
-        file = place()
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            lock(descriptor)
-            size = os.fstat(descriptor).st_size
-            if (
-                size
-                and os.lseek(descriptor, size - 1, os.SEEK_SET)
-                and os.read(descriptor, 1) != b"\n"
-            ):
-                line = b"\n" + line  # so that a torn last line stays alone
-            os.write(descriptor, line)
-        finally:
-            os.close(descriptor)
+        local_files.append(place(), line.encode("utf-8", "replace"))
     except (OSError, ValueError):
         return False
     return True

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -77,9 +77,17 @@ class Account:
 
 
 def account(now: float) -> Account | None:
-    """Return what is spent and reserved at a moment; None without a purse."""
-    found = ledger.purse()
+    """Return what is spent and reserved at a moment; None without a purse. Raises OverPurse."""
+    found = _purse()
     return None if found is None else _count(*found, ledger.rentals(), now)
+
+
+def _purse() -> tuple[Money, float] | None:
+    """Return the purse and when it was set. Raises OverPurse where the ledger is damaged: what it
+    held may be a purse, or a box that spends it."""
+    if told := ledger.damage():
+        raise OverPurse(f"purse: {told}; until then nothing is reserved, and no run is started")
+    return ledger.purse()
 
 
 def _count(money: Money, since: float, rentals: list[ledger.Rental], now: float) -> Account:
@@ -126,7 +134,7 @@ def wanted_by(box: Box, plan: Plan, began: float) -> Wanted | None:
 
 def check(wanted: Wanted, now: float) -> Account | None:
     """Return the account as it is with this run; None without a purse. Raises OverPurse."""
-    found = ledger.purse()
+    found = _purse()
     if found is None:
         return None
     hourly, unit = wanted.hourly, found[0].currency
@@ -185,15 +193,24 @@ def give_back(wanted: Wanted, now: float | None = None) -> None:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """Let one process at a time reserve, where the home can be written."""
+    """Let one process at a time reserve. Raises OverPurse where a purse is set and can't be kept to
+    one; without a purse nothing is to be kept."""
     file = ledger.place().with_name("purse.lock")
-    descriptor = None
-    with suppress(OSError):
+    descriptor = -1
+    try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
         lock(descriptor)
+    except OSError as error:
+        if ledger.purse() is not None:
+            if descriptor >= 0:
+                os.close(descriptor)
+            raise OverPurse(
+                f"purse: can't lock {file} ({error.strerror}), so nothing is reserved; try again, "
+                "or check its permissions and the disk"
+            ) from None
     try:
         yield
     finally:
-        if descriptor is not None:
+        if descriptor >= 0:
             os.close(descriptor)

@@ -12,6 +12,7 @@ from typing import Any
 from ..platforms.provider import Item, NoAnswer, NotSetUp, Provider
 from ..text.masking import shown
 from . import known_jobs, ledger
+from .known_jobs import Known
 
 SLACK = 300.0  # seconds by which two clocks may differ
 
@@ -75,16 +76,23 @@ def sweep(provider: Provider) -> Swept:
         swept.boxes, swept.disks = provider.boxes(), provider.disks()
     except NoAnswer as error:
         swept.why, swept.is_set_up = str(error), not isinstance(error, NotSetUp)
-    swept.explained = {box.id: explain(box) for box in swept.boxes}
+    jobs = known_jobs.every()
+    swept.explained = {box.id: explain(box, jobs) for box in swept.boxes}
     return swept
 
 
-def explain(item: Item) -> str:
+def damage() -> list[str]:
+    """Return what is wrong with the files by which boxes are explained, a sentence each."""
+    told = ledger.damage()
+    return [*([told] if told else []), *known_jobs.read()[1]]
+
+
+def explain(item: Item, jobs: list[Known]) -> str:
     """Return the run from here that a box of a list is there for, '' for none known."""
     for rental in ledger.still_open():
         if not item.is_at(rental.address) and item.id not in ledger.ids_of(rental.address):
             continue
-        runs = [job.name for job in known_jobs.every() if job.address == rental.address
+        runs = [job.name for job in jobs if job.address == rental.address
                 and (item.created is None or job.at >= item.created - SLACK)]  # fmt: skip
         if runs:
             return f"{shown(runs[-1], 60)} on {shown(rental.name, 60)}"

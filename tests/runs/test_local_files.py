@@ -1,0 +1,126 @@
+"""Files of ours on the user's machine that are damaged: told, and nobody is stopped or started by them."""
+
+import json
+import os
+import shutil
+
+import pytest
+from remote_gpu_trainer.runs import guard_files, ledger, local_files, purse
+from remote_gpu_trainer.text.money import Money
+
+from .test_guard import World, asked_to_stop, run
+from .test_guard import world as world  # the fixture
+
+DAMAGE = {
+    "empty": lambda data: b"",
+    "truncated": lambda data: data[:-7],
+    "another type": lambda data: b"[7]\n",
+    "not UTF-8": lambda data: data.replace(b'"', b'"\xff', 1),
+    "a directory": None,
+    "no permission": None,
+}
+KEPT = ("guard/confirmed.json", "guard/last.json", "guard/journal.jsonl", "guard/drills/*.json")
+LISTED = ("ledger.jsonl", "jobs/*.json")
+LACKS = {  # each with a key that is missing
+    "guard/confirmed.json": b'{"gpu:22": {"address": "gpu:22"}}',
+    "ledger.jsonl": b'{"t": 1, "event": "opened"}\n',
+    "guard/journal.jsonl": b'{"t": 1, "step": "stop"}\n',
+}
+
+
+def spoil(file, how, name):
+    """Damage a file; return what gives it back."""
+    data = file.read_bytes()
+    if how == "no permission":
+        file.chmod(0)
+    elif how == "a directory":
+        file.unlink()
+        file.mkdir()
+    else:
+        file.write_bytes(LACKS.get(name, b"{}") if how == "a key is missing" else DAMAGE[how](data))
+
+    def mend():
+        if file.is_dir():
+            shutil.rmtree(file)
+        file.unlink(missing_ok=True)
+        file.write_bytes(data)
+
+    return mend
+
+
+@pytest.mark.parametrize("name", [*KEPT, *LISTED])
+def test_a_damaged_file_is_told_and_stops_nothing(world: World, name):
+    asked_to_stop(world, 40)
+    ledger.set_purse(Money(40, "USD"))
+    [file] = ledger.place().parent.glob(name)
+    for how in (*DAMAGE, "a key is missing"):
+        if how == "no permission" and (os.name != "posix" or os.geteuid() == 0):
+            continue
+        if how == "empty" and name.endswith("journal.jsonl"):
+            continue  # a journal without a line is one of a guard that never asked for anything
+        mend = spoil(file, how, name)
+        looked = [run("guard", "--once"), run("guard", "status")]
+        looked += [run("sweep", "aws"), run("purse")] if name in LISTED else []
+        told = "".join(done.output + str(done.exception or "") for done in looked)
+        assert all(done.exception is None for done in looked[:3]), (how, told)
+        assert looked[0].return_value == 2 and looked[1].return_value == 2, (how, told)
+        assert "damaged" in looked[0].output and str(file.parent) in told, (how, told)
+        assert "may still be billed" in looked[0].output, (how, told)
+        assert "files whole" in guard_files.read().last.blocked["gpu"] if file.is_file() else True
+        if name in LISTED and how != "empty":
+            assert looked[2].return_value == 2
+        if name == "ledger.jsonl" and how != "empty":
+            assert isinstance(looked[3].exception, purse.OverPurse)
+        mend()
+    assert not world.stops
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"job": 7}', '{"job": {"durable": "x"}, "rendered": []}', "\xff", None]
+)
+def test_a_run_whose_sent_job_is_damaged_counts_as_unproven(world, text):
+    [file] = (world.place / "gpu/runs/toy/run.d").glob("*/job.json")
+    file.unlink()
+    if text is None:
+        file.mkdir()
+    else:
+        file.write_bytes(text.encode("latin-1"))
+    told = world.round()
+    assert not world.stops and told.code == 1
+    assert "nowhere else: toy" in told.blocked["gpu"]
+    assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
+
+
+def test_a_job_here_that_is_no_job_is_told_and_its_box_is_left_alone(world):
+    [file] = (ledger.place().parent / "jobs").glob("*.json")
+    file.write_text(json.dumps({**json.loads(file.read_text()), "given": {"command": 7}}))
+    told = world.round()
+    assert told.code == 2 and not world.stops
+    assert "the job of toy on gpu, as it is kept here, can't be read" in told.lines[0]
+    assert "gpu may still be billed" in told.lines[0]
+
+
+@pytest.mark.parametrize(
+    "change", [{"survived": {"stop": []}}, {"survived": {}}, {"survived": None}]
+)
+def test_a_receipt_by_which_nothing_survived_proves_nothing(world, change):
+    [file] = guard_files.place("drills").glob("*.json")
+    told = {**json.loads(file.read_text()), **change}
+    file.write_text(json.dumps({name: value for name, value in told.items() if value is not None}))
+    assert world.round().code == 2 and not world.stops
+    assert guard_files.read().receipts == [] and str(file) in guard_files.read().damage[0]
+
+
+def test_a_ledger_that_begins_within_a_line_is_whole(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setattr(ledger, "MOST_BYTES", 150)
+    for number in range(9):
+        ledger.opened(f"box{number}:22", "b", now=1)
+    assert ledger.damage() == "" and 0 < len(ledger.still_open()) < 9
+
+
+def test_a_line_after_a_torn_one_stands_alone(tmp_path):
+    file = tmp_path / "journal.jsonl"
+    file.write_text('{"t": 1')
+    local_files.append(file, b"{}")
+    assert file.read_text().splitlines() == ['{"t": 1', "{}"]
