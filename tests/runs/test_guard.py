@@ -300,6 +300,12 @@ def test_a_box_that_three_stops_did_not_end_is_told_loudly_in_each_round(world):
     assert {tuple(line[1:3]) for line in world.stops} == {("ec2", "stop-instances")}
 
 
+def test_a_slow_command_of_the_user_does_not_hold_up_a_stop(world):
+    stops = []
+    guard.work(dict(os.environ), world.now, lambda line: None, lambda line: stops.append(len(world.stops)))  # fmt: skip
+    assert stops and set(stops) == {1}
+
+
 def test_a_box_that_does_not_stop_holds_up_no_other(world):
     fake.change(world.account, boxes=[world.row("gpu"), world.row("gpu2")], deaf=True)
     world.box("gpu2")

@@ -144,6 +144,8 @@ def _call(notify: str, line: str) -> None:
 def confirm(box: str, provider: str, id: str, wins: str, keys: Path | None, yes: bool) -> int:
     """Confirm on this machine which box of the provider's list this is, and the command that may
     stop it past its end. Nothing is stopped now. Job files, logs and boxes can't confirm anything.
+    A box that ssh reaches by a name is found by the IP addresses that the name has here. One that
+    the list shows at none of them can only be warned of, as every box is.
 
     Exit 0: confirmed. Exit 1: not.
     """
@@ -242,35 +244,35 @@ def _status(as_json: bool) -> int:
     from ..runs import guard_files, guard_timer
 
     timers, kept = guard_timer.installed(), guard_files.read()
-    last, known = kept.last, kept.confirmed
+    last = kept.last
     age = None if last is None else time.time() - last.at
-    is_late = age is None or not -guards.EVERY < age < 3 * guards.EVERY
-    code = 2 if is_late or not timers or kept.damage else last.code if last else 2
-    is_paused = os.path.lexists(guard_files.place("paused"))
+    works = age is not None and -guards.EVERY < age < 3 * guards.EVERY
+    names = [shown(one.name, 60) for one in kept.confirmed.values()]
+    told = {
+        "timers": timers,
+        "paused": os.path.lexists(guard_files.place("paused")),
+        "last_round": last and last.at,
+        "works": works,
+        "damage": kept.damage,
+        "lines": last.lines if last else [],
+        "blocked": last.blocked if last else {},
+        "confirmed": names,
+    }
     for line in kept.damage:
         terminal.error(line)
     if as_json:
-        told = {
-            "timers": timers,
-            "paused": is_paused,
-            "last_round": last and last.at,
-            "works": not is_late,
-            "lines": last.lines if last else [],
-            "blocked": last.blocked if last else {},
-            "confirmed": [one.name for one in known.values()],
-        }
         print(json.dumps(told, ensure_ascii=False, indent=1))
-        return code
-    print(f"timer: {', '.join(timers) or 'none; rgt guard install shows one'}")
-    when = "none yet" if age is None else f"{shown_seconds(max(0, age))} ago"
-    late = ", so it doesn't work now" if is_late else ""
-    print(f"last round: {when}{late}")
-    if is_paused:
-        print("paused: it stops no box")
-    names = ", ".join(shown(one.name, 60) for one in known.values())
-    print(f"may stop past their end: {names or 'none; rgt guard confirm BOX names one'}")
-    for line in last.lines if last else []:
-        print(f"told: {line}")
-    for name, why in (last.blocked if last else {}).items():
-        print(f"doesn't stop {name}: {why}")
-    return code
+    else:
+        when = "none yet" if age is None else f"{shown_seconds(max(0, age))} ago"
+        late = "" if works else ", so it doesn't work now"
+        print(f"timer: {', '.join(timers) or 'none; rgt guard install shows one'}")
+        print(f"last round: {when}{late}")
+        if told["paused"]:
+            print("paused: it stops no box")
+        none = "none; rgt guard confirm BOX names one"
+        print(f"may stop past their end: {', '.join(names) or none}")
+        for line in told["lines"]:
+            print(f"told: {line}")
+        for name, why in told["blocked"].items():
+            print(f"doesn't stop {name}: {why}")
+    return last.code if last and works and timers and not kept.damage else 2

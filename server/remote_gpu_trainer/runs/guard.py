@@ -101,12 +101,17 @@ class _Round:
         self.last.lines.append(line)
         self.last.code = max(self.last.code, code)
         self.say(line)
-        key, notified = re.sub(r"\d[\d.]*", "#", line), self.last.notified
+
+    def _send_new(self) -> None:
+        """Send the lines that are new or a day old. After the round: it may take its time."""
         before = self.before.notified if self.before else {}
-        notified[key] = before.get(key, 0.0)
-        if self.send and not 0 <= self.now - notified[key] < AGAIN:
-            notified[key] = self.now
-            self.send(line)
+        for line in self.last.lines:
+            key = re.sub(r"\d[\d.]*", "#", line)
+            at = before.get(key, 0.0)
+            if self.send and not 0 <= self.now - at < AGAIN:
+                at = self.now
+                self.send(line)
+            self.last.notified[key] = at
 
     def time(self) -> float:
         """Return the time now: the round's, and what it has taken since."""
@@ -137,6 +142,9 @@ class _Round:
             guard_files.note_round(self.last)
         except Unfit as error:
             self.tell(str(error), 2)
+        self._send_new()
+        with suppress(Unfit):
+            guard_files.note_round(self.last)
         return self.last
 
     def _sent(self, look: Look) -> int:

@@ -281,7 +281,7 @@ def settled(seen: Seen) -> str:
         return ""
     if box is not None and box.standing == "ended":
         return f"{own.provider} lists {own.id} as {box.state}"
-    if seen.is_gone and seen.silent_for >= SILENT:
+    if seen.is_gone and not seen.hold and seen.silent_for >= SILENT:
         return f"{own.provider} doesn't list {own.id} any more, and it gives no answer"
     return ""
 
@@ -299,19 +299,19 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
     if box is not None and box.standing == "stopped":
         cost = "" if box.month is None else f", about {box.month:.2f} USD a month"
         told.append(f"{name} is stopped, and its disk may be billed{cost}")
+    is_running = box is not None and box.standing == "running"
+    ago = seen.now - seen.sent[0] if seen.sent and is_running else 0.0
     if seen.is_deaf:
         told.append(
             f"THE BILL GOES ON: {name} was asked to stop {len(seen.sent)} times in "
-            f"{shown_seconds(seen.now - seen.sent[0])}, and the provider's list still shows it "
-            "running; stop it in the provider's console"
+            f"{shown_seconds(ago)}, and the provider's list still shows it running; stop it in the "
+            "provider's console"
         )
-    elif seen.sent and box is not None and box.standing == "running":
-        ago = seen.now - seen.sent[0]
-        if ago >= STOPPING:
-            told.append(
-                f"{name} was asked to stop {shown_seconds(ago)} ago, and still runs: stop it in "
-                "the provider's console"
-            )
+    elif ago >= STOPPING:
+        told.append(
+            f"{name} was asked to stop {shown_seconds(ago)} ago, and still runs: stop it in the "
+            "provider's console"
+        )
     last = max((end.at for end in seen.ends if end.at is not None), default=None)
     if last is None or seen.now < last:  # the box's own word never stops anything
         last = seen.late

@@ -146,8 +146,7 @@ def check(wanted: Wanted, now: float) -> Account | None:
     mine = ledger.Opened(
         wanted.address, wanted.name, now, price=hourly.amount, currency=hourly.currency
     )
-    others = []
-    reserved: dict[str, float] = {}
+    others, reserved = [], {}
     for rental in ledger.rentals():
         if rental.end is None and rental.box.address == wanted.address:
             mine = replace(mine, since=rental.box.since)
@@ -155,9 +154,10 @@ def check(wanted: Wanted, now: float) -> Account | None:
         else:
             others.append(rental)
     reserved.pop(wanted.folder, None)
-    before = _count(*found, [*others, ledger.Rental(mine, None, reserved)], now)
-    reserved = {**reserved, wanted.folder: wanted.until}
-    after = _count(*found, [*others, ledger.Rental(mine, None, reserved)], now)
+    before, after = (
+        _count(*found, [*others, ledger.Rental(mine, None, {**reserved, **more})], now)
+        for more in ({}, {wanted.folder: wanted.until})
+    )
     if after.spent + after.reserved > after.purse.amount:
         cost = after.reserved - before.reserved
         seconds = before.left / hourly.amount * 3600
