@@ -389,7 +389,8 @@ def test_a_hostile_source_neither_runs_nor_stops_the_reading(project):
     folder = project(files)
     assert draft(folder).program == "train.py"
     assert not (folder / "ran").exists()
-    assert set(sources.read(folder).sources) == {"train.py", "round.py"}
+    readable = {one.path for one in sources.read(folder).sources.values() if not one.fault}
+    assert readable == {"train.py", "round.py"}
 
 
 def test_words_of_a_command_give_options_their_values():
@@ -690,4 +691,82 @@ def test_where_it_saves_is_a_question_while_the_command_is_open(project):
     assert draft(project(files)).questions == [
         "run.sh leaves open: '$1'",
         "read from train.py:8, torch.save without what run.sh leaves open: is it right?",
+    ]
+
+
+def git(folder, *words):
+    subprocess.run(["git", "-C", str(folder), *words], check=True, capture_output=True)
+
+
+def test_a_program_that_git_does_not_track_is_seen_and_asked_about(project):
+    folder = project({".gitignore": "data/\nold/\n", "README.md": "", "old/train.py": loop(SAVE)})
+    git(folder, "init", "-q")
+    git(folder, "add", ".")
+    project({
+        "main.py": loop(SAVE, "import net\nDATA = 'data/packed'\n"),
+        "net.py": "",
+        ".cache/train.py": loop(SAVE),
+        "env1/pyvenv.cfg": "",
+        "env1/lib/train.py": loop(SAVE),
+    })  # fmt: skip
+    made = draft(folder)
+    assert made.program == "main.py"
+    assert made.questions == [
+        "git doesn't track main.py, net.py, so a start doesn't send it: add it?"
+    ]
+    assert "# main.py names data/packed, which git ignores: it isn't sent" in made.notes
+    (folder / "data/packed").mkdir(parents=True)
+    git(folder, "add", "main.py", "net.py")
+    assert draft(folder).questions == ["git ignores data/packed, so it isn't sent: who brings it?"]
+
+
+@pytest.mark.parametrize("line", ["model.cuda(async=True)", "print 'done'"])
+def test_a_program_that_python_cannot_read_is_started_by_the_documents_with_a_question(
+    project, line
+):
+    program = loop("pass") + f"if __name__ == '__main__':\n    {line}\n"
+    made = draft(project({"main.py": program, "README.md": "`python main.py --arch a`"}))
+    assert made.values()["command"] == ["python3", "main.py", "--arch", "a"]
+    assert made.questions[0].startswith("main.py:10 can't be read as Python (")
+    with pytest.raises(Undrafted, match=r"where net.py:1 can't be read"):
+        draft(project({"main.py": "", "net.py": "def\n", "README.md": ""}))
+
+
+def test_a_file_with_a_mark_of_its_byte_order_is_read(project):
+    assert draft(project({"train.py": "\ufeff" + loop(SAVE)})).questions == []
+
+
+def test_a_method_whose_own_self_is_asked_for_is_read(project):
+    before = "class A:\n    def put(self):\n        torch.save(1, self)\nA().put()\n"
+    assert draft(project({"train.py": loop(SAVE, before)})).program == "train.py"
+
+
+@pytest.mark.parametrize("path", ["''", "'.'", "'a'.strip('a')"])
+def test_a_save_to_no_name_is_a_question(project, path):
+    made = draft(project({"train.py": loop(f"torch.save(model, {path})")}))
+    assert "checkpoint" not in made.values() or made.values()["checkpoint"].get("pattern") == "a"
+
+
+@pytest.mark.parametrize(("files", "field", "value", "asked"), [
+    ({"setup.py": "setup(install_requires=['torch'])"}, "setup", ["pip install -e ."], None),
+    ({"setup.py": "setup(name='a')"}, "environment", None, None),
+    ({"requirement.txt": "torch"}, "environment", "requirement.txt", "these packages?"),
+    ({"requirements-gpu.txt": "torch", "requirements-cpu.txt": "torch"}, "environment", "requirements-cpu.txt",
+     "these packages, or requirements-gpu.txt?"),
+    ({"requirements/train.txt": "torch"}, "environment", "requirements/train.txt", "these packages?"),
+    ({"env.yml": "name: a"}, "environment", "env.yml", "these packages?"),
+    ({"requirements.txt": "torch", "requirements-dev.txt": "x"}, "environment", "requirements.txt", None),
+])  # fmt: skip
+def test_packages_are_found_under_their_other_names(project, files, field, value, asked):
+    made = draft(project({"train.py": loop(SAVE), **files}))
+    assert made.values().get(field) == value
+    assert made.questions == ([asked] if asked else [])
+    assert ("no list of packages" in made.as_yaml()) == (value is None)
+
+
+def test_what_waits_for_a_person_is_a_question(project):
+    files = {"train.py": loop(SAVE, "import net\nname = input('which? ')\n")}
+    files["net.py"] = "def unused():\n    input()\n"
+    assert draft(project(files)).questions == [
+        "train.py:2 calls input, which waits for a person: what is it told?"
     ]

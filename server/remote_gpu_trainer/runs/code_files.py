@@ -28,7 +28,7 @@ _SECRET_FOLDER = frozenset((".ssh", ".gnupg", ".aws", ".kube", ".docker"))
 _PRIVATE_KEY = re.compile(rb"\A\s*-----BEGIN [A-Z ]*PRIVATE KEY-----|\"private_key\"\s*:\s*\"--")
 _HEAD = 4096  # bytes in which a private key shows itself
 # What a folder without git holds that is nobody's code. Hidden folders are left out as well.
-_BY_PRODUCTS = frozenset(("__pycache__", "node_modules", "venv", "env", "site-packages"))
+BY_PRODUCTS = frozenset(("__pycache__", "node_modules", "venv", "env", "site-packages"))
 # Folders of a whole machine. Sending one would send the machine's keys too.
 _OF_A_MACHINE = frozenset(
     f"/{name}"
@@ -138,6 +138,14 @@ def choose(folder: Path) -> CodeFiles:
     return CodeFiles(folder, sizes, keys, untracked, left, listed is not None)
 
 
+def ignored(folder: Path, names: list[str]) -> list[str]:
+    """Return those of some paths below a folder that git ignores, in their order."""
+    told = "".join(f"{name}\0" for name in names)
+    output = _git(folder, "check-ignore", "-z", "--stdin", told=told.encode()) if names else None
+    found = {os.fsdecode(name) for name in (output or b"").split(b"\0")}
+    return [name for name in names if name in found]
+
+
 def _git_names(folder: Path, *which: str) -> list[str] | None:
     """Return the names that `git ls-files` lists below the folder; None where git has no say."""
     listed = _git(folder, "ls-files", "-z", *which)
@@ -152,13 +160,13 @@ def _git_text(folder: Path, *words: str) -> str:
     return output.decode(errors="replace").replace("\0", "")
 
 
-def _git(folder: Path, *words: str) -> bytes | None:
+def _git(folder: Path, *words: str, told: bytes = b"") -> bytes | None:
     try:
         done = subprocess.run(
             ["git", "-C", str(folder), *words],
             capture_output=True,
             timeout=60,
-            stdin=subprocess.DEVNULL,
+            input=told,
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
@@ -176,7 +184,7 @@ def _all_names(folder: Path) -> tuple[list[str], list[str]]:
             name
             for name in folders
             if not name.startswith(".")
-            and name not in _BY_PRODUCTS
+            and name not in BY_PRODUCTS
             and not _ignores_itself(os.path.join(base, name))
         ]
         gone = set(folders).difference(kept)

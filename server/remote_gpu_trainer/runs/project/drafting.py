@@ -11,6 +11,7 @@ from typing import Any
 
 import yaml
 
+from .. import code_files
 from . import options, programs, saves, sources
 from .options import Option
 from .programs import Start
@@ -19,6 +20,12 @@ from .sources import Project, Source, undefined
 from .values import Values
 
 _PACKAGES = ("uv.lock", "requirements.txt", "environment.yml", "environment.yaml")
+# Other names of such lists, the one for training first.
+_OTHER_PACKAGES = re.compile(
+    r"(?:requirements?/)?requirements?[\w.-]*\.txt|requirements?/[\w.-]+\.txt"
+    r"|(?:conda[_-]?)?env(?:ironment)?[\w.-]*\.ya?ml",
+    re.I,
+)
 _CONFIGS = re.compile(r"\.ya?ml$")
 _ABSOLUTE = re.compile(
     r"""["']((?:/(?:home|data|mnt|media|root|Users|scratch|workspace|nas|raid|share)\w*/"""
@@ -129,9 +136,9 @@ def draft(folder: Path, program: str = "") -> Draft:
     made = Draft(program)
     others = [] if is_named else _as_likely(project, program, candidates, start)
     others += _other_scripts(start, started)
-    command = _command_line(start, declared, others, used)
+    command = _command_line(project, start, declared, others, used)
     made.lines += _lines(project, command, start, saving, declared, values)
-    made.notes += _notes(used)
+    made.notes += _notes(folder, used)
     return made
 
 
@@ -145,8 +152,10 @@ def _draft_script(project: Project) -> Draft:
         if re.search(r"train[^/]*\.(?:sh|bash)$", one, re.I) and not sources.is_aside(one)
     ]
     if not scripts:
+        faults = [one.fault for one in project.sources.values() if one.fault]
+        said = f", where {faults[0]}" if faults else ""
         raise Undrafted(
-            f"no training program in {folder}; name it: rgt init {folder} --program TRAIN.py"
+            f"no training program in {folder}{said}; name it: rgt init {folder} --program TRAIN.py"
         )
     start = Start(scripts[0])
     others = "".join(f", or {one}" for one in scripts[1:4])
@@ -273,28 +282,44 @@ def _names(word: str, path: str) -> bool:
     )
 
 
+# A relative path whose words say that data lies there.
+_DATA_PATH = re.compile(
+    r"(?:\./)?(?:[\w.-]+/)*(?:[\w.-]*[_.-])?(?:data(?:sets?)?|corpus|inputs?)(?:[_.-][\w.-]*)?"
+    r"(?:/[\w.-]+)*/?",
+    re.I,
+)
+
+
 def _name_for(text: str) -> str:
     slug = re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:40].strip("-")
     return slug or "train"
 
 
 def _command_line(
-    start: Start, declared: list[Option], others: list[str], used: list[Source]
+    project: Project,
+    start: Start,
+    declared: list[Option],
+    others: list[str],
+    used: list[Source],
 ) -> Line:
     """Return the command, and what is open in it."""
     head = ["-m", start.program[:-3].replace("/", ".")] if start.is_module else [start.program]
     python = [] if start.launcher != "none" else ["python3"]
     command = [*python, *head, *start.words]
+    why = f"as {start.file} starts it" if start.file else "guessed: the program that trains here"
+    asks = [f"{one.fault}: does the box's Python read it?" for one in used if one.fault]
     if refused := options.undeclared(used, declared, start.words):
         names = ", ".join(refused[:4])
         ask = f"{start.file} has {names}, which {start.program} doesn't take: what is right?"
-        return Line("command", command, question=ask)
+        return Line("command", command, question="; ".join([*asks, ask]))
     if missing := undefined(used[0]):
         names = ", ".join(missing[:4])
         ask = f"{start.program} uses {names} and defines it nowhere: is it the program?"
-        return Line("command", command, question=ask)
-    why = f"as {start.file} starts it" if start.file else "guessed: the program that trains here"
-    asks = _open_in(start, declared, used[0])
+        return Line("command", command, question="; ".join([*asks, ask]))
+    asks += _open_in(start, declared, used[0])
+    asks += _kept_back(project, start, declared, used)
+    if waits := saves.waits(used):
+        asks.append(f"{waits}, which waits for a person: what is it told?")
     if others:
         asks.append(f"{why.partition(':')[0]}; or is it {', '.join(others[:3])}?")
     return Line("command", command, why, question="; ".join(asks))
@@ -322,6 +347,23 @@ def _open_in(start: Start, declared: list[Option], program: Source) -> list[str]
     return asks
 
 
+def _kept_back(
+    project: Project, start: Start, declared: list[Option], used: list[Source]
+) -> list[str]:
+    """Return what a program needs and git keeps from being sent."""
+    asks = []
+    names = [one.path for one in used] + [word.removeprefix("./") for word in start.words]
+    if new := [one for one in dict.fromkeys(names) if one in project.untracked]:
+        asks.append(f"git doesn't track {', '.join(new[:4])}, so a start doesn't send it: add it?")
+    read = [one.default or "" for one in declared] + [word for word in start.words]
+    read += [text for source in used for text in source.texts]
+    paths = [one.removeprefix("./").rstrip("/") for one in read if _DATA_PATH.fullmatch(one)]
+    here = [one for one in dict.fromkeys(paths) if (project.folder / one).exists()]
+    if unsent := code_files.ignored(project.folder, here[:200]):
+        asks.append(f"git ignores {', '.join(unsent[:3])}, so it isn't sent: who brings it?")
+    return asks
+
+
 def _import_lines(project: Project, start: Start) -> list[Line]:
     """Return the variable by which a program below the folder finds what it imports from there."""
     is_below = "/" in start.program and start.program in project.sources
@@ -341,14 +383,18 @@ def _package_lines(project: Project, install: str) -> list[Line]:
             ask = f"pip can't read its line {wrong!r}: what is right?" if wrong else ""
             why = "installed on the box before the first start"
             return [Line("environment", name, why, question=ask)]
-    below = [
-        one for one in project.files if PurePosixPath(one).name in _PACKAGES and one.count("/") == 1
-    ]
-    if below:
-        return [Line("environment", below[0], question="these packages?", is_off=True)]
-    if "pyproject.toml" in project.files and programs.installable(project):
+    if by := programs.installable(project):
         line = install or "pip install -e ."
-        return [Line("setup", [line], "installs pyproject.toml; runs before each start")]
+        return [Line("setup", [line], f"installs by {by}; runs before each start")]
+    lists = [
+        one
+        for one in project.files
+        if _OTHER_PACKAGES.fullmatch(one)
+        or (PurePosixPath(one).name in _PACKAGES and one.count("/") == 1)
+    ]
+    if lists:
+        others = "".join(f", or {one}" for one in lists[1:4])
+        return [Line("environment", lists[0], question=f"these packages{others}?")]
     lacking = "no list of packages here: the box must have them all"
     return [_suggestion("environment", "requirements.txt", lacking)]
 
@@ -455,10 +501,14 @@ def _suggestion(name: str, value: object, why: str) -> Line:
     return Line(name, value, why, is_off=True)
 
 
-def _notes(used: list[Source]) -> list[str]:
+def _notes(folder: Path, used: list[Source]) -> list[str]:
     """Return what may stop the program on a box, as comments."""
     notes = []
     for source in used:
+        for text in code_files.ignored(
+            folder, [one for one in source.texts if _DATA_PATH.fullmatch(one)][:200]
+        ):
+            notes.append(f"# {source.path} names {text}, which git ignores: it isn't sent")
         for number, row in enumerate(source.text.splitlines(), 1):
             if row.lstrip().startswith("#"):
                 continue
@@ -467,4 +517,4 @@ def _notes(used: list[Source]) -> list[str]:
             elif found := _WAITS.search(row):
                 waits = found[0].rstrip("(")
                 notes.append(f"# {source.path}:{number} calls {waits}, which waits for a person")
-    return notes[:12]
+    return list(dict.fromkeys(notes))[:12]

@@ -124,6 +124,8 @@ def _worth(project: Project, source: Source) -> float:
 
 def _training_signs(source: Source) -> int:
     """Return how many signs of training a file shows, 3 at most."""
+    if source.fault:
+        return int(bool(re.search(r"\.(?:backward|fit|train)\(", source.text)))
     called = {name_of(call.func) for call in source.calls}
     signs = sum((
         "backward" in called,
@@ -167,13 +169,22 @@ def installs(project: Project) -> str:
     return line
 
 
-def installable(project: Project) -> bool:
-    """Whether pip can install the project by its pyproject.toml, which may hold tools' settings
-    alone."""
-    found = re.search(
-        r"^\[(?:project|build-system|tool\.poetry)\b", _text_of(project, "pyproject.toml"), re.M
+def installable(project: Project) -> str:
+    """Return the file by which pip installs the project with its packages, '' for none.
+
+    A pyproject.toml may hold tools' settings alone, a setup.py or setup.cfg no packages.
+    """
+    signs = {
+        "pyproject.toml": r"^\[(?:project|build-system|tool\.poetry)\b",
+        "setup.py": r"\binstall_requires\b",
+        "setup.cfg": r"^install_requires\b",
+    }
+    found = (
+        name
+        for name, sign in signs.items()
+        if name in project.files and re.search(sign, _text_of(project, name), re.M)
     )
-    return found is not None
+    return next(found, "")
 
 
 def spawned(sources: list[Source]) -> str:

@@ -65,7 +65,7 @@ class Save:
     @property
     def is_known(self) -> bool:
         """Return whether its folder is known: no hole before the last slash but one of a clock."""
-        return self.path != UNKNOWN and not self.pattern.startswith(("*", "/*"))
+        return self.pattern not in ("", ".") and not self.pattern.startswith(("*", "/*"))
 
     @property
     def is_fresh(self) -> bool:
@@ -77,12 +77,7 @@ def read(sources: list[Source], values: Values) -> list[Save]:
     """Return the calls of a program that save a checkpoint or a model."""
     found = []
     passing = {name for source in sources for name in _passing_on(source)}
-    named = {
-        text
-        for source in sources
-        for node in ast.walk(source.tree)
-        if (text := getattr(node, "attr", "") or getattr(node, "id", ""))
-    }
+    named = _named(sources)
     for source in sources:
         for call in source.calls:
             save = _read_call(source, call, values, passing)
@@ -91,6 +86,27 @@ def read(sources: list[Source], values: Values) -> list[Save]:
                 found.append(save)
         found += _unwritten(source, values)
     return found
+
+
+def _named(sources: list[Source]) -> set[str]:
+    return {
+        text
+        for source in sources
+        for node in ast.walk(source.tree)
+        if (text := getattr(node, "attr", "") or getattr(node, "id", ""))
+    }
+
+
+def waits(sources: list[Source]) -> str:
+    """Return where a program asks a person, as `file:line calls input`; '' for nowhere."""
+    named = _named(sources)
+    for source in sources:
+        for call in source.calls:
+            name = ast.unparse(call.func)
+            is_reached = source is sources[0] or _is_reached(source, call, named)
+            if name in ("input", "getpass", "getpass.getpass") and is_reached:
+                return f"{source.path}:{call.lineno} calls {name}"
+    return ""
 
 
 def _is_reached(source: Source, call: ast.Call, named: set[str]) -> bool:

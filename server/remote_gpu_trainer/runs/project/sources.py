@@ -19,11 +19,15 @@ _NOT_TRAINED = frozenset(("test", "tests", "docs", "doc", "third_party", "vendor
 
 @dataclass(frozen=True)
 class Source:
-    """One Python file: its path below the project's folder, and its tree."""
+    """One Python file: its path below the project's folder, and its tree.
+
+    `fault`: why Python can't read it, and in which line; its tree is empty then.
+    """
 
     path: str
     text: str
     tree: ast.Module
+    fault: str = ""
 
     @cached_property
     def parents(self) -> dict[ast.AST, ast.AST]:
@@ -35,6 +39,12 @@ class Source:
         """Return all calls, in the order of the file's lines."""
         found = [node for node in ast.walk(self.tree) if isinstance(node, ast.Call)]
         return sorted(found, key=lambda node: (node.lineno, node.col_offset))
+
+    @cached_property
+    def texts(self) -> list[str]:
+        """Return its plain texts of one line."""
+        found = (node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant))
+        return [one for one in found if isinstance(one, str) and len(one) < 200 and "\n" not in one]
 
     def function_around(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """Return the innermost function that holds a node; None at the module's level."""
@@ -53,6 +63,8 @@ class Source:
     @property
     def is_run(self) -> bool:
         """Return whether the file does something when Python runs it."""
+        if self.fault:
+            return "__main__" in self.text
         return any(
             isinstance(node, ast.If) and "__name__" in ast.unparse(node.test)
             or isinstance(node, (ast.For, ast.While, ast.With))
@@ -70,11 +82,15 @@ def _is_training(node: ast.expr) -> bool:
 
 @dataclass(frozen=True)
 class Project:
-    """A folder, the files of it that are sent, and those of Python, {path: Source}."""
+    """A folder, the files of it, and those of Python, {path: Source}.
+
+    `untracked`: files that git would have to track before a start sends them.
+    """
 
     folder: Path
     files: list[str]
     sources: dict[str, Source] = field(default_factory=dict)
+    untracked: frozenset[str] = frozenset()
 
     def used_by(self, path: str) -> list[Source]:
         """Return a file and those of the project that it imports, directly or not."""
@@ -188,14 +204,28 @@ def undefined(source: Source) -> list[str]:
 
 
 def read(folder: Path) -> Project:
-    """Return a project, of the files that a start would send. Raises OSError."""
-    files = sorted(code_files.choose(folder).sizes)
-    project = Project(folder, files)
+    """Return a project, of all its files but those that git ignores. Raises OSError."""
+    chosen = code_files.choose(folder)
+    untracked = frozenset(_new_code(chosen.untracked))
+    files = sorted({*chosen.sizes, *untracked})
+    project = Project(folder, files, untracked=untracked)
     python = [name for name in files if name.endswith(".py")][:MOST_FILES]
     for name in python:
         if source := _parsed(folder, name):
             project.sources[name] = source
     return project
+
+
+def _new_code(untracked: list[str]) -> Iterator[str]:
+    """Yield the files that git doesn't track, but for those of hidden folders and of packages that
+    were installed here."""
+    installed = [one.removesuffix("pyvenv.cfg") for one in untracked if one.endswith("/pyvenv.cfg")]
+    for name in untracked:
+        above = PurePosixPath(name).parts[:-1]
+        is_hidden = any(one.startswith(".") for one in above)
+        is_ours = not is_hidden and not code_files.BY_PRODUCTS.intersection(above)
+        if is_ours and not name.startswith(tuple(installed)):
+            yield name
 
 
 def is_aside(path: str) -> bool:
@@ -208,9 +238,12 @@ def _parsed(folder: Path, name: str) -> Source | None:
     try:
         if path.is_symlink() or path.stat().st_size > MOST_BYTES:
             return None
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = path.read_text(encoding="utf-8-sig", errors="replace")
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of the project's own escapes
             return Source(name, text, ast.parse(text))
-    except (OSError, SyntaxError, ValueError, RecursionError, MemoryError):
+    except SyntaxError as error:
+        fault = f"{name}:{error.lineno or 1} can't be read as Python ({error.msg})"
+        return Source(name, text, ast.Module([], []), fault)
+    except (OSError, ValueError, RecursionError, MemoryError):
         return None

@@ -249,7 +249,7 @@ class Values:
         at = names.index(node.id) - skipped if node.id in names else None
         for there, call in self._calls.get(called, []):
             value = next((one.value for one in call.keywords if one.arg == node.id), None)
-            if value is None and at is not None and at < len(call.args):
+            if value is None and at is not None and 0 <= at < len(call.args):
                 value = call.args[at]
             if value is not None and not isinstance(value, ast.Starred):
                 template = self.read(there, value, depth + 2)
