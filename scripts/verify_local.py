@@ -343,7 +343,7 @@ def zip_fault(path: Path) -> Optional[str]:
         RuntimeError,
         NotImplementedError,
     ) as error:
-        return f"a torn archive ({error})"
+        return f"a corrupt archive ({error})"
     return None if broken is None else f"a wrong CRC in {ascii(broken)[:80]}"
 
 

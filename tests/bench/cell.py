@@ -205,12 +205,12 @@ class Cell:
                     "false verified",
                     f"status says verified, but {save.words} isn't at the durable place",
                 )
-            if not any(is_whole(save, there) for save in journal.complete) and self.has_torn_copy(
-                journal
-            ):
+            if not any(
+                is_whole(save, there) for save in journal.complete
+            ) and self.has_corrupt_copy(journal):
                 self.say(
                     "false verified",
-                    "status says verified, but only torn checkpoints are at the durable place",
+                    "status says verified, but only corrupt checkpoints are at the durable place",
                 )
         if status.get("phase") == "done":
             self.done_is_true(journal, there)
@@ -227,8 +227,8 @@ class Cell:
             )
         self.named_is_complete(status, journal)
 
-    def has_torn_copy(self, journal: Journal) -> bool:
-        """Whether the durable place has a file of a save, and that is torn by its own format."""
+    def has_corrupt_copy(self, journal: Journal) -> bool:
+        """Whether the durable place has a file of a save, and that is corrupt by its own format."""
         names = {Path(path).name for save in journal.saves.values() for path in save.paths}
         files = [
             path for path in self.world.disk.rglob("*") if path.name in names and path.is_file()
@@ -246,7 +246,7 @@ class Cell:
             )
 
     def named_is_complete(self, status: dict, journal: Journal) -> None:
-        """No file that status or the decision names is torn, unless it is being written."""
+        """No file that status or the decision names is corrupt, unless it is being written."""
         names = [status.get("checkpoint"), (status.get("decision") or {}).get("resume_from")]
         for name in filter(None, names):
             path = Path(str(name))
@@ -256,7 +256,7 @@ class Cell:
             if not any(is_whole(save, inside) for save in journal.complete) and not is_complete(
                 path
             ):
-                self.say("names a corrupt file", f"{status.get('phase')}: {path.name} is torn")
+                self.say("names a corrupt file", f"{status.get('phase')}: {path.name} is corrupt")
 
     def end_of_box(self, now: float) -> None:
         """The end command ran: what it destroys has to be safe. Then the box is off."""

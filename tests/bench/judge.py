@@ -232,7 +232,7 @@ def is_complete_file(path: Path) -> bool:
         if path.suffix == ".json":
             json.loads(data)
         return bool(data)
-    except Exception:  # the bytes of a torn pickle may be any opcode
+    except Exception:  # the bytes of a corrupt pickle may be any opcode
         return False
 
 

@@ -22,7 +22,7 @@ HANGS = ("D19", "D20")  # what the ranks say decides, not the entry
 CLASS_OF = {
     "inodes": "disk", "unwritable": "disk", "read-only": "disk", "timelimit": "preempted",
     "secret": "preflight", "python": "preflight", "clock": "preflight", "crlf": "preflight",
-    "shm": "host-oom", "port": "network", "torn": "bug", "lost": "bug",
+    "shm": "host-oom", "port": "network", "corrupt": "bug", "lost": "bug",
     **dict.fromkeys(("no-gpu", "kernel", "driver", "busy", "held", "unseen", "in-use"), "gpu"),
 }  # fmt: skip
 STEPS = "".join(f"step {n} loss {3 - n / 10:.2f}\n" for n in range(9))

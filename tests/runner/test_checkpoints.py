@@ -39,20 +39,20 @@ class Box:
         self.told: list[str] = []
         monkeypatch.setattr(notices, "notify", lambda run, text: self.told.append(text))
 
-    def save(self, step: int, torn: bool = False, ending: str = "pt", when: float = 0) -> Path:
+    def save(self, step: int, corrupt: bool = False, ending: str = "pt", when: float = 0) -> Path:
         path = self.folder / f"step-{step}.{ending}"
         if ending == "pt":
             with zipfile.ZipFile(path, "w") as archive:
                 archive.writestr("data", os.urandom(100))
         else:
             path.write_bytes(pickle.dumps({"step": step}))
-        if torn:
+        if corrupt:
             path.write_bytes(path.read_bytes()[:-20])
         os.utime(path, (when or AGE + step,) * 2)
         return path
 
     def names(self) -> list[str]:
-        found = [path for path in self.folder.rglob("*") if path.name != ".torn"]
+        found = [path for path in self.folder.rglob("*") if path.name != ".corrupt"]
         return sorted(str(path.relative_to(self.folder)) for path in found)
 
     def until(self, is_true) -> None:
@@ -93,35 +93,35 @@ def test_a_job_without_checkpoints_starts_no_child(make, monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("resume", "name"), [("automatic", ".torn/step-15.pt"), ("flag", "step-15.pt")]
+    ("resume", "name"), [("automatic", ".corrupt/step-15.pt"), ("flag", "step-15.pt")]
 )
-def test_a_torn_one_is_set_aside_where_the_program_would_load_it(make, resume, name):
+def test_a_corrupt_one_is_set_aside_where_the_program_would_load_it(make, resume, name):
     box = make(resume=resume)
     box.save(5)
     ten = box.save(10)
-    box.save(15, torn=True)
+    box.save(15, corrupt=True)
     found = resuming.choose_checkpoint(box.run)
     assert found and found.path == str(ten)
     assert box.names() == sorted(["step-10.pt", name, "step-5.pt"])
-    assert box.events("torn-checkpoint")[0]["entry"] == "C2"
+    assert box.events("corrupt-checkpoint")[0]["entry"] == "C2"
     assert len(box.events("renamed")) == (resume == "automatic")
 
 
 def test_a_name_to_set_aside_is_one_that_is_free(make):
     box = make()
     box.save(5)
-    (box.folder / ".torn").mkdir()
-    for name in (".torn/step-10.pt", ".torn/step-10.pt.2"):
+    (box.folder / ".corrupt").mkdir()
+    for name in (".corrupt/step-10.pt", ".corrupt/step-10.pt.2"):
         (box.folder / name).touch()
-    box.save(10, torn=True)
+    box.save(10, corrupt=True)
     resuming.choose_checkpoint(box.run)
-    assert (box.folder / ".torn/step-10.pt.3").stat().st_size > 0 and not box.told
+    assert (box.folder / ".corrupt/step-10.pt.3").stat().st_size > 0 and not box.told
 
 
 def test_a_folder_without_a_whole_one_is_never_begun_anew_in(make):
     box = make()
-    box.save(5, torn=True)
-    box.save(10, torn=True)
+    box.save(5, corrupt=True)
+    box.save(10, corrupt=True)
     with pytest.raises(
         Lost, match=r"none of the 2 checkpoints in .*ckpt is whole \(step-10.pt:"
     ) as lost:
@@ -134,16 +134,16 @@ def test_a_folder_without_a_whole_one_is_never_begun_anew_in(make):
 
 def test_a_run_that_died_in_its_first_save_begins_anew(make):
     box = make()
-    box.save(5, torn=True)
+    box.save(5, corrupt=True)
     box.run.folder.write("attempt", "1\n")
     with pytest.raises(Lost):  # it lay there before the run
         resuming.choose_checkpoint(box.run)
     box.run.folder.write("attempt", "2\n")
     assert resuming.choose_checkpoint(box.run) is None
-    assert box.names() == [".torn/step-5.pt"] and box.events("torn-checkpoint")
+    assert box.names() == [".corrupt/step-5.pt"] and box.events("corrupt-checkpoint")
     box.save(5)
     resuming.choose_checkpoint(box.run)
-    box.save(5, torn=True)
+    box.save(5, corrupt=True)
     with pytest.raises(Lost):  # and one that had a whole one doesn't
         resuming.choose_checkpoint(box.run)
 
@@ -151,15 +151,15 @@ def test_a_run_that_died_in_its_first_save_begins_anew(make):
 def test_on_several_nodes_another_one_may_be_writing(make):
     for rank in (0, 1):
         box = make(nodes=2, rank=rank)
-        box.save(10, torn=True, when=time.time())
+        box.save(10, corrupt=True, when=time.time())
         assert resuming.choose_checkpoint(box.run) is None and box.names() == ["step-10.pt"]
-        box.save(10, torn=True)
+        box.save(10, corrupt=True)
         with pytest.raises(Lost):
             resuming.choose_checkpoint(box.run)
         box.save(5)
         found = resuming.choose_checkpoint(box.run)
         assert found and found.step == 5
-        assert box.names() == [("step-10.pt", ".torn/step-10.pt")[rank == 0], "step-5.pt"]
+        assert box.names() == [("step-10.pt", ".corrupt/step-10.pt")[rank == 0], "step-5.pt"]
         shutil.rmtree(box.folder)
         box.folder.mkdir()
 
@@ -231,7 +231,7 @@ def test_one_that_crashed_is_set_aside_and_told_and_gets_its_name_back(make):
     assert resume.path_of(older) == str(box.folder / "step-10.pkl")
     for number in (1, 2):
         resuming.set_aside(box.run, newest.path, older)
-        assert box.names() == [".torn/step-20.pkl", "step-10.pkl"]
+        assert box.names() == [".corrupt/step-20.pkl", "step-10.pkl"]
         assert "no attempt has ever loaded it (C2)" in box.told[number - 1]
         resuming.restore(box.run, newest.path)
         assert box.names() == ["step-10.pkl", "step-20.pkl"]
@@ -244,10 +244,10 @@ def test_no_name_is_given_back_that_another_one_has_since(make):
     resuming.set_aside(box.run, str(box.folder / "step-20.pkl"), "")
     box.save(20, ending="pkl")
     resuming.restore(box.run, str(box.folder / "step-20.pkl"))
-    assert box.names() == [".torn/step-20.pkl", "step-20.pkl"]
+    assert box.names() == [".corrupt/step-20.pkl", "step-20.pkl"]
     resuming.set_aside(box.run, str(box.folder / "step-20.pkl"), "")
     resuming.restore(box.run, str(box.folder / "step-20.pkl"))
-    assert box.names() == [".torn/step-20.pkl", "step-20.pkl"], "the one that was moved last"
+    assert box.names() == [".corrupt/step-20.pkl", "step-20.pkl"], "the one that was moved last"
 
 
 def test_the_bars_of_a_program_that_loads_are_no_steps(make):

@@ -13,7 +13,7 @@ from remote_gpu_trainer.runner import completeness, content
 def ask(folder: Path, pattern: str, cache: str = "") -> list[tuple[str, str]]:
     """(kind, name) newest first, up to the first whole one."""
     look = content.look(str(folder), pattern, cache)
-    found = [("torn", item) for item, _ in look.torn]
+    found = [("corrupt", item) for item, _ in look.corrupt]
     found += [("unread", item) for item, _ in look.unread]
     found += [("whole", look.whole)] if look.whole else []
     return [(kind, os.path.relpath(item.path, folder)) for kind, item in found]
@@ -43,25 +43,29 @@ def safetensors(path: Path, cut: int = 0) -> None:
     aged(path)
 
 
-def test_the_newest_whole_file_is_found_behind_torn_ones(tmp_path):
+def test_the_newest_whole_file_is_found_behind_corrupt_ones(tmp_path):
     for n in (1, 2, 3, 10):
         zipped(tmp_path / f"s-{n}.pt")
     whole = (tmp_path / "s-10.pt").read_bytes()
     (tmp_path / "s-10.pt").write_bytes(whole[:-10])
     (tmp_path / "s-3.pt").write_bytes(b"\0" * 900)
-    assert ask(tmp_path, "*.pt") == [("torn", "s-10.pt"), ("torn", "s-3.pt"), ("whole", "s-2.pt")]
+    assert ask(tmp_path, "*.pt") == [
+        ("corrupt", "s-10.pt"),
+        ("corrupt", "s-3.pt"),
+        ("whole", "s-2.pt"),
+    ]
 
 
-@pytest.mark.parametrize(("cut", "kind"), [(0, "whole"), (1, "torn"), (40, "torn")])
+@pytest.mark.parametrize(("cut", "kind"), [(0, "whole"), (1, "corrupt"), (40, "corrupt")])
 def test_safetensors_must_have_the_size_of_their_header(tmp_path, cut, kind):
     safetensors(tmp_path / "model.safetensors", cut)
     assert ask(tmp_path, "*.safetensors") == [(kind, "model.safetensors")]
 
 
-def test_a_header_of_another_form_is_torn_and_breaks_nothing(tmp_path):
+def test_a_header_of_another_form_is_corrupt_and_breaks_nothing(tmp_path):
     header = b'[{"data_offsets": 5}]'
     (tmp_path / "m.safetensors").write_bytes(len(header).to_bytes(8, "little") + header)
-    assert ask(tmp_path, "*") == [("torn", "m.safetensors")]
+    assert ask(tmp_path, "*") == [("corrupt", "m.safetensors")]
 
 
 def test_a_folder_is_as_whole_as_its_worst_file(tmp_path):
@@ -70,15 +74,21 @@ def test_a_folder_is_as_whole_as_its_worst_file(tmp_path):
         zipped(tmp_path / f"checkpoint-{n}/optimizer.pt")
     assert ask(tmp_path, "checkpoint-*") == [("whole", "checkpoint-20")]
     safetensors(tmp_path / "checkpoint-20/model.safetensors", cut=3)
-    assert ask(tmp_path, "checkpoint-*") == [("torn", "checkpoint-20"), ("whole", "checkpoint-10")]
+    assert ask(tmp_path, "checkpoint-*") == [
+        ("corrupt", "checkpoint-20"),
+        ("whole", "checkpoint-10"),
+    ]
 
 
-def test_a_folder_that_lacks_what_its_neighbour_holds_is_torn(tmp_path):
+def test_a_folder_that_lacks_what_its_neighbour_holds_is_corrupt(tmp_path):
     for n in (10, 20):
         zipped(tmp_path / f"checkpoint-{n}/rng_state_0.pth")
         zipped(tmp_path / f"checkpoint-{n}/model.pt")
     (tmp_path / "checkpoint-10/trainer_state.json").write_text("{}")
-    assert ask(tmp_path, "checkpoint-*") == [("torn", "checkpoint-20"), ("whole", "checkpoint-10")]
+    assert ask(tmp_path, "checkpoint-*") == [
+        ("corrupt", "checkpoint-20"),
+        ("whole", "checkpoint-10"),
+    ]
 
 
 def test_a_file_that_only_one_of_two_older_folders_holds_is_not_missed(tmp_path):
@@ -87,7 +97,7 @@ def test_a_file_that_only_one_of_two_older_folders_holds_is_not_missed(tmp_path)
     zipped(tmp_path / "checkpoint-20/merged.pt")
     assert ask(tmp_path, "checkpoint-*") == [("whole", "checkpoint-30")]
     zipped(tmp_path / "checkpoint-10/merged.pt")
-    assert ask(tmp_path, "checkpoint-*")[:1] == [("torn", "checkpoint-30")]
+    assert ask(tmp_path, "checkpoint-*")[:1] == [("corrupt", "checkpoint-30")]
 
 
 def test_folders_of_different_kinds_need_not_hold_the_same(tmp_path):
@@ -102,13 +112,13 @@ def test_an_index_must_find_its_shards(tmp_path):
     (tmp_path / "c-1/model.safetensors.index.json").write_text(
         json.dumps({"weight_map": {"a": "model-1.safetensors", "b": "model-2.safetensors"}})
     )
-    assert ask(tmp_path, "c-*") == [("torn", "c-1")]
+    assert ask(tmp_path, "c-*") == [("corrupt", "c-1")]
 
 
 def test_leftovers_and_notes_are_no_checkpoints(tmp_path):
     zipped(tmp_path / "s-1.pt")
-    (tmp_path / ".torn").mkdir()
-    for name in ("s-2.pt.tmp", ".torn/s-3.pt", ".s-4.pt.Xy12", "latest", "log.txt", "args.json"):
+    (tmp_path / ".corrupt").mkdir()
+    for name in ("s-2.pt.tmp", ".corrupt/s-3.pt", ".s-4.pt.Xy12", "latest", "log.txt", "args.json"):
         (tmp_path / name).write_text("x")
     assert ask(tmp_path, "*") == [("whole", "s-1.pt")]
     assert content.is_leftover("s-2.pt.tmp") and not content.is_leftover("s-1.pt")
@@ -136,7 +146,7 @@ def test_what_was_whole_is_not_read_again_until_it_changes(tmp_path, monkeypatch
         assert ask(tmp_path / "a", "*.pt", cache) == [("whole", "s-1.pt")]
     assert len(read) == 1
     (tmp_path / "a/s-1.pt").write_bytes(b"PK broken")
-    assert ask(tmp_path / "a", "*.pt", cache) == [("torn", "s-1.pt")]
+    assert ask(tmp_path / "a", "*.pt", cache) == [("corrupt", "s-1.pt")]
 
 
 def broken(monkeypatch, name: str, number: int = 116) -> None:
@@ -152,7 +162,7 @@ def broken(monkeypatch, name: str, number: int = 116) -> None:
         monkeypatch.setattr(module, of, fails, raising=False)
 
 
-def test_a_checkpoint_that_cannot_be_read_is_not_called_torn(tmp_path, monkeypatch):
+def test_a_checkpoint_that_cannot_be_read_is_not_called_corrupt(tmp_path, monkeypatch):
     zipped(tmp_path / "s-1.pt")
     zipped(tmp_path / "s-2.pt")
     broken(monkeypatch, "s-2.pt")

@@ -114,8 +114,8 @@ def judged(given: dict, asked: str = "", stalled: str = "", nan: str = "", tries
     [
         ({}, {}, "", ""),
         ({"remark": "it is odd"}, {}, "", "it is odd"),
-        ({"torn": ("a.pt",)}, {}, "bug", BROKEN),
-        ({"torn": ("a.pt",), "missing": ("a.pt",)}, {}, "bug", ONE_MISSING),
+        ({"corrupt": ("a.pt",)}, {}, "bug", BROKEN),
+        ({"corrupt": ("a.pt",), "missing": ("a.pt",)}, {}, "bug", ONE_MISSING),
         ({"missing": ("a.pt", "b"), "stale": ("b",)}, {}, "bug", TWO_MISSING + TOUCH),
         ({"missing": ("a.pt",), "newest": "new"}, {}, "killed", SHORT + "without a.pt"),
         ({"missing": ("a.pt",), "newest": "old", "began": "old"}, {}, "bug", ONE_MISSING),
@@ -130,7 +130,7 @@ def judged(given: dict, asked: str = "", stalled: str = "", nan: str = "", tries
         ({"is_signalled": True}, {"results": ["a"]}, "", ""),
         ({"is_signalled": True, "step": 5}, {"final_step": 5}, "", ""),
         ({"code": 1}, {}, "unknown", "by its evidence"),
-        ({"code": 1, "torn": ("a.pt",)}, {}, "unknown", "by its evidence"),
+        ({"code": 1, "corrupt": ("a.pt",)}, {}, "unknown", "by its evidence"),
         ({"code": 1, "unstarted": "setup: line 1 failed"}, {}, "setup", "setup: line 1 failed"),
         ({"code": None, "evidence": Verdict("", "", "all is there")}, {}, "", "all is there"),
     ],
@@ -1020,7 +1020,7 @@ def test_the_last_copy_waits_for_a_round_that_goes_on_and_says_each_failure_at_o
 
 # Which checkpoint an attempt resumes from.
 
-WHOLE, TORN, OLD = Local("/c/step-10.pt"), Local("/c/step-15.pt", "no end"), Local("/c/step-5.pt", "no end")  # fmt: skip
+WHOLE, CORRUPT, OLD = Local("/c/step-10.pt"), Local("/c/step-15.pt", "no end"), Local("/c/step-5.pt", "no end")  # fmt: skip
 
 
 def chosen(folder: Folder, number: int = 1, had_whole: bool = False, first: bool = True, **job):
@@ -1032,23 +1032,25 @@ def test_the_newest_complete_one_is_resumed_from_and_corrupt_ones_are_moved_away
     assert chosen(Folder()) == resume.Begin("", (), "")
     assert chosen(Folder(WHOLE)) == resume.Begin("/c/step-10.pt", (), "")
     note = "step-15.pt is not whole (no end), so this attempt began with step-10.pt"
-    assert chosen(Folder(WHOLE, torn=(TORN,))) == resume.Begin(WHOLE.path, (TORN.path,), note)
-    more = chosen(Folder(WHOLE, torn=(TORN, OLD)))
+    assert chosen(Folder(WHOLE, corrupt=(CORRUPT,))) == resume.Begin(
+        WHOLE.path, (CORRUPT.path,), note
+    )
+    more = chosen(Folder(WHOLE, corrupt=(CORRUPT, OLD)))
     assert more.note.startswith("step-15.pt and 1 more is not whole")
-    named = chosen(Folder(WHOLE, torn=(TORN,)), resume={"flag": "--from", "variable": ""})
+    named = chosen(Folder(WHOLE, corrupt=(CORRUPT,)), resume={"flag": "--from", "variable": ""})
     assert named.quarantined == (), "a program that is told its checkpoint loads no other"
-    assert chosen(Folder(WHOLE, torn=(TORN,)), resume="none").note == ""
+    assert chosen(Folder(WHOLE, corrupt=(CORRUPT,)), resume="none").note == ""
 
 
 @pytest.mark.parametrize(
     ("folder", "more", "kind", "reason"),
     [
         (Folder(error="it hangs"), {}, "C4", "the checkpoints in /c can't be looked at (it hangs); start it again when the folder answers"),
-        (Folder(torn=(TORN, OLD)), {}, "C2", "none of the 2 checkpoints in /c is whole (step-15.pt: no end)"),
-        (Folder(unread=(TORN,)), {"number": 2}, "C2", "none of the one checkpoint in /c is whole"),
+        (Folder(corrupt=(CORRUPT, OLD)), {}, "C2", "none of the 2 checkpoints in /c is whole (step-15.pt: no end)"),
+        (Folder(unread=(CORRUPT,)), {"number": 2}, "C2", "none of the one checkpoint in /c is whole"),
         # It lay there before the run; and a run that had a complete one doesn't begin anew.
-        (Folder(torn=(TORN,)), {"number": 1}, "C2", "none of the one checkpoint in /c is whole"),
-        (Folder(torn=(TORN,)), {"number": 2, "had_whole": True}, "C2", "none of the one checkpoint"),
+        (Folder(corrupt=(CORRUPT,)), {"number": 1}, "C2", "none of the one checkpoint in /c is whole"),
+        (Folder(corrupt=(CORRUPT,)), {"number": 2, "had_whole": True}, "C2", "none of the one checkpoint"),
     ],
 )  # fmt: skip
 def test_checkpoints_of_which_none_is_complete_are_never_begun_anew_beside(
@@ -1061,16 +1063,16 @@ def test_checkpoints_of_which_none_is_complete_are_never_begun_anew_beside(
 
 def test_a_run_that_died_in_its_first_save_or_never_resumes_begins_anew():
     note = "step-15.pt is not whole (no end), so this attempt began from nothing"
-    assert chosen(Folder(torn=(TORN,)), number=2) == resume.Begin("", (TORN.path,), note)
-    assert chosen(Folder(torn=(TORN, OLD)), resume="none") == resume.Begin("", (), "")
+    assert chosen(Folder(corrupt=(CORRUPT,)), number=2) == resume.Begin("", (CORRUPT.path,), note)
+    assert chosen(Folder(corrupt=(CORRUPT, OLD)), resume="none") == resume.Begin("", (), "")
 
 
 @pytest.mark.parametrize(("is_quiet", "first", "moved"), [(False, True, False), (True, True, True), (True, False, False)])  # fmt: skip
 def test_of_several_nodes_the_first_moves_what_no_other_is_writing(is_quiet, first, moved):
-    torn = TORN._replace(is_quiet=is_quiet)
-    found = chosen(Folder(WHOLE, torn=(torn,)), first=first, nodes=2)
-    assert found.quarantined == ((torn.path,) if moved else ())
-    lost = chosen(Folder(torn=(torn,)), first=first, nodes=2)
+    corrupt = CORRUPT._replace(is_quiet=is_quiet)
+    found = chosen(Folder(WHOLE, corrupt=(corrupt,)), first=first, nodes=2)
+    assert found.quarantined == ((corrupt.path,) if moved else ())
+    lost = chosen(Folder(corrupt=(corrupt,)), first=first, nodes=2)
     assert isinstance(lost, resume.Lost) is is_quiet
 
 
@@ -1079,7 +1081,7 @@ def test_of_several_nodes_the_first_moves_what_no_other_is_writing(is_quiet, fir
     [
         (Folder(WHOLE), {}, False),
         (Folder(), {}, True),
-        (Folder(WHOLE, torn=(TORN,)), {}, True),
+        (Folder(WHOLE, corrupt=(CORRUPT,)), {}, True),
         (Folder(WHOLE, is_mixed=True), {}, True),
         (Folder(), {"durable": {"to": ""}}, False),
         (Folder(), {"resume": "none"}, False),
@@ -1204,7 +1206,7 @@ def test_every_row_of_the_table_is_taken_by_a_decision_and_no_other_step_is():
     one.end(code=137, evidence=KILLED)
     one.go(60)
     assert one.state.attempt == 2
-    for ended in ({"code": 143}, {"code": 0, "owed": ("a",)}, {"code": 0, "torn": ("a",)}):
+    for ended in ({"code": 143}, {"code": 0, "owed": ("a",)}, {"code": 0, "corrupt": ("a",)}):
         one = night(started())
         one.go(asked="asked")
         assert one.state.phase == "saving"
@@ -1408,10 +1410,10 @@ def test_a_checkpoint_that_an_attempt_began_with_is_no_progress(began):
 def test_a_corrupt_checkpoint_is_moved_away_before_the_next_attempt():
     one = Night()
     one.train()
-    one.go(folder=Folder(WHOLE, torn=(TORN,)))
+    one.go(folder=Folder(WHOLE, corrupt=(CORRUPT,)))
     done = one.go(60, is_alive=False, exit=Exit(137, evidence=KILLED))
     assert done[0] == NoteExit(KILLED, 5.0)
-    assert done[1:-1] == [Quarantine(TORN.path)] and done[-1][:2] == (2, WHOLE.path)
+    assert done[1:-1] == [Quarantine(CORRUPT.path)] and done[-1][:2] == (2, WHOLE.path)
     assert "began with step-10.pt" in done[-1].note
 
 

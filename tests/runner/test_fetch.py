@@ -81,7 +81,7 @@ def test_a_corrupt_one_here_is_set_aside_for_the_complete_one_there(tmp_path):
     assert sync.worker(run, "full") == 0, "nothing better is here"
     assert kept(tmp_path, "last.pt").read_bytes() == right
     assert restore(run) is None and path.read_bytes() == right
-    assert (tmp_path / "ckpt/.torn/last.pt").read_bytes() == right[:500]
+    assert (tmp_path / "ckpt/.corrupt/last.pt").read_bytes() == right[:500]
 
 
 def test_a_generation_that_is_not_as_its_manifest_says_is_not_taken(tmp_path):

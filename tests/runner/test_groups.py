@@ -151,8 +151,8 @@ def test_what_is_whole_of_a_corrupt_folder_is_copied_once_at_the_end(tmp_path):
     run = make(tmp_path, checkpoint={"pattern": "*"})
     _write(tmp_path, 8, "version_0/checkpoints/epoch=2-step=8.ckpt")
     assert sync.worker(run, "quick") == 0
-    torn = tmp_path / "ckpt/version_0/checkpoints/epoch=13-step=52.ckpt"
-    torn.write_bytes(b"PK\x03\x04" + bytes(500))
-    os.utime(torn, (1.7e9 + 52, 1.7e9 + 52))
+    corrupt = tmp_path / "ckpt/version_0/checkpoints/epoch=13-step=52.ckpt"
+    corrupt.write_bytes(b"PK\x03\x04" + bytes(500))
+    os.utime(corrupt, (1.7e9 + 52, 1.7e9 + 52))
     assert sync.worker(run, "full") == 0
     assert _source(tmp_path, _newest(tmp_path)) == "version_0"

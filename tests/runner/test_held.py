@@ -129,7 +129,7 @@ def test_a_result_is_held_under_its_own_name_and_goes_to_the_durable_place(tmp_p
     final.write_bytes(b"another end")
     assert [group.name for group in held.find_alone(run)] == ["final.bin"]
     assert held.hold(run) == [] and held.find_alone(run) == [] and held.names(run) == ["final.bin"]
-    final.write_bytes(b"torn")
+    final.write_bytes(b"corrupt")
     assert sync.worker(run, "quick") == 0 and held.names(run) == []
     paths = (tmp_path / "durable/ckpt.generations").glob("gen-*/files/final.bin")
     assert [path.read_bytes() for path in paths] == [b"another end"]

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import pytest
 from remote_gpu_trainer.readings import course
-from remote_gpu_trainer.runner import heart, log
+from remote_gpu_trainer.runner import heartbeat, log
 from remote_gpu_trainer.runner.context import Run
 
 from tests.runner.clocks import Clock
@@ -170,7 +170,7 @@ def test_a_save_has_the_step_of_the_run_where_lines_count_those_of_an_epoch(run)
     def step_of(seconds: float, course: int | None) -> int | None:
         reader = SimpleNamespace(run=run, first=0, series=SimpleNamespace())
         reader.series.course = SimpleNamespace(step=course, printed=3)
-        return heart.Heart._step_at(reader, int((run.now - seconds) * 1e9))
+        return heartbeat.Heartbeat._step_at(reader, int((run.now - seconds) * 1e9))
 
     assert [step_of(15, None), step_of(15, 3), step_of(15, 2)] == [2, 2, 2]
     assert [step_of(15, 203), step_of(45, 203), step_of(99, 203)] == [202, None, None]

@@ -8,7 +8,7 @@ import pytest
 from remote_gpu_trainer.runner.copies import mirror, place
 from remote_gpu_trainer.runner.copies.tool import Tools
 
-GOOD, BETTER, TORN = b'{"step": 8}', b'{"step": 9}', b'{"st'
+GOOD, BETTER, CORRUPT = b'{"step": 8}', b'{"step": 9}', b'{"st'
 
 
 class Mirrored:
@@ -48,7 +48,7 @@ def mirrored(tmp_path):
     return Mirrored(tmp_path)
 
 
-def test_a_file_that_is_torn_once_it_was_judged_replaces_nothing(mirrored, monkeypatch):
+def test_a_file_that_is_corrupt_once_it_was_judged_replaces_nothing(mirrored, monkeypatch):
     """The program begins to write it anew between the look and the copy."""
     mirrored.save(GOOD)
     mirrored.copy()
@@ -58,7 +58,7 @@ def test_a_file_that_is_torn_once_it_was_judged_replaces_nothing(mirrored, monke
 
     def judge_and_tear(path):
         found = judge(path)
-        mirrored.save(TORN)
+        mirrored.save(CORRUPT)
         return found
 
     monkeypatch.setattr(mirror, "judge_file", judge_and_tear)
@@ -73,7 +73,7 @@ def test_a_file_that_is_torn_once_it_was_judged_replaces_nothing(mirrored, monke
     assert mirrored.known["best.json"] and not mirrored.still.exists()
 
 
-def test_one_that_is_torn_while_it_is_held_is_left_for_the_next_round(mirrored, monkeypatch):
+def test_one_that_is_corrupt_while_it_is_held_is_left_for_the_next_round(mirrored, monkeypatch):
     mirrored.save(GOOD)
     mirrored.copy()
     mirrored.save(BETTER)
@@ -81,7 +81,7 @@ def test_one_that_is_torn_while_it_is_held_is_left_for_the_next_round(mirrored, 
 
     def copy_and_tear(source, target):
         copy(source, target)
-        mirrored.save(TORN)
+        mirrored.save(CORRUPT)
 
     monkeypatch.setattr(shutil, "copy2", copy_and_tear)
     mirrored.copy()

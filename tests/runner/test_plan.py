@@ -146,7 +146,7 @@ def test_no_plan_takes_the_last_complete_generation_or_displaces_it(here_, there
 @settings(max_examples=2 * settings.default.max_examples, deadline=None)
 @given(st.lists(st.tuples(st.sampled_from([COMPLETE, UNKNOWN, CORRUPT]), DIGESTS), max_size=25))
 def test_a_program_that_saves_over_one_file_leaves_two_complete_ones(saves):
-    """Whatever it saves, torn or whole: the best that was there stays, and the place doesn't fill."""
+    """Whatever it saves, corrupt or whole: the best that was there stays, and the place doesn't fill."""
     kept: list[There] = []
     for number, (state, digest) in enumerate(saves):
         now = here(state=state, at=number + 1, stamp=f"{digest}{number}", digest="")
@@ -328,4 +328,4 @@ def test_what_a_box_needs_from_there():
     assert wanted(old, (60, 2), set()) == []
     mine = [one._replace(is_ours=True) for one in old]
     assert wanted(mine, (50, 1), set()) == [], "its user removed it here"
-    assert [one.step for one in wanted(mine, (50, 1), {"ckpt.pt"})] == [60], "it was torn here"
+    assert [one.step for one in wanted(mine, (50, 1), {"ckpt.pt"})] == [60], "it was corrupt here"

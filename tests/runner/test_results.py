@@ -94,7 +94,7 @@ def test_half_a_file_of_weights_is_no_whole_result(tmp_path):
     half = tmp_path / "work/half.pt"
     half.write_bytes(half.read_bytes()[:600])
     write(tmp_path / "work/notes.txt")
-    assert results.torn(run) == ["half.pt: File is not a zip file"]
+    assert results.find_corrupt(run) == ["half.pt: File is not a zip file"]
 
 
 def test_an_index_of_weights_names_the_files_that_it_lists_and_none_elsewhere(tmp_path):

@@ -183,8 +183,8 @@ def test_the_newest_whole_checkpoint_is_named_to_the_program(box: Box, how):
         with zipfile.ZipFile(box.checkpoints / f"step-{step}.pt", "w") as archive:
             archive.writestr("data", b"1" * 1000)
         time.sleep(0.01)
-    torn = box.checkpoints / "step-15.pt"
-    torn.write_bytes(torn.read_bytes()[:-40])
+    corrupt = box.checkpoints / "step-15.pt"
+    corrupt.write_bytes(corrupt.read_bytes()[:-40])
     assert box.verb("run").returncode == 0
     whole = str(box.checkpoints / "step-10.pt")
     expected = {
@@ -193,23 +193,23 @@ def test_the_newest_whole_checkpoint_is_named_to_the_program(box: Box, how):
         "MY_CHECKPOINT": [[], whole],
     }[how[1]]
     assert box.output().decode() == f"{expected[0]} {expected[1]} {whole}\n"
-    assert torn.exists() and box.events("torn-checkpoint")[0]["entry"] == "C2"
+    assert corrupt.exists() and box.events("corrupt-checkpoint")[0]["entry"] == "C2"
 
 
-def test_a_torn_checkpoint_is_put_aside_and_the_one_before_is_used(box: Box):
+def test_a_corrupt_checkpoint_is_put_aside_and_the_one_before_is_used(box: Box):
     box.make("--sleep", 0.2)
     box.start()
     box.at_step(17)
     box.kill_everything()
-    torn = box.checkpoints / "step-15.pt"
-    whole = torn.read_bytes()
-    torn.write_bytes(whole[: len(whole) // 2])
+    corrupt = box.checkpoints / "step-15.pt"
+    whole = corrupt.read_bytes()
+    corrupt.write_bytes(whole[: len(whole) // 2])
     box.start()
     now = box.wait()
     assert now["phase"] == "done" and now["note"].startswith("step-15.pt is not whole (")
     assert final(box) == undisturbed()
-    assert (box.checkpoints / ".torn/step-15.pt").read_bytes() == whole[: len(whole) // 2]
-    assert box.events("renamed")[0]["to"].endswith(".torn/step-15.pt")
+    assert (box.checkpoints / ".corrupt/step-15.pt").read_bytes() == whole[: len(whole) // 2]
+    assert box.events("renamed")[0]["to"].endswith(".corrupt/step-15.pt")
     second = next(step for attempt, step, _ in box.steps() if attempt == 2)
     assert second == 11
 
@@ -291,13 +291,13 @@ new.write_bytes(zlib.compress(pickle.dumps({'step': step})))
 """
 
 
-def packed(box: Box, *words: str, steps=(10, 20), torn: bool = False, **values) -> Box:
+def packed(box: Box, *words: str, steps=(10, 20), corrupt: bool = False, **values) -> Box:
     """Compressed pickles, of which the runner can prove nothing."""
     box.checkpoints.mkdir()
     for step in steps:
         path = box.checkpoints / f"step-{step}.pkl"
         path.write_bytes(zlib.compress(pickle.dumps({"step": step, "weights": bytes(1000)})))
-    if torn:
+    if corrupt:
         path.write_bytes(path.read_bytes()[:-9])
     (box.folder / "packed.py").write_text(PACKED)
     return box.make(
@@ -313,7 +313,7 @@ def test_the_first_crash_on_a_checkpoint_that_never_loaded_sets_it_aside(box: Bo
     told = box.folder / "told"
     packed(
         box,
-        torn=True,
+        corrupt=True,
         notify=["bash", "-c", f"cat >>{told}"],
         resume={"flag": "--from"} if resume == "flag" else resume,
     )
@@ -321,8 +321,8 @@ def test_the_first_crash_on_a_checkpoint_that_never_loaded_sets_it_aside(box: Bo
     resumed = [event["resume"] for event in box.events("attempt")]
     assert resumed == [str(box.checkpoints / name) for name in ("step-20.pkl", "step-10.pkl")]
     names = sorted(path.name for path in box.checkpoints.iterdir())
-    assert names == [".torn", "step-10.pkl", "step-13.pkl"]
-    assert (box.checkpoints / ".torn/step-20.pkl").exists()
+    assert names == [".corrupt", "step-10.pkl", "step-13.pkl"]
+    assert (box.checkpoints / ".corrupt/step-20.pkl").exists()
     assert "no attempt has ever loaded it (C2)" in told.read_text()
 
 

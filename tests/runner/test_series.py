@@ -107,7 +107,7 @@ def test_the_file_is_thinned_when_it_is_full(made, monkeypatch):
     assert 10 <= len(kept) <= 20 and kept[-1] == 59 and kept == sorted(kept)
 
 
-def test_a_disk_that_is_full_stops_nothing_and_a_torn_line_costs_itself(made, monkeypatch):
+def test_a_disk_that_is_full_stops_nothing_and_a_corrupt_line_costs_itself(made, monkeypatch):
     beat(made, "step 1 loss 1\n")
     made.run.folder.append(series.FILE, '{"t": 5, "st')
     monkeypatch.setattr(made.run.folder, "append", lambda *_: False)
@@ -161,7 +161,7 @@ def end(number: int, failure: str, reason: str = "", step: str = "") -> dict:
      ["attempt 1 stood still at step 7: no line for 1800 s; went on from /o/last.pt"]),
 ])  # fmt: skip
 def test_attempts_are_sentences(rows, told):
-    assert history.attempts(events(*rows) + "torn{") == told
+    assert history.attempts(events(*rows) + "corrupt{") == told
 
 
 def test_no_events_break_the_history():

@@ -211,7 +211,7 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     assert began is not None and os.path.dirname(began.path) == str(folder)
     for name in ("model.pt", "optimizer.pt"):
         assert zipfile.ZipFile(folder / name).read("data")[:1] == b"\1", name
-        assert (folder / ".torn" / name).read_bytes() == before[name]
+        assert (folder / ".corrupt" / name).read_bytes() == before[name]
     # The one that came to its end left what it meant to leave.
     save("model.pt", 3, now - 5)
     run.folder.write("attempt", "1\n")

@@ -157,12 +157,12 @@ def test_a_sending_that_broke_off_changes_nothing_and_leaves_nothing(tmp_path, m
     with monkeypatch.context() as patch:
         cut = link.Wire.send_pieces
 
-        def torn(self, file, size, digest):
+        def corrupt(self, file, size, digest):
             if self.moved > 4_000_000:
                 raise wire.Broken("cut")
             return cut(self, file, size, digest)
 
-        patch.setattr(wire.Wire, "send_pieces", torn)
+        patch.setattr(wire.Wire, "send_pieces", corrupt)
         with pytest.raises(NotSent):
             sending.send(local, given)
     assert (there / "code/a.bin").read_text() == "of the last start", "all of it changes, or none"

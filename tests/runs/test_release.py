@@ -253,7 +253,7 @@ def test_a_copy_that_broke_off_claims_its_folder_and_is_not_taken_for_whole(
 @pytest.mark.parametrize(("text", "free"), [
     ('{"schema": 1, "run_id": "toy", "files": []}', True),  # of a release before this one
     ('{"schema": 1, "run_id": "else", "files": []}', False),
-    ("torn", False),
+    ("corrupt", False),
 ])  # fmt: skip
 def test_a_manifest_that_names_no_box_is_judged_by_the_runs_name(ended, tmp_path, text, free):
     (tmp_path / "box-gpu/here").mkdir()

@@ -603,7 +603,7 @@ def test_release_forgets_a_box_on_the_users_word(sshd):
 REMIND = "from remote_gpu_trainer.runs import ledger; print(ledger.reminder('status', False))"
 
 
-@pytest.mark.parametrize("state", ["missing", "file", "torn", "relative"])
+@pytest.mark.parametrize("state", ["missing", "file", "corrupt", "relative"])
 def test_a_home_that_cannot_be_written_breaks_no_command(state, tmp_path):
     home = tmp_path / "home"
     env = {
@@ -613,7 +613,7 @@ def test_a_home_that_cannot_be_written_breaks_no_command(state, tmp_path):
         env["XDG_STATE_HOME"] = "/dev/null"
     elif state == "relative":
         env["XDG_STATE_HOME"] = "../x"
-    elif state == "torn":
+    elif state == "corrupt":
         place = home / ".local/state/remote-gpu-trainer"
         place.mkdir(parents=True)
         (place / "ledger.jsonl").write_bytes(
@@ -631,7 +631,7 @@ def test_a_home_that_cannot_be_written_breaks_no_command(state, tmp_path):
     assert done.returncode == 0, done.stderr
     if state == "file":
         assert done.stdout == "[]\n" and rgt("profile", "local", env=env).returncode == 0
-    elif state == "torn":
+    elif state == "corrupt":
         told = subprocess.run(
             [sys.executable, "-c", REMIND],
             env=env,

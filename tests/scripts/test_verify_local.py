@@ -332,7 +332,7 @@ def test_random_states_beside_the_weights_cast_no_doubt_on_them(weights):
     assert json.loads(out)["findings"] == []
     rng = folder / "seed0/rng_state.pth"
     rng.write_bytes(rng.read_bytes()[:-40])
-    assert run(folder, "--manifest", manifest(folder))[0] == 1, "a torn one does"
+    assert run(folder, "--manifest", manifest(folder))[0] == 1, "a corrupt one does"
 
 
 def test_a_checkpoint_without_a_tensor_is_bad(weights):
@@ -343,7 +343,7 @@ def test_a_checkpoint_without_a_tensor_is_bad(weights):
     assert ": no weights (dict), expected at least one tensor" in err
 
 
-def test_a_torn_checkpoint_is_bad_even_when_its_hash_fits(weights):
+def test_a_corrupt_checkpoint_is_bad_even_when_its_hash_fits(weights):
     torch, save = weights
     folder = save({"model": torch.ones(3000)})
     path = folder / "seed0/best.pth"

@@ -128,11 +128,11 @@ class Edges:
         """Return what the checkpoint folder shows."""
         if self._folder is not None and self._folder[0] == self.world.version:
             return self._folder[1]
-        whole, unknown, torn = None, None, []
+        whole, unknown, corrupt = None, None, []
         for file in sorted(self.world.files.values(), key=lambda one: -one.order):
             state = self.state_of(file)
             if state == CORRUPT:
-                torn.append(Local(file.name, "cut short", not file.is_writing))
+                corrupt.append(Local(file.name, "cut short", not file.is_writing))
             elif state == UNKNOWN:
                 unknown = unknown or file
             else:
@@ -141,7 +141,7 @@ class Edges:
         whole = whole or unknown
         is_mixed = whole is not None and whole.content in self.mixed
         local = Local(whole.name) if whole else None
-        found = Folder(local, is_mixed, tuple(torn), (), "", "out", bool(self.world.held))
+        found = Folder(local, is_mixed, tuple(corrupt), (), "", "out", bool(self.world.held))
         self._folder = (self.world.version, found)
         return found
 
@@ -533,7 +533,7 @@ class Edges:
             self.fetch = Verdict("network", "", "the durable place doesn't answer")
         if is_away and (here is not None or not world.held):
             return
-        torn = {
+        corrupt_here = {
             one.name
             for one in world.files.values()
             if self.state_of(one) == CORRUPT or one.content in self.mixed
@@ -542,7 +542,7 @@ class Edges:
         if here is None and world.files:
             there = [one for one in there if one.state == COMPLETE]
         told = (self._step_of(here), int(here.order)) if here else None
-        todo, corrupt, brought = plan.wanted(there, told, torn), [], []
+        todo, corrupt, brought = plan.wanted(there, told, corrupt_here), [], []
         while todo:
             one, *todo = todo
             generation = world.generations.get(one.name) or world.held[one.name]
@@ -550,7 +550,7 @@ class Edges:
                 generation.is_known_damaged = True
                 corrupt.append(one.name)
                 there = [other for other in there if other != one]
-                todo += plan.wanted(there, told, torn)
+                todo += plan.wanted(there, told, corrupt_here)
                 continue
             world.bring(generation)
             self.brought = generation.content

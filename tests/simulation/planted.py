@@ -468,8 +468,8 @@ def resumes_from_the_corrupt() -> None:
     def make(function: Any) -> Any:
         def choose(job: Any, folder: Any, *words: Any) -> Any:
             found = function(job, folder, *words)
-            if isinstance(found, resume.Begin) and folder.torn:
-                return found._replace(source=folder.torn[0].path, quarantined=())
+            if isinstance(found, resume.Begin) and folder.corrupt:
+                return found._replace(source=folder.corrupt[0].path, quarantined=())
             return found
 
         return choose

@@ -349,7 +349,7 @@ class World:
         if self.is_full:
             self._crash("disk")
             return
-        if self.result:  # in place: it is torn until all of it is written
+        if self.result:  # in place: it is corrupt until all of it is written
             self.results_over.append(self.result)
         self.result, self.is_finishing = 0, True
         self.version += 1

@@ -34,7 +34,7 @@ from .copies.records import has_copied
 from .core import watching
 from .core.decide import State
 from .core.model import DEADLINE, Exit, Folder, Kill, Local, Seen, Signs, Start, Verdict
-from .heart import Heart
+from .heartbeat import Heartbeat
 from .lingering import Lingering
 from .program import Program, with_arguments, words_of
 
@@ -47,12 +47,12 @@ class Attempt:
     """The attempt that was started last. `number`: its own, which an attempt counts across all
     starts of a run, 0 before the first. `extra`: arguments that are added to the command."""
 
-    def __init__(self, heart: Heart, extra: list[str] | None = None):
-        self.heart, self.run, self.state = heart, heart.run, heart.state
+    def __init__(self, heartbeat: Heartbeat, extra: list[str] | None = None):
+        self.heartbeat, self.run, self.state = heartbeat, heartbeat.run, heartbeat.state
         self.extra = list(extra or [])
         self.program = Program(self.run)
         self.number = _whole(self.run.folder.json(FILE).get("attempt"))
-        self.choice = resuming.Choice(self.run, heart.beat)
+        self.choice = resuming.Choice(self.run, heartbeat.beat)
         self.holder = sync.Holder(self.run)
         self._probe = probing.FirstSteps(self.run, self.state)
         self._told_lingering = self._is_silence_told = False
@@ -125,7 +125,7 @@ class Attempt:
     def _note(self, first: int, number: int, held: str) -> None:
         """Take down what an end is compared with. `held`: the checkpoint that it began with."""
         run = self.run
-        self.heart.begin_attempt(first, number > 1 or bool(held))
+        self.heartbeat.begin_attempt(first, number > 1 or bool(held))
         facts = (number, None, first, None, memory.note_kills(run), collectors.xids(), set(), held)
         self._take(why.Attempt(*facts))
 
@@ -149,7 +149,7 @@ class Attempt:
         run = self.run
         run.event("stall", reason=reason)
         run.log(f"stalled: {reason}")
-        snapshots.keep_snapshot(run, "stall", self.heart.beat)
+        snapshots.keep_snapshot(run, "stall", self.heartbeat.beat)
 
     # What is seen.
 
@@ -176,10 +176,10 @@ class Attempt:
 
     def see(self, state: State, seen: Seen) -> Seen:
         """Return what is seen, with what this attempt shows: that it goes on, or how it ended."""
-        run, heart = self.run, self.heart
+        run, heartbeat = self.run, self.heartbeat
         if self._exit is None and not self._goes_on():
             self._exit = self._look_at_end(state)
-        seen = seen._replace(nan=heart.nan)
+        seen = seen._replace(nan=heartbeat.nan)
         if self._exit is not None:
             is_full = self._exit.evidence.failure == "disk" and bool(why.full_folder(run))
             return seen._replace(is_alive=False, exit=self._exit, is_full=is_full)
@@ -224,45 +224,45 @@ class Attempt:
 
     def _step_now(self) -> int | None:
         """Return the newest step of the log as it is now, and not at the last heartbeat."""
-        self.heart.look_at_log()
+        self.heartbeat.look_at_log()
         return self.state.step
 
     def _look_for_signs(self, pids: set[int]) -> Signs:
         """Return what the program shows; `pids`: its processes."""
-        run, heart = self.run, self.heart
+        run, heartbeat = self.run, self.heartbeat
         newest = checkpoints.latest(run)
         signs = Signs(
-            heart.log_grew,
+            heartbeat.log_grew,
             self.state.step,
             newest.id if newest else "",
             saving.stamp_output(run, pids),
             procs.cpu_seconds(pids),
-            heart.collectors.busy,
-            heart.collectors.hot,
+            heartbeat.collectors.busy,
+            heartbeat.collectors.hot,
         )
-        heart.log_grew = False
+        heartbeat.log_grew = False
         self._tell_silence(signs)
         return signs
 
     def _look_at_end(self, state: State) -> Exit:
         """Return how the attempt ended, by all that is left of it; nothing of it trains on."""
-        run, now, heart, facts = self.run, self.state, self.heart, self._facts
+        run, now, heartbeat, facts = self.run, self.state, self.heartbeat, self._facts
         self._end_request(state)
         code = facts.code = self.program.wait_for_code()
         is_zero, is_asked = code == 0, bool(state.asked)
         if code and not is_asked and not state.watching.stalled:
-            snapshots.keep_snapshot(run, "failure", heart.beat)
+            snapshots.keep_snapshot(run, "failure", heartbeat.beat)
         if self.program.end():
             run.event("killed-leftovers")
         self._probe.look(at_the_end=True)
-        heart.end_log()
+        heartbeat.end_log()
         self._tell_anew(at_the_end=True)
         newest = checkpoints.newest(run)
         if now.step is None and newest is not None:
             now.step = newest.step  # a log that was lost tells none
         if newest is not None:
             now.checkpoint = newest.path
-            heart.note_save(newest)
+            heartbeat.note_save(newest)
         found, text = results.look(run), log.tail(run, facts.log_first, why.LAST)
         now.missing, facts.step = found.missing, now.step
         held = newest.id if newest else ""
@@ -273,7 +273,7 @@ class Attempt:
             Verdict() if is_zero else why.classify(run, facts),
             tuple(found.missing),
             tuple(found.stale),
-            tuple(results.torn(run)) if is_zero and not found.missing else (),
+            tuple(results.find_corrupt(run)) if is_zero and not found.missing else (),
             tuple(self._owed or ()),
             "" if is_asked else self._never_started(code),
             why.has_sign("timelimit", text),
@@ -296,13 +296,13 @@ class Attempt:
         run.folder.remove(saving.FILE)
         has_saved = self._asking.has_saved()
         if request.signalled is not None and has_saved:
-            self.heart.saves.note_save(request.signalled, run.up)
+            self.heartbeat.saves.note_save(request.signalled, run.up)
         if run.rank or not run.checkpoints or has_saved:
             return
-        self.heart.look_at_log()
+        self.heartbeat.look_at_log()
         newest = checkpoints.newest(run)
         if newest is not None:
-            self.heart.note_save(newest)
+            self.heartbeat.note_save(newest)
         told = stopping.tell_cost(newest.path if newest else "", now.checkpoint_step, now.step)
         if self.program.code == 0 and not results.look(run).missing and run.spec.results:
             return  # it came to its end
@@ -316,7 +316,7 @@ class Attempt:
 
     def _remark(self) -> str:
         """Return what is odd about an end with 0, '' for nothing."""
-        course = self.heart.series.course
+        course = self.heartbeat.series.course
         total = course.total if course.step == self.state.step else None
         told = early_end.last_words(self.run, self._facts)
         return told or early_end.tell_short(self.run, self._facts, total)

@@ -34,7 +34,7 @@ COUNTED = re.compile(r"(?:steps?|iter[a-z]*|epochs?|checkpoint|ckpt)[-_=]?(\d+)"
 STEP = re.compile(r"(?:steps?|iter[a-z]*|checkpoint|ckpt)[-_=]?(\d+)", re.I)
 # A date, or seconds to nanoseconds since 1970: it grows although training begins anew.
 TIME = re.compile(r"1[5-9]\d{8}(\d{3}){0,3}|20\d{2}(0[1-9]|1[0-2])([0-2]\d|3[01])(\d{2,6})?")
-QUARANTINE = ".torn"  # a folder beside checkpoints, of those that are corrupt
+QUARANTINE = ".corrupt"  # a folder beside checkpoints, of those that are corrupt
 LEFTOVER = re.compile(
     r"(\.tmp|\.partial|\.incomplete|-unfinished|~)$|\.tmp[.-]|/tmp-|/\.[^/]*$"
     rf"|/{re.escape(QUARANTINE)}/"
@@ -53,11 +53,11 @@ class Item(NamedTuple):
 
 class Look(NamedTuple):
     """`whole`: the newest complete item, or the newest that nothing speaks against where its kind
-    can't be proven; `state` says which. `torn`: what is newer and corrupt, (item, why); `unread`:
-    what is newer and can't be read."""
+    can't be proven; `state` says which. `corrupt`: those newer ones that are, (item, why);
+    `unread`: what is newer and can't be read."""
 
     whole: Item | None
-    torn: list[tuple[Item, str]]
+    corrupt: list[tuple[Item, str]]
     unread: list[tuple[Item, str]]
     state: str = UNKNOWN
 
@@ -69,7 +69,7 @@ def look(folder: str, pattern: str, cache: str = "", but: str = "") -> Look:
     OSError where the folder is there and can't be listed.
     """
     known = Known(cache)
-    torn: list[tuple[Item, str]] = []
+    corrupt: list[tuple[Item, str]] = []
     unread: list[tuple[Item, str]] = []
     unknown: Item | None = None
     found = [item for item in newest_first(folder, pattern) if item.path != but]
@@ -81,14 +81,14 @@ def look(folder: str, pattern: str, cache: str = "", but: str = "") -> Look:
             unread.append((item, error.strerror or str(error)))
             continue
         if verdict.state == CORRUPT:
-            torn.append((item, verdict.why))
+            corrupt.append((item, verdict.why))
         elif verdict.state == UNKNOWN:
             unknown = unknown or item
         elif unknown and kind_of(unknown.path) != kind_of(item.path):
             break
         else:
-            return Look(item, torn, unread, COMPLETE)
-    return Look(unknown, torn, unread)
+            return Look(item, corrupt, unread, COMPLETE)
+    return Look(unknown, corrupt, unread)
 
 
 def last_written(folder: str, pattern: str) -> Item | None:
@@ -105,10 +105,10 @@ def last_whole(folder: str, pattern: str, cache: str) -> Item | None:
 
 def look_of(told: list[Any]) -> Look:
     """Return a look that came as JSON."""
-    whole, torn, unread, state = told
+    whole, corrupt, unread, state = told
     return Look(
         Item(*whole) if whole else None,
-        [(Item(*item), why) for item, why in torn],
+        [(Item(*item), why) for item, why in corrupt],
         [(Item(*item), why) for item, why in unread],
         state,
     )

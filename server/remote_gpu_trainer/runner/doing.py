@@ -45,9 +45,9 @@ class Doing:
     `is_new`: a start of its own, and none that was raised. `again`: of a run that has ended."""
 
     def __init__(self, seeing: Seeing, sent_at: str, is_new: bool, again: bool):
-        self.seeing, self.heart, self.run = seeing, seeing.heart, seeing.run
+        self.seeing, self.heartbeat, self.run = seeing, seeing.heartbeat, seeing.run
         self.attempt: Attempt = seeing.attempt
-        self.copies, self.state = seeing.copies, seeing.heart.state
+        self.copies, self.state = seeing.copies, seeing.heartbeat.state
         self.sent_at, self.is_new, self.again = sent_at, is_new, again
         self.is_refused = False
         self._refused: list[Refusal] = []
@@ -128,7 +128,7 @@ class Doing:
         """Look what speaks against a start. Where the run has trained before and the box has booted
         since, a mount or a driver may come a little later."""
         run, seeing, age = self.run, self.seeing, procs.seconds_up()
-        found = self._refused = preflight.check(run, self.sent_at, self.heart.beat)
+        found = self._refused = preflight.check(run, self.sent_at, self.heartbeat.beat)
         self.sent_at = ""
         seeing.refusals = tuple(
             Verdict(_failure_of(one.kind), one.entry, f"preflight: {one.reason}") for one in found
@@ -150,7 +150,7 @@ class Doing:
             self.state.write()
 
     def _stage(self) -> None:
-        verdict = before.stage(self.run, self.heart.beat)
+        verdict = before.stage(self.run, self.heartbeat.beat)
         code = self.run.folder.number("install.rc") if verdict.failure else None
         self.state.exit = None if code is None else int(code)
         if verdict.failure or not self.run.asked:
@@ -207,7 +207,7 @@ class Doing:
         if self._is_closed:
             return
         self._is_closed = True
-        self.heart.series.beat()  # a last row, and what the log told at last
+        self.heartbeat.series.beat()  # a last row, and what the log told at last
         if now.checkpoint in read_mixed(run):
             now.checkpoint = safe.judged_now(run, now.checkpoint)
         now.write()

@@ -79,10 +79,12 @@ def _restore(run: Run, beat: Beat) -> Verdict | None:
     if run.spec.resume == "none":
         return None
     try:
-        here, torn, is_empty = child.call(run, _judge_here, run, beat=beat)
+        here, corrupt_here, is_empty = child.call(run, _judge_here, run, beat=beat)
     except Failed:
         return None  # whoever begins looks again, and tells
-    told, error = _try(run, beat, lambda: _bring(run, here, set(torn), is_empty), "restore-failed")
+    told, error = _try(
+        run, beat, lambda: _bring(run, here, set(corrupt_here), is_empty), "restore-failed"
+    )
     if error and here is not None:
         run.log(f"the durable checkpoints can't be looked for, those here are used: {error}")
     elif error:
@@ -92,19 +94,19 @@ def _restore(run: Run, beat: Beat) -> Verdict | None:
     elif told and told["refusal"]:
         return Verdict("bug", "", told["refusal"])
     for fault in told["corrupt"] if told else ():
-        entry = failures.entry_of(run.spec, "torn")
+        entry = failures.entry_of(run.spec, "corrupt")
         run.event("generation-corrupt", why=fault, entry=entry)
         notices.notify(run, f"{fault} ({entry}): it stays there, and nothing goes on from it")
     if told and told["corrupt"] and here is None and not told["brought"]:
         reason = f"nothing complete is left at the durable place: {told['corrupt'][0]}"
-        return Verdict("bug", failures.entry_of(run.spec, "torn"), reason)
+        return Verdict("bug", failures.entry_of(run.spec, "corrupt"), reason)
     for name, paths in told["brought"] if told else ():
         run.event("restored", **{"from": name}, checkpoint=paths)
         run.log(f"brought back from the durable place: {paths} ({name})")
     return None
 
 
-def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any]:
+def _bring(run: Run, here: Any, corrupt_here: set[str], is_empty: bool) -> dict[str, Any]:
     """Bring what is wanted, after what _judge_here found; return what came, which generations
     turned out to be corrupt, and why nothing may come from there. Raises Failed."""
     address = durable.address_of_checkpoints(run)
@@ -119,7 +121,7 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
     if here is None and not is_empty:  # only what is proven is better than what can't be
         there = [one for one in there if one.state == COMPLETE]
     brought, corrupt = [], []
-    todo, doubted = wanted(there, here, torn), ""
+    todo, doubted = wanted(there, here, corrupt_here), ""
     while todo:
         one, *todo = todo
         at = found if one.name in found.known else near
@@ -132,7 +134,7 @@ def _bring(run: Run, here: Any, torn: set[str], is_empty: bool) -> dict[str, Any
             corrupt.append(str(fault))
             at.call_corrupt(one.name)
             there = [other for other in there if other != one]
-            todo += wanted([other for other in there if other.kind == one.kind], here, torn)
+            todo += wanted([other for other in there if other.kind == one.kind], here, corrupt_here)
             continue
         at.known[one.name]["ours"] = True
         brought.append([join(at.home, one.name), one.source])
@@ -163,16 +165,16 @@ def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], boo
     ones and of those of two saves, and whether nothing is here."""
     mixed = read_mixed(run)
     known = content.Known(run.folder.at("whole.cache"))
-    torn: set[str] = set()
+    corrupt_here: set[str] = set()
     here, is_empty = None, True
     for group in groups.look(run):
         state = groups.state_of(group, known)[0]
         is_empty = False
         if state == CORRUPT or is_mixed(mixed, group.items[0].path):
-            torn |= {group.name, *group.own}
+            corrupt_here |= {group.name, *group.own}
         elif state == COMPLETE and here is None and not group.role:
             here = (group.step, group.saved)
-    return here, sorted(torn), is_empty
+    return here, sorted(corrupt_here), is_empty
 
 
 def _bring_notes(of: place.Place, there: str, here: str) -> None:

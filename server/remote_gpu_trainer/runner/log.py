@@ -129,7 +129,7 @@ def find_steps(run: Run, text: bytes) -> list[int]:
 
 def find_step(run: Run, text: bytes) -> int | None:
     """Return the newest step of a piece of the log, for who needs that of one piece: of the log
-    before a moment, or after the last heartbeat. `Heart` follows the whole log."""
+    before a moment, or after the last heartbeat. `Heartbeat` follows the whole log."""
     return next(reversed(find_steps(run, text)), None)
 
 

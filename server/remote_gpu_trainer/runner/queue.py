@@ -24,7 +24,7 @@ from .core.decide import State
 from .core.model import DEADLINE, Copy, Exit, Start, Verdict, Worker
 from .core.model import Seen as Sight
 from .folder import ENDS
-from .heart import Heart
+from .heartbeat import Heartbeat
 from .roster import (
     Seen,
     count,
@@ -50,8 +50,8 @@ class Cells:
     """The cells in the place of a program: once it is started, `see` starts them until none is
     left. `number`: of the attempt that they are, 0 before."""
 
-    def __init__(self, heart: Heart):
-        self.heart, self.run, self.state = heart, heart.run, heart.state
+    def __init__(self, heartbeat: Heartbeat):
+        self.heartbeat, self.run, self.state = heartbeat, heartbeat.run, heartbeat.state
         self.number = 0
         self.cells = cells_of(self.run)
         self.seen: dict[str, Seen] = {}
@@ -284,7 +284,7 @@ class QueueRunner(Runner):
 
     def attempt(self, arguments: list[str]) -> Cells:
         """Return what runs in the place of a program."""
-        return Cells(self.heart)
+        return Cells(self.heartbeat)
 
 
 def run(run: Run, verb: str, words: list[str]) -> int | None:

@@ -77,7 +77,7 @@ def trust_later(run: Run, checkpoint: Checkpoint | None) -> None:
     _note(run, [(path, stamp) for path, stamp in pairs if (stamp or [0])[0] < saved])
 
 
-def torn(run: Run) -> list[str]:
+def find_corrupt(run: Run) -> list[str]:
     """Return the results that are checkpoints and aren't whole, each with its fault."""
     if run.rank:
         return []

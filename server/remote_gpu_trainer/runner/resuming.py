@@ -47,9 +47,9 @@ class Choice:
             return self._tell(str(failed))
         if self.is_fetched:
             # What the fetch moved aside is told all the same.
-            held = {item.path for item, _ in look.torn}
-            moved = [pair for pair in self._look.torn if pair[0].path not in held]
-            look = look._replace(torn=[*moved, *look.torn])
+            held = {item.path for item, _ in look.corrupt}
+            moved = [pair for pair in self._look.corrupt if pair[0].path not in held]
+            look = look._replace(corrupt=[*moved, *look.corrupt])
         self._look = look
         return self._tell()
 
@@ -62,7 +62,7 @@ class Choice:
         return Folder(
             local(look.whole) if look.whole else None,
             look.whole is not None and _is_mixed(run, look.whole),
-            tuple(local(*pair) for pair in look.torn),
+            tuple(local(*pair) for pair in look.corrupt),
             tuple(local(*pair) for pair in look.unread),
             error,
             run.checkpoints,
@@ -79,7 +79,7 @@ class Choice:
 
     def quarantine(self, path: str) -> None:
         """Move a corrupt one aside, unless another one has its name since the last look."""
-        for item, _ in self._look.torn:
+        for item, _ in self._look.corrupt:
             if item.path == path and _is_same(item):
                 quarantine(self.run, path)
 
@@ -92,12 +92,12 @@ class Choice:
         self.is_fetched, self.fetch, self._look = False, Verdict(), Look(None, [], [])
         for item, fault in look.unread:
             run.log(f"can't read {item.path}: {fault}")
-        entry = failures.entry_of(run.spec, "torn")
-        for item, fault in look.torn:
-            run.event("torn-checkpoint", path=item.path, why=fault, entry=entry)
-            run.log(f"torn checkpoint ({entry}): {item.path}: {fault}")
+        entry = failures.entry_of(run.spec, "corrupt")
+        for item, fault in look.corrupt:
+            run.event("corrupt-checkpoint", path=item.path, why=fault, entry=entry)
+            run.log(f"corrupt checkpoint ({entry}): {item.path}: {fault}")
         found = checkpoints.checkpoint_of(look.whole)
-        if found is None and not look.torn:
+        if found is None and not look.corrupt:
             _tell_lost(run)
         checkpoints.remember(run, found)
         return found
@@ -129,7 +129,7 @@ def set_aside(run: Run, path: str, older: str) -> None:
     moved = quarantine(run, path)
     if not moved:
         return
-    entry, instead = failures.entry_of(run.spec, "torn"), resume.path_of(older)
+    entry, instead = failures.entry_of(run.spec, "corrupt"), resume.path_of(older)
     run.log(f"no attempt has loaded {path} ({entry}): set aside as {moved}")
     notices.notify(
         run,

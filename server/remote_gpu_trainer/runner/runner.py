@@ -18,7 +18,7 @@ from .core.phases import CODES
 from .doing import Doing, note_begun
 from .failures import FAILED_TWICE
 from .folder import ENDS
-from .heart import Heart
+from .heartbeat import Heartbeat
 from .locks import Lease, RunLock
 from .seeing import Seeing
 from .sync import Sync
@@ -31,7 +31,7 @@ class Runner:
         self.run, self.again, self.raised, self.sent_at = run, again, raised, sent_at
         self.state = state.State(run)
         self.lease = Lease(run)
-        self.heart = Heart(run, self.state, self.lease)
+        self.heartbeat = Heartbeat(run, self.state, self.lease)
         self.copies = Sync(run)
         self.core = decide.State()
 
@@ -64,21 +64,21 @@ class Runner:
                 how = "rgt resume BOX --set deadline=..., or budget=..., gives it more"
                 return self._refuse(f"{why_not}; {how}")
         self.state.deadline = at
-        if told := self.lease.take(self.heart.beat):
+        if told := self.lease.take(self.heartbeat.beat):
             return self._refuse(told, "preempted")
         # The folder that was locked may have gone while the lease was waited for; what lies under
         # its name now is another start's.
         if not lock.is_held():
             say(f"{run.spec.name}: the run folder was taken away; call start again")
             return CODES["preempted"]
-        self.heart.listen()
+        self.heartbeat.listen()
         code = self._go(arguments or [])
         self.lease.free()
         return code
 
     def attempt(self, arguments: list[str]) -> Attempt:
         """Return what starts and shows the program."""
-        return Attempt(self.heart, arguments)
+        return Attempt(self.heartbeat, arguments)
 
     def _go(self, arguments: list[str]) -> int:
         """Look, decide and do, until the run is over."""
@@ -90,7 +90,7 @@ class Runner:
         else:
             self._take_up(attempt)
         now.started = now.started or int(run.now)
-        seeing = Seeing(self.heart, attempt, self.copies)
+        seeing = Seeing(self.heartbeat, attempt, self.copies)
         doing = Doing(seeing, self.sent_at, is_new, self.again)
         while not decide.is_over(self.core):
             was, seen = self.core, seeing.see(self.core)
@@ -157,7 +157,7 @@ class Runner:
         self.core = decide.take_up(before, lives, has_left, is_copying, now.is_same_boot)
         if self.core.phase == "new":
             run.log(f"the runner was gone in the phase {now.phase}; going on from there")
-            self.heart.look_at_log()  # the program may have told more steps than the state
+            self.heartbeat.look_at_log()  # the program may have told more steps than the state
             if now.phase in ("running", "saving"):
                 reason = "its runner and its program were killed"
                 run.event("ended", attempt=now.attempt, **{"class": "killed"}, reason=reason)
@@ -173,7 +173,7 @@ class Runner:
         spec = self.run.spec
         # Of several nodes none asks for it: the batch shell does, when all have ended.
         is_ours = spec.rendered.target == "slurm" and spec.slurm.requeue and spec.nodes == 1
-        if is_ours and self.heart.signalled == "USR1" and job:
+        if is_ours and self.heartbeat.signalled == "USR1" and job:
             self.run.event("requeue", job=job)
             child.answer(["scontrol", "requeue", job], 60)
 

@@ -10,7 +10,7 @@ from .attempt import Attempt
 from .core.decide import State, is_due
 from .core.model import Seen, Verdict
 from .deadline import Countdown
-from .heart import Heart
+from .heartbeat import Heartbeat
 from .sync import Sync
 from .why import full_folder
 
@@ -19,21 +19,26 @@ class Seeing:
     """Made once for a runner. `refusals`, `staged`: what a check and a stage came to, as doing.py
     left it; `settles_until`: when what is refused will come no more, by run.up."""
 
-    def __init__(self, heart: Heart, attempt: Attempt, copies: Sync):
-        self.heart, self.run, self.attempt, self.copies = heart, heart.run, attempt, copies
+    def __init__(self, heartbeat: Heartbeat, attempt: Attempt, copies: Sync):
+        self.heartbeat, self.run, self.attempt, self.copies = (
+            heartbeat,
+            heartbeat.run,
+            attempt,
+            copies,
+        )
         self.refusals: tuple[Verdict, ...] | None = None
         self.settles_until = 0.0
         self.staged: Verdict | None = None
-        self._countdown = Countdown(heart.state.deadline, self.run.now, self.run.up)
+        self._countdown = Countdown(heartbeat.state.deadline, self.run.now, self.run.up)
 
     def see(self, state: State) -> Seen:
-        """Return what is seen in this state. Beats the heart before, and while something is slow to
+        """Return what is seen in this state. Beats before, and while something is slow to
         answer."""
-        run, heart, attempt = self.run, self.heart, self.attempt
-        heart.beat()
+        run, heartbeat, attempt = self.run, self.heartbeat, self.attempt
+        heartbeat.beat()
         seen = Seen(
             left=self._countdown.left(run.now, run.up),
-            save_seconds=heart.saves.seconds(),
+            save_seconds=heartbeat.saves.seconds(),
             refusals=self.refusals,
             settles=self.settles_until - run.up,
             staged=self.staged,
@@ -54,7 +59,7 @@ class Seeing:
         elif state.is_open and state.phase in ("running", "saving"):
             seen = attempt.see(state, seen) if attempt.number == state.attempt else seen
         # A request that came meanwhile cut short what was looked at.
-        return seen._replace(asked=run.asked, has_lost_lease=heart.has_lost_lease)
+        return seen._replace(asked=run.asked, has_lost_lease=heartbeat.has_lost_lease)
 
     def _see_wait(self, state: State, seen: Seen) -> Seen:
         """Return what is seen between two attempts."""

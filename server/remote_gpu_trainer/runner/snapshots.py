@@ -1,7 +1,7 @@
 """Snapshots that the runner takes by itself before a program's processes are gone.
 
 The program that takes them, scripts/snapshot.py, lies in run.d. It is a child with a limit:
-the heart goes on beating while it runs.
+the heartbeat goes on while it runs.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ from .core.phases import CODES
 from .core.stop import Window
 from .deadline import Countdown, cause_of, known
 from .ending import Ending
-from .heart import start_detached
+from .heartbeat import start_detached
 from .link import LIMIT, Link, receive, send
 from .locks import try_lock
 from .preemption import Poll

@@ -26,7 +26,7 @@ KILL_SECONDS = 2.0  # for a killed worker to be gone
 # Files of the run folder that change without anything new to copy.
 OWN = re.compile(
     r"(log|stacks|state\.json|events\.jsonl|asked|rc|lock|attempt|place\.json|deadline.*"
-    r"|synced\.tsv|copies\.json|safe\.json|results\.before|(last|final)-\w+|sync\..*|heart\w*"
+    r"|synced\.tsv|copies\.json|safe\.json|results\.before|(last|final)-\w+|sync\..*|heartbeat\w*"
     r"|run\.sh|.*\.pid|.*\.cache|.*\.tmp\..*|\..*)(/|$)"
 )
 

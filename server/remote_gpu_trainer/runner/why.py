@@ -82,7 +82,9 @@ def _has_all(run: Run, attempt: Attempt, text: bytes) -> bool:
     """Return whether results and final step show that a program came to its end, and nothing that
     it didn't: an error at the end of its log, or a result that is cut."""
     spec = run.spec
-    if any(has_sign(kind, text[-LAST_WORDS:]) for kind in ("bug", "disk")) or results.torn(run):
+    if any(has_sign(kind, text[-LAST_WORDS:]) for kind in ("bug", "disk")) or results.find_corrupt(
+        run
+    ):
         return False
     if run.rank or (spec.final_step and (attempt.step or 0) < spec.final_step):
         return False

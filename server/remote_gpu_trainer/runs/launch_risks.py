@@ -133,7 +133,7 @@ def _resume(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         yield Warning(
             "C3",
             "no checkpoint folder: after a kill the run starts again from step 0, and nobody "
-            "notices a torn file. Set checkpoint.folder and checkpoint.pattern.",
+            "notices a corrupt file. Set checkpoint.folder and checkpoint.pattern.",
         )
     elif job.resume == "none":
         yield Warning(

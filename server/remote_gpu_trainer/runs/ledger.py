@@ -2,8 +2,8 @@
 
 A box is on the list from the first command that reaches it until it is confirmed gone, or until the
 user says that it is gone or their own. If the home is missing or read-only, nothing is remembered,
-and commands work all the same. A torn or foreign line is skipped, and `damage` tells of it to those
-who act on money. A box is known by the address of its name at that time. So a name that leads
+and commands work all the same. A corrupt or foreign line is skipped, and `damage` tells of it to
+those who act on money. A box is known by the address of its name at that time. So a name that leads
 elsewhere later doesn't hide the old box.
 """
 

@@ -94,7 +94,7 @@ def read_lines(file: Path, model: Any, do: str, most: int) -> tuple[list[Any], s
 
 
 def append(file: Path, line: bytes, sync: bool = False) -> None:
-    """Add a line, under a lock, so that a torn last one stays alone. Raises OSError."""
+    """Add a line, under a lock, so that a cut last one stays alone. Raises OSError."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     try:

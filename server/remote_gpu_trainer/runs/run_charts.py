@@ -31,7 +31,7 @@ _BAD = {  # events that are no good sign, in words
     "killed": "killed",
     "raised": "the runner was started again",
     "refused": "the start was refused",
-    "torn-checkpoint": "a corrupt checkpoint was moved aside",
+    "corrupt-checkpoint": "a corrupt checkpoint was moved aside",
     "lost-checkpoints": "checkpoints are gone",
     "not-opened": "the program didn't open the checkpoint",
     "generation-corrupt": "a copy is corrupt",

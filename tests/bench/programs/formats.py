@@ -180,7 +180,7 @@ class _Unpickler(pickle.Unpickler):
 
 
 def read(path):
-    """The meta of a checkpoint. Raises what a loader raises where the file is torn."""
+    """The meta of a checkpoint. Raises what a loader raises where the file is corrupt."""
     with open(path, "rb") as file:
         data = file.read()
     if data[:4] == b"PK\x03\x04":

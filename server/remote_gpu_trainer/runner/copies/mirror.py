@@ -158,12 +158,12 @@ def files_in(path: str, taken: set[str]) -> Files:
         for name in names:
             file = os.path.join(root, name)
             rest = os.path.relpath(file, path)
-            is_torn = f"/{content.QUARANTINE}/" in "/" + rest
+            is_corrupt = f"/{content.QUARANTINE}/" in "/" + rest
             is_half = file.endswith((".tmp", ".partial")) or content.is_leftover(rest)
             if (
                 os.path.realpath(file) in taken
                 or name.startswith(".rgt-")
-                or is_torn
+                or is_corrupt
                 or is_half
                 and _is_weights(rest)
             ):

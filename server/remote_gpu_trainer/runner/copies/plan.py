@@ -224,10 +224,12 @@ def newest(there: list[There]) -> dict[str, There]:
     return found
 
 
-def wanted(there: list[There], here: tuple[int | None, int] | None, torn: set[str]) -> list[There]:
+def wanted(
+    there: list[There], here: tuple[int | None, int] | None, corrupt: set[str]
+) -> list[There]:
     """Return which generations to bring back to this box.
 
-    `here`: step and time of save of the newest complete checkpoint here, None for none. `torn`:
+    `here`: step and time of save of the newest complete checkpoint here, None for none. `corrupt`:
     names of corrupt ones here. What this box had and has no more was removed by its user, unless
     its name is one of a corrupt file. What stands beside a model comes with one or not at all:
     alone it makes a program take its folder for another run's.
@@ -243,7 +245,7 @@ def wanted(there: list[There], here: tuple[int | None, int] | None, torn: set[st
             continue
         step, saved = here
         is_newer = one.at > saved if step is None or one.step is None else one.step > step
-        if one.state == COMPLETE and is_newer and (not one.is_ours or one.source in torn):
+        if one.state == COMPLETE and is_newer and (not one.is_ours or one.source in corrupt):
             found.append(one)
     return found
 

@@ -72,8 +72,8 @@ def judge(
         return tries, ended.evidence, outcome_of(ended.evidence) != "preempted"
     has_come = not ended.missing and bool(ended.owed)
     by_itself = ended.code == 0 and not stalled and (not asked or has_come)
-    if ended.code == 0 and not ended.missing and ended.torn:
-        reason = f"the program ended, but a result is broken: {ended.torn[0]}"
+    if ended.code == 0 and not ended.missing and ended.corrupt:
+        reason = f"the program ended, but a result is broken: {ended.corrupt[0]}"
         return tries, Verdict("bug", "", reason), False
     if by_itself:
         is_gained, is_again = ended.newest != ended.began, tries.short_at == ended.step

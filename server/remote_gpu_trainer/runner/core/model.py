@@ -20,8 +20,8 @@ class Exit(NamedTuple):
 
     `code`: None where nobody could read it. `step`: of its log. `evidence`: what log, kernel and
     disk show of why it ended; class '' where all is there that the job names. `missing`, `stale`,
-    `torn`: results that aren't there, are from before the run, or are broken. `owed`: results that
-    weren't there when it was asked to end. `unstarted`: what failed before the program itself.
+    `corrupt`: results that aren't there, are from before the run, or are broken. `owed`: results
+    that weren't there when it was asked to end. `unstarted`: what failed before the program itself.
     `is_timelimit`, `is_signalled`: its log tells of a limit, or of a signal. `remark`: what is odd
     about an end with 0.
 
@@ -38,7 +38,7 @@ class Exit(NamedTuple):
     evidence: Verdict = Verdict()
     missing: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
-    torn: tuple[str, ...] = ()
+    corrupt: tuple[str, ...] = ()
     owed: tuple[str, ...] = ()
     unstarted: str = ""
     is_timelimit: bool = False
@@ -92,13 +92,13 @@ class Local(NamedTuple):
 
 class Folder(NamedTuple):
     """The checkpoint folder. `whole`: the newest complete one; `is_mixed`: that is of two saves.
-    `torn`: corrupt ones that are newer; `unread`: those that nobody can read. `error`: why the
+    `corrupt`: corrupt ones that are newer; `unread`: those that nobody can read. `error`: why the
     folder can't be looked at. `path`: its own, as it is told. `has_held`: checkpoints are held
     beside it."""
 
     whole: Local | None = None
     is_mixed: bool = False
-    torn: tuple[Local, ...] = ()
+    corrupt: tuple[Local, ...] = ()
     unread: tuple[Local, ...] = ()
     error: str = ""
     path: str = ""

@@ -63,7 +63,7 @@ def wants_fetch(job: Any, folder: Folder) -> bool:
     is_elsewhere = bool(job.durable.to) or folder.has_held
     if not is_elsewhere or job.resume == "none" or folder.error:
         return False
-    return bool(folder.torn) or folder.whole is None or folder.is_mixed
+    return bool(folder.corrupt) or folder.whole is None or folder.is_mixed
 
 
 def choose_source(
@@ -82,7 +82,7 @@ def choose_source(
     may_move = job.nodes == 1 or is_first_node
     moved = [
         one.path
-        for one in folder.torn
+        for one in folder.corrupt
         if job.resume == "automatic" and may_move and (job.nodes == 1 or one.is_quiet)
     ]
     source = folder.whole.path if folder.whole else ""
@@ -93,27 +93,27 @@ def choose_source(
 def _refuse_to_lose(job: Any, folder: Folder, attempt: int, had_whole: bool) -> Lost | None:
     """A run that never had a complete one, and was cut short in its first save, may begin anew. On
     several nodes another one may be writing its first at this moment."""
-    broken = [*folder.torn, *folder.unread]
+    broken = [*folder.corrupt, *folder.unread]
     if job.nodes > 1:
         broken = [one for one in broken if one.is_quiet]
     if not broken or job.resume == "none":
         return None
     is_first_save = attempt > 1 and not had_whole
-    if is_first_save and len(folder.torn) == 1 and not folder.unread:
+    if is_first_save and len(folder.corrupt) == 1 and not folder.unread:
         return None
     count = f"{len(broken)} checkpoints" if len(broken) > 1 else "one checkpoint"
     reason = (
         f"none of the {count} in {folder.path} is whole ({_name(broken[0])}: {broken[0].fault});"
         " put a whole one there, or move them away to begin from nothing"
     )
-    return Lost(Verdict("bug", entry_of(job, "torn"), reason))
+    return Lost(Verdict("bug", entry_of(job, "corrupt"), reason))
 
 
 def _note(folder: Folder, source: str) -> str:
-    if not folder.torn:
+    if not folder.corrupt:
         return ""
-    first = folder.torn[0]
-    others = f" and {len(folder.torn) - 1} more" if len(folder.torn) > 1 else ""
+    first = folder.corrupt[0]
+    others = f" and {len(folder.corrupt) - 1} more" if len(folder.corrupt) > 1 else ""
     begins = f"with {source.rpartition('/')[2]}" if source else "from nothing"
     return f"{_name(first)}{others} is not whole ({first.fault}), so this attempt began {begins}"
 

@@ -17,7 +17,7 @@ from .state import State
 LIMIT = 5.0  # seconds for a look among the checkpoints
 
 
-class Heart:
+class Heartbeat:
     """Made once for a runner. `beat` is called at every tick of whatever the runner waits for."""
 
     def __init__(self, run: Run, state: State, lease: Lease):
