@@ -312,6 +312,9 @@ disk | degraded | check whether the job's paths are on it; save what matters els
   I/O error while writing superblock
   Buffer I/O error on dev (?:nvme|sd|vd|xvd|dm-|md)
   \bI/O error, dev (?:nvme|sd|vd|xvd|dm-|md)
+  # EXT4-fs warning (device vdb1): ext4_end_bio:343: I/O error 10 writing to inode 14 starting …
+  # (fs/ext4/page-io.c: what a program wrote is lost)
+  EXT4-fs warning \(device (?!loop).{0,80}I/O error -?\d+ writing to inode
 
 disk end | warn | look at the line before it for the device; a loop device is harmless
   attempt to access beyond end of device
@@ -387,6 +390,23 @@ corrected memory | ok | the machine corrected it: watch whether it comes back, a
   EDAC \S{1,20}: \d CE
   MC\d+_STATUS\[-\|CE
   mce: \[Hardware Error\]: Machine check events logged
+
+machine check | degraded | the processor met an error that it couldn't correct, which stops a
+    machine: save your checkpoints elsewhere and check them; if it comes back, {BACK}
+  # [Hardware Error]: System Fatal error.
+  # [Hardware Error]: CPU:3 (19:21:0) MC5_STATUS[-|UE|MiscV|AddrV|PCC|TCC|SyndV|-|-|-]: 0xbea…
+  # mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400
+  # {1}[Hardware Error]: event severity: fatal
+  # x86/amd: Previous system reset reason [0x08000800]: an uncorrected error caused a data fabric …
+  # (drivers/edac/mce_amd.c, arch/x86/kernel/cpu/mce/core.c, drivers/firmware/efi/cper.c,
+  # arch/x86/kernel/cpu/amd.c. Bit 61 of a bank's status says that it wasn't corrected: Intel's
+  # manual, volume 3B, "IA32_MCi_STATUS MSRs". They are read after the boot that such an error
+  # leads to, so the machine may work again.)
+  \[Hardware Error\]: System Fatal error
+  MC\d+_STATUS\[(?:Over|-)\|UE
+  Machine Check(?: Exception)?: [0-9a-f]{1,16} Bank \d+: [abef][0-9a-f]{15}
+  \[Hardware Error\]: event severity: fatal
+  system reset reason .{0,20}: an uncorrected error
 
 iommu | degraded | the host refused this card's access to memory, so data may be lost on its way:
     reset the GPU while nothing runs on it, or reboot the box; if it comes back, {BACK}
@@ -685,6 +705,17 @@ UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
 CHANGED = re.compile(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?")
 
 
+# 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149
+# (open-gpu-kernel-modules prints it where it knows which fault it cleans up after)
+PREVIOUS = re.compile(r"caused by previous Xid (\d{1,4})\b")
+
+
+def previous_xid(line):
+    """The Xid that a clean-up (Xid 45) names as its cause, or None."""
+    named = PREVIOUS.search(line)
+    return int(named.group(1)) if named else None
+
+
 def xid_words(code, level, line=""):
     """Return what to do about an Xid. `line`: its line, in which Xid 154 says it."""
     changed = CHANGED.search(line) if code == 154 else None
@@ -791,7 +822,7 @@ LOAD_KINDS = ("probe", "probe failed", "bar", "legacy", "module")
 # 2m13s  Warning  Ext4Error  node/a  EXT4-fs error …      kubectl get events
 LOG_LIKE = re.compile(
     r"^\s*(?:<\d+>)?\[ *(?:\+?\d+\.\d+\]|[A-Z]\w{2} |[A-Z]\w{2}\d\d \d\d:\d\d\])|^--|^\d+,\d+,\d+,"
-    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \("
+    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(|\[Hardware Error\]:"
     r"|^\s*(?:\S{1,30} +)?(?:Warning|Normal) +[A-Z]\w+ ",
     re.M,
 )
@@ -804,6 +835,7 @@ MACHINE_KINDS = (
     "host memory",
     "failing memory",
     "corrected memory",
+    "machine check",
     "clock source",
     "processor heat",
 )
@@ -833,7 +865,7 @@ WORTH = re.compile(
     r"|Kernel panic|insufficient power|High Temperature|multicast team|uvm encountered"
     r"|detected stall|LOCKUP|jiffies|EDAC|mce:|Memory failure|DMAR|AMD-Vi|clocksource"
     r"|EXT4-fs error|XFS \(|BTRFS|JBD2|Aborting journal|critical \w+ error|nvme nvme"
-    r"|_STATUS\[|CMCI"
+    r"|_STATUS\[|CMCI|Hardware Error|system reset reason"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 
@@ -859,7 +891,7 @@ class SplitReport:
         if "fallen off the bus" not in line:
             return None
         self.lines_left = 0
-        return event_of("xid", 79, self.place, "fatal", self.text)
+        return event_of("xid", 79, self.place, "fatal", self.text, at_load=True)
 
 
 def parse_log(text):
@@ -938,9 +970,7 @@ def ends_events(line, events, load):
         load.update(begun=False, before=len(events))
         if not began:  # an old driver, or a log of NVRM's lines only
             make_old(events[:before], of_driver)
-            make_old(
-                events[before:], lambda event: of_driver(event) and event["kind"] not in LOAD_KINDS
-            )
+            make_old(events[before:], lambda event: of_driver(event) and not of_load(event))
         return True
     if OLD.search(line):
         whole = bool(BOOT.search(line))
@@ -968,6 +998,11 @@ def event_of(kind, code, place, level, line, **more):
     event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line}
     event.update(more, at=0, old=False)
     return event
+
+
+def of_load(event):
+    """Whether the driver says it while it loads: it looks at each card first."""
+    return event["kind"] in LOAD_KINDS or event.get("at_load", False)
 
 
 def log_event(line):
@@ -1796,6 +1831,8 @@ def parse_q(text):
         if driver:
             cells["driver_version"] = driver
         gpus.append(cells)
+    if is_part_of_q(text):
+        return gpus, problems
     if text.count("\n    Processes") < len(gpus):
         problems.append("nvidia-smi -q breaks off: the list of processes at its end is missing")
     attached = re.search(r"^Attached GPUs\s+: (\d+)", text, re.M)
@@ -1803,6 +1840,24 @@ def parse_q(text):
         says = f" but names {attached.group(1)}" if attached else ""
         problems.append(f"nvidia-smi -q describes {len(gpus)} GPUs{says}")
     return gpus, problems
+
+
+# A GPU's line in `nvidia-smi -q`, below which its sections are.
+GPU_LINE = re.compile(r"^GPU ([0-9A-Fa-f:.]+)\s*$", re.M)
+# A section, and a line of it:
+#     Remapped Rows
+#         Correctable Error                 : 0
+PART_OF_Q = re.compile(
+    r"^( *)(?:ECC Errors|Volatile|Aggregate|Retired Pages|Remapped Rows|Temperature"
+    r"|(?:GPU |Module )?Power Readings|Clocks (?:Event|Throttle) Reasons|Clocks|GPU Link Info|PCI)"
+    r"[ \t]*\n\1 +[A-Z][^:\n]{1,60}(?: : \S|[ \t]*\n)",
+    re.M,
+)
+
+
+def is_part_of_q(text):
+    """Whether a text is some sections of `nvidia-smi -q`, without the line of their GPU."""
+    return bool(PART_OF_Q.search(text)) and not GPU_LINE.search(text)
 
 
 def leaves_below(tree, path):
@@ -1814,19 +1869,23 @@ def leaves_below(tree, path):
 def q_trees(text):
     """`nvidia-smi -q` -> (the driver's version, [{place as in -q -x: text}]).
 
-    Depth is by indentation. The place "" holds the GPU's own place.
+    Depth is by indentation. The place "" holds the GPU's own place, and is empty for sections
+    without the line of their GPU; there a section that comes again is the next GPU's.
     """
-    driver, trees, tree, stack = "", [], None, []
+    driver, trees, tree, stack, sections = "", [], None, [], set()
+    if is_part_of_q(text):
+        tree = {"": ""}
+        trees.append(tree)
     for line in clean(text).splitlines():
         match = re.match(r"Driver Version\s+: (\S+)", line)
         if match:
             driver = match.group(1)
-        match = re.match(r"GPU ([0-9A-Fa-f:.]+)\s*$", line)
+        match = GPU_LINE.match(line)
         if match:
             tree, stack = {"": match.group(1)}, []
             trees.append(tree)
             continue
-        match = re.match(r"( +)([^:]{1,60}?)\s*(?:: (.*))?$", line)
+        match = re.match(r"( *)([^:]{1,60}?)\s*(?:: (.*))?$", line)
         if tree is None or not match:
             continue
         depth, value = len(match.group(1)), match.group(3)
@@ -1838,6 +1897,11 @@ def q_trees(text):
         if reason:
             path = f"{reason.group(0)}{reason.group(1)}_{label}"
         if value is None:
+            if not tree[""] and not stack and label in sections:
+                tree = {"": ""}
+                trees.append(tree)
+                sections = set()
+            sections.add(label)
             stack.append((depth, label))
         else:
             tree.setdefault(Q_PLACES.get(path, path), value.strip())
@@ -2688,6 +2752,10 @@ DAY_S = 86400
 PROGRAMS = 3
 XGMI_ERRORS = 100  # corrected errors of the links between AMD cards (our limit)
 
+# Processes that the kernel killed within a day for want of memory. One may be a program's own fault
+# and over; several say that the box or its container is too small for what runs there (our limit).
+KILLED = 3
+
 CORRECTED = re.compile(r"EDAC \S{1,20}: (\d{1,9}) CE")
 XGMI = re.compile(r"(\d{1,12}) correctable hardware errors detected in")
 
@@ -2698,7 +2766,8 @@ def with_repetition(events):
     `events` in the order of the log; those that it changes are copies.
     """
     programs = programs_of(events)
-    failing = are_failing(events)
+    failing, short_of_memory = are_failing(events), are_killed_often(events)
+    told = {(event["bdf"], event["code"]) for event in events if event["kind"] == "xid"}
     out = []
     for event in events:
         kind, place, code = event["kind"], event["bdf"], event["code"]
@@ -2710,6 +2779,10 @@ def with_repetition(events):
             count = XGMI.search(event["line"])
             many = count and int(count.group(1)) >= XGMI_ERRORS
             event = dict(event, level="degraded" if many else "warn")
+        elif kind == "killed" and short_of_memory:
+            event = dict(event, level="degraded")
+        elif kind == "xid" and code == 45 and is_bad(previous_xid(event["line"]), place, told):
+            event = dict(event, level=xid_level(previous_xid(event["line"]), ""))
         elif kind == "xid" and code == 43 and len(programs.get((place, code), ())) >= PROGRAMS:
             event = dict(event, level="degraded")
         elif kind == "xid" and code == 45 and len(programs.get((place, code), ())) >= PROGRAMS:
@@ -2748,8 +2821,31 @@ def are_failing(events):
         match = CORRECTED.search(event["line"])
         second = seconds_of(event["line"]) or 0
         times += [second] * min(int(match.group(1)) if match else 1, CORRECTED_A_DAY)
-    times.sort()
-    return any(last - first < DAY_S for first, last in zip(times, times[CORRECTED_A_DAY - 1 :]))
+    return are_within_a_day(times, CORRECTED_A_DAY)
+
+
+def are_within_a_day(times, number):
+    """Whether as many as `number` of these times, in seconds, lie within a day."""
+    times = sorted(times)
+    return any(last - first < DAY_S for first, last in zip(times, times[number - 1 :]))
+
+
+def are_killed_often(events):
+    """Whether the kernel killed several processes within a day. Lines without a time count as of
+    one day."""
+    own = [event["line"] for event in events if event["kind"] == "killed"]
+    firsts = {process_of(line): seconds_of(line) or 0 for line in reversed(own)}
+    return are_within_a_day(firsts.values(), KILLED)
+
+
+def is_bad(code, place, told):
+    """Whether a clean-up (Xid 45) is the only trace of an Xid that asks for more than a look.
+
+    `told`: the (place, Xid) of the log.
+    """
+    return (
+        code is not None and (place, code) not in told and RANK[xid_level(code, "")] < RANK["warn"]
+    )
 
 
 # --------------------------------------------------------------------------------------------------
@@ -5485,6 +5581,8 @@ def load(path):
         if len(raw) > LIMIT:
             record.setdefault("cut", []).append(slot)
         record["files"][slot] = text
+        if slot not in ("dmesg.txt", base) and parse_log(text)["events"]:
+            record["files"].setdefault("dmesg.txt", text)  # somebody pasted two outputs as one
     read_objects(record)
     return record
 
@@ -5541,7 +5639,8 @@ def is_kernel_log(text):
     return re.search(
         r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
         r"|^\[\s*\+?\d+\.\d+\]|amdgpu|pcieport|EDAC \S|(?:EXT4|BTRFS|XFS)\S* (?:error )?\("
-        r"|\bkernel-monitor\b|\"_TRANSPORT\" ?:|\bnvme nvme\d|\bI/O error, dev ",
+        r"|\bkernel-monitor\b|\"_TRANSPORT\" ?:|\bnvme nvme\d|\bI/O error, dev "
+        r"|\[Hardware Error\]:",
         text[:MOST_LOOKED_AT],
         re.M,
     )
@@ -5564,6 +5663,7 @@ KINDS_OF_OUTPUT = (
     ),
     ("apps.csv", lambda text: "pid" in first_cells(text)),
     ("nvidia-smi.csv", is_query),
+    ("q.txt", lambda text: is_part_of_q(text[:MOST_LOOKED_AT])),
     ("nvlink.txt", lambda text: re.search(r"^\s+Link \d+:", text, re.M)),
     # GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-…)
     ("nvidia-smi-list.txt", lambda text: re.match(r"\s*^GPU \d+: ", text[:HEAD], re.M)),
@@ -6576,6 +6676,9 @@ def judge_group(box, devices, place, kind, code, group, add):
 def words_of_xid(code, level, group):
     """Return what to do about the events of one Xid at one place. `group`: [(level, event)]."""
     lines = [event["line"] for _, event in group]
+    cause = previous_xid(lines[-1]) if code == 45 and RANK[level] < RANK["warn"] else None
+    if cause is not None:
+        return xid_words(cause, level)
     several = len(processes_of(lines)) >= PROGRAMS
     if code in (43, 45) and several:
         return MANY if code == 43 else CLEANED

@@ -633,7 +633,9 @@ def test_questions_are_bounded():
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--replay", "/nowhere"], "no folder at /nowhere; pass one that --record wrote"),
+        (["--replay", "/nowhere"], "no folder or file at /nowhere; pass one that --record wrote"),
+        ([str(SCRIPT)], f"the file {SCRIPT} is no box; pass a saved output as --replay FILE"),
+        (["-"], "standard input is no box; pass a saved output as --replay FILE"),
         (["gpu", "--replay", "x"], "the box 'gpu' and --replay can't be combined; pass one"),
         (["--hosts", "x", "--watch", "1"], "--hosts and --watch can't be combined; pass one"),
         (["-o", "x.html"], "-o needs --report; pass both or none"),

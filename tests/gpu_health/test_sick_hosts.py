@@ -96,6 +96,7 @@ def test_corrected_errors_of_different_days_are_counted_apart():
         "nvme nvme0: I/O 123 QID 4 timeout, aborting",
         "nvme nvme0: controller is down; will reset: CSTS=0xffffffff, PCI_STATUS=0xffff",
         "Aborting journal on device nvme0n1p2-8.",
+        "EXT4-fs warning (device vdb1): ext4_end_bio:343: I/O error 10 writing to inode 14 starting block 3864576)",
         "blk_update_request: critical medium error, dev nvme0n1, sector 8 op 0x0:(READ) flags 0x0",
     ],
     ids=lambda line: line[:40],
@@ -329,3 +330,142 @@ def test_what_a_container_hides_is_said_once():
     assert (finding["gpu"], finding["level"]) == (None, "unknown")
     assert finding["evidence"].endswith(": power.draw of GPU 0; the kernel log")
     assert [one["level"] for one in judged(box, "log=no")] == ["unknown"]
+
+
+@pytest.mark.parametrize(
+    ("named", "more", "found"),
+    [
+        (149, [], [(3, "degraded")]),  # NVLink
+        (48, [], [(3, "fatal")]),
+        (31, [], []),  # a program's own fault
+        (149, [149], [(3, "degraded")]),  # the log has it too: said once
+    ],
+)
+def test_a_clean_up_that_names_its_cause_stands_for_it(named, more, found):
+    """open-gpu-kernel-modules: "caused by previous Xid %d". The log may begin only after it."""
+    place = Text("h100x8").short_place(3)
+    lines = [f"NVRM: Xid (PCI:{place}): {code}, NETIR_LINK_EVT Link 00" for code in more]
+    line = (
+        f"NVRM: Xid (PCI:{place}): 45, pid=5100, name=python3, Ch 01 caused by previous Xid {named}"
+    )
+    assert logged(*lines, line) == found
+
+
+def test_a_clean_up_is_told_with_what_its_cause_asks_for():
+    box = Text("h100x8")
+    box.log(f"NVRM: Xid (PCI:{box.short_place(3)}): 45, pid=5, Ch 01 caused by previous Xid 48")
+    (finding,) = judged(box)
+    assert finding["action"].startswith("reset the GPU")
+
+
+@pytest.mark.parametrize(
+    ("programs", "apart", "level"),
+    [(1, 1, "warn"), (2, 1, "warn"), (3, 1, "degraded"), (3, 50000, "warn")],
+)
+def test_programs_that_are_killed_again_and_again_lack_memory(programs, apart, level):
+    """Of one process, several lines are one. A container may see its neighbours'."""
+    text = "Memory cgroup out of memory: Killed process {} (python3) total-vm:120832kB, anon-rss:15596kB"
+    lines = [f"[{100 + at * apart}.000000] {text.format(4100 + at)}" for at in range(programs)]
+    lines += [lines[0]] * 3
+    box = Text("h100x8")
+    box.files["dmesg.txt"] += "".join(line + "\n" for line in lines)
+    assert [one["level"] for one in judged(box)] == [level]
+    box.proc(lambda proc: proc["platform"].update(container="docker"))
+    assert [one["level"] for one in judged(box)] == ["warn"]
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[Hardware Error]: System Fatal error.",
+        "[Hardware Error]: CPU:3 (19:21:0) MC5_STATUS[-|UE|MiscV|AddrV|PCC|TCC|SyndV|-|-|-]: 0xbea0000000000108",
+        "[Hardware Error]: CPU:3 (19:21:0) MC5_STATUS[Over|UE|MiscV|AddrV|-|TCC|SyndV|-|-|-]: 0xfc20000000000108",
+        "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: be00000000800400",
+        "{1}[Hardware Error]: event severity: fatal",
+        "x86/amd: Previous system reset reason [0x08000800]: an uncorrected error caused a data fabric sync flood event",
+    ],
+    ids=lambda line: line[:40],
+)
+def test_an_error_that_a_processor_couldnt_correct_needs_care(line, tmp_path):
+    assert logged(line) == [(None, "degraded")]
+    assert logged(line, container="docker") == [(None, "degraded")]
+
+
+def test_a_pasted_machine_check_is_a_kernel_log(tmp_path):
+    findings, kinds = pasted("[Hardware Error]: System Fatal error.\n", tmp_path)
+    assert kinds == ["dmesg.txt"] and "degraded" in {one["level"] for one in findings}
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "mce: [Hardware Error]: CPU 2: Machine Check: 0 Bank 5: 9c00000000800400",  # corrected
+        "{1}[Hardware Error]: event severity: corrected",
+        "x86/amd: Previous system reset reason [0x00080800]: software wrote 0x6 to reset control register 0xCF9",
+    ],
+    ids=lambda line: line[:40],
+)
+def test_a_corrected_machine_check_or_an_ordinary_restart_gives_nothing(line):
+    assert logged(line) == []
+
+
+def test_a_card_that_is_off_the_bus_when_the_driver_loads_is_named(tmp_path):
+    """The driver looks at each card before it says that it is loaded."""
+    log = (
+        "[ 18.308145] NVRM: The NVIDIA GPU 0000:5e:00.0\n"
+        "              NVRM: (PCI ID: 10de:2330) installed in this system has\n"
+        "              NVRM: fallen off the bus and is not responding to commands.\n"
+        "[ 18.439662] NVRM: The NVIDIA probe routine failed for 1 device(s).\n"
+        "[ 18.439669] NVRM: loading NVIDIA UNIX Open Kernel Module for x86_64  570.158.01\n"
+    )
+    findings, _ = pasted(log, tmp_path)
+    assert ("0000:5e:00", "fatal") in [(one["gpu"], one["level"]) for one in findings]
+    findings, _ = pasted(
+        log + "[ 90.1] NVRM: loading NVIDIA UNIX Open Kernel Module  570.158.01\n", tmp_path
+    )
+    assert "fatal" not in {one["level"] for one in findings}
+
+
+def test_a_kernel_log_and_a_table_pasted_together_are_both_read(tmp_path):
+    table = (
+        "|   0  NVIDIA A40          On   | 00000000:03:00.0 Off |                    0 |\n"
+        "|  0%   24C    P8    14W / 300W |      0MiB / 46068MiB |      0%      Default |\n"
+    )
+    log = "[  +6.010643] NVRM: Xid (PCI:0000:03:00): 119, pid=2710, name=nvidia-smi, Timeout waiting for RPC from GSP!\n"
+    findings, kinds = pasted(log + table, tmp_path)
+    assert kinds == ["table.txt", "dmesg.txt"]
+    assert (0, "fatal") in [(one["gpu"], one["level"]) for one in findings]
+    assert pasted(table, tmp_path)[1] == ["table.txt"]
+
+
+SECTION = """\
+    ECC Errors
+        Volatile
+            SRAM Correctable              : 0
+            SRAM Uncorrectable            : {}
+            DRAM Correctable              : 0
+            DRAM Uncorrectable            : 0
+    Remapped Rows
+        Correctable Error                 : 0
+        Uncorrectable Error               : 0
+        Pending                           : {}
+        Remapping Failure Occurred        : No
+"""
+
+
+def bad(findings):
+    return [(one["gpu"], one["level"]) for one in findings if one["level"] in ("fatal", "degraded")]
+
+
+@pytest.mark.parametrize("indent", [0, 4])
+def test_sections_of_nvidia_smi_q_are_read_without_the_line_of_their_gpu(indent, tmp_path):
+    def section(*values):
+        lines = SECTION.format(*values).splitlines(keepends=True)
+        return "".join(line[4 - indent :] for line in lines)
+
+    findings, kinds = pasted(section(1, "No"), tmp_path)
+    assert kinds == ["q.txt"] and bad(findings) == [(0, "fatal")]
+    assert bad(pasted(section(0, "No"), tmp_path)[0]) == []
+    assert bad(pasted(section(0, "No") + section(2, "No"), tmp_path)[0]) == [(1, "fatal")]
+    assert [gpu for gpu, _ in bad(pasted(section(0, "Yes"), tmp_path)[0])] == [0]
+    assert not [one for one in findings if "breaks off" in one["evidence"]]

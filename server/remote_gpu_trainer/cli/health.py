@@ -98,7 +98,8 @@ class Options:
     type=Path,
     metavar="DIR",
     shell_complete=folders,
-    help="judge a folder that --record wrote instead of a box",
+    help="judge a folder that --record wrote instead of a box, or a file with the output of a "
+    "command, such as dmesg or nvidia-smi -q",
 )
 @click.option(
     "--hosts",
@@ -201,9 +202,12 @@ def _check_box(options: Options) -> int:
     from ..gpu_health.examine import Question, examine, record
     from ..gpu_health.reading import as_text
 
+    if options.box == "-" or ("/" in options.box and os.path.isfile(options.box)):
+        what = "standard input" if options.box == "-" else f"the file {shown(options.box, 80)}"
+        raise BadRequest(f"{what} is no box; pass a saved output as --replay FILE")
     box, replay = box_of(options.box), options.replay
     if replay is not None and not os.path.lexists(replay):
-        raise BadRequest(f"no folder at {replay}; pass one that --record wrote")
+        raise BadRequest(f"no folder or file at {replay}; pass one that --record wrote")
     question = Question(
         options.expect,
         options.python,

@@ -12,7 +12,7 @@ from ...logs.kernel.log_rules import LOG_ACTION
 from ...logs.kernel.places import bdf, short
 from ...logs.kernel.repeated import PROGRAMS, with_repetition
 from ...logs.kernel.storms import processes_of, same_unit, storm
-from ...logs.kernel.xids import SXID, UNKNOWN_XID, XID, XID_ENTRY, xid_words
+from ...logs.kernel.xids import SXID, UNKNOWN_XID, XID, XID_ENTRY, previous_xid, xid_words
 from .box import amd_cards, nvidia_cards
 from .judge_host import level_of_lost
 from .text import as_dict, as_list
@@ -145,6 +145,9 @@ def judge_group(box, devices, place, kind, code, group, add):
 def words_of_xid(code, level, group):
     """Return what to do about the events of one Xid at one place. `group`: [(level, event)]."""
     lines = [event["line"] for _, event in group]
+    cause = previous_xid(lines[-1]) if code == 45 and RANK[level] < RANK["warn"] else None
+    if cause is not None:
+        return xid_words(cause, level)
     several = len(processes_of(lines)) >= PROGRAMS
     if code in (43, 45) and several:
         return MANY if code == 43 else CLEANED

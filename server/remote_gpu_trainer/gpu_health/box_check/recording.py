@@ -5,10 +5,12 @@ import json
 import os
 import re
 
+from ...logs.kernel.kernel_log import parse_log
 from ...logs.kernel.places import short
 from .failures import HANDLE, smi_failure
 from .fields import CANON
 from .files import EXTRA_FILES, FILES, LIMIT
+from .smi_outputs import is_part_of_q
 
 HEAD = 4000  # characters in which most outputs show what they are
 MOST_LOOKED_AT = 200000  # characters, for what stands only further down
@@ -53,6 +55,8 @@ def load(path):
         if len(raw) > LIMIT:
             record.setdefault("cut", []).append(slot)
         record["files"][slot] = text
+        if slot not in ("dmesg.txt", base) and parse_log(text)["events"]:
+            record["files"].setdefault("dmesg.txt", text)  # somebody pasted two outputs as one
     read_objects(record)
     return record
 
@@ -109,7 +113,8 @@ def is_kernel_log(text):
     return re.search(
         r"NVRM:|SXid|Xid \(|nvidia-(?:nvswitch|peermem)|\bkernel:|^\d+,\d+,\d+,[^;]*;"
         r"|^\[\s*\+?\d+\.\d+\]|amdgpu|pcieport|EDAC \S|(?:EXT4|BTRFS|XFS)\S* (?:error )?\("
-        r"|\bkernel-monitor\b|\"_TRANSPORT\" ?:|\bnvme nvme\d|\bI/O error, dev ",
+        r"|\bkernel-monitor\b|\"_TRANSPORT\" ?:|\bnvme nvme\d|\bI/O error, dev "
+        r"|\[Hardware Error\]:",
         text[:MOST_LOOKED_AT],
         re.M,
     )
@@ -132,6 +137,7 @@ KINDS_OF_OUTPUT = (
     ),
     ("apps.csv", lambda text: "pid" in first_cells(text)),
     ("nvidia-smi.csv", is_query),
+    ("q.txt", lambda text: is_part_of_q(text[:MOST_LOOKED_AT])),
     ("nvlink.txt", lambda text: re.search(r"^\s+Link \d+:", text, re.M)),
     # GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-…)
     ("nvidia-smi-list.txt", lambda text: re.match(r"\s*^GPU \d+: ", text[:HEAD], re.M)),

@@ -227,6 +227,8 @@ def parse_q(text):
         if driver:
             cells["driver_version"] = driver
         gpus.append(cells)
+    if is_part_of_q(text):
+        return gpus, problems
     if text.count("\n    Processes") < len(gpus):
         problems.append("nvidia-smi -q breaks off: the list of processes at its end is missing")
     attached = re.search(r"^Attached GPUs\s+: (\d+)", text, re.M)
@@ -234,6 +236,24 @@ def parse_q(text):
         says = f" but names {attached.group(1)}" if attached else ""
         problems.append(f"nvidia-smi -q describes {len(gpus)} GPUs{says}")
     return gpus, problems
+
+
+# A GPU's line in `nvidia-smi -q`, below which its sections are.
+GPU_LINE = re.compile(r"^GPU ([0-9A-Fa-f:.]+)\s*$", re.M)
+# A section, and a line of it:
+#     Remapped Rows
+#         Correctable Error                 : 0
+PART_OF_Q = re.compile(
+    r"^( *)(?:ECC Errors|Volatile|Aggregate|Retired Pages|Remapped Rows|Temperature"
+    r"|(?:GPU |Module )?Power Readings|Clocks (?:Event|Throttle) Reasons|Clocks|GPU Link Info|PCI)"
+    r"[ \t]*\n\1 +[A-Z][^:\n]{1,60}(?: : \S|[ \t]*\n)",
+    re.M,
+)
+
+
+def is_part_of_q(text):
+    """Whether a text is some sections of `nvidia-smi -q`, without the line of their GPU."""
+    return bool(PART_OF_Q.search(text)) and not GPU_LINE.search(text)
 
 
 def leaves_below(tree, path):
@@ -245,19 +265,23 @@ def leaves_below(tree, path):
 def q_trees(text):
     """`nvidia-smi -q` -> (the driver's version, [{place as in -q -x: text}]).
 
-    Depth is by indentation. The place "" holds the GPU's own place.
+    Depth is by indentation. The place "" holds the GPU's own place, and is empty for sections
+    without the line of their GPU; there a section that comes again is the next GPU's.
     """
-    driver, trees, tree, stack = "", [], None, []
+    driver, trees, tree, stack, sections = "", [], None, [], set()
+    if is_part_of_q(text):
+        tree = {"": ""}
+        trees.append(tree)
     for line in clean(text).splitlines():
         match = re.match(r"Driver Version\s+: (\S+)", line)
         if match:
             driver = match.group(1)
-        match = re.match(r"GPU ([0-9A-Fa-f:.]+)\s*$", line)
+        match = GPU_LINE.match(line)
         if match:
             tree, stack = {"": match.group(1)}, []
             trees.append(tree)
             continue
-        match = re.match(r"( +)([^:]{1,60}?)\s*(?:: (.*))?$", line)
+        match = re.match(r"( *)([^:]{1,60}?)\s*(?:: (.*))?$", line)
         if tree is None or not match:
             continue
         depth, value = len(match.group(1)), match.group(3)
@@ -269,6 +293,11 @@ def q_trees(text):
         if reason:
             path = f"{reason.group(0)}{reason.group(1)}_{label}"
         if value is None:
+            if not tree[""] and not stack and label in sections:
+                tree = {"": ""}
+                trees.append(tree)
+                sections = set()
+            sections.add(label)
             stack.append((depth, label))
         else:
             tree.setdefault(Q_PLACES.get(path, path), value.strip())

@@ -47,7 +47,7 @@ LOAD_KINDS = ("probe", "probe failed", "bar", "legacy", "module")
 # 2m13s  Warning  Ext4Error  node/a  EXT4-fs error …      kubectl get events
 LOG_LIKE = re.compile(
     r"^\s*(?:<\d+>)?\[ *(?:\+?\d+\.\d+\]|[A-Z]\w{2} |[A-Z]\w{2}\d\d \d\d:\d\d\])|^--|^\d+,\d+,\d+,"
-    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \("
+    r"|^[A-Z]\w{2}\.? +\d+ \d\d:\d\d|^\d{4}-\d\d-\d\d|NVRM:|SXid \(|\[Hardware Error\]:"
     r"|^\s*(?:\S{1,30} +)?(?:Warning|Normal) +[A-Z]\w+ ",
     re.M,
 )
@@ -60,6 +60,7 @@ MACHINE_KINDS = (
     "host memory",
     "failing memory",
     "corrected memory",
+    "machine check",
     "clock source",
     "processor heat",
 )
@@ -89,7 +90,7 @@ WORTH = re.compile(
     r"|Kernel panic|insufficient power|High Temperature|multicast team|uvm encountered"
     r"|detected stall|LOCKUP|jiffies|EDAC|mce:|Memory failure|DMAR|AMD-Vi|clocksource"
     r"|EXT4-fs error|XFS \(|BTRFS|JBD2|Aborting journal|critical \w+ error|nvme nvme"
-    r"|_STATUS\[|CMCI"
+    r"|_STATUS\[|CMCI|Hardware Error|system reset reason"
 )
 NFS_OK = re.compile(r"nfs: server (\S{1,80}) OK")
 
@@ -115,7 +116,7 @@ class SplitReport:
         if "fallen off the bus" not in line:
             return None
         self.lines_left = 0
-        return event_of("xid", 79, self.place, "fatal", self.text)
+        return event_of("xid", 79, self.place, "fatal", self.text, at_load=True)
 
 
 def parse_log(text):
@@ -194,9 +195,7 @@ def ends_events(line, events, load):
         load.update(begun=False, before=len(events))
         if not began:  # an old driver, or a log of NVRM's lines only
             make_old(events[:before], of_driver)
-            make_old(
-                events[before:], lambda event: of_driver(event) and event["kind"] not in LOAD_KINDS
-            )
+            make_old(events[before:], lambda event: of_driver(event) and not of_load(event))
         return True
     if OLD.search(line):
         whole = bool(BOOT.search(line))
@@ -224,6 +223,11 @@ def event_of(kind, code, place, level, line, **more):
     event = {"kind": kind, "code": code, "bdf": place, "level": level, "line": line}
     event.update(more, at=0, old=False)
     return event
+
+
+def of_load(event):
+    """Whether the driver says it while it loads: it looks at each card first."""
+    return event["kind"] in LOAD_KINDS or event.get("at_load", False)
 
 
 def log_event(line):

@@ -5,8 +5,10 @@
 
 import re
 
+from .advice import RANK
 from .kernel_log import seconds_of
-from .storms import processes_of
+from .storms import process_of, processes_of
+from .xids import previous_xid, xid_level
 
 # mcelog's threshold for a memory module: 10 corrected errors in 24 hours (mcelog.org)
 CORRECTED_A_DAY = 10
@@ -15,6 +17,10 @@ DAY_S = 86400
 # as well, so it is a reason to try another card, never a proof (our limit).
 PROGRAMS = 3
 XGMI_ERRORS = 100  # corrected errors of the links between AMD cards (our limit)
+
+# Processes that the kernel killed within a day for want of memory. One may be a program's own fault
+# and over; several say that the box or its container is too small for what runs there (our limit).
+KILLED = 3
 
 CORRECTED = re.compile(r"EDAC \S{1,20}: (\d{1,9}) CE")
 XGMI = re.compile(r"(\d{1,12}) correctable hardware errors detected in")
@@ -26,7 +32,8 @@ def with_repetition(events):
     `events` in the order of the log; those that it changes are copies.
     """
     programs = programs_of(events)
-    failing = are_failing(events)
+    failing, short_of_memory = are_failing(events), are_killed_often(events)
+    told = {(event["bdf"], event["code"]) for event in events if event["kind"] == "xid"}
     out = []
     for event in events:
         kind, place, code = event["kind"], event["bdf"], event["code"]
@@ -38,6 +45,10 @@ def with_repetition(events):
             count = XGMI.search(event["line"])
             many = count and int(count.group(1)) >= XGMI_ERRORS
             event = dict(event, level="degraded" if many else "warn")
+        elif kind == "killed" and short_of_memory:
+            event = dict(event, level="degraded")
+        elif kind == "xid" and code == 45 and is_bad(previous_xid(event["line"]), place, told):
+            event = dict(event, level=xid_level(previous_xid(event["line"]), ""))
         elif kind == "xid" and code == 43 and len(programs.get((place, code), ())) >= PROGRAMS:
             event = dict(event, level="degraded")
         elif kind == "xid" and code == 45 and len(programs.get((place, code), ())) >= PROGRAMS:
@@ -76,5 +87,28 @@ def are_failing(events):
         match = CORRECTED.search(event["line"])
         second = seconds_of(event["line"]) or 0
         times += [second] * min(int(match.group(1)) if match else 1, CORRECTED_A_DAY)
-    times.sort()
-    return any(last - first < DAY_S for first, last in zip(times, times[CORRECTED_A_DAY - 1 :]))
+    return are_within_a_day(times, CORRECTED_A_DAY)
+
+
+def are_within_a_day(times, number):
+    """Whether as many as `number` of these times, in seconds, lie within a day."""
+    times = sorted(times)
+    return any(last - first < DAY_S for first, last in zip(times, times[number - 1 :]))
+
+
+def are_killed_often(events):
+    """Whether the kernel killed several processes within a day. Lines without a time count as of
+    one day."""
+    own = [event["line"] for event in events if event["kind"] == "killed"]
+    firsts = {process_of(line): seconds_of(line) or 0 for line in reversed(own)}
+    return are_within_a_day(firsts.values(), KILLED)
+
+
+def is_bad(code, place, told):
+    """Whether a clean-up (Xid 45) is the only trace of an Xid that asks for more than a look.
+
+    `told`: the (place, Xid) of the log.
+    """
+    return (
+        code is not None and (place, code) not in told and RANK[xid_level(code, "")] < RANK["warn"]
+    )

@@ -73,6 +73,17 @@ UNKNOWN_XID = "look it up in NVIDIA's Xid catalogue"
 CHANGED = re.compile(r"changed from .*? to (?:0x[0-9a-f]+ )?\(?([^()]*)\)?")
 
 
+# 45, pid=1818990, name=python3, Ch 00000001 caused by previous Xid 149
+# (open-gpu-kernel-modules prints it where it knows which fault it cleans up after)
+PREVIOUS = re.compile(r"caused by previous Xid (\d{1,4})\b")
+
+
+def previous_xid(line):
+    """The Xid that a clean-up (Xid 45) names as its cause, or None."""
+    named = PREVIOUS.search(line)
+    return int(named.group(1)) if named else None
+
+
 def xid_words(code, level, line=""):
     """Return what to do about an Xid. `line`: its line, in which Xid 154 says it."""
     changed = CHANGED.search(line) if code == 154 else None
