@@ -5,17 +5,16 @@ from pathlib import Path
 
 import pytest
 import torch
-from check_code import in_shell, span
+from check_code import block, in_shell, span
+from remote_gpu_trainer.catalogue import bundle
 
 
-def newest(folder: Path) -> Path | None:
-    """The newest finished checkpoint, by the number in its name; a name with another ending is a leftover."""
-    found = [
-        (int(match[1]), path)
-        for path in folder.glob("step_*.pt")
-        if (match := re.fullmatch(r"step_(\d+)\.pt", path.name))
-    ]
-    return max(found)[1] if found else None
+def newest(folder: Path, *arguments: str) -> Path | None:
+    """What the Fix chooses."""
+    names: dict = {}
+    exec(block("C3", "fix"), names)
+    chosen = names["newest"](folder, *arguments)
+    return chosen and Path(chosen)
 
 
 def run(folder: Path, until: int, dies_at: int | None = None) -> list[int]:
@@ -50,6 +49,16 @@ def test_a_half_written_file_is_passed_over(tmp_path):
     torch.save({"step": 100}, tmp_path / "step_100.pt")
     (tmp_path / "step_200.pt.tmp").write_bytes(b"half")
     assert newest(tmp_path).name == "step_100.pt"
+
+
+def test_of_trainers_folders_the_newest_that_was_written_to_the_end_is_chosen(tmp_path):
+    told = re.search(r"newest\(out, r\"(.+?)\", \"(.+?)\"\)", bundle.load().get("C3").fix)
+    assert newest(tmp_path / "out", *told.groups()) is None
+    for name in ("checkpoint-500", "checkpoint-1000", "checkpoint-best", "checkpoint-1200.old"):
+        (tmp_path / "out" / name).mkdir(parents=True)
+        (tmp_path / "out" / name / "trainer_state.json").write_text("{}")
+    (tmp_path / "out" / "checkpoint-1100").mkdir()  # killed during the save
+    assert newest(tmp_path / "out", *told.groups()).name == "checkpoint-1000"
 
 
 @pytest.mark.parametrize("chosen_by", ["name", "number"])

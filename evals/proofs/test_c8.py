@@ -51,6 +51,21 @@ def trained(tmp_path_factory):
     return folder, json.loads((folder / "seen.json").read_text()), done.output
 
 
+@pytest.mark.parametrize("there, matches", [("[768, 768]", True), ("[10]", False)])
+def test_slices_of_one_number_in_place_of_a_matrix_are_recognised_and_a_head_of_one_class_is_not(
+    says, there, matches
+):
+    line = (
+        "size mismatch for fc1.weight: copying a param with shape torch.Size([1]) from checkpoint, "
+    )
+    line += f"the shape in current model is torch.Size({there})."
+    if matches:
+        says("C8", line)
+    else:
+        with pytest.raises(AssertionError, match="none of the signatures"):
+            says("C8", line)
+
+
 def test_the_state_dict_of_the_module_holds_empty_tensors(trained, says):
     folder, _, _ = trained
     naive = torch.load(folder / "naive.pt")

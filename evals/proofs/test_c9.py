@@ -4,7 +4,7 @@ import shutil
 
 import pytest
 import torch
-from check_code import span, typed
+from check_code import block, span, typed
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -83,14 +83,25 @@ def test_true_on_the_first_start_stops_with_the_signature(tmp_path, says):
 
 def test_the_way_of_the_entry_serves_first_start_and_restart_alike(tmp_path):
     for expected in (20, 0):
-        run = trainer(tmp_path)
-        last = (
-            transformers.trainer_utils.get_last_checkpoint(str(tmp_path))
-            if tmp_path.is_dir()
-            else None
-        )
-        run.train(resume_from_checkpoint=last)
+        exec(block("C9", "fix"), {"trainer": trainer(tmp_path), "out": str(tmp_path)})
         assert len(Seen.seen) == expected
+
+
+def test_the_way_of_the_entry_passes_over_a_save_that_a_kill_cut_off(done, copied, says):
+    shutil.copytree(done[0] / "checkpoint-10", copied / "checkpoint-10")
+    (copied / "checkpoint-10" / "trainer_state.json").unlink()
+    (copied / "checkpoint-final").mkdir()
+    newest = transformers.trainer_utils.get_last_checkpoint(str(copied))
+    with pytest.raises(FileNotFoundError) as error:
+        trainer(copied).train(resume_from_checkpoint=newest)
+    says("C9", str(error.value))
+    exec(block("C9", "fix"), {"trainer": trainer(copied), "out": str(copied)})
+    assert Seen.seen == done[2][5:]
+
+
+def test_the_state_is_written_after_all_else_of_a_checkpoint(done):
+    times = {path.name: path.stat().st_mtime_ns for path in (done[0] / "checkpoint-5").iterdir()}
+    assert max(times, key=times.get) == "trainer_state.json"
 
 
 def test_save_model_makes_no_checkpoint_to_resume_from(done, tmp_path, says):
