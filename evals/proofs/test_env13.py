@@ -58,13 +58,15 @@ def test_the_check_shows_none_twice_for_the_cpu_build_alone(monkeypatch, cuda, c
     assert printed.endswith(" None None") is confirmed
 
 
-def wheel(folder, version, cuda):
-    """A package called torch that is nothing but its version."""
-    info = f"torch-{version}.dist-info"
-    with zipfile.ZipFile(folder / f"torch-{version}-py3-none-any.whl", "w") as file:
-        file.writestr("torch/__init__.py", f"__version__ = {version!r}\ncuda = {cuda!r}\n")
+def wheel(folder, version, cuda=None, name="torch", needs=()):
+    """A package that is nothing but its version."""
+    info = f"{name}-{version}.dist-info"
+    with zipfile.ZipFile(folder / f"{name}-{version}-py3-none-any.whl", "w") as file:
+        file.writestr(f"{name}/__init__.py", f"__version__ = {version!r}\ncuda = {cuda!r}\n")
+        required = "".join(f"Requires-Dist: {one}\n" for one in needs)
         file.writestr(
-            f"{info}/METADATA", f"Metadata-Version: 2.1\nName: torch\nVersion: {version}\n"
+            f"{info}/METADATA",
+            f"Metadata-Version: 2.1\nName: {name}\nVersion: {version}\n{required}",
         )
         file.writestr(
             f"{info}/WHEEL",
@@ -104,6 +106,47 @@ def test_pip_keeps_the_cpu_build_until_it_is_forced(tmp_path):
     assert "Requirement already satisfied: torch" in run(python, *pip, cuda, "torch")
     run(python, *pip, cuda, "--force-reinstall", "torch")
     assert run(python, "-c", "import torch; print(torch.cuda)").strip() == "13.0"
+
+
+def test_uninstalled_first_torch_comes_anew_and_numpy_stays_which_force_renews(tmp_path):
+    """Also ENV1, ENV2 and ENV6: the commands of their Fix, the index as a folder."""
+    index = tmp_path / "cu130"
+    index.mkdir()
+    for version, vision in (("2.9.1", "0.24.1"), ("2.13.0", "0.28.0")):
+        wheel(index, f"{version}+cu130", "13.0")
+        wheel(index, f"{vision}+cu130", None, "torchvision", ("numpy", f"torch=={version}"))
+    wheel(index, "1.26.4", None, "numpy")
+    wheel(index, "2.3.0", None, "numpy")
+    wheel(index, "2.9.1+cpu")
+    run(sys.executable, "-m", "venv", tmp_path / "env")
+    python = tmp_path / "env" / ("Scripts" if sys.platform == "win32" else "bin") / "python"
+    pip = [python, "-m", "pip", "--disable-pip-version-check"]
+
+    def install(*words):
+        run(*pip, "install", "--no-index", "--find-links", index, *words)
+        said = run(
+            python,
+            "-c",
+            "import numpy, torch, torchvision as v; print(torch.__version__, v.__version__, numpy.__version__)",
+        )
+        return said.split()
+
+    there = install("numpy==1.26.4", "torch==2.9.1+cpu", "torchvision")
+    assert there == ["2.9.1+cpu", "0.24.1+cu130", "1.26.4"]
+    assert install("--force-reinstall", "torch", "torchvision") == [
+        "2.13.0+cu130",
+        "0.28.0+cu130",
+        "2.3.0",
+    ]
+
+    install("numpy==1.26.4", "torch==2.9.1+cpu", "torchvision==0.24.1")
+    run(*pip, "uninstall", "-y", "torch", "torchvision", "torchaudio")
+    assert install("torch==2.9.1", "torchvision") == ["2.9.1+cu130", "0.24.1+cu130", "1.26.4"]
+
+    run(*pip, "install", "--no-index", "--find-links", index, "--no-deps", "torchvision==0.28.0")
+    run(*pip, "uninstall", "-y", "torchvision", "torchaudio")
+    said = run(*pip, "install", "--no-index", "--find-links", index, "torch==2.9.1", "torchvision")
+    assert "already satisfied: torch==2.9.1" in said and "torchvision-0.24.1" in said
 
 
 def test_the_trainer_refuses_before_the_start(tmp_path, says):
