@@ -96,14 +96,15 @@ def test_the_lines_of_the_check_list_the_ranks_that_never_complained(tmp_path, m
     assert [int(path.split("/")[-2]) for path in shown.split()] == silent
 
 
-def test_the_grep_lists_the_victims_in_a_log_of_all_ranks(tmp_path):
-    newer = "[PG ID 0 PG GUID 0(default_pg) Rank {}] Watchdog caught collective operation timeout"
-    lines = ["step 7", WATCHDOG.format(0, 0), WATCHDOG.format(0, 0), newer.format(2)]
+def test_the_grep_lists_the_victims_by_their_number_in_the_run_not_in_their_group(tmp_path):
+    by_ray = "(RayWorkerWrapper pid=2376582) " + WATCHDOG.format(9, 1)
+    by_torchrun = "[default2]:" + WATCHDOG.format(2, 0)
+    lines = ["step 7", WATCHDOG.format(0, 0), WATCHDOG.format(0, 0), by_torchrun, by_ray]
     (tmp_path / "run.log").write_text("\n".join(lines))
     shown = subprocess.run(
         ["bash", "-c", span("D20", "grep -oE")], cwd=tmp_path, capture_output=True, text=True
     ).stdout
-    assert shown.splitlines() == [f"Rank {rank}] Watchdog caught" for rank in (0, 2)]
+    assert shown.splitlines() == [f"[rank{rank}]" for rank in (0, 2, 9)]
 
 
 def test_a_forked_rank_of_these_proofs_ends_without_freeing_what_it_holds():

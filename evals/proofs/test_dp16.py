@@ -150,3 +150,15 @@ def test_tokenizers_hangs_only_where_its_own_protection_is_forbidden(run_file, s
         assert "DataLoader timed out" in result.stderr
     else:
         assert "batches 2" in result.stdout, result.stderr
+
+
+def test_a_mapped_array_is_sent_whole_to_a_worker_that_is_not_forked_and_a_tensor_is_not(tmp_path):
+    numpy = pytest.importorskip("numpy")
+    from multiprocessing.reduction import ForkingPickler
+
+    import torch
+
+    numpy.save(tmp_path / "a.npy", numpy.zeros(2**20, numpy.uint8))
+    mapped = numpy.load(tmp_path / "a.npy", mmap_mode="r")
+    assert len(ForkingPickler.dumps(mapped)) > 2**20
+    assert len(ForkingPickler.dumps(torch.zeros(2**20, dtype=torch.uint8))) < 2**12

@@ -142,6 +142,37 @@ def test_the_line_of_the_check_sees_a_cache_of_a_worker_and_neither_shared_nor_m
     assert unit == "MiB" and low < float(second) - float(first) < high
 
 
+HELD = """
+import os, sys
+import numpy
+
+held = [str(i) for i in range(500_000)] if sys.argv[1] == "list" else numpy.arange(5_000_000)
+
+def own():
+    return sum(int(line.split()[1]) for line in open("/proc/self/smaps_rollup") if line.startswith("Private_Dirty")) / 1024
+
+if not os.fork():
+    before = own()
+    for one in held[::10]:
+        pass
+    print(own() - before, flush=True)
+    os._exit(0)
+os.wait()
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="/proc")
+@pytest.mark.parametrize("kind, low, high", [("list", 15, 60), ("array", -1, 2)])
+def test_a_worker_that_only_reads_a_list_copies_its_objects_and_of_an_array_nothing(
+    kind, low, high
+):
+    """The list of half a million short texts takes some 30 MB, the array 40."""
+    done = subprocess.run(
+        [sys.executable, "-c", HELD, kind], capture_output=True, text=True, timeout=60
+    )
+    assert low < float(done.stdout) < high, done.stderr
+
+
 class Dying(Cached):
     def __getitem__(self, index):
         os.kill(os.getpid(), signal.SIGKILL)
