@@ -770,3 +770,127 @@ def test_what_waits_for_a_person_is_a_question(project):
     assert draft(project(files)).questions == [
         "train.py:2 calls input, which waits for a person: what is it told?"
     ]
+
+
+OPTIONS = "import argparse\np = argparse.ArgumentParser()\n"
+
+
+@pytest.mark.parametrize(("words", "left"), [
+    ("--data BLAH_BLAH/x.h5", "BLAH_BLAH/x.h5"), ("--out ROOT_DIR", "ROOT_DIR"), ("--a=MODEL", "--a=MODEL"),
+    ("--lr 1 ...", "..."), ("--set MNIST", None), ("--conf conf/BIG.txt", None), ("--n 3", None),
+])  # fmt: skip
+def test_a_word_in_capitals_that_the_project_does_not_know_is_a_question(project, words, left):
+    files = {"train.py": loop(SAVE, "SETS = ['MNIST']\n"), "conf/BIG.txt": ""}
+    made = draft(project({**files, "README.md": f"```\npython train.py {words}\n```\n"}))
+    assert made.questions[:1] == ([f"README.md leaves open: {left}"] if left else [])
+
+
+def test_a_line_that_downloads_is_no_training_and_two_trainings_are_a_question(project):
+    lines = (
+        "python train.py --download_weights 1\npython train.py --task a\npython train.py --task b\n"
+    )
+    made = draft(project({"train.py": loop(SAVE), "README.md": f"```\n{lines}```\n"}))
+    assert made.values()["command"] == ["python3", "train.py", "--task", "a"]
+    assert made.questions == ["as README.md starts it; or is it train.py --task b?"]
+
+
+def test_words_behind_a_comment_in_a_continued_line_are_kept(project):
+    line = "python train.py --a 1 \\  # the first\n   --b 2 \\ # and the second\n   --c 3\n"
+    made = draft(project({"train.py": loop(SAVE), "README.md": f"```\n{line}```\n"}))
+    assert made.values()["command"][2:] == ["--a", "1", "--b", "2", "--c", "3"]
+
+
+@pytest.mark.parametrize(("name", "text", "words"), [
+    ("README.md", "```\ncd tools\npython go.py --a 1\n```\n", ["--a", "1"]),
+    ("tools/README.md", "`python go.py --a 1`", ["--a", "1"]),
+    ("scripts/a.sh", "cd ../tools && python go.py", []),
+])  # fmt: skip
+def test_a_program_that_is_started_in_a_folder_below_is_a_question(project, name, text, words):
+    made = draft(project({"tools/go.py": loop(SAVE), name: text}))
+    assert made.values()["command"] == ["python3", "tools/go.py", *words]
+    assert made.questions == [f"{name} starts it in tools: do its paths hold from here?"]
+
+
+def test_what_a_script_exports_is_kept(project):
+    script = (
+        "export KIND=big\nexport CUDA_VISIBLE_DEVICES=3\nLR=1\nsrun deepspeed train.py --lr $LR\n"
+    )
+    values = draft(project({"train.py": loop(SAVE), "run.sh": script})).values()
+    assert values["variables"] == {"KIND": "big"} and values["launcher"] == "deepspeed"
+
+
+@pytest.mark.parametrize(
+    ("added", "asked"), [("p.add_argument('--local_rank')\n", True), ("", False)]
+)
+def test_a_launch_that_gives_the_rank_as_an_option_is_a_question(project, added, asked):
+    line = "python -m torch.distributed.launch --nproc_per_node=2 train.py"
+    made = draft(project({"train.py": loop(SAVE, OPTIONS + added), "README.md": f"`{line}`"}))
+    assert made.values()["launcher"] == "torchrun"
+    assert ("takes --local_rank" in str(made.questions)) == asked
+
+
+def test_a_resume_that_the_command_leaves_empty_is_a_question(project):
+    before = OPTIONS + "p.add_argument('--resume')\nargs = p.parse_args()\n"
+    files = {"train.py": loop(SAVE, before), "README.md": "`python train.py --resume None`"}
+    assert draft(project(files)).questions == [
+        "the command has --resume, which is empty: does it go on?"
+    ]
+
+
+@pytest.mark.parametrize(("save", "asked"), [
+    ("torch.save(model, open(model))", "read from train.py:9, torch.save; train.py:9 may save elsewhere: is it right?"),
+    ("torch.save(model, 'b/n.pt')", "read from train.py:9, torch.save; train.py:9 may save elsewhere: is it right?"),
+    ("torch.save(model, 'out/b.pt')", None),
+    ("torch.save(features, open(model))", None),
+    ("torch.save(model, 'best/best.pt')", None),
+])  # fmt: skip
+def test_a_folder_is_sure_where_all_that_saves_the_model_agrees(project, save, asked):
+    made = draft(project({"train.py": loop(f"{SAVE}; {save}", "features = 1\n")}))
+    assert made.values()["checkpoint"] == {"folder": "out", "pattern": "a.pt"}
+    assert made.questions == ([asked] if asked else [])
+
+
+FOLLOWED = [
+    # a class that keeps what it was given; one of an imported file's own trial isn't it
+    ({"train.py": "import log\nlogger = log.Logger('kept')\n" + loop("torch.save(model, logger.path + '/a.pt')"),
+      "log.py": "class Logger:\n    def __init__(self, out):\n        self.path = out\n"
+                "if __name__ == '__main__':\n    out = 'trial'\n    Logger(out)\n"}, "kept", "a.pt"),
+    ({"train.py": loop("torch.save(model, logger.path + '/a.pt')", "logger = make()\ncfg = load('a.yaml')\n"),
+      "a.yaml": "data:\n  path: d\n", "README.md": "`python train.py --config a.yaml`"}, None, None),
+    ({"train.py": loop("torch.save(model, C().out + '/a.pt')", "class C:\n    out = 'kept'\n")}, "kept", "a.pt"),
+    ({"train.py": loop("torch.save(model, cfg['run']['out'] + '/a.pt')", "cfg = load()\n"),
+      "a.json": '{"run": {"out": "kept"}, "data": {"out": "d"}}', "README.md": "`python train.py -c a.json`"},
+     "kept", "a.pt"),
+    ({"train.py": "def main(out):\n    for e in x:\n        torch.save(model, f'{out}/{e}.pt')\n"
+                  + loop("pass") + "main(**load())\n", "a.yaml": "out: kept\n",
+      "README.md": "`python train.py -c a.yaml`"}, "kept", "*.pt"),
+    ({"train.py": loop("torch.save(model, '{}.pkl'.format(epoch))")}, ".", "*.pkl"),
+    ({"train.py": loop("torch.save(model, f'{epoch}.pkl')")}, ".", "*.pkl"),
+    ({"train.py": loop("torch.save(model, f'{name}.pkl')")}, None, None),
+    ({"train.py": loop("model.save_pretrained('kept')")}, "kept", None),
+    ({"train.py": "from mmengine.runner import Runner\nr = Runner.from_cfg(1)\nr.train()\n",
+      "README.md": "`python train.py --work-dir kept`"}, "kept", "*.pth"),
+    ({"train.py": "from lightning.pytorch.cli import LightningCLI\nclass Own(LightningCLI):\n    pass\n"
+                  "if __name__ == '__main__':\n    Own().trainer.fit(1)\n"},
+     "lightning_logs", "version_*/checkpoints/*.ckpt"),
+    # a property of the project's own says another thing than the configuration's key
+    ({"train.py": "class C:\n    @property\n    def out(self):\n        return 'kept/' + now()\n"
+                  + loop("torch.save(model, cfg.out + '/a.pt')", "cfg = C()\n"),
+      "a.yaml": "run:\n  out: other\n", "README.md": "`python train.py -c a.yaml`"}, "kept", "*/a.pt"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("files", "folder", "pattern"), FOLLOWED)
+def test_where_it_saves_is_followed_to_a_definite_value(project, files, folder, pattern):
+    found = checkpoint_of(project(files))
+    assert (found.get("folder"), found.get("pattern")) == (folder, pattern)
+
+
+def test_the_name_with_a_number_is_preferred_to_one_with_the_models_name_alone(project):
+    save = "torch.save(model, f'out/{name}.pt'); torch.save(model, f'out/{name}_{epoch}.pt')"
+    assert checkpoint_of(project({"train.py": loop(save)}))["pattern"] == "*_*.pt"
+
+
+def test_an_option_of_a_function_that_nobody_calls_is_not_asked_for(project):
+    before = OPTIONS + "def dead():\n    p.add_argument('--dataset')\n"
+    assert draft(project({"train.py": loop(SAVE, before)})).questions == []

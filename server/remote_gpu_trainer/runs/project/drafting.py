@@ -26,7 +26,7 @@ _OTHER_PACKAGES = re.compile(
     r"|(?:conda[_-]?)?env(?:ironment)?[\w.-]*\.ya?ml",
     re.I,
 )
-_CONFIGS = re.compile(r"\.ya?ml$")
+_CONFIGS = re.compile(r"\.(?:ya?ml|json)$")
 _ABSOLUTE = re.compile(
     r"""["']((?:/(?:home|data|mnt|media|root|Users|scratch|workspace|nas|raid|share)\w*/"""
     r"""|[A-Za-z]:[\\/])[^"'\n*?]{2,120})["']"""
@@ -185,7 +185,7 @@ def _lines(
         Line("code", ".", "this folder is sent; what git ignores stays here"),
         *_package_lines(project, programs.installs(project)),
         *_import_lines(project, start),
-        *_launch_lines(start, programs.spawned(used[:1])),
+        *_launch_lines(start, declared, programs.spawned(used[:1])),
         Line(
             "deadline",
             "20h",
@@ -237,7 +237,15 @@ def _other_scripts(start: Start, started: list[Start]) -> list[str]:
     """Return the scripts that start a program with other words than the one that was taken."""
     same = [one for one in started if one.program == start.program and one.trains]
     if not programs.is_script(start.file):
-        return []
+        own = options.given_by(start.words, [])
+        return [
+            f"{one.program} {shlex.join(one.words)[:80]}"
+            for one in same
+            if one.file == start.file
+            for other in [options.given_by(one.words, [])]
+            if not one.left_open
+            and any(own.get(key, value) != value for key, value in other.items())
+        ][:2]
     return list(
         dict.fromkeys(
             one.file
@@ -277,7 +285,7 @@ def _names(word: str, path: str) -> bool:
     word = word.removeprefix("./")
     return (
         bool(word)
-        and word.endswith((".yaml", ".yml"))
+        and word.endswith((".yaml", ".yml", ".json"))
         and (path == word or path.endswith("/" + word))
     )
 
@@ -331,6 +339,8 @@ def _open_in(start: Start, declared: list[Option], program: Source) -> list[str]
     if start.left_open:
         open_ = ", ".join(shlex.quote(word)[:60] for word in start.left_open[:4])
         asks.append(f"{start.file} leaves open: {open_}")
+    if start.folder != ".":
+        asks.append(f"{start.file} starts it in {start.folder}: do its paths hold from here?")
     if lacking := options.unset(declared, start.words):
         names = ", ".join(one.flag or one.name for one in lacking[:6])
         asks.append(f"the program asks for {names}; add them")
@@ -367,12 +377,11 @@ def _kept_back(
 def _import_lines(project: Project, start: Start) -> list[Line]:
     """Return the variable by which a program below the folder finds what it imports from there."""
     is_below = "/" in start.program and start.program in project.sources
-    if start.is_module or not is_below:
-        return []
-    if not project.imports_from_above(start.program):
-        return []
-    why = f"{start.program} imports from this folder"
-    return [Line("variables", {"PYTHONPATH": "."}, why)]
+    values, why = dict(start.variables), f"as {start.file} exports it"
+    if is_below and not start.is_module and project.imports_from_above(start.program):
+        values.setdefault("PYTHONPATH", ".")
+        why = f"{start.program} imports from this folder" + (f"; {why}" if len(values) > 1 else "")
+    return [Line("variables", values, why)] if values else []
 
 
 def _package_lines(project: Project, install: str) -> list[Line]:
@@ -399,7 +408,7 @@ def _package_lines(project: Project, install: str) -> list[Line]:
     return [_suggestion("environment", "requirements.txt", lacking)]
 
 
-def _launch_lines(start: Start, spawned: str) -> list[Line]:
+def _launch_lines(start: Start, declared: list[Option], spawned: str) -> list[Line]:
     """Return GPUs, nodes and launcher. `spawned`: where the program starts its own processes."""
     why = f"as {start.file} says" if start.processes else "guessed; of the box"
     lines = [Line("gpus", start.processes or 1, why)]
@@ -412,7 +421,15 @@ def _launch_lines(start: Start, spawned: str) -> list[Line]:
         lines.append(_suggestion("nodes", start.nodes, f"boxes, as {start.file} starts it"))
     if start.launcher != "none":
         why = f"as {start.file} starts it" if start.file else "it reads what torchrun sets"
-        lines.append(Line("launcher", start.launcher, why))
+        ask = ""
+        if start.is_old_launch and any(
+            re.search(r"--local[-_]rank$", one.flag) for one in declared
+        ):
+            ask = (
+                f"{start.program} takes --local_rank, which torchrun doesn't give: "
+                "does it read LOCAL_RANK?"
+            )
+        lines.append(Line("launcher", start.launcher, why, question=ask))
     return lines
 
 
@@ -440,6 +457,9 @@ def _checkpoint_lines(
         lines[0].question = (
             f"{where}: is this folder right on the box?" if saving.folder != "." else ""
         )
+    if saving.others and not lines[0].question:
+        also = ", ".join(f"{one.source}:{one.line}" for one in saving.others[:3])
+        lines[0].question = f"read from {where}; {also} may save elsewhere: is it right?"
     if start.left_open and not lines[0].question:
         ask = f"read from {where} without what {start.file} leaves open: is it right?"
         lines[0].question = ask
@@ -453,8 +473,11 @@ def _checkpoint_lines(
     elif resumes is None:
         off = "no option to go on was found: the rehearsal tells whether it begins anew"
         lines.append(Line("resume", {"flag": "--resume"}, off, is_off=True))
-    elif resumes.name in options.given_by(start.words, declared):
-        lines.append(Line("resume", "automatic", f"the command has {resumes.flag} already"))
+    elif given := options.given_by(start.words, declared).get(resumes.name):
+        empty = "".join(map(str, given)).lower() in ("", "none", "null", "false", "0")
+        ask = f"the command has {resumes.flag}, which is empty: does it go on?" if empty else ""
+        has = f"the command has {resumes.flag} already"
+        lines.append(Line("resume", "automatic", has, question=ask))
     elif resumes.is_switch or not resumes.is_text:
         ask = f"does {resumes.flag} find its newest checkpoint alone? Then add it to the command"
         lines.append(Line("resume", "automatic", question=ask))

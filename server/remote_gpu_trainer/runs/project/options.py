@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from .sources import Source
+from .sources import Source, names_in
 from .values import Template, name_of
 
 MOST_CONFIG_BYTES = 1 << 18
@@ -63,16 +63,24 @@ class Option:
 def read(sources: list[Source]) -> list[Option]:
     """Return the options that the files of a program declare, in their order."""
     found: dict[str, Option] = {}
+    named = names_in(sources)
     for source in sources:
         for call in source.calls:
             option = _declared(call)
-            if option and option.name:
+            if option and option.name and _is_called(source, call, named):
                 found.setdefault(option.name, option)
         for node in ast.walk(source.tree):
             if isinstance(node, ast.ClassDef) and _is_dataclass(node):
                 for one in _fields(node):
                     found.setdefault(one.name, one)
     return list(found.values())
+
+
+def _is_called(source: Source, call: ast.Call, named: set[str]) -> bool:
+    """Whether the function that holds a call is named anywhere."""
+    function = source.function_around(call)
+    is_method = function is not None and source.class_around(function) is not None
+    return function is None or is_method or bool(function.decorator_list) or function.name in named
 
 
 def defaults_of(options: list[Option]) -> dict[str, Template]:
@@ -156,9 +164,9 @@ def settings_of_sources(sources: list[Source]) -> dict[str, Template]:
 
 
 def settings_of(folder: Path, names: list[str]) -> dict[str, Template]:
-    """Return the plain values of a program's YAML files by their last key, {key: value}.
+    """Return the plain values of a program's YAML and JSON files, {key: value}.
 
-    The first file that has a key wins.
+    A key below others has them before it, with dots. The first file that has a key wins.
     """
     found: dict[str, Template] = {}
     for name in names:
@@ -168,16 +176,16 @@ def settings_of(folder: Path, names: list[str]) -> dict[str, Template]:
             read_ = yaml.safe_load((folder / name).read_text(encoding="utf-8", errors="replace"))
         except (OSError, yaml.YAMLError, ValueError, RecursionError):
             continue
-        todo = [read_]
+        todo = [("", read_)]
         while todo:
-            one = todo.pop(0)
+            above, one = todo.pop(0)
             if not isinstance(one, dict):
                 continue
             for key, value in one.items():
                 if isinstance(value, dict):
-                    todo.append(value)
+                    todo.append((f"{above}{key}.", value))
                 elif isinstance(value, (str, int)) and "${" not in str(value):
-                    found.setdefault(str(key), (str(value),))
+                    found.setdefault(f"{above}{key}", (str(value),))
     return found
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import shlex
 from collections.abc import Iterator
@@ -17,7 +18,8 @@ _DOCUMENTS = re.compile(
 )
 _STARTS = re.compile(
     r"(?:^|[\s;&|(`$>])(?P<start>(?:python[0-9.]*|torchrun|accelerate launch|deepspeed"
-    r"|srun python[0-9.]*|(?:uv|poetry|pipenv|pdm) run(?: python[0-9.]*)?)\s[^`#]*?"
+    r"|srun (?:python[0-9.]*|deepspeed|torchrun)"
+    r"|(?:uv|poetry|pipenv|pdm) run(?: python[0-9.]*)?)\s[^`#]*?"
     r"(?P<program>[\w./-]+\.py|-m [\w.]+)\b[^`#\n]*)"
 )
 _LAUNCHES = re.compile(r"(?:^|[\s;&|(`$>])(?P<start>accelerate launch -m [^`#\n]{1,2000})")
@@ -35,7 +37,7 @@ _OPEN_WORDS = re.compile(
 )
 _NOT_TRAINING = re.compile(
     r"^-{1,2}(?:eval|evaluate|test|test[-_]only|eval[-_]only|inference|predict|help|h"
-    r"|dummy|dry[-_]run|debug|smoke[-_]test)$"
+    r"|dummy|dry[-_]run|debug|smoke[-_]test|no[-_]?train|download[\w-]*)$"
 )
 _NO_TRAINING = ("eval", "evaluate", "evaluation", "predict", "inference")  # a mode of a program
 _TRAINS_WITH = re.compile(
@@ -55,12 +57,14 @@ _REQUIREMENT = re.compile(
     r"\(?(?:(?:===|[=<>~!]=|[<>])\s*[\w.*+!-]+[\s,]*)*\)?(?:\s+--hash=\S+)*"
 )
 _AS_ABOVE = re.compile(r"[ \t]*#[^\n]{0,40}\b(?:arguments|args|options|same as)\b[^\n]{0,80}", re.I)
-_CONTINUED = re.compile(r"[ \t]*[\\^]\r?(?:\n\s*|\Z)")
+_CONTINUED = re.compile(r"[ \t]*[\\^](?:[ \t]+#[^\n]*|[ \t]*)\r?(?:\n\s*|\Z)")
 # NAME=plain text, which a line of its own gives a variable of a script.
 _GIVEN = re.compile(
     r"""^[ \t]*(?:export[ ]+)?([A-Za-z_]\w*)=(["']?)([\w./:,@+-]+)\2[ \t\r]*(?:\#.*)?$""",
     re.M | re.X,
 )
+_ENTERS = re.compile(r"(?:^|[\n;&`$])[ \t]*cd[ ]+([\w./-]+)")
+_CAPITALS = re.compile(r"(?:(?<=/)|(?<=^))[A-Z][A-Z_]{2,}(?=[/.]|$)")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _ENDS = ";&|<>()`"  # what ends a command in a shell, and in a sentence that names one
 MOST_DOCUMENT_BYTES = 1 << 18
@@ -71,7 +75,9 @@ class Start:
     """How a program is started: its words, and what stands before them.
 
     `launcher`, `processes` of a node and `nodes`: of torchrun and the like. `file`: the document
-    that says so, '' for none. `left_open`: words that a person must replace.
+    that says so, '' for none. `left_open`: words that a person must replace. `folder`: where it is
+    started, below the project's. `variables`: those that a script exports. `is_old_launch`: by
+    torch.distributed.launch.
     """
 
     program: str
@@ -82,6 +88,9 @@ class Start:
     left_open: tuple[str, ...] = ()
     is_module: bool = False
     nodes: int | None = None
+    folder: str = "."
+    variables: dict[str, str] = field(default_factory=dict)
+    is_old_launch: bool = False
 
     @property
     def trains(self) -> bool:
@@ -226,15 +235,44 @@ def _starts_in(project: Project, name: str) -> Iterator[Start]:
         start = _start_of(match["start"])
         if start is None:
             continue
-        found = next(
-            (one for one in (str(above / start.program), start.program) if one in project.sources),
+        entered = _ENTERS.findall(joined, max(match.start() - 400, 0), match.start("start"))
+        below = [str(above), "."]
+        below = [*(posixpath.join(one, entered[-1]) for one in below if entered), *below]
+        folder = next(
+            (
+                one
+                for one in map(posixpath.normpath, below)
+                if posixpath.normpath(posixpath.join(one, start.program)) in project.sources
+            ),
             None,
         )
-        if found is None:
+        if folder is None:
             continue
+        found = posixpath.normpath(posixpath.join(folder, start.program))
+        unknown = [word for word in start.words if _stands_for(project, word)]
+        start = replace(
+            start,
+            folder=folder,
+            left_open=tuple(dict.fromkeys([*start.left_open, *unknown])),
+            variables=_exported(joined) if is_script(name) else {},
+            is_old_launch="torch.distributed.launch" in match["start"],
+        )
         if rest := _AS_ABOVE.match(joined, match.end()):
             start = replace(start, left_open=(*start.left_open, rest[0].strip()))
         yield replace(start, program=found, file=name)
+
+
+def _stands_for(project: Project, word: str) -> bool:
+    """Whether a word of a command is one in capitals that the project doesn't know, such as MODEL:
+    it stands for what a person has."""
+    named = _CAPITALS.findall(word.partition("=")[2] or word)
+    return any(one not in project.texts for one in named)
+
+
+def _exported(text: str) -> dict[str, str]:
+    """Return the variables that a script exports with a plain value, {name: value}."""
+    found = {match[1]: match[3] for match in _GIVEN.finditer(text) if "export " in match[0]}
+    return {one: value for one, value in found.items() if one != "CUDA_VISIBLE_DEVICES"}
 
 
 def _with_variables(text: str) -> str:
@@ -282,7 +320,7 @@ def _start_of(text: str) -> Start | None:
     ):
         head, words = words[0], words[2:]
     elif words[:1] == ["srun"]:
-        head, words = "python", words[2:]
+        head, words = words[1].rstrip("0123456789."), words[2:]
     else:
         head, words = words[0], words[1:]
     if head in ("uv", "poetry", "pipenv", "pdm"):
@@ -314,9 +352,9 @@ def _start_of(text: str) -> Start | None:
     before, after = words[:at], words[at + 1 :]
     kept, left_open = [], ["a quote"] if is_unclosed else []
     for word in after:
-        if word in ("...", "…", "\\"):
+        if word == "\\":
             continue
-        if word in ("$@", "$*"):  # what a script is given itself
+        if word in ("$@", "$*", "...", "…"):  # what a script is given itself
             left_open.append(word)
             continue
         kept.append(word)

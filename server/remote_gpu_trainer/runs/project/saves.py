@@ -8,7 +8,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from .sources import Source
+from .sources import Source, is_reached, lineage, names_in
 from .values import UNKNOWN, Hole, Template, Values, glob_of, is_known, name_of
 
 _LOOPS = (ast.For, ast.While)
@@ -38,6 +38,8 @@ _IMAGES = re.compile(
     r"\.(?:png|jpe?g|gif|svg|pdf|csv|txt|npy|npz|json|ya?ml|wav|mp4|html|log)$", re.I
 )
 _CHECKPOINT_NAME = re.compile(r"\.(?:pt|pth|ckpt|bin|safetensors|tar|pkl|model|chkpt|t7|h5)$", re.I)
+_IS_DATA = re.compile(r"^\w*(?:features|examples|data|dataset|samples|embeddings|args|tokens)$")
+_OF_FOLDERS = ("save_pretrained", "save_state", "save_lora_weights")  # each file has its own name
 _FINAL = re.compile(r"(?:^|[/_.-])(?:final|best|model_best|last_model|result)", re.I)
 
 
@@ -47,7 +49,8 @@ class Save:
 
     `is_repeated`: it stands in a loop, or in a function; one after the loop saves the result.
     `how`: what it calls, such as torch.save. `is_conditional`: it stands below an `if` that asks
-    for more than the rank.
+    for more than the rank. `is_model`: what it saves is named as one, and no cache of data.
+    `function`: in which it stands.
     """
 
     path: Template
@@ -56,6 +59,8 @@ class Save:
     how: str
     is_repeated: bool
     is_conditional: bool = False
+    is_model: bool = True
+    function: str = ""
 
     @property
     def pattern(self) -> str:
@@ -65,6 +70,9 @@ class Save:
     @property
     def is_known(self) -> bool:
         """Return whether its folder is known: no hole before the last slash but one of a clock."""
+        first = self.path[0] if self.path else None
+        if isinstance(first, Hole) and first.is_count:
+            return True
         return self.pattern not in ("", ".") and not self.pattern.startswith(("*", "/*"))
 
     @property
@@ -77,47 +85,27 @@ def read(sources: list[Source], values: Values) -> list[Save]:
     """Return the calls of a program that save a checkpoint or a model."""
     found = []
     passing = {name for source in sources for name in _passing_on(source)}
-    named = _named(sources)
+    named = names_in(sources)
     for source in sources:
         for call in source.calls:
             save = _read_call(source, call, values, passing)
-            is_reached = source is sources[0] or _is_reached(source, call, named)
-            if save and is_reached and not _is_left_out(source, call, values):
+            runs = source is sources[0] or is_reached(source, call, named)
+            if save and runs and not _is_left_out(source, call, values):
                 found.append(save)
         found += _unwritten(source, values)
     return found
 
 
-def _named(sources: list[Source]) -> set[str]:
-    return {
-        text
-        for source in sources
-        for node in ast.walk(source.tree)
-        if (text := getattr(node, "attr", "") or getattr(node, "id", ""))
-    }
-
-
 def waits(sources: list[Source]) -> str:
     """Return where a program asks a person, as `file:line calls input`; '' for nowhere."""
-    named = _named(sources)
+    named = names_in(sources)
     for source in sources:
         for call in source.calls:
             name = ast.unparse(call.func)
-            is_reached = source is sources[0] or _is_reached(source, call, named)
-            if name in ("input", "getpass", "getpass.getpass") and is_reached:
+            runs = source is sources[0] or is_reached(source, call, named)
+            if name in ("input", "getpass", "getpass.getpass") and runs:
                 return f"{source.path}:{call.lineno} calls {name}"
     return ""
-
-
-def _is_reached(source: Source, call: ast.Call, named: set[str]) -> bool:
-    """Whether a call of an imported file may run: not where the file is a program of its own, and
-    not in a function that nobody names."""
-    for node in _lineage(source, call):
-        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
-            return False
-        if isinstance(node, ast.FunctionDef) and source.class_around(node) is None:
-            return node.name in named
-    return True
 
 
 def _moved_to(source: Source, node: ast.expr, values: Values) -> ast.expr:
@@ -141,7 +129,7 @@ def _moved_to(source: Source, node: ast.expr, values: Values) -> ast.expr:
 
 def _opened(source: Source, node: ast.expr) -> ast.expr:
     """Return the path of a file that is saved into: of `with open(path, "wb") as file`."""
-    for above in _lineage(source, node):
+    for above in lineage(source, node):
         for item in getattr(above, "items", []):
             call = item.context_expr
             if not (isinstance(call, ast.Call) and name_of(call.func) == "open"):
@@ -159,14 +147,27 @@ def _passing_on(source: Source) -> list[str]:
         node.name
         for node in ast.walk(source.tree)
         if isinstance(node, ast.FunctionDef)
-        and any(ast.unparse(one) == "torch.save(*args, **kwargs)" for one in ast.walk(node))
+        and any(
+            isinstance(one, ast.Call) and ast.unparse(one) == "torch.save(*args, **kwargs)"
+            for one in ast.walk(node)
+        )
     ]
 
 
 def _unwritten(source: Source, values: Values) -> list[Save]:
     """Return where a framework saves by its own defaults, which no call of the program names."""
     text, path = source.text, source.path
-    called = {name_of(call.func): call for call in source.calls}
+    called = {
+        name_of(call.func): call for call in source.calls if not _is_left_out(source, call, values)
+    }
+    own = [
+        node.name
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef)
+        and any(name_of(one) == "LightningCLI" for one in node.bases)
+    ]
+    if cli := next((called[one] for one in own if one in called), None):
+        called["LightningCLI"] = cli
     found = []
     if "HfArgumentParser" in called or "TrlParser" in called:
         call = called.get("HfArgumentParser") or called["TrlParser"]
@@ -192,6 +193,12 @@ def _unwritten(source: Source, values: Values) -> list[Save]:
         if not own_folder and "default_root_dir" not in named and "WandbLogger" not in called:
             files = (*folder, "/version_", Hole(), "/checkpoints/", Hole(), ".ckpt")
             found.append(Save(files, path, call.lineno, "Lightning's default", True))
+    if "from_cfg" in called and "mmengine" in text:
+        config = next((one for one in values.given.get("config", ()) if isinstance(one, str)), "")
+        own_folder = f"work_dirs/{posixpath.splitext(posixpath.basename(config))[0]}"
+        folder = values.given.get("work_dir") or ((own_folder,) if config else ())
+        files = (*folder, "/", Hole(), ".pth")
+        found += [Save(files, path, called["from_cfg"].lineno, "mmengine", True)] if folder else []
     if "YOLO" in called and "train" in called:
         call = called["train"]
         keyed = {one.arg: one.value for one in call.keywords if one.arg}
@@ -225,6 +232,8 @@ def _read_call(source: Source, call: ast.Call, values: Values, passing: set[str]
         ".".join(filter(None, (owner, name))),
         _is_repeated(source, call),
         any(not _RANKS.search(ast.unparse(test)) for test, _ in _tests_above(source, call)),
+        not _IS_DATA.search(ast.unparse(call.args[0] if call.args else call)),
+        getattr(source.function_around(call), "name", ""),
     )
     if (
         name == "save"
@@ -302,7 +311,7 @@ def _is_buffer(node: ast.expr, source: Source) -> bool:
 
 def _is_repeated(source: Source, call: ast.Call, seen: tuple[str, ...] = ()) -> bool:
     """Whether a call stands within a loop, or in a function that a loop calls, directly or not."""
-    for node in _lineage(source, call):
+    for node in lineage(source, call):
         if isinstance(node, _LOOPS):
             return True
         if isinstance(node, ast.FunctionDef):
@@ -317,7 +326,7 @@ def _is_repeated(source: Source, call: ast.Call, seen: tuple[str, ...] = ()) -> 
 
 def _tests_above(source: Source, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
     """Yield each test below which a node stands in its function, and whether it has to hold."""
-    for above in _lineage(source, node):
+    for above in lineage(source, node):
         if isinstance(above, (ast.FunctionDef, ast.AsyncFunctionDef)):
             return
         if isinstance(above, ast.If) and node is not above.test:
@@ -350,20 +359,14 @@ def _is_constant(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
-def _lineage(source: Source, node: ast.AST) -> Iterator[ast.AST]:
-    """Yield the nodes in which a node stands, the innermost first."""
-    while above := source.parents.get(node):
-        yield above
-        node = above
-
-
 @dataclass(frozen=True)
 class Saving:
     """How a program saves, as a job says it.
 
     `folder` and `pattern`: of the checkpoints, '' where they aren't known. `results`: what it
     leaves at its end. `is_fresh`: each start has a new folder. `at`: the call that it was read
-    from. `unread`: calls whose path the source doesn't tell.
+    from. `unread`: calls whose path the source doesn't tell. `others`: calls that may save the
+    checkpoints as well, elsewhere or at a place that the source doesn't tell.
     """
 
     folder: str = ""
@@ -372,6 +375,7 @@ class Saving:
     is_fresh: bool = False
     at: Save | None = None
     unread: tuple[Save, ...] = ()
+    others: tuple[Save, ...] = ()
 
 
 def judge(saves: list[Save]) -> Saving:
@@ -394,21 +398,31 @@ def judge(saves: list[Save]) -> Saving:
             and (one in ends or (_FINAL.search(one.pattern) and not one.is_conditional))
         )
     )
-    return Saving(folder, pattern, results, first.is_fresh, first, unread)
+    others = tuple(
+        one
+        for one in saves
+        if one.is_model
+        and one.is_repeated
+        and one.function not in {other.how.rpartition(".")[2] for other in known}
+        and (not one.is_known or (_split(one)[0] != folder and not _FINAL.search(one.pattern)))
+    )
+    return Saving(folder, pattern, results, first.is_fresh, first, unread, others)
 
 
 def _best_of(repeated: list[Save]) -> Save:
     """Return the call whose files a run goes on from: a numbered one, one that isn't the best."""
 
-    def worth(one: Save) -> tuple[bool, bool]:
+    def worth(one: Save) -> tuple[bool, int, bool]:
         last = one.pattern.rpartition("/")[2]
-        return ("*" in last, not re.search("best", last, re.I))
+        return (one.is_model, last.count("*"), not re.search("best", last, re.I))
 
     return max(repeated, key=worth)
 
 
 def _split(save: Save) -> tuple[str, str]:
     """Return the folder of a save, and the glob of its files below it."""
+    if save.how.endswith(_OF_FOLDERS) and "*" not in save.pattern:
+        return save.pattern, ""
     parts = save.pattern.split("/")
     fixed = 0
     while fixed < len(parts) - 1 and "*" not in parts[fixed]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -136,6 +137,12 @@ class Project:
         )
 
     @cached_property
+    def texts(self) -> set[str]:
+        """What the program's plain texts and the files' paths are made of."""
+        texts = {text for source in self.sources.values() for text in source.texts}
+        return texts | {part for one in self.files for part in re.split(r"[/.]", one)}
+
+    @cached_property
     def _tops(self) -> set[str]:
         """What stands in the folder, and in src."""
         parts = (PurePosixPath(one.removeprefix("src/")).parts for one in self.files)
@@ -176,6 +183,35 @@ class Project:
                 if path in self.sources:
                     yield path
                     return
+
+
+def names_in(sources: list[Source]) -> set[str]:
+    """Return the names and attributes that files use."""
+    return {
+        text
+        for source in sources
+        for node in ast.walk(source.tree)
+        if (text := getattr(node, "attr", "") or getattr(node, "id", ""))
+    }
+
+
+def lineage(source: Source, node: ast.AST) -> Iterator[ast.AST]:
+    """Yield the nodes in which a node stands, the innermost first."""
+    while above := source.parents.get(node):
+        yield above
+        node = above
+
+
+def is_reached(source: Source, call: ast.Call, named: set[str]) -> bool:
+    """Whether a call of an imported file may run: not where the file is a program of its own, and
+    not in a function that nobody names, or that such a file calls as its own main."""
+    for node in lineage(source, call):
+        if isinstance(node, ast.If) and "__name__" in ast.unparse(node.test):
+            return False
+        if isinstance(node, ast.FunctionDef) and source.class_around(node) is None:
+            is_own_main = node.name in ("main", "test") and f"\n    {node.name}()" in source.text
+            return node.name in named and not is_own_main
+    return True
 
 
 def undefined(source: Source) -> list[str]:

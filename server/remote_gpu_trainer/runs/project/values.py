@@ -10,17 +10,22 @@ import ast
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import lru_cache
 
-from .sources import Source
+from .sources import Source, is_reached, names_in
 
 MOST_DEPTH = 12  # names that lead to names
 
 
 @dataclass(frozen=True)
 class Hole:
-    """A part that only the running program knows. `is_fresh`: it is another at each start."""
+    """A part that only the running program knows. `is_fresh`: it is another at each start.
+
+    `is_count`: it is a number that counts, so it holds no folder.
+    """
 
     is_fresh: bool = False
+    is_count: bool = False
 
 
 Part = str | Hole
@@ -36,6 +41,8 @@ _SAME = re.compile(
 _CLOCKS = re.compile(
     r"strftime|now|time|today|isoformat|uuid4|time_ns|ctime|asctime|localtime|utcnow|mkdtemp"
 )
+_COUNTERS = re.compile(r"(?:\w+_)?(?:epoch|ep|step|iter|iteration|it|i|n|batch)s?(?:_\w+)?")
+_CONFIGURES = re.compile(r"conf|cfg|opt|arg|param|setting|flag|hps", re.I)
 _HERE = re.compile(r"getcwd|cwd")
 
 
@@ -67,12 +74,19 @@ class Values:
         self.defaults = {**defaults, **options}
         self._remaking: set[str] = set()
         self._functions: dict[str, list[tuple[Source, ast.FunctionDef]]] = {}
+        self._classes: dict[str, list[tuple[Source, ast.ClassDef]]] = {}
         self._calls: dict[str, list[tuple[Source, ast.Call]]] = {}
+        self._kinds: dict[ast.expr, tuple[Source, ast.ClassDef] | None] = {}
+        named = names_in(sources)
         for source in sources:
             for node in ast.walk(source.tree):
                 if isinstance(node, ast.FunctionDef):
                     self._functions.setdefault(node.name, []).append((source, node))
+                elif isinstance(node, ast.ClassDef):
+                    self._classes.setdefault(node.name, []).append((source, node))
             for call in source.calls:
+                if source is not sources[0] and not is_reached(source, call, named):
+                    continue
                 self._calls.setdefault(name_of(call.func), []).append((source, call))
 
     def read(self, source: Source, node: ast.AST | None, depth: int = 0) -> Template:
@@ -84,7 +98,8 @@ class Values:
         if isinstance(node, ast.JoinedStr):
             return self._joined(self.read(source, part, depth + 1) for part in node.values)
         if isinstance(node, ast.FormattedValue):
-            return self.read(source, node.value, depth + 1)
+            value = self.read(source, node.value, depth + 1)
+            return (Hole(is_count=True),) if value == UNKNOWN and _counts([node.value]) else value
         if isinstance(node, ast.BinOp):
             return self._read_operation(source, node, depth)
         if isinstance(node, ast.Call):
@@ -108,7 +123,7 @@ class Values:
     def _read_operation(self, source: Source, node: ast.BinOp, depth: int) -> Template:
         left = self.read(source, node.left, depth + 1)
         if isinstance(node.op, ast.Mod):
-            return _fill(left)
+            return _fill(left, _counts(getattr(node.right, "elts", [node.right])))
         right = self.read(source, node.right, depth + 1)
         if isinstance(node.op, ast.Add):
             return (*left, *right)
@@ -133,7 +148,7 @@ class Values:
         if name in ("Path", "PurePath") and len(words) > 1:
             return _path(words)
         if name == "format" and isinstance(node.func, ast.Attribute):
-            return _fill(self.read(source, node.func.value, depth + 1))
+            return _fill(self.read(source, node.func.value, depth + 1), _counts(node.args))
         if _SAME.fullmatch(name):
             if words:
                 return words[0]
@@ -184,9 +199,90 @@ class Values:
             given = self._given_to(source, node, depth)
             if given != UNKNOWN:
                 return given
-        if isinstance(node, ast.Name) or last not in self.defaults:
+        if isinstance(node, ast.Name):
             return UNKNOWN
-        return self._remade(node, text, depth) or self.defaults[last]
+        if isinstance(node, ast.Attribute) and self._is_property(node.attr):
+            return self._read_returned(node.attr, depth)
+        kept = self._kept_by_object(source, node, depth)
+        if kept != UNKNOWN:
+            return kept
+        default = self._default(source, node, text)
+        return UNKNOWN if default is None else self._remade(node, text, depth) or default
+
+    def _default(self, source: Source, node: ast.expr, text: str) -> Template | None:
+        """Return what a field is by a configuration or an option's default; None for neither.
+
+        A key of a configuration that stands below others is meant where the name says so too, or
+        where its owner was taken from there.
+        """
+        parts = re.findall(r"\w+", text)
+        if parts[-1] in self.defaults and (len(parts) < 3 or parts[0] == "self"):
+            owner = parts[-2] if len(parts) > 1 else ""
+            if len(parts) < 3 or _CONFIGURES.search(owner):
+                return self.defaults[parts[-1]]
+        for count in range(len(parts), 1, -1):
+            if (key := ".".join(parts[-count:])) in self.defaults:
+                return self.defaults[key]
+        owner_ = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else node
+        for _, value in self._assigned(source, owner_, ast.unparse(owner_)):
+            above = re.findall(r"\w+", ast.unparse(value))
+            if isinstance(value, (ast.Attribute, ast.Subscript)) and above:
+                key = f"{above[-1]}.{parts[-1]}"
+                if key in self.defaults:
+                    return self.defaults[key]
+        below = [key for key in self.defaults if key.endswith(f".{parts[-1]}")]
+        is_config = len(parts) == 2 and _CONFIGURES.search(parts[0])
+        return self.defaults[below[0]] if is_config and len(below) == 1 else None
+
+    def _is_property(self, name: str) -> bool:
+        return any(
+            ast.unparse(one).endswith("property")
+            for _, function in self._functions.get(name, [])
+            for one in function.decorator_list
+        )
+
+    def _kept_by_object(self, source: Source, node: ast.expr, depth: int) -> Template:
+        """Return what the project's own class puts into a field of an object, as by
+        `self.path = ...`."""
+        if not isinstance(node, ast.Attribute) or depth > MOST_DEPTH:
+            return UNKNOWN
+        if (made := self._class_of(source, node.value, depth)) is None:
+            return UNKNOWN
+        there, kind = made
+        for name in (f"self.{node.attr}", node.attr):
+            for value in _assignments(kind, name):
+                template = self.read(there, value, depth + 2)
+                if template != UNKNOWN:
+                    return template
+        return UNKNOWN
+
+    def _class_of(
+        self, source: Source, node: ast.expr, depth: int
+    ) -> tuple[Source, ast.ClassDef] | None:
+        """Return the project's own class whose object an expression is."""
+        if node not in self._kinds:
+            self._kinds[node] = None  # while it is followed, and where it leads to itself
+            self._kinds[node] = self._followed_to_class(source, node, depth)
+        return self._kinds[node]
+
+    def _followed_to_class(
+        self, source: Source, node: ast.expr, depth: int
+    ) -> tuple[Source, ast.ClassDef] | None:
+        if depth > MOST_DEPTH:
+            return None
+        if isinstance(node, ast.Call):
+            found = self._classes.get(name_of(node.func), [])
+            return found[0] if len(found) == 1 else None
+        if not isinstance(node, (ast.Name, ast.Attribute)):
+            return None
+        for there, value in self._assigned(source, node, ast.unparse(node)):
+            if made := self._class_of(there, value, depth + 1):
+                return made
+        if isinstance(node, ast.Name):
+            for there, value in self._arguments_for(source, node):
+                if made := self._class_of(there, value, depth + 1):
+                    return made
+        return None
 
     def _remade(
         self, node: ast.expr, text: str, depth: int, mentions_itself: bool = False
@@ -224,7 +320,10 @@ class Values:
                 for value in _assignments(there.tree, text)
             )
             return
-        if not local:
+        is_parameter = function is not None and any(
+            isinstance(one, ast.arg) and one.arg == text for one in ast.walk(function.args)
+        )
+        if not local and not is_parameter:
             own = _nearest_first(source, list(_assignments(source.tree, text, 0)), node)
             yield from ((source, value) for value in own)
             for there in self.sources:
@@ -233,18 +332,26 @@ class Values:
 
     def _given_to(self, source: Source, node: ast.Name, depth: int) -> Template:
         """Return what a parameter is given where its function is called, or its default."""
+        for there, value in self._arguments_for(source, node):
+            template = self.read(there, value, depth + 2)
+            if template != UNKNOWN:
+                return template
+        return UNKNOWN
+
+    def _arguments_for(self, source: Source, node: ast.Name) -> Iterator[tuple[Source, ast.expr]]:
+        """Yield what a parameter is given where its function is called, then its default."""
         function = source.function_around(node)
         if not isinstance(function, ast.FunctionDef):
-            return UNKNOWN
+            return
         arguments = function.args
         names = [one.arg for one in (*arguments.posonlyargs, *arguments.args)]
         keyed = [one.arg for one in arguments.kwonlyargs]
         if node.id not in (*names, *keyed):
-            return UNKNOWN
+            return
         inside = source.class_around(function)
         called = inside.name if inside and function.name == "__init__" else function.name
         if len(self._functions.get(called, [])) > 1:
-            return UNKNOWN  # which of them a call means isn't known
+            return  # which of them a call means isn't known
         skipped = 1 if names[:1] in (["self"], ["cls"]) else 0
         at = names.index(node.id) - skipped if node.id in names else None
         for there, call in self._calls.get(called, []):
@@ -252,12 +359,13 @@ class Values:
             if value is None and at is not None and 0 <= at < len(call.args):
                 value = call.args[at]
             if value is not None and not isinstance(value, ast.Starred):
-                template = self.read(there, value, depth + 2)
-                if template != UNKNOWN:
-                    return template
+                yield there, value
+            elif any(one.arg is None for one in call.keywords) and node.id in self.defaults:
+                yield there, ast.Constant("".join(map(str, self.defaults[node.id])))
         defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
         defaults |= dict(zip(keyed, arguments.kw_defaults, strict=False))  # type: ignore[arg-type]
-        return self.read(source, defaults.get(node.id), depth + 1)
+        if default := defaults.get(node.id):
+            yield source, default
 
 
 def name_of(function: ast.expr) -> str:
@@ -273,6 +381,13 @@ def _is_text(node: ast.expr) -> bool:
 
 def _assignments(inside: ast.AST, text: str, most_depth: int = 99) -> Iterator[ast.expr]:
     """Yield the values assigned to a name within a node; at the module's own level for depth 0."""
+    yield from _all_assigned(inside, most_depth).get(text, ())
+
+
+@lru_cache(maxsize=4096)
+def _all_assigned(inside: ast.AST, most_depth: int) -> dict[str, list[ast.expr]]:
+    """Return the values assigned within a node, {name: values}."""
+    found: dict[str, list[ast.expr]] = {}
     nodes = ast.iter_child_nodes(inside) if most_depth == 0 else ast.walk(inside)
     todo = list(nodes)
     if most_depth == 0:  # what `if __name__ == ...` holds is the module's level, too
@@ -290,8 +405,10 @@ def _assignments(inside: ast.AST, text: str, most_depth: int = 99) -> Iterator[a
             targets, value = [node.target], node.value
         elif isinstance(node, ast.For) and isinstance(node.iter, (ast.Name, ast.List, ast.Tuple)):
             targets, value = [node.target], node.iter
-        if value is not None and any(ast.unparse(one) == text for one in targets):
-            yield value
+        if value is not None:
+            for name in dict.fromkeys(map(ast.unparse, targets)):
+                found.setdefault(name, []).append(value)
+    return found
 
 
 def _nearest_first(source: Source, values: list[ast.expr], node: ast.AST) -> list[ast.expr]:
@@ -346,8 +463,13 @@ def _replaced(template: Template, old: Template, new: Template) -> Template:
     )
 
 
-def _fill(template: Template) -> Template:
-    """Return a template with a hole for each field of a format."""
+def _counts(nodes: list[ast.expr]) -> bool:
+    """Whether expressions are all named as what counts a loop."""
+    return all(isinstance(one, ast.Name) and _COUNTERS.fullmatch(one.id) for one in nodes)
+
+
+def _fill(template: Template, is_count: bool = False) -> Template:
+    """Return a template with a hole for each field of a format. `is_count`: all are counters."""
     parts: list[Part] = []
     for part in template:
         if not isinstance(part, str):
@@ -355,7 +477,7 @@ def _fill(template: Template) -> Template:
             continue
         pieces = _FIELD.split(part)
         for index, piece in enumerate(pieces):
-            parts += [Hole()] if index else []
+            parts += [Hole(is_count=is_count)] if index else []
             parts += [piece] if piece else []
     return tuple(parts)
 
