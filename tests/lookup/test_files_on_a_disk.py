@@ -207,6 +207,15 @@ def test_a_time_limit_of_slurm_has_an_entry_and_two_notices_are_one_end(ask):
     assert "time limit" in answer.ask
 
 
+def test_what_a_handler_prints_behind_a_time_limit_outlives_nothing(ask):
+    notice = (
+        "slurmstepd: error: *** STEP 7.0 ON n CANCELLED AT 2026-11-04T07:28:53 DUE TO TIME LIMIT ***\n"
+        "srun: Job step aborted: Waiting up to 32 seconds for job step to finish.\n"
+        "[rank: 0] Received SIGTERM: 15\nBypassing SIGTERM: 15\n"
+    )
+    assert ids(ask(STEPS + notice)) == ["SLURM2"]
+
+
 def test_a_closed_session_has_an_entry(ask):
     answer = ask(STEPS + "torch.distributed.elastic.SignalException: Process 9 got signal: 1\n")
     assert ids(answer) == ["GEN2"] and "SIGHUP" in answer.ask

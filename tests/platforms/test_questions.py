@@ -286,6 +286,9 @@ def test_a_fact_is_found_as_people_write_it():
     [
         ("autodl 学术加速 怎么开", "autodl", "network"),
         ("autodl 该主机空闲GPU不足", "autodl", "survives"),
+        ("AutoDL 上 GPU 不足开不了机，文件怎么取", "autodl", "survives"),
+        ("autodl 无法开机，显卡不足", "autodl", "survives"),
+        ("AutoDL 有没有自带的代理", "autodl", "network"),
         ("包年包月到期 autodl", "autodl", "survives"),
         ("autodl 训练完自动关机", "autodl", "self_stop"),
         ("恒源云 实例到期", "china", "survives"),

@@ -12,7 +12,7 @@ from datetime import date
 
 from ..catalogue.entry import Entry
 from ..catalogue.freshness import stale_entry
-from ..logs.ends import is_interrupted
+from ..logs.ends import ending_of, is_interrupted
 from ..logs.evidence import Evidence, Probed
 from ..logs.kinds import ROUTINE
 from ..logs.lines import Line
@@ -235,6 +235,8 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
     evidence, candidates = state.evidence, state.ranking.candidates
     first = candidates[0] if candidates else None
     is_outlived = evidence.went_on and evidence.seen in ("", "sound") and not evidence.last_words
+    # Nobody outlives the notice that names the end itself, whatever a handler prints behind it.
+    is_outlived &= not (first and first.hit and ending_of([first.hit.line]))
     if state.rests_on_signs and (evidence.says_all or is_outlived):
         return replace(state, ranking=replace(state.ranking, confidence=""))
     if state.sentence or state.has_own_words:

@@ -124,8 +124,13 @@ _CHINESE = re.compile(r"[\u4e00-\u9fff]")
 # What people in China call a fact of a platform, in a few words and without asking.
 _NAMED = {
     "term": re.compile(r"到期|包年包月|(?:包|按)[日周月年](?:付|计费)?"),
-    "no gpu": re.compile(r"空闲\s?(?:gpu|显卡|卡)\s?不足|没有空闲(?:的)?\s?(?:gpu|显卡|卡)", re.I),
-    "proxy": re.compile(r"学术(?:资源)?加速"),
+    "no gpu": re.compile(
+        r"空闲\s?(?:gpu|显卡|卡)\s?不足|没有空闲(?:的)?\s?(?:gpu|显卡|卡)"
+        r"|(?:gpu|显卡|卡)\s?(?:不足|不够|没了)[^，。]{0,6}(?:开不了机|无法开机|不能开机)"
+        r"|(?:开不了机|无法开机|不能开机)[^。]{0,8}(?:gpu|显卡|卡)\s?(?:不足|不够|没了)",
+        re.I,
+    ),
+    "proxy": re.compile(r"学术(?:资源)?加速|(?:自带|内置|默认)[^，。]{0,4}代理"),
     "self stop": re.compile(r"(?:自动|定时|跑完|训练完(?:成)?(?:后|就)?)\s?(?:关机|停机)"),
 }
 _FAILS = re.compile(r"报错|错误|异常|失败|error|traceback|exception|不生效|没用", re.I)
