@@ -1,13 +1,17 @@
 """Questions before anything failed: the command with the user's own numbers, nothing of their text."""
 
 import json
+import re
 import shlex
 
 import pytest
 from click.testing import CliRunner
 from remote_gpu_trainer.cli.main import cli
+from remote_gpu_trainer.gpu_health.box_check import cards as box_cards
 from remote_gpu_trainer.lookup.answer import answer_for
-from remote_gpu_trainer.lookup.questions import KINDS, read_numbers, sentences_on
+from remote_gpu_trainer.lookup.asked_numbers import read_numbers
+from remote_gpu_trainer.lookup.questions import CHECK_FIRST, CLOSEST, KINDS, sentences_on
+from remote_gpu_trainer.platforms.cards import GPUS, PEAK_TFLOPS
 
 from tests.conftest import ROOT
 
@@ -21,6 +25,15 @@ def test_each_example_is_answered_by_its_own_kind_with_a_command(kind, example):
     assert any("`rgt " in sentence for sentence in sentences)
     answer = answer_for(text=example)
     assert answer.facts == sentences and answer.ask == "" and answer.decision is None
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.name)
+def test_the_counter_example_of_each_row_is_not_answered_by_it(kind):
+    counter = kind.counter
+    assert sentences_on(counter) != kind.answer(counter, read_numbers(counter)) or not kind.answer(
+        counter, read_numbers(counter)
+    )
+    assert not (kind.is_in(counter) and sentences_on(counter))
 
 
 @pytest.mark.parametrize(
@@ -54,7 +67,9 @@ def test_the_command_of_the_answer_runs_and_says_the_same():
     command = last.split("`")[1]
     done = CliRunner().invoke(cli, [*shlex.split(command)[1:], "--json"], standalone_mode=False)
     report = json.loads(done.stdout)
-    assert command == "rgt fit --parameters 13B --gpus 2 --gpu A100-80GB"
+    assert command == (
+        "rgt fit --parameters 13B --gpus 2 --sharding fsdp --checkpointing --gpu A100-80GB"
+    )
     assert first.lower().startswith(report["verdict"])
     assert f"about {report['need_gib']:.0f} GiB" in first
 
@@ -108,3 +123,98 @@ def test_hardly_any_committed_report_is_taken_for_a_question():
 @pytest.mark.parametrize("question", ["is the loss normal after resume?", "css 怎么居中？"])
 def test_a_question_is_never_asked_for_the_end_of_a_log(question):
     assert "last 50 lines" not in answer_for(text=question).ask
+
+
+# Whether it fits: each way, sharded and not.
+
+
+def test_a_model_on_several_cards_is_reckoned_sharded_and_says_what_each_would_hold_alone():
+    first, ways_out, last = sentences_on("dose 8 x A100 80G enough to finetune 70b?")
+    assert first.startswith("LoRA: fits, about ") and "QLoRA: fits, about " in first
+    assert "all weights: doesn't fit, about " in first and "(unsharded 1,044)" in first
+    assert "unsharded (DDP) each holds a whole copy" in first
+    assert "16 of these cards" in ways_out and "--sharding fsdp" in last
+
+
+@pytest.mark.parametrize(
+    ("question", "begins", "has"),
+    [
+        ("LoRA 7B on 80 GB, does it fit?", "Fits: about 16 GiB", "--gpu 80`"),
+        ("will QLoRA of a 70B model fit on one A100 80GB?", "Fits: about", "for QLoRA"),
+        ("does 70B fit on 8×80GB?", "LoRA: fits", "--gpus 8"),
+        ("Does full fine-tuning of 7B fit on one A100 80GB?", "Doesn't fit", "2 of these cards"),
+        ("LoRA 7B on 80 GB", "Fits: about 16 GiB", "--gpu 80`"),
+        ("70B on 8×80GB", "LoRA: fits", "--gpus 8"),
+        ("SDXL on a 3090", "Weights, gradients and AdamW of SDXL", "(doesn't fit)"),
+        ("SDXL on a 3090, does it fit?", "Weights, gradients and AdamW of SDXL", "(doesn't fit)"),
+        ("一张 3090 能 LoRA 微调 SDXL 吗？", "Weights, gradients and AdamW of SDXL", "left)"),
+        ("how much VRAM does LoRA of 7B need?", "LoRA about 16 GiB", "--lora 16"),
+        ("How much GPU memory do I need to train this network?", "By the number of", "config.json"),
+        ("not LoRA but full fine-tuning: how much VRAM does a 7B need?", "All weights", "2 × H100"),
+    ],
+)
+def test_whether_it_fits_is_answered_for_names_as_people_write_them(question, begins, has):
+    told = sentences_on(question)
+    assert told[0].startswith(begins) and has in " ".join(told)
+
+
+# How long it takes.
+
+
+@pytest.mark.parametrize(
+    ("question", "begins"),
+    [
+        (
+            "how long does training take for 10,000 steps at 2 s/it?",
+            "About 5.6 hours: 10,000 steps",
+        ),
+        ("训练 3000 步，每步 1.5 秒，要多久？", "About 75 minutes: 3,000 steps"),
+        (
+            "how long to fine-tune 7B on 100k samples with batch 4 at 3 seconds per step on 8 gpus?",
+            "About 2.6 hours: 3,125 steps",
+        ),
+        ("how long does 1 epoch of 1M samples take to train a 7B on an A100?", "About 2.2 days"),
+        ("how long does it take to train 7B with 1B tokens on 8 H100?", "About 4.2 hours"),
+        ("在 4 张 A100 上训练一个 epoch 要多久？", "Time is steps × seconds a step"),
+    ],
+)
+def test_a_time_is_reckoned_from_what_the_question_says(question, begins):
+    assert sentences_on(question)[0].startswith(begins)
+
+
+def test_the_peaks_of_cards_are_those_of_the_box_check():
+    for card, peak in PEAK_TFLOPS.items():
+        words = {"H100-80GB": "H100 80GB HBM3", "RTX-4090": "NVIDIA GeForce RTX 4090"}
+        name = words.get(card, card.partition("-")[0] if "NVL" not in card else "H100 NVL")
+        found = [flops for pattern, flops in box_cards.PEAK_TFLOPS if re.search(pattern, name)]
+        assert card in GPUS and found[0] == peak
+
+
+# A run that is silent, and what only entries are near to.
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "there is no new output since half a day ago though it runs, is it normal?",
+        "it got stuck after the first batch, gpu util is 0 %, with no error",
+        "程序卡住不动，也没报错",
+    ],
+)
+def test_a_silent_run_is_told_how_to_look_also_where_nothing_is_asked(text):
+    answer = answer_for(text=text)
+    assert any("py-spy dump" in fact for fact in answer.facts) or answer.matches
+
+
+@pytest.mark.parametrize(
+    "question",
+    ["Is it possible to mix a warmup with a frozen embedding?", "how do I shuffle across epochs?"],
+)
+def test_a_question_that_no_kind_answers_begins_with_a_fix_or_says_that_it_is_unsure(question):
+    answer = answer_for(text=question)
+    assert answer.facts == [] and answer.ask == "" and "lead" not in answer.as_dict()
+    printed = CliRunner().invoke(cli, ["lookup", question]).output
+    if answer.matches and answer.matches[0]["confidence"] != "high":
+        assert printed.startswith(("Most likely “", CHECK_FIRST)) and answer.lead
+    elif answer.also:
+        assert printed.startswith(CLOSEST) and "fix: " in printed

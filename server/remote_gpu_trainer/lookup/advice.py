@@ -75,7 +75,7 @@ def advise(answer: Answer, entries: Mapping[str, Entry], whole: bool = False) ->
     `entries`: by id. With `whole` the texts of the claimed entry are those of its page.
     """
     first = answer.matches[0] if answer.matches and not answer.facts else None
-    lead = "" if answer.facts else _lead(answer, entries)
+    lead = "" if answer.facts else answer.lead or _lead(answer, entries)
     return Advice(
         facts=answer.facts,
         lead=lead,

@@ -2,9 +2,10 @@
 
 `answer_question` puts it into an answer. Of a platform's bill and data its page speaks, by
 `platforms.questions`. For all else `KINDS` is one table of what people ask before anything has
-failed. Each kind has what must stand in a question of it, in English or Chinese, an example in
-both, and what answers it. Numbers are read by the patterns of `read_numbers` alone, and a command
-holds nothing else of a question.
+failed. Each row has what must stand in a question of it, in English or Chinese, an example in
+both, a text near it that it doesn't answer, and what answers it. Numbers are read by
+`asked_numbers.read_numbers` alone, and a command holds nothing else of a question. A question that
+no row answers begins with the fix of its nearest entry.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from datetime import date
-from typing import TYPE_CHECKING
 
 from ..catalogue import bundle
 from ..platforms import questions as platform_questions
-from ..platforms.cards import GPUS
-from .state import Answer
+from . import asked_memory, asked_time
+from .asked_numbers import Numbers, read_numbers
+from .budget import first_sentence, opening
+from .state import BY_LIKENESS, BY_WORDS, Answer
 from .writer import FURTHER, WHOLE, shorten
 
-if TYPE_CHECKING:
-    from ..fit.usual_shapes import Assumed
-
+CLOSEST = "None of these is sure; closest, each with what its fix begins with:"
+CHECK_FIRST = "Run the check of this entry before you change anything:"
 BESIDE = 2  # matches beside facts, so that titles have room too
 NO_PAGE = (
     "There is no page on {name}. What holds for any Linux box is in the profile generic-ssh; "
@@ -33,92 +34,97 @@ WHICH = (
     "Name the platform (such as runpod or aws) for what it bills and deletes; "
     "`rgt profile` lists those that have a page."
 )
-MOST_CARDS = 1024
-WORDS_OF_NUMBERS = {
-    "one": 1, "two": 2, "three": 3, "four": 4, "eight": 8, "a single": 1,
-    "一": 1, "单": 1, "两": 2, "二": 2, "双": 2, "三": 3, "四": 4, "八": 8,
-}  # fmt: skip
 # Words of somebody whose run has failed: an entry may explain that.
 _FAILED = re.compile(
     r"\b(?:why|error|\w*exception|fail\w*|die[sd]?|dying|crash\w*|killed|oom|out of memory|panics?"
-    r"|can't|cannot|deadlock\w*|stopped|traceback|doesn't|didn't)\b|报错|失败|停了|(?<!卡)死了|装不下|为什么|为啥|爆了",
+    r"|can't|cannot|deadlock\w*|stopped|restarted|rebooted|nothing is|traceback|doesn't|didn't)\b"
+    r"|报错|失败|停了|(?<!卡)死了|装不下|为什么|为啥|爆了",
     re.I,
 )
-# 13B, 350M; neither the 80 of 80GB nor the 8 of 8bit.
-_PARAMETERS = re.compile(r"(?<![a-z\d.])(\d{1,4}(?:\.\d{1,2})?) ?([bm])(?![a-z])", re.I)
-_SIZE = re.compile(r"(\d{2,3}) ?g(?:i?b)?(?![a-z])", re.I)
-_WORD = re.compile(r"[A-Za-z0-9]+")
-_COUNT = re.compile(
-    rf"(?<![a-z\d.])(\d{{1,4}}|{'|'.join(WORDS_OF_NUMBERS)}) ?(?:[x×*]|张|块|片|个|台)? ?"
-    r"(?:nvidia |tesla |geforce |rtx[ -]?)?(?=[abhlvtp]\d{1,3}|\d0\d0|gpus?|cards?|卡|显卡)",
+LONGEST = 600  # characters of a question, with what it tells beside
+MOST_LINES = 6
+# No question: an error or a log stands in the text.
+_REPORTS = re.compile(
+    r"\w(?:Error|Exception)\b|Traceback|\b(?:error|failed):|\bFATAL\b|\[ERROR\]|"
+    r"Tried to allocate|报错[:：]|重启了|被 ?kill"
+)
+_ASKS = re.compile(
+    r"[?？]|\b(?:how (?:much|many|long|often|do|can|to)|is it (?:normal|possible|ok|enough)|"
+    r"please (?:explain|tell|help)|what(?:'s| is| are)|(?:v?ram|memory|hardware) requirements?)\b|"
+    r"请问|求助|请教|吗|多少|多久|怎么|怎样|如何|够不够|能不能|几[张块个天]",
     re.I,
 )
-_TIMES = re.compile(r"(?<=\d) ?[x×*] ?(?=[a-z])", re.I)  # 4xH100
-_PERCENT = re.compile(r"(?<![\d.])(\d{1,3})(?:\.\d+)? ?(?:%|％|per ?cent)")
-_SECONDS = re.compile(
-    r"(?<![\d.])(\d{1,4}) ?(s|secs?|seconds?|秒|min|minutes?|分钟)(?![a-z])", re.I
+_END = re.compile(r"(?<=[.!?。！？])\s+|(?<=[。！？])|\n+")  # of a sentence
+_WITHOUT_ERROR = re.compile(r"\b(?:no|without(?: any)?) errors?\b|(?:没有?|不|未)报错", re.I)
+# No news for long.
+_SILENT = re.compile(
+    r"\b(?:hours?|days?|night|morning)\b|\bis (?:it|this) normal|小时|半天|一天|一晚|很久|正常吗",
+    re.I,
 )
-_ASKS_HOW_MANY = re.compile(r"\bhow many (?:gpus?|cards?|[abhl]\d{2,3}|\d0\d0)|几[张块个片]", re.I)
-_ABOUT_ROOM = re.compile(
-    r"\bfits?\b|\benough\b|\bbatch\b|\bv?ram\b|memory|够|显存|放得下|装得下", re.I
-)
-_HOURS = re.compile(r"(?<![\d.])(\d{1,4}) ?(h|hrs?|hours?|小时|个小时)(?![a-z])", re.I)
-# Bytes of each weight in a checkpoint: a float32 copy and the two moments of Adam; and in bf16.
-OF_CHECKPOINT, OF_BF16 = 12, 2
-USUAL_SAVE, USUAL_KILL = 30, 6  # seconds and hours of the example where a question says none
-USUAL_CARD = "H100-80GB"  # for which a number of cards is reckoned where a question names none
-COUNTS = (1, 2, 4, 8, 16, 32, 64)  # of cards
-BUSY, IDLE = (
-    90,
-    60,
-)  # per cent of utilisation: from here nothing is said by it; below, the card waits
-
-
-@dataclass(frozen=True)
-class Numbers:
-    """What a question says in numbers; 0 or "" for what it doesn't say.
-
-    `parameters` is written as `rgt fit` takes it, `gpu` is a name of `platforms.cards.GPUS`, and
-    `gpu_is_assumed` says that its size wasn't said.
-    """
-
-    parameters: str = ""
-    gpus: int = 1
-    gpu: str = ""
-    gpu_is_assumed: bool = False
-    percent: int = -1
-    save_seconds: int = 0
-    kill_hours: int = 0
+# Per cent of utilisation: from BUSY on nothing is said by it; below IDLE the card waits.
+BUSY, IDLE = 90, 60
 
 
 @dataclass(frozen=True)
 class Kind:
     """One kind of question: the pattern of each language, a question of each, and its answer.
 
-    `answer` takes the line and its numbers, and returns sentences; none where it can't tell. With
-    `names_failures` a question may speak of a failure that is to come.
+    `counter` is a text near it that another kind, an entry or nothing answers. `answer` takes the
+    line and its numbers, and returns sentences; none where it can't tell. With `names_failures` a
+    question may speak of a failure. With `describes` a text that asks nothing is answered too,
+    where no entry is claimed.
     """
 
     name: str
     english: re.Pattern[str]
     chinese: re.Pattern[str]
     examples: tuple[str, str]
+    counter: str
     answer: Callable[[str, Numbers], list[str]]
     names_failures: bool = False
+    describes: bool = False
+
+    def is_in(self, line: str) -> bool:
+        """Whether a line is a question of this kind."""
+        return bool(self.english.search(line) or self.chinese.search(line))
 
 
 def answer_question(answer: Answer, text: str, today: date) -> Answer:
-    """Return the answer with what a question asks for as its facts; any other answer as it is.
+    """Return the answer with what a question asks for as its facts, or with the fix of its nearest
+    entry as its lead; any other answer as it is.
 
     Such a question needs no log, so none is asked for.
     """
     asked = platform_questions.read(text)
     if asked:
         return _answer_about_platform(answer, asked, today)
-    sentences = sentences_on(text)
-    if not sentences or any(match["confidence"] == "high" for match in answer.matches[:1]):
+    if any(match["confidence"] == "high" for match in answer.matches[:1]):
         return answer
-    return _with_facts(answer, sentences)
+    sentences = sentences_on(text, is_unsure=not answer.matches)
+    if sentences:
+        return _with_facts(answer, sentences)
+    return _with_lead(answer, text) if asked_in(text) else answer
+
+
+def _with_lead(answer: Answer, text: str) -> Answer:
+    """The answer to a question that only an entry is near to: it begins with the entry's fix.
+
+    Where the ranking claims nothing, the titles stand below with a sentence of each fix.
+    """
+    ask = answer.ask if _FAILED.search(text) else ""
+    if not answer.matches:
+        return replace(answer, lead=CLOSEST, ask=ask) if answer.also else answer
+    first = answer.matches[0]
+    action = first_sentence(opening(bundle.load().get(first["id"]).fix)).rstrip(".:")
+    if first["confidence"] != "low":
+        lead = f"Most likely “{first['title']}”: {action}."
+    elif first["why"].startswith(BY_WORDS) or first["why"] == BY_LIKENESS:
+        words = first["why"].removeprefix(BY_WORDS)
+        named = "similar wording speaks" if words == BY_LIKENESS else f"the words {words} speak"
+        lead = f"{CHECK_FIRST} only {named} for it. Where it holds: {action}."
+    else:
+        return answer
+    return replace(answer, lead=lead, ask=ask)
 
 
 def _with_facts(answer: Answer, facts: list[str]) -> Answer:
@@ -159,194 +165,112 @@ def _is_general(entry_id: str) -> bool:
     return not path.startswith("profiles/") or path == "profiles/generic-ssh.md"
 
 
-def sentences_on(text: str) -> list[str]:
-    """Return the sentences that answer a question of one of KINDS; none for any other text."""
-    if not platform_questions.is_question(text):
+def sentences_on(text: str, *, is_unsure: bool = False) -> list[str]:
+    """Return the sentences that answer a question of one of KINDS; none for any other text.
+
+    With `is_unsure` no entry is claimed for the text, and what only describes may be answered.
+    """
+    asked = asked_in(text)
+    described = " ".join(text.split()) if is_unsure and _is_prose(text) else ""
+    if not (asked or described):
         return []
     line = " ".join(text.split())
+    is_failed = bool(_FAILED.search(_WITHOUT_ERROR.sub(" ", line)))
+    numbers = read_numbers(line)
     for kind in KINDS:
-        if _FAILED.search(line) and not kind.names_failures:
+        if is_failed and not kind.names_failures:
             continue
-        if kind.english.search(line) or kind.chinese.search(line):
-            sentences = kind.answer(line, read_numbers(line))
+        if kind.is_in(asked) or (kind.describes and kind.is_in(described)):
+            sentences = kind.answer(line, numbers)
             if sentences:
                 return sentences
     return []
 
 
-def read_numbers(line: str) -> Numbers:
-    """Return what a question says in numbers."""
-    parameters = _PARAMETERS.search(line)
-    percent = _PERCENT.search(line)
-    gpu, is_assumed = _card(line)
-    hours = _HOURS.search(line)
-    return Numbers(
-        f"{parameters[1]}{parameters[2].upper()}" if parameters else "",
-        _count(line),
-        gpu,
-        is_assumed,
-        int(percent[1]) if percent and int(percent[1]) <= 100 else -1,
-        _save_seconds(line),
-        int(hours[1]) if hours else 0,
-    )
+def asked_in(text: str) -> str:
+    """The sentences of a text that ask something, '' where it holds an error or a log."""
+    if not _is_prose(text):
+        return ""
+    if platform_questions.is_question(text) or platform_questions.names_sizes(text):
+        return " ".join(text.split())
+    sentences = [" ".join(part.split()) for part in _END.split(text)]
+    return " ".join(part for part in sentences if _ASKS.search(part))
 
 
-def _count(line: str) -> int:
-    """How many GPUs a question names: 1 where it names none, or more than anybody has."""
-    found = _COUNT.search(line)
-    if not found:
-        return 1
-    number = found[1].lower()
-    count = WORDS_OF_NUMBERS.get(number) or int(number)
-    return count if 1 <= count <= MOST_CARDS else 1
-
-
-def _card(line: str) -> tuple[str, bool]:
-    """The card of the table that a question names, and whether its size is assumed."""
-    named = _cards(line)
-    if not named:
-        return "", False
-    _, _, card, is_assumed = max(named, key=lambda row: row[:2])
-    return card, is_assumed
-
-
-def _cards(line: str) -> list[tuple[int, bool, str, bool]]:
-    """The cards that a question names, each with how much of its name and whether its size is
-    said, and whether that is assumed."""
-    words = {word.upper() for word in _WORD.findall(_TIMES.sub(" ", line))}
-    words |= {word.removeprefix("RTX").removeprefix("GTX") for word in words}
-    sizes = {f"{size}GB" for size in _SIZE.findall(line)}
-    named = []
-    for card in GPUS:
-        parts = set(card.split("-")) - {"RTX", "GTX"}
-        size = {part for part in parts if part.endswith("GB")}
-        if parts - size <= words:
-            named.append((len(parts - size), bool(size & sizes), card, bool(size) and not sizes))
-    return named
-
-
-def _save_seconds(line: str) -> int:
-    found = _SECONDS.search(line)
-    if not found:
-        return 0
-    return int(found[1]) * (60 if found[2].lower().startswith(("min", "分")) else 1)
-
-
-def _fit(line: str, numbers: Numbers) -> list[str]:
-    """Whether training a model of so many weights fits the cards, reckoned."""
-    if not numbers.parameters:
-        if not numbers.gpu or not _ABOUT_ROOM.search(line):
-            return []
-        return [
-            f"`rgt fit config.json --gpu {numbers.gpu}` reckons it from the model's config.json, "
-            "line by line, with what each change saves; `--solve batch` finds the largest batch. "
-            "Without a config: `--parameters 7B`, with your number."
-        ]
-    from ..fit.memory_report import memory_report
-    from ..fit.model_config import weight_count
-    from ..fit.training_run import Run, length_of
-    from ..fit.usual_shapes import assumed_model
-    from ..text import BadRequest
-
-    is_quantized = bool(re.search(r"qlora|4[ -]?bit", line, re.I))
-    lora = 16 if re.search(r"\bq?lora\b|adapter|(?<![a-z])lora|适配器", line, re.I) else 0
-    options = [f"--parameters {numbers.parameters}"]
-    options += [f"--gpus {numbers.gpus}"] if numbers.gpus > 1 else []
-    options += ["--precision 4bit"] if is_quantized else []
-    options += [f"--lora {lora or 16}"] if lora or is_quantized else []
-    try:
-        assumed = assumed_model(weight_count(numbers.parameters))
-    except BadRequest as error:
-        return [f"`rgt fit` can't reckon this from the number alone: {error}."]
-    if _ASKS_HOW_MANY.search(line):
-        return _how_many(assumed, numbers, options)
-    run = Run(
-        sequence=length_of(assumed.model, None),
-        precision="4bit" if is_quantized else "bf16-mixed",
-        lora=lora or (16 if is_quantized else 0),
-        gpus=numbers.gpus,
-    )
-    how = f"batch {run.batch} of {run.sequence} tokens, {run.precision}, {run.optimizer}"
-    how += f", LoRA of rank {run.lora}" if run.lora else ", all weights trained"
-    if not numbers.gpu:
-        need = memory_report(assumed.model, run, None)["need_gib"]
-        roomy = [(gib, card) for card, gib in GPUS.items() if gib >= need]
-        told = f"of the known cards {min(roomy)[1]} is the smallest with so much" if roomy else ""
-        told = told or "no known card has so much"
-        command = " ".join(["rgt fit", *options])
-        return [f"About {need:.0f} GiB on each GPU ({how}); {told}.", _by(command, assumed)]
-    card = (numbers.gpu, GPUS[numbers.gpu])
-    command = " ".join(["rgt fit", *options, f"--gpu {numbers.gpu}"])
-    report = memory_report(assumed.model, run, card)
-    verdict = report["verdict"]
-    told = (
-        f"{verdict[0].upper()}{verdict[1:]}: about {report['need_gib']:.0f} GiB on each GPU, and "
-        f"{numbers.gpu} has {card[1]:.0f} ({how})."
-    )
-    # Who has several cards asks whether the model fits when they share it.
-    levers = sorted(
-        report["levers"],
-        key=lambda lever: not (numbers.gpus > 1 and f"--gpus {numbers.gpus}" in lever["options"]),
-    )
-    ways = [
-        f"{lever['change']} (`{lever['options']}`, then {lever['verdict']})"
-        for lever in levers
-        if lever["verdict"] in ("fits", "tight")
-    ]
-    saved = [f"What would do: {'; '.join(ways[:3])}."] if ways and verdict != "fits" else []
-    size = f" {numbers.gpu} was assumed for its size." if numbers.gpu_is_assumed else ""
-    return [told, *saved, _by(command, assumed) + size]
-
-
-def _how_many(assumed: Assumed, numbers: Numbers, options: list[str]) -> list[str]:
-    """How many cards that share all states train all weights, in steps of twice as many."""
-    from ..fit.memory_report import memory_report
-    from ..fit.training_run import Run, length_of
-
-    gpu = numbers.gpu or USUAL_CARD
-    sequence = length_of(assumed.model, None)
-    for gpus in COUNTS:
-        sharding = "fsdp" if gpus > 1 else "none"
-        run = Run(sequence=sequence, gpus=gpus, sharding=sharding, checkpointing=True)
-        report = memory_report(assumed.model, run, (gpu, GPUS[gpu]))
-        if report["need_gib"] <= GPUS[gpu]:
-            break
-    else:
-        return []
-    is_open = "" if report["verdict"] == "fits" else ", tightly"
-    command = (
-        f"rgt fit {options[0]} --gpus {gpus} --sharding {sharding} --checkpointing --gpu {gpu}"
-    )
-    return [
-        f"{gpus} × {gpu} for all weights{is_open}: about {report['need_gib']:.0f} GiB on each, of "
-        f"{GPUS[gpu]:.0f}, with FSDP, checkpointing and a batch of 1. With LoRA fewer do.",
-        _by(command, assumed),
-    ]
-
-
-def _by(command: str, assumed: Assumed) -> str:
-    """The command that reckons, and what it assumes of the model."""
-    return f"`{command}` shows the arithmetic and what each change saves; {assumed.told}."
+def _is_prose(text: str) -> bool:
+    """Whether a text is short and holds neither an error nor a log."""
+    is_short = 0 < len(text.strip()) <= LONGEST and text.strip().count("\n") < MOST_LINES
+    return is_short and not _REPORTS.search(text)
 
 
 def _alive(line: str, numbers: Numbers) -> list[str]:
+    lead = ""
+    if _SILENT.search(line):
+        lead = "No, that isn't normal unless its output is buffered or goes elsewhere. "
+    elif numbers.percent == 0:
+        lead = "At 0 % the card computes nothing: the program waits. "
     return [
-        "`rgt status BOX` says whether the run trains: its step, its loss, the age of its last "
-        "line and of its newest complete checkpoint.",
-        "`rgt snapshot BOX` takes down where each rank stands, and names the one that differs; "
-        "take it before you end anything.",
-        "Of a program that was started otherwise: `py-spy dump --pid PID` twice, a minute apart. "
-        "Other lines mean that it works, the same line in a wait that it hangs.",
+        f"{lead}Look whether anything still changes: the times of the log and of the newest "
+        "checkpoint (`ls -lt`), power in `nvidia-smi`, and the use of processor and network, which "
+        "a download or tokenising shows.",
+        "Then `py-spy dump --pid PID` twice, a minute apart, for every rank: other lines mean that "
+        "it works; the same line in a wait is what it hangs on, a loader, a lock or another rank "
+        "(`rgt lookup --id T21`).",
+        "Of a run of `rgt start`, `rgt status BOX` says its step and the age of its last line and "
+        "checkpoint, and `rgt snapshot BOX` where each rank stands; take it before you end "
+        "anything, then go on from the newest complete checkpoint.",
     ]
+
+
+def _slower(line: str, numbers: Numbers) -> list[str]:
+    return [
+        "Compare samples a second, not the time of a step: with the same batch on each GPU, N of "
+        "them do N batches a step, and with the same global batch each has less work for the same "
+        "traffic. So a step never gets N times faster.",
+        "If samples a second hardly rise, the traffic sets the pace. `NCCL_DEBUG=INFO` says what "
+        "carries it: between machines `NET/IB`, not `NET/Socket` (`rgt lookup --id MN2`); within "
+        "one, `nvidia-smi topo -m` shows NVLink or PCIe. `all_reduce_perf` of nccl-tests measures "
+        "it.",
+        "Then less traffic: a larger batch on each GPU, accumulation under `no_sync()`, and shards "
+        "only within a machine (`rgt lookup --id D13`). Or the loader can't feed so many: time it "
+        "alone (`rgt lookup --id U24`).",
+    ]
+
+
+def _time_limit(line: str, numbers: Numbers) -> list[str]:
+    return [
+        "Yes: save at intervals far shorter than the limit, to a folder that the next job sees, "
+        "with optimizer, schedule and step, and let each job begin with the newest complete "
+        "checkpoint (`resume_from_checkpoint`; `rgt lookup --id C3`).",
+        "Slurm: `#SBATCH --signal=USR1@600` warns the program in time for a last save "
+        "(`rgt lookup --id SLURM2`), and `sbatch --dependency=afterany:JOBID job.sh` or "
+        "`scontrol requeue` starts the next part.",
+        "Right after the start compare step, learning rate and loss with the last lines before.",
+    ]
+
+
+def _cost(line: str, numbers: Numbers) -> list[str]:
+    hours = asked_time.duration(line, numbers)
+    return [
+        "Costs are hours × GPUs × the price of one for an hour, and storage. " + hours[0],
+        "`rgt profile` lists the platforms with their prices and the day on which they were read.",
+        *hours[1:2],
+    ]
+
+
+def _need(line: str, numbers: Numbers) -> list[str]:
+    return asked_memory.fit(line, numbers) or asked_memory.rule(line, numbers)
 
 
 def _elsewhere(line: str, numbers: Numbers) -> list[str]:
     return [
-        "`rgt resume NEW_BOX --from OLD_BOX` goes on with a run from its copy at the durable "
-        "place, which `durable` in the job names; add `--old-is-gone` for a box that is gone.",
-        "Without a durable place: `rgt pull OLD_BOX` fetches files of the run, compared by hash, "
-        "while the old box still exists. Take the newest complete checkpoint with its optimizer "
-        "state, put it into the job's `checkpoint.folder` there, and `rgt start NEW_BOX job.yaml`.",
+        "Yes, from a whole checkpoint: weights, optimizer, schedule, step and random states, "
+        "compared by hash after the copy, with the same data, config and packages; start with the "
+        "trainer's option to resume, and compare step and loss with the last lines before.",
+        "`rgt resume NEW_BOX --from OLD_BOX` does it with the copy at the durable place, which "
+        "`durable` in the job names; add `--old-is-gone` for a box that is gone. Without such a "
+        "place `rgt pull OLD_BOX` fetches the files while the old box exists; put the checkpoint "
+        "into the job's `checkpoint.folder` there, and `rgt start NEW_BOX job.yaml`.",
         "With another number of GPUs keep batch × GPUs × accumulation the same.",
     ]
 
@@ -361,24 +285,6 @@ def _again(line: str, numbers: Numbers) -> list[str]:
         "Right after the start compare step, learning rate and loss with the last lines before the "
         "interruption; a run at step 0 hasn't resumed (`rgt lookup --id C3`).",
     ]
-
-
-def _interval(line: str, numbers: Numbers) -> list[str]:
-    """By Young and Daly, with what the question says of a save and of the box."""
-    from ..platforms.saving import between_saves
-
-    save, hours = numbers.save_seconds or USUAL_SAVE, numbers.kill_hours or USUAL_KILL
-    found = between_saves(save, hours)
-    is_said = numbers.save_seconds and numbers.kill_hours
-    lead = "For" if is_said else "As an example, for"
-    sentences = [
-        f"{lead} a save of {save} s on a box that is lost every {hours} h: save about every "
-        f"{found.daly / 60:.0f} minutes; saves and repeated work then cost "
-        f"{found.overhead:.0%} of the time.",
-        f"`rgt profile --save-seconds {save} --kill-hours {hours}` shows the arithmetic"
-        + ("." if is_said else "; `rgt rehearse job.yaml` measures how long your save takes."),
-    ]
-    return sentences
 
 
 def _spot(line: str, numbers: Numbers) -> list[str]:
@@ -413,65 +319,12 @@ def _utilisation(line: str, numbers: Numbers) -> list[str]:
     ]
 
 
-def _disk(line: str, numbers: Numbers) -> list[str]:
-    """What checkpoints of a model of so many weights take."""
-    if not numbers.parameters:
-        return []
-    from ..fit.model_config import weight_count
-    from ..text import BadRequest
-
-    try:
-        weights = weight_count(numbers.parameters)
-    except BadRequest:
-        return []
-    one, base = weights * OF_CHECKPOINT / 1e9, weights * OF_BF16 / 1e9
-    room = _tens_up(3 * one + base)
-    return [
-        f"A checkpoint of {numbers.parameters} weights that are all trained takes about "
-        f"{one:,.0f} GB: {OF_CHECKPOINT} bytes a weight, as float32 with the two moments of AdamW. "
-        f"Two that are kept, one that is being written and the base in bf16 ({base:,.0f} GB) take "
-        f"{room:,} GB. With LoRA a checkpoint has a few hundred MB, and the base stays.",
-        f"`rgt profile --need disk={room}` lists the platforms whose boxes have so much.",
-    ]
-
-
-def _tens_up(size: float) -> int:
-    """A number of GB, rounded up to tens."""
-    return int(-(-size // 10) * 10)
-
-
 def _apart(line: str, numbers: Numbers) -> list[str]:
     return [
         "Yes, if the run doesn't hang on your login: `rgt start BOX job.yaml` runs it on the box "
         "by itself, and `rgt status BOX --wait` says from anywhere how it is.",
         "What you started by hand in an ssh session or a notebook ends with it. Start it in tmux: "
         "`tmux new -d -s train 'python -u train.py > run.log 2>&1'` (`rgt lookup --id GEN2`).",
-    ]
-
-
-def _duration(line: str, numbers: Numbers) -> list[str]:
-    return [
-        "It follows from the time of a step: steps = samples × epochs / (batch × GPUs × "
-        "accumulation), times the seconds of one.",
-        "`rgt rehearse job.yaml` trains a few steps, here or with `--on BOX`, and says how long "
-        "they take. Of a run that trains, `rgt status BOX` says the time to its end.",
-    ]
-
-
-def _choice(line: str, numbers: Numbers) -> list[str]:
-    """What tells two cards apart: whether the model fits one of them."""
-    cards = list(dict.fromkeys(card for *_, card, _ in _cards(line)))
-    named = {re.sub(r"-\d+GB$|-NVL$", "", card): card for card in reversed(cards)}
-    if len(named) < 2:
-        return []
-    shown = list(reversed(named.values()))[:3]
-    told = ", ".join(f"{card} {GPUS[card]:.0f} GiB" for card in shown)
-    weights = f"--parameters {numbers.parameters}" if numbers.parameters else "config.json"
-    return [
-        f"Memory isn't pooled: each card must hold its share, {told}. What one card can't hold has "
-        "to be divided over several (`--sharding fsdp`), which costs traffic at each step.",
-        " and ".join(f"`rgt fit {weights} --gpu {card}`" for card in shown)
-        + " say whether your model fits, and what each change saves.",
     ]
 
 
@@ -483,11 +336,12 @@ def _kind(
     english: str,
     chinese: str,
     examples: tuple[str, str],
+    counter: str,
     answer: Callable[[str, Numbers], list[str]],
     **options: bool,
 ) -> Kind:
     patterns = [re.compile(pattern, re.I | re.X) for pattern in (english, chinese)]
-    return Kind(name, patterns[0], patterns[1], examples, answer, **options)
+    return Kind(name, patterns[0], patterns[1], examples, counter, answer, **options)
 
 
 KINDS = (
@@ -500,17 +354,37 @@ KINDS = (
         (?:继续|接着|恢复|续训|续跑)|(?:继续|接着|恢复|续训|续跑).{0,14}
         (?:换|另一?[台个]|别的|新的?).{0,6}(?:机器|服务器|实例|平台|卡)|迁移.{0,12}(?:训练|机器|任务)""",
         ("how do I resume training on another machine?", "怎么换一台机器继续训练？"),
+        "how do I move the optimizer to the GPU?",
         _elsewhere,
+    ),
+    _kind(
+        "time limit",
+        r"""\b(?:time[ -]limit|wall[ -]?time|runs?\ out\ of\ (?:its\ )?time|
+        max(?:imum)?\ (?:run)?time|
+        (?:job|queue|slurm)\b.{0,30}\b(?:hours?|time)\b.{0,10}\blimit)\b.{0,120}\b(?:resum\w+|continu\w+|
+        restart\w*|longer|finish\w*|split|requeue\w*|how)\b|
+        \b(?:resum\w+|continu\w+|restart\w*|requeue\w*)\b.{0,60}
+        \b(?:time[ -]limit|wall[ -]?time)\b""",
+        r"""(?:时间限制|时长限制|最长(?:运行)?时间|跑不完|限时).{0,40}(?:继续|续训|接着|怎么|恢复)""",
+        (
+            "my slurm time limit is 24 hours, how do I continue the training?",
+            "集群限时 24 小时，训练跑不完怎么继续？",
+        ),
+        "how do I set a time limit for the dataloader workers?",
+        _time_limit,
+        names_failures=True,
     ),
     _kind(
         "again",
         r"""\bhow\ (?:do|can|to|would|should)\b.{0,14}\b(?:resume|continue)\b.{0,24}
         \b(?:train\w*|run|fine-?tun\w*)\b|\b(?:can|could)\ (?:i|we|it)\ (?:resume|continue)\b.{0,24}
-        \b(?:train\w*|run)\b.{0,30}\b(?:interrupt\w*|stopped|checkpoint|left\ off)\b""",
+        \b(?:train\w*|run)\b.{0,30}\b(?:interrupt\w*|stopped|checkpoint|left\ off)\b|
+        \bis\ it\ possible\ to\ (?:resume|continue)\b.{0,40}\b(?:train\w*|epoch|checkpoint)""",
         r"""(?:断了|中断|断掉|停了|打断|到一半).{0,8}(?:怎么|如何|怎样|可以|能不能|能否).{0,10}(?:继续|接着|续训|恢复)
         |(?:怎么|如何|怎样|怎么样).{0,4}(?:断点续[训传]|续训|接着训|继续训练|恢复训练|从断点)
         |(?:断点续[训传]|续训|接着训|继续训练|恢复训练).{0,4}(?:怎么|如何|怎样).{0,3}(?:操作|做|弄|用|设置)?\s*[?？]?\Z""",
         ("how do I resume training after an interruption?", "训练断了，怎么接着训？"),
+        "is the loss normal after resume?",
         _again,
         names_failures=True,
     ),
@@ -518,14 +392,17 @@ KINDS = (
         "interval",
         r"""\b(?:how\ (?:often|frequently)|(?:what|which|best|good)\ (?:interval|frequency)|
         every\ how\ many)\b.{0,60}(?:sav|checkpoint|ckpt)|
-        \b(?:what|which|best|good)\b.{0,10}\b(?:sav\w+|checkpoint\w*)\ (?:interval|frequency)""",
+        \b(?:what|which|best|good)\b.{0,10}\b(?:sav\w+|checkpoint\w*)\ (?:interval|frequency)|
+        \bhow\b.{0,20}\b(?:set|choose|pick)\b.{0,12}\b(?:save_steps|save_every|save_interval|
+        save_strategy|every_n_\w+)""",
         r"""(?:(?<!没)多久|多长时间|多少分钟|几分钟|多少步|几步|间隔|频率).{0,10}(?:(?<![显内])存|保存|checkpoint|ckpt|检查点)
         |(?:(?<![显内])存|checkpoint|ckpt|检查点).{0,12}(?:多久|多长时间|间隔|频率|多少步|几步|几次)""",
         (
             "how often should I save checkpoints on spot instances?",
             "抢占式实例上多久存一次 checkpoint 合适？",
         ),
-        _interval,
+        "how often should I evaluate?",
+        asked_time.interval,
         names_failures=True,
     ),
     _kind(
@@ -538,6 +415,7 @@ KINDS = (
         r"""(?:抢占式?|竞价|spot).{0,20}(?:能|可以|可不可以|适合|靠谱|划算吗|敢|行不行|行吗|值不值)
         |(?:能|可以|该|要不要|适合).{0,14}(?:抢占|竞价|spot)""",
         ("can I use spot instances for training?", "抢占式实例能用来训练吗"),
+        "which platforms notify before they take a spot box?",
         _spot,
     ),
     _kind(
@@ -550,23 +428,50 @@ KINDS = (
             "how much disk do I need for a 70B model with checkpoints?",
             "70B 模型存 checkpoint 要多大的硬盘？",
         ),
-        _disk,
+        "how much disk did the last job write?",
+        asked_memory.disk,
+    ),
+    _kind(
+        "slower",
+        r"""\b(?:multi(?:ple)?[ -]?(?:gpus?|nodes?)|(?:\d|two|four|eight|more|several)[ ]
+        (?:gpus?|nodes?|cards|machines)|ddp|distributed)\b.{0,60}
+        \b(?:slow(?:er)?|no\ (?:faster|speed-?up)|not\ (?:any\ )?
+        faster|same\ (?:speed|time)|longer)\b.{0,40}\b(?:one|single|1|than|speed|gpu|node)\b|
+        \b(?:slower|no\ faster|not\ (?:any\ )?faster|no\ speed-?up)\b.{0,40}\b(?:multi(?:ple)?[ -]?
+        (?:gpus?|nodes?)|(?:\d|two|four|eight|more)\ (?:gpus|nodes|cards|machines))\b""",
+        r"""(?:多卡|多机|双卡|多gpu|[两二四八248]张?卡|分布式|ddp).{0,24}(?:慢|没(?:有)?(?:加速|变快)|不比单卡快|一样快|更久)
+        |单卡.{0,8}比.{0,4}多卡.{0,4}快""",
+        ("why is training on 2 GPUs slower than on one?", "为什么多卡训练比单卡还慢？"),
+        "why is validation on 2 GPUs worse than on one?",
+        _slower,
+        names_failures=True,
+    ),
+    _kind(
+        "alive",
+        r"""\b(?:how|whether|if|is|are|tell|know|check|see)\b.{0,50}\b(?:alive|still\ (?:running|
+        training|working|going|alive)|making\ progress|hung|stuck)\b|
+        \bno(?:t?)\ (?:new|more|further|longer|any)?\b.{0,30}
+        \b(?:logs?|outputs?|updates?|information|
+        messages?|progress|lines?)\b.{0,50}\b(?:since|for|in)\b.{0,20}\b(?:hours?|day|days|minutes|
+        night|morning)|
+        \b(?:stuck|hangs?|hanging|hung|frozen|freezes)\b.{0,60}\b(?:no|without(?:\ any)?)\ error|
+        \b(?:no|without(?:\ any)?)\ error.{0,40}\b(?:stuck|hangs?|hanging|hung|frozen|freezes)\b""",
+        r"""(?:怎么|如何|怎样|是不是|有没有).{0,14}(?:卡住|卡死|还在(?:跑|训练|运行)|挂了|活着|死了|在动)
+        |(?:卡住|卡死|还在(?:跑|训练|运行)|挂了|活着).{0,6}(?:怎么(?:看|判断|知道)|还是)
+        |(?:几个?小时|半天|一天|一晚上?|很久|一直).{0,8}(?:没有?|不).{0,4}(?:输出|日志|更新|反应|动静|进度)
+        |(?:卡住|卡着|卡死)(?:不动|了).{0,20}(?:没有?|不|也没)报错""",
+        ("how do I know whether my training is alive or hung?", "怎么知道训练是卡死了还是还在跑？"),
+        "is the learning rate still warming up?",
+        _alive,
+        describes=True,
     ),
     _kind(
         "utilisation",
         r"""\b(?:utili[sz]ation|gpu[ -]util|gpu\ (?:usage|use|load))\b""",
         r"(?:利用率|使用率|占用率|gpu[ -]?util)",
         ("is 40 % gpu utilisation bad?", "显卡利用率只有 40% 正常吗"),
+        "is 40 % accuracy bad?",
         _utilisation,
-    ),
-    _kind(
-        "alive",
-        r"""\b(?:how|whether|if|is|are|tell|know|check|see)\b.{0,50}\b(?:alive|still\ (?:running|
-        training|working|going|alive)|making\ progress|hung|stuck)\b""",
-        r"""(?:怎么|如何|怎样|是不是|有没有).{0,14}(?:卡住|卡死|还在(?:跑|训练|运行)|挂了|活着|死了|在动)
-        |(?:卡住|卡死|还在(?:跑|训练|运行)|挂了|活着).{0,6}(?:怎么(?:看|判断|知道)|还是)""",
-        ("how do I know whether my training is alive or hung?", "怎么知道训练是卡死了还是还在跑？"),
-        _alive,
     ),
     _kind(
         "apart",
@@ -575,36 +480,92 @@ KINDS = (
         \b(?:laptop|computer|terminal|lid)\b.{0,20}\b(?:clos\w+|off|sleep\w*|shut)""",
         r"(?:关|合上|断开|断网|休眠|退出).{0,6}(?:电脑|笔记本|终端|ssh|窗口|本机)|(?:电脑|笔记本).{0,6}(?:关|合上|休眠|断网)",
         ("can I close my laptop while it trains?", "电脑关了训练还会继续吗"),
+        "how do I close a DataLoader?",
         _apart,
     ),
     _kind(
+        "cost",
+        r"""\b(?:how\ much(?!\ time)|what)\b.{0,30}\b(?:costs?|money|pay)\b.{0,40}
+        \b(?:train\w*|fine-?tun\w*)\b|
+        \b(?:costs?|price)\ (?:of|to|for)\ (?:train\w*|fine-?tun\w*)\b""",
+        r"(?:训练|微调).{0,20}(?:多少钱|花费|成本|费用)|(?:多少钱|花费|成本).{0,10}(?:训练|微调)",
+        ("how much does it cost to fine-tune a 7B on an H100?", "在 H100 上微调一个 7B 要多少钱？"),
+        "how much does a wrong learning rate cost in accuracy?",
+        _cost,
+    ),
+    _kind(
         "duration",
-        r"""\bhow\ long\ (?:does|do|will|would|should)\b.{0,40}
-        \b(?:train\w*|fine-?tun\w*|finetun\w*|epochs?|finish)\b""",
-        r"(?:训练|微调|跑完|训完|一个?epoch).{0,24}要(?:多久|多长时间|几个?小时|几天)",
+        r"""\bhow\ (?:long|much\ time|many\ (?:hours|days))\b.{0,60}
+        \b(?:train\w*|fine-?tun\w*|finetun\w*|epochs?|finish|pre-?train\w*)\b|
+        \b(?:train\w*|fine-?tun\w*|epochs?)\b.{0,60}\bhow\ (?:long|much\ time)\b|
+        \b(?:estimat\w+|expected|total)\b.{0,20}\btraining\ (?:time|hours)\b.{0,60}\?""",
+        r"""(?:训练|微调|跑完|训完|预训练|一[个轮]?\s?epoch|轮).{0,40}(?:多久|多长时间|多少时间|几个?小时|几天|多少天)
+        |(?:多久|多长时间|多少时间|几个?小时|几天|多少天).{0,30}(?:训练|微调|跑完|训完|epoch|一轮)""",
         ("how long does it take to fine-tune 8B on a 4090?", "8B 在 4090 上微调要多久？"),
-        _duration,
+        "how long should my prompts be?",
+        asked_time.duration,
+        names_failures=True,
+    ),
+    _kind(
+        "arithmetic",
+        r"""\b(?:how|explain|derive[ds]?|where)\b.{0,60}\b(?:calculat\w+|comput\w+|deriv\w+|formula)\b.{0,60}
+        (?<!out\ of\ )\b(?:v?ram|memory|gb)\b|
+        \b(?:how|explain)\b.{0,30}\b(?:calculation|number|figure|formula)\b.{0,20}
+        \b(?:deriv\w+|come|comes|made|obtained)\b|
+        \bhow\b.{0,40}\b(?:v?ram|memory|gb)\b.{0,40}\b(?:calculat\w+|deriv\w+|formula)\b|\b(?:v?ram|memory|gb)\b.{0,90}\b(?:how|explain|derive[ds]?)\b
+        .{0,40}\b(?:calculat\w+|deriv\w+|formula)\b""",
+        r"(?:显存|内存).{0,12}(?:怎么|如何|怎样).{0,4}(?:算|计算|估算|推导)|(?:怎么|如何|怎样).{0,4}(?:算|计算|估算|推导).{0,12}显存",
+        (
+            "how is the memory of 112 GB for a 7B model calculated, by which formula?",
+            "7B 全参微调的显存怎么算？",
+        ),
+        "how is the perplexity calculated?",
+        asked_memory.arithmetic,
+        names_failures=True,
+    ),
+    _kind(
+        "need",
+        r"""\bhow\ (?:much|many)\ (?:gpu\ |cuda\ |total\ )?(?:v?ram|memory|gpus?|cards?|gb)\b.{0,60}
+        \b(?:need\w*|requir\w+|take\w*|consum\w+|necessary|enough|train\w*|fine-?tun\w*)|
+        \b(?:v?ram|memory|gpu|hardware)\ (?:requirements?|needed|required|usage|consumption)\b
+        .{0,60}\b(?:train\w*|fine-?tun\w*|lora|finetun\w*|model)\b|
+        \b(?:train\w*|fine-?tun\w*|lora|finetun\w*)\b.{0,40}
+        \b(?:v?ram|memory|gpu|hardware)\ requirements?\b|
+        \b(?:is|are)\b.{0,40}\d\ ?gi?b?\b.{0,24}\benough\b|
+        \bwhat\b.{0,20}\b(?:v?ram|memory|gpus?)\b.{0,20}\b(?:need\w*|requir\w+)\b""",
+        r"""(?:训练|微调|lora|全参).{0,24}(?:需要|要|至少|占用?).{0,6}(?:多少|多大|几张?).{0,6}(?:显存|内存|卡|gpu)
+        |(?:需要|要|至少).{0,4}(?:多少|多大)(?:的)?显存|显存(?:需求|要求|需要)""",
+        (
+            "how much VRAM is needed to fine-tune 7B? out of memory on 24 GB",
+            "LoRA 微调 7B 需要多少显存？24G 爆了",
+        ),
+        "how many GPUs does the log name?",
+        _need,
+        names_failures=True,
     ),
     _kind(
         "choice",
         r"\b(?:or|vs\.?|versus|better|than)\b",
         r"还是|哪个|对比",
         ("one H100 or four 4090?", "一张 H100 还是四张 4090？"),
-        _choice,
+        "is AdamW better than SGD?",
+        asked_memory.choice,
     ),
     _kind(
         "fit",
         r"""\bfits?\b|\benough\b|\bhow\ (?:much|many)\b.{0,30}\b(?:v?ram|memory|gpus?|cards?)\b|
-        \b(?:can|could|will|would|possible)\b.{0,30}\b(?:train|tune|q?lora|finetune|run)\b|
+        \b(?:can|could|will|would|possible)\b.{0,30}\b(?:(?:pre-?)?train|tune|q?lora|finetune|run)\b|
         \b(?:v?ram|memory|gpus?|cards?)\b.{0,24}\b(?:need|require)|
         \bneed\b.{0,20}\b(?:card|gpus?|v?ram|memory)\b|\bwhich\ (?:gpu|card)\b|
+        \A[^?]{0,80}(?:\bon\b|@|\bwith\b|,)[^?]{0,24}(?:gi?b|[abhlvt]\d{1,3}s?|\d0\d0)\b[^?]{0,16}\Z|
         \bhow\ many\ (?:[abhl]\d{2,3}|\d0\d0)""",
         r"""够吗|够用|够不够|够么|跑得[动起]|跑不跑得|放得下|装得下|能不能[训跑微装]|能[训跑微装放]|
-        能.{0,4}(?:微调|训练)|[要需]几[张块]|(?:多少|多大|几张).{0,6}(?:显存|卡|gpu)|(?:显存|卡).{0,6}(?:多少|多大|几张)|爆显存吗""",
+        能.{0,10}(?:微调|训练)|[要需]几[张块]|(?:多少|多大|几张).{0,6}(?:显存|卡|gpu)|(?:显存|卡).{0,6}(?:多少|多大|几张)|爆显存吗""",
         (
             "does full fine-tuning of a 13B model fit on 2 A100 80GB?",
             "13B 全参微调两张 A100 80G 够吗",
         ),
-        _fit,
+        "can I train with a frozen encoder?",
+        asked_memory.fit,
     ),
 )

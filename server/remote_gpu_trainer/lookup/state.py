@@ -29,7 +29,7 @@ class Answer:
     matches, and what would help if nothing fits or the answer is unsure. `facts` are what a
     platform's page says, each a sentence, where the question was about a platform's bill or data.
     `decision` is what to do next, as `runner.failures.as_answer` gives it; None where nothing is
-    known.
+    known. `lead` begins the answer to a question that only entries are near to.
     """
 
     matches: list[dict]
@@ -40,10 +40,16 @@ class Answer:
     facts: list[str] = field(default_factory=list)
     first_failures: list[dict] = field(default_factory=list)
     decision: dict | None = None
+    lead: str = ""
 
     def as_dict(self) -> dict:
-        """Return the answer as a dict for JSON; SELDOM only where there are some."""
-        named = {each.name: getattr(self, each.name) for each in fields(self)}
+        """Return the answer as a dict for JSON; SELDOM only where there are some.
+
+        `lead` is for people: its sentences are those of the entries.
+        """
+        named = {
+            each.name: getattr(self, each.name) for each in fields(self) if each.name != "lead"
+        }
         return {name: value for name, value in named.items() if name not in SELDOM or value}
 
 

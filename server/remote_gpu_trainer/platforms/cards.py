@@ -42,6 +42,14 @@ GPUS = {
     "GTX-1080-TI": 10.91,
 }
 
+# Dense tensor-core peak in TFLOPS, bf16 (fp16 before Ampere), of the cards for which the box check
+# has one; `gpu_health/box_check/cards.py` names the sources, and a test compares both.
+PEAK_TFLOPS = {
+    "B200": 2250, "H200": 989, "H100-80GB": 989, "H100-NVL": 835, "A100-80GB": 312,
+    "A100-40GB": 312, "L40S": 362, "L40": 181, "L4": 121, "A40": 149, "A10": 125,
+    "V100-32GB": 112, "V100-16GB": 112, "T4": 65, "RTX-4090": 165,
+}  # fmt: skip
+
 
 def gpu_named(name: str) -> tuple[str, float] | None:
     """The card that a user means and its memory in GiB; None if the table lacks it.

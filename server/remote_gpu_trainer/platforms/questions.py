@@ -10,6 +10,18 @@ from dataclasses import dataclass
 
 MOST_OF_A_LINE = 200  # characters of one question
 LONGEST = 160  # characters of a question; longer texts are reports
+LONGEST_TOLD = 600  # and of one with what somebody tells beside
+_ERROR = re.compile(r"\w(?:Error|Exception)\b|Traceback")
+_SILENT = re.compile(
+    r"\b(?:stuck|hangs?|hanging|hung|frozen|no (?:new |more )?\w+ (?:since|for))\b", re.I
+)
+# A model and a card in a few words, as one types them into a search box: SDXL on a 3090.
+_SIZED = re.compile(
+    r"""\A[^.!?:;]{0,40}(?<![\w.])(?:\d{1,3}(?:\.\d)?\ ?b|sd[ -]?xl|sd\ ?1\.5|flux)\b[^!?:;]{0,40}
+    (?:\bon\b|@|\bwith\b|,)[^.!?:;]{0,24}
+    (?:\d{2,3}\ ?gi?b|(?<![a-z])[abhlvt]\d{1,3}s?|\d0\d0)\b[^.!?:;]{0,16}\Z""",
+    re.I | re.X,
+)
 # What people call a platform, beside the name of its page. The first that a question names counts.
 CALLED = {
     "runpod": r"run ?pods?",
@@ -190,9 +202,25 @@ def read(text: str) -> Question | None:
 
 
 def may_ask(text: str) -> bool:
-    """Whether a text may be a question of any kind; in Chinese a few words may be one."""
+    """Whether a text may be a question of any kind, or tell of a run that is silent; in Chinese a
+    few words may be one."""
+    if len(text) > LONGEST_TOLD or _ERROR.search(text):
+        return False
     is_short = len(text) <= 2 * LONGEST
-    return is_short and (not text.isascii() or is_asked(" ".join(text.split())))
+    if not text.isascii() and is_short:
+        return True
+    return (
+        "?" in text
+        or "？" in text
+        or names_sizes(text)
+        or bool(_SILENT.search(text))
+        or (is_short and is_asked(" ".join(text.split())))
+    )
+
+
+def names_sizes(text: str) -> bool:
+    """Whether a text is a model and a card alone."""
+    return len(text) <= LONGEST and bool(_SIZED.search(text.strip()))
 
 
 def is_question(text: str) -> bool:
