@@ -218,3 +218,17 @@ def test_a_question_that_no_kind_answers_begins_with_a_fix_or_says_that_it_is_un
         assert printed.startswith(("Most likely “", CHECK_FIRST)) and answer.lead
     elif answer.also:
         assert printed.startswith(CLOSEST) and "fix: " in printed
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        "LoRA of a 14B video model goes out of memory on 8 x H100, what now?",
+        "does a 7B full fine-tune need more than 80 GB? it says CUDA out of memory on my A100",
+        "Will LoRA of a 14B video model fit on one H100?",
+        "7B 的多模态模型用 LoRA，24GB 够吗？",
+    ],
+)
+def test_nothing_is_said_to_fit_that_ran_out_or_is_no_language_model(question):
+    told = " ".join(sentences_on(question, is_unsure=True))
+    assert not re.search(r"\bfits\b", told, re.I)

@@ -14,8 +14,8 @@ class ImageModel:
     weights: int
 
 
-# SDXL: table 1 of arXiv 2307.01952, which has Stable Diffusion 1.4 too; FLUX.1 and HunyuanVideo:
-# the model cards of their makers. Read on 2026-11-30.
+# As pages tell that cite the makers, read on 2026-11-30: SDXL and Stable Diffusion 1.4 by table
+# 1 of arXiv 2307.01952, FLUX.1 and HunyuanVideo by their model cards.
 IMAGE_MODELS = {
     "SDXL": ImageModel(r"(?<![a-z])sd[ -]?xl(?![a-z])|stable ?diffusion ?xl", 2_600_000_000),
     "Stable Diffusion 1.5": ImageModel(

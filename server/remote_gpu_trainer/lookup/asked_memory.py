@@ -36,6 +36,16 @@ _FULL = re.compile(
     r"\ball (?:the )?(?:weights|param\w*)|全(?:参|量|参数)|\bpre-?train",
     re.I,
 )
+# What ran out of memory doesn't fit, whatever the arithmetic says.
+_RAN_OUT = re.compile(
+    r"out of memory|\b(?:cuda )?oom\b|ran out|爆显存|爆了|显存(?:不足|溢出)", re.I
+)
+# The arithmetic is that of a language model: images and sounds have activations of their own.
+_NO_LANGUAGE_MODEL = re.compile(
+    r"\b(?:videos?|images?|vision|diffusion|vlms?|multi-?modal|audio|speech|asr|t2v|i2v|wan ?2)\b|"
+    r"(?<![a-z])vl(?![a-z])|视频|图像|图片|语音|扩散|多模态",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -87,8 +97,12 @@ def fit(line: str, numbers: Numbers) -> list[str]:
     from ..fit.usual_shapes import assumed_model
     from ..text import BadRequest
 
+    if _RAN_OUT.search(line):
+        return []
     if numbers.image_model:
         return _fit_images(line, numbers)
+    if _NO_LANGUAGE_MODEL.search(line):
+        return rule(line, numbers)
     if not numbers.parameters:
         return _fit_config(line, numbers)
     try:
