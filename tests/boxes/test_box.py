@@ -3,6 +3,7 @@
 import os
 import shutil
 import subprocess
+import threading
 import time
 
 import pytest
@@ -233,11 +234,18 @@ def test_a_proxy_without_commands_is_told_from_a_box(boxes, command):
     assert "the login at gpu runs no commands" in reply.text
 
 
-def test_a_connection_that_breaks_is_no_reply(sshd):
-    import threading
+def test_a_connection_that_breaks_is_no_reply(sshd, tmp_path):
+    has_begun = tmp_path / "begun"
 
-    threading.Timer(0.7, sshd.cut).start()
-    reply = box.run(box.parse("gpu"), "echo first; echo Host key verification failed >&2; sleep 20")
+    def cut():
+        while not has_begun.exists():
+            time.sleep(0.05)
+        time.sleep(0.3)
+        sshd.cut()
+
+    threading.Thread(target=cut, daemon=True).start()
+    says = f"echo first; echo Host key verification failed >&2; touch {has_begun}; sleep 20"
+    reply = box.run(box.parse("gpu"), says)
     assert (reply.outcome, reply.why) == ("unreachable", "lost")
 
 
