@@ -894,3 +894,13 @@ def test_the_name_with_a_number_is_preferred_to_one_with_the_models_name_alone(p
 def test_an_option_of_a_function_that_nobody_calls_is_not_asked_for(project):
     before = OPTIONS + "def dead():\n    p.add_argument('--dataset')\n"
     assert draft(project({"train.py": loop(SAVE, before)})).questions == []
+
+
+@pytest.mark.parametrize("unread", ["", "torch.save(model, open(model))\n"])
+def test_results_are_a_question_where_a_call_does_not_tell_where_it_saves(project, unread):
+    end = f"torch.save(model, 'final.pt')\n{unread}"
+    made = draft(project({"train.py": loop("pass") + end}))
+    assert made.values()["results"] == ["final.pt"]
+    assert [one for one in made.questions if "what it leaves" in one] == (
+        ["are these what it leaves? train.py:10 don't tell"] if unread else []
+    )

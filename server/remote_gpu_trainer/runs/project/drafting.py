@@ -499,7 +499,9 @@ def _end_lines(saving: Saving, declared: list[Option], values: Values) -> list[L
     """Return what must be there at the end, what may be billed, and what happens to the box."""
     needed = "must be there at the end, or the run counts as unfinished"
     if saving.results:
-        lines = [Line("results", list(saving.results[:5]), needed)]
+        unread = [f"{one.source}:{one.line}" for one in saving.unread if one.is_model][:3]
+        ask = f"are these what it leaves? {', '.join(unread)} don't tell" if unread else ""
+        lines = [Line("results", list(saving.results[:5]), needed, question=ask)]
     else:
         lines = [_suggestion("results", ["out/final.pt"], f"files that {needed}")]
     total = next((one for one in declared if _TOTALS.match(one.name)), None)
