@@ -716,3 +716,34 @@ def test_a_look_up_says_that_a_guess_is_one(tmp_path):
     path.write_text(json.dumps({**LLAMA, "model_type": "nothing_like_it"}))
     ask = answer_for(text=FAILED, log=str(path)).ask
     assert "tight in 79.1 GiB" in ask and "a guess by the usual layers" in ask
+
+
+def test_a_card_without_bf16_may_have_no_fused_attention(config, capsys):
+    """FastChat#2556: QLoRA of a 7B model died at 2048 tokens on a V100 of 32 GB."""
+    words = ["--precision", "4bit", "--lora", "8", "--sequence", "2048", "--gpu"]
+    code, told = asked(capsys, config, *words, "V100-32GB")
+    assert (code, told["verdict"]) == (2, "tight") and "fused attention" in told["why"]
+    assert asked(capsys, config, *words, "RTX-5090")[1]["verdict"] == "fits"
+    fp16 = ["--precision", "fp16-mixed", "--lora", "8", "--gpu", "V100-32GB"]
+    assert "fused" not in asked(capsys, config, *fp16)[1]["why"]
+
+
+def test_a_size_alone_is_a_card(config, capsys):
+    _, told = asked(capsys, config, "--gpu", "16GB")
+    assert told["gpu"]["gib"] == 16.0
+
+
+def test_zero_may_run_on_one_gpu(config, capsys):
+    """It then holds fp32 weights beside the 16-bit ones, and divides nothing."""
+    _, told = asked(capsys, config, "--sharding", "zero2", "--gpu", "A100-80GB")
+    assert "divides nothing" in told["remarks"][0] and told["run"]["sharding"] == "zero2"
+    assert told["verdict"] == DOES_NOT_FIT and told["need_gib"] > 100
+
+
+def test_what_does_not_fit_without_checkpointing_says_so(config, capsys):
+    words = ["fit", config, "--precision", "4bit", "--lora", "16", "--batch", "2"]
+    assert main([*words, "--gpu", "RTX-4090"]) == 1
+    head, line, *_ = capsys.readouterr().out.split("\n")
+    assert head.startswith(DOES_NOT_FIT) and "add --checkpointing: then fits" in line
+    assert main([*words, "--gpu", "8"]) == 1
+    assert "if the program checkpoints" not in capsys.readouterr().out

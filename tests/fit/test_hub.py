@@ -148,3 +148,29 @@ def test_without_a_network_the_error_says_what_to_pass(monkeypatch):
 @pytest.mark.parametrize("text", ["a/b/c", "/etc/x", "../x", "a b/c", "models/config.json", "x"])
 def test_what_is_no_name_is_a_file(text, server):
     assert hub.config_of(text) is None and not server[1]
+
+
+def test_the_oldest_names_have_no_owner(server):
+    path = "/roberta-large/resolve/main/config.json"
+    server[0][path] = (200, {}, json.dumps(LLAMA3).encode())
+    assert json.loads(hub.config_of("roberta-large").data) == LLAMA3
+    assert server[1] == [(path, None)]
+
+
+def test_without_a_network_a_copy_is_taken_for_the_model_of_its_name(monkeypatch):
+    monkeypatch.setenv("HF_ENDPOINT", "http://127.0.0.1:9")
+    found = hub.config_of("NousResearch/Llama-2-70b-chat-hf")
+    assert json.loads(found.data) == known_config("meta-llama/Llama-2-70b-chat-hf").config
+    assert "can't be asked" in found.told
+    copy = hub.config_of("somebody/Meta-Llama-3-70B-Instruct-GPTQ")
+    assert json.loads(copy.data) == known_config("meta-llama/Meta-Llama-3-70B").config
+
+
+@pytest.mark.parametrize(
+    ("name", "size"), [("acme/Base-7b-v1.5", "7B"), ("acme/Chat-1_8B", "1.8B"), ("acme/M-a3b", "")]
+)
+def test_without_a_network_the_error_names_the_size_that_the_name_tells(monkeypatch, name, size):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
+    with pytest.raises(BadRequest) as raised:
+        hub.config_of(name)
+    assert str(raised.value).endswith(f", or --parameters {size}" if size else "of the name")

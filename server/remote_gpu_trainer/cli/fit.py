@@ -297,7 +297,18 @@ def _headline(report: dict[str, Any]) -> str:
     told = f"{report['verdict']}: {need}, {card['name']} has {card['gib']:.1f}"
     if report["verdict"] in OPEN:
         told += f"\nwhy: {report['why'] or EITHER_WAY}; {REHEARSE}"
+    if report["verdict"] == training_memory.DOES_NOT_FIT:
+        told += _if_checkpointing(report)
     return told
+
+
+def _if_checkpointing(report: dict[str, Any]) -> str:
+    """A line if checkpointing, which many recipes switch on unasked, changes the verdict."""
+    for lever in report["levers"]:
+        if lever["options"] == "--checkpointing" and lever["verdict"] != report["verdict"]:
+            then = f"then {lever['verdict']}, with about {lever['need_gib']:.1f} GiB"
+            return f"\nif the program checkpoints, add --checkpointing: {then}"
+    return ""
 
 
 def _arithmetic(report: dict[str, Any]) -> list[str]:

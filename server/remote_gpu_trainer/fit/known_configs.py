@@ -21,8 +21,13 @@ class Known:
 
 
 def known_config(name: str) -> Known | None:
-    """Return the config of a name such as Qwen/Qwen2.5-7B, None for one that isn't here."""
-    return _known().get(name.lower())
+    """Return the config of a name such as Qwen/Qwen2.5-7B, None for one that isn't here.
+
+    A name without its owner is taken for the model of that name.
+    """
+    known, name = _known(), name.lower()
+    named = (found for full, found in known.items() if full.rpartition("/")[2] == name)
+    return known.get(name) or next(named, None)
 
 
 @lru_cache(maxsize=1)

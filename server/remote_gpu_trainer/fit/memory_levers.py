@@ -159,7 +159,7 @@ def summary(model: Model, run: Run, gib: float = 0.0) -> str:
         f"{needed.peak / GIB:.1f} GiB {needed.moment} ({parts})"
     )
     if gib:
-        told = verdict_of(model, run, needed.peak, gib)
+        told = verdict_of(model, run, needed.peak, ("", gib))
         unknown = f"whether it fits {gib:.1f} GiB isn't known"
         text += f": {unknown if told == NOT_KNOWN else f'{told} in {gib:.1f} GiB'}"
     if model.guessed:

@@ -20,7 +20,7 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
 
     `card` is a GPU's name and its memory in GiB.
     """
-    peak, off = estimate(model, run), margins(model, run)
+    peak, off = estimate(model, run), margins(model, run, card[0] if card else "")
     ways = plan(model, run, card[1]) if card else None
 
     def need(size: float) -> float:
@@ -28,7 +28,7 @@ def memory_report(model: Model, run: Run, card: tuple[str, float] | None) -> dic
         return round(size / GIB + CONTEXT, 2)
 
     def judged(size: float, of: Run) -> str | None:
-        return verdict_of(model, of, size, card[1]) if card else None
+        return verdict_of(model, of, size, card) if card else None
 
     return {
         "verdict": judged(peak.peak, run),
@@ -91,7 +91,7 @@ def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) 
     if what == "gpu":
         ways = {
             "least": smallest(model, run, GPUS),
-            "safe": smallest(model, run, GPUS, room_of(model, run)),
+            "safe": smallest(model, run, GPUS, safe=True),
         }
         return {
             name: {"gpu": way.name, "gib": way.gib, "need_gib": round(way.need, 2)} if way else None
@@ -107,7 +107,7 @@ def solution(model: Model, run: Run, what: str, card: tuple[str, float] | None) 
         }
         for name, found in (
             ("largest", largest(model, run, what, card[1])),
-            ("safe", largest(model, run, what, card[1], room_of(model, run))),
+            ("safe", largest(model, run, what, card[1], room_of(model, run, card[0]))),
         )
     }
 

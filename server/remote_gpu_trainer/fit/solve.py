@@ -10,6 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from ..numbers.memory import CONTEXT
+from ..platforms.cards import has_bf16
 from ..text import BadRequest
 from .model_shape import Model
 from .training_memory import GIB, Margins, estimate, verdict
@@ -55,10 +56,16 @@ def uncertainty(run: Run) -> float:
     return UNCERTAIN_CHECKPOINTING if run.checkpointing else UNCERTAIN
 
 
-def margins(model: Model, run: Run) -> Margins:
-    """Return how far what a run needs of a GPU may be from its estimate, by the kind of run."""
+def margins(model: Model, run: Run, card: str = "") -> Margins:
+    """Return how far what a run needs of a GPU may be from its estimate, by the kind of run.
+
+    `card` is the GPU's name.
+    """
     off = uncertainty(run)
     kinds = [(off, off, "")]
+    if (plain := _without_fused_attention(model, run, card)) > 1:
+        why = "without bf16 this card may have no fused attention: it then takes what eager does"
+        kinds.append((off, plain * (1 + off) - 1, why))
     if model.guessed:
         kinds.append((*AROUND_GUESS, f"its layers are a guess: {model.guessed}"))
     if model.on_top:
@@ -77,20 +84,30 @@ def margins(model: Model, run: Run) -> Margins:
     return Margins(below, None if "activations" in model.on_top else above, why)
 
 
+def _without_fused_attention(model: Model, run: Run, card: str) -> float:
+    """Return how many times the estimate a run takes if torch's sdpa finds no fused kernel.
+
+    Before Ampere it has one for fp32 and fp16, and none for bf16.
+    """
+    if has_bf16(card) or run.attention != "sdpa" or run.precision in ("fp32", "fp16-mixed"):
+        return 1.0
+    return estimate(model, replace(run, attention="eager")).peak / estimate(model, run).peak
+
+
 def _share_of_guess(model: Model, run: Run) -> float:
     """Return the share of the peak that hangs on the layers: all but the states of the weights."""
     needed = estimate(model, run)
     return max(0.0, 1 - needed.states / needed.peak)
 
 
-def verdict_of(model: Model, run: Run, size: float, gib: float) -> str:
-    """Return whether a peak of `size` bytes fits a card."""
-    return verdict(size, gib, margins(model, run))
+def verdict_of(model: Model, run: Run, size: float, card: tuple[str, float]) -> str:
+    """Return whether a peak of `size` bytes fits a card of a name and a memory in GiB."""
+    return verdict(size, card[1], margins(model, run, card[0]))
 
 
-def room_of(model: Model, run: Run) -> float:
+def room_of(model: Model, run: Run, card: str = "") -> float:
     """Return the share of its need that a run may need on top; 0 where nothing says it."""
-    return margins(model, run).above or 0.0
+    return margins(model, run, card).above or 0.0
 
 
 def need_of(model: Model, run: Run) -> float:
@@ -134,11 +151,12 @@ def last_that_fits(fits: Callable[[int], bool], most: int) -> int:
     return low
 
 
-def smallest(model: Model, run: Run, cards: dict[str, float], room: float = 0.0) -> Card | None:
-    """Return the card with least memory that the run fits, and `room` of its need more."""
+def smallest(model: Model, run: Run, cards: dict[str, float], safe: bool = False) -> Card | None:
+    """Return the card with least memory that the run fits; if `safe`, with room on top."""
     check_solvable(model, "gpu")
     need = need_of(model, run)
-    able = [(gib, name) for name, gib in cards.items() if need * (1 + room) <= gib]
+    rooms = {name: 1 + room_of(model, run, name) if safe else 1 for name in cards}
+    able = [(gib, name) for name, gib in cards.items() if need * rooms[name] <= gib]
     return Card(min(able)[1], min(able)[0], need) if able else None
 
 

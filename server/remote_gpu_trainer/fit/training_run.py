@@ -104,7 +104,7 @@ def check(run: Run) -> Run:
         raise BadRequest(f"--lora is {run.lora}; give a rank from 1 to 100000, or 0 for none")
     if run.quantized and not run.lora:
         raise BadRequest(f"a base in {run.precision} isn't trained itself; add --lora 16")
-    if run.sharding != "none" and run.gpus == 1:
+    if run.sharding in ("ddp", "fsdp") and run.gpus == 1:
         raise BadRequest(f"--sharding {run.sharding} on one GPU divides nothing; add --gpus N")
     return run
 

@@ -51,13 +51,21 @@ PEAK_TFLOPS = {
 }  # fmt: skip
 
 
+_BEFORE_AMPERE = re.compile(r"\b(?:V100\w*|P100|P40|T4|GTX|TITAN|20[678]0)\b", re.I)
+
+
+def has_bf16(name: str) -> bool:
+    """Whether a card of this name multiplies in bf16, and has fused attention for it."""
+    return not _BEFORE_AMPERE.search(name)
+
+
 def gpu_named(name: str) -> tuple[str, float] | None:
     """The card that a user means and its memory in GiB; None if the table lacks it.
 
     A number is the memory itself. Raises SeveralCards if several cards have that name.
     """
     size = re.fullmatch(r"(\d{1,4}(?:\.\d{1,3})?) ?(?:Gi?B)?", name.strip(), re.I)
-    if size and float(size[1]) > 0 and not _fitting(name):
+    if size and float(size[1]) > 0 and ("B" in name.upper() or not _fitting(name)):
         return f"a GPU with {size[1]} GiB", float(size[1])
     cards = _fitting(name)
     if len(cards) > 1:

@@ -92,6 +92,10 @@ def reckon(asked: Asked, card: tuple[str, float] | None, options: dict[str, Any]
     run = training_run.check(training_run.Run(**options))
     report = memory_report(model, run, card)
     report["remarks"] = [*assumed, *training_memory.left_unquantized(model, run)]
+    if run.gpus == 1 and run.sharding != "none":
+        report["remarks"].append(
+            f"{run.sharding} over one GPU divides nothing; --gpus N says over how many"
+        )
     if run.gpus > 1 and run.sharding == "none":
         report["remarks"].append(
             f"each of the {run.gpus} GPUs holds all of it; --sharding fsdp divides it"

@@ -17,10 +17,17 @@ from ..fit.model_config import MOST_BYTES
 from ..text import BadRequest
 from ..text.masking import shown
 
-NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+# The oldest models have a name without an owner, such as roberta-large.
+NAME = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}|[a-z0-9]+(?:-[a-z0-9]+){1,6}")
 HUB = "https://huggingface.co"
 SECONDS = 10.0  # for an answer
 INSTEAD = "pass a config.json in place of the name"
+
+_COPIED = re.compile(r"(?:-unsloth)?-bnb-4bit$|-(?:GPTQ|AWQ)$", re.I)
+
+
+class NoAnswer(BadRequest):
+    """The Hub can't be asked."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +50,14 @@ def config_of(name: str) -> Found | None:
         return None
     if found := _on_this_disk(name):
         return found
-    return _fetched(name)
+    try:
+        return _fetched(name)
+    except NoAnswer:
+        # Copies by others keep the name behind the owner.
+        if known := known_config(_COPIED.sub("", name.rpartition("/")[2])):
+            told = f"the Hub can't be asked; {name} is taken for the model of that name: "
+            return Found(json.dumps(known.config).encode(), told + known.address)
+        raise
 
 
 def _home() -> Path:
@@ -90,7 +104,8 @@ class _WithoutToken(urllib.request.HTTPRedirectHandler):
 def _fetched(name: str) -> Found:
     """The config as the Hub has it now. Raises BadRequest."""
     if os.environ.get("HF_HUB_OFFLINE") in ("1", "true", "True", "ON", "YES"):
-        raise BadRequest(f"{name} isn't known here, and HF_HUB_OFFLINE forbids to ask; {INSTEAD}")
+        why = f"{name} isn't known here, and HF_HUB_OFFLINE forbids to ask"
+        raise NoAnswer(f"{why}; {INSTEAD}{_or_its_size(name)}")
     end = (os.environ.get("HF_ENDPOINT") or HUB).rstrip("/")
     if urlsplit(end).scheme not in ("https", "http"):
         raise BadRequest("HF_ENDPOINT is no address; unset it, or write https://HOST")
@@ -107,7 +122,17 @@ def _fetched(name: str) -> Found:
     except (OSError, ValueError) as error:
         why = getattr(error, "reason", None) or error
         place = shown(urlsplit(end).netloc, 80)
-        raise BadRequest(f"can't ask {place} for {name}: {shown(why, 120)}; {INSTEAD}") from None
+        raise NoAnswer(
+            f"can't ask {place} for {name}: {shown(why, 120)}; {INSTEAD}{_or_its_size(name)}"
+        ) from None
+
+
+def _or_its_size(name: str) -> str:
+    """What to type where the name says how many weights there are."""
+    sizes = re.findall(
+        r"(?<![\w.])(\d{1,3}(?:[._]\d)?)b(?![a-z0-9])", name.rpartition("/")[2].lower()
+    )
+    return f", or --parameters {sizes[0].replace('_', '.')}B" if len(sizes) == 1 else ""
 
 
 def _refused(name: str, code: int) -> str:
