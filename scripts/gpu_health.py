@@ -181,6 +181,10 @@ xid 79 | fatal | -
 init | fatal | reboot the box; if it comes back, {BACK}
   # NVRM: GPU 0000:98:00.0: RmInitAdapter failed! (0x62:0x65:1792)
   (?i)NVRM: GPU ([0-9a-f:.]+?): (?:RmInitAdapter|rm_init_adapter) failed
+  # NVRM: RmInitAdapter failed! (0x26:0xffff:1127)
+  # NVRM: rm_init_adapter failed for device bearing minor number 0
+  # (older drivers name no place)
+  NVRM: (?:RmInitAdapter failed|rm_init_adapter failed for device)
   NVRM: (?:RmInitAdapter: Cannot initialize GSP|.*failed to wait for GFW_BOOT)
 
 mismatch | fatal | stop all GPU programs and reload the nvidia modules, or reboot the box

@@ -469,3 +469,14 @@ def test_sections_of_nvidia_smi_q_are_read_without_the_line_of_their_gpu(indent,
     assert bad(pasted(section(0, "No") + section(2, "No"), tmp_path)[0]) == [(1, "fatal")]
     assert [gpu for gpu, _ in bad(pasted(section(0, "Yes"), tmp_path)[0])] == [0]
     assert not [one for one in findings if "breaks off" in one["evidence"]]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RmInitAdapter failed! (0x26:0xffff:1106)",
+        "rm_init_adapter failed for device bearing minor number 2",
+    ],
+)
+def test_a_card_that_an_older_driver_cant_start_makes_a_box_unfit(text):
+    assert logged(f"NVRM: {text}") == [(None, "fatal")]
