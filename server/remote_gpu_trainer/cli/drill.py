@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from . import terminal
 from .boxes import BOX, box_of
 from .parsing import command
-from .sweep import KEYS, with_keys
+from .sweep import KEYS, agrees, with_keys
 
 
 @command("drill")
@@ -42,19 +41,14 @@ def drill(provider: str, box: str | None, id: str, keys: Path | None, yes: bool)
         return 0
     place = box_of(box)
 
-    def agrees(name: str, words: str, cost: str) -> bool:
+    def agreed(name: str, words: str, cost: str) -> bool:
         print(f"{name}: {words}\n    {cost}")
-        if yes:
-            return True
-        if not terminal.is_terminal(sys.stdin):
-            terminal.error("nobody can be asked here; repeat with --yes to agree to each step")
-            return False
-        return click.confirm(f"{name} now?", default=False, err=True)
+        return agrees(f"{name} now?", yes)
 
-    if not agrees("begin", "the steps above, on this box", "ALL ON IT IS LOST at the end"):
+    if not agreed("begin", "the steps above, on this box", "ALL ON IT IS LOST at the end"):
         return 1
     try:
-        done = drills.drill(asked, place, id, drills.Ask(agrees, print))
+        done = drills.drill(asked, place, id, drills.Ask(agreed, print))
     except providers.NoAnswer:
         terminal.error("the drill broke off; look in the console, the box may be billed")
         raise

@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import subprocess
-import sys
 import time
 from pathlib import Path
 
@@ -19,7 +18,7 @@ from . import terminal
 from .boxes import BOX, box_of
 from .parsing import Group
 from .render_status_release import JSON
-from .sweep import KEYS, with_keys
+from .sweep import KEYS, agrees, with_keys
 
 YES = click.option("--yes", is_flag=True, help="don't ask")
 NOTIFY = click.option(
@@ -172,21 +171,11 @@ def confirm(box: str, provider: str, id: str, wins: str, keys: Path | None, yes:
     print(f"where it can't be reached then: {reach}")
     if act is None or guard_files.read().drilled(own, act) is None:
         print(f"before it acts, rgt drill {own.provider} must have passed for this kind of box")
-    if not _agrees("confirm this?", yes):
+    if not agrees("confirm this?", yes):
         return 1
     guard_files.confirm(own)
     print("confirmed")
     return 0
-
-
-def _agrees(question: str, yes: bool) -> bool:
-    """Return whether the user says yes; without a terminal only --yes does."""
-    if yes:
-        return True
-    if not terminal.is_terminal(sys.stdin):
-        terminal.error("nobody can be asked here; read the lines above, and repeat with --yes")
-        return False
-    return click.confirm(question, default=False, err=True)
 
 
 @guard.command("install")
@@ -211,7 +200,7 @@ def install(kind: str | None, keys: Path | None, notify: str | None, yes: bool) 
     print(made.as_text())
     if made.kind == "systemd":
         print("it stops when you log out, unless loginctl enable-linger was run once")
-    if not _agrees("write and start this?", yes):
+    if not agrees("write and start this?", yes):
         return 1
     guard_timer.uninstall()
     guard_timer.install(made)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -42,6 +43,16 @@ def with_keys(file: Path | None) -> dict[str, str]:
                 raise BadRequest(f"{file}: line {number} isn't NAME=value; correct it")
             found[name] = value.strip("'\"")
     return found
+
+
+def agrees(question: str, yes: bool) -> bool:
+    """Return whether the user says yes; without a terminal only --yes does."""
+    if yes:
+        return True
+    if not terminal.is_terminal(sys.stdin):
+        terminal.error("nobody can be asked here; read the lines above, and repeat with --yes")
+        return False
+    return click.confirm(question, default=False, err=True)
 
 
 @command("sweep")

@@ -79,19 +79,18 @@ def work(
         return _Round(environment, now, say, send).work()
 
 
+@dataclass
 class _Round:
-    def __init__(
-        self,
-        environment: dict[str, str],
-        now: float,
-        say: Callable[[str], None],
-        send: Callable[[str], None] | None,
-    ):
-        self.environment, self.now, self.say, self.send = environment, now, say, send
+    environment: dict[str, str]
+    now: float
+    say: Callable[[str], None]
+    send: Callable[[str], None] | None
+
+    def __post_init__(self) -> None:
         self.began = time.monotonic()
         self.kept = guard_files.read()
         self.before, self.confirmed = self.kept.last, self.kept.confirmed
-        self.last = Last(at=now, up=time.monotonic(), boot=_boot())
+        self.last = Last(at=self.now, up=time.monotonic(), boot=_boot())
         self.is_paused = os.path.lexists(guard_files.place("paused"))
         self.acted = ""
         self.is_damaged = self.is_offline = False

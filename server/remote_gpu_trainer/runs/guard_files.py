@@ -162,22 +162,20 @@ def read() -> Kept:
 @contextmanager
 def only_one() -> Iterator[None]:
     """Let no second guard work meanwhile. Raises Unfit."""
-    file, descriptor = place("lock"), -1
+    file = place("lock")
     try:
         file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-        lock(descriptor, waits=False)
+        held = os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "rb+")
     except OSError as error:
-        is_held = descriptor >= 0 and isinstance(error, (BlockingIOError, PermissionError))
-        if descriptor >= 0:
-            os.close(descriptor)
-        if is_held:
-            raise Unfit("another guard is at work; wait for its end") from None
         raise _not_written(file, error) from None
-    try:
+    with held:
+        try:
+            lock(held.fileno(), waits=False)
+        except (BlockingIOError, PermissionError):
+            raise Unfit("another guard is at work; wait for its end") from None
+        except OSError as error:
+            raise _not_written(file, error) from None
         yield
-    finally:
-        os.close(descriptor)
 
 
 def _not_written(file: Path, error: OSError) -> Unfit:

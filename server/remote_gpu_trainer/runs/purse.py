@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -195,22 +195,17 @@ def give_back(wanted: Wanted, now: float | None = None) -> None:
 def _locked() -> Iterator[None]:
     """Let one process at a time reserve. Raises OverPurse where a purse is set and can't be kept to
     one; without a purse nothing is to be kept."""
-    file = ledger.place().with_name("purse.lock")
-    descriptor = -1
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
-        lock(descriptor)
-    except OSError as error:
-        if ledger.purse() is not None:
-            if descriptor >= 0:
-                os.close(descriptor)
-            raise OverPurse(
-                f"purse: can't lock {file} ({error.strerror}), so nothing is reserved; try again, "
-                "or check its permissions and the disk"
-            ) from None
-    try:
+    file, held = ledger.place().with_name("purse.lock"), ExitStack()
+    with held:
+        try:
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+            held.callback(os.close, descriptor)
+            lock(descriptor)
+        except OSError as error:
+            if ledger.purse() is not None:
+                raise OverPurse(
+                    f"purse: can't lock {file} ({error.strerror}), so nothing is reserved; try "
+                    "again, or check its permissions and the disk"
+                ) from None
         yield
-    finally:
-        if descriptor >= 0:
-            os.close(descriptor)
