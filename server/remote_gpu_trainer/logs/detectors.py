@@ -45,6 +45,9 @@ _LOST = (
     "terminate called without an active exception", "flight recorder dump signal",
     "to signal dumping",
 )  # fmt: skip
+# [E419 10:42:28.887 ProcessGroupNCCL.cpp:733] Stack trace of the failed collective:
+_OF_WATCHDOG = r"\[E\d{0,4}(?: [\d:.]{8,20})?(?: \d{1,9})? ?ProcessGroup"
+_WATCHDOG_LINE = re.compile(_OF_WATCHDOG)
 # The files of launchers, at the end of a frame's path.
 _LAUNCHERS = re.compile(
     r"(?:torch/distributed/(?:run|launch|launcher/api|elastic/\S{1,120})"
@@ -190,7 +193,7 @@ def _secondary(text: str) -> tuple | None:
     # Names of arguments and settings say nothing: "unexpected keyword argument 'timeout_s'".
     if "timeout" in low:
         low = low.replace("timeout_", " ").replace("_timeout", " ")
-    if not any(phrase in low for phrase in _LOST):
+    if not (any(phrase in low for phrase in _LOST) or _WATCHDOG_LINE.search(text[:SAYS_SO])):
         return None
     return None if text.partition(":")[0].rpartition(".")[2] in _OWN else ()
 
@@ -273,11 +276,13 @@ TABLE = (
     _row(  # cp: cannot create regular file 'a': Disk quota exceeded     as strerror names it
         "system error", "root",
         ("file handle", "output error", "i/o error", "quota exceeded", "space left",
-         "-only file system", "transport endpoint", "allocate memory"),
+         "-only file system", "transport endpoint", "allocate memory", "[errno "),
         pattern(
             r"(?:^|: |\] )(?:Stale (?:NFS )?file handle|(?:Input/output|Remote I/O) error"
             r"|Disk quota exceeded|No space left on device|Read-only file system"
-            r"|Transport endpoint is not connected|Cannot allocate memory)(?:$|: ')",
+            r"|Transport endpoint is not connected|Cannot allocate memory)(?:$|: ')"
+            # Ignored error while writing a.json: [Errno 13] Permission denied: '/root/.cache'
+            r"|\[Errno \d{1,3}\] [A-Z]",
             most=SAYS_SO,
         ),
         kind=FAILURE,
@@ -287,6 +292,7 @@ TABLE = (
             "OSError: [Errno 5] Input/output error: '/mnt/data/x'",
             "mkdir: cannot create directory: Read-only file system",
             "OSError: [Errno 12] Cannot allocate memory",
+            "Ignored error while writing a.json: [Errno 13] Permission denied: '/root/.cache'",
         ),
         spares="retry on Stale file handle is enabled",
     ),
@@ -372,7 +378,7 @@ TABLE = (
         "watchdog", "cascade", ("watchdog", "processgroup"),
         pattern(
             r"watchdog(?! thread (?:started|terminated normally))"
-            r"|\[E\d{0,4}(?: [\d:.]{8,20})? ?ProcessGroup|Watchdog caught",
+            r"|" + _OF_WATCHDOG + "|Watchdog caught",
             most=SAYS_SO,
         ),
         kind=FAILURE,
@@ -383,8 +389,11 @@ TABLE = (
         spares="NCCL watchdog thread started!",
     ),
     _row(
-        "secondary", "cascade", _LOST, _secondary,
-        matches=("RuntimeError: Timed out waiting 4000ms for recv operation to complete",),
+        "secondary", "cascade", (*_LOST, "processgroup"), _secondary,
+        matches=(
+            "RuntimeError: Timed out waiting 4000ms for recv operation to complete",
+            "[E419 10:42:28.887728774 ProcessGroupNCCL.cpp",
+        ),
         spares="TypeError: __init__() got an unexpected keyword argument 'timeout_s'",
     ),
     _row(
@@ -421,7 +430,10 @@ TABLE = (
     ),
     _row(
         "waits in", "cascade", ("worknccl(seqnum=",),
-        pattern(r"WorkNCCL\(SeqNum=(\d{1,12})(?:, OpType=(\w{1,40}))?"),
+        pattern(
+            r"WorkNCCL\(SeqNum=(\d{1,12})(?:, OpType=(\w{1,40}))?"
+            r"(?:, NumelIn=(\d{1,15}), NumelOut=(\d{1,15}))?"
+        ),
         matches=("Watchdog caught: WorkNCCL(SeqNum=412, OpType=ALLREDUCE)",),
         spares="WorkNCCL(OpType=ALLREDUCE)",
     ),

@@ -239,7 +239,9 @@ def _kind_of(text: str, time: str, signs: tuple[Sign, ...], before: str, depth: 
     fails = FAILURE in kinds and not any(name == "native frame" for name, _ in signs)
     if before == EXCEPTION and not time and not fails:
         return MESSAGE
-    if WARNING in kinds:
+    # NCCL says with WARN what makes it fail: NCCL WARN Cuda failure 'out of memory'
+    is_cause = {"nccl warning", "own nccl"} <= {name for name, _ in signs}
+    if WARNING in kinds and not is_cause:
         return WARNING
     return FAILURE if fails else PLAIN
 

@@ -28,6 +28,11 @@ _LITTLE = frozenset((
     "without",
 ))  # fmt: skip
 _ENDED_WELL = re.compile(r"\b(?:completed?|finished|done|saved|success\w*)\b|完成|成功", re.I)
+# Loss after the resume is far higher than before
+_COMPARES = re.compile(
+    r"\b(?:(?:high|low|slow|fast|small|larg|bigg)er|worse|different|restarts?|always|never|again)\b",
+    re.I,
+)
 _WRONG = re.compile(
     r"fail|cannot|can't|could ?n[o']t|unable|d(?:id|oes) not|d(?:id|oes)n't|invalid|denied|refused"
     r"|missing|not (?:found|valid|supported|match|allowed|available)|no such"
@@ -60,9 +65,11 @@ def is_report(texts: list[str], of_oneself: bool = False) -> bool:
     """Return whether a person wrote these lines: few, and one at least is a sentence.
 
     A long sentence may say that something went well, unlike one at the end of a log. `of_oneself`
-    as in `is_sentence`.
+    as in `is_sentence`. The first line of an issue is its title, which may name the symptom alone.
     """
-    return len(texts) <= MOST_TOLD and any(_tells(text, of_oneself) for text in texts)
+    if not texts or len(texts) > MOST_TOLD:
+        return False
+    return is_symptom(texts[0]) or any(_tells(text, of_oneself) for text in texts)
 
 
 def _tells(text: str, of_oneself: bool) -> bool:
@@ -90,6 +97,12 @@ def is_command(text: str) -> bool:
 def is_complaint(text: str) -> bool:
     """Return whether a line of a program says that something is wrong."""
     return bool(_WRONG.search(text)) and not ends_well(text)
+
+
+def is_symptom(text: str) -> bool:
+    """Return whether a line is prose, at least five words, that says what is wrong or changed."""
+    words, _ = _prose(text)
+    return len(words) >= 5 and (is_complaint(text) or bool(_COMPARES.search(text)))
 
 
 def ends_well(text: str) -> bool:

@@ -23,6 +23,8 @@ MOST_TOLD = 4  # places that a sentence names
 _NAMED = re.compile(
     r"(?<![^\W_])(all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|broadcast|barrier)", re.I
 )
+# Collectives in which each rank passes the same number of elements, by the end of their names.
+_ALIKE = ("ALLGATHER_BASE", "REDUCE_SCATTER_BASE")
 _OVER = re.compile(r"\b(?:done|passed|finished|completed?|ended|took)\b", re.I)
 # What Python puts between a call and the function that does the work.
 _BETWEEN = frozenset((
@@ -98,13 +100,32 @@ def _watched_calls(lines: list[Line]) -> dict[int, str]:
     of a group that isn't the whole job.
     """
     made: dict[int, str] = {}
+    sizes: dict[int, tuple[str, int, int]] = {}  # (number, elements of a rank, of all)
     for line in lines:
         if line.says("group") and place_of(line)[0]:
             return {}
         waits, rank = line.sign("waits in"), who(line)
-        if waits and waits[1] and rank is not None:
-            made.setdefault(rank, waits[1])
-    return made
+        if not (waits and waits[1]) or rank is None or rank in made:
+            continue
+        made[rank] = waits[1]
+        if waits[1].endswith(_ALIKE) and waits[2]:
+            few, many = sorted((int(waits[2]), int(waits[3])))
+            sizes[rank] = waits[0], few, many
+    return _with_sizes(made, sizes) or made
+
+
+def _with_sizes(
+    made: dict[int, str], sizes: dict[int, tuple[str, int, int]]
+) -> dict[int, str] | None:
+    """The calls with their sizes, where all ranks of the job wait in the call of one number.
+
+    What a call has of all ranks tells how many there are. None where some rank is missing.
+    """
+    if set(sizes) != set(made) or len({number for number, _, _ in sizes.values()}) != 1:
+        return None
+    if any(few * len(made) != many for _, few, many in sizes.values()):
+        return None
+    return {rank: f"{made[rank]} of {few} elements" for rank, (_, few, _) in sizes.items()}
 
 
 def _named_calls(failures: list[Failure], lines: list[Line]) -> dict[int, str]:

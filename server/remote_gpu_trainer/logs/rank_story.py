@@ -299,7 +299,11 @@ def _with_stray(evidence: Evidence, job: _Job) -> Evidence | None:
         how="stood in another call" if first else "",
         calls_differ=not unknown,
         quoted=tuple(line for line in [first, *others[:1]] if line),
-        victims="The ranks waited in different calls.",
+        victims=(
+            "The ranks waited in different calls."
+            if any(place.file for place in waiting.values())
+            else "The ranks are in different collectives."
+        ),
         check="Compare these two places: which branch of the program leads only some ranks there?",
     )
 

@@ -37,7 +37,8 @@ _RUNS = re.compile(
 # gloo names its source: [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:553] Connection …
 _COLLECTIVE = re.compile(r"/gloo/|NCCL|ProcessGroup|DistBackendError|c10d")
 # What Python writes between two tracebacks, where one exception led to the other.
-LINKS = ("During handling of the above exception", "The above exception was the direct cause")
+HANDLING = "During handling of the above exception"
+LINKS = (HANDLING, "The above exception was the direct cause")
 # Kinds of lines that tell of an end, and with the stacks that belong to them.
 _FAILED = (EXCEPTION, FAILURE, CONSEQUENCE)
 _TALK = (TRACE, FRAME, *_FAILED)

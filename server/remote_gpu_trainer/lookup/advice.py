@@ -139,11 +139,13 @@ def _why_fix(match: Mapping[str, str], decision: Mapping[str, str]) -> str:
     why, retry = decision["why"], match.get("retry", "")
     if not why.startswith(f"{match['id']} "):
         return why
-    if retry.startswith(_AFTER):
-        return f"starting again {retry.replace(_AFTER, 'helps only after ', 1)}"
     if retry == "may help":
         return "starting again may pass once, and fail later"
-    return "starting again as it is changes nothing"
+    said = "as it is changes nothing"
+    if retry.startswith(_AFTER):
+        said = retry.replace(_AFTER, "helps only after ", 1)
+    is_sure = match["confidence"] == "high" and _has_sign(match)
+    return f"{'' if is_sure else 'if this is the cause, '}starting again {said}"
 
 
 def _rests_on_words(match: Mapping[str, str]) -> bool:

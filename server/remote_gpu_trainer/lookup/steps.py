@@ -13,7 +13,7 @@ from datetime import date
 from ..catalogue.entry import Entry
 from ..catalogue.freshness import stale_entry
 from ..logs.ends import ending_of, is_interrupted
-from ..logs.evidence import Evidence, Probed
+from ..logs.evidence import Evidence, Probed, disagreement
 from ..logs.kinds import ROUTINE
 from ..logs.lines import Line
 from ..logs.ranks import drop_secondary
@@ -36,7 +36,7 @@ from ..text import BadRequest
 from ..text.masking import shown
 from . import check_limit
 from .budget import cut, plain
-from .divergence import RAISE_RATE, says_diverges
+from .ruled_out import ruled_out
 from .state import BY_LIKENESS, BY_WORDS, Answer, Claim, LookUp
 from .writer import ALSO, NAME, write_answer
 
@@ -83,7 +83,7 @@ def look_up(
     state = rank_candidates(state)
     state = apply_rules_of_order(state)
     state = move_doubtful_back(state)
-    state = leave_out_higher_rate(state)
+    state = leave_out_ruled_out(state)
     state = withhold_unfounded_claim(state)
     state = trust_memory_message(state)
     state = claim_entries(state)
@@ -174,21 +174,25 @@ def move_doubtful_back(state: LookUp) -> LookUp:
     return replace(state, doubts=doubts, ranking=ranking)
 
 
-def leave_out_higher_rate(state: LookUp) -> LookUp:
-    """Leave out the entries that raise the learning rate where the report says that it diverges.
+def leave_out_ruled_out(state: LookUp) -> LookUp:
+    """Leave out the entries that something else in the report rules out.
 
-    Their words are near such a report, as it names a rate. If one of them is the likeliest entry,
-    claim nothing: the judge spoke for it alone. What a curve shows stays.
+    Their words are near such a report, or even their signature is in it. If one of them is the
+    likeliest entry, claim nothing, and put what may be instead before the titles. What a curve
+    shows stays.
     """
-    left_out = RAISE_RATE - {state.evidence.seen}
     candidates = state.ranking.candidates
-    others = tuple(candidate for candidate in candidates if candidate.id not in left_out)
-    if others == candidates or not says_diverges(f"{state.sentence}\n{state.whole_text}"):
+    text = f"{state.sentence}\n{state.whole_text}"
+    out = ruled_out(text, {candidate.id for candidate in candidates} - {state.evidence.seen})
+    others = tuple(candidate for candidate in candidates if candidate.id not in out)
+    if others == candidates:
         return state
     ranking = replace(state.ranking, candidates=others)
     if others[:1] != candidates[:1]:
         worth_a_look = ranking.worth_a_look or bool(ranking.confidence)
-        ranking = replace(ranking, confidence="", worth_a_look=worth_a_look)
+        for entry_id in reversed(out[candidates[0].id]):
+            others = put_first(Candidate(entry_id, 0.0), others)
+        ranking = replace(ranking, candidates=others, confidence="", worth_a_look=worth_a_look)
     return replace(state, ranking=ranking)
 
 
@@ -300,6 +304,9 @@ def claim_entries(state: LookUp) -> LookUp:
         for place, candidate in enumerate(chosen)
     )
     rests_on = chosen[0].hit if chosen else None
+    ended_otherwise = rests_on is not None and disagreement(state.evidence, rests_on.line)
+    if ended_otherwise and claims[0].confidence == "high":
+        claims = (replace(claims[0], confidence="medium"), *claims[1:])
     return replace(state, claims=claims, rests_on=rests_on)
 
 

@@ -65,6 +65,7 @@ READ = "read from the numbers: "  # goes before text that is in no line of the l
 
 # [/pytorch/third_party/gloo/gloo/transport/tcp/pair.cc:537]     where a library was built
 _SOURCE = re.compile(r"(?<![\w.])/(?:[\w.+-]{1,60}/){2,20}(?=[\w+-]{1,60}\.(?:cc|cpp|cu|h|hpp)\b)")
+WAITED = "waited for another rank or lost it"  # what a rank did that has no failure of its own
 NOTHING_FITS = "Nothing in the catalogue fits."
 NO_ERROR = "No error found."
 BROKE_OFF = (
@@ -133,6 +134,8 @@ def _first_failure(state: LookUp) -> dict | None:
     first, how = state.evidence.first, state.evidence.how
     if first is None or (state.evidence.went_on and not state.claims):
         return None
+    if first.rank is not None and first.says("secondary"):
+        how = how or WAITED
     return {**place_of(first), **({"how": how} if how else {})}
 
 

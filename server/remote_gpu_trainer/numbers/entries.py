@@ -57,6 +57,8 @@ MEMORY_IN_STEP = "M17"
 OUT_OF_MEMORY = "U10"  # tells the kinds apart
 RAM_GROWS = "DP9"
 SHARED_MEMORY_FULL = "DP15"
+HOST_MEMORY = "M3"  # the kernel or the container killed it
+MAPPED_FILE = "U55"  # a mapped file on a network disk couldn't be read
 # The box
 DISK_FULL = "U6"
 INODES_FULL = "U7"

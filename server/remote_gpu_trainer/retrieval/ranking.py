@@ -43,7 +43,9 @@ from ..logs.evidence import Evidence
 from ..logs.informative import gist, only_versions
 from ..logs.kinds import APART, CONSEQUENCE, EXCEPTION, FAILED, FAILURE, WARNING
 from ..logs.launcher import launcher_talk
+from ..logs.lines import Line
 from ..logs.prose import is_complaint
+from ..logs.ranks import HANDLING
 from . import cache, chinese, encoder, index, numpy
 from .encoder import Encoder
 from .index import Index
@@ -338,8 +340,12 @@ class Report:
 
     @property
     def causes(self) -> list[Hit]:
-        """The hits that name the cause in the part of the report that failed."""
-        return [hit for hit in self.best_hits.values() if _names_cause(hit, self.evidence)]
+        """The hits that name the cause in the part of the report that failed.
+
+        An exception that was handled when the last one came counts only where that has no hit.
+        """
+        hits = [hit for hit in self.best_hits.values() if _names_cause(hit, self.evidence)]
+        return [hit for hit in hits if not _was_handled(hit.line, self.evidence)] or hits
 
     @property
     def caught(self) -> list[Hit]:
@@ -610,6 +616,22 @@ def _names_cause(hit: Hit, evidence: Evidence) -> bool:
     # Only a long log has lines set apart.
     is_short_log = not any(line.kind in APART for line in evidence.lines)
     return hit.decisive or kind in FAILED or is_short_log
+
+
+def _was_handled(line: Line, evidence: Evidence) -> bool:
+    """Whether Python printed the line as that of an exception during whose handling another came.
+
+    The other one is the first failure, in the same log and of the same rank.
+    """
+    first = evidence.first
+    if line.kind != EXCEPTION or first is None or first.kind != EXCEPTION:
+        return False
+    return any(
+        line.number < link.number < first.number
+        and (link.source, link.rank) == (line.source, line.rank) == (first.source, first.rank)
+        for link in evidence.lines
+        if link.text.startswith(HANDLING)
+    )
 
 
 def _is_cascade(hit: Hit, is_alone: bool) -> bool:

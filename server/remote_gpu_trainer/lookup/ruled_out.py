@@ -1,0 +1,42 @@
+"""Which entries something else in a report rules out, and which ones may explain it instead."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+
+from ..numbers.entries import HOST_MEMORY, MAPPED_FILE, SHARED_MEMORY_FULL
+from .divergence import RAISE_RATE, says_diverges
+
+# tmpfs           492G     0  492G   0% /dev/shm
+_SHM = re.compile(
+    r"^\S+\s+(\d{1,9}(?:\.\d)?)([KMGT]?)i?B?\s+\S+\s+\S+\s+(\d{1,3})%\s+/dev/shm\s*$", re.M
+)
+_GIB = {"": 1 / 2**20, "K": 1 / 2**20, "M": 1 / 2**10, "G": 1.0, "T": 2.0**10}  # df counts KiB
+LARGE, EMPTY = 16, 50  # GiB of shared memory that suffice; percent in use below which it has room
+
+
+def has_shared_memory(text: str) -> bool:
+    """Return whether a row of df shows a large /dev/shm that is mostly empty."""
+    rows = _SHM.findall(text)
+    return bool(rows) and all(
+        float(size) * _GIB[unit] >= LARGE and int(share) < EMPTY for size, unit, share in rows
+    )
+
+
+# Entries, what rules them out, and what may be instead.
+_TABLE: tuple[tuple[frozenset[str], Callable[[str], bool], tuple[str, ...]], ...] = (
+    (RAISE_RATE, says_diverges, ()),
+    (frozenset((SHARED_MEMORY_FULL,)), has_shared_memory, (HOST_MEMORY, MAPPED_FILE)),
+)
+
+
+def ruled_out(text: str, ids: Iterable[str]) -> dict[str, tuple[str, ...]]:
+    """Return {id: what may be instead} for those of the entries that the text rules out."""
+    asked = set(ids)
+    return {
+        entry_id: instead
+        for entries, rules_out, instead in _TABLE
+        if entries & asked and rules_out(text)
+        for entry_id in entries & asked
+    }
