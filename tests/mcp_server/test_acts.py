@@ -220,9 +220,9 @@ def test_steps_that_go_on_change_nothing(agent):
 def test_a_plan_is_valid_for_ten_minutes_and_for_its_own_tool(agent, monkeypatch):
     plan = agent.told("stop_run", box="gpu", run="toy")["plan"]["id"]
     assert "is for stop_run" in agent.refused("fetch_results", plan=plan)
-    acts._kept[plan].at -= 599
+    acts._kept[plan].at -= 580
     assert acts._kept[plan].is_valid
-    acts._kept[plan].at -= 2
+    acts._kept[plan].at -= 21
     assert "over ten minutes old" in agent.refused("stop_run", plan=plan) and not agent.began
 
 

@@ -102,7 +102,7 @@ def fit(line: str, numbers: Numbers) -> list[str]:
     if numbers.image_model:
         return _fit_images(line, numbers)
     if _NO_LANGUAGE_MODEL.search(line):
-        return rule(line, numbers)
+        return rule(line, numbers) if numbers.parameters or numbers.card else []
     if not numbers.parameters:
         return _fit_config(line, numbers)
     try:
