@@ -67,6 +67,18 @@ def test_a_traceback_names_the_file_and_the_line(tmp_path):
     assert where in done.stderr
 
 
+@pytest.mark.parametrize(
+    "deadline, told",
+    [("hours:20", "20 h after"), ("hours:22.613065", "22 h 37 min after"), ("hours:0.5", "30 min after"),
+     ("hours:0.005", "18 s after")],
+)  # fmt: skip
+def test_the_end_is_told_in_hours_and_minutes(deadline, told):
+    [line] = [
+        line for line in text_of(LEAST, {"deadline": deadline}).splitlines() if "until  " in line
+    ]
+    assert line.split("until")[1].strip().startswith(told)
+
+
 def test_a_long_or_odd_command_stays_a_comment():
     text = text_of(LEAST, {"command": "a\nrm -rf /\n" + "x" * 900})
     shown = text[text.index("#   runs") : text.index("#   again")]

@@ -333,6 +333,14 @@ def _shown(command: str | list[str]) -> str:
     return escaped if len(escaped) <= 200 else f"{escaped[:198]} …"
 
 
+def _hours(value: str) -> str:
+    """Return so many hours in hours and minutes; in seconds below a minute."""
+    seconds = float(value) * 3600
+    hours, minutes = divmod(round(seconds / 60), 60)
+    told = [f"{hours} h"] * bool(hours) + [f"{minutes} min"] * bool(minutes)
+    return " ".join(told) or f"{seconds:.0f} s"
+
+
 def _until(deadline: str, budget: str | None) -> str:
     """Return when a run ends, with its budget's end behind an " or "."""
     own, _, spent = deadline.partition(" or ")
@@ -342,7 +350,7 @@ def _until(deadline: str, budget: str | None) -> str:
         return f"{told}, when the box has cost its budget of {budget}"
     kind, _, value = deadline.partition(":")
     if kind == "hours":
-        told = f"{value} h after its first start"
+        told = f"{_hours(value)} after its first start"
     elif kind == "at" and value.isdigit() and len(value) < 12:
         told = f"{datetime.fromtimestamp(int(value), timezone.utc):%Y-%m-%d %H:%M} UTC"
     else:
