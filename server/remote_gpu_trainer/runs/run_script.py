@@ -87,15 +87,16 @@ def files(job: dict[str, Any], rendered: dict[str, Any], sbatch: str = "") -> di
     in run.d is the one by which all of it is there; run.sh, which hands over to them, comes last.
     """
     both = json.dumps({"job": job, "rendered": rendered}, indent=1, sort_keys=True)
+    is_requeued = "\n#SBATCH --requeue\n" in sbatch
     own = {
-        "values.sh": _values(job, rendered, "\n#SBATCH --requeue\n" in sbatch),
+        "values.sh": _values(job, rendered, is_requeued),
         "job.json": both + "\n",
     }
     job_name = f"job-{_digest(own)}"
     head = "".join(
         (
             SHEBANG,
-            _for_a_reader(job, rendered),
+            _for_a_reader(job, rendered, is_requeued),
             sbatch,
             "\n",
             _assignments(job, rendered, job_name),
@@ -239,12 +240,14 @@ def _words(command: str | list[str]) -> list[str]:
     return ["bash", "-c", command] if command else []
 
 
-def _for_a_reader(job: dict[str, Any], rendered: dict[str, Any]) -> str:
+def _for_a_reader(job: dict[str, Any], rendered: dict[str, Any], is_requeued: bool) -> str:
     """Return what a person wants to know before this runs, as lines of comment."""
     whole = of(job, rendered)
     script = f"{json.dumps(whole.rendered.run_dir)[1:-1]}/run.sh"
     slurm, cells = whole.rendered.target == "slurm", whole.queue.cells
     here = "Slurm takes the machine back" if slurm else "nothing is done to the machine"
+    if is_requeued:
+        here += ", at the limit `--time` too: the job saves before it, is queued again and goes on"
     begins = {
         "slurm": f"sbatch --chdir {script[: -len('/run.sh')]} {script}",
         "kubernetes": "the pod of its Job: bash run.sh run",
@@ -262,13 +265,13 @@ def _for_a_reader(job: dict[str, Any], rendered: dict[str, Any]) -> str:
         if cells
         else "",
         "again": "what dies is started again, where the failure may pass (killed, network, a "
-        f"hang), {_resumed(whole)}; nobody needs to be logged in, and a second start is refused",
+        f"hang), {_resumed(whole)}; nobody needs to be logged in, and a start beside it is refused",
         "until": f"{_until(whole.deadline, whole.budget)}. SIG{whole.save_signal} asks it to save "
         f"{whole.checkpoint.save_seconds:g} s before, or less where its saves take less, and what "
         "lives then is killed. A resume keeps this deadline",
         "the box": end,
-        "saves to": f"{_shown(whole.checkpoint.folder)}, from {_shown(whole.rendered.work_dir)}, "
-        "which RGT_CHECKPOINT_DIR names"
+        "saves to": f"{_shown(whole.checkpoint.folder)} of {_shown(whole.rendered.work_dir)}; "
+        "RGT_CHECKPOINT_DIR holds its path"
         if whole.checkpoint.folder
         else "the job names no folder, so no checkpoint is known here",
         "copies to": _shown(whole.durable.to)
@@ -327,10 +330,10 @@ def quoted_path(path: str, quote: Callable[[str], str] = shlex.quote) -> str:
 
 
 def _shown(command: str | list[str]) -> str:
-    """Return a command as one line of a comment."""
+    """Return a command as one line of a comment: its quotes as they are, whole up to 600 signs."""
     line = command if isinstance(command, str) else " ".join(map(shlex.quote, command))
-    escaped = json.dumps(line)[1:-1]
-    return escaped if len(escaped) <= 200 else f"{escaped[:198]} …"
+    shown = json.dumps(line)[1:-1].replace('\\"', '"')
+    return shown if len(shown) <= 600 else f"{shown[:198]} …"
 
 
 def _hours(value: str) -> str:
