@@ -14,7 +14,7 @@ from tests.conftest import ROOT
 
 MOST_REPORTED = 150
 ORDERS = """
-    add ask bring build call cap change choose clip convert copy correct count decode delete divide draw drop
+    accept add ask bring build call cap change choose clip convert copy correct count decode delete divide draw drop
     encode extend feed find freeze give go halve install judge keep leave let load log look make
     mend move name number pack pass point print put read remove replace restart run sample save say
     scan seed send set size start step switch take train turn upgrade use walk wrap write

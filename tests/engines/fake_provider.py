@@ -16,6 +16,7 @@ calls.jsonl. The forms are those of:
 
 import email.utils
 import json
+import os
 import sys
 import time
 from pathlib import Path
@@ -91,7 +92,9 @@ def main(folder: Path, name: str, words: list[str]) -> int:
         print("curl: (22) The requested URL returned error: 401", file=sys.stderr)
         return 22
     answer = act(state, line) if is_act(line) else listed(state, line)
-    file.write_text(json.dumps(state))
+    part = file.with_name(f"state.{os.getpid()}")  # another call may read it meanwhile
+    part.write_text(json.dumps(state))
+    part.replace(file)
     print(answer if isinstance(answer, str) else json.dumps(answer))
     return 0
 

@@ -701,7 +701,8 @@ def test_a_mutated_job_gets_words_and_never_a_traceback(data):
             way()
         except JobError as error:
             for line in str(error).splitlines():
-                assert not INTERNAL.search(re.sub(r"'[^']*'", "", line)), line
+                found = INTERNAL.search(re.sub(r"'[^']*'", "", line))
+                assert not found or found.group() in text, line  # a name of the job's own
                 assert "; " in line or line.endswith("mend these first"), line
 
 

@@ -282,7 +282,8 @@ TABLE = (
             r"|Disk quota exceeded|No space left on device|Read-only file system"
             r"|Transport endpoint is not connected|Cannot allocate memory)(?:$|: ')"
             # Ignored error while writing a.json: [Errno 13] Permission denied: '/root/.cache'
-            r"|\[Errno \d{1,3}\] [A-Z]",
+            # An exception of that form has a row of its own.
+            r"|(?<!Error: )(?<!^)\[Errno \d{1,3}\] [A-Z]",
             most=SAYS_SO,
         ),
         kind=FAILURE,

@@ -102,6 +102,8 @@ def is_complaint(text: str) -> bool:
 def is_symptom(text: str) -> bool:
     """Return whether a line is prose, at least five words, that says what is wrong or changed."""
     words, _ = _prose(text)
+    if any(sign in text for sign in "=({["):  # a setting, a call, a record
+        return False
     return len(words) >= 5 and (is_complaint(text) or bool(_COMPARES.search(text)))
 
 
