@@ -281,7 +281,7 @@ TABLE = (
             r"(?:^|: |\] )(?:Stale (?:NFS )?file handle|(?:Input/output|Remote I/O) error"
             r"|Disk quota exceeded|No space left on device|Read-only file system"
             r"|Transport endpoint is not connected|Cannot allocate memory)(?:$|: ')"
-            # Ignored error while writing a.json: [Errno 13] Permission denied: '/root/.cache'
+            # Ignored error while writing a.json: [Errno 13] Permission denied: '/data/.cache'
             # An exception of that form has a row of its own.
             r"|(?<!Error: )(?<!^)\[Errno \d{1,3}\] [A-Z]",
             most=SAYS_SO,
@@ -293,7 +293,7 @@ TABLE = (
             "OSError: [Errno 5] Input/output error: '/mnt/data/x'",
             "mkdir: cannot create directory: Read-only file system",
             "OSError: [Errno 12] Cannot allocate memory",
-            "Ignored error while writing a.json: [Errno 13] Permission denied: '/root/.cache'",
+            "Ignored error while writing a.json: [Errno 13] Permission denied: '/data/.cache'",
         ),
         spares="retry on Stale file handle is enabled",
     ),
