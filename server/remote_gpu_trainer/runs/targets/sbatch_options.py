@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 
 _OPTION = re.compile(r"[a-z][a-z0-9-]{1,39}")
-_WORD = re.compile(r"[A-Za-z0-9(\[!*-][A-Za-z0-9._:@&|/()\[\]*,+=?!-]{0,254}")
+_WORD = re.compile(r"[\w(\[!*-][\w.:@&|/()\[\]*,+=?!-]{0,254}", re.ASCII)
 
 # Options that a job says otherwise, or that would break what this package relies on: what says it.
 OURS = {
