@@ -1179,6 +1179,39 @@ def test_a_run_without_a_fault_goes_from_its_checks_to_its_end():
     assert one.go(3600, kept=ALL) == []
 
 
+AWAY = Verdict("network", "", "the place doesn't answer")
+
+
+def test_a_place_that_is_away_between_two_attempts_is_asked_again():
+    one = Night({"durable": {"to": "/durable"}}, durable="/durable")
+    one.train()
+    one.go(5, is_alive=False, exit=Exit(137, evidence=KILLED), fetch=AWAY)
+    assert one.done.count(Tell("place", AWAY.reason)) == 1
+    asked = one.done.count(Fetch())
+    assert set(one.go(3000)) == {Fetch()} and one.state.phase == "running"
+    assert one.done.count(Fetch()) - asked == 3000 / one.job.timings.place_again
+    assert Start(2, "") in one.go(60, fetch=Verdict())
+    assert one.done.count(Tell("place", AWAY.reason)) == 1 and one.state.away_since is None
+
+
+@pytest.mark.parametrize(
+    ("fetch", "seconds"),
+    [(AWAY, 3600.0), (Verdict("bug", "", "nothing complete is left there"), 0.0)],
+)
+def test_a_place_that_stays_away_or_has_nothing_ends_the_run(fetch, seconds):
+    one = Night({"durable": {"to": "/durable"}}, durable="/durable")
+    one.train()
+    one.go(5, is_alive=False, exit=Exit(137, evidence=KILLED), fetch=fetch)
+    one.go(seconds)
+    assert one.now == 5 + seconds and one.state.verdict == fetch and one.state.phase == "failed"
+
+
+def test_a_place_that_is_away_at_the_start_is_told_while_somebody_is_there():
+    one = Night({"durable": {"to": "/durable"}}, durable="/durable", fetch=AWAY)
+    one.go()
+    assert one.state.phase == "failed" and not one.state.attempt
+
+
 def test_every_row_of_the_table_is_taken_by_a_decision_and_no_other_step_is():
     def started(*fields: dict, **seen) -> Night:
         one = Night(*fields, **seen)

@@ -76,6 +76,7 @@ class Checks:
         self.place_version = -1
         self.damaged = 0
         self.knows_apart = False  # how far apart the files of a save are, by a copy of one
+        self.unseen_mixed: set[str] = set()  # generations of two saves from before that was known
         self.asked_at: float | None = None
         self.messages: dict[str, list[float]] = {}
         self.after: Any = None
@@ -254,12 +255,14 @@ def what_counts_as_verified_is_complete(c: Checks) -> str:
     """A generation whose manifest says complete holds all bytes of one save.
 
     A known hole: before the first copy of a checkpoint of two files nobody knows how far apart they
-    are written, so that a kill between them goes unseen.
+    are written, so that a kill between them goes unseen, also later.
     """
     for name, one in c.world.generations.items():
         is_called = one.told and one.told["state"] == COMPLETE
         is_false = is_called and not one.is_complete and not one.is_damaged
-        if is_false and (c.knows_apart or not one.file.is_mixed):
+        if is_false and one.file.is_mixed and not c.knows_apart:
+            c.unseen_mixed.add(name)
+        elif is_false and name not in c.unseen_mixed:
             return f"{name} counts as complete, and is not"
     c.knows_apart = c.knows_apart or any(one.told["apart"] for one in c.complete_there())
     return ""

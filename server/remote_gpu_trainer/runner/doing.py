@@ -179,6 +179,10 @@ class Doing:
             told = f"no room left in {full_folder(run)}: waiting up to {minutes} for room"
             run.log(f"{told}, then trying again")
             text = f"{told}, then trying again; remove something there"
+        elif action.key == "place":
+            minutes = f"{run.spec.timings.place_wait / 60:g} minutes"
+            text = f"{text}: asking again for up to {minutes}, no complete checkpoint is here"
+            run.log(text)
         elif action.key == "over":
             text = notices.at_deadline(deadline.cause_of(run), now.step, now.cost)
         elif action.key == "end":

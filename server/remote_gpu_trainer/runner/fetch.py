@@ -40,8 +40,8 @@ def restore(run: Run, beat: Beat) -> Verdict | None:
     """Bring checkpoints back from the durable place where none here is complete, or where it has
     newer ones that another box wrote; None as above.
 
-    Where the place doesn't answer and nothing complete is here, it fails: to begin again from
-    nothing would be dearer.
+    Where the place doesn't answer and nothing complete is here, it fails as `network`: to begin
+    again from nothing would be dearer, so the run asks later once more, or ends.
     """
     with suppress(Asked):
         return _restore(run, beat)

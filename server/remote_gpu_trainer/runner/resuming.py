@@ -71,7 +71,7 @@ class Choice:
 
     def bring(self) -> None:
         """Bring better checkpoints from the durable place, if it has any."""
-        self.is_fetched = True
+        self.is_fetched, self.fetch = True, Verdict()
         verdict = fetch.restore(self.run, self.beat or (lambda: False))
         if verdict is not None:
             entry = verdict.entry or failures.entry_of(self.run.spec, "lost")

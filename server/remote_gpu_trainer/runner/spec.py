@@ -20,6 +20,8 @@ TIMINGS = {
     "tick": 0.25,  # how often the runner looks at its program
     "retry_wait": 5.0,  # before an attempt is repeated; a lost network waits longer each time
     "room_wait": 600.0,  # for a full disk to have room again
+    "place_wait": 3600.0,  # for a durable place that alone has a complete checkpoint to answer
+    "place_again": 30.0,  # between two times that it is asked
     "tries_an_hour": 60,
     "leftover": 5.0,  # for workers that outlive their program and end by themselves
     "raise_after": 3.0,  # runner and supervisor raise each other when one is gone for this long

@@ -50,7 +50,8 @@ class State(NamedTuple):
     """Where a run is. `asked`: who asks for its end. `attempt`: the number of the last one;
     `source`: what it was given; `is_open`: its end wasn't judged yet. `retry_at`: when another one
     begins, on a full disk at `room_at` at the latest; or when what is refused is looked for again.
-    `doubt`: what was set aside after a crash.
+    `away_since`: since when the durable place, which alone has a complete checkpoint, doesn't
+    answer. `doubt`: what was set aside after a crash.
 
     `outcome`: what the run came to, before its last copy, which `is_settled` once nothing more is
     expected of it; `verdict`, `code`, `again`: of that. `had_whole`: a complete checkpoint of it
@@ -64,6 +65,7 @@ class State(NamedTuple):
     is_open: bool = False
     retry_at: float = 0.0
     room_at: float = 0.0
+    away_since: float | None = None
     outcome: str = ""
     verdict: Verdict = Verdict()
     code: int | None = None
@@ -214,7 +216,7 @@ def _start(job: Any, state: State, seen: Seen, now: float) -> Step:
     if resume.wants_fetch(job, seen.folder) and not seen.is_fetched:
         return state, [Fetch()]
     if seen.fetch.failure and seen.folder.whole is None:
-        return _end(state, seen.fetch)
+        return _wait_for_place(job, state, seen, now)
     number = state.attempt + 1
     first = seen.is_first_node
     found = resume.choose_source(job, seen.folder, number, state.had_whole, first)
@@ -225,6 +227,7 @@ def _start(job: Any, state: State, seen: Seen, now: float) -> Step:
         attempt=number,
         copying=copies,
         source=found.source,
+        away_since=None,
         is_open=True,
         verdict=Verdict(),
         again="",
@@ -234,6 +237,17 @@ def _start(job: Any, state: State, seen: Seen, now: float) -> Step:
     )
     moved: list[Action] = [Quarantine(path) for path in found.quarantined]
     return state, [*moved, Start(number, found.source, found.note)]
+
+
+def _wait_for_place(job: Any, state: State, seen: Seen, now: float) -> Step:
+    """Ask the durable place again, between two attempts; before the first one somebody is there."""
+    since = now if state.away_since is None else state.away_since
+    is_lost = seen.fetch.failure != "network"  # it answered, and has nothing complete
+    if is_lost or not state.attempt or now - since >= job.timings.place_wait:
+        return _end(state, seen.fetch)
+    told = [Tell("place", seen.fetch.reason)] if state.away_since is None else []
+    state = state._replace(away_since=since, retry_at=now + job.timings.place_again)
+    return state, [*told, Fetch()]
 
 
 # While there is a program.
