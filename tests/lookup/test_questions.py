@@ -85,6 +85,22 @@ def test_a_number_of_cards_is_reckoned_and_its_command_agrees():
 
 
 @pytest.mark.parametrize(
+    ("question", "share"),
+    [
+        ("is 98% gpu memory but 30% utilisation a problem?", 30),
+        ("GPU memory usage is 95 %, gpu utilisation 40%, is it normal?", 40),
+        ("显存占用 95%，利用率只有 20% 正常吗", 20),
+        ("gpu util 35% with 90% of the VRAM used, is that bad?", 35),
+        ("is 97 % gpu memory fine, whatever the utilisation?", -1),
+    ],
+)
+def test_a_share_of_memory_is_none_of_utilisation(question, share):
+    assert read_numbers(question).busy_percent == share
+    told = " ".join(sentences_on(question))
+    assert f"At {share} %" in told if share >= 0 else not told
+
+
+@pytest.mark.parametrize(
     "hostile",
     [
         "does 13B; rm -rf / fit on 2 A100 80GB?",

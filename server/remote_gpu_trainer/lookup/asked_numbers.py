@@ -38,6 +38,13 @@ _COUNT = re.compile(
 )
 _TIMES = re.compile(r"(?<=\d) ?[x×*] ?(?=[a-z])", re.I)  # 4xH100
 _PERCENT = re.compile(r"(?<![\d.])(\d{1,3})(?:\.\d+)? ?(?:%|％|per ?cent)")
+_OF_ANOTHER = r"(?:memory|mem|v?ram|disk|cpu|accuracy|acc|done|显存|内存|磁盘|硬盘|准确率)"
+# What a share of something else than the GPU's time stands beside.
+_BEFORE = re.compile(
+    rf"{_OF_ANOTHER}\W{{0,3}}(?:(?:usage|used?|is|at|of|full|占用率?|用了|到了?|有)\W{{0,3}}){{0,3}}\Z",
+    re.I,
+)
+_BEHIND = re.compile(rf"\W{{0,3}}(?:(?:of|the|gpu|的)\W{{1,3}}){{0,3}}{_OF_ANOTHER}", re.I)
 _SECONDS = re.compile(
     r"(?<![\d.])(\d{1,4}) ?(s|secs?|seconds?|秒|min|minutes?|分钟)(?![a-z])", re.I
 )
@@ -78,14 +85,15 @@ class Numbers:
     `parameters` is written as `rgt fit` takes it, `gpu` is a name of `platforms.cards.GPUS`, and
     `gpu_is_assumed` says that its size wasn't said. `gib` is the size of a card that isn't named.
     `image_model` is a name of `fit.image_models.IMAGE_MODELS`. `sequence` counts the tokens of a
-    sample, `tokens` those of the data. `step_seconds` is the time of a step.
+    sample, `tokens` those of the data. `step_seconds` is the time of a step, `busy_percent` the
+    share of the time that a GPU is busy, -1 where none is said.
     """
 
     parameters: str = ""
     gpus: int = 1
     gpu: str = ""
     gpu_is_assumed: bool = False
-    percent: int = -1
+    busy_percent: int = -1
     save_seconds: int = 0
     kill_hours: int = 0
     gib: int = 0
@@ -106,10 +114,17 @@ class Numbers:
         return (f"a card of {self.gib} GiB", float(self.gib)) if self.gib else None
 
 
+def _busy_percent(line: str) -> int:
+    for found in _PERCENT.finditer(line):
+        before, behind = line[: found.start()][-40:], line[found.end() :][:40]
+        if int(found[1]) <= 100 and not _BEFORE.search(before) and not _BEHIND.match(behind):
+            return int(found[1])
+    return -1
+
+
 def read_numbers(line: str) -> Numbers:
     """Return what a question says in numbers."""
     parameters = _PARAMETERS.search(line)
-    percent = _PERCENT.search(line)
     gpu, is_assumed = _card(line)
     hours = _HOURS.search(line)
     sizes = [int(size) for size in _SIZE.findall(line)]
@@ -120,7 +135,7 @@ def read_numbers(line: str) -> Numbers:
         gpus=_count(line),
         gpu=gpu,
         gpu_is_assumed=is_assumed,
-        percent=int(percent[1]) if percent and int(percent[1]) <= 100 else -1,
+        busy_percent=_busy_percent(line),
         save_seconds=_save_seconds(line),
         kill_hours=int(hours[1]) if hours else 0,
         gib=sizes[0] if sizes and not gpu else 0,

@@ -207,7 +207,7 @@ def _alive(line: str, numbers: Numbers) -> list[str]:
     lead = ""
     if _SILENT.search(line):
         lead = "No, that isn't normal unless its output is buffered or goes elsewhere. "
-    elif numbers.percent == 0:
+    elif numbers.busy_percent == 0:
         lead = "At 0 % the card computes nothing: the program waits. "
     return [
         f"{lead}Look whether anything still changes: the times of the log and of the newest "
@@ -300,7 +300,7 @@ def _spot(line: str, numbers: Numbers) -> list[str]:
 
 def _utilisation(line: str, numbers: Numbers) -> list[str]:
     """What a share of utilisation says, and how to tell what the card waits for."""
-    share = numbers.percent
+    share = numbers.busy_percent
     if share < 0:
         return []
     if share >= BUSY:
