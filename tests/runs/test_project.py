@@ -110,7 +110,7 @@ def test_a_save_of_an_imported_file_that_does_not_run_is_left_out(project, libra
     files["net.py"] = f"import torch\ndef keep(m):\n    torch.save(m, where())\n{library}"
     made = draft(project(files))
     assert "checkpoint" not in made.values()
-    assert any("net.py:3 don't tell" in one for one in made.questions)
+    assert any("net.py:3 doesn't tell" in one for one in made.questions)
 
 
 def test_an_option_that_the_command_sets_and_the_program_adds_to_has_a_new_folder_each_time(
@@ -353,7 +353,7 @@ def test_a_question_is_printed_and_gives_exit_1(project, capsys):
     folder = project({"train.py": loop("torch.save(model, unknown())")})
     assert main(["init", str(folder), "--write-to", "-"]) == 1
     out, err = capsys.readouterr()
-    assert "# ? where does it save? train.py:8 don't tell" in out
+    assert "# ? where does it save? train.py:8 doesn't tell" in out
     assert "?  where does it save?" in err and not (folder / "job.yaml").exists()
 
 
@@ -808,7 +808,10 @@ def test_words_behind_a_comment_in_a_continued_line_are_kept(project):
 def test_a_program_that_is_started_in_a_folder_below_is_a_question(project, name, text, words):
     made = draft(project({"tools/go.py": loop(SAVE), name: text}))
     assert made.values()["command"] == ["python3", "tools/go.py", *words]
-    assert made.questions == [f"{name} starts it in tools: do its paths hold from here?"]
+    assert made.questions == [
+        f"{name} starts it in tools: do its paths hold from here?",
+        "read from tools/go.py:8, torch.save; below tools, or from here?",
+    ]
 
 
 def test_what_a_script_exports_is_kept(project):
@@ -902,5 +905,149 @@ def test_results_are_a_question_where_a_call_does_not_tell_where_it_saves(projec
     made = draft(project({"train.py": loop("pass") + end}))
     assert made.values()["results"] == ["final.pt"]
     assert [one for one in made.questions if "what it leaves" in one] == (
-        ["are these what it leaves? train.py:10 don't tell"] if unread else []
+        ["are these what it leaves? train.py:10 doesn't tell"] if unread else []
     )
+
+
+# --- what a reader of strangers' projects took for sure, and it wasn't ---
+
+
+def test_a_sentence_that_speaks_of_a_program_is_no_command(project):
+    readme = "some python code to change.\n\nTo run train.py you need to check `conf.yaml`\n"
+    made = draft(project({"train.py": loop("pass"), "README.md": readme}))
+    assert made.values()["command"] == ["python3", "train.py"]
+
+
+@pytest.mark.parametrize(("run", "launcher", "words"), [
+    ("uv run torchrun --standalone --nproc_per_node=2 train.py --a 1", "torchrun", ["train.py", "--a", "1"]),
+    ("uv run --extra gpu python train.py --a 1", None, ["python3", "train.py", "--a", "1"]),
+    ("poetry run accelerate launch train.py --a 1", "accelerate", ["train.py", "--a", "1"]),
+    ("uv run train.py --a 1", None, ["python3", "train.py", "--a", "1"]),
+    ("python -u -X dev train.py --a 1", None, ["python3", "train.py", "--a", "1"]),
+])  # fmt: skip
+def test_a_launcher_behind_another_program_is_seen(project, run, launcher, words):
+    made = draft(project({"train.py": loop("pass"), "README.md": f"`{run}`"}))
+    assert (made.values()["command"], made.values().get("launcher")) == (words, launcher)
+
+
+def test_a_program_is_found_where_its_path_is_the_only_one_and_asked_about(project):
+    files = {"core/scripts/train.py": loop("torch.save(model, f'ck/{epoch}.pt')")}
+    files["data/train.sh"] = "torchrun --nproc_per_node=2 scripts/train.py --config a\n"
+    made = draft(project(files))
+    assert made.values()["command"] == ["core/scripts/train.py", "--config", "a"]
+    assert (made.values()["launcher"], made.values()["gpus"]) == ("torchrun", 2)
+    assert any("starts it in core" in one for one in made.questions)
+    assert any("below core, or from here" in one for one in made.questions)
+    ends = {"core/scripts/train.py": loop("pass") + "torch.save(model, 'end.pt')\n"}
+    assert "below core, or from here?" in draft(project({**files, **ends})).questions
+
+
+def test_a_program_says_itself_how_it_is_started(project):
+    program = '"""Train.\n\n    python train.py --set a\n"""\n' + loop("pass")
+    made = draft(project({"train.py": program}))
+    assert made.values()["command"] == ["python3", "train.py", "--set", "a"]
+
+
+ARGUMENTS = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--lr', type=float)\nARGS\np.parse_args()\n"
+
+
+@pytest.mark.parametrize(("added", "words", "asked"), [
+    ("", "--lr 1 now", "now"),
+    ("", "fast --lr 1", "fast"),
+    ("p.add_argument('mode')", "fast --lr 1", ""),
+    ("p.add_argument('--gpus', nargs='+')", "--gpus 0 1 --lr -1", ""),
+    ("p.add_argument('--amp', action='store_true')", "--amp on", "on"),
+])  # fmt: skip
+def test_a_word_that_the_parser_would_refuse_is_a_question(project, added, words, asked):
+    program = loop("pass", ARGUMENTS.replace("ARGS", added))
+    made = draft(project({"train.py": program, "run.sh": f"python train.py {words}\n"}))
+    found = [one for one in made.questions if "doesn't take" in one]
+    assert bool(found) == bool(asked) and all(f"has {asked}," in one for one in found)
+
+
+def test_a_method_of_another_file_that_no_loop_calls_saves_at_the_end_alone(project):
+    agent = "import torch\nclass Agent:\n    def put(self, path):\n        torch.save(self, path)\n"
+    program = loop("pass", "from agent import Agent\n") + "Agent().put('models/a.pt')\n"
+    made = draft(project({"train.py": program, "agent.py": agent}))
+    assert "checkpoint" not in made.values() and made.values()["results"] == ["models/a.pt"]
+    assert any("at its end alone" in one for one in made.questions)
+    program = loop("Agent().put(f'models/{epoch}.pt')", "from agent import Agent\n")
+    assert checkpoint_of(project({"train.py": program})) == {"folder": "models", "pattern": "*.pt"}
+
+
+def test_what_is_handed_on_as_a_function_has_no_default_path(project):
+    net = "import torch\ndef keep(path='./net.pt'):\n    torch.save(1, path)\ndef run(saver):\n    saver(where())\n"
+    made = draft(
+        project({"train.py": loop("run(saver=keep)", "from net import *\n"), "net.py": net})
+    )
+    assert "checkpoint" not in made.values()
+    assert any("net.py:3 doesn't tell" in one for one in made.questions)
+
+
+@pytest.mark.parametrize(("words", "is_saved"), [("", False), ("--save", True)])
+def test_a_save_that_a_switch_forbids_is_no_checkpoint(project, words, is_saved):
+    parser = ARGUMENTS.replace("ARGS", "p.add_argument('--save', action='store_true')")
+    parser = parser.replace("p.parse_args()", "args = p.parse_args()")
+    program = loop("if args.save: torch.save(model, f'ck/{epoch}.pt')", parser)
+    made = draft(project({"train.py": program, "run.sh": f"python train.py {words}\n"}))
+    assert ("checkpoint" in made.values()) == is_saved
+    assert any("where does it save" in one for one in made.questions) != is_saved
+
+
+@pytest.mark.parametrize(
+    ("option", "asks"), [("--load_checkpoint", True), ("--resume_from", False)]
+)
+def test_an_option_that_may_only_load_is_a_question(project, option, asks):
+    parser = ARGUMENTS.replace("ARGS", f"p.add_argument('{option}')")
+    made = draft(project({"train.py": loop("torch.save(model, f'ck/{epoch}.pt')", parser)}))
+    assert made.values()["resume"] == {"flag": option}
+    assert any(option in one for one in made.questions) == asks
+
+
+@pytest.mark.parametrize(("text", "asked"), [
+    ('[tool.poetry]\nname = "a"\npackage-mode = false\n[build-system]\nrequires = []\n', "no package"),
+    ('[project]\nname = "a"\nversion = "1"\n', "finds 2 packages"),
+    ('[project]\nname = "a"\nversion = "1"\n[tool.setuptools]\npackages = ["net"]\n', ""),
+    ('[project]\nname = "a"\n[build-system]\nbuild-backend = "hatchling.build"\n', ""),
+])  # fmt: skip
+def test_a_project_that_pip_refuses_is_a_question(project, text, asked):
+    files = {"train.py": loop("pass"), "pyproject.toml": text, "net/a.py": "", "configs/b.yaml": ""}
+    made = draft(project({**files, "tests/test_a.py": ""}))
+    assert [
+        one for one in made.questions if "packages get there" in one and asked in one
+    ] != [] or not asked
+    assert ("setup" in made.values()) == (not asked)
+
+
+def test_a_list_for_conda_is_found_by_what_it_holds(project):
+    text = "name: a\nchannels: [defaults]\ndependencies: [python=3.9]\n"
+    made = draft(project({"train.py": loop("pass"), "basic_env.yaml": text, "a.yaml": "b: 1\n"}))
+    assert made.values()["environment"] == "basic_env.yaml"
+    assert "these packages?" in made.questions
+
+
+HYDRA = (
+    "import hydra\n@hydra.main(version_base=None, config_path='conf', config_name='NAME')\n"
+    "def main(cfg):\n    pass\n"
+)
+
+
+@pytest.mark.parametrize(("name", "words", "asks"), [
+    ("train", "", False), ("other", "", True), ("other", "--config-name=train", False), ("train", "--config-name deep/x", True),
+])  # fmt: skip
+def test_a_configuration_of_hydra_that_is_not_there_is_a_question(project, name, words, asks):
+    files = {"train.py": loop("pass", HYDRA.replace("NAME", name)), "conf/train.yaml": "a: 1\n"}
+    made = draft(project({**files, "run.sh": f"python train.py {words}\n"}))
+    assert any("conf has no" in one for one in made.questions) == asks
+
+
+@pytest.mark.parametrize(("text", "words", "asks"), [
+    ("a: 1\n", "", True), ("paths: {train: x}\n", "", False), ("a: 1\n", "paths.train=x", False),
+])  # fmt: skip
+def test_what_hydras_configuration_must_give_is_asked_for(project, text, words, asks):
+    fields = "from dataclasses import dataclass\nMISSING = '???'\n@dataclass\nclass Paths:\n    train: str = MISSING\n"
+    files = {"train.py": loop("pass", HYDRA.replace("NAME", "train") + fields)}
+    made = draft(
+        project({**files, "conf/train.yaml": text, "run.sh": f"python train.py {words}\n"})
+    )
+    assert any("must give train" in one for one in made.questions) == asks

@@ -136,7 +136,7 @@ def draft(folder: Path, program: str = "") -> Draft:
     made = Draft(program)
     others = [] if is_named else _as_likely(project, program, candidates, start)
     others += _other_scripts(start, started)
-    command = _command_line(project, start, declared, others, used)
+    command = _command_line(project, start, declared, others, values)
     made.lines += _lines(project, command, start, saving, declared, values)
     made.notes += _notes(folder, used)
     return made
@@ -192,7 +192,7 @@ def _lines(
             "yours to say: the run saves and ends then, whatever the program does",
         ),
         *_checkpoint_lines(saving, declared, start, used),
-        *_end_lines(saving, declared, values),
+        *_end_lines(saving, declared, values, start.folder),
     ]
 
 
@@ -308,9 +308,10 @@ def _command_line(
     start: Start,
     declared: list[Option],
     others: list[str],
-    used: list[Source],
+    values: Values,
 ) -> Line:
     """Return the command, and what is open in it."""
+    used = values.sources
     head = ["-m", start.program[:-3].replace("/", ".")] if start.is_module else [start.program]
     python = [] if start.launcher != "none" else ["python3"]
     command = [*python, *head, *start.words]
@@ -325,6 +326,7 @@ def _command_line(
         ask = f"{start.program} uses {names} and defines it nowhere: is it the program?"
         return Line("command", command, question="; ".join([*asks, ask]))
     asks += _open_in(start, declared, used[0])
+    asks += _open_for_hydra(project, start, values)
     asks += _kept_back(project, start, declared, used)
     if waits := saves.waits(used):
         asks.append(f"{waits}, which waits for a person: what is it told?")
@@ -354,6 +356,21 @@ def _open_in(start: Start, declared: list[Option], program: Source) -> list[str]
     above = _ABOVE.search(code) if "/" in start.program and not start.file else None
     if above:
         asks.append(f"{start.program} names {above[1]}: in which folder does it start?")
+    return asks
+
+
+def _open_for_hydra(project: Project, start: Start, values: Values) -> list[str]:
+    """Return what is open in the configuration that hydra reads."""
+    asks = []
+    folder, name = options.configuration_of(values.sources[0], start.words)
+    there = [one for one in project.files if one.startswith(f"{folder}/")]
+    is_there = any(one in (f"{folder}/{name}.yaml", f"{folder}/{name}.yml") for one in there)
+    if name and there and not is_there:
+        asks.append(f"{folder} has no {name}.yaml, which the program reads: which one is it?")
+    files = [one for one in project.files if _CONFIGS.search(one)]
+    settings = options.settings_of(project.folder, files)
+    if lacking := options.missing(values.sources, settings, start.words):
+        asks.append(f"its configuration must give {', '.join(lacking[:4])}: how?")
     return asks
 
 
@@ -394,12 +411,16 @@ def _package_lines(project: Project, install: str) -> list[Line]:
             return [Line("environment", name, why, question=ask)]
     if by := programs.installable(project):
         line = install or "pip install -e ."
+        if why := programs.not_installable(project, by):
+            ask = f"{why}: how do its packages get there?"
+            return [Line("setup", [line], question=ask, is_off=True)]
         return [Line("setup", [line], f"installs by {by}; runs before each start")]
     lists = [
         one
         for one in project.files
         if _OTHER_PACKAGES.fullmatch(one)
         or (PurePosixPath(one).name in _PACKAGES and one.count("/") == 1)
+        or ("/" not in one and one.endswith((".yml", ".yaml")) and programs.is_conda(project, one))
     ]
     if lists:
         others = "".join(f", or {one}" for one in lists[1:4])
@@ -440,7 +461,7 @@ def _checkpoint_lines(
     if not saving.folder:
         unread = [f"{one.source}:{one.line}" for one in saving.unread[:3]]
         if unread:
-            ask = f"where does it save? {', '.join(unread)} don't tell"
+            ask = f"where does it save? {_untold(unread)}"
         elif saving.results:
             ask = "it saves at its end alone: a kill before that loses all"
         else:
@@ -460,6 +481,8 @@ def _checkpoint_lines(
     if saving.others and not lines[0].question:
         also = ", ".join(f"{one.source}:{one.line}" for one in saving.others[:3])
         lines[0].question = f"read from {where}; {also} may save elsewhere: is it right?"
+    if start.folder != "." and not lines[0].question:
+        lines[0].question = f"read from {where}; below {start.folder}, or from here?"
     if start.left_open and not lines[0].question:
         ask = f"read from {where} without what {start.file} leaves open: is it right?"
         lines[0].question = ask
@@ -482,10 +505,16 @@ def _checkpoint_lines(
         ask = f"does {resumes.flag} find its newest checkpoint alone? Then add it to the command"
         lines.append(Line("resume", "automatic", question=ask))
     else:
-        lines.append(
-            Line("resume", {"flag": resumes.flag}, f"guessed from the option {resumes.flag}")
-        )
+        is_named = re.search("resume|continue", resumes.flag, re.I) or saves.goes_on(used)
+        ask = f"does {resumes.flag} go on from a checkpoint, or only test or load it?"
+        why = f"guessed from the option {resumes.flag}"
+        asked = "" if is_named else ask
+        lines.append(Line("resume", {"flag": resumes.flag}, why, question=asked))
     return lines
+
+
+def _untold(places: list[str]) -> str:
+    return f"{', '.join(places)} {'doesn' if len(places) == 1 else 'don'}'t tell"
 
 
 def _moves(source: Source) -> bool:
@@ -495,12 +524,17 @@ def _moves(source: Source) -> bool:
     return any(all(one.arg != "version_base" for one in call.keywords) for call in called)
 
 
-def _end_lines(saving: Saving, declared: list[Option], values: Values) -> list[Line]:
-    """Return what must be there at the end, what may be billed, and what happens to the box."""
+def _end_lines(saving: Saving, declared: list[Option], values: Values, folder: str) -> list[Line]:
+    """Return what must be there at the end, what may be billed, and what happens to the box.
+
+    `folder`: where the documents start the program.
+    """
     needed = "must be there at the end, or the run counts as unfinished"
     if saving.results:
         unread = [f"{one.source}:{one.line}" for one in saving.unread if one.is_model][:3]
-        ask = f"are these what it leaves? {', '.join(unread)} don't tell" if unread else ""
+        ask = f"are these what it leaves? {_untold(unread)}" if unread else ""
+        if folder != "." and not ask:
+            ask = f"below {folder}, or from here?"
         lines = [Line("results", list(saving.results[:5]), needed, question=ask)]
     else:
         lines = [_suggestion("results", ["out/final.pt"], f"files that {needed}")]

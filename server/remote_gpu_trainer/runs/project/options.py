@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import ast
+import itertools
+import math
+import posixpath
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -33,7 +37,8 @@ class Option:
     `default`: a text, None where there is none or where it isn't plain. `is_switch`: it takes no
     value. `is_required`: the program refuses to begin without it. `is_positional`: it has no flag.
     `is_text`: it takes a text or a path, and no number or truth. `is_argument`: a call declares it,
-    and no field of a class.
+    and no field of a class. `takes_many`: it takes several values, or how many isn't plain.
+    `is_off`: it is a truth, and False where nobody sets it.
     """
 
     flags: tuple[str, ...]
@@ -43,6 +48,8 @@ class Option:
     is_required: bool = False
     is_text: bool = True
     is_argument: bool = False
+    takes_many: bool = False
+    is_off: bool = False
 
     @property
     def is_positional(self) -> bool:
@@ -84,8 +91,12 @@ def _is_called(source: Source, call: ast.Call, named: set[str]) -> bool:
 
 
 def defaults_of(options: list[Option]) -> dict[str, Template]:
-    """Return what the options are where nobody sets them, {name: value}."""
-    return {one.name: (one.default,) for one in options if one.default is not None}
+    """Return what the options are where nobody sets them, {name: value}: "False" for a switch."""
+    return {
+        one.name: (one.default or "False",)
+        for one in options
+        if one.default is not None or one.is_off
+    }
 
 
 def given_by(words: list[str], options: list[Option]) -> dict[str, Template]:
@@ -108,9 +119,9 @@ def given_by(words: list[str], options: list[Option]) -> dict[str, Template]:
         )
         if has_value:
             given[option.name if option else key] = (value,)
-        elif (
-            at < len(words) and not words[at].startswith("--") and not (option and option.is_switch)
-        ):
+        elif option and option.is_switch:
+            given |= {option.name: ("True",)} if option.is_off else {}
+        elif at < len(words) and not words[at].startswith("--"):
             given[option.name if option else key] = (words[at],)
             at += 1
     return given
@@ -223,6 +234,8 @@ def _declared(call: ast.Call) -> Option | None:
         is_required=is_required,
         is_text=name != "add_argument" or _takes_text(keyed.get("type")),
         is_argument=True,
+        takes_many="nargs" in keyed or "action" in keyed,
+        is_off=action == "store_true" and "default" not in keyed,
     )
 
 
@@ -242,14 +255,69 @@ def undeclared(sources: list[Source], options: list[Option], words: list[str]) -
     is_told = all(one.args and all(isinstance(a, ast.Constant) for a in one.args) for one in added)
     if not added or not is_told or "parse_args" not in called or called & _OPEN_PARSERS:
         return []
-    flags = {flag for one in options for flag in one.flags}
+    flags = {flag: one for one in options for flag in one.flags}
     found = []
     for word in words:
         flag = word.partition("=")[0]
         is_flag = re.fullmatch(r"--[A-Za-z][\w.-]*", flag) is not None
         if is_flag and not any(one.startswith(flag) for one in flags) and flag != "--":
             found.append(flag)
+    if not any(one.is_positional for one in options):
+        found += _without_flag(words, flags)
     return found
+
+
+def _without_flag(words: list[str], flags: dict[str, Option]) -> list[str]:
+    """Return the words of a command that are neither a flag nor may be a flag's value."""
+    found = []
+    room = 0.0  # values that the flag before may still take
+    for word in words:
+        if word.startswith("-") and not re.match(r"-[.\d]", word):
+            flag, has_value, _ = word.partition("=")
+            option = flags.get(flag)
+            many = option is None or (option.takes_many and not option.is_switch)
+            room = 0 if has_value or (option and option.is_switch) else math.inf if many else 1
+        elif room:
+            room -= 1
+        else:
+            found.append(word)
+    return found
+
+
+def missing(sources: list[Source], settings: Mapping[str, Template], words: list[str]) -> list[str]:
+    """Return the keys that a program's configuration by hydra must have and that neither a file of
+    settings nor the command gives: fields whose value is MISSING."""
+    if not any("hydra" in source.text for source in sources):
+        return []
+    has = {key.rpartition(".")[2] for key in (*settings, *given_by(words, []))}
+    names = [
+        one.target.id
+        for source in sources
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.ClassDef) and _is_dataclass(node)
+        for one in node.body
+        if isinstance(one, ast.AnnAssign)
+        and isinstance(one.target, ast.Name)
+        and one.value is not None
+        and ast.unparse(one.value).rpartition(".")[2] == "MISSING"
+    ]
+    return [name for name in dict.fromkeys(names) if name not in has]
+
+
+def configuration_of(source: Source, words: list[str]) -> tuple[str, str]:
+    """Return the folder and the name of the configuration that hydra's main reads, ('', '') where
+    the source doesn't tell."""
+    for call in source.calls:
+        if not ast.unparse(call.func).endswith("hydra.main"):
+            continue
+        keyed = {one.arg: _plain(one.value) for one in call.keywords if one.arg}
+        own = [word.partition("=")[2] for word in words if word.startswith("--config-name=")]
+        own += [b for a, b in itertools.pairwise(words) if a in ("--config-name", "-cn")]
+        name = own[0] if own else keyed.get("config_name")
+        if (folder := keyed.get("config_path")) and name:
+            above = posixpath.dirname(source.path)
+            return posixpath.normpath(posixpath.join(above, folder)), name.removesuffix(".yaml")
+    return "", ""
 
 
 def _is_dataclass(node: ast.ClassDef) -> bool:
@@ -269,7 +337,9 @@ def _fields(node: ast.ClassDef) -> list[Option]:
         if isinstance(value, ast.Call) and name_of(value.func) in ("field", "Field"):
             keyed = {word.arg: word.value for word in value.keywords if word.arg}
             value = keyed.get("default", value.args[0] if value.args else None)
-        fields.append(Option((f"--{one.target.id}",), one.target.id, _plain(value)))
+        is_off = isinstance(value, ast.Constant) and value.value is False
+        name = one.target.id
+        fields.append(Option((f"--{name}",), name, _plain(value), is_off=is_off))
     return fields
 
 

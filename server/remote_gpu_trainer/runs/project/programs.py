@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import posixpath
 import re
 import shlex
@@ -19,7 +20,7 @@ _DOCUMENTS = re.compile(
 _STARTS = re.compile(
     r"(?:^|[\s;&|(`$>])(?P<start>(?:python[0-9.]*|torchrun|accelerate launch|deepspeed"
     r"|srun (?:python[0-9.]*|deepspeed|torchrun)"
-    r"|(?:uv|poetry|pipenv|pdm) run(?: python[0-9.]*)?)\s[^`#]*?"
+    r"|(?:uv|poetry|pipenv|pdm) run(?: python[0-9.]*)?)\s[^`#\n]*?"
     r"(?P<program>[\w./-]+\.py|-m [\w.]+)\b[^`#\n]*)"
 )
 _LAUNCHES = re.compile(r"(?:^|[\s;&|(`$>])(?P<start>accelerate launch -m [^`#\n]{1,2000})")
@@ -43,6 +44,7 @@ _NO_TRAINING = ("eval", "evaluate", "evaluation", "predict", "inference")  # a m
 _TRAINS_WITH = re.compile(
     r"torch|transformers|lightning|ultralytics|unsloth|trl|detectron2|mmengine|mmcv"
 )
+_HEADS = re.compile(r"python[0-9.]*|torchrun|accelerate|deepspeed")
 _READS = re.compile(r"['\"]LOCAL_RANK['\"]")
 _ASKS = re.compile(
     r"""(?:environ\.get|getenv)\(\s*['"](?:LOCAL_RANK|RANK|WORLD_SIZE)"""
@@ -50,6 +52,12 @@ _ASKS = re.compile(
 )
 _MODULE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+(?<!yaml)(?<!json)(?<!yml)")
 _INSTALLS = re.compile(r"""\bpip3? install -e ["']?\.\[[\w, -]{1,80}\]["']?""")
+# Folders that setuptools takes for no package.
+_NO_PACKAGE = re.compile(
+    r"_.*|ci|bin|docs?|documentation|manpages|news|changelog|(?:unit_)?tests?|examples?|scripts"
+    r"|tools|utils?|python|build|dist|v?env|requirements|tasks|fabfile|site_scons|benchmarks?"
+    r"|exercises?"
+)
 _EXTRAS = re.compile(r"^(train\w*)\s*=\s*\[", re.M)
 # A line of a requirements file; conda's has one = alone.
 _REQUIREMENT = re.compile(
@@ -155,7 +163,13 @@ def starts(project: Project) -> list[Start]:
             name,
         ),
     )
-    return [start for name in documents for start in _starts_in(project, name)]
+    found = [
+        start for name in documents for start in _starts_in(project, name, _text_of(project, name))
+    ]
+    for name, source in project.sources.items():
+        if not is_aside(name) and (text := ast.get_docstring(source.tree)):
+            found += _starts_in(project, name, text)
+    return found
 
 
 def is_script(name: str) -> bool:
@@ -196,6 +210,26 @@ def installable(project: Project) -> str:
     return next(found, "")
 
 
+def not_installable(project: Project, by: str) -> str:
+    """Return why pip can't install the project by a file that lists its packages, '' for nothing.
+
+    setuptools refuses a folder of several packages where the file names none.
+    """
+    text = _text_of(project, by)
+    if re.search(r"^package-mode\s*=\s*false\b", text, re.M):
+        return f"{by} says that the project is no package"
+    backend = re.search(r"""^build-backend\s*=\s*["']([\w.]+)""", text, re.M)
+    is_other = by != "pyproject.toml" or (backend and not backend[1].startswith("setuptools"))
+    names_own = re.search(r"^\[tool\.setuptools|^packages\s*=|^py-modules\s*=", text, re.M)
+    tops = {one.partition("/")[0] for one in project.files if "/" in one}
+    if is_other or names_own or "src" in tops or "setup.py" in project.files:
+        return ""
+    found = sorted(one for one in tops if one.isidentifier() and not _NO_PACKAGE.fullmatch(one))
+    if len(found) < 2 or not re.search(r"^\[project\]", text, re.M):
+        return ""
+    return f"setuptools finds {len(found)} packages here ({', '.join(found[:4])}) and installs none"
+
+
 def spawned(sources: list[Source]) -> str:
     """Return where a program starts its processes itself, as file:line; '' for nowhere."""
     for source in sources:
@@ -204,6 +238,12 @@ def spawned(sources: list[Source]) -> str:
             if name_of(call.func) == "spawn" and (is_named or len(call.args) > 1):
                 return f"{source.path}:{call.lineno}"
     return ""
+
+
+def is_conda(project: Project, name: str) -> bool:
+    """Return whether a YAML file lists packages for conda, by its keys."""
+    text = _text_of(project, name)
+    return all(re.search(rf"^{key}:", text, re.M) for key in ("dependencies", "channels"))
 
 
 def unreadable(project: Project, name: str) -> str:
@@ -227,8 +267,8 @@ def _text_of(project: Project, name: str) -> str:
     return ""
 
 
-def _starts_in(project: Project, name: str) -> Iterator[Start]:
-    text = _text_of(project, name)
+def _starts_in(project: Project, name: str, text: str) -> Iterator[Start]:
+    """Yield the starts of the project's programs that a document names. `text`: of the document."""
     above = PurePosixPath(name).parent
     joined = _with_variables(_CONTINUED.sub(" ", text))
     for match in (*_STARTS.finditer(joined), *_LAUNCHES.finditer(joined)):
@@ -244,7 +284,7 @@ def _starts_in(project: Project, name: str) -> Iterator[Start]:
                 for one in map(posixpath.normpath, below)
                 if posixpath.normpath(posixpath.join(one, start.program)) in project.sources
             ),
-            None,
+            _only_folder_of(project, start.program),
         )
         if folder is None:
             continue
@@ -260,6 +300,13 @@ def _starts_in(project: Project, name: str) -> Iterator[Start]:
         if rest := _AS_ABOVE.match(joined, match.end()):
             start = replace(start, left_open=(*start.left_open, rest[0].strip()))
         yield replace(start, program=found, file=name)
+
+
+def _only_folder_of(project: Project, program: str) -> str | None:
+    """Return the one folder below the project in which a program has this path, None for none."""
+    below = f"/{posixpath.normpath(program)}"
+    found = [one.removesuffix(below) for one in project.sources if one.endswith(below)]
+    return found[0] if len(found) == 1 else None
 
 
 def _stands_for(project: Project, word: str) -> bool:
@@ -306,26 +353,18 @@ def _words_of(text: str) -> tuple[list[str], bool]:
     return words, False
 
 
-def _start_of(text: str) -> Start | None:
-    """Return a command of a document as a start; None for one that can't be read."""
-    words, is_unclosed = _words_of(text)
-    if not words:
-        return None
-    if words[:2] in (
-        ["accelerate", "launch"],
-        ["uv", "run"],
-        ["poetry", "run"],
-        ["pipenv", "run"],
-        ["pdm", "run"],
-    ):
+def _launcher_of(words: list[str]) -> tuple[str, list[str]]:
+    """Return the launcher of a command, "none" for an interpreter, and the words behind it."""
+    if words[0] in ("uv", "poetry", "pipenv", "pdm"):  # each has `run`, and options of its own
+        heads = (n for n, word in enumerate(words) if _HEADS.fullmatch(word))
+        at = next(heads, None)
+        words = ["python", *words[2:]] if at is None else words[at:]
+    if words[:2] == ["accelerate", "launch"]:
         head, words = words[0], words[2:]
     elif words[:1] == ["srun"]:
         head, words = words[1].rstrip("0123456789."), words[2:]
     else:
         head, words = words[0], words[1:]
-    if head in ("uv", "poetry", "pipenv", "pdm"):
-        head = "python"
-        words = words[1:] if words[:1] and re.match(r"python", words[0]) else words
     launcher = {"torchrun": "torchrun", "accelerate": "accelerate", "deepspeed": "deepspeed"}.get(
         head, "none"
     )
@@ -339,6 +378,15 @@ def _start_of(text: str) -> Start | None:
             launcher, words = "torchrun", words[2:]
         elif joined == "-m accelerate.commands.launch":
             launcher, words = "accelerate", words[2:]
+    return launcher, words
+
+
+def _start_of(text: str) -> Start | None:
+    """Return a command of a document as a start; None for one that can't be read."""
+    words, is_unclosed = _words_of(text)
+    if not words:
+        return None
+    launcher, words = _launcher_of(words)
     at = next((n for n, word in enumerate(words) if word.endswith(".py")), None)
     is_module = False
     if at is None and "-m" in words:
@@ -348,6 +396,8 @@ def _start_of(text: str) -> Start | None:
         is_module = at < len(words)
     if at is None or at >= len(words):
         return None
+    if launcher == "none" and not _are_options(words[:at]):
+        return None  # a sentence of Python and of a file
     program = words[at].replace(".", "/") + ".py" if is_module else words[at]
     before, after = words[:at], words[at + 1 :]
     kept, left_open = [], ["a quote"] if is_unclosed else []
@@ -372,6 +422,15 @@ def _start_of(text: str) -> Start | None:
         left_open=tuple(left_open),
         is_module=is_module,
         nodes=nodes,
+    )
+
+
+def _are_options(words: list[str]) -> bool:
+    """Whether words are an interpreter's options: `-u`, `-X dev`, `-m pdb`."""
+    flags = ["", *words]
+    return all(
+        word.startswith("-") or before[:2] in ("-X", "-W", "-m") or before.startswith("--")
+        for before, word in zip(flags, words, strict=False)
     )
 
 

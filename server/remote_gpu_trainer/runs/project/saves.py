@@ -39,6 +39,8 @@ _IMAGES = re.compile(
 )
 _CHECKPOINT_NAME = re.compile(r"\.(?:pt|pth|ckpt|bin|safetensors|tar|pkl|model|chkpt|t7|h5)$", re.I)
 _IS_DATA = re.compile(r"^\w*(?:features|examples|data|dataset|samples|embeddings|args|tokens)$")
+_NOTHING = (("",), ("False",), ("None",))
+_HOOK = re.compile(r"^on_|epoch|step|iter|batch|^__call__$")  # a framework calls it again and again
 _OF_FOLDERS = ("save_pretrained", "save_state", "save_lora_weights")  # each file has its own name
 _FINAL = re.compile(r"(?:^|[/_.-])(?:final|best|model_best|last_model|result)", re.I)
 
@@ -230,7 +232,7 @@ def _read_call(source: Source, call: ast.Call, values: Values, passing: set[str]
         source.path,
         call.lineno,
         ".".join(filter(None, (owner, name))),
-        _is_repeated(source, call),
+        _is_repeated(source, call, values),
         any(not _RANKS.search(ast.unparse(test)) for test, _ in _tests_above(source, call)),
         not _IS_DATA.search(ast.unparse(call.args[0] if call.args else call)),
         getattr(source.function_around(call), "name", ""),
@@ -309,19 +311,41 @@ def _is_buffer(node: ast.expr, source: Source) -> bool:
     )
 
 
-def _is_repeated(source: Source, call: ast.Call, seen: tuple[str, ...] = ()) -> bool:
+def _is_repeated(
+    source: Source, call: ast.Call, values: Values, seen: tuple[str, ...] = ()
+) -> bool:
     """Whether a call stands within a loop, or in a function that a loop calls, directly or not."""
     for node in lineage(source, call):
         if isinstance(node, _LOOPS):
             return True
         if isinstance(node, ast.FunctionDef):
-            calls = [one for one in source.calls if name_of(one.func) == node.name]
+            calls = _calls_of(source, node.name, values.sources)
             if not calls:
-                return not seen and node.name not in ("main", "train", "run", "fit")
+                is_unknown = not seen and node.name not in ("main", "train", "run", "fit")
+                return is_unknown or _HOOK.search(node.name) is not None
             if node.name in seen:
                 return False
-            return any(_is_repeated(source, one, (*seen, node.name)) for one in calls)
+            return any(
+                _is_repeated(there, one, values, (*seen, node.name))
+                for there, one in calls
+                if not _is_left_out(there, one, values)
+            )
     return False
+
+
+def _calls_of(source: Source, name: str, sources: list[Source]) -> list[tuple[Source, ast.Call]]:
+    """Return the calls of a function of a file: its own, else those of the other files."""
+    for there in ([source], [one for one in sources if one is not source]):
+        found = [(one, call) for one in there for call in one.calls if name_of(call.func) == name]
+        found = [pair for pair in found if _owner_of(pair[1]) not in _OWNERS]
+        if found:
+            return found
+    return []
+
+
+def _owner_of(call: ast.Call) -> str:
+    """Return the last word before what is called: `torch` of `torch.save`."""
+    return name_of(call.func.value) if isinstance(call.func, ast.Attribute) else ""
 
 
 def _tests_above(source: Source, node: ast.AST) -> Iterator[tuple[ast.expr, bool]]:
@@ -342,7 +366,7 @@ def _is_left_out(source: Source, call: ast.Call, values: Values) -> bool:
         if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
             parts = []
         options = [one for one in parts if isinstance(one, ast.Attribute)]
-        if has_to_hold and any(values.read(source, one) == ("",) for one in options):
+        if has_to_hold and any(values.read(source, one) in _NOTHING for one in options):
             return True  # `if args.output_dir:`, which is empty
         if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Eq, ast.NotEq))):
             continue

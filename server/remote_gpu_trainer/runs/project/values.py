@@ -77,6 +77,7 @@ class Values:
         self._classes: dict[str, list[tuple[Source, ast.ClassDef]]] = {}
         self._calls: dict[str, list[tuple[Source, ast.Call]]] = {}
         self._kinds: dict[ast.expr, tuple[Source, ast.ClassDef] | None] = {}
+        self._handed = {name for source in sources for name in _handed_on(source)}
         named = names_in(sources)
         for source in sources:
             for node in ast.walk(source.tree):
@@ -362,10 +363,20 @@ class Values:
                 yield there, value
             elif any(one.arg is None for one in call.keywords) and node.id in self.defaults:
                 yield there, ast.Constant("".join(map(str, self.defaults[node.id])))
+        if function.name in self._handed:
+            return  # whoever gets the function calls it with words of its own
         defaults = dict(zip(reversed(names), reversed(arguments.defaults), strict=False))
         defaults |= dict(zip(keyed, arguments.kw_defaults, strict=False))  # type: ignore[arg-type]
         if default := defaults.get(node.id):
             yield source, default
+
+
+def _handed_on(source: Source) -> Iterator[str]:
+    """Yield the names that a file hands to a call as they are, as in `keep(saver=model.save)`."""
+    for call in source.calls:
+        for word in (*call.args, *(one.value for one in call.keywords)):
+            if name := name_of(word):
+                yield name
 
 
 def name_of(function: ast.expr) -> str:
