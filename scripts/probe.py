@@ -7864,7 +7864,7 @@ OF_CHARTS = r"""
   --c7: light-dark(#6b6b00, #c9c94a);
   --c8: light-dark(#495057, #adb5bd);
 }
-.charts { --gutter: 3rem; container-type: inline-size }
+.charts { --gutter: 3.75rem; container-type: inline-size }
 .charts .grid { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem 1.5rem }
 @container (min-width: 44rem) {
   .charts:not(.stacked) .grid { grid-template-columns: repeat(2, minmax(0, 1fr)) }
@@ -7926,8 +7926,9 @@ rect.calm { fill: var(--calm) }
   position: relative; height: 1.25rem; margin: 0 0 .1rem var(--gutter); font-size: .7rem;
   border-bottom: 1px solid var(--grid)
 }
+:has(> .marks) + .grid, :has(> .marks) + .by-time + .grid { margin-top: .6rem }
 .marks .row {
-  position: absolute; right: 100%; padding-right: .55rem; color: var(--dim); white-space: nowrap
+  position: absolute; right: 100%; padding-right: .4rem; color: var(--dim); white-space: nowrap
 }
 .mark {
   position: absolute; top: .2rem; width: .7rem; height: .7rem; margin-left: -.35rem;

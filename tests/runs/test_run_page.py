@@ -268,6 +268,16 @@ SEEN = """(() => {
     columns: new Set(shown.map((one) => Math.round(one.getBoundingClientRect().left))).size,
     titles: [...new Set(shown.map((one) => /against (\\w+)/.exec(one.textContent)[1]))]};
 })()"""
+# How far a row's word sticks out of its panel's padding, and the share of the table's width that the
+# text of an event has.
+FITS = """(() => {
+  const at = (one) => one.getBoundingClientRect(), all = (one) => [...document.querySelectorAll(one)];
+  const left = at(document.querySelector('.charts')).left;
+  const texts = all('.events td:last-child').map((one) => at(one).width);
+  const rows = all('.marks .row').map(at).filter((one) => one.width);
+  return {out: Math.max(...rows.map((one) => left - one.left)),
+    share: Math.min(...texts) / at(document.querySelector('.events')).width};
+})()"""
 
 
 @pytest.mark.parametrize(("width", "columns"), [(360, 1), (1100, 2)])
@@ -281,7 +291,7 @@ def test_chromium_shows_it_at_a_phones_and_at_a_desks_width(width, columns, tmp_
     try:
         steered.size(width, 1500)
         steered.open(f"{served.at}/page.html")
-        steps = steered.run(SEEN)
+        steps, fits = steered.run(SEEN), steered.run(FITS)
         times = steered.run("document.querySelector('.switch input').click(), " + SEEN)
     finally:
         steered.close()
@@ -289,6 +299,7 @@ def test_chromium_shows_it_at_a_phones_and_at_a_desks_width(width, columns, tmp_
     assert (steps["wide"], steps["given"]) == (0, width)
     assert (steps["plots"], steps["columns"], steps["titles"]) == (9, columns, ["step"])
     assert (times["plots"], times["titles"]) == (9, ["time"])
+    assert fits["out"] <= 0 and fits["share"] > 0.7
     assert set(served.asked) <= {"/page.html", "/favicon.ico"}
 
 
