@@ -6,7 +6,7 @@
     python track.py run.csv wandb          # then, to send it: wandb sync wandb/offline-run-*
 
 The run is called as the file. Rows without a step are left out. A run that was resumed repeats
-steps: in W&B, choose `step` as the axis.
+steps: in W&B, choose `step` as the axis. trackio shortens names to ten letters: gpu0temper.
 """
 
 import csv
@@ -21,7 +21,7 @@ IS_NO_NUMBER = ("timestamp", "step", "phase", "")
 def rows_of(path):
     """Return (step, seconds since 1970, {name: number}) of each row that has a step."""
     with open(path, encoding="utf-8", newline="") as file:
-        rows = [row for row in csv.DictReader(file) if row["step"]]
+        rows = [row for row in csv.DictReader(file) if row.get("step")]
     return [
         (
             int(float(row["step"])),
@@ -71,4 +71,8 @@ if __name__ == "__main__":
     ways = {"trackio": to_trackio, "tensorboard": to_tensorboard, "wandb": to_wandb}
     if len(sys.argv) != 3 or sys.argv[2] not in ways:
         sys.exit(f"usage: python track.py run.csv {'|'.join(ways)}")
+    if not rows_of(sys.argv[1]):
+        sys.exit(
+            f"{sys.argv[1]} has no row with a step; step_pattern in the job finds it in the log"
+        )
     ways[sys.argv[2]](Path(sys.argv[1]))

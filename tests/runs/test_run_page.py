@@ -5,6 +5,8 @@ import json
 import math
 import re
 import shutil
+import subprocess
+import sys
 
 import pytest
 from remote_gpu_trainer.boxes.box import parse
@@ -12,7 +14,7 @@ from remote_gpu_trainer.runs import run_charts, run_export, run_page, run_series
 from remote_gpu_trainer.runs.status_reply import Status
 from remote_gpu_trainer.text import BadRequest
 
-from tests.conftest import engine
+from tests.conftest import ROOT, engine
 from tests.drawing.test_charts import tags
 from tests.engines.chromium import CHROMIUM, Browser, Served
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -301,6 +303,18 @@ def test_chromium_shows_it_at_a_phones_and_at_a_desks_width(width, columns, tmp_
     assert (times["plots"], times["titles"]) == (9, ["time"])
     assert fits["out"] <= 0 and fits["share"] > 0.7
     assert set(served.asked) <= {"/page.html", "/favicon.ico"}
+
+
+@pytest.mark.parametrize("way", ["trackio", "tensorboard", "wandb"])
+def test_a_series_without_a_step_is_refused_in_words(way, tmp_path):
+    rows = lines({"t": START, "phase": "running"}, {"t": START + 60, "phase": "done"})
+    run_export.write(run_series.read("/r", rows, ""), tmp_path / "run.csv")
+    track = ROOT / "examples/series/track.py"
+    told = subprocess.run(
+        [sys.executable, track, tmp_path / "run.csv", way], capture_output=True, text=True
+    )
+    assert told.returncode == 1 and told.stderr.count("\n") == 1
+    assert "has no row with a step; step_pattern" in told.stderr
 
 
 def test_a_run_whose_loss_is_nan_is_not_shown_as_well():
