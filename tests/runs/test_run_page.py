@@ -311,7 +311,7 @@ def test_a_series_without_a_step_is_refused_in_words(way, tmp_path):
     run_export.write(run_series.read("/r", rows, ""), tmp_path / "run.csv")
     track = ROOT / "examples/series/track.py"
     told = subprocess.run(
-        [sys.executable, track, tmp_path / "run.csv", way], capture_output=True, text=True
+        [sys.executable, track, "run.csv", way], cwd=tmp_path, capture_output=True, text=True
     )
     assert told.returncode == 1 and told.stderr.count("\n") == 1
     assert "has no row with a step; step_pattern" in told.stderr
