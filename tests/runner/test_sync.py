@@ -253,6 +253,25 @@ def test_of_a_corrupt_folder_only_one_of_a_run_gives_its_complete_files(tmp_path
     assert once(run, "full") and len(events(run, "copied")) == copied
 
 
+def test_what_an_earlier_attempt_left_half_gives_its_complete_files_while_the_next_one_trains(
+    tmp_path,
+):
+    run = make(tmp_path, checkpoint={"pattern": "*"}, results=[])
+    folder = tmp_path / "ckpt/2026-11-29"
+    folder.mkdir(parents=True)
+    for file in ("last.pt", "best.pt"):
+        with zipfile.ZipFile(folder / file, "w") as archive:
+            archive.writestr("data", file)
+    os.truncate(folder / "best.pt", 50)
+    procs.note_pid(run.folder, "train", os.getpid())
+    run.folder.write("attempt", "1\n")
+    os.utime(tmp_path / "run/attempt", (1e9, 1e9))
+    assert once(run, "quick") and not events(run, "copied"), "it may be completed still"
+    run.folder.write("attempt", "2\n")
+    assert once(run, "quick")
+    assert [row["source"] for row in events(run, "copied")] == ["2026-11-29/last.pt alone"]
+
+
 def test_an_attempt_has_copied_once_a_checkpoint_of_its_own_lies_there(tmp_path):
     run = make(tmp_path)
     run.folder.write("attempt", "1\n")

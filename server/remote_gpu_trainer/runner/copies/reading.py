@@ -22,13 +22,14 @@ class Reader:
         self._first_seen: dict[str, float] = {}  # by stamp
 
     def look(self) -> list[tuple[Group, Here]]:
-        """Return the checkpoints here, newest first. Once the program has ended, so that nothing
-        completes them any more, also the complete files of corrupt ones. Raises OSError."""
+        """Return the checkpoints here, newest first. Once the program that wrote them has ended, so
+        that nothing completes them any more, also the complete files of corrupt ones. Raises
+        OSError."""
         found = [(group, self.judge(group)) for group in groups.look(self.run)]
-        if self.is_over():
-            for whole in [group for group, one in found if one.state == CORRUPT]:
-                parts = groups.parts_of(self.run, whole, self.known)
-                found += [(part, self.judge(part)) for part in parts]
+        corrupt, is_over = [group for group, one in found if one.state == CORRUPT], self.is_over()
+        for group in [group for group in corrupt if is_over or self.is_earlier(group)]:
+            parts = groups.parts_of(self.run, group, self.known)
+            found += [(part, self.judge(part)) for part in parts]
         return found
 
     def state_of(self, group: Group) -> tuple[str, str]:
