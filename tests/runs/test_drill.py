@@ -44,6 +44,17 @@ def test_a_drill_stops_starts_looks_and_ends_the_box(account):
     assert all(name not in json.dumps(asdict(done)) for name in ("i-gpu", "gpu", "198.51"))
 
 
+@pytest.mark.parametrize(
+    ("others", "id"), [(["elsewhere"], "i-0"), (["gpu"], "i-0"), (["gpu"], "i-gpu")]
+)
+def test_a_box_that_ssh_does_not_reach_is_never_drilled(account, others, id):
+    rows = [{**ROW, "InstanceId": f"i-{n}", "PublicIpAddress": x} for n, x in enumerate(others)]
+    fake.change(account, boxes=[ROW, *rows])
+    with pytest.raises(guard_files.Unfit, match="a drill ends the box that it marks"):
+        run(id=id)
+    assert not any("stop-" in str(x) or "terminate-" in str(x) for x in fake.calls(account))
+
+
 def test_a_slow_provider_is_waited_for(account):
     fake.change(account, slow=3)
     assert run().passed

@@ -18,7 +18,7 @@ from .sweep import KEYS, agrees, with_keys
 @command("drill")
 @click.argument("provider", help="runpod, vastai, lambda or aws")
 @click.argument("box", required=False, help=f"{BOX}; it ends. Without it the steps are shown")
-@click.option("--id", "id", default="", help="the box's id there (default: the one at its address)")
+@click.option("--id", "id", default="", help="the box's id there, which must be at its address")
 @KEYS
 @click.option("--yes", is_flag=True, help="agree to each step")
 def drill(provider: str, box: str | None, id: str, keys: Path | None, yes: bool) -> int:

@@ -21,6 +21,7 @@ from ..platforms.profile import Act
 from ..platforms.provider import Item, Provider
 from ..text.masking import shown
 from . import guard_files
+from .guard import ids_at, names_of
 from .guard_files import Receipt, Unfit
 
 MOST = 900.0  # seconds until a box has the state that a command gives it
@@ -86,11 +87,14 @@ def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Receipt:
     done = Receipt(provider.name, "", "", "", time.time(), False, {})
     began = time.monotonic()
     address = boxes.address(box)
-    found = [one for one in provider.boxes() if (one.id == id if id else one.is_at(address))]
-    if len(found) != 1 or found[0].standing != "running":
+    listed = provider.boxes()
+    there = ids_at(listed, names_of(box, address))
+    found = [one for one in listed if one.id in there and one.standing == "running"]
+    if len(found) != 1 or len(there) != 1 or id not in ("", found[0].id):
+        shows = f"shows {', '.join(there) or 'no box'} at {shown(address, 80)}"
         raise Unfit(
-            f"{provider.name} shows {len(found)} such boxes, and one that runs is needed; give its "
-            "id by --id"
+            f"{provider.name} {shows}, where ssh reaches {shown(box.name, 60)}; a drill ends the "
+            "box that it marks, so exactly one must run there, of the id that you gave"
         )
     item = found[0]
     done.seconds["list"] = round(time.monotonic() - began, 1)
