@@ -7,6 +7,7 @@ import threading
 import types
 
 import pytest
+from remote_gpu_trainer.cli import main
 from remote_gpu_trainer.runs import ledger, purse
 from remote_gpu_trainer.text.money import Money
 
@@ -191,3 +192,13 @@ def test_a_purse_that_cannot_be_locked_reserves_nothing(monkeypatch):
     ledger.set_purse(Money(40, "USD"), NOW)
     with pytest.raises(purse.OverPurse, match="can't lock"):
         purse.reserve(run_of("a", NOW + HOUR), NOW)
+
+
+@pytest.mark.parametrize("words", [["set", "4", "USD"], ["clear"]])
+def test_a_purse_that_cannot_be_written_is_one_line_of_an_error(
+    tmp_path, monkeypatch, words, capsys
+):
+    (tmp_path / "file").write_text("")
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "file"))
+    assert main.main(["purse", *words]) == 2
+    assert capsys.readouterr().err.startswith("error: can't write ")

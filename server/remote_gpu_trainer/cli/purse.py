@@ -6,6 +6,7 @@ import time
 
 import click
 
+from ..text import BadRequest
 from . import terminal
 from .boxes import print_answer
 from .parsing import command
@@ -61,7 +62,7 @@ def purse(action: str, amount: tuple[str, ...], as_json: bool) -> int:
     return 0 if (found and found.left > 0) or action == "clear" else 1
 
 
-def _not_written() -> click.ClickException:
+def _not_written() -> BadRequest:
     from ..runs import ledger
 
-    return click.ClickException(f"can't write {ledger.place()}; check its permissions and the disk")
+    return BadRequest(f"can't write {ledger.place()}; check its permissions and the disk")
