@@ -252,6 +252,7 @@ def test_a_box_of_another_address_is_not_confirmed(world):
     [
         ({"fail": {"describe-instances": [255, "AuthFailure"]}}, 2),
         ({"fail": {"describe-instances": [0, "{}"]}}, 2),
+        ({"fail": {"describe-instances": [0, '{"Reservations": [7]}']}}, 2),
         ({"fail": {"get-caller": [255, "ExpiredToken"]}}, 2),
         ({"fail": {"-sSI": [6, "no network"]}}, 1),
         ({"account": 78}, 1),
@@ -326,7 +327,9 @@ def test_what_was_asked_before_a_box_was_off_does_not_count(world):
 
 
 @pytest.mark.parametrize("state", ["terminated", None])
-def test_a_box_that_ended_and_that_the_list_calls_gone_is_settled_quietly(world, state):
+def test_a_box_that_the_list_calls_ended_is_settled_quietly_and_one_that_it_lacks_is_told(
+    world, state
+):
     ledger.gone("gpu:22", "gpu", "")
     world.box("gone")
     fake.change(world.account, boxes=[world.row("gone")])
@@ -334,12 +337,14 @@ def test_a_box_that_ended_and_that_the_list_calls_gone_is_settled_quietly(world,
     rows = [world.row("gone", State={"Code": 48, "Name": state}, PublicIpAddress=None)]
     fake.change(world.account, boxes=rows if state else [])
     told = world.round()
-    assert (told.lines, told.code) == ([], 0)
+    assert any("gone is 7.0 h past its end" in x for x in told.lines) is (state is None)
+    assert state is None or (told.lines, told.code) == ([], 0)
     before = guard_files.read().last
     before.silent = {"gone": world.now - HOUR}
     guard_files.note_round(before)
     told = world.round()
-    assert (told.lines, told.code) == ([], 0)
+    assert any("gone counts as gone from now on" in x for x in told.lines) is (state is None)
+    assert state is None or (told.lines, told.code) == ([], 0)
     assert ledger.still_open() == [] and ledger.rentals()[-1].end
     fake.change(world.account, boxes=[world.row("gone")])
     assert "gone was gone from aws's list, which shows it again" in world.round().lines[0]
@@ -352,6 +357,65 @@ def test_a_box_that_answers_is_not_settled_by_a_list_that_lacks_it(world):
     before.silent = {"gpu:22": world.now - HOUR}
     guard_files.note_round(before)
     assert world.round().code == 1 and ledger.still_open()
+
+
+def test_a_clock_that_lies_behind_the_provider_is_told_where_no_end_has_passed(world):
+    world.job("gpu", "toy", world.now - 8 * HOUR, deadline="20h")
+    assert "differ" not in str(world.round().lines)
+    fake.change(world.account, clock=48 * HOUR)
+    world.awake()
+    told = world.round()
+    assert (told.code, world.stops) == (1, [])
+    assert told.lines[0].startswith("this clock and that of aws differ by 2.0 days"), told
+
+
+def test_what_the_user_was_not_told_is_sent_again(world):
+    got, broken = [], []
+
+    def send(line):
+        if broken:
+            raise guard_files.Unfit(f"--notify failed for: {line}")
+        got.append(line)
+
+    fake.change(world.account, deaf=True)
+    broken.append(True)
+    told = guard.work(dict(os.environ), world.now, lambda line: None, send)
+    assert told.code == 2 and "--notify failed" in told.lines[-1] and not got
+    broken.clear()
+    world.awake()
+    guard.work(dict(os.environ), world.now, lambda line: None, send)
+    assert any("gpu is 7.0 h past its end" in line for line in got)
+
+
+def test_a_line_about_another_box_is_new_though_the_names_differ_by_a_number(world):
+    got = []
+    for host in ("gone1", "gone2"):
+        world.awake()
+        world.box(host)
+        guard.work(dict(os.environ), world.now, lambda line: None, got.append)
+    assert any("gone1 is" in line for line in got) and any("gone2 is" in line for line in got)
+
+
+def test_many_slow_regions_do_not_keep_a_bill_untold(world, monkeypatch):
+    monkeypatch.setattr(provider, "ALL", -1.0)
+    told = world.round()
+    assert told.code == 2 and "regions took more than" in told.lines[0] and not world.stops
+    assert any("gpu is 7.0 h past its end" in line for line in told.lines)
+
+
+def test_a_crontab_that_cannot_be_read_is_not_written_anew(world, monkeypatch, tmp_path):
+    file = tmp_path / "bin" / "crontab"
+    file.parent.mkdir(exist_ok=True)
+    file.write_text(
+        f"#!/bin/sh\n[ $1 = - ] && cat >{tmp_path}/tab || {{ echo busy >&2; exit 1; }}\n"
+    )
+    file.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{file.parent}:{os.environ['PATH']}")
+    done = run("guard", "install", "--as", "cron", "--yes")
+    assert "your lines might be lost" in str(done.exception) and not (tmp_path / "tab").exists()
+    file.write_text(file.read_text().replace("busy", "no crontab for me"))
+    assert run("guard", "install", "--as", "cron", "--yes").return_value == 0
+    assert "guard --once" in (tmp_path / "tab").read_text()
 
 
 @pytest.mark.parametrize(
@@ -395,6 +459,24 @@ def test_a_dead_box_is_an_alarm_unless_the_user_chose_the_bill(world, monkeypatc
     assert [line[-3] for line in world.stops] == ["i-gone"]
 
 
+def test_a_run_that_is_known_by_another_name_of_the_box_keeps_it(world):
+    world.box("gone")
+    world.job("gone", "long", world.now - 8 * HOUR, deadline="20h")
+    row = world.row("gpu", Name="gone")
+    fake.change(world.account, boxes=[{**row, "PublicDnsName": "gone"}])
+    told = world.round()
+    assert not world.stops and "its end is in 12" in told.blocked["gpu"], told
+
+
+def test_a_provider_that_refuses_the_key_is_no_network_that_is_down(world):
+    world.box("gone")
+    ledger.gone("gpu:22", "gpu", "")
+    fake.change(world.account, fail={"get-caller": [254, "AuthFailure"]})
+    told = world.round()
+    assert told.code == 2 and "network may be down" not in str(told.lines)
+    assert any("gone is 7.0 h past its end" in line for line in told.lines)
+
+
 def test_two_boxes_that_fall_silent_at_once_are_judged_later(world):
     for host in ("gone1", "gone2"):
         world.box(host)
@@ -428,6 +510,13 @@ def test_a_second_guard_and_a_home_that_cannot_be_written_say_so(world, monkeypa
     told = world.round()
     assert told.code == 2 and not world.stops
     assert "journal.jsonl is damaged (is a directory)" in told.lines[0]
+    assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
+
+
+def test_a_guard_that_cannot_lock_looks_and_warns_and_stops_nothing(world):
+    guard_files.place("lock").mkdir()
+    told = world.round()
+    assert told.code == 2 and not world.stops and "can't write" in told.lines[0]
     assert any("gpu is 7.0 h past its end, and may still be billed" in x for x in told.lines)
 
 

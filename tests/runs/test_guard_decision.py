@@ -101,6 +101,7 @@ def test_nothing_known_is_no_stop_and_no_warning():
         ({"ends": (), "ssh": "dead", "silent_for": 900.0, "why": "timed out"}, "no answer for 15 min: timed out"),
         ({"ends": (), "late": NOW - 7200}, "gpu is 2.0 h past its end"),
         ({"late": NOW - 7200, "listed": (replace(BOX, standing="ended", state="terminated"),)}, "i-1 is terminated, and yet gpu answers"),
+        ({"longer": ("toy",), "listed": (replace(BOX, standing="stopped", state="stopped"),)}, "gpu is 5.0 h past its end, and may still be billed"),
         ({"ends": (), "ended": ("toy (finished)",)}, "nothing runs there any more: toy (finished)"),
     ],
 )  # fmt: skip

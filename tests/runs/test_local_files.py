@@ -119,6 +119,68 @@ def test_a_ledger_that_begins_within_a_line_is_whole(tmp_path, monkeypatch):
     assert ledger.damage() == "" and 0 < len(ledger.still_open()) < 9
 
 
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such owners, bits or pipes")
+@pytest.mark.parametrize("name", [*KEPT, *LISTED])
+@pytest.mark.parametrize("how", ["others write", "others own", "a pipe"])
+def test_a_file_that_others_may_have_written_stops_nothing(world, name, how):
+    asked_to_stop(world, 40)
+    [file] = ledger.place().parent.glob(name)
+    if how == "others own" and os.geteuid() != 0:
+        pytest.skip("only root gives files away")
+    if how == "a pipe":
+        file.unlink()
+        os.mkfifo(file)
+    elif how == "others own":
+        os.chown(file, 12345, 12345)
+    else:
+        file.chmod(0o666)
+    told = world.round()
+    assert told.code == 2 and not world.stops
+    assert any(f"{file} is damaged (" in line for line in told.lines), told.lines
+
+
+def test_a_damaged_job_that_is_older_than_a_box_does_not_hold_it(world):
+    file = ledger.place().parent / "jobs/old.json"
+    file.write_text('{"address": "elsewhere:22", "fol')
+    told = world.round()
+    assert told.code == 2 and not world.stops
+    old = world.made - 86400
+    os.utime(file, (old, old))
+    world.awake()
+    told = world.round()
+    assert told.code == 2 and "old.json is damaged" in told.lines[0] and len(world.stops) == 1
+
+
+@pytest.mark.parametrize("words", [("runs",), ("status", "gpu"), ("release", "gpu", "--forget")])
+def test_a_command_about_boxes_tells_which_line_is_damaged(world, words):
+    with ledger.place().open("a") as file:
+        file.write('{"t": 1795000000, "eve')
+    done = run(*words)
+    assert f"{ledger.place()} is damaged (line " in done.output
+
+
+def test_a_torn_line_holds_up_a_run_only_where_a_purse_may_be_set(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    wanted = purse.Wanted("gpu:22", "gpu", "~/runs/toy", 1795000000.0, Money(1.0, "USD"))
+    ledger.opened("gpu:22", "gpu")
+    with ledger.place().open("a") as file:
+        file.write('{"t": 1795000000, "eve')
+    assert purse.reserve(wanted) is None
+    ledger.set_purse(Money(40, "USD"))
+    with pytest.raises(purse.OverPurse, match="damaged"):
+        purse.reserve(wanted)
+
+
+def test_a_line_that_fits_in_part_only_is_taken_back(tmp_path, monkeypatch):
+    file = tmp_path / "ledger.jsonl"
+    local_files.append(file, b"{}")
+    write = os.write
+    monkeypatch.setattr(os, "write", lambda to, data: write(to, data[:4]))
+    with pytest.raises(OSError, match="space"):
+        local_files.append(file, b'{"t": 1}')
+    assert file.read_bytes() == b"{}\n"
+
+
 def test_a_line_after_a_torn_one_stands_alone(tmp_path):
     file = tmp_path / "journal.jsonl"
     file.write_text('{"t": 1')

@@ -7,6 +7,7 @@ import os
 import shlex
 import subprocess
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import click
@@ -87,7 +88,8 @@ def guard(
         told = guards.work(with_keys(keys), time.time(), say, send)
     except UserError as error:
         if send:
-            send(f"the guard can't work: {error}")
+            with suppress(UserError):
+                send(f"the guard can't work: {error}")
         raise
     if as_json:
         print(json.dumps({"lines": told.lines, "blocked": told.blocked}, ensure_ascii=False))
@@ -116,6 +118,9 @@ def _pause(pause: bool) -> int:
 
 
 def _call(notify: str, line: str) -> None:
+    """Give a line to the user's command. Raises Unfit."""
+    from ..runs.guard_files import Unfit
+
     try:
         words = shlex.split(notify)
         subprocess.run(
@@ -123,7 +128,7 @@ def _call(notify: str, line: str) -> None:
             timeout=60, check=True, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
         )  # fmt: skip
     except (OSError, ValueError, IndexError, subprocess.SubprocessError):
-        terminal.error(f"--notify failed for: {line}; run it by hand to see why")
+        raise Unfit(f"--notify failed for: {line}; run it by hand to see why") from None
 
 
 @guard.command("confirm")

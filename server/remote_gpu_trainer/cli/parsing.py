@@ -70,8 +70,10 @@ class _Ours(click.Command):
         terminal.be_quiet(bool(ctx.params.get("as_json")))
         ctx.call_on_close(lambda: terminal.be_quiet(False))
         if self.about_boxes:
-            from ..runs import ledger
+            from ..runs import known_jobs, ledger
 
+            for line in known_jobs.damage():
+                terminal.error(line)
             name = ctx.find_root().invoked_subcommand or ""
             if reminder := ledger.reminder(name, bool(ctx.params.get("as_json"))):
                 print(reminder, file=sys.stderr)

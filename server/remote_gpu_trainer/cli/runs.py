@@ -38,6 +38,7 @@ STYLES = {
     cls=Group,
     invoke_without_command=True,
     exclusive=("watch", "as_json"),
+    about_boxes=True,
     subcommand_metavar="[compare A B ...]",
 )
 @click.option("--watch", is_flag=True, help=f"stay, and ask anew every {EVERY:.0f} s")

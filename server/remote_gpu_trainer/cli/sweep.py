@@ -76,6 +76,7 @@ def sweep(providers: tuple[str, ...], keys: Path | None, as_json: bool) -> int:
     here that explains boxes is damaged.
     """
     from ..platforms import provider
+    from ..runs import known_jobs
     from ..runs import sweep as sweeping
 
     environment = with_keys(keys)
@@ -88,7 +89,7 @@ def sweep(providers: tuple[str, ...], keys: Path | None, as_json: bool) -> int:
         print(json.dumps([one.as_dict() for one in found], ensure_ascii=False, indent=1))
     else:
         print("\n".join(sweeping.as_text(one) for one in found))
-    damage = sweeping.damage()
+    damage = known_jobs.damage()
     for line in damage:
         terminal.error(line)
     codes = [one.code for one in found]

@@ -15,6 +15,7 @@ import os
 import re
 import shlex
 import subprocess
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -26,6 +27,7 @@ from ..text.masking import shown, shown_lines
 from .profile import Act, Commands, Profile, ProfileError, Rows, get, load
 
 LIMIT = 90.0  # seconds for one command
+ALL = 180.0  # seconds for one list of all regions
 MOST = 32 << 20  # bytes of an answer
 MOUNTS = "MOUNTS"
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,120}\Z")
@@ -132,7 +134,13 @@ class Provider:
             regions = [row.id for row in self._rows(self.commands.regions, "")]
             if not regions:
                 raise NoAnswer(f"{self.name}: it names no regions; check the account's rights")
-        return [item for region in regions for item in self._rows(rows, region)]
+        items, began = [], time.monotonic()
+        for region in regions:
+            if time.monotonic() - began > ALL:
+                raise NoAnswer(f"{self.name}: its {len(regions)} regions took more than {ALL:g} s; "
+                               "try again later")  # fmt: skip
+            items += self._rows(rows, region)
+        return items
 
     def _rows(self, rows: Rows, region: str) -> Iterator[Item]:
         """Yield what a command lists. Raises NoAnswer where the answer isn't a whole list."""
@@ -146,17 +154,15 @@ class Provider:
                 f"{self.name}: {words[0]} answered no JSON ({self._safe(why)}); log in anew, or "
                 "try again later"
             ) from None
-        top = rows.rows.split(".")[0]
-        found = answer
-        if top:
-            found = answer.get(top) if isinstance(answer, dict) else None
-            if not isinstance(found, list):
-                raise NoAnswer(f"{self.name}: its answer has no list {top}; see rgt profile")
-            if any(answer.get(more) for more in ("NextToken", "next_token", "nextToken")):
-                raise NoAnswer(f"{self.name}: its answer is one page of several; update {words[0]}")
-            found = _at(answer, rows.rows)
-        listed = found if isinstance(found, list) else [found]
-        for row in listed:
+        found, path = [answer], rows.rows.split(".") if rows.rows else []
+        for part in path:
+            lists = [one.get(part) if isinstance(one, dict) else None for one in found]
+            if not all(isinstance(one, list) for one in lists):
+                raise NoAnswer(f"{self.name}: its answer has no list {part}; see rgt profile")
+            found = [row for one in lists for row in one]
+        if path and any(answer.get(more) for more in ("NextToken", "next_token", "nextToken")):
+            raise NoAnswer(f"{self.name}: its answer is one page of several; update {words[0]}")
+        for row in found if path or not isinstance(answer, list) else answer:
             yield replace(self._item(rows, row), region=region)
 
     def _item(self, rows: Rows, row: Any) -> Item:

@@ -14,6 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from math import inf
 
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
@@ -39,6 +40,7 @@ SLACK = 300.0  # seconds by which this clock and a provider's may differ
 LOOK = 30.0  # seconds for one box
 AGAIN = 24 * 3600  # seconds after which the user's command gets the same line again
 AT_ONCE = 16  # boxes that are asked at the same time
+_AMOUNT = re.compile(r"\d[\d.]* (?:s|min|h|days|times)\b")  # what grows, and no box's name
 DEAD = ("timeout", "refused", "lost")  # reasons of ssh for which a box counts as dead
 
 
@@ -58,12 +60,14 @@ class Look:
 
 @dataclass
 class Account:
-    """What a provider said. `why`: what went wrong, '' if nothing did."""
+    """What a provider said. `ahead`: seconds by which its clock is ahead of this one, None where it
+    names no time. `why`: what went wrong, '' if nothing did."""
 
     provider: Provider | None = None
     boxes: list[Item] = field(default_factory=list)
     mark: str = ""
     at: float | None = None
+    ahead: float | None = None
     why: str = ""
 
 
@@ -74,9 +78,9 @@ def work(
     send: Callable[[str], None] | None = None,
 ) -> Last:
     """Do a round. `now`: seconds since 1970. `say` gets each line as it comes, `send` those that
-    are new or a day old. Raises Unfit."""
-    with guard_files.only_one():
-        return _Round(environment, now, say, send).work()
+    are new or a day old, and raises Unfit where one doesn't get through. Raises Unfit."""
+    with guard_files.only_one() as why:
+        return _Round(environment, now, say, send, why).work()
 
 
 @dataclass
@@ -85,6 +89,7 @@ class _Round:
     now: float
     say: Callable[[str], None]
     send: Callable[[str], None] | None
+    unfit: str  # why it may only look and warn
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
@@ -93,7 +98,8 @@ class _Round:
         self.last = Last(at=self.now, up=time.monotonic(), boot=_boot())
         self.is_paused = os.path.lexists(guard_files.place("paused"))
         self.acted = ""
-        self.is_damaged = self.is_offline = False
+        self.damaged_at = -inf  # no box that was made before is judged
+        self.is_offline = False
 
     def tell(self, line: str, code: int = 1) -> None:
         """Tell the user a line."""
@@ -102,14 +108,19 @@ class _Round:
         self.say(line)
 
     def _send_new(self) -> None:
-        """Send the lines that are new or a day old. After the round: it may take its time."""
-        before = self.before.notified if self.before else {}
-        for line in self.last.lines:
-            key = re.sub(r"\d[\d.]*", "#", line)
+        """Send the lines that are new or a day old. After the round: it may take its time. From the
+        first that doesn't get through on, they wait for the next round."""
+        before, works = self.before.notified if self.before else {}, True
+        for line in list(self.last.lines):
+            key = _AMOUNT.sub("#", line)
             at = before.get(key, 0.0)
-            if self.send and not 0 <= self.now - at < AGAIN:
-                at = self.now
-                self.send(line)
+            if self.send and works and not 0 <= self.now - at < AGAIN:
+                try:
+                    self.send(line)
+                    at = self.now
+                except Unfit as error:
+                    works = False
+                    self.tell(str(error), 2)
             self.last.notified[key] = at
 
     def time(self) -> float:
@@ -122,7 +133,7 @@ class _Round:
             looking = pool.map(_look, places)
             wanted = sorted({one.provider for one in self.confirmed.values()})
             accounts = dict(zip(wanted, pool.map(self._ask, wanted), strict=True))
-            looks = list(looking)
+            self.looks = looks = list(looking)
         before = self.before.silent if self.before else {}
         for look in looks:
             if not look.answers:
@@ -131,9 +142,13 @@ class _Round:
         if self.is_offline:  # what each box says or doesn't means nothing
             for look in looks:
                 look.reason = ""
-        for account in accounts.values():
+        for name, account in accounts.items():
             if account.why:
                 self.tell(f"a provider couldn't be asked: {account.why}", 2)
+            if account.ahead is not None and abs(account.ahead) > SLACK:
+                ahead = shown_seconds(abs(account.ahead))
+                self.tell(f"this clock and that of {name} differ by {ahead}, so a box past its end "
+                          "may not be told; set this clock")  # fmt: skip
         for look in sorted(looks, key=self._sent):  # one that doesn't stop holds up no other
             self._judge(look, accounts, hold)
         self._find_again({place.address for place in places}, accounts)
@@ -154,7 +169,7 @@ class _Round:
         """Return the boxes of the ledger, and those that it lost. Tell what is damaged."""
         jobs, damage = known_jobs.read()
         told = ledger.damage()
-        damage = [*([told] if told else []), *damage, *self.kept.damage]
+        others = [*filter(None, (self.unfit, told)), *self.kept.damage]
         places = [place for place in overview.places() if place.opened]
         named = ledger.addresses()
         lost = {own.address: own.name for own in self.confirmed.values()}
@@ -163,14 +178,15 @@ class _Round:
         lost = {address: name for address, name in lost.items() if address not in named}
         if lost:
             names = ", ".join(shown(name, 60) for name in lost.values())
-            damage.insert(
+            others.insert(
                 0,
                 f"the list of boxes is damaged: it doesn't have {names}; look at {ledger.place()}: "
                 "a box that only it names isn't looked at, and may still be billed",
             )
-        for line in damage:
-            self.is_damaged = True
+        for line in (*others, *map(str, damage)):
             self.tell(line, 2)
+        # What a job's file held is of no box that was made after it was written.
+        self.damaged_at = inf if others else max((one.at for one in damage), default=-inf)
         for address, name in lost.items():
             here = [job for job in jobs if job.address == address]
             places.append(Place(address, name, jobs=here))
@@ -195,7 +211,7 @@ class _Round:
         fell = [look for look in looks if look.reason and not look.answers
                 and (before is None or look.place.address not in before.silent)]  # fmt: skip
         network = bool(looks) and all(look.reason in (*DEAD, "name") for look in looks)
-        heard = any(not account.why for account in accounts.values())
+        heard = any(not one.why or one.ahead is not None for one in accounts.values())
         if network and (len(looks) > 1 or accounts) and not heard:
             self.is_offline = True
             hold = "no box and no provider answers: this machine's own network may be down"
@@ -232,6 +248,8 @@ class _Round:
             account.boxes, account.at = account.provider.boxes(), self.time()
         except (NoAnswer, ProfileError) as error:
             account.why = str(error)
+        with suppress(NoAnswer):
+            account.ahead = account.provider.clock() - self.time() if account.provider else None
         return account
 
     def _judge(self, look: Look, accounts: dict[str, Account], hold: str) -> None:
@@ -240,7 +258,7 @@ class _Round:
         account = accounts.get(own.provider, Account()) if own else Account()
         seen = self._see(look, own, account, hold)
         decision = decide(seen)
-        if decision.condition == "clocks agree" and account.provider and account.why == "":
+        if decision.acts and account.provider:
             seen = self._see_again(seen, look, account.provider)
             decision = decide(seen)
         if decision.condition:
@@ -253,6 +271,9 @@ class _Round:
             elif own and (why := settled(seen)):
                 guard_files.journal("settled", own, why=why)
                 ledger.gone(own.address, own.name, why)
+                if seen.is_gone:  # a list can lie
+                    self.tell(f"{shown(own.name, 60)} counts as gone from now on, because {why}; "
+                              "look once in the provider's console")  # fmt: skip
             elif own and seen.sent and seen.box and seen.box.standing == "stopped":
                 guard_files.journal("off", own)
         except Unfit as error:
@@ -261,14 +282,19 @@ class _Round:
     def _see(self, look: Look, own: Confirmed | None, account: Account, hold: str) -> Seen:
         place, opened = look.place, look.place.opened
         made = own.created if own else opened.since if opened else 0.0
+        same = [look]
+        if own:  # the box may have other names here
+            same += [one for one in self.looks
+                     if one is not look and own.id in ids_at(account.boxes, one.names)]  # fmt: skip
+        jobs = [job for one in same for job in one.place.jobs]
         seen = Seen(
             self.time(),
             place.name,
             self.is_paused,
-            "a file that the guard needs is damaged" if self.is_damaged else "",
+            "a file that the guard needs is damaged" if made - SLACK <= self.damaged_at else "",
             hold,
             own,
-            tuple(self._end(job, place) for job in place.jobs if job.at >= made - SLACK),
+            tuple(self._end(job, place) for job in jobs if job.at >= made - SLACK),
             why=look.why,
             why_unlisted=account.why,
             acted=self.acted,
@@ -290,6 +316,7 @@ class _Round:
                 drilled=self.kept.drilled(own, act),
                 command=guard_files.hash_of(*words) if listed else own.command,
                 sent=self.kept.sent(own),
+                clock_ahead=account.ahead,
             )
         return _with_runs(seen, look, act) if look.answers else seen
 
@@ -309,14 +336,12 @@ class _Round:
         return End(job.name, None, 0.0)
 
     def _see_again(self, seen: Seen, look: Look, provider: Provider) -> Seen:
-        """Return what is so just before the stop: the provider's list and clock, asked anew."""
+        """Return what is so just before the stop: the provider's list, asked anew."""
         own = seen.confirmed
         try:
-            ahead = provider.clock() - self.time()
             boxes = provider.boxes()
             return replace(
                 seen,
-                clock_ahead=ahead,
                 listed=tuple(box for box in boxes if own and box.id == own.id),
                 at_address=ids_at(boxes, look.names),
                 listed_at=self.time(),

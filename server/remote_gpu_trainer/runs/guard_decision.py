@@ -290,11 +290,11 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
     """Return what to tell the user about a box, a sentence each; [] for nothing."""
     name, told, box = shown(seen.name, 60), [], seen.box
     is_shown_off = box is not None and box.standing in ("stopped", "ended")
-    is_off = (is_shown_off or seen.is_gone) and seen.late is None
+    is_off = is_shown_off and seen.late is None and not seen.longer
     if box is not None and is_shown_off and not is_off:
         told.append(
             f"the provider says that {box.id} is {box.state}, and yet {name} answers, and a run "
-            "lives there past its end; look in the provider's console"
+            "lives there; look in the provider's console"
         )
     if box is not None and box.standing == "stopped":
         cost = "" if box.month is None else f", about {box.month:.2f} USD a month"

@@ -11,7 +11,7 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -155,27 +155,27 @@ def read() -> Kept:
         place("journal.jsonl"), Step, ANEW["journal.jsonl"], MOST_BYTES
     )
     receipts, more = local_files.read_all(place("drills"), Receipt, ANEW["drills"])
-    damage += [*([why] if why else []), *more]
+    damage += [*([why] if why else []), *map(str, more)]
     return Kept({one.address: one for one in confirmed.values()}, last, steps, receipts, damage)
 
 
 @contextmanager
-def only_one() -> Iterator[None]:
-    """Let no second guard work meanwhile. Raises Unfit."""
-    file = place("lock")
-    try:
-        file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        held = os.fdopen(os.open(file, os.O_RDWR | os.O_CREAT, 0o600), "rb+")
-    except OSError as error:
-        raise _not_written(file, error) from None
-    with held:
+def only_one() -> Iterator[str]:
+    """Let no second guard work meanwhile, and yield why that can't be ensured, '' if it is: such a
+    guard may look and warn. Raises Unfit where another one works."""
+    file, why = place("lock"), ""
+    with ExitStack() as held:
         try:
-            lock(held.fileno(), waits=False)
-        except (BlockingIOError, PermissionError):
-            raise Unfit("another guard is at work; wait for its end") from None
+            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
+            held.callback(os.close, descriptor)
+            try:
+                lock(descriptor, waits=False)
+            except (BlockingIOError, PermissionError):
+                raise Unfit("another guard is at work; wait for its end") from None
         except OSError as error:
-            raise _not_written(file, error) from None
-        yield
+            why = str(_not_written(file, error))
+        yield why
 
 
 def _not_written(file: Path, error: OSError) -> Unfit:

@@ -140,8 +140,11 @@ def _systemd(word: str) -> str:
 
 
 def _crontab() -> list[str]:
-    """Return the user's own lines."""
-    return [line for line in (_run(["crontab", "-l"]) or "").splitlines() if MARK not in line]
+    """Return the user's own lines. Raises Unfit."""
+    told = _run(["crontab", "-l"])
+    if told is None:
+        raise Unfit("crontab -l failed, so your lines might be lost; run it yourself to see why")
+    return [line for line in told.splitlines() if MARK not in line]
 
 
 def _write_crontab(lines: list[str]) -> None:
@@ -157,4 +160,6 @@ def _run(words: list[str], given: str = "") -> str | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
+    if "no crontab for" in done.stderr:
+        return ""
     return None if done.returncode else done.stdout

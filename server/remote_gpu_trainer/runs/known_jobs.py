@@ -19,7 +19,7 @@ from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..text import write_whole
 from . import ledger, local_files
-from .local_files import Seconds
+from .local_files import Damaged, Seconds
 
 MOST = 500  # files; the oldest go
 DAMAGED = (
@@ -106,9 +106,15 @@ def every() -> list[Known]:
     return read()[0]
 
 
-def read() -> tuple[list[Known], list[str]]:
+def read() -> tuple[list[Known], list[Damaged]]:
     """Return all jobs that were started from here, and what is wrong with other files of jobs."""
     return local_files.read_all(_place(), Known, DAMAGED)
+
+
+def damage() -> list[str]:
+    """Return what is wrong with the lists of boxes and of jobs, a sentence each."""
+    told = ledger.damage()
+    return [*([told] if told else []), *map(str, read()[1])]
 
 
 def is_same(folder: str, run: str) -> bool:

@@ -300,6 +300,16 @@ def purse() -> tuple[Money, float] | None:
     return found
 
 
+def names_purse() -> bool:
+    """Return whether a purse may ever have been set here: by any line, whole or damaged."""
+    try:
+        return PURSE.encode() in place().read_bytes()
+    except FileNotFoundError:
+        return False
+    except OSError:
+        return True
+
+
 def _now(now: float | None) -> float:
     return time.time() if now is None else now
 

@@ -6,7 +6,9 @@ says which file, what is wrong and what to do.
 
 from __future__ import annotations
 
+import errno
 import os
+import stat
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
@@ -29,14 +31,23 @@ Seconds = Annotated[float, _Seconds()]
 
 
 class Damaged(UserError):
-    """A file that can't be read as what it was written. What is wrong; what to do."""
+    """A file that can't be read as what it was written. What is wrong; what to do.
+
+    `at`: when it was last written, in seconds since 1970, inf where that isn't known. What it held
+    is of no later time.
+    """
 
     def __init__(self, file: Path, what: str, do: str):
         super().__init__(f"{file} is damaged ({what}); {do}")
+        try:
+            self.at = file.lstat().st_mtime
+        except OSError:
+            self.at = float("inf")
 
 
 def read(file: Path, model: Any, do: str) -> Any:
     """Return what a file of JSON holds, None where there is none. Raises Damaged."""
+    _see_owner(file)
     try:
         return _model(model).validate_json(file.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -45,7 +56,7 @@ def read(file: Path, model: Any, do: str) -> Any:
         raise Damaged(file, _what(error), do) from None
 
 
-def read_all(folder: Path, model: Any, do: str) -> tuple[list[Any], list[str]]:
+def read_all(folder: Path, model: Any, do: str) -> tuple[list[Any], list[Damaged]]:
     """Return what each *.json of a folder holds, and what is wrong with the others."""
     found, damage = [], []
     try:
@@ -53,13 +64,15 @@ def read_all(folder: Path, model: Any, do: str) -> tuple[list[Any], list[str]]:
     except FileNotFoundError:
         names = []
     except OSError as error:
-        return [], [str(Damaged(folder, _what(error), do))]
+        damaged = Damaged(folder, _what(error), do)
+        damaged.at = float("inf")  # a folder's time isn't that of what its files hold
+        return [], [damaged]
     for name in names:
         try:
             told = read(folder / name, model, do)
             found += [] if told is None else [told]
         except Damaged as error:
-            damage.append(str(error))
+            damage.append(error)
     return found, damage
 
 
@@ -69,12 +82,15 @@ def read_lines(file: Path, model: Any, do: str, most: int) -> tuple[list[Any], s
     `most`: bytes of its end that are read.
     """
     try:
+        _see_owner(file)
         with file.open("rb") as data:
             size = data.seek(0, os.SEEK_END)
             data.seek(max(0, size - most))
             lines = data.read(most).split(b"\n")
     except FileNotFoundError:
         return [], ""
+    except Damaged as error:
+        return [], str(error)
     except (OSError, ValueError) as error:
         return [], str(Damaged(file, _what(error), do))
     lines = lines[1:] if size > most else lines
@@ -94,7 +110,7 @@ def read_lines(file: Path, model: Any, do: str, most: int) -> tuple[list[Any], s
 
 
 def append(file: Path, line: bytes, sync: bool = False) -> None:
-    """Add a line, under a lock, so that a cut last one stays alone. Raises OSError."""
+    """Add a whole line or nothing, under a lock; a cut last one stays alone. Raises OSError."""
     file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     try:
@@ -102,11 +118,29 @@ def append(file: Path, line: bytes, sync: bool = False) -> None:
         size = os.fstat(descriptor).st_size
         if size and os.lseek(descriptor, size - 1, os.SEEK_SET) and os.read(descriptor, 1) != b"\n":
             line = b"\n" + line
-        os.write(descriptor, line + b"\n")
+        if os.write(descriptor, line + b"\n") <= len(line):
+            os.ftruncate(descriptor, size)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
         if sync:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def _see_owner(file: Path) -> None:
+    """Raise Damaged for a file that another user made or may change, or that is a pipe."""
+    try:
+        told = file.stat()
+    except OSError:  # who reads it says so
+        return
+    if not stat.S_ISREG(told.st_mode) and not stat.S_ISDIR(told.st_mode):
+        raise Damaged(file, "it is no plain file", "delete it")
+    foreign = os.name == "posix" and told.st_uid not in (0, os.geteuid())
+    if foreign or (os.name == "posix" and told.st_mode & 0o022):
+        raise Damaged(
+            file, "another user made it or can write it",
+            "read it, and once it is as you left it, make it yours and run chmod 600 on it",
+        )  # fmt: skip
 
 
 @cache

@@ -134,7 +134,7 @@ def wanted_by(box: Box, plan: Plan, began: float) -> Wanted | None:
 
 def check(wanted: Wanted, now: float) -> Account | None:
     """Return the account as it is with this run; None without a purse. Raises OverPurse."""
-    found = _purse()
+    found = _purse() if ledger.names_purse() else None
     if found is None:
         return None
     hourly, unit = wanted.hourly, found[0].currency

@@ -81,12 +81,6 @@ def sweep(provider: Provider) -> Swept:
     return swept
 
 
-def damage() -> list[str]:
-    """Return what is wrong with the files by which boxes are explained, a sentence each."""
-    told = ledger.damage()
-    return [*([told] if told else []), *known_jobs.read()[1]]
-
-
 def explain(item: Item, jobs: list[Known]) -> str:
     """Return the run from here that a box of a list is there for, '' for none known."""
     for rental in ledger.still_open():
