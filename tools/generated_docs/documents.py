@@ -44,7 +44,7 @@ SEEN_BY_PROBE = "**Seen by:** probe\n\n"
 IN_PAGES = {
     "SKILL.md": ("families",),
     "references/gpu_health.md": ("xids",),
-    "references/run_script.md": ("exits", "phases", "failures"),
+    "references/run_script.md": ("exits", "phases", "failures", "names"),
     "profiles/_schema.md": ("schema", "shares", "limits"),
 }
 DOCUMENTS = (
@@ -258,6 +258,13 @@ def _phases(page: str, catalogue: Catalogue) -> dict[str, Any]:
     return {"rows": TABLE}
 
 
+def _names(page: str, catalogue: Catalogue) -> dict[str, Any]:
+    """The names in a run's folder."""
+    from remote_gpu_trainer.runner.names import TABLE
+
+    return {"rows": TABLE}
+
+
 def _failures(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The classes of failure, and what the runner decides."""
     from remote_gpu_trainer.runner.failures import FAILURES
@@ -312,6 +319,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "exits": _exits,
     "phases": _phases,
     "failures": _failures,
+    "names": _names,
     "xids": _xids,
 }
 

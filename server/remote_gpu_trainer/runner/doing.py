@@ -35,7 +35,7 @@ from .seeing import Seeing
 from .why import WAITS, Refusal, full_folder
 
 BOOTED = "this box has just booted; waiting"  # how the reason begins meanwhile
-OF_AN_END = (".done", ".failed", ".preempted", "notice", sync.WHOLE, "quiet")
+OF_AN_END = (".done", ".failed", ".preempted", sync.WHOLE, "quiet")
 GPU_KINDS = ("no-gpu", "busy", "held", "kernel", "driver")
 DISK_KINDS = ("disk", "inodes")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import sys
 import time
 from contextlib import suppress
@@ -18,17 +17,12 @@ from .core import copying
 from .core.copying import ABSENT
 from .core.model import Copy, NoteFailure, Seen, Worker
 from .locks import try_lock
+from .names import find_name
 
 WHOLE = "final-sync"  # in the run folder: all was compared after the program's last change
 CUT = -1  # no code of a worker: its time was over, or it made no progress
 HOLD_LOOK = 1.0  # seconds between two looks for what lies here alone
 KILL_SECONDS = 2.0  # for a killed worker to be gone
-# Files of the run folder that change without anything new to copy.
-OWN = re.compile(
-    r"(log|stacks|state\.json|events\.jsonl|asked|rc|lock|attempt|place\.json|deadline.*"
-    r"|synced\.tsv|copies\.json|safe\.json|results\.before|(last|final)-\w+|sync\..*|heartbeat\w*"
-    r"|run\.sh|.*\.pid|.*\.cache|.*\.tmp\..*|\..*)(/|$)"
-)
 
 
 class Sync:
@@ -246,11 +240,19 @@ def _stamps(paths: list[str], own: str) -> tuple[float, dict[str, list[int]]]:
     begun = time.monotonic()
     for path in dict.fromkeys(paths):
         for name in mirror.files_in(path, set()).values() if os.path.exists(path) else ():
-            is_own = name.startswith(own + "/") and OWN.match(name[len(own) + 1 :])
-            stamp = [] if is_own else mirror.stamp(name)
+            stamp = [] if _is_own(name, own) else mirror.stamp(name)
             if stamp:
                 found[name] = stamp
     return time.monotonic() - begun, found
+
+
+def _is_own(path: str, folder: str) -> bool:
+    """Return whether a path is one of the runner's own in the run's folder."""
+    if not path.startswith(folder + "/"):
+        return False
+    top = path[len(folder) + 1 :].partition("/")[0]
+    found = find_name(top)
+    return top.startswith(".") if found is None else not found.is_theirs
 
 
 def unverified(run: Run) -> str:

@@ -25,6 +25,7 @@ from pathlib import Path, PurePosixPath
 from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..catalogue import bundle
+from ..runner.names import LEFT_THERE
 from ..text import write_whole
 from ..text.masking import shown, shown_lines
 from . import Loads, known_jobs, named_results, status
@@ -34,14 +35,6 @@ from .transfer.wire import leads_out
 
 Begins = Callable[[int, Callable[[], int]], None]
 
-# The runner's own files at the top of its folder: locks, process ids, caches, and what belongs to a
-# rehearsal. They change while they are read, and mean nothing elsewhere.
-LEFT_THERE = (
-    "lock", "start.lock", "supervisor.lock", "heartbeat", "rehearsal", "python", ".spare",
-    "whole.cache", "runner.pid", "train.pid", "supervisor.pid", "deadman.pid",
-    "start.begun",
-    "fetch.progress", "sync.progress", "asked", "save-now",
-)  # fmt: skip
 MANIFEST = "PULL_MANIFEST.json"
 # Characters of a name that verify_local.py allows in no manifest: systems treat them differently.
 _ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|\A[^/]*:")

@@ -1,0 +1,118 @@
+"""The names at the top of a run's folder, as one table. The reference shows it."""
+
+from __future__ import annotations
+
+from fnmatch import fnmatchcase
+from typing import NamedTuple
+
+
+class Name(NamedTuple):
+    """One name, or a pattern of names.
+
+    `stays`: it means nothing elsewhere, so `rgt release` and `rgt pull` leave it on the box.
+    `is_theirs`: what the program saves may lie in it.
+    """
+
+    name: str
+    holds: str
+    written: str
+    read: str
+    stays: bool = False
+    is_theirs: bool = False
+
+
+_ALL = "every verb"
+_RUNNER, _SUPERVISOR, _COPY = "runner", "supervisor", "copy"
+_BOTH = "runner, supervisor"
+TABLE = (
+    Name(
+        "run.sh",
+        "the script; supervisor, runner and copies are started by it",
+        "start",
+        _ALL,
+    ),
+    Name("run.d", "the job, and what runs it", "start", _ALL),
+    Name("sent.json", "the job as it was sent", "rgt start", "rgt"),
+    Name("code", "the program's files, as sent", "rgt start", "program", False, True),
+    Name("must-restore", "nothing begins without a durable checkpoint", "rgt resume", _RUNNER),
+    Name("state.json", "where the run is, and what the next decision goes by", _RUNNER, _ALL),
+    Name("events.jsonl", "what happened, a line for each event", _BOTH, "status, rgt"),
+    Name("series.jsonl", "the course: a row a minute", _RUNNER, "rgt"),
+    Name("log", "the program's output; `runner.log`, `supervisor.log`, snapshots", _BOTH, _ALL),
+    Name("log.times", "when the log had come to which byte", _SUPERVISOR, "copy, rgt logs"),
+    Name("heartbeat", "when the runner looked last", _RUNNER, "supervisor, status", True),
+    Name(".done", "the end: all that is expected is there and copied", _BOTH, _ALL),
+    Name(".unsaved", "the end: trained to its end, the last copy isn't verified", _BOTH, _ALL),
+    Name(".failed", "the end, with class, entry and reason", _BOTH, _ALL),
+    Name(".preempted", "the end of a run that somebody asked to save and end", _BOTH, _ALL),
+    Name(".refused", "the last start was refused by its checks", _RUNNER, "start, supervisor"),
+    Name("attempt", "the attempt's number", _RUNNER, _BOTH),
+    Name("attempt.json", "what the attempt began with", _RUNNER, "runner, copy, status"),
+    Name("train.pid", "pid and start of the program", _SUPERVISOR, _ALL, True),
+    Name("rc", "the exit code of the attempt", _SUPERVISOR, "runner, copy"),
+    Name("save-seconds", "how long a save takes, as measured", _RUNNER, _SUPERVISOR),
+    Name("last-checkpoint", "the newest complete checkpoint that was seen", _RUNNER, _RUNNER),
+    Name("lock", "locked by the runner", _RUNNER, "start", True),
+    Name("runner.pid", "pid and start of the runner", _RUNNER, _ALL, True),
+    Name("supervisor.lock", "locked by the supervisor", _SUPERVISOR, _SUPERVISOR, True),
+    Name("supervisor.pid", "pid and start of the supervisor", _SUPERVISOR, _ALL, True),
+    Name("deadman.pid", "pid and start of the bash behind both", _SUPERVISOR, _SUPERVISOR, True),
+    Name("sync.lock", "locked by the copy that goes on", _COPY, _COPY, True),
+    Name("sync.pid", "pid and start of that copy", _COPY, _BOTH, True),
+    Name("sync.progress", "changes as long as that copy gets on", _COPY, _BOTH, True),
+    Name("end.lock", "locked by the end command", _SUPERVISOR, _SUPERVISOR, True),
+    Name("start.lock", "locked by a start", "start", "start", True),
+    Name("start.begun", "the runner began", _RUNNER, "start", True),
+    Name("start.refused", "why the runner didn't begin", _RUNNER, "start", True),
+    Name("asked", "who asked the run to save and end", "stop, supervisor", _BOTH, True),
+    Name("save-now", "the program is asked to save", _BOTH, "program, runner", True),
+    Name("waits-for-save", "the save that an end waits for", _BOTH, "stop, status", True),
+    Name("waits-for-room", "what the next attempt waits for", _RUNNER, "status", True),
+    Name("quiet", "`stop` after the end: no alarm, no end command", "stop", "supervisor, status"),
+    Name("end.json", "why the box is still on although it was to end", _SUPERVISOR, "status"),
+    Name("deadline", "the deadline, in seconds since 1970", _RUNNER, _ALL),
+    Name("deadline.from", "the first start, and the deadline as the job has it", _RUNNER, _BOTH),
+    Name("job.sha", "which job was started", _RUNNER, _RUNNER),
+    Name("place.json", "the durable place that the run began with", "runner, copy", _ALL),
+    Name("results.before", "results from before the first attempt", _RUNNER, _RUNNER),
+    Name("rehearsed.json", "the bytes of a checkpoint, as rehearsed", "rehearse", "preflight"),
+    Name("code.*", "commit, difference and ignored files of the code", _RUNNER, "people"),
+    Name("copies.json", "what was read, copied and proven", _COPY, _COPY),
+    Name("safe.json", "what is verified at the durable place", _COPY, _ALL),
+    Name("last-sync", "how the last round of copies went", _COPY, _ALL),
+    Name("final-sync", "all was compared after the program's last change", _COPY, _ALL),
+    Name(".sync-failed", "the last round failed: the next one compares more", _COPY, _COPY),
+    Name("synced.tsv", "a row for each item of each round", _COPY, "people"),
+    Name(".staged", "a copy that is made before it is sent", _COPY, _COPY, True),
+    Name(".held.*", "what another attempt could write over", _RUNNER, "runner, copy"),
+    Name("whole.cache", "which checkpoints were found complete", "runner, copy", _ALL, True),
+    Name("fetch.progress", "changes while a durable copy comes back", _RUNNER, _RUNNER, True),
+    Name("install.done", "which environment was installed", _RUNNER, _RUNNER),
+    Name("install.rc", "the exit code of the installation", _RUNNER, _RUNNER),
+    Name("setup.failed", "the line of the setup that failed", "program", _RUNNER),
+    Name("container.json", "what removes the program's container", _RUNNER, _BOTH),
+    Name("home", "HOME in a container", "program", "program", False, True),
+    Name("hostfile", "the nodes, for DeepSpeed", _RUNNER, "program"),
+    Name("elastic", "errors of ranks, as torchrun keeps them", "program", _RUNNER),
+    Name("stacks", "what a fatal error of Python said", "program", _RUNNER),
+    Name("python", "what enters the program's Python", _RUNNER, "program", True),
+    Name("probe", "what the probe saw of the first steps", "program", _RUNNER),
+    Name("probe.txt", "the same, as it is told", _RUNNER, "people"),
+    Name("ranks.json", "who was which rank", _RUNNER, "snapshot"),
+    Name("rehearsal", "the folder of a rehearsal", "rehearse", "rehearse", True, True),
+    Name("queue.json", "what the cells of a queue came to", _RUNNER, "status, rgt"),
+    Name("queue.rest", "the cells that aren't done, as a queue", "reconcile", "people"),
+    Name("cells", "the folders of a queue's cells", _RUNNER, _ALL, False, True),
+    Name("cell", "what a cell was started with", _RUNNER, _RUNNER),
+    Name("parts", "the folders of a divided queue's parts", _RUNNER, _ALL, False, True),
+    Name("node-*", "the folders of further nodes", _RUNNER, _ALL, False, True),
+    Name(".spare", "room for the end of a run on a full disk", _RUNNER, _BOTH, True),
+)  # fmt: skip
+LEFT_THERE = tuple(one.name for one in TABLE if one.stays)
+
+
+def find_name(name: str) -> Name | None:
+    """Return the row of a name, None for one that isn't the runner's. A file that is just being
+    written belongs to its name."""
+    name = name.partition(".tmp.")[0]
+    return next((one for one in TABLE if fnmatchcase(name, one.name)), None)

@@ -1,0 +1,44 @@
+"""What a run leaves in its folder is in the table of names."""
+
+import re
+
+from remote_gpu_trainer.runner import names
+
+from tests.conftest import ROOT
+from tests.runner.box import Box
+
+pytest_plugins = ["tests.runner.box"]
+
+ROOMS = ("runner", "runs", "snapshot")
+
+
+def test_a_run_leaves_no_name_that_is_not_in_the_table(box: Box):
+    to = {"to": str(box.folder / "durable"), "what": [str(box.checkpoints)], "every_minutes": 0}
+    box.make("--sleep", 0.05, durable=to)
+    box.start()
+    seen: set[str] = set()
+    while box.status()["alive"]:
+        seen |= {path.name for path in box.run_dir.iterdir()}
+    assert box.wait()["phase"] == "done"
+    seen |= {path.name for path in box.run_dir.iterdir()}
+    ours = {name for name in seen if names.find_name(name)}
+    assert seen - ours == {"final.bin", "steps.log"}, "of the program itself"
+    assert len(ours) > 15
+
+
+def test_the_table_names_each_thing_once_and_nothing_that_is_gone():
+    text = "".join(
+        path.read_text(encoding="utf-8")
+        for room in ROOMS
+        for path in (ROOT / "server/remote_gpu_trainer" / room).rglob("*")
+        if path.suffix in (".py", ".sh") and path.name != "names.py"
+    )
+    for row in names.TABLE:
+        assert names.find_name(row.name) is row
+        bare = row.name.strip(".*").rstrip("-")
+        assert re.search(rf"[\"/.]{re.escape(bare)}\b", text), row.name
+
+
+def test_a_file_that_is_just_written_belongs_to_its_name():
+    assert names.find_name("state.json.tmp.7.8") is names.find_name("state.json")
+    assert names.find_name("node-3") and not names.find_name("model.pt")
