@@ -49,6 +49,11 @@ from typing import Any, NamedTuple
 # proc.py
 # What /proc tells of processes. Runs on the box too: Python 3.8, standard library only.
 
+# In a run's folder: who notes its pid and start, and where. An older version had a file NAME.pid
+# for each of them, and what it started may live on.
+NOTED = {"train": "attempt.json"}
+_PAIR = re.compile(r'(?:.*"pid": )?(\d+),? (?:"start": )?(\d+)')
+
 
 class Stat(NamedTuple):
     """What /proc/PID/stat tells. `start`: clock ticks since boot, which tell two owners of a pid
@@ -105,6 +110,16 @@ def is_same(pid: int, start: int) -> bool:
     """Return whether this very process lives; its pid may belong to another one by now."""
     stat = read_stat(pid) if pid else None
     return stat is not None and stat.lives and stat.start == start
+
+
+def read_noted(folder: str, name: str) -> tuple[int, int]:
+    """Return pid and start of a run's `train`, `runner`, `supervisor`, `deadman` or `sync`, alive
+    or not; (0, 0) where none is noted."""
+    for file in dict.fromkeys((NOTED.get(name, f"{name}.pid"), f"{name}.pid")):
+        with suppress(OSError), open(os.path.join(folder, file), errors="replace") as text:
+            if found := _PAIR.match(text.read(1 << 16)):
+                return int(found[1]), int(found[2])
+    return 0, 0
 
 
 def read_environment(pid: int) -> dict[str, str]:
@@ -1680,12 +1695,9 @@ def _read_folder(folder: str) -> dict[str, Any]:
 
 
 def _noted_process(folder: str, name: str) -> int:
-    """Return the pid in NAME.pid, 0 where that process is gone."""
-    with suppress(OSError, ValueError, IndexError), open(f"{folder}/{name}.pid") as file:
-        words = file.read(100).split()
-        pid, start = int(words[0]), int(words[1])
-        return pid if is_same(pid, start) else 0
-    return 0
+    """Return the pid of one of a run's processes, 0 where that is gone."""
+    pid, start = read_noted(folder, name)
+    return pid if is_same(pid, start) else 0
 
 
 def read_object(path: str, most: int = 1 << 20) -> dict[str, Any]:

@@ -15,7 +15,8 @@ from remote_gpu_trainer.cli import start_stop_resume
 from remote_gpu_trainer.cli.main import main
 from remote_gpu_trainer.gpu_health import examine
 from remote_gpu_trainer.gpu_health.reading import Health
-from remote_gpu_trainer.runner import failures
+from remote_gpu_trainer.runner import failures, procs
+from remote_gpu_trainer.runner.folder import Folder
 from remote_gpu_trainer.runs import job_start, run_ends
 from remote_gpu_trainer.runs import status as run_status
 from remote_gpu_trainer.runs.calling import Answer
@@ -560,7 +561,7 @@ def test_a_program_that_outlived_its_runner_goes_on_by_the_command_that_is_named
     assert rgt("start", "gpu", str(job)).returncode == 0
     folder = here.home / "runs/toy"
     names = ("supervisor", "runner", "deadman")  # a parent starts its child again at once
-    for pid in [int((folder / f"{name}.pid").read_text().split()[0]) for name in names]:
+    for pid, _ in [procs.noted(Folder(str(folder)), name) for name in names]:
         os.kill(pid, signal.SIGKILL)
     assert "rgt resume goes on with the program" in rgt("status", "gpu").stdout
     refused = rgt("start", "gpu", str(job))

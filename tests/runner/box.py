@@ -17,6 +17,8 @@ from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.platforms import profile
+from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runner.folder import Folder
 from remote_gpu_trainer.runs import rendered, run_script
 from remote_gpu_trainer.runs.job import Job
 
@@ -179,7 +181,10 @@ class Box:
         )
 
     def pid(self, name: str) -> int:
-        return int((self.run_dir / f"{name}.pid").read_text().split()[0])
+        """The process that is noted as the run's runner, supervisor, deadman or train."""
+        pid, _ = procs.noted(Folder(str(self.run_dir)), name)
+        assert pid, f"no {name} is noted"
+        return pid
 
     def processes(self) -> list[int]:
         """Every process that works for this run: its script's, and those that carry its mark."""

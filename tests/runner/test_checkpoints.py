@@ -135,10 +135,10 @@ def test_a_folder_without_a_whole_one_is_never_begun_anew_in(make):
 def test_a_run_that_died_in_its_first_save_begins_anew(make):
     box = make()
     box.save(5, corrupt=True)
-    box.run.folder.write("attempt", "1\n")
+    box.run.folder.write("attempt.json", '{"attempt": 1}')
     with pytest.raises(Lost):  # it lay there before the run
         resuming.choose_checkpoint(box.run)
-    box.run.folder.write("attempt", "2\n")
+    box.run.folder.write("attempt.json", '{"attempt": 2}')
     assert resuming.choose_checkpoint(box.run) is None
     assert box.names() == [".corrupt/step-5.pt"] and box.events("corrupt-checkpoint")
     box.save(5)

@@ -100,7 +100,7 @@ def test_a_runner_that_was_killed_still_tells_what_the_probe_saw(box: Box):
     slow = SILENT.replace("time.sleep(0.02)", "time.sleep(0.2)")
     prepared(box, slow).start()
     box.until(lambda: (box.status()["step"] or 0) >= 3, what="step 3")
-    os.kill(int((box.run_dir / "runner.pid").read_text().split()[0]), signal.SIGKILL)
+    os.kill(box.pid("runner"), signal.SIGKILL)
     now = box.wait()
     assert now["phase"] == "done" and now["probe"].startswith("wrong: "), box.log()
 

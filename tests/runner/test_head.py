@@ -12,6 +12,8 @@ import time
 from pathlib import Path
 
 import pytest
+from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runner.folder import Folder
 from remote_gpu_trainer.runs import run_script
 
 from tests.runner.jobs import files_of, merged
@@ -157,8 +159,11 @@ class Place:
         return self.hands[-1]
 
     def note(self, name: str, pid: int) -> None:
-        stat = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        (self.path / f"{name}.pid").write_text(f"{pid} {stat[19]}\n")
+        folder = Folder(str(self.path))
+        if name == "train":
+            procs.note_program(folder, pid)
+        else:
+            procs.note_pid(folder, name, pid)
 
     def read(self, name: str) -> str:
         file = self.path / name

@@ -106,7 +106,7 @@ def test_where_the_place_fails_it_is_held_and_copied_once_the_place_is_back(box:
 
 def attempted(folder: Path, **fields):
     run = make(folder, **{"timings": {"tick": 0.05}, **fields})
-    run.folder.write("attempt", "1\n")
+    run.folder.write("attempt.json", '{"attempt": 1}')
     return run
 
 
@@ -117,7 +117,7 @@ def test_what_no_attempt_wrote_is_not_held(tmp_path):
     fill(tmp_path, 10)
     run = make(tmp_path, **NO_PLACE)
     assert held.find_alone(run) == []
-    run.folder.write("attempt", "1\n")
+    run.folder.write("attempt.json", '{"attempt": 1}')
     assert [group.name for group in held.find_alone(run)] == ["step-10.pt"]
 
 

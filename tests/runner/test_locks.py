@@ -158,7 +158,7 @@ def test_a_program_that_outlived_its_run_folder_is_refused(run, orphan):
     said = locks.Lease(run).take()
     assert f"end it (kill {orphan.pid})" in said
     # With its folder still there, a new runner adopts it.
-    run.folder.write("attempt.json", "{}")
+    run.folder.write("attempt.json", '{"attempt": 1}')
     assert locks.Lease(run).take() == ""
 
 

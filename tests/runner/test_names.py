@@ -1,8 +1,10 @@
 """What a run leaves in its folder is in the table of names."""
 
+import os
 import re
 
-from remote_gpu_trainer.runner import names
+from remote_gpu_trainer.runner import names, procs
+from remote_gpu_trainer.runner.folder import Folder
 
 from tests.conftest import ROOT
 from tests.runner.box import Box
@@ -42,3 +44,14 @@ def test_the_table_names_each_thing_once_and_nothing_that_is_gone():
 def test_a_file_that_is_just_written_belongs_to_its_name():
     assert names.find_name("state.json.tmp.7.8") is names.find_name("state.json")
     assert names.find_name("node-3") and not names.find_name("model.pt")
+
+
+def test_a_process_that_an_older_version_started_is_seen_to_live(tmp_path):
+    folder, me = Folder(str(tmp_path)), os.getpid()
+    folder.write("attempt.json", '{"attempt": 3, "log_first": 0, "checkpoint": "", "anew": true}\n')
+    told = procs.stat(me)
+    assert told is not None
+    folder.write("train.pid", f"{me} {told.start}\n")
+    assert procs.alive(folder, "train") == me
+    procs.note_program(folder, 1)
+    assert procs.alive(folder, "train") == 1 and folder.attempt() == 3

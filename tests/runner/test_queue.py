@@ -419,7 +419,7 @@ def test_a_queue_is_whole_when_every_cell_that_ran_is(bench, monkeypatch):
     assert copies.is_whole()
     for name in "ab":
         one.cell(name).folder.make()
-        one.cell(name).folder.write("attempt", "1\n")
+        one.cell(name).folder.write("attempt.json", '{"attempt": 1}')
     one.cell("a").folder.touch("final-sync")
     assert not copies.is_whole() and [cell.name for cell in copies.owed()] == ["b"]
 
@@ -436,7 +436,7 @@ def test_a_queue_is_whole_when_every_cell_that_ran_is(bench, monkeypatch):
 def test_a_copy_that_hangs_ends_at_its_limit(bench, monkeypatch):
     one = bench({"a": []}, durable={"to": "/durable"})
     one.cell("a").folder.make()
-    one.cell("a").folder.write("attempt", "1\n")
+    one.cell("a").folder.write("attempt.json", '{"attempt": 1}')
     killed: list[int] = []
     child = SimpleNamespace(poll=lambda: False, kill=lambda: killed.append(1))
     monkeypatch.setattr(queue, "start_verb", lambda *_: child)

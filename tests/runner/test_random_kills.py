@@ -15,6 +15,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runner.folder import Folder
 
 from tests.runner.box import Box, assert_nothing_repeated, undisturbed
 from tests.runner.copying import kept
@@ -27,13 +29,11 @@ CELLS = "abcd"
 def living(box: Box, *more: int) -> dict[str, list[int]]:
     """The processes of the run that live, by what they are; `more` are those of a rehearsal."""
     ours, found = set(box.processes()), {}
-    for file in box.run_dir.rglob("*.pid"):
-        try:
-            pid = int(file.read_text().split()[0])
-        except (OSError, ValueError, IndexError):
-            continue  # it is written or taken away at this moment
-        if pid in ours and file.stem in ("train", "runner", "supervisor"):
-            found.setdefault(file.stem, []).append(pid)
+    for folder in {file.parent for file in box.run_dir.rglob("log")} | {box.run_dir}:
+        for name in ("train", "runner", "supervisor"):
+            pid, _ = procs.noted(Folder(str(folder)), name)
+            if pid in ours:
+                found.setdefault(name, []).append(pid)
     rehearsals = [pid for pid in more if pid in ours]
     return found | ({"rehearsal": rehearsals} if rehearsals else {})
 

@@ -232,7 +232,7 @@ def test_a_rehearsal_that_is_killed_leaves_no_program_for_the_run_to_meet(box: B
     make(box, "--steps", 4000, "--every", 4000, "--sleep", 0.02)
     child = box.popen("rehearse")
     box.until(lambda: trains(box))
-    program = int((box.run_dir / "rehearsal/train.pid").read_text().split()[0])
+    program = json.loads((box.run_dir / "rehearsal/attempt.json").read_text())["pid"]
     if also:
         others = set(box.processes()) - {program}
         for number in (signal.SIGSTOP, signal.SIGKILL):  # so that none sees another one end

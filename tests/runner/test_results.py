@@ -58,7 +58,7 @@ def test_a_result_from_before_the_run_is_missing_until_it_is_written_again(tmp_p
 def test_what_an_earlier_attempt_wrote_counts(tmp_path):
     run = run_of(tmp_path, "final.bin")
     results.note_before(run)
-    run.folder.write("attempt", "1\n")
+    run.folder.write("attempt.json", '{"attempt": 1}')
     write(tmp_path / "work/final.bin")
     results.note_before(run)
     assert results.look(run) == ([], [])

@@ -82,7 +82,7 @@ def test_the_save_of_a_program_that_lives_is_looked_at_once_it_was_asked_for(kep
     asked = []
     procs.note_pid(kept.run.folder, "runner", os.getpid())
     with subprocess.Popen(["sleep", "600"]) as program:
-        procs.note_pid(kept.run.folder, "train", program.pid)
+        procs.note_program(kept.run.folder, program.pid)
         kept._ask = lambda why, _: asked.append(why)
         try:
             kept.run.folder.write("save-seconds", "2.0\n")

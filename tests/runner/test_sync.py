@@ -118,7 +118,6 @@ def test_new_files_are_copied_once_they_lie_still_and_nothing_starts_without_the
 def test_an_attempt_that_begins_anew_has_a_line_of_its_own_there(tmp_path):
     run = make(tmp_path)
     for attempt, is_anew, steps in ((1, True, (50, 60)), (2, False, (70,)), (3, True, (80, 90))):
-        run.folder.write("attempt", f"{attempt}\n")
         run.folder.write("attempt.json", json.dumps({"attempt": attempt, "anew": is_anew}))
         fill(tmp_path, *steps)
         assert last(run)
@@ -145,9 +144,9 @@ def test_what_one_save_writes_in_two_files_is_one_generation(tmp_path):
     assert (both.parent / "optimizer.pt").exists() and len(events(run, "copied")) == 2
     save("model.pt", 3)
     save("optimizer.pt", 3, cut=900)
-    procs.note_pid(run.folder, "train", os.getpid())
+    procs.note_program(run.folder, os.getpid())
     assert once(run, "full") and len(events(run, "copied")) == 2
-    run.folder.remove("train.pid")
+    procs.note_program(run.folder, 0)
     # Nothing completes it any more: the complete file is kept, and nobody goes on from it.
     assert once(run, "full") and len(events(run, "copied")) == 3
     assert safe.look_safe(run).is_newest_safe
@@ -214,7 +213,7 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
         assert (folder / ".corrupt" / name).read_bytes() == before[name]
     # The one that came to its end left what it meant to leave.
     save("model.pt", 3, now - 5)
-    run.folder.write("attempt", "1\n")
+    run.folder.write("attempt.json", '{"attempt": 1}')
     run.folder.write("rc", json.dumps({"number": 1, "code": 0}))
     assert once(run, "full") and source_and_state() == [(b"\3", COMPLETE)]
 
@@ -223,7 +222,7 @@ def test_files_in_rhythms_of_their_own_are_copied_and_verified_while_the_program
     run = make(tmp_path, checkpoint={"pattern": "*.pt"}, results=[])
     folder = tmp_path / "ckpt"
     folder.mkdir()
-    procs.note_pid(run.folder, "train", os.getpid())
+    procs.note_program(run.folder, os.getpid())
     now = time.time()
     for name in ("best.pt", "last.pt"):
         with zipfile.ZipFile(folder / name, "w") as archive:
@@ -233,7 +232,7 @@ def test_files_in_rhythms_of_their_own_are_copied_and_verified_while_the_program
     for at in (60, 30, 2):
         os.utime(folder / "last.pt", (now - at, now - at))
         rounds.Round(run, False, False).go()
-    run.folder.remove("train.pid")
+    procs.note_program(run.folder, 0)
     assert once(run, "full")
     told = [json.loads(path.read_text()) for path in (tmp_path / "durable").glob("*/gen*/m*.json")]
     assert {one["state"] for one in told} == {COMPLETE}
@@ -263,22 +262,20 @@ def test_what_an_earlier_attempt_left_half_gives_its_complete_files_while_the_ne
         with zipfile.ZipFile(folder / file, "w") as archive:
             archive.writestr("data", file)
     os.truncate(folder / "best.pt", 50)
-    procs.note_pid(run.folder, "train", os.getpid())
-    run.folder.write("attempt", "1\n")
-    os.utime(tmp_path / "run/attempt", (1e9, 1e9))
+    procs.note_program(run.folder, os.getpid(), attempt=1, begun=1e9)
     assert once(run, "quick") and not events(run, "copied"), "it may be completed still"
-    run.folder.write("attempt", "2\n")
+    procs.note_program(run.folder, os.getpid(), attempt=2, begun=time.time() + 1)
     assert once(run, "quick")
     assert [row["source"] for row in events(run, "copied")] == ["2026-11-29/last.pt alone"]
 
 
 def test_an_attempt_has_copied_once_a_checkpoint_of_its_own_lies_there(tmp_path):
     run = make(tmp_path)
-    run.folder.write("attempt", "1\n")
+    run.folder.write("attempt.json", '{"attempt": 1}')
     assert once(run, "full") and not records.has_copied(run, 1)
     fill(tmp_path, 10)
     assert once(run, "full") and records.has_copied(run, 1)
-    run.folder.write("attempt", "2\n")
+    run.folder.write("attempt.json", '{"attempt": 2}')
     assert not records.has_copied(run, 2)
     # The same bytes, touched: nothing of the second attempt.
     os.utime(next((tmp_path / "ckpt").glob("*10*")))

@@ -48,7 +48,7 @@ class World:
         put_job(folder, {"job": {"durable": {"to": "s3://b/x"}}, "rendered": {}})
         for name in (".done", "final-sync"):
             (folder / name).write_text("{}")
-        (folder / "attempt").write_text("1")
+        (folder / "attempt.json").write_text('{"attempt": 1}')
 
     def job(self, host, name, when, **fields):
         given = {"name": name, "command": ["true"], **fields}

@@ -9,6 +9,7 @@ from dataclasses import replace
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runner.folder import Folder
 from remote_gpu_trainer.runner.probing import LOOKING
 from remote_gpu_trainer.runs import calling, code_files, job_start
 from remote_gpu_trainer.runs.job_errors import JobError
@@ -395,15 +396,14 @@ def test_of_several_living_runs_none_is_chosen(sshd):
     assert calling.the_living_one(GPU) == ""
     fake_run(sshd.home, "old", phase="done", alive=False)
     fake_run(sshd.home, "toy")
-    me = f"{os.getpid()} {procs.stat(os.getpid()).start}\n"
-    (sshd.home / "runs/toy/runner.pid").write_text(me)
+    procs.note_pid(Folder(str(sshd.home / "runs/toy")), "runner", os.getpid())
     # A restart gives small numbers to others: these processes live, and are not the runs'.
     for number, pid in enumerate((1, os.getppid())):
         fake_run(sshd.home, f"gone{number}", phase="running", alive=False)
         (sshd.home / f"runs/gone{number}/runner.pid").write_text(f"{pid} 1\n")
     assert calling.the_living_one(GPU) == "toy"
     fake_run(sshd.home, "other")
-    (sshd.home / "runs/other/train.pid").write_text(me)
+    procs.note_program(Folder(str(sshd.home / "runs/other")), os.getpid())
     with pytest.raises(calling.NotCalled, match=r"2 runs are alive on gpu \(other, toy\)"):
         calling.the_living_one(GPU)
     with pytest.raises(calling.NotCalled, match="no run script in"):

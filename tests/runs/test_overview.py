@@ -129,7 +129,7 @@ def test_a_run_whose_script_is_too_slow_keeps_what_it_said_last_and_says_why(pla
 def test_ended_runs_are_shown_with_all_alone(place):
     folder = fake_run(place / "gpu", "over")
     (folder / ".done").write_text(json.dumps({"t": 1, "step": 400, "exit": 0}))
-    (folder / "attempt").write_text("1\n")
+    (folder / "attempt.json").write_text('{"attempt": 1}')
     opened("gpu")
     done = rgt("runs")
     assert (done.returncode, done.stdout) == (1, "") and "rgt runs --all" in done.stderr.replace(

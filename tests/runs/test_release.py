@@ -193,7 +193,7 @@ def test_runs_whose_results_are_nowhere_else_are_named_before_the_box_may_go(end
         if end:
             (folder / f".{end}").write_text('{"class": "preempted", "reason": "asked"}')
         if name in ("sent", "old"):
-            (folder / "attempt").write_text("1")
+            (folder / "attempt.json").write_text('{"attempt": 1}')
     (home / "runs/sent/final-sync").write_text("{}")
     put_job(home / "runs/sent", script_of({"durable": {"to": "s3://a"}}))
     words = ["release", "gpu", "--profile", "runpod"]

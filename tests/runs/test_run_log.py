@@ -44,7 +44,7 @@ def live(folder: Path, pid: int | None = None) -> None:
     """Let the run be alive as long as a process is, by default this one."""
     pid = pid or os.getpid()
     start = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
-    (folder / "train.pid").write_text(f"{pid} {start}\n")
+    (folder / "attempt.json").write_text(json.dumps({"pid": pid, "start": int(start)}))
 
 
 def read(name: str, **wanted) -> tuple[bytes, list]:
@@ -250,7 +250,7 @@ def test_a_real_connection_that_is_cut_goes_on_where_it_was(sshd):
             elif data.endswith(b"second\n"):
                 sshd.cut()
             elif data.endswith(b"third\n"):
-                (folder / "train.pid").write_text("0 0\n")
+                (folder / "attempt.json").write_text("{}")
     assert (data, lost) == (b"first\nsecond\nthird\n", 1)
     (folder / "code").mkdir()
     done = rgt("ssh", "gpu", input="pwd; exit 7\n")

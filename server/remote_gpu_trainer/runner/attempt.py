@@ -34,11 +34,11 @@ from .copies.records import has_copied
 from .core import watching
 from .core.decide import State
 from .core.model import DEADLINE, Exit, Folder, Kill, Local, Seen, Signs, Start, Verdict
+from .folder import ATTEMPT
 from .heartbeat import Heartbeat
 from .lingering import Lingering
 from .program import Program, with_arguments, words_of
 
-FILE = "attempt.json"  # by which a runner that comes back adopts the attempt
 LOOK_EVERY = 5.0  # seconds between two looks among the checkpoints while some are held
 PATIENCE = 60.0  # seconds from a first save in which a program may still open a checkpoint
 
@@ -51,7 +51,7 @@ class Attempt:
         self.heartbeat, self.run, self.state = heartbeat, heartbeat.run, heartbeat.state
         self.extra = list(extra or [])
         self.program = Program(self.run)
-        self.number = _whole(self.run.folder.json(FILE).get("attempt"))
+        self.number = self.run.folder.attempt() or 0
         self.choice = resuming.Choice(self.run, heartbeat.beat)
         self.holder = sync.Holder(self.run)
         self._probe = probing.FirstSteps(self.run, self.state)
@@ -79,7 +79,6 @@ class Attempt:
         run, state, number = self.run, self.state, action.number
         self.holder.stop()
         began = self.choice.begin(action.source)
-        run.folder.write("attempt", f"{number}\n")
         run.folder.remove(snapshots.ROLL, why.WAITS, sync.WHOLE)
         state.is_nan, state.before_nan, state.cost, state.note = False, "", "", action.note
         path = began.path if began else ""
@@ -89,19 +88,18 @@ class Attempt:
         # Where the nodes share a folder, the first one reads it for all.
         watch = opened.Opened(run, path) if goes_on and run.rank == 0 else None
         extra = [*self.extra, *resuming.arguments(run, began)]
-        words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra))
+        words = launchers.wrap(run, with_arguments(words_of(run.spec.command), extra), number)
         self._note(log.next_number(run), number, began.id if began else "")
         self._began, self._opened, self._begins_anew = began, watch, not goes_on
-        told = {
+        noted = {
             "attempt": number,
             "log_first": self._facts.log_first,
             "checkpoint": self._facts.checkpoint,
             # Until something opens a checkpoint; its copies get a line of their own meanwhile.
             "anew": not goes_on or watch is not None and watch.found() is False,
         }
-        run.folder.write(FILE, json.dumps(told) + "\n")
         variables = resuming.variables(run, began)
-        self.program.start(words, number, path, variables, self._probe.begin())
+        self.program.start(words, number, path, variables, self._probe.begin(), noted)
         self.number = number
         run.event("attempt", attempt=number, resume=path, log=self._facts.log_first)
         run.log(f"attempt {number}" + (f" from {path}" if path else ""))
@@ -109,9 +107,9 @@ class Attempt:
     def adopt(self) -> bool:
         """Take over the attempt of the runner before this one; False where its program is gone
         and left no code."""
-        run, told = self.run, self.run.folder.json(FILE)
+        run, told = self.run, self.run.folder.json(ATTEMPT)
         number, first = self.number, _whole(told.get("log_first"))
-        if not number or number != int(run.folder.number("attempt") or 0):
+        if not number:
             return False
         if not self.program.adopt(number, first):
             self.program.number, self.program.first = number, first
@@ -353,9 +351,9 @@ class Attempt:
 
     def _note_anew(self, is_anew: bool) -> None:
         """Note for the copies whether nothing has opened a checkpoint so far."""
-        noted = self.run.folder.json(FILE)
+        noted = self.run.folder.json(ATTEMPT)
         if noted.get("anew") != is_anew:
-            self.run.folder.write(FILE, json.dumps({**noted, "anew": is_anew}) + "\n")
+            self.run.folder.overwrite(ATTEMPT, json.dumps({**noted, "anew": is_anew}) + "\n")
 
     def _add_note(self, text: str) -> None:
         self.state.note = "; ".join(filter(None, [self.state.note, text]))

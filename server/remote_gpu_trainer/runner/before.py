@@ -16,7 +16,7 @@ def stage(run: Run, beat: Callable[[], bool]) -> Verdict:
         verdict = step(run, beat)
         if verdict is not None or run.asked:
             return verdict or Verdict("", "", "")
-    is_first = run.folder.number("attempt") is None
+    is_first = run.folder.attempt() is None
     if run.folder.has(MUST_RESTORE) and is_first and checkpoints.newest(run, beat) is None:
         reason = f"no checkpoint came from {run.spec.durable.to}, so nothing was begun anew"
         return Verdict("preflight", "", f"{reason}; rgt start begins from nothing")

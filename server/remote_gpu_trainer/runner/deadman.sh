@@ -11,12 +11,14 @@ rgt_peek() {
   for name in unsaved preempted failed "done" refused; do
     [[ ! -e $1/.$name ]] || line=$name
   done
-  for name in asked deadline runner.pid supervisor.pid train.pid deadman.pid; do
+  for name in asked deadline runner.pid supervisor.pid attempt.json deadman.pid; do
     value=''
     { IFS= read -r value <"$1/$name"; } 2>/dev/null
     # `stop` after the deadline: the box stays as it is.
     [[ $name != asked || ! -e $1/quiet ]] || value=asked
-    if [[ $name != *.pid ]]; then
+    [[ ! $value =~ \"pid\":\ ([0-9]+),\ \"start\":\ ([0-9]+) ]] ||
+      value="${BASH_REMATCH[1]} ${BASH_REMATCH[2]}"
+    if [[ $name != *.pid && $name != attempt.json ]]; then
       [[ $value =~ ^[a-z0-9]+ ]] && line+=" ${BASH_REMATCH[0]}" || line+=' -'
     else
       [[ $value =~ ^[0-9]+\ [0-9]+ ]] && line+=" ${BASH_REMATCH[0]}" || line+=' - -'

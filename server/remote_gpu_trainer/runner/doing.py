@@ -31,6 +31,7 @@ from .copies.records import read_mixed
 from .core import model
 from .core.decide import State
 from .core.model import Action, Verdict
+from .folder import ATTEMPT
 from .seeing import Seeing
 from .why import WAITS, Refusal, full_folder
 
@@ -133,7 +134,7 @@ class Doing:
         seeing.refusals = tuple(
             Verdict(_failure_of(one.kind), one.entry, f"preflight: {one.reason}") for one in found
         )
-        is_back = 0 < run.folder.changed("attempt.json", "queue.json") < run.now - age
+        is_back = 0 < run.folder.changed(ATTEMPT, "queue.json") < run.now - age
         may_come = is_back and all(one.kind in preflight.LATER for one in found)
         seeing.settles_until = run.up + run.spec.timings.settle - age if may_come else 0.0
         if not found:

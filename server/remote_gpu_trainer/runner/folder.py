@@ -8,6 +8,7 @@ from _thread import get_ident
 from contextlib import suppress
 from typing import Any
 
+ATTEMPT = "attempt.json"  # what the attempt that was started last began with, and its program
 ENDS = ("done", "failed", "preempted", "unsaved")
 SPARE = 65536  # bytes kept back, so that a full disk can still hold the end of a run
 
@@ -82,6 +83,11 @@ class Folder:
         except ValueError:
             return {}
         return found if isinstance(found, dict) else {}
+
+    def attempt(self) -> int | None:
+        """Return the number of the attempt that was started last, None before the first."""
+        number = self.json(ATTEMPT).get("attempt")
+        return number if isinstance(number, int) else None
 
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return the objects of a file of JSON lines, [] where there is none."""

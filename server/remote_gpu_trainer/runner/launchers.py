@@ -38,16 +38,17 @@ exec -- "$@"
 """
 
 
-def wrap(run: Run, words: list[str]) -> list[str]:
+def wrap(run: Run, words: list[str], attempt: int = 0) -> list[str]:
     """Return the launcher's command line around the program's."""
     spec = run.spec
     if spec.launcher == "none":
         return words
     if spec.launcher == "slurm-tasks":
         python = [spec.python] if words[0].endswith(".py") else []
-        return [*_torchrun(run), "--no-python", "bash", "-c", _TASK, "task", *python, *words]
+        task = ["--no-python", "bash", "-c", _TASK, "task", *python, *words]
+        return [*_torchrun(run, attempt), *task]
     head = {"torchrun": _torchrun, "accelerate": _accelerate, "deepspeed": _deepspeed}
-    start = head[spec.launcher](run)
+    start = head[spec.launcher](run, attempt)
     rest = words[1:]
     if not (words[0] == spec.python or _PYTHON.match(os.path.basename(words[0]))):
         # A script is started with Python; anything else as it stands.
@@ -62,11 +63,11 @@ def wrap(run: Run, words: list[str]) -> list[str]:
     return [*start, *_BARE[spec.launcher], *words]
 
 
-def _torchrun(run: Run) -> list[str]:
+def _torchrun(run: Run, attempt: int) -> list[str]:
     spec = run.spec
     # Where a rank of a program that is decorated with `record` writes its error.json. Without it
     # that is a folder of its own in /tmp.
-    errors = run.folder.at("elastic", str(int(run.folder.number("attempt") or 0)))
+    errors = run.folder.at("elastic", str(attempt))
     head = [spec.python, "-m", "torch.distributed.run", f"--nproc-per-node={spec.processes}",
             "--max-restarts=0", f"--log-dir={errors}"]  # fmt: skip
     if spec.nodes == 1:
@@ -88,7 +89,7 @@ def _torchrun(run: Run) -> list[str]:
     ]
 
 
-def _accelerate(run: Run) -> list[str]:
+def _accelerate(run: Run, _: int) -> list[str]:
     spec = run.spec
     total = spec.processes * spec.nodes
     head = [spec.python, "-m", "accelerate.commands.launch", f"--num_processes={total}",
@@ -120,7 +121,7 @@ def _is_sharded(run: Run) -> bool:
         return False
 
 
-def _deepspeed(run: Run) -> list[str]:
+def _deepspeed(run: Run, _: int) -> list[str]:
     spec = run.spec
     host, port = rendezvous(spec)
     port = _free_port() if spec.nodes == 1 else port

@@ -196,7 +196,7 @@ class Lease:
                     f"{run.spec.name}: the run in {folder} (pid {pid}) {into}; stop it"
                     f" (bash {folder}/run.sh stop), or give this one another checkpoint folder"
                 )
-        is_own = folder == run.folder.path and run.folder.has("attempt.json")
+        is_own = folder == run.folder.path and run.folder.attempt() is not None
         left = sorted(procs.of_program(Folder(folder)) - {os.getpid()})
         if left and not is_own:
             pids = " ".join(map(str, left))

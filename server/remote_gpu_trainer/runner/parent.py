@@ -18,6 +18,7 @@ from typing import Any
 
 from . import child, log, procs, secrets
 from .context import Run
+from .folder import ATTEMPT
 from .log import Writer
 from .secrets import Mask
 
@@ -25,6 +26,7 @@ PR_SET_CHILD_SUBREAPER = 36
 F_SETPIPE_SZ, PIPE_BYTES = 1031, 1 << 20  # so that a parent that looks elsewhere holds nobody up
 CHUNK = 1 << 16
 LONGEST_CODE = 80  # bytes of the file with the exit code
+LONGEST_ATTEMPT = 1000  # of attempt.json, to be written over on a full disk
 
 
 class Held:
@@ -33,8 +35,9 @@ class Held:
     def __init__(self, run: Run, source: int, pid: int, number: int, writer: Writer, mask: Mask):
         self.run, self.source, self.pid, self.number = run, source, pid, number
         self._writer, self._mask = writer, mask
-        self._owed = ""
         self._has_ended = False
+        self._code: int | None = None
+        self._told: dict[str, Any] = {}
 
     def pump(self) -> None:
         """Move what is there to the log."""
@@ -54,37 +57,36 @@ class Held:
             self._writer.write(self._mask.feed(data))
 
     def is_over(self) -> bool:
-        """Return whether it has ended, its code is noted, and its log is complete."""
-        folder = self.run.folder
+        """Return whether it has ended, its log is complete, and both are noted."""
         if not self._has_ended:
             try:
                 ended, status = os.waitpid(self.pid, os.WNOHANG)
-                found: int | None = code(status)
+                self._code = code(status)
             except ChildProcessError:  # another process's child: its code stays unknown
-                ended, found = int(procs.stat(self.pid) is None), None
-            if ended:
-                self._has_ended = True
-                self._owed = json.dumps({"number": self.number, "code": found}) + "\n"
-        # Where not even its own bytes can be written over, it waits for room.
-        if self._owed and folder.overwrite("rc", self._owed):
-            self._owed = ""
-        if not self._has_ended or self._owed or self.source >= 0:
+                ended, self._code = int(procs.stat(self.pid) is None), None
+            self._has_ended = bool(ended)
+        if not self._has_ended:
             return False
-        if procs.noted(folder, "train")[0] == self.pid:
-            folder.remove("train.pid")
-        return True
+        told = {"number": self.number, "code": self._code, "is_logged": self.source < 0}
+        # Where not even its own bytes can be written over, it waits for room.
+        if told != self._told and self.run.folder.overwrite("rc", json.dumps(told) + "\n"):
+            self._told = told
+        return self.source < 0 and told == self._told
 
 
 def begin(run: Run, asked: dict[str, Any]) -> Held:
     """Start the program of an attempt. Raises OSError.
 
-    `asked`: its words, env, folder and umask; number, of the attempt; first, of its first log file.
+    `asked`: its words, env, folder and umask; number, of the attempt; first, of its first log file;
+    noted: what attempt.json says of it.
     """
     source, sink = os.pipe()
     output = os.open(f"/proc/self/fd/{sink}", os.O_RDWR)
     os.close(sink)
     _widen(output)
     words, folder, env = asked["words"], asked["folder"], asked["env"]
+    run.folder.overwrite(ATTEMPT, json.dumps(asked["noted"]).ljust(LONGEST_ATTEMPT) + "\n")
+    begun = run.folder.changed(ATTEMPT)  # by the clock that stamps what the program saves, too
     try:
         pid = os.fork()
     except OSError:
@@ -114,21 +116,24 @@ def begin(run: Run, asked: dict[str, Any]) -> Held:
             os._exit(failed)
     os.close(output)
     os.set_blocking(source, False)
-    procs.note_pid(run.folder, "train", pid)
+    procs.note_program(run.folder, pid, begun=begun)
     run.folder.write("rc", " " * LONGEST_CODE)  # to be written over on a full disk
     return _hold(run, source, pid, asked["number"], asked["first"], env)
 
 
 def take_over(run: Run) -> Held | None:
     """Return a program whose own parent is gone: its log goes on, its code stays unknown."""
-    pid, number = procs.alive(run.folder, "train"), run.folder.number("attempt") or 0
+    pid, number = procs.alive(run.folder, "train"), run.folder.attempt() or 0
     try:
         source = os.open(f"/proc/{pid}/fd/1", os.O_RDONLY | os.O_NONBLOCK)
     except OSError:
         return None
+    # Where an older version had started it, its pid and its beginning have files of their own.
+    begun = run.folder.json(ATTEMPT).get("begun") or run.folder.changed("attempt", ATTEMPT)
+    procs.note_program(run.folder, pid, begun=begun)
     run.event("log-taken-over")
     env = {**os.environ, **secrets.load(run)}
-    return _hold(run, source, pid, int(number), log.next_number(run), env)
+    return _hold(run, source, pid, number, log.next_number(run), env)
 
 
 def _hold(run: Run, source: int, pid: int, number: int, first: int, env: dict[str, str]) -> Held:

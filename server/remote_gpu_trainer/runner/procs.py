@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ..text.proc import Stat, read_pairs, read_stat, read_table, send_signal
+from ..text.proc import Stat, read_noted, read_pairs, read_stat, read_table, send_signal
 from ..text.proc import is_same as same
 from ..text.proc import read_environment as environ
 from ..text.proc import with_descendants as children
-from .folder import Folder
+from .folder import ATTEMPT, Folder
 
 __all__ = [
     "MARK", "Stat", "alive", "boot_id", "bytes_moved", "children", "cpu_seconds", "cpu_ticks",
-    "environ", "host", "note_pid", "noted", "of_program", "protect", "read_table", "same",
-    "seconds_up", "send", "stat", "table", "tree", "uptime",
+    "environ", "host", "note_pid", "note_program", "noted", "of_program", "protect", "read_table",
+    "same", "seconds_up", "send", "stat", "table", "tree", "uptime",
 ]  # fmt: skip
 
 MARK = "RGT_RUN_DIR"  # in the environment of every process of the program
@@ -41,12 +42,16 @@ def note_pid(folder: Folder, name: str, pid: int) -> bool:
     return told is not None and folder.write(f"{name}.pid", f"{pid} {told.start}\n")
 
 
+def note_program(folder: Folder, pid: int, **more: object) -> None:
+    """Note pid and start of the attempt's program beside what attempt.json says."""
+    told = stat(pid)
+    found = {**folder.json(ATTEMPT), **more, "pid": pid, "start": told.start if told else 0}
+    folder.overwrite(ATTEMPT, json.dumps(found) + "\n")
+
+
 def noted(folder: Folder, name: str) -> tuple[int, int]:
-    """Return what NAME.pid says, alive or not; (0, 0) for nothing."""
-    words = folder.read(f"{name}.pid").split()
-    if len(words) >= 2 and words[0].isdigit() and words[1].isdigit():
-        return int(words[0]), int(words[1])
-    return 0, 0
+    """Return pid and start of one of the run's processes, alive or not; (0, 0) for nothing."""
+    return read_noted(folder.path, name)
 
 
 def alive(folder: Folder, name: str) -> int:

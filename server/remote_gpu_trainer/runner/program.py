@@ -6,6 +6,7 @@ import os
 import re
 import signal
 import time
+from typing import Any
 
 from ..text import proc
 from . import (
@@ -46,11 +47,12 @@ class Program:
         checkpoint: str,
         extra: dict[str, str] | None = None,
         probe: str = "",
+        noted: dict[str, Any] | None = None,
     ) -> None:
         """Start attempt `number` with these words, in the job's container and behind its setup.
 
-        `extra`: further variables. `probe`: the folder by which the probe enters its Python
-        processes. Raises OSError.
+        `extra`: further variables. `noted`: what attempt.json says of it. `probe`: the folder by
+        which the probe enters its Python processes. Raises OSError.
         """
         run = self.run
         run.folder.remove("save-now", "rc")
@@ -65,6 +67,7 @@ class Program:
             "number": number,
             "first": self.first,
             "umask": user_mask(),
+            "noted": noted or {},
         }
         started = run.link.start(asked) if run.link else parent.start_apart(run, asked)
         self.pid, self.start_time = started
@@ -107,12 +110,16 @@ class Program:
         """Kill what is left and wait for the log; True if anything was left."""
         had = killing.kill_program(self.run.folder)
         until = time.monotonic() + 10
-        while self.run.folder.has("train.pid") and time.monotonic() < until:
+        while self.run.folder.has("rc") and not self._is_logged() and time.monotonic() < until:
             if not procs.alive(self.run.folder, "supervisor"):
                 break
             time.sleep(0.02)
-        self.run.folder.remove("train.pid")
         return had
+
+    def _is_logged(self) -> bool:
+        """Return whether its parent has written its whole log."""
+        told = self.run.folder.json("rc")
+        return told.get("number") == self.number and told.get("is_logged") is True
 
 
 def environment(run: Run, number: int, checkpoint: str, probe: str = "") -> dict[str, str]:

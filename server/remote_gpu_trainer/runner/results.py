@@ -29,7 +29,7 @@ class Found(NamedTuple):
 
 def note_before(run: Run) -> None:
     """Note before the first attempt what lies there: of a rehearsal or an earlier run."""
-    if run.folder.number("attempt") is None:
+    if run.folder.attempt() is None:
         _note(run, [pair for found in _stamps(run).values() for pair in found.items()])
 
 

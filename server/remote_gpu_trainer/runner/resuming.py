@@ -115,7 +115,7 @@ def choose_checkpoint(run: Run) -> Checkpoint | None:
         folder = choice.see()
     if choice.fetch.failure and folder.whole is None:
         raise Lost(choice.fetch)
-    number, had_whole = int(run.folder.number("attempt") or 0), run.folder.has(checkpoints.LAST)
+    number, had_whole = run.folder.attempt() or 0, run.folder.has(checkpoints.LAST)
     chosen = resume.choose_source(run.spec, folder, number, had_whole, run.rank == 0)
     if isinstance(chosen, resume.Lost):
         raise Lost(chosen.verdict)

@@ -130,7 +130,7 @@ class Runner:
     def _add_known(self, core: decide.State) -> decide.State:
         """Add what other files know where state.json was lost."""
         folder = self.run.folder
-        number, had_whole = int(folder.number("attempt") or 0), folder.has(checkpoints.LAST)
+        number, had_whole = folder.attempt() or 0, folder.has(checkpoints.LAST)
         return core._replace(
             attempt=max(core.attempt, number), had_whole=core.had_whole or had_whole
         )

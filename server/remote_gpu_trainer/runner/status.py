@@ -26,6 +26,7 @@ from .collectors import least_room
 from .context import Run
 from .copies.records import SAFE
 from .core.phases import GOING
+from .folder import ATTEMPT
 from .state import State
 
 TAIL = 4000  # bytes of the log's end
@@ -199,7 +200,7 @@ def _still_on(run: Run) -> str:
 def signs(run: Run, checkpoint: str) -> dict[str, Any]:
     """Return what shows that this attempt trains: a step in its own log, a checkpoint that it made,
     and the seconds of CPU time that its processes have used."""
-    held = str(run.folder.json("attempt.json").get("checkpoint") or "")
+    held = str(run.folder.json(ATTEMPT).get("checkpoint") or "")
     is_new = bool(checkpoint) and not held.startswith(f"{checkpoint} ")
     pids = procs.of_program(run.folder, procs.alive(run.folder, "train"))
     return {
@@ -211,7 +212,7 @@ def signs(run: Run, checkpoint: str) -> dict[str, Any]:
 
 def _newest_step(run: Run) -> int | None:
     """Return the step that the attempt's own log tells at this moment."""
-    first = run.folder.json("attempt.json").get("log_first")
+    first = run.folder.json(ATTEMPT).get("log_first")
     return log.find_step(run, log.tail(run, first, 65536)) if isinstance(first, int) else None
 
 

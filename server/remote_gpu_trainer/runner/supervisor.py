@@ -340,7 +340,7 @@ class Supervisor:
             return seen
         newest = run.folder.json("state.json").get("checkpoint")
         return seen._replace(
-            came_to=json.dumps([run.folder.read("attempt"), newest]),
+            came_to=json.dumps([run.folder.attempt(), newest]),
             has_program=bool(procs.of_program(run.folder)),
         )
 

@@ -192,7 +192,7 @@ class Holder:
         self._hold = Worker()
         self._child: child.Function | None = None
         self._next_look = run.up
-        self._attempt: float | None = None  # after which it was looked at last
+        self._attempt: int | None = None  # after which it was looked at last
 
     def look(self) -> tuple[tuple[str, ...], Worker]:
         """Return what lies here alone, as it was a moment ago, and how it is held. What can't be
@@ -206,7 +206,7 @@ class Holder:
                 why = str(error)
             self._hold = self._hold._replace(code=1 if why else 0, why=why)
             self._next_look = run.up
-        attempt = run.folder.number("attempt")
+        attempt = run.folder.attempt()
         if run.up >= self._next_look or attempt != self._attempt:
             self._next_look, self._attempt = run.up + HOLD_LOOK, attempt
             self._unheld = ()

@@ -61,7 +61,7 @@ def _row(path, is_asked_for, limit):
         "asked_for": is_asked_for,
         "saved": _is_saved(folder),
         "mark": _newest(folder, names),
-        "began": folder.has("attempt"),
+        "began": bool(folder.attempt()),
         "mounts": _mounts(path),
     }
     if not end or any(procs.alive(folder, name) for name in ("runner", "train")):

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
+
+# In a run's folder: who notes its pid and start, and where. An older version had a file NAME.pid
+# for each of them, and what it started may live on.
+NOTED = {"train": "attempt.json"}
+_PAIR = re.compile(r'(?:.*"pid": )?(\d+),? (?:"start": )?(\d+)')
 
 
 class Stat(NamedTuple):
@@ -63,6 +69,16 @@ def is_same(pid: int, start: int) -> bool:
     """Return whether this very process lives; its pid may belong to another one by now."""
     stat = read_stat(pid) if pid else None
     return stat is not None and stat.lives and stat.start == start
+
+
+def read_noted(folder: str, name: str) -> tuple[int, int]:
+    """Return pid and start of a run's `train`, `runner`, `supervisor`, `deadman` or `sync`, alive
+    or not; (0, 0) where none is noted."""
+    for file in dict.fromkeys((NOTED.get(name, f"{name}.pid"), f"{name}.pid")):
+        with suppress(OSError), open(os.path.join(folder, file), errors="replace") as text:
+            if found := _PAIR.match(text.read(1 << 16)):
+                return int(found[1]), int(found[2])
+    return 0, 0
 
 
 def read_environment(pid: int) -> dict[str, str]:

@@ -56,7 +56,7 @@ def find_alone(run: Run) -> list[Group]:
     """Return what an earlier attempt left complete here, and neither the durable place has nor is
     held: the newest checkpoint that nothing speaks against, the newest that is proven, and results.
     Raises Failed and OSError."""
-    if not run.folder.number("attempt") or run.rank:
+    if not run.folder.attempt() or run.rank:
         return []
     records = Records(run)
     known = records.known.values() if run.durable else ()

@@ -7,6 +7,7 @@ import time
 from .. import content, log, procs
 from ..completeness import AT_ONCE, COMPLETE, CORRUPT
 from ..context import Run
+from ..folder import ATTEMPT
 from . import groups
 from .groups import Group
 from .plan import Here, Job
@@ -39,7 +40,7 @@ class Reader:
 
     def step_of(self, group: Group) -> int | None:
         """Return a checkpoint's step, else that of the attempt's log when it was written."""
-        first = self.run.folder.json("attempt.json").get("log_first")
+        first = self.run.folder.json(ATTEMPT).get("log_first")
         if group.step is not None or not isinstance(first, int):
             return group.step
         return log.step_at(self.run, first, group.saved / 1e9)
@@ -47,7 +48,7 @@ class Reader:
     def job(self, overtaken: frozenset[str], free_here: int | None, free_there: int | None) -> Job:
         """Return what bears on a plan besides."""
         folder, records = self.run.folder, self.records
-        attempt, is_anew = folder.number("attempt"), bool(folder.json("attempt.json").get("anew"))
+        attempt, is_anew = folder.attempt(), bool(folder.json(ATTEMPT).get("anew"))
         if not records.own or records.own["attempt"] != attempt:
             before = records.own
             # Of one that no round saw nothing is known: it is taken for one like this.
@@ -69,7 +70,9 @@ class Reader:
 
     def is_earlier(self, group: Group) -> bool:
         """Return whether a checkpoint was saved before this attempt began."""
-        return group.saved / 1e9 < self.run.folder.changed("attempt")
+        folder = self.run.folder
+        begun = folder.json(ATTEMPT).get("begun") or folder.changed(ATTEMPT)
+        return group.saved / 1e9 < float(begun)
 
     def is_over(self) -> bool:
         """Return whether the program has ended, so that nothing changes any more."""
@@ -117,7 +120,7 @@ class Reader:
         folder = self.run.folder
         if self.is_over():
             told = folder.json("rc")
-            return told.get("number") != folder.number("attempt") or told.get("code") != 0
+            return told.get("number") != folder.attempt() or told.get("code") != 0
         return self.is_earlier(group)
 
     def _has_rhythms(self, group: Group) -> bool:
