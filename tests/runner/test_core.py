@@ -1509,9 +1509,12 @@ def test_a_runner_that_comes_back_goes_on_where_the_one_before_it_was(phase, mor
     watch = watching.begin(50.0)
     fields = {"phase": phase, "asked": "asked", "attempt": 4, "is_open": True, **more}
     before = State(tries=tries, retry_at=900.0, watching=watch, **fields)
-    before = before._replace(had_whole=True, copying=copying.Copying(7, 6), verdict=Verdict("bug"))
+    before = before._replace(
+        last_whole="/c/20.pkl", copying=copying.Copying(7, 6), verdict=Verdict("bug")
+    )
     after = take_up(before, **{**DEAD, **how})
-    assert (after.phase, after.attempt, after.had_whole, after.tries) == (then, 4, True, tries)
+    assert (after.phase, after.attempt, after.tries) == (then, 4, tries)
+    assert after.last_whole == "/c/20.pkl"
     assert after.copying == copying.Copying(7, 7), "its end, which nobody saw, is told by nobody"
     assert take_up(before, **{**DEAD, **how, "is_copying": True}).copying.taken == 6
     if then in ("running", "saving", "syncing", "preempted"):
@@ -1525,9 +1528,10 @@ def test_a_runner_that_comes_back_goes_on_where_the_one_before_it_was(phase, mor
 def test_another_start_knows_the_last_failure_and_what_became_of_the_checkpoints():
     doubt = resume.Doubt("/c/20.pkl", "/c/10.pkl 5")
     tries = Tries(used=(("killed", 2),), failed=2, last="killed 3 a")
-    before = State("failed", attempt=3, had_whole=True, tries=tries, doubt=doubt)
+    last = "/c/10.pkl"
+    before = State("failed", attempt=3, last_whole=last, tries=tries, doubt=doubt)
     after = start_again(before._replace(asked="asked", outcome="failed"))
-    assert after == State(attempt=3, had_whole=True, tries=Tries(last="killed 3 a"), doubt=doubt)
+    assert after == State(attempt=3, last_whole=last, tries=Tries(last="killed 3 a"), doubt=doubt)
 
 
 def test_the_state_survives_as_json_in_the_middle_of_a_night():

@@ -346,8 +346,7 @@ def test_checkpoints_that_vanish_in_the_first_attempt_are_missed_aloud(box: Box)
     told = box.folder / "told"
     box.make("--steps", 4000, "--sleep", 0.1, notify=["bash", "-c", f"cat >>{told}"])
     box.start()
-    last = box.run_dir / "last-checkpoint"
-    box.until(lambda: last.exists() and "step-" in last.read_text())
+    box.until(lambda: box.events("first-checkpoint"))
     program = box.pid("train")
     os.kill(program, signal.SIGSTOP)
     shutil.rmtree(box.checkpoints)

@@ -9,6 +9,8 @@ from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.core import decide
 from remote_gpu_trainer.runner.core.attempts import Tries
 from remote_gpu_trainer.runner.core.model import as_json, of_json
+from remote_gpu_trainer.runner.core.phases import CODES
+from remote_gpu_trainer.runner.locks import Lease
 from remote_gpu_trainer.runner.state import State, core_of, forget_tries
 
 from tests.runner.jobs import job_of
@@ -35,6 +37,39 @@ def test_an_empty_state_after_a_crash_is_made_again_from_the_events(run):
     told = status.look(run)
     assert (told["phase"], told["attempt"], told["alive"]) == ("running", 3, False)
     assert told["started"] > 0
+
+
+@pytest.mark.parametrize(
+    ("text", "is_older", "last"),
+    [
+        ("", False, "/c/7.pt"),
+        ('{"phase": "running", "core": {"had_whole": true}}', True, "/c/9.pt"),
+        ('{"phase": "running", "core": {"last_whole": ""}}', True, ""),
+    ],
+)
+def test_a_run_that_had_a_complete_checkpoint_knows_it_whatever_was_lost(run, text, is_older, last):
+    run.event("first-checkpoint", path="/c/5.pt")
+    run.event("attempt", attempt=2, resume="/c/7.pt")
+    run.event("attempt", attempt=3, resume="")
+    run.folder.write("state.json", text)
+    if is_older:
+        run.folder.write("last-checkpoint", "/c/9.pt\n")
+    assert of_json(decide.State, core_of(run.folder)).last_whole == last
+
+
+def test_a_start_that_waits_for_the_lease_keeps_what_the_core_goes_by(run, monkeypatch):
+    run.spec.deadline = "hours:1"
+    core, before = decide.State("failed", last_whole="/c/5.pt", attempt=3), State(run)
+    before.core = as_json(core)
+    before.write()
+
+    def take(lease, beat):
+        beat()
+        return "another run trains there"
+
+    monkeypatch.setattr(Lease, "take", take)
+    assert runner.Runner(run).go() == CODES["preempted"]
+    assert of_json(decide.State, core_of(run.folder)) == core
 
 
 def test_a_done_run_is_done_though_a_full_disk_kept_the_older_state(run):

@@ -72,7 +72,7 @@ def test_the_save_is_asked_for_as_late_as_was_measured(kept, monkeypatch):
         supervisor.Supervisor, "_ask", lambda self, why, _: asked.append((self.run.now, why))
     )
     begin = kept.run.now
-    kept.run.folder.write("save-seconds", "2.0\n")
+    kept.run.folder.write("state.json", '{"save_seconds": 2.0}')
     pass_seconds(kept, 3599)
     assert [reason for _, reason in asked] == ["deadline"]
     assert 3594 <= asked[0][0] - begin <= 3597
@@ -85,7 +85,7 @@ def test_the_save_of_a_program_that_lives_is_looked_at_once_it_was_asked_for(kep
         procs.note_program(kept.run.folder, program.pid)
         kept._ask = lambda why, _: asked.append(why)
         try:
-            kept.run.folder.write("save-seconds", "2.0\n")
+            kept.run.folder.write("state.json", '{"save_seconds": 2.0}')
             pass_seconds(kept, 3599)
         finally:
             program.kill()

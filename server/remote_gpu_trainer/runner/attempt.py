@@ -177,13 +177,13 @@ class Attempt:
         run, heartbeat = self.run, self.heartbeat
         if self._exit is None and not self._goes_on():
             self._exit = self._look_at_end(state)
-        seen = seen._replace(nan=heartbeat.nan)
+        newest, signs = checkpoints.latest(run), None
+        folder = Folder(Local(newest.path) if newest else None)
+        seen = seen._replace(nan=heartbeat.nan, folder=folder)
         if self._exit is not None:
             is_full = self._exit.evidence.failure == "disk" and bool(why.full_folder(run))
             return seen._replace(is_alive=False, exit=self._exit, is_full=is_full)
-        newest, signs = checkpoints.latest(run), None
-        folder = Folder(Local(newest.path) if newest else None)
-        seen = seen._replace(is_alive=True, folder=folder)
+        seen = seen._replace(is_alive=True)
         if run.up >= self._look_at:
             self._look_at = run.up + run.spec.timings.heartbeat
             pids = self._look_at_processes()

@@ -19,7 +19,6 @@ from .content import Item, Look
 from .context import Run
 from .core.resume import path_of
 
-LAST = "last-checkpoint"  # the newest whole one that this run has seen, by its path
 LIMIT = 5.0  # seconds for a look that only a message depends on
 BIRTH_SECONDS = 60.0  # for a file system to tell when files were made
 
@@ -40,6 +39,7 @@ class _Glances:
     def __init__(self) -> None:
         self.child: Function | None = None
         self.latest: Checkpoint | None = None
+        self.last = ""  # the path of the newest whole one that was seen at any time
         self.written: Item | None = None  # the one that was written last, if that is whole
         self.measured = ""  # the id of the save that was measured last
         self.longest = 0.0  # seconds that a save took
@@ -82,7 +82,7 @@ def glance(run: Run) -> str:
             seen.latest = checkpoint_of(content.look_of(look).whole)
             seen.measured = seen.latest.id if seen.latest else ""
             seen.longest = max(seen.longest, seconds)
-            _note_last(run, seen.latest)
+            seen.last = seen.latest.path if seen.latest else seen.last
     if seen.child is not None and not seen.child.is_open:
         seen.child = None
     return seen.latest.path if seen.latest else ""
@@ -198,10 +198,10 @@ def checkpoint_of(item: Item | None) -> Checkpoint | None:
 
 def remember(run: Run, found: Checkpoint | None) -> None:
     """Take a checkpoint for the newest one, as if a glance had found it."""
-    _glances.setdefault(run, _Glances()).latest = found
-    _note_last(run, found)
+    seen = _glances.setdefault(run, _Glances())
+    seen.latest, seen.last = found, found.path if found else seen.last
 
 
-def _note_last(run: Run, found: Checkpoint | None) -> None:
-    if found and run.folder.read(LAST) != found.path + "\n":
-        run.folder.write(LAST, found.path + "\n")
+def last_seen(run: Run) -> str:
+    """Return the path of the newest whole checkpoint that this process has seen, '' for none."""
+    return _glances.setdefault(run, _Glances()).last

@@ -76,7 +76,7 @@ class Heartbeat:
         run.folder.beat(run.now)
         self._look_at_saves()
         self.series.beat()
-        run.folder.write("save-seconds", f"{self.saves.seconds():.1f}\n")
+        state.save_seconds = round(self.saves.seconds(), 1)
         state.write()
         if self.lease.lost() and not self.has_lost_lease:
             self.has_lost_lease = True

@@ -48,8 +48,6 @@ TABLE = (
     Name(".refused", "the last start was refused by its checks", _RUNNER, "start, supervisor"),
     Name("attempt.json", "the attempt: number, checkpoint, program", _SUPERVISOR, _ALL),
     Name("rc", "the exit code of the attempt, and whether its log is whole", _SUPERVISOR, _ALL),
-    Name("save-seconds", "how long a save takes, as measured", _RUNNER, _SUPERVISOR),
-    Name("last-checkpoint", "the newest complete checkpoint that was seen", _RUNNER, _RUNNER),
     Name("lock", "locked by the runner", _RUNNER, "start", True),
     Name("runner.pid", "pid and start of the runner", _RUNNER, _ALL, True),
     Name("supervisor.lock", "locked by the supervisor", _SUPERVISOR, _SUPERVISOR, True),

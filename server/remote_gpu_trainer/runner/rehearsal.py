@@ -156,7 +156,7 @@ class Rehearsal:
                 shutil.rmtree(run.folder.at(name), ignore_errors=True)
         if run.checkpoints:
             os.makedirs(run.checkpoints)
-        run.folder.remove(checkpoints.LAST, f"log/{card_memory.RECORD}")
+        run.folder.remove(f"log/{card_memory.RECORD}")
         self._listen()
         own, guards = os.pipe()  # closed with this process, however that ends
         seconds = self.limit - run.up + SLACK

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import suppress
 
-from . import checkpoints, child, content, failures, fetch, notices
+from . import checkpoints, child, content, failures, fetch, notices, state
 from .checkpoints import Checkpoint
 from .child import Beat, Failed
 from .content import Item, Look
@@ -115,7 +115,7 @@ def choose_checkpoint(run: Run) -> Checkpoint | None:
         folder = choice.see()
     if choice.fetch.failure and folder.whole is None:
         raise Lost(choice.fetch)
-    number, had_whole = run.folder.attempt() or 0, run.folder.has(checkpoints.LAST)
+    number, had_whole = run.folder.attempt() or 0, bool(checkpoints.last_seen(run))
     chosen = resume.choose_source(run.spec, folder, number, had_whole, run.rank == 0)
     if isinstance(chosen, resume.Lost):
         raise Lost(chosen.verdict)
@@ -194,7 +194,7 @@ def _is_mixed(run: Run, item: Item) -> bool:
 def _tell_lost(run: Run) -> None:
     """Tell of a run that finds no checkpoint any more, and begins from nothing: it has lost its
     disk."""
-    last = run.folder.read(checkpoints.LAST).rstrip("\n")
+    last = checkpoints.last_seen(run) or str(state.core_of(run.folder).get("last_whole") or "")
     if not last:
         return
     entry = failures.entry_of(run.spec, "lost")

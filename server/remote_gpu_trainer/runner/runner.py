@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from contextlib import suppress
 
-from . import checkpoints, child, deadline, failures, parts, procs, state
+from . import child, deadline, failures, parts, procs, state
 from .attempt import Attempt
 from .context import Run, say
 from .core import decide
@@ -34,6 +34,7 @@ class Runner:
         self.heartbeat = Heartbeat(run, self.state, self.lease)
         self.copies = Sync(run)
         self.core = decide.State()
+        self.is_new = True  # it takes no program of another runner over
 
     def go(self, arguments: list[str] | None = None) -> int:
         """Run to the end; return the exit code. `arguments` are added to the command."""
@@ -53,6 +54,11 @@ class Runner:
             run.folder.remove(".unsaved")
             state.forget_tries(run.folder)
         keep_script(run)
+        self.is_new = not self.raised and not self._is_interrupted()
+        if self.is_new:  # before the first beat, which writes state.json
+            self.state.core = state.core_of(run.folder)
+        else:
+            self.state.read()
         try:
             at = deadline.settle(run)
         except ValueError as error:
@@ -83,15 +89,14 @@ class Runner:
     def _go(self, arguments: list[str]) -> int:
         """Look, decide and do, until the run is over."""
         run, now, attempt = self.run, self.state, self.attempt(arguments)
-        is_new = not self.raised and not self._is_interrupted()
-        if is_new:
-            before = of_json(decide.State, state.core_of(run.folder))
+        if self.is_new:
+            before = of_json(decide.State, now.core)
             self.core = decide.start_again(self._add_known(before))
         else:
             self._take_up(attempt)
         now.started = now.started or int(run.now)
         seeing = Seeing(self.heartbeat, attempt, self.copies)
-        doing = Doing(seeing, self.sent_at, is_new, self.again)
+        doing = Doing(seeing, self.sent_at, self.is_new, self.again)
         while not decide.is_over(self.core):
             was, seen = self.core, seeing.see(self.core)
             self.core, actions, _ = decide.decide(run.spec, was, seen, run.up)
@@ -100,7 +105,7 @@ class Runner:
                 doing.do(action, was, self.core)
             if self.core.phase == was.phase:
                 run.clock.nap(run.spec.timings.tick)
-        run.folder.remove("runner.pid")  # what the supervisor tells of the box comes behind that
+        run.folder.remove("runner.pid")  # what is told of the box comes behind that
         if doing.is_refused:
             return CODES["refused"]
         if now.failure == "preempted":
@@ -120,6 +125,8 @@ class Runner:
             now.exit = core.code
         if core.asked != was.asked:
             run.asked = core.asked
+        if core.last_whole and not was.last_whole:
+            run.event("first-checkpoint", path=core.last_whole)
         self.copies.note_success(was.copying, core.copying)
         if core.phase != was.phase:
             now.phase = core.phase
@@ -128,12 +135,8 @@ class Runner:
             now.write(lasting=core.phase != was.phase)
 
     def _add_known(self, core: decide.State) -> decide.State:
-        """Add what other files know where state.json was lost."""
-        folder = self.run.folder
-        number, had_whole = folder.attempt() or 0, folder.has(checkpoints.LAST)
-        return core._replace(
-            attempt=max(core.attempt, number), had_whole=core.had_whole or had_whole
-        )
+        """Add what attempt.json knows where state.json was lost."""
+        return core._replace(attempt=max(core.attempt, self.run.folder.attempt() or 0))
 
     def _is_interrupted(self) -> bool:
         """Return whether this very job's program trains on without its runner."""
@@ -144,9 +147,6 @@ class Runner:
     def _take_up(self, attempt: Attempt) -> None:
         """Go on where a killed runner was."""
         run, now = self.run, self.state
-        at = now.deadline
-        now.read()
-        now.deadline = at
         note_begun(run)
         run.event("raised", phase=now.phase)
         before = self._add_known(of_json(decide.State, now.core))

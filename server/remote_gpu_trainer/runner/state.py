@@ -32,6 +32,7 @@ class State:
         self.before_nan = ""  # the newest checkpoint from before it
         self.missing: list[str] = []
         self.cost = ""  # what an end that was asked for cost, "" where the program saved
+        self.save_seconds = 0.0  # how long a save takes, as measured; 0 where that isn't known
         self.core: dict[str, Any] = {}  # what core/decide.py goes by: its State, as JSON
         self.is_same_boot = False  # as when what was read was written
         self.note = ""  # what is odd about how this attempt began
@@ -97,12 +98,12 @@ class State:
 
     def write(self, lasting: bool = False) -> bool:
         """Write state.json. False on a full disk; the run goes on."""
-        told = {**self.as_dict(), CORE: self.core}
+        told = {**self.as_dict(), "save_seconds": self.save_seconds, CORE: self.core}
         return self.run.folder.write("state.json", json.dumps(told) + "\n", lasting)
 
     def read(self) -> None:
         """Take over what the last runner wrote; what can't be read stays as it is."""
-        told = self.run.folder.json("state.json") or self._from_events()
+        told = read(self.run.folder)
         numbers = ("attempt", "step", "exit", "started", "deadline", "checkpoint_step")
         kinds_text = {"phase": "phase", "class": "failure", "entry": "entry", "reason": "reason",
                       "again": "again", "checkpoint": "checkpoint", "outcome": "outcome",
@@ -114,23 +115,11 @@ class State:
         for key, name in kinds_text.items():
             if isinstance(told.get(key), str):
                 setattr(self, name, told[key])
-        self.core = _core_in(told)
+        self.core = _core_in(told, self.run.folder)
         self.is_same_boot = told.get("boot_id") == procs.boot_id()
         self.is_nan = told.get("is_nan") is True
         reading = told.get("reading")
         self.reading = reading if isinstance(reading, dict) else {}
-
-    def _from_events(self) -> dict[str, Any]:
-        """What events.jsonl tells, where state.json was lost or came out of a crash empty."""
-        told: dict[str, Any] = {}
-        for event in self.run.folder.rows("events.jsonl"):
-            if event.get("event") == "phase":
-                told["phase"] = event.get("phase")
-            elif event.get("event") == "start":
-                told["started"] = event.get("t")
-            elif event.get("event") == "attempt" and str(event.get("attempt")).isdigit():
-                told["attempt"] = int(event["attempt"])
-        return told
 
     def decision(self) -> dict[str, str] | None:
         """Return what to do now that the run has ended; None while it goes on."""
@@ -164,18 +153,42 @@ class State:
         )
 
 
+def read(folder: Folder) -> dict[str, Any]:
+    """Return what state.json says; what events.jsonl tells, where that was lost or came out of a
+    crash empty."""
+    if told := folder.json("state.json"):
+        return told
+    core: dict[str, Any] = {}
+    for event in folder.rows("events.jsonl"):
+        name, number = event.get("event"), str(event.get("attempt"))
+        if name == "phase":
+            told["phase"] = event.get("phase")
+        elif name == "start":
+            told["started"] = event.get("t")
+        elif name == "first-checkpoint":
+            core["last_whole"] = event.get("path")
+        elif name == "attempt" and number.isdigit():
+            told["attempt"] = int(number)
+            core["last_whole"] = event.get("resume") or core.get("last_whole", "")
+    return {**told, CORE: core} if told else {}
+
+
 def core_of(folder: Folder) -> dict[str, Any]:
     """Return what the core of the start before this one went by."""
-    return _core_in(folder.json("state.json"))
+    return _core_in(read(folder), folder)
 
 
-def _core_in(told: dict[str, Any]) -> dict[str, Any]:
+def _core_in(told: dict[str, Any], folder: Folder) -> dict[str, Any]:
     core = told.get(CORE)
-    return core if isinstance(core, dict) else {}
+    core = core if isinstance(core, dict) else {}
+    # A run that an older version began has it in a file of its own.
+    if "last_whole" not in core and (last := folder.read("last-checkpoint").strip()):
+        core["last_whole"] = last
+    return core
 
 
 def forget_tries(folder: Folder) -> None:
     """Forget how a run failed before, where somebody starts it again all the same."""
     told = folder.json("state.json")
-    if _core_in(told).pop("tries", None):
+    if _core_in(told, folder).pop("tries", None):
         folder.write("state.json", json.dumps(told) + "\n")

@@ -515,6 +515,8 @@ def _deadline(run: Run) -> float | None:
 
 
 def save_seconds(run: Run) -> float:
-    """Return how long a save takes: as measured, else as the job says."""
-    measured = run.folder.number("save-seconds")
-    return measured or run.spec.checkpoint.save_seconds
+    """Return how long a save takes: as measured, else as the job says, which is never less."""
+    measured = run.folder.json("state.json").get("save_seconds")
+    if isinstance(measured, (int, float)) and measured > 0:
+        return float(measured)
+    return run.spec.checkpoint.save_seconds

@@ -54,8 +54,8 @@ class State(NamedTuple):
     answer. `doubt`: what was set aside after a crash.
 
     `outcome`: what the run came to, before its last copy, which `is_settled` once nothing more is
-    expected of it; `verdict`, `code`, `again`: of that. `had_whole`: a complete checkpoint of it
-    was seen.
+    expected of it; `verdict`, `code`, `again`: of that. `last_whole`: the newest complete
+    checkpoint that was seen, '' for none.
     """
 
     phase: str = "new"
@@ -71,7 +71,7 @@ class State(NamedTuple):
     code: int | None = None
     again: str = ""
     is_settled: bool = False
-    had_whole: bool = False
+    last_whole: str = ""
     tries: Tries = Tries()
     doubt: Doubt = Doubt()
     window: Window = Window()
@@ -127,7 +127,7 @@ def start_again(state: State) -> State:
     became of the checkpoints."""
     return State(
         attempt=state.attempt,
-        had_whole=state.had_whole,
+        last_whole=state.last_whole,
         tries=Tries(last=state.tries.last),
         doubt=state.doubt,
     )
@@ -147,8 +147,8 @@ def _note_request(job: Any, state: State, seen: Seen, now: float) -> tuple[State
     window, place = stop.look_at_deadline(state.window, seen.left, seen.save_seconds, now)
     asked = state.asked or seen.asked or stop.who_asks(place, seen.notice)
     asked = asked or (TAKEN_OVER if seen.has_lost_lease else "")
-    had_whole = state.had_whole or seen.folder.whole is not None
-    return state._replace(window=window, asked=asked, had_whole=had_whole), place == stop.OVER
+    last = seen.folder.whole.path if seen.folder.whole else state.last_whole
+    return state._replace(window=window, asked=asked, last_whole=last), place == stop.OVER
 
 
 # Before the program.
@@ -219,7 +219,7 @@ def _start(job: Any, state: State, seen: Seen, now: float) -> Step:
         return _wait_for_place(job, state, seen, now)
     number = state.attempt + 1
     first = seen.is_first_node
-    found = resume.choose_source(job, seen.folder, number, state.had_whole, first)
+    found = resume.choose_source(job, seen.folder, number, bool(state.last_whole), first)
     if isinstance(found, resume.Lost):
         return _end(state, found.verdict)
     copies = state.copying if state.attempt else copying.begin(job, state.copying, now)
