@@ -49,9 +49,15 @@ from typing import Any, NamedTuple
 # proc.py
 # What /proc tells of processes. Runs on the box too: Python 3.8, standard library only.
 
-# In a run's folder: who notes its pid and start, and where. An older version had a file NAME.pid
-# for each of them, and what it started may live on.
-NOTED = {"train": "attempt.json"}
+# Who notes its pid and start in a run's folder, and where. An older version had a file NAME.pid for
+# each of them, and what it started may live on.
+NOTED = {
+    "train": "attempt.json",
+    "runner": "lock",
+    "supervisor": "supervisor.lock",
+    "sync": "sync.lock",
+    "deadman": "deadman.pid",
+}
 _PAIR = re.compile(r'(?:.*"pid": )?(\d+),? (?:"start": )?(\d+)')
 
 
@@ -115,7 +121,7 @@ def is_same(pid: int, start: int) -> bool:
 def read_noted(folder: str, name: str) -> tuple[int, int]:
     """Return pid and start of a run's `train`, `runner`, `supervisor`, `deadman` or `sync`, alive
     or not; (0, 0) where none is noted."""
-    for file in dict.fromkeys((NOTED.get(name, f"{name}.pid"), f"{name}.pid")):
+    for file in (NOTED[name], f"{name}.pid"):
         with suppress(OSError), open(os.path.join(folder, file), errors="replace") as text:
             if found := _PAIR.match(text.read(1 << 16)):
                 return int(found[1]), int(found[2])
@@ -2592,7 +2598,7 @@ def _is_closed(folder: str) -> bool:
     """Return whether there is a run here that this user may not read."""
     if not os.access(folder, os.R_OK | os.X_OK):
         return True
-    paths = [os.path.join(folder, name) for name in ("state.json", "runner.pid", "events.jsonl")]
+    paths = [os.path.join(folder, name) for name in ("state.json", "lock", "events.jsonl")]
     return any(os.path.lexists(path) and not os.access(path, os.R_OK) for path in paths)
 
 

@@ -207,7 +207,7 @@ def test_it_raises_a_run_whose_hands_are_dead(place):
 def test_it_raises_nothing_while_one_of_them_lives(place):
     made = place()
     made.note("supervisor", os.getpid())
-    (made.path / "runner.pid").write_text(DEAD)
+    (made.path / "lock").write_text(DEAD)
     made.start()
     time.sleep(0.8)
     assert made.read("called") == ""
@@ -220,7 +220,7 @@ def test_it_goes_when_the_run_is_over_and_the_supervisor_went_by_itself(place):
     time.sleep(0.5)
     assert hand.poll() is None
     (made.path / ".done").write_text("{}")
-    (made.path / "supervisor.pid").unlink()
+    (made.path / "supervisor.lock").write_text("\n")
     assert hand.wait(5) == 0
     assert made.read("called") == ""
 
@@ -228,7 +228,7 @@ def test_it_goes_when_the_run_is_over_and_the_supervisor_went_by_itself(place):
 def test_it_raises_a_supervisor_that_was_killed_before_the_box_was_ended(place):
     made = place()
     (made.path / ".done").write_text("{}")
-    (made.path / "supervisor.pid").write_text(DEAD)
+    (made.path / "supervisor.lock").write_text(DEAD)
     made.start()
     assert within(5, lambda: made.read("called") == "supervisor\n")
 
@@ -236,7 +236,7 @@ def test_it_raises_a_supervisor_that_was_killed_before_the_box_was_ended(place):
 def test_it_goes_when_a_supervisor_that_it_raised_finds_nothing_left(place):
     made = place()
     (made.path / ".done").write_text("{}")
-    (made.path / "supervisor.pid").write_text(DEAD)
+    (made.path / "supervisor.lock").write_text(DEAD)
     (made.path / "run.sh").write_text(f"echo $1 >>{made.path}/called\n")
     assert made.start().wait(10) == 0
     assert made.read("called") == "supervisor\n"
@@ -245,7 +245,7 @@ def test_it_goes_when_a_supervisor_that_it_raised_finds_nothing_left(place):
 def test_it_stays_when_a_supervisor_that_it_raised_was_killed(place):
     made = place()
     (made.path / ".done").write_text("{}")
-    (made.path / "supervisor.pid").write_text(DEAD)
+    (made.path / "supervisor.lock").write_text(DEAD)
     (made.path / "run.sh").write_text(f"echo again >>{made.path}/called; kill -9 $$\n")
     hand = made.start()
     assert within(10, lambda: made.read("called").count("again") >= 2)
@@ -310,7 +310,7 @@ def test_a_new_deadline_reaches_it(place, tmp_path):
     time.sleep(0.5)
     (tmp_path / "deadline").write_text(f"{time.time() + 3600:.0f}\n")
     time.sleep(0.5)
-    (tmp_path / "supervisor.pid").write_text(DEAD)
+    (tmp_path / "supervisor.lock").write_text(DEAD)
     assert not within(4, (tmp_path / "ended").exists)
 
 
@@ -336,7 +336,7 @@ def test_a_second_one_goes_at_once(place):
 def test_a_box_with_unsaved_results_is_kept_unless_the_job_says_so(place, tmp_path, more, ends):
     made = place(1, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}}, **more)
     (tmp_path / ".unsaved").write_text("{}")
-    (tmp_path / "supervisor.pid").write_text(DEAD)
+    (tmp_path / "supervisor.lock").write_text(DEAD)
     hand = made.start()
     assert within(4, (tmp_path / "ended").exists) == ends
     assert (hand.poll() is None) == ends
@@ -353,7 +353,7 @@ def test_a_box_whose_last_copy_is_not_verified_is_kept_and_somebody_is_called(
         notify=["sh", "-c", f'cat >>{tmp_path}/told; test -n "$RGT_MESSAGE"'],
     )
     (tmp_path / file).write_text("{}")
-    (tmp_path / "supervisor.pid").write_text(DEAD)
+    (tmp_path / "supervisor.lock").write_text(DEAD)
     hand = made.start()
     assert within(4, (tmp_path / "ended").exists) == ends
     assert hand.poll() is None
@@ -385,7 +385,7 @@ def test_an_unproven_box_is_ended_after_its_limit_by_what_keeps_the_disk(
     }
     text = json.dumps(merged(given, fields)).replace("AT", str(tmp_path))
     made = place(1, **json.loads(text))
-    (tmp_path / "supervisor.pid").write_text(DEAD)
+    (tmp_path / "supervisor.lock").write_text(DEAD)
     hand = made.start()
     assert within(4, lambda: any((tmp_path / n).exists() for n in ("ended", "stopped"))) is (
         ends != ""
@@ -398,7 +398,7 @@ def test_a_box_that_was_stopped_by_hand_is_kept(place, tmp_path):
     made = place(1, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}})
     (tmp_path / "asked").write_text("asked\n")
     (tmp_path / ".preempted").write_text("{}")
-    (tmp_path / "supervisor.pid").write_text(DEAD)
+    (tmp_path / "supervisor.lock").write_text(DEAD)
     assert made.start().wait(10) == 0
     assert not (tmp_path / "ended").exists()
 

@@ -5,6 +5,8 @@ import re
 
 from remote_gpu_trainer.runner import names, procs
 from remote_gpu_trainer.runner.folder import Folder
+from remote_gpu_trainer.runner.locks import try_lock
+from remote_gpu_trainer.text.proc import NOTED
 
 from tests.conftest import ROOT
 from tests.runner.box import Box
@@ -55,3 +57,23 @@ def test_a_process_that_an_older_version_started_is_seen_to_live(tmp_path):
     assert procs.alive(folder, "train") == me
     procs.note_program(folder, 1)
     assert procs.alive(folder, "train") == 1 and folder.attempt() == 3
+    for name in ("runner", "supervisor", "sync"):
+        folder.touch(NOTED[name])  # a lock, which was empty then
+        folder.write(f"{name}.pid", f"{me} {told.start}\n")
+        assert procs.alive(folder, name) == me
+        procs.note_pid(folder, name, 1)
+        assert procs.alive(folder, name) == 1
+
+
+def test_a_pid_is_noted_in_the_lock_itself_and_forgotten_there(tmp_path):
+    folder = Folder(str(tmp_path))
+    lock = try_lock(folder.at("lock"))
+    assert lock is not None
+    procs.note_pid(folder, "runner", os.getpid(), "more" * 9)
+    procs.note_pid(folder, "runner", os.getpid())
+    assert os.path.samestat(os.fstat(lock), os.stat(folder.at("lock")))
+    assert folder.read("lock").split()[0] == str(os.getpid()) and "more" not in folder.read("lock")
+    assert try_lock(folder.at("lock")) is None
+    procs.forget_pid(folder, "runner")
+    assert not procs.noted(folder, "runner")[0] and not folder.read("lock").strip()
+    os.close(lock)

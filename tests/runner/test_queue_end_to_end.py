@@ -9,6 +9,8 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
+from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runner.folder import Folder
 
 from tests.runner.jobs import text_of
 
@@ -92,8 +94,8 @@ class Box:
                 return
             time.sleep(0.05)
 
-    def pid(self, path: str) -> int:
-        return int((self.run_dir / path).read_text().split()[0])
+    def pid(self, name: str, cell: str = "") -> int:
+        return procs.noted(Folder(str(self.run_dir / cell)), name)[0]
 
     def reconcile(self, *options: str) -> dict:
         return json.loads(self.run("reconcile", "--json", *options).stdout)
@@ -263,7 +265,7 @@ def test_a_request_saves_and_leaves_the_cells_and_another_start_finishes(box, ho
     queue = one.popen("queue")
     until(lambda: one.waits("a", "b"))
     if how == "signal":
-        os.kill(one.pid("runner.pid"), signal.SIGTERM)
+        os.kill(one.pid("runner"), signal.SIGTERM)
     else:
         assert one.run("stop").returncode == 0
     assert queue.wait(30) == (75 if how == "signal" else 77)
@@ -294,7 +296,7 @@ def test_a_queue_that_is_killed_alone_comes_back_to_its_cells(box):
     queue = one.popen("queue")
     until(lambda: one.waits("a", "b"))
     programs = one.processes("program.sh")
-    for name in ("supervisor.pid", "runner.pid"):
+    for name in ("supervisor", "runner"):
         os.kill(one.pid(name), signal.SIGKILL)
     queue.wait(20)
     until(lambda: '"event": "adopted", "cell": "b"' in (one.run_dir / "events.jsonl").read_text())
@@ -308,8 +310,8 @@ def test_a_cell_whose_runner_is_killed_goes_on(box):
     one = box([["a", "wait"]])
     queue = one.popen("queue")
     until(lambda: one.waits("a"))
-    until(lambda: (one.run_dir / "cells/a/supervisor.pid").exists())
-    os.kill(one.pid("cells/a/runner.pid"), signal.SIGKILL)
+    until(lambda: one.pid("supervisor", "cells/a"))
+    os.kill(one.pid("runner", "cells/a"), signal.SIGKILL)
     time.sleep(3)
     (one.effects / "go.now").touch()
     assert queue.wait(60) == 0 and one.counted() == {"a": 1}

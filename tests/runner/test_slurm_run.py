@@ -7,6 +7,8 @@ import subprocess
 import sys
 
 import pytest
+from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runner.folder import Folder
 from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.runs.targets import slurm as target
 
@@ -50,6 +52,9 @@ class Run:
     def lines(self, name):
         path = self.run / name
         return path.read_text().splitlines() if path.exists() else []
+
+    def runner(self):
+        return procs.noted(Folder(str(self.run)), "runner")[0]
 
     def log(self):
         """(attempt, step, newest checkpoint's step) of each step. torchrun makes either node the one of rank 0."""
@@ -365,7 +370,7 @@ def test_a_runner_that_is_killed_ends_no_job(slurm, tmp_path, weights):
     run = Run(tmp_path, sleep=0.3)
     job = slurm.sbatch(run.script)
     run.at_step(slurm, 6)
-    os.kill(int(run.lines("runner.pid")[0].split()[0]), signal.SIGKILL)
+    os.kill(run.runner(), signal.SIGKILL)
     run.finished(slurm, job, weights(1), 0)
     assert run.steps() == list(range(1, 41)), "the program went on meanwhile"
     assert "raised" in run.events()
@@ -375,9 +380,8 @@ def test_a_signal_of_slurm_reaches_a_runner_that_was_raised(slurm, tmp_path, wei
     run = Run(tmp_path, sleep=0.5)
     job = slurm.sbatch(run.script)
     run.at_step(slurm, 4)
-    first = run.lines("runner.pid")
-    os.kill(int(first[0].split()[0]), signal.SIGKILL)
-    slurm.wait(lambda: run.lines("runner.pid") not in ([], first), "nobody raised the runner")
+    os.kill(first := run.runner(), signal.SIGKILL)
+    slurm.wait(lambda: run.runner() not in (0, first), "nobody raised the runner")
     run.at_step(slurm, len(run.steps()) + 2)
     slurm.client("scancel", "--batch", "--signal=USR1", job)
     slurm.restart_now(job)

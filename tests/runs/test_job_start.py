@@ -400,7 +400,7 @@ def test_of_several_living_runs_none_is_chosen(sshd):
     # A restart gives small numbers to others: these processes live, and are not the runs'.
     for number, pid in enumerate((1, os.getppid())):
         fake_run(sshd.home, f"gone{number}", phase="running", alive=False)
-        (sshd.home / f"runs/gone{number}/runner.pid").write_text(f"{pid} 1\n")
+        (sshd.home / f"runs/gone{number}/lock").write_text(f"{pid} 1\n")
     assert calling.the_living_one(GPU) == "toy"
     fake_run(sshd.home, "other")
     procs.note_program(Folder(str(sshd.home / "runs/other")), os.getpid())

@@ -4,25 +4,23 @@
 
 . "${BASH_SOURCE[0]%/*}/procs.sh"
 
-# One line about the run folder: its end, who asked for it, the deadline; pid and start of runner,
-# supervisor, program and deadman; whether the last copy is verified. '-' stands for nothing.
+# One line about the run folder: its end, who asked for it, the deadline; pid and start of supervisor,
+# program and deadman; whether the last copy is verified. '-' stands for nothing.
 rgt_peek() {
   local name value line=-
   for name in unsaved preempted failed "done" refused; do
     [[ ! -e $1/.$name ]] || line=$name
   done
-  for name in asked deadline runner.pid supervisor.pid attempt.json deadman.pid; do
+  for name in asked deadline; do
     value=''
     { IFS= read -r value <"$1/$name"; } 2>/dev/null
     # `stop` after the deadline: the box stays as it is.
     [[ $name != asked || ! -e $1/quiet ]] || value=asked
-    [[ ! $value =~ \"pid\":\ ([0-9]+),\ \"start\":\ ([0-9]+) ]] ||
-      value="${BASH_REMATCH[1]} ${BASH_REMATCH[2]}"
-    if [[ $name != *.pid && $name != attempt.json ]]; then
-      [[ $value =~ ^[a-z0-9]+ ]] && line+=" ${BASH_REMATCH[0]}" || line+=' -'
-    else
-      [[ $value =~ ^[0-9]+\ [0-9]+ ]] && line+=" ${BASH_REMATCH[0]}" || line+=' - -'
-    fi
+    [[ $value =~ ^[a-z0-9]+ ]] && line+=" ${BASH_REMATCH[0]}" || line+=' -'
+  done
+  for name in supervisor train deadman; do
+    rgt_read_noted "$1" "$name"
+    line+=" ${rgt_noted[*]}"
   done
   [[ -e $1/final-sync ]] && line+=' yes' || line+=' -'
   printf '%s\n' "$line"
@@ -37,14 +35,14 @@ rgt_look() {
   local -a seen=()
   IFS=' ' read -r -t 10 -u 3 -a seen
   exec 3<&-
-  ((${#seen[@]} == 12)) || {
+  ((${#seen[@]} == 10)) || {
     kill -KILL "$rgt_peeking" 2>/dev/null
     return 1
   }
-  rgt_end=${seen[0]} rgt_asked=${seen[1]} rgt_deadman="${seen[*]:9:2}" rgt_saved=${seen[11]}
+  rgt_end=${seen[0]} rgt_asked=${seen[1]} rgt_deadman="${seen[*]:7:2}" rgt_saved=${seen[9]}
   # A folder that is gone says nothing, and who wrote there may live.
-  if [[ $rgt_end != - || ${seen[*]:3:6} == *[0-9]* ]]; then
-    rgt_runner=("${seen[@]:3:2}") rgt_supervisor=("${seen[@]:5:2}") rgt_train=("${seen[@]:7:2}")
+  if [[ $rgt_end != - || ${seen[*]:3:4} == *[0-9]* ]]; then
+    rgt_supervisor=("${seen[@]:3:2}") rgt_train=("${seen[@]:5:2}")
   fi
   [[ ${seen[2]} != [0-9]* ]] || rgt_deadline=${seen[2]}
 }
@@ -128,7 +126,7 @@ rgt_deadman() {
   cd / && exec </dev/null >/dev/null 2>&1
   rgt_read_stat "$$"
   me="$$ ${rgt_stat[19]}" rgt_end=- rgt_asked=- rgt_saved=-
-  rgt_runner=(- -) rgt_supervisor=(- -) rgt_train=(- -)
+  rgt_supervisor=(- -) rgt_train=(- -)
   rgt_look && [[ $rgt_deadman != "$me" && $rgt_deadman != '- -' ]] &&
     rgt_lives "${rgt_deadman% *}" "${rgt_deadman#* }" && return 0
   printf '%s\n' "$me" >"$RGT_DIR/deadman.pid" &

@@ -10,6 +10,7 @@ from typing import Any
 
 ATTEMPT = "attempt.json"  # what the attempt that was started last began with, and its program
 ENDS = ("done", "failed", "preempted", "unsaved")
+FILLED = 60  # characters of a file that is written in its place
 SPARE = 65536  # bytes kept back, so that a full disk can still hold the end of a run
 
 
@@ -111,6 +112,20 @@ class Folder:
         except OSError:
             return False
 
+    def fill(self, name: str, text: str) -> bool:
+        """Write a short text into a file where it lies: a lock stays the same file, and no later
+        text needs more room."""
+        try:
+            file = os.open(self.at(name), os.O_WRONLY | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        except OSError:
+            return False
+        try:
+            return os.pwrite(file, f"{text:<{FILLED}}\n".encode(), 0) > FILLED
+        except OSError:
+            return False
+        finally:
+            os.close(file)
+
     def stamp(self, name: str, now: float) -> None:
         """Have an empty file of this time, which needs no room."""
         if self.touch(name):
@@ -170,7 +185,7 @@ class Folder:
             return False
         if not os.access(self.path, os.R_OK | os.X_OK):
             return True
-        names = [self.at(name) for name in ("state.json", "runner.pid", "events.jsonl")]
+        names = [self.at(name) for name in ("state.json", "lock", "events.jsonl")]
         return any(os.path.lexists(name) and not os.access(name, os.R_OK) for name in names)
 
     def ended(self) -> str:

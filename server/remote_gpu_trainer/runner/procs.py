@@ -8,7 +8,7 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ..text.proc import Stat, read_noted, read_pairs, read_stat, read_table, send_signal
+from ..text.proc import NOTED, Stat, read_noted, read_pairs, read_stat, read_table, send_signal
 from ..text.proc import is_same as same
 from ..text.proc import read_environment as environ
 from ..text.proc import with_descendants as children
@@ -16,8 +16,8 @@ from .folder import ATTEMPT, Folder
 
 __all__ = [
     "MARK", "Stat", "alive", "boot_id", "bytes_moved", "children", "cpu_seconds", "cpu_ticks",
-    "environ", "host", "note_pid", "note_program", "noted", "of_program", "protect", "read_table",
-    "same", "seconds_up", "send", "stat", "table", "tree", "uptime",
+    "environ", "forget_pid", "host", "note_pid", "note_program", "noted", "of_program", "protect",
+    "read_table", "same", "seconds_up", "send", "stat", "table", "tree", "uptime",
 ]  # fmt: skip
 
 MARK = "RGT_RUN_DIR"  # in the environment of every process of the program
@@ -36,10 +36,17 @@ def table() -> dict[int, Stat]:
     return {pid: told for pid, told in read_table().items() if told.lives}
 
 
-def note_pid(folder: Folder, name: str, pid: int) -> bool:
-    """Write NAME.pid: a pid and its start."""
+def note_pid(folder: Folder, name: str, pid: int, *more: object) -> bool:
+    """Note pid and start of the run's runner, supervisor, deadman or sync, and `more` behind."""
     told = stat(pid)
-    return told is not None and folder.write(f"{name}.pid", f"{pid} {told.start}\n")
+    if told is None:
+        return False
+    return folder.fill(NOTED[name], " ".join(map(str, (pid, told.start, *more))))
+
+
+def forget_pid(folder: Folder, name: str) -> None:
+    """Note that it goes by itself, and nobody need start another one."""
+    folder.fill(NOTED[name], "")
 
 
 def note_program(folder: Folder, pid: int, **more: object) -> None:

@@ -13,3 +13,24 @@ rgt_read_stat() {
 rgt_lives() {
   rgt_read_stat "${1-}" && [[ ${rgt_stat[0]} != [ZX] && ${rgt_stat[19]} == "${2-}" ]]
 }
+
+# Set rgt_noted to pid and start of a run's runner, supervisor, train or deadman, as text/proc.py
+# reads them; to '- -' where none is noted. $1: the run's folder.
+rgt_read_noted() {
+  local file value
+  rgt_noted=(- -)
+  case $2 in
+    train) file=attempt.json ;;
+    runner) file=lock ;;
+    supervisor) file=supervisor.lock ;;
+    *) file=$2.pid ;;
+  esac
+  for file in "$file" "$2.pid"; do
+    value=''
+    { IFS= read -r value <"$1/$file"; } 2>/dev/null
+    [[ $value =~ ^([0-9]+)\ ([0-9]+) || $value =~ \"pid\":\ ([0-9]+),\ \"start\":\ ([0-9]+) ]] ||
+      continue
+    rgt_noted=("${BASH_REMATCH[@]:1:2}")
+    break
+  done
+}

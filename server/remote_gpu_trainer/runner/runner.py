@@ -105,7 +105,7 @@ class Runner:
                 doing.do(action, was, self.core)
             if self.core.phase == was.phase:
                 run.clock.nap(run.spec.timings.tick)
-        run.folder.remove("runner.pid")  # what is told of the box comes behind that
+        procs.forget_pid(run.folder, "runner")  # what is told of the box comes behind that
         if doing.is_refused:
             return CODES["refused"]
         if now.failure == "preempted":

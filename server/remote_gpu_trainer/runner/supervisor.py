@@ -119,7 +119,7 @@ class Supervisor:
                 break  # its end can't be noted, and nothing is left to do
         if not self._has_begun:
             if self._has_charge:
-                self.run.folder.remove("supervisor.pid")
+                procs.forget_pid(self.run.folder, "supervisor")
             return self._status if self._told is None else self._told
         if os.fork():
             return self._code_of_end() if self._told is None else self._told
@@ -139,7 +139,7 @@ class Supervisor:
             self._wait(self._pause())
             if self._leaves and not self._runner:
                 return LEFT
-        self.run.folder.remove("supervisor.pid")  # it goes by itself: nobody starts another one
+        procs.forget_pid(self.run.folder, "supervisor")
         return 0
 
     def _pause(self) -> float:
@@ -183,6 +183,8 @@ class Supervisor:
             self._lock = lock
         self._has_charge = True
         procs.note_pid(run.folder, "supervisor", os.getpid())
+        if run.folder.has("supervisor.pid"):  # of an older version, whose deadman reads it
+            run.folder.remove("supervisor.pid", "deadman.pid")
         procs.protect(True)
         window, self.countdown = _count_down(run)
         self.state = supervise.State(window)

@@ -63,7 +63,6 @@ class Sync:
     def start(self, action: Copy) -> None:
         """Start a worker in a session of its own; it outlives the runner."""
         run = self.run
-        run.folder.remove("sync.progress")
         self._still, self._going, self._mode = child.Stillness(run.up), self._seen, action.mode
         self._worker = Worker(action.number, None)
         env = {name: value for name, value in os.environ.items() if name != procs.MARK}
@@ -128,7 +127,7 @@ class Sync:
         if self._child is None:
             return self._worker
         if self._child.is_open:
-            still = self._still.seconds(run.folder.read("sync.progress"), run.up)
+            still = self._still.seconds(run.folder.read("sync.lock"), run.up)
             return self._worker._replace(still=still)
         told = run.folder.json(LAST)
         if isinstance(self._child, child.Command):
@@ -301,11 +300,14 @@ def worker(run: Run, mode: str) -> int:
         try:
             return _copy(run, mode != "quick", is_whole)
         finally:
-            run.folder.remove("sync.pid")
+            procs.forget_pid(run.folder, "sync")
 
 
 def _copy(run: Run, full: bool, whole: bool) -> int:
-    code = Round(run, full, whole).go()
+    def tell(moves: int) -> None:
+        procs.note_pid(run.folder, "sync", os.getpid(), moves)
+
+    code = Round(run, full, whole, tell).go()
     last = run.folder.json(LAST)
     verified = last.get("verified")
     if verified and full and (unseen := safe.look_safe(run).unseen):

@@ -23,13 +23,7 @@ _FIND = (
 find_run() {
   local want=$1 best='' one mark count=0
   tell() { printf '%s %s\n' "$1" "$(printf '%s' "$2" | tr '\n\r' '??')"; }
-  # The file holds a pid and when that process began: its number may be another one's by now.
-  lives() {
-    local pid='' start=''
-    { IFS=' ' read -r pid start _ <"$1/$2.pid"; } 2>/dev/null
-    case $pid in '' | *[!0-9]*) return 1 ;; esac
-    rgt_lives "$pid" "$start"
-  }
+  lives() { rgt_read_noted "$@" && rgt_lives "${rgt_noted[@]}"; }
   case $want in
     '~/'*) dir=$HOME/${want#'~/'} ;;
     /*) dir=$want ;;

@@ -131,7 +131,7 @@ def _is_closed(folder: str) -> bool:
     """Return whether there is a run here that this user may not read."""
     if not os.access(folder, os.R_OK | os.X_OK):
         return True
-    paths = [os.path.join(folder, name) for name in ("state.json", "runner.pid", "events.jsonl")]
+    paths = [os.path.join(folder, name) for name in ("state.json", "lock", "events.jsonl")]
     return any(os.path.lexists(path) and not os.access(path, os.R_OK) for path in paths)
 
 

@@ -8,9 +8,15 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from typing import NamedTuple
 
-# In a run's folder: who notes its pid and start, and where. An older version had a file NAME.pid
-# for each of them, and what it started may live on.
-NOTED = {"train": "attempt.json"}
+# Who notes its pid and start in a run's folder, and where. An older version had a file NAME.pid for
+# each of them, and what it started may live on.
+NOTED = {
+    "train": "attempt.json",
+    "runner": "lock",
+    "supervisor": "supervisor.lock",
+    "sync": "sync.lock",
+    "deadman": "deadman.pid",
+}
 _PAIR = re.compile(r'(?:.*"pid": )?(\d+),? (?:"start": )?(\d+)')
 
 
@@ -74,7 +80,7 @@ def is_same(pid: int, start: int) -> bool:
 def read_noted(folder: str, name: str) -> tuple[int, int]:
     """Return pid and start of a run's `train`, `runner`, `supervisor`, `deadman` or `sync`, alive
     or not; (0, 0) where none is noted."""
-    for file in dict.fromkeys((NOTED.get(name, f"{name}.pid"), f"{name}.pid")):
+    for file in (NOTED[name], f"{name}.pid"):
         with suppress(OSError), open(os.path.join(folder, file), errors="replace") as text:
             if found := _PAIR.match(text.read(1 << 16)):
                 return int(found[1]), int(found[2])

@@ -6,6 +6,7 @@ import json
 import os
 import shutil
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, NamedTuple
 
@@ -40,10 +41,13 @@ class Result(NamedTuple):
 
 
 class Round:
-    """One round over all. `full`: all is compared. `whole`: nothing may be absent."""
+    """One round over all. `full`: all is compared. `whole`: nothing may be absent. `tell` is called
+    with a number that grows as long as the round gets on."""
 
-    def __init__(self, run: Run, full: bool, whole: bool):
-        self.run, self.full, self.whole = run, full, whole
+    def __init__(
+        self, run: Run, full: bool, whole: bool, tell: Callable[[int], None] = lambda _: None
+    ):
+        self.run, self.full, self.whole, self.tell = run, full, whole, tell
         self.moves, self.written = 0, -1.0
         self.tools = Tools(durable.child_environment(run), self.moved)
         self.place = place_at(run.durable, self.tools, user_mask())
@@ -74,7 +78,7 @@ class Round:
         self.moves += 1
         if time.monotonic() - self.written >= 1:
             self.written = time.monotonic()
-            self.run.folder.write("sync.progress", f"{os.getpid()} {self.moves}\n")
+            self.tell(self.moves)
 
     def go(self) -> int:
         """Copy; return the worker's code."""
