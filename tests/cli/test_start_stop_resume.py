@@ -620,7 +620,7 @@ def test_a_resume_takes_a_later_deadline_and_the_code_of_today(here, job):
     assert sent.returncode == 0, sent.stderr
     assert "differs" not in sent.stderr and there.read_text().endswith("# mended\n")
     assert job_in(str(here.home / "runs/toy"))["job"]["deadline"] == "hours:3", "it stays"
-    first = float((here.home / "runs/toy/deadline.from").read_text().split()[0])
+    first = float((here.home / "runs/toy/deadline").read_text().split()[1])
     again = rgt("start", "gpu", str(job), "--set", "deadline=2h", "--dry-run")
     assert again.returncode == 1 and "is alive" in again.stderr
     rgt("stop", "gpu")
@@ -633,8 +633,8 @@ def test_a_passed_deadline_names_the_command_that_goes_on(here, job):
     assert rgt("start", "gpu", str(job)).returncode == 0
     rgt("stop", "gpu")
     folder = here.home / "runs/toy"
-    (folder / "deadline.from").write_text(f"{int(time.time()) - 7200}\thours:1\n")
-    (folder / "deadline").write_text(f"{int(time.time()) - 3600}\n")
+    now = int(time.time())
+    (folder / "deadline").write_text(f"{now - 3600} {now - 7200}\thours:1\n")
     done = rgt("resume", "gpu", "--run", "toy")
     assert done.returncode == 1
     line = done.stderr.splitlines()[-1].replace("remote-gpu-trainer", "rgt")
@@ -678,7 +678,7 @@ def test_a_moved_run_keeps_its_deadline_and_says_from_which_step_it_went_on(
     try:
         assert rgt("start", "old", str(job), "--set", keep).returncode == 0
         assert rgt("stop", "old").returncode == 0
-        first = float((old.home / "runs/toy/deadline.from").read_text().split()[0])
+        first = float((old.home / "runs/toy/deadline").read_text().split()[1])
         # Both boxes are on this machine, so the place that lies on the old one is the new one's.
         monkeypatch.setattr(job_start, "why_not_elsewhere", lambda *_: "")
         old.stop()

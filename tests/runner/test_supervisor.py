@@ -21,8 +21,7 @@ def kept(tmp_path, monkeypatch):
     clock = Clock()
     run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}, "deadline": "hours:1"}), clock=clock)
     run.folder.make()
-    run.folder.write("deadline.from", f"{int(clock.now())}\thours:1\n")
-    run.folder.write("deadline", f"{int(clock.now()) + 3600}\n")
+    run.folder.write("deadline", f"{int(clock.now()) + 3600} {int(clock.now())}\thours:1\n")
     made = supervisor.Supervisor(run, lambda _: 0)
     made.started, made.told = [], []
     monkeypatch.setattr(made, "_start_runner", lambda is_raised: made.started.append(is_raised))

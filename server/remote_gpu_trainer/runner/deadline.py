@@ -7,6 +7,8 @@ import re
 
 from .context import Run
 
+FILE = "deadline"  # in seconds since 1970, as the first start was behind it, and as the job has it
+_FILE = re.compile(r"\d+ (\d+)\t(.*)\n")
 _SPAN = re.compile(r"hours:(\d+(?:\.\d+)?)\Z")
 _TIME = re.compile(r"(?:at:)?(\d+)\Z")
 _DAILY = re.compile(r"clock:(\d\d):(\d\d)([+-])(\d\d):(\d\d)\Z")
@@ -51,12 +53,20 @@ def _after_one(text: str, first: float) -> int | None:
     return None
 
 
+def first_start(run: Run) -> float | None:
+    """Return when the run was first started, None where its file is lost."""
+    found = _FILE.match(run.folder.read(FILE))
+    return float(found[1]) if found else None
+
+
 def known(run: Run) -> int | None:
-    """Return the deadline that deadline.from and the job give, None where that file is lost."""
-    first = run.folder.number("deadline.from")
-    told = run.folder.read("deadline.from").rstrip("\n").split("\t")
-    same = first is not None and told[1:] == [run.spec.deadline]
-    return after(run.spec.deadline, first) if first is not None and same else None
+    """Return the deadline that the first start and the job give, None where their file is lost."""
+    found = _FILE.match(run.folder.read(FILE))
+    return (
+        after(run.spec.deadline, float(found[1]))
+        if found and found[2] == run.spec.deadline
+        else None
+    )
 
 
 def settle(run: Run) -> int:
@@ -64,11 +74,7 @@ def settle(run: Run) -> int:
 
     It counts from the first start. Raises ValueError for a text that says none.
     """
-    before = known(run)
-    if before is not None:
-        run.folder.write("deadline", f"{before}\n")
-        return before
-    first = run.folder.number("deadline.from")
+    first = first_start(run)
     lost = first is None and run.folder.has("state.json")
     if first is None:
         first = _first_start(run) if lost else run.now
@@ -77,20 +83,19 @@ def settle(run: Run) -> int:
         raise ValueError(f"the deadline is {run.spec.deadline!r}; use hours:N or at:EPOCH")
     if lost:
         run.log(f"the file of the deadline was lost; it is counted again from {int(first)}")
-    run.folder.write("deadline.from", f"{int(first)}\t{run.spec.deadline}\n")
-    run.folder.write("deadline", f"{found}\n")
+    run.folder.write(FILE, f"{found} {int(first)}\t{run.spec.deadline}\n")
     return found
 
 
 def _first_start(run: Run) -> float:
-    """Return the first start that events.jsonl tells, where deadline.from was lost."""
+    """Return the first start that events.jsonl tells."""
     found = re.search(r'"t": ?(\d+), ?"event": ?"start"', run.folder.read("events.jsonl"))
     return float(found[1]) if found else run.now
 
 
 def cause_of(run: Run) -> str:
     """Return what ends this run at its deadline, as `cause` does."""
-    first = run.folder.number("deadline.from")
+    first = first_start(run)
     return cause(run.spec.deadline, run.spec.budget, run.now if first is None else first)
 
 

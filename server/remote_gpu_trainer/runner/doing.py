@@ -94,7 +94,6 @@ class Doing:
         run.folder.remove(*old, ".refused", WAITS, saving.FILE, end_words.RECORD)
         if self.is_new:
             run.folder.remove("asked")
-        run.folder.write("job.sha", run.spec.rendered.job_sha + "\n")
         note_begun(run)
         target, job = run.spec.rendered.target, run.spec.rendered.job_sha
         run.event("start", boot=procs.boot_id(), target=target, job=job)

@@ -134,7 +134,7 @@ def _work(run: Run, verb: str, given: Words, rest: list[str]) -> int:
         return verbs.stop(run)
     if verb == "save":
         return verbs.save(run)
-    if verb in ("sync", "sync-worker") and not run.folder.has("job.sha"):
+    if verb in ("sync", "sync-worker") and not run.folder.has("state.json"):
         say(f"no run was started in {run.folder.path}, so there is nothing to copy")
         return 1
     if verb == "sync":

@@ -141,8 +141,9 @@ class Runner:
     def _is_interrupted(self) -> bool:
         """Return whether this very job's program trains on without its runner."""
         run = self.run
-        same = run.folder.read("job.sha").strip() == run.spec.rendered.job_sha
-        return same and not self.again and bool(procs.alive(run.folder, "train"))
+        starts = [row for row in run.folder.rows("events.jsonl") if row.get("event") == "start"]
+        is_same = bool(starts) and starts[-1].get("job") == run.spec.rendered.job_sha
+        return is_same and not self.again and bool(procs.alive(run.folder, "train"))
 
     def _take_up(self, attempt: Attempt) -> None:
         """Go on where a killed runner was."""

@@ -12,6 +12,7 @@ from ..text.masking import strip_controls
 from . import (
     child,
     content,
+    deadline,
     elsewhere,
     end_words,
     failures,
@@ -99,10 +100,10 @@ def look(run: Run) -> dict[str, Any]:
     told["saving"] = run.folder.read(saving.FILE).strip() if told["alive"] else ""
     told["box"] = "" if run.folder.has("quiet") else _still_on(run)
     told["signs"] = signs(run, told["checkpoint"]) if train else {}
-    first = run.folder.number("deadline.from")
+    first = deadline.first_start(run)
     told["first_start"] = int(first) if first else None
-    deadline = run.folder.number("deadline")
-    told["deadline"] = int(deadline) if deadline else told["deadline"]
+    at = run.folder.number(deadline.FILE)
+    told["deadline"] = int(at) if at else told["deadline"]
     waits = bool(pid) and told["phase"] == "running" and run.folder.has(why.WAITS)
     told["disk_free_mb"] = written.get("disk_free_mb")
     if not told["elsewhere"] and (waits or not pid or told["disk_free_mb"] is None):

@@ -83,7 +83,7 @@ def is_mixed(mixed: dict[str, str], path: str) -> bool:
 def write_last(run: Run, told: dict[str, object]) -> None:
     """Write how the last round went."""
     told = {"t": int(run.now), **told, "to": run.durable}
-    run.folder.write(LAST, json.dumps(told) + "\n")
+    run.folder.overwrite(LAST, json.dumps(told) + "\n")
 
 
 def add_row(run: Run, row: tuple[object, ...]) -> None:

@@ -21,7 +21,7 @@ from .groups import Group
 from .place import Files, join
 from .plan import Copy, Drop, Here, Job, age_of, is_mixed, newest, plan, waits
 from .reading import Reader
-from .records import SAFE, Records, add_row, read_mixed, write_last
+from .records import LAST, SAFE, Records, add_row, read_mixed, write_last
 from .tool import Tools
 
 LOG_EVERY = 600.0  # seconds between copies of the log, which always changes
@@ -51,7 +51,7 @@ class Round:
         self.moves, self.written = 0, -1.0
         self.tools = Tools(durable.child_environment(run), self.moved)
         self.place = place_at(run.durable, self.tools, user_mask())
-        self.again = run.folder.has(".sync-failed")
+        self.again = run.folder.json(LAST).get("ok") is False
         seconds = float(os.environ.get("RGT_SYNC_SECONDS") or 0)
         self.reread_until = run.up + (min(REREAD, seconds / 2) if seconds else REREAD)
         self.records = Records(run)
@@ -360,10 +360,6 @@ class Round:
         """Write down how the round went."""
         run = self.run
         ok = not failed and (verified or not self.full)
-        if failed:
-            run.folder.touch(".sync-failed")
-        else:
-            run.folder.remove(".sync-failed")
         told: dict[str, object] = {"ok": ok, "verified": ok and verified}
         if absent:
             told.update(copied=copied, absent=absent[:10])
