@@ -99,7 +99,6 @@ def test_a_start_whose_run_folder_says_nothing_tells_what_the_runner_said(box: B
     plain(box, spec={"deadline": "at:1"})
     (box.run_dir / "log").mkdir(parents=True)
     (box.run_dir / "log/runner.log").symlink_to("/dev/full")
-    (box.run_dir / "start.refused").mkdir()  # as on a full disk: it can't be written
     done = box.verb("start")
     assert done.returncode == 78 and "toy: its deadline ran out" in done.stderr
 

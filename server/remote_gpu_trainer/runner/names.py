@@ -55,7 +55,6 @@ TABLE = (
     Name("end.lock", "locked by the end command", _SUPERVISOR, _SUPERVISOR, True),
     Name("start.lock", "locked by a start", "start", "start", True),
     Name("start.begun", "the runner began", _RUNNER, "start", True),
-    Name("start.refused", "why the runner didn't begin", _RUNNER, "start", True),
     Name("asked", "who asked the run to save and end", "stop, supervisor", _BOTH, True),
     Name("save-now", "the program is asked to save", _BOTH, "program, runner", True),
     Name("waits-for-save", "the save that an end waits for", _BOTH, "stop, status", True),

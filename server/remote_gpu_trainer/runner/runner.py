@@ -164,8 +164,7 @@ class Runner:
                 run.event("ended", attempt=now.attempt, **{"class": "killed"}, reason=reason)
 
     def _refuse(self, reason: str, end: str = "refused") -> int:
-        self.run.log(reason)
-        self.run.folder.write("start.refused", reason + "\n")
+        self.run.log(reason)  # and to whoever starts this: the code says that nothing began
         return CODES[end]
 
     def _requeue(self) -> None:

@@ -57,7 +57,7 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
     if over is not None:
         return over
     keep_script(run)
-    run.folder.remove("start.refused", "start.begun", ".refused")
+    run.folder.remove("start.begun", ".refused")
     try:
         output = child.scratch()  # on a full disk no file says why nothing began
     except OSError:
@@ -67,20 +67,19 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
     log = run.folder.at("log", "runner.log")
 
     def is_decided() -> bool:
-        return run.folder.has("start.begun") or _refused(run) or runner.poll()
+        return run.folder.has("start.begun") or runner.poll()
 
     _within(run, 20, is_decided)
-    if not run.folder.has("start.begun") and not _refused(run):
+    if not run.folder.has("start.begun"):
         if run.folder.has(".done"):
             return end_if_over(run, False) or 0  # its copy came through at this very moment
-        for line in _said(output)[-20:]:
+        lines = _said(output)[-20:]
+        for line in lines:
             say(line)
-        say(f"{run.spec.name} did not start; see {log}; rgt pull BOX log/runner.log brings it")
+        # What it refuses, it says.
+        if not lines or runner.code not in (CODES["refused"], CODES["preempted"]):
+            say(f"{run.spec.name} did not start; see {log}; rgt pull BOX log/runner.log brings it")
         return runner.code or 1
-    if _refused(run):
-        say(run.folder.read("start.refused").rstrip("\n"))
-        held = "holds" in run.folder.read("start.refused")
-        return CODES["preempted" if held else "refused"]
     _within(run, 45, lambda: _is_past_checks(run))
     if run.folder.has(".refused"):
         _say_refusals(run, output)
@@ -97,10 +96,6 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
     if told := ending.sentence(run):
         print(told)
     return 0
-
-
-def _refused(run: Run) -> bool:
-    return bool(run.folder.read("start.refused"))
 
 
 def _is_past_checks(run: Run) -> bool:
