@@ -112,10 +112,20 @@ def test_a_wide_range_is_logarithmic_only_where_it_may_and_is_positive():
 
 def test_lines_over_each_other_have_a_legend_and_colours():
     steps = [0.0, 1.0]
-    lines = [Line(f"run {n}", [1.0 * n, 2.0], (), steps) for n in range(10)]
+    lines = [Line(f"run {n}", [1.0 * n, 2.0], (), steps) for n in range(8)]
     text = draw_charts([Chart("Loss", lines)])
-    assert text.count('class="key') == 10 and "<td>run 9</td><td>1</td><td>2</td>" in text
+    assert text.count('class="key') == 8 and "<td>run 7</td><td>1</td><td>2</td>" in text
     assert len(set(re.findall(r'polyline class="l (c\d)"', text))) == charts.LINE_COLOURS
+
+
+def test_no_colour_stands_for_two_lines():
+    many = [Line(f"run {n}", [n, 30 - n], [0, 60], [0, 1]) for n in range(30)]
+    text = draw_charts([Chart("Loss", many)])
+    by_step = text.partition("by-time")[0]
+    colours = re.findall(r'polyline class="l (c\d)"', by_step)
+    assert sorted(colours) == sorted([*(f"c{n}" for n in range(1, 9)), *["c0"] * 22])
+    assert colours[0] == "c0", "the grey ones lie below"
+    assert text.count('class="key') == 9 and "22 more, named under values" in text
 
 
 def test_marks_stand_in_rows_and_those_of_attempts_cross_the_charts():

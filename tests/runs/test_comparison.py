@@ -74,6 +74,13 @@ def test_a_loss_of_nan_is_shown_and_in_no_mean():
     assert any("left out" in note for note in told.notes)
 
 
+def test_the_only_configuration_isnt_called_as_one_of_its_runs():
+    told = compare_runs(
+        [run("train --seed 1", 0.5, name="a"), run("train --seed 2", 0.6, name="b")]
+    )
+    assert [one.label for one in told.configurations] == ["all of them, alike but for the seed"]
+
+
 def test_two_runs_of_one_seed_are_no_pair():
     runs = [
         run("train --lr 1 --seed 1", 1.0, name="a"),

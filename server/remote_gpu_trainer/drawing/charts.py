@@ -14,7 +14,7 @@ from typing import Callable, Iterable, NamedTuple, Sequence, Tuple
 from .axis import CLOCK, ELAPSED, STEP, Axis, Scale, fit_scale, format_number, format_time
 
 POINTS_ACROSS = 480  # points across a plot; more values are drawn as mean and range
-LINE_COLOURS = 8  # lines of a chart that have a colour of their own
+LINE_COLOURS = 8  # lines of a chart that have a colour of their own; the others are grey
 TABLE_ROWS, MOST_TABLE_ROWS = 20, 160  # of a line, and of all lines of a chart
 MOST_MARKS = 80  # in a row; more are thinned evenly
 MARK_KINDS = {  # of marks, and whether an upright line in each chart goes with it
@@ -264,9 +264,10 @@ def draw_plot(chart: Chart, axis: Axis, scale: Scale, marks: Sequence[Mark] = ()
         places = [at for mark, at in placed if mark.kind == kind]
         drawn = "".join(f"M{10 * at:.1f} 0V100" for at in places)
         parts += [f'<path class="m {kind}" d="{drawn}"/>'] if drawn else []
-    for number, line in enumerate(chart.lines):
+    coloured = list(enumerate(chart.lines))
+    for number, line in [*coloured[LINE_COLOURS:], *coloured[:LINE_COLOURS]]:
         runs = buckets(line, axis)
-        colour = f"c{number % LINE_COLOURS + 1}"
+        colour = _colour(number)
         if chart.band:
             parts += _bars(runs, chart.band)
         else:
@@ -378,15 +379,22 @@ def _ticks_beside(chart: Chart, scale: Scale) -> str:
     )
 
 
+def _colour(number: int) -> str:
+    """Return the class of a line's colour."""
+    return f"c{number + 1}" if number < LINE_COLOURS else "c0"
+
+
 def _legend(chart: Chart) -> str:
     keys = []
-    for number, line in enumerate(chart.lines):
+    for number, line in enumerate(chart.lines[:LINE_COLOURS]):
         known = [value for value in line.values if _is_known(value)]
         last = f" {_number(known[-1])}" if known else ""
         keys.append(
-            f'<span class="key c{number % LINE_COLOURS + 1}">{as_text(line.name)}'
+            f'<span class="key {_colour(number)}">{as_text(line.name)}'
             f'<span class="dim">{last}</span></span>'
         )
+    if (others := len(chart.lines) - LINE_COLOURS) > 0:
+        keys.append(f'<span class="key c0">{others} more, named under values</span>')
     return f'<div class="legend">{"".join(keys)}</div>'
 
 

@@ -20,6 +20,7 @@ from ..text.masking import shown, shown_lines, shown_some
 from .status_reply import cards_named, ended_as
 
 NOT_RECORDED = "not recorded"
+ALIKE = "all of them, alike but for the seed"  # the only configuration
 VERSION = " version"  # behind the name of a package
 MOST_VALUE = 120  # characters of a fact
 DIFF_LINES, DIFF_WIDTH = 12, 100  # of what differs from a commit
@@ -157,7 +158,7 @@ def configurations_of(runs: list[Run], differing: list[str]) -> list[Configurati
         values = {s: one.metric for s, one in numbered if isinstance(one.metric, float)}
         found.append(
             Configuration(
-                shown(label or first.name, 200),
+                shown(label or (first.name if len(groups) > 1 else ALIKE), 200),
                 [one.name for one in members],
                 values,
                 *_mean_and_deviation(list(values.values())),
