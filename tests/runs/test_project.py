@@ -1051,3 +1051,49 @@ def test_what_hydras_configuration_must_give_is_asked_for(project, text, words, 
         project({**files, "conf/train.yaml": text, "run.sh": f"python train.py {words}\n"})
     )
     assert any("must give train" in one for one in made.questions) == asks
+
+
+def test_what_a_script_exports_for_another_machine_is_a_question_and_a_secret_is_left_out(project):
+    script = (
+        "export HTTP_PROXY=http://a:1\nexport TOOLS=/opt/tools\nexport HF_TOKEN=hf_abcdefgh12345678\n"
+        "export MASTER_PORT=99\nexport OMP_NUM_THREADS=1\npython train.py\n"
+    )
+    made = draft(project({"train.py": loop("pass"), "run.sh": script}))
+    assert made.values()["variables"] == {
+        "HTTP_PROXY": "http://a:1", "TOOLS": "/opt/tools", "OMP_NUM_THREADS": "1",
+    }  # fmt: skip
+    assert (
+        "are HTTP_PROXY, TOOLS right on the box?; HF_TOKEN belongs under secrets: where is it?"
+        in made.questions
+    )
+
+
+def test_a_job_that_would_be_refused_is_a_question(project):
+    words = "--hub-token hf_abcdefghijklmnop1234567890abcdefgh"
+    made = draft(project({"train.py": loop("pass"), "run.sh": f"python train.py {words}\n"}))
+    assert any("rgt refuses this: " in one for one in made.questions)
+
+
+@pytest.mark.parametrize(("before", "words", "asked"), [
+    ("", "--gpu-id 1", "the command has gpu_id 1: which ones"),
+    ("", "--gpu-id 0", ""),
+    ("", "--device cuda:2", "the command has device cuda:2"),
+    ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n", "", "train.py:2 names the cards 0,1"),
+    ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n", "", ""),
+    ("# 'cuda:3'\nwhere = 'cuda:0'\n", "", ""),
+])  # fmt: skip
+def test_a_card_that_the_box_may_lack_is_a_question(project, before, words, asked):
+    made = draft(
+        project({"train.py": loop("pass", before), "run.sh": f"python train.py {words}\n"})
+    )
+    found = [one for one in made.questions if "which ones has the box" in one]
+    assert bool(found) == bool(asked) and all(one.startswith(asked) for one in found)
+
+
+@pytest.mark.parametrize(("value", "asks"), [("best/a.pth", True), ("auto", False)])
+def test_a_command_that_begins_at_a_file_each_time_is_a_question(project, value, asks):
+    parser = ARGUMENTS.replace("ARGS", "p.add_argument('--resume')")
+    program = loop("torch.save(model, f'ck/{epoch}.pt')", parser)
+    run = f"python train.py --resume {value}\n"
+    made = draft(project({"train.py": program, "run.sh": run}))
+    assert any(f"begins at {value} each time" in one for one in made.questions) == asks

@@ -11,7 +11,10 @@ from typing import Any
 
 import yaml
 
+from ...text import UserError
+from ...text.secrets import is_secret
 from .. import code_files
+from ..job_reading import from_object
 from . import options, programs, saves, sources
 from .options import Option
 from .programs import Start
@@ -34,6 +37,15 @@ _ABSOLUTE = re.compile(
 _ABOVE = re.compile(r"""["'](\.\./[^"'\n]{1,80})["']""")
 _WAITS = re.compile(r"(?<![\w.])input\(|plt\.show\(|wandb\.login\(|(?:getpass\.)?getpass\(")
 _TOTALS = re.compile(r"^(?:(?:max|total|num|n|train|max_train)_(?:steps|iters|iterations))$")
+_LAUNCHERS = re.compile(  # variables that a launcher sets
+    r"MASTER_(?:ADDR|PORT)|(?:GPUS|NPROC|PROCS)_PER_NODE|N?NODES?|NUM_NODES|(?:NODE_|LOCAL_)?RANK|WORLD_SIZE"
+)
+_CARDS = re.compile(
+    r"(?:gpu|gpu_?ids?|device|device_?ids?|cuda|cuda_?(?:device|id)|gpu_?(?:num|idx))s?"
+)
+_CARD_NAMES = re.compile(
+    r"""CUDA_VISIBLE_DEVICES["']\]?\s*[=,]\s*["']([\d, ]+)["']|["']cuda:(\d+)["']"""
+)
 WIDTH = 34  # columns before a comment
 
 
@@ -138,6 +150,11 @@ def draft(folder: Path, program: str = "") -> Draft:
     others += _other_scripts(start, started)
     command = _command_line(project, start, declared, others, values)
     made.lines += _lines(project, command, start, saving, declared, values)
+    try:
+        from_object(made.values())
+    except UserError as error:
+        refused = f"rgt refuses this: {str(error).splitlines()[0]}"
+        command.question = "; ".join(filter(None, [command.question, refused]))
     made.notes += _notes(folder, used)
     return made
 
@@ -185,7 +202,7 @@ def _lines(
         Line("code", ".", "this folder is sent; what git ignores stays here"),
         *_package_lines(project, programs.installs(project)),
         *_import_lines(project, start),
-        *_launch_lines(start, declared, programs.spawned(used[:1])),
+        *_launch_lines(start, declared, used),
         Line(
             "deadline",
             "20h",
@@ -395,10 +412,18 @@ def _import_lines(project: Project, start: Start) -> list[Line]:
     """Return the variable by which a program below the folder finds what it imports from there."""
     is_below = "/" in start.program and start.program in project.sources
     values, why = dict(start.variables), f"as {start.file} exports it"
+    secret = [name for name, value in values.items() if is_secret(name, value)]
+    values = {k: v for k, v in values.items() if k not in secret and not _LAUNCHERS.fullmatch(k)}
+    odd = [k for k, v in values.items() if v.startswith(("/", "~")) or re.search("proxy", k, re.I)]
+    ask = f"are {', '.join(odd[:6])} right on the box?" if odd else ""
+    if secret:
+        ask = "; ".join(
+            filter(None, [ask, f"{', '.join(secret)} belongs under secrets: where is it?"])
+        )
     if is_below and not start.is_module and project.imports_from_above(start.program):
         values.setdefault("PYTHONPATH", ".")
         why = f"{start.program} imports from this folder" + (f"; {why}" if len(values) > 1 else "")
-    return [Line("variables", values, why)] if values else []
+    return [Line("variables", values, why, question=ask)] if values or ask else []
 
 
 def _package_lines(project: Project, install: str) -> list[Line]:
@@ -429,8 +454,26 @@ def _package_lines(project: Project, install: str) -> list[Line]:
     return [_suggestion("environment", "requirements.txt", lacking)]
 
 
-def _launch_lines(start: Start, declared: list[Option], spawned: str) -> list[Line]:
-    """Return GPUs, nodes and launcher. `spawned`: where the program starts its own processes."""
+def _cards_named(start: Start, declared: list[Option], used: list[Source], count: int) -> str:
+    """Return what names a card that a box with so many may lack, '' for nothing."""
+    given = options.given_by(start.words, declared)
+    for name, value in given.items():
+        text = "".join(map(str, value))
+        numbers = [int(one) for one in re.findall(r"\d+", text)]
+        if _CARDS.fullmatch(name) and numbers and max(numbers) >= count:
+            return f"the command has {name} {text}"
+    for source in used:
+        for number, row in enumerate(source.text.splitlines(), 1):
+            found = None if row.lstrip().startswith("#") else _CARD_NAMES.search(row)
+            cards = [int(one) for one in re.findall(r"\d+", found[1] or found[2])] if found else []
+            if cards and max(cards) >= count:
+                return f"{source.path}:{number} names the cards {found[1] or found[2]}"  # type: ignore[index]
+    return ""
+
+
+def _launch_lines(start: Start, declared: list[Option], used: list[Source]) -> list[Line]:
+    """Return GPUs, nodes and launcher. `used`: the program and the files that it uses."""
+    spawned = programs.spawned(used[:1])
     why = f"as {start.file} says" if start.processes else "guessed; of the box"
     lines = [Line("gpus", start.processes or 1, why)]
     if start.launcher != "none" and start.file and not start.processes:
@@ -438,6 +481,10 @@ def _launch_lines(start: Start, declared: list[Option], spawned: str) -> list[Li
         lines = [Line("gpus", 1, question=ask)]
     if spawned and not start.processes:
         lines = [Line("gpus", 1, question=f"how many? {spawned} starts a process for each")]
+    if not lines[0].question and (
+        named := _cards_named(start, declared, used, start.processes or 1)
+    ):
+        lines[0].question = f"{named}: which ones has the box?"
     if (start.nodes or 1) > 1 and start.launcher in ("torchrun", "accelerate"):
         lines.append(_suggestion("nodes", start.nodes, f"boxes, as {start.file} starts it"))
     if start.launcher != "none":
@@ -499,6 +546,9 @@ def _checkpoint_lines(
     elif given := options.given_by(start.words, declared).get(resumes.name):
         empty = "".join(map(str, given)).lower() in ("", "none", "null", "false", "0")
         ask = f"the command has {resumes.flag}, which is empty: does it go on?" if empty else ""
+        path = "".join(map(str, given))
+        if "/" in path or "." in path:
+            ask = f"the command begins at {path} each time: is it to go on from there?"
         has = f"the command has {resumes.flag} already"
         lines.append(Line("resume", "automatic", has, question=ask))
     elif resumes.is_switch or not resumes.is_text:
