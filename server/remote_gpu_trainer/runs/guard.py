@@ -25,7 +25,7 @@ from ..runner.deadline import after
 from ..text.masking import shown
 from ..text.spans import shown_seconds
 from . import guard_files, known_jobs, ledger, other_runs, overview
-from .guard_decision import Confirmed, End, Seen, decide, settled, warnings
+from .guard_decision import CLOCKS, Confirmed, End, Seen, decide, settled, warnings
 from .guard_files import Last, Unfit
 from .job_errors import JobError
 from .job_reading import from_object
@@ -36,7 +36,6 @@ from .run_ends import least_seconds
 EVERY = 600.0  # seconds between two rounds
 HOLD = 540.0  # seconds for which no box is judged after something odd: until the next round
 JUMP = 60.0  # seconds by which two clocks may part between two rounds
-SLACK = 300.0  # seconds by which this clock and a provider's may differ
 LOOK = 30.0  # seconds for one box
 AGAIN = 24 * 3600  # seconds after which the user's command gets the same line again
 AT_ONCE = 16  # boxes that are asked at the same time
@@ -145,10 +144,10 @@ class _Round:
         for name, account in accounts.items():
             if account.why:
                 self.tell(f"a provider couldn't be asked: {account.why}", 2)
-            if account.ahead is not None and abs(account.ahead) > SLACK:
+            if account.ahead is not None and abs(account.ahead) > CLOCKS:
                 ahead = shown_seconds(abs(account.ahead))
-                self.tell(f"this clock and that of {name} differ by {ahead}, so a box past its end "
-                          "may not be told; set this clock")  # fmt: skip
+                self.tell(f"this clock and that of {name} differ by {ahead}, so ends are told too "
+                          "early or too late; set this clock")  # fmt: skip
         for look in sorted(looks, key=self._sent):  # one that doesn't stop holds up no other
             self._judge(look, accounts, hold)
         self._find_again({place.address for place in places}, accounts)
@@ -291,10 +290,10 @@ class _Round:
             self.time(),
             place.name,
             self.is_paused,
-            "a file that the guard needs is damaged" if made - SLACK <= self.damaged_at else "",
+            "a file that the guard needs is damaged" if made - CLOCKS <= self.damaged_at else "",
             hold,
             own,
-            tuple(self._end(job, place) for job in jobs if job.at >= made - SLACK),
+            tuple(self._end(job, place) for job in jobs if job.at >= made - CLOCKS),
             why=look.why,
             why_unlisted=account.why,
             acted=self.acted,
@@ -468,7 +467,7 @@ def candidate(
     box = found[0]
     if box.created is None:
         raise Unfit(f"{provider.name} doesn't say when a box was made, so another could be meant")
-    if box.created > since + SLACK:
+    if box.created > since + CLOCKS:
         raise Unfit(f"{box.id} was made after {shown(name, 60)} was first reached; check the id")
     if box.standing != "running":
         raise Unfit(f"{box.id} is {box.state or 'in no known state'}; confirm a running box")

@@ -12,9 +12,8 @@ from typing import Any
 from ..platforms.provider import Item, NoAnswer, NotSetUp, Provider
 from ..text.masking import shown
 from . import known_jobs, ledger
+from .guard_decision import CLOCKS
 from .known_jobs import Known
-
-SLACK = 300.0  # seconds by which two clocks may differ
 
 
 @dataclass
@@ -87,7 +86,7 @@ def explain(item: Item, jobs: list[Known]) -> str:
         if not item.is_at(rental.address) and item.id not in ledger.ids_of(rental.address):
             continue
         runs = [job.name for job in jobs if job.address == rental.address
-                and (item.created is None or job.at >= item.created - SLACK)]  # fmt: skip
+                and (item.created is None or job.at >= item.created - CLOCKS)]  # fmt: skip
         if runs:
             return f"{shown(runs[-1], 60)} on {shown(rental.name, 60)}"
     return ""
