@@ -353,7 +353,7 @@ def test_a_question_is_printed_and_gives_exit_1(project, capsys):
     folder = project({"train.py": loop("torch.save(model, unknown())")})
     assert main(["init", str(folder), "--write-to", "-"]) == 1
     out, err = capsys.readouterr()
-    assert "# ? where does it save? train.py:8 doesn't tell" in out
+    assert "# ? where does it save? train.py:8 doesn't tell; a rehearsal does" in out
     assert "?  where does it save?" in err and not (folder / "job.yaml").exists()
 
 
@@ -1097,3 +1097,24 @@ def test_a_command_that_begins_at_a_file_each_time_is_a_question(project, value,
     run = f"python train.py --resume {value}\n"
     made = draft(project({"train.py": program, "run.sh": run}))
     assert any(f"begins at {value} each time" in one for one in made.questions) == asks
+
+
+@pytest.mark.parametrize(("load", "asks"), [
+    ("torch.load('models/old.pt')\n", True),
+    ("torch.load('sent/a.pt')\n", False),
+    ("import os\nif os.path.exists('ck/1.pt'):\n    torch.load('models/old.pt')\n", False),
+    ("def back():\n    torch.load('ck/1.pt')\nback()\n", False),  # the program's own
+    ("torch.load(input)\n", False),
+])  # fmt: skip
+def test_a_file_that_is_loaded_and_not_sent_is_a_question(project, load, asks):
+    program = loop("torch.save(model, f'ck/{epoch}.pt')", "import torch\n" + load)
+    made = draft(project({"train.py": program, "sent/a.pt": ""}))
+    assert any("it loads models/old.pt, which isn't sent" in one for one in made.questions) == asks
+    assert not any("ck/1.pt" in one for one in made.questions)
+
+
+def test_a_file_that_is_loaded_before_the_program_has_saved_it_is_a_question(project):
+    end = "torch.load('ck/2.pt')\n"
+    program = loop("torch.save(model, f'ck/{epoch}.pt')", "import torch\ntorch.load('ck/1.pt')\n")
+    made = draft(project({"train.py": program + end}))
+    assert any("it loads ck/1.pt, which isn't sent" in one for one in made.questions)

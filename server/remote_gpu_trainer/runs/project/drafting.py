@@ -345,6 +345,9 @@ def _command_line(
     asks += _open_in(start, declared, used[0])
     asks += _open_for_hydra(project, start, values)
     asks += _kept_back(project, start, declared, used)
+    loads = saves.loads(used, values, [one.pattern for one in saves.read(used, values)])
+    if lacking := [one for one in loads if one not in project.files]:
+        asks.append(f"it loads {', '.join(lacking[:3])}, which isn't sent: who brings it?")
     if waits := saves.waits(used):
         asks.append(f"{waits}, which waits for a person: what is it told?")
     if others:
@@ -508,7 +511,7 @@ def _checkpoint_lines(
     if not saving.folder:
         unread = [f"{one.source}:{one.line}" for one in saving.unread[:3]]
         if unread:
-            ask = f"where does it save? {_untold(unread)}"
+            ask = f"where does it save? {_untold(unread)}; a rehearsal does"
         elif saving.results:
             ask = "it saves at its end alone: a kill before that loses all"
         else:

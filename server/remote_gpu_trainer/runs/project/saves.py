@@ -7,6 +7,7 @@ import posixpath
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from fnmatch import fnmatch
 
 from .sources import Source, is_reached, lineage, names_in
 from .values import UNKNOWN, Hole, Template, Values, glob_of, is_known, name_of
@@ -454,6 +455,35 @@ def _split(save: Save) -> tuple[str, str]:
     return "/".join(parts[:fixed]) or ("/" if save.pattern.startswith("/") else "."), "/".join(
         parts[fixed:]
     )
+
+
+def loads(sources: list[Source], values: Values, own: list[str]) -> list[str]:
+    """Return the files below the folder that a program loads by torch.load at each start, without
+    asking first whether they are there.
+
+    `own`: globs of what it saves itself; such a file is one where no loop comes before.
+    """
+    named = names_in(sources)
+    found = []
+    for source in sources:
+        for call in source.calls:
+            is_load = ast.unparse(call.func) == "torch.load" and call.args
+            runs = source is sources[0] or is_reached(source, call, named)
+            if not is_load or not runs or any(_tests_above(source, call)):
+                continue
+            path = values.read(source, call.args[0])
+            text = posixpath.normpath(glob_of(path)) if is_known(path) else ""
+            is_own = any(fnmatch(text, one) for one in own) and not _is_first(source, call)
+            if text not in ("", ".") and not text.startswith(("/", "~", "..")) and not is_own:
+                found.append(text)
+    return list(dict.fromkeys(found))
+
+
+def _is_first(source: Source, call: ast.Call) -> bool:
+    """Whether a call stands at the module's own level with no loop before it."""
+    loops = (node for node in source.tree.body if isinstance(node, _LOOPS))
+    is_top = source.function_around(call) is None
+    return is_top and all(node.lineno > call.lineno for node in loops)
 
 
 def goes_on(sources: list[Source]) -> str:
