@@ -1075,9 +1075,11 @@ def test_a_job_that_would_be_refused_is_a_question(project):
 
 
 @pytest.mark.parametrize(("before", "words", "asked"), [
-    ("", "--gpu-id 1", "the command has gpu_id 1: which ones"),
+    ("", "--gpu-id 1", "the command has gpu_id 1: which cards"),
     ("", "--gpu-id 0", ""),
     ("", "--device cuda:2", "the command has device cuda:2"),
+    ("", "--device cpu", "the command has device cpu"),
+    ("", "--device cuda", ""),
     ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n", "", "train.py:2 names the cards 0,1"),
     ("import os\nos.environ['CUDA_VISIBLE_DEVICES'] = '0'\n", "", ""),
     ("# 'cuda:3'\nwhere = 'cuda:0'\n", "", ""),
@@ -1086,7 +1088,7 @@ def test_a_card_that_the_box_may_lack_is_a_question(project, before, words, aske
     made = draft(
         project({"train.py": loop("pass", before), "run.sh": f"python train.py {words}\n"})
     )
-    found = [one for one in made.questions if "which ones has the box" in one]
+    found = [one for one in made.questions if "which cards does it use there" in one]
     assert bool(found) == bool(asked) and all(one.startswith(asked) for one in found)
 
 

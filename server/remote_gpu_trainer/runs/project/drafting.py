@@ -458,12 +458,13 @@ def _package_lines(project: Project, install: str) -> list[Line]:
 
 
 def _cards_named(start: Start, declared: list[Option], used: list[Source], count: int) -> str:
-    """Return what names a card that a box with so many may lack, '' for nothing."""
+    """Return what names a card that a box with so many may lack, or none, '' for nothing."""
     given = options.given_by(start.words, declared)
     for name, value in given.items():
         text = "".join(map(str, value))
         numbers = [int(one) for one in re.findall(r"\d+", text)]
-        if _CARDS.fullmatch(name) and numbers and max(numbers) >= count:
+        lacks = text == "cpu" or (numbers and max(numbers) >= count)
+        if _CARDS.fullmatch(name) and lacks:
             return f"the command has {name} {text}"
     for source in used:
         for number, row in enumerate(source.text.splitlines(), 1):
@@ -487,7 +488,7 @@ def _launch_lines(start: Start, declared: list[Option], used: list[Source]) -> l
     if not lines[0].question and (
         named := _cards_named(start, declared, used, start.processes or 1)
     ):
-        lines[0].question = f"{named}: which ones has the box?"
+        lines[0].question = f"{named}: which cards does it use there?"
     if (start.nodes or 1) > 1 and start.launcher in ("torchrun", "accelerate"):
         lines.append(_suggestion("nodes", start.nodes, f"boxes, as {start.file} starts it"))
     if start.launcher != "none":
