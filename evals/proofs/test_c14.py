@@ -224,7 +224,7 @@ def test_at_the_old_end_a_longer_cosine_stays_at_zero_and_a_new_schedule_falls_f
 
     optimizer, _ = build()
     optimizer.load_state_dict(state)
-    [_, code] = re.findall(r"```python\n(.*?)```", bundle.load().get("C14").fix, re.S)
+    code = re.findall(r"```python\n(.*?)```", bundle.load().get("C14").fix, re.S)[1]
     scope = {
         "optimizer": optimizer,
         "CosineAnnealingLR": CosineAnnealingLR,
@@ -235,3 +235,66 @@ def test_at_the_old_end_a_longer_cosine_stays_at_zero_and_a_new_schedule_falls_f
     used = rates(optimizer, scope["scheduler"], 11)
     assert used[0] == 0.05 and used == sorted(used, reverse=True)
     assert used[-1] == pytest.approx(0, abs=1e-9)
+
+
+def test_a_longer_run_keeps_the_ratio_between_the_rates_of_two_groups():
+    groups = [{"params": [nn.Parameter(torch.zeros(1))], "lr": rate} for rate in (1e-3, 1e-4)]
+    optimizer = torch.optim.SGD(groups)
+    CosineAnnealingLR(optimizer, 10)
+    code = re.findall(r"```python\n(.*?)```", bundle.load().get("C14").fix, re.S)[1]
+    exec(
+        code,
+        {
+            "optimizer": optimizer,
+            "CosineAnnealingLR": CosineAnnealingLR,
+            "new_lr": 5e-4,
+            "rest": 10,
+        },
+    )
+    assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([5e-4, 5e-5])
+
+
+@pytest.mark.parametrize("with_callback", [False, True])
+def test_trainer_resumes_with_the_old_rate_and_betas_unless_the_callback_sets_the_new_ones(
+    tmp_path, with_callback
+):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+    from line_model import DATA, Config, Line
+
+    used = []
+
+    class Watch(transformers.TrainerCallback):
+        def on_step_begin(self, args, state, control, optimizer=None, **kwargs):
+            group = optimizer.param_groups[0]
+            used.append((group["lr"], group["betas"]))
+
+    def train(folder, resume=None, callbacks=(), **arguments):
+        args = transformers.TrainingArguments(
+            str(tmp_path / folder),
+            per_device_train_batch_size=2,
+            max_steps=10,
+            save_steps=5,
+            lr_scheduler_type="constant",
+            report_to=[],
+            use_cpu=True,
+            disable_tqdm=True,
+            **arguments,
+        )
+        transformers.Trainer(
+            Line(Config()), args, train_dataset=DATA, callbacks=[*callbacks, Watch()]
+        ).train(resume_from_checkpoint=resume)
+
+    train("first", learning_rate=1e-3)
+    code = re.findall(r"```python\n(.*?)```", bundle.load().get("C14").fix, re.S)[2]
+    exec(code, scope := {})
+    used.clear()
+    train(
+        "second",
+        resume=str(tmp_path / "first" / "checkpoint-5"),
+        callbacks=[scope["NewRate"]()] * with_callback,
+        learning_rate=3e-4,
+        adam_beta2=0.95,
+    )
+    asked, old = (pytest.approx(3e-4), (0.9, 0.95)), (1e-3, (0.9, 0.999))
+    assert used == [asked if with_callback else old] * 5

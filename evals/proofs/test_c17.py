@@ -3,11 +3,13 @@
 import contextlib
 import json
 import os
+import re
 import shutil
 
 import pytest
 import torch
 from check_code import in_shell, span
+from remote_gpu_trainer.catalogue import bundle
 
 transformers = pytest.importorskip("transformers")
 pytest.importorskip("accelerate")
@@ -123,6 +125,30 @@ def test_a_moved_folder_loses_the_protection_of_the_best_with_the_signature(
     finally:
         logger.removeHandler(caplog.handler)
     says("C17", caplog.text)
+
+
+def test_a_try_in_the_old_folder_deletes_its_start_and_one_of_its_own_leaves_the_copy(tmp_path):
+    run(tmp_path / "out")
+    assert kept(tmp_path / "out") == [5, 10, 15, 20]
+    command = re.search(r"```bash\n(.*?) *#", bundle.load().get("C17").fix)[1]
+    in_shell(command.replace("checkpoint-20", "checkpoint-10"), tmp_path)
+    start = str(tmp_path / "good" / "checkpoint-10")
+    run(tmp_path / "try1", resume=start, save_total_limit=1)
+    assert kept(tmp_path / "try1") == [20] and kept(tmp_path / "good") == [10]
+    run(tmp_path / "out", resume=str(tmp_path / "out" / "checkpoint-10"), save_total_limit=2)
+    assert kept(tmp_path / "out") == [15, 20]
+
+
+def test_where_times_are_alike_the_limit_deletes_the_new_save_and_keeps_the_later_bad_ones(
+    tmp_path,
+):
+    rotate = pytest.importorskip("transformers.trainer_utils").rotate_checkpoints
+    for number in (30, 40, 50):  # 30 is new, 40 and 50 are of the run before
+        folder = tmp_path / f"checkpoint-{number}"
+        folder.mkdir()
+        os.utime(folder, (1e9, 1e9))
+    rotate(str(tmp_path), save_total_limit=2, use_mtime=True)
+    assert kept(tmp_path) == [40, 50]
 
 
 def test_the_best_step_stands_in_trainer_state(protected):
