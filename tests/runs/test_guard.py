@@ -403,6 +403,14 @@ def test_many_slow_regions_do_not_keep_a_bill_untold(world, monkeypatch):
     assert any("gpu is 7.0 h past its end" in line for line in told.lines)
 
 
+@pytest.mark.parametrize("kind", ["systemd", "launchd"])
+def test_a_timer_that_does_not_start_is_not_shown_as_one(world, kind, monkeypatch):
+    monkeypatch.setattr(guard_timer, "_run", lambda words, given="": None)
+    done = run("guard", "install", "--as", kind, "--yes")
+    assert "failed; run it yourself" in str(done.exception)
+    assert guard_timer.installed() == [] and "timer: none" in run("guard", "status").output
+
+
 def test_a_crontab_that_cannot_be_read_is_not_written_anew(world, monkeypatch, tmp_path):
     file = tmp_path / "bin" / "crontab"
     file.parent.mkdir(exist_ok=True)

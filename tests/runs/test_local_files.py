@@ -8,7 +8,7 @@ import pytest
 from remote_gpu_trainer.runs import guard_files, ledger, local_files, purse
 from remote_gpu_trainer.text.money import Money
 
-from .test_guard import World, asked_to_stop, run
+from .test_guard import HOUR, World, asked_to_stop, run
 from .test_guard import world as world  # the fixture
 
 DAMAGE = {
@@ -109,6 +109,19 @@ def test_a_receipt_by_which_nothing_survived_proves_nothing(world, change):
     file.write_text(json.dumps({name: value for name, value in told.items() if value is not None}))
     assert world.round().code == 2 and not world.stops
     assert guard_files.read().receipts == [] and str(file) in guard_files.read().damage[0]
+
+
+def test_a_box_whose_line_was_deleted_is_told_and_counts_as_uncounted_until_it_is_forgotten(world):
+    world.job("lost", "toy", world.now - 8 * HOUR, deadline="1h")
+    ledger.set_purse(Money(40, "USD"))
+    told = world.round()
+    assert told.code == 2 and not world.stops
+    assert "it doesn't have lost:22" in told.lines[0]
+    assert any("lost:22 is 7.0 h past its end" in line for line in told.lines)
+    assert "lost:22" in run("purse").output
+    assert run("release", "lost:22", "--forget").return_value == 0
+    world.awake()
+    assert "lost" not in str(world.round().lines) and "lost:22" not in run("purse").output
 
 
 def test_a_ledger_that_begins_within_a_line_is_whole(tmp_path, monkeypatch):

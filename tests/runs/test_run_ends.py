@@ -52,6 +52,12 @@ def test_a_budget_that_is_spent_or_leaves_too_little_is_refused():
         until(short, START, None)
 
 
+def test_a_box_that_is_rented_only_later_gives_a_budget_nothing_to_count():
+    later = job_with(**PAID, rented=f"at:{START + HOUR}")
+    with pytest.raises(JobError, match="rented: .* lies ahead"):
+        until(later, START, None)
+
+
 def test_on_another_box_the_budget_still_ends_the_run_when_it_did():
     given = {
         "name": "toy",

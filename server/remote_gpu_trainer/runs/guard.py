@@ -171,16 +171,16 @@ class _Round:
         others = [*filter(None, (self.unfit, told)), *self.kept.damage]
         places = [place for place in overview.places() if place.opened]
         named = ledger.addresses()
-        lost = {own.address: own.name for own in self.confirmed.values()}
-        if told or not ledger.place().is_file():
-            lost = {job.address: job.address for job in jobs if job.address} | lost
-        lost = {address: name for address, name in lost.items() if address not in named}
+        lost = {address: address for address in known_jobs.lost(jobs)}
+        lost |= {one.address: one.name for one in self.confirmed.values()
+                 if one.address not in named}  # fmt: skip
         if lost:
             names = ", ".join(shown(name, 60) for name in lost.values())
             others.insert(
                 0,
                 f"the list of boxes is damaged: it doesn't have {names}; look at {ledger.place()}: "
-                "a box that only it names isn't looked at, and may still be billed",
+                "a box that only it names isn't looked at, and may still be billed. Once a box is "
+                "gone: rgt release BOX --forget",
             )
         for line in (*others, *map(str, damage)):
             self.tell(line, 2)

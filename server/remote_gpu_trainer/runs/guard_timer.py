@@ -107,6 +107,8 @@ def install(made: Timer) -> None:
         _write_crontab([*_crontab(), made.line])
     for words in made.commands:
         if _run(words) is None:
+            for file in made.files:  # what doesn't work mustn't look as if it did
+                file.unlink(missing_ok=True)
             raise Unfit(f"{shlex.join(words)} failed; run it yourself to see why")
 
 

@@ -111,6 +111,11 @@ def read() -> tuple[list[Known], list[Damaged]]:
     return local_files.read_all(_place(), Known, DAMAGED)
 
 
+def lost(jobs: list[Known]) -> set[str]:
+    """Return the addresses of the boxes on which jobs were started, and that the ledger lost."""
+    return {job.address for job in jobs if job.address} - ledger.addresses()
+
+
 def damage() -> list[str]:
     """Return what is wrong with the lists of boxes and of jobs, a sentence each."""
     told = ledger.damage()

@@ -21,7 +21,7 @@ from ..text import UserError
 from ..text.locking import lock
 from ..text.money import Money
 from ..text.spans import shown_seconds
-from . import ledger
+from . import known_jobs, ledger
 from .rendered import billed
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Account:
     """What is spent of a purse. Amounts are in its currency, times in seconds since 1970.
 
     `reserved`: what the boxes cost until their runs end at the latest. `uncounted`: names of boxes
-    without a price in this currency.
+    without a price in this currency, and addresses of those that the list of boxes lost.
     """
 
     purse: Money
@@ -79,7 +79,10 @@ class Account:
 def account(now: float) -> Account | None:
     """Return what is spent and reserved at a moment; None without a purse. Raises OverPurse."""
     found = _purse()
-    return None if found is None else _count(*found, ledger.rentals(), now)
+    if found is None:
+        return None
+    counted, lost = _count(*found, ledger.rentals(), now), known_jobs.lost(known_jobs.every())
+    return replace(counted, uncounted=sorted({*counted.uncounted, *lost}))
 
 
 def _purse() -> tuple[Money, float] | None:

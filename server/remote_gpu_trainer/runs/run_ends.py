@@ -20,9 +20,15 @@ def until(job: Job, now: float, first: float | None) -> str:
     """Return when the run ends at the latest, in this machine's time.
 
     `first`: when it was first started, by which its deadline counts; None for a run that begins
-    `now`. Raises JobError where that has passed, or where the budget leaves too little.
+    `now`. Raises JobError where that has passed, where the budget leaves too little, or would begin
+    to count only after now.
     """
     began = first or now
+    if (since := _paid_since(job, began)) > now:
+        raise JobError(
+            f"rented: {when(since)} lies ahead, and a budget would count only from then; write "
+            "when the box was rented, or now"
+        )
     at = after(job.ends, began)
     if at is None:
         return job.ends
