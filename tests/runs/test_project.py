@@ -1120,3 +1120,15 @@ def test_a_file_that_is_loaded_before_the_program_has_saved_it_is_a_question(pro
     program = loop("torch.save(model, f'ck/{epoch}.pt')", "import torch\ntorch.load('ck/1.pt')\n")
     made = draft(project({"train.py": program + end}))
     assert any("it loads ck/1.pt, which isn't sent" in one for one in made.questions)
+
+
+@pytest.mark.parametrize(("asked", "gpus", "slurm"), [
+    ("#SBATCH --partition=big\n#SBATCH --gres=gpu:a100:4\n", 4, "# slurm: {partition: big}"),
+    ("#SBATCH -p big\n#SBATCH -A me\n#SBATCH --gpus-per-node 2\n", 2, "# slurm: {partition: big, account: me}"),
+    ("#SBATCH --time=1:00:00\n", 1, ""),
+])  # fmt: skip
+def test_what_a_script_asks_of_slurm_is_kept(project, asked, gpus, slurm):
+    made = draft(project({"train.py": loop("pass"), "a.sbatch": f"{asked}python train.py\n"}))
+    assert made.values()["gpus"] == gpus
+    assert slurm in made.as_yaml() and ("slurm:" in made.as_yaml()) == bool(slurm)
+    assert "said at the start: --profile NAME" in made.as_yaml()

@@ -40,6 +40,7 @@ _TOTALS = re.compile(r"^(?:(?:max|total|num|n|train|max_train)_(?:steps|iters|it
 _LAUNCHERS = re.compile(  # variables that a launcher sets
     r"MASTER_(?:ADDR|PORT)|(?:GPUS|NPROC|PROCS)_PER_NODE|N?NODES?|NUM_NODES|(?:NODE_|LOCAL_)?RANK|WORLD_SIZE"
 )
+_COUNT = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?([1-9]\d?)")  # gpu:a100:4 of --gres
 _CARDS = re.compile(
     r"(?:gpu|gpu_?ids?|device|device_?ids?|cuda|cuda_?(?:device|id)|gpu_?(?:num|idx))s?"
 )
@@ -96,7 +97,7 @@ class Draft:
         head = [
             f"# A job for {self.program}, drafted from the project's source; nothing of it ran.",
             "# Lines with a ? need your answer. Try it before it costs money: rgt rehearse.",
-            "# All fields: rgt render --schema",
+            "# All fields: rgt render --schema. The platform is said at the start: --profile NAME.",
         ]
         return "\n".join([*head, *(_line_text(one) for one in self.lines), *self.notes]) + "\n"
 
@@ -202,7 +203,8 @@ def _lines(
         Line("code", ".", "this folder is sent; what git ignores stays here"),
         *_package_lines(project, programs.installs(project)),
         *_import_lines(project, start),
-        *_launch_lines(start, declared, used),
+        *_launch_lines(start, declared, used, asked := programs.asked_of_slurm(project, start)),
+        *_slurm_lines(start, asked),
         Line(
             "deadline",
             "20h",
@@ -475,9 +477,23 @@ def _cards_named(start: Start, declared: list[Option], used: list[Source], count
     return ""
 
 
-def _launch_lines(start: Start, declared: list[Option], used: list[Source]) -> list[Line]:
-    """Return GPUs, nodes and launcher. `used`: the program and the files that it uses."""
+def _slurm_lines(start: Start, asked: dict[str, str]) -> list[Line]:
+    """Return what a script says to Slurm, for a job that is rendered for it."""
+    names = ("partition", "account", "qos", "constraint")
+    value = {name: asked[name] for name in names if name in asked}
+    return [_suggestion("slurm", value, f"as {start.file} says, with rgt render")] if value else []
+
+
+def _launch_lines(
+    start: Start, declared: list[Option], used: list[Source], asked: dict[str, str]
+) -> list[Line]:
+    """Return GPUs, nodes and launcher. `used`: the program and the files that it uses. `asked`: of
+    Slurm."""
     spawned = programs.spawned(used[:1])
+    texts = [asked.get(name, "") for name in ("gres", "gpus-per-node", "gpus")]
+    cards = next((found[1] for one in texts if (found := _COUNT.fullmatch(one))), "")
+    if cards and not start.processes:
+        start = replace(start, processes=int(cards))
     why = f"as {start.file} says" if start.processes else "guessed; of the box"
     lines = [Line("gpus", start.processes or 1, why)]
     if start.launcher != "none" and start.file and not start.processes:

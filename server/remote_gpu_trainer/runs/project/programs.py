@@ -58,6 +58,8 @@ _NO_PACKAGE = re.compile(
     r"|tools|utils?|python|build|dist|v?env|requirements|tasks|fabfile|site_scons|benchmarks?"
     r"|exercises?"
 )
+_SBATCH = re.compile(r"^#SBATCH[ \t]+(--?[a-zA-Z][a-z-]*)(?:=|[ \t]+)(\S+)", re.M)
+_SBATCH_SHORT = {"-p": "partition", "-A": "account", "-q": "qos", "-C": "constraint", "-G": "gpus"}
 _EXTRAS = re.compile(r"^(train\w*)\s*=\s*\[", re.M)
 # A line of a requirements file; conda's has one = alone.
 _REQUIREMENT = re.compile(
@@ -228,6 +230,14 @@ def not_installable(project: Project, by: str) -> str:
     if len(found) < 2 or not re.search(r"^\[project\]", text, re.M):
         return ""
     return f"setuptools finds {len(found)} packages here ({', '.join(found[:4])}) and installs none"
+
+
+def asked_of_slurm(project: Project, start: Start) -> dict[str, str]:
+    """Return the options that the script of a start hands to sbatch, {long name: value}."""
+    if not is_script(start.file):
+        return {}
+    found = _SBATCH.findall(_text_of(project, start.file))
+    return {_SBATCH_SHORT.get(name, name.lstrip("-")): value for name, value in found}
 
 
 def spawned(sources: list[Source]) -> str:
