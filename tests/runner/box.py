@@ -186,6 +186,10 @@ class Box:
         assert pid, f"no {name} is noted"
         return pid
 
+    def deadline(self) -> int:
+        """The run's deadline, in seconds since 1970."""
+        return int((self.run_dir / "deadline").read_text().split()[0])
+
     def processes(self) -> list[int]:
         """Every process that works for this run: its script's, and those that carry its mark."""
         found = []

@@ -88,7 +88,7 @@ def test_the_deadline_holds_on_a_box_whose_network_is_gone(box: Box, end):
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     assert "the box runs `" in done.stdout
-    deadline = int((box.run_dir / "deadline").read_text())
+    deadline = box.deadline()
     told = box.folder / ("stopped" if end == "answers" else "tried")
     box.until(lambda: told.exists() and told.read_text(), timeout=120)
     assert deadline <= int(told.stat().st_mtime + 0.1) <= deadline + 60

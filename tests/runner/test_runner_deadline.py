@@ -70,7 +70,7 @@ def test_a_program_that_ignores_term_is_ended_and_the_box_stopped(box: Box):
         **stop_command(box),
     )
     box.start()
-    end = int((box.run_dir / "deadline").read_text())
+    end = box.deadline()
     box.until(lambda: lines(box.folder / "stopped"), timeout=30)
     called, key = lines(box.folder / "stopped")[0].split()
     assert end <= int(called) <= end + 10 and key == "the-key"
@@ -90,7 +90,7 @@ def test_the_deadline_holds_when_the_runner_is(box: Box, how):
     box.at_step(3)
     os.kill(box.pid("runner"), how)
     box.until(lambda: lines(box.folder / "stopped"), timeout=30)
-    end = int((box.run_dir / "deadline").read_text())
+    end = box.deadline()
     # A program that saves and leaves within the window ends its box there.
     assert end - 6 <= int(lines(box.folder / "stopped")[0].split()[0]) <= end + 15
     assert b"leaving" in box.output(), "the supervisor asks for the save itself"
@@ -119,7 +119,7 @@ def test_the_program_ends_when_runner_and_supervisor_are_both_killed(box: Box, i
         "here", f"rgt-dir /r\nrgt-status\n{json.dumps(now)}\n", False, "", time.time()
     )
     assert "only deadman ends the program" in " ".join(told.evidence)
-    end = int((box.run_dir / "deadline").read_text())
+    end = box.deadline()
     box.until(lambda: not box.processes(), timeout=70)
     assert end <= time.time() <= end + 20 + 3 + 15
     assert bool([*box.checkpoints.glob("step-*.pt")]) != ignores
@@ -197,7 +197,7 @@ def test_a_copy_that_hangs_does_not_hold_the_meter_open(box: Box):
     box.at_step(3)
     (box.folder / "hangs").touch()
     box.until(lambda: lines(box.folder / "stopped"), timeout=70)
-    end = int((box.run_dir / "deadline").read_text())
+    end = box.deadline()
     assert end <= int(lines(box.folder / "stopped")[0].split()[0]) <= end + 60
 
 
@@ -290,7 +290,7 @@ def test_without_a_verified_copy_the_box_stays_and_says_so(box: Box, named):
         timeout=10,
     )
     assert "nothing proves" in said[0] and not (box.folder / "stopped").exists()
-    at = int((box.run_dir / "deadline").read_text())
+    at = box.deadline()
     if named:
         box.until(lambda: lines(box.folder / "stopped"), timeout=70)
         assert at <= int(lines(box.folder / "stopped")[0].split()[0]) <= at + 60
@@ -337,7 +337,7 @@ def test_the_deadline_is_written_once_and_a_run_past_it_does_not_start(box: Box)
     box.start()
     box.wait()
     first = (box.run_dir / "deadline").read_text()
-    assert begin + 5400 <= int(first) <= begin + 5420
+    assert begin + 5400 <= box.deadline() <= begin + 5420
     time.sleep(1.1)
     box.start("resume")
     box.wait()
@@ -361,7 +361,7 @@ def test_a_deadline_has_any_number_of_decimals_and_a_bad_one_is_told(box: Box):
     box.make("--sleep", 0, spec={"deadline": "hours:0.8333333333333334"})
     begin = int(time.time())
     box.start()
-    assert begin + 2998 <= int((box.run_dir / "deadline").read_text()) <= begin + 3020
+    assert begin + 2998 <= box.deadline() <= begin + 3020
     box.wait()
     box.make("--sleep", 0, spec={"deadline": "hours:ten"})
     done = box.verb("resume")
@@ -389,7 +389,7 @@ def test_the_box_is_stopped_when_runner_and_supervisor_are_dead(box: Box):
     for name in ("runner", "supervisor"):
         os.kill(box.pid(name), signal.SIGKILL)
     box.until(lambda: lines(box.folder / "stopped"), timeout=80)
-    end = int((box.run_dir / "deadline").read_text())
+    end = box.deadline()
     assert int(lines(box.folder / "stopped")[0].split()[0]) <= end + 60
 
 
@@ -417,7 +417,7 @@ def test_a_damaged_deadline_file_changes_no_deadline(box: Box, content):
     box.make("--steps", 4000, checkpoint={"save_seconds": 1}, **soon(18), **stop_command(box))
     box.start()
     box.at_step(2)
-    path, end = box.run_dir / "deadline", int((box.run_dir / "deadline").read_text())
+    path, end = box.run_dir / "deadline", box.deadline()
     path.unlink() if content is None else path.write_text(
         content.replace("PWNED", f"{box.folder}/pwned")
     )

@@ -64,6 +64,22 @@ def test_a_newer_checkpoint_gives_all_raises_back(kept):
     assert len(kept.started) >= 11 and not kept.run.folder.ended()
 
 
+@pytest.mark.parametrize("text", ["99999999999\n", "99999999999 1\thours:7\n", "", "x"])
+def test_a_damaged_file_gives_the_run_no_other_deadline(kept, text):
+    end = int(kept.run.now) + 3600
+    kept.run.folder.write("state.json", json.dumps({"deadline": end}))
+    kept.run.folder.write("deadline", text)
+    assert supervisor._deadline(kept.run) == end
+
+
+def test_the_bash_of_an_older_version_makes_way(kept):
+    for name in ("supervisor.pid", "deadman.pid"):
+        kept.run.folder.write(name, "1 1\n")
+    assert kept._take_charge()
+    assert not any(map(kept.run.folder.has, ("supervisor.pid", "deadman.pid")))
+    assert procs.alive(kept.run.folder, "supervisor") == os.getpid()
+
+
 def test_the_save_is_asked_for_as_late_as_was_measured(kept, monkeypatch):
     procs.note_pid(kept.run.folder, "runner", os.getpid())
     asked = []

@@ -510,9 +510,8 @@ def _count_down(run: Run) -> tuple[Window, Countdown]:
 def _deadline(run: Run) -> float | None:
     """Return the deadline that the run began with, None where nothing tells it any more; no damaged
     file gives it other hours."""
-    found = known(run) or run.folder.number("deadline")
-    if not found:
-        found = run.folder.json("state.json").get("deadline")
+    found = known(run) or run.folder.json("state.json").get("deadline")
+    found = found or run.folder.number("deadline")
     return float(found) if found else None
 
 
