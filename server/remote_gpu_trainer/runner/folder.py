@@ -90,6 +90,12 @@ class Folder:
         number = self.json(ATTEMPT).get("attempt")
         return number if isinstance(number, int) else None
 
+    def attempt_begun(self) -> float:
+        """Return when that attempt began, by the clock that stamps what it saves; 0 where nothing
+        tells it. An older version had a file of that time."""
+        begun = self.json(ATTEMPT).get("begun")
+        return begun if isinstance(begun, float) else self.changed("attempt")
+
     def rows(self, name: str) -> list[dict[str, Any]]:
         """Return the objects of a file of JSON lines, [] where there is none."""
         return read_rows(self.read(name))

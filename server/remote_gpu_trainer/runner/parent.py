@@ -129,8 +129,7 @@ def take_over(run: Run) -> Held | None:
     except OSError:
         return None
     # Where an older version had started it, its pid and its beginning have files of their own.
-    begun = run.folder.json(ATTEMPT).get("begun") or run.folder.changed("attempt", ATTEMPT)
-    procs.note_program(run.folder, pid, begun=begun)
+    procs.note_program(run.folder, pid, begun=run.folder.attempt_begun())
     run.event("log-taken-over")
     env = {**os.environ, **secrets.load(run)}
     return _hold(run, source, pid, number, log.next_number(run), env)

@@ -70,9 +70,7 @@ class Reader:
 
     def is_earlier(self, group: Group) -> bool:
         """Return whether a checkpoint was saved before this attempt began."""
-        folder = self.run.folder
-        begun = folder.json(ATTEMPT).get("begun") or folder.changed(ATTEMPT)
-        return group.saved / 1e9 < float(begun)
+        return group.saved / 1e9 < self.run.folder.attempt_begun()
 
     def is_over(self) -> bool:
         """Return whether the program has ended, so that nothing changes any more."""
