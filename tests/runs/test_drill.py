@@ -13,6 +13,7 @@ from remote_gpu_trainer.platforms import provider
 from remote_gpu_trainer.runs import drill, guard_files
 
 from tests.engines import fake_provider as fake
+from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
 
 ROW = {**fake.EC2, "InstanceId": "i-gpu", "PublicIpAddress": "gpu"}
@@ -52,6 +53,17 @@ def test_a_box_that_ssh_does_not_reach_is_never_drilled(account, others, id):
     fake.change(account, boxes=[ROW, *rows])
     with pytest.raises(guard_files.Unfit, match="a drill ends the box that it marks"):
         run(id=id)
+    assert not any("stop-" in str(x) or "terminate-" in str(x) for x in fake.calls(account))
+
+
+@pytest.mark.parametrize("alive", [True, False])
+def test_a_box_with_a_run_that_would_be_lost_is_never_drilled(account, alive):
+    folder = fake_run(account.parent / "gpu", "toy", alive=alive, phase="running")
+    if not alive:
+        (folder / "attempt").write_text("1")
+        (folder / ".done").write_text("{}")
+    with pytest.raises(guard_files.Unfit, match="no box to throw away: toy"):
+        run()
     assert not any("stop-" in str(x) or "terminate-" in str(x) for x in fake.calls(account))
 
 

@@ -20,7 +20,7 @@ from ..platforms import provider as providers
 from ..platforms.profile import Act
 from ..platforms.provider import Item, Provider
 from ..text.masking import shown
-from . import guard_files
+from . import guard_files, other_runs
 from .guard import ids_at, names_of
 from .guard_files import Receipt, Unfit
 
@@ -97,6 +97,11 @@ def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Receipt:
             "box that it marks, so exactly one must run there, of the id that you gave"
         )
     item = found[0]
+    others = other_runs.find_others(box, f"~/{MARK}", verified=False)
+    if others.why or others.living or others.owed:
+        names = ", ".join(other.words for other in (*others.living, *others.owed))
+        raise Unfit(f"{shown(box.name, 60)} is no box to throw away: {names or others.why}; rent "
+                    "another one for the drill, or release that run first")  # fmt: skip
     done.seconds["list"] = round(time.monotonic() - began, 1)
     done.account, done.kind = provider.account(), item.kind
     done.costs["running"] = item.hourly
