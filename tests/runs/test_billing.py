@@ -77,6 +77,15 @@ def test_it_says_what_is_left_of_the_budget_with_its_own_box_first(place, words)
         assert cost["hours_left"] == pytest.approx(3, abs=0.1)
 
 
+def test_a_box_counts_as_billed_since_the_job_says_that_it_was_rented(place):
+    [before] = [one for one in ledger.still_open() if one.name == "gpu"]
+    told = json.loads(rgt(*ABOUT_THE_RUN["start"], "--json").stdout)["billed"][0]
+    assert told["hours"] == pytest.approx(3, abs=0.05) and told["cost"] == pytest.approx(6, abs=0.1)
+    ledger.opened(before.address, "gpu", since=time.time() - HOUR)
+    [now] = [one for one in ledger.still_open() if one.name == "gpu"]
+    assert now.since < before.since, "a later word doesn't shorten it"
+
+
 def test_a_row_of_all_runs_has_the_budget_too(place):
     rows = json.loads(rgt("runs", "--all", "--json").stdout)["runs"]
     assert [row["left"] for row in rows if row["box"] == "gpu"] == [pytest.approx(6, abs=0.1)] * 2

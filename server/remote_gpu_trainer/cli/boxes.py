@@ -60,18 +60,20 @@ def log_of(text: str) -> str:
     return f"{line}:{path if path.startswith(('/', '~')) else f'~/{path}'}" if line else text
 
 
-def remember(box: Box, profile: str = "", hourly: Money | None = None) -> None:
+def remember(box: Box, profile: str = "", hourly: Money | None = None, since: float = 0.0) -> None:
     """Note in the ledger that the box may be billed. This machine is never noted.
 
-    `hourly`: the price of an hour, None where it isn't known.
+    `hourly`: the price of an hour, None where it isn't known. `since`: when the box was rented, in
+    seconds since 1970, 0 where that isn't known.
     """
     if not box.local:
         from ..boxes.box import address
         from ..runs import ledger
 
         price, currency = hourly or (None, "")
+        name = box.line or box.name
         ledger.opened(
-            address(box), box.line or box.name, profile=profile, price=price, currency=currency
+            address(box), name, profile=profile, price=price, currency=currency, since=since
         )
 
 

@@ -159,7 +159,8 @@ def _start(
     _print_plan(plan, asking.box, asking.dry)
     try:
         before = job_start.refuse_living(place, plan, accept_new=accept_new)
-        remember(place, plan.platform.name, plan.job.hourly)
+        since = run_ends.paid_since(plan.job, now)
+        remember(place, plan.platform.name, plan.job.hourly, since)
         if plan.job.budget:
             given = _settle_rented(place, plan, given, asking, before.first_start or now)
             plan = job_start.plan(

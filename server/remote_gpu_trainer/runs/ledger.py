@@ -15,7 +15,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ..text import BadRequest
 from ..text.money import Money
@@ -49,6 +49,7 @@ class Event:
     folder: str = ""
     mark: str = ""
     until: Seconds = 0.0
+    since: Seconds = 0.0
     amount: float | None = None
 
     __pydantic_config__ = local_files.LINE
@@ -62,7 +63,8 @@ class Event:
 class Opened:
     """A box that may still be billed.
 
-    `since`: seconds since 1970. `price`: of an hour, in `currency`; None: not known.
+    `since`: seconds since 1970, of the first contact, or of its rental where a job tells an earlier
+    one. `price`: of an hour, in `currency`; None: not known.
     """
 
     address: str
@@ -73,11 +75,11 @@ class Opened:
     currency: str = ""
 
     def hours(self, now: float) -> float:
-        """Return the hours since the first contact."""
+        """Return the hours that it is paid for."""
         return max(0.0, (now - self.since) / 3600)
 
     def cost(self, now: float) -> float | None:
-        """Return what the box has cost since the first contact; None where no price is known."""
+        """Return what the box has cost; None where no price is known."""
         return None if self.price is None else self.price * self.hours(now)
 
 
@@ -97,20 +99,24 @@ def opened(
     profile: str = "",
     price: float | None = None,
     currency: str = "",
+    since: float = 0.0,
     now: float | None = None,
 ) -> bool:
     """Remember a box. False when the ledger can't be written.
 
-    Nothing is written when nothing new is known. The user's own machine isn't remembered, unless a
-    platform is named for it.
+    `since`: when it was rented, in seconds since 1970; 0 where that isn't known. Nothing is written
+    when nothing new is known. The user's own machine isn't remembered, unless a platform is named
+    for it.
     """
     boxes, own, _ = _read()
     box = boxes.get(address)
     if address in own and not profile:
         return True
-    if box and (not profile or profile == box.profile) and (price is None or price == box.price):
+    is_same = box and profile in ("", box.profile) and price in (None, box.price)
+    if box and is_same and not 0 < since < box.since:
         return True
-    more = {"currency": currency} if currency else {}
+    more: dict[str, Any] = {"currency": currency} if currency else {}
+    more |= {"since": since} if since else {}
     return _append(OPENED, now, address=address, name=name, profile=profile, price=price, **more)
 
 
@@ -335,11 +341,11 @@ def _read() -> tuple[dict[str, Opened], set[str], float]:
 def _opened(event: Event, before: Opened | None) -> Opened:
     """Return a box by an event that tells of it; `before`: what is known of it already."""
     told = event if event.price is not None or before is None else before
-    address = event.address or ""
+    address, first = event.address or "", before.since if before else event.t
     return Opened(
         address,
         event.name or address,
-        before.since if before else event.t,
+        min(first, event.since or first),
         event.profile or (before.profile if before else ""),
         told.price,
         told.currency,

@@ -41,7 +41,7 @@ def until(job: Job, now: float, first: float | None) -> str:
                 f"budget: {job.budget} leaves {shown_seconds(at - now)}, and a rehearsal, two "
                 f"saves and a copy may take {shown_seconds(least)}; raise it, or rent a cheaper box"
             )
-        hourly = f"{job.hourly} an hour since {when(_paid_since(job, began))}"
+        hourly = f"{job.hourly} an hour since {when(paid_since(job, began))}"
         return f"{when(at)} at the latest, when {by} is spent: {hourly}"
     if job.deadline.startswith("at:"):
         return f"{when(at)} at the latest"
@@ -71,7 +71,7 @@ def end_passed(job: Job, now: float, began: float) -> str:
     at = after(job.ends, began)
     by = cause(job.ends, job.budget, began)
     if by != "its deadline":
-        since = when(_paid_since(job, began))
+        since = when(paid_since(job, began))
         return (
             f"budget: {job.budget} was spent at {when(at or now)}, at {job.hourly} an hour since "
             f"{since}; raise it, or end the box"
@@ -90,7 +90,7 @@ def least_seconds(job: Job) -> float:
     return job.rehearsal.minutes * 60 + 2 * save + (COPY_SECONDS if job.durable else 0)
 
 
-def _paid_since(job: Job, began: float) -> float:
+def paid_since(job: Job, began: float) -> float:
     """Return since when the box of a job counts as paid for."""
     told = (job.rented or "now").removeprefix("at:")
     return float(told) if told.isdigit() else began
