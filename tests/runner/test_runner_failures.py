@@ -216,6 +216,7 @@ def test_a_wait_for_room_is_told_at_once_though_nothing_can_be_written(box: Box)
         assert (first["alive"], first["class"], first["entry"]) == (True, "disk", "U6")
         assert first["reason"] == f"no room left in {box.run_dir}"
         assert first["waits"] == "for room, 2 minutes more at most, then tries again"
+        assert first["stalled"] is True
         assert first["disk_free_mb"] == 0
         time.sleep(5)
         later = box.status()

@@ -92,6 +92,15 @@ def test_a_row_of_all_runs_has_the_budget_too(place):
     assert {row["currency"] for row in rows} == {"USD"}
 
 
+def test_where_no_run_is_alive_the_boxes_that_are_billed_are_named_all_the_same(place):
+    told = rgt("runs").stderr.splitlines()
+    assert told[0].startswith("no run is alive that is known here")
+    assert [line[:31] for line in told[1:]] == [
+        "the box is still billed: old, 5",
+        "the box is still billed: gpu, 2",
+    ]
+
+
 def test_every_command_about_runs_that_prints_json_is_asked_here():
     """`resume` ends as `start` does, `health` answers about cards."""
     asked = {words[0] for words in [*ABOUT_THE_RUN.values(), *ABOUT_ALL.values()]}

@@ -38,7 +38,8 @@ def said(**says) -> Status:
         ({"phase": "preempted", "alive": False}, "preempted", 1),
         ({"phase": "preempted", "alive": False, "class": "deadline"}, "deadline", 1),
         ({"stalled": True}, "stalled", 1),
-        ({"waits": "for room"}, "stalled", 1),
+        ({"waits": "for room", "stalled": True}, "stalled", 1),
+        ({"waits": "for a copy of step-10.pt"}, "alive", 0),
         ({"alive": False}, "failed", 1),
         ({"phase": "new", "alive": False}, "nothing", 1),
         ({"phase": "new"}, "alive", 0),
@@ -83,7 +84,8 @@ def test_the_evidence_names_what_a_reader_should_know():
         "the supervisor is gone: nothing on the box ends the run at the deadline"
         in said(deadline=4600, supervisor_alive=False).evidence
     )
-    waits = said(waits="for room, 9 minutes more", reason="no room left in /r", **{"class": "disk"})
+    disk = {"class": "disk", "reason": "no room left in /r"}
+    waits = said(waits="for room, 9 minutes more", stalled=True, **disk)
     assert waits.evidence[0] == "the runner waits for room, 9 minutes more"
     assert "reason: no room left in /r" in waits.evidence
     assert (

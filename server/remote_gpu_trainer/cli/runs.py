@@ -103,9 +103,16 @@ def _watch(with_ended: bool) -> int:
 
 
 def _nothing(with_ended: bool) -> str:
-    if with_ended:
-        return f"no run is known here; {program()} start BOX job.yaml begins one"
-    return f"no run is alive that is known here; {program()} runs --all shows those that have ended"
+    """Say that there is no row, and which boxes may be billed all the same."""
+    from ..runs import billing
+
+    said = f"no run is known here; {program()} start BOX job.yaml begins one"
+    if not with_ended:
+        said = "no run is alive that is known here; "
+        said += f"{program()} runs --all shows those that have ended"
+    billed = billing.about(time.time())["billed"]
+    lines = [billing.in_words({"billed": [one], "cost": None}, one["box"]) for one in billed]
+    return "\n".join([said, *(shown(line) for line in lines)])
 
 
 def _console() -> Any:

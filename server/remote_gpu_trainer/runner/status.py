@@ -245,11 +245,11 @@ def _add_log(run: Run, told: dict[str, Any], now: float) -> None:
 
 def _add_wait(run: Run, told: dict[str, Any], now: float) -> None:
     """Add what a runner waits for before the next attempt: for a copy, which it wrote down, or for
-    room, of which it couldn't."""
+    room, of which it couldn't, and which a person may have to make."""
     if text := run.folder.read(why.WAITS).strip():
         told["waits"] = text
         return
-    full = why.full_folder(run)
+    full, told["stalled"] = why.full_folder(run), True
     left = run.spec.timings.room_wait - (now - run.folder.changed(why.WAITS))
     told["waits"] = f"for room, {max(left, 0) / 60:.0f} minutes more at most, then tries again"
     told["class"], told["entry"] = "disk", failures.entry_of(run.spec, "disk")

@@ -24,7 +24,7 @@ def until(job: Job, now: float, first: float | None) -> str:
     to count only after now.
     """
     began = first or now
-    if (since := _paid_since(job, began)) > now:
+    if (since := paid_since(job, began)) > now:
         raise JobError(
             f"rented: {when(since)} lies ahead, and a budget would count only from then; write "
             "when the box was rented, or now"

@@ -326,7 +326,7 @@ def _judge_going(status: Status, data: dict, alive: bool) -> None:
     lost = _lost_runner(data, status.heartbeat_age) if alive else ""
     waits = shown(_text(data, "waits"), 200) if alive else ""
     status.why = NO_RUNNER if alive and data.get("runner_alive") is False else ""
-    stalled = data.get("stalled") is True or lost or waits
+    stalled = data.get("stalled") is True or lost
     status.state = "failed" if not alive else "stalled" if stalled else "alive"
     status.evidence += [f"the runner waits {waits}"] if waits else []
     status.evidence += [lost] if lost else []
