@@ -55,7 +55,7 @@ def test_a_wheel_carries_the_catalogue_the_ranking_and_the_skill(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert "remote_gpu_trainer/_bundle/references/training/convergence-debugging.md" in names
     assert "remote_gpu_trainer/_bundle/SKILL.md" in names
-    for folder in ("references", "profiles", "scripts", "examples/jobs"):
+    for folder in ("references", "profiles", "scripts", "examples/jobs", "examples/series"):
         here = {
             path.relative_to(ROOT).as_posix()
             for path in (ROOT / folder).rglob("*")
@@ -74,7 +74,7 @@ def test_an_sdist_carries_what_the_wheel_is_built_from_and_no_tests(built):
         paths = [name.split("/", 1)[1] for name in archive.getnames()]
     names = {path.split("/")[0] for path in paths}
     examples = {path for path in paths if path.startswith("examples/")}
-    assert all(path.startswith("examples/jobs/") for path in examples)
+    assert all(path.startswith(("examples/jobs/", "examples/series/")) for path in examples)
     folders = {"server", "references", "profiles", "scripts", "hooks", "LICENSES", "examples"}
     texts = {"SKILL.md", "README.md", "README.zh-CN.md", "LICENSE", "NOTICE", "CHANGELOG.md"}
     made = {"PKG-INFO", ".gitignore"}

@@ -4,9 +4,11 @@ import csv
 import json
 import math
 import re
+import shlex
 import shutil
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.boxes.box import parse
@@ -228,7 +230,13 @@ def test_the_command_writes_both_for_a_folder_here(folder, tmp_path):
     page, numbers = tmp_path / "page.html", tmp_path / "run.csv"
     done = rgt("status", "local", "--run", folder, "--page", page, "--series", numbers)
     assert done.returncode == 0 and done.stdout.startswith("finished: ")
-    assert done.stderr.splitlines() == [str(numbers), str(page)]
+    first, track, last = done.stderr.splitlines()
+    assert (first, last) == (str(numbers), str(page))
+    word, python, program, of, ways = shlex.split(track)
+    assert (word, python, of, ways) == (
+        "track", "python3", str(numbers), "trackio|tensorboard|wandb",
+    )  # fmt: skip
+    assert Path(program).read_text().startswith('"""Take the numbers of a run')
     assert (
         page.read_text().startswith(run_page.OURS) and len(numbers.read_text().splitlines()) == 41
     )

@@ -253,7 +253,8 @@ def print_warning(entry: str, text: str) -> None:
     type=Path,
     metavar="FILE",
     shell_complete=files,
-    help="write the run's numbers, a row a minute, as .csv or .jsonl",
+    help="write the run's numbers, a row a minute, as .csv or .jsonl; it says by which command a "
+    ".csv gets into trackio, TensorBoard or W&B",
 )
 @RUN
 @ACCEPT_NEW
@@ -340,6 +341,7 @@ def _write_course(
 ) -> None:
     """Write the page and the numbers of a run, and say where: of a queue, its cells over each
     other. Raises NoSeries, NotCompared and BadRequest."""
+    from ..catalogue.bundle import bundle_root
     from ..runs import compare_page, compared_runs, comparison, run_export, run_page, run_series
 
     if page_file and state.cells > 1:
@@ -353,6 +355,9 @@ def _write_course(
     if series_file:
         run_export.write(series, series_file)
         print(series_file, file=sys.stderr)
+        if series_file.suffix == ".csv":
+            words = ["python3", str(bundle_root() / "examples/series/track.py"), str(series_file)]
+            print(f"track  {shlex.join(words)} trackio|tensorboard|wandb", file=sys.stderr)
     if page_file:
         run_page.write(state, series, page_file, time.time())
         print(page_file, file=sys.stderr)
