@@ -139,6 +139,8 @@ def test_a_job_without_a_deadline_is_refused():
         ({"command": ["a", "b\0"]}, "command.1: has a NUL character"),
         ({"command": ["a", "\ud800"]}, "command.1: has characters that UTF-8 can't encode"),
         ({"durable": {"to": "/k\nx", "what": ["a"]}}, "durable.to: has a line break or a control character"),
+        ({"durable": {"to": "S3://b/x", "what": ["a"]}}, "durable.to: S3:// is no kind of place; write s3://"),
+        ({"data": [{"from": "hf://a/b", "to": "x"}]}, "hf:// is no kind of place"),
         ({"checkpoint": {"folder": "a\tb"}}, "checkpoint.folder: has a line break or a control character"),
         ({"retries": {"meteor": 2}}, "retries.meteor"),
         ({"queue": {"cells": [{"name": "a"}, {"name": "a"}]}}, "queue: two cells are called 'a'; give each its own name"),

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
+from ..runner.copies.place import kind_of
 from ..runner.spec import SAVE_SECONDS, TIMINGS
 from ..text.money import Money, read_money
 from .job_targets import Kubernetes, Skypilot, Slurm
@@ -57,6 +58,17 @@ def _check_budget(budget: str | None, price: str | None) -> None:
         )
 
 
+def _of_known_kind(address: str) -> str:
+    """Raise ValueError for an address that would be taken for a host named like its scheme."""
+    scheme, found, _ = address.partition("://")
+    if found and kind_of(address) == "ssh":
+        raise ValueError(
+            f"{scheme[:40]}:// is no kind of place; write s3://…, gs://…, "
+            "az://ACCOUNT/CONTAINER/path, rclone:REMOTE:path, [user@]host:path or a path of the box"
+        )
+    return address
+
+
 class Secret(OneOf):
     """Where the value lies on the box. Never the value itself."""
 
@@ -70,7 +82,9 @@ class Secret(OneOf):
 class Copy(Strict):
     """Data to copy before the start."""
 
-    source: BoxPath = Field(alias="from", description="on the box, or HOST:PATH")
+    source: Annotated[BoxPath, AfterValidator(_of_known_kind)] = Field(
+        alias="from", description="on the box, or whatever `durable.to` may be"
+    )
     to: BoxPath = Field(description="on the box")
 
 
@@ -106,7 +120,7 @@ class Resume(OneOf):
 class Durable(Strict):
     """The durable place: storage that outlives the box."""
 
-    to: Line = Field(
+    to: Annotated[Line, AfterValidator(_of_known_kind)] = Field(
         min_length=1,
         description="/path, ~/path, $NAME/path, [user@]host:path, rclone:REMOTE:path, s3://… or gs://…",
     )
