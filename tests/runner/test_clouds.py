@@ -41,8 +41,10 @@ if words[:2] == ["s3", "cp"]:
     else:
         path(target).parent.mkdir(parents=True, exist_ok=True)
         path(target).write_bytes(data)
-elif words[:2] == ["s3", "rm"]:
-    shutil.rmtree(path(words[2]), ignore_errors=True)
+elif words[:2] == ["s3", "rm"] and "--recursive" in words:
+    bucket, _, prefix = words[2][5:].partition("/")
+    for file in list((root / bucket).rglob("*")):  # by the beginning of the key, as S3 does
+        if file.is_file() and str(file.relative_to(root / bucket)).startswith(prefix): file.unlink()
 elif words[:2] == ["s3", "sync"]:
     source, target = map(path, words[2:4])
     rules = [(words[n], words[n + 1]) for n in range(len(words)) if words[n] in ("--include", "--exclude")]
@@ -119,6 +121,34 @@ def test_a_bucket_whose_sums_say_nothing_is_compared_by_a_download(tmp_path, buc
     copy = kept(buckets, "step-10.pt", "bucket/ckpt.generations")
     right = same_size(copy)
     assert once(run) and copy.read_bytes() == right
+
+
+def drops_the_oldest(tmp_path: Path, run: Run, home: str) -> None:
+    """Copy three checkpoints; the place keeps two, and what only begins like the dropped one."""
+    for step in (10, 20):
+        fill(tmp_path, step)
+        assert once(run), rows(run)
+    oldest = kept(tmp_path, "step-10.pt", home).parents[1]
+    beside = oldest.with_name(oldest.name + "0") / "mine.txt"
+    beside.parent.mkdir()
+    beside.write_text("of its user")
+    (tmp_path / "ckpt/step-10.pt").unlink()  # as a program that keeps two
+    fill(tmp_path, 30)
+    assert once(run), rows(run)
+    assert kept_steps(tmp_path, home) == [20, 30]
+    assert not [path for path in oldest.rglob("*") if path.is_file()]
+    assert beside.read_text() == "of its user"
+
+
+def test_a_bucket_drops_the_oldest_generation_and_nothing_beside_it(tmp_path, buckets):
+    run = make(tmp_path, durable={"to": "s3://bucket/x"})
+    drops_the_oldest(tmp_path, run, "buckets/bucket/x/ckpt.generations")
+
+
+def test_rclone_drops_the_oldest_generation_and_nothing_beside_it(tmp_path, monkeypatch):
+    engine("rclone", "apt-get install -y --no-install-recommends rclone")
+    run = make(tmp_path, durable={"to": f"rclone::local:{tmp_path}/there"})
+    drops_the_oldest(tmp_path, run, "there/ckpt.generations")
 
 
 def test_a_round_that_only_copies_to_a_bucket_is_not_called_verified(tmp_path, buckets):

@@ -213,6 +213,7 @@ def test_a_full_disk_is_told_as_one(tmp_path, monkeypatch):
     run = far(tmp_path, monkeypatch, "echo No space left on device >&2; exit 11")
     verdict = fetch.data(run, lambda: False)
     assert verdict and verdict.failure == "disk" and verdict.reason.endswith("no room left")
+    assert len(events(run, "stage-failed")) == 1, "nothing makes room meanwhile"
 
 
 def test_a_stop_ends_a_copy_with_its_children(tmp_path, monkeypatch):

@@ -155,5 +155,7 @@ def test_a_place_behind_ssh_is_read_without_rsync(base, known, tmp_path, monkeyp
     assert (tmp_path / "there/ckpt/step-10.safetensors").read_bytes() == weights(10)
     assert "damaged there" in found.checked[0]
     far.stop()
+    with pytest.raises(Unreleased, match="S3:// is no kind of place; write s3://b"):
+        release_durable.bring(GONE, "toy", "S3://b", tmp_path / "later", load="tensors")
     with pytest.raises(Unreleased, match="doesn't answer: nothing listens at far"):
         release_durable.bring(GONE, "toy", address, tmp_path / "later", load="tensors")

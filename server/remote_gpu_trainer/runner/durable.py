@@ -17,8 +17,9 @@ from .child import Failed
 from .context import PLACE, Run, home, plain_environment
 from .copies import place_at
 from .copies.generations import Generations
-from .copies.place import Place, join, kind_of
+from .copies.place import Place, join
 from .copies.tool import Tools
+from .spec import place_kind
 from .why import Refusal, refuse
 
 FILE = ".rgt-place"
@@ -100,7 +101,7 @@ def check(run: Run, beat: Callable[[], bool] | None = None) -> list[Refusal]:
     try:
         found = child.call(run, _look, run, True, limit=LIMIT, beat=beat)
     except Failed as error:
-        if kind_of(run.durable) == "local":
+        if place_kind(run.durable) == "local":
             return [refuse(run, "unwritable", f"the durable folder {run.durable}: {error}")]
         # A network that is gone for a moment refuses no run: nothing is called verified meanwhile.
         said = mask(run, str(error))
@@ -194,7 +195,7 @@ def _item(run: Run, name: str, names: list[str]) -> Item:
 def _look(run: Run, first: bool, of: Place | None = None) -> str:
     """Compare the place's id with the one noted; at first use give it one. Raises Failed."""
     of = of or place_at(run.durable, Tools(child_environment(run), _nothing))
-    is_local = kind_of(run.durable) == "local"
+    is_local = place_kind(run.durable) == "local"
     noted = place_id(run)
     if is_local and not run.spec.durable.on_this_box:
         where = on_own_disk(run.durable)

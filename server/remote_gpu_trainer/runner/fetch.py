@@ -14,12 +14,13 @@ from .completeness import COMPLETE, CORRUPT
 from .context import Run, home, user_mask
 from .copies import clouds, groups, held, place, place_at
 from .copies.generations import Generations
-from .copies.place import join, kind_of
+from .copies.place import join
 from .copies.plan import There, wanted
 from .copies.records import Records, is_mixed, read_mixed
 from .copies.tool import Tools
-from .core.copying import NO_ROOM
+from .core.copying import LASTING, NO_ROOM
 from .core.model import Verdict
+from .spec import place_kind
 
 TRIES = 3
 PROGRESS = "fetch.progress"  # in the run folder: changes as long as something comes
@@ -57,7 +58,7 @@ def _data(run: Run, beat: Beat) -> Verdict | None:
         def bring(start: str = start, end: str = end) -> None:
             _place(run, start).get(start, end)
             # A bucket's tools copy an address that names nothing, or one object, in silence.
-            if kind_of(start) != "local" and not _has_file(end):
+            if place_kind(start) != "local" and not _has_file(end):
                 raise Failed("no file came; name a folder")
 
         error = _try(run, beat, bring, "stage-failed")[1]
@@ -253,7 +254,9 @@ def _has_file(path: str) -> bool:
 
 
 def _try(run: Run, beat: Beat, work: Callable[[], Any], event: str) -> tuple[Any, str]:
-    """Work in a process of its own, up to three times; return the value and the last error."""
+    """Work in a process of its own; return the value and the last error. Three times at most.
+
+    What lasts, such as a full disk, is told at once."""
     error = ""
     for number in range(1, TRIES + 1):
         try:
@@ -267,6 +270,8 @@ def _try(run: Run, beat: Beat, work: Callable[[], Any], event: str) -> tuple[Any
         if clouds.NOTHING.search(error):
             break
         run.event(event, **{"try": number}, why=error)
+        if NO_ROOM.search(error) or LASTING.search(error):
+            break
         over = run.up + run.spec.timings.sync_wait
         while number < TRIES and run.up < over:
             run.clock.nap(run.spec.timings.tick)

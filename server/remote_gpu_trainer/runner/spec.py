@@ -8,6 +8,7 @@ platform and target (runs/rendered.py): hashes, folders, the command that ends t
 from __future__ import annotations
 
 import json
+import re
 from types import SimpleNamespace
 from typing import Any
 
@@ -62,6 +63,31 @@ _PARTS: dict[str, dict[str, Any]] = {
 # Where a box keeps what is read of it; only tests say otherwise. The metadata service by its
 # address: a name would be looked up anew each time, and a name server may hang.
 _BOX = {"cgroup": "/sys/fs/cgroup", "metadata": "http://169.254.169.254"}
+
+
+# How an address begins, and of which kind that place is.
+_STARTS = {"rclone:": "rclone", "s3://": "s3", "gs://": "gs", "/": "local"}
+_SCHEME = re.compile(r"([A-Za-z][\w+.-]*)://(.*)", re.S)
+
+
+def place_kind(address: str) -> str:
+    """Return local, ssh, rclone, s3 or gs; '' for no address. Raises ValueError for a scheme that
+    no place here has, so that none is taken for the name of a host."""
+    for start, kind in _STARTS.items():
+        if address.startswith(start):
+            return kind
+    if found := _SCHEME.match(address):
+        scheme, rest = found[1], found[2]
+        low = scheme.lower()
+        line = f"rclone:REMOTE:{rest}, where REMOTE is of the box's own rclone"
+        if f"{low}://" in _STARTS:
+            line = f"{low}://{rest}"
+        elif low == "file":
+            line = f"/{rest.lstrip('/')}"
+        elif low in ("ssh", "sftp", "scp", "rsync"):
+            line = "[user@]host:path"
+        raise ValueError(f"{scheme}:// is no kind of place; write {line}")
+    return "ssh" if ":" in address else "local" if address else ""
 
 
 class SpecError(ValueError):

@@ -7,8 +7,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, model_validator
 from pydantic.json_schema import SkipJsonSchema
 
-from ..runner.copies.place import kind_of
-from ..runner.spec import SAVE_SECONDS, TIMINGS
+from ..runner.spec import SAVE_SECONDS, TIMINGS, place_kind
 from ..text.money import Money, read_money
 from .job_targets import Kubernetes, Skypilot, Slurm
 from .job_values import (
@@ -59,13 +58,8 @@ def _check_budget(budget: str | None, price: str | None) -> None:
 
 
 def _of_known_kind(address: str) -> str:
-    """Raise ValueError for an address that would be taken for a host named like its scheme."""
-    scheme, found, _ = address.partition("://")
-    if found and kind_of(address) == "ssh":
-        raise ValueError(
-            f"{scheme[:40]}:// is no kind of place; write s3://…, gs://…, "
-            "az://ACCOUNT/CONTAINER/path, rclone:REMOTE:path, [user@]host:path or a path of the box"
-        )
+    """Return an address as it is. Raises ValueError for a scheme that no place has."""
+    place_kind(address)
     return address
 
 

@@ -48,6 +48,8 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
         results = _results(of, own)
     except Failed as error:
         raise Unreleased(f"{shown(address, 200)} doesn't answer: {error}") from None
+    except ValueError as error:
+        raise Unreleased(shown(str(error), 200)) from None
     name = known.name if known else found.name or "run"
     if known and found.foreign:
         raise Unreleased(
@@ -103,9 +105,9 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
 
 
 def _place_at(address: str) -> place.Place:
-    """Return the place of an address. Raises Failed."""
+    """Return the place of an address. Raises Failed, ValueError for one of no known kind."""
     tools = Tools(dict(os.environ), lambda: None)
-    if place.kind_of(address) != "ssh":
+    if runner_spec.place_kind(address) != "ssh":
         return place_at(address, tools)
     try:
         return SshPlace(address, tools)

@@ -8,14 +8,15 @@ there and back and compare them, `tool` runs their programs.
 
 from __future__ import annotations
 
+from ..spec import place_kind
 from .clouds import S3, Gs, Rclone
-from .place import Local, Place, Ssh, kind_of
+from .place import Local, Place, Ssh
 from .tool import Tools
 
 _KINDS = {"ssh": Ssh, "rclone": Rclone, "s3": S3, "gs": Gs}
 
 
 def place_at(address: str, tools: Tools, mask: int = 0o022) -> Place:
-    """Return the place that holds an address."""
-    kind = _KINDS.get(kind_of(address))
+    """Return the place that holds an address. Raises ValueError for one of no known kind."""
+    kind = _KINDS.get(place_kind(address))
     return kind(tools) if kind else Local(tools, mask)

@@ -26,14 +26,6 @@ SSH = (
 PARTIAL = ".rgt-partial"
 
 
-def kind_of(address: str) -> str:
-    """Return local, ssh, rclone, s3 or gs; '' for no address."""
-    for start, kind in (("rclone:", "rclone"), ("s3://", "s3"), ("gs://", "gs"), ("/", "local")):
-        if address.startswith(start):
-            return kind
-    return "ssh" if ":" in address else "local" if address else ""
-
-
 def join(address: str, name: str) -> str:
     """Return the address of a name below an address."""
     return address.rstrip("/") if name in ("", ".") else f"{address.rstrip('/')}/{name}"

@@ -15,6 +15,7 @@ from ..child import Failed
 from ..completeness import COMPLETE, CORRUPT, REST, UNKNOWN
 from ..context import Run, user_mask
 from ..core.copying import ABSENT
+from ..spec import place_kind
 from . import groups, held, mirror, place, place_at
 from .generations import Generations, digest_of, name_of
 from .groups import Group
@@ -115,7 +116,7 @@ class Round:
                 missing = True
         if not failed:
             self._copy_log()
-        if self.full or place.kind_of(run.durable) == "local":
+        if self.full or place_kind(run.durable) == "local":
             # A mount that went in the middle: what was compared since lies on another disk.
             why = durable.is_place(run, self.place)
             failed += [why] if why else []
