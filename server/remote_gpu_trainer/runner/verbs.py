@@ -71,7 +71,7 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
 
     _within(run, 20, is_decided)
     if not run.folder.has("start.begun"):
-        if run.folder.has(".done"):
+        if not runner.code and run.folder.has(".done"):
             return end_if_over(run, False) or 0  # its copy came through at this very moment
         lines = _said(output)[-20:]
         for line in lines:
