@@ -257,6 +257,17 @@ def test_it_goes_on_from_the_newest_whole_checkpoint_beside_the_log(tmp_path):
     assert answer_for(log=str(tmp_path)).decision["resume_from"] == str(whole)
 
 
+def test_the_folder_of_a_run_remembers_its_newest_whole_checkpoint(tmp_path):
+    (tmp_path / "train.log").write_text(STEPS + LOST)
+    saved = tmp_path / "out" / "step_9.pt"
+    saved.parent.mkdir()
+    saved.write_bytes(b"x")
+    (tmp_path / "state.json").write_text(json.dumps({"core": {"last_whole": str(saved)}}))
+    assert answer_for(log=str(tmp_path)).decision["resume_from"] == str(saved)
+    saved.unlink()
+    assert not answer_for(log=str(tmp_path)).decision.get("resume_from")
+
+
 def test_a_bare_kill_leads_to_memory_and_never_to_a_plain_restart(tmp_path):
     (tmp_path / "train.log").write_text(STEPS + KILLED)
     answer = answer_for(log=str(tmp_path / "train.log"))

@@ -6,8 +6,8 @@ import os
 from collections.abc import Sequence
 from contextlib import suppress
 
-from ..runner import completeness, content
-from ..runner.checkpoints import LAST
+from ..runner import completeness, content, state
+from ..runner.folder import Folder
 from ..text.masking import shown
 
 FOLDERS = ("", "checkpoints", "checkpoint", "ckpt", "ckpts", "output", "outputs")
@@ -24,9 +24,8 @@ def newest(log: str | Sequence[str] | None) -> str:
     if not isinstance(log, str) or not os.path.isdir(log):
         return ""
     with suppress(OSError, ValueError):
-        with open(os.path.join(log, LAST), encoding="utf-8") as file:
-            path = file.read(LONGEST + 1).rstrip("\n")
-        return shown(path, LONGEST) if os.path.exists(path) else ""
+        if path := str(state.core_of(Folder(log)).get("last_whole") or ""):
+            return shown(path, LONGEST) if os.path.exists(path) else ""
     found = [item for name in FOLDERS if (item := _newest_in(os.path.join(log, name)))]
     return shown(max(found, key=lambda item: item.weights).path, LONGEST) if found else ""
 
