@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from datetime import date
 from pathlib import Path
 
@@ -343,6 +344,56 @@ def test_a_result_behind_a_link_is_not_verified_until_its_target_came(ended, tmp
     named_job(ended, results=["big/model.safetensors"])
     found = bring(ended, "again", also=(str(data),))
     assert (found.verdict, found.unreached) == ("verified", [])
+
+
+def saved_elsewhere(run, tmp_path, *names, at=None):
+    """Let the run's log tell of saves to files outside; return them."""
+    (run / "log").mkdir(exist_ok=True)
+    (run / "deadline").write_text(f"0 {int(time.time()) - 60}\thours:1\n")
+    put_job(run, script_of({"rendered": {"work_dir": f"{run}/code"}}))
+    paths = [tmp_path / "scratch" / name for name in names]
+    for path in paths:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(WEIGHTS)
+        os.utime(path, (at, at) if at else None)
+    lines = [f"epoch 1 new best, saved {path}" for path in paths]
+    (run / "log/train.log.0000").write_text("step 1 loss 2\n" + "\n".join(lines) + "\n")
+    return paths
+
+
+def test_what_the_log_says_was_saved_elsewhere_is_not_left_on_the_box_unsaid(ended, tmp_path):
+    (best,) = saved_elsewhere(ended, tmp_path, "best.safetensors")
+    done = rgt("release", "gpu", "--profile", "runpod")
+    assert done.returncode == 1 and done.stdout.startswith("incomplete: "), done.stdout
+    told = f"    saved elsewhere, by the run's log: {best} ({len(WEIGHTS)} bytes); --also {best} "
+    assert f"{told}brings it\n" in done.stdout and "don't end the box yet" in done.stdout
+    assert "run it yourself" not in done.stdout and "--confirm-gone" not in done.stdout
+    report = json.loads(rgt("release", "gpu", "--profile", "runpod", "--json").stdout)
+    assert report["elsewhere"] == [{"path": str(best), "bytes": len(WEIGHTS)}]
+    assert report["ways"] == [] and "--also" in report["next"] and "--leave" in report["next"]
+    left = rgt("release", "gpu", "--profile", "runpod", "--leave")
+    assert left.returncode == 0 and left.stdout.startswith("verified: "), left.stdout
+    assert "left there, as --leave says" in left.stdout and "run it yourself" in left.stdout
+    came = rgt("release", "gpu", "--profile", "runpod", "--also", str(best))
+    assert came.returncode == 0 and "saved elsewhere" not in came.stdout, came.stdout
+    assert (tmp_path / "results/gpu-toy/best.safetensors").read_bytes() == WEIGHTS
+
+
+def test_two_files_of_one_name_come_by_as_much_of_their_paths_as_tells_them_apart(ended, tmp_path):
+    paths = saved_elsewhere(
+        ended, tmp_path, "a/epoch=3-step=9.safetensors", "b/epoch=3-step=9.safetensors"
+    )
+    found = bring(ended, also=tuple(map(str, paths)))
+    assert (found.verdict, found.elsewhere) == ("verified", [])
+    for folder in "ab":
+        assert (Path(found.to) / folder / "epoch=3-step=9.safetensors").read_bytes() == WEIGHTS
+
+
+def test_no_file_takes_the_place_of_another_one(ended, tmp_path):
+    (ended / "best.safetensors").write_bytes(WEIGHTS)
+    (best,) = saved_elsewhere(ended, tmp_path, "best.safetensors")
+    with pytest.raises(Unreleased, match="would be the same file here"):
+        bring(ended, also=(str(best),))
 
 
 @pytest.mark.parametrize("done", [True, False])

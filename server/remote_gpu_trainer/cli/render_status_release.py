@@ -424,8 +424,14 @@ class ProviderList:
 @click.option(
     "--also",
     multiple=True,
-    metavar="DIR",
-    help="another folder on the box to pull; repeatable",
+    metavar="PATH",
+    help="another file or folder on the box to pull, absolute or below ~: it lands in the folder "
+    "of --to under its last name; repeatable",
+)
+@click.option(
+    "--leave",
+    is_flag=True,
+    help="what the run's log says was saved elsewhere may be lost with the box",
 )
 @click.option(
     "--expect",
@@ -488,6 +494,7 @@ def release(
     profile: str | None,
     to: Path | None,
     also: tuple[str, ...],
+    leave: bool,
     expect: int | None,
     durable: str | None,
     no_load: bool,
@@ -502,8 +509,9 @@ def release(
     accept_new: bool,
     as_json: bool,
 ) -> int:
-    """Pull the results of a run that has ended, compare and load them. Then name the other runs on
-    the box whose results aren't here, and show what each way of stopping still bills, and the
+    """Pull the results of a run that has ended, compare and load them. Name what its log says was
+    saved elsewhere: it comes with --also. Then name the other runs on the box whose results aren't
+    here, and show what each way of stopping still bills, and the
     provider's command for you to run: only once no other run lives there. With --confirm-gone, look
     the box up in the provider's list. Nothing is deleted or stopped.
     A queue's cells come last, beside each other.
@@ -511,8 +519,8 @@ def release(
     The commands about boxes remind you once a day of each box that they reached, until you confirm
     that it is gone, --forget it, or say that it is --mine.
 
-    Exit 0: verified, gone or forgotten. Exit 1: not, a result that the job names didn't come, or
-    another run lives there. Exit 2: could not tell.
+    Exit 0: verified, gone or forgotten. Exit 1: not, a result didn't come, or another run lives
+    there. Exit 2: could not tell.
     """
     from ..platforms import profile as profiles
     from ..runs.transfer.pulling import Unreleased
@@ -539,7 +547,7 @@ def release(
         if asks_provider:
             provider_list = ProviderList(ids, listing, run_listing)
             return _confirm_gone(place, platform, provider_list, as_json)
-        pull = Pull(run, to, also, expect, load=load, accept_new=accept_new)
+        pull = Pull(run, to, also, expect, load=load, accept_new=accept_new, leave=leave)
         return _bring_home(place, platform, pull, as_json)
     except Unreleased as error:
         raise BadRequest(str(error)) from None
@@ -567,6 +575,7 @@ class Pull:
     expect: int | None
     load: Loads
     accept_new: bool
+    leave: bool
 
 
 def _bring_durable(
@@ -602,6 +611,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
             expect=pull.expect,
             load=pull.load,
             accept_new=pull.accept_new,
+            leave=pull.leave,
             begins=progress.follow,
         )
     if profile.kind != "own":
@@ -611,8 +621,11 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
     others = other_runs.Others()
     if ways:  # somebody may end this box
         others = other_runs.find_others(box, results.source, results.is_all)
-    ways, stored = (ways, stored) if others.may_end else ([], None)
-    next_step = box_gone.next_step(box, profile) if others.may_end else ""
+    may_end = others.may_end and not results.left
+    ways, stored = (ways, stored) if may_end else ([], None)
+    next_step = box_gone.next_step(box, profile) if may_end else ""
+    if results.left and results.elsewhere:
+        next_step = releasing.STILL_THERE
     if as_json:
         report = {
             **results.as_dict(),
@@ -623,6 +636,7 @@ def _bring_home(box: Box, profile: Profile, pull: Pull, as_json: bool) -> int:
         }
         print_answer(report, box, results.source)
     else:
+        next_step = "" if results.left else next_step  # told already
         told = releasing.as_text(results), other_runs.as_text(others, box, profile.name)
         texts = (*told, teardown.ways_as_text(ways, stored), next_step)
         print("\n".join(text for text in texts if text))

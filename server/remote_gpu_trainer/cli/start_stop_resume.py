@@ -15,6 +15,7 @@ import click
 
 from ..text import BadRequest, UserError
 from ..text.masking import shown, shown_some
+from ..text.sizes import shown_bytes
 from . import terminal
 from .boxes import box_of, print_answer, remember
 from .completion import files
@@ -176,7 +177,7 @@ def _start(
                 given, profile, place, now, must_restore=must_restore, before=plan
             )
         if plan.code and plan.code.bytes > LARGE:
-            size = _size(plan.code.bytes)
+            size = shown_bytes(plan.code.bytes)
             asking.may(f"send {size} of code", "--yes sends it; git rm --cached leaves files out")
     except job_start.Done as error:
         print(error, file=sys.stderr)
@@ -206,8 +207,8 @@ def _start(
     )
     _say(
         "sent",
-        f"{sent.new} of {sent.files} files with the run script, {_size(sent.bytes)}; all compared "
-        "by SHA-256",
+        f"{sent.new} of {sent.files} files with the run script, {shown_bytes(sent.bytes)}; all "
+        "compared by SHA-256",
     )
     following = Following(asking.box, plan.platform.name, course.again, sent)
     course.begun = place, plan.job.folder
@@ -389,7 +390,10 @@ def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
         _say("code", "none: the job names no code folder; --set code=FOLDER sends one")
         return
     whose = "that git tracks in" if code.tracked else "without git: all files in"
-    _say("code", f"{len(code.sizes)} files, {_size(code.bytes)}, {whose} {shown(code.folder, 200)}")
+    _say(
+        "code",
+        f"{len(code.sizes)} files, {shown_bytes(code.bytes)}, {whose} {shown(code.folder, 200)}",
+    )
     staying = {
         "looks like a key": code.keys,
         "not tracked by git": code.untracked,
@@ -579,14 +583,6 @@ def _print(
         print_answer(report, place, folder, state)
 
 
-def _size(count: int) -> str:
-    """Bytes as a person reads them."""
-    for unit, least in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if count >= least:
-            return f"{count / least:.1f} {unit}"
-    return f"{count} bytes"
-
-
 @command("stop", about_boxes=True)
 @BOX_ARGUMENT
 @which_run("the one that is alive, else the newest")
@@ -769,7 +765,7 @@ def _send_anew(
         sent = job_start.send(place, plan, keep_code=not with_code, begins=progress.follow)
     course.came_to = "the script was sent anew, and nothing was started"
     what = "the code and the script" if with_code else "the script"
-    _say("sent", f"{what}: {sent.new} of {sent.files} files, {_size(sent.bytes)}")
+    _say("sent", f"{what}: {sent.new} of {sent.files} files, {shown_bytes(sent.bytes)}")
     known_jobs.remember(
         place,
         known.folder,

@@ -4,15 +4,16 @@
 loads them. It deletes and stops nothing, neither here nor on the box.
 
 What the job names as its results must have come: what lies outside the run's folder is named in
-`outside`, what lies behind a symbolic link in `unreached`, and nothing counts as verified until it
-is pulled with `also`. Not covered: whether the results are any good. Links are named, never
-followed.
+`outside`, what lies behind a symbolic link in `unreached`, what the run's log says was saved
+somewhere else in `elsewhere`, and nothing counts as verified until it is pulled with `also`. Not
+covered: whether the results are any good. Links are named, never followed.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import posixpath
 import re
 import shlex
 import subprocess
@@ -21,6 +22,7 @@ from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import Any
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
@@ -28,6 +30,7 @@ from ..catalogue import bundle
 from ..runner.names import LEFT_THERE
 from ..text import write_whole
 from ..text.masking import shown, shown_lines
+from ..text.sizes import shown_bytes
 from . import Loads, known_jobs, named_results, status
 from .transfer import pulling
 from .transfer.pulling import HASHING, Pulled, Unreleased, refuse_foreign
@@ -36,6 +39,11 @@ from .transfer.wire import leads_out
 Begins = Callable[[int, Callable[[], int]], None]
 
 MANIFEST = "PULL_MANIFEST.json"
+MOST_TOLD = 20  # files that were saved elsewhere
+STILL_THERE = (
+    "what its log says was saved elsewhere is on the box only; bring it with --also, or say "
+    "with --leave that it may be lost"
+)
 # Characters of a name that verify_local.py allows in no manifest: systems treat them differently.
 _ODD = re.compile(r"[\x00-\x1f\x7f\\\ud800-\udfff]|\A[^/]*:")
 
@@ -45,11 +53,12 @@ class Released:
     """What was copied from `source` to `to`.
     `differing`: files that aren't the same as on the box. `links`: links, which aren't copied.
     `outside`: places that the run names and that weren't pulled. `unreached`: results that the job
-    names and that didn't come, each with what to do. `results`: where those lie that came.
+    names and that didn't come, each with what to do. `elsewhere`: what the run's log says was saved
+    and that didn't come, [{"path", "bytes"}] on the box. `results`: where those lie that came.
     `checked`: the result of loading checkpoints. `left`: whether the box still has results that
-    didn't come.
-    `verdict`: verified, incomplete (all that came is verified, and a result that the job names is
-    not among it), bad or unknown.
+    didn't come, those aside that its user leaves there.
+    `verdict`: verified, incomplete (all that came is verified, and a result is not among it), bad
+    or unknown.
     """
 
     source: str
@@ -60,6 +69,7 @@ class Released:
     links: list[str] = field(default_factory=list)
     outside: list[str] = field(default_factory=list)
     unreached: list[str] = field(default_factory=list)
+    elsewhere: list[dict[str, Any]] = field(default_factory=list)
     results: list[str] = field(default_factory=list)
     left: bool = False
     verdict: str = "unknown"
@@ -84,12 +94,14 @@ def release(
     expect: int | None,
     load: Loads,
     accept_new: bool,
+    leave: bool = False,
     begins: Begins = lambda total, count: None,
 ) -> Released:
     """Bring the results of a run home that has ended. Raises Unreleased.
 
-    `run`: as `status.ask` takes it. `to`: the folder here; None for results/BOX-RUN. `begins` gets
-    the bytes that will come, and how to ask for those that are here.
+    `run`: as `status.ask` takes it. `to`: the folder here; None for results/BOX-RUN. `leave`: what
+    was saved elsewhere may be lost. `begins` gets the bytes that will come, and how to ask for
+    those that are here.
     """
     answer = status.ask(box, run, accept_new=accept_new)
     if answer.state in ("unreachable", "unknown", "nothing"):
@@ -101,7 +113,9 @@ def release(
             "with rgt status --wait, or end it with rgt stop"
         )
     to = to or Path("results") / default_name(box, answer.dir)
-    released = bring_home(box, answer.dir, to, also=also, expect=expect, load=load, begins=begins)
+    released = bring_home(
+        box, answer.dir, to, also=also, expect=expect, load=load, leave=leave, begins=begins
+    )
     if released.verdict == "bad" and (elsewhere := _elsewhere(box, run)):
         released.checked.append(f"note: the box's own aren't whole{elsewhere}")
     return released
@@ -121,12 +135,14 @@ def bring_home(
     also: tuple[str, ...] = (),
     expect: int | None = None,
     load: Loads = "tensors",
+    leave: bool = False,
     begins: Begins = lambda total, count: None,
 ) -> Released:
-    """Pull `source` and the folders of `also` into `to`, and verify them. Raises Unreleased.
+    """Pull `source` and the files and folders of `also` into `to`, and verify them. Raises
+    Unreleased.
 
     `expect`: how many result folders there must be. `load`: which checkpoints are loaded.
-    `begins`: as for `release`.
+    `leave`, `begins`: as for `release`.
     """
     verifier = bundle.bundle_root() / "scripts" / "verify_local.py"
     if not verifier.is_file():
@@ -143,6 +159,11 @@ def bring_home(
     named = named_results.read(to)
     reached = named_results.reached(named, places, files, pulled.links)
     lacking = _compare(released, reached, files)
+    released.elsewhere = [
+        {"path": shown(path, 300), "bytes": size} for path, size in pulled.elsewhere.items()
+    ]
+    if pulled.elsewhere and not leave:
+        lacking = released.left = True
     links_here = {} if released.differing else _link_results(to, reached.came, files)
     shorter = {target: path for path, target in links_here.items()}
     released.results = [shown(to / shorter.get(path, path), 400) for path in reached.came]
@@ -171,26 +192,32 @@ def bring_home(
 
 
 def _places(source: str, also: tuple[str, ...]) -> dict[str, str]:
-    """Return the folders to pull, by their names in the folder here. '' is that folder itself.
+    """Return what to pull, by its names in the folder here. '' is that folder itself.
 
-    Raises Unreleased.
+    Each of `also` has its last name; where two have the same, as much of the path as tells them
+    apart. Raises Unreleased.
     """
-    places = [("", source), *((_safe_name(folder), folder) for folder in also)]
-    if len({name for name, _ in places}) < len(places):
-        raise Unreleased(
-            "--also names two folders that end in the same name; pull one of them alone"
+    parts = {path: PurePosixPath(posixpath.normpath(path)).parts for path in dict.fromkeys(also)}
+    places = {"": source}
+    for path, own in parts.items():
+        _refuse_odd_name(path, own[-1] if own else "")
+        others = [other for other in parts.values() if other != own]
+        count = next(
+            (n for n in range(1, len(own)) if all(own[-n:] != one[-n:] for one in others)), len(own)
         )
-    return dict(places)
+        name = "/".join(part.strip("/~") for part in own[-count:]).strip("/")
+        if name in places and own != parts[places[name]]:
+            raise Unreleased(f"--also names {name} twice; pull one of them with another --to")
+        places[name] = path
+    return places
 
 
-def _safe_name(folder: str) -> str:
-    name = PurePosixPath(folder).name
-    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._-]*", name):
+def _refuse_odd_name(path: str, name: str) -> None:
+    if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9._+=@,-]*", name):
         raise Unreleased(
-            f"the folder {shown(folder, 80)} doesn't end in a plain name; rename it there: "
-            "letters, digits, '.', '_' and '-'"
+            f"{shown(path, 80)} doesn't end in a plain name; rename it there: letters, digits and "
+            "'._+=@,-'"
         )
-    return name
 
 
 def _pull(
@@ -383,13 +410,28 @@ def as_text(released: Released) -> str:
         for path in released.outside
     ]
     out += [f"    a result didn't come: {text}" for text in released.unreached]
+    out += _elsewhere_in_words(released)
     if released.verdict == "incomplete" and released.is_all:
         out.append(
             "    all that the run left is here and verified, but not every result that the job "
             "names; rgt resume would go on with it"
         )
+    elif released.verdict == "incomplete" and released.elsewhere:
+        out.append(f"    don't end the box yet: {STILL_THERE}")
     elif released.verdict == "incomplete":
         out.append("    don't end the box yet: a result that the job names isn't here")
     elif released.verdict != "verified":
         out.append("    don't end the box yet: the results here aren't verified")
     return "\n".join(out)
+
+
+def _elsewhere_in_words(released: Released) -> list[str]:
+    does = "brings it" if released.left else "would have brought it; left there, as --leave says"
+    lines = []
+    for one in released.elsewhere[:MOST_TOLD]:
+        size, flag = shown_bytes(one["bytes"]), f"--also {shlex.quote(one['path'])}"
+        lines.append(
+            f"    saved elsewhere, by the run's log: {one['path']} ({size}); {flag} {does}"
+        )
+    more = len(released.elsewhere) - MOST_TOLD
+    return [*lines, f"    and {more} more; --json names them"] if more > 0 else lines

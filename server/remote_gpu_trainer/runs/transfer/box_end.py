@@ -11,6 +11,8 @@ import os
 import sys
 from contextlib import suppress
 
+from ...runner import saved_elsewhere
+from ..sent_job import job_in
 from .wire import (
     PACKINGS,
     PARTS,
@@ -26,6 +28,7 @@ from .wire import (
 )
 
 RUN_D = "run.d/"  # in the folder: parts whose names hold the digest of their content
+MOST_LOG = 1 << 30  # bytes of a log's end in which saves are looked for
 SENT = "sent.json"  # in the folder: the names of what was sent into it
 
 
@@ -108,17 +111,18 @@ def _link(source, target):
 def send_files(wire, wanted):
     """Send the plain files of folders, and name their links.
 
-    `wanted`: [[the folder's name at the other end, the folder, what is left out at its top]]; a
-    file may stand in the place of a folder.
+    `wanted`: [[the name at the other end, the folder or file, what is left out at its top]]. What
+    has no name there is a run's folder: the list names, too, what its log says was saved and lies
+    in none of them.
     """
     files, links = {}, []
     for prefix, folder, left in wanted["folders"]:
         top = os.path.expanduser(folder)
         if prefix and os.path.isfile(top):
-            files[prefix] = top
+            add_file(files, prefix, top)
             continue
         if not os.path.isdir(top):
-            raise Refused(f"no folder {ascii(top)}")
+            raise Refused(f"no {'file or ' if prefix else ''}folder {ascii(top)}")
         for path, full in below(top, {*left, PARTS}):
             name = f"{prefix}/{path}" if prefix else path
             if name.startswith(RUN_D + "runner-"):
@@ -126,15 +130,43 @@ def send_files(wire, wanted):
             if os.path.islink(full):
                 links.append([name, os.readlink(full)])
             elif os.path.isfile(full):
-                files[name] = full
+                add_file(files, name, full)
     rows = [[name, size_of(full)] for name, full in files.items()]
-    wire.tell({"list": rows, "links": links}, now=True)
+    places = [folder for _, folder, _ in wanted["folders"]]
+    missed = [] if wanted["folders"][0][0] else elsewhere(*places)
+    wire.tell({"list": rows, "links": links, "elsewhere": missed}, now=True)
     sender = Sender(wire, files)
     for name, full in files.items():
         why = sender.send(name, full)
         gone = why and not os.path.lexists(full)
         wire.tell({"item": name, "why": "" if gone else why, "gone": bool(gone)})
     wire.tell({"end": True}, now=True)
+
+
+def add_file(files, name, full):
+    """Note a file by the name that it gets at the other end. Raises Refused for a second one."""
+    if name in files:
+        raise Refused(f"{ascii(full)} and {ascii(files[name])} would be the same file here")
+    files[name] = full
+
+
+def elsewhere(run, *also):
+    """Return [path, bytes] of what the run's log says was saved, and that neither comes nor lies at
+    the durable place."""
+    folder = os.path.abspath(os.path.expanduser(run))
+    held = job_in(folder)
+    try:
+        work = os.path.expanduser(str(held["rendered"]["work_dir"]))
+        durable = str((held["job"]["durable"] or {}).get("to", ""))
+    except (KeyError, TypeError, AttributeError):
+        work, durable = "", ""
+    if not work and os.path.isdir(os.path.join(folder, "code")):
+        work = os.path.join(folder, "code")
+    noted = os.path.join(folder, "place.json")  # its $NAME is filled in
+    with suppress(OSError, ValueError, KeyError, TypeError), open(noted, encoding="utf-8") as file:
+        durable = str(json.load(file)["to"])
+    places = [*also, durable] if durable.startswith(("/", "~")) else list(also)
+    return saved_elsewhere.find(folder, work, places, MOST_LOG)
 
 
 def below(top, left):

@@ -29,11 +29,14 @@ class Pulled:
 
     `files` are those of the box: {path: (bytes, SHA-256)}. `links` are its symbolic links, which
     aren't copied, {path: target}. `differing` are the files that didn't come whole: {path: why}.
+    `elsewhere`: what the run's log says was saved and that none of the folders holds, {path there:
+    bytes}.
     """
 
     files: dict[str, tuple[int, str]] = field(default_factory=dict)
     links: dict[str, str] = field(default_factory=dict)
     differing: dict[str, str] = field(default_factory=dict)
+    elsewhere: dict[str, int] = field(default_factory=dict)
 
 
 def pull(
@@ -45,7 +48,8 @@ def pull(
 ) -> Pulled:
     """Copy folders, and compare. Raises Unreleased.
 
-    `places`: {their name here, '' for `here` itself: (the folder there, what stays at its top)}.
+    `places`: {their name here, '' for `here` itself: (the folder or file there, what stays at its
+    top)}; what goes to `here` itself is a run's folder.
     `accepts` gets what will come, {path: bytes}, before anything is written, and returns the paths
     that may be replaced here.
     `moves` gets the bytes that are here.
@@ -100,19 +104,20 @@ def _once(
 
 
 def read_list(row: dict[str, Any]) -> tuple[dict[str, int], Pulled]:
-    """Return what will come of a box's list, {path: bytes}, and its links.
+    """Return what will come of a box's list, {path: bytes}, its links, and what lies elsewhere.
 
     Raises Unreleased for a list that can't be read, or a path that leads out of the folder.
     """
     try:
         sizes = {str(path): int(size) for path, size in row["list"]}
         links = {str(path): str(target) for path, target in row["links"]}
+        elsewhere = {str(path): int(size) for path, size in row["elsewhere"]}
     except (ValueError, TypeError, KeyError, OverflowError):
         raise Unreleased("the box's list of files can't be read; try again") from None
     for path in sizes:
         if leads_out(path):
             raise Unreleased(f"the box lists an unsafe path, {ascii(path)[:100]}; rename it there")
-    return sizes, Pulled(links=links)
+    return sizes, Pulled(links=links, elsewhere=elsewhere)
 
 
 def refuse_foreign(
