@@ -55,7 +55,7 @@ def test_a_rehearsal_that_ends_looks_for_the_results(box: Box):
         rehearsal={"arguments": ["--steps", "9", "--every", "5"]},
         results=["nowhere.bin"],
     )
-    done = box.verb("--rehearse")
+    done = box.verb("rehearse")
     assert done.returncode == 1 and "failed evaluate: missing nowhere.bin" in done.stdout
 
 

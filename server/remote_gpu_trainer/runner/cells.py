@@ -59,7 +59,7 @@ def shape(spec: SimpleNamespace, verb: str, environ: Mapping[str, str]) -> Simpl
     if name:
         share = environ.get(SHARE, "")
         return _as_cell(spec, name, seen[name], json.loads(share) if share else {})
-    if seen and verb in ("rehearse", "--rehearse"):
+    if seen and verb == "rehearse":
         # The first cell stands for all.
         whole.command = _with_arguments(spec.command, spec.queue.cells[0]["arguments"])
         whole.queue.cells = []

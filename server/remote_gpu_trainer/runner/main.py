@@ -146,7 +146,7 @@ def _work(run: Run, verb: str, given: Words, rest: list[str]) -> int:
         refusals = preflight.check(run, given.sent_at)
         preflight.tell_refusals(run, refusals)
         return 1 if refusals else 0
-    if verb in ("rehearse", "--rehearse"):
+    if verb == "rehearse":
         from . import rehearsal
 
         return rehearsal.rehearse(run, for_memory="--memory" in given.left)
@@ -173,7 +173,7 @@ def _options(words: list[str]) -> Words:
     for word in rest:
         if word in values:
             values[word] = next(rest, "")
-        elif word != "--queue":
+        else:
             left.append(word)
     return Words(values["--sent-at"], values["--node-rank"], values["--part"], left)
 

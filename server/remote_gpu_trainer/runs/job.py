@@ -313,7 +313,9 @@ class Job(Strict):
         default={}, description="of the program's environment; no secrets, which would be refused"
     )
     secrets: dict[Variable, Secret] = Field(
-        default={}, description="variables of the program whose values lie on the box"
+        default={},
+        description="variables whose values lie on the box, for the program and for what copies to "
+        "`durable.to`, such as AWS_SECRET_ACCESS_KEY",
     )
     gpus: int = Field(default=1, ge=0, le=64, description="GPUs of one node; 0 runs on the CPU")
     processes: int | None = Field(
