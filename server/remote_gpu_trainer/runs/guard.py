@@ -25,7 +25,7 @@ from ..runner.deadline import after
 from ..text.masking import shown
 from ..text.spans import shown_seconds
 from . import guard_files, known_jobs, ledger, other_runs, overview
-from .guard_decision import CLOCKS, Confirmed, End, Seen, decide, settled, warnings
+from .guard_decision import CLOCKS, Confirmed, End, Seen, decide, warnings
 from .guard_files import Last, Unfit
 from .job_errors import JobError
 from .job_reading import from_object
@@ -150,7 +150,6 @@ class _Round:
                           "early or too late; set this clock")  # fmt: skip
         for look in sorted(looks, key=self._sent):  # one that doesn't stop holds up no other
             self._judge(look, accounts, hold)
-        self._find_again({place.address for place in places}, accounts)
         try:
             guard_files.note_round(self.last)
         except Unfit as error:
@@ -190,19 +189,6 @@ class _Round:
             here = [job for job in jobs if job.address == address]
             places.append(Place(address, name, jobs=here))
         return places
-
-    def _find_again(self, known: set[str], accounts: dict[str, Account]) -> None:
-        """Tell of a box that was taken for gone, and that its provider's list shows again."""
-        for own in self.confirmed.values():
-            boxes = accounts[own.provider].boxes if own.address not in known else []
-            if self.kept.is_settled(own) and any(
-                (box.id, box.created, box.standing) == (own.id, own.created, "running")
-                for box in boxes
-            ):
-                name = shown(own.name, 60)
-                self.tell(f"{name} was gone from {own.provider}'s list, which shows it again: it "
-                          "may still be billed")  # fmt: skip
-                ledger.opened(own.address, own.name)
 
     def _hold(self, looks: list[Look], accounts: dict[str, Account]) -> str:
         """Return why no box may be judged now, '' if any may."""
@@ -267,12 +253,6 @@ class _Round:
         try:
             if decision.acts and own and account.provider:
                 self._stop(seen, own, account.provider)
-            elif own and (why := settled(seen)):
-                guard_files.journal("settled", own, why=why)
-                ledger.gone(own.address, own.name, why)
-                if seen.is_gone:  # a list can lie
-                    self.tell(f"{shown(own.name, 60)} counts as gone from now on, because {why}; "
-                              "look once in the provider's console")  # fmt: skip
             elif own and seen.sent and seen.box and seen.box.standing == "stopped":
                 guard_files.journal("off", own)
         except Unfit as error:

@@ -120,18 +120,6 @@ class Seen:
         return box if is_it else None
 
     @property
-    def is_listed(self) -> bool:
-        """Return whether the provider's list is known, and of the account that was confirmed."""
-        own = self.confirmed
-        return own is not None and self.listed_at is not None and self.account == own.account
-
-    @property
-    def is_gone(self) -> bool:
-        """Return whether the list shows nothing of the box any more, nor does the box answer."""
-        shows = self.listed or self.at_address
-        return self.is_listed and not shows and self.ssh != "answers"
-
-    @property
     def is_deaf(self) -> bool:
         """Return whether it still runs after it was asked to stop as often as may be."""
         runs = self.box is not None and self.box.standing == "running"
@@ -180,7 +168,7 @@ def _is_the_box(seen: Seen) -> str:
     if not 0 <= seen.now - seen.listed_at <= FRESH:
         return "the provider's list is too old"
     if not seen.listed:
-        return f"the provider's list doesn't show {own.id}"
+        return f"the provider's list doesn't show {own.id}; if it is gone: rgt release BOX --forget"
     if len(seen.listed) > 1:
         return f"the provider's list shows {own.id} {len(seen.listed)} times"
     if (box := seen.box) is None:
@@ -272,18 +260,6 @@ def decide(seen: Seen) -> Decision:
         if why := missing(seen):
             return Decision(False, name, why)
     return Decision(True)
-
-
-def settled(seen: Seen) -> str:
-    """Return why a box counts as gone, '' for one that may still be billed."""
-    own, box = seen.confirmed, seen.box
-    if own is None or seen.damage or not seen.is_listed or seen.ssh == "answers":
-        return ""
-    if box is not None and box.standing == "ended":
-        return f"{own.provider} lists {own.id} as {box.state}"
-    if seen.is_gone and not seen.hold and seen.silent_for >= SILENT:
-        return f"{own.provider} doesn't list {own.id} any more, and it gives no answer"
-    return ""
 
 
 def warnings(seen: Seen, decision: Decision) -> list[str]:

@@ -114,12 +114,8 @@ class Kept:
         times: list[float] = []
         for step in self._of(own):
             times = [*times, step.t] if step.step == "stop" else times
-            times = [] if step.step in ("off", "settled") else times
+            times = [] if step.step == "off" else times
         return tuple(times)
-
-    def is_settled(self, own: Confirmed) -> bool:
-        """Return whether the guard has taken a box for gone."""
-        return "settled" in [step.step for step in self._of(own)]
 
     def drilled(self, own: Confirmed, act: Act) -> float | None:
         """Return when a drill last showed that this command stops such a box of this account."""
