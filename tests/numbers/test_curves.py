@@ -61,7 +61,7 @@ FAULTS = {
     "hundreds": (["vocab_size = 32000", *steps(falling(20, first=431.0, last=40.0))], 2, "first loss is in the hundreds"),
     "softmax twice": (steps([2.3, 1.9, 1.6, *[1.478] * 12], more=" acc 0.97"), 15, "never gets below 1.46"),
     "binary loss at its clamp": (steps(falling(12, first=0.7, last=0.1)) and [f"step {i} bce 0.{70 - i} acc 0.9" for i in range(12)] + [f"step {i} bce {100 * (1 - i / 32):.3f} acc {i / 32:.5f}" for i in range(14, 24)], 13, "of 100"),
-    "no gradient": (steps(falling(12), more=" grad_norm 0.0"), 1, "gradients are exactly zero"),
+    "no gradient": (steps([2.3 + i % 2 / 50 for i in range(12)], more=" grad_norm 0.0"), 1, "gradients are exactly zero"),
     "norms jump": (steps(falling(60), more="") and [f"step {i} loss 2.{i} grad_norm {300.0 if i % 13 == 12 else 0.7}" for i in range(60)], 13, "grad_norm jumps from 0.7 to 300"),
     "rate of zero": (steps([2.3 + i % 2 / 50 for i in range(12)], more=" lr 0.0"), 1, "learning rate is 0 in every step"),
     "rate ends early": ([f"step {i} loss {v:.4f} lr {1e-3 if i < 10 else 0.0}" for i, v in enumerate(falling(40))], 11, "reaches zero early"),
@@ -88,6 +88,7 @@ def test_a_fault_is_told_in_words_with_its_line(rows, row, text):
 
 
 SOUND = {
+    "a norm and a scale that the framework doesn't know": steps(falling(30), more=" loss scale: -1.0 grad norm: 0.000"),
     "falls": steps(falling(60)),
     "falls noisily": steps(falling(200, noise=0.3)),
     "few lines": steps(falling(3)),

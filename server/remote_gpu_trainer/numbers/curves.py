@@ -94,7 +94,7 @@ def findings(numbers: Numbers) -> list[NumbersFinding]:
         result = _some(*filter(_of_policy_too, result), _collapses(curves))
     if norm:
         result += _some(
-            _norm_is_zero(norm),
+            _norm_is_zero(norm, curves.loss),
             None if broken else _norm_is_nan(norm),
             None if result else _norm_jumps(norm),
         )
@@ -231,9 +231,11 @@ def _of(
     return judge(series) if series else None
 
 
-def _norm_is_zero(norm: Series) -> NumbersFinding | None:
+def _norm_is_zero(norm: Series, loss: Series | None) -> NumbersFinding | None:
     if len(norm.values) < FEWEST or any(norm.values):
         return None
+    if loss and _has_fallen(loss):
+        return None  # the model learns: the framework prints 0.000 for a norm that it doesn't know
     return NumbersFinding(
         norm.rows[0], "gradients are exactly zero in every step, nothing is learned"
     )
@@ -287,7 +289,7 @@ def _scale(scale: Series) -> NumbersFinding | None:
     values = scale.values
     if (
         len(values) < FEWEST
-        or values[-1] >= values[0] / 2**FEWEST
+        or not 0 < values[-1] < values[0] / 2**FEWEST
         or any(b > a for a, b in zip(values, values[1:]))
     ):
         return None
