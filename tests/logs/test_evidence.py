@@ -492,6 +492,8 @@ def test_a_traceback_that_a_program_sets_to_the_right_ends_with_its_exception():
 STEPS = "".join(f"step {n} loss {3 - n / 10:.2f}\n" for n in range(9))
 FAILED = f"{STEPS}{TRACEBACK}RuntimeError: boom\n"
 AGAIN = "nohup: ignoring input\n"
+OTHER = FAILED.replace("RuntimeError: boom", "KeyError: 'lr'")
+LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \n  exitcode  : 1 (pid: 7)\n"
 
 
 @pytest.mark.parametrize(
@@ -505,6 +507,10 @@ AGAIN = "nohup: ignoring input\n"
         (
             FAILED + AGAIN + STEPS + "step 9 loss 2\n" + FAILED[len(STEPS) :], 2, 16,
             "run 2 of 2, from line 16 on; run 1 ended with RuntimeError (line 15)", False,
+        ),
+        (  # the launcher's words are the same for any cause
+            FAILED + LAUNCHER + AGAIN + OTHER + LAUNCHER, None, 18,
+            "run 2 of 2, from line 18 on; run 1 ended with ChildFailedError (line 16)", False,
         ),
         (FAILED + AGAIN + FAILED, 1, 1, "run 1 of 2, from line 1 to line 15", False),
         (FAILED + AGAIN + FAILED, 0, 1, "all 2 runs as one", False),

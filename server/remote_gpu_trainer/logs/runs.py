@@ -520,9 +520,14 @@ def attempts_in(lines: list[Line]) -> Callable[[Line], int | None]:
 
 
 def end_of(lines: list[Line]) -> End | None:
-    """Return how a run ended, None where no failure of its own is seen."""
+    """Return how a run ended, None where no failure of its own is seen.
+
+    What a launcher says of a process that failed is the same for every cause.
+    """
     failed = [
-        line for line in lines if line.kind in (EXCEPTION, FAILURE) and not line.says("secondary")
+        line
+        for line in lines
+        if line.kind in (EXCEPTION, FAILURE) and not line.says("secondary", "exit", "wrapper")
     ]
     if not failed:
         return None
