@@ -353,6 +353,38 @@ def test_the_ranks_of_two_nodes_are_judged_together(tmp_path):
     assert from_path(str(tmp_path)).first.rank == 3
 
 
+@pytest.mark.parametrize("pack", [lambda one: json.dumps(one, indent=1).encode(), pickle.dumps])
+def test_one_rank_s_dump_by_its_path_tells_where_it_waits_and_accuses_nobody(pack, tmp_path):
+    path = tmp_path / "nccl_trace_rank_4"
+    path.write_bytes(pack(dump([entry(0), entry(1, state="scheduled")])))
+    answer = answer_for(log=str(path))
+    assert "rank 4 waits in all_reduce #1 of default_pg" in answer.evidence[0]["text"]
+    assert (answer.matches, answer.first_failure, answer.decision) == ([], None, None)
+    assert "the dump of one rank" in answer.ask and "No error found" not in answer.ask
+
+
+def test_one_rank_s_dump_without_an_open_call_excuses_nobody(tmp_path):
+    path = tmp_path / "nccl_trace_rank_9.json"
+    path.write_text(json.dumps(dump([entry(0)])))
+    answer = answer_for(log=str(path))
+    assert "rank 9 has ended all its calls" in answer.ask
+    assert "the dump of one rank" in answer.ask and "No error found" not in answer.ask
+
+
+def test_a_dump_by_its_path_that_cannot_be_read_is_no_sound_log(tmp_path):
+    one = json.dumps(dump([entry(0)]))
+    path = tmp_path / "all.jsonl"
+    path.write_text(f"{one}\n{one}\n")
+    answer = answer_for(log=str(path))
+    assert "1 of 1 dumps" in answer.ask and "No error found" not in answer.ask
+
+
+def test_a_log_of_json_that_speaks_of_dumps_is_read_as_a_log(tmp_path):
+    path = tmp_path / "train.jsonl"
+    path.write_text('{"loss": 2.1}\n{"said": "wrote pg_config"}\n' * 9)
+    assert "dump" not in answer_for(log=str(path)).ask
+
+
 STACK = """\
 Process {pid}: python train.py
 Python v3.11.7 (/usr/bin/python3.11)
@@ -424,6 +456,43 @@ def test_stacks_of_processes_that_wait_in_different_calls_need_a_mend(ranks):
     gathers = WAITS.replace("all_reduce", "all_gather").format(3100)
     told[1] = STACK.format(pid=101, frames=gathers)
     assert answer_for(text="\n".join(told)).decision == FIX
+
+
+def bare(pids, frames):
+    """Equal main threads put together, as people do, without the lines of their processes."""
+    heads = [f'Thread {pid} (active): "MainThread"' for pid in pids]
+    return "\n".join(["", f"{len(pids)} in:", *heads, frames])
+
+
+FEEDS = WAITS.replace("all_reduce", "broadcast").replace("step (train.py:40)", "feed (train.py:30)")
+
+
+def test_the_one_process_outside_every_call_is_the_one_that_is_waited_for(tmp_path):
+    path = tmp_path / "stacks.txt"
+    told = [bare([1, 2, 3], WAITS.format(7)), bare([4], READS), bare([5, 6], FEEDS.format(8))]
+    path.write_text("\n".join(told) + "\n")
+    answer = answer_for(log=str(path))
+    assert answer.matches[0]["id"] == "D19"
+    where = [line["text"].partition(": ")[2] for line in answer.evidence]
+    assert where[0] == "process 4 in __next__, from step (train.py:38)"
+    assert where[1] == "processes 1, 2, 3 in all_reduce, from step (train.py:40)"
+
+
+def test_bare_stacks_that_differ_are_told_and_are_no_sound_log(tmp_path):
+    path = tmp_path / "stacks.txt"
+    path.write_text(bare([11], WAITS.format(7)) + "\n" + bare([12], READS) + "\n")
+    answer = answer_for(log=str(path))
+    assert "process 11 in all_reduce, from step (train.py:40); process 12 in" in answer.ask
+    assert not answer.matches and "No error found" not in answer.ask
+
+
+def test_one_stack_asks_for_those_of_the_others(tmp_path):
+    path = tmp_path / "stack.txt"
+    path.write_text(stacks()[0])
+    answer = answer_for(log=str(path))
+    assert "Where they stood: process 100 in all_reduce, from step (train.py:40)." in answer.ask
+    assert "those of all ranks tell" in answer.ask and not answer.matches
+    assert "No error found" not in answer.ask and "ends with a new line" not in answer.ask
 
 
 def test_what_py_spy_prints_of_running_processes_is_read(tmp_path):

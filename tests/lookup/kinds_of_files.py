@@ -305,6 +305,17 @@ FILES = [
     File("F4", "a sound nvidia-smi -q with retired pages", "==============NVSMI LOG==============\nAttached GPUs : 1\n    Retired Pages\n"
          "        Single Bit ECC              : 0\n        Double Bit ECC              : 0\n        Pending Page Blacklist      : No\n"
          "    ECC Errors\n        Volatile\n            SRAM Uncorrectable : 0\n            DRAM Uncorrectable : 0\n"),
+    File("F4", "corrected errors, and a row that waits for a reset", "Attached GPUs : 1\n    Product Name    : NVIDIA A100\n    ECC Errors\n        Volatile\n"
+         "            DRAM Correctable              : 177\n            DRAM Uncorrectable            : 0\n    Remapped Rows\n"
+         "        Correctable Error                 : 1\n        Uncorrectable Error               : 0\n        Pending                           : Yes\n"
+         "        Remapping Failure Occurred        : No\n", (), ("reset the card",), ("No error found",)),
+    File("F4", "an idle card under Windows", "==============NVSMI LOG==============\nAttached GPUs                 : 1\n"
+         "    Driver Model\n        Current                   : WDDM\n        Pending                   : WDDM\n    MIG Mode\n        Current                   : N/A\n"
+         "        Pending                   : N/A\n    FB Memory Usage\n        Total                     : 24564 MiB\n    Inforom Version\n        ECC Object                : 6.16\n",
+         (), ("No error found",)),
+    File("F13", "processes tear an out-of-memory error apart", "loading\n" + OOM.partition("torch.Out")[0] + "torch.cudatorch.cuda.OutOfMemoryErrortorch.cudaOutOfMemoryError.: "
+         ".: OutOfMemoryErrorCUDA out of memory. Tried to allocate 56.00 MiB. GPU OutOfMemoryError\n: \nCUDA out of memory. Tried to allocate 56.00 MiB. GPU CUDA out of memory. "
+         "Tried to allocate 56.00 MiB. GPU \n", ("U10",)),
     File("F7", "a hole of NULs before a good run's end", "\0" * 3000 + STEPS),
     File("F13", "two ranks' last exceptions run into one another", TRACE + TRACE + '  File "/me/t.py", line 9\n  File "/me/t.py", line 9\n'
          "    x = (1,\n    x = (1,\n         ^         ^\nSyntaxErrorSyntaxError: : '(' was never closed'(' was never closed\n", (), ("SyntaxError`",), ("SyntaxErrorSyntaxError",)),

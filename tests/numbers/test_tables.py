@@ -30,6 +30,16 @@ def smi(ecc=0, heat=45, draw=310, used=61234, use=97, rows=OURS):
 
 DF = "Filesystem      Size  Used Avail Use% Mounted on\noverlay          20G  {used}G  {free}G {use}% /\nshm              64M  64M    0 {shm}% /dev/shm\n/dev/loop3 105M 105M 0 100% /snap/core/1\n"
 SACCT = "JobID           JobName      State ExitCode   Elapsed\n------------ ---------- ---------- -------- ----------\n12345             train    {state}      0:0   24:00:12\n"
+SEFF = """$ seff 991
+Job ID: 991
+Cluster: hpc
+State: {state}
+Nodes: 1
+Cores per node: 4
+CPU Efficiency: 86.44% of 00:59:00 core-walltime
+Job Wall-clock time: 00:14:45
+Memory Efficiency: 61.90% of 72.00 GB
+"""
 
 
 @pytest.mark.parametrize(
@@ -49,6 +59,8 @@ SACCT = "JobID           JobName      State ExitCode   Elapsed\n------------ ---
         (SACCT.format(state="OUT_OF_ME+"), "SLURM4", 3),
         (SACCT.format(state="TIMEOUT"), "SLURM2", 3),
         (SACCT.format(state="PREEMPTED"), "SLURM2", 3),
+        (SEFF.format(state="TIMEOUT (exit code 0)"), "SLURM2", 4),
+        (SEFF.format(state="['OUT_OF_MEMORY']"), "SLURM4", 4),
     ],
 )
 def test_the_cell_that_tells_decides(text, entry, line):
@@ -64,10 +76,18 @@ def test_the_cell_that_tells_decides(text, entry, line):
         smi(used=4, use=0, draw=60, rows=NONE),
         DF.format(used=2, free=18, use=10, shm=1),
         SACCT.format(state="COMPLETED"),
+        SEFF.format(state="COMPLETED (exit code 0)"),
     ],
 )
 def test_a_table_that_is_as_it_should_be_names_nothing(text):
     assert answer_for(text=text).matches == []
+
+
+def test_a_job_that_its_time_limit_ended_needs_more_time_before_another_start(tmp_path):
+    for at, table in enumerate((SACCT, SEFF)):
+        path = tmp_path / f"{at}.txt"
+        path.write_text(table.format(state="TIMEOUT"))
+        assert "or get more time" in answer_for(log=str(path)).decision["why"]
 
 
 def test_what_is_no_fault_of_its_own_is_told():

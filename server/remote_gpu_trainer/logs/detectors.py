@@ -298,9 +298,14 @@ TABLE = (
         spares="retry on Stale file handle is enabled",
     ),
     _row(
-        "cuda error", "root", ("cuda error",), pattern("CUDA error", most=SAYS_SO),
+        # The second begins a line where processes that write at once tear it from its exception.
+        "cuda error", "root", ("cuda error", "out of memory. tried"),
+        pattern("CUDA error|^(?:CUDA|HIP) out of memory. Tried to allocate", most=SAYS_SO),
         kind=FAILURE,
-        matches=("RuntimeError: CUDA error: device-side assert triggered",),
+        matches=(
+            "RuntimeError: CUDA error: device-side assert triggered",
+            "CUDA out of memory. Tried to allocate 56.00 MiB. GPU CUDA out of memory.",
+        ),
         spares="cuda errors: 0",
     ),
     _row(

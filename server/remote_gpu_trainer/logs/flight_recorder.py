@@ -111,6 +111,23 @@ def dumps_in(folder: str) -> tuple[dict[str, Dump | None], dict[str, int]]:
     return dumps, ranks
 
 
+def dump_at(path: str) -> dict[str, Dump | None]:
+    """Return {name: dump} of a file, None for one that can't be read; {} for any other file."""
+    name, data = os.path.basename(path), _data(path, MOST_BYTES)
+    dump = dump_of(data, name) if data else None
+    is_dump = dump or (data and _SIGN.search(data.partition(b"\n")[0]))
+    return {name: dump} if is_dump else {}
+
+
+def first_open(dump: Dump, who: str) -> str:
+    """Return in words the first call that hasn't ended, of the first group with one, else ""."""
+    for group, calls in dump.calls.items():
+        number = min((n for n, call in calls.items() if not call.ended), default=None)
+        if number is not None:
+            return f"{who} waits in {_named(calls[number].op, number, group)}"
+    return ""
+
+
 def _numbered_files(folder: str) -> Iterator[list[tuple[str, int]]]:
     """For a folder and each below, (name, number at its end) of the files that may be dumps."""
     seen = 0

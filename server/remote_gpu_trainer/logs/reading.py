@@ -65,7 +65,15 @@ def from_path(path: str, options: ReadOptions = DEFAULTS) -> Evidence:
     if os.path.isdir(path):
         return _of_folder(path, options)
     name = os.path.basename(path)
-    rows = files.of_file(path, options)
+    try:
+        rows = files.of_file(path, options)
+    except files.NoLog:
+        dump = _of_dump(path)  # a pickle
+        if dump is None:
+            raise
+        return dump
+    if rows[0][1][:1] == b"{" and (dump := _of_dump(path)):
+        return dump
     errors = error_files.error_beside(path)
     return _of_log(_Log(rows, name, rank_of(name, sure=True), path=path, errors=errors), options)
 
@@ -163,7 +171,8 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
         judged = replace(judge(lines, pasted=True), is_report=True)
     evidence = replace(judged, older=older)
     if is_healthy is not None and evidence.seen in ("", "sound"):
-        evidence = replace(evidence, is_log=True, seen="sound" if is_healthy else "fault")
+        seen = "sound" if is_healthy else "fault"
+        evidence = replace(evidence, is_log=True, seen=seen, numbers=smi_rows.told(lines))
     if not new:
         return replace(evidence, is_log=True, left_out=NOTHING_NEW, seen="sound")
     evidence = _completed(evidence, replace(log, rows=new))
@@ -222,7 +231,7 @@ def _of_a_file(evidence: Evidence, rows: Sequence[Row]) -> Evidence:
         check=evidence.check or _check_of_slurm(evidence, ending is not None),
         of_file=True,
         ended=ending.sentence if ending else "",
-        ended_as=ending.name if ending else "",
+        ended_as=ending.name if ending else evidence.ended_as,
         came_to_end=ends.came_to_end(evidence.lines),
         own=own,
         says_all=says_all,
@@ -236,6 +245,14 @@ def _check_of_slurm(evidence: Evidence, is_ended: bool) -> str:
     if not evidence.job or not (is_ended or is_killed):
         return ""
     return f"{ends.sacct(evidence.job)} tells how it ended."
+
+
+def _of_dump(path: str) -> Evidence | None:
+    """Return the evidence in a file that is a dump of the Flight Recorder, None for any other."""
+    from . import stacks  # here for a fast start: few files are dumps
+
+    evidence = stacks.of_one_dump(path)
+    return replace(evidence, of_file=True) if evidence else None
 
 
 def _report_of(log: _Log) -> Evidence | None:
@@ -359,9 +376,9 @@ def _completed(evidence: Evidence, log: _Log) -> Evidence:
 
 
 def _with_stacks(evidence: Evidence) -> Evidence:
-    if sum(line.text.startswith("Process ") for line in evidence.lines) < 2:
+    if not any(line.text.startswith("Thread ") for line in evidence.lines):
         return evidence
-    from . import stacks  # here for a fast start: few logs hold stacks of several processes
+    from . import stacks  # here for a fast start: few logs hold stacks of processes
 
     return stacks.with_stacks(evidence)
 
@@ -422,6 +439,7 @@ def _with_findings(
         numbers="; ".join(finding.message for finding in findings if not finding.fault),
         seen=_seen(findings, last or any(line.kind == TOLD for line in evidence.decisive)),
         last_words=last,
+        ended_as=next((finding.end for finding in findings if finding.end), evidence.ended_as),
     )
 
 

@@ -23,6 +23,11 @@ OF_TROUBLE = re.compile(
     r"Slowdown|Recovery|Fabric|State|Status|Pending|Retire|Remap|Failure|Error|Required"
     r"|ECC(?! Object)"
 )
+# What error correction repaired, counted: no fault, however often.
+REPAIRED = re.compile(r"(?:\w+ )?Correctable|Single Bit")
+# A row of the card's memory that a reset of the card replaces by a spare one.
+WAITING = re.compile(r"Pending(?: Page Blacklist)?$")
+RESET = "a bad row of a card's memory waits to be replaced; reset the card when nothing runs on it"
 OF_FAULTS = re.compile(r"Uncorrectable|Double Bit|Remapping Failure|Threshold Exceeded")
 HEALTHY = re.compile(
     r"(?:0|No|N/A|None|Not Active|Disabled|Enabled|Default|Success|Completed|Healthy|P\d{1,2})$"
@@ -39,7 +44,11 @@ def silenced(lines: list[Line]) -> tuple[list[Line], bool | None]:
     if sum(map(bool, rows)) < FEWEST or not any(OF_NVIDIA.search(row[1]) for row in rows if row):
         return lines, None
     whole = all(row or HEAD.match(line.text) for row, line in zip(rows, lines))
-    healthy = [_is_healthy(row) if row else whole for row in rows]
+    before: list[re.Match | None] = [None, *rows]
+    healthy = [
+        _is_healthy(row) or _is_unchanged(row, above) if row else whole
+        for row, above in zip(rows, before)
+    ]
     kept = [
         line.of_kind(TRACE) if fine else line.of_kind(FAILURE) if _is_faulty(row) else line
         for line, row, fine in zip(lines, rows, healthy)
@@ -48,7 +57,19 @@ def silenced(lines: list[Line]) -> tuple[list[Line], bool | None]:
 
 
 def _is_healthy(row: re.Match) -> bool:
-    return bool(HEALTHY.match(row[2])) or not OF_TROUBLE.search(row[1])
+    is_no_fault = REPAIRED.match(row[1]) or not OF_TROUBLE.search(row[1])
+    return bool(HEALTHY.match(row[2]) or is_no_fault)
+
+
+def told(lines: list[Line]) -> str:
+    """Return in words what the rows of nvidia-smi ask for, "" for nothing."""
+    rows = filter(None, (ROW.match(line.text) for line in lines))
+    return RESET if any(WAITING.match(row[1]) and row[2] == "Yes" for row in rows) else ""
+
+
+def _is_unchanged(row: re.Match, above: re.Match | None) -> bool:
+    """Whether a mode that is set for the next start is the one of now, as in the row above."""
+    return above is not None and (row[1], above[1], row[2]) == ("Pending", "Current", above[2])
 
 
 def _is_faulty(row: re.Match | None) -> bool:

@@ -27,6 +27,10 @@ MOST_CULPRITS, MOST_MISSING = 4, 4  # ranks that are told alone, and those that 
 MOST_CAMPS = 4  # places in which processes stand that are told
 MISSING = "missing"  # the kind of a verdict on ranks that didn't come
 READ_DUMPS, READ_STACKS = "read from the dumps: ", "read from the stacks: "
+ONE_DUMP = (
+    "Partial: the dump of one rank; pass the folder with those of all, which tell who is late."
+)
+ONE_STACK = "Partial: the stack of one process; those of all ranks tell which one is late."
 # Kinds of verdicts, see `flight_recorder.Verdict`, and the entries about them.
 ENTRIES = {
     MISSING: RANK_MISSING,
@@ -44,7 +48,7 @@ MEETING = re.compile(
 # Process 4121: python train.py
 _PROCESS = re.compile(r"Process (\d{1,9}): ?(.*)")
 # Thread 0x7F2A (active): "MainThread"
-_THREAD = re.compile(r'Thread (?:0x)?[0-9A-Fa-f]+ \([\w+]{1,40}\)(?:: "(.{0,80})")?')
+_THREAD = re.compile(r'Thread ((?:0x)?[0-9A-Fa-f]+) \([\w+]{1,40}\)(?:: "(.{0,80})")?')
 #     all_reduce (torch/distributed/distributed_c10d.py:2501)
 _FRAME = re.compile(r"\s+(\S.{0,200}?) \(([^()]{1,300}?)(?::(\d{1,7}))?\)\s*$")
 _SAYS_RANK = re.compile(r"\brank\W{0,3}(\d{1,6})", re.I)
@@ -76,6 +80,25 @@ class Dumps:
 def dumps_in(folder: str) -> Dumps:
     """Return the dumps of the Flight Recorder in a folder and below."""
     return Dumps(*flight_recorder.dumps_in(folder))
+
+
+def of_one_dump(path: str) -> Evidence | None:
+    """Return what a file shows that is the dump of one rank, None for any other file.
+
+    Alone it accuses nobody, and excuses nobody either.
+    """
+    by_name = flight_recorder.dump_at(path)
+    if not by_name:
+        return None
+    name, dump = by_name.popitem()
+    if dump is None:
+        unread = Evidence([], [], [], None, (), True, seen="fault")
+        return _with_unread(unread, Dumps({name: None}, {}))
+    numbered = flight_recorder.NAME.match(name)
+    who = f"rank {int(numbered[2])}" if numbered else "this rank"
+    said = flight_recorder.first_open(dump, who) or f"{who} has ended all its calls"
+    line = Line(name, 1, None, READ_DUMPS + said)
+    return Evidence([line], [], [line], None, (), True, left_out=ONE_DUMP, places=said)
 
 
 def _in_order(name: str) -> list[tuple[int, str]]:
@@ -258,23 +281,37 @@ class Stack:
 def with_stacks(evidence: Evidence) -> Evidence:
     """Return the evidence with the places where several processes stand, the odd ones first.
 
-    Unchanged for fewer than two stacks.
+    Where most wait in a call of all ranks, the others are the ones that they wait for; else those
+    that stand elsewhere than most. One stack alone accuses nobody. Unchanged where there is none.
     """
     stacks = stacks_of(evidence.lines)
     if len(stacks) < 2:
-        return evidence
+        return _with_one_stack(evidence, stacks[0]) if stacks else evidence
     by_shape: dict[tuple, list[Stack]] = {}
     for stack in stacks:
         by_shape.setdefault(stack.shape(), []).append(stack)
     camps = sorted(by_shape.values(), key=len, reverse=True)
-    has_majority = 2 * len(camps[0]) > len(stacks)
-    lines = [_line_of(camp) for camp in camps[:MOST_CAMPS]]
-    if len(camps) > 1 and all(stack.waits() for stack in stacks) and not _has_own_failure(evidence):
+    late = [camp for camp in camps if not camp[0].waits()]
+    if len(camps) > 1 and not late and not _has_own_failure(evidence):
         evidence = replace(evidence, calls_differ=True)
-    if not has_majority or len(camps) < 2:
-        return _with_hang(evidence, lines, "", False)
-    is_alone = len(camps) == 2 and len(camps[1]) == 1
-    return _with_hang(evidence, [*lines[1:], lines[0]], DESYNC, is_alone)
+    odd = late if 0 < 2 * sum(map(len, late)) < len(stacks) else camps[1:]
+    if odd is not late and 2 * len(camps[0]) <= len(stacks):
+        odd = []
+    usual = [camp for camp in camps if camp not in odd]
+    lines = [_line_of(camp) for camp in (*odd[: MOST_CAMPS - 1], *usual)][:MOST_CAMPS]
+    if not odd:
+        places = "; ".join(line.text[len(READ_STACKS) :] for line in lines)
+        return replace(_with_hang(evidence, lines, "", False), places=places)
+    return _with_hang(evidence, lines, DESYNC, len(odd) == len(odd[0]) == 1)
+
+
+def _with_one_stack(evidence: Evidence, stack: Stack) -> Evidence:
+    return replace(
+        evidence,
+        left_out=" ".join(filter(None, (evidence.left_out, ONE_STACK))),
+        seen=evidence.seen.replace("sound", ""),
+        places=f"{_who([stack])} in {stack.place()}",
+    )
 
 
 def _line_of(camp: list[Stack]) -> Line:
@@ -302,47 +339,60 @@ def stacks_of(lines: Iterable[Line]) -> list[Stack]:
 
 
 class _StackReader:
-    """Takes the lines of a log one after another and gathers the stacks in them."""
+    """Takes the lines of a log one after another and gathers the stacks in them.
+
+    Without a line of its own a process begins with its main thread. Several heads of main threads
+    in a row share the frames below them, as people put equal stacks together.
+    """
 
     def __init__(self) -> None:
         self.stacks: list[Stack] = []
-        self.head: Stack | None = None  # the process whose stack is being read
+        self.heads: list[Stack] = []  # the processes whose stack is being read
         self.frames: list[tuple[str, str, str]] = []
-        self.in_main = False
+        self.in_main = self.has_main = False
         self.said: int | None = None  # the rank that a line between two stacks named
 
     def take(self, line: Line) -> None:
         process = _PROCESS.match(line.text)
-        if process or (self.head and line.source != self.head.line.source):
+        if process or (self.heads and line.source != self.heads[0].line.source):
             self.end()
         if process:
-            self._begin(line, process)
+            self._begin(line, process[1], process[2])
             return
-        if self.head:
-            self._continue(line)
+        thread = _THREAD.match(line.text)
+        if thread and thread[2] == "MainThread":
+            self._begin_main(line, thread[1])
+        elif self.heads:
+            self._continue(line, is_head=thread is not None)
         if named := _SAYS_RANK.search(line.text):
             self.said = int(named[1])
 
-    def _begin(self, line: Line, process: re.Match) -> None:
+    def _begin(self, line: Line, process: str, command: str = "") -> None:
         """Begin a process. Its rank: by the line's prefix, the line above, or its command."""
         rank = line.rank if line.rank is not None else self.said
-        named = _SAYS_RANK.search(process[2])
+        named = _SAYS_RANK.search(command)
         rank = int(named[1]) if named and rank is None else rank
-        self.head, self.frames = Stack(line, rank, process[1], ()), []
+        self.heads.append(Stack(line, rank, process, ()))
         self.in_main, self.said = True, None
 
-    def _continue(self, line: Line) -> None:
-        """Take a thread's head or a frame. The main thread counts, else the first one."""
+    def _begin_main(self, line: Line, number: str) -> None:
+        """Take the head of a main thread, which counts rather than any thread before it."""
+        if self.has_main and self.frames:
+            self.end()
+        if not self.heads or self.has_main:
+            self._begin(line, number)
+        self.in_main, self.has_main, self.frames = True, True, []
+
+    def _continue(self, line: Line, is_head: bool) -> None:
+        """Take another thread's head or a frame. The first thread counts if none is the main."""
         frame = _FRAME.match(line.text) if self.in_main else None
-        if thread := _THREAD.match(line.text):
-            is_main = thread[1] == "MainThread"
-            self.in_main = not self.frames or is_main
-            self.frames = [] if is_main else self.frames
+        if is_head:
+            self.in_main = not self.frames
         elif frame:
             self.frames.append((frame[1], frame[2], frame[3] or ""))
 
     def end(self) -> None:
-        """End the process, if there is one."""
-        if self.head and self.frames:
-            self.stacks.append(replace(self.head, frames=tuple(self.frames)))
-        self.head = None
+        """End the processes that are being read."""
+        if self.frames:
+            self.stacks += [replace(head, frames=tuple(self.frames)) for head in self.heads]
+        self.heads, self.frames, self.has_main = [], [], False

@@ -186,10 +186,11 @@ def _what_would_help(state: LookUp) -> str:
         return evidence.own
     else:
         is_calm = state.rests_on_signs and (evidence.went_on or not evidence.failed())
-        if is_calm and not (evidence.seen or evidence.last_words):
+        if is_calm and not (evidence.seen or evidence.last_words or evidence.places):
             evidence = replace(evidence, seen="sound")
         lead = NO_ERROR if evidence.seen == "sound" else NOTHING_FITS
-        lead = BROKE_OFF if evidence.last_words and not evidence.seen else lead
+        is_new = evidence.last_words and not (evidence.seen or evidence.places)
+        lead = BROKE_OFF if is_new else lead
     return missing_information(evidence, lead, with_sentence=with_sentence)
 
 

@@ -11,6 +11,7 @@ class NumbersFinding:
 
     `message` is in the words in which people report it: a fault without an `entry` is looked up by
     them. `lost`: the training loss stays nan, so everything after that line is worthless.
+    `end` is what `runner.failures` calls the end that a scheduler tells, where that decides.
     """
 
     row: int
@@ -18,3 +19,4 @@ class NumbersFinding:
     entry: str = ""
     fault: bool = True
     lost: bool = False
+    end: str = ""

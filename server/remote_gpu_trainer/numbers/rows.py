@@ -37,7 +37,7 @@ _NUMBERED = (
 )
 _NAN = re.compile(rb"\bnan\b", re.I)
 _OF_NUMBERS = b"0123456789.+-eE"
-_TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID")
+_TABLES = (b"NVIDIA-SMI", b"Use%", b"JobID", b"Job ID")
 
 
 def hold_numbers(rows: list[Row]) -> bool:
@@ -69,5 +69,5 @@ def alike(rows: list[Row]) -> bool:
 
 
 def hold_table(rows: list[Row]) -> bool:
-    """Return whether a table of nvidia-smi, df or sacct may begin in the first rows."""
+    """Return whether a table of nvidia-smi, df, sacct or seff may begin in the first rows."""
     return any(word in raw for _, raw in rows[:TABLE_HEAD] for word in _TABLES)

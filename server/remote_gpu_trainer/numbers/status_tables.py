@@ -1,4 +1,7 @@
-"""Judge a pasted table of nvidia-smi, df or sacct by its cells. Standard library, Python 3.8."""
+"""Judge a pasted table of nvidia-smi, df, sacct or seff by its cells.
+
+Standard library, Python 3.8.
+"""
 
 from __future__ import annotations
 
@@ -48,12 +51,15 @@ _NO_PROCESS = "No running processes found"
 _DISK = re.compile(r"(\S+)\s+\S+\s+\S+\s+(\S+)\s+(\d{1,3})%\s+(/\S*)\s*$")
 # Read-only file systems are always at 100 %.
 _NEVER_FULL = ("/snap/", "/dev/loop", "squashfs", "/cdrom", "/sys/", "/proc/")
-# sacct cuts a state at the width of its column.
+# Job ID: 4711          the first or second row of seff
+_SEFF = re.compile(r"(?:Job ID|Cluster): \w{1,40}$")
+# Of each state its entry, what is said of it, and the name in `runner.failures` of an end that
+# decides. sacct cuts a state at the width of its column.
 _STATES = {
-    "OUT_OF_MEMORY": (SLURM_MEMORY, "Slurm job killed for memory, state OUT_OF_MEMORY"),
-    "OUT_OF_ME+": (SLURM_MEMORY, "Slurm job killed for memory, state OUT_OF_MEMORY"),
-    "TIMEOUT": (SLURM_LIMIT, "Slurm job ended at its limit, state TIMEOUT"),
-    "PREEMPTED": (SLURM_LIMIT, "Slurm job ended at its limit, state PREEMPTED"),
+    "OUT_OF_MEMORY": (SLURM_MEMORY, "Slurm job killed for memory, state OUT_OF_MEMORY", ""),
+    "OUT_OF_ME+": (SLURM_MEMORY, "Slurm job killed for memory, state OUT_OF_MEMORY", ""),
+    "TIMEOUT": (SLURM_LIMIT, "Slurm job ended at its limit, state TIMEOUT", "time"),
+    "PREEMPTED": (SLURM_LIMIT, "Slurm job ended at its limit, state PREEMPTED", "preempted"),
 }
 
 
@@ -174,13 +180,13 @@ def _full(row: int, place: str, of_inodes: bool) -> NumbersFinding:
     return NumbersFinding(row, f"disk full on {place}", DISK_FULL)
 
 
-def _sacct(texts: list[tuple[int, str]]) -> tuple[list[NumbersFinding], int]:
+def _states(texts: list[tuple[int, str]]) -> tuple[list[NumbersFinding], int]:
     """Return how the first job that didn't complete ended. All lines belong to the table."""
     for number, text in texts:
-        words = text.split()
-        for state, (entry, message) in _STATES.items():
+        words = re.findall(r"[\w+]+", text)
+        for state, (entry, message, end) in _STATES.items():
             if state in words:
-                return [NumbersFinding(number, message, entry)], len(texts)
+                return [NumbersFinding(number, message, entry, end=end)], len(texts)
     return [], len(texts)
 
 
@@ -194,5 +200,6 @@ _TABLES: tuple[
 ] = (
     (lambda text: "NVIDIA-SMI" in text and "Driver Version" in text, _nvidia_smi),
     (lambda text: text.startswith("Filesystem") and "Use%" in text and "Mounted on" in text, _df),
-    (lambda text: "JobID" in text and "State" in text, _sacct),
+    (lambda text: "JobID" in text and "State" in text, _states),
+    (lambda text: bool(_SEFF.match(text)), _states),
 )
