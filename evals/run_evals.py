@@ -1,6 +1,6 @@
 """Grade the look-up, or any other agent's answers, on real public reports.
 
-usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|own|decision|outside|chinese|render|staleness|health|all]
+usage: python evals/run_evals.py [--suite main|lookup|long|good|reader|curves|own|files|decision|outside|chinese|render|staleness|health|all]
                                  [--system lookup|mcp] [--answers FILE] [--write] [--sealed]
                                  [--export FILE] [--arm lookup|index] [--n IN STRANGE] [--seed N]
                                  [--wrong]
@@ -13,7 +13,8 @@ entry share few words. Exits 1 when a figure falls below evals/floor.json.
 healthy logs, and the old halves of evals/cases.jsonl beside every baseline; `--suite long` reports
 within 5 MB logs of several ranks; `--suite good` error texts in healthy logs, without a good log
 and with one; `--suite curves` logs that end without an error; `--suite own` logs that end by a
-mistake of their user; `--suite decision` what to do next; render, staleness and health the other tools. `--suite outside` grades sets that others labelled, in the folder that `OUTSIDE_SETS`
+mistake of their user; `--suite files` short files
+from real programs; `--suite decision` what to do next; render, staleness and health the other tools. `--suite outside` grades sets that others labelled, in the folder that `OUTSIDE_SETS`
 names. `--suite chinese` gives points for short questions in Chinese. `--suite all` runs all of it but the reader's, the outside one, the Chinese one and the decisions. `--write` brings RESULTS.md and the
 floor up to date.
 
@@ -57,11 +58,16 @@ from grading import (
     systems,
     unseen,
     whole,
+    whole_files,
 )
 from grading.cases import Case, read_cases, set_hash
 
 TOOLS = {"render": rendered, "staleness": stale, "health": healthy}
-OF_LOGS = {"curves": (curved, "curves.jsonl"), "own": (own_errors, "own_errors.jsonl.gz")}
+OF_LOGS = {
+    "curves": (curved, "curves.jsonl"),
+    "own": (own_errors, "own_errors.jsonl.gz"),
+    "files": (whole_files, "whole_files.jsonl.gz"),
+}
 SUITES = (
     "main",
     "lookup",
