@@ -3,10 +3,12 @@
 import copy
 import io
 import random
+import re
 
 import numpy as np
 import pytest
 import torch
+from remote_gpu_trainer.catalogue import bundle
 from torch import nn
 
 
@@ -134,3 +136,31 @@ def test_an_optimizer_writes_into_the_state_that_it_was_given(trained):
     optimizer.load_state_dict(given)
     train(model, optimizer, 1)
     assert not torch.equal(given["state"][0]["exp_avg"], state["optimizer"]["state"][0]["exp_avg"])
+
+
+class Held:
+    """A state and what was loaded into it."""
+
+    def __init__(self, value):
+        self.value = value
+
+    def state_dict(self):
+        return {"value": self.value}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+
+def test_the_two_blocks_of_the_fix_save_and_load_every_state(tmp_path):
+    load, save = re.findall(r"```python\n(.*?)```", bundle.load().get("C1").fix, re.S)
+    parts = ("model", "optimizer", "scheduler", "scaler", "ema")
+    before = {name: Held(number) for number, name in enumerate(parts)}
+    exec(save, saved := {**before, "epoch": 3, "step": 40, "best": 0.5})
+    torch.save(saved["state"], tmp_path / "state.pt")
+    drawn = random.random(), np.random.rand(), torch.rand(1).item()
+    after = {name: Held(None) for name in parts}
+    modules = {"random": random, "np": np, "torch": torch}
+    exec(load, now := {**after, **modules, "path": tmp_path / "state.pt"})
+    assert [after[name].value for name in parts] == list(range(5))
+    assert (now["epoch"], now["step"]) == (3, 40)
+    assert drawn == (random.random(), np.random.rand(), torch.rand(1).item())

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 import torch
-from check_code import shown, span
+from check_code import block, shown, span
 from launch import run_commands, run_ranks
 from torch import nn
 
@@ -116,3 +116,36 @@ def test_the_check_shows_empty_tensors_in_the_naive_file_and_shapes_in_the_merge
     assert seen[1] == {"weight": (2, 4), "bias": (2,)}
     assert (folder / "ckpt" / "latest").exists()
     assert not (folder / "ckpt" / "global_step1" / "latest").exists()
+
+
+INTO_SLICES = """
+    import deepspeed
+    import torch
+    from torch import nn
+
+    deepspeed.ops.__compatible_ops__["deepspeed_shm_comm"] = False
+    deepspeed.init_distributed("gloo")
+    config = {"train_micro_batch_size_per_gpu": 1,
+              "zero_optimization": {"stage": 3, "stage3_param_persistence_threshold": 0}}
+    made = lambda: nn.Sequential(nn.Linear(4, 4), nn.Sequential(nn.LayerNorm(4), nn.Linear(4, 4)))
+    torch.manual_seed(0)
+    sd = made().state_dict()
+    torch.manual_seed(1)
+    with deepspeed.zero.Init(config_dict_or_path=config):
+        model = made()
+    CODE
+    load(model)
+    with deepspeed.zero.GatheredParameters(list(model.parameters())):
+        print("same weights", all(torch.equal(value, sd[name]) for name, value in model.state_dict().items()))
+"""
+
+
+def test_the_code_of_the_fix_loads_an_ordinary_file_into_a_sliced_model():
+    code = block("C8", "fix").replace("\n", "\n    ")
+    done = run_ranks(
+        INTO_SLICES.replace("CODE", code.strip()),
+        nproc=2,
+        env={"DS_ACCELERATOR": "cpu"},
+        timeout=90,
+    )
+    assert done.output.count("same weights True") == 2, done.output

@@ -1,5 +1,6 @@
 """DF1: a denoising loss says little about samples."""
 
+import pytest
 import torch
 from check_code import block, shown
 
@@ -93,3 +94,18 @@ def test_the_check_falls_over_the_bins_for_a_model_that_learned_and_stays_near_1
     assert learned == sorted(learned, reverse=True) and max(learned[7:]) < 0.01
     nothing = bins(lambda x, t: torch.zeros_like(x))
     assert all(0.9 < loss < 1.1 for loss in nothing)
+
+
+def test_the_code_of_the_fix_rebuilds_the_image_for_a_perfect_network():
+    diffusers = pytest.importorskip("diffusers")
+    scheduler = diffusers.DDPMScheduler(beta_schedule="scaled_linear", beta_end=0.012)
+    clean = torch.randn(2, 4, 8, 8)
+
+    def knows_the_image(noisy, t):
+        a = scheduler.alphas_cumprod[t]
+        return (noisy - a.sqrt() * clean[:1]) / (1 - a).sqrt()
+
+    names = {"clean": clean, "scheduler": scheduler, "model": knows_the_image, "torch": torch}
+    names["DDIMScheduler"] = diffusers.DDIMScheduler
+    exec(block("DF1", "fix"), names)
+    assert torch.allclose(names["rebuilt"], clean[:1], atol=1e-4)

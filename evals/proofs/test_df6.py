@@ -82,3 +82,14 @@ def test_the_check_is_bad_at_250_steps_only_where_the_schedule_is_wrong(monkeypa
 
     monkeypatch.setitem(globals(), "network", other)
     assert off(sample(250, 0.0)) > 0.2
+
+
+@pytest.mark.parametrize("kind", ["dpmsolver", "sde-dpmsolver"])
+def test_the_default_of_final_sigmas_is_what_an_older_algorithm_refuses(says, kind):
+    diffusers = pytest.importorskip("diffusers")
+    make = diffusers.DPMSolverMultistepScheduler
+    with pytest.raises(ValueError) as error:
+        make(algorithm_type=kind)
+    says("DF6", str(error.value))
+    assert make(algorithm_type=kind, final_sigmas_type="sigma_min")
+    assert make(algorithm_type="dpmsolver++").config.final_sigmas_type == "zero"

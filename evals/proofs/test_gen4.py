@@ -44,8 +44,7 @@ def test_the_lasting_fix_puts_the_rule_and_the_mended_file_into_the_commit(provi
     provider.run("git init -q . && git -c core.autocrlf=false add a.sh")
     provider.run("git -c user.email=a@b -c user.name=a commit -qm first")
     fix = bundle.load().get("GEN4").fix.split("`")
-    for start in ("printf ", "git add "):
-        provider.run(next(code for code in fix if code.startswith(start)))
+    provider.run(next(code for code in fix if code.startswith("printf ")))
     staged = provider.run("git diff --cached --name-only").split()
     assert staged == [".gitattributes", "a.sh"]
     assert provider.run("git ls-files --eol a.sh").startswith("i/lf")
@@ -62,3 +61,17 @@ def test_every_shell_that_names_the_interpreter_is_known_and_a_lost_venv_is_anot
         says(
             "GEN4", "bash: ./pip: /old/venv/bin/python: bad interpreter: No such file or directory"
         )
+
+
+def test_the_lasting_fix_joins_no_two_rules_and_stages_no_other_edit(provider):
+    (provider.place / ".gitattributes").write_bytes(b"*.png binary")  # without a line end
+    (provider.place / "train.py").write_bytes(b"done = 1\n")
+    (provider.place / "a.sh").write_bytes(b"echo 1\r\n")
+    provider.run("git init -q . && git -c core.autocrlf=false add .")
+    provider.run("git -c user.email=a@b -c user.name=a commit -qm first")
+    (provider.place / "train.py").write_bytes(b"half done\n")
+    fix = bundle.load().get("GEN4").fix.split("`")
+    provider.run(next(code for code in fix if code.startswith("printf ")))
+    rules = (provider.place / ".gitattributes").read_text().split("\n")
+    assert {"*.png binary", "*.sh text eol=lf"} <= set(rules)
+    assert provider.run("git diff --cached --name-only").split() == [".gitattributes", "a.sh"]

@@ -120,3 +120,13 @@ def test_the_check_names_the_layer_at_every_step_and_nothing_once_the_root_has_a
         scaler.step(optimizer)
         scaler.update()
     assert set(seen[10:]) == {named}
+
+
+def test_weights_in_fp16_refuse_an_fp32_input_and_the_functional_form_takes_it():
+    layer = nn.Linear(4, 3).half()
+    x = torch.randn(2, 4).half()
+    with pytest.raises(RuntimeError, match="got Float and Half"):
+        layer(x.float())
+    y = torch.nn.functional.linear(x.float(), layer.weight.float(), layer.bias.float())
+    y.sum().backward()
+    assert y.dtype == torch.float32 and layer.weight.grad.dtype == torch.float16

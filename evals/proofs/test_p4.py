@@ -139,11 +139,11 @@ def test_a_wrong_device_and_wrong_labels_are_not_taken_for_it(says, line):
 @pytest.mark.filterwarnings("ignore")
 def test_the_check_says_who_was_cast_and_what_a_sound_place_looks_like(printed):
     def checked(x, model, inside=True):
-        torch.set_autocast_enabled("cuda", inside)
+        torch.set_autocast_enabled("cpu", inside)
         try:
             return printed("P4", x=x, model=model, torch=torch)
         finally:
-            torch.set_autocast_enabled("cuda", False)
+            torch.set_autocast_enabled("cpu", False)
 
     assert checked(X, nn.Linear(4, 4)) == "torch.float32 {torch.float32} True"
     assert checked(X, nn.Linear(4, 4).half()) == "torch.float32 {torch.float16} True"

@@ -3,7 +3,9 @@
 import collections
 import re
 
+import pytest
 import torch
+from check_code import block
 
 
 class Model(torch.nn.Module):
@@ -106,3 +108,18 @@ def test_the_check_counts_what_is_released_part_by_part(printed):
         "mm_projector",
         "vision_tower",
     }
+
+
+def test_the_loop_of_the_fix_leaves_the_vision_tower_and_the_frozen_copy_of_peft_alone():
+    peft = pytest.importorskip("peft")
+    parts = {
+        "vision_tower": torch.nn.ModuleDict({"q_proj": torch.nn.Linear(4, 4)}),
+        "multi_modal_projector": torch.nn.Linear(4, 4),
+        "language_model": torch.nn.ModuleDict({"q_proj": torch.nn.Linear(4, 4)}),
+    }
+    config = peft.LoraConfig(target_modules=["q_proj"], modules_to_save=["multi_modal_projector"])
+    model = peft.get_peft_model(torch.nn.ModuleDict(parts), config)
+    exec(block("X1", "fix"), {"model": model})
+    names = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert len(names) == 4
+    assert all("language_model" in n or "projector.modules_to_save" in n for n in names)

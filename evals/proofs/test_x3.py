@@ -1,8 +1,12 @@
 """X3: one learning rate for parts of different age."""
 
+import re
+import textwrap
+
 import pytest
 import torch
 from check_code import block
+from remote_gpu_trainer.catalogue import bundle
 
 
 def model():
@@ -103,3 +107,33 @@ def test_the_code_of_the_entry_gives_each_part_its_rate_and_stops_at_a_part_that
     m["lm_head"] = torch.nn.Linear(4, 4)
     with pytest.raises(AssertionError):
         optimizer_of_the_entry(m)
+
+
+def test_trainer_takes_the_groups_from_a_class_of_its_own(tmp_path):
+    transformers = pytest.importorskip("transformers")
+    pytest.importorskip("accelerate")
+
+    class Parts(torch.nn.ModuleDict):
+        def forward(self, x, labels=None):
+            for part in self.values():
+                x = part(x)
+            return {"loss": (x - labels).square().mean(), "logits": x}
+
+    names = ("vision_tower", "projector", "language_model")
+    first, second = re.findall(r"```python\n(.*?)```", bundle.load().get("X3").fix, re.S)
+    code = re.sub(r" *\.\.\. .*\n", textwrap.indent(first, " " * 8), second)
+    exec(code, scope := {"torch": torch, "Trainer": transformers.Trainer})
+    trainer = scope["PartsTrainer"](
+        Parts({name: torch.nn.Linear(1, 1) for name in names}),
+        transformers.TrainingArguments(
+            str(tmp_path),
+            max_steps=1,
+            lr_scheduler_type="constant",
+            report_to=[],
+            use_cpu=True,
+            disable_tqdm=True,
+        ),
+        train_dataset=[{"x": torch.ones(1), "labels": torch.zeros(1)}] * 8,
+    )
+    trainer.train()
+    assert rates(trainer.optimizer) == [2e-6, 2e-5, 2e-5]
