@@ -69,8 +69,10 @@ def guard(
 
     It was never tried on a real account. Without a command or option: `rgt guard status`.
 
-    Where a file that it needs is damaged, it says so, warns on, and stops nothing until that is
-    mended. A box that was asked to stop three times and still runs is told in each round.
+    Where a file that it needs is damaged or another user can write it, it says so, warns on, and
+    stops nothing until that is mended, but for boxes made after a damaged job. A box that was asked
+    to stop three times and still runs is told in each round. So is one that the provider's list
+    lacks, until `rgt release` has confirmed that it is gone.
 
     Exit 0: nothing to tell. Exit 1: it warned or stopped a box. Exit 2: it couldn't do its work.
     """

@@ -33,7 +33,7 @@ def purse(action: str, amount: tuple[str, ...], as_json: bool) -> int:
     stops no box.
 
     Exit 0: shown or done. Exit 1: no purse is set, or it is spent. Exit 2: the list of boxes is
-    damaged, so that nobody can say what is left; `start` refuses too.
+    damaged, so that nobody can say what is left; with a purse `start` refuses too.
     """
     from ..runs import ledger
     from ..runs import purse as purses
