@@ -5,7 +5,7 @@ Python 3.8 and the standard library; with torch it also loads checkpoints. Witho
 an archive's checksums, a checkpoint's pickle, and that every tensor has its bytes.
 
 usage:
-  verify_local.py FOLDER --manifest FILE [--expect N] [--checkpoints GLOB] [--unlisted PATH]
+  verify_local.py FOLDER --manifest FILE [--expect N] [--checkpoints GLOB]
                   [--allow-pickle | --no-load] [--list-metrics] [--json]
   verify_local.py --make FOLDER -o FILE [--run-id ID] [--roster FILE]
 
@@ -13,7 +13,7 @@ The manifest, made where the results were written, decides: no file may be missi
 sizes and SHA-256 must match. Then the checkpoints are loaded and each *metrics*.json is parsed.
 Cells are the names of the roster that the manifest was made with; each needs its weights. Without
 a roster, cells are FOLDER and each folder directly in it that holds weights. If the results have
-no weights, pass --expect 0.
+no weights, pass --expect 0, unless the manifest says that none are expected.
 
 If all of this holds, it writes FOLDER/PULL_VERIFIED.json, the file that `release` asks for; an
 older one becomes PULL_VERIFIED.old.json first. It writes nothing else and deletes nothing.
@@ -101,6 +101,7 @@ class Manifest(NamedTuple):
     cells: Optional[List[str]]  # the roster, if it was made with one
     files: List[Listed]
     links: Dict[str, str]  # second names of listed files
+    checks: Dict[str, Any]  # expect, checkpoints, weights and unlisted, as `release` wrote them
     digest: str  # SHA-256 of the manifest's own bytes
 
 
@@ -194,7 +195,28 @@ def read_manifest(path: Path) -> Tuple[Manifest, List[Finding]]:
         for second, name in (links if isinstance(links, dict) else {}).items()
         if unsafe(second) is None and name in seen and second not in seen
     }
-    return Manifest(run_id, cells, listed, links, hashlib.sha256(raw).hexdigest()), findings
+    digest = hashlib.sha256(raw).hexdigest()
+    return Manifest(run_id, cells, listed, links, checks_of(data), digest), findings
+
+
+def checks_of(data: Dict[str, Any]) -> Dict[str, Any]:
+    """What a manifest says to check, beside its files; of the wrong type it says nothing.
+
+    expect: the number of cells. checkpoints: a glob of the job's own. weights: whether any are
+    expected. unlisted: files that may be there although the manifest can't hold their names.
+    """
+    told = data.get("checks")
+    told = told if isinstance(told, dict) else {}
+    count, pattern, unlisted = told.get("expect"), told.get("checkpoints"), told.get("unlisted")
+    is_count = isinstance(count, int) and not isinstance(count, bool)
+    return {
+        "expect": count if is_count else None,
+        "checkpoints": pattern if isinstance(pattern, str) else "",
+        "weights": told.get("weights") is not False,
+        "unlisted": [name for name in unlisted if isinstance(name, str)]
+        if isinstance(unlisted, list)
+        else [],
+    }
 
 
 def sha256(path: Path) -> str:
@@ -715,7 +737,8 @@ def look_inside(
 ) -> Tuple[List[Finding], List[str], Dict[str, Dict[str, str]], Any]:
     """(findings, names of the cells, their metrics, torch or None)."""
     findings: List[Finding] = []
-    pattern = args.checkpoints
+    pattern = args.checkpoints or manifest.checks["checkpoints"]
+    expect = manifest.checks["expect"] if args.expect is None else args.expect
     cells = cells_of(manifest, pattern)
     metrics: Dict[str, Dict[str, str]] = {}
     weights = [path for path in good if is_checkpoint(path, pattern)]
@@ -755,18 +778,18 @@ def look_inside(
                     "finish the cell, or take it off the roster",
                 )
             )
-    if args.expect is not None and len(cells) != args.expect:
+    if expect is not None and len(cells) != expect:
         findings.append(
             Finding(
                 "bad",
                 "cells",
                 str(folder),
                 f"{len(cells)} cells",
-                f"{args.expect} cells",
+                f"{expect} cells",
                 "compare with the roster",
             )
         )
-    elif not cells and args.expect is None:
+    elif not cells and expect is None and manifest.checks["weights"]:
         findings.append(
             Finding(
                 "bad",
@@ -803,7 +826,7 @@ def verify(args: argparse.Namespace) -> int:
     skip = set(OURS)
     if folder.resolve() in source.resolve().parents:
         skip.add(source.resolve().relative_to(folder.resolve()).as_posix())
-    more, good = compare(folder, manifest, skip | set(args.unlisted))
+    more, good = compare(folder, manifest, skip | set(manifest.checks["unlisted"]))
     inside, cells, metrics, torch = look_inside(folder, manifest, good, args)
     findings += more + inside
     levels = {finding.level for finding in findings}
@@ -931,13 +954,6 @@ def main() -> int:
         default="",
         metavar="GLOB",
         help="the job's own checkpoints, such as 'ckpt/step_*.json', besides those known by name",
-    )
-    parser.add_argument(
-        "--unlisted",
-        action="append",
-        default=[],
-        metavar="PATH",
-        help="a file that may be there although the manifest can't hold its name; repeatable",
     )
     parser.add_argument(
         "--list-metrics",

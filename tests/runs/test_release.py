@@ -412,6 +412,21 @@ def test_a_release_without_a_result_that_the_job_names_is_incomplete(ended, done
     assert done.returncode == 1 and "a result didn't come: out/final-a.bin: " in done.stdout
 
 
+@pytest.mark.parametrize("weights", [False, True])
+def test_results_without_a_checkpoint_need_none_whoever_verifies_them(ended, tmp_path, weights):
+    if not weights:
+        (ended / "code/model.safetensors").unlink()
+    named_job(ended, results=["out/weights.bin", "metrics.json"], checkpoint=None)
+    found = bring(ended)
+    assert (found.verdict, found.checked) == ("verified", [])
+    script, here = str(ROOT / "scripts/verify_local.py"), Path(found.to)
+    words = [sys.executable, script, str(here), "--manifest", str(here / "PULL_MANIFEST.json")]
+    assert subprocess.run(words).returncode == 0
+    assert (here / "PULL_VERIFIED.json").is_file()
+    named_job(ended, results=["out/weights.bin"], checkpoint={"folder": "out", "pattern": "*.pt"})
+    assert bring(ended, "again").verdict == ("verified" if weights else "bad")
+
+
 def test_a_glob_among_the_results_is_what_it_matches(ended):
     named_job(ended, results=["out/w*.bin", "out/*.pt", "*.json"])
     found = bring(ended)
@@ -536,13 +551,14 @@ def test_a_broken_connection_is_no_verdict(ended, sshd):
     "row",
     [
         {},
-        {"list": [["../../x", 1]], "links": []},
-        {"list": [["/etc/x", 1]], "links": []},
-        {"list": [["", 1]], "links": []},
-        {"list": [["a", "b"]], "links": []},
+        {"list": [["../../x", 1]], "links": [], "elsewhere": []},
+        {"list": [["/etc/x", 1]], "links": [], "elsewhere": []},
+        {"list": [["", 1]], "links": [], "elsewhere": []},
+        {"list": [["a", "b"]], "links": [], "elsewhere": []},
         {"list": [["a"]], "links": []},
         {"list": [["a", 1]]},
-        {"list": 7, "links": 7},
+        {"list": 7, "links": 7, "elsewhere": []},
+        {"list": [], "links": [], "elsewhere": [["a"]]},
     ],
 )
 def test_a_list_that_leads_elsewhere_is_refused(row):

@@ -513,7 +513,23 @@ def test_a_name_that_no_manifest_can_hold_may_be_there_when_it_is_named(pulled):
     listing = manifest(pulled)
     (pulled / "a\\b").write_text("x")
     assert run(pulled, "--manifest", listing)[0] == 1
-    assert run(pulled, "--manifest", listing, "--unlisted", "a\\b")[0] == 0
+    told = json.loads(listing.read_text())
+    listing.write_text(json.dumps({**told, "checks": {"unlisted": ["a\\b"]}}))
+    assert run(pulled, "--manifest", listing)[0] == 0
+
+
+@pytest.mark.parametrize(
+    "odd", [7, {"expect": True, "checkpoints": 7, "weights": 0, "unlisted": 7}]
+)
+def test_what_a_manifest_says_to_check_holds_unless_it_is_no_such_thing(tmp_path, odd):
+    (tmp_path / "report.txt").write_text("well")
+    listing = manifest(tmp_path)
+    told = json.loads(listing.read_text())
+    for checks, code in (({"weights": False}, 0), ({"expect": 0}, 0), ({"expect": 1}, 1), (odd, 1)):
+        listing.write_text(json.dumps({**told, "checks": checks}))
+        assert run(tmp_path, "--manifest", listing)[0] == code
+    listing.write_text(json.dumps({**told, "checks": {"expect": 1}}))
+    assert run(tmp_path, "--manifest", listing, "--expect", 0)[0] == 0, "the user's word counts"
 
 
 @pytest.mark.skipif(not OLD_PYTHON.exists(), reason="Python 3.8 is not installed here")

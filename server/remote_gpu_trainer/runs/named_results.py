@@ -37,6 +37,12 @@ class Named:
             return glob.replace("**/", "")
         return f"{name}/{glob}"
 
+    @property
+    def expects_weights(self) -> bool:
+        """Return whether a checkpoint must be among what comes: not where the job names results,
+        and no checkpoint."""
+        return bool(self.checkpoint_folder or self.checkpoint_pattern or not self.results)
+
 
 @dataclass
 class Reached:

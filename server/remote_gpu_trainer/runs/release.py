@@ -177,11 +177,17 @@ def bring_home(
             for path, (size, digest) in sorted(listed.items())
         ],
         links=links_here,
+        checks={
+            "expect": expect,
+            "checkpoints": named.checkpoints,
+            "weights": named.expects_weights,
+            "unlisted": unlisted,
+        },
     )
     if released.differing:
         released.verdict = "bad"
         return released
-    verify(released, verifier, to, expect, load, unlisted, named.checkpoints)
+    verify(released, verifier, to, load)
     released.checked += [
         f"note: {shown(path)}: compared, but no manifest can hold such a name; rename it"
         for path in unlisted
@@ -347,35 +353,25 @@ def write_manifest(
     rows: list[dict] | None,
     coming: list[str] | None = None,
     links: dict[str, str] | None = None,
+    checks: dict[str, Any] | None = None,
 ) -> None:
     """Write the list by which scripts/verify_local.py compares the folder, now and later.
 
     `rows`: None while the files are still on the way, so that nobody takes them for whole;
     `coming` are then the paths that may be there in part. `links`: second names of files here.
+    `checks`: what else is asked of them, as the script's `checks_of` has it, so that it answers the
+    same whoever calls it.
     """
     manifest = {"schema": 1, "run_id": _run_id(origin), "source": origin, "files": rows}
     manifest |= {"coming": coming} if coming is not None else {}
     manifest |= {"links": links} if links else {}
+    manifest |= {"checks": checks} if checks else {}
     write_whole(to / MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode(), 0o644)
 
 
-def verify(
-    released: Released,
-    verifier: Path,
-    to: Path,
-    expect: int | None,
-    load: Loads,
-    unlisted: list[str],
-    checkpoints: str,
-) -> None:
-    """Run scripts/verify_local.py on the folder here, and take over its verdict and findings.
-
-    `unlisted` are the files that the manifest can't hold. `checkpoints`: a glob for the job's own.
-    """
+def verify(released: Released, verifier: Path, to: Path, load: Loads) -> None:
+    """Run scripts/verify_local.py on the folder here, and take over its verdict and findings."""
     command = [sys.executable, str(verifier), str(to), "--manifest", str(to / MANIFEST), "--json"]
-    command += [f"--checkpoints={checkpoints}"]
-    command += [f"--unlisted={path}" for path in unlisted]
-    command += [] if expect is None else ["--expect", str(expect)]
     command += ["--no-load"] if load == "nothing" else []
     command += ["--allow-pickle"] if load == "pickles" else []
     done = subprocess.run(

@@ -92,12 +92,13 @@ def bring(box: Box, run: str, address: str, to: Path | None, *, load: Loads) -> 
         {"path": path, "bytes": size, "sha256": digest}
         for path, (size, digest) in sorted(files.items())
     ]
-    release.write_manifest(to, origin, rows)
-    verifier = bundle.bundle_root() / "scripts" / "verify_local.py"
     pattern = own.spec.checkpoint.pattern if own else ""
+    checks = {"checkpoints": f"{below}/{pattern or '*'}"}
+    release.write_manifest(to, origin, rows, checks=checks)
+    verifier = bundle.bundle_root() / "scripts" / "verify_local.py"
     notes = released.checked
     released.checked = []
-    release.verify(released, verifier, to, None, load, [], f"{below}/{pattern or '*'}")
+    release.verify(released, verifier, to, load)
     released.checked = [*notes, *released.checked]
     if released.unreached and released.verdict == "verified":
         released.verdict = "incomplete"
