@@ -1,8 +1,16 @@
 """D19: which rank got out of step, and in which call. Each case has a group of its own, which it may break."""
 
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
 import pytest
 from check_code import block, shown
 from launch import run_ranks
+from remote_gpu_trainer.catalogue import bundle
 
 CASES = """
     import datetime, os, pickle, time, torch, torch.distributed as dist
@@ -131,3 +139,43 @@ def test_the_lines_of_the_check_show_which_ranks_stand_in_another_call(
     first, second = ([line[1:3] for line in lines if line[0] == rank] for rank in "01")
     assert first and second and len(first) + len(second) == len(lines)
     assert (first == second) is agree
+
+
+PROGRAM = """
+import subprocess, sys, time
+if len(sys.argv) == 2:  # a loader's worker
+    subprocess.Popen([sys.executable, __file__, "of", sys.argv[1]])
+time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(not Path("/proc/self/environ").exists(), reason="needs /proc")
+def test_the_loop_of_the_fix_looks_at_the_ranks_and_not_at_their_workers(tmp_path):
+    (tmp_path / "train.py").write_text(PROGRAM)
+    command = [sys.executable, str(tmp_path / "train.py")]
+    outside = {name: value for name, value in os.environ.items() if name != "RANK"}
+    ranks = [
+        subprocess.Popen(
+            [*command, f"rank{rank}"], env={**outside, "RANK": str(rank)}, start_new_session=True
+        )
+        for rank in range(2)
+    ]
+    loop = re.search(r"```bash\n(.*?)```", bundle.load().get("D19").fix, re.S)[1]
+    loop = loop.replace("py-spy dump --pid $p", "true")
+    told_children = []
+    try:
+        for rank in ranks:
+            children = Path(f"/proc/{rank.pid}/task/{rank.pid}/children")
+            while not children.read_text():
+                time.sleep(0.1)
+            told_children.append(children.read_text().split())
+        told = subprocess.run(["bash", "-c", loop], env=outside, capture_output=True, text=True)
+    finally:
+        for rank in ranks:
+            os.killpg(rank.pid, 9)
+            rank.wait()
+    found = re.findall(r"^== rank (\d+), pid (\d+)$", told.stdout, re.M)
+    expected = {(str(number), str(rank.pid)) for number, rank in enumerate(ranks)}
+    assert expected <= set(found)
+    workers = {child for children in told_children for child in children}
+    assert workers and not workers & {pid for _, pid in found}
