@@ -182,3 +182,21 @@ def test_a_short_name_for_two_lines_is_taken_as_it_is(tmp_path):
     for user in ("root", "me"):
         ledger.opened(f"{user}.example:40122", f"ssh -p 40122 {user}@h -i {tmp_path}/{user}")
     assert box_of("h:40122") == box.parse("h:40122")
+
+
+@pytest.mark.parametrize("is_home", [True, False])
+def test_a_run_whose_box_is_gone_says_whether_its_results_are_here_and_costs_no_more(
+    place, is_home
+):
+    folder = fake_run(place / "gpu", "toy", phase="done", alive=False, exit=0)
+    opened("gpu", 3, price=2, currency="USD")
+    started("gpu", "toy")
+    overview.rows(with_ended=True)
+    if is_home:
+        ledger.released("gpu:22", str(folder), "mark")
+    ledger.gone("gpu:22", "gpu", "it is", now=time.time() - HOUR)
+    (row,) = overview.rows(with_ended=True)
+    assert (row.state, row.is_home) == ("gone", is_home) and row.cost == pytest.approx(4, 0.01)
+    assert ("its results are here" in row.why) is is_home and "its box is gone" in row.why
+    done = rgt("runs", "--all")
+    assert ("gone, last finished, results here" in done.stdout) is is_home, done.stdout

@@ -686,6 +686,53 @@ def test_gone_means_looked_for_by_its_id_in_a_list(text, ids, address, gone):
 
 
 @pytest.mark.parametrize(
+    ("platform", "text", "gone", "says"),
+    [
+        ("runpod", '[{"id": "abc123", "desiredStatus": "TERMINATED"}]', True, "as TERMINATED"),
+        ("runpod", '[{"id": "abc123", "desiredStatus": "EXITED"}]', False, "disk may be billed"),
+        ("runpod", '[{"id": "abc123", "desiredStatus": "RUNNING"}]', False, "is in the list"),
+        ("runpod", '[{"id": "abc123", "name": "terminated"}]', False, "is in the list"),
+        (
+            "runpod",
+            '[{"id": "z", "of": "abc123", "status": "deleted"}, {"id": "abc123"}]',
+            False,
+            "",
+        ),
+        (
+            "aws",
+            '[{"InstanceId": "abc123", "State": {"Name": "shutting-down"}}]',
+            True,
+            "billed any",
+        ),
+        ("aws", '{"a": [{"InstanceId": "abc123", "State": {"Name": "running"}}]}', False, ""),
+        ("gcp", '[{"name": "abc123", "status": "TERMINATED"}]', False, "stopped, not gone"),
+        ("gcp", "NAME    ZONE  STATUS\nabc123  a     TERMINATED\n", False, "stopped, not gone"),
+        ("runpod", "ID      NAME  STATUS\nabc123  x     terminated\n", True, "as terminated"),
+        ("runpod", "ID      NAME        STATUS\nabc123  terminated  RUNNING\n", False, ""),
+        ("runpod", "ID      NAME        STATUS\nabc123  terminated\n", False, ""),
+        (
+            "vast.ai",
+            '[{"id": "abc123", "actual_status": "exited", "intended_status": "x"}]',
+            False,
+            "",
+        ),
+        ("generic-ssh", '[{"id": "abc123", "status": "destroyed"}]', True, "as destroyed"),
+    ],
+)
+def test_a_row_whose_state_can_only_mean_gone_is_as_good_as_none(platform, text, gone, says):
+    found = teardown.listed(text, ["abc123"], "", profile.get(platform))
+    assert (found.gone, found.by) == (gone, "abc123") and says in found.text, found.text
+
+
+def test_an_address_in_a_row_of_a_box_that_is_gone_proves_nothing():
+    text = '[{"id": "abc123", "ip": "203.0.113.7", "status": "TERMINATED"}]'
+    assert teardown.listed(text, [], "203.0.113.7:22", profile.get("runpod")).gone is None
+    assert teardown.listed(text, ["abc123"], "203.0.113.7:22", profile.get("runpod")).gone is True
+    both = text[:-1] + ', {"id": "new999", "ip": "203.0.113.7", "status": "RUNNING"}]'
+    assert teardown.listed(both, ["abc123"], "203.0.113.7:22", profile.get("runpod")).gone is False
+
+
+@pytest.mark.parametrize(
     ("data", "gone"),
     [
         (LIST.encode("utf-16"), False),

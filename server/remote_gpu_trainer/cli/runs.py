@@ -145,6 +145,7 @@ def _cells(row: Row, now: float) -> dict[str, str]:
     if step and row.total:
         step += f"/{row.total}"
     state = row.state + (f", last {row.last_state}" if row.last_state else "")
+    state += ", results here" if row.is_home else ""
     age = None if row.at is None else max(0.0, now - row.at)
     return {
         "RUN": shown(row.name, 60),

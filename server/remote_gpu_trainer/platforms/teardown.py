@@ -3,7 +3,8 @@
 A box counts as gone only if its id is missing from a text that is a whole list: JSON with a list,
 a table with its header, or a sentence that says there is nothing. Any other text proves nothing,
 because an expired key, a missing program and a cut page all print something. A missing address
-proves nothing either, because many lists don't show addresses.
+proves nothing either, because many lists don't show addresses. A row whose state can only mean that
+the box is gone is as good as none; in one whose state means a stop the disk may be billed.
 """
 
 from __future__ import annotations
@@ -12,8 +13,10 @@ import codecs
 import json
 import re
 import subprocess
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import date
+from typing import Any
 
 from ..text import BadRequest
 from ..text.masking import ANSI, shown, shown_lines
@@ -41,6 +44,9 @@ _HEADER = re.compile(
 _CELLS = re.compile(r"\s{2,}|\t+|\s*[|│┃]\s*")
 _MORE = ("nextToken", "NextToken", "next_token", "nextPageToken", "next_page_token")
 _CUT = re.compile(r"([A-Za-z0-9][A-Za-z0-9_.:/-]{2,120})(?:…|\.{3})")
+_STATE_COLUMN = re.compile(r"(?:\w+[ _])?(?:status|state)", re.I)
+GONE = ("terminated", "deleted", "destroyed")  # where the platform's page says nothing else
+STOPPED = ("stopped", "exited")
 _MARKS = (
     (codecs.BOM_UTF8, "utf-8-sig"),
     (codecs.BOM_UTF16_LE, "utf-16"),
@@ -219,11 +225,12 @@ def run_listing(command: str, profile: Profile) -> str:
     return decoded(done.stdout)
 
 
-def listed(text: str, ids: list[str], address: str = "") -> Listed:
-    """Whether a box is in a provider's list.
+def listed(text: str, ids: list[str], address: str = "", profile: Profile | None = None) -> Listed:
+    """Whether a box is in a provider's list, and not as one that is gone.
 
     `ids` are the instance's ids or names at the provider. `address` is its HOST:PORT, which can
-    show that the box is still there but never that it is gone.
+    show that the box is still there but never that it is gone. `profile`: the platform, whose page
+    may say what its words for a state mean.
     """
     text = ANSI.sub("", text)
     for id in ids:
@@ -232,27 +239,90 @@ def listed(text: str, ids: list[str], address: str = "") -> Listed:
             return Listed(None, wrong)
     host = address.rpartition(":")[0]
     names = [*ids, host] if host not in ("", "127.0.0.1", "localhost") else ids
-    present = _first_in(text, names)
+    words = _state_words(profile)
+    present = [found for name in names if (found := _shown(text, name, words, name in ids))]
     if present:
-        return present
+        return next((found for found in present if not found.gone), present[0])
     why = _why_unproven(text, ids)
     if why:
         return Listed(None, why)
     return Listed(True, f"{', '.join(ids)} isn't in the list of {len(text.splitlines())} lines")
 
 
-def _first_in(text: str, names: list[str]) -> Listed | None:
-    """The first of these ids and addresses that a list shows, with its line."""
-    for name in names:
-        place = re.search(rf"(?<![A-Za-z0-9_.-]){re.escape(name)}(?![A-Za-z0-9_-])", text, re.I)
-        if place:
-            line = shown(text[text.rfind("\n", 0, place.start()) + 1 :].split("\n", 1)[0], 160)
-            return Listed(
-                False,
-                f"{name} is in the list ({line}); stopped boxes are listed too and may be billed",
-                name,
-            )
-    return None
+def _state_words(profile: Profile | None) -> dict[str, str]:
+    """What a platform's words for a state mean: {word in lower case: gone or stopped}."""
+    words = dict.fromkeys(GONE, "gone") | dict.fromkeys(STOPPED, "stopped")
+    listing = profile.facts.listing if profile else None
+    note = listing.note if listing else ""
+    for word in GONE:
+        if re.search(rf"\b{word} means stopped\b", note or "", re.I):
+            words[word] = "stopped"
+    commands = profile.facts.commands.value if profile and profile.facts.commands else None
+    if commands:
+        words |= {word.lower(): "gone" for word in commands.ended}
+        words |= {word.lower(): "stopped" for word in commands.stopped}
+        words |= {word.lower(): "running" for word in commands.running}
+    return words
+
+
+def _shown(text: str, name: str, words: dict[str, str], is_id: bool) -> Listed | None:
+    """How a list shows an id or address, with its line; None where it doesn't, or shows an address
+    only of a box that is gone."""
+    place = re.search(rf"(?<![A-Za-z0-9_.-]){re.escape(name)}(?![A-Za-z0-9_-])", text, re.I)
+    if not place:
+        return None
+    line = shown(text[text.rfind("\n", 0, place.start()) + 1 :].split("\n", 1)[0], 160)
+    states = list(_states_of(text, name))
+    meant = {words.get(state.lower(), "") for state in states}
+    state = shown(", ".join(dict.fromkeys(states)), 60)
+    if meant == {"gone"}:
+        told = f"{name} is in the list as {state}, so it isn't billed any more"
+        return Listed(True, told, name) if is_id else None
+    if meant == {"stopped"}:
+        told = f"in the list as {state}: it is stopped, not gone, and its disk may be billed"
+        return Listed(False, f"{name} is {told}", name)
+    told = f"in the list ({line}); stopped boxes are listed too and may be billed"
+    return Listed(False, f"{name} is {told}", name)
+
+
+def _states_of(text: str, name: str) -> Iterator[str]:
+    """The states in the rows of a list that have an id; '' for a row that has none that is read."""
+    try:
+        parsed = json.loads(text.lstrip("\ufeff"))
+    except (ValueError, RecursionError):
+        yield from _states_in_table(text, name)
+        return
+    for row in _objects_with(parsed, name):
+        found = [value for key, value in row.items() if key.lower().endswith(("state", "status"))]
+        found = [
+            one.get("Name", one.get("name")) if isinstance(one, dict) else one for one in found
+        ]
+        yield from (one if isinstance(one, str) else "" for one in found or [""])
+
+
+def _objects_with(parsed: Any, name: str) -> Iterator[dict[str, Any]]:
+    """The objects of a list that have an id among their own values."""
+    left = [parsed]
+    while left:
+        one = left.pop()
+        if isinstance(one, dict):
+            if any(str(value).lower() == name.lower() for value in one.values()):
+                yield one
+            left += one.values()
+        elif isinstance(one, list):
+            left += one
+
+
+def _states_in_table(text: str, name: str) -> Iterator[str]:
+    """The states in the rows of a table that have an id, by the column that its header names."""
+    rows = [
+        [cell.strip() for cell in _CELLS.split(line.strip("|│┃ \r"))] for line in text.split("\n")
+    ]
+    head = next((row for row in rows if any(map(_STATE_COLUMN.fullmatch, row))), [])
+    at = next((n for n, cell in enumerate(head) if _STATE_COLUMN.fullmatch(cell)), 0)
+    for row in rows:
+        if any(name.lower() in cell.lower() for cell in row):
+            yield row[at] if head and len(row) == len(head) else ""
 
 
 def _why_unproven(text: str, ids: list[str]) -> str:

@@ -52,7 +52,7 @@ def confirm(box: Box, profile: Profile, *, ids: list[str], listing: str | None) 
             + next_step(box, profile),
         )
     else:
-        answer = listed(listing, ids, address)
+        answer = listed(listing, ids, address, profile)
         if answer.by in ids:
             ledger.shown_as(address, answer.by)
         elif answer.gone and not set(ids) & ledger.ids_of(address):

@@ -29,6 +29,7 @@ AT_ONCE = 32  # boxes that are asked at the same time
 MOST_SEEN = 2000  # rows that are kept of what boxes said
 ENDED = ("finished", "failed", "stopped", "deadline", "preempted", "unsaved", "gone")
 NO_ANSWER = "no answer"
+LOST = "no release verified its results here"
 
 
 @dataclass
@@ -40,7 +41,8 @@ class Row:
     a text. `seconds_left`: to the end of the run; `low` and `high` are its spread. `cost`: of the
     box so far, since the first contact, in `currency`; `left` and `hours_left`: of the job's
     budget. All three are estimated. `deadline`, `at`: seconds since 1970; `at` is of the answer
-    that the row is from. `why`: what the state follows from.
+    that the row is from. `why`: what the state follows from. `is_home`: of a box that is gone, its
+    results were verified here.
     """
 
     name: str
@@ -62,6 +64,7 @@ class Row:
     deadline: float | None = None
     at: float | None = None
     why: str = ""
+    is_home: bool = False
 
     @property
     def has_ended(self) -> bool:
@@ -212,12 +215,18 @@ def _silent(place: Place, seen: list[Row], why: str, now: float) -> list[Row]:
 
 
 def _gone(asked: Iterable[str], seen: dict[str, list[Row]]) -> list[Row]:
-    """Return the rows of boxes that aren't asked any more."""
+    """Return the rows of boxes that aren't asked any more; what they cost ends with them."""
     found = []
+    ended = {rental.box.address: rental for rental in ledger.rentals() if rental.end is not None}
     for address, before in seen.items():
         if address not in asked:
+            home, rental = ledger.releases(address), ended.get(address)
             for row in before:
                 row.last_state, row.state = row.last_state or row.state, "gone"
+                row.is_home = any(is_same(folder, row.folder) for folder in home)
+                row.why = f"its box is gone; {'its results are here' if row.is_home else LOST}"
+                if rental and rental.end and (cost := rental.box.cost(rental.end)) is not None:
+                    row.cost, row.currency = cost, rental.box.currency
                 found.append(row)
     return found
 
