@@ -5,7 +5,7 @@ import time
 
 import pytest
 from remote_gpu_trainer.boxes import box
-from remote_gpu_trainer.runs import known_jobs, ledger
+from remote_gpu_trainer.runs import known_jobs, ledger, run_snapshot
 
 from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
@@ -48,6 +48,22 @@ def test_a_run_that_trains_says_when_to_look_again_and_what_is_billed(place):
 def test_a_short_run_is_looked_at_every_five_minutes_at_most(place):
     fake_run(place / "gpu", deadline=time.time() + 600)
     assert asked(box="gpu")["look_again_in"] == 300
+
+
+def test_a_run_that_falls_silent_comes_with_where_its_ranks_stand(place, monkeypatch):
+    at = time.time() + 20 * HOUR
+    fake_run(place / "gpu", deadline=at, log_age=93, progress={"step": 21, "steps_per_second": 2.5})
+    asked_for = []
+
+    def describe(one, run):
+        asked_for.append((one.name, run))
+        return ["rank 1 stands in open, train.py:27"]
+
+    monkeypatch.setattr(run_snapshot, "describe_ranks", describe)
+    told = asked(box="gpu")
+    assert asked_for == [("gpu", told["run"])]
+    assert "rank 1 stands in open, train.py:27" in told["lines"]
+    assert told["look_again_in"] == 300, "not a tenth of the time that it would have taken"
 
 
 def test_a_run_that_ended_needs_no_further_look(place):

@@ -29,6 +29,26 @@ def said(**says) -> Status:
 
 
 @pytest.mark.parametrize(
+    ("age", "rate", "says", "silent"),
+    [
+        (93, 2.5, {}, 93),
+        (50, 2.5, {}, 0),
+        (93, 0.1, {}, 0),
+        (93, None, {}, 0),
+        (93, 2.5, {"saving": "ckpt"}, 0),
+        (93, 2.5, {"phase": "saving"}, 0),
+        (93, 2.5, {"waits": "for a copy of a.pt"}, 0),
+    ],
+)
+def test_silence_of_many_steps_is_told_long_before_it_counts_as_a_stall(age, rate, says, silent):
+    progress = {"step": 21} if rate is None else {"step": 21, "steps_per_second": rate}
+    found = said(log_age=age, progress=progress, **says)
+    assert (found.state, found.silent) == ("alive", silent)
+    told = "no new line for 1.6 min, 20 times as long as a step or more"
+    assert any(told in line for line in found.evidence) == bool(silent)
+
+
+@pytest.mark.parametrize(
     ("says", "state", "code"),
     [
         ({}, "alive", 0),

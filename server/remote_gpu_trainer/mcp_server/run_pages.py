@@ -25,6 +25,7 @@ def of_run(status: Status, money: dict[str, Any], now: float) -> dict[str, Any]:
     lines of the log go first.
     """
     lines = run_status.as_text(status).splitlines()
+    is_late = status.silent or status.state == "stalled"
     left = status.progress.get("seconds_left") or (
         status.deadline - now if status.deadline else None
     )
@@ -36,7 +37,7 @@ def of_run(status: Status, money: dict[str, Any], now: float) -> dict[str, Any]:
         "log": [line[:LONGEST_LINE] for line in status.tail],
         **({"decision": status.decision} if status.decision else {}),
         **{name: told for name, told in money.items() if told is not None},
-        "look_again_in": _look_again_in(status.state, left),
+        "look_again_in": _look_again_in(status.state, None if is_late else left),
     }
     answer = as_data(answer)
     while tokens_of_json(answer) > MOST and (answer["log"] or answer["lines"]):

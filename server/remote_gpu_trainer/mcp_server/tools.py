@@ -44,6 +44,7 @@ LOGS, SCRIPTS, BOXES, RUNS = (anyio.CapacityLimiter(PLACES) for _ in range(4))
 
 
 WAITING = 40.0  # seconds for a box to answer how its run is
+EARLY = 15.0  # seconds into a call until which there is time for a snapshot
 
 
 def answer_for(**question: Any) -> Answer:
@@ -254,14 +255,18 @@ async def run_status(
     then not again before `look_again_in` seconds are over."""
     # Not at the top, for a fast start: only sessions with a box need them.
     from ..boxes import box as boxes
-    from ..runs import billing, overview, status_cost
+    from ..runs import billing, overview, run_snapshot, status_cost
     from ..runs import status as run_state
     from .run_pages import of_run, of_runs
+
+    began = time.time()
 
     def ask() -> dict[str, Any]:
         if box is None:
             return of_runs(overview.rows(with_ended=True), billing.about(time.time()))
         state = run_state.ask(place, run or "", limit=WAITING)
+        if (state.silent or state.state == "stalled") and time.time() - began < EARLY:
+            state.evidence += run_snapshot.describe_ranks(place, state.dir)
         now = time.time()
         status_cost.add(place, state, now)
         run_state.explain(state)

@@ -22,6 +22,7 @@ from . import status_facts
 
 ENDED = {"done": "finished", "failed": "failed", "preempted": "preempted", "unsaved": "unsaved"}
 GOING = ("preflight", "staging", "running", "saving", "syncing")
+SILENT_SECONDS, SILENT_STEPS = 60.0, 20  # at least, and of its steps, until silence is worth a look
 BAD = ("failed", "stalled", "preempted", "deadline", "nothing", "unsaved")
 NO_RUNNER = "no-runner"  # `Status.why` of a program that outlived its runner
 SILENT = 600  # seconds without a heartbeat: the runner hangs. Reading a large checkpoint: minutes
@@ -69,7 +70,8 @@ class Status:
     on, and may be billed, although it was to end; ''.
     `cells`: how many its queue has, 0 for a run without one.
     `deadline`, `first_start`: seconds since 1970. `heartbeat_age`, `waited`: seconds. `ceiling`:
-    the wait ended because its time was over.
+    the wait ended because its time was over. `silent`: seconds without a line where a step takes a
+    small part of that, else 0.
     """
 
     state: str
@@ -114,6 +116,7 @@ class Status:
     failed_attempt: FailedAttempt | None = None
     decision: dict | None = None
     cells: int = 0
+    silent: float = 0.0
 
     def as_dict(self) -> dict:
         """Return all fields, as `status --json` prints them."""
@@ -328,7 +331,13 @@ def _judge_going(status: Status, data: dict, alive: bool) -> None:
     status.why = NO_RUNNER if alive and data.get("runner_alive") is False else ""
     stalled = data.get("stalled") is True or lost
     status.state = "failed" if not alive else "stalled" if stalled else "alive"
+    status.silent = 0.0 if waits or not alive else _find_silence(status, data)
     status.evidence += [f"the runner waits {waits}"] if waits else []
+    if status.silent:
+        status.evidence.append(
+            f"no new line for {shown_seconds(status.silent)}, {SILENT_STEPS} times as long as a "
+            "step or more: rgt snapshot shows where each rank stands"
+        )
     status.evidence += [lost] if lost else []
     if data.get("elsewhere") is True:
         host = shown(_text(data, "host"), 80) or "another machine"
@@ -342,6 +351,13 @@ def _judge_going(status: Status, data: dict, alive: bool) -> None:
             "they were killed, or the box restarted"
         )
         status.failure = status.failure or "killed"
+
+
+def _find_silence(status: Status, data: dict) -> float:
+    """Return the age of the newest line where that is many times a step's, else 0."""
+    age, rate = _number(data, "log_age") or 0.0, status.progress.get("steps_per_second") or 0.0
+    is_silent = rate > 0 and age > max(SILENT_SECONDS, SILENT_STEPS / rate)
+    return age if is_silent and status.phase == "running" and not _text(data, "saving") else 0.0
 
 
 def _say_where_it_is(status: Status, data: dict) -> None:
