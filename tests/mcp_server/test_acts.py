@@ -163,6 +163,51 @@ def test_a_stop_a_fetch_a_rehearsal_and_a_resume_are_the_users_commands(agent):
     assert agent.began[1] == ["release", "gpu", "--run=toy"]
 
 
+def test_what_a_fetch_would_leave_is_named_before_and_after_and_comes_by_its_path(
+    agent, monkeypatch
+):
+    rows = [["/home/u/scratch/best.pkl", 2_000_000], ["/home/u/out", 5]]
+    fake_run(agent.place / "gpu", phase="done", alive=False, exit=0, saved_elsewhere=rows)
+    asked = {"box": "gpu", "run": "toy"}
+    told = agent.told("fetch_results", **asked)
+    assert told["leaves"] == ["/home/u/scratch/best.pkl", "/home/u/out"]
+    assert told["plan"]["leaves"].startswith("2 ") and "keep the box" in told["next"]
+    assert "best.pkl" not in json.dumps(told["plan"]), "what the box says is no part of the plan"
+    lines = agent.told("run_status", **asked)["lines"]
+    assert any(
+        line.startswith("saved elsewhere, by its log: /home/u/out (5 bytes)") for line in lines
+    )
+    more = agent.told("fetch_results", also="/home/u/scratch/\n/home/u/out", **asked)
+    words = "rgt release gpu --run=toy --also=/home/u/scratch/ --also=/home/u/out"
+    assert more["plan"]["command"] == words and "leaves" not in more
+    assert more["plan"]["brings_also"] == ["/home/u/scratch/", "/home/u/out"]
+    assert more["next"] == "ask the user"
+    popen, fails = acts.subprocess.Popen, "raise SystemExit(1)"
+
+    def fail(words, **how):
+        acting = words[:3] == [sys.executable, "-m", "remote_gpu_trainer"]
+        return popen(words[:1] + ["-c", fails] if acting else words, **how)
+
+    monkeypatch.setattr(acts.subprocess, "Popen", fail)
+    done = agent.told("fetch_results", plan=told["plan"]["id"])
+    assert done["done"] is False and done["leaves"] == told["leaves"]
+    assert "keep the box" in done["next"]
+
+
+def test_a_plan_shows_the_whole_of_each_command_and_the_largest_files(agent):
+    long = (
+        f"for f in {' '.join(f'file-{n}.tar' for n in range(400))}; do tar xf $f; done; rm -r /data"
+    )
+    job = {**JOB, "name": "new", "command": long, "setup": ["true", long], "code": "."}
+    Path("job/job.json").write_text(json.dumps(job))
+    for n in range(9):
+        Path(f"job/data-{n}.bin").write_bytes(bytes(1000 * (n + 1)))
+    plan = agent.told("start_run", box="gpu", job="job/job.json")["plan"]
+    assert long in "".join(plan["runs there"]) and "".join(plan["setup"]) == f"true{long}"
+    assert plan["largest_files"][1] == "data-8.bin (9.0 kB)" and len(plan["largest_files"]) == 5
+    assert "…" not in json.dumps(plan["runs there"], ensure_ascii=False)
+
+
 def edit_code(agent):
     Path("job/train.py").write_text("print('step 2')\n")
 

@@ -1,5 +1,7 @@
 """What only several lines together show: which steps count the run, and which bar is the one of training."""
 
+import json
+
 import pytest
 from remote_gpu_trainer.readings.course import Course
 from remote_gpu_trainer.readings.files import read_metrics_csv, read_trainer_state
@@ -53,6 +55,20 @@ def test_a_step_is_of_the_run_or_left_out(lines, told):
 def test_the_jobs_last_step_is_the_total_where_the_log_has_none():
     assert place("step 3 loss 1", final=50) == (3, 50)
     assert place("step 60 loss 1", final=50) == (60, None)
+
+
+def test_the_best_value_of_held_out_data_has_its_step_and_outlives_an_attempt():
+    course = follow(
+        "step 100 loss 2.0", "step 100 val_loss 1.5", "step 200 val_loss 0.9", "step 300 val_loss nan",
+        "step 400 val_loss 1.1",
+    )  # fmt: skip
+    assert (course.best["value"], course.best["step"]) == (0.9, 200)
+    assert course.newest["val_loss"]["value"] == 1.1
+    later = Course()
+    later.recall(json.loads(json.dumps(course.as_dict())))
+    later.feed(b"step 500 val_loss 1.0\n", 5)
+    assert (later.best["value"], later.newest["val_loss"]["value"]) == (0.9, 1.0)
+    assert follow("step 1 loss 2").best is None
 
 
 def test_the_newest_of_each_number_has_its_step_and_its_time():

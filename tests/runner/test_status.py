@@ -27,6 +27,21 @@ def run(tmp_path) -> Run:
     return made
 
 
+def test_a_run_that_ended_tells_what_it_saved_elsewhere_and_its_best_value(run, tmp_path):
+    best = tmp_path / "scratch/best.pkl"
+    best.parent.mkdir()
+    best.write_bytes(b"weights")
+    run.folder.write("log/train.log.0000", f"new best, saved {best}\n")
+    run.folder.write("deadline", f"0 {int(os.stat(best).st_mtime) - 60}\thours:1\n")
+    told = {"value": 0.9, "step": 200, "t": 1}
+    run.folder.write("state.json", json.dumps({"reading": {"newest": {}, "best": told}}))
+    assert status.look(run)["saved_elsewhere"] == [], "while it goes on, a status stays cheap"
+    run.folder.write(".done", "{}")
+    found = status.look(run)
+    assert found["saved_elsewhere"] == [[str(best), 7]]
+    assert found["numbers"]["best_val_loss"] == told
+
+
 def test_an_empty_state_after_a_crash_is_made_again_from_the_events(run):
     run.event("phase", phase="preflight")
     run.event("start")

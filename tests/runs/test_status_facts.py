@@ -62,6 +62,17 @@ def test_where_the_output_names_no_last_step_it_is_said_what_does():
     assert line not in status_words.in_words(said(phase="done", alive=False, progress=progress))
 
 
+def test_the_best_value_stands_beside_the_last():
+    numbers = {
+        "val_loss": {"value": 1.1, "step": 400, "t": 1},
+        "best_val_loss": {"value": 0.9, "step": 200, "t": 1},
+    }
+    text = status.as_text(said(numbers=numbers, step=400))
+    assert "validation 1.1, best validation 0.9 (step 200)" in text
+    numbers["val_loss"] = numbers["best_val_loss"]
+    assert "best validation" not in status.as_text(said(numbers=numbers))
+
+
 def test_what_is_not_known_is_left_out():
     assert status_words.in_words(said(step=None)) == []
     assert status_words.in_words(said()) == ["step 120"]

@@ -53,6 +53,9 @@ NEXT = {  # after a command that went well, that failed, and that could not tell
     "stop": ("run_status", "run_status", "ask the user"),
     "fetch": ("ask the user", "ask the user", "ask the user"),
 }
+NEXT_LEAVES = (
+    "ask the user: keep the box until `leaves` came by `also`, or they say `rgt release --leave`"
+)
 TOOL_OF = {"stop": "stop_run", "fetch": "fetch_results"}
 TOOL_OF |= dict.fromkeys(("start", "resume", "rehearse"), "start_run")
 
@@ -97,7 +100,7 @@ def add_to(server: MCPServer, allowed: dict[str, Box]) -> None:
         context: Context,
         consent: Annotated[ElicitationResult[Consent], Resolve(ask_user)],
         box: str | None = None,
-        job: Annotated[str | None, Field(description="job file, to start")] = None,
+        job: Annotated[str | None, Field(description="file, to start")] = None,
         platform: str | None = None,
         rehearse: bool = False,
         run: Annotated[str | None, Field(description="to resume")] = None,
@@ -136,14 +139,18 @@ def add_to(server: MCPServer, allowed: dict[str, Box]) -> None:
         consent: Annotated[ElicitationResult[Consent], Resolve(ask_user)],
         box: str | None = None,
         run: str | None = None,
+        also: Annotated[str | None, Field(description="a path a line")] = None,
         plan: str | None = None,
     ) -> Annotated[CallToolResult, Acted]:
-        """Call to bring the results of a run that ended here, compared and loaded. Two calls, as
+        """Call to bring results of a run that ended here, compared and loaded. Two calls, as
         `start_run`."""
         if plan:
-            return await _carry_out(context, "fetch_results", plan, consent, (box, run))
+            return await _carry_out(context, "fetch_results", plan, consent, (box, run, also))
         place = box_of(box)
-        return await _show(context, lambda: acting.fetch(place, run or ""))
+        return await _show(
+            context,
+            lambda: acting.fetch(place, run or "", tuple(also.splitlines() if also else ())),
+        )
 
     server.add_tool(start_run, title="Start a run", annotations=ACTS)
     server.add_tool(stop_run, title="Stop a run", annotations=ACTS)
@@ -157,8 +164,11 @@ async def ask_user(context: Context, plan: str | None = None) -> Elicit[Consent]
     capabilities = context.client_capabilities
     if kept is None or not kept.is_valid or capabilities is None or not capabilities.elicitation:
         return Consent(agreed=True)
-    told = [f"{name}: {value}" for name, value in kept.act.told.items() if value]
-    return Elicit("\n".join([f"On {kept.act.box.name}: {kept.act.line}", *told]), Consent)
+    told = [f"On {kept.act.box.name}: {kept.act.line}"]
+    for name, value in kept.act.told.items():
+        lines = value if isinstance(value, list) else [value]
+        told += [f"{name}: {line}" for line in lines if line]
+    return Elicit("\n".join(told), Consent)
 
 
 async def _show(context: Context, make: Callable[[], Act]) -> CallToolResult:
@@ -170,7 +180,9 @@ async def _show(context: Context, make: Callable[[], Act]) -> CallToolResult:
         del _kept[next(iter(_kept))]
     told = {name: value for name, value in act.told.items() if value}
     plan = {"id": plan_id, "box": act.box.name, "command": act.line, **told}
-    return _answer(act, plan={**plan, "valid_seconds": int(VALID)}, next="ask the user")
+    plan |= {"valid_seconds": int(VALID)}
+    following = "ask the user" if not act.leaves else NEXT_LEAVES
+    return _answer(act, plan=plan, leaves=list(act.leaves) or None, next=following)
 
 
 async def _carry_out(
@@ -248,10 +260,12 @@ def _outcome(kept: Kept) -> CallToolResult:
     code = kept.child.poll() if kept.child else None
     well, badly, untold = NEXT[kept.act.kind]
     following = "run_status" if code is None else well if code == 0 else badly
+    following = NEXT_LEAVES if code == 1 and kept.act.leaves else following
     return _answer(
         kept.act,
         done=None if code is None else code == 0,
         quoted=_said(kept),
+        leaves=list(kept.act.leaves) or None,
         next=untold if code is not None and code not in (0, 1) else following,
     )
 

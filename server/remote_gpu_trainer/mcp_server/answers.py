@@ -173,7 +173,8 @@ class Fit(BaseModel):
 
 
 class Acted(BaseModel):
-    """A plan with its id, or what came of one. `done`: null while it goes on."""
+    """A plan with its id, or what came of one. `done`: null while it goes on. Undeclared, as its
+    words would cost each session: `leaves`, what a fetch leaves on the box, quoted."""
 
     billing: str
     plan: dict[str, Any] | None = None

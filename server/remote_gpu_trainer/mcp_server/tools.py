@@ -168,13 +168,13 @@ async def render_run_script(
 async def fit_memory(
     context: Context,
     model: Annotated[str, Field(description="config.json, or a name on the Hub")],
-    gpu: Annotated[str | None, Field(description="a card such as H100-80GB, or its GiB")] = None,
+    gpu: Annotated[str | None, Field(description="H100-80GB, or its GiB")] = None,
     batch: Annotated[int, Field(description="samples on each GPU")] = 1,
     sequence: Annotated[int | None, Field(description="tokens of each")] = None,
     gpus: Annotated[int, Field(description="that share it")] = 1,
     options: Annotated[
         dict[str, Any] | None,
-        Field(description="lora, precision and so on, as `rgt fit`"),
+        Field(description="lora, precision …, as `rgt fit`"),
     ] = None,
     solve: Annotated[str | None, Field(description="batch, sequence, lora or gpu")] = None,
 ) -> Annotated[CallToolResult, Fit]:
@@ -247,12 +247,10 @@ async def run_status(
         str | None,
         Field(description="ssh name, user@host, ssh line or local; default: every known run"),
     ] = None,
-    run: Annotated[
-        str | None, Field(description="its name; default: the one that is alive, else the newest")
-    ] = None,
+    run: Annotated[str | None, Field(description="default: the one alive, else the newest")] = None,
 ) -> Annotated[CallToolResult, RunStatus]:
     """Call to see whether a run trains, what it came to, what it costs and what is still billed;
-    then not again before `look_again_in` seconds are over."""
+    then not again for `look_again_in` seconds."""
     # Not at the top, for a fast start: only sessions with a box need them.
     from ..boxes import box as boxes
     from ..runs import billing, overview, run_snapshot, status_cost

@@ -23,9 +23,10 @@ class Course:
 
     `step`, `total`: of the whole run. `epoch`: as printed. `newest`: by name, {"value", "step",
     "t"}; a value that isn't finite is the text "nan", "inf" or "-inf". `rate`: steps a second,
-    as the program prints it. `losses`: how many of the training's were read. `printed`: the newest
-    step as a line has it, of the run or of an epoch; that of an unnamed bar counts where it is the
-    longest so far and no line has told which one is that of training.
+    as the program prints it. `best`: the lowest val_loss so far, as in `newest`. `losses`: how many
+    of the training's were read. `printed`: the newest step as a line has it, of the run or of an
+    epoch; that of an unnamed bar counts where it is the longest so far and no line has told which
+    one is that of training.
     """
 
     def __init__(self, final_step: int = 0, bar: int = 0) -> None:
@@ -36,6 +37,7 @@ class Course:
         self.total: int | None = None
         self.epoch: float | None = None
         self.newest: dict[str, dict[str, Any]] = {}
+        self.best: dict[str, Any] | None = None
         self.rate: float | None = None
         self.losses = 0
         self._rest = b""
@@ -83,6 +85,10 @@ class Course:
             if value is not None:
                 shown = value if math.isfinite(value) else str(value)
                 self.newest[name] = {"value": shown, "step": self.step, "t": int(now)}
+        held_out = reading.val_loss
+        is_lower = held_out is not None and (self.best is None or held_out < self.best["value"])
+        if is_lower and math.isfinite(held_out or 0):
+            self.best = self.newest["val_loss"]
         if reading.loss is not None:
             self.losses += 1
             self._confirm_bar()
@@ -102,6 +108,7 @@ class Course:
         is_printed = self._last is not None and self._last.step == self.step
         told.update(newest=self.newest, first_epoch=self._first_epoch, is_printed=is_printed)
         told.update(bar=self.bar)
+        told.update({"best": self.best} if self.best else {})
         return told
 
     def recall(self, told: dict[str, Any]) -> None:
@@ -111,6 +118,9 @@ class Course:
             self.newest = {
                 name: newest[name] for name in NAMES if isinstance(newest.get(name), dict)
             }
+        best = told.get("best")
+        if isinstance(best, dict) and isinstance(best.get("value"), (int, float)):
+            self.best = best
         first = told.get("first_epoch")
         if isinstance(first, (int, float)):
             self._first_epoch = first

@@ -20,6 +20,7 @@ from . import (
     log,
     procs,
     safe,
+    saved_elsewhere,
     saving,
     why,
 )
@@ -30,6 +31,7 @@ from .core.phases import GOING
 from .folder import ATTEMPT
 from .state import State
 
+MOST_LOG = 16 << 20  # bytes of the log's end in which saves are looked for
 TAIL = 4000  # bytes of the log's end
 LAST = 12  # lines with which an attempt that failed ended
 _SHOWN = (
@@ -122,6 +124,7 @@ def look(run: Run) -> dict[str, Any]:
         told["checkpoint"] = safe.newest_here(run) or told["checkpoint"]
         step = content.find_furthest(_newest_step(run), told["checkpoint"])
     told["checkpoint"] = state.checkpoint = safe.judged_now(run, told["checkpoint"])
+    told["saved_elsewhere"] = _saved_elsewhere(run) if end and not told["alive"] else []
     told["decision"] = None if told["alive"] else state.decision()
     told["safe"] = run.folder.json(SAFE) or None
     _add_course(run, told, now, step)
@@ -137,6 +140,8 @@ def _add_course(run: Run, told: dict[str, Any], now: float, step: int | None) ->
     reading = reading if isinstance(reading, dict) else {}
     newest = reading.get("newest")
     told["numbers"] = dict(newest) if isinstance(newest, dict) else {}
+    if isinstance(reading.get("best"), dict):
+        told["numbers"]["best_val_loss"] = reading["best"]
     epoch = reading.get("epoch")
     if epoch is not None:
         told["numbers"]["epoch"] = {
@@ -171,6 +176,15 @@ def _add_course(run: Run, told: dict[str, Any], now: float, step: int | None) ->
         history.attempts(events),
         _failed_attempt(run, events),
     )
+
+
+def _saved_elsewhere(run: Run) -> list[list[Any]]:
+    """Return [path, bytes] of what the log of a run that ended says was saved outside of it."""
+    kept = [run.durable] if run.durable.startswith("/") else []
+    kept += [run.checkpoints] if run.durable and run.checkpoints else []
+    with suppress(OSError, ValueError):
+        return saved_elsewhere.find(run.base, run.work, kept, MOST_LOG)
+    return []
 
 
 def _failed_attempt(run: Run, events: str) -> dict[str, Any] | None:

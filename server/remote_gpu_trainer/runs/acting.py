@@ -18,12 +18,15 @@ from ..boxes.box import Box
 from ..runner.deadline import after
 from ..text import UserError
 from ..text.masking import shown
+from ..text.sizes import shown_bytes
 from . import job_start, known_jobs, ledger, purse, rendered, run_ends, status, status_cost
 from .job import Job
 from .job_reading import read_job_with_code
 from .status_reply import Status
 
 LIMIT = 20.0  # seconds for one question to the box
+LONGEST = 1000  # characters of a line
+MOST_FILES = 5  # of the largest that are sent
 NOT_KNOWN = "not known: the job names no price"
 
 
@@ -36,7 +39,8 @@ class Act:
     """What would be done on a box.
 
     `words`: of the command, without the program's name. `run`: the run's folder on the box.
-    `told`: for the user, texts of theirs and of this program alone. `mark`: differs once anything
+    `told`: for the user, texts of theirs and of this program alone. `leaves`: what stays on the box
+    and nobody keeps, as the box has it. `mark`: differs once anything
     that the plan rests on has changed.
     """
 
@@ -46,6 +50,7 @@ class Act:
     words: tuple[str, ...]
     told: dict[str, Any] = field(compare=False)
     mark: str = ""
+    leaves: tuple[str, ...] = ()
 
     @property
     def line(self) -> str:
@@ -80,13 +85,14 @@ def start(box: Box, job: str, profile: str = "", *, rehearse: bool = False) -> A
     parcel = plan.parcel
     size = sum(len(data) for data, _ in parcel.texts.values())
     told = {
-        "runs there": _line(rendered.command(plan.job)),
-        "setup": [_line(line) for line in plan.job.setup],
+        "runs there": _whole(rendered.command(plan.job)),
+        "setup": [line for command in plan.job.setup for line in _lines(command)],
         "sends_bytes": size + (plan.code.bytes if plan.code else 0),
+        "largest_files": _largest(plan.code.sizes if plan.code else {}),
         "until": until,
         "worst_cost": _worst_cost(plan.job, box, plan.platform.name, began),
         "purse": counted.in_words() if counted else None,
-        "end_command": _line(end) if end else _stays(box),
+        "end_command": _whole(end) if end else _stays(box),
         "warnings": [f"{one.id}: {one.text}"[:200] for one in plan.rendered.warnings[:5]],
     }
     sums = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in parcel.texts.items()}
@@ -106,7 +112,7 @@ def resume(box: Box, run: str) -> Act:
     known = known_jobs.find(box, before.dir)
     given = known.given if known else {}
     told = {
-        "runs there": status_cost.wanted_words(given) or "what lies in the run's folder",
+        "runs there": _whole(given.get("command") or "") or "what lies in the run's folder",
         "sends_bytes": 0,
         "until": run_ends.when(before.deadline) if before.deadline else "not known",
         "worst_cost": _cost_until(box, before),
@@ -128,19 +134,27 @@ def stop(box: Box, run: str) -> Act:
     return Act("stop", box, before.dir, words, told, _mark(box, before))
 
 
-def fetch(box: Box, run: str) -> Act:
-    """Return what `release` would bring. Raises NotPlanned for a run that goes on."""
+def fetch(box: Box, run: str, also: tuple[str, ...] = ()) -> Act:
+    """Return what `release` would bring, with the files and folders of `also` on the box. Raises
+    NotPlanned for a run that goes on."""
     before = _asked(box, run)
     if before.state in ("alive", "stalled", "nothing"):
         raise NotPlanned(f"the run is {before.state}; its results are fetched once it has ended")
+    leaves = tuple(
+        one["path"]
+        for one in before.saved_elsewhere
+        if not any(f"{one['path']}/".startswith(f"{path.rstrip('/')}/") for path in also)
+    )
     told = {
         "brings_bytes": _size_of(box, before.dir),
+        "brings_also": list(also),
+        "leaves": f"{len(leaves)} that its log says were saved elsewhere" if leaves else "",
         "to": "results/ in the working folder",
         "worst_cost": "nothing more than the box costs until you end it",
         "end_command": _stays(box),
     }
-    words = ("release", box.name, _which(box, run, before))
-    return Act("fetch", box, before.dir, words, told, _mark(box, before))
+    words = ("release", box.name, _which(box, run, before), *(f"--also={path}" for path in also))
+    return Act("fetch", box, before.dir, words, told, _mark(box, before), leaves)
 
 
 def _stays(box: Box) -> str:
@@ -208,9 +222,22 @@ def _in_words(price: dict[str, Any] | None, until: float | None) -> str:
     )
 
 
-def _line(words: str | list[str]) -> str:
-    """Return a command in one line, with secrets masked."""
-    return shown(words if isinstance(words, str) else shlex.join(words), 400)
+def _lines(words: str | list[str]) -> list[str]:
+    """Return a command whole, with secrets masked, in lines that no answer cuts."""
+    text = words if isinstance(words, str) else shlex.join(map(str, words))
+    whole = shown(text, 8 * len(text) + LONGEST)
+    return [whole[at : at + LONGEST] for at in range(0, len(whole), LONGEST)]
+
+
+def _whole(words: str | list[str]) -> str | list[str]:
+    lines = _lines(words)
+    return lines if len(lines) > 1 else "".join(lines)
+
+
+def _largest(sizes: dict[str, int]) -> list[str]:
+    """Return the largest files of some, with their sizes."""
+    names = sorted(sizes, key=lambda name: -sizes[name])[:MOST_FILES]
+    return [f"{shown(name, 200)} ({shown_bytes(sizes[name])})" for name in names]
 
 
 def _sum(file: Path) -> str:

@@ -12,22 +12,24 @@ from ..numbers import finite
 from ..text.masking import shown
 
 NAMES = {"loss": "loss", "val_loss": "validation", "lr": "lr", "grad_norm": "grad norm"}
+BEST = "best_val_loss"
 NOT_FINITE = ("nan", "inf", "-inf")
 _PROGRESS = (
     "step", "total", "percent", "steps_per_second",
     "seconds_left", "seconds_left_low", "seconds_left_high",
 )  # fmt: skip
 _CARD = ("use", "memory_mb", "total_mb", "temperature_c")
-MOST_GPUS, MOST_POINTS, MOST_ATTEMPTS = 64, 40, 20
+MOST_GPUS, MOST_POINTS, MOST_ATTEMPTS, MOST_SAVED = 64, 40, 20, 50
 
 
 def numbers_of(data: dict[str, Any]) -> dict[str, dict[str, Any]]:
-    """Return {name: {"value", "step", "t"}} of the newest numbers; named as in series.jsonl.
+    """Return {name: {"value", "step", "t"}} of the newest numbers; named as in series.jsonl. And
+    best_val_loss, the lowest one.
 
     A value that isn't finite is the text "nan", "inf" or "-inf".
     """
     told, found = data.get("numbers"), {}
-    for name in (*NAMES, "epoch"):
+    for name in (*NAMES, BEST, "epoch"):
         row = told.get(name) if isinstance(told, dict) else None
         if not isinstance(row, dict):
             continue
@@ -66,6 +68,15 @@ def attempts_of(data: dict[str, Any]) -> list[str]:
     """Return a sentence for each attempt that ended."""
     told = data.get("attempts")
     return [shown(line, 400) for line in told[-MOST_ATTEMPTS:]] if isinstance(told, list) else []
+
+
+def saved_of(data: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return {"path", "bytes"} of what the log says was saved outside of the run."""
+    told, found = data.get("saved_elsewhere"), []
+    for row in told[:MOST_SAVED] if isinstance(told, list) else []:
+        if isinstance(row, list) and len(row) == 2 and isinstance(row[0], str):
+            found.append({"path": shown(row[0], 300), "bytes": int(finite(row[1]) or 0)})
+    return found
 
 
 def _plain(value: object) -> float | int | None:

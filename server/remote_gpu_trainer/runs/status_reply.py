@@ -62,7 +62,8 @@ class Status:
     `answer.explanations` gives them. `worthless`: why a run that goes on, or ended well, is
     of no use; else ''.
     `progress`, `numbers`, `course`, `gpus`, `attempts`: as `status_facts` reads them. `disk_free`:
-    bytes. `checkpoint`: the newest complete one. `wanted`: what the job asked for; `asked`: why the
+    bytes. `saved_elsewhere`: what the log of a run that ended says was saved outside of it.
+    `checkpoint`: the newest complete one. `wanted`: what the job asked for; `asked`: why the
     run was asked to end. `cost`: as `status_cost.add` finds it, None where no price is known.
     `decision`: what to do next, as `runner.failures.as_answer` gives it; None for a run that goes
     on, and where nothing is known.
@@ -106,6 +107,7 @@ class Status:
     gpu_name: str = ""
     disk_free: float | None = None
     attempts: list[str] = field(default_factory=list)
+    saved_elsewhere: list[dict] = field(default_factory=list)
     checkpoint: str = ""
     checkpoint_step: int | None = None
     checkpoint_step_is_named: bool = True
@@ -252,6 +254,7 @@ def _fill(status: Status, data: dict) -> None:
     status.course, status.gpus = status_facts.course_of(data), status_facts.gpus_of(data)
     status.gpu_name = next(iter(cards_named(data.get("gpu"))), "")
     status.attempts = status_facts.attempts_of(data)
+    status.saved_elsewhere = status_facts.saved_of(data)
     status.disk_free = _number(data, "disk_free")
     status.checkpoint = shown(_text(data, "checkpoint"), 300)
     status.checkpoint_step = _whole(data, "checkpoint_step")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import shlex
 from typing import Any
 
+from ..text.sizes import shown_bytes
 from ..text.spans import shown_seconds
-from .status_facts import NAMES
+from .status_facts import BEST, NAMES
 from .status_reply import Status
 
+MOST_SAVED = 10  # lines
 _BARS = "▁▂▃▄▅▆▇█"
 
 
@@ -33,6 +36,11 @@ def in_words(status: Status) -> list[str]:
         about = "" if status.checkpoint_step_is_named else "about "
         step = "" if status.checkpoint_step is None else f"{about}step {status.checkpoint_step}: "
         lines.append(f"newest complete checkpoint: {step}{status.checkpoint}")
+    lines += [
+        f"saved elsewhere, by its log: {one['path']} ({shown_bytes(one['bytes'])}); rgt release "
+        f"brings it with --also {shlex.quote(one['path'])}"
+        for one in status.saved_elsewhere[:MOST_SAVED]
+    ]
     if status.wanted and status.state in ("alive", "stalled"):
         lines.append(f"asked for: {status.wanted}")
     if status.asked:
@@ -90,6 +98,10 @@ def _numbers(status: Status) -> list[str]:
         if name == "loss" and (drawn := sparkline(status.course)):
             line += f" {drawn}"
         words.append(line + (_of_step(status, told) if "loss" in name else ""))
+        best = status.numbers.get(BEST)
+        if name == "val_loss" and best and best != told:
+            at = "" if best["step"] is None else f" (step {best['step']:.0f})"
+            words.append(f"best {label} {_value(best['value'])}{at}")
     return words
 
 
