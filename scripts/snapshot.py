@@ -2075,7 +2075,8 @@ def _missing_ranks(snapshot: dict[str, Any], seen: set[int | None]) -> list[Stan
     standings = []
     for rank in ranks:
         pid = roll.get(rank, 0)
-        one = dead.get(pid) or (nameless[0] if len(ranks) == len(nameless) == 1 else None)
+        is_only = not pid and len(ranks) == len(nameless) == 1
+        one = dead.get(pid) or (nameless[0] if is_only else None)
         killed = [line for line in snapshot["kernel"]["lines"]
                   if "Killed process" in line and pid and f" {pid} " in line]  # fmt: skip
         said = f"dead: {_describe_end(one['status'])}" if one else "dead: its process is gone"

@@ -295,6 +295,14 @@ def test_among_several_programs_the_one_that_trains_is_found(project):
         draft(project({"a/b.py": ""}) / "a")
 
 
+def test_where_nothing_shows_that_a_program_trains_one_that_is_called_so_is_taken(project):
+    folder = project({"train.py": "print('step 1')\n", "prepare.py": "print('data')\n"})
+    assert draft(folder).values()["command"] == ["python3", "train.py"]
+    (folder / "train.py").unlink()
+    with pytest.raises(Undrafted, match="no training program"):
+        draft(folder)
+
+
 def test_where_the_program_is_named_it_is_taken(project):
     train = loop("torch.save(model, 'out/a.pt')")
     folder = project({"train.py": train, "other.py": train.replace("out", "els")})

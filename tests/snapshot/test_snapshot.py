@@ -186,10 +186,12 @@ def test_a_kill_for_memory_is_told_with_the_rank():
     )
 
 
-def test_one_zombie_and_one_missing_rank_are_the_same():
+def test_one_zombie_and_one_missing_rank_are_the_same_where_no_pid_is_known():
     told = snapshot(IN_BARRIER, IN_BARRIER, expected=3)
     told["zombies"] = [{"pid": 9, "parent": 1, "status": 256, "name": "python"}]
     assert odd(told)[0] == ["rank 2: dead: ended with exit code 1 (pid 9)"]
+    told["gone"] = {"2": 77}
+    assert odd(told)[0] == ["rank 2: dead: its process is gone (pid 77)"], "the zombie is another"
 
 
 def test_a_sender_that_others_wait_for_in_vain_is_told_by_its_sockets():

@@ -113,6 +113,11 @@ rgt_is_unsaved() {
   [[ $rgt_end == unsaved || ($RGT_DURABLE == yes && $rgt_saved != yes) ]]
 }
 
+# Has the job's limit passed, and is there a stop that keeps the disk?
+rgt_may_stop() {
+  ((${#RGT_STOP[@]})) && rgt_is_late "$RGT_END_LIMIT"
+}
+
 # The job's own command for messages.
 rgt_call() (
   export RGT_MESSAGE="$RGT_NAME on $HOSTNAME: $*"
@@ -121,7 +126,7 @@ rgt_call() (
 
 # The third hand. It raises what is dead; a while after the deadline it ends program and box itself.
 rgt_deadman() {
-  local grace=$((RGT_SAVE_SECONDS + 20)) dead=0 wait=0 pause=$RGT_END_RETRY answered hung me
+  local grace=$((RGT_SAVE_SECONDS + 20)) dead=0 wait=0 pause=$RGT_END_RETRY answered hung me until
   trap '' HUP INT USR1 USR2
   cd / && exec </dev/null >/dev/null 2>&1
   rgt_read_stat "$$"
@@ -157,7 +162,7 @@ rgt_deadman() {
   [[ $RGT_END_AT_DEADLINE == yes && $rgt_asked != asked ]] || return 0
   while rgt_is_unsaved; do
     # Nothing is proven without a Python: after the job's limit only what keeps the disk may end it.
-    if ((${#RGT_STOP[@]})) && rgt_is_late "$RGT_END_LIMIT"; then
+    if rgt_may_stop; then
       RGT_END=("${RGT_STOP[@]}") RGT_END_NEEDS=$RGT_STOP_NEEDS
       break
     fi
@@ -166,7 +171,9 @@ rgt_deadman() {
     ((!${#RGT_NOTIFY[@]})) ||
       rgt_call "the deadline has passed, and what the run made is on this box only. The box stays" \
         "on and billed: copy it, and end the box yourself."
-    sleep "$RGT_NOTIFY_EVERY"
+    until=$((SECONDS + ${RGT_NOTIFY_EVERY%.*}))
+    sleep "$RGT_DEADMAN"
+    while ((SECONDS < until)) && ! rgt_may_stop; do sleep "$RGT_DEADMAN"; done
     rgt_look || continue
     { rgt_lives "${rgt_supervisor[@]}" || ! rgt_is_late 0 || [[ $rgt_asked == asked ]]; } &&
       return 0

@@ -77,6 +77,8 @@ _ENTERS = re.compile(r"(?:^|[\n;&`$])[ \t]*cd[ ]+([\w./-]+)")
 _CAPITALS = re.compile(r"(?:(?<=/)|(?<=^))[A-Z][A-Z_]{2,}(?=[/.]|$)")
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|([A-Za-z_]\w*))")
 _ENDS = ";&|<>()`"  # what ends a command in a shell, and in a sentence that names one
+_CALLED_SO = re.compile(r"(?:train|finetune|fine_tune|pretrain)", re.I)
+LEAST_WORTH = 0.1  # of a program whose name alone speaks for it
 MOST_DOCUMENT_BYTES = 1 << 18
 
 
@@ -109,12 +111,16 @@ class Start:
 
 
 def training_programs(project: Project) -> dict[str, float]:
-    """Return the files that train when they are run, {path: how likely}, the likeliest first."""
-    worth = {
-        path: _worth(project, source)
-        for path, source in project.sources.items()
-        if source.is_run and not is_aside(path)
-    }
+    """Return the files that train when they are run, {path: how likely}, the likeliest first.
+
+    Where none shows signs of it, those that are called so.
+    """
+    run = {path: one for path, one in project.sources.items() if one.is_run and not is_aside(path)}
+    worth = {path: _worth(project, source) for path, source in run.items()}
+    if not any(one > 0 for one in worth.values()):
+        worth = {
+            path: LEAST_WORTH * bool(_CALLED_SO.match(PurePosixPath(path).name)) for path in run
+        }
     ranked = sorted(worth, key=lambda path: (-worth[path], path.count("/"), len(path), path))
     return {path: worth[path] for path in ranked if worth[path] > 0}
 
@@ -138,7 +144,7 @@ def _worth(project: Project, source: Source) -> float:
         points -= 4
     if project.is_within_another(source.path):
         points -= 4
-    return max(points - 0.5 * source.path.count("/"), 0.1 if own else 0)
+    return max(points - 0.5 * source.path.count("/"), LEAST_WORTH if own else 0)
 
 
 def _training_signs(source: Source) -> int:
