@@ -14,6 +14,8 @@ from remote_gpu_trainer.catalogue.entry import SEVERITIES
 from remote_gpu_trainer.catalogue.lint import lint
 
 from tests.conftest import ROOT
+from tools.generated_docs.documents import MAPPED
+from tools.generated_docs.modules_of_rooms import modules_of
 
 PAGE = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
 ENTRY_GUIDE = (ROOT / "docs/guides/add-an-entry.md").read_text(encoding="utf-8")
@@ -170,3 +172,10 @@ def test_there_is_a_form_for_each_kind_of_report_and_the_wrong_answer_asks_for_i
         ],
         bool,
     )
+
+
+@pytest.mark.parametrize("room", MAPPED)
+def test_a_room_lists_each_of_its_modules(room):
+    listed = {name for name, _ in modules_of(room)}
+    there = {path.relative_to(PACKAGE).as_posix() for path in (PACKAGE / room).rglob("*.py")}
+    assert there - listed <= {f"{room}/__init__.py"}, "a module without a docstring is on no map"

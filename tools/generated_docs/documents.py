@@ -34,6 +34,7 @@ from .hook_signatures import hook_signatures
 from .job_page import job_page
 from .launch_scripts_page import launch_scripts_page
 from .lookup_picture import lookup_picture
+from .modules_of_rooms import modules_of
 from .other_figures import other_figures
 from .templates_of_documents import filled
 from .tools_list import tools_list
@@ -47,12 +48,14 @@ IN_PAGES = {
     "references/run_script.md": ("exits", "phases", "failures", "names"),
     "profiles/_schema.md": ("schema", "shares", "limits"),
 }
+MAPPED = ("runner", "runs", "cli", "lookup", "catalogue")  # rooms whose README lists each module
 DOCUMENTS = (
     "README.md",
     "README.zh-CN.md",
     "SKILL.md",
     "docs/guides/coding-agents.md",
     "evals/README.md",
+    *(f"server/remote_gpu_trainer/{room}/README.md" for room in MAPPED),
 )  # besides the pages of the catalogue
 
 
@@ -320,6 +323,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "phases": _phases,
     "failures": _failures,
     "names": _names,
+    "modules": lambda page, catalogue: {"modules": modules_of(Path(page).parent.name)},
     "xids": _xids,
 }
 
