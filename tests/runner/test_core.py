@@ -20,6 +20,7 @@ from remote_gpu_trainer.runner.core import (
     supervise,
     watching,
 )
+from remote_gpu_trainer.runner.core import decide as deciding
 from remote_gpu_trainer.runner.core.attempts import Again, Over, Tries
 from remote_gpu_trainer.runner.core.box import Box, End
 from remote_gpu_trainer.runner.core.decide import (
@@ -30,6 +31,7 @@ from remote_gpu_trainer.runner.core.decide import (
     start_again,
     take_up,
 )
+from remote_gpu_trainer.runner.core.ends import exit_code
 from remote_gpu_trainer.runner.core.model import (
     AboutRunner,
     Ask,
@@ -434,7 +436,7 @@ def test_who_asks_for_an_end(place, notice, who):
 
 # The end of the box.
 
-PREFLIGHT = {"class": "preflight"}
+PREFLIGHT = {"class": "preflight", "refused": True}
 LATE, NOTICE, FAILED = (
     {"class": "deadline"},
     {"class": "preempted", "reason": "notice from aws"},
@@ -479,8 +481,7 @@ NO_COMMAND = {"rendered": {"end": {"command": ""}}}
 
 
 def end_of(name: str, marker: dict) -> End:
-    is_refused = marker.get("class") == "preflight"
-    return End(name, marker.get("class", ""), marker.get("reason", ""), is_refused)
+    return End(name, marker.get("class", ""), marker.get("reason", ""), "refused" in marker)
 
 
 class Boxed:
@@ -1098,21 +1099,27 @@ JOB = {"timings": {"retry_wait": 5.0, "heartbeat": 10.0, "sync_wait": 5.0, "copy
 
 
 class Night:
-    """A run that does at once what the core says, and whose program does what a test says."""
+    """A run that does at once what the core says, and whose program does what a test says. Once
+    its runner is through, its supervisor decides."""
 
     def __init__(self, *fields: dict, **seen):
+        self.over = supervise.State()
         self.job, self.state, self.now = job_of(JOB, *fields), State(), 0.0
-        self.seen, self.done, self.edges = Seen(signs=Signs())._replace(**seen), [], set()
+        self.seen, self.done = Seen(signs=Signs())._replace(**seen), []
         self.copied = self.held = Worker()  # how each round of copies ends, and each hold
 
     def step(self, **seen) -> list:
         """Decide once, do it, and return the actions."""
         self.seen = self.seen._replace(**seen)
-        before = self.state.phase
-        self.state, actions, self.wake = decide(self.job, self.state, self.seen, self.now)
-        again = Start in map(type, actions) and before == "running"
-        if self.state.phase != before or again:
-            self.edges.add((before, self.state.phase))
+        was = self.state
+        if is_over(was):
+            marker = (self.seen.marked, was.verdict.failure, was.verdict.reason, was.is_refused)
+            self.over, actions, _ = supervise.supervise(
+                self.job, self.over, supervise.Runner(), End(*marker), self.seen, self.now
+            )
+            self.wake = self.now + 5.0
+        else:
+            self.state, actions, self.wake = decide(self.job, was, self.seen, self.now)
         for action in actions:
             self.done.append(action)
             self.do(action)
@@ -1212,49 +1219,51 @@ def test_a_place_that_is_away_at_the_start_is_told_while_somebody_is_there():
     assert one.state.phase == "failed" and not one.state.attempt
 
 
-def test_every_row_of_the_table_is_taken_by_a_decision_and_no_other_step_is():
+def test_every_row_of_the_table_is_taken_by_a_decision_and_no_other_step_is(monkeypatch):
+    taken, move = set(), deciding._move
+
+    def spy(state: State, on: str) -> State:
+        after = move(state, on)
+        taken.add((state.phase, on, after.phase))
+        return after
+
+    monkeypatch.setattr(deciding, "_move", spy)
+
     def started(*fields: dict, **seen) -> Night:
         one = Night(*fields, **seen)
         one.train()
         return one
 
-    nights = []
-
-    def night(one: Night) -> Night:
-        nights.append(one)
-        return one
-
-    night(Night(marked="unsaved")).go()
-    night(Night(is_alive=True, attempt=3)).go()
-    night(Night(asked="asked")).go()
-    night(Night(refusals=(Verdict("preflight", "", "no room"),))).go()
-    one = night(Night())
+    Night(marked="unsaved").go()
+    Night(is_alive=True, attempt=3).go()
+    Night(asked="asked").go()
+    Night(refusals=(Verdict("preflight", "", "no room"),)).go()
+    one = Night()
     while one.state.phase != "staging":
         one.step()
     one.go(asked="signal TERM")
-    night(Night(staged=Verdict("setup", "", "pip"))).go()
-    night(started()).end(code=0)
-    night(started()).end(code=1, evidence=GPU)
-    one = night(started())
+    Night(staged=Verdict("setup", "", "pip")).go()
+    started().end(code=0)
+    started().end(code=1, evidence=GPU)
+    one = started()
     one.end(code=137, evidence=KILLED)
     one.go(60)
     assert one.state.attempt == 2
     for ended in ({"code": 143}, {"code": 0, "owed": ("a",)}, {"code": 0, "corrupt": ("a",)}):
-        one = night(started())
+        one = started()
         one.go(asked="asked")
         assert one.state.phase == "saving"
         one.end(**ended)
     durable = {"durable": {"to": "/durable"}}
-    night(started(durable)).end(code=0)
-    one = night(started(durable))
+    started(durable).end(code=0)
+    one = started(durable)
     one.copied = Worker(code=1, why="Permission denied")
     one.end(code=0)
-    taken = set().union(*(one.edges for one in nights))
-    assert taken == {(row.source, row.target) for row in phases.TABLE}
+    assert taken == {(row.source, row.on, row.target) for row in phases.TABLE}
 
 
 def test_each_phase_has_its_step_and_a_row_names_no_other():
-    assert set(_STEPS) == set(phases.PHASES)
+    assert set(_STEPS) == {"new", *phases.GOING, "preempted"}, "the others are the supervisor's"
     assert {row.source for row in phases.TABLE} | {row.target for row in phases.TABLE} == set(phases.PHASES)  # fmt: skip
     assert all(row.code for row in phases.TABLE if row.target not in phases.GOING)
     assert not any(row.code for row in phases.TABLE if row.target in phases.GOING)
@@ -1283,6 +1292,47 @@ def test_the_deadline_saves_kills_copies_and_ends_the_box():
     )
     assert kinds(done)[:4] == [Signal, Kill, NoteExit, Mark] and Tell("over", "deadline") in done
     assert EndBox in kinds(done) and one.state.verdict[::2] == ("deadline", "deadline")
+
+
+def test_a_run_that_another_machine_took_over_stays_asked_although_its_program_ended_by_itself():
+    one = Night()
+    one.train()
+    one.go(has_lost_lease=True)
+    one.end(code=0)
+    assert one.state.asked == deciding.TAKEN_OVER
+
+
+def test_a_run_whose_copy_came_through_a_moment_ago_starts_nothing():
+    one = Night(marked="done")
+    assert Start not in kinds(one.go()) and one.state.phase == "done"
+
+
+def test_nobody_is_told_of_a_full_disk_that_has_room_again():
+    for is_full in (True, False):
+        one = Night()
+        one.train()
+        full = Exit(1, evidence=DISK, newest="a", saved_step=3, step=3)
+        found = one.go(is_full=is_full, is_alive=False, exit=full)
+        assert ("room" in [tell.key for tell in found if isinstance(tell, Tell)]) is is_full
+
+
+def test_a_program_that_hangs_in_the_kernel_is_looked_at_once_its_kill_had_its_time():
+    state = State("saving", asked="deadline", attempt=1, is_open=True, window=Window(100.0, True))
+    seen = Seen(attempt=1, is_alive=True, left=-1.0)
+    _, actions, wake = decide(job_of(JOB), state, seen, 100.5)
+    assert kinds(actions) == [Kill] and wake == 100.0 + supervise.KILL_SECONDS
+
+
+@pytest.mark.parametrize("failure", ["preflight", "gpu", "disk"])
+def test_only_what_a_check_refused_counts_as_refused(failure):
+    one = Night(refusals=(Verdict(failure, "", "why"),))
+    one.go()
+    assert one.state.is_refused and exit_code(failure, "", None, True) == 78
+    again = take_up(one.state, **DEAD)  # its marker wasn't written
+    assert again.phase == "new" and not again.is_refused
+    one = Night(staged=Verdict(failure, "", "why"))
+    one.go()
+    assert one.state.phase == "failed" and not one.state.is_refused
 
 
 def test_a_stalled_program_is_looked_at_killed_and_tried_again():

@@ -34,6 +34,8 @@ SUPERVISOR_DIES = 0.25
 CLOCK_JUMPS = 0.05
 TOLD_TWICE = 0.10  # nights in which some actions are done twice
 ACTIONS_FAIL = 0.15
+REFUSED, UNSTAGED = 0.04, 0.03  # nights that a check refuses, or that get no environment or data
+SETTLES = 600.0  # seconds after a boot in which what is refused may still come
 FOLLOWED = 0.10  # nights in which a box is lost after a save that was cut: apart, both are rare
 
 
@@ -101,6 +103,10 @@ class Faults(NamedTuple):
     jump_at: float
     jump_seconds: float
     had_before: int  # saves of an earlier box, whose last two are at the durable place
+    refused: str = ""  # the class of what a check says until `refused_until`
+    refused_until: float = NEVER
+    settles: bool = False  # it is said to come still, for the box has just booted
+    unstaged: str = ""  # the class of what fails before the first attempt
 
 
 def program(chance: Random) -> Program:
@@ -177,6 +183,19 @@ def faults(chance: Random) -> Faults:
         chance.choice((-2 * HOUR, -60.0, 60.0, 2 * HOUR)),
         chance.choice((1, 2, 20)) if chance.random() < 0.25 else 0,
     )
+
+
+def refuse(faults: Faults, chance: Random) -> Faults:
+    """Let a check refuse the start in some nights, and environment or data not come in others."""
+    if chance.random() < REFUSED:
+        faults = faults._replace(
+            refused=chance.choice(("preflight", "gpu", "disk")),
+            refused_until=chance.choice((NEVER, 60.0, 2 * SETTLES)),
+            settles=chance.random() < 0.5,
+        )
+    if chance.random() < UNSTAGED:
+        faults = faults._replace(unstaged=chance.choice(("setup", "disk", "network", "preflight")))
+    return faults
 
 
 def follow(faults: Faults, chance: Random) -> Faults:

@@ -25,6 +25,7 @@ from remote_gpu_trainer.runner.core.model import (
     Worker,
 )
 
+from . import draw
 from .draw import NEVER
 from .world import SIZE, File, Generation, World
 
@@ -41,7 +42,7 @@ class Round:
 
     __slots__ = (
         "attempt", "code", "copying", "is_full", "is_staged", "is_whole", "kinds", "missed",
-        "moved_at", "number", "overtaken", "since", "stamp", "why",
+        "moved_at", "number", "overtaken", "serial", "since", "stamp", "why",
     )  # fmt: skip
 
     def __init__(self, number: int, mode: str, now: float, overtaken: frozenset[str]):
@@ -65,13 +66,14 @@ class Edges:
         self.lost_messages = world.faults.told_fails
         self.ends_tried: list[float] = []
         self.end_fails = world.faults.end_fails
-        self.life = 0
+        self.life = self.rounds = 0
         self.move()
 
     def move(self) -> None:
         """Begin on a box with nothing of this run."""
         self.worker: Round | None = None
-        self.command = Command()
+        self.command, self.command_of = Command(), 0  # and the life that started it
+        self.marker = box.End()
         self.digests: dict[str, str] = {}  # {stamp: digest} of what was read
         self.own: list[str] = []  # digests that this attempt saved
         self.owned: list[str] = []  # and the one before it
@@ -90,7 +92,6 @@ class Edges:
         self.began: File | None = None
         self.given_name = ""
         self.owed_at_ask: tuple[str, ...] | None = None
-        self.marked = ""
         self.exit: Exit | None = None
         self.hold = Worker()
         self._folder: tuple[int, Folder] | None = None
@@ -103,10 +104,22 @@ class Edges:
         self.life += 1
         self.refusals: tuple[Verdict, ...] | None = None
         self.staged: Verdict | None = None
+        self.settles_until = 0.0
         self.is_fetched, self.fetch, self.brought = False, Verdict(), 0
         self.busy: set[str] = set()
         if self.hold.code is None:  # it dies with its supervisor
             self.hold = Worker()
+
+    @property
+    def marked(self) -> str:
+        """Return the end that the marker names."""
+        return self.marker.name
+
+    def seen_command(self) -> Command:
+        """Return the end command as the supervisor knows it: one of another it only hears of."""
+        if self.command_of == self.life:
+            return self.command
+        return Command(is_elsewhere=self.command.code is None)
 
     # Looks.
 
@@ -184,6 +197,7 @@ class Edges:
             if world.saves
             else self.job.checkpoint.save_seconds,
             refusals=self.refusals,
+            settles=self.settles_until - world.now,
             staged=self.staged,
             folder=self.folder(),
             is_fetched=self.is_fetched,
@@ -205,7 +219,7 @@ class Edges:
             kept=kept,
             unsafe=unsafe,
             marked=self.marked,
-            command=self.command,
+            command=self.seen_command(),
             durable=self.job.durable.to,
             script="run.sh",
         )
@@ -427,7 +441,7 @@ class Edges:
         self.began = world.files.get(action.source) if action.source else None
         self.owned, self.own, self.has_copied, self.exit = self.own, [], False, None
         self.is_fetched, self.fetch = False, Verdict()
-        self.is_verified, self.owed_at_ask, self.marked = False, None, ""
+        self.is_verified, self.owed_at_ask, self.marker = False, None, box.End()
         picks = self.job.resume == "automatic"
         given = self.began if self.job.resume != "none" else None
         world.start(action.number, given, picks)
@@ -450,8 +464,11 @@ class Edges:
     def _do_snapshot(self, _: model.Snapshot) -> None:
         pass
 
-    def _do_mark(self, action: model.Mark) -> None:
-        self.marked = action.end
+    def _do_mark(self, _: model.Mark) -> None:
+        pass  # the night knows what the run came to
+
+    def _do_ask(self, _: model.Ask) -> None:
+        pass
 
     def _do_note(self, _: model.Note) -> None:
         pass
@@ -470,7 +487,7 @@ class Edges:
             return
         world = self.world
         self.ends_tried.append(world.now)
-        self.command = Command(action.number, None)
+        self.command, self.command_of = Command(action.number, None), self.life
         seconds, code = END_SECONDS, 0
         if world.faults.end_hangs:
             seconds, code = END_LIMIT, box.TOO_LONG
@@ -483,6 +500,8 @@ class Edges:
         if self.worker is not None and self.worker.code is None:
             return  # the lock of copies
         self.worker = Round(action.number, action.mode, self.world.now, self.overtaken)
+        self.rounds += 1
+        self.worker.serial = self.rounds
         self._going = self._stamps()
         self._worker_in(1.0, "look")
 
@@ -497,7 +516,7 @@ class Edges:
         if kind == "worker":
             box_number, number, what = token
             one = self.worker
-            if box_number == self.world.boxes and one and one.number == number and one.code is None:
+            if box_number == self.world.boxes and one and one.serial == number and one.code is None:
                 self._work(one, what)
         elif kind == "end_command":
             box_number, number, code = token
@@ -516,10 +535,16 @@ class Edges:
             getattr(self, "_take_" + kind)()
 
     def _take_checked(self) -> None:
-        self.refusals = ()
+        failure, until = self.world.faults.refused, self.world.faults.refused_until
+        is_refused = bool(failure) and self.world.now < until
+        self.refusals = (Verdict(failure, "", f"preflight: {failure}"),) if is_refused else ()
+        self.settles_until = draw.SETTLES if self.world.faults.settles else 0.0
 
     def _take_staged(self) -> None:
-        self.staged = Verdict()
+        failure = self.world.faults.unstaged
+        self.staged = (
+            Verdict(failure, "", f"{failure} while it was staged") if failure else Verdict()
+        )
 
     def _take_fetched(self) -> None:
         """Bring what is better at the durable place."""
@@ -568,7 +593,7 @@ class Edges:
         if hangs[0] < at and world.now < hangs[1]:
             at = hangs[1] + seconds
         assert self.worker is not None
-        world.at(at, "worker", (world.boxes, self.worker.number, what))
+        world.at(at, "worker", (world.boxes, self.worker.serial, what))
 
     def _end_round(self, code: int, why: str) -> None:
         assert self.worker is not None

@@ -592,6 +592,16 @@ def a_full_place_is_told(c: Checks) -> str:
 
 
 @at(AFTER_STEP)
+def an_end_is_marked(c: Checks) -> str:
+    """A run that came to an end leaves its marker, also where the first try failed."""
+    since = max(c.ended_at or 0.0, c.play.failed_at)
+    is_over = c.ended_at is not None and c.play.state.phase in ENDS
+    if not is_over or c.edges.marked or c.world.now - since < SLACK:
+        return ""
+    return f"no marker {c.world.now - since:.0f} s after the end"
+
+
+@at(AFTER_STEP)
 def a_failed_end_is_told(c: Checks) -> str:
     """Where the command that ends the box fails, somebody hears of it."""
     if c.end_failed_at is None or c.world.now - c.end_failed_at < SLACK:
@@ -626,6 +636,14 @@ def the_box_ends_only_when_nothing_is_lost(c: Checks) -> str:
     return ""
 
 
+@before(EndBox)
+def no_box_ends_under_whoever_was_refused(c: Checks) -> str:
+    """Where a check refused the start, somebody sits there and mends it: until its deadline the box
+    stays on."""
+    is_refused = bool(c.edges.refusals) and not c.world.attempt
+    return f"{c.edges.refusals[0].reason}" if is_refused and c.late() < 0 else ""
+
+
 @at(AFTER_STEP)
 def the_box_ends_or_somebody_hears_why_not(c: Checks) -> str:
     """By the deadline and the limit for a proof the box is ended, or a message says that it is on."""
@@ -633,7 +651,10 @@ def the_box_ends_or_somebody_hears_why_not(c: Checks) -> str:
     limit = 60.0 * job.at_end.unproven_minutes + 2 * SLACK + 240.0
     if c.late() < limit or c.edges.ends_tried or c.told_at_end or c.world.was_ended:
         return ""
-    if c.play.state.verdict.reason == "asked" or not job.rendered.billed:
+    # Who stopped the run hears nothing more; the last word of its marker may have failed. Whoever
+    # was refused reads it at the start.
+    told = (c.play.state.verdict.reason, c.edges.marker.reason)
+    if "asked" in told or not job.rendered.billed or c.play.state.is_refused:
         return ""
     if c.world.now - c.play.failed_at < limit:
         return ""
@@ -652,7 +673,7 @@ def an_ended_run_ends_its_box(c: Checks) -> str:
         return ""
     if c.play.seen.worker.code is None:
         return ""
-    if c.play.state.verdict.reason == "asked" or not c.play.state.attempt:
+    if c.play.state.verdict.reason == "asked" or c.play.state.is_refused:
         return ""
     hung_until = c.faults.hangs[1] if c.faults.hangs[1] < c.world.now else 0.0
     last = max(c.ended_at, c.play.failed_at, hung_until, c.skipped_at, *c.edges.ends_tried[-1:])
@@ -663,8 +684,8 @@ def an_ended_run_ends_its_box(c: Checks) -> str:
 
 @at(AFTER_STEP)
 def the_end_command_is_not_hammered(c: Checks) -> str:
-    """Between two tries of the end command there is a pause that grows."""
-    tried = c.edges.ends_tried
+    """Between two tries of the end command by one supervisor there is a pause that grows."""
+    tried = [at for at in c.edges.ends_tried if at >= c.play.failed_at]
     if len(tried) > 12 and tried[-1] - tried[-12] < 900:
         return f"12 tries within {tried[-1] - tried[-12]:.0f} s"
     return ""

@@ -8,7 +8,17 @@ from random import Random
 from typing import Any, NamedTuple
 
 from remote_gpu_trainer.runner.core import decide as core
-from remote_gpu_trainer.runner.core.model import CutCopy, Kill, Seen, as_json, of_json
+from remote_gpu_trainer.runner.core import ends, supervise
+from remote_gpu_trainer.runner.core.box import End
+from remote_gpu_trainer.runner.core.model import (
+    AboutRunner,
+    CutCopy,
+    Kill,
+    Mark,
+    Seen,
+    as_json,
+    of_json,
+)
 
 from . import draw, invariants
 from .draw import HOUR, NEVER
@@ -20,6 +30,7 @@ MOST_STEPS = 6_000
 AFTER = 0.25 * HOUR  # what is looked at after the deadline and the limit for a proof
 IDLE = 0.5 * HOUR  # of an ended run that waits for its deadline; then time jumps to the next event
 LOOK = 5.0  # seconds between two looks at a program that was asked to end, and after an end
+PAUSE = 20.0  # seconds between two looks of a supervisor whose runner has gone; a real one takes 1
 BOOT_SECONDS = 900.0  # until somebody has another box
 
 
@@ -49,10 +60,13 @@ class Play:
         self.job = draw.job(chance, self.program)
         # By a chance of its own, so that nothing else of the night depends on it.
         self.faults = draw.follow(draw.faults(chance), Random(f"{seed} follows"))
+        self.faults = draw.refuse(self.faults, Random(f"{seed} refuses"))
         self.job.rendered.notice = draw.PROVIDERS[self.faults.notice_seconds]
         self.world = World(self.program, self.faults, chance)
         self.edges = Edges(self.world, self.job)
         self.state: Any = core.State()
+        self.over: Any = supervise.State()  # of the supervisor, once the runner has come to an end
+        self.is_left = False  # it found nothing to do any more
         self.seen = Seen()
         self.before: Any = self.state  # of the last step
         self.actions: list[Any] = []  # of the last step, as decided
@@ -93,18 +107,32 @@ class Play:
     # What may happen to the supervisor.
 
     def step(self) -> None:
-        """Let the core decide once, and do what it says."""
+        """Let the core decide once, and do what it says: of a runner, and of the supervisor once
+        that has come to an end."""
         world, faults, chance = self.world, self.faults, self.chance
         self.seen = seen = self.edges.see()
-        self.before = self.state
-        after, actions, wake = core.decide(self.job, self.state, seen, world.now)
+        self.before, over = self.state, self.over
+        after, wake, share = self.state, world.now + PAUSE, faults.death_share
+        if not core.is_over(self.state):
+            after, actions, wake = core.decide(self.job, self.state, seen, world.now)
+        elif self.is_left:
+            actions, share = [], 0.0  # nobody is there to die
+        else:
+            end = self.edges.marker
+            seen = seen._replace(notice="" if end.name else seen.notice)
+            came_to = str((self.state.attempt, seen.folder.whole))
+            runner = supervise.Runner(came_to=came_to, has_program=world.is_alive)
+            over, actions, self.is_left = supervise.supervise(
+                self.job, self.over, runner, end, seen, world.now
+            )
+            share *= PAUSE / draw.HEARTBEAT  # it looks often, and dies as rarely
         self.actions, self.wake = actions, wake
         self.checks.after_decision(after)
         dies_at = -1
-        if faults.death_share and chance.random() < faults.death_share:
+        if share and chance.random() < share:
             dies_at = chance.randint(0, len(actions) + 1)
         if dies_at != 0:  # else it dies before it has stored the state
-            self.state = after
+            self.state, self.over = after, over
             for place, action in enumerate(actions, 1):
                 if place == dies_at:
                     break
@@ -112,6 +140,11 @@ class Play:
                     self.failed_at = world.now
                     continue
                 self.checks.before_action(action)
+                if isinstance(action, AboutRunner):
+                    self.about_runner(action.do)
+                    continue
+                if isinstance(action, Mark):
+                    self.mark(action.end)
                 self.edges.do(action)
                 if faults.twice_share and chance.random() < faults.twice_share:
                     self.edges.do(action)
@@ -119,12 +152,35 @@ class Play:
             self.die()
         self.steps += 1
 
+    def mark(self, end: str) -> None:
+        """Leave the marker of an end, as the files of a run hold it."""
+        if not end:  # it came to none by its deadline
+            state = self.state
+            end, verdict, _ = ends.end_unheard(state.outcome, state.verdict, None, "not verified")
+            self.state = state._replace(phase=end, verdict=verdict, is_settled=True)
+        of = self.state
+        self.edges.marker = End(end, of.verdict.failure, of.verdict.reason, of.is_refused)
+
+    def about_runner(self, do: str) -> None:
+        """Raise a runner, or give it up."""
+        if do == supervise.RAISE:
+            is_copying = self.edges.worker is not None and self.edges.worker.code is None
+            has_left = self.edges.exit is not None
+            self.edges.forget()
+            self.state = core.take_up(
+                self.state, self.world.is_alive, has_left, is_copying, is_same_boot=True
+            )
+        elif do == supervise.GIVE_UP:
+            self.state = self.state._replace(phase="failed", verdict=supervise.HOPELESS)
+            self.mark("failed")
+
     def die(self) -> None:
         """Let the supervisor die; what it stored is read again."""
         self.down_until = self.world.now + self.faults.down_seconds
         self.failed_at = self.down_until
         self.edges.forget()
         self.state = of_json(core.State, json.loads(json.dumps(as_json(self.state))))
+        self.over, self.is_left = supervise.State(), False  # another one begins anew
 
     def go(self, tell: Callable[[str], None] | None = None) -> None:
         """Play it to its end. Raises Broken."""
@@ -182,6 +238,7 @@ class Play:
         world.boot()
         self.edges.move()
         self.state, self.down_until = core.State(), -1.0
+        self.over, self.is_left = supervise.State(), False
         self.checks.another_box()
         return True
 

@@ -15,7 +15,16 @@ from typing import Any, NamedTuple
 
 from remote_gpu_trainer.runner.completeness import COMPLETE, CORRUPT, UNKNOWN
 from remote_gpu_trainer.runner.copies import plan
-from remote_gpu_trainer.runner.core import attempts, box, copying, decide, resume, stall, stop
+from remote_gpu_trainer.runner.core import (
+    attempts,
+    box,
+    copying,
+    decide,
+    resume,
+    stall,
+    stop,
+    supervise,
+)
 from remote_gpu_trainer.runner.core.model import (
     CutCopy,
     EndBox,
@@ -98,11 +107,16 @@ def _answer(change: Callable[[Any, Any, Any, list, float, float], Any]) -> None:
 def _drop(kind: type, *keys: str) -> None:
     """Let actions of a kind never be asked for."""
 
-    def change(about: Any, after: Any, before: Any, actions: list, wake: float, now: float) -> Any:
-        left = [o for o in actions if not (isinstance(o, kind) and (not keys or o.key in keys))]
-        return after, left, wake
+    def make(function: Any) -> Any:
+        def decided(*words: Any) -> Any:
+            after, actions, last = function(*words)
+            left = [o for o in actions if not (isinstance(o, kind) and (not keys or o.key in keys))]
+            return after, left, last
 
-    _answer(change)
+        return decided
+
+    _change(decide, "decide", make)
+    _change(supervise, "supervise", make)
 
 
 def _add(make: Callable[[Any, Any, Any], Any]) -> None:
@@ -154,11 +168,16 @@ def silent_failed_end() -> None:
 
 @fault("sketch", "an end command that failed is not tried again")
 def ends_once() -> None:
-    def change(about: Any, after: Any, before: Any, actions: list, wake: float, now: float) -> Any:
-        is_first = after.box.number <= 1
-        return after, [o for o in actions if is_first or not isinstance(o, EndBox)], wake
+    def make(function: Any) -> Any:
+        def supervised(*words: Any) -> Any:
+            after, actions, is_over = function(*words)
+            is_first = after.leaving.box.number <= 1
+            left = [o for o in actions if is_first or not isinstance(o, EndBox)]
+            return after, left, is_over
 
-    _answer(change)
+        return supervised
+
+    _change(supervise, "supervise", make)
 
 
 @fault("sketch", "at the deadline a store that is away is waited for")
@@ -596,3 +615,28 @@ def unknown_before_complete() -> None:
         return newest
 
     _change(plan, "newest", make)
+
+
+def _end_as(change: Callable[[Any], Any]) -> None:
+    """Let the box be ended as after another end. `change`: gets how the run ended."""
+
+    def make(function: Any) -> Any:
+        return lambda job, one, end, *words: function(job, one, change(end), *words)
+
+    _change(supervise, "end_box", make)
+
+
+@fault("own", "the box of a start that was refused is ended while its user mends it")
+def refused_is_failed() -> None:
+    _end_as(lambda end: end._replace(is_refused=False))
+
+
+@fault("own", "a run whose data didn't come counts as refused: its box stays on without a word")
+def unstaged_is_refused() -> None:
+    _end_as(lambda end: end._replace(is_refused=end.name == "failed"))
+    _drop(Tell, "end")
+
+
+@fault("own", "a runner that ended without a marker is never raised")
+def never_raises() -> None:
+    _change(supervise, "watch_runner", lambda _: lambda job, raises, seen, now: (raises, ""))

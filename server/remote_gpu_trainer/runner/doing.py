@@ -50,7 +50,6 @@ class Doing:
         self.attempt: Attempt = seeing.attempt
         self.copies, self.state = seeing.copies, seeing.heartbeat.state
         self.sent_at, self.is_new, self.again = sent_at, is_new, again
-        self.is_refused = False
         self._refused: list[Refusal] = []
         # The files of the run's end before this start, while nothing of it was begun.
         self._end_before = _end_of(self.run) if is_new else {}
@@ -76,9 +75,9 @@ class Doing:
             model.Copy: self.copies.start,
             model.CutCopy: lambda _: self.copies.cut(now.copying.failures > was.copying.failures),
             model.NoteFailure: self.copies.note_failure,
-            model.Mark: lambda it: self._mark(it.end, was, now),
+            model.Mark: lambda it: self._mark(it.end, now),
             model.Note: self._note_wait,
-            model.Tell: self._tell,
+            model.Tell: lambda it: self._tell(it, now),
         }
         todo[type(action)](action)
 
@@ -170,7 +169,7 @@ class Doing:
         if action.wait is not None:
             run.event("retry", **{"class": failure}, after=action.wait)
 
-    def _tell(self, action: model.Tell) -> None:
+    def _tell(self, action: model.Tell, core: State) -> None:
         """Send a message, in the words that its kind has here."""
         run, now, text = self.run, self.state, action.text
         if action.key == "room":
@@ -187,21 +186,22 @@ class Doing:
             text = notices.at_deadline(deadline.cause_of(run), now.step, now.cost)
         elif action.key == "end":
             text = notices.at_end(now)
-        if not (self.is_refused and self._end_before):
+        if not (core.is_refused and self._end_before):
             notices.notify(run, text)
 
-    def _mark(self, end: str, was: State, now: State) -> None:
+    def _mark(self, end: str, now: State) -> None:
         """Leave the marker of an end; of one that the last copy follows, without its last words."""
         self.run.folder.remove(WAITS)
-        self.is_refused = was.phase == "preflight" and end == "failed"
-        if self.is_refused:
+        if now.is_refused:
             self.run.folder.touch(".refused")
             preflight.tell_refusals(self.run, self._refused)
-        if self.is_refused and self._end_before:  # the run is what it was: nothing of it was begun
+        if now.is_refused and self._end_before:  # the run is what it was: nothing of it was begun
             self.run.event("refused-again")
             for name, text in self._end_before.items():
                 self.run.folder.write(name, text)
-        elif now.is_settled or self.is_refused:
+            if self.run.folder.has(".failed"):  # somebody sits there, and mends what was refused
+                self.run.folder.mark("failed", {**self.run.folder.json(".failed"), "refused": True})
+        elif now.is_settled or now.is_refused:
             self._close(end)
         else:
             self.state.mark(end)

@@ -137,8 +137,7 @@ def end_of(run: Run, end: str) -> box.End:
     """Return how a run ended, as its marker says it; `end`: that one's name, '' for none."""
     marker = run.folder.json(f".{end}") if end else {}
     failure, reason = str(marker.get("class") or ""), str(marker.get("reason") or "")
-    is_refused = end == "failed" and (failure == "preflight" or run.folder.has(".refused"))
-    return box.End(end, failure, reason, is_refused)
+    return box.End(end, failure, reason, marker.get("refused") is True)
 
 
 def _environment(run: Run, needs: str) -> dict[str, str]:

@@ -106,11 +106,9 @@ class Runner:
             if self.core.phase == was.phase:
                 run.clock.nap(run.spec.timings.tick)
         procs.forget_pid(run.folder, "runner")  # what is told of the box comes behind that
-        if doing.is_refused:
-            return CODES["refused"]
         if now.failure == "preempted":
             self._requeue()
-        return exit_code(now.failure, self.core.asked, now.exit)
+        return exit_code(now.failure, self.core.asked, now.exit, self.core.is_refused)
 
     def _store(self, was: decide.State, acts: bool) -> None:
         """Take over what was decided: before it is done, a runner that comes back must know it.

@@ -144,6 +144,7 @@ class State:
                 "entry": self.entry,
                 "reason": self.reason,
                 "again": self.again,
+                "refused": self.core.get("is_refused") is True,
                 "step": self.step,
                 "attempt": self.attempt,
                 "checkpoint": self.checkpoint,

@@ -11,10 +11,9 @@ from __future__ import annotations
 
 from typing import Any, Callable, List, NamedTuple, Tuple
 
-from . import attempts, copying, ends, holding, resume, stop, supervise, watching
+from . import attempts, copying, ends, holding, resume, stop, watching
 from .attempts import Tries
-from .box import Box, End
-from .copying import Copying, Last, Owed
+from .copying import Copying, Last
 from .holding import Holding
 from .model import (
     DEADLINE,
@@ -38,12 +37,11 @@ from .model import (
 from .phases import NEXT
 from .resume import Doubt
 from .stop import Window
-from .supervise import KILL_SECONDS, Leaving
+from .supervise import KILL_SECONDS
 from .watching import Watching
 
 LONGEST_NAP = 600.0  # seconds between two decisions, whatever they say
 TAKEN_OVER = "another machine took this run over"
-CANT_START = ("preflight", "gpu", "disk")  # classes of a start that was refused
 
 
 class State(NamedTuple):
@@ -52,6 +50,8 @@ class State(NamedTuple):
     begins, on a full disk at `room_at` at the latest; or when what is refused is looked for again.
     `away_since`: since when the durable place, which alone has a complete checkpoint, doesn't
     answer. `doubt`: what was set aside after a crash.
+
+    `is_refused`: a check spoke against the start, and nothing was begun.
 
     `outcome`: what the run came to, before its last copy, which `is_settled` once nothing more is
     expected of it; `verdict`, `code`, `again`: of that. `last_whole`: the newest complete
@@ -71,6 +71,7 @@ class State(NamedTuple):
     code: int | None = None
     again: str = ""
     is_settled: bool = False
+    is_refused: bool = False
     last_whole: str = ""
     tries: Tries = Tries()
     doubt: Doubt = Doubt()
@@ -79,8 +80,6 @@ class State(NamedTuple):
     copying: Copying = Copying()
     holding: Holding = Holding()
     last: Last = Last()
-    owed: Owed = Owed()
-    box: Box = Box()
 
 
 Step = Tuple[State, List[Action]]
@@ -105,7 +104,7 @@ def take_up(
     """
     copies = Copying(state.copying.number, state.copying.number - is_copying)
     kept = start_again(state)._replace(tries=state.tries, copying=copies)
-    if state.outcome:  # its last copy begins again
+    if state.outcome and not state.is_refused:  # its last copy begins again
         phase = state.phase if state.phase == "preempted" else "syncing"
         told = {name: getattr(state, name) for name in ("outcome", "verdict", "code", "again")}
         return kept._replace(phase=phase, asked=state.asked, **told)
@@ -135,8 +134,8 @@ def start_again(state: State) -> State:
 
 def decide(job: Any, state: State, seen: Seen, now: float) -> tuple[State, list[Action], float]:
     """Return the state after this moment, what to do, and when to ask again at the latest."""
-    state, is_over = _note_request(job, state, seen, now)
-    after, actions = _STEPS[state.phase](job, state, seen, now, is_over)
+    state, is_late = _note_request(job, state, seen, now)
+    after, actions = _STEPS[state.phase](job, state, seen, now, is_late)
     if after.phase != state.phase:
         return after, actions, now
     return after, actions, _wake_at(job, after, seen, now)
@@ -154,11 +153,11 @@ def _note_request(job: Any, state: State, seen: Seen, now: float) -> tuple[State
 # Before the program.
 
 
-def _begin(job: Any, state: State, seen: Seen, now: float, is_over: bool) -> Step:
+def _begin(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Step:
     return _move(state, "start"), [Begin()]
 
 
-def _check(job: Any, state: State, seen: Seen, now: float, is_over: bool) -> Step:
+def _check(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Step:
     if seen.is_alive:  # what was known of it was lost, and it goes on
         state = state._replace(attempt=seen.attempt, is_open=True, watching=watching.begin(now))
         return _move(state, "program found alive"), []
@@ -175,12 +174,13 @@ def _check(job: Any, state: State, seen: Seen, now: float, is_over: bool) -> Ste
         again = now >= state.retry_at
         return (state._replace(retry_at=0.0), [Check()]) if again else (state, [])
     if seen.refusals:
-        state = _move(state._replace(verdict=seen.refusals[0], outcome="failed"), "failed")
+        state = state._replace(verdict=seen.refusals[0], outcome="failed", is_refused=True)
+        state = _move(state, "failed")
         return state, [Mark("failed"), Tell("end", seen.refusals[0].reason)]
     return _move(state._replace(retry_at=0.0), "ready"), []
 
 
-def _stage(job: Any, state: State, seen: Seen, now: float, is_over: bool) -> Step:
+def _stage(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Step:
     if state.asked:
         return _end(state, attempts.judge_asked(job, state.asked))
     if seen.staged is None:
@@ -253,7 +253,7 @@ def _wait_for_place(job: Any, state: State, seen: Seen, now: float) -> Step:
 # While there is a program.
 
 
-def _train(job: Any, state: State, seen: Seen, now: float, is_over: bool) -> Step:
+def _train(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Step:
     """Watch an attempt, or wait for the next one."""
     if state.asked:
         return _move(state, "asked"), []
@@ -278,13 +278,13 @@ def is_due(state: State, is_full: bool, now: float) -> bool:
     return now >= state.retry_at and not (is_full and now < state.room_at)
 
 
-def _save(job: Any, state: State, seen: Seen, now: float, is_over: bool) -> Step:
+def _save(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Step:
     """Let the program save, and end it."""
     if not state.is_open or seen.attempt < state.attempt:
         return _end(state, attempts.judge_asked(job, state.asked))
     if not seen.is_alive:
         return _judge(job, state, seen, now)
-    if is_over:
+    if is_late:
         if state.window.end is not None and now >= state.window.end + KILL_SECONDS:
             return _end(state, attempts.judge_asked(job, DEADLINE))  # it hangs in the kernel
         return state, [Kill(DEADLINE, DEADLINE)]
@@ -340,7 +340,7 @@ def _end(state: State, verdict: Verdict) -> Step:
     return _move(state, "ended" if outcome == "done" else "failed"), []
 
 
-def _copy(job: Any, state: State, seen: Seen, now: float, is_over: bool) -> Step:
+def _copy(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Step:
     """Copy all for the last time."""
     state, actions = _settle(job, state, seen, now)
     if not state.is_settled:
@@ -366,29 +366,17 @@ def _settle(job: Any, state: State, seen: Seen, now: float) -> Step:
     return state._replace(outcome=outcome, verdict=verdict, is_settled=True), actions
 
 
-def _leave(job: Any, state: State, seen: Seen, now: float, is_over: bool) -> Step:
-    """Copy what is owed, and end the box."""
+def _leave(job: Any, state: State, seen: Seen, now: float, is_late: bool) -> Step:
+    """Copy all of a run that was asked to end. Its box may go meanwhile: it is marked before."""
     actions: list[Action] = [] if seen.marked == state.phase else [Mark(state.phase)]
     if seen.is_alive and state.attempt:  # whoever was to kill it died before
         actions.append(Kill(DEADLINE, state.asked))
-    if state.phase == "preempted" and not state.is_settled:
-        state, more = _settle(job, state, seen, now)
-        actions += more
-        if state.is_settled:
-            actions.append(Mark(state.phase))
-            actions += [Tell("over", DEADLINE)] if state.verdict.failure == DEADLINE else []
-        return state, actions
-    late = max(-seen.left, 0.0) if is_over else -1.0
-    leaving = Leaving(state.copying, state.owed, state.box)
-    leaving, more, _ = supervise.leave(job, leaving, _end_of(state), late, seen, now)
-    return state._replace(**leaving._asdict()), [*actions, *more]
-
-
-def _end_of(state: State) -> End:
-    is_refused = state.phase == "failed" and state.verdict.failure in CANT_START
-    return End(
-        state.phase, state.verdict.failure, state.verdict.reason, is_refused and not state.attempt
-    )
+    state, more = _settle(job, state, seen, now)
+    actions += more
+    if state.is_settled:
+        actions.append(Mark(state.phase))
+        actions += [Tell("over", DEADLINE)] if state.verdict.failure == DEADLINE else []
+    return state, actions
 
 
 _STEPS: dict[str, Callable[[Any, State, Seen, float, bool], Step]] = {
@@ -398,9 +386,6 @@ _STEPS: dict[str, Callable[[Any, State, Seen, float, bool], Step]] = {
     "running": _train,
     "saving": _save,
     "syncing": _copy,
-    "done": _leave,
-    "unsaved": _leave,
-    "failed": _leave,
     "preempted": _leave,
 }
 
@@ -424,7 +409,6 @@ def _wake_at(job: Any, state: State, seen: Seen, now: float) -> float:
         state.retry_at,
         state.room_at,
         state.last.next_at,
-        state.box.next_at or 0.0,
         *holding.wakes(job, state.holding, state.copying),
     ]
     if state.phase in ("saving", "syncing") or seen.worker.is_going or seen.is_changed:
@@ -437,7 +421,4 @@ def _wake_at(job: Any, state: State, seen: Seen, now: float) -> float:
         times.append(now + stop.KILL_AGAIN)
     if seen.is_changed and not seen.worker.is_going:
         times.append(copying.due_at(job, state.copying))
-    if state.owed.at is not None:
-        times.append(state.owed.at + max(state.owed.wait, copying.FIRST_TRY))
-    times += [at + job.timings.notify_every for _, at in state.box.told]
     return min(at for at in times if at > now)

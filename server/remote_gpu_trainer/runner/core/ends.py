@@ -38,12 +38,12 @@ def end_unheard(
     return "preempted", Verdict(DEADLINE, verdict.entry, DEADLINE), 137
 
 
-def exit_code(failure: str, asked: str, code: int | None) -> int:
+def exit_code(failure: str, asked: str, code: int | None, is_refused: bool = False) -> int:
     """Return the code that tells how the run ended; else the program's own, `code`.
 
     A program's own code that the table uses for something else becomes 1.
     """
-    end = failure or "done"
+    end = "refused" if is_refused else failure or "done"
     if end == "preempted" and asked == ASKED:
         end = "stopped"
     if end in CODES:
