@@ -1079,7 +1079,7 @@ def test_what_a_script_exports_for_another_machine_is_a_question_and_a_secret_is
 def test_a_job_that_would_be_refused_is_a_question(project):
     words = "--hub-token hf_abcdefghijklmnop1234567890abcdefgh"
     made = draft(project({"train.py": loop("pass"), "run.sh": f"python train.py {words}\n"}))
-    assert any("rgt refuses this: " in one for one in made.questions)
+    assert any("it is refused as it is: " in one for one in made.questions)
 
 
 @pytest.mark.parametrize(("before", "words", "asked"), [

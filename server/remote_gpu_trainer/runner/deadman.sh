@@ -4,8 +4,8 @@
 
 . "${BASH_SOURCE[0]%/*}/procs.sh"
 
-# One line about the run folder: its end, who asked for it, the deadline; pid and start of supervisor,
-# program and deadman; whether the last copy is verified. '-' stands for nothing.
+# One line about the run folder: its end, who asked for it, the deadline; pid and start of
+# supervisor, program and deadman; whether the last copy is verified. '-' stands for nothing.
 rgt_peek() {
   local name value line=-
   for name in unsaved preempted failed "done" refused; do

@@ -154,7 +154,7 @@ def draft(folder: Path, program: str = "") -> Draft:
     try:
         from_object(made.values())
     except UserError as error:
-        refused = f"rgt refuses this: {str(error).splitlines()[0]}"
+        refused = f"it is refused as it is: {str(error).splitlines()[0]}"
         command.question = "; ".join(filter(None, [command.question, refused]))
     made.notes += _notes(folder, used)
     return made
