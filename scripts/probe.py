@@ -7872,7 +7872,7 @@ OF_CHARTS = r"""
   --c7: light-dark(#6b6b00, #c9c94a);
   --c8: light-dark(#495057, #adb5bd);
 }
-.charts { --gutter: 3.75rem; container-type: inline-size }
+.charts { --gutter: 3rem; container-type: inline-size }
 .charts .grid { display: grid; grid-template-columns: minmax(0, 1fr); gap: 1rem 1.5rem }
 @container (min-width: 44rem) {
   .charts:not(.stacked) .grid { grid-template-columns: repeat(2, minmax(0, 1fr)) }

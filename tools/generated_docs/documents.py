@@ -42,20 +42,21 @@ from .tools_list import tools_list
 _PART = re.compile(r"(<!-- generated: (\w+) -->\n?)(.*?)(<!-- end -->)", re.S)
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
 SEEN_BY_PROBE = "**Seen by:** probe\n\n"
+MAPPED = ("runner", "runs", "cli", "lookup", "catalogue")  # rooms whose README lists each module
 IN_PAGES = {
+    **{f"server/remote_gpu_trainer/{room}/README.md": ("modules",) for room in MAPPED},
     "SKILL.md": ("families",),
     "references/gpu_health.md": ("xids",),
     "references/run_script.md": ("exits", "phases", "failures", "names"),
     "profiles/_schema.md": ("schema", "shares", "limits"),
 }
-MAPPED = ("runner", "runs", "cli", "lookup", "catalogue")  # rooms whose README lists each module
 DOCUMENTS = (
     "README.md",
     "README.zh-CN.md",
     "SKILL.md",
     "docs/guides/coding-agents.md",
     "evals/README.md",
-    *(f"server/remote_gpu_trainer/{room}/README.md" for room in MAPPED),
+    *(page for page in IN_PAGES if page.startswith("server/")),
 )  # besides the pages of the catalogue
 
 

@@ -135,8 +135,8 @@ def _see_owner(file: Path) -> None:
         return
     if not stat.S_ISREG(told.st_mode) and not stat.S_ISDIR(told.st_mode):
         raise Damaged(file, "it is no plain file", "delete it")
-    foreign = os.name == "posix" and told.st_uid not in (0, os.geteuid())
-    if foreign or (os.name == "posix" and told.st_mode & 0o022):
+    own_user = getattr(os, "geteuid", None)  # Windows has no such users
+    if own_user and (told.st_uid not in (0, own_user()) or told.st_mode & 0o022):
         raise Damaged(
             file, "another user made it or can write it",
             "read it, and once it is as you left it, make it yours and run chmod 600 on it",
