@@ -18,10 +18,10 @@ PACKAGE = ROOT / "server" / "remote_gpu_trainer"
 LAZY = {"runner.main", "runner.cells"}
 
 
-def modules() -> dict[str, Path]:
-    """Return {name within the package: its file} of the two rooms."""
+def modules(*rooms: str) -> dict[str, Path]:
+    """Return {name within the package: its file} of these rooms, else of the two of a run."""
     found = {}
-    for room in ("runner", "runs"):
+    for room in rooms or ("runner", "runs"):
         for path in sorted((PACKAGE / room).rglob("*.py")):
             parts = path.relative_to(PACKAGE).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -44,6 +44,14 @@ def package_of(name: str, path: Path) -> list[str]:
     return parts if path.name == "__init__.py" else parts[:-1]
 
 
+def circle_in(left: dict[str, set[str]]) -> set[str]:
+    """Return modules of which some import each other; `left`: what each imports."""
+    while free := [name for name, of in left.items() if not of & left.keys()]:
+        for name in free:
+            del left[name]
+    return set(left)
+
+
 def test_no_module_of_a_run_imports_itself_by_way_of_others():
     known = modules()
     left = {
@@ -51,10 +59,20 @@ def test_no_module_of_a_run_imports_itself_by_way_of_others():
         for name, path in known.items()
     }
     assert "runner.child" in left["runner.checkpoints"] and "runner.sync" in left["runner.main"]
-    while free := [name for name, of in left.items() if not of & left.keys()]:
-        for name in free:
-            del left[name]
-    assert not left, "these, or some of them, import each other"
+    assert not circle_in(left)
+
+
+def test_no_module_at_all_does_but_for_its_types():
+    known = modules(*(path.parent.name for path in PACKAGE.glob("*/__init__.py")))
+    left = {}
+    for name, path in known.items():
+        tree = ast.parse(path.read_text())
+        for node in ast.walk(tree):
+            if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+                node.body = [ast.Pass()]
+        left[name] = imports(tree, package_of(name, path), known) - {name}
+    assert "cli.probe" in left["cli.measuring"]
+    assert not circle_in(left)
 
 
 def test_no_function_of_the_runner_imports_a_module_of_it():

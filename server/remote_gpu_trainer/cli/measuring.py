@@ -1,4 +1,4 @@
-"""`fit --measure`, and what a rehearsal tells of memory: what was measured, beside the estimate."""
+"""`fit --measure`: run a program for a few steps, and tell what it takes of the cards."""
 
 from __future__ import annotations
 
@@ -6,17 +6,12 @@ import os
 import shutil
 import tempfile
 from collections.abc import Sequence
-from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
-from ..text import BadRequest, write_whole
-from ..text.masking import shown
+from ..text import write_whole
 from . import terminal
+from .estimates import print_estimate
 from .probe import program_words, rehearse_here
-
-if TYPE_CHECKING:
-    from ..boxes.box import Box
 
 NAME = "fit-measure"
 KEPT = ("strays-*", "written", "results")  # in the rehearsal's folder: what the program saved
@@ -63,33 +58,3 @@ def _script(words: list[str], folder: Path) -> str:
     beside = rendered.rendered_of(job, profile.get("local"), "local", __version__)
     beside["work_dir"] = os.getcwd()
     return run_script.packed(run_script.files(rendered.job_of(job), beside, ""))
-
-
-def print_estimate_of(box: Box, folder: str) -> None:
-    """Print the estimate beside what the rehearsal of a run took of the cards."""
-    from ..runs import measured_runs
-
-    print_estimate(measured_runs.record_of(box, folder))
-
-
-def print_estimate(record: dict) -> None:
-    """Print the estimate beside what was measured, and remember both."""
-    from ..fit.measured import rehearsed
-    from ..runs import measured_runs
-
-    try:
-        found = rehearsed(record, date.today().isoformat())
-    except (TypeError, ValueError, KeyError, AttributeError, BadRequest):
-        return  # a record of another version, or none that makes sense
-    if found is None:
-        return
-    if found.why:
-        print(f"note memory: not reckoned: {shown(found.why)}")
-    else:
-        size = f"{found.row.batch} × {found.row.sequence} tokens"
-        more = f"{found.row.method}, {size}, {found.row.more}"
-        reckoned = f"rgt fit reckons {found.estimate_gib:.1f} GiB"
-        print(f"note memory: {reckoned} for {shown(found.row.model)}, {more}")
-    is_whole = found.row.died or not record.get("has_failed")
-    if record.get("cards") and is_whole and measured_runs.add(found.row):
-        print("  remembered here: rgt fit shows it beside like runs")

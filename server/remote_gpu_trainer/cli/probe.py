@@ -177,7 +177,7 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     """
     from ..runs import job_start
     from ..runs.job_reading import read_job_with_code
-    from . import measuring
+    from . import estimates
 
     given = read_job_with_code(job, fields)
     place = box_of(box)
@@ -192,7 +192,7 @@ def rehearse(job: str, fields: tuple[str, ...], box: str) -> int:
     else:
         remember(place, plan.platform.name)
         code = _rehearse_there(place, plan.job.folder)
-    measuring.print_estimate_of(place, plan.job.folder)
+    estimates.print_estimate_of(place, plan.job.folder)
     if code:
         log = f"{plan.job.folder}/rehearsal/log"
         log = str(Path(log).expanduser()) if place.local else f"{place.name}:{log}"
