@@ -164,3 +164,18 @@ def test_the_two_blocks_of_the_fix_save_and_load_every_state(tmp_path):
     assert [after[name].value for name in parts] == list(range(5))
     assert (now["epoch"], now["step"]) == (3, 40)
     assert drawn == (random.random(), np.random.rand(), torch.rand(1).item())
+
+
+def test_the_fix_restores_the_random_states_of_the_gpus_that_this_box_has(tmp_path, monkeypatch):
+    load, save = re.findall(r"```python\n(.*?)```", bundle.load().get("C1").fix, re.S)
+    parts = {name: Held(0) for name in ("model", "optimizer", "scheduler", "scaler", "ema")}
+    states = [torch.tensor([number], dtype=torch.uint8) for number in range(4)]
+    monkeypatch.setattr(torch.cuda, "get_rng_state_all", lambda: states)
+    exec(save, saved := {**parts, "epoch": 3, "step": 40, "best": 0.5})
+    torch.save(saved["state"], tmp_path / "state.pt")
+    restored = {}
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "set_rng_state", lambda s, i: restored.update({i: s.item()}))
+    modules = {"random": random, "np": np, "torch": torch}
+    exec(load, {**parts, **modules, "path": tmp_path / "state.pt"})
+    assert restored == {0: 0, 1: 1}

@@ -254,6 +254,32 @@ def test_a_longer_run_keeps_the_ratio_between_the_rates_of_two_groups():
     assert [group["lr"] for group in optimizer.param_groups] == pytest.approx([5e-4, 5e-5])
 
 
+def new_rate(optimizer, scheduler):
+    transformers = pytest.importorskip("transformers")
+    code = re.findall(r"```python\n(.*?)```", bundle.load().get("C14").fix, re.S)[2]
+    exec(code, scope := {})
+    args = transformers.TrainingArguments("unused", learning_rate=3e-4, use_cpu=True)
+    scope["NewRate"]().on_train_begin(args, None, None, optimizer=optimizer, lr_scheduler=scheduler)
+
+
+def test_the_callback_looks_behind_the_wrapper_of_deepspeed():
+    accelerate = pytest.importorskip("accelerate")
+    optimizer = torch.optim.AdamW([WEIGHT], lr=1e-3)
+    inner = LambdaLR(optimizer, lambda step: 1.0)
+    new_rate(optimizer, accelerate.utils.DeepSpeedSchedulerWrapper(inner, optimizer))
+    optimizer.step()
+    inner.step()
+    assert optimizer.param_groups[0]["lr"] == pytest.approx(3e-4)
+
+
+def test_the_callback_leaves_a_schedule_of_deepspeed_alone():
+    accelerate = pytest.importorskip("accelerate")
+    optimizer = torch.optim.AdamW([WEIGHT], lr=1e-3)
+    wrapped = accelerate.utils.DeepSpeedSchedulerWrapper(object(), optimizer)
+    new_rate(optimizer, wrapped)
+    assert optimizer.param_groups[0]["lr"] == 1e-3
+
+
 @pytest.mark.parametrize("with_callback", [False, True])
 def test_trainer_resumes_with_the_old_rate_and_betas_unless_the_callback_sets_the_new_ones(
     tmp_path, with_callback

@@ -28,14 +28,18 @@ BAD = {
     ),
 }
 GOOD = {
-    "an epsilon inside the root": (lambda x: (x + 1e-6).sqrt(), [0.0]),
+    "a root of a clamped number": (lambda x: x.clamp_min(1e-6).sqrt(), [0.0]),
+    "a root of a clamped negative": (lambda x: x.clamp_min(1e-6).sqrt(), [-1e-3]),
     "the norm of the library": (lambda x: torch.linalg.vector_norm(x), [0.0, 0.0]),
     "where before the root": (
         lambda x: torch.where(x > 0, torch.where(x > 0, x, 1.0).sqrt(), 0.0),
         [0.0],
     ),
     "log_softmax": (lambda x: log_softmax(x, 0), [200.0, 0.0]),
-    "arccosine of a clamped number": (lambda x: torch.acos(x.clamp(-1 + 1e-6, 1 - 1e-6)), [1.0]),
+    "arccosine of a clamped number": (
+        lambda x: torch.acos(x.float().clamp(-1 + 1e-6, 1 - 1e-6)),
+        [1.0],
+    ),
     "a divisor with a floor": (lambda x: x / x.sum().clamp_min(1e-6), [0.0, 0.0]),
     "deviation with correction 0": (lambda x: x.std(correction=0), [1.0]),
 }

@@ -2,6 +2,7 @@
 
 import collections
 import re
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -108,6 +109,20 @@ def test_the_check_counts_what_is_released_part_by_part(printed):
         "mm_projector",
         "vision_tower",
     }
+
+
+def test_the_loop_of_the_fix_trains_a_connector_that_lies_within_the_tower():
+    names = {
+        "model.visual.merger.mlp.0.weight": True,
+        "model.visual.blocks.0.attn.qkv.weight": False,
+        "model.visual.blocks.0.attn.qkv.lora_A.default.weight": False,
+        "model.language_model.layers.0.self_attn.q_proj.lora_A.default.weight": True,
+        "model.language_model.layers.0.self_attn.q_proj.weight": False,
+        "model.visual.merger.original_module.mlp.0.weight": False,
+    }
+    parameters = [(name, torch.nn.Parameter(torch.zeros(1))) for name in names]
+    exec(block("X1", "fix"), {"model": SimpleNamespace(named_parameters=lambda: parameters)})
+    assert {name: p.requires_grad for name, p in parameters} == names
 
 
 def test_the_loop_of_the_fix_leaves_the_vision_tower_and_the_frozen_copy_of_peft_alone():
