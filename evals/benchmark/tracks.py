@@ -15,7 +15,7 @@ from functools import cache
 from pathlib import Path
 
 from fit import grading as fit_grading
-from grading import others_sets, own_errors, ranks, unseen
+from grading import others_sets, packed, ranks, unseen
 from grading.cases import Case, id_of, read_cases
 
 HERE = Path(__file__).resolve().parent
@@ -67,7 +67,7 @@ def _own() -> list[Case]:
             tuple(row["expect"]),
             "",
         )
-        for row in own_errors.read(SETS / "own_errors.jsonl.gz")
+        for row in packed.read_packed(SETS / "own_errors.jsonl.gz")
     ]
     own = [case for case in cases if not case.expect and case.kind != HEALTHY]
     return [case for case in cases if case not in own] + drawn(own, 40)

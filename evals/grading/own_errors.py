@@ -9,11 +9,8 @@ without `at` is healthy.
 
 from __future__ import annotations
 
-import gzip
-import json
 import re
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,25 +18,16 @@ from typing import Any
 from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.state import Answer
 
+from .packed import count_right, read_packed
 from .report import table
 
 # What the set has to reach: shares of the cases with an entry, without one, and of the healthy.
 LEAST = {"first": 0.69, "silent": 0.94, "line": 0.7, "healthy": 0.95}
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Return the cases of a set."""
-    lines = gzip.decompress(path.read_bytes()).decode("utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def run(path: Path) -> tuple[str, list[str]]:
     """Return (the table, a line for each figure that is worse than LEAST)."""
-    hits, sizes = Counter[str](), Counter[str]()
-    for case, answer in answers(path):
-        for name, is_right in judged(case, answer):
-            sizes[name] += 1
-            hits[name] += is_right
+    hits, sizes = count_right(judged(case, answer) for case, answer in answers(path))
     rows = [f"| {words} | {hits[name]} | {sizes[name]} |" for name, words in WORDS.items()]
     below = [
         f"own errors: {WORDS[name]}: {hits[name] / sizes[name]:.3f}, expected at least {least}"
@@ -62,7 +50,7 @@ WORDS = {
 def answers(path: Path) -> Iterator[tuple[dict[str, Any], Answer]]:
     """Yield each case with the answer to its log."""
     with tempfile.TemporaryDirectory() as folder:
-        for case in read(path):
+        for case in read_packed(path):
             log = Path(folder) / f"{case['id']}.log"
             log.write_text(case["log"], encoding="utf-8")
             yield case, answer_for(log=str(log))

@@ -8,10 +8,7 @@ be claimed. Of a `broken` run the answer may not say that no error was found.
 
 from __future__ import annotations
 
-import gzip
-import json
 import tempfile
-from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -20,6 +17,7 @@ from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.state import Answer
 from remote_gpu_trainer.lookup.writer import NO_ERROR
 
+from .packed import count_right, read_packed
 from .report import table
 
 WORDS = {
@@ -30,19 +28,9 @@ WORDS = {
 LEAST = {"first": 1.0, "silent": 0.93, "broken": 0.92}  # shares that the set has to reach
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Return the cases of a set."""
-    lines = gzip.decompress(path.read_bytes()).decode("utf-8").splitlines()
-    return [json.loads(line) for line in lines]
-
-
 def run(path: Path) -> tuple[str, list[str]]:
     """Return (the table, a line for each figure that is worse than LEAST)."""
-    hits, sizes = Counter[str](), Counter[str]()
-    for case, answer in answers(path):
-        for name, is_right in judged(case, answer):
-            sizes[name] += 1
-            hits[name] += is_right
+    hits, sizes = count_right(judged(case, answer) for case, answer in answers(path))
     rows = [f"| {words} | {hits[name]} | {sizes[name]} |" for name, words in WORDS.items()]
     below = [
         f"whole files: {WORDS[name]}: {hits[name]} of {sizes[name]}, expected at least {least}"
@@ -55,7 +43,7 @@ def run(path: Path) -> tuple[str, list[str]]:
 def answers(path: Path) -> Iterator[tuple[dict[str, Any], Answer]]:
     """Yield each case with the answer to its file, which has the name of the original."""
     with tempfile.TemporaryDirectory() as folder:
-        for case in read(path):
+        for case in read_packed(path):
             log = Path(folder) / case["name"]
             log.write_text(case["log"], encoding="utf-8")
             yield case, answer_for(log=str(log))

@@ -172,7 +172,7 @@ def _of_log(log: _Log, options: ReadOptions) -> Evidence:
     evidence = replace(judged, older=older)
     if is_healthy is not None and evidence.seen in ("", "sound"):
         seen = "sound" if is_healthy else "fault"
-        evidence = replace(evidence, is_log=True, seen=seen, numbers=smi_rows.told(lines))
+        evidence = replace(evidence, is_log=True, seen=seen, numbers=smi_rows.describe_rows(lines))
     if not new:
         return replace(evidence, is_log=True, left_out=NOTHING_NEW, seen="sound")
     evidence = _completed(evidence, replace(log, rows=new))

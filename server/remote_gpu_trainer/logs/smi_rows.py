@@ -61,7 +61,7 @@ def _is_healthy(row: re.Match) -> bool:
     return bool(HEALTHY.match(row[2]) or is_no_fault)
 
 
-def told(lines: list[Line]) -> str:
+def describe_rows(lines: list[Line]) -> str:
     """Return in words what the rows of nvidia-smi ask for, "" for nothing."""
     rows = filter(None, (ROW.match(line.text) for line in lines))
     return RESET if any(WAITING.match(row[1]) and row[2] == "Yes" for row in rows) else ""
