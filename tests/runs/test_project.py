@@ -78,6 +78,13 @@ SAVES = [
     ("import argparse\nfrom time import strftime\np = argparse.ArgumentParser()\np.add_argument('--run', default='sv')\n"
      "args = p.parse_args()\nargs.run = f'{args.run}-{strftime()}'\n",
      "torch.save(model, f'ck/{args.run}/{epoch}.pt')", "ck", "sv-*/*.pt"),
+    # pickled: the file is opened first, or dump takes its name
+    ("import pickle\ndef put(agent, path):\n    with open(path, 'wb') as file:\n        pickle.dump(agent, file)\n",
+     "put(model, f'ck/{epoch}.pkl')", "ck", "*.pkl"),
+    ("import pickle\n", "pickle.dump(model, open(f'ck/agent_{epoch}.pickle', 'wb'))", "ck", "agent_*.pickle"),
+    ("import joblib\n", "joblib.dump(model, 'ck/model.joblib')", "ck", "model.joblib"),
+    ("import pickle\nlosses = []\n", "pickle.dump(losses, open('ck/losses.pkl', 'wb'))", None, None),
+    ("import json\n", "json.dump({'model': 1}, open('ck/model.pkl', 'w'))", None, None),
     # which of two functions of a name a call means isn't known
     ("class A:\n    def put(self, a, path):\n        torch.save(a, path + '/a.pt')\n"
      "class B:\n    def put(self, path, a):\n        torch.save(a, path)\nb = B()\n", "b.put('ck/x.pt', 'G')", None, None),

@@ -23,9 +23,16 @@ _SAVING = {
     "save_checkpoint": 0,
     "save_lora_weights": 0,
     "save_weights": 0,
+    "dump": 1,  # pickle.dump(what, file)
 }
 _OWNERS = frozenset(
     ("torch", "misc", "th", "accelerator", "fabric", "xm", "dcp", "dist_cp", "paddle", "utils")
+)
+_PICKLERS = frozenset(("pickle", "cPickle", "cloudpickle", "dill", "joblib"))
+# What of a training is pickled besides: histories and data are far more than models.
+_IS_PICKLED_MODEL = re.compile(
+    r"model|net(?:work)?s?\b|agent|policy|actor|critic|state_dict|checkpoint|ckpt|trainer|learner",
+    re.I,
 )
 _FOLDER_OPTIONS = ("output_dir", "dirpath", "default_root_dir")
 _ARGUMENTS = re.compile(
@@ -132,16 +139,23 @@ def _moved_to(source: Source, node: ast.expr, values: Values) -> ast.expr:
 
 def _opened(source: Source, node: ast.expr) -> ast.expr:
     """Return the path of a file that is saved into: of `with open(path, "wb") as file`."""
+    if isinstance(node, ast.Call) and name_of(node.func) == "open":
+        return _path_opened(node)
     for above in lineage(source, node):
         for item in getattr(above, "items", []):
             call = item.context_expr
             if not (isinstance(call, ast.Call) and name_of(call.func) == "open"):
                 continue
             if item.optional_vars and ast.unparse(item.optional_vars) == ast.unparse(node):
-                if isinstance(call.func, ast.Attribute):  # Path.open("wb")
-                    return call.func.value
-                return (*call.args, node)[0]
+                return _path_opened(call)
     return node
+
+
+def _path_opened(call: ast.Call) -> ast.expr:
+    """Return the path in a call of open or Path.open."""
+    if isinstance(call.func, ast.Attribute):
+        return call.func.value
+    return (*call.args, call)[0]
 
 
 def _passing_on(source: Source) -> list[str]:
@@ -222,6 +236,8 @@ def _read_call(source: Source, call: ast.Call, values: Values, passing: set[str]
     if name not in _SAVING or not isinstance(call.func, (ast.Attribute, ast.Name)):
         return None
     owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+    if name == "dump" and not _is_pickled_model(call, owner):
+        return None
     node = _path_of(call, name, owner, keyed)
     if node is None or _is_buffer(node, source):
         return None
@@ -247,6 +263,12 @@ def _read_call(source: Source, call: ast.Call, values: Values, passing: set[str]
     if name == "save_pretrained" and re.search(r"tokenizer|processor|config", owner, re.I):
         return None
     return None if _IMAGES.search(save.pattern) else save
+
+
+def _is_pickled_model(call: ast.Call, owner: str) -> bool:
+    """Whether a pickler writes something that is named as a model."""
+    what = ast.unparse(call.args[0]) if call.args else ""
+    return owner in _PICKLERS and _IS_PICKLED_MODEL.search(what) is not None
 
 
 def _path_of(call: ast.Call, name: str, owner: str, keyed: dict[str, ast.expr]) -> ast.expr | None:
