@@ -54,6 +54,21 @@ def test_each_check_finds_its_fault(bundle, page, old, new, said):
     assert said in found
 
 
+@pytest.mark.parametrize(
+    "lists, faults",
+    [
+        ("## Which of these is it?\n\n1. `nan`: [O1]. No graph: [O3], [O4].\n", 0),
+        ("## Which of these is it?\n\nGo to Vision.\n\n## Which of these is it? Vision\n\nO3\n", 0),
+        ("## Which of these is it?\n\n1. `nan`: [O1], [O33].\n\n## Contents\n\n- O3\n", 1),
+        ("## Contents\n\n- O3\n", 0),
+    ],
+)  # fmt: skip
+def test_the_list_at_the_head_of_a_page_names_each_entry(bundle, page, lists, faults):
+    found = findings(bundle({"a.md": f"# A page\n\n{lists}\n{page()}"}))
+    assert len(found) == faults
+    assert all("Which of these is it?" in fault for fault in found)
+
+
 def test_an_entry_without_chinese_gets_a_note_and_no_fault(bundle, page, capsys):
     root = bundle({"a.md": page((" · 没有梯度 · 反向传播报错", " · no grad_fn · detached"))})
     assert findings(root) == []

@@ -84,6 +84,8 @@ _STRAIN = (
 )
 _LINK = re.compile(r"\]\(([^()\s]+)\)")
 _REFERENCE = re.compile(rf"\[({ID.pattern})\](?!\()")
+_QUESTIONS = re.compile(r"^## Which of these is it\?.*\n((?:(?!## ).*\n)*)", re.MULTILINE)
+_WORD = re.compile(r"\w+")
 _RANGE = r"(?:==|!=|<=|>=|<|>|~=)[\w.*+!-]+"
 _REQUIREMENT = re.compile(
     rf"(?:platform|gpu):[\w .+-]+|[A-Za-z][\w.-]*(?:(?: ?{_RANGE})(?: {_RANGE})*)?"
@@ -102,6 +104,7 @@ def lint(catalogue: Catalogue, today: date) -> list[Fault]:
     faults.extend(_wrong_seen_by(catalogue))
     faults.extend(_ran_without_a_proof(catalogue))
     faults.extend(leads(catalogue))
+    faults.extend(_missing_in_lists(catalogue))
     return sorted(faults, key=lambda fault: (fault.path, fault.line, fault.text))
 
 
@@ -187,6 +190,19 @@ def _shared_root_texts(catalogue: Catalogue) -> Iterator[Fault]:
                 f"signature {pattern.source.text!r} is a root text of {name} too; write (cascade) "
                 "behind it in the entry that it doesn't name alone",
             )
+
+
+def _missing_in_lists(catalogue: Catalogue) -> Iterator[Fault]:
+    """Each entry of a page with lists "Which of these is it?" stands in one of them."""
+    named: dict[str, set[str]] = {}
+    for entry in catalogue.entries:
+        if entry.path not in named:
+            page = (catalogue.root / entry.path).read_text(encoding="utf-8")
+            lists = _QUESTIONS.findall(page)
+            named[entry.path] = set(_WORD.findall(" ".join(lists)))
+        if named[entry.path] and entry.id not in named[entry.path]:
+            text = 'the list "Which of these is it?" of its page doesn\'t name it'
+            yield _fault(entry, f"{text}; add what one sees of it there, and the id")
 
 
 def _wrong_seen_by(catalogue: Catalogue) -> Iterator[Fault]:
