@@ -332,7 +332,7 @@ def test_every_link_of_the_guides_leads_to_a_page():
         text = path.read_text(encoding="utf-8")
         assert [link for link in re.findall(r"\]\(([^)]+)\)", text) if not here.link(link)] == []
         for line in re.findall(r"^remote-gpu-trainer .*$", text, re.M):
-            arguments = shlex.split(line.split(" | ")[0])[1:]
+            arguments = shlex.split(line.split(" | ")[0], comments=True)[1:]
             parsed(arguments)
         for command in re.findall(r"`remote-gpu-trainer (\w+)", text):
             assert command in {

@@ -159,7 +159,7 @@ class Provider:
             lists = [one.get(part) if isinstance(one, dict) else None for one in found]
             if not all(isinstance(one, list) for one in lists):
                 raise NoAnswer(f"{self.name}: its answer has no list {part}; see rgt profile")
-            found = [row for one in lists for row in one]
+            found = [row for one in lists if one for row in one]
         if path and any(answer.get(more) for more in ("NextToken", "next_token", "nextToken")):
             raise NoAnswer(f"{self.name}: its answer is one page of several; update {words[0]}")
         for row in found if path or not isinstance(answer, list) else answer:
