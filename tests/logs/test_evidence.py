@@ -499,7 +499,7 @@ LAUNCHER = "torch.distributed.elastic.multiprocessing.errors.ChildFailedError: \
 @pytest.mark.parametrize(
     ("text", "run", "first", "read", "twice"),
     [
-        (FAILED, None, 1, "all 15 lines, one run", False),
+        (FAILED, None, 1, "all 15 lines, as one run", False),
         (
             FAILED + AGAIN + FAILED, None, 16,
             "run 2 of 2, from line 16 on; run 1 ended with RuntimeError (line 15)", True,

@@ -223,3 +223,58 @@ def test_a_symptom_in_the_first_line_of_a_report_is_no_calm_log(ask):
 def test_errors_that_were_unknown(ask, text, entry):
     answer, _, _ = ask(text)
     assert ids(answer)[:1] == [entry]
+
+
+FULL = "RuntimeError: CUDA error: out of memory"
+DISTRIBUTED = "/venv/lib/python3.11/site-packages/torch/distributed"
+BARRIER = (f"{DISTRIBUTED}/distributed_c10d.py", "work = default_pg.barrier(opts=opts)", "barrier")
+FORWARD = ("/venv/lib/python3.11/site-packages/torch/nn/modules/linear.py", "F.linear()", "forward")
+
+
+def traceback(message, *calls):
+    own = ("/home/me/train.py", "main()", "<module>")
+    frames = [
+        f'  File "{file}", line 8, in {name}\n    {code}\n' for file, code, name in (own, *calls)
+    ]
+    return f"Traceback (most recent call last):\n{''.join(frames)}{message}\n"
+
+
+def test_a_full_card_at_a_call_that_needs_no_memory_is_only_listed(ask):
+    answer, _, _ = ask(traceback(FULL, BARRIER))
+    assert ids(answer) == [] and answer.also[0]["id"] == "U10"
+    assert answer.decision is None
+
+
+@pytest.mark.parametrize("text", [traceback(FULL, FORWARD), f"{FULL}\n"], ids=["forward", "bare"])
+def test_a_full_card_is_claimed_elsewhere(ask, text):
+    answer, _, _ = ask(text)
+    assert ids(answer)[:1] == ["U10"] and answer.decision["do"] == "fix_first"
+
+
+NO_CUDA = "AssertionError: Torch not compiled with CUDA enabled"
+INIT = ("/venv/lib/python3.11/site-packages/torch/cuda/__init__.py", "_lazy_init()", "init")
+SHARD = (f"{DISTRIBUTED}/_composable/fsdp/_fsdp_collectives.py", "with stream():", "gather")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        traceback(NO_CUDA, SHARD, INIT),
+        "moving the model to xpu:0\n" + traceback(NO_CUDA, INIT),
+        "import intel_extension_for_pytorch\n" + traceback(NO_CUDA, INIT),
+    ],
+    ids=["asked by torch itself", "device", "package"],
+)
+def test_a_run_on_another_makers_card_is_not_told_to_install_cuda(ask, text):
+    answer, _, _ = ask(text)
+    assert "ENV13" not in ids(answer)
+
+
+def test_a_program_that_asks_for_cuda_on_a_build_without_is_told_so(ask):
+    answer, _, _ = ask(traceback(NO_CUDA, INIT))
+    assert ids(answer)[:1] == ["ENV13"]
+
+
+def test_a_file_without_a_known_start_is_not_said_to_hold_one_run(ask):
+    answer, _, _ = ask("step 1 loss 2.0\nstep 2 loss 1.9\n" + traceback(NO_CUDA, INIT))
+    assert "as one run" in answer.ask

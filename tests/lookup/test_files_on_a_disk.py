@@ -135,13 +135,13 @@ def test_the_answer_tells_how_earlier_runs_ended(ask):
 )
 def test_in_doubt_a_file_is_one_run(ask, text):
     answer = ask(text)
-    assert "one run" in answer.ask and ids(answer) == ["U10"]
+    assert "as one run" in answer.ask and ids(answer) == ["U10"]
 
 
 def test_a_rank_that_died_does_not_end_the_run_of_the_others(ask):
     text = "torchrun --nproc-per-node=2 train.py\n" + OUT_OF_MEMORY + STEPS[:200]
     answer = ask(text)
-    assert "one run" in answer.ask and answer.first_failure["line"] == 7
+    assert "as one run" in answer.ask and answer.first_failure["line"] == 7
 
 
 # Ends from outside.
@@ -195,7 +195,7 @@ def test_a_job_that_prints_a_traceback_while_it_is_cancelled_is_one_run(ask):
     notice = "slurmstepd: error: *** JOB 7 ON n1 CANCELLED AT 2026-11-01T10:00:00 ***\n"
     dying = 'Traceback (most recent call last):\n  File "/me/t.py", line 7, in <module>\nKeyboardInterrupt\n'
     answer = ask(STEPS + notice + dying)
-    assert "one run" in answer.ask and "job 7 was cancelled" in answer.ask
+    assert "as one run" in answer.ask and "job 7 was cancelled" in answer.ask
 
 
 def test_a_time_limit_of_slurm_has_an_entry_and_two_notices_are_one_end(ask):

@@ -212,7 +212,7 @@ def _read(rows: list[Row], run: str, like_good: int) -> str:
         if whole > 1
         else "its one line",
         f"without {like_good} that are like the good run's" if like_good else "",
-        run or "one run",
+        run or "as one run",
     ]
     return f"Read: {', '.join(filter(None, parts))}."
 

@@ -215,6 +215,8 @@ def _of_last_words(state: LookUp) -> Decision | None:
         name = "bug"
     if not name and evidence.read and any(line.says("killed") for line in failed):
         name = "killed"
+    if name == "oom" and state.memory and not state.memory.shows_need:
+        return None
     return decide(name, entry)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from ..numbers.entries import HOST_MEMORY, MAPPED_FILE, SHARED_MEMORY_FULL
+from ..numbers.entries import CPU_BUILD, HOST_MEMORY, MAPPED_FILE, SHARED_MEMORY_FULL
 from .divergence import RAISE_RATE, says_diverges
 
 # tmpfs           492G     0  492G   0% /dev/shm
@@ -14,6 +14,30 @@ _SHM = re.compile(
 )
 _GIB = {"": 1 / 2**20, "K": 1 / 2**20, "M": 1 / 2**10, "G": 1.0, "T": 2.0**10}  # df counts KiB
 LARGE, EMPTY = 16, 50  # GiB of shared memory that suffice; percent in use below which it has room
+
+# Packages and devices of cards for which torch isn't built with CUDA: Intel's, Huawei's, Habana's
+# and TPUs. Above each, where its name stands.
+_OTHER_CARD = re.compile(
+    # site-packages/intel_extension_for_pytorch/xpu/__init__.py
+    r"\bintel_extension_for_pytorch\b|\boneccl_bindings_for_pytorch\b|\btorch/xpu/|\bxpu:\d"
+    # site-packages/torch_npu/npu/__init__.py
+    r"|\btorch_npu\b|\bnpu:\d|\bhabana_frameworks\b|\bhpu:\d|\btorch_xla\b"
+)
+_FRAME = re.compile(r'^\s*File "([^"\n]{1,400})", line \d', re.M)
+_NO_CUDA = "Torch not compiled with CUDA enabled"
+
+
+def runs_on_other_card(text: str) -> bool:
+    """Return whether a report is of a run on a card that needs no build with CUDA.
+
+    It names such a card, or torch's own distributed code asks for CUDA: that code has a group of
+    processes and a device by then, which a build for the CPU alone doesn't get this far.
+    """
+    if _OTHER_CARD.search(text):
+        return True
+    above = text[: text.find(_NO_CUDA)] if _NO_CUDA in text else ""
+    callers = [file for file in _FRAME.findall(above) if "torch/cuda/" not in file]
+    return bool(callers) and "/torch/distributed/" in callers[-1]
 
 
 def has_shared_memory(text: str) -> bool:
@@ -27,6 +51,7 @@ def has_shared_memory(text: str) -> bool:
 # Entries, what rules them out, and what may be instead.
 _TABLE: tuple[tuple[frozenset[str], Callable[[str], bool], tuple[str, ...]], ...] = (
     (RAISE_RATE, says_diverges, ()),
+    (frozenset((CPU_BUILD,)), runs_on_other_card, ()),
     (frozenset((SHARED_MEMORY_FULL,)), has_shared_memory, (HOST_MEMORY, MAPPED_FILE)),
 )
 

@@ -275,7 +275,10 @@ def trust_memory_message(state: LookUp) -> LookUp:
     """Claim the entry about any out-of-memory message where a file has one and no other claim.
 
     Such a message is a sign, however few words of the entry stand around it: no claim is unsure.
+    Where it shows no need of memory it is none, and in a file the entry is only listed.
     """
+    if state.memory and not state.memory.shows_need:
+        return _list_memory(state) if state.rests_on_signs else state
     first = state.ranking.candidates[:1]
     if state.memory and state.confidence == "low" and [c.id for c in first] == [OUT_OF_MEMORY]:
         return replace(state, ranking=replace(state.ranking, confidence="medium"))
@@ -285,6 +288,19 @@ def trust_memory_message(state: LookUp) -> LookUp:
         return state
     candidates = put_first(Candidate(OUT_OF_MEMORY, 0.0), state.ranking.candidates)
     ranking = replace(state.ranking, candidates=candidates, confidence="medium")
+    return replace(state, ranking=ranking)
+
+
+def _list_memory(state: LookUp) -> LookUp:
+    """Put the entry about any out-of-memory message first among the titles, and claim it not.
+
+    Another entry whose signature stands in the file stays claimed.
+    """
+    first = state.ranking.candidates[0] if state.ranking.candidates else None
+    if OUT_OF_MEMORY not in state.entries or (state.confidence and first and first.hit):
+        return state
+    candidates = put_first(Candidate(OUT_OF_MEMORY, 0.0), state.ranking.candidates)
+    ranking = replace(state.ranking, candidates=candidates, confidence="", worth_a_look=True)
     return replace(state, ranking=ranking)
 
 

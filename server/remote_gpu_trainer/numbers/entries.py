@@ -68,3 +68,4 @@ XIDS = "U22"  # says how to go by the number
 INPUT_BOUND = "U24"
 CARD_LOST = "HW1"
 CARD_MEMORY_FAILS = "HW2"
+CPU_BUILD = "ENV13"

@@ -359,6 +359,8 @@ class Shortage(Generic[SomeLine]):
 
     `sentence` says who held the memory, "" without numbers. `entry` is the entry that
     the error points to, or "", and `why` the reason. `first`: `entry` overrides the words.
+    `shows_need`: a size is named, or no call is known, or one that takes memory. Without it the
+    driver alone says that the card is full, which it also says of a card that is broken.
     """
 
     line: SomeLine
@@ -366,6 +368,7 @@ class Shortage(Generic[SomeLine]):
     entry: str = ""
     why: str = ""
     first: bool = False
+    shows_need: bool = True
 
 
 def shortage_in(lines: Sequence[SomeLine]) -> Shortage[SomeLine] | None:
@@ -381,7 +384,8 @@ def shortage_in(lines: Sequence[SomeLine]) -> Shortage[SomeLine] | None:
     if by == "own" and phase in PLACES:
         entry, first = PLACES[phase]
         return Shortage(line, sentence, entry, f"{phase}, by the calls", first)
-    return Shortage(line, sentence)
+    names_size = _REQUESTED.search(line.text)
+    return Shortage(line, sentence, shows_need=bool(names_size or phase or not _calls(lines, line)))
 
 
 def _last_error(lines: Sequence[SomeLine]) -> SomeLine | None:
