@@ -49,7 +49,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, Optional
 
 # --------------------------------------------------------------------------------------------------
 # places.py
@@ -1049,6 +1049,142 @@ def sxid_event(place, code, text, line):
 
 
 # --------------------------------------------------------------------------------------------------
+# dcgm.py
+# What NVIDIA's DCGM says of the cards: `dcgmi diag` and `dcgmi health -c`, as somebody pasted it.
+#
+# The check starts neither. Their tables have two columns: what was tested and how it went, and below
+# it, with the first column empty, the same for single GPUs or the words of an error.
+
+TABLE_OF_DCGM = re.compile(r"^[>\s]*\| (?:Health Monitor Report|Diagnostic +\| Result) +\|", re.M)
+ROW_OF_DCGM = re.compile(r"^[>\s]*\| (.*?) *\|(?: (.*?) *\|)?\s*$")
+CHUNK = 45  # characters of a message in a row of `diag`, which cuts through words
+BAD = {"Fail": "degraded", "Failure": "degraded", "Warn": "warn", "Warning": "warn"}
+# Of the messages in DCGM's dcgm_errors.h, those after which no training on the card is sound.
+FATAL = re.compile(
+    r"double-bit|\bDBE\b|uncorrectable|faulty memory|uncontained|fallen off the bus"
+    r"|corrupt InfoROM|row remapping failed|fatal NvSwitch SXID"
+)
+NAMED_XID = re.compile(r"\bXID (\d{1,3})\b")
+
+
+class ToldByDcgm(NamedTuple):
+    """One thing that isn't well: the GPU, None for all of them, the level, and what was said."""
+
+    gpu: Optional[int]
+    level: str
+    text: str
+
+
+class TestOfDcgm:
+    """One test of `dcgmi diag`: how it went, by GPU where that is told, and its errors."""
+
+    def __init__(self, name):
+        """A test of which nothing is known yet."""
+        self.name, self.results, self.errors = name, {}, []
+        self.is_in_error = False  # whether the next row without a name goes on with an error
+
+    def told(self):
+        """What isn't well: [ToldByDcgm], of single GPUs where the test names them."""
+        bad = {gpu: result for gpu, result in self.results.items() if result in BAD}
+        alone = [gpu for gpu in bad if gpu is not None]
+        return [self.told_of(gpu, bad[gpu]) for gpu in alone or bad]
+
+    def told_of(self, gpu, result):
+        """What isn't well with one GPU, with the errors that are its own or nobody's."""
+        words = " ".join(text for whose, text in self.errors if whose in (gpu, None) or gpu is None)
+        words = " ".join(words.split())
+        text = f"diag: {self.name}: {result}" + (f": {words}" if words else "")
+        return ToldByDcgm(gpu, level_of_words(BAD[result], words), text)
+
+
+def parse_dcgm(text):
+    """The tables of `dcgmi diag` or `dcgmi health -c` -> [ToldByDcgm], empty where all is well."""
+    rows = [row.groups() for row in map(ROW_OF_DCGM.match, clean(text).splitlines()) if row]
+    is_report = any(name.startswith("Health Monitor Report") for name, _ in rows)
+    return told_by_health(rows) if is_report else told_by_diag(rows)
+
+
+def told_by_health(rows):
+    """Read `dcgmi health -c`: below a GPU each system that isn't well, with its errors."""
+    found, gpu, overall = [], None, ""
+    for name, value in rows:
+        arrow, value = re.match(r"( *)-> (.+)", name), value or ""
+        if name == "Overall Health":
+            overall = value
+        elif arrow and arrow.group(2).isdigit() and len(arrow.group(2)) < 4:
+            gpu = int(arrow.group(2))
+        elif arrow and value in BAD:
+            found.append([gpu, value, arrow.group(2), ""])
+        elif not name.strip() and value and found:
+            found[-1][3] += " " + value
+    if not found and overall in BAD:
+        found = [[None, overall, "Overall Health", ""]]
+    return [
+        ToldByDcgm(gpu, level_of_words(BAD[value], words), f"health: {system}: {value}{words}")
+        for gpu, value, system, words in found
+    ]
+
+
+def told_by_diag(rows):
+    """Read `dcgmi diag`: each test, then how it went on single GPUs, and the errors of it."""
+    tests = []
+    for name, value in rows:
+        name, value = name.strip(), value or ""
+        results = results_of(value)
+        if results and name and name != "Info":
+            tests.append(TestOfDcgm(name))
+        if not tests:
+            continue
+        test = tests[-1]
+        if results:
+            test.results.update(results)
+        elif name:
+            test.is_in_error = name.startswith("Warning")
+            if test.is_in_error:
+                gpu = re.search(r"^Warning: GPU ?(\d{1,3})$", name) or re.match(
+                    r"GPU (\d{1,3})\b", value
+                )
+                test.errors.append((int(gpu.group(1)) if gpu else None, of_width(value)))
+        elif test.is_in_error:
+            gpu, text = test.errors[-1]
+            test.errors[-1] = (gpu, text + of_width(value))
+    return [told for test in tests for told in test.told()]
+
+
+def of_width(value):
+    """A part of a message as long as dcgmi cut it, with the blanks at its end."""
+    return value[:CHUNK].ljust(CHUNK)
+
+
+def results_of(value):
+    """The results in a cell -> {GPU: result}, with None for the whole test."""
+    alone = re.match(r"GPU ?(\d{1,3}): (Pass|Fail|Warn|Skip)$", value)
+    if alone:
+        return {int(alone.group(1)): alone.group(2)}
+    found = re.match(r"(Pass|Fail|Warn|Skip)(?: - (?:All|GPUs?: ([\d, ]+)))?$", value)
+    if not found:
+        return {}
+    named = re.findall(r"\d{1,3}", found.group(2) or "")
+    return {int(gpu): found.group(1) for gpu in named} or {None: found.group(1)}
+
+
+def level_of_words(level, words):
+    """The level of a result, by the error that it names where that says more."""
+    xid = NAMED_XID.search(words)
+    if xid:
+        named = xid_level(int(xid.group(1)), "")
+        return named if named in ("fatal", "degraded") else "warn"
+    return "fatal" if FATAL.search(words) else level
+
+
+def judge_dcgm(box, add):
+    """Add a finding for each thing that DCGM says isn't well."""
+    for gpu, level, text in box.dcgm:
+        names = {"fatal": "dcgm_fatal", "degraded": "dcgm_failed"}
+        add(gpu, names.get(level, "dcgm_warned"), short(text), level=level, key=f"dcgm {text}")
+
+
+# --------------------------------------------------------------------------------------------------
 # text.py
 # Read the cells of nvidia-smi. Text from a box is cut, cleaned, not trusted.
 
@@ -1281,6 +1417,52 @@ CALL_SECONDS = 25.0  # for one call of nvidia-smi
 # For all its calls: an MCP call has 50 s, and ssh needs some of them. The first call wakes the
 # GPUs, and may use all of this time.
 SERIES_SECONDS = 42.0
+
+
+# --------------------------------------------------------------------------------------------------
+# memory_counts.py
+# How many memory errors the kernel counted, by the outputs that people paste of it.
+#
+# `edac-util -v`, `grep . /sys/devices/system/edac/mc/mc*/?e_count`, and `ras-mc-ctl --summary`, whose
+# counts are those of its database, of any age.
+
+# mc0: csrow0: CPU_SrcID#0_MC#0_Chan#0_DIMM#0: 12645 Corrected Errors
+OF_EDAC_UTIL = re.compile(
+    r"^\s*(mc\d{1,3}): (?:.{1,120}: )?(\d{1,12}) (Corrected|Uncorrected) Errors"
+)
+# /sys/devices/system/edac/mc/mc0/ce_count:12645     deeper ones are parts of it
+OF_SYSFS = re.compile(r"\bedac/mc/(mc\d{1,3})/(ce|ue)_count[:=]\s*(\d{1,12})\s*$")
+# 	Corrected on DIMM Label(s): 'DIMM_B1' location: 0:2:0:-1 errors: 5
+OF_RAS = re.compile(
+    r"^\s*(\w+) on DIMM Label\(s\): '.{0,200}' location: (\d{1,3}):\S{1,40} errors: (\d{1,12})\s*$"
+)
+KINDS_OF_ERROR = {"Corrected": "ce", "Uncorrected": "ue", "Fatal": "ue", "ce": "ce", "ue": "ue"}
+
+
+def has_memory_counts(text):
+    """Whether a text is one of these outputs."""
+    if re.search(r"^edac-util: No errors to report|^Memory controller events summary:", text, re.M):
+        return True
+    lines = text.splitlines()[:2000]
+    return any(OF_EDAC_UTIL.match(line) or OF_SYSFS.search(line) for line in lines)
+
+
+def parse_memory_counts(text):
+    """The counts -> {memory controller: {"ce": corrected errors, "ue": others}}."""
+    found = {}
+    for line in clean(text).splitlines():
+        util, file, ras = OF_EDAC_UTIL.match(line), OF_SYSFS.search(line), OF_RAS.match(line)
+        if util:
+            name, count, kind = util.groups()
+        elif file:
+            name, kind, count = file.groups()
+        elif ras and ras.group(1) in KINDS_OF_ERROR:
+            kind, name, count = ras.group(1), "mc" + ras.group(2), ras.group(3)
+        else:
+            continue
+        counts = found.setdefault(name, {"ce": 0, "ue": 0})
+        counts[KINDS_OF_ERROR[kind]] += int(count)
+    return found
 
 
 # --------------------------------------------------------------------------------------------------
@@ -2180,6 +2362,7 @@ class ExaminedBox:
         self.processes_known, self.driver, self.log_excused = False, "", False
         self.late = []  # calls of nvidia-smi for which there was no time
         self.missing_cards = []  # cards that nvidia-smi doesn't show
+        self.dcgm = []  # what dcgmi says isn't well
         self.foreign = set()  # places of the cards that belong to another job
         self.spare_nodes = 0  # device nodes that no GPU answers for
 
@@ -2403,6 +2586,9 @@ def read_other_captures(box, files):
     disks = parse_df(files.get("df.txt", ""))
     if disks:
         box.proc = dict(box.proc, disks=dict(disks, **as_dict(box.proc.get("disks"))))
+    if "edac.txt" in files:
+        box.proc = dict(box.proc, edac=parse_memory_counts(files["edac.txt"]))
+    box.dcgm = parse_dcgm(files.get("dcgm.txt", ""))
     for line in clean(files.get("lspci.txt", "")).splitlines():
         # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): it no longer answers
         if "NVIDIA" in line and "(rev ff)" in line:
@@ -2901,21 +3087,28 @@ def judge_host_memory(box, add):
 PROCESSORS_A_GPU = 2  # a process that trains, and one that loads data (our limit)
 THROTTLED = 0.25  # of the periods in which a container used processors (our limit)
 STEAL_WARN, STEAL_DEGRADED = 0.05, 0.2  # of the time in which programs wanted to run (our limits)
+DAYS_UNKNOWN = 100.0  # that a box may have counted of which nobody says how long (our limit)
 LEAST_TICKS = 3000  # of the kernel's clock, 100 a second: less tells nothing
 
 
 def judge_memory_errors(box, add):
-    """Judge what EDAC counted since the boot: memory errors that were corrected, or couldn't be."""
+    """Judge what EDAC counted since the boot: memory errors that were corrected, or couldn't be.
+
+    Of counts that somebody pasted nothing says since when, so that a few may be years old.
+    """
     uptime = as_number(box.proc.get("uptime_s"))
-    days = max(1.0, (uptime or 0) / 86400.0)
+    days = DAYS_UNKNOWN if uptime is None else max(1.0, uptime / 86400.0)
+    since = "since a time that isn't told" if uptime is None else f"up {days:.1f} days"
     for name, counts in sorted(as_dict(box.proc.get("edac")).items()):
         counts = as_dict(counts)
         uncorrected, corrected = as_number(counts.get("ue")), as_number(counts.get("ce"))
-        values = (short(name, 20), days)
+        values = (short(name, 20), since)
         if uncorrected:
             add(None, "uncorrected_memory", uncorrected, *values, key=f"host memory {name}")
         elif corrected and corrected >= CORRECTED_A_DAY * days:
             add(None, "corrected_memory", corrected, *values, key=f"host memory {name}")
+        elif corrected and uptime is None:
+            add(None, "few_corrected", corrected, *values, key=f"host memory {name}")
 
 
 def processors_of(box):
@@ -4421,11 +4614,15 @@ less_memory_than_a_gpu | warn | small memory
   do: compare it with what you rented: --expect ram=GIB; a checkpoint of the GPU's size can't pass
     through at once
 uncorrected_memory | fatal
-  found: EDAC counted %d memory errors that couldn't be corrected (%s, up %.1f days)
+  found: EDAC counted %d memory errors that couldn't be corrected (%s, %s)
   expected: 0
   do: the kernel kills programs for them: save your checkpoints elsewhere and check them, {BACK}
+few_corrected | warn
+  found: EDAC counted %d corrected memory errors (%s, %s)
+  expected: less than 10 a day (mcelog's threshold for a module)
+  do: read the counts again tomorrow; if they grow by ten a day, a memory module is about to fail
 corrected_memory | degraded
-  found: EDAC counted %d corrected memory errors (%s, up %.1f days)
+  found: EDAC counted %d corrected memory errors (%s, %s)
   expected: less than 10 a day (mcelog's threshold for a module)
   do: a memory module is about to fail: save your checkpoints elsewhere, finish your job, then
     {BACK}
@@ -4653,6 +4850,20 @@ no_sample | fatal
   found: nvidia-smi gave nothing for %d s
   expected: a sample every %s s
   do: don't call it again; reboot the box, and if it hangs again, {BACK}
+
+# NVIDIA's own diagnostics, as somebody ran them
+dcgm_fatal | fatal
+  found: dcgmi %s
+  expected: Pass, or Healthy
+  do: save your checkpoints elsewhere, then {BACK}; this output is the proof
+dcgm_failed | degraded
+  found: dcgmi %s
+  expected: Pass, or Healthy
+  do: run it again while nothing else uses the cards; if it comes back, {BACK}
+dcgm_warned | warn
+  found: dcgmi %s
+  expected: Pass, or Healthy
+  do: read what it names; it stops no training by itself
 """
 
 
@@ -5661,6 +5872,8 @@ KINDS_OF_OUTPUT = (
     ),
     # Filesystem      Size  Used Avail Use% Mounted on
     ("df.txt", lambda text: re.search(r"^\s*Filesystem\s.*\bMounted on\s*$", text[:HEAD], re.M)),
+    ("dcgm.txt", lambda text: TABLE_OF_DCGM.search(text[:HEAD])),
+    ("edac.txt", lambda text: has_memory_counts(text[:MOST_LOOKED_AT])),
     (
         "retired.csv",
         lambda text: any(cell.startswith("retired_pages.address") for cell in first_cells(text)),
@@ -6915,6 +7128,7 @@ def judge(record, expectations=None):
     judge_nvlink(box, add)
     judge_use(box, add)
     judge_log(box, add)
+    judge_dcgm(box, add)
     judge_system(box, add)
     judge_torch(box, add)
     judge_amd(record, box, add)

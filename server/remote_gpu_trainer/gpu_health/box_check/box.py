@@ -4,8 +4,10 @@ import re
 
 from ...logs.kernel.kernel_log import parse_log
 from ...logs.kernel.places import COLOUR, bdf, clean, short
+from .dcgm import parse_dcgm
 from .failures import HANDLE, exit_of, lost_handles, smi_failure
 from .files import CALLS, FILES, LIMIT
+from .memory_counts import parse_memory_counts
 from .smi_outputs import (
     parse_apps,
     parse_csv,
@@ -118,6 +120,7 @@ class ExaminedBox:
         self.processes_known, self.driver, self.log_excused = False, "", False
         self.late = []  # calls of nvidia-smi for which there was no time
         self.missing_cards = []  # cards that nvidia-smi doesn't show
+        self.dcgm = []  # what dcgmi says isn't well
         self.foreign = set()  # places of the cards that belong to another job
         self.spare_nodes = 0  # device nodes that no GPU answers for
 
@@ -341,6 +344,9 @@ def read_other_captures(box, files):
     disks = parse_df(files.get("df.txt", ""))
     if disks:
         box.proc = dict(box.proc, disks=dict(disks, **as_dict(box.proc.get("disks"))))
+    if "edac.txt" in files:
+        box.proc = dict(box.proc, edac=parse_memory_counts(files["edac.txt"]))
+    box.dcgm = parse_dcgm(files.get("dcgm.txt", ""))
     for line in clean(files.get("lspci.txt", "")).splitlines():
         # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): it no longer answers
         if "NVIDIA" in line and "(rev ff)" in line:

@@ -54,21 +54,28 @@ def judge_host_memory(box, add):
 PROCESSORS_A_GPU = 2  # a process that trains, and one that loads data (our limit)
 THROTTLED = 0.25  # of the periods in which a container used processors (our limit)
 STEAL_WARN, STEAL_DEGRADED = 0.05, 0.2  # of the time in which programs wanted to run (our limits)
+DAYS_UNKNOWN = 100.0  # that a box may have counted of which nobody says how long (our limit)
 LEAST_TICKS = 3000  # of the kernel's clock, 100 a second: less tells nothing
 
 
 def judge_memory_errors(box, add):
-    """Judge what EDAC counted since the boot: memory errors that were corrected, or couldn't be."""
+    """Judge what EDAC counted since the boot: memory errors that were corrected, or couldn't be.
+
+    Of counts that somebody pasted nothing says since when, so that a few may be years old.
+    """
     uptime = as_number(box.proc.get("uptime_s"))
-    days = max(1.0, (uptime or 0) / 86400.0)
+    days = DAYS_UNKNOWN if uptime is None else max(1.0, uptime / 86400.0)
+    since = "since a time that isn't told" if uptime is None else f"up {days:.1f} days"
     for name, counts in sorted(as_dict(box.proc.get("edac")).items()):
         counts = as_dict(counts)
         uncorrected, corrected = as_number(counts.get("ue")), as_number(counts.get("ce"))
-        values = (short(name, 20), days)
+        values = (short(name, 20), since)
         if uncorrected:
             add(None, "uncorrected_memory", uncorrected, *values, key=f"host memory {name}")
         elif corrected and corrected >= CORRECTED_A_DAY * days:
             add(None, "corrected_memory", corrected, *values, key=f"host memory {name}")
+        elif corrected and uptime is None:
+            add(None, "few_corrected", corrected, *values, key=f"host memory {name}")
 
 
 def processors_of(box):

@@ -7,9 +7,11 @@ import re
 
 from ...logs.kernel.kernel_log import parse_log
 from ...logs.kernel.places import short
+from .dcgm import TABLE_OF_DCGM
 from .failures import HANDLE, smi_failure
 from .fields import CANON
 from .files import EXTRA_FILES, FILES, LIMIT
+from .memory_counts import has_memory_counts
 from .smi_outputs import is_part_of_q
 
 HEAD = 4000  # characters in which most outputs show what they are
@@ -131,6 +133,8 @@ KINDS_OF_OUTPUT = (
     ),
     # Filesystem      Size  Used Avail Use% Mounted on
     ("df.txt", lambda text: re.search(r"^\s*Filesystem\s.*\bMounted on\s*$", text[:HEAD], re.M)),
+    ("dcgm.txt", lambda text: TABLE_OF_DCGM.search(text[:HEAD])),
+    ("edac.txt", lambda text: has_memory_counts(text[:MOST_LOOKED_AT])),
     (
         "retired.csv",
         lambda text: any(cell.startswith("retired_pages.address") for cell in first_cells(text)),

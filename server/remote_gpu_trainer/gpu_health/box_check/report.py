@@ -6,6 +6,7 @@ from ...logs.kernel.advice import RANK
 from ...logs.kernel.places import short
 from .box import amd_cards, nvidia_cards, parse
 from .cards import HBM, sku_of
+from .dcgm import judge_dcgm
 from .expectations import judge_expectations
 from .files import FILES
 from .findings import Findings, renters_step, verdict
@@ -51,6 +52,7 @@ def judge(record, expectations=None):
     judge_nvlink(box, add)
     judge_use(box, add)
     judge_log(box, add)
+    judge_dcgm(box, add)
     judge_system(box, add)
     judge_torch(box, add)
     judge_amd(record, box, add)
