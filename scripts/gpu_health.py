@@ -1052,8 +1052,8 @@ def sxid_event(place, code, text, line):
 # dcgm.py
 # What NVIDIA's DCGM says of the cards: `dcgmi diag` and `dcgmi health -c`, as somebody pasted it.
 #
-# The check starts neither. Their tables have two columns: what was tested and how it went, and below
-# it, with the first column empty, the same for single GPUs or the words of an error.
+# The check starts neither. Their tables have two columns: what was tested and how it went, and
+# below it, with the first column empty, the same for single GPUs or the words of an error.
 
 TABLE_OF_DCGM = re.compile(r"^[>\s]*\| (?:Health Monitor Report|Diagnostic +\| Result) +\|", re.M)
 ROW_OF_DCGM = re.compile(r"^[>\s]*\| (.*?) *\|(?: (.*?) *\|)?\s*$")
@@ -1423,8 +1423,8 @@ SERIES_SECONDS = 42.0
 # memory_counts.py
 # How many memory errors the kernel counted, by the outputs that people paste of it.
 #
-# `edac-util -v`, `grep . /sys/devices/system/edac/mc/mc*/?e_count`, and `ras-mc-ctl --summary`, whose
-# counts are those of its database, of any age.
+# `edac-util -v`, `grep . /sys/devices/system/edac/mc/mc*/?e_count`, and `ras-mc-ctl --summary`,
+# whose counts are those of its database, of any age.
 
 # mc0: csrow0: CPU_SrcID#0_MC#0_Chan#0_DIMM#0: 12645 Corrected Errors
 OF_EDAC_UTIL = re.compile(

@@ -144,7 +144,7 @@ def test_a_recording_comes_home_and_judges_the_same(boxes, tmp_path):
         "proc.json",
         "exit.json",
     }
-    again = command("--replay", str(tmp_path / "rec"))
+    again = command(str(tmp_path / "rec"))
     assert again.returncode == 1 and again.stdout.splitlines()[1] == done.stdout.splitlines()[1]
     assert list(gpu.home.rglob("*")) == []
     refused = command("gpu", "--record", str(tmp_path / "rec")).stderr
@@ -633,14 +633,11 @@ def test_questions_are_bounded():
 @pytest.mark.parametrize(
     ("args", "said"),
     [
-        (["--replay", "/nowhere"], "no folder or file at /nowhere; pass one that --record wrote"),
-        ([str(SCRIPT)], f"the file {SCRIPT} is no box; pass a saved output as --replay FILE"),
-        (["-"], "standard input is no box; pass a saved output as --replay FILE"),
-        (["gpu", "--replay", "x"], "the box 'gpu' and --replay can't be combined; pass one"),
+        ([str(SCRIPT), "--record", "x"], f"--record is for a box, and {SCRIPT} was read on one"),
         (["--hosts", "x", "--watch", "1"], "--hosts and --watch can't be combined; pass one"),
         (["-o", "x.html"], "-o needs --report; pass both or none"),
         (["--pid", "3"], "--pid needs --watch; pass both or none"),
-        (["--replay", "x", "--stress", "3"], "--stress and --replay can't be combined; pass one"),
+        ([str(SCRIPT), "--stress", "3"], f"--stress is for a box, and {SCRIPT} was read on one"),
         (["--hosts", "/nowhere"], "/nowhere"),
     ],
 )
@@ -651,9 +648,35 @@ def test_options_that_do_not_go_together_are_refused(args, said):
     assert done.stderr.count("\n") == 1 and "Traceback" not in done.stderr
 
 
-def test_a_replay_needs_no_box_and_agrees_with_the_script():
+@pytest.mark.parametrize("way", ["dmesg.txt", "./dmesg", "folder/", "-"])
+def test_what_was_read_on_a_box_is_a_plain_argument(way, tmp_path):
+    path = tmp_path / ("folder/dmesg.txt" if way == "folder/" else way.replace("-", "piped"))
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(
+        "[    9.0] NVRM: Xid (PCI:0000:3b:00): 79, pid=7, GPU has fallen off the bus.\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-m", "remote_gpu_trainer", "health", way],
+        cwd=tmp_path,
+        stdin=path.open("rb"),
+        capture_output=True,
+        text=True,
+    )
+    name = "standard input" if way == "-" else way
+    assert (done.returncode, done.stdout.splitlines()[0]) == (1, f"unfit: {name}")
+    assert "fallen off the bus" in done.stdout
+
+
+def test_a_name_without_a_dot_stays_a_box_whatever_lies_here(tmp_path, monkeypatch, boxes):
+    fake_box(boxes, tmp_path, log=LOST)
+    monkeypatch.chdir(tmp_path)
+    Path("gpu").write_text("nothing of a kernel log")
+    assert "fallen off the bus" in command("gpu").stdout
+
+
+def test_what_was_read_needs_no_box_and_is_judged_as_the_script_does():
     for name in ("h100x8", "lost", "no-gpu"):
-        done = command("--replay", str(CAPTURES / name))
+        done = command(str(CAPTURES / name))
         script = subprocess.run(
             [sys.executable, SCRIPT, "--replay", CAPTURES / name],
             capture_output=True,

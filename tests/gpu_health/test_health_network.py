@@ -149,7 +149,7 @@ def test_what_was_measured_is_shown_and_what_it_takes_is_said_before(server, cap
     "words, why",
     [
         (["--durable", "a@b:c"], "--durable needs --network"),
-        (["--network", "--replay", "x"], "--network and --replay can't be combined"),
+        ([__file__, "--network"], "--network is for a box, and "),
     ],
 )
 def test_options_that_do_not_go_together_are_refused(words, why, capsys):

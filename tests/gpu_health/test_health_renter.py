@@ -96,7 +96,7 @@ def at_terminal(*command, **variables):
 
 
 HERE = (sys.executable, str(SCRIPT), "--replay", str(CAPTURES / "h100x8-load"))
-RGT = (sys.executable, "-m", "remote_gpu_trainer", "health", *HERE[2:])
+RGT = (sys.executable, "-m", "remote_gpu_trainer", "health", str(CAPTURES / "h100x8-load"))
 
 
 @pytest.mark.parametrize("command", [HERE, RGT], ids=["script", "rgt"])

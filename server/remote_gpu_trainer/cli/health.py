@@ -7,9 +7,10 @@ import math
 import os
 import subprocess
 import sys
+import tempfile
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -19,6 +20,11 @@ from . import terminal
 from .boxes import BOX, box_of, remember
 from .completion import files, folders
 from .parsing import command, program
+
+if TYPE_CHECKING:
+    from ..gpu_health.reading import Health
+
+MOST_READ = 64 << 20  # bytes of standard input; the check itself says what it cut
 
 COLOURS = {  # of verdicts, and of the levels of findings
     r"(?m)^fit\b": "bold green",
@@ -42,7 +48,6 @@ class Options:
     network: bool
     durable: str
     record: Path | None
-    replay: Path | None
     hosts: str | None
     watch: float | None
     pid: int | None
@@ -53,7 +58,13 @@ class Options:
 
 
 @command("health", about_boxes=True)
-@click.argument("box", default="local", help=BOX + " (default: this machine)")
+@click.argument(
+    "box",
+    default="local",
+    help=BOX + "; or what was read on a box: ./FOLDER of --record, a FILE.txt with the output of a "
+    "command such as dmesg, nvidia-smi -q or dcgmi diag, or - for standard input (default: this "
+    "machine)",
+)
 @click.option(
     "--expect",
     default="",
@@ -92,14 +103,6 @@ class Options:
     metavar="DIR",
     shell_complete=folders,
     help="save what was read on the box in a new folder on this machine",
-)
-@click.option(
-    "--replay",
-    type=Path,
-    metavar="DIR",
-    shell_complete=folders,
-    help="judge a folder that --record wrote instead of a box, or a file with the output of a "
-    "command, such as dmesg or nvidia-smi -q",
 )
 @click.option(
     "--hosts",
@@ -154,6 +157,8 @@ def health(**given: Any) -> int:
         return _print_expectations()
     if options.report is not None:
         return _report(options.report, options.output)
+    if _is_capture(options.box):
+        return _judge_capture(options)
     if options.watch is not None:
         return _watch(options, options.watch)
     if options.hosts is not None:
@@ -166,14 +171,13 @@ def refuse_combinations(options: Options) -> None:
     alone = {
         "--hosts": options.hosts,
         "--record": options.record,
-        "--replay": options.replay,
         "--report": options.report,
         "--watch": options.watch,
     }
     given = [name for name, value in alone.items() if value is not None]
     if len(given) > 1:
         raise BadRequest(f"{' and '.join(given)} can't be combined; pass one of them")
-    if options.box != "local" and given and given[0] in ("--hosts", "--replay", "--report"):
+    if options.box != "local" and given and given[0] in ("--hosts", "--report"):
         raise BadRequest(
             f"the box {options.box[:40]!r} and {given[0]} can't be combined; pass one of them"
         )
@@ -197,24 +201,53 @@ def _print_expectations() -> int:
     ).returncode
 
 
-def _check_box(options: Options) -> int:
-    """Check one box, or a recording of one: 0 fit, 1 care or unfit, 2 could not tell."""
-    from ..gpu_health.examine import Question, examine, record
-    from ..gpu_health.reading import as_text
+def _is_capture(box: str) -> bool:
+    """Whether the argument is what was read on a box: a path that is there, or standard input.
 
-    if options.box == "-" or ("/" in options.box and os.path.isfile(options.box)):
-        what = "standard input" if options.box == "-" else f"the file {shown(options.box, 80)}"
-        raise BadRequest(f"{what} is no box; pass a saved output as --replay FILE")
-    box, replay = box_of(options.box), options.replay
-    if replay is not None and not os.path.lexists(replay):
-        raise BadRequest(f"no folder or file at {replay}; pass one that --record wrote")
+    A name without a slash and a dot stays a box, whatever lies here.
+    """
+    return (
+        box == "-" or ("/" in box and os.path.exists(box)) or ("." in box and os.path.isfile(box))
+    )
+
+
+def _judge_capture(options: Options) -> int:
+    """Judge what was read on a box: 0 fit, 1 care or unfit, 2 could not tell."""
+    from ..boxes.box import parse
+    from ..gpu_health.examine import Question, examine
+
+    asked = {
+        "--python": options.python,
+        "--stress": options.stress,
+        "--network": options.network,
+        "--record": options.record,
+        "--watch": options.watch,
+        "--accept-new-host-key": options.accept_new,
+    }
+    for name, value in asked.items():
+        if value:
+            raise BadRequest(f"{name} is for a box, and {shown(options.box, 80)} was read on one")
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(options.box).absolute()
+        if options.box == "-":
+            path = Path(folder) / "input"
+            path.write_bytes(sys.stdin.buffer.read(MOST_READ))
+        verdict = examine(parse("local"), Question(options.expect, replay=str(path)))
+    verdict.box = "standard input" if options.box == "-" else options.box
+    return _told(options, verdict)
+
+
+def _check_box(options: Options) -> int:
+    """Check one box: 0 fit, 1 care or unfit, 2 could not tell."""
+    from ..gpu_health.examine import Question, examine, record
+
+    box = box_of(options.box)
     question = Question(
         options.expect,
         options.python,
         options.stress,
-        str(replay.absolute()) if replay else "",
-        options.network,
-        options.durable,
+        network=options.network,
+        durable=options.durable,
     )
     _say_what_it_takes(options)
     with terminal.waiting(f"checking {options.box[:60]} …"):
@@ -222,10 +255,15 @@ def _check_box(options: Options) -> int:
             verdict = record(box, question, options.record, accept_new=options.accept_new)
         else:
             verdict = examine(box, question, accept_new=options.accept_new)
-    if not verdict.why and not replay:
+    if not verdict.why:
         remember(box)
-    if replay:
-        verdict.box = str(replay)
+    return _told(options, verdict)
+
+
+def _told(options: Options, verdict: Health) -> int:
+    """Print the answer, and return the exit code."""
+    from ..gpu_health.reading import as_text
+
     if options.as_json:
         print(json.dumps(verdict.as_dict(), ensure_ascii=False, indent=1))
     else:

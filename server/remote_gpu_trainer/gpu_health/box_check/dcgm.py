@@ -1,7 +1,7 @@
 """What NVIDIA's DCGM says of the cards: `dcgmi diag` and `dcgmi health -c`, as somebody pasted it.
 
-The check starts neither. Their tables have two columns: what was tested and how it went, and below
-it, with the first column empty, the same for single GPUs or the words of an error.
+The check starts neither. Their tables have two columns: what was tested and how it went, and
+below it, with the first column empty, the same for single GPUs or the words of an error.
 """
 
 import re

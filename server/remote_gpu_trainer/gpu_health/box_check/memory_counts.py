@@ -1,7 +1,7 @@
 """How many memory errors the kernel counted, by the outputs that people paste of it.
 
-`edac-util -v`, `grep . /sys/devices/system/edac/mc/mc*/?e_count`, and `ras-mc-ctl --summary`, whose
-counts are those of its database, of any age.
+`edac-util -v`, `grep . /sys/devices/system/edac/mc/mc*/?e_count`, and `ras-mc-ctl --summary`,
+whose counts are those of its database, of any age.
 """
 
 import re
