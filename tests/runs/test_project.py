@@ -46,7 +46,11 @@ SAVES = [
     # (what is above the loop, the call that saves, the folder, the pattern)
     ("", "torch.save(model, 'model.pt')", ".", "model.pt"),
     ("", "torch.save(model.state_dict(), f'out/step_{epoch:05d}.pt')", "out", "step_*.pt"),
-    ("", "torch.save(model, 'out/%s_%d.pth' % ('a', epoch))", "out", "*_*.pth"),
+    ("", "torch.save(model, 'out/%s_%d.pth' % ('a', epoch))", "out", "a_*.pth"),
+    ("D = '.'\n", "torch.save(model, '%s/net_%d.pth' % (D, epoch))", ".", "net_*.pth"),
+    ("D = 'out'\n", "torch.save(model, '{0}/{name}-{1:03d}.pth'.format(D, epoch, name='g'))", "out", "g-*.pth"),
+    ("D = 'out'\n", "torch.save(model, '%(where)s/e%(at)03d.pth' % {'where': D, 'at': epoch})", "out", "e*.pth"),
+    ("", "torch.save(model, '%s/net.pth' % unknown())", None, None),
     ("", "torch.save(model, './ck/{}.pth'.format(epoch))", "ck", "*.pth"),
     ("import os\nDIR = 'runs/a'\n", "torch.save(model, os.path.join(DIR, 'last.pt'))", "runs/a", "last.pt"),
     ("from pathlib import Path\nOUT = Path('out') / 'x'\n", "torch.save(model, OUT / f'{epoch}.pt')", "out/x", "*.pt"),
@@ -701,6 +705,29 @@ def test_a_script_that_trains_by_a_command_of_its_own_is_a_question(project):
     assert made.questions[1] == "does it have what script/train_a.sh calls?"
 
 
+@pytest.mark.parametrize("default", ["", ", default=False", ", default=None"])
+def test_a_save_that_an_option_switches_on_is_asked_for(project, default):
+    before = (
+        "import argparse\np = argparse.ArgumentParser()\n"
+        f"p.add_argument('--save-model', action='store_true'{default})\nargs = p.parse_args()\n"
+    )
+    text = loop("if args.save_model: torch.save(model, 'model.pt')", before)
+    made = draft(project({"train.py": text}))
+    assert made.questions == [
+        "train.py:12 saves only with --save-model: is the command to have it?"
+    ]
+
+
+def test_an_own_function_that_saves_is_no_second_place(project):
+    before = (
+        "def save_checkpoint(state, is_best, filename='checkpoint.pth.tar'):\n"
+        "    torch.save(state, filename)\n"
+    )
+    made = draft(project({"train.py": loop("save_checkpoint({'a': 1}, False)", before)}))
+    assert made.questions == []
+    assert made.values()["checkpoint"]["pattern"] == "checkpoint.pth.tar"
+
+
 def test_where_it_saves_is_a_question_while_the_command_is_open(project):
     files = {"train.py": loop(SAVE), "run.sh": "python train.py --config $1\n"}
     assert draft(project(files)).questions == [
@@ -1006,7 +1033,7 @@ def test_a_save_that_a_switch_forbids_is_no_checkpoint(project, words, is_saved)
     program = loop("if args.save: torch.save(model, f'ck/{epoch}.pt')", parser)
     made = draft(project({"train.py": program, "run.sh": f"python train.py {words}\n"}))
     assert ("checkpoint" in made.values()) == is_saved
-    assert any("where does it save" in one for one in made.questions) != is_saved
+    assert any("saves only with --save:" in one for one in made.questions) != is_saved
 
 
 @pytest.mark.parametrize(

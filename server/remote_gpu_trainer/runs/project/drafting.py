@@ -210,7 +210,7 @@ def _lines(
             "20h",
             "yours to say: the run saves and ends then, whatever the program does",
         ),
-        *_checkpoint_lines(saving, declared, start, used),
+        *_checkpoint_lines(saving, declared, start, used, values),
         *_end_lines(saving, declared, values, start.folder),
     ]
 
@@ -522,17 +522,11 @@ def _launch_lines(
 
 
 def _checkpoint_lines(
-    saving: Saving, declared: list[Option], start: Start, used: list[Source]
+    saving: Saving, declared: list[Option], start: Start, used: list[Source], values: Values
 ) -> list[Line]:
     """Return where the program saves, and how it goes on from there."""
     if not saving.folder:
-        unread = [f"{one.source}:{one.line}" for one in saving.unread[:3]]
-        if unread:
-            ask = f"where does it save? {_untold(unread)}; a rehearsal does"
-        elif saving.results:
-            ask = "it saves at its end alone: a kill before that loses all"
-        else:
-            ask = "no call that saves was found: where does it save, if at all?"
+        ask = _ask_where(saving, declared, used, values)
         return [Line("checkpoint", {"folder": "out", "pattern": "*.pt"}, question=ask, is_off=True)]
     at = saving.at
     where = f"{at.source}:{at.line}, {at.how}" if at else ""
@@ -581,6 +575,26 @@ def _checkpoint_lines(
         asked = "" if is_named else ask
         lines.append(Line("resume", {"flag": resumes.flag}, why, question=asked))
     return lines
+
+
+def _ask_where(saving: Saving, declared: list[Option], used: list[Source], values: Values) -> str:
+    """Return what to ask where the source doesn't tell in which folder a program saves."""
+    if unread := [f"{one.source}:{one.line}" for one in saving.unread[:3]]:
+        return f"where does it save? {_untold(unread)}; a rehearsal does"
+    if off := _switched_off(used, declared, values):
+        return f"{off}: is the command to have it?"
+    if saving.results:
+        return "it saves at its end alone: a kill before that loses all"
+    return "no call that saves was found: where does it save, if at all?"
+
+
+def _switched_off(used: list[Source], declared: list[Option], values: Values) -> str:
+    """Return which call saves only with an option that the command doesn't have; '' for none."""
+    flags = {one.name: one.flag for one in declared}
+    for save, name in saves.switched_off(used, values):
+        if name in flags:
+            return f"{save.source}:{save.line} saves only with {flags[name]}"
+    return ""
 
 
 def _untold(places: list[str]) -> str:

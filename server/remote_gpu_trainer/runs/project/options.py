@@ -235,7 +235,7 @@ def _declared(call: ast.Call) -> Option | None:
         is_text=name != "add_argument" or _takes_text(keyed.get("type")),
         is_argument=True,
         takes_many="nargs" in keyed or "action" in keyed,
-        is_off=action == "store_true" and "default" not in keyed,
+        is_off=action == "store_true" and not getattr(default, "value", default),
     )
 
 

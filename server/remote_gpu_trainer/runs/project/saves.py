@@ -93,17 +93,36 @@ class Save:
 
 def read(sources: list[Source], values: Values) -> list[Save]:
     """Return the calls of a program that save a checkpoint or a model."""
-    found = []
+    found = [
+        save
+        for source, call, save in _read_calls(sources, values)
+        if not _is_left_out(source, call, values)
+    ]
+    # a function of the project's own that saves: its call tells nothing that isn't told within it
+    own = {save.function for save in found}
+    found = [save for save in found if save.is_known or save.how not in own]
+    return found + [save for source in sources for save in _unwritten(source, values)]
+
+
+def switched_off(sources: list[Source], values: Values) -> list[tuple[Save, str]]:
+    """Return the calls that save only with an option that isn't set, each with its name."""
+    return [
+        (save, option)
+        for source, call, save in _read_calls(sources, values)
+        if (option := _option_off(source, call, values))
+    ]
+
+
+def _read_calls(sources: list[Source], values: Values) -> Iterator[tuple[Source, ast.Call, Save]]:
+    """Yield each call that saves, in files that the program reaches."""
     passing = {name for source in sources for name in _passing_on(source)}
     named = names_in(sources)
     for source in sources:
         for call in source.calls:
             save = _read_call(source, call, values, passing)
             runs = source is sources[0] or is_reached(source, call, named)
-            if save and runs and not _is_left_out(source, call, values):
-                found.append(save)
-        found += _unwritten(source, values)
-    return found
+            if save and runs:
+                yield source, call, save
 
 
 def waits(sources: list[Source]) -> str:
@@ -384,13 +403,9 @@ def _tests_above(source: Source, node: ast.AST) -> Iterator[tuple[ast.expr, bool
 def _is_left_out(source: Source, call: ast.Call, values: Values) -> bool:
     """Whether a call stands in a branch that the program doesn't take: of `opt.mode == "all"` as
     the options are."""
+    if _option_off(source, call, values):
+        return True
     for test, has_to_hold in _tests_above(source, call):
-        parts = test.values if isinstance(test, ast.BoolOp) else [test]
-        if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or):
-            parts = []
-        options = [one for one in parts if isinstance(one, ast.Attribute)]
-        if has_to_hold and any(values.read(source, one) in _NOTHING for one in options):
-            return True  # `if args.output_dir:`, which is empty
         if not (isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Eq, ast.NotEq))):
             continue
         sides = [values.read(source, one) for one in (test.left, test.comparators[0])]
@@ -400,6 +415,19 @@ def _is_left_out(source: Source, call: ast.Call, values: Values) -> bool:
             if holds != has_to_hold:
                 return True
     return False
+
+
+def _option_off(source: Source, call: ast.Call, values: Values) -> str:
+    """Return the option below whose `if` a call stands and which is off, as in `if args.save:`;
+    '' for none."""
+    for test, has_to_hold in _tests_above(source, call):
+        parts = test.values if isinstance(test, ast.BoolOp) else [test]
+        if not has_to_hold or (isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)):
+            continue
+        for one in parts:
+            if isinstance(one, ast.Attribute) and values.read(source, one) in _NOTHING:
+                return one.attr
+    return ""
 
 
 def _is_constant(node: ast.expr) -> bool:

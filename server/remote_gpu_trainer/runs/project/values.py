@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -32,7 +32,10 @@ Part = str | Hole
 Template = tuple[Part, ...]
 UNKNOWN: Template = (Hole(),)
 FRESH: Template = (Hole(is_fresh=True),)
-_FIELD = re.compile(r"%[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]|\{[^{}]*\}")
+# A field of a format, with its name or number where it has one: %s, %(name)s, {}, {0}, {name:03d}
+_FIELD = re.compile(
+    r"%(?:\((?P<key>\w+)\))?[-+ #0]*\d*(?:\.\d+)?[a-zA-Z]|\{(?P<name>[^{}!:]*)(?:[!:][^{}]*)?\}"
+)
 # What is called, by its last word: it returns what it gets; a clock; the working folder.
 _SAME = re.compile(
     r"str|Path|PurePath|abspath|expanduser|realpath|normpath|resolve|absolute|as_posix|expandvars"
@@ -99,8 +102,7 @@ class Values:
         if isinstance(node, ast.JoinedStr):
             return self._joined(self.read(source, part, depth + 1) for part in node.values)
         if isinstance(node, ast.FormattedValue):
-            value = self.read(source, node.value, depth + 1)
-            return (Hole(is_count=True),) if value == UNKNOWN and _counts([node.value]) else value
+            return self._read_field(source, node.value, depth)
         if isinstance(node, ast.BinOp):
             return self._read_operation(source, node, depth)
         if isinstance(node, ast.Call):
@@ -121,10 +123,32 @@ class Values:
     def _joined(parts: Iterator[Template]) -> Template:
         return tuple(one for part in parts for one in part)
 
+    def _read_field(self, source: Source, node: ast.expr, depth: int) -> Template:
+        """Return what a field of a format is filled with."""
+        value = self.read(source, node, depth + 1)
+        return (Hole(is_count=True),) if value == UNKNOWN and _counts(node) else value
+
+    def _filled(
+        self,
+        source: Source,
+        template: Template,
+        words: Sequence[ast.expr],
+        keyed: Iterable[tuple[str, ast.expr]],
+        depth: int,
+    ) -> Template:
+        given = {str(at): self._read_field(source, one, depth) for at, one in enumerate(words)}
+        given |= {name: self._read_field(source, one, depth) for name, one in keyed}
+        return _fill(template, given)
+
     def _read_operation(self, source: Source, node: ast.BinOp, depth: int) -> Template:
         left = self.read(source, node.left, depth + 1)
         if isinstance(node.op, ast.Mod):
-            return _fill(left, _counts(getattr(node.right, "elts", [node.right])))
+            if isinstance(node.right, ast.Dict):
+                keys = [getattr(key, "value", "") for key in node.right.keys]
+                return self._filled(
+                    source, left, [], zip(keys, node.right.values, strict=True), depth
+                )
+            return self._filled(source, left, getattr(node.right, "elts", [node.right]), (), depth)
         right = self.read(source, node.right, depth + 1)
         if isinstance(node.op, ast.Add):
             return (*left, *right)
@@ -149,7 +173,9 @@ class Values:
         if name in ("Path", "PurePath") and len(words) > 1:
             return _path(words)
         if name == "format" and isinstance(node.func, ast.Attribute):
-            return _fill(self.read(source, node.func.value, depth + 1), _counts(node.args))
+            keyed = [(one.arg, one.value) for one in node.keywords if one.arg]
+            text = self.read(source, node.func.value, depth + 1)
+            return self._filled(source, text, node.args, keyed, depth)
         if _SAME.fullmatch(name):
             if words:
                 return words[0]
@@ -474,22 +500,28 @@ def _replaced(template: Template, old: Template, new: Template) -> Template:
     )
 
 
-def _counts(nodes: list[ast.expr]) -> bool:
-    """Whether expressions are all named as what counts a loop."""
-    return all(isinstance(one, ast.Name) and _COUNTERS.fullmatch(one.id) for one in nodes)
+def _counts(node: ast.expr) -> bool:
+    """Whether an expression is named as what counts a loop."""
+    return isinstance(node, ast.Name) and _COUNTERS.fullmatch(node.id) is not None
 
 
-def _fill(template: Template, is_count: bool = False) -> Template:
-    """Return a template with a hole for each field of a format. `is_count`: all are counters."""
+def _fill(template: Template, given: Mapping[str, Template]) -> Template:
+    """Return a template with each field of a format filled. `given`: by its name or its number."""
     parts: list[Part] = []
+    number = 0
     for part in template:
         if not isinstance(part, str):
             parts.append(part)
             continue
-        pieces = _FIELD.split(part)
-        for index, piece in enumerate(pieces):
-            parts += [Hole(is_count=is_count)] if index else []
-            parts += [piece] if piece else []
+        end = 0
+        for field in _FIELD.finditer(part):
+            parts += [part[end : field.start()]] if field.start() > end else []
+            name = field["key"] or field["name"]
+            if not name:
+                name, number = str(number), number + 1
+            parts += given.get(name, UNKNOWN)
+            end = field.end()
+        parts += [part[end:]] if part[end:] else []
     return tuple(parts)
 
 
