@@ -221,8 +221,8 @@ def page(record: dict) -> str:
         f"## The first run of the second half\n\nAsked once, on {date}, at {commit}. Aimed at:"
         f" {AIM} of the claims right, and at most one wrong `stop` in a hundred.",
         tables({"two readers, second half": asked}),
-        "## Now",
-        tables(now),
+        "## Now\n\n`--suite decision` prints what was decided in each set, by its label.",
+        shares(now),
     ]
     return "\n\n".join(parts) + "\n"
 
@@ -243,7 +243,7 @@ want something mended first, so the last column says what that answer alone woul
 cases. The other sets have labels that follow from how the runs were made; of a run that is well,
 `stop` and no decision are both right.
 
-The files of the sets b to e of `sets/disk_files.jsonl` ([FILES.md](FILES.md)) were asked once, on
+The files of the sets b to e of `sets/disk_files.jsonl` ([INPUT.md](INPUT.md)) were asked once, on
 the same day. Of 37 that end by their user's own mistake 36 got `fix_first`. Of 18 that somebody or
 a scheduler ended, 8 got `stop`, 8 `restart`, and 2 nothing. Of 43 healthy ones 8 got `stop`, 29
 nothing and 6 `fix_first`. Two of 60 that failed got a wrong `stop`: srun had cancelled the step of

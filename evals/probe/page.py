@@ -179,15 +179,17 @@ def of_others(runs: dict) -> list[str]:
         + (", ".join(f"{entry} {n}" for entry, n in ordered) or "never")
         + ".",
         "",
+        "Those that got a finding:",
+        "",
         "| Repository | Program | Run | Steps | Said | Remark |",
         "|---|---|---|---|---|---|",
     ]
-    for row in rows:
-        what = said(row) if row["steps"] else "not looked at"
-        lines.append(
-            f"| {row['repository']} | `{row['path']}` | {row['name']} | {row['steps']} | {what} "
-            f"| {row.get('remark', '')} |"
-        )
+    lines += (
+        f"| {row['repository']} | `{row['path']}` | {row['name']} | {row['steps']} | {said(row)} "
+        f"| {row.get('remark', '')} |"
+        for row in looked
+        if row["findings"]
+    )
     return lines
 
 
@@ -195,6 +197,7 @@ def reproductions(runs: dict) -> list[str]:
     """The section on TrainCheck's reproductions of silent errors."""
     rows = runs["reproductions"]
     ran = [row for row in rows if row["ran"]]
+    steps = [row for row in ran if row["steps"]]
     seen = [row for row in ran if row["findings"]]
     lines = [
         "## TrainCheck's reproductions",
@@ -204,16 +207,16 @@ def reproductions(runs: dict) -> list[str]:
         "rules stood, and this is how it came out. No rule was changed on them.",
         "",
         f"{len(ran)} of {len(rows)} ran. The probe said something about {len(seen)} of them, and "
-        f"named the cause of {sum(bool(row.get('named')) for row in ran)}.",
+        f"named the cause of {sum(bool(row.get('named')) for row in ran)}. The others need several "
+        "GPUs or older libraries, or train nothing; public_programs.json has the reason of each.",
         "",
         "| Error | Program | Steps | Said | Remark |",
         "|---|---|---|---|---|",
     ]
-    for row in rows:
-        what = said(row) if row["steps"] else "not looked at" if row["ran"] else "didn't run"
-        lines.append(
-            f"| {row['name']} | `{row['path']}` | {row['steps']} | {what} | {row['remark']} |"
-        )
+    lines += (
+        f"| {row['name']} | `{row['path']}` | {row['steps']} | {said(row)} | {row['remark']} |"
+        for row in steps
+    )
     return lines
 
 
@@ -249,9 +252,10 @@ def page(results: list[dict], titles: dict[str, str]) -> str:
         "Nobody who wrote rules had seen these programs. They ran once, and this is how it came out.",
         "It stays here as it was, whatever the probe learns later.",
         "",
-        f"Entries without a rule before that run: {summed(unseen)}",
+        f"Entries without a rule before that run: {summed(unseen)} They are "
+        f"{', '.join(row['id'] for row in unseen)}. Those on which the probe said anything:",
         "",
-        *table(unseen, titles),
+        *table([row for row in unseen if row["failing"] or row["healthy"]], titles),
         "",
         "Entries that had a rule, because a list of what to look at came before the division: "
         + summed(ruled),
@@ -269,9 +273,10 @@ def page(results: list[dict], titles: dict[str, str]) -> str:
         "",
         "## Healthy programs without a failing twin",
         "",
-        "| Program | Said |",
-        "|---|---|",
-        *(f"| `{row['id']}` | {told(row['healthy'])} |" for row in rest),
+        f"Of {len(rest)} programs in `probe/healthy/`, the probe said nothing about "
+        f"{sum(not row['healthy'] for row in rest)}. Of the others:",
+        "",
+        *(f"- `{row['id']}`: {told(row['healthy'])}" for row in rest if row["healthy"]),
         "",
         *of_cost(cost()),
         "",

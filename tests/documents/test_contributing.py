@@ -71,7 +71,7 @@ def test_every_file_in_back_ticks_exists(page):
     below = [{path.name for path in top.rglob("*.*")} for top in {folders[0], PACKAGE} - {ROOT}]
     missing = [
         name
-        for name in named - {"evals/DROPPED.md"}
+        for name in named
         if not any((folder / name).is_file() for folder in folders)
         and not ("/" not in name and any(name in held for held in below))
     ]

@@ -121,8 +121,8 @@ def results(tmp_path):
     (tmp_path / "evals/sets").mkdir(parents=True)
     path = tmp_path / "evals/RESULTS.md"
     now = RESULTS.format(b="of some trackers")
-    path.write_text(f"{now}\n## History\n\n{now.replace('0.', '0.1')}", encoding="utf-8")
-    for name in ("LINES", "FILES", "HEALTH", "FIT", "BENCHMARK", "PROBE"):
+    path.write_text(now, encoding="utf-8")
+    for name in ("INPUT", "FIT", "BENCHMARK", "PROBE"):
         shutil.copy(ROOT / f"evals/{name}.md", tmp_path / "evals")
     (tmp_path / "evals/probe/projects").mkdir(parents=True)
     shutil.copy(ROOT / "evals/probe/projects/README.md", tmp_path / "evals/probe/projects")
@@ -153,9 +153,9 @@ def test_the_figures_are_those_of_the_reports_that_no_model_learned_from(results
 @pytest.mark.parametrize(
     ("page", "old", "new", "shown"),
     [
-        ("HEALTH", "asked once | 48 |", "asked once | 47 |", "47 of 60 faults named, 9 missed"),
-        ("LINES", "| 6 | 18 |", "| 6 | 17 |", "30 claimed, 17 of them right"),
-        ("FILES", "| 10 of 15 | 5 |", "| 9 of 15 | 6 |", "15 claimed, 9 of them right"),
+        ("INPUT", "asked once | 48 |", "asked once | 47 |", "47 of 60 faults named, 9 missed"),
+        ("INPUT", "| 6 | 18 |", "| 6 | 17 |", "30 claimed, 17 of them right"),
+        ("INPUT", "| 10 of 15 | 5 |", "| 9 of 15 | 6 |", "15 claimed, 9 of them right"),
         ("PROBE", "run: 0 of 21", "run: 1 of 21", "1 of 21 named"),
         (
             "probe/projects/README",

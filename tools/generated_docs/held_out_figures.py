@@ -39,7 +39,7 @@ def held_out_reports(root: Path) -> list[Graded]:
     path = root / RESULTS
     text = path.read_text(encoding="utf-8") if path.is_file() else ""
     rows_shown = _sealed(root / OPENED)
-    for table in _TABLE.finditer(text.partition("\n## History\n")[0] + "\n"):
+    for table in _TABLE.finditer(text + "\n"):
         rows = [_cells(row) for row in table["rows"].splitlines()]
         systems = {cells[0]: dict(zip(rows[0], cells, strict=False)) for cells in rows[2:]}
         if systems.keys() >= {*SYSTEMS}:

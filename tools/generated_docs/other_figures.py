@@ -17,29 +17,29 @@ _FIGURES = (
     ("RESULTS", r"\| medium \| (?P<medium_of>\d+) \| (?P<medium>[\d.]+) \["),
     ("RESULTS", r"\| low \| (?P<low_of>\d+) \| (?P<low>[\d.]+) \["),
     (
-        "LINES",
+        "INPUT",
         rf"\| the entry stands first, claimed or listed \| {_N} of (?P<en_of>\d+) \| "
         rf"(?P<en_first>\d+) \| {_N} of (?P<zh_of>\d+) \| (?P<zh_first>\d+) \|",
     ),
-    ("LINES", rf"\| claimed \| {_N} \| (?P<en_claimed>\d+) \| {_N} \| (?P<zh_claimed>\d+) \|"),
+    ("INPUT", rf"\| claimed \| {_N} \| (?P<en_claimed>\d+) \| {_N} \| (?P<zh_claimed>\d+) \|"),
     (
-        "LINES",
+        "INPUT",
         rf"\| claimed, and right \| {_N} \| (?P<en_right>\d+) \| {_N} \| (?P<zh_right>\d+) \|",
     ),
     (
-        "FILES",
+        "INPUT",
         rf"\| e, first run \| {_N} \| [^|]* \| (?P<files_right>\d+) of (?P<files_claimed>\d+) \| "
         rf"{_N} \| (?P<files_silent>\d+) of (?P<files_without>\d+) \|",
     ),
     (
-        "FILES",
+        "INPUT",
         r"\| no entry is about it, and none is claimed \| [^|]* \| "
         r"(?P<own_silent>\d+) of (?P<own>\d+) \|",
     ),
-    ("FILES", rf"and the user's own line is named \| [^|]* \| (?P<own_line>\d+) of {_N} \|"),
-    ("HEALTH", r"\| run \| named of (?P<faults>\d+) \|.*\| false of (?P<healthy>\d+) \|"),
+    ("INPUT", rf"and the user's own line is named \| [^|]* \| (?P<own_line>\d+) of {_N} \|"),
+    ("INPUT", r"\| run \| named of (?P<faults>\d+) \|.*\| false of (?P<healthy>\d+) \|"),
     (
-        "HEALTH",
+        "INPUT",
         rf"\| first run, asked once \| (?P<faults_named>\d+) \| {_N} \| {_N} \| {_N} \| "
         r"(?P<faults_missed>\d+) \| (?P<healthy_false>\d+) \|",
     ),
@@ -96,7 +96,7 @@ def other_figures(root: Path) -> dict[str, str]:
             names = ", ".join(re.compile(words).groupindex)
             raise CatalogueError(
                 f"evals/{page}.md: no figures for {names}; mend the page, or the words in "
-                "cli/other_figures.py"
+                "tools/generated_docs/other_figures.py"
             )
         found |= match.groupdict()
     return found
