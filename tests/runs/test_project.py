@@ -718,6 +718,18 @@ def test_a_save_that_an_option_switches_on_is_asked_for(project, default):
     ]
 
 
+def test_a_subcommand_is_no_word_that_the_program_refuses(project):
+    before = (
+        "import argparse\np = argparse.ArgumentParser()\nsub = p.add_subparsers()\n"
+        "t = sub.add_parser('train')\nt.add_argument('--epochs', type=int, default=2)\np.parse_args()\n"
+    )
+    files = {
+        "train.py": loop("torch.save(model, 'model.pt')", before),
+        "run.sh": "python train.py train --epochs 3\n",
+    }
+    assert draft(project(files)).questions == []
+
+
 def test_an_own_function_that_saves_is_no_second_place(project):
     before = (
         "def save_checkpoint(state, is_best, filename='checkpoint.pth.tar'):\n"

@@ -21,7 +21,7 @@ _CALLS = frozenset(("add_argument", "add_arg", "option", "argument", "Option", "
 # Calls that let a program take more options than its own lines declare.
 _OPEN_PARSERS = frozenset((
     "parse_known_args", "HfArgumentParser", "TrlParser", "Fire", "add_argparse_args",
-    "add_arguments", "add_config_arguments", "LightningCLI",
+    "add_arguments", "add_config_arguments", "LightningCLI", "add_subparsers",
 ))  # fmt: skip
 _FLAGS = re.compile(r"^DEFINE_\w+$")
 _RESUMES = re.compile(
