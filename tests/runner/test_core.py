@@ -781,14 +781,14 @@ class Supervised:
 
     def __init__(self, left: float, **fields):
         self.job, self.left, self.now, self.done = job_of(BILLED, fields), left, 0.0, []
-        self.state = supervise.State()
+        self.state, self.is_over = supervise.State(), False
 
     def go(self, seconds: int, runner=LIVES, end: End = RUNS, **seen) -> list:
         """Return what was done in these seconds: (left, action)."""
         before = len(self.done)
         for _ in range(seconds):
             look = Seen(left=self.left, save_seconds=2.0)._replace(**seen)
-            self.state, actions, _ = supervise.supervise(
+            self.state, actions, self.is_over = supervise.supervise(
                 self.job, self.state, runner, end, look, self.now
             )
             self.done += [(self.left, action) for action in actions]
@@ -805,7 +805,8 @@ def test_at_the_deadline_a_runner_has_a_moment_to_end_before_its_end_is_noted_fo
     assert one.go(1) == [(-4, action) for action in again]
     other = Supervised(0)
     assert other.go(2) == killed
-    assert [type(action) for _, action in other.go(1, GONE, End("preempted", "deadline"))] == [Copy]
+    told = [type(action) for _, action in other.go(1, GONE, End("preempted", "deadline"))]
+    assert told == [Tell, Copy]
     gone = Supervised(0)
     assert gone.go(2, GONE) == [*killed, (-1, Mark(""))], "nobody is waited for"
 
@@ -817,6 +818,56 @@ def test_a_run_that_is_started_again_has_its_save_and_its_end_by_the_next_deadli
     one.left, one.state = 10, one.state._replace(window=Window())
     later = [action for _, action in one.go(11)]
     assert later == [Ask("deadline"), Kill("deadline", "deadline"), CutCopy()]
+
+
+@pytest.mark.parametrize("name", ["done", "unsaved", "failed", "preempted"])
+def test_an_end_that_its_runner_told_nobody_of_is_told(name):
+    end = End(name, "deadline" if name == "preempted" else "")
+    one = Supervised(9000)
+    told = [left for left, action in one.go(3601, GONE, end) if action == Tell("end", "")]
+    assert told == [9000, 5400], "nothing shows that it was told"
+    for known in (
+        {"end": end._replace(is_told=True)},
+        {"end": End("preempted", "preempted", "asked")},
+        {"end": End("preempted", "preempted", "notice from aws")},
+        {"end": end, "has_quiet": True},
+    ):
+        other = Supervised(9000)
+        assert Tell("end", "") not in [action for _, action in other.go(3, GONE, **known)]
+
+
+def test_a_marker_that_the_disk_did_not_take_is_left_again():
+    one = Supervised(0)
+    assert [left for left, action in one.go(130, GONE) if action == Mark("")] == [-1, -61, -121]
+    assert Mark("") not in [action for _, action in one.go(90, GONE, End("preempted", "deadline"))]
+
+
+def test_a_program_that_lives_on_after_its_run_was_ended_is_killed_until_it_is_gone():
+    lives, end = GONE._replace(has_program=True), End("preempted", "deadline")
+    one = Supervised(60, durable={"to": ""}, rendered={"billed": False, "end": {"command": ""}})
+    kill = Kill("deadline", supervise.LIVES_ON)
+    end = end._replace(is_told=True)
+    assert one.go(6, lives, end) == [(60, kill), (55, kill)]
+    assert not one.is_over
+    assert one.go(2, GONE, end) == [] and one.is_over
+    done = Supervised(60, durable={"to": ""})
+    assert kill not in [action for _, action in done.go(6, lives, End("done"))]
+
+
+def test_a_copy_is_owed_until_the_deadline_where_nothing_is_left_to_do_for_the_box():
+    one, end = Supervised(60, rendered={"billed": False, "end": {"command": ""}}), End("unsaved")
+    tries = [left for left, action in one.go(60, GONE, end) if isinstance(action, Copy)]
+    assert tries == [60, 50, 30] and not one.is_over
+    late = int(one.job.at_end.unproven_minutes * 60)
+    one.go(late, GONE, end)
+    assert not one.is_over
+    one.go(1, GONE, end)
+    assert one.is_over
+    safe = Supervised(60, rendered={"billed": False, "end": {"command": ""}})
+    assert safe.go(1, GONE, end._replace(is_told=True), kept=ALL) == [] and safe.is_over
+    quiet = Supervised(60, rendered={"billed": False, "end": {"command": ""}})
+    quiet.go(40, GONE, end, has_quiet=True)
+    assert quiet.is_over, "its user wants no more of it"
 
 
 def test_a_program_whose_runner_does_not_hear_is_signalled_once_its_save_has_ended():
@@ -1113,7 +1164,9 @@ class Night:
         self.seen = self.seen._replace(**seen)
         was = self.state
         if is_over(was):
-            marker = (self.seen.marked, was.verdict.failure, was.verdict.reason, was.is_refused)
+            told = any(isinstance(one, Tell) and one.key in ("end", "over") for one in self.done)
+            verdict = was.verdict
+            marker = (self.seen.marked, verdict.failure, verdict.reason, was.is_refused, told)
             self.over, actions, _ = supervise.supervise(
                 self.job, self.over, supervise.Runner(), End(*marker), self.seen, self.now
             )

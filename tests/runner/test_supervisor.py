@@ -223,3 +223,24 @@ def test_the_deadline_holds_though_its_folder_was_removed(kept, monkeypatch):
     shutil.rmtree(kept.run.folder.path)
     pass_seconds(kept, 3600)
     assert [at - begin for at in ended] == [3600]
+
+
+def test_an_end_whose_runner_died_before_it_told_is_told_once(kept):
+    told = {"class": "bug", "entry": "", "reason": "ValueError"}
+    kept.run.folder.mark("failed", told)
+    pass_seconds(kept, 3)
+    assert len([text for text in kept.told if text.startswith("failed: ValueError")]) == 1
+    assert kept.run.folder.json(".failed") == {**told, "told": True}
+    another = supervisor.Supervisor(kept.run, lambda _: 0)
+    before = list(kept.told)
+    another.look()
+    assert kept.told == before, "another supervisor reads that it was told"
+
+
+def test_a_program_that_outlives_the_end_of_its_run_is_killed(kept, monkeypatch):
+    killed = []
+    monkeypatch.setattr(procs, "of_program", lambda *_: {1})
+    monkeypatch.setattr(supervisor.killing, "kill_program", lambda _: killed.append(1) or True)
+    kept.run.folder.mark("preempted", {"class": "deadline", "reason": "deadline"})
+    pass_seconds(kept, 6)
+    assert len(killed) == 2 and not kept.look()

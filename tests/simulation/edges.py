@@ -477,6 +477,8 @@ class Edges:
         pass
 
     def _do_tell(self, action: model.Tell) -> None:
+        if action.key in ("end", "over") and self.marker.name:
+            self.marker = self.marker._replace(is_told=True)
         if self.lost_messages:
             self.lost_messages -= 1
         else:

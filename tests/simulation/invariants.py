@@ -33,6 +33,7 @@ SLACK = 180.0  # seconds for three looks
 LEAST_WAIT = 60.0  # seconds that a stop gives a save
 MOST_FRUITLESS = 12  # attempts in a row that leave nothing newer
 MOST_AN_HOUR = 7  # messages of one kind
+PLACE_WAIT = 3600.0  # for a durable place to answer
 PROMPT = HEARTBEAT + 60.0  # seconds for a round to begin, beside what the job and the copy take
 
 Check = Callable[["Checks"], str]
@@ -96,9 +97,11 @@ class Checks:
         self.full_since: float | None = None
         self.ended_at: float | None = None
         self.skipped_at = 0.0  # when time was skipped last
-        self.told_at_end = False
+        self.told_at_end = self.is_end_told = False
         self.end_failed_at: float | None = None
-        self.killed: set[int] = set()
+        self.unanswered_at: float | None = (
+            None  # the durable place gave nothing since the last start
+        )
         self.was_full_at_start = False
 
     # When they look.
@@ -157,11 +160,14 @@ class Checks:
         elif isinstance(action, Start):
             self.signals = 0
             self.fruitless += 1
+            self.unanswered_at = None
             begin, until = self.faults.full
             self.was_full_at_start = begin <= now <= until + SLACK
         elif isinstance(action, Tell):
             self.messages.setdefault(action.key, []).append(now)
             # That the run was ended is no word that its box is still on.
+            if action.key in ("end", "over") and self.ended_at is not None:
+                self.is_end_told = True
             if action.key != "over" and (self.ended_at is not None or self.edges.left() <= 0):
                 self.told_at_end = True
 
@@ -196,6 +202,8 @@ class Checks:
             and not self.play.state.asked
             and not world.is_full
         )
+        if self.edges.fetch.failure and self.unanswered_at is None:
+            self.unanswered_at = world.now
         if not is_idle:
             self.unwatched_since = None
         elif self.unwatched_since is None:
@@ -492,7 +500,8 @@ def attempts_that_gain_nothing_end(c: Checks) -> str:
 
 @at(AFTER_STEP)
 def a_run_goes_on_without_anybody(c: Checks) -> str:
-    """Between two attempts a run waits for minutes, not for ever."""
+    """Between two attempts a run waits for minutes, not for ever. For a durable place that may have
+    the only checkpoint, and doesn't answer, it waits for an hour, and somebody hears of it."""
     if c.unwatched_since is None:
         return ""
     since = max(
@@ -501,6 +510,10 @@ def a_run_goes_on_without_anybody(c: Checks) -> str:
         c.faults.full[1] if c.world.now > c.faults.full[1] else 0.0,
     )
     takes = 900.0 + c.program.copy_seconds
+    may_miss = c.faults.fail_share or c.faults.death_share  # a message
+    is_told = any(at >= c.unwatched_since for at in c.messages.get("place", ()))
+    if c.unanswered_at is not None and (may_miss or is_told):
+        since, takes = max(since, c.unanswered_at), takes + PLACE_WAIT
     if c.world.now - since > takes:
         return f"no program and no end for {c.world.now - since:.0f} s"
     return ""
@@ -516,7 +529,12 @@ def a_first_failure_from_outside_ends_no_run(c: Checks) -> str:
     if c.after.phase != "failed" or c.play.before.phase in ENDS or c.asked_at is not None:
         return ""
     is_first = world.attempt == 1 and world.ended_by in ("kernel", "disk")
-    if not is_first or c.edges.fetch.failure or not c.program.has_proof or c.program.exits_wrong:
+    if (
+        not is_first
+        or c.unanswered_at is not None
+        or not c.program.has_proof
+        or c.program.exits_wrong
+    ):
         return ""
     there = [one.file for one in c.complete_there()]
     here = [one for one in world.files.values() if one.is_complete]
@@ -602,6 +620,25 @@ def an_end_is_marked(c: Checks) -> str:
 
 
 @at(AFTER_STEP)
+def an_end_is_told(c: Checks) -> str:
+    """Of a run that came to an end, or was ended by its deadline, somebody hears, also where whoever
+    was to tell it died before. Whoever stopped it knows."""
+    marker = c.edges.marker
+    is_late = marker.failure == DEADLINE
+    if c.ended_at is None or c.is_end_told or not marker.name:
+        return ""
+    if marker.name == "preempted" and not is_late:
+        return ""
+    takes = SLACK + (2 * 3600.0 if c.faults.fail_share else 0.0)  # it is told again after an hour
+    since = max(c.ended_at, c.play.failed_at)
+    if not c.play.state.is_settled:  # its last copy may go on until the deadline
+        since = max(since, c.world.now - c.late())
+    if c.world.now - since > takes:
+        return f"no word {c.world.now - since:.0f} s after the end"
+    return ""
+
+
+@at(AFTER_STEP)
 def a_failed_end_is_told(c: Checks) -> str:
     """Where the command that ends the box fails, somebody hears of it."""
     if c.end_failed_at is None or c.world.now - c.end_failed_at < SLACK:
@@ -658,6 +695,8 @@ def the_box_ends_or_somebody_hears_why_not(c: Checks) -> str:
         return ""
     if c.world.now - c.play.failed_at < limit:
         return ""
+    if not job.notify and c.faults.fail_share:
+        return ""  # it would be read in the log alone, and may not have come there
     return f"{c.late():.0f} s after the deadline nobody has ended the box or heard of it"
 
 
@@ -685,7 +724,7 @@ def an_ended_run_ends_its_box(c: Checks) -> str:
 @at(AFTER_STEP)
 def the_end_command_is_not_hammered(c: Checks) -> str:
     """Between two tries of the end command by one supervisor there is a pause that grows."""
-    tried = [at for at in c.edges.ends_tried if at >= c.play.failed_at]
+    tried = [at for at in c.edges.ends_tried if at >= c.play.born_at]
     if len(tried) > 12 and tried[-1] - tried[-12] < 900:
         return f"12 tries within {tried[-1] - tried[-12]:.0f} s"
     return ""

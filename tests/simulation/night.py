@@ -74,6 +74,7 @@ class Play:
         self.is_skipping = False
         self.steps = 0
         self.down_until = -1.0
+        self.born_at = 0.0  # when this supervisor began
         self.failed_at = 0.0  # when a fault of ours was there last: a death, a failed action
         self.checks = invariants.Checks(self)
         if self.faults.had_before and self.job.durable.to:
@@ -177,7 +178,7 @@ class Play:
     def die(self) -> None:
         """Let the supervisor die; what it stored is read again."""
         self.down_until = self.world.now + self.faults.down_seconds
-        self.failed_at = self.down_until
+        self.failed_at = self.born_at = self.down_until
         self.edges.forget()
         self.state = of_json(core.State, json.loads(json.dumps(as_json(self.state))))
         self.over, self.is_left = supervise.State(), False  # another one begins anew
@@ -200,9 +201,9 @@ class Play:
                 if self.steps > MOST_STEPS:
                     raise Broken("no_livelock", f"{self.steps} steps")
                 until = max(self.wake, world.now)
-            else:
-                until = self.down_until
-            if self.looks_soon():
+            if world.now < self.down_until:
+                until = self.down_until  # another one is there then, whenever this one would wake
+            elif self.looks_soon():
                 until = min(until, world.now + LOOK)  # a save is looked at again and again
             until = self.skip(until)
             world.advance(min(until, max(world.next_at, world.now)), self.edges.happen)
@@ -211,10 +212,11 @@ class Play:
             self.checks.after_time()
 
     def looks_soon(self) -> bool:
-        """Return whether what an action changed at once, or a save, is looked at: a real box is
-        looked at four times a second."""
+        """Return whether what an action changed at once, a save, or that a runner has gone is looked
+        at: a real box is looked at four times a second, by its supervisor once."""
         has_ended = any(isinstance(action, (CutCopy, Kill)) for action in self.actions)
-        return has_ended or (self.state.phase == "saving" and self.world.is_alive)
+        has_gone = core.is_over(self.state) and not core.is_over(self.before)
+        return has_ended or has_gone or (self.state.phase == "saving" and self.world.is_alive)
 
     def skip(self, until: float) -> float:
         """Return when to go on: of a run that ended long ago not before something happens."""
@@ -237,7 +239,7 @@ class Play:
             return False
         world.boot()
         self.edges.move()
-        self.state, self.down_until = core.State(), -1.0
+        self.state, self.down_until, self.born_at = core.State(), -1.0, world.now
         self.over, self.is_left = supervise.State(), False
         self.checks.another_box()
         return True

@@ -640,3 +640,37 @@ def unstaged_is_refused() -> None:
 @fault("own", "a runner that ended without a marker is never raised")
 def never_raises() -> None:
     _change(supervise, "watch_runner", lambda _: lambda job, raises, seen, now: (raises, ""))
+
+
+@fault("own", "nobody hears of an end whose runner died before it told")
+def no_word_of_an_end() -> None:
+    _change(box.End, "owes_word", lambda _: property(lambda end: False))
+
+
+@fault("own", "the supervisor of a box that isn't billed leaves while a copy is owed")
+def leaves_with_copies_owed() -> None:
+    def make(function: Any) -> Any:
+        def leave(job: Any, *words: Any) -> Any:
+            leaving, actions, is_over = function(job, *words)
+            return leaving, actions, is_over or not job.rendered.billed
+
+        return leave
+
+    _change(supervise, "leave", make)
+
+
+@fault("own", "a program that outlives the end of its run trains on")
+def lets_the_program_live() -> None:
+    def make(function: Any) -> Any:
+        def supervised(job: Any, state: Any, runner: Any, end: Any, *words: Any) -> Any:
+            runner = runner._replace(has_program=runner.has_program and not end.name)
+            return function(job, state, runner, end, *words)
+
+        return supervised
+
+    _change(supervise, "supervise", make)
+
+
+@fault("own", "a marker that the disk didn't take is left no more")
+def marks_once() -> None:
+    _change(supervise, "MARK_AGAIN", lambda _: 1e12)

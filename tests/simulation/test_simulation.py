@@ -18,7 +18,7 @@ FOUND_AT = {
     "drops-the-newer-generation": 0,
     "ends-before-the-copy": 8,
     "never-kills": 9,
-    "silent-failed-end": 138,
+    "silent-failed-end": 142,
     "ends-once": 57,
     "waits-for-the-store": 8,
     "resumes-from-the-older": 0,
@@ -38,7 +38,7 @@ FOUND_AT = {
     "kills-inside-a-save": 68,
     "corrupt-stays-in-place": 6,
     "away-is-empty": 314,
-    "restart-forgets-everything": 64,
+    "restart-forgets-everything": 81,
     "copies-late": 12,
     "one-kill-ends-the-run": 9,
     "forgets-owed-copies": 405,
@@ -76,6 +76,10 @@ FOUND_AT = {
     "refused-is-failed": 20,
     "unstaged-is-refused": 6,
     "never-raises": 54,
+    "no-word-of-an-end": 69,
+    "leaves-with-copies-owed": 13,
+    "lets-the-program-live": 924,
+    "marks-once": 113860,
 }
 
 

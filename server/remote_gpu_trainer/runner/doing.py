@@ -186,7 +186,10 @@ class Doing:
             text = notices.at_deadline(deadline.cause_of(run), now.step, now.cost)
         elif action.key == "end":
             text = notices.at_end(now)
-        if not (core.is_refused and self._end_before):
+        if action.key in ("end", "over"):
+            if not (core.is_refused and self._end_before):
+                notices.tell_end(run, core.phase, text)
+        else:
             notices.notify(run, text)
 
     def _mark(self, end: str, now: State) -> None:
@@ -201,6 +204,7 @@ class Doing:
                 self.run.folder.write(name, text)
             if self.run.folder.has(".failed"):  # somebody sits there, and mends what was refused
                 self.run.folder.mark("failed", {**self.run.folder.json(".failed"), "refused": True})
+            notices.note_told(self.run, self.run.folder.ended())
         elif now.is_settled or now.is_refused:
             self._close(end)
         else:

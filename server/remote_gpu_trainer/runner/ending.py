@@ -137,7 +137,8 @@ def end_of(run: Run, end: str) -> box.End:
     """Return how a run ended, as its marker says it; `end`: that one's name, '' for none."""
     marker = run.folder.json(f".{end}") if end else {}
     failure, reason = str(marker.get("class") or ""), str(marker.get("reason") or "")
-    return box.End(end, failure, reason, marker.get("refused") is True)
+    is_told = marker.get(notices.TOLD) is True
+    return box.End(end, failure, reason, marker.get("refused") is True, is_told)
 
 
 def _environment(run: Run, needs: str) -> dict[str, str]:

@@ -9,6 +9,7 @@ from .state import State
 
 LIMIT = 30.0  # seconds for the command
 LONGEST = 2000  # characters
+TOLD = "told"  # in a marker: its user was sent word of this end
 
 
 def notify(run: Run, text: str) -> None:
@@ -23,6 +24,18 @@ def notify(run: Run, text: str) -> None:
     env = {**plain_environment(), **values, "RGT_MESSAGE": message}
     if child.start_guarded(list(run.spec.notify), LIMIT, env, text=message + "\n") is None:
         run.log(f"can't start the command of notify: {run.spec.notify[0]}")
+
+
+def tell_end(run: Run, end: str, text: str) -> None:
+    """Tell the user how the run ended, and note in its marker that this was told."""
+    notify(run, text)
+    note_told(run, end)
+
+
+def note_told(run: Run, end: str) -> None:
+    """Note in the marker of an end that nobody has to be told of it any more."""
+    if run.folder.has(f".{end}"):
+        run.folder.mark(end, {**run.folder.json(f".{end}"), TOLD: True})
 
 
 def at_end(now: State) -> str:

@@ -45,6 +45,7 @@ from .core.model import (
     Mark,
     Seen,
     Signal,
+    Tell,
     Verdict,
     Worker,
 )
@@ -351,7 +352,7 @@ class Supervisor:
         run, leaving = self.run, self.state.leaving
         left, save = self.countdown.left(run.now, run.up), save_seconds(run)
         seen = Seen(left=left, save_seconds=save, notice="" if end.name else self.poll.look())
-        if end.name or self.state.is_marked:
+        if end.name or self.state.marked_at is not None:
             seen = self.ending.look(leaving.box.next_at)
             going = self._is_copying()
             return seen._replace(
@@ -390,6 +391,8 @@ class Supervisor:
             self._kill(action.why)
         elif isinstance(action, Mark):
             self._mark_unheard()
+        elif isinstance(action, Tell) and action.key == "end":
+            self._tell_end(end)
         elif isinstance(action, Copy):
             self._copy = start_detached(run, "sync", log="runner.log")
         elif isinstance(action, CutCopy):
@@ -437,7 +440,6 @@ class Supervisor:
         run.log(told.reason)
         told.write()
         told.mark("failed")
-        notices.notify(run, told.reason)
 
     def _mark_unheard(self) -> None:
         """Note the end of a run that didn't come to one by its deadline."""
@@ -451,10 +453,16 @@ class Supervisor:
         now.failure, now.entry, now.reason = verdict
         now.mark(now.phase)
         now.write()
-        if now.failure in ("deadline", "unsaved"):
-            is_unsaved = now.failure == "unsaved"
-            told = notices.at_deadline(cause_of(run), now.step)
-            notices.notify(run, now.reason if is_unsaved else told)
+
+    def _tell_end(self, end: End) -> None:
+        """Tell of an end that its runner has told nobody of."""
+        run, now = self.run, state.State(self.run)
+        now.read()
+        now.phase, now.failure, now.reason = end.name, end.failure, end.reason
+        text = notices.at_end(now)
+        if end.is_late:
+            text = notices.at_deadline(cause_of(run), now.step, now.cost)
+        notices.tell_end(run, end.name, text)
 
     def _is_copying(self) -> bool:
         """Return whether an owed copy goes on; what was seen before its end is told to nobody."""

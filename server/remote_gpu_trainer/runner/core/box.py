@@ -15,12 +15,14 @@ RUN, STOP, STAY = "run", "stop", "stay"
 
 
 class End(NamedTuple):
-    """How a run ended. `name`: of its marker, '' for none. `is_refused`: nothing was started."""
+    """How a run ended. `name`: of its marker, '' for none. `is_refused`: nothing was started.
+    `is_told`: its user has been sent word of it."""
 
     name: str = ""
     failure: str = ""
     reason: str = ""
     is_refused: bool = False
+    is_told: bool = False
 
     @property
     def is_late(self) -> bool:
@@ -31,6 +33,12 @@ class End(NamedTuple):
     def is_stopped(self) -> bool:
         """Return whether its user ended it by `stop`, which ends no box."""
         return self.name == "preempted" and not self.is_late and self.reason == ASKED
+
+    @property
+    def owes_word(self) -> bool:
+        """Return whether its user is sent word of it: whoever stops a run knows, and one that was
+        given notice goes on elsewhere."""
+        return not self.is_told and (self.is_late or self.name in ("done", "unsaved", "failed"))
 
 
 class Box(NamedTuple):

@@ -41,6 +41,7 @@ from .supervise import KILL_SECONDS
 from .watching import Watching
 
 LONGEST_NAP = 600.0  # seconds between two decisions, whatever they say
+ROUNDING = 0.001  # seconds by which a sum of times may miss the moment that it stands for
 TAKEN_OVER = "another machine took this run over"
 
 
@@ -400,7 +401,6 @@ def _wake_at(job: Any, state: State, seen: Seen, now: float) -> float:
     beat = now + job.timings.heartbeat
     times = [
         now + LONGEST_NAP,
-        now + seen.left - 2 * seen.save_seconds,
         now + seen.left,
         now + seen.left + job.at_end.unproven_minutes * 60,
         state.window.end or 0.0,
@@ -413,6 +413,8 @@ def _wake_at(job: Any, state: State, seen: Seen, now: float) -> float:
     ]
     if state.phase in ("saving", "syncing") or seen.worker.is_going or seen.is_changed:
         times.append(beat)
+    if state.window.end is None:
+        times.append(now + seen.left - 2 * seen.save_seconds + ROUNDING)
     limits = job.stall
     if state.phase == "running" and seen.is_alive:
         is_watched = limits.log_minutes or limits.step_minutes or limits.idle_power_minutes

@@ -23,14 +23,18 @@ from .model import (
     Mark,
     Seen,
     Signal,
+    Tell,
     Verdict,
 )
 from .stop import Request, Window, look_at_deadline, who_asks
 
 MOST_RAISES = 5  # of a runner that comes no further
 HEARS = 2.0 + stop.STILL  # seconds for a runner to hear a request, and to look for a save
+TELL_AGAIN = 3600.0  # seconds until an end is told again of which nothing shows that it was told
+MARK_AGAIN = 60.0  # seconds between two tries to leave a marker
 KILL_SECONDS = 4.0  # after the program was killed, for its runner to come to an end
 RAISE, KILL, GIVE_UP = "raise", "kill", "give up"
+LIVES_ON = "it lives on after its run was ended"
 HOPELESS = Verdict(
     "unknown",
     "",
@@ -65,17 +69,19 @@ class Raises(NamedTuple):
 
 
 class Leaving(NamedTuple):
-    """What is left to do after an end: copies, those that are owed, and the box."""
+    """What is left to do after an end: copies, those that are owed, and the box. `told_at`: when
+    the end was told, None for never."""
 
     copying: Copying = Copying()
     owed: Owed = Owed()
     box: Box = Box()
+    told_at: float | None = None
 
 
 class State(NamedTuple):
     """What the supervisor remembers. `why`: who asked for a save, first at `asked_at`; `request`:
-    that to a program whose runner doesn't hear. `killed_at`: the program, by the deadline;
-    `is_marked`: an end was noted then, as far as the disk let it."""
+    that to a program whose runner doesn't hear. `killed_at`: the program, by the deadline or after
+    the end; `marked_at`: when an end was noted then, as far as the disk let it."""
 
     window: Window = Window()
     raises: Raises = Raises()
@@ -83,7 +89,7 @@ class State(NamedTuple):
     asked_at: float = 0.0
     request: Request = Request()
     killed_at: float | None = None
-    is_marked: bool = False
+    marked_at: float | None = None
     leaving: Leaving = Leaving()
 
 
@@ -97,13 +103,19 @@ def supervise(
     window, place = look_at_deadline(state.window, seen.left, seen.save_seconds, now)
     state = state._replace(window=window)
     if place != stop.OVER and not end.name:
-        state = state._replace(killed_at=None, is_marked=False)
+        state = state._replace(killed_at=None, marked_at=None)
         return (*_watch(job, state, runner, place, seen, now), False)
-    if place == stop.OVER and not end.name and not state.is_marked:
+    if place == stop.OVER and not end.name and state.marked_at is None:
         return (*_end_run(state, runner, now), False)
     late = max(-seen.left, 0.0) if place == stop.OVER else -1.0
     leaving, actions, is_over = leave(job, state.leaving, end, late, seen, now)
-    return State(window, is_marked=state.is_marked, leaving=leaving), actions, is_over
+    state = State(window, killed_at=state.killed_at, marked_at=state.marked_at, leaving=leaving)
+    if not end.name and state.marked_at is not None and now >= state.marked_at + MARK_AGAIN:
+        state, actions = state._replace(marked_at=now), [Mark(""), *actions]
+    lives_on = runner.has_program and end.name in ("", "preempted")
+    if lives_on and (state.killed_at is None or now >= state.killed_at + stop.KILL_AGAIN):
+        state, actions = state._replace(killed_at=now), [Kill(DEADLINE, LIVES_ON), *actions]
+    return state, actions, is_over and not lives_on
 
 
 def _watch(
@@ -134,26 +146,34 @@ def _end_run(state: State, runner: Runner, now: float) -> tuple[State, list[Acti
         return state, []
     # One between two attempts may just have started a program.
     kill: list[Action] = [AboutRunner(KILL), Kill(DEADLINE, "")] if runner.is_alive else []
-    return state._replace(is_marked=True), [*kill, Mark("")]
+    return state._replace(marked_at=now), [*kill, Mark("")]
 
 
 def leave(
     job: Any, leaving: Leaving, end: End, late: float, seen: Seen, now: float
 ) -> tuple[Leaving, list[Action], bool]:
-    """Return what is owed after an end: copies, and the end of the box; and whether nothing is.
+    """Return what is owed after an end: word of it, copies, and the end of the box; and whether
+    nothing is.
 
-    `late`: seconds since the deadline, below 0 before it.
+    `late`: seconds since the deadline, below 0 before it. Where nothing else is left to do, a copy
+    that is owed is tried until the deadline and its limit for a proof.
     """
     is_safe = is_all_kept(job, end.name, seen.kept)
     actions: list[Action] = []
+    # Who was to tell it may have died before.
+    is_due = leaving.told_at is None or now - leaving.told_at >= TELL_AGAIN
+    if end.owes_word and is_due and not seen.has_quiet:
+        leaving, actions = leaving._replace(told_at=now), [Tell("end", end.reason)]
     if job.durable.to:
-        copies, owed, actions = copying.pay_owed(leaving.copying, leaving.owed, seen, is_safe, now)
-        leaving = leaving._replace(copying=copies, owed=owed)
-        is_going = seen.worker.is_going or bool(actions)
+        copies, owed, more = copying.pay_owed(leaving.copying, leaving.owed, seen, is_safe, now)
+        leaving, actions = leaving._replace(copying=copies, owed=owed), [*actions, *more]
+        is_going = seen.worker.is_going or bool(more)
         if is_going and not is_safe and copying.is_in_first_try(owed, now):
             return leaving, actions, False
     box, more, is_over = end_box(job, leaving.box, end, late, is_safe, seen, now)
-    return leaving._replace(box=box), [*actions, *more], is_over
+    is_owed = bool(job.durable.to) and not is_safe and not end.is_refused and not seen.has_quiet
+    is_owed = is_owed and late < job.at_end.unproven_minutes * 60
+    return leaving._replace(box=box), [*actions, *more], is_over and not is_owed
 
 
 def watch_runner(job: Any, raises: Raises, seen: Runner, now: float) -> tuple[Raises, str]:
