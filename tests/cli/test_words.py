@@ -22,7 +22,7 @@ def said(*words: str, **settings) -> tuple[int, str]:
     [
         (["probe", "--", "nosuch"], "nosuch: no such file or command; write the program as you"),
         (["fit", "--parameters", "3M"], "pass the model's config.json, or --layers"),
-        (["profile", "Scaleway"], "there is no page on Scaleway; generic-ssh holds for any Linux"),
+        (["profile", "Vultr"], "there is no page on Vultr; generic-ssh holds for any Linux"),
         (["profile", "runpod", "survive"], "did you mean survives?"),
         (["profile", "runpod", "ssh", "--need", "spot"], "ssh and --need can't be combined; leave"),
     ],

@@ -1,12 +1,15 @@
 """The facts of the platform pages: they keep to the schema, the staleness check sees them, and a broken page is refused with its field."""
 
 import re
+from datetime import date
+from typing import get_args
 
 import pytest
 import yaml
 from remote_gpu_trainer.catalogue import bundle, front_matter
 from remote_gpu_trainer.catalogue.facts import split
-from remote_gpu_trainer.platforms import profile
+from remote_gpu_trainer.cli import main as cli
+from remote_gpu_trainer.platforms import authoring, profile
 from remote_gpu_trainer.platforms.profile import Facts, ProfileError
 
 from tests.conftest import ROOT
@@ -70,33 +73,60 @@ def test_most_facts_are_confirmed_and_what_is_unconfirmed_says_why():
     ] == []
 
 
-def test_every_entry_of_a_profile_is_in_the_catalogue():
-    families = {
-        entry.family for entry in bundle.load().entries if entry.path.startswith("profiles/")
-    }
-    assert families >= set(
-        [
-            "AD",
-            "CN",
-            "MP",
-            "GS",
-            "FZ",
-            "LR",
-            "GEN",
-            "LAM",
-            "PS",
-            "RP",
-            "VAST",
-            "SLURM",
-            "K8S",
-            "NB",
-            "LOC",
-            "MOD",
-            "AWS",
-            "GCP",
-            "NEB",
-        ]
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_every_entry_of_a_page_is_in_the_catalogue(page):
+    written = re.findall(r"^### ([A-Z0-9]+\d+) — ", page.read_text(encoding="utf-8"), re.M)
+    found = [e.id for e in bundle.load().entries if e.path == f"profiles/{page.name}"]
+    assert sorted(found) == sorted(written)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
+def test_no_page_keeps_the_form_of_a_new_one(page):
+    """A fact that nobody found stays unknown, and its note says where somebody looked."""
+    text = page.read_text(encoding="utf-8")
+    assert authoring.HINT not in text and "://" + page.stem + ".example" not in text
+
+
+@pytest.mark.parametrize("kind", get_args(profile.Profile.model_fields["kind"].annotation))
+def test_the_form_of_a_page_has_each_fact_that_its_kind_needs_and_knows_none(tmp_path, kind):
+    path = tmp_path / "newcloud.md"
+    path.write_text(authoring.form("newcloud", "New: Cloud", kind, date(2026, 11, 30)))
+    found, body = profile.read_page(path)
+    assert (found.name, found.title, found.kind) == ("newcloud", "New: Cloud", kind)
+    facts = {name: fact for name in Facts.model_fields if (fact := getattr(found.facts, name))}
+    lacks = profile.OPTIONAL | profile.NOT_THERE.get(kind, frozenset())
+    assert facts.keys() == Facts.model_fields.keys() - lacks
+    assert all(
+        fact.status == "unconfirmed"
+        and fact.by is None
+        and fact.date is None
+        and fact.note == f"{authoring.HINT} (2026-11-30)."
+        for fact in facts.values()
     )
+    if found.facts.self_stop:  # no program runs the word "unknown"
+        assert (found.facts.self_stop.value.possible, found.facts.self_stop.value.command) == (
+            False,
+            "",
+        )
+    assert all(f"\n## {part}\n" in body for part in authoring.GUIDE)
+
+
+def test_new_platform_writes_a_page_into_a_checkout_once(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(bundle, "bundle_root", lambda: tmp_path)
+    (tmp_path / "profiles").mkdir()
+    assert cli.main(["dev", "new-platform", "newcloud"]) == 2
+    assert "isn't a checkout" in capsys.readouterr().err
+    (tmp_path / "pyproject.toml").write_text("")
+    assert cli.main(["dev", "new-platform", "newcloud", "--title", "New Cloud"]) == 0
+    out, err = capsys.readouterr()
+    page = tmp_path / "profiles/newcloud.md"
+    assert out == f"{page}\n" and "rgt profile newcloud" in err
+    assert profile.read_profile(page).title == "New Cloud"
+    page.write_text("mine")
+    assert cli.main(["dev", "new-platform", "newcloud"]) == 2
+    assert "is there; edit it" in capsys.readouterr().err and page.read_text() == "mine"
+    assert cli.main(["dev", "new-platform", "../x"]) == 2
+    assert "can't be a page's name" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(

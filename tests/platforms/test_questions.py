@@ -144,8 +144,8 @@ def test_every_name_leads_to_a_page_and_every_fact_is_on_it():
 def test_what_is_called_without_a_page_has_none():
     titles = " ".join(page.title for page in profile.load().values())
     assert not [name for name in questions.WITHOUT_PAGE if name in titles]
-    with pytest.raises(profile.ProfileError, match="^there is no page on Scaleway; generic-ssh"):
-        profile.get("scaleway")
+    with pytest.raises(profile.ProfileError, match="^there is no page on Vultr; generic-ssh"):
+        profile.get("vultr")
 
 
 def test_an_answer_has_the_facts_first_and_asks_for_no_log():
@@ -157,8 +157,8 @@ def test_an_answer_has_the_facts_first_and_asks_for_no_log():
 
 
 def test_a_provider_without_a_page_is_said_to_have_none_and_no_other_is_named():
-    answer = answer_for(text="what does Scaleway bill for a stopped H100?", today=DAY)
-    assert answer.ask.startswith("There is no page on Scaleway.") and not answer.facts
+    answer = answer_for(text="what does Vultr bill for a stopped H100?", today=DAY)
+    assert answer.ask.startswith("There is no page on Vultr.") and not answer.facts
     assert "log" not in answer.ask
     assert [one["id"] for one in [*answer.matches, *answer.also]] == ["GEN1"]
 

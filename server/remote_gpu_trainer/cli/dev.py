@@ -1,4 +1,4 @@
-"""The command `dev`: `lint`, `docs`, `new-entry` and `prove`, for maintainers."""
+"""The command `dev`: `lint`, `docs`, `new-entry`, `new-platform` and `prove`, for maintainers."""
 
 from __future__ import annotations
 
@@ -127,6 +127,32 @@ def new_entry(family: str, title: str, write: bool, page: str | None) -> int:
         return 0
     print(f"{put(catalogue, family, markdown, page)}: {name}")
     print(hint(), file=sys.stderr)
+    return 0
+
+
+@dev.command("new-platform", short_help="start the page of a platform, with every fact it needs")
+@click.argument("name", help="the page's name, as in rgt profile NAME: small letters")
+@click.option("--title", help="the platform's own name (default: NAME)")
+@click.option(
+    "--kind",
+    type=click.Choice(["rental", "scheduler", "notebook", "serverless", "own", "unnamed"]),
+    default="rental",
+    help="what is rented: it decides which facts there are (default: rental)",
+)
+def new_platform(name: str, title: str | None, kind: str) -> int:
+    """Write profiles/NAME.md, where every fact is unknown and says so with today's date.
+
+    Then fill in each fact with the page that states it and that page's date. What you can't find
+    stays unknown, and its note says where you looked.
+    """
+    from ..platforms.authoring import form, put
+
+    print(put(name, form(name, title or name, kind, date.today())))
+    print(
+        "fill in each fact with its source and date, then run: "
+        f"rgt profile {name}. docs/guides/add-a-platform.md says what goes where",
+        file=sys.stderr,
+    )
     return 0
 
 

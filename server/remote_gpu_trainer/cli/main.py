@@ -81,7 +81,7 @@ COMMANDS = {
     "completion": Listed(
         "completion", "print a script that completes commands, options and values in your shell"
     ),
-    "dev": Listed("dev", "for maintainers: lint, docs, new-entry, prove"),
+    "dev": Listed("dev", "for maintainers: lint, docs, new-entry, new-platform, prove"),
 }
 MOVED = ("lint", "docs", "new-entry", "prove")  # `dev` has them now; the short form still works
 

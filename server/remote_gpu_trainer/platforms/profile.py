@@ -19,6 +19,7 @@ from ..catalogue.facts import FactError, pages, split
 from . import questions
 from .cards import GPUS
 
+NAME = r"^[a-z0-9-]+$"  # of a page
 Value = TypeVar("Value")
 Kind = Literal["price", "quota", "platform"]
 # Facts that may be null, by kind of platform, because the thing doesn't exist there or depends on a
@@ -320,7 +321,7 @@ class Repeat(Strict):
 class Profile(Strict):
     """A platform: its name, its kind, the texts that identify it in logs, and its facts."""
 
-    name: str = Field(pattern=r"^[a-z0-9-]+$")
+    name: str = Field(pattern=NAME)
     title: str
     kind: Literal["rental", "scheduler", "notebook", "serverless", "own", "unnamed"]
     tokens: list[str] = Field(description="texts in logs and paths that show this platform")

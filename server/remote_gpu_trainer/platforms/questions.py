@@ -37,6 +37,7 @@ CALLED = {
     "paperspace": r"paperspace|digital ?ocean",
     "modal": r"modal",
     "nebius": r"nebius",
+    "scaleway": r"scaleway",
     "slurm": r"slurm",
     "kubernetes": r"kubernetes|k8s|kubectl",
 }
@@ -48,7 +49,7 @@ WITHOUT_PAGE = (
     "Cudo", "Databricks", "DataCrunch", "Exoscale", "FluidStack", "Genesis Cloud",
     "Hetzner", "Huawei Cloud", "Hyperbolic", "Hyperstack", "IBM Cloud", "JarvisLabs",
     "Lightning AI", "Linode", "Massed Compute", "Novita", "Oracle Cloud", "OVH", "OVHcloud",
-    "Prime Intellect", "Replicate", "SaladCloud", "Scaleway", "Shadeform", "Tencent Cloud",
+    "Prime Intellect", "Replicate", "SaladCloud", "Shadeform", "Tencent Cloud",
     "TensorDock", "Thunder Compute", "Together AI", "Verda", "Vertex AI", "Voltage Park",
     "Vultr", "Compshare", "DAMODEL", "OpenBayes", "UCloud", "Volcengine",
     "阿里云", "百度智能云", "晨涧云", "丹摩", "华为云", "火山引擎", "极链云", "京东云", "趋动云",
