@@ -55,6 +55,8 @@ def test_the_form_takes_the_next_id_and_passes_lint_only_when_it_is_filled(check
         ("blocks or corrupts or wastes or misleads", "corrupts"),
     ):
         text = text.replace(choices, chosen)
+    listed = "## Which of these is it?\n\n"
+    text = text.replace(listed, f"{listed}The loss rises by one: [{name}].\n\n", 1)
     page.write_text(text, encoding="utf-8")
     left = [fault.text for fault in lint(catalogue.read(checkout), TODAY)]
     hints = [text for text in left if "holds the form's hint" in text]

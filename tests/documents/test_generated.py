@@ -56,7 +56,14 @@ RESULTS = """# Results
 
 def test_the_commands_page_has_every_command_users_first_and_every_argument():
     headings = re.findall(r"^## (.+)$", COMMANDS_PAGE, re.M)
-    own = [*list(COMMANDS)[:-1], "dev lint", "dev docs", "dev new-entry", "dev new-platform", "dev prove"]
+    own = [
+        *list(COMMANDS)[:-1],
+        "dev lint",
+        "dev docs",
+        "dev new-entry",
+        "dev new-platform",
+        "dev prove",
+    ]
     parts = {"runs": ["compare"], "guard": ["confirm", "install", "uninstall", "status"]}
     for group, names in parts.items():
         at = own.index(group) + 1

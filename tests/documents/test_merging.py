@@ -41,6 +41,7 @@ FILES = (
     "tests/runs/launch_scripts.yaml",
 )
 VECTORS = "server/remote_gpu_trainer/retrieval/vectors.txt"
+LIST = "## Which of these is it?\n\n"
 LISTS = (VECTORS, "hooks/signatures.txt")  # hold a line of each entry
 
 
@@ -90,8 +91,11 @@ class Clone:
         return self.root / bundle.load().families[family][0].path
 
     def new_entry(self, family, number, text):
-        """Put an entry at the end of its family's page, as `rgt dev new-entry` does."""
+        """Put an entry at the end of its family's page, as `rgt dev new-entry` does, and its id
+        into the list at the head.
+        """
         page = self.path(family).read_text(encoding="utf-8").rstrip("\n")
+        page = page.replace(LIST, f"{LIST}Rattles: [{family}{number}].\n\n", 1)
         entry = text.replace("### O3 ", f"### {family}{number} ")
         self.path(family).write_text(f"{page}\n\n{entry}", encoding="utf-8", newline="\n")
 
