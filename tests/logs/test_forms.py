@@ -4,7 +4,7 @@ import json
 import sys
 
 import pytest
-from remote_gpu_trainer.logs import reading
+from remote_gpu_trainer.logs import prefixes, reading
 from remote_gpu_trainer.logs.prefixes import unfolded
 from remote_gpu_trainer.lookup.answer import answer_for
 
@@ -150,3 +150,60 @@ def test_hostile_forms_take_no_time(text):
     assert answer_for(text=text).matches == []
     plain = ordinary_log(max(len(text), 100_000))
     assert ratio(lambda: answer_for(text=text), lambda: answer_for(text=plain)) < 8
+
+
+RANK_FORMS = pytest.mark.parametrize("form", prefixes.RANK_FORMS, ids=lambda form: form.pattern)
+LOGGED_FORMS = pytest.mark.parametrize(
+    "form", prefixes.LOGGED_RANK_FORMS, ids=lambda form: form.pattern
+)
+STAMP = "2022-06-29 11:22:26,152: "
+
+
+@RANK_FORMS
+def test_a_form_of_rank_is_read_alone_and_behind_a_time_and_spares_what_looks_like_it(form):
+    for line in (form.example, STAMP + form.example):
+        rank, _, text = prefixes.split_prefixes(line, None, 0)
+        assert rank == form.rank and form.example.endswith(text)
+        assert len(text) < len(form.example)
+    assert prefixes.rank_in(form.spares) is None
+
+
+@LOGGED_FORMS
+def test_a_rank_within_a_logger_s_prefix_is_read_and_the_level_stays(form):
+    rank, _, text = prefixes.split_prefixes(f"[{STAMP[:-2]}] {form.example}", None, 0)
+    assert rank == form.rank and text.split()[0] == form.example.split()[0]
+    assert len(text) < len(form.example) and "ank" not in text.split("info")[0]
+    assert prefixes.rank_in(form.spares) is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2024-05-03 10:01:02,123] [INFO] [axolotl.train.train:54] [PID:812] [RANK:3] starting",
+        "05/03/2024 10:01:02 - INFO - __main__ - [RANK 3] starting",
+        "INFO:__main__:[RANK 3] starting",
+        "[Rank 3] (after 2 iterations) memory (MB) | allocated: 812.0",
+        "[rank=3/8] starting",
+        "[Rank 3/8] [2024-05-03 10:01:02] [INFO]: starting",
+        "[rank3]:[titan] 2024-05-03 10:01:02,123 - root - INFO - starting",
+    ],
+)
+def test_a_line_of_a_framework_names_its_rank(line):
+    assert prefixes.rank_in(line) == 3
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[rank=16, alpha=32] of the adapter",
+        "[E ProcessGroupNCCL.cpp:828] [Rank 38] Watchdog caught collective operation timeout",
+        "[E503 11:20:05.1 ProcessGroupNCCL.cpp:629] [Rank 38] Some NCCL operations have failed",
+        "[Rank 38] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=44)",
+        "[INFO] LoRA rank: 16 | alpha: 32",
+        "INFO:peft:rank 16 adapters",
+        "results - ndcg - [Rank A]",
+        "[1]    79314 exit 143   mpiexec -n 12",
+    ],
+)
+def test_a_number_that_is_no_process_is_no_rank(line):
+    assert prefixes.rank_in(line) is None

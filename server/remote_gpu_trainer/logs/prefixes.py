@@ -2,14 +2,15 @@
 
 Loggers, `srun -l`, Ray and the journal put something around every line, and a pasted report may
 have lost its line breaks: written as backslash and n, or made blanks. A rank is known only from a
-prefix (RANK_PREFIX, or the bare number that `srun -l` sets before most lines) or from a file name
-that RANK_NAME describes.
+prefix (RANK_FORMS, LOGGED_RANK_FORMS, or the bare number that `srun -l` sets before most lines)
+or from a file name that RANK_NAME describes.
 """
 
 from __future__ import annotations
 
 import json
 import re
+from typing import NamedTuple
 
 # Lines from which a report is a log that nobody cut.
 WHOLE = 9
@@ -57,28 +58,121 @@ _PIECES = re.compile(
 _CODE = re.compile(r'(File "[^"\n]{1,300}", line \d{1,7}, in [\w<>.]{1,80})\s+')
 _BAR = re.compile(r"\d{1,3}%\|[^|]{0,200}\|\s*[\d.]+\w?/[\d.]+\w?\s*\[[^\]\n]{0,200}\]?")
 BAR_TITLE = 80  # characters before a bar that belong to it
-# Above each form, one real line and who writes it. Reports seldom show these prefixes, because
-# people trim them; logs do.
-RANK_PREFIX = re.compile(
-    r"""\s*(?:\[(?:
-        # [rank2]: Traceback (most recent call last):     PyTorch, uncaught exceptions
-        rank(\d{1,5})\]:?
-        # [default7]: iteration 12695/ 115311 | consumed samples: 9841584     torchrun --tee 3,
-        # as in BLOOM's chronicles (bigscience-workshop/bigscience)
-        | default(\d{1,5})\]:
-        # [1,0]<stderr>:Traceback (most recent call last):     mpirun --tag-output, horovodrun
-        | \d+,(\d{1,5})\]<std(?:out|err)>:?
-        # [4]: step 3
-        | (\d{1,4})\]:(?=\s)
-        # [pod/pytorch-training-0-x7k2p/trainer] Launching torchrun     kubectl logs --prefix
-        | pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\]
-    )
-    # (rank=6) step 3
-    | \(rank[ =]?(\d{1,5})\)
-    # Rank 0: saved     programs themselves
-    | rank[ _]?(\d{1,5})\s?[:|]
-    )\s?""",
-    re.I | re.X,
+
+
+class RankForm(NamedTuple):
+    """A prefix that names the rank that wrote a line; the only group of its pattern is the rank.
+
+    `example` is a line as its writer prints it, of the rank `rank`. `spares` looks like one.
+    """
+
+    writer: str
+    pattern: str
+    example: str
+    rank: int
+    spares: str
+
+
+# A rank as people put it in brackets: [rank2], [Rank 2], [rank: 2], [rank=2/8]. That of NCCL's
+# watchdog is the rank within a group: [E ProcessGroupNCCL.cpp:828] [Rank 38] Watchdog caught
+_BRACKETS = r"\[rank[ ]?[:=_]?[ ]?(\d{1,5})(?:/\d{1,5})?\](?![ ]?Watchdog):?"
+# Reports seldom show these prefixes, because people trim them; logs do.
+RANK_FORMS = (
+    RankForm(
+        "PyTorch for uncaught exceptions, torchrun --tee 3 --role rank (torchtitan), Lightning, "
+        "Megatron-LM's report_memory, programs themselves",
+        _BRACKETS,
+        "[rank: 2] Seed set to 42",
+        2,
+        "[rank=16, alpha=32] LoRA",
+    ),
+    RankForm(
+        "torchrun --tee 3, as in BLOOM's chronicles (bigscience-workshop/bigscience)",
+        r"\[default(\d{1,5})\]:",
+        "[default7]: iteration 12695/ 115311 | consumed samples: 9841584",
+        7,
+        "[default] iteration 12",
+    ),
+    RankForm(
+        "mpirun --tag-output, horovodrun; SageMaker's MPI with mpirank and host",
+        r"\[\d+,(?:mpirank:)?(\d{1,5})(?:,[\w-]{1,60})?\]<std(?:out|err)>:?",
+        "[1,mpirank:10,algo-2]<stderr>:Traceback (most recent call last):",
+        10,
+        "[1,0] <- shape",
+    ),
+    RankForm(
+        "programs themselves",
+        r"\[(\d{1,4})\]:(?=\s)",
+        "[4]: step 3",
+        4,
+        "[4] Anonymous. A paper. 2024",
+    ),
+    RankForm(
+        "kubectl logs --prefix",
+        r"\[pod/[^/\]\s]{1,200}?-(\d{1,4})(?:-[a-z0-9]{5})?/[^\]\s]{1,200}\]",
+        "[pod/pytorch-training-0-x7k2p/trainer] Launching torchrun",
+        0,
+        "[pod/trainer] Launching torchrun",
+    ),
+    RankForm(
+        "NeMo's formatter for debugging",
+        r"\[NeMo\s\w[^\]]{1,200}\srank:(\d{1,5})\]",
+        "[NeMo D 2024-05-03 10:01:02 exp_manager:394 rank:3] Saving",
+        3,
+        "[NeMo I 2024-05-03 10:01:02 exp_manager:394] rank:3",
+    ),
+    RankForm(
+        "programs themselves",
+        r"\(rank[ =]?(\d{1,5})\)",
+        "(rank=6) step 3",
+        6,
+        "(rank 16 of the adapter)",
+    ),
+    RankForm(
+        "Composer and LLM Foundry, behind a time",
+        r"rank(\d{1,5})\[\d{1,9}\]\[[\w-]{1,60}\]:",
+        "rank0[822018][MainThread]: INFO: Message here",
+        0,
+        "rank0[822018] = x",
+    ),
+    RankForm(
+        "programs themselves",
+        r"rank[ _]?(\d{1,5})\s?[:|]",
+        "Rank 0: saved",
+        0,
+        "rank: 16",
+    ),
+)
+# The same in the midst of what a logger puts before a line, which stays.
+LOGGED_RANK_FORMS = (
+    RankForm(
+        "DeepSpeed's log_dist, Axolotl, accelerate 1.15, each behind a logger's own prefix",
+        _BRACKETS,
+        "[INFO] [logging.py:96:log_dist] [Rank 0] DeepSpeed info: version=0.15.2",
+        0,
+        "[INFO] of [rank 0] nothing is known",
+    ),
+    RankForm(
+        "NVIDIA's resiliency extension",
+        r"\[workload:(\d{1,5})\(\d{1,5}\)[ ]infra:[^\]]{1,40}\]",
+        "[ERROR] [node7] [workload:3(3) infra:0(0)] ft_launcher.py:812 worker group failed",
+        3,
+        "[ERROR] [node7] [workload:name] started",
+    ),
+)
+
+
+def _any_of(forms: tuple[RankForm, ...]) -> str:
+    return "|".join(form.pattern for form in forms)
+
+
+RANK_PREFIX = re.compile(rf"\s*(?:{_any_of(RANK_FORMS)})\s?", re.I)
+# [INFO] [axolotl.train.train:54] [PID:1] and then the rank, and of logging.basicConfig
+# 05/03/2024 10:01:02 - INFO - __main__ - and INFO:__main__: before it.
+_LOGGED_RANK = re.compile(
+    r"((?:\[(?!E[ \d])[^\[\]]{1,160}\]\s?|\d\d/\d\d/\d{4} \d\d:\d\d:\d\d - |[\w.:/]{1,80} - "
+    rf"|[A-Z]{{4,8}}:[\w.]{{1,80}}:){{1,5}})(?:{_any_of(LOGGED_RANK_FORMS)})\s?",
+    re.I,
 )
 # These are compiled on first use. The rank of a LoRA run is its width, no process.
 RANK_NAME = (
@@ -163,9 +257,14 @@ def split_prefixes(text: str, rank: int | None, shift: int) -> tuple[int | None,
             text = text[prefix.end() :]
             continue
         stamp = _STAMP.match(text) or _GLOG.match(text)
-        if not stamp:
-            break
-        time, text = time or stamp[1], text[stamp.end() :]
+        if stamp:
+            time, text = time or stamp[1], text[stamp.end() :]
+            continue
+        logged = _LOGGED_RANK.match(text)
+        if logged:
+            rank = int(next(filter(None, logged.groups()[1:])))
+            text = logged[1] + text[logged.end() :]
+        break
     return rank, time, text
 
 
