@@ -1,5 +1,6 @@
 """What GitHub runs can be run: the workflows are well formed, and each command of the tests works here too."""
 
+import ast
 import json
 import os
 import re
@@ -127,6 +128,22 @@ def test_each_test_of_the_sample_exists():
     for line in (ROOT / ".ci/sample.txt").read_text(encoding="utf-8").splitlines()[1:]:
         path, _, name = line.partition(" ")[0].partition("::")
         assert not name or f"def {name}(" in (ROOT / path).read_text(encoding="utf-8"), line
+
+
+def test_what_counts_tokens_is_in_the_sample():
+    """Elsewhere these tests are skipped: only there the tokenizer is installed."""
+    sample = (ROOT / ".ci/sample.txt").read_text(encoding="utf-8")
+    named = {line.partition(" ")[0] for line in sample.splitlines()[1:]}
+    counting = 0
+    for path in (ROOT / "tests").rglob("test_*.py"):
+        text, file = path.read_text(encoding="utf-8"), path.relative_to(ROOT).as_posix()
+        if not re.search(r"^from .*\.test_budget import .*\bcounted\b", text, re.M):
+            continue
+        for node in ast.parse(text).body:
+            if isinstance(node, ast.FunctionDef) and "counted(" in ast.unparse(node):
+                counting += 1
+                assert not named.isdisjoint([file, f"{file}::{node.name}"]), node.name
+    assert counting > 5
 
 
 STALENESS = yaml.safe_load((ROOT / ".github/workflows/staleness.yml").read_text(encoding="utf-8"))

@@ -212,8 +212,9 @@ def test_what_stands_beside_a_rendered_script_keeps_to_its_budget():
             for answer in answers
         ]
     )
-    # Two nodes of a job that names no code, no results and not its checkpoint folder: three warnings.
-    assert len(beside) > 30 and max(beside) <= 430, answers[beside.index(max(beside))]["warnings"]
+    # A job on AutoDL that names no code, no results and not its checkpoint folder: six warnings. Two are AutoDL's own,
+    # what downloads need there and which facts nobody dates; without them it was 430.
+    assert len(beside) > 30 and max(beside) <= 465, answers[beside.index(max(beside))]["warnings"]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from remote_gpu_trainer.mcp_server import acts
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.runs import known_jobs, ledger
 
+from tests.conftest import ROOT
 from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
 from tests.lookup.test_budget import counted, written
@@ -102,7 +103,10 @@ def test_they_exist_only_with_allowed_boxes_and_keep_to_their_tokens(agent):
         assert not tool.annotations.read_only_hint and tool.annotations.destructive_hint
         assert "consent" not in tool.input_schema["properties"]
     wire = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in acting]
-    assert counted([written({"tools": wire})])[0] <= 2500
+    (count,) = counted([written({"tools": wire})])
+    assert count <= 2500
+    page = (ROOT / "docs/guides/coding-agents.md").read_text(encoding="utf-8")
+    assert f"three more, {count:,} tokens in all" in page, count
 
 
 def test_never_over_http(capsys):

@@ -11,7 +11,7 @@ import pytest
 from tests.conftest import ROOT, engine
 from tests.engines.artifacts import built, home, programs, project, run  # noqa: F401
 from tests.engines.scripted_models import Completions, Contents, scripted
-from tests.product.test_clients import CLAUDE, LOG, OURS, TOOLS
+from tests.product.test_clients import CLAUDE, LOG, OURS, PURPOSE, TOOLS
 
 pytestmark = pytest.mark.clients
 
@@ -121,7 +121,7 @@ def test_opencode_loads_the_skill_looks_the_log_up_and_the_hooks_speak(
         "the hook speaks below the prompt"
     )
     skill, log, look_up, ended = (json.dumps(result) for result in results)
-    assert "A catalogue of training failures with stable ids" in skill
+    assert PURPOSE in skill
     assert "ChildFailedError" in log and "call lookup_symptom" in log, (
         "the hook speaks below the log"
     )
@@ -232,7 +232,7 @@ def test_gemini_offers_the_tools_loads_the_skill_and_looks_the_log_up(
         for part in content["parts"]
         if "functionResponse" in part
     )
-    assert "A catalogue of training failures with stable ids" in skill
+    assert PURPOSE in skill
     assert "D8" in look_up and "find_unused_parameters" in look_up
 
 

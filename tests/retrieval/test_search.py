@@ -206,6 +206,16 @@ def test_a_match_that_rests_on_another_line_than_the_first_failure_says_so():
     assert "rests on" not in answer_for(text=steps + real).ask
 
 
+def test_a_match_that_is_less_sure_than_the_ranking_has_titles_beside_it():
+    answer = answer_for(
+        text="ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\n"
+        'Traceback (most recent call last):\n  File "train.py", line 9, in <module>\n    for batch in loader:\n'
+        "ValueError: the queue is closed\n"
+    )
+    assert [answer.matches[0]["id"], answer.matches[0]["confidence"]] == ["DP15", "medium"]
+    assert answer.ask.startswith("The match rests on line 1") and answer.also
+
+
 STEPS = "".join(f"step {n} loss {3 - n / 10:.2f}\n" for n in range(5))
 PORT = "[W socket.cpp] The server socket has failed to bind to [::]:29500 (errno: 98 - Address already in use).\n"
 GROUP = """\

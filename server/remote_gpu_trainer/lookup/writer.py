@@ -215,7 +215,9 @@ def _titles(state: LookUp) -> list[dict]:
     entry among the titles, two of them in the first three places. Behind a claim about logs of
     several ranks stand only those with a sign in the logs.
     """
-    if not state.is_open and state.confidence not in ("medium", "low"):
+    # A claim may be less sure than the ranking: its line may not be the one that ended the run.
+    sure = state.claims[0].confidence if state.confidence and state.claims else state.confidence
+    if not state.is_open and sure not in ("medium", "low"):
         return []
     claimed = {claim.entry.id for claim in state.claims}
     most = BESIDE if state.claims else ALSO

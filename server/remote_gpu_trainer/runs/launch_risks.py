@@ -259,15 +259,16 @@ def _meter(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
 
 
 def _while_off(profile: Profile) -> str:
-    """Return what bills, and what is kept, of a box of this platform that is off: the first
-    sentence of each fact on its page."""
-    billing = profile.facts.stop_billing
-    if billing is None or not billing.value.while_stopped:
+    """Return what bills of a box of this platform that its own stop turned off, and what that stop
+    keeps: the first sentence of each on the platform's page."""
+    billing, stop = profile.facts.stop_billing, profile.facts.self_stop
+    if billing is None or stop is None or not billing.value.while_stopped:
         return " The disk still bills."
-    bills, kept = billing.value.while_stopped, profile.facts.survives.value.stop
-    first = [text.partition(". ")[0].rstrip(".") for text in (bills, kept)]
-    more = f" `rgt profile {profile.name}` has the rest." if ". " in bills + kept else ""
-    return f" While it is off: {first[0]}. Kept: {first[1]}.{more}"
+    bills, kept = (
+        text.partition(". ")[0].rstrip(".")
+        for text in (billing.value.while_stopped, stop.value.survives)
+    )
+    return f" Billed while it is off: {bills}. Kept: {kept}."
 
 
 def _ending(job: Job, profile: Profile) -> str:
@@ -278,8 +279,8 @@ def _ending(job: Job, profile: Profile) -> str:
     told = end_words.of_command(of(job_of(job), ends), shown(line, 500))
     needs = ends["end"]["needs"]
     key = f" It needs {needs} there." if needs else ""
-    disk = _while_off(profile) if job.at_end.do == "stop" else ""
-    return f"{told}. It must bear repeating.{disk}{key}"
+    more = _while_off(profile) if job.at_end.do == "stop" else " It must bear repeating."
+    return f"{told}.{more}{key}"
 
 
 def _background(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
@@ -427,7 +428,7 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
         if fact is None or (name == "self_stop" and job.at_end.do != "stop"):
             continue
         if (against := mark(name, fact, on)) and fact.status != "confirmed":
-            unsure.append(f"{name} {against}")
+            unsure.append(name)
         elif against:
             yield Warning(
                 f"{profile.name}.{name}",
@@ -437,8 +438,8 @@ def _stale(job: Job, profile: Profile, on: date) -> Iterator[Warning]:
     if unsure:
         yield Warning(
             f"{profile.name}.facts",
-            f"no dated page of the provider says what this rests on: {', '.join(unsure)}; "
-            f"`rgt profile {profile.name}` has the pages to open",
+            f"no dated page of the provider states {', '.join(unsure)}; `rgt profile "
+            f"{profile.name}` says who does.",
         )
 
 
@@ -451,9 +452,9 @@ def _hub(job: Job, profile: Profile, target: str) -> Iterator[Warning]:
         return
     yield Warning(
         HUB_OUT_OF_REACH[profile.name],
-        "huggingface.co is often out of reach from China, and a download then waits while the box "
-        "bills. Set `variables: {HF_ENDPOINT: https://hf-mirror.com}`, or HF_HUB_OFFLINE: '1' if "
-        "all is on the box already.",
+        "huggingface.co is often out of reach from China. Set "
+        "`variables: {HF_ENDPOINT: https://hf-mirror.com}`, or HF_HUB_OFFLINE: '1' if all is on "
+        "the box.",
     )
 
 
