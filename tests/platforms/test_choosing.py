@@ -154,7 +154,9 @@ def test_a_guess_neither_qualifies_nor_rules_out_and_says_its_value(need):
 def test_a_guess_is_no_no_on_the_terminal(capsys):
     code, out, _ = run(capsys, "--need", "hours=48")
     assert code == 0
-    assert "?   colab: hours=48: limits is a guess: most_hours is 12 (https://" in out
+    assert "?   china: hours=48: limits is a guess: most_hours is not stated (" in out
+    undated = "limits is from the provider's page, which has no date: most_hours is 12 (https://"
+    assert f"?   colab: hours=48: probably not: {undated}" in out
     code, out, _ = run(capsys, "autodl", "--need", "stop")
     assert code == 1 and out.startswith(
         "?   autodl: stop: probably: survives is from the provider's sister site: stop_keeps_disk is"

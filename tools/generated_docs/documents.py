@@ -212,15 +212,17 @@ def _model_in(annotation: Any) -> type[BaseModel]:
 
 
 def _shares(page: str, catalogue: Catalogue) -> dict[str, Any]:
-    """How many facts of each platform are confirmed, and which aren't."""
+    """How many facts of each platform are confirmed, which have a grade, and which are a guess."""
     from remote_gpu_trainer.platforms.profile import Facts, read_all
 
     rows = []
     for platform, profile in read_all(catalogue.root).items():
         facts = {name: getattr(profile.facts, name) for name in Facts.model_fields}
         there = {name: fact for name, fact in facts.items() if fact is not None}
-        doubtful = [name for name, fact in there.items() if fact.status != "confirmed"]
-        rows.append((platform, len(there), doubtful))
+        doubtful = {name: fact for name, fact in there.items() if fact.status != "confirmed"}
+        graded = [name for name, fact in doubtful.items() if fact.by]
+        guessed = [name for name, fact in doubtful.items() if not fact.by]
+        rows.append((platform, len(there), graded, guessed))
     return {"rows": rows}
 
 
