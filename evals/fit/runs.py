@@ -122,8 +122,74 @@ RUNS = {
         {**SMALL, "hidden_size": 256, "intermediate_size": 1024},
         {"batch": 1, "sequence": 32},
     ),
+    "bart, encoder and decoder, mixed precision": (
+        "bart",
+        {
+            "d_model": 128,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 512,
+            "decoder_ffn_dim": 512,
+            "vocab_size": 2000,
+            "max_position_embeddings": 256,
+        },
+        {"batch": 4, "sequence": 96, "precision": "bf16-mixed"},
+    ),
+    "whisper, more sound than words": (
+        "whisper",
+        {
+            "d_model": 128,
+            "encoder_layers": 4,
+            "decoder_layers": 4,
+            "encoder_attention_heads": 4,
+            "decoder_attention_heads": 4,
+            "encoder_ffn_dim": 512,
+            "decoder_ffn_dim": 512,
+            "vocab_size": 2000,
+            "max_source_positions": 300,
+            "max_target_positions": 64,
+            "num_mel_bins": 16,
+            "pad_token_id": 1,
+            "bos_token_id": 1,
+            "eos_token_id": 1,
+            "decoder_start_token_id": 1,
+        },
+        {"batch": 4, "sequence": 64},
+    ),
+    "clip, images and words": (
+        "clip",
+        {
+            "text_config": {
+                "hidden_size": 64,
+                "intermediate_size": 256,
+                "num_hidden_layers": 4,
+                "num_attention_heads": 4,
+                "vocab_size": 2000,
+                "max_position_embeddings": 77,
+                "eos_token_id": 1,
+            },
+            "vision_config": {
+                "hidden_size": 128,
+                "intermediate_size": 512,
+                "num_hidden_layers": 4,
+                "num_attention_heads": 4,
+                "image_size": 112,
+                "patch_size": 16,
+            },
+            "projection_dim": 64,
+        },
+        {"batch": 8, "sequence": 77},
+    ),
 }
-HEADS = {"bert": "ForMaskedLM", "t5": "ForConditionalGeneration"}
+HEADS = {
+    "bert": "BertForMaskedLM",
+    "t5": "T5ForConditionalGeneration",
+    "bart": "BartForConditionalGeneration",
+    "whisper": "WhisperForConditionalGeneration",
+    "clip": "CLIPModel",
+}
 
 
 def config_of(name: str) -> dict:
@@ -134,17 +200,14 @@ def config_of(name: str) -> dict:
     plain = {
         key: value
         for key, value in config.to_dict().items()
-        if isinstance(value, (bool, int, float, str))
+        if isinstance(value, (bool, int, float, str)) or key in values
     }
     return {**plain, "architectures": [made.__name__]}
 
 
 def _class_of(config):
-    head = HEADS.get(config.model_type)
-    if head == "ForMaskedLM":
-        return transformers.BertForMaskedLM
-    if head:
-        return transformers.T5ForConditionalGeneration
+    if head := HEADS.get(config.model_type):
+        return getattr(transformers, head)
     return transformers.AutoModelForCausalLM._model_mapping[type(config)]
 
 
@@ -201,6 +264,20 @@ class _Alive(TorchDispatchMode):
         self.now -= self.sizes.pop(key, 0)
 
 
+def _inputs(model, asked: dict) -> dict:
+    """One batch, as the model takes it."""
+    words = torch.randint(5, 500, (asked["batch"], asked["sequence"]))
+    config = model.config
+    if config.model_type == "whisper":
+        shape = (asked["batch"], config.num_mel_bins, 2 * config.max_source_positions)
+        return {"input_features": torch.randn(shape), "labels": words}
+    if config.model_type == "clip":
+        side = config.vision_config.image_size
+        images = torch.randn(asked["batch"], 3, side, side)
+        return {"input_ids": words, "pixel_values": images, "return_loss": True}
+    return {"input_ids": words, "labels": words}
+
+
 def _storages(tensors) -> dict[int, int]:
     storages = [tensor.untyped_storage() for tensor in tensors]
     return {storage._cdata: storage.nbytes() for storage in storages}
@@ -225,7 +302,7 @@ def _counted(name: str) -> dict[str, int]:
     model = _model(name)
     optimizer = _optimizer(name, model)
     asked = RUNS[name][2]
-    words = torch.randint(5, 500, (asked["batch"], asked["sequence"]))
+    batch = _inputs(model, asked)
     held = _storages(model.parameters())
     weights = sum(held.values())
     found = {}
@@ -235,7 +312,7 @@ def _counted(name: str) -> dict[str, int]:
             with torch.autocast(
                 "cpu", torch.bfloat16, enabled=asked.get("precision") == "bf16-mixed"
             ):
-                loss = model(input_ids=words, labels=words).loss
+                loss = model(**batch).loss
             found |= {"kept": alive.now - before, "forward": alive.peak}
             alive.peak = alive.now
             loss.backward()

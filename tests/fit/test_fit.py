@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.main import main
+from remote_gpu_trainer.fit.known_configs import known_config
 from remote_gpu_trainer.fit.memory_levers import levers, plan
 from remote_gpu_trainer.fit.model_config import model_of, read_config, weight_count
 from remote_gpu_trainer.fit.training_memory import DOES_NOT_FIT, GIB, Margins, estimate, verdict
@@ -46,6 +47,25 @@ def refused(capsys, *words: str) -> str:
     [line] = [line for line in told.err.splitlines() if line]
     assert re.fullmatch(r"error: .+; .+", line)
     return line
+
+
+def test_sound_and_images_have_a_length_of_their_own(capsys, tmp_path):
+    path = tmp_path / "config.json"
+
+    def activations(config, *words):
+        path.write_text(json.dumps(config))
+        _, report = asked(capsys, str(path), "--batch", "64", *words)
+        return next(line["arithmetic"] for line in report["lines"] if line["what"] == "activations")
+
+    told = activations(known_config("openai/whisper-small").config)
+    assert "64 × 448 tokens × (12 layers" in told and "64 × 1500 tokens × (12 layers" in told
+    clip = known_config("openai/clip-vit-large-patch14").config
+    told = activations(clip)
+    assert "64 × 77 tokens × (12 layers" in told and "64 × 257 tokens × (24 layers" in told
+    assert "--sequence is 78" in refused(capsys, str(path), "--sequence", "78")
+    parts = {"text_config": {}, "vision_config": {"patch_size": 16}}
+    told = activations({**clip, **parts}, "--sequence", "20")
+    assert "64 × 20 tokens" in told and "64 × 197 tokens" in told
 
 
 # What was counted, and what others published.

@@ -148,7 +148,7 @@ def fit(
     trains what the named versions of peft and transformers make of "all-linear"; those of 2025 make
     another number.
 
-    A name on the Hub is looked up among forty models that are known here, on this disk, and on
+    A name on the Hub is looked up among the models that are known here, on this disk, and on
     huggingface.co, or HF_ENDPOINT, with HF_TOKEN.
 
     FILE.py:NAME runs your code, in a process of its own without a GPU. The model is built on

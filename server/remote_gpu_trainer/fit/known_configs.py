@@ -35,7 +35,7 @@ def _known() -> dict[str, Known]:
     text = Path(__file__).with_name("known_configs.json").read_text("utf-8")
     table = json.loads(text)
     return {
-        name.lower(): Known(row["config"], row["address"], table["date"])
+        name.lower(): Known(row["config"], row["address"], row.get("date", table["date"]))
         for row in table["models"]
         for name in row["names"]
     }

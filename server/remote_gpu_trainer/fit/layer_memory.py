@@ -22,6 +22,16 @@ def layer_keeps(model: Model, run: Run, cross: bool = False) -> float:
     return kept + scaled + (masks if model.dropout else 0)
 
 
+def keys_and_values_keep(model: Model, run: Run) -> float:
+    """Return the bytes of layer_keeps that are those of an attention's keys and values.
+
+    Where an attention looks at an encoder, they are there for each token of it. Autocast casts what
+    the encoder gave for each layer again.
+    """
+    read = inputs_keep(run, model.hidden, 2, run.targets != "qv") if run.autocast else 0.0
+    return 2 * model.kv_width * run.product_bytes + read
+
+
 def norm_keeps(model: Model, run: Run) -> float:
     """Return the bytes for each token that a normalization keeps."""
     if model.norm == "layer":

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import re
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from ..text import BadRequest
@@ -21,9 +22,16 @@ MOST_WEIGHTS = 10**14
 MOST_STRETCHED = 10**4  # that positions are, by a config
 
 _NAMES = {
-    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers"),
+    "layers": ("num_hidden_layers", "n_layer", "num_layers", "n_layers", "encoder_layers"),
     "hidden": ("hidden_size", "n_embd", "d_model", "dim"),
-    "heads": ("num_attention_heads", "n_head", "num_heads", "n_heads"),
+    "decoder_layers": ("decoder_layers", "num_decoder_layers"),
+    "heads": (
+        "num_attention_heads",
+        "n_head",
+        "num_heads",
+        "n_heads",
+        "encoder_attention_heads",
+    ),
     "kv_heads": ("num_key_value_heads", "num_kv_heads"),
     "head_dim": ("head_dim", "d_kv"),
     "intermediate": ("intermediate_size", "n_inner", "d_ff", "ffn_dim", "encoder_ffn_dim"),
@@ -56,7 +64,7 @@ _SENSES = {
 _KEPT_BY_ACTIVATION = {
     "gelu_new": (4, 3),
     "gelu_fast": (4, 0),
-    "quick_gelu": (3, 0),
+    "quick_gelu": (2, 0),
     "gelu_accurate": (4, 3),
 }
 
@@ -65,8 +73,8 @@ _LEARNED = ("gpt2", "bert", "roberta", "electra", "opt", "distilbert", "camember
 # Families that can't take a position behind the end of a table, learned or not.
 _TABLED = (
     "albert", "bart", "bert", "bert-generation", "big_bird", "bigbird_pegasus", "biogpt",
-    "blenderbot", "blenderbot-small", "codegen", "convbert", "distilbert", "electra", "ernie",
-    "flaubert", "fnet", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "layoutlm", "marian", "mbart",
+    "blenderbot", "blenderbot-small", "clip", "codegen", "convbert", "distilbert", "electra",
+    "ernie", "flaubert", "fnet", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "layoutlm", "marian", "mbart",
     "megatron-bert", "mobilebert", "nystromformer", "openai-gpt", "opt", "pegasus", "plbart",
     "rembert", "roc_bert", "roformer", "squeezebert", "xlm",
 )  # fmt: skip
@@ -211,10 +219,15 @@ def model_of(fields: dict) -> Model:
                 flat = {**fields, "text_config": completed(text)}
             except Unknown:
                 pass
-    if isinstance(flat.get("text_config"), dict):
-        flat = {**flat, **flat["text_config"]}
+    text = flat.get("text_config")
+    if isinstance(text, dict):
+        own, named = _below("text_config", flat), fields.get("architectures")
+        flat = {**flat, **own, **text, "architectures": named}
+        if whole and counted:  # its text has no type of its own
+            flat["model_type"] = fields["model_type"]
     try:
         model = _usual(flat, seeing=whole and counted is not None)
+        model = replace(model, tower=_tower(fields, flat) if whole and counted else None)
     except BadRequest as error:
         if counted is None or _is_wrong(flat):
             raise _with_reason(error, guessed, fields) from None
@@ -222,6 +235,8 @@ def model_of(fields: dict) -> Model:
         unknown = ("activations", *(() if whole else _not_counted(flat)))
         model = Model(**shape, intermediate=0, vocab=0, head=False, unknown=unknown)
     parts = model.unknown
+    if model.tower or model.encoder_tokens:
+        parts = tuple(part for part in parts if part not in _SENSES)
     if counted is not None:
         strange = [f for f in counted.unread if not _part_of(f) and f.isidentifier()]
         if not counted.unread:  # the library's shapes have these parts, the usual layers don't
@@ -235,6 +250,30 @@ def model_of(fields: dict) -> Model:
     kind = kind if isinstance(kind, str) else ""
     model = replace(model, longest=longest, made_for=made_for, own_code=own_code, kind=kind)
     return replace(model, counted=counted, guessed=guessed, unknown=parts, on_top=on_top)
+
+
+def _tower(fields: dict, flat: dict) -> Model | None:
+    """Return the part of a model that sees its images, None for a model without one.
+
+    `flat`: the config with the library's defaults, in which a part's field has its whole path.
+    """
+    given, own = fields.get("vision_config"), _below("vision_config", flat)
+    if not own:
+        return None
+    kind = {"model_type": f"{fields.get('model_type')}_vision_model"}
+    with suppress(Unknown):
+        kind = completed(kind)
+    tower = _usual({**kind, **own, **(given if isinstance(given, dict) else {})}, seeing=True)
+    return tower if tower.tokens else None
+
+
+def _below(part: str, flat: dict) -> dict:
+    """Return the fields of a part that the library's defaults give, where each has its path."""
+    return {
+        path.removeprefix(f"{part}."): value
+        for path, value in flat.items()
+        if path.startswith(f"{part}.")
+    }
 
 
 def _of_own_code(fields: dict) -> dict | None:
@@ -346,6 +385,7 @@ def _usual(fields: dict, seeing: bool) -> Model:
         layer_scales=config.any_above_zero("layerscale_value"),
         loss_in_fp32=not (with_encoder or "MaskedLM" in _architecture(fields)),
         tokens=_tokens_of_an_image(fields) if seeing and not vocab else 0,
+        encoder_tokens=config.number("max_source_positions", least=0) if with_encoder else 0,
         unknown=_not_counted(fields),
     )
 
@@ -384,6 +424,8 @@ def _lengths(fields: dict) -> tuple[int, int]:
 
     Positions of a table and rotary ones reach so far, relative ones further than any field says.
     """
+    if type(most := fields.get("max_target_positions")) is int and most > 0:
+        return most, most  # of words, beside a sound that has a length of its own
     given = [fields.get(name) for name in ("n_positions", "max_position_embeddings")]
     named = next((n for n in given if type(n) is int and n > 0), 0)
     family = _Config(fields).word("model_type")

@@ -29,8 +29,9 @@ class Model:
     model_type of its config, "" where it has none. `linear_experts`: each matrix of an expert is
     an nn.Linear, as in transformers 4. `unknown`
     names the parts that aren't counted, `on_top` those of them by which the estimate is too low.
-    `tokens` is how many an image makes, 0 where a text has any
-    number.
+    `tokens` is how many an image makes, 0 where a text has any number. `encoder_tokens` is how many
+    the encoder gets of each sample, 0 for as many as the decoder. `tower` is a second model beside
+    this one that sees each sample's image, as CLIP has it.
     """
 
     layers: int
@@ -68,6 +69,8 @@ class Model:
     kind: str = ""
     linear_experts: bool = False
     tokens: int = 0
+    encoder_tokens: int = 0
+    tower: Model | None = None
     unknown: tuple[str, ...] = ()
     on_top: tuple[str, ...] = ()
 

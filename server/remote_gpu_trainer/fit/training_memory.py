@@ -7,10 +7,17 @@ images or sounds before they are tokens.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ..numbers.memory import CONTEXT
-from .layer_memory import inputs_keep, is_fused, layer_keeps, norm_keeps, scores_are_kept
+from .layer_memory import (
+    inputs_keep,
+    is_fused,
+    keys_and_values_keep,
+    layer_keeps,
+    norm_keeps,
+    scores_are_kept,
+)
 from .model_shape import Model
 from .training_run import QUANTIZED, Run
 from .weight_formulas import formulas
@@ -348,22 +355,70 @@ def _copies(training: _Training) -> list[MemoryLine]:
     return [MemoryLine("16-bit copies of weights", how, 2.0 * copied)]
 
 
-def _kept(training: _Training) -> MemoryLine:
-    """What a batch keeps for the backward pass: with checkpointing, only the inputs of layers."""
+@dataclass(frozen=True)
+class _Stack:
+    """Layers of one kind, which get as many tokens: how many, and the bytes of each for a token.
+
+    `last`: the bytes for each token behind them. `kept`: what the backward pass needs of a layer,
+    with checkpointing only its input.
+    """
+
+    model: Model
+    run: Run
+    layers: int
+    each: float
+    last: float = 0.0
+
+    @property
+    def kept(self) -> float:
+        """The bytes that a layer keeps for each token."""
+        if self.run.checkpointing:
+            return float(self.model.hidden * self.run.stream_bytes)
+        return self.each
+
+    @property
+    def size(self) -> float:
+        """The bytes of all layers, and of what is behind them."""
+        return self.run.tokens * (self.layers * self.kept + self.last)
+
+
+def _stacks(training: _Training) -> list[_Stack]:
+    """The layers of a model: of its decoder, its encoder, and the tower that sees beside it."""
     model, run = training.model, training.run
     last = norm_keeps(model, run) + inputs_keep(run, model.hidden, 1, False)  # behind the layers
     last += model.vocab * run.product_bytes if model.capped_words else 0
-    if run.checkpointing:
-        what, size = "inputs of layers", float(model.depth() * model.hidden * run.stream_bytes)
-    else:
-        what = "activations"
-        size = model.layers * layer_keeps(model, run, cross=bool(model.encoder))
-        size += model.encoder * layer_keeps(model, run)
-    how = (
-        f"{training.batch_text} × ({model.depth()} layers × {size / max(1, model.depth()):,.0f} B"
-        f" + {last:,.0f} B)"
-    )
-    return MemoryLine(what, how, run.tokens * (size + last))
+    heard = replace(run, sequence=model.encoder_tokens or run.sequence)
+    each = layer_keeps(model, run, cross=bool(model.encoder))
+    if model.encoder and heard != run:
+        others = heard.sequence / run.sequence - 1
+        each += others * keys_and_values_keep(model, run)
+    found = [_Stack(model, run, model.layers, each, last)]
+    if model.encoder:
+        found.append(_Stack(model, heard, model.encoder, layer_keeps(model, heard)))
+    if tower := model.tower:
+        seen = replace(run, sequence=tower.tokens)
+        last = norm_keeps(tower, seen) + inputs_keep(seen, tower.hidden, 1, False)
+        found.append(_Stack(tower, seen, tower.layers, layer_keeps(tower, seen), last))
+    return found
+
+
+def _kept(training: _Training) -> MemoryLine:
+    """What a batch keeps for the backward pass: with checkpointing, only the inputs of layers."""
+    stacks = _stacks(training)
+    what = "inputs of layers" if training.run.checkpointing else "activations"
+    by_length: dict[int, list[_Stack]] = {}
+    for stack in stacks:
+        by_length.setdefault(stack.run.sequence, []).append(stack)
+    told = []
+    for length, alike in by_length.items():
+        layers = sum(stack.layers for stack in alike)
+        each = sum(stack.layers * stack.kept for stack in alike) / max(1, layers)
+        last = sum(stack.last for stack in alike)
+        told.append(
+            f"{training.run.samples} × {length} tokens × ({layers} layers × {each:,.0f} B"
+            f" + {last:,.0f} B)"
+        )
+    return MemoryLine(what, " + ".join(told), sum(stack.size for stack in stacks))
 
 
 def _experts_of_a_layer(training: _Training) -> float:
@@ -417,12 +472,11 @@ def _loss(training: _Training) -> MemoryLine:
 
 def _layer_computed_again(training: _Training) -> list[MemoryLine]:
     """What checkpointing computes again in the backward pass, one layer at a time."""
-    model, run = training.model, training.run
-    if not run.checkpointing:
+    if not training.run.checkpointing:
         return []
-    size = layer_keeps(model, run, cross=bool(model.encoder))
-    how = f"{training.batch_text} × {size:,.0f} B"
-    return [MemoryLine("one layer, computed again", how, run.tokens * size)]
+    most = max(_stacks(training), key=lambda stack: stack.run.tokens * stack.each)
+    how = f"{most.run.samples} × {most.run.sequence} tokens × {most.each:,.0f} B"
+    return [MemoryLine("one layer, computed again", how, most.run.tokens * most.each)]
 
 
 def _working_space(training: _Training) -> MemoryLine:
@@ -431,17 +485,23 @@ def _working_space(training: _Training) -> MemoryLine:
     The largest are those of the products, or of eager attention's scores (two, in fp32), beside two
     of the stream. A quantized base also needs one matrix in 16 bit.
     """
-    model, run = training.model, training.run
+    run = training.run
+    size = max(_gradients_within(stack.model, stack.run) for stack in _stacks(training))
+    how = "gradients within one layer"
+    if run.quantized:
+        model = training.model
+        size += 2 * model.hidden * max(model.intermediate, model.width)
+        how += ", one matrix in 16 bit"
+    return MemoryLine("working space", how, float(size))
+
+
+def _gradients_within(model: Model, run: Run) -> float:
+    """The bytes of the gradients between the operations of one layer."""
     # Liger writes the gradients of a gated layer where its inputs were.
     matrices = 1 if is_fused(model, run) else model.products
     products = matrices * model.intermediate * run.product_bytes * max(1, model.chosen)
     scores = 2 * 4 * model.heads * run.sequence if scores_are_kept(model, run) else 0
-    size = run.tokens * (max(products, scores) + 2 * model.hidden * run.stream_bytes)
-    how = "gradients within one layer"
-    if run.quantized:
-        size += 2 * model.hidden * max(model.intermediate, model.width)
-        how += ", one matrix in 16 bit"
-    return MemoryLine("working space", how, float(size))
+    return run.tokens * (max(products, scores) + 2 * model.hidden * run.stream_bytes)
 
 
 def _gradient_of_the_head(training: _Training) -> list[MemoryLine]:

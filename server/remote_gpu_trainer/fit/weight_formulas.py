@@ -43,6 +43,9 @@ MOST = 10**9  # that a field may say
 MOST_LAYERS = 10**4  # that are looked at one by one
 # A switch that stands in no config: whether all layers are of the other of a type's two kinds.
 OTHER = "(layers of the other kind)"
+# Types whose config is made to say in transformers 5 that head and table are one. Loading a
+# checkpoint that has both leaves them apart, and false in its own config tells that it has.
+HEAD_OF_ITS_OWN = ("t5", "mt5", "umt5", "longt5")
 RANKS = {"matrix": 1}  # how often LoRA's rank is there for a role; another number follows "*"
 
 
@@ -96,7 +99,12 @@ def weights_of(config: dict) -> Weights:
     entry = formulas()["types"].get(kind)
     if entry is None:
         raise Unknown(f"no formulas for the type {kind[:40]!r}")
-    return count(entry, config)
+    weights = count(entry, config)
+    apart = kind in HEAD_OF_ITS_OWN and config.get("tie_word_embeddings") is False
+    if apart and _switches(entry, config)["architectures"].endswith("ForConditionalGeneration"):
+        point = _numbers(entry, _renamed(config, entry.get("aliases", {})), {})
+        weights = replace(weights, head=value("vocab_size*d_model", point))
+    return weights
 
 
 def completed(config: dict) -> dict:
