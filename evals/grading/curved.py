@@ -27,7 +27,7 @@ SETS = {
     3: "logs without an error, third set",
 }
 # Shown first, among three, claims on healthy runs: what a set has to reach.
-LEAST = {1: (0.95, 0.97, 0.0), 2: (0.9, 0.93, 0.0), 3: (0.7, 0.73, 0.034)}
+LEAST = {1: (0.97, 0.97, 0.0), 2: (0.9, 0.93, 0.0), 3: (0.7, 0.73, 0.034)}
 
 
 def read(path: Path) -> dict[int, list[tuple[Case, Path]]]:

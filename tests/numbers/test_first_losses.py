@@ -1,12 +1,12 @@
 """Which first losses in the hundreds are wrong, and other numbers that only look odd."""
 
 import pytest
-from remote_gpu_trainer.numbers import curves, metric_series
+from remote_gpu_trainer.numbers import checks, metric_series
 
 
 def entries(text: str) -> list[str]:
     rows = [(at, row.encode()) for at, row in enumerate(text.splitlines(), 1)]
-    return [finding.entry for finding in curves.findings(metric_series.of_rows(rows))]
+    return [finding.entry for finding in checks.findings(metric_series.of_rows(rows))]
 
 
 def logged(values, form="step {n} loss {v:.4f}"):

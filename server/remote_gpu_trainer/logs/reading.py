@@ -403,13 +403,13 @@ def _with_curves(evidence: Evidence, log: _Log) -> Evidence | None:
     """
     if not hold_numbers(log.rows) or (log.pasted and not alike(log.rows)):
         return None
-    from ..numbers import curves, metric_series  # here for a fast start: most logs end in a failure
+    from ..numbers import checks, metric_series  # here for a fast start: most logs end in a failure
 
     numbers = metric_series.of_rows(log.rows)
     has_course = numbers.series and len(numbers.series[0].values) >= NUMBERS
-    if not has_course and not curves.is_lost(numbers):
+    if not has_course and not checks.is_lost(numbers):
         return None
-    return _with_findings(evidence, log, curves.findings(numbers), numbers.rows)
+    return _with_findings(evidence, log, checks.findings(numbers), numbers.rows)
 
 
 def _with_findings(
