@@ -8,6 +8,7 @@ from remote_gpu_trainer.catalogue import bundle
 from remote_gpu_trainer.cli.lookup import as_text
 from remote_gpu_trainer.lookup.advice import COMPARE, MOST_TITLES, advise
 from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.lookup.state import Answer
 
 from tests.conftest import ROOT
 
@@ -80,6 +81,15 @@ def test_where_nothing_is_claimed_three_titles_stand_each_with_what_to_do():
         ((label, fix),) = shown.texts
         whole = " ".join(bundle.load_cache()[shown.id].fix.split())
         assert label == "fix" and fix and whole.startswith(fix)
+
+
+def test_an_unclaimed_entry_whose_fix_deletes_or_pays_stands_with_its_check():
+    entries = bundle.load_cache()
+    titles = [{"id": name, "title": entries[name].title} for name in ("LAM3", "C1")]
+    answer = Answer([], evidence=[], first_failure=None, ask="", also=titles)
+    destroys, loads = advise(answer, entries).further
+    assert [label for label, _ in (*destroys.texts, *loads.texts)] == ["check", "fix"]
+    assert "terminate`" not in destroys.texts[0][1]
 
 
 def test_a_line_of_several_causes_sends_to_the_check():

@@ -285,6 +285,8 @@ def test_a_fact_is_found_as_people_write_it():
     ("text", "platform", "first"),
     [
         ("autodl 学术加速 怎么开", "autodl", "network"),
+        ("autodl 弹性部署容器跑完 cmd 数据还在吗", "autodl", "scheduler"),
+        ("弹性部署 关机 数据还在吗", "autodl", "scheduler"),
         ("autodl 该主机空闲GPU不足", "autodl", "survives"),
         ("AutoDL 上 GPU 不足开不了机，文件怎么取", "autodl", "survives"),
         ("autodl 无法开机，显卡不足", "autodl", "survives"),

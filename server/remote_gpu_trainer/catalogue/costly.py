@@ -28,10 +28,15 @@ _COSTS = {what: re.compile(pattern, re.IGNORECASE) for what, pattern in COSTS.it
 _SENTENCE_END = re.compile(r"(?<=[.:;])\s+|\n\s*(?=[-|`])")
 
 
+def kinds_of_cost(sentence: str) -> list[str]:
+    """What a sentence of a Fix costs, as keys of COSTS; none for one that can be tried freely."""
+    return [what for what, pattern in _COSTS.items() if pattern.search(sentence)]
+
+
 def costly_sentences(catalogue: Catalogue) -> Iterator[str]:
     """A line for each sentence of a Fix that costs something: id, what it does, the sentence."""
     for entry in catalogue.entries:
         for sentence in _SENTENCE_END.split(entry.fix):
-            kinds = [what for what, pattern in _COSTS.items() if pattern.search(sentence)]
+            kinds = kinds_of_cost(sentence)
             if kinds:
                 yield f"{entry.id}: {', '.join(kinds)}: {' '.join(sentence.split())}"

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from ..catalogue.costly import kinds_of_cost
 from ..catalogue.entry import Entry
 from ..runner.failures import ELSEWHERE, FIX, RESTART, STOP, WAIT
 from .budget import first_sentence, opening, plain
@@ -209,7 +210,7 @@ def _label(answer: Answer) -> str:
 
 
 def _further(answer: Answer, entries: Mapping[str, Entry]) -> list[Shown]:
-    """The entries beside the claimed one, each with its check; else titles with their fix.
+    """The entries beside the claimed one, each with its check; else titles with a first step.
 
     Behind a sure one stand only those with a sign in the report.
     """
@@ -231,10 +232,17 @@ def _further(answer: Answer, entries: Mapping[str, Entry]) -> list[Shown]:
         Shown(
             title["id"],
             plain(entries[title["id"]].title),
-            texts=[("fix", first_sentence(opening(entries[title["id"]].fix)))],
+            texts=[_first_step(entries[title["id"]])],
         )
         for title in answer.also[:MOST_TITLES]
     ]
+
+
+def _first_step(entry: Entry) -> tuple[str, str]:
+    """What an entry that isn't claimed says to do first: its fix, but its check where the fix
+    begins with something that deletes, restarts, pays or raises a rate."""
+    fix = first_sentence(opening(entry.fix))
+    return ("check", first_sentence(opening(entry.check))) if kinds_of_cost(fix) else ("fix", fix)
 
 
 def _evidence(answer: Answer) -> list[tuple[str, str]]:

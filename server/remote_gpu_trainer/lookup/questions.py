@@ -23,7 +23,7 @@ from .budget import first_sentence, opening
 from .state import BY_LIKENESS, BY_WORDS, Answer
 from .writer import FURTHER, WHOLE, shorten
 
-CLOSEST = "None of these is sure; closest, each with what its fix begins with:"
+CLOSEST = "None of these is sure; closest, each with the first step of its fix or check:"
 CHECK_FIRST = "Run the check of this entry before you change anything:"
 BESIDE = 2  # matches beside facts, so that titles have room too
 NO_PAGE = (
@@ -380,13 +380,15 @@ KINDS = (
         \b(?:train\w*|run|fine-?tun\w*)\b|\b(?:can|could)\ (?:i|we|it)\ (?:resume|continue)\b.{0,24}
         \b(?:train\w*|run)\b.{0,30}\b(?:interrupt\w*|stopped|checkpoint|left\ off)\b|
         \bis\ it\ possible\ to\ (?:resume|continue)\b.{0,40}\b(?:train\w*|epoch|checkpoint)""",
-        r"""(?:断了|中断|断掉|停了|打断|到一半).{0,8}(?:怎么|如何|怎样|可以|能不能|能否).{0,10}(?:继续|接着|续训|恢复)
+        r"""(?:断了|中断|断掉|停了|打断|到一半).{0,8}(?:怎么|如何|怎样|可以|能不能|能否|想|希望|打算)
+        .{0,10}(?:继续|接着|续训|恢复)
         |(?:怎么|如何|怎样|怎么样).{0,4}(?:断点续[训传]|续训|接着训|继续训练|恢复训练|从断点)
         |(?:断点续[训传]|续训|接着训|继续训练|恢复训练).{0,4}(?:怎么|如何|怎样).{0,3}(?:操作|做|弄|用|设置)?\s*[?？]?\Z""",
         ("how do I resume training after an interruption?", "训练断了，怎么接着训？"),
         "is the loss normal after resume?",
         _again,
         names_failures=True,
+        describes=True,
     ),
     _kind(
         "interval",

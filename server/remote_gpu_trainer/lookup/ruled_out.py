@@ -5,7 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable
 
-from ..numbers.entries import CPU_BUILD, HOST_MEMORY, MAPPED_FILE, SHARED_MEMORY_FULL
+from ..numbers.entries import (
+    CPU_BUILD,
+    HANGS,
+    HOST_MEMORY,
+    MAPPED_FILE,
+    NEVER_MET,
+    SHARED_MEMORY_FULL,
+)
 from .divergence import RAISE_RATE, says_diverges
 
 # tmpfs           492G     0  492G   0% /dev/shm
@@ -48,10 +55,26 @@ def has_shared_memory(text: str) -> bool:
     )
 
 
+# "after the first epoch", "hangs in the second epoch", "跑完一个epoch", "第二轮", "一两百个batch后"
+_TRAINED = re.compile(
+    r"""\b(?:after|finish\w*|complet\w*)\ (?:\w+\ ){0,2}(?:first|one|1|two|several|some|a\ few|\d+)
+    \ (?:\w+\ )?(?:epochs?|steps|batches|iterations)\b | \b(?:second|third|later)\ epoch\b
+    | (?:跑完|训完|训练完|完成)了?(?:第?[一1两2]个?|几个?)?\ ?(?:epoch|轮) | 几个\ ?epoch
+    | 第\ ?[二三四五2-9]\ ?(?:个\ ?epoch|轮) | [百千万]个?\ ?(?:batch|step|步)""",
+    re.IGNORECASE | re.VERBOSE,
+)
+
+
+def has_trained(text: str) -> bool:
+    """Return whether a text says that the ranks trained together before: they have met."""
+    return bool(_TRAINED.search(text))
+
+
 # Entries, what rules them out, and what may be instead.
 _TABLE: tuple[tuple[frozenset[str], Callable[[str], bool], tuple[str, ...]], ...] = (
     (RAISE_RATE, says_diverges, ()),
     (frozenset((CPU_BUILD,)), runs_on_other_card, ()),
+    (frozenset((NEVER_MET,)), has_trained, tuple(reversed(HANGS))),
     (frozenset((SHARED_MEMORY_FULL,)), has_shared_memory, (HOST_MEMORY, MAPPED_FILE)),
 )
 

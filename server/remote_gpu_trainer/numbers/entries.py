@@ -7,6 +7,7 @@ depends on it. A test compares them with the catalogue.
 from __future__ import annotations
 
 # Several ranks
+NEVER_MET = "D2"  # machines that don't find each other at the start
 DESYNC = "D19"  # ranks wait in different collectives
 RANK_MISSING = "D20"  # one rank crashed, or left while the others waited
 RANK_0_ALONE = "D21"  # one rank enters a collective that the others don't

@@ -42,7 +42,7 @@ CALLED = {
     "kubernetes": r"kubernetes|k8s|kubectl",
 }
 # Words of one platform, where none is named.
-OF_ITS_OWN = {"runpod": r"pods?", "autodl": r"无卡(?:模式|开机)"}
+OF_ITS_OWN = {"runpod": r"pods?", "autodl": r"无卡(?:模式|开机)|弹性部署"}
 # Rented GPUs, of which this catalogue has no page.
 WITHOUT_PAGE = (
     "Alibaba Cloud", "Aliyun", "Azure", "Baseten", "Cerebrium", "CoreWeave", "Crusoe",
@@ -53,7 +53,7 @@ WITHOUT_PAGE = (
     "TensorDock", "Thunder Compute", "Together AI", "Verda", "Vertex AI", "Voltage Park",
     "Vultr", "Compshare", "DAMODEL", "OpenBayes", "UCloud", "Volcengine",
     "阿里云", "百度智能云", "晨涧云", "丹摩", "华为云", "火山引擎", "极链云", "京东云", "趋动云",
-    "腾讯云", "天翼云", "优云智算", "智星云",
+    "潞晨云", "模力方舟", "算家云", "腾讯云", "天翼云", "仙宫云", "优云智算", "智星云",
 )  # fmt: skip
 # A question as it is said, and one that is typed as into a search box.
 _ASKS = re.compile(
@@ -144,6 +144,7 @@ _NAMED = {
         re.I,
     ),
     "proxy": re.compile(r"学术(?:资源)?加速|(?:自带|内置|默认)[^，。]{0,4}代理"),
+    "elastic": re.compile(r"弹性部署"),
     "self stop": re.compile(r"(?:自动|定时|跑完|训练完(?:成)?(?:后|就)?)\s?(?:关机|停机)"),
 }
 _FAILS = re.compile(r"报错|错误|异常|失败|error|traceback|exception|不生效|没用", re.I)
@@ -163,6 +164,7 @@ FACTS = {
     "term": ("survives", "stop_billing"),
     "no gpu": ("survives", "price"),
     "proxy": ("network",),
+    "elastic": ("scheduler",),
     "self stop": ("self_stop", "limits"),
 }
 

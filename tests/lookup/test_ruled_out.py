@@ -1,0 +1,35 @@
+"""What else a report says rules an entry out."""
+
+import pytest
+from remote_gpu_trainer.lookup.answer import answer_for
+from remote_gpu_trainer.lookup.ruled_out import has_trained
+
+NEVER_MET = "D2"
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "two nodes hang after the first epoch, then time out",
+        "stuck in the second epoch on 16 GPUs",
+        "多机多卡跑完一个epoch，第二轮卡住然后超时报错",
+        "DDP 训练一两百个batch后卡住",
+    ],
+)
+def test_ranks_that_trained_together_have_met(text):
+    assert has_trained(text)
+    answer = answer_for(text=text)
+    shown = [match["id"] for match in answer.matches] + [title["id"] for title in answer.also]
+    assert NEVER_MET not in shown
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "the first epoch never starts, node 1 waits for node 0",
+        "两台机器连不上，第一个epoch都没开始",
+        "set epochs to 3 on both nodes, rendezvous times out",
+    ],
+)
+def test_a_run_that_never_began_may_still_lack_the_other_machine(text):
+    assert not has_trained(text)
