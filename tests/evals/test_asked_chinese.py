@@ -27,7 +27,7 @@ def test_each_question_has_an_address_a_right_answer_and_a_half(grading):
     assert {case.half for case in asked} == {"tuning", "reporting"}
     for case in asked:
         assert case.source.startswith("https://") and case.kind == "zh"
-        assert case.expect or raw[case.id]["told"]
+        assert case.expect or raw[case.id].get("told") or raw[case.id].get("round") == 2
         assert all(current(entry) for entry in case.expect)
 
 
@@ -44,6 +44,9 @@ def test_no_thread_is_in_a_set_that_something_learned_from(grading):
         ("训练断了，怎么接着训", (), "rgt resume", 2),
         ("显卡报 no kernel image", ("ENV1",), "", 2),
         ("显卡报 no kernel image", ("AD3",), "rgt fit", 0),
+        ("两张4090加两张A40，能给每张卡设不同的显存占用吗", (), "", 2),
+        ("显卡报 no kernel image", (), "", 1),
+        ("显卡报 CUDA out of memory。Tried to allocate 2 GiB", (), "", 0),
     ],
 )
 def test_points_follow_from_the_answer(grading, text, expect, command, points):
