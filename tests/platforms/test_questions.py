@@ -141,6 +141,13 @@ def test_every_name_leads_to_a_page_and_every_fact_is_on_it():
     assert named <= set(profile.Facts.model_fields)
 
 
+@pytest.mark.parametrize("text", ["空闲GPU不足", "自动关机", "关机以后还收费吗", "到期"])
+def test_a_few_words_without_a_platform_begin_with_the_question_for_its_name(text):
+    answer = answer_for(text=text, today=DAY)
+    assert answer.lead.startswith("Name the platform (such as autodl")
+    assert {title["id"][:3] for title in answer.also} <= {"GEN"} and not answer.facts
+
+
 def test_what_is_called_without_a_page_has_none():
     titles = " ".join(page.title for page in profile.load().values())
     assert not [name for name in questions.WITHOUT_PAGE if name in titles]

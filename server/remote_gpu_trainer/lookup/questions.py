@@ -26,12 +26,13 @@ from .writer import FURTHER, WHOLE, shorten
 CLOSEST = "None of these is sure; closest, each with the first step of its fix or check:"
 CHECK_FIRST = "Run the check of this entry before you change anything:"
 BESIDE = 2  # matches beside facts, so that titles have room too
+ANY_BOX = "profiles/generic-ssh.md"  # the page of what holds for a box of any provider
 NO_PAGE = (
     "There is no page on {name}. What holds for any Linux box is in the profile generic-ssh; "
     "what {name} bills after a stop, and what it deletes, only its own pages say."
 )
 WHICH = (
-    "Name the platform (such as runpod or aws) for what it bills and deletes; "
+    "Name the platform (such as autodl, runpod or aws) for what it bills and deletes; "
     "`rgt profile` lists those that have a page."
 )
 # Words of somebody whose run has failed: an entry may explain that.
@@ -136,8 +137,8 @@ def _with_facts(answer: Answer, facts: list[str]) -> Answer:
 def _answer_about_platform(
     answer: Answer, asked: platform_questions.Question, today: date
 ) -> Answer:
-    """The platform's own facts. Entries of other platforms would lead away from one that has no
-    page, and aren't named then."""
+    """The platform's own facts. Without one the answer begins with the question for its name;
+    entries of other platforms, and titles about failures, would lead away from it."""
     if asked.platform:
         from ..platforms import profile, showing  # a dozen models, which few look-ups need
 
@@ -150,19 +151,25 @@ def _answer_about_platform(
     is_sure = bool(answer.matches) and answer.matches[0]["confidence"] == "high"
     if is_sure and not asked.without_page:
         return answer
+    ask = NO_PAGE.format(name=asked.without_page) if asked.without_page else WHICH
     return replace(
         answer,
         matches=[match for match in answer.matches if _is_general(match["id"])],
-        also=[title for title in answer.also if _is_general(title["id"])],
-        ask=NO_PAGE.format(name=asked.without_page) if asked.without_page else WHICH,
+        also=[title for title in answer.also if _path(title["id"]) == ANY_BOX],
+        lead=ask,
+        ask=ask,
         decision=None if asked.without_page else answer.decision,
     )
 
 
 def _is_general(entry_id: str) -> bool:
     """Whether an entry isn't about one platform of its own."""
-    path = bundle.load().get(entry_id).path
-    return not path.startswith("profiles/") or path == "profiles/generic-ssh.md"
+    path = _path(entry_id)
+    return not path.startswith("profiles/") or path == ANY_BOX
+
+
+def _path(entry_id: str) -> str:
+    return bundle.load().get(entry_id).path
 
 
 def sentences_on(text: str, *, is_unsure: bool = False) -> list[str]:

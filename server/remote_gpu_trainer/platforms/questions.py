@@ -52,8 +52,8 @@ WITHOUT_PAGE = (
     "Prime Intellect", "Replicate", "SaladCloud", "Shadeform", "Tencent Cloud",
     "TensorDock", "Thunder Compute", "Together AI", "Verda", "Vertex AI", "Voltage Park",
     "Vultr", "Compshare", "DAMODEL", "OpenBayes", "UCloud", "Volcengine",
-    "阿里云", "百度智能云", "晨涧云", "丹摩", "华为云", "火山引擎", "极链云", "京东云", "趋动云",
-    "潞晨云", "模力方舟", "算家云", "腾讯云", "天翼云", "仙宫云", "优云智算", "智星云",
+    "阿里云", "百度智能云", "晨涧云", "丹摩", "共绩算力", "华为云", "火山引擎", "极链云", "京东云",
+    "趋动云", "潞晨云", "模力方舟", "算家云", "腾讯云", "天翼云", "仙宫云", "优云智算", "智星云",
 )  # fmt: skip
 # A question as it is said, and one that is typed as into a search box.
 _ASKS = re.compile(
@@ -198,7 +198,7 @@ def read(text: str) -> Question | None:
     unknown = next((name for name in WITHOUT_PAGE if _named(line, re.escape(name))), "")
     platform = "" if unknown else _platform(line)
     is_rented = _RENTED.search(line) or (_STOP.search(line) and _MACHINE.search(line))
-    is_off = facts == FACTS["data"] and _STOP.search(line) and len(line) <= BARE
+    is_off = facts in (FACTS["data"], FACTS["stop"]) and _STOP.search(line) and len(line) <= BARE
     if not (unknown or platform or ("stop_billing" in facts and is_rented) or is_off):
         return None
     return Question(platform, facts, unknown)
