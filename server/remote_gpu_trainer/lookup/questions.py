@@ -137,8 +137,8 @@ def _with_facts(answer: Answer, facts: list[str]) -> Answer:
 def _answer_about_platform(
     answer: Answer, asked: platform_questions.Question, today: date
 ) -> Answer:
-    """The platform's own facts. Without one the answer begins with the question for its name;
-    entries of other platforms, and titles about failures, would lead away from it."""
+    """The platform's own facts. Without one the answer asks for its name, first of all where no
+    entry is near: those of other platforms, and titles about failures, would lead away from it."""
     if asked.platform:
         from ..platforms import profile, showing  # a dozen models, which few look-ups need
 
@@ -152,11 +152,13 @@ def _answer_about_platform(
     if is_sure and not asked.without_page:
         return answer
     ask = NO_PAGE.format(name=asked.without_page) if asked.without_page else WHICH
+    matches = [match for match in answer.matches if _is_general(match["id"])]
+    near = _is_general if matches else _is_of_any_box
     return replace(
         answer,
-        matches=[match for match in answer.matches if _is_general(match["id"])],
-        also=[title for title in answer.also if _path(title["id"]) == ANY_BOX],
-        lead=ask,
+        matches=matches,
+        also=[title for title in answer.also if near(title["id"])],
+        lead=answer.lead if matches else ask,
         ask=ask,
         decision=None if asked.without_page else answer.decision,
     )
@@ -164,12 +166,12 @@ def _answer_about_platform(
 
 def _is_general(entry_id: str) -> bool:
     """Whether an entry isn't about one platform of its own."""
-    path = _path(entry_id)
-    return not path.startswith("profiles/") or path == ANY_BOX
+    in_references = not bundle.load().get(entry_id).path.startswith("profiles/")
+    return in_references or _is_of_any_box(entry_id)
 
 
-def _path(entry_id: str) -> str:
-    return bundle.load().get(entry_id).path
+def _is_of_any_box(entry_id: str) -> bool:
+    return bundle.load().get(entry_id).path == ANY_BOX
 
 
 def sentences_on(text: str, *, is_unsure: bool = False) -> list[str]:
