@@ -56,7 +56,6 @@ NOTED = {
     "runner": "lock",
     "supervisor": "supervisor.lock",
     "sync": "sync.lock",
-    "deadman": "deadman.pid",
 }
 _PAIR = re.compile(r'(?:.*"pid": )?(\d+),? (?:"start": )?(\d+)')
 
@@ -119,8 +118,8 @@ def is_same(pid: int, start: int) -> bool:
 
 
 def read_noted(folder: str, name: str) -> tuple[int, int]:
-    """Return pid and start of a run's `train`, `runner`, `supervisor`, `deadman` or `sync`, alive
-    or not; (0, 0) where none is noted."""
+    """Return pid and start of a run's `train`, `runner`, `supervisor` or `sync`, alive or
+    not; (0, 0) where none is noted."""
     for file in (NOTED[name], f"{name}.pid"):
         with suppress(OSError), open(os.path.join(folder, file), errors="replace") as text:
             if found := _PAIR.match(text.read(1 << 16)):
@@ -142,6 +141,16 @@ def read_pairs(pid: int) -> list[bytes]:
             return file.read().split(b"\0")
     except OSError:
         return []
+
+
+def read_words(pid: int) -> bytes:
+    """Return the words that a process was started with, each with a zero byte behind it; b"" where
+    they can't be read."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def with_descendants(pids: Iterable[int], table: Mapping[int, Stat]) -> set[int]:
@@ -1082,10 +1091,8 @@ def is_python(pid: int) -> bool:
 
 def command_line(pid: int) -> str:
     """Return a process's command line as one masked line, '' where there is none."""
-    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        text = file.read(4096).replace(b"\0", b" ").decode("utf-8", "replace")
-        return shown(text.strip(), 300)
-    return ""
+    text = read_words(pid)[:4096].replace(b"\0", b" ").decode("utf-8", "replace")
+    return shown(text.strip(), 300)
 
 
 def find_runs() -> dict[str, set[int]]:
@@ -1613,7 +1620,7 @@ ROLL = "ranks.json"  # in the run's folder: {rank: [pid, start]}, for ranks that
 _STATE = ("name", "phase", "attempt", "step", "exit", "class", "reason", "checkpoint", "stalled",
           "started", "log_age", "log", "gpu")  # fmt: skip
 _OF_RUN = ("folder", "run", "end", "expected", "gone", "zombies", "processes", "others")
-_SUPERVISORS = ("runner", "supervisor", "deadman")
+_SUPERVISORS = ("runner", "supervisor")
 _ABORT_LINE = "Fatal Python error: Aborted"
 
 

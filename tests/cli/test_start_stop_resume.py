@@ -26,6 +26,7 @@ from remote_gpu_trainer.runs.status_reply import Signs, Status
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
 from tests.programs import rgt
+from tests.runner.box import shells
 
 QUICK = {"heartbeat": 0.3, "tick": 0.1, "deadman": 1, "raise_after": 1}
 PROGRAM = """\
@@ -560,8 +561,8 @@ def test_after_a_ctrl_c_what_did_not_begin_and_who_does_not_answer_are_told(
 def test_a_program_that_outlived_its_runner_goes_on_by_the_command_that_is_named(here, job):
     assert rgt("start", "gpu", str(job)).returncode == 0
     folder = here.home / "runs/toy"
-    names = ("supervisor", "runner", "deadman")  # a parent starts its child again at once
-    for pid, _ in [procs.noted(Folder(str(folder)), name) for name in names]:
+    noted = [procs.noted(Folder(str(folder)), name)[0] for name in ("supervisor", "runner")]
+    for pid in (*noted, *shells(folder)):  # a parent starts its child again at once
         os.kill(pid, signal.SIGKILL)
     assert "rgt resume goes on with the program" in rgt("status", "gpu").stdout
     refused = rgt("start", "gpu", str(job))

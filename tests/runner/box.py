@@ -21,6 +21,7 @@ from remote_gpu_trainer.runner import procs
 from remote_gpu_trainer.runner.folder import Folder
 from remote_gpu_trainer.runs import rendered, run_script
 from remote_gpu_trainer.runs.job import Job
+from remote_gpu_trainer.text.proc import read_words
 
 from tests.conftest import ROOT
 from tests.runner.jobs import text_of
@@ -181,10 +182,14 @@ class Box:
         )
 
     def pid(self, name: str) -> int:
-        """The process that is noted as the run's runner, supervisor, deadman or train."""
+        """The process that is noted as the run's runner, supervisor or train."""
         pid, _ = procs.noted(Folder(str(self.run_dir)), name)
         assert pid, f"no {name} is noted"
         return pid
+
+    def shells(self) -> list[int]:
+        """The shells behind the run's supervisor; between two there may be none."""
+        return shells(self.run_dir)
 
     def deadline(self) -> int:
         """The run's deadline, in seconds since 1970."""
@@ -233,6 +238,12 @@ class Box:
             child.wait(10)
             if child.stdout:
                 child.stdout.close()
+
+
+def shells(run_dir: Path) -> list[int]:
+    """The shells behind the supervisor of a run."""
+    mark = f"\0deadman\0{run_dir}\0".encode()
+    return [pid for pid in procs.table() if mark in read_words(pid)]
 
 
 def undisturbed(steps: int = 40, ranks: int = 1) -> bytes:

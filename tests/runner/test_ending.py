@@ -7,7 +7,7 @@ import os
 import pytest
 from remote_gpu_trainer.runner import child, ending, notices, procs
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.core.box import Box, end_box
+from remote_gpu_trainer.runner.core.box import Box, End, end_box, plan_unheard
 
 from tests.runner.clocks import Clock
 from tests.runner.jobs import job_of, merged
@@ -248,3 +248,47 @@ def test_why_the_box_is_still_on_stays_in_the_run_folder(bench):
     one.go(3, "done")
     told = one.run.folder.json(ending.RECORD)
     assert told["kind"] == "failed" and "failed with exit status 7" in told["text"]
+
+
+DESTROYS, STOPS = {"end": {"command": "rm -r /"}}, {"stop": {"command": "stop"}}
+KEEPS = {"end": {"command": "halt", "keeps_disk": True}}
+DURABLE, BILLED = {"durable": {"to": "/mnt/keep"}}, {"rendered": {"billed": True}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "end", "is_safe", "is_off", "planned"),
+    [
+        # What it destroys is safe, or its user agreed.
+        ({"rendered": DESTROYS, **DURABLE}, "done", True, False, ("run", 0)),
+        (
+            {"rendered": DESTROYS, "at_end": {"when": ["deadline", "unsaved"]}},
+            "unsaved",
+            False,
+            False,
+            ("run", 0),
+        ),
+        ({"rendered": KEEPS}, "", False, False, ("run", 0)),
+        # Nothing is proven: after the limit of the job by what keeps the disk.
+        ({"rendered": {**KEEPS}, **DURABLE}, "", False, False, ("run", 3600)),
+        ({"rendered": {**DESTROYS, **STOPS}, **DURABLE}, "", False, False, ("stop", 3600)),
+        ({"rendered": DESTROYS, **DURABLE}, "", False, False, ("stay", 0)),
+        ({"rendered": DESTROYS}, "", False, False, ("stay", 0)),
+        # Its user stopped it, or nothing was started.
+        ({"rendered": DESTROYS, **DURABLE}, "", True, True, ("leave", 0)),
+        ({"rendered": DESTROYS, **DURABLE}, "stopped", True, False, ("leave", 0)),
+        ({"rendered": KEEPS}, "refused", False, False, ("leave", 0)),
+        # Nothing is to end it at the deadline.
+        ({"rendered": KEEPS, "at_end": {"when": ["done"]}}, "", False, False, ("leave", 0)),
+        (BILLED, "", False, False, ("stay", 0)),
+        ({}, "", False, False, ("leave", 0)),
+    ],
+)
+def test_what_a_shell_does_about_the_box_at_the_deadline_is_decided_before(
+    fields, end, is_safe, is_off, planned
+):
+    ends = {
+        "stopped": End("preempted", "preempted", "asked"),
+        "refused": End("failed", "preflight", "", True),
+    }
+    job = job_of(fields)
+    assert plan_unheard(job, ends.get(end, End(end)), is_safe, is_off) == planned

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import json
 import os
 import shutil
 import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.runner import procs
-from remote_gpu_trainer.runner.folder import Folder
 from remote_gpu_trainer.runs import run_script
 
 from tests.runner.jobs import files_of, merged
@@ -131,39 +130,52 @@ def test_no_value_becomes_shell_text(tmp_path, hostile):
 
 
 class Place:
-    """A run folder whose run.sh notes its words, and fails as without a Python."""
+    """A run folder, and a shell behind its supervisor, which this test plays: `tell` what one says.
 
-    def __init__(self, path: Path, deadline: float, **spec: object):
-        self.path = path
-        (path / "log").mkdir()
-        (path / "deadline").write_text(f"{time.time() + deadline:.0f}\n")
+    Its run.sh notes its words, and fails as without a Python.
+    """
+
+    def __init__(self, path: Path, deadline: float, do: str, late: float, **spec: object):
+        self.path, self.at = path, int(time.time() + deadline)
+        self.do, self.end_at = do, self.at + int(late)
         (path / "run.sh").write_text(f'echo "$@" >>{path}/called; exit 1\n')
         timings = {"deadman": 0.1, "end_retry": 1, "end_wait": 0.2}
         places = {"rendered": {"run_dir": str(path)}, "timings": timings}
         parts = files(**merged(places, spec))
         self.hand = path.parent / f"{path.name}-hand"
         self.script = put(self.hand, parts)
-        self.change("RGT_SAVE_SECONDS + 20", "RGT_SAVE_SECONDS")
-
-        self.hands: list[subprocess.Popen] = []
+        self.shell: subprocess.Popen | None = None
 
     def change(self, old: str, new: str) -> None:
-        """Change the third hand's own text."""
+        """Change the shell's own text."""
         (file,) = self.hand.rglob("deadman.sh")
         text = file.read_text()
         assert old in text
         file.write_text(text.replace(old, new))
 
-    def start(self) -> subprocess.Popen:
-        self.hands.append(subprocess.Popen(["bash", str(self.script), "deadman"]))
-        return self.hands[-1]
+    def start(self, program: int = 0) -> subprocess.Popen:
+        """Start the shell as a supervisor does. `program`: the pid of the run's."""
+        words = ["deadman", str(self.path), "bash", str(self.path / "run.sh"), "supervisor"]
+        self.shell = subprocess.Popen(["bash", str(self.script), *words], stdin=subprocess.PIPE)
+        self.tell(self.plan(program))
+        return self.shell
 
-    def note(self, name: str, pid: int) -> None:
-        folder = Folder(str(self.path))
-        if name == "train":
-            procs.note_program(folder, pid)
-        else:
-            procs.note_pid(folder, name, pid)
+    def plan(self, program: int = 0) -> str:
+        told = procs.stat(program)
+        return f"{self.at} {program} {told.start if told else 0} {self.do} {self.end_at}"
+
+    def tell(self, line: str) -> None:
+        self.shell.stdin.write(f"{line}\n".encode())
+        self.shell.stdin.flush()
+
+    def die(self) -> None:
+        """End as a supervisor that is killed."""
+        self.shell.stdin.close()
+
+    def answer(self, *lines: str) -> None:
+        """Let whoever is raised from now on live, and say these lines."""
+        said = "".join(f"echo '{line}'; " for line in lines)
+        (self.path / "run.sh").write_text(f'echo "$@" >>{self.path}/called; {said}exec sleep 60\n')
 
     def read(self, name: str) -> str:
         file = self.path / name
@@ -181,83 +193,83 @@ def within(seconds: float, test) -> bool:
 
 @pytest.fixture
 def place(tmp_path):
-    """A folder by its deadline, in seconds from now, and fields of a job. `start` starts a hand."""
+    """A folder by its deadline, in seconds from now, what becomes of the box, how many seconds later, and fields of a job. `start` starts the shell."""
     made: list[Place] = []
 
-    def make(deadline: float = 3600, **spec: object) -> Place:
-        made.append(Place(tmp_path, deadline, **spec))
+    def make(deadline: float = 3600, do: str = "leave", late: float = 0, **spec: object) -> Place:
+        made.append(Place(tmp_path, deadline, do, late, **spec))
         return made[-1]
 
     yield make
-    for hand in (hand for each in made for hand in each.hands):
-        hand.kill()
-        hand.wait()
+    for shell in (each.shell for each in made if each.shell):
+        shell.kill()
+        shell.wait()
+        with suppress(OSError):
+            shell.stdin.close()
+    for entry in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            if f"{tmp_path}/run.sh".encode() in (entry / "cmdline").read_bytes():
+                os.kill(int(entry.name), signal.SIGKILL)
 
 
-DEAD = "4194000 1\n"
+def ends(tmp_path: Path, name: str = "end", **more: object) -> dict:
+    """A job whose end or stop command notes each call."""
+    return {
+        "rendered": {name: {"command": ["sh", "-c", f"echo {name} >>{tmp_path}/{name}"], **more}}
+    }
 
 
-def test_it_raises_a_run_whose_hands_are_dead(place):
+def test_it_raises_a_supervisor_that_is_gone_again_and_again(place):
     made = place()
-    hand = made.start()
-    assert within(5, lambda: made.read("called") == "supervisor\n")
-    assert hand.poll() is None
-
-
-def test_it_raises_nothing_while_one_of_them_lives(place):
-    made = place()
-    made.note("supervisor", os.getpid())
-    (made.path / "lock").write_text(DEAD)
-    made.start()
-    time.sleep(0.8)
-    assert made.read("called") == ""
-
-
-def test_it_goes_when_the_run_is_over_and_the_supervisor_went_by_itself(place):
-    made = place()
-    made.note("supervisor", os.getpid())
-    hand = made.start()
+    shell = made.start()
     time.sleep(0.5)
-    assert hand.poll() is None
-    (made.path / ".done").write_text("{}")
-    (made.path / "supervisor.lock").write_text("\n")
-    assert hand.wait(5) == 0
-    assert made.read("called") == ""
+    assert made.read("called") == "", "while one lives nobody is raised"
+    made.die()
+    assert within(15, lambda: made.read("called").count("supervisor\n") >= 2)
+    assert shell.poll() is None
 
 
-def test_it_raises_a_supervisor_that_was_killed_before_the_box_was_ended(place):
+def test_it_goes_when_the_supervisor_goes_by_itself(place):
     made = place()
-    (made.path / ".done").write_text("{}")
-    (made.path / "supervisor.lock").write_text(DEAD)
-    made.start()
-    assert within(5, lambda: made.read("called") == "supervisor\n")
+    shell = made.start()
+    made.tell("over")
+    assert shell.wait(5) == 0
+    assert made.read("called") == ""
 
 
 def test_it_goes_when_a_supervisor_that_it_raised_finds_nothing_left(place):
     made = place()
-    (made.path / ".done").write_text("{}")
-    (made.path / "supervisor.lock").write_text(DEAD)
-    (made.path / "run.sh").write_text(f"echo $1 >>{made.path}/called\n")
-    assert made.start().wait(10) == 0
+    made.answer("over")
+    shell = made.start()
+    made.die()
+    assert shell.wait(10) == 0
     assert made.read("called") == "supervisor\n"
 
 
-def test_it_stays_when_a_supervisor_that_it_raised_was_killed(place):
+def test_it_hears_whom_it_raised_and_raises_the_next_one_too(place):
     made = place()
-    (made.path / ".done").write_text("{}")
-    (made.path / "supervisor.lock").write_text(DEAD)
-    (made.path / "run.sh").write_text(f"echo again >>{made.path}/called; kill -9 $$\n")
-    hand = made.start()
-    assert within(10, lambda: made.read("called").count("again") >= 2)
-    assert hand.poll() is None
+    made.answer(made.plan())
+    shell = made.start()
+    made.die()
+    assert within(10, lambda: made.read("called") == "supervisor\n")
+    (raised,) = [
+        int(entry.name)
+        for entry in Path("/proc").glob("[0-9]*")
+        if (told := procs.stat(int(entry.name))) and told.parent == shell.pid
+    ]
+    os.kill(raised, signal.SIGKILL)
+    assert within(10, lambda: made.read("called") == "supervisor\n" * 2)
+    assert shell.poll() is None
 
 
-def test_a_stop_after_the_deadline_ends_its_tries(place, tmp_path):
-    made = place(1, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}})
-    hand = made.start()
-    assert within(10, (tmp_path / "ended").exists)
-    (tmp_path / "quiet").touch()
-    assert hand.wait(10) == 0
+def test_after_the_deadline_somebody_who_answers_takes_over_and_nothing_is_ended(place, tmp_path):
+    """Somebody repaired the Python, started the run again, or called the end of the box off."""
+    made = place(4, "run", **ends(tmp_path))
+    made.start()
+    made.die()
+    assert within(20, lambda: made.read("end").count("end\n") >= 1)
+    made.answer("over")
+    assert made.shell.wait(20) == 0
 
 
 def program(made: Place, name: str, code: str, **environ: str) -> subprocess.Popen:
@@ -272,150 +284,89 @@ def program(made: Place, name: str, code: str, **environ: str) -> subprocess.Pop
 
 def test_after_the_deadline_the_program_saves_and_the_box_is_ended_again_and_again(place, tmp_path):
     (tmp_path / "key").write_text("abc\n")
-    made = place(
-        1,
-        rendered={
-            "end": {
-                "command": ["sh", "-c", f"echo ended $RGT_BOX_ID $KEY >>{tmp_path}/ended"],
-                "needs": f"KEY={tmp_path}/key",
-            }
-        },
-        at_end={"box_id": "b1"},
-    )
+    command = ["sh", "-c", f"echo ended $RGT_BOX_ID $KEY >>{tmp_path}/ended"]
+    end = {"command": command, "needs": f"KEY={tmp_path}/key"}
+    made = place(2, "run", rendered={"end": end}, at_end={"box_id": "b1"})
     saving = "import signal, sys, time; signal.signal(15, lambda *a: (open('saved', 'w'), exit()))"
     trainer = program(made, "ready", saving)
-    made.note("train", trainer.pid)
-    made.start()
-    assert within(10, lambda: made.read("ended").count("ended b1 abc\n") >= 2), made.read("ended")
+    made.start(trainer.pid)
+    made.die()
+    assert within(20, lambda: made.read("ended").count("ended b1 abc\n") >= 2), made.read("ended")
     assert trainer.wait(5) == 0
     assert (tmp_path / "saved").exists()
     assert '"class": "deadline"' in made.read(".preempted")
 
 
 def test_what_does_not_save_is_killed_with_what_it_left_behind(place, tmp_path):
-    made = place(1)
+    made = place(2)
     deaf = "import signal, time; signal.signal(15, 1)"
     trainer = program(made, "one", deaf)
     worker = program(made, "two", deaf, RGT_RUN_DIR=str(tmp_path))
-    made.note("train", trainer.pid)
-    hand = made.start()
+    (tmp_path / ".done").write_text("{}")
+    shell = made.start(trainer.pid)
+    made.die()
     assert trainer.wait(15) == worker.wait(15) == -signal.SIGKILL
-    assert hand.wait(5) == 0  # no command: nothing more to do
+    assert shell.wait(5) == 0  # nothing more to do
+    assert not (tmp_path / ".preempted").exists(), "it had come to its end"
+
+
+def test_another_process_with_the_pid_of_the_program_is_left_alone(place):
+    made = place(1)
+    with subprocess.Popen(["sleep", "60"], start_new_session=True) as other:
+        shell = made.start()
+        made.tell(made.plan(other.pid).replace(f" {procs.stat(other.pid).start} ", " 1 "))
+        made.die()
+        assert shell.wait(15) == 0
+        assert other.poll() is None
+        other.kill()
 
 
 def test_a_new_deadline_reaches_it(place, tmp_path):
-    made = place(2, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}})
-    made.note("supervisor", os.getpid())
+    made = place(2, "run", **ends(tmp_path))
     made.start()
-    time.sleep(0.5)
-    (tmp_path / "deadline").write_text(f"{time.time() + 3600:.0f}\n")
-    time.sleep(0.5)
-    (tmp_path / "supervisor.lock").write_text(DEAD)
-    assert not within(4, (tmp_path / "ended").exists)
+    made.at += 3600
+    made.tell(made.plan())
+    made.die()
+    assert not within(5, (tmp_path / "end").exists)
 
 
-def test_it_goes_when_another_one_took_over(place):
-    made = place()
-    hand = made.start()
-    assert within(5, lambda: made.read("deadman.pid").startswith(f"{hand.pid} "))
-    made.note("deadman", os.getpid())
-    assert hand.wait(5) == 0
+@pytest.mark.parametrize("do", ["run", "stop", "stay"])
+def test_the_box_is_ended_by_what_the_supervisor_named_and_somebody_is_told(place, tmp_path, do):
+    told = {"notify": ["sh", "-c", f'cat >>{tmp_path}/told; test -n "$RGT_MESSAGE"']}
+    made = place(1, do, **merged(ends(tmp_path), ends(tmp_path, "stop"), told))
+    shell = made.start()
+    made.die()
+    name = {"run": "end", "stop": "stop", "stay": "told"}[do]
+    assert within(15, (tmp_path / name).exists)
+    assert within(5, lambda: "no Python answers there" in made.read("told"))
+    assert ("stays on and billed" in made.read("told")) is (do == "stay")
+    assert shell.poll() is None
+    other = {"end", "stop"} - {name}
+    assert not any((tmp_path / each).exists() for each in other)
 
 
-def test_a_second_one_goes_at_once(place):
-    made = place()
-    first = made.start()
-    assert within(5, lambda: made.read("deadman.pid").startswith(f"{first.pid} "))
-    assert made.start().wait(5) == 0
-    assert first.poll() is None
+def test_an_end_that_is_for_later_waits_for_it(place, tmp_path):
+    made = place(1, "stop", late=60, **ends(tmp_path, "stop"))
+    shell = made.start()
+    made.die()
+    assert not within(6, (tmp_path / "stop").exists)
+    assert shell.poll() is None
 
 
-@pytest.mark.parametrize(
-    "more, ends", [({}, False), ({"at_end": {"when": ["deadline", "unsaved"]}}, True)]
-)
-def test_a_box_with_unsaved_results_is_kept_unless_the_job_says_so(place, tmp_path, more, ends):
-    made = place(1, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}}, **more)
-    (tmp_path / ".unsaved").write_text("{}")
-    (tmp_path / "supervisor.lock").write_text(DEAD)
-    hand = made.start()
-    assert within(4, (tmp_path / "ended").exists) == ends
-    assert (hand.poll() is None) == ends
-
-
-@pytest.mark.parametrize("file, ends", [("x", False), ("final-sync", True)])
-def test_a_box_whose_last_copy_is_not_verified_is_kept_and_somebody_is_called(
-    place, tmp_path, file, ends
-):
-    made = place(
-        1,
-        durable={"to": "/mnt/keep"},
-        rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}},
-        notify=["sh", "-c", f'cat >>{tmp_path}/told; test -n "$RGT_MESSAGE"'],
-    )
-    (tmp_path / file).write_text("{}")
-    (tmp_path / "supervisor.lock").write_text(DEAD)
-    hand = made.start()
-    assert within(4, (tmp_path / "ended").exists) == ends
-    assert hand.poll() is None
-    assert ("on this box only" in made.read("told")) is not ends
-
-
-@pytest.mark.parametrize(
-    "fields, ends",
-    [
-        ({"rendered": {"end": {"keeps_disk": True}}}, "ended"),
-        ({"rendered": {"stop": {"command": "touch AT/stopped"}}}, "stopped"),
-        ({}, ""),
-        (
-            {
-                "rendered": {"end": {"keeps_disk": True}},
-                "at_end": {"unproven_minutes": 60},
-            },
-            "",
-        ),
-    ],
-)
-def test_an_unproven_box_is_ended_after_its_limit_by_what_keeps_the_disk(
-    place, tmp_path, fields, ends
-):
-    given = {
-        "durable": {"to": "/mnt/keep"},
-        "rendered": {"end": {"command": ["touch", str(tmp_path / "ended")]}},
-        "at_end": {"unproven_minutes": 0},
-    }
-    text = json.dumps(merged(given, fields)).replace("AT", str(tmp_path))
-    made = place(1, **json.loads(text))
-    (tmp_path / "supervisor.lock").write_text(DEAD)
-    hand = made.start()
-    assert within(4, lambda: any((tmp_path / n).exists() for n in ("ended", "stopped"))) is (
-        ends != ""
-    )
-    assert [n for n in ("ended", "stopped") if (tmp_path / n).exists()] == [ends] * bool(ends)
-    assert (hand.poll() is None) is bool(fields), "who may end it later stays"
-
-
-def test_a_box_that_was_stopped_by_hand_is_kept(place, tmp_path):
-    made = place(1, rendered={"end": {"command": ["touch", str(tmp_path / "ended")]}})
-    (tmp_path / "asked").write_text("asked\n")
-    (tmp_path / ".preempted").write_text("{}")
-    (tmp_path / "supervisor.lock").write_text(DEAD)
-    assert made.start().wait(10) == 0
-    assert not (tmp_path / "ended").exists()
-
-
-def test_a_folder_that_hangs_keeps_it_from_nothing(place, tmp_path):
-    ended = tmp_path / "elsewhere"
-    made = place(3, rendered={"end": {"command": ["touch", str(ended)]}})
-    made.note("supervisor", os.getpid())
-    made.change("grace + 60", "grace + 1")
-    made.change("-t 10 -u", "-t 1 -u")
-    # From the second look on the folder is a pipe that nobody writes to.
-    made.change('"$1/$name"', '"$1/hang/$name"')
-    os.mkfifo(tmp_path / "pipe")
-    (tmp_path / "hang").symlink_to(".")
+def test_a_supervisor_that_hangs_keeps_it_from_nothing(place, tmp_path):
+    """As one does whose folder is on a dead mount. Whoever is raised then hangs too."""
+    made = place(1, "run", **ends(tmp_path))
+    made.change("heard + 60", "heard + 1")
+    made.change("rgt_at + 60", "rgt_at + 1")
     made.start()
-    assert within(5, lambda: made.read("deadman.pid") != "")
-    (tmp_path / "hang").unlink()
-    (tmp_path / "hang").mkdir()
-    os.mkfifo(tmp_path / "hang" / "deadline")
-    assert within(20, ended.exists)
+    assert within(20, (tmp_path / "end").exists)
+
+
+def test_one_that_hangs_when_it_is_raised_keeps_it_from_nothing(place, tmp_path):
+    made = place(2, "run", **ends(tmp_path))
+    made.change("heard + 60", "heard + 1")
+    made.change("rgt_at + 60", "rgt_at + 1")
+    made.answer()
+    made.start()
+    made.die()
+    assert within(20, (tmp_path / "end").exists)

@@ -34,7 +34,8 @@ def test_runner_supervisor_and_the_shell_behind_them_are_cheap(box: Box):
     box.make(command=["python3", "-c", talk], results=[], timings={"heartbeat": 10, "deadman": 5})
     box.start()
     box.until(lambda: len(box.output()) > 2000)
-    ours = [box.pid(name) for name in ("runner", "supervisor", "deadman")]
+    ours = [box.pid("runner"), box.pid("supervisor"), *box.shells()]
+    assert len(ours) == 3
     shares = []
     with Waker() as waker:
         for _ in range(3):

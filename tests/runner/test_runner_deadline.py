@@ -96,7 +96,7 @@ def test_the_deadline_holds_when_the_runner_is(box: Box, how):
     assert b"leaving" in box.output(), "the supervisor asks for the save itself"
     assert box.marker("preempted")["class"] == "deadline"
     box.until(
-        lambda: not {*box.processes()} - {box.pid("supervisor"), box.pid("deadman")},
+        lambda: not {*box.processes()} - {box.pid("supervisor"), *box.shells()},
         timeout=10,
         what="all but supervisor and third hand end",
     )

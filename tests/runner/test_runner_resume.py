@@ -417,8 +417,8 @@ def test_an_attempt_that_saves_and_opened_no_checkpoint_is_told_and_goes_on(box:
 
 
 def kill_all_but_the_program(box: Box) -> None:
-    for name in ("runner", "supervisor", "deadman"):
-        os.kill(box.pid(name), signal.SIGKILL)
+    for pid in (box.pid("runner"), box.pid("supervisor"), *box.shells()):
+        os.kill(pid, signal.SIGKILL)
 
 
 def test_a_program_that_ended_without_its_runner_shows_how_far_it_came(box: Box):

@@ -73,11 +73,12 @@ rgt_main() {
   }
   . "$rgt_job/values.sh"
   if [[ ${1-} == deadman ]]; then
-    . "$rgt_runner/deadman.sh" && rgt_be_deadman "$@"
+    RGT_DIR=$2
+    . "$rgt_runner/deadman.sh" && rgt_deadman "${@:3}"
     return
   fi
   if [[ -n $batch && $RGT_TARGET == slurm ]]; then
-    . "$rgt_runner/deadman.sh" && . "$rgt_runner/slurm.sh" && rgt_under_slurm
+    . "$rgt_runner/procs.sh" && . "$rgt_runner/slurm.sh" && rgt_under_slurm
   fi
   rgt_know_python "$@" || {
     [[ -n ${rgt_exact-} ]] || rgt_find_python || return

@@ -197,6 +197,4 @@ def start_detached(run: Run, *words: str, log: str = "") -> child.Command | None
     except OSError as error:
         run.log(f"can't start {words[0]}: {error.strerror}")
         return None
-    if words[0] == "deadman":
-        procs.note_pid(run.folder, words[0], started.pid)
     return started

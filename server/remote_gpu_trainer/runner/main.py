@@ -116,7 +116,7 @@ def _work(run: Run, verb: str, given: Words, rest: list[str]) -> int:
     """Do what another verb than status says. Status goes without all that these have to read in."""
     for name in HEAVY:
         importlib.import_module(name)
-    from . import preflight, sync, verbs
+    from . import backstop, preflight, sync, verbs
     from .runner import Runner
     from .supervisor import Supervisor
 
@@ -129,7 +129,8 @@ def _work(run: Run, verb: str, given: Words, rest: list[str]) -> int:
         is_again = verb == "resume-run"
         return Supervisor(run, lambda raised: start_runner(raised, is_again)).begin()
     if verb == "supervisor":
-        return _logged(run, Supervisor(run, start_runner).go)
+        supervisor = Supervisor(run, start_runner)
+        return _logged(run, lambda: supervisor.go(backstop.TAKES_OUTPUT in given.left))
     if verb == "stop":
         return verbs.stop(run)
     if verb == "save":

@@ -50,7 +50,6 @@ TABLE = (
     Name("rc", "the exit code of the attempt, and whether its log is whole", _SUPERVISOR, _ALL),
     Name("lock", "locked by the runner: its pid and start", _RUNNER, _ALL, True),
     Name("supervisor.lock", "locked by the supervisor: the same", _SUPERVISOR, _ALL, True),
-    Name("deadman.pid", "pid and start of the bash behind both", _SUPERVISOR, _SUPERVISOR, True),
     Name("sync.lock", "locked by a copy: the same, and how it gets on", _COPY, _BOTH, True),
     Name("end.lock", "locked by the end command", _SUPERVISOR, _SUPERVISOR, True),
     Name("start.lock", "locked by a start", "start", "start", True),

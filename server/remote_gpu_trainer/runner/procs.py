@@ -37,7 +37,7 @@ def table() -> dict[int, Stat]:
 
 
 def note_pid(folder: Folder, name: str, pid: int, *more: object) -> bool:
-    """Note pid and start of the run's runner, supervisor, deadman or sync, and `more` behind."""
+    """Note pid and start of the run's runner, supervisor or sync, and `more` behind."""
     told = stat(pid)
     if told is None:
         return False
@@ -100,7 +100,7 @@ def of_program(folder: Folder, leader: int = 0) -> set[int]:
     above = alive(folder, "supervisor")
     orphans = {pid for pid, told in among.items() if above and told.parent == above}
     found |= {pid for pid in orphans if OWN not in read_pairs(pid)}
-    ours = {os.getpid(), above, *(alive(folder, name) for name in ("runner", "deadman"))}
+    ours = {os.getpid(), above, alive(folder, "runner")}
     return children(found - ours, among) - ours
 
 

@@ -14,8 +14,8 @@ rgt_lives() {
   rgt_read_stat "${1-}" && [[ ${rgt_stat[0]} != [ZX] && ${rgt_stat[19]} == "${2-}" ]]
 }
 
-# Set rgt_noted to pid and start of a run's runner, supervisor, train or deadman, as text/proc.py
-# reads them; to '- -' where none is noted. $1: the run's folder.
+# Set rgt_noted to pid and start of a run's runner, supervisor or train, as text/proc.py reads
+# them; to '- -' where none is noted. $1: the run's folder.
 rgt_read_noted() {
   local file value
   rgt_noted=(- -)
@@ -23,7 +23,6 @@ rgt_read_noted() {
     train) file=attempt.json ;;
     runner) file=lock ;;
     supervisor) file=supervisor.lock ;;
-    *) file=$2.pid ;;
   esac
   for file in "$file" "$2.pid"; do
     value=''

@@ -32,7 +32,7 @@ def look(run: Run, cell: Cell) -> Seen:
     folder = cell.folder
     end = folder.ended()
     # Without an end, who is left raises the others.
-    hands = ("runner",) if end else ("runner", "supervisor", "deadman")
+    hands = ("runner",) if end else ("runner", "supervisor")
     if any(procs.alive(folder, hand) for hand in hands):
         return Seen("running", {})
     told = folder.json("cell")

@@ -1,9 +1,10 @@
 # Under sbatch: the batch shell stays, since Slurm takes the machine back when it ends, and passes
 # Slurm's signals on to the runner, which may be another process than the one that it started. With
 # arguments, as in `bash run.sh status`, nothing of this happens.
-# shellcheck disable=SC2034,SC2153,SC2154
+# shellcheck disable=SC2153,SC2154
 
-# The runner of the moment gets the signal; srun would send it to the program too.
+# The supervisor of the moment gets the signal, and passes it on to its runner: this shell's own
+# child, or one that was raised since. srun would send it to the program too.
 rgt_pass() {
   rgt_passed=$1
   if [[ $RGT_NODES -gt 1 ]]; then
@@ -11,12 +12,16 @@ rgt_pass() {
       --ntasks-per-node=1 bash "$RGT_DIR/run.sh"
     return
   fi
-  rgt_look
-  if rgt_lives "${rgt_runner[@]}"; then
-    kill -s "$1" "${rgt_runner[0]}"
-  else
-    kill -s "$1" "$rgt_child" 2>/dev/null
-  fi
+  kill -s "$1" "$rgt_child" 2>/dev/null || rgt_signal_supervisor "$1"
+}
+
+rgt_signal_supervisor() {
+  rgt_is_there supervisor && kill -s "$1" "${rgt_noted[0]}"
+}
+
+# Does the run's runner or supervisor live?
+rgt_is_there() {
+  rgt_read_noted "$RGT_DIR" "$1" && rgt_lives "${rgt_noted[@]}"
 }
 
 # A trap ends `wait` early.
@@ -61,7 +66,7 @@ rgt_batch() {
 rgt_node() {
   [[ $SLURM_NODEID == 0 ]] || RGT_DIR=$RGT_DIR/node-$SLURM_NODEID
   if [[ -n ${RGT_PASS-} ]]; then
-    rgt_look && rgt_lives "${rgt_runner[@]}" && kill -s "$RGT_PASS" "${rgt_runner[0]}"
+    rgt_signal_supervisor "$RGT_PASS"
     exit 0
   fi
   # Slurm signals every process of a step, the runner too. Caught, not ignored: what is ignored
@@ -77,18 +82,20 @@ rgt_node() {
 # them lives. The end then tells the exit code.
 rgt_stay() {
   ((rgt_code > 128)) || return
-  local gone=0
+  local gone=0 end='' name
   while ((gone < 30)); do
     sleep 1
     ((++gone))
-    rgt_look || continue
-    if rgt_lives "${rgt_runner[@]}" || [[ $rgt_end == - ]] && rgt_lives "${rgt_supervisor[@]}"; then
+    for name in unsaved preempted failed "done"; do
+      [[ ! -e $RGT_DIR/.$name ]] || end=$name
+    done
+    if rgt_is_there runner || { [[ -z $end ]] && rgt_is_there supervisor; }; then
       gone=0
-    elif [[ $rgt_end != - ]]; then
+    elif [[ -n $end ]]; then
       break
     fi
   done
-  case $rgt_end in
+  case $end in
     done) rgt_code=0 ;;
     unsaved) rgt_code=74 ;;
     preempted) rgt_code=75 ;;
@@ -97,7 +104,6 @@ rgt_stay() {
 }
 
 rgt_under_slurm() {
-  rgt_runner=(- -) rgt_supervisor=(- -) rgt_train=(- -) rgt_end=-
   if [[ -n ${RGT_RENDEZVOUS-} && -n ${SLURM_NODEID-} ]]; then
     rgt_node
   elif [[ -n ${SLURM_ARRAY_TASK_ID-} ]]; then

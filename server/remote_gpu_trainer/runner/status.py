@@ -10,6 +10,7 @@ from typing import Any
 
 from ..text.masking import strip_controls
 from . import (
+    backstop,
     child,
     content,
     deadline,
@@ -79,11 +80,13 @@ def look(run: Run) -> dict[str, Any]:
     updated = written.get("updated", 0)
     pid = procs.alive(run.folder, "runner")
     train = bool(procs.alive(run.folder, "train"))
+    is_supervised = bool(procs.alive(run.folder, "supervisor"))
     told.update(
         updated=updated,
         alive=bool(pid or train),
         runner_alive=bool(pid),
-        supervisor_alive=bool(procs.alive(run.folder, "supervisor")),
+        supervisor_alive=is_supervised,
+        backstop=backstop.VERB if is_supervised or backstop.is_there(run.folder.path) else "",
         expect_missing=written.get("expect_missing", []),
         boot_id=written.get("boot_id") or procs.boot_id(),
         billed=run.spec.rendered.billed,

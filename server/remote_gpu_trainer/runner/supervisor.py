@@ -14,6 +14,7 @@ from contextlib import suppress
 from typing import Callable
 
 from . import (
+    backstop,
     child,
     ending,
     failures,
@@ -30,9 +31,10 @@ from . import (
 )
 from .context import Run
 from .core import supervise
-from .core.box import End
+from .core.box import End, is_all_kept, plan_unheard
 from .core.ends import end_unheard
 from .core.model import (
+    ASKED,
     DEADLINE,
     AboutRunner,
     Action,
@@ -79,6 +81,7 @@ class Supervisor:
         self.sync = Sync(run)
         self.ending = Ending(run)
         self.poll = Poll(run)
+        self.backstop = backstop.Backstop(run)
         window, self.countdown = _count_down(run)
         self.state = supervise.State(window)
         self._copy: child.Command | None = None
@@ -112,6 +115,7 @@ class Supervisor:
                 self._take_charge()
             if not self._runner:
                 if self._leaves:
+                    self.backstop.dismiss()
                     return LEFT
                 # What is left to do then is done by the other process, which can wait for it.
                 if not self._has_begun or (self._has_charge and self._has_ended()):
@@ -119,8 +123,6 @@ class Supervisor:
             if self._has_charge and self._has_begun and self.look() and not self._runner:
                 break  # its end can't be noted, and nothing is left to do
         if not self._has_begun:
-            if self._has_charge:
-                procs.forget_pid(self.run.folder, "supervisor")
             return self._status if self._told is None else self._told
         if os.fork():
             return self._code_of_end() if self._told is None else self._told
@@ -128,10 +130,16 @@ class Supervisor:
         self._go_on()
         os._exit(0)
 
-    def go(self) -> int:
-        """Take a run over whose supervisor is gone; return 0 once nothing is left to do."""
+    def go(self, has_line: bool) -> int:
+        """Take a run over whose supervisor is gone; return 0 once nothing is left to do.
+
+        `has_line`: the shell that raised this process hears its standard output.
+        """
+        if has_line:
+            self.backstop.take_output()
         self._listen()
         if not self._take_charge():
+            self.backstop.dismiss()  # who is in charge has a shell of its own
             return 0
         return self._go_on()
 
@@ -139,8 +147,9 @@ class Supervisor:
         while not self.look():
             self._wait(self._pause())
             if self._leaves and not self._runner:
+                self.backstop.dismiss()
                 return LEFT
-        procs.forget_pid(self.run.folder, "supervisor")
+        self.backstop.dismiss()
         return 0
 
     def _pause(self) -> float:
@@ -212,7 +221,8 @@ class Supervisor:
                 signal.signal(sign, signal.SIG_DFL)
             procs.protect(False)
             # The lock among them: it must end with this process's parent.
-            files = [self._lock, self._woken, self._waker, *(held.source for held in self._held)]
+            files = [self._lock, self.backstop.line, self._woken, self._waker]
+            files += [held.source for held in self._held]
             for file in filter(lambda file: file >= 0, files):
                 os.close(file)
             ours.close()
@@ -260,7 +270,9 @@ class Supervisor:
             told = receive(line)
             if "start" in told:
                 self._held.append(held := parent.begin(self.run, told["start"]))
-                send(line, {"pid": held.pid, "start": parent.start_of(held.pid)})
+                start = parent.start_of(held.pid)
+                send(line, {"pid": held.pid, "start": start})
+                self.backstop.note_program(held.pid, start)
             self._has_begun = self._has_begun or "begun" in told
             self._told = told.get("code", self._told)
         except OSError as error:
@@ -314,8 +326,6 @@ class Supervisor:
     def look(self) -> bool:
         """Do what this second needs; True when nothing is left to do."""
         run = self.run
-        if not procs.alive(run.folder, "deadman"):
-            start_detached(run, "deadman")
         at = _deadline(run)
         if at not in (None, self.countdown.at):
             window, self.countdown = _count_down(run)
@@ -328,7 +338,20 @@ class Supervisor:
         )
         for action in actions:
             self._do(action, pid, end)
+        if self.backstop.is_due():
+            self._tell_backstop(at, end, seen)
         return is_over
+
+    def _tell_backstop(self, at: float | None, end: End, seen: Seen) -> None:
+        """Tell the shell behind this process what to do without it. `at`: the deadline."""
+        run = self.run
+        is_safe = bool(end.name) and is_all_kept(run.spec, end.name, seen.kept)
+        is_off = seen.has_quiet or run.folder.read("asked").strip() == ASKED
+        do, late = plan_unheard(run.spec, end, is_safe, is_off)
+        at = backstop.NEVER if at is None else at
+        acts = at + run.spec.checkpoint.save_seconds + backstop.LIVES
+        program = procs.noted(run.folder, "train")
+        self.backstop.tell(backstop.Plan(acts, *program, do, at + late))
 
     def _see_runner(self, pid: int) -> supervise.Runner:
         """Return what is seen of the runner; `pid`: 0 where it is gone."""

@@ -76,10 +76,12 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
         lines = _said(output)[-20:]
         for line in lines:
             say(line)
+        # A setting that can't be read is refused too.
+        code = CODES["refused"] if runner.code == CODES["usage"] else runner.code or 1
         # What it refuses, it says.
-        if not lines or runner.code not in (CODES["refused"], CODES["preempted"]):
+        if not lines or code not in (CODES["refused"], CODES["preempted"]):
             say(f"{run.spec.name} did not start; see {log}; rgt pull BOX log/runner.log brings it")
-        return runner.code or 1
+        return code
     _within(run, 45, lambda: _is_past_checks(run))
     if run.folder.has(".refused"):
         _say_refusals(run, output)

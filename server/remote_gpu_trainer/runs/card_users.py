@@ -8,9 +8,9 @@ from __future__ import annotations
 import json
 import shutil
 import sys
-from contextlib import suppress
 
 from ..runner import child, procs
+from ..text.proc import read_words
 
 LIMIT = 20.0  # seconds for nvidia-smi
 MOST = 80  # characters of a command line
@@ -29,9 +29,7 @@ def main(_words):
 
 
 def _command_of(pid):
-    words = b""
-    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        words = file.read(MOST)
+    words = read_words(pid)[:MOST]
     return words.replace(b"\0", b" ").decode("utf-8", "replace").strip() or f"process {pid}"
 
 

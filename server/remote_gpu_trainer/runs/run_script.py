@@ -203,7 +203,6 @@ def _values(job: dict[str, Any], rendered: dict[str, Any], requeue: bool) -> str
     timings = {**TIMINGS, **job["timings"]}
     at_end, end, stop = job["at_end"], rendered["end"], rendered["stop"]
     save_seconds = job["checkpoint"]["save_seconds"] if job["checkpoint"] else SAVE_SECONDS
-    last = end if end["keeps_disk"] else stop  # where nothing is proven
     values = {
         "VERSION": rendered["version"],
         "JOB_SHA": rendered["job_sha"],
@@ -215,19 +214,15 @@ def _values(job: dict[str, Any], rendered: dict[str, Any], requeue: bool) -> str
         "SAVE_SIGNAL": job["save_signal"],
         "SAVE_SECONDS": -int(-save_seconds // 1),
         "DEADMAN": timings["deadman"],
-        "END_AT_DEADLINE": "yes" if end["command"] and "deadline" in at_end["when"] else "no",
-        "END_UNSAVED": "yes" if "unsaved" in at_end["when"] else "no",
         "END_NEEDS": end["needs"],
-        "END_LIMIT": int(at_end["unproven_minutes"] * 60),
-        "STOP_NEEDS": last["needs"],
+        "STOP_NEEDS": stop["needs"],
         "END_RETRY": max(int(timings["end_retry"]), 1),
         "END_WAIT": timings["end_wait"],
         "BOX_ID": at_end["box_id"] or "",
-        "DURABLE": "yes" if job["durable"] else "no",
         "NOTIFY_EVERY": max(int(timings["notify_every"]), 1),
     }
     lines = [f"RGT_{name}={word(value)}" for name, value in values.items()]
-    commands = {"END": end["command"], "STOP": last["command"], "NOTIFY": job["notify"]}
+    commands = {"END": end["command"], "STOP": stop["command"], "NOTIFY": job["notify"]}
     for name, command in commands.items():
         lines.append(f"RGT_{name}=({' '.join(map(word, _words(command)))})")
     names = " ".join(f"RGT_{name}" for name in (*values, *commands))
@@ -352,7 +347,7 @@ def _until(deadline: str, budget: str | None) -> str:
         told = f"the earlier of {_until(own, None)}, and {then}"
         return f"{told}, when the box has cost its budget of {budget}"
     kind, _, value = deadline.partition(":")
-    if kind == "hours":
+    if kind == "hours" and value.replace(".", "", 1).isdigit():
         told = f"{_hours(value)} after its first start"
     elif kind == "at" and value.isdigit() and len(value) < 12:
         told = f"{datetime.fromtimestamp(int(value), timezone.utc):%Y-%m-%d %H:%M} UTC"

@@ -49,7 +49,7 @@ ROLL = "ranks.json"  # in the run's folder: {rank: [pid, start]}, for ranks that
 _STATE = ("name", "phase", "attempt", "step", "exit", "class", "reason", "checkpoint", "stalled",
           "started", "log_age", "log", "gpu")  # fmt: skip
 _OF_RUN = ("folder", "run", "end", "expected", "gone", "zombies", "processes", "others")
-_SUPERVISORS = ("runner", "supervisor", "deadman")
+_SUPERVISORS = ("runner", "supervisor")
 _ABORT_LINE = "Fatal Python error: Aborted"
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 from collections.abc import Iterable, Mapping
-from contextlib import suppress
 from typing import Any
 
 from ..text.masking import shown
@@ -17,6 +16,7 @@ from ..text.proc import (
     read_open_files,
     read_stat,
     read_table,
+    read_words,
     with_descendants,
 )
 
@@ -45,10 +45,8 @@ def is_python(pid: int) -> bool:
 
 def command_line(pid: int) -> str:
     """Return a process's command line as one masked line, '' where there is none."""
-    with suppress(OSError), open(f"/proc/{pid}/cmdline", "rb") as file:
-        text = file.read(4096).replace(b"\0", b" ").decode("utf-8", "replace")
-        return shown(text.strip(), 300)
-    return ""
+    text = read_words(pid)[:4096].replace(b"\0", b" ").decode("utf-8", "replace")
+    return shown(text.strip(), 300)
 
 
 def find_runs() -> dict[str, set[int]]:

@@ -15,7 +15,6 @@ NOTED = {
     "runner": "lock",
     "supervisor": "supervisor.lock",
     "sync": "sync.lock",
-    "deadman": "deadman.pid",
 }
 _PAIR = re.compile(r'(?:.*"pid": )?(\d+),? (?:"start": )?(\d+)')
 
@@ -78,8 +77,8 @@ def is_same(pid: int, start: int) -> bool:
 
 
 def read_noted(folder: str, name: str) -> tuple[int, int]:
-    """Return pid and start of a run's `train`, `runner`, `supervisor`, `deadman` or `sync`, alive
-    or not; (0, 0) where none is noted."""
+    """Return pid and start of a run's `train`, `runner`, `supervisor` or `sync`, alive or
+    not; (0, 0) where none is noted."""
     for file in (NOTED[name], f"{name}.pid"):
         with suppress(OSError), open(os.path.join(folder, file), errors="replace") as text:
             if found := _PAIR.match(text.read(1 << 16)):
@@ -101,6 +100,16 @@ def read_pairs(pid: int) -> list[bytes]:
             return file.read().split(b"\0")
     except OSError:
         return []
+
+
+def read_words(pid: int) -> bytes:
+    """Return the words that a process was started with, each with a zero byte behind it; b"" where
+    they can't be read."""
+    try:
+        with open(f"/proc/{pid}/cmdline", "rb") as file:
+            return file.read()
+    except OSError:
+        return b""
 
 
 def with_descendants(pids: Iterable[int], table: Mapping[int, Stat]) -> set[int]:

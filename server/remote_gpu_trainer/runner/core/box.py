@@ -11,7 +11,7 @@ from .model import ASKED, Action, Command, EndBox, Kept, Note, Seen, Tell
 LONGEST_WAIT = 600.0  # seconds between two tries of the end command
 LIMIT = 60.0  # seconds for the end command; the third hand gives it as long
 TOO_LONG, NO_START = 124, -1  # codes of a command that was killed at its limit, or never began
-RUN, STOP, STAY = "run", "stop", "stay"
+RUN, STOP, STAY, LEAVE = "run", "stop", "stay", "leave"
 
 
 class End(NamedTuple):
@@ -108,6 +108,23 @@ def judge(job: Any, is_safe: bool, late: float) -> str:
     if late >= job.at_end.unproven_minutes * 60 and job.rendered.stop.command:
         return STOP
     return STAY
+
+
+def plan_unheard(job: Any, end: End, is_safe: bool, is_called_off: bool) -> tuple[str, float]:
+    """Return what a shell does about the box where no Python answers at the deadline, and how many
+    seconds behind it: RUN, STOP, STAY for word that it is still on, or LEAVE for nothing.
+
+    `is_called_off`: `stop` was asked, which ends no box.
+    """
+    if is_called_off or end.is_stopped or end.is_refused:
+        return LEAVE, 0.0
+    if job.rendered.end.command and "deadline" in job.at_end.when:
+        for late in (0.0, job.at_end.unproven_minutes * 60):
+            do = judge(job, is_safe, late)
+            if do != STAY:
+                return do, late
+        return STAY, 0.0
+    return (STAY if job.rendered.billed else LEAVE), 0.0
 
 
 def cases_of(end: End, passed: bool, is_safe: bool) -> set[str]:
