@@ -63,7 +63,7 @@ def test_sound_and_images_have_a_length_of_their_own(capsys, tmp_path):
     told = activations(clip)
     assert "64 × 77 tokens × (12 layers" in told and "64 × 257 tokens × (24 layers" in told
     assert "--sequence is 78" in refused(capsys, str(path), "--sequence", "78")
-    parts = {"text_config": {}, "vision_config": {"patch_size": 16}}
+    parts = {"text_config": {"num_attention_heads": 8}, "vision_config": {"patch_size": 16}}
     told = activations({**clip, **parts}, "--sequence", "20")
     assert "64 × 20 tokens" in told and "64 × 197 tokens" in told
 

@@ -74,9 +74,9 @@ _LEARNED = ("gpt2", "bert", "roberta", "electra", "opt", "distilbert", "camember
 _TABLED = (
     "albert", "bart", "bert", "bert-generation", "big_bird", "bigbird_pegasus", "biogpt",
     "blenderbot", "blenderbot-small", "clip", "codegen", "convbert", "distilbert", "electra",
-    "ernie", "flaubert", "fnet", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "layoutlm", "marian", "mbart",
-    "megatron-bert", "mobilebert", "nystromformer", "openai-gpt", "opt", "pegasus", "plbart",
-    "rembert", "roc_bert", "roformer", "squeezebert", "xlm",
+    "ernie", "flaubert", "fnet", "gpt2", "gpt_bigcode", "gpt_neo", "gptj", "layoutlm", "marian",
+    "mbart", "megatron-bert", "mobilebert", "nystromformer", "openai-gpt", "opt", "pegasus",
+    "plbart", "rembert", "roc_bert", "roformer", "squeezebert", "xlm",
 )  # fmt: skip
 # The same, but the first word's position comes after that of padding.
 _TABLED_FROM_PADDING = (
