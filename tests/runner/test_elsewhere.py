@@ -23,7 +23,7 @@ def look(tmp_path, monkeypatch):
         told = {"phase": "running", "host": "other", "boot_id": "x", "updated": NOW - 5} | fields
         (tmp_path / "state.json").write_text(json.dumps(told))
         if heartbeat:
-            (tmp_path / "heartbeat").write_text(f"{heartbeat}\n")
+            (tmp_path / "lock").write_text(f"1 1 {heartbeat}\n")
         if ended:
             (tmp_path / f".{ended}").write_text("")
         state = State(run)

@@ -122,24 +122,6 @@ def test_a_line_is_in_the_log_while_the_program_still_runs(box: Box):
     box.until(lambda: box.output() == b"first\n", timeout=5)
 
 
-@pytest.mark.parametrize("target", ["slurm", "local"])
-def test_a_script_that_came_through_a_pipe_keeps_itself(box: Box, target):
-    box.make("--sleep", 0, target=target)
-    with open(box.script) as text:
-        done = subprocess.run(
-            ["bash", "-s", "start"],
-            stdin=text,
-            env=box.env,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-    assert done.returncode == 0, done.stderr
-    box.script = box.run_dir / "run.sh"
-    assert box.wait()["phase"] == "done"
-
-
 def test_status_before_the_first_start_says_new(box: Box):
     now = box.make().status()
     assert now["phase"] == "new" and now["alive"] is False and now["step"] is None
@@ -260,7 +242,7 @@ def test_a_run_on_another_machine_is_judged_by_its_heartbeat(box: Box, login_nod
     box.kill_everything()
     old = int(time.time()) - 1000
     alter_state(box, updated=old)
-    (box.run_dir / "heartbeat").write_text(f"{old}\n")
+    (box.run_dir / "lock").write_text(f"1 1 {old}\n")
     now = json.loads(login_node("status", "--json").stdout)
     assert (now["alive"], now["elsewhere"]) == (False, True) and now["heartbeat_age"] >= 1000
     done = login_node("stop")
@@ -275,7 +257,7 @@ def test_a_box_that_was_started_again_is_not_another_machine(box: Box):
     box.kill_everything()
     up = time.time() - float(Path("/proc/uptime").read_text().split()[0])
     alter_state(box, boot_id="another", updated=int(up) - 5)
-    (box.run_dir / "heartbeat").write_text(f"{int(up) - 5}\n")
+    (box.run_dir / "lock").write_text(f"1 1 {int(up) - 5}\n")
     now = box.status()
     assert (now["alive"], now["elsewhere"]) == (False, False)
     # The same name and a beat since our own boot: two machines are called alike.

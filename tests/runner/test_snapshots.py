@@ -111,7 +111,7 @@ def test_the_heart_beats_while_a_slow_snapshot_is_taken(box: Box):
     box.until(lambda: box.events("stall"))
     beats, states = set(), set()
     while not box.events("snapshot"):
-        beats.add((box.run_dir / "heartbeat").read_text())
+        beats.add((box.run_dir / "lock").read_text())
         states.add((box.run_dir / "state.json").stat().st_mtime_ns)
         time.sleep(0.05)
     stall, taken = box.events("stall")[0], box.events("snapshot")[0]

@@ -4,7 +4,7 @@ import json
 import os
 
 import pytest
-from remote_gpu_trainer.runner import runner, status, verbs
+from remote_gpu_trainer.runner import heartbeat, procs, runner, status, verbs
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.core import decide
 from remote_gpu_trainer.runner.core.attempts import Tries
@@ -135,7 +135,7 @@ def test_nothing_that_a_terminal_obeys_is_printed(run, capsys):
 def test_a_marker_and_a_changed_phase_are_on_the_disk_before_they_have_their_name(run, monkeypatch):
     synced = []
     monkeypatch.setattr(os, "fsync", lambda number: synced.append(number))
-    run.folder.write("heartbeat", "1")
+    run.folder.write("asked", "1")
     assert not synced
     run.folder.mark("done", {})
     assert len(synced) == 1
@@ -166,9 +166,10 @@ def test_the_free_room_is_that_of_now_and_the_least_of_the_runs_folders(run, mon
     assert status.look(run)["disk_free_mb"] == 5, "a mount that doesn't answer"
 
 
-def test_a_beat_that_a_full_disk_does_not_take_is_a_beat(run, monkeypatch):
-    run.folder.beat(1000)
-    assert run.folder.read("heartbeat") == "1000\n"
-    monkeypatch.setattr(run.folder, "write", lambda *_: False)
-    run.folder.beat(1700)
-    assert run.folder.read("heartbeat") == "1700\n"
+def test_a_beat_is_written_in_its_place_which_a_full_disk_takes(run):
+    heartbeat.note_beat(run)
+    lies_at = os.stat(run.folder.at("lock")).st_ino, len(run.folder.read("lock"))
+    run.clock.nap(700)
+    heartbeat.note_beat(run)
+    assert procs.beat_of(run.folder) == run.now
+    assert (os.stat(run.folder.at("lock")).st_ino, len(run.folder.read("lock"))) == lies_at

@@ -68,6 +68,7 @@ class Run:
         self.checkpoints = os.path.normpath(os.path.join(self.work, folder)) if folder else ""
         self.durable = self._place(home(spec.durable.to))
         self.asked = ""  # why the run is to save and end
+        self.has_begun = False  # of a runner: the run is its own, and isn't refused any more
         self.link: Link | None = None  # to the supervisor, in a runner that it forked
 
     def _place(self, address: str) -> str:

@@ -5,7 +5,6 @@ An action may fail, hang or be done twice: what came of it is looked at by seein
 
 from __future__ import annotations
 
-import os
 from typing import Any, Callable
 
 from . import (
@@ -32,6 +31,7 @@ from .core import model
 from .core.decide import State
 from .core.model import Action, Verdict
 from .folder import ATTEMPT
+from .heartbeat import note_beat
 from .seeing import Seeing
 from .why import WAITS, Refusal, full_folder
 
@@ -229,8 +229,8 @@ class Doing:
 
 def note_begun(run: Run) -> None:
     """Tell who started this runner, and its supervisor, that it goes on."""
-    procs.note_pid(run.folder, "runner", os.getpid())
-    run.folder.touch("start.begun")
+    run.has_begun = True
+    note_beat(run)
     if run.link:
         run.link.begin()
 

@@ -31,7 +31,7 @@ def look(run: Run, state: State) -> Elsewhere | None:
         return None
     updated = told.get("updated")
     last = updated if isinstance(updated, (int, float)) else 0
-    last = max(last, run.folder.number("heartbeat") or 0)
+    last = max(last, procs.beat_of(run.folder) or 0)
     # The same name after a boot is the same machine, unless the run has moved since then.
     if host == procs.host() and (boot == procs.boot_id() or last <= run.now - procs.uptime()):
         return None

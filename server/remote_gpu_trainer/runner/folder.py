@@ -100,10 +100,6 @@ class Folder:
         """Return the objects of a file of JSON lines, [] where there is none."""
         return read_rows(self.read(name))
 
-    def beat(self, now: float) -> None:
-        """Leave a sign of life."""
-        self.overwrite("heartbeat", f"{int(now)}\n")
-
     def overwrite(self, name: str, text: str) -> bool:
         """Write a file; on a full disk over the bytes that it holds, which needs no room."""
         if self.write(name, text):

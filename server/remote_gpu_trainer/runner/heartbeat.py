@@ -73,7 +73,8 @@ class Heartbeat:
         self.collectors.poll()
         state.free_mb, state.gpu = self.collectors.free_mb, self.collectors.gpu
         keep_supervisor(run)
-        run.folder.beat(run.now)
+        if run.has_begun:
+            note_beat(run)
         self._look_at_saves()
         self.series.beat()
         state.save_seconds = round(self.saves.seconds(), 1)
@@ -177,6 +178,11 @@ class Heartbeat:
         self._look_at_saves()
         is_before = state.checkpoint_step is not None and state.checkpoint_step < step
         return state.checkpoint if is_before else ""
+
+
+def note_beat(run: Run) -> None:
+    """Note in the run's lock which process its runner is, and that it looks now."""
+    procs.note_pid(run.folder, "runner", os.getpid(), int(run.now))
 
 
 def keep_supervisor(run: Run) -> None:

@@ -15,9 +15,10 @@ from ..text.proc import with_descendants as children
 from .folder import ATTEMPT, Folder
 
 __all__ = [
-    "MARK", "Stat", "alive", "boot_id", "bytes_moved", "children", "cpu_seconds", "cpu_ticks",
-    "environ", "forget_pid", "host", "note_pid", "note_program", "noted", "of_program", "protect",
-    "read_table", "same", "seconds_up", "send", "stat", "table", "tree", "uptime",
+    "MARK", "Stat", "alive", "beat_of", "boot_id", "bytes_moved", "children", "cpu_seconds",
+    "cpu_ticks", "environ", "forget_pid", "host", "note_pid", "note_program", "noted",
+    "of_program", "protect", "read_table", "same", "seconds_up", "send", "stat", "table",
+    "tree", "uptime",
 ]  # fmt: skip
 
 MARK = "RGT_RUN_DIR"  # in the environment of every process of the program
@@ -42,6 +43,13 @@ def note_pid(folder: Folder, name: str, pid: int, *more: object) -> bool:
     if told is None:
         return False
     return folder.fill(NOTED[name], " ".join(map(str, (pid, told.start, *more))))
+
+
+def beat_of(folder: Folder) -> float | None:
+    """Return when the run's runner looked last, in seconds since 1970; None before the first time,
+    and after its end."""
+    words = folder.read(NOTED["runner"]).split()
+    return float(words[2]) if len(words) > 2 and words[2].isdigit() else None
 
 
 def forget_pid(folder: Folder, name: str) -> None:

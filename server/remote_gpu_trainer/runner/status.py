@@ -99,8 +99,8 @@ def look(run: Run) -> dict[str, Any]:
     if not told["alive"] and state.phase == "new" and end:
         told["phase"] = end
     now = time.time()
-    beat = run.folder.number("heartbeat")
-    told["heartbeat_age"] = None if beat is None else int(now - max(beat, updated or 0))
+    beat = max(procs.beat_of(run.folder) or 0, updated or 0)
+    told["heartbeat_age"] = int(now - beat) if beat else None
     _add_log(run, told, now)
     told["saving"] = run.folder.read(saving.FILE).strip() if told["alive"] else ""
     told["box"] = "" if run.folder.has("quiet") else _still_on(run)

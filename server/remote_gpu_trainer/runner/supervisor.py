@@ -330,7 +330,7 @@ class Supervisor:
         if at not in (None, self.countdown.at):
             window, self.countdown = _count_down(run)
             self.state = self.state._replace(window=window)
-        pid = procs.alive(run.folder, "runner")
+        pid = self._runner or procs.alive(run.folder, "runner")
         end = ending.end_of(run, run.folder.ended() if not pid else "")
         runner, seen = self._see_runner(pid), self._see(end)
         self.state, actions, is_over = supervise.supervise(
@@ -355,7 +355,7 @@ class Supervisor:
 
     def _see_runner(self, pid: int) -> supervise.Runner:
         """Return what is seen of the runner; `pid`: 0 where it is gone."""
-        run, beat = self.run, self.run.folder.number("heartbeat")
+        run, beat = self.run, procs.beat_of(self.run.folder)
         seen = supervise.Runner(
             bool(pid),
             beat,

@@ -22,6 +22,7 @@ from .names import find_name
 WHOLE = "final-sync"  # in the run folder: all was compared after the program's last change
 CUT = -1  # no code of a worker: its time was over, or it made no progress
 HOLD_LOOK = 1.0  # seconds between two looks for what lies here alone
+SEARCH = 1.0  # seconds between two looks for a worker that somebody else started
 KILL_SECONDS = 2.0  # for a killed worker to be gone
 
 
@@ -38,7 +39,7 @@ class Sync:
         self._last = ""  # what the worker before it left
         self._look: child.Function | None = None
         self._left_behind: set[int] = set()  # workers that hang in the kernel
-        self._next_look = run.up
+        self._next_look = self._next_search = run.up
         # {path: stamp} at the last look, at the one before, at the worker's start, copied for good.
         self._seen: dict[str, list[int]] = {}
         self._before: dict[str, list[int]] = {}
@@ -121,7 +122,8 @@ class Sync:
 
     def _look_at_worker(self, copies: copying.Copying) -> Worker:
         run = self.run
-        if self._child is None and (found := self._find_worker()):  # of a runner before this one
+        is_due = self._child is None and run.up >= self._next_search
+        if is_due and (found := self._find_worker()):  # of a runner before this one, or by hand
             self._child, self._mode, self._last = found, "", run.folder.read(LAST)
             self._worker, self._still = Worker(copies.number, None), child.Stillness(run.up)
         if self._child is None:
@@ -144,6 +146,7 @@ class Sync:
 
     def _find_worker(self) -> child.Found | None:
         """Return a worker that lives and that another process started, None for none."""
+        self._next_search = self.run.up + SEARCH
         pid, start = procs.noted(self.run.folder, "sync")
         is_one = pid not in self._left_behind and procs.same(pid, start)
         return child.Found(pid, start) if is_one else None
@@ -190,7 +193,7 @@ class Holder:
         self._unheld: tuple[str, ...] = ()
         self._hold = Worker()
         self._child: child.Function | None = None
-        self._next_look = run.up
+        self._next_look = self._next_search = run.up
         self._attempt: int | None = None  # after which it was looked at last
 
     def look(self) -> tuple[tuple[str, ...], Worker]:
@@ -204,7 +207,7 @@ class Holder:
             except child.Failed as error:
                 why = str(error)
             self._hold = self._hold._replace(code=1 if why else 0, why=why)
-            self._next_look = run.up
+            self._next_look = self._next_search = run.up
         attempt = run.folder.attempt()
         if run.up >= self._next_look or attempt != self._attempt:
             self._next_look, self._attempt = run.up + HOLD_LOOK, attempt

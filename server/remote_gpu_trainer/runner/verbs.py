@@ -52,12 +52,13 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
     if told := lock.take(wait=5 if is_leaving(run) else 0):
         say(told)
         return CODES["preempted"]
+    noted = run.folder.changed("lock")
     lock.release()
     over = end_if_over(run, again) if not run.spec.queue.cells else None
     if over is not None:
         return over
     keep_script(run)
-    run.folder.remove("start.begun", ".refused")
+    run.folder.remove(".refused")
     try:
         output = child.scratch()  # on a full disk no file says why nothing began
     except OSError:
@@ -66,11 +67,11 @@ def _start(run: Run, again: bool, words: list[str]) -> int:
     runner = child.Command([*run.self_command(verb), *words], output=output, folder="/")
     log = run.folder.at("log", "runner.log")
 
-    def is_decided() -> bool:
-        return run.folder.has("start.begun") or runner.poll()
+    def has_begun() -> bool:
+        return run.folder.changed("lock") != noted  # the runner noted its pid
 
-    _within(run, 20, is_decided)
-    if not run.folder.has("start.begun"):
+    _within(run, 20, lambda: has_begun() or runner.poll())
+    if not has_begun():
         if not runner.code and run.folder.has(".done"):
             return end_if_over(run, False) or 0  # its copy came through at this very moment
         lines = _said(output)[-20:]

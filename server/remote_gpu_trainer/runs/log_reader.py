@@ -257,4 +257,4 @@ def is_alive(folder):
         return False
     host = here.json("state.json").get("host")
     is_elsewhere = host is not None and host != procs.host()
-    return is_elsewhere and time.time() - here.changed("heartbeat") < STALE
+    return is_elsewhere and time.time() - here.changed("lock") < STALE

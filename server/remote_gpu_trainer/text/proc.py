@@ -81,8 +81,11 @@ def read_noted(folder: str, name: str) -> tuple[int, int]:
     not; (0, 0) where none is noted."""
     for file in (NOTED[name], f"{name}.pid"):
         with suppress(OSError), open(os.path.join(folder, file), errors="replace") as text:
-            if found := _PAIR.match(text.read(1 << 16)):
+            told = text.read(1 << 16)
+            if found := _PAIR.match(told):
                 return int(found[1]), int(found[2])
+            if told.isspace():  # blank, where an older version's is empty
+                break
     return 0, 0
 
 
