@@ -1591,6 +1591,21 @@ def test_what_is_known_to_fail_again_is_tried_by_no_other_attempt():
 DEAD = {"lives": False, "has_left": False, "is_copying": False, "is_same_boot": True}
 
 
+def test_a_runner_that_comes_back_tells_of_no_failed_copy_again():
+    job, failed = job_of(), Seen(worker=Worker(7, 1, "No space left on device"))
+    told = copying.Copying(7, 6, 40.0)
+    told, actions = copying.watch_round(job, told, failed, 50.0)
+    assert kinds(actions) == [NoteFailure, Tell]
+    before = State(phase="running", attempt=1, is_open=True, copying=told)
+    for lives in (True, False):
+        after = take_up(before, **{**DEAD, "lives": lives})
+        again = failed._replace(worker=failed.worker._replace(number=8))
+        copies, actions = copying.watch_round(job, after.copying, again, 60.0)
+        assert kinds(actions) == [NoteFailure] and copies.failures == 2
+    after = take_up(before, **{**DEAD, "is_same_boot": False})
+    assert after.copying == copying.Copying(7, 7), "times are counted from the boot"
+
+
 @pytest.mark.parametrize(
     ("phase", "more", "how", "then"),
     [

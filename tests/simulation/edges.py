@@ -94,7 +94,7 @@ class Edges:
         self.owed_at_ask: tuple[str, ...] | None = None
         self.exit: Exit | None = None
         self.hold = Worker()
-        self._folder: tuple[int, Folder] | None = None
+        self._folder: tuple[int, Folder, File | None] | None = None
         self._stamps_of: tuple = ()
         self._stamps_now: frozenset = frozenset()
         self.forget()
@@ -107,8 +107,7 @@ class Edges:
         self.settles_until = 0.0
         self.is_fetched, self.fetch, self.brought = False, Verdict(), 0
         self.busy: set[str] = set()
-        if self.hold.code is None:  # it dies with its supervisor
-            self.hold = Worker()
+        self.hold = Worker()
 
     @property
     def marked(self) -> str:
@@ -155,15 +154,16 @@ class Edges:
         is_mixed = whole is not None and whole.content in self.mixed
         local = Local(whole.name) if whole else None
         found = Folder(local, is_mixed, tuple(corrupt), (), "", "out", bool(self.world.held))
-        self._folder = (self.world.version, found)
+        newest = whole if whole is not unknown else None
+        self._folder = (self.world.version, found, newest)
         return found
 
     @property
     def newest(self) -> File | None:
         """Return the newest complete checkpoint that a reader finds."""
-        whole = self.folder().whole
-        file = self.world.files.get(whole.path) if whole else None
-        return file if file is not None and self.state_of(file) == COMPLETE else None
+        self.folder()
+        assert self._folder is not None
+        return self._folder[2]
 
     def asked(self) -> str:
         """Return who asks for an end, beside the deadline."""
@@ -179,20 +179,19 @@ class Edges:
     def see(self) -> Seen:
         """Return what is seen now."""
         world = self.world
-        asked = self.asked()
-        if not world.is_alive and world.attempt and self.exit is None:
-            self.exit = self._judge_exit(asked)
+        is_alive, left = world.is_alive, self.left()
+        if not is_alive and world.attempt and self.exit is None:
+            self.exit = self._judge_exit(self.asked())
         stamps = self._stamps()
         has_place = bool(self.job.durable.to)
         new = stamps - self.copied if has_place and stamps != self.copied else frozenset()
         rests = any(not is_writing for _, _, is_writing in new)
-        kept, unsafe = self.kept() if self.marked or self.left() <= 0 else (Kept(), "")
-        newest = self.newest if world.is_alive else None
+        kept, unsafe = self.kept() if self.marked or left <= 0 else (Kept(), "")
         saving = world.saving
         return Seen(
             asked=model.ASKED if world.stop_asked else "",
             notice="notice from it" if world.vanishes_at < NEVER else "",
-            left=self.left(),
+            left=left,
             save_seconds=max(world.save_seconds, 1.0)
             if world.saves
             else self.job.checkpoint.save_seconds,
@@ -203,15 +202,15 @@ class Edges:
             is_fetched=self.is_fetched,
             fetch=self.fetch,
             attempt=world.attempt,
-            is_alive=world.is_alive,
-            exit=None if world.is_alive else self.exit,
+            is_alive=is_alive,
+            exit=None if is_alive else self.exit,
             handles=world.program.on_term == "saves",
             is_signalled=world.signalled == world.attempt > 0,
             save=Save(saving.name, True) if saving is not None else Save(),
-            signs=self._signs(newest) if world.is_alive else None,
+            signs=self._signs(self.newest) if is_alive else None,
             nan="the loss is nan" if world.is_nan else "",
             is_full=world.is_full,
-            unheld=self.unheld(),
+            unheld=() if is_alive else self.unheld(),
             hold=self.hold,
             worker=self._worker(),
             is_changed=bool(new),
@@ -370,7 +369,8 @@ class Edges:
             self.world.at(self.world.now + seconds, kind, self.life)
 
     def _do_begin(self, _: model.Begin) -> None:
-        pass
+        if self.marker.name in ("failed", "preempted"):
+            self.marker = box.End()
 
     def _do_noteexit(self, _: model.NoteExit) -> None:
         pass

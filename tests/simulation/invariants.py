@@ -6,7 +6,7 @@ core's actions and the words of its phases, and nothing of how it decides.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from remote_gpu_trainer.runner.core.model import (
@@ -38,8 +38,10 @@ PROMPT = HEARTBEAT + 60.0  # seconds for a round to begin, beside what the job a
 
 Check = Callable[["Checks"], str]
 AFTER_DECISION: list[Check] = []
+ON_PHASE: list[Check] = []  # after a decision that leads to another phase
 BEFORE_ACTION: dict[type, list[Check]] = {}
 AFTER_STEP: list[Check] = []
+AFTER_END: list[Check] = []  # after each step, once the run has ended or its deadline is over
 AFTER_TIME: list[Check] = []
 AFTER_GONE: list[Check] = []  # once the box has gone
 
@@ -102,6 +104,7 @@ class Checks:
         self.unanswered_at: float | None = (
             None  # the durable place gave nothing since the last start
         )
+        self.is_unheld = False  # a hold failed since the last start
         self.was_full_at_start = False
 
     # When they look.
@@ -111,17 +114,21 @@ class Checks:
         self.after = after
         self._note_decision()
         self._look(AFTER_DECISION)
+        if after.phase != self.play.before.phase:
+            self._look(ON_PHASE)
 
     def before_action(self, action: Any) -> None:
         """Look at an action that is done now."""
         self.action = action
-        self._look(BEFORE_ACTION.get(type(action), []))
+        self._look(BEFORE_ACTION.get(type(action), ()))
         self._note_action(action)
 
     def after_step(self) -> None:
         """Look at the world after all actions of a step."""
         self._note_world()
         self._look(AFTER_STEP)
+        if self.ended_at is not None or self.play.seen.left <= 0:
+            self._look(AFTER_END)
 
     def after_time(self) -> None:
         """Look at the world after time has passed."""
@@ -133,7 +140,7 @@ class Checks:
         """Look at what became of a box that has gone."""
         self._look(AFTER_GONE)
 
-    def _look(self, checks: list[Check]) -> None:
+    def _look(self, checks: Iterable[Check]) -> None:
         for check in checks:
             what = check(self)
             if what:
@@ -160,7 +167,7 @@ class Checks:
         elif isinstance(action, Start):
             self.signals = 0
             self.fruitless += 1
-            self.unanswered_at = None
+            self.unanswered_at, self.is_unheld = None, False
             begin, until = self.faults.full
             self.was_full_at_start = begin <= now <= until + SLACK
         elif isinstance(action, Tell):
@@ -182,12 +189,12 @@ class Checks:
                     self.fruitless, self.reached = 0, newest.step
         faults = self.faults
         is_hindered = (
-            world.is_away
+            faults.jump_at < NEVER
+            or world.now <= self.play.failed_at
+            or world.free_there < 1 << 31
+            or world.is_away
             or world.hangs
             or world.is_full
-            or world.free_there < 1 << 31
-            or world.now <= self.play.failed_at
-            or faults.jump_at < NEVER
         )
         if is_hindered:
             self.quiet_since = world.now
@@ -202,6 +209,7 @@ class Checks:
             and not self.play.state.asked
             and not world.is_full
         )
+        self.is_unheld = self.is_unheld or bool(self.edges.hold.code)
         if self.edges.fetch.failure and self.unanswered_at is None:
             self.unanswered_at = world.now
         if not is_idle:
@@ -397,7 +405,7 @@ def nothing_starts_that_was_asked_to_end(c: Checks) -> str:
     return f"attempt {c.action.number} after the deadline" if c.play.seen.left <= 0 else ""
 
 
-@at(AFTER_STEP)
+@at(AFTER_END)
 def nothing_trains_after_the_deadline(c: Checks) -> str:
     """Within a moment of the deadline no program is alive."""
     limit = 2 * SLACK if c.faults.fail_share or c.faults.death_share else SLACK
@@ -519,12 +527,12 @@ def a_run_goes_on_without_anybody(c: Checks) -> str:
     return ""
 
 
-@at(AFTER_DECISION)
+@at(ON_PHASE)
 def a_first_failure_from_outside_ends_no_run(c: Checks) -> str:
     """A program that saved, and was then killed or met a full disk for the first time, is started
     again, unless it begins anew over what lies here alone and no room holds."""
     world = c.world
-    if c.edges.hold.code and c.job.resume == "none":
+    if c.is_unheld and c.job.resume == "none":
         return ""
     if c.after.phase != "failed" or c.play.before.phase in ENDS or c.asked_at is not None:
         return ""
@@ -544,7 +552,7 @@ def a_first_failure_from_outside_ends_no_run(c: Checks) -> str:
     return ""
 
 
-@at(AFTER_STEP)
+@at(AFTER_END)
 def an_owed_copy_is_made(c: Checks) -> str:
     """After an end, what is complete here is copied once nothing stands in the way."""
     if c.ended_at is None or c.play.state.phase not in ENDS or c.world.is_alive or not c.is_kept:
@@ -560,7 +568,7 @@ def an_owed_copy_is_made(c: Checks) -> str:
 # What is said.
 
 
-@at(AFTER_DECISION)
+@at(ON_PHASE)
 def done_is_said_of_what_is_done(c: Checks) -> str:
     """A run is called done where its program came to its end, and what the job names is safe."""
     if c.after.phase != "done" or c.play.before.phase == "done":
@@ -609,7 +617,7 @@ def a_full_place_is_told(c: Checks) -> str:
     return ""
 
 
-@at(AFTER_STEP)
+@at(AFTER_END)
 def an_end_is_marked(c: Checks) -> str:
     """A run that came to an end leaves its marker, also where the first try failed."""
     since = max(c.ended_at or 0.0, c.play.failed_at)
@@ -619,7 +627,7 @@ def an_end_is_marked(c: Checks) -> str:
     return f"no marker {c.world.now - since:.0f} s after the end"
 
 
-@at(AFTER_STEP)
+@at(AFTER_END)
 def an_end_is_told(c: Checks) -> str:
     """Of a run that came to an end, or was ended by its deadline, somebody hears, also where whoever
     was to tell it died before. Whoever stopped it knows."""
@@ -638,7 +646,7 @@ def an_end_is_told(c: Checks) -> str:
     return ""
 
 
-@at(AFTER_STEP)
+@at(AFTER_END)
 def a_failed_end_is_told(c: Checks) -> str:
     """Where the command that ends the box fails, somebody hears of it."""
     if c.end_failed_at is None or c.world.now - c.end_failed_at < SLACK:
@@ -681,7 +689,7 @@ def no_box_ends_under_whoever_was_refused(c: Checks) -> str:
     return f"{c.edges.refusals[0].reason}" if is_refused and c.late() < 0 else ""
 
 
-@at(AFTER_STEP)
+@at(AFTER_END)
 def the_box_ends_or_somebody_hears_why_not(c: Checks) -> str:
     """By the deadline and the limit for a proof the box is ended, or a message says that it is on."""
     job = c.job
@@ -700,7 +708,7 @@ def the_box_ends_or_somebody_hears_why_not(c: Checks) -> str:
     return f"{c.late():.0f} s after the deadline nobody has ended the box or heard of it"
 
 
-@at(AFTER_STEP)
+@at(AFTER_END)
 def an_ended_run_ends_its_box(c: Checks) -> str:
     """Where the job wants the box ended, and all is proven safe, the command runs and is repeated."""
     job = c.job
@@ -721,7 +729,7 @@ def an_ended_run_ends_its_box(c: Checks) -> str:
     return ""
 
 
-@at(AFTER_STEP)
+@at(AFTER_END)
 def the_end_command_is_not_hammered(c: Checks) -> str:
     """Between two tries of the end command by one supervisor there is a pause that grows."""
     tried = [at for at in c.edges.ends_tried if at >= c.play.born_at]
@@ -789,4 +797,4 @@ def alone_here(c: Checks) -> list[File]:
 
 
 _BEFORE = dict.fromkeys(check for checks in BEFORE_ACTION.values() for check in checks)
-ALL = (*AFTER_DECISION, *_BEFORE, *AFTER_STEP, *AFTER_TIME, *AFTER_GONE)
+ALL = (*AFTER_DECISION, *ON_PHASE, *_BEFORE, *AFTER_STEP, *AFTER_END, *AFTER_TIME, *AFTER_GONE)

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from random import Random
 from typing import Any, NamedTuple
 
+from remote_gpu_trainer.runner.core import copying, ends, stop, supervise
 from remote_gpu_trainer.runner.core import decide as core
-from remote_gpu_trainer.runner.core import ends, supervise
 from remote_gpu_trainer.runner.core.box import End
 from remote_gpu_trainer.runner.core.model import (
     AboutRunner,
@@ -28,9 +28,12 @@ from .world import World
 ENDS = ("done", "unsaved", "failed", "preempted")
 MOST_STEPS = 6_000
 AFTER = 0.25 * HOUR  # what is looked at after the deadline and the limit for a proof
-IDLE = 0.5 * HOUR  # of an ended run that waits for its deadline; then time jumps to the next event
+IDLE = 0.3 * HOUR  # of an ended run that waits for its deadline; then time jumps to the next event
 LOOK = 5.0  # seconds between two looks at a program that was asked to end, and after an end
-PAUSE = 20.0  # seconds between two looks of a supervisor whose runner has gone; a real one takes 1
+PAUSE = (
+    20.0  # seconds of a supervisor whose runner has gone, in which it dies as rarely as in a step
+)
+ALL_DIE = 0.3  # share of deaths that take the program's parent, too
 BOOT_SECONDS = 900.0  # until somebody has another box
 
 
@@ -72,8 +75,10 @@ class Play:
         self.actions: list[Any] = []  # of the last step, as decided
         self.wake = 0.0
         self.is_skipping = False
-        self.steps = 0
+        self.looked_at = 0.0
+        self.steps = self.moments = 0  # of the run, and of copies meanwhile
         self.down_until = -1.0
+        self.is_runner_gone = self.is_code_lost = False
         self.born_at = 0.0  # when this supervisor began
         self.failed_at = 0.0  # when a fault of ours was there last: a death, a failed action
         self.checks = invariants.Checks(self)
@@ -111,9 +116,11 @@ class Play:
         """Let the core decide once, and do what it says: of a runner, and of the supervisor once
         that has come to an end."""
         world, faults, chance = self.world, self.faults, self.chance
+        if self.is_runner_gone:
+            self.raise_runner()
         self.seen = seen = self.edges.see()
         self.before, over = self.state, self.over
-        after, wake, share = self.state, world.now + PAUSE, faults.death_share
+        after, wake, share = self.state, world.now + core.LONGEST_NAP, faults.death_share
         if not core.is_over(self.state):
             after, actions, wake = core.decide(self.job, self.state, seen, world.now)
         elif self.is_left:
@@ -126,7 +133,10 @@ class Play:
             over, actions, self.is_left = supervise.supervise(
                 self.job, self.over, runner, end, seen, world.now
             )
-            share *= PAUSE / draw.HEARTBEAT  # it looks often, and dies as rarely
+            wake = min(wake, self.next_look(over))
+            pause = min(max(PAUSE, world.now - self.looked_at), draw.HEARTBEAT)
+            share *= pause / draw.HEARTBEAT  # it looks often, and dies as rarely
+        self.looked_at = world.now
         self.actions, self.wake = actions, wake
         self.checks.after_decision(after)
         dies_at = -1
@@ -153,6 +163,37 @@ class Play:
             self.die()
         self.steps += 1
 
+    def next_look(self, over: Any) -> float:
+        """Return when a supervisor whose runner has gone may decide otherwise although nothing
+        happens: a real one looks each second."""
+        job, now, left = self.job, self.world.now, self.edges.left()
+        leaving, raises, timings = over.leaving, over.raises, self.job.timings
+        moments = [
+            now + left,
+            now + left - 2 * self.seen.save_seconds,
+            now + left + job.at_end.unproven_minutes * 60,
+            over.window.end,
+            over.request.kill_at,
+            leaving.box.next_at,
+        ]
+        raise_after = timings.raise_after
+        pauses = [
+            (raises.gone_since, raise_after),
+            (raises.raised_at, raise_after * 2 ** min(raises.count, 5)),
+            (over.asked_at, supervise.HEARS),
+            (over.killed_at, supervise.KILL_SECONDS),
+            (over.killed_at, stop.KILL_AGAIN),
+            (over.marked_at, supervise.MARK_AGAIN),
+            (leaving.told_at, supervise.TELL_AGAIN),
+            (leaving.owed.at, leaving.owed.wait),
+            (leaving.owed.at, copying.FIRST_TRY),
+            (leaving.owed.at, copying.OWED_SECONDS),
+            *((at, timings.notify_every) for _, at in leaving.box.told),
+        ]
+        moments += [since + pause for since, pause in pauses if since is not None]
+        wake = min((at for at in moments if at is not None and at > now), default=NEVER)
+        return wake + 1.0  # sums of times may miss the moment
+
     def mark(self, end: str) -> None:
         """Leave the marker of an end, as the files of a run hold it."""
         if not end:  # it came to none by its deadline
@@ -165,12 +206,9 @@ class Play:
     def about_runner(self, do: str) -> None:
         """Raise a runner, or give it up."""
         if do == supervise.RAISE:
-            is_copying = self.edges.worker is not None and self.edges.worker.code is None
-            has_left = self.edges.exit is not None
             self.edges.forget()
-            self.state = core.take_up(
-                self.state, self.world.is_alive, has_left, is_copying, is_same_boot=True
-            )
+            self.is_code_lost = False
+            self.raise_runner()
         elif do == supervise.GIVE_UP:
             self.state = self.state._replace(phase="failed", verdict=supervise.HOPELESS)
             self.mark("failed")
@@ -182,6 +220,18 @@ class Play:
         self.edges.forget()
         self.state = of_json(core.State, json.loads(json.dumps(as_json(self.state))))
         self.over, self.is_left = supervise.State(), False  # another one begins anew
+        self.is_runner_gone = not core.is_over(self.state)
+        # With the program's parent its exit code is lost.
+        self.is_code_lost = self.chance.random() < ALL_DIE
+
+    def raise_runner(self) -> None:
+        """Let another runner go on where one was that died."""
+        state, world, worker = self.state, self.world, self.edges.worker
+        has_left = world.attempt == state.attempt > 0 and not self.is_code_lost
+        is_copying = worker is not None and worker.code is None
+        lives, has_left = world.is_alive, has_left and not world.is_alive
+        self.state = core.take_up(state, lives, has_left, is_copying, is_same_boot=True)
+        self.is_runner_gone = False
 
     def go(self, tell: Callable[[str], None] | None = None) -> None:
         """Play it to its end. Raises Broken."""
@@ -198,18 +248,37 @@ class Play:
                 if tell is not None and (self.actions or self.before.phase != self.state.phase):
                     tell(self.row())
                 self.checks.after_step()
-                if self.steps > MOST_STEPS:
-                    raise Broken("no_livelock", f"{self.steps} steps")
+                self.end_livelock()
                 until = max(self.wake, world.now)
             if world.now < self.down_until:
                 until = self.down_until  # another one is there then, whenever this one would wake
             elif self.looks_soon():
                 until = min(until, world.now + LOOK)  # a save is looked at again and again
             until = self.skip(until)
-            world.advance(min(until, max(world.next_at, world.now)), self.edges.happen)
+            self.wait(until)
             if self.is_skipping:
                 self.is_skipping, self.checks.skipped_at = False, world.now
             self.checks.after_time()
+
+    def wait(self, until: float) -> None:
+        """Let time pass until a moment, or until something happens that is seen: what a round of
+        copies does meanwhile is not."""
+        world, edges = self.world, self.edges
+        while True:
+            is_going = edges.worker is not None and edges.worker.code is None
+            is_own = world.next_kind == "worker"
+            world.advance(min(until, max(world.next_at, world.now)), edges.happen)
+            is_hidden = is_going and is_own and edges.worker.code is None
+            if not is_hidden or world.now >= until:
+                return
+            self.checks.after_time()
+            self.moments += 1
+            self.end_livelock()
+
+    def end_livelock(self) -> None:
+        """Raise Broken where the night comes to no end."""
+        if self.steps + self.moments > MOST_STEPS:
+            raise Broken("no_livelock", f"{self.steps} steps, {self.moments} of copies")
 
     def looks_soon(self) -> bool:
         """Return whether what an action changed at once, a save, or that a runner has gone is looked
@@ -240,7 +309,7 @@ class Play:
         world.boot()
         self.edges.move()
         self.state, self.down_until, self.born_at = core.State(), -1.0, world.now
-        self.over, self.is_left = supervise.State(), False
+        self.over, self.is_left, self.is_runner_gone = supervise.State(), False, False
         self.checks.another_box()
         return True
 

@@ -110,6 +110,11 @@ class World:
         """Return when the next thing happens."""
         return self.heap[0][0] if self.heap else NEVER
 
+    @property
+    def next_kind(self) -> str:
+        """Return what happens next, '' for nothing."""
+        return self.heap[0][2] if self.heap else ""
+
     def advance(self, until: float, handle) -> None:
         """Let time pass until a moment. `handle`: gets the kind and token of what isn't the
         world's own."""

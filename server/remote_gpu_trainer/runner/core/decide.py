@@ -103,7 +103,10 @@ def take_up(
     `is_copying`: its worker lives. Without its program the run begins again: a box that lost all
     its processes may lack more.
     """
-    copies = Copying(state.copying.number, state.copying.number - is_copying)
+    number = state.copying.number
+    # What was told of copies that fail isn't told again; times are counted from the boot.
+    copies = state.copying if is_same_boot else Copying(number)
+    copies = copies._replace(taken=number - is_copying)
     kept = start_again(state)._replace(tries=state.tries, copying=copies)
     if state.outcome and not state.is_refused:  # its last copy begins again
         phase = state.phase if state.phase == "preempted" else "syncing"
@@ -148,7 +151,9 @@ def _note_request(job: Any, state: State, seen: Seen, now: float) -> tuple[State
     asked = state.asked or seen.asked or stop.who_asks(place, seen.notice)
     asked = asked or (TAKEN_OVER if seen.has_lost_lease else "")
     last = seen.folder.whole.path if seen.folder.whole else state.last_whole
-    return state._replace(window=window, asked=asked, last_whole=last), place == stop.OVER
+    if (window, asked, last) != (state.window, state.asked, state.last_whole):
+        state = state._replace(window=window, asked=asked, last_whole=last)
+    return state, place == stop.OVER
 
 
 # Before the program.

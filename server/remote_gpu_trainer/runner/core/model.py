@@ -367,9 +367,11 @@ _T = TypeVar("_T")
 
 def as_json(value: Any) -> Any:
     """Return a NamedTuple, with those in it, as objects for JSON."""
-    if hasattr(value, "_asdict"):
-        return {name: as_json(part) for name, part in value._asdict().items()}
-    return [as_json(part) for part in value] if isinstance(value, (tuple, list)) else value
+    if not isinstance(value, (tuple, list)):
+        return value
+    if hasattr(value, "_fields"):
+        return {name: as_json(part) for name, part in zip(value._fields, value)}
+    return [as_json(part) for part in value]
 
 
 def of_json(kind: type[_T], told: Any) -> _T:
@@ -379,7 +381,7 @@ def of_json(kind: type[_T], told: Any) -> _T:
     if not isinstance(told, dict):
         return usual
     fields = {}
-    for name, default in usual._asdict().items():
+    for name, default in zip(usual._fields, usual):
         if name in told:
             fields[name] = _field(usual, name, default, told[name])
     return usual._replace(**fields)
