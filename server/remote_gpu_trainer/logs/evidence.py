@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from ..text.masking import shown
 from .kinds import EXCEPTION, FAILED, FAILURE, FRAME
@@ -82,36 +81,6 @@ class Failure:
         """Return the function of the outermost frame of the traceback, "" without one."""
         frames = [frame.sign("frame") for frame in self.frames if frame.kind == FRAME]
         return next((frame[2] or "<module>" for frame in frames if frame), "")
-
-
-@dataclass(frozen=True)
-class JudgedLog:
-    """A log while it is judged.
-
-    `failures` are those that count so far. `end` is what a long log ends with. `first` is the
-    first failure, None before it is known and where there is none.
-    """
-
-    lines: list[Line]
-    failures: list[Failure]
-    end: list[Line]
-    first: Line | None = None
-
-    def with_kind(self, kind: str, chosen: Iterable[Line]) -> JudgedLog:
-        """Return the log with these of its lines as ones of another kind, wherever they stand."""
-        changed = {line: line.of_kind(kind) for line in chosen}
-        if not changed:
-            return self
-
-        def now(line: Line) -> Line:
-            return changed.get(line, line)
-
-        return JudgedLog(
-            list(map(now, self.lines)),
-            [replace(f, line=now(f.line), frames=tuple(map(now, f.frames))) for f in self.failures],
-            list(map(now, self.end)),
-            None if self.first is None else now(self.first),
-        )
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from .detectors import template_of
 from .ends import came_to_end, ending_of, is_interrupted, is_progress, slurm_job
-from .evidence import MOST_DECISIVE, Evidence, Failure, JudgedLog
+from .evidence import MOST_DECISIVE, Evidence, Failure
 from .kinds import (
     ASIDE,
     EXCEPTION,
@@ -30,7 +30,7 @@ from .kinds import (
 from .launcher import launcher_talk
 from .lines import MESSAGE_LINES, Line
 from .prose import ends_well, is_complaint, is_sentence
-from .ranks import judge_ranks, only_reports, telling
+from .ranks import JudgedLog, judge_ranks, only_reports, telling
 
 # How lines begin that tell nothing.
 _NOISE = re.compile(r"\W*$|[\s=*#_~-]{6,}|Root Cause|Other Failures|\s*\[\d+\]:\s*$|-+$")

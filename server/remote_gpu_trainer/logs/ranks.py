@@ -18,10 +18,11 @@ from __future__ import annotations
 
 import re
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from .detectors import FAILS, says, template_of
-from .evidence import Evidence, Failure, JudgedLog
+from .evidence import Evidence, Failure
 from .kinds import ASIDE, CONSEQUENCE, EXCEPTION, FAILURE, FRAME, SPOKEN, TRACE, WARNING
 from .launcher import ABORT, KILL, TERM, Summary, summary_of
 from .lines import Line
@@ -65,6 +66,36 @@ class _Job:
     def faulty(self) -> set[int]:
         """Return the ranks with a failure in `sure`."""
         return {f.line.rank for f in self.sure if f.line.rank is not None}
+
+
+@dataclass(frozen=True)
+class JudgedLog:
+    """A log while it is judged.
+
+    `failures` are those that count so far. `end` is what a long log ends with. `first` is the
+    first failure, None before it is known and where there is none.
+    """
+
+    lines: list[Line]
+    failures: list[Failure]
+    end: list[Line]
+    first: Line | None = None
+
+    def with_kind(self, kind: str, chosen: Iterable[Line]) -> JudgedLog:
+        """Return the log with these of its lines as ones of another kind, wherever they stand."""
+        changed = {line: line.of_kind(kind) for line in chosen}
+        if not changed:
+            return self
+
+        def now(line: Line) -> Line:
+            return changed.get(line, line)
+
+        return JudgedLog(
+            list(map(now, self.lines)),
+            [replace(f, line=now(f.line), frames=tuple(map(now, f.frames))) for f in self.failures],
+            list(map(now, self.end)),
+            None if self.first is None else now(self.first),
+        )
 
 
 @dataclass(frozen=True)

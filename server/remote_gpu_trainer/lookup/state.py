@@ -9,7 +9,6 @@ from datetime import date
 from ..catalogue.entry import Entry
 from ..catalogue.signatures import Hit
 from ..logs.evidence import Evidence
-from ..logs.kinds import FAILED
 from ..numbers.memory import Shortage
 from ..retrieval.ranking import Ranking, Retriever
 
@@ -95,11 +94,6 @@ class LookUp:
     probe_answers: bool = False
 
     @property
-    def confidence(self) -> str:
-        """The confidence of the ranking: high, medium or low, or "" if it claims nothing."""
-        return self.ranking.confidence
-
-    @property
     def rests_on_signs(self) -> bool:
         """Whether nobody said anything beside a file, so that words alone claim nothing.
 
@@ -113,24 +107,3 @@ class LookUp:
         """Whether a further match or title needs a sign in the logs: in a file, or of ranks."""
         is_of_ranks = bool(self.evidence.read) and len(self.evidence.ranks) > 1
         return self.rests_on_signs or (is_of_ranks and not self.has_own_words)
-
-    @property
-    def ran_out_of_memory(self) -> bool:
-        """Whether an out-of-memory message is what failed, not what a library warned of."""
-        return self.memory is not None and self.memory.line.kind in FAILED
-
-    @property
-    def is_open(self) -> bool:
-        """Whether the ranking claims nothing, but one of the titles may be the right entry.
-
-        In a file they may be so only if something failed that the file doesn't explain itself.
-        """
-        if not self.ranking.candidates or self.confidence or not self.ranking.worth_a_look:
-            return False
-        evidence = self.evidence
-        is_told = self.sentence or self.has_own_words or evidence.is_compared
-        if evidence.last_words and not is_told:
-            return False
-        if not self.needs_signs:
-            return True
-        return evidence.failed() and not (evidence.ended or evidence.own or evidence.went_on)

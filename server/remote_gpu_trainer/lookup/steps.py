@@ -14,7 +14,7 @@ from ..catalogue.entry import Entry
 from ..catalogue.freshness import stale_entry
 from ..logs.ends import ending_of, is_interrupted
 from ..logs.evidence import Evidence, Probed, disagreement
-from ..logs.kinds import ROUTINE
+from ..logs.kinds import FAILED, ROUTINE
 from ..logs.lines import Line
 from ..logs.ranks import drop_secondary
 from ..numbers.entries import OUT_OF_MEMORY, RANK_MISSING
@@ -22,15 +22,12 @@ from ..numbers.memory import shortage_in
 from ..retrieval.ranking import (
     Candidate,
     Pointed,
-    Ranking,
     Retriever,
-    is_line,
-    named_provider_first,
+    apply_rules_of_order,
+    leave_out_missing,
     promote,
     put_first,
     second_from,
-    splitting_first,
-    unnamed_provider_back,
 )
 from ..text import BadRequest
 from ..text.masking import shown
@@ -81,7 +78,8 @@ def look_up(
         checkpoint,
     )
     state = rank_candidates(state)
-    state = apply_rules_of_order(state)
+    ranking = apply_rules_of_order(state.ranking, state.evidence, entries, state.whole_text)
+    state = replace(state, ranking=ranking)
     state = move_doubtful_back(state)
     state = leave_out_ruled_out(state)
     state = withhold_unfounded_claim(state)
@@ -103,10 +101,10 @@ def rank_candidates(state: LookUp) -> LookUp:
     by_first = _ranked(state, first_rank)
     if first_rank is all_ranks:  # there was nothing to leave out
         return by_first
-    if not (by_first.confidence or by_first.ranking.worth_a_look):
+    if not (by_first.ranking.confidence or by_first.ranking.worth_a_look):
         by_all = _ranked(state, all_ranks)
         return replace(by_all, ranking=promote(RANK_MISSING, by_all.ranking))
-    if by_first.confidence != "high":
+    if by_first.ranking.confidence != "high":
         by_all = _ranked(state, all_ranks)
         return replace(by_first, ranking=second_from(by_all.ranking, by_first.ranking))
     return by_first
@@ -122,38 +120,8 @@ def _ranked(state: LookUp, evidence: Evidence) -> LookUp:
         state.sentence,
         Pointed(memory.entry, memory.first) if memory and is_pointed else None,
     )
-    ranking = _without_missing_pages(ranking, state.entries)
+    ranking = leave_out_missing(ranking, state.entries)
     return replace(state, evidence=evidence, memory=memory, ranking=ranking)
-
-
-def _without_missing_pages(ranking: Ranking, entries: Mapping[str, Entry]) -> Ranking:
-    """Leave out the entries whose page can't be read.
-
-    If the likeliest entry is one of them, claim nothing: the next one would be a wrong answer.
-    """
-    candidates = tuple(c for c in ranking.candidates if c.id in entries)
-    if candidates == ranking.candidates:
-        return ranking
-    if candidates[:1] == ranking.candidates[:1]:
-        return replace(ranking, candidates=candidates)
-    return replace(ranking, candidates=candidates, confidence="", worth_a_look=True)
-
-
-def apply_rules_of_order(state: LookUp) -> LookUp:
-    """Move the entries for which a rule knows a better place than the ranking.
-
-    The rules run in order, so the last one wins: what stack dumps or a curve show counts more than
-    any words.
-    """
-    ranking = state.ranking
-    candidates = named_provider_first(ranking.candidates, state.entries, state.whole_text)
-    ranking = replace(ranking, candidates=candidates)
-    ranking = splitting_first(ranking, state.entries)
-    if is_line(state.evidence):
-        candidates = unnamed_provider_back(ranking.candidates, state.entries, state.whole_text)
-        ranking = replace(ranking, candidates=candidates)
-    ranking = promote(state.evidence.seen, ranking)
-    return replace(state, ranking=ranking)
 
 
 def move_doubtful_back(state: LookUp) -> LookUp:
@@ -246,13 +214,13 @@ def withhold_unfounded_claim(state: LookUp) -> LookUp:
     if state.sentence or state.has_own_words:
         return state
     if evidence.is_report and not (first and first.hit) and evidence.seen in ("", "sound"):
-        worth_a_look = state.ranking.worth_a_look or bool(state.confidence)
+        worth_a_look = state.ranking.worth_a_look or bool(state.ranking.confidence)
         ranking = replace(state.ranking, confidence="", worth_a_look=worth_a_look)
         return replace(state, ranking=ranking)
     if first and first.hit and _stands_at_end(first.hit.line, evidence):
         return state
     if state.rests_on_signs:
-        is_founded = state.ran_out_of_memory or evidence.seen not in ("", "sound")
+        is_founded = _ran_out_of_memory(state) or evidence.seen not in ("", "sound")
     elif evidence.read and is_interrupted(evidence.failures):
         is_founded = evidence.seen not in ("", "sound")
     else:
@@ -280,9 +248,13 @@ def trust_memory_message(state: LookUp) -> LookUp:
     if state.memory and not state.memory.shows_need:
         return _list_memory(state) if state.rests_on_signs else state
     first = state.ranking.candidates[:1]
-    if state.memory and state.confidence == "low" and [c.id for c in first] == [OUT_OF_MEMORY]:
+    if (
+        state.memory
+        and state.ranking.confidence == "low"
+        and [c.id for c in first] == [OUT_OF_MEMORY]
+    ):
         return replace(state, ranking=replace(state.ranking, confidence="medium"))
-    if not state.rests_on_signs or state.confidence or not state.ran_out_of_memory:
+    if not state.rests_on_signs or state.ranking.confidence or not _ran_out_of_memory(state):
         return state
     if OUT_OF_MEMORY not in state.entries or state.evidence.went_on:
         return state
@@ -291,13 +263,18 @@ def trust_memory_message(state: LookUp) -> LookUp:
     return replace(state, ranking=ranking)
 
 
+def _ran_out_of_memory(state: LookUp) -> bool:
+    """Whether an out-of-memory message is what failed, not what a library warned of."""
+    return state.memory is not None and state.memory.line.kind in FAILED
+
+
 def _list_memory(state: LookUp) -> LookUp:
     """Put the entry about any out-of-memory message first among the titles, and claim it not.
 
     Another entry whose signature stands in the file stays claimed.
     """
     first = state.ranking.candidates[0] if state.ranking.candidates else None
-    if OUT_OF_MEMORY not in state.entries or (state.confidence and first and first.hit):
+    if OUT_OF_MEMORY not in state.entries or (state.ranking.confidence and first and first.hit):
         return state
     candidates = put_first(Candidate(OUT_OF_MEMORY, 0.0), state.ranking.candidates)
     ranking = replace(state.ranking, candidates=candidates, confidence="", worth_a_look=True)
@@ -306,7 +283,8 @@ def _list_memory(state: LookUp) -> LookUp:
 
 def claim_entries(state: LookUp) -> LookUp:
     """If the ranking claims anything, claim its first candidates, each with the reason."""
-    if not state.confidence:
+    confidence = state.ranking.confidence
+    if not confidence:
         return state
     chosen = state.ranking.candidates[: state.limit]
     if state.needs_signs:
@@ -315,7 +293,7 @@ def claim_entries(state: LookUp) -> LookUp:
         Claim(
             state.entries[candidate.id],
             _why(candidate, state),
-            confidence_of_further(candidate, state.confidence) if place else state.confidence,
+            confidence_of_further(candidate, state.ranking.confidence) if place else confidence,
         )
         for place, candidate in enumerate(chosen)
     )
@@ -346,7 +324,7 @@ def claim_what_a_probe_saw(state: LookUp) -> LookUp:
     if not seen:
         return replace(state, claims=state.claims[: state.limit])
     claims = list(state.claims)
-    crashed = state.evidence.failed() and state.confidence in ("high", "medium")
+    crashed = state.evidence.failed() and state.ranking.confidence in ("high", "medium")
     if crashed:
         claims = together(together(claims[:1], seen), claims[1:])
     else:

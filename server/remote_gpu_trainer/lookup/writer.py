@@ -173,12 +173,12 @@ def _what_would_help(state: LookUp) -> str:
     with_sentence = not with_own_words
     if causes := _causes_of_line(state):
         return several_causes(causes)
-    if state.confidence == "low":
+    if state.ranking.confidence == "low":
         lead = "" if state.rests_on else UNSURE
         return missing_information(evidence, lead, most=1, with_sentence=with_sentence)
-    if state.confidence:
+    if state.ranking.confidence:
         return ""
-    if state.is_open:
+    if is_open(state):
         lead = NOT_SURE
     elif evidence.ended:
         return ""
@@ -194,6 +194,22 @@ def _what_would_help(state: LookUp) -> str:
     return missing_information(evidence, lead, with_sentence=with_sentence)
 
 
+def is_open(state: LookUp) -> bool:
+    """Whether the ranking claims nothing, but one of the titles may be the right entry.
+
+    In a file they may be so only if something failed that the file doesn't explain itself.
+    """
+    if not state.ranking.candidates or state.ranking.confidence or not state.ranking.worth_a_look:
+        return False
+    evidence = state.evidence
+    is_told = state.sentence or state.has_own_words or evidence.is_compared
+    if evidence.last_words and not is_told:
+        return False
+    if not state.needs_signs:
+        return True
+    return evidence.failed() and not (evidence.ended or evidence.own or evidence.went_on)
+
+
 def several_causes(ids: list[str]) -> str:
     """Return what is said of the entries of a line that several causes print."""
     return f"Several causes print this line: {', '.join(ids)}; the check of {ids[0]} decides."
@@ -201,7 +217,7 @@ def several_causes(ids: list[str]) -> str:
 
 def _causes_of_line(state: LookUp) -> list[str]:
     """The ids of the matches of a line that several causes print, such as `Killed`; else none."""
-    if state.confidence != "low" or not is_line(state.evidence) or len(state.claims) < 2:
+    if state.ranking.confidence != "low" or not is_line(state.evidence) or len(state.claims) < 2:
         return []
     hits = [candidate.hit for candidate in state.ranking.candidates if candidate.hit]
     is_shared = len(hits) > 1 or any(hit.signature.role == "cascade" for hit in hits)
@@ -216,8 +232,12 @@ def _titles(state: LookUp) -> list[dict]:
     several ranks stand only those with a sign in the logs.
     """
     # A claim may be less sure than the ranking: its line may not be the one that ended the run.
-    sure = state.claims[0].confidence if state.confidence and state.claims else state.confidence
-    if not state.is_open and sure not in ("medium", "low"):
+    sure = (
+        state.claims[0].confidence
+        if state.ranking.confidence and state.claims
+        else state.ranking.confidence
+    )
+    if not is_open(state) and sure not in ("medium", "low"):
         return []
     claimed = {claim.entry.id for claim in state.claims}
     most = BESIDE if state.claims else ALSO

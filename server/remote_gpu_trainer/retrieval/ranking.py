@@ -277,25 +277,18 @@ def _meanings(text: str, index: Index, encoder: Encoder) -> numpy.ndarray:
 
 
 def signs(text: str, rows: numpy.ndarray, shares: numpy.ndarray, index: Index) -> list[float]:
-    """SIGNS of a report. `rows` are the FEATURES of its entries, `shares` their shares."""
-    first, second = best_first(shares)[:2]
+    """SIGNS of a report. `rows` are the FEATURES of its entries, `shares` their shares.
+
+    A report of few words, all of them known, says little, but nothing strange.
+    """
     reading = chinese.read(text)
+    known, known_share = index.known(reading.translated)
+    first, second = best_first(shares)[:2]
     held = index.held(reading.whole if len(text) <= SHORT_TEXT else reading.translated, first)
-    if is_short(text, index):
+    if LEAST_WORDS <= known < SHORT and known_share == 1:
         held = max(held, ENOUGH)
     lead = float(shares[first] - shares[second])
     return [lead, float(rows[first][0]), float(rows[first][2]), math.log(1 + held)]
-
-
-def is_short(text: str, index: Index) -> bool:
-    """Whether a report has few words, all of them known: it says little, but nothing strange."""
-    known, share = known_words(text, index)
-    return LEAST_WORDS <= known < SHORT and share == 1
-
-
-def known_words(text: str, index: Index) -> tuple[int, float]:
-    """(how many different words of a text occur in entries, their share of its words)."""
-    return index.known(chinese.read(text).translated)
 
 
 def best_first(shares: numpy.ndarray) -> list[int]:
@@ -445,8 +438,8 @@ class Retriever:
         """Compare a report with every entry."""
         text, hits = gist(evidence, sentence), self.signatures.find(evidence)
         rows = features(text, hits, self.index, self.encoder)
+        known, known_share = self.index.known(chinese.read(text).translated)
         shares = self.judge.shares(rows)
-        known, known_share = known_words(text, self.index)
         return Report(
             evidence,
             text,
@@ -654,6 +647,36 @@ def _first_failing(hits: list[Hit], evidence: Evidence, candidates: Candidates) 
         hits,
         key=lambda hit: (hit.line.rank != rank, hit.line.number, likely.get(hit.entry_id, 0.0)),
     )
+
+
+def leave_out_missing(ranking: Ranking, entries: Mapping[str, Entry]) -> Ranking:
+    """Leave out the entries whose page can't be read.
+
+    If the likeliest entry is one of them, claim nothing: the next one would be a wrong answer.
+    """
+    candidates = tuple(c for c in ranking.candidates if c.id in entries)
+    if candidates == ranking.candidates:
+        return ranking
+    if candidates[:1] == ranking.candidates[:1]:
+        return replace(ranking, candidates=candidates)
+    return replace(ranking, candidates=candidates, confidence="", worth_a_look=True)
+
+
+def apply_rules_of_order(
+    ranking: Ranking, evidence: Evidence, entries: Mapping[str, Entry], text: str
+) -> Ranking:
+    """Move the entries for which a rule knows a better place than likeness. `text` is all that was
+    read.
+
+    The rules run in order, so the last one wins: what stack dumps or a curve show counts more than
+    any words.
+    """
+    candidates = named_provider_first(ranking.candidates, entries, text)
+    ranking = splitting_first(replace(ranking, candidates=candidates), entries)
+    if is_line(evidence):
+        candidates = unnamed_provider_back(ranking.candidates, entries, text)
+        ranking = replace(ranking, candidates=candidates)
+    return promote(evidence.seen, ranking)
 
 
 def splitting_first(ranking: Ranking, entries: Mapping[str, Entry]) -> Ranking:
