@@ -6,6 +6,7 @@ import re
 from collections.abc import Callable, Iterable
 
 from ..numbers.entries import (
+    AFTER_RESUME,
     CPU_BUILD,
     HANGS,
     HOST_MEMORY,
@@ -70,10 +71,27 @@ def has_trained(text: str) -> bool:
     return bool(_TRAINED.search(text))
 
 
+_RESUMED = re.compile(
+    r"resum|contin|re-?start|relaunch|reload|restor|load|checkpoint|ckpt|interrupt|again|pick\w* up"
+    r"|from epoch|start_epoch|stopped|crash|pause|state_dict|\.pth?\b"
+    r"|续|恢复|接着|断点|中断|中止|打断|加载|读取|重启|重新|再训|上次|上一天|之前训|权重|存档",
+    re.IGNORECASE,
+)
+
+
+def was_never_resumed(text: str) -> bool:
+    """Return whether a text without an error has no word of a run that went on from a checkpoint.
+
+    An error may be of the load itself, and says so in its own words.
+    """
+    return "Error" not in text and not _RESUMED.search(text)
+
+
 # Entries, what rules them out, and what may be instead.
 _TABLE: tuple[tuple[frozenset[str], Callable[[str], bool], tuple[str, ...]], ...] = (
     (RAISE_RATE, says_diverges, ()),
     (frozenset((CPU_BUILD,)), runs_on_other_card, ()),
+    (frozenset(AFTER_RESUME), was_never_resumed, ()),
     (frozenset((NEVER_MET,)), has_trained, tuple(reversed(HANGS))),
     (frozenset((SHARED_MEMORY_FULL,)), has_shared_memory, (HOST_MEMORY, MAPPED_FILE)),
 )
