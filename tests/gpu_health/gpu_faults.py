@@ -367,6 +367,13 @@ def faults():
         turn += 1
 
 
+def heat(box, gpu, degrees, most):
+    """Give a card a temperature, and the highest one at which it may work."""
+    box.cell(gpu, "temperature.gpu", str(degrees))
+    bound = f"<gpu_temp_max_gpu_threshold>{most} C</gpu_temp_max_gpu_threshold>"
+    box.xml_add(gpu, "\t\t</temperature>", bound)
+
+
 def box_faults(capture, turn):
     def edited(what, change, level, gpu=None, expect=""):
         box = Text(capture)
@@ -386,27 +393,13 @@ def box_faults(capture, turn):
     )
     yield edited(
         "above its highest working heat",
-        lambda box: [
-            box.cell(gpu, "temperature.gpu", "87"),
-            box.xml_add(
-                gpu,
-                "\t\t</temperature>",
-                "<gpu_temp_max_gpu_threshold>85 C</gpu_temp_max_gpu_threshold>",
-            ),
-        ],
+        lambda box: heat(box, gpu, 87, 85),
         "degraded",
         gpu,
     )
     yield edited(
         "a limit of heat that its firmware lowered",
-        lambda box: [
-            box.cell(gpu, "temperature.gpu", "56"),
-            box.xml_add(
-                gpu,
-                "\t\t</temperature>",
-                "<gpu_temp_max_gpu_threshold>57 C</gpu_temp_max_gpu_threshold>",
-            ),
-        ],
+        lambda box: heat(box, gpu, 56, 57),
         "degraded",
         gpu,
     )

@@ -15,6 +15,9 @@ import pytest
 
 from tests.gpu_health.gpu_faults import CAPTURES
 from tests.gpu_health.script import SCRIPT, gpu_health
+from tests.gpu_health.test_gpu_health_hostile import FILES
+
+FAILED = {"text": "", "rc": 1, "seconds": 0, "timed_out": False, "cut": False}  # of any command
 
 FAKE = """#!/bin/sh
 # Answers from a capture; keeps a list of its calls, and says when two run at once.
@@ -321,17 +324,7 @@ def test_it_runs_from_standard_input(fake):
 def test_a_recording_gives_the_same_findings_as_the_box(fake, tmp_path):
     environment, _ = fake("v100x4")
     live = answer(probe(environment, "--record", str(tmp_path / "rec")))
-    assert {path.name for path in (tmp_path / "rec").iterdir()} >= {
-        "nvidia-smi.csv",
-        "nvidia-smi-q.xml",
-        "nvidia-smi-list.txt",
-        "nvlink.txt",
-        "topo.txt",
-        "apps.csv",
-        "dmesg.txt",
-        "proc.json",
-        "exit.json",
-    }
+    assert {path.name for path in (tmp_path / "rec").iterdir()} >= {*FILES}
     again = answer(probe(environment, "--replay", str(tmp_path / "rec")))
     assert (again["verdict"], again["findings"], again["gpus"]) == (
         live["verdict"],
@@ -375,13 +368,7 @@ def test_a_mount_that_never_answers_holds_nothing_up(monkeypatch):
     monkeypatch.setattr(gpu_health.shutil, "which", lambda name: None)
     began = time.monotonic()
     record = gpu_health.gather(
-        runner=lambda command, seconds: {
-            "text": "",
-            "rc": 1,
-            "seconds": 0,
-            "timed_out": False,
-            "cut": False,
-        },
+        runner=lambda command, seconds: {**FAILED},
         paths=["/mnt/dead"],
     )
     assert time.monotonic() - began < 6
@@ -432,15 +419,7 @@ def test_it_needs_nothing_but_python_3_8(fake):
 def test_a_part_that_fails_is_said_and_the_others_go_on(monkeypatch):
     monkeypatch.setattr(gpu_health, "gather_holders", lambda proc: 1 / 0)
     monkeypatch.setattr(gpu_health.shutil, "which", lambda name: None)
-    record = gpu_health.gather(
-        runner=lambda command, seconds: {
-            "text": "",
-            "rc": 1,
-            "seconds": 0,
-            "timed_out": False,
-            "cut": False,
-        }
-    )
+    record = gpu_health.gather(runner=lambda command, seconds: {**FAILED})
     assert record["proc"]["platform"]["kernel"]
     assert any(
         "division by zero" in one["evidence"] and one["level"] == "unknown"

@@ -1,12 +1,8 @@
 """What an answer costs the agent that reads it, counted by a tokenizer that works offline."""
 
 import json
-import os
-import shutil
-import subprocess
 import sys
 from datetime import date
-from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.catalogue import bundle
@@ -36,6 +32,7 @@ from remote_gpu_trainer.runs.rendering import rendered
 
 from tests.conftest import ROOT
 from tests.lookup.kinds_of_files import OOM
+from tests.programs import asked_of_node
 
 sys.path.insert(0, str(ROOT / "evals"))
 
@@ -48,19 +45,7 @@ COUNT = "import {encode} from 'gpt-tokenizer'; import {readFileSync} from 'fs'; 
 
 def counted(texts: list[str]) -> list[int]:
     """The true number of tokens of each text, by the npm package gpt-tokenizer."""
-    folder = Path(os.environ.get("CLIENTS", "")).parent.parent
-    if not (folder / "node_modules/gpt-tokenizer").is_dir() or not shutil.which("node"):
-        missing = "gpt-tokenizer is not installed: npm install gpt-tokenizer@4.0.0, and name its node_modules/.bin in $CLIENTS"
-        (pytest.fail if os.environ.get("REQUIRE_ENGINES") else pytest.skip)(missing)
-    done = subprocess.run(
-        ["node", "--input-type=module", "-e", COUNT],
-        cwd=folder,
-        input=json.dumps(texts),
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    return json.loads(done.stdout)
+    return asked_of_node("gpt-tokenizer@4.0.0", COUNT, texts)
 
 
 def written(part) -> str:

@@ -21,6 +21,14 @@ from tests.conftest import ROOT
 
 SERVER = StdioServerParameters(command=sys.executable, args=["-m", "remote_gpu_trainer", "serve"])
 LOGS = ROOT / "examples" / "logs"
+TOOLS = [
+    "lookup_symptom",
+    "check_staleness",
+    "render_run_script",
+    "fit_memory",
+    "gpu_health",
+    "run_status",
+]
 
 
 def with_client(use, server=None, **options):
@@ -37,15 +45,7 @@ def call(arguments: dict, tool: str = "lookup_symptom"):
 
 def test_the_tools_are_listed_read_only_with_a_schema_for_its_answer():
     tools = {tool.name: tool for tool in with_client(lambda client: client.list_tools()).tools}
-    names = [
-        "lookup_symptom",
-        "render_run_script",
-        "check_staleness",
-        "fit_memory",
-        "gpu_health",
-        "run_status",
-    ]
-    assert list(tools) == [names[0], names[2], names[1], *names[3:]]
+    assert list(tools) == TOOLS
     tool = tools["run_status"]
     assert tool.annotations.read_only_hint and set(tool.input_schema["properties"]) == {
         "box",
@@ -410,14 +410,7 @@ def test_the_real_server_answers_over_stdio_in_both_protocol_eras(mode):
         return tools, await client.call_tool("lookup_symptom", {"symptom": "loss stays at 0.693"})
 
     tools, reply = with_client(use, SERVER, mode=mode)
-    assert {tool.name for tool in tools.tools} == {
-        "lookup_symptom",
-        "render_run_script",
-        "check_staleness",
-        "fit_memory",
-        "gpu_health",
-        "run_status",
-    }
+    assert [tool.name for tool in tools.tools] == TOOLS
     assert reply.structured_content["matches"]
 
 

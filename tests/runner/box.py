@@ -213,15 +213,7 @@ class Box:
 
     def kill_everything(self) -> None:
         """What a reboot does to processes; files stay as they are."""
-        for _ in range(50):
-            left = self.processes()
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not left:
-                return
-            time.sleep(0.05)
-        raise AssertionError(f"still there: {left}")
+        kill_all(self.processes)
 
     def tool(self, name: str, text: str) -> None:
         """Put a program in front of those on the run's PATH."""
@@ -244,6 +236,19 @@ def shells(run_dir: Path) -> list[int]:
     """The shells behind the supervisor of a run."""
     mark = f"\0deadman\0{run_dir}\0".encode()
     return [pid for pid in procs.table() if mark in read_words(pid)]
+
+
+def kill_all(processes: Callable[[], list[int]]) -> None:
+    """Kill what `processes` finds until it finds nothing."""
+    for _ in range(50):
+        left = processes()
+        for pid in left:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        if not left:
+            return
+        time.sleep(0.05)
+    raise AssertionError(f"still there: {left}")
 
 
 def undisturbed(steps: int = 40, ranks: int = 1) -> bytes:

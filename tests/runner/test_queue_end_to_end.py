@@ -12,6 +12,7 @@ import pytest
 from remote_gpu_trainer.runner import procs
 from remote_gpu_trainer.runner.folder import Folder
 
+from tests.runner.box import kill_all
 from tests.runner.jobs import text_of
 
 PROGRAM = """\
@@ -85,14 +86,7 @@ class Box:
         return found
 
     def kill_everything(self) -> None:
-        for _ in range(50):
-            left = self.processes()
-            for pid in left:
-                with suppress(ProcessLookupError):
-                    os.kill(pid, signal.SIGKILL)
-            if not left:
-                return
-            time.sleep(0.05)
+        kill_all(self.processes)
 
     def pid(self, name: str, cell: str = "") -> int:
         return procs.noted(Folder(str(self.run_dir / cell)), name)[0]

@@ -5,6 +5,7 @@ import re
 import shutil
 import subprocess
 import time
+from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.runner import failures
@@ -115,18 +116,22 @@ def test_the_kernel_s_memory_killer_is_read_from_its_counter(box: Box):
     assert (box.marker("failed")["class"], box.marker("failed")["entry"]) == ("host-oom", "SLURM4")
 
 
-@pytest.mark.skipif(
+needs_root = pytest.mark.skipif(
     os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
 )
-def test_a_checkpoint_disk_that_fills_stops_the_run_and_a_freed_one_goes_on(box: Box):
-    box.checkpoints.mkdir()
-    mounted = subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(box.checkpoints)],
-        capture_output=True,
-        check=False,
-    )
-    if mounted.returncode:
+
+
+def mount_small(folder: Path, size: str) -> None:
+    """Make a folder a disk of its own; who calls unmounts it. Not allowed: the test is skipped."""
+    folder.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "tmpfs", str(folder)]
+    if subprocess.run(words, capture_output=True, check=False).returncode:
         pytest.skip("mount is not allowed here")
+
+
+@needs_root
+def test_a_checkpoint_disk_that_fills_stops_the_run_and_a_freed_one_goes_on(box: Box):
+    mount_small(box.checkpoints, "1m")
     try:
         box.make("--pad", 150_000)
         box.start()
@@ -150,17 +155,9 @@ def test_a_checkpoint_disk_that_fills_stops_the_run_and_a_freed_one_goes_on(box:
         subprocess.run(["umount", "-l", str(box.checkpoints)], check=True)
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
-)
+@needs_root
 def test_a_full_disk_that_has_room_again_is_waited_for(box: Box):
-    box.checkpoints.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(box.checkpoints)],
-        capture_output=True,
-        check=False,
-    ).returncode:
-        pytest.skip("mount is not allowed here")
+    mount_small(box.checkpoints, "4m")
     try:
         box.make("--pad", 150_000, timings={"room_wait": 120})
         box.start()
@@ -179,19 +176,11 @@ def test_a_full_disk_that_has_room_again_is_waited_for(box: Box):
         subprocess.run(["umount", "-l", str(box.checkpoints)], check=True)
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
-)
+@needs_root
 def test_a_wait_for_room_is_told_at_once_though_nothing_can_be_written(box: Box):
     """The run's folder lies on the full disk, so its state stays as it was."""
     small = box.folder / "small"
-    small.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=4m", "tmpfs", str(small)],
-        capture_output=True,
-        check=False,
-    ).returncode:
-        pytest.skip("mount is not allowed here")
+    mount_small(small, "4m")
     box.run_dir, box.checkpoints = small / "run", small / "ckpt"
     told = box.folder / "told"
     try:
@@ -247,17 +236,9 @@ def test_a_program_that_begins_anew_each_time_is_tried_once_more_alone(box: Box,
     assert box.status()["phase"] == "failed" and len(box.events("attempt")) == 2
 
 
-@pytest.mark.skipif(
-    os.geteuid() != 0 or not shutil.which("mount"), reason="a small disk of its own needs root"
-)
+@needs_root
 def test_a_full_disk_under_the_run_folder_still_gets_a_marker(box: Box):
-    box.run_dir.mkdir()
-    if subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(box.run_dir)],
-        capture_output=True,
-        check=False,
-    ).returncode:
-        pytest.skip("mount is not allowed here")
+    mount_small(box.run_dir, "1m")
     try:
         box.make(
             command=[

@@ -244,11 +244,7 @@ def test_save_keeps_the_program_going_where_its_signal_is_not_term(box: Box):
 
 
 def test_a_check_that_fails_is_no_reason_to_begin_again(box: Box):
-    tools = box.folder / "bin"
-    tools.mkdir()
-    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")
-    (tools / "python3").chmod(0o755)
-    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.tool("python3", "exit 1")
     box.checkpoints.mkdir()
     (box.checkpoints / "step-10.pt").write_bytes(b"kept")
     box.make(command=["echo"], results=[], resume={"flag": "--from"})
@@ -257,11 +253,7 @@ def test_a_check_that_fails_is_no_reason_to_begin_again(box: Box):
 
 
 def test_without_a_check_the_higher_number_is_newer_too(box: Box):
-    tools = box.folder / "bin"
-    tools.mkdir()
-    (tools / "python3").write_text("#!/bin/sh\nexit 1\n")
-    (tools / "python3").chmod(0o755)
-    box.env["PATH"] = f"{tools}:{box.env['PATH']}"
+    box.tool("python3", "exit 1")
     box.checkpoints.mkdir()
     for number, name in enumerate(("step-1000.pt", "step-900.pt", "loss-0.9.pt", "loss-0.5.pt")):
         (box.checkpoints / name).write_bytes(b"kept")

@@ -329,10 +329,11 @@ def test_a_driver_that_does_not_answer_is_no_clean_gpu(gpu, spoil, text):
     assert lives(pid)
 
 
-def test_a_missing_tool_or_driver_is_no_clean_gpu(gpu, tmp_path):
+def tools_alone(tmp_path, *more):
+    """A folder for PATH with the plain tools that the script needs, and these."""
     bare = tmp_path / "bare"
     bare.mkdir()
-    for name in (
+    plain = [
         "bash",
         "timeout",
         "cat",
@@ -344,8 +345,14 @@ def test_a_missing_tool_or_driver_is_no_clean_gpu(gpu, tmp_path):
         "sort",
         "id",
         "getconf",
-    ):
+    ]
+    for name in (*plain, *more):
         (bare / name).symlink_to(shutil.which(name))
+    return bare
+
+
+def test_a_missing_tool_or_driver_is_no_clean_gpu(gpu, tmp_path):
+    bare = tools_alone(tmp_path)
     code, answer = gpu.reap(path=str(bare))
     assert (code, answer["reason"]) == (1, "nvidia-smi is missing; install the NVIDIA driver")
     code, answer = gpu.reap(path=f"{gpu.bin}:{bare}")
@@ -354,24 +361,7 @@ def test_a_missing_tool_or_driver_is_no_clean_gpu(gpu, tmp_path):
 
 def test_lsof_does_where_fuser_is_missing(gpu, other_job, tmp_path):
     engine("lsof", "apt-get install -y lsof")
-    bare = tmp_path / "bare"
-    bare.mkdir()
-    for name in (
-        "bash",
-        "timeout",
-        "cat",
-        "dirname",
-        "readlink",
-        "awk",
-        "tr",
-        "grep",
-        "sort",
-        "id",
-        "getconf",
-        "sleep",
-        "lsof",
-    ):
-        (bare / name).symlink_to(shutil.which(name))
+    bare = tools_alone(tmp_path, "sleep", "lsof")
     pid = gpu.hold()
     time.sleep(1.1)
     code, answer = gpu.reap(path=f"{gpu.bin}:{bare}")

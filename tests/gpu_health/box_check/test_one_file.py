@@ -1,7 +1,6 @@
 """scripts/gpu_health.py is what the parts in gpu_health/box_check make, and runs alone under Python 3.8."""
 
 import ast
-import collections
 import importlib
 import json
 import re
@@ -97,15 +96,6 @@ def test_a_part_imports_only_its_neighbours_and_the_standard_library(path):
             assert node.module or [alias.name for alias in node.names] == ["data_text"]
         elif isinstance(node, ast.ImportFrom):
             assert node.module.split(".")[0] in sys.stdlib_module_names
-
-
-def test_a_name_is_defined_in_one_part_only():
-    homes = collections.defaultdict(list)
-    for path in MODULES:
-        for name in names_of(ast.parse(path.read_text(encoding="utf-8"))):
-            homes[name].append(path.stem)
-    assert {name: where for name, where in homes.items() if len(where) > 1} == {}
-    assert len(homes) > 200
 
 
 def test_a_part_imports_from_where_a_name_is_defined_and_nothing_is_renamed():
