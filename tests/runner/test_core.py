@@ -840,6 +840,13 @@ def test_a_marker_that_the_disk_did_not_take_is_left_again():
     one = Supervised(0)
     assert [left for left, action in one.go(130, GONE) if action == Mark("")] == [-1, -61, -121]
     assert Mark("") not in [action for _, action in one.go(90, GONE, End("preempted", "deadline"))]
+    bare = {"durable": {"to": ""}, "rendered": {"billed": False, "end": {"command": ""}}}
+    other = Supervised(0, **bare)
+    late = int(other.job.at_end.unproven_minutes * 60)
+    other.go(late, GONE)
+    assert not other.is_over, "the disk may have room yet"
+    other.go(1, GONE)
+    assert other.is_over
 
 
 def test_a_program_that_lives_on_after_its_run_was_ended_is_killed_until_it_is_gone():

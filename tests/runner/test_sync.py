@@ -297,6 +297,21 @@ def test_a_kind_that_was_overtaken_is_staged_until_one_of_it_is_copied(tmp_path)
     assert kept_steps(tmp_path) == [1, 2] and records.Records(run).overtaken == frozenset()
 
 
+def test_a_kind_that_only_a_stage_saved_from_being_overtaken_is_staged_again(tmp_path):
+    fill(tmp_path, 1)
+    run = make(tmp_path)
+    assert once(run, "quick")
+    written = records.Records(run)
+    written.overtaken = frozenset(["step-0.pt"])
+    written.write()
+    procs.note_pid(run.folder, "train", os.getpid())
+    fill(tmp_path, 2)
+    minute_ago = time.time() - 60
+    os.utime(tmp_path / "ckpt/step-2.pt", (minute_ago, minute_ago))
+    assert once(run, "quick")
+    assert 2 in kept_steps(tmp_path) and records.Records(run).overtaken == {"step-0.pt"}
+
+
 def test_a_save_that_begins_after_the_checkpoints_were_copied_is_no_other_file(
     tmp_path, monkeypatch
 ):

@@ -45,19 +45,19 @@ def many(nights: int, first: int, processes: int) -> tuple[int, list[Night]]:
     return sum(steps for _, steps, _ in found), sorted(bad)
 
 
-def find(name: str, nights: int) -> tuple[str, Night | None]:
+def find(name: str, nights: int, first: int) -> tuple[str, Night | None]:
     """Plant a fault and play nights until one fails; return its name and that night."""
     with planted.put_in(name):
-        found = (play(seed) for seed in range(nights))
+        found = (play(seed) for seed in range(first, first + nights))
         return name, next((night for night in found if night.broken), None)
 
 
-def plant_all(nights: int, processes: int, only: str) -> int:
+def plant_all(nights: int, first: int, processes: int, only: str) -> int:
     """Plant each fault in a process of its own, and print what found it; return how many weren't."""
     names = [one.name for one in planted.ALL if fnmatch(one.name, only)]
     missed = 0
     with Pool(processes) as pool:
-        for name, night in pool.imap(partial(find, nights=nights), names, 1):
+        for name, night in pool.imap(partial(find, nights=nights, first=first), names, 1):
             if night is None:
                 missed += 1
                 print(f"{name:28} not found in {nights} nights", flush=True)
@@ -86,7 +86,9 @@ def main() -> int:
     )
     args = parser.parse_args()
     if args.planted:
-        return int(bool(plant_all(args.nights or PLANTED, args.processes, args.planted)))
+        return int(
+            bool(plant_all(args.nights or PLANTED, args.first, args.processes, args.planted))
+        )
     nights = args.nights or NIGHTS
     if args.seed is not None:
         night = play(args.seed, print if args.trace else None)

@@ -33,7 +33,7 @@ STOPPED = 0.06
 SUPERVISOR_DIES = 0.25
 CLOCK_JUMPS = 0.05
 TOLD_TWICE = 0.10  # nights in which some actions are done twice
-ACTIONS_FAIL = 0.15
+ACTIONS_FAIL, FAIL_OFTEN = 0.15, 0.02  # one in ten of them; one in two
 REFUSED, UNSTAGED = 0.04, 0.03  # nights that a check refuses, or that get no environment or data
 SETTLES = 600.0  # seconds after a boot in which what is refused may still come
 FOLLOWED = 0.10  # nights in which a box is lost after a save that was cut: apart, both are rare
@@ -177,12 +177,17 @@ def faults(chance: Random) -> Faults:
         chance.choice((0.0, chance.uniform(0, NIGHT))) if chance.random() < ROTS else NEVER,
         chance.choice((0.01, 0.05, 0.3)) if chance.random() < SUPERVISOR_DIES else 0.0,
         chance.choice((1.0, 5.0, 60.0)),
-        0.1 if chance.random() < ACTIONS_FAIL else 0.0,
+        _share_that_fails(chance.random()),
         0.2 if chance.random() < TOLD_TWICE else 0.0,
         chance.uniform(0, NIGHT) if jumps else NEVER,
         chance.choice((-2 * HOUR, -60.0, 60.0, 2 * HOUR)),
         chance.choice((1, 2, 20)) if chance.random() < 0.25 else 0,
     )
+
+
+def _share_that_fails(drawn: float) -> float:
+    """Return the share of actions that fail, by a number from 0 to 1."""
+    return 0.0 if drawn >= ACTIONS_FAIL else 0.5 if drawn < FAIL_OFTEN else 0.1
 
 
 def refuse(faults: Faults, chance: Random) -> Faults:

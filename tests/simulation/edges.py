@@ -812,7 +812,8 @@ class Edges:
         self.digests[digest] = digest
         self.has_copied = self.has_copied or one.attempt == world.attempt
         self.ours.add(generation.name)
-        one.missed.discard(file.kind)
+        if not one.is_staged:
+            one.missed.discard(file.kind)
         generation.is_complete = held.is_complete if held else file.is_complete
         generation.told = self._tell(file, action.line, action.is_anew, action.apart, state)
         world.place_version += 1

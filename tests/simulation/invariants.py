@@ -696,10 +696,9 @@ def the_box_ends_or_somebody_hears_why_not(c: Checks) -> str:
     limit = 60.0 * job.at_end.unproven_minutes + 2 * SLACK + 240.0
     if c.late() < limit or c.edges.ends_tried or c.told_at_end or c.world.was_ended:
         return ""
-    # Who stopped the run hears nothing more; the last word of its marker may have failed. Whoever
-    # was refused reads it at the start.
+    # Who stopped the run hears nothing more; the last word of its marker may have failed.
     told = (c.play.state.verdict.reason, c.edges.marker.reason)
-    if "asked" in told or not job.rendered.billed or c.play.state.is_refused:
+    if "asked" in told or not job.rendered.billed:
         return ""
     if c.world.now - c.play.failed_at < limit:
         return ""

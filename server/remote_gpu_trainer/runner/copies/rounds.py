@@ -155,7 +155,8 @@ class Round:
                         is_changed = True
                     elif isinstance(action, Copy):
                         kind = {one.kind for one in here if one.name == action.name}
-                        missed -= kind
+                        # What a stage saved from being overtaken says nothing of the next one.
+                        missed -= set() if action.is_staged else kind
                         if self._copy_group(action):
                             overtaken[action.name] = overtaken.get(action.name, 0) + 1
                             kinds, missed = kinds | kind, missed | kind

@@ -115,6 +115,8 @@ def supervise(
     lives_on = runner.has_program and end.name in ("", "preempted")
     if lives_on and (state.killed_at is None or now >= state.killed_at + stop.KILL_AGAIN):
         state, actions = state._replace(killed_at=now), [Kill(DEADLINE, LIVES_ON), *actions]
+    # A disk that takes no marker may have room yet; nobody waits for that for ever.
+    is_over = is_over and (bool(end.name) or late >= job.at_end.unproven_minutes * 60)
     return state, actions, is_over and not lives_on
 
 
@@ -155,8 +157,8 @@ def leave(
     """Return what is owed after an end: word of it, copies, and the end of the box; and whether
     nothing is.
 
-    `late`: seconds since the deadline, below 0 before it. Where nothing else is left to do, a copy
-    that is owed is tried until the deadline and its limit for a proof.
+    `late`: seconds since the deadline, below 0 before it. Where nothing else is left to do, word
+    and copies that are owed are tried until the deadline and its limit for a proof.
     """
     is_safe = is_all_kept(job, end.name, seen.kept)
     actions: list[Action] = []
@@ -171,8 +173,8 @@ def leave(
         if is_going and not is_safe and copying.is_in_first_try(owed, now):
             return leaving, actions, False
     box, more, is_over = end_box(job, leaving.box, end, late, is_safe, seen, now)
-    is_owed = bool(job.durable.to) and not is_safe and not end.is_refused and not seen.has_quiet
-    is_owed = is_owed and late < job.at_end.unproven_minutes * 60
+    is_owed = end.owes_word or (bool(job.durable.to) and not is_safe and not end.is_refused)
+    is_owed = is_owed and not seen.has_quiet and late < job.at_end.unproven_minutes * 60
     return leaving._replace(box=box), [*actions, *more], is_over and not is_owed
 
 
