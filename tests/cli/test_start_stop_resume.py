@@ -17,11 +17,12 @@ from remote_gpu_trainer.gpu_health import examine
 from remote_gpu_trainer.gpu_health.reading import Health
 from remote_gpu_trainer.runner import failures, procs
 from remote_gpu_trainer.runner.folder import Folder
-from remote_gpu_trainer.runs import job_start, run_ends
+from remote_gpu_trainer.runs import job_start
 from remote_gpu_trainer.runs import status as run_status
 from remote_gpu_trainer.runs.calling import Answer
 from remote_gpu_trainer.runs.sent_job import job_in
 from remote_gpu_trainer.runs.status_reply import Signs, Status
+from remote_gpu_trainer.text.spans import shown_moment
 
 from tests.engines.fake_run import fake_run
 from tests.engines.sshd import boxes, sshd  # noqa: F401
@@ -626,7 +627,7 @@ def test_a_resume_takes_a_later_deadline_and_the_code_of_today(here, job):
     assert again.returncode == 1 and "is alive" in again.stderr
     rgt("stop", "gpu")
     again = rgt("start", "gpu", str(job), "--set", "deadline=2h", "--dry-run")
-    counted = run_ends.when(first + 2 * 3600)
+    counted = shown_moment(first + 2 * 3600)
     assert f"until    {counted} at the latest, counted from its first start at " in again.stderr
 
 

@@ -132,7 +132,7 @@ def test_a_start_is_shown_whole_and_done_once_by_its_id(agent):
     assert plan["sends_bytes"] > 10_000 and plan["worst_cost"].startswith("8.00 USD from now on")
     assert plan["end_command"].startswith("none: the box stays on")
     assert told["next"] == "ask the user" and not agent.began
-    assert told["billing"].startswith("the box is still billed: gpu, 3.0 h, about 6.00 USD")
+    assert told["billing"].startswith("the box may still be billed: gpu, 3.0 h, about 6.00 USD")
     refused = agent.refused("start_run", plan=plan["id"], box="gpu")
     assert "plan: is passed alone" in refused and not agent.began
     assert "no such id" in agent.refused("start_run", plan="0" * 12)
@@ -153,9 +153,9 @@ def test_a_stop_a_fetch_a_rehearsal_and_a_resume_are_the_users_commands(agent):
     agent.told("stop_run", plan=plan["id"])
     ended(agent)
     told = agent.told("fetch_results", box="gpu", run="toy")
-    assert told["plan"]["brings_bytes"] > 0 and "is still billed" in told["billing"]
+    assert told["plan"]["brings_bytes"] > 0 and "may still be billed" in told["billing"]
     done = agent.call("fetch_results", plan=told["plan"]["id"])
-    assert done.content[0].text.startswith('{"billing":"the box is still billed: gpu')
+    assert done.content[0].text.startswith('{"billing":"the box may still be billed: gpu')
     asked = {"box": "gpu", "job": "job/job.json", "rehearse": True}
     agent.told("start_run", plan=agent.told("start_run", **asked)["plan"]["id"])
     fake_run(agent.place / "gpu", phase="failed", alive=False, exit=1)

@@ -8,6 +8,7 @@ import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.cli.main import COMMANDS, cli
 from remote_gpu_trainer.runs import billing, known_jobs, ledger
+from remote_gpu_trainer.text.spans import shown_moment
 
 from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
@@ -43,7 +44,7 @@ def place(tmp_path, monkeypatch):
     place = fake_ssh(tmp_path, monkeypatch)
     monkeypatch.chdir(tmp_path)
     since = datetime.fromtimestamp(time.time() - 3 * HOUR, timezone.utc)
-    monkeypatch.setitem(JOB, "rented", f"{since:%Y-%m-%dT%H:%MZ}")
+    monkeypatch.setitem(JOB, "rented", f"{since:%Y-%m-%dT%H:%M:%SZ}")
     for name in ("toy", "other"):
         fake_run(place / "gpu", name, phase="done", alive=False, exit=0)
         (place / "gpu/runs" / name / ".done").write_text('{"t": 1, "step": 4, "exit": 0}')
@@ -96,8 +97,8 @@ def test_where_no_run_is_alive_the_boxes_that_are_billed_are_named_all_the_same(
     (place / "old").mkdir()
     said = rgt("runs").stderr.split("no run is alive that is known here")[1].splitlines()[1:]
     assert [line.split(" h,")[0] for line in said] == [
-        "the box is still billed: old, 5.0",
-        "the box is still billed: gpu, 2.0",
+        "the box may still be billed: old, 5.0",
+        "the box may still be billed: gpu, 2.0",
     ]
 
 
@@ -110,6 +111,70 @@ def test_every_command_about_runs_that_prints_json_is_asked_here():
         found = cli.get_command(None, name)
         assert any("--json" in option.opts for option in found.params), name
     assert about <= set(COMMANDS)
+
+
+GONE = ["--profile", "runpod", "--confirm-gone", "--id", "i-0abc"]
+
+
+@pytest.mark.parametrize("words", [["--forget"], ["--mine"], [*GONE, "--listing", "list.json"]])
+def test_a_box_that_is_confirmed_gone_or_the_users_own_is_not_reminded_of_by_that_answer(
+    place, words, tmp_path
+):
+    (tmp_path / "list.json").write_text('[{"id": "i-0abc", "ip": "192.0.2.7"}]')
+    if words[0] == "--profile":  # once before its end
+        assert rgt("release", "old", *words, "--json").returncode == 1
+        (tmp_path / "list.json").write_text("[]")
+    done = rgt("release", "old", *words)
+    assert done.returncode == 0, done.stderr
+    assert "may still be billed: gpu since" in done.stderr and "old since" not in done.stderr
+    assert "rgt release gpu --forget" in done.stderr
+    assert rgt("release", "gpu", "--forget").stderr == ""
+
+
+def test_a_box_that_a_command_reaches_first_is_not_reminded_of_by_its_own_answer(place):
+    for name in ("old", "gpu"):
+        ledger.gone(f"{name}:22", name, "")
+    fake_run(place / "new", "toy")
+    assert rgt("status", "new").stderr == ""
+    assert rgt("status", "new").stderr.startswith("may still be billed: new since 20")
+
+
+def test_a_command_that_fails_reminds_all_the_same(place):
+    done = rgt("release", "old", "--profile", "no such")
+    assert done.returncode == 2 and "may still be billed: old since" in done.stderr
+
+
+def test_a_reminder_says_in_which_time_zone_it_counts(tmp_path, monkeypatch):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    ledger.opened("gpu:22", "gpu", now=1_790_000_000.0)
+    told = ledger.reminder(now=1_790_003_600.0)
+    assert f"gpu since {shown_moment(1_790_000_000.0)} (1.0 h)" in told
+
+
+UNTIL_DEADLINE = {"do": "stop", "when": ["done"]}
+KEEPS = {"do": "run", "command": "poweroff-it", "keeps_disk": True}
+DELETES = {"do": "run", "command": ["delete-it"], "unproven_minutes": 30}
+
+
+@pytest.mark.parametrize(
+    ("fields", "told"),
+    [
+        ({}, "6.00 USD from now on, 12.00 USD in all (2 USD an hour, 3.0 h to its end at the latest), estimated; then nothing ends the box, and it costs more until you do"),
+        ({"at_end": UNTIL_DEADLINE}, "then nothing ends the box"),
+        ({"at_end": KEEPS, "checkpoint": {"folder": "out", "save_seconds": 330}}, "8.87 USD from now on, 14.87 USD in all (2 USD an hour, 3.0 h to its end at the latest and 1.4 h to save, copy and end the box), estimated"),
+        ({"at_end": DELETES, "durable": {"to": "s3://b/x", "what": ["out"]}}, "and 46 min to save, copy and end the box), estimated; while nothing proves that all is safe the box stays on, and costs more"),
+        ({"price": None, "budget": None, "rented": None}, "not known: the job names no price"),
+    ],
+)  # fmt: skip
+def test_a_start_says_once_what_the_box_costs_at_most(place, tmp_path, fields, told):
+    job = {key: value for key, value in {**JOB, "name": "new", **fields}.items() if value}
+    (tmp_path / "job/job.json").write_text(json.dumps(job))
+    words = ["start", "new" if fields.get("price", 1) is None else "gpu", "job/job.json"]
+    (place / "new").mkdir()
+    done = rgt(*words, "--profile", "runpod", "--dry-run", "--set", "gpus=0")
+    lines = [line for line in done.stderr.splitlines() if line.startswith("at most ")]
+    assert len(lines) == 1 and told in lines[0], done.stderr
+    assert ("; " in lines[0]) is ("; " in told or "not known" in told)
 
 
 def test_without_a_box_or_a_ledger_nothing_is_billed(tmp_path, monkeypatch):

@@ -3,7 +3,8 @@
 import pytest
 from remote_gpu_trainer.runs.job_errors import JobError
 from remote_gpu_trainer.runs.job_reading import from_object
-from remote_gpu_trainer.runs.run_ends import until, when, with_fixed_deadline
+from remote_gpu_trainer.runs.run_ends import until, with_fixed_deadline
+from remote_gpu_trainer.text.spans import shown_moment
 
 HOUR = 3600
 START = 1_790_000_000
@@ -20,19 +21,21 @@ PAID = {"budget": "10 USD", "price": "2 USD"}
 
 def test_a_budget_ends_the_run_before_its_deadline_and_says_so():
     told = until(job_with(**PAID), START, None)
-    assert told.startswith(f"{when(START + 5 * HOUR)} at the latest, when its budget of 10 USD is")
+    assert told.startswith(
+        f"{shown_moment(START + 5 * HOUR)} at the latest, when its budget of 10 USD is"
+    )
     assert "2 USD an hour since" in told
 
 
 def test_a_deadline_that_comes_first_is_told_as_before():
     told = until(job_with(**PAID, deadline="3h"), START, None)
-    assert told == f"{when(START + 3 * HOUR)} at the latest, counted from its first start"
+    assert told == f"{shown_moment(START + 3 * HOUR)} at the latest, counted from its first start"
 
 
 def test_the_hours_before_the_first_start_count():
     rented = f"at:{START - 4 * HOUR}"
     told = until(job_with(**PAID, rented=rented), START, None)
-    assert told.startswith(when(START + HOUR))
+    assert told.startswith(shown_moment(START + HOUR))
 
 
 def test_each_node_and_each_box_costs_its_hours():
@@ -68,5 +71,5 @@ def test_on_another_box_the_budget_still_ends_the_run_when_it_did():
     }
     moved = with_fixed_deadline(given, START, START + HOUR)
     assert until(from_object(moved), START + 2 * HOUR, START + 2 * HOUR).startswith(
-        when(START + 5 * HOUR)
+        shown_moment(START + 5 * HOUR)
     )

@@ -505,7 +505,7 @@ def test_a_box_that_was_opened_is_remembered_once_until_it_is_gone(sshd):
     assert [b.address for b in ledger.still_open()] == [f"127.0.0.1:{sshd.port}"]
     line = rgt("status", "gpu").stderr
     assert line.startswith("may still be billed: gpu since 20") and line.count("\n") == 1
-    assert "rgt release BOX --forget, or --mine" in line
+    assert line.endswith("rgt release gpu --forget, or --mine\n")
     told = [json.loads(line)["event"] for line in ledger.place().read_text().splitlines()]
     assert told == ["opened", "reminded"]
     ledger.gone(f"127.0.0.1:{sshd.port}", "gpu", "test")

@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import re
 import sys
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
@@ -32,7 +33,7 @@ class _Ours(click.Command):
     """What commands and groups of them have in common.
 
     `exclusive`: names of parameters of which at most one may be given. `about_boxes`: remind the
-    user, before the command runs, of boxes that may still be billed. `once`: options that may not
+    user, once the command has run, of boxes that may still be billed. `once`: options that may not
     be given again; of others the last one counts. `called_elsewhere`: {what other tools call an
     option: what it is called here}, to be named to who types it.
     """
@@ -69,15 +70,19 @@ class _Ours(click.Command):
         """Run the command. Returns the exit code."""
         terminal.be_quiet(bool(ctx.params.get("as_json")))
         ctx.call_on_close(lambda: terminal.be_quiet(False))
-        if self.about_boxes:
-            from ..runs import known_jobs, ledger
+        if not self.about_boxes:
+            return super().invoke(ctx)
+        from ..runs import known_jobs, ledger
 
-            for line in known_jobs.damage():
-                terminal.error(line)
-            name = ctx.find_root().invoked_subcommand or ""
-            if reminder := ledger.reminder(name, bool(ctx.params.get("as_json"))):
+        for line in known_jobs.damage():
+            terminal.error(line)
+        name, began = ctx.find_root().invoked_subcommand or "", time.time()
+        try:
+            return super().invoke(ctx)
+        finally:  # its answer may be that a box is gone
+            as_json = bool(ctx.params.get("as_json"))
+            if reminder := ledger.reminder(name, as_json, before=began):
                 print(reminder, file=sys.stderr)
-        return super().invoke(ctx)
 
     def get_help_option(self, ctx: click.Context) -> click.Option | None:
         """click's --help, described like the other options."""

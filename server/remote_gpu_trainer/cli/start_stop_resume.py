@@ -16,6 +16,7 @@ import click
 from ..text import BadRequest, UserError
 from ..text.masking import shown, shown_some
 from ..text.sizes import shown_bytes
+from ..text.spans import shown_moment
 from . import terminal
 from .boxes import box_of, print_answer, remember
 from .completion import files
@@ -167,7 +168,7 @@ def _start(
             plan = job_start.plan(
                 given, profile, place, now, must_restore=must_restore, before=plan
             )
-        _say("until", run_ends.until(plan.job, now, before.first_start))
+        _say_end(place, plan, before.first_start, now)
         wanted = purse.wanted_by(place, plan, before.first_start or now)
         if wanted and (counted := purse.check(wanted, now)):
             _say("purse", counted.in_words())
@@ -287,7 +288,7 @@ def _settle_rented(
     Raises Declined and Undecided.
     """
     from ..boxes.box import address
-    from ..runs import known_jobs, ledger, run_ends
+    from ..runs import known_jobs, ledger
 
     told = plan.job.rented
     known = known_jobs.find(place, plan.job.folder)
@@ -297,7 +298,7 @@ def _settle_rented(
         contacts = [one.since for one in ledger.still_open() if one.address == address(place)]
         began = min(began, *contacts) if contacts else began
         asking.may(
-            f"count the budget from the first contact with the box, at {run_ends.when(began)}",
+            f"count the budget from the first contact with the box, at {shown_moment(began)}",
             "--set rented=now counts it from this start, and a date and time with its zone from "
             "then; --yes from the first contact",
         )
@@ -372,6 +373,17 @@ def _settle_cards(
     if verdict.verdict == "unknown":
         asking.may("begin on a box that could not be judged", "--yes begins all the same")
     return plan.job.gpus
+
+
+def _say_end(place: Box, plan: Plan, first: float | None, now: float) -> None:
+    """Say when the run ends at the latest, and what its box costs at most. Raises JobError."""
+    from ..runs import run_ends, status_cost
+    from ..runs.rendered import billed
+
+    _say("until", run_ends.until(plan.job, now, first))
+    if billed(plan.job, plan.platform, "ssh") and not place.local:
+        worst = status_cost.worst(plan.job, plan.platform, place, first or now, now)
+        _say("at most", worst or "not known: the job names no price, such as price: 1.99 USD")
 
 
 def _print_plan(plan: Plan, box: str, dry_run: bool) -> None:
@@ -759,7 +771,7 @@ def _send_anew(
         )
     if with_code and plan.code is None:
         raise JobError("code: the job sends none; --set code=FOLDER names a folder")
-    _say("until", run_ends.until(plan.job, now, before.first_start))
+    _say_end(place, plan, before.first_start, now)
     wanted = purse.wanted_by(place, plan, before.first_start or now)
     with _reserved(wanted), terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
         sent = job_start.send(place, plan, keep_code=not with_code, begins=progress.follow)
@@ -815,7 +827,7 @@ def _resume_elsewhere(
     first = known.first_start if known.moved_from else before.first_start or known.first_start
     first = first or known.at
     given = run_ends.with_fixed_deadline(given, first, now)
-    _say("deadline", f"still counts from the first start, at {run_ends.when(first)}")
+    _say("deadline", f"still counts from the first start, at {shown_moment(first)}")
     _say("cost", _cost_of_move(place, known, before, now))
     profile = known.profile if place.local == box_of(asking.box).local else ""
     moved = Moved(old.box, first)

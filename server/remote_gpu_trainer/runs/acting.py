@@ -15,12 +15,11 @@ from typing import Any
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
-from ..runner.deadline import after
 from ..text import UserError
 from ..text.masking import shown
 from ..text.sizes import shown_bytes
+from ..text.spans import shown_moment
 from . import job_start, known_jobs, ledger, purse, rendered, run_ends, status, status_cost
-from .job import Job
 from .job_reading import read_job_with_code
 from .status_reply import Status
 
@@ -90,7 +89,7 @@ def start(box: Box, job: str, profile: str = "", *, rehearse: bool = False) -> A
         "sends_bytes": size + (plan.code.bytes if plan.code else 0),
         "largest_files": _largest(plan.code.sizes if plan.code else {}),
         "until": until,
-        "worst_cost": _worst_cost(plan.job, box, plan.platform.name, began),
+        "worst_cost": status_cost.worst(plan.job, plan.platform, box, began, now) or NOT_KNOWN,
         "purse": counted.in_words() if counted else None,
         "end_command": _whole(end) if end else _stays(box),
         "warnings": [f"{one.id}: {one.text}"[:200] for one in plan.rendered.warnings[:5]],
@@ -114,7 +113,7 @@ def resume(box: Box, run: str) -> Act:
     told = {
         "runs there": _whole(given.get("command") or "") or "what lies in the run's folder",
         "sends_bytes": 0,
-        "until": run_ends.when(before.deadline) if before.deadline else "not known",
+        "until": shown_moment(before.deadline) if before.deadline else "not known",
         "worst_cost": _cost_until(box, before),
     }
     return Act("resume", box, before.dir, words, told, _mark(box, before))
@@ -192,23 +191,12 @@ def _size_of(box: Box, folder: str) -> int | None:
     return int(first[0]) * 1024 if first and first[0].isdigit() else None
 
 
-def _worst_cost(job: Job, box: Box, profile: str, began: float) -> str:
-    """Return what the box costs until the run ends at the latest, in words: an estimate."""
-    if box.local:
-        return "nothing: this machine"
-    at = after(job.ends, began)
-    opened = next((one for one in ledger.still_open() if one.address == boxes.address(box)), None)
-    given = {"price": str(job.hourly)} if job.hourly else {}
-    price = status_cost.price_of(given, opened, profile, "", job.gpus)
-    return _in_words(price, at)
-
-
 def _cost_until(box: Box, before: Status) -> str:
     known = known_jobs.find(box, before.dir)
     opened = next((one for one in ledger.still_open() if one.address == boxes.address(box)), None)
     given = known.given if known else {}
     price = status_cost.price_of(given, opened, "", before.gpu_name, len(before.gpus))
-    return "nothing: this machine" if box.local else _in_words(price, before.deadline)
+    return "not counted: this machine" if box.local else _in_words(price, before.deadline)
 
 
 def _in_words(price: dict[str, Any] | None, until: float | None) -> str:

@@ -42,9 +42,10 @@ def in_words(told: dict[str, Any], box: str) -> str:
     """
     mine = next((one for one in told["billed"] if one["box"] == box), None) if box else None
     if mine is None:
-        return "this machine isn't billed" if not box else f"{box} isn't known to be billed"
+        what = box or "this machine"
+        return f"whether {what} is billed isn't known here; end it yourself if you rent it"
     cost = f", about {mine['cost']:.2f} {mine['currency']}".rstrip() if "cost" in mine else ""
-    said = f"the box is still billed: {box}, {mine['hours']:.1f} h{cost} by time and price"
+    said = f"the box may still be billed: {box}, {mine['hours']:.1f} h{cost} by time and price"
     if told["cost"] and "left" in told["cost"]:
         left = told["cost"]
         said += f"; {left['left']:.2f} and {left['hours_left']:.1f} h left of the budget"

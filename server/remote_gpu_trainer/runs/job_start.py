@@ -29,6 +29,7 @@ from ..runner.spec import MUST_RESTORE
 from ..text import UserError
 from ..text.masking import shown, shown_some
 from ..text.secrets import holds_secret
+from ..text.spans import shown_moment
 from . import calling, code_files, run_log, status
 from .code_files import CodeFiles
 from .job import Job
@@ -38,7 +39,7 @@ from .known_jobs import Known
 from .render import Rendered, render
 from .rendered import CodeState, Unfit, probed
 from .rendering import platform_of
-from .run_ends import end_passed, later, when
+from .run_ends import end_passed, later
 from .run_script import quoted_path
 from .status_reply import NO_RUNNER, FailedAttempt, Status
 from .transfer import sending
@@ -265,7 +266,8 @@ def passed(before: Status, now: float) -> str:
     """Return that a run's deadline has passed, '' where it hasn't."""
     if not before.deadline or before.deadline > now:
         return ""
-    return f"its deadline passed at {when(before.deadline)}, so it can't go on without a later one"
+    at = shown_moment(before.deadline)
+    return f"its deadline passed at {at}, so it can't go on without a later one"
 
 
 def longer(before: Status) -> str:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
 from contextlib import suppress
 from dataclasses import dataclass, field, replace
@@ -19,6 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..text import BadRequest
 from ..text.money import Money
+from ..text.spans import shown_moment
 from . import local_files
 from .local_files import Seconds
 
@@ -221,34 +223,40 @@ def damage() -> str:
     return _read_lines()[1]
 
 
-def reminder(command: str = "", as_json: bool = False, now: float | None = None) -> str:
+def reminder(
+    command: str = "", as_json: bool = False, now: float | None = None, before: float | None = None
+) -> str:
     """Return a line about the boxes that may still be billed, at most once a day; '' for none.
 
-    `command` is about to run. Only those in ABOUT_BOXES remind, and none that prints JSON; '' is an
-    unknown command, which reminds. The ledger notes that the line was printed.
+    `command` has run. Only those in ABOUT_BOXES remind, and none that prints JSON; '' is an unknown
+    command, which reminds. `before`: only of boxes that were first reached before this moment. The
+    ledger notes that the line was printed.
     """
     if as_json or command not in ("", *ABOUT_BOXES):
         return ""
     by_address, _, last = _read()
     moment = _now(now)
-    if not by_address or 0 <= moment - last < DAY:
+    boxes = [box for box in by_address.values() if before is None or box.since < before]
+    if not boxes or 0 <= moment - last < DAY:
         return ""
     from ..text.masking import shown  # most commands start without a box
 
-    boxes, parts = sorted(by_address.values(), key=lambda box: box.since), []
+    boxes.sort(key=lambda box: box.since)
+    parts = []
     names = [box.name for box in boxes]
     for box in boxes[:5]:
         cost = box.cost(moment)
         unit = f" {box.currency}".rstrip()
         price = "" if cost is None else f", {box.price:g}{unit} an hour, about {cost:.2f} so far"
-        since = time.strftime("%Y-%m-%d %H:%M", time.localtime(box.since))
+        since = shown_moment(box.since)
         name = box.address if names.count(box.name) > 1 else box.name
         parts.append(f"{shown(name, 60)} since {since} ({box.hours(moment):.1f} h{price})")
     more = f" and {len(boxes) - 5} more" if len(boxes) > 5 else ""
     _append(REMINDED, now)
+    which = shlex.quote(shown(names[0], 1000)) if len(boxes) == 1 else "BOX"
     return (
         f"may still be billed: {'; '.join(parts)}{more}; once it is gone, or if it is your own: "
-        "rgt release BOX --forget, or --mine"
+        f"rgt release {which} --forget, or --mine"
     )
 
 

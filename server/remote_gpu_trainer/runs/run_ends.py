@@ -8,12 +8,11 @@ from typing import Any
 
 from ..runner.deadline import after, cause
 from ..runner.spec import SAVE_SECONDS
-from ..text.spans import shown_seconds
+from ..text.spans import shown_moment, shown_seconds
 from .job import Job
 from .job_errors import JobError
 from .job_reading import from_object
-
-COPY_SECONDS = 300  # of one copy to a durable place, which nobody has measured yet
+from .sent_job import COPY_SECONDS
 
 
 def until(job: Job, now: float, first: float | None) -> str:
@@ -26,8 +25,8 @@ def until(job: Job, now: float, first: float | None) -> str:
     began = first or now
     if (since := paid_since(job, began)) > now:
         raise JobError(
-            f"rented: {when(since)} lies ahead, and a budget would count only from then; write "
-            "when the box was rented, or now"
+            f"rented: {shown_moment(since)} lies ahead, and a budget would count only from then; "
+            "write when the box was rented, or now"
         )
     at = after(job.ends, began)
     if at is None:
@@ -41,12 +40,12 @@ def until(job: Job, now: float, first: float | None) -> str:
                 f"budget: {job.budget} leaves {shown_seconds(at - now)}, and a rehearsal, two "
                 f"saves and a copy may take {shown_seconds(least)}; raise it, or rent a cheaper box"
             )
-        hourly = f"{job.hourly} an hour since {when(paid_since(job, began))}"
-        return f"{when(at)} at the latest, when {by} is spent: {hourly}"
+        hourly = f"{job.hourly} an hour since {shown_moment(paid_since(job, began))}"
+        return f"{shown_moment(at)} at the latest, when {by} is spent: {hourly}"
     if job.deadline.startswith("at:"):
-        return f"{when(at)} at the latest"
-    return f"{when(at)} at the latest, counted from its first start" + (
-        f" at {when(first)}" if first else ""
+        return f"{shown_moment(at)} at the latest"
+    return f"{shown_moment(at)} at the latest, counted from its first start" + (
+        f" at {shown_moment(first)}" if first else ""
     )
 
 
@@ -71,16 +70,17 @@ def end_passed(job: Job, now: float, began: float) -> str:
     at = after(job.ends, began)
     by = cause(job.ends, job.budget, began)
     if by != "its deadline":
-        since = when(paid_since(job, began))
+        since = shown_moment(paid_since(job, began))
         return (
-            f"budget: {job.budget} was spent at {when(at or now)}, at {job.hourly} an hour since "
-            f"{since}; raise it, or end the box"
+            f"budget: {job.budget} was spent at {shown_moment(at or now)}, at {job.hourly} an hour "
+            f"since {since}; raise it, or end the box"
         )
     if began == now:
         return "deadline: has passed; write deadline: 20h, or a later time"
     return (
-        f"deadline: {when(at or now)} has passed, counted from the first start at {when(began)}"
-        f"; give a later one, such as --set deadline={later(began, now)}, an hour from now"
+        f"deadline: {shown_moment(at or now)} has passed, counted from the first start at "
+        f"{shown_moment(began)}; give a later one, such as --set deadline={later(began, now)}, an "
+        "hour from now"
     )
 
 
@@ -99,8 +99,3 @@ def paid_since(job: Job, began: float) -> float:
 def later(first: float, now: float) -> str:
     """Return the span from a first start to an hour from now, as a job's deadline has it."""
     return f"{math.ceil((now - first) / 60) + 60}m"
-
-
-def when(at: float) -> str:
-    """Return a moment in this machine's time, with its zone."""
-    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M %z}"

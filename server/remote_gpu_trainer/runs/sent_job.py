@@ -6,6 +6,18 @@ import json
 import os
 import re
 
+END_SECONDS = 600  # between two tries of an end command
+COPY_SECONDS = 300  # of one copy to a durable place, which nobody has measured yet
+SAVE_SECONDS = 30.0  # as runner/spec.py has it
+
+
+def end_seconds(job):
+    """Return the seconds that a run's own end may take after its deadline, by its job: two saves, a
+    copy, the wait for a proof that all is safe, and another try of its end command."""
+    save = (job.get("checkpoint") or {}).get("save_seconds") or SAVE_SECONDS
+    unproven = job["at_end"]["unproven_minutes"]
+    return 2 * save + COPY_SECONDS + unproven * 60 + END_SECONDS
+
 
 def job_in(folder):
     """Return the job of the run.sh in a folder, and what stands beside it, as {"job": …,

@@ -7,10 +7,17 @@ from typing import Any
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
+from ..platforms.profile import Profile
+from ..runner.deadline import after
 from ..text.money import read_money
-from . import known_jobs, ledger
+from ..text.spans import shown_seconds
+from . import known_jobs, ledger, rendered, run_ends
+from .job import Job
 from .job_values import WrongValue, read_rented
+from .sent_job import end_seconds
 from .status_reply import Status
+
+SPENT = 90.0  # seconds of a box that are worth a word
 
 
 def add(box: Box, status: Status, now: float) -> None:
@@ -51,6 +58,39 @@ def cost_of(
     if status.state in ("alive", "stalled") and status.deadline and status.deadline > now:
         cost["at_deadline"] = round(price * (status.deadline - since) / 3600, 4)
     return cost
+
+
+def worst(job: Job, platform: Profile, box: Box, began: float, now: float) -> str:
+    """Return what the box of a run costs at most, in words; '' where no price is known.
+
+    It is an estimate by time and price. A deadline or a budget is where a run begins to end: its
+    saves, its copy and its end command come after that. `began`: the run's first start.
+    """
+    if box.local:
+        return "not counted: this machine"
+    until, address = after(job.ends, began), boxes.address(box)
+    opened = next((one for one in ledger.still_open() if one.address == address), None)
+    given = {"price": str(job.hourly)} if job.hourly else {}
+    told = price_of(given, opened, platform.name, "", job.gpus)
+    if told is None or until is None:
+        return ""
+    price, unit = told["price"], f" {told['currency']}" if told.get("currency") else ""
+    ending = rendered.end_of(job, platform)
+    ends = bool(ending["end"]["command"]) and "deadline" in job.at_end.when
+    first = opened.since if opened and job.rented is None else run_ends.paid_since(job, began)
+    seconds, spent = max(0.0, until - now), max(0.0, now - first)
+    parts = f"{price:g}{unit} an hour, {shown_seconds(seconds)} to its end at the latest"
+    if ends:
+        more = end_seconds(job.model_dump())
+        parts += f" and {shown_seconds(more)} to save, copy and end the box"
+        seconds += more
+    whole = f", {price * (seconds + spent) / 3600:.2f}{unit} in all" if spent > SPENT else ""
+    rest = ""
+    if not ends:
+        rest = "; then nothing ends the box, and it costs more until you do"
+    elif not ending["end"]["keeps_disk"] and not ending["stop"]["command"]:
+        rest = "; while nothing proves that all is safe the box stays on, and costs more"
+    return f"{price * seconds / 3600:.2f}{unit} from now on{whole} ({parts}), estimated{rest}"
 
 
 def price_of(

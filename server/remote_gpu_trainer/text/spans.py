@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 
 _SPAN = re.compile(r"(\d{1,9}(?:\.\d{1,20})?)\s*(s|m|min|h|d)\Z")
 _SECONDS = {"s": 1, "m": 60, "min": 60, "h": 3600, "d": 86400}
@@ -16,6 +17,11 @@ def seconds_in(text: str) -> float | None:
     """
     match = _SPAN.match(text.strip())
     return float(match[1]) * _SECONDS[match[2]] if match else None
+
+
+def shown_moment(at: float) -> str:
+    """Return a moment in this machine's time, with its zone. `at`: seconds since 1970."""
+    return f"{datetime.fromtimestamp(at).astimezone():%Y-%m-%d %H:%M %z}"
 
 
 def shown_seconds(seconds: float) -> str:
