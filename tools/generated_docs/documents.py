@@ -47,7 +47,7 @@ IN_PAGES = {
     **{f"server/remote_gpu_trainer/{room}/README.md": ("modules",) for room in MAPPED},
     "SKILL.md": ("families",),
     "references/gpu_health.md": ("xids",),
-    "references/run_script.md": ("exits", "phases", "failures", "names"),
+    "references/run_script.md": ("exits", "phases", "box_ends", "failures", "names"),
     "profiles/_schema.md": ("schema", "shares", "limits"),
 }
 DOCUMENTS = (
@@ -264,6 +264,35 @@ def _phases(page: str, catalogue: Catalogue) -> dict[str, Any]:
     return {"rows": TABLE}
 
 
+def _box_ends(page: str, catalogue: Catalogue) -> dict[str, Any]:
+    """What each end of a run does to its box: by which words of `at_end.when` its command runs."""
+    from remote_gpu_trainer.runner.core.box import End, cases_of
+    from remote_gpu_trainer.runner.core.model import ASKED
+    from remote_gpu_trainer.runner.core.phases import CODES
+
+    ends = (
+        ("done", End("done"), True),
+        ("unsaved", End("unsaved"), False),
+        ("failed", End("failed"), False),
+        ("refused", End("failed", is_refused=True), False),
+        ("preempted", End("preempted", "preempted", "notice"), False),
+        ("deadline", End("preempted", "deadline", "deadline"), False),
+        ("stopped", End("preempted", "preempted", ASKED), False),
+    )
+    rows = [
+        (
+            f"{name} ({CODES[name]})",
+            *(
+                None if end.is_late and not passed
+                else [] if end.is_stopped else sorted(cases_of(end, passed, is_safe))
+                for passed in (False, True)
+            ),
+        )
+        for name, end, is_safe in ends
+    ]  # fmt: skip
+    return {"rows": rows}
+
+
 def _names(page: str, catalogue: Catalogue) -> dict[str, Any]:
     """The names in a run's folder."""
     from remote_gpu_trainer.runner.names import TABLE
@@ -324,6 +353,7 @@ PARTS: dict[str, Callable[[str, Catalogue], dict[str, Any]]] = {
     "limits": _limits,
     "exits": _exits,
     "phases": _phases,
+    "box_ends": _box_ends,
     "failures": _failures,
     "names": _names,
     "modules": lambda page, catalogue: {"modules": modules_of(Path(page).parent.name)},
