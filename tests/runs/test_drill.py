@@ -78,6 +78,30 @@ def test_what_is_not_agreed_to_is_not_done_and_nothing_passes(account, stop_at):
     assert not done.passed and f"{stop_at}: not agreed to" in done.notes
 
 
+@pytest.mark.parametrize("how", ["no answer", "Ctrl-C"])
+@pytest.mark.parametrize("at", ["stop", "end"])
+def test_a_drill_that_breaks_off_keeps_a_receipt_that_did_not_pass(account, how, at):
+    def agrees(name, *rest):
+        fake.change(account, slow=3 if name == at else 0, deaf=name == at == "end")
+        return True
+
+    def wait(seconds):
+        if how == "Ctrl-C":
+            raise KeyboardInterrupt
+        fake.change(account, fail={"describe-instances": [255, "i-gpu: AuthFailure"]})
+
+    ask = drill.Ask(agrees, lambda line: None, wait)
+    with pytest.raises((provider.NoAnswer, KeyboardInterrupt)):
+        drill.drill(provider.of("aws"), box.Box("gpu", "gpu"), "", ask)
+    [receipt] = guard_files.read().receipts
+    assert not receipt.passed and receipt.notes == [f"{at}: it broke off"]
+
+
+def test_a_drill_in_which_nothing_was_done_leaves_no_receipt(account):
+    done = run(lambda name, *rest: name != "stop")
+    assert done.notes == ["stop: not agreed to"] and guard_files.read().receipts == []
+
+
 def test_a_stop_that_does_nothing_and_a_disk_that_is_lost_do_not_pass(account, monkeypatch):
     fake.change(account, deaf=True)
     monkeypatch.setattr(drill, "MOST", 30.0)
@@ -106,6 +130,20 @@ def test_a_pod_passes_only_where_a_folder_that_a_stop_keeps_was_marked(account, 
         assert done.passed is passes
 
 
+def test_where_nothing_stops_a_box_the_drill_says_that_it_tried_the_end_alone(account, monkeypatch):
+    monkeypatch.setenv("LAMBDA_API_KEY", "key")
+    fake.change(account, key="key", boxes=[{**fake.LAMBDA, "ip": "gpu"}])
+    words = ["drill", "lambda", "gpu", "--yes"]
+    done = CliRunner().invoke(cli, words, standalone_mode=False)
+    assert done.return_value == 0, done.output
+    assert done.output.splitlines()[-1] == (
+        "passed for the end alone: lambda has no stop, so none was tried, and rgt guard stops no "
+        "box there"
+    )
+    assert "after a stop" not in done.output and "stopped" not in done.output
+    assert "for the page: under commands and stop_billing: drilled: 20" in done.output
+
+
 def test_the_command_shows_the_steps_and_keeps_a_receipt_by_which_a_guard_may_act(account):
     def call(*words):
         return CliRunner().invoke(cli, ["drill", "aws", *words], standalone_mode=False)
@@ -117,4 +155,4 @@ def test_the_command_shows_the_steps_and_keeps_a_receipt_by_which_a_guard_may_ac
     assert done.return_value == 0, done.output
     assert "for the page: under commands, stop_billing and survives: drilled: 20" in done.output
     [receipt] = guard_files.read().receipts
-    assert receipt.passed and receipt.kind == "ebs"
+    assert receipt.passed and receipt.kind == "ebs" and receipt.notes == []

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import time
 from datetime import datetime, timezone
@@ -58,13 +59,13 @@ class World:
         jobs.mkdir(parents=True, exist_ok=True)
         (jobs / f"{host}-{name}.json").write_text(json.dumps(told))
 
-    def drill(self, days=1.0):
+    def drill(self, days=1.0, passed=True, kind=None):
         own = guard_files.read().confirmed["gpu:22"]
         asked = provider.of(own.provider)
         command = guard_files.hash_of(asked.commands.stop.command)
         guard_files.note_drill(guard_files.Receipt(
-            own.provider, asked.account(), own.kind, command, self.now - days * 86400, True,
-            {"stop": ["~"]},
+            own.provider, asked.account(), kind or own.kind, command, self.now - days * 86400,
+            passed, {"stop": ["~"]},
         ))  # fmt: skip
 
     def confirm(self, host="gpu", wins="alarm"):
@@ -107,6 +108,205 @@ def test_a_box_past_its_end_is_stopped_once_and_the_step_is_written_first(world)
     world.awake()
     told = world.round()
     assert len(world.stops) == 1 and told.lines == ["gpu is stopped, and its disk may be billed"]
+
+
+def copy_state(way, tmp_path):
+    """Let the state folder be a copy: on another machine, or one that a backup put back."""
+    state = ledger.place().parent
+    if way == "another folder":
+        shutil.copytree(state, tmp_path / "copy" / state.name)
+        return str(tmp_path / "copy")
+    if way == "back in its place":
+        shutil.copytree(state, tmp_path / "backup")
+        shutil.rmtree(state)
+        shutil.copytree(tmp_path / "backup", state)
+    else:  # over the files that are there
+        for file in [file for file in state.rglob("*") if file.is_file()]:
+            data, times = file.read_bytes(), file.stat()
+            file.write_bytes(data)
+            os.utime(file, ns=(times.st_atime_ns, times.st_mtime_ns))
+    return str(state.parent)
+
+
+@pytest.mark.parametrize(
+    "way", ["another machine", "another folder", "back in its place", "over its files", "older"]
+)
+def test_a_copied_state_warns_and_stops_nothing_until_it_is_confirmed_here(
+    world, way, tmp_path, monkeypatch
+):
+    if way == "another machine":  # that shares its home with this one
+        monkeypatch.setattr(guard_files, "_machine", lambda: "another")
+    elif way == "older":
+        file = guard_files.place("confirmed.json")
+        told = json.loads(file.read_text())
+        del told["gpu:22"]["here"]
+        file.write_text(json.dumps(told))
+    else:
+        monkeypatch.setenv("XDG_STATE_HOME", copy_state(way, tmp_path))
+    told = world.round()
+    assert not world.stops and told.code == 1
+    [line] = told.lines
+    assert "gpu is 7.0 h past its end, and may still be billed" in line
+    command = "rgt guard confirm gpu --provider aws"
+    assert "on another machine, or its files were copied" in line and line.endswith(command)
+    monkeypatch.setattr(guard_timer, "installed", lambda: ["cron"])
+    shows = run("guard", "status").output
+    assert "confirmed here: none" in shows and f"not confirmed here: gpu; {command}" in shows
+    assert run(*command.split()[1:], "--yes").return_value == 0
+    world.awake()
+    world.round()
+    assert len(world.stops) == 1
+
+
+def test_a_confirmation_says_whether_the_stop_was_ever_tried(world):
+    words = ["guard", "confirm", "gpu", "--provider", "aws", "--yes"]
+    said = run(*words).output
+    assert "destroys all else (as rgt drill showed at 20" in said and "never tried" not in said
+    assert "must have passed" not in said
+    world.drill(days=0.1, passed=False)
+    said = run(*words).output
+    assert "destroys all else (the newest rgt drill didn't pass)" in said
+    shutil.rmtree(guard_files.place("drills"))
+    said = run(*words).output
+    assert "destroys all else (never tried on a real account)" in said
+    assert "rgt drill aws BOX must have passed for this kind of box" in said
+
+
+def test_a_confirmed_box_that_is_gone_is_none_that_the_status_names(world):
+    world.round()
+    assert "doesn't stop" not in run("guard", "status").output
+    ledger.gone("gpu:22", "gpu", "the user says so")
+    assert "confirmed here: none" in run("guard", "status").output
+    guard_files.place("paused").touch()
+    ledger.opened("gpu:22", "gpu", now=world.made + 60)
+    world.awake()
+    world.round()
+    said = run("guard", "status").output
+    assert "doesn't stop gpu: the guard is paused\n" in said
+
+
+def test_what_is_confirmed_for_one_box_leaves_another_as_it_is(world):
+    fake.change(world.account, boxes=[world.row("gpu"), world.row("gpu2")])
+    world.box("gpu2")
+    world.confirm("gpu2")
+    world.round()
+    assert [line[-3] for line in world.stops] == ["i-gpu"]
+
+
+@pytest.mark.parametrize("wrong", ["others can read it", "missing", "no name=value"])
+def test_a_bad_file_of_keys_keeps_no_bill_untold_and_stops_nothing(world, wrong, tmp_path):
+    world.box("gpu3")
+    file = tmp_path / "keys"
+    if wrong != "missing":
+        file.write_text("AWS_PROFILE=x\n" if wrong.startswith("others") else "AWS_PROFILE\n")
+        file.chmod(0o644 if wrong.startswith("others") else 0o600)
+    done = run("guard", "--once", "--keys", str(file), "--notify", f"tee -a {tmp_path}/told")
+    assert done.return_value == 2 and not world.stops
+    sent = (tmp_path / "told").read_text()
+    for said in (done.output, sent):
+        assert f"no provider could be asked: {file}" in said
+        assert "gpu is 7.0 h past its end, and may still be billed" in said
+        assert "gpu3 is 7.0 h past its end, and may still be billed" in said
+
+
+def test_a_fault_of_ours_with_one_box_keeps_no_other_bill_untold(world, monkeypatch):
+    world.box("gpu2")
+    look, see = guard._look, guard._Round._see
+
+    def fails(self, seen, *rest):
+        if seen.place.name == "gpu":
+            raise TypeError("unsupported operand")
+        return see(self, seen, *rest)
+
+    monkeypatch.setattr(guard._Round, "_see", fails)
+    told = world.round()
+    assert told.code == 2 and not world.stops
+    assert any("gpu couldn't be judged (TypeError), and may be billed" in x for x in told.lines)
+    assert any("gpu2 is 7.0 h past its end" in x for x in told.lines)
+    monkeypatch.setattr(guard._Round, "_see", see)
+    monkeypatch.setattr(
+        guard, "_look", lambda place: look(place) if place.name == "gpu2" else [][0]
+    )
+    world.awake()
+    told = world.round()
+    assert any("gpu is 7.0 h past its end" in x for x in told.lines), told
+
+
+@pytest.mark.parametrize("is_first", [False, True])
+def test_a_newer_drill_that_did_not_pass_ends_what_an_older_one_allowed(world, is_first):
+    for file in guard_files.place("drills").iterdir() if is_first else ():
+        file.unlink()
+    world.drill(days=0.5, passed=False)
+    if is_first:
+        world.drill(days=2)
+    told = world.round()
+    assert not world.stops and "the newest drill" in told.blocked["gpu"]
+    assert "rgt drill aws" in told.blocked["gpu"]
+    world.drill(days=0.1)
+    world.awake()
+    world.round()
+    assert len(world.stops) == 1
+
+
+def test_a_newer_drill_of_another_kind_of_box_changes_nothing(world):
+    world.drill(days=0.5, passed=False, kind="instance-store")
+    world.round()
+    assert len(world.stops) == 1
+
+
+@pytest.mark.parametrize(
+    ("minutes", "unproven", "stops"), [(0.5, 60, 0), (65, 60, 0), (80, 60, 1), (80, 120, 0)]
+)
+def test_a_run_that_was_started_elsewhere_has_the_time_that_its_own_end_may_take(
+    world, minutes, unproven, stops
+):
+    folder = fake_run(world.place / "gpu", "theirs", deadline=world.now - 60 * minutes)
+    at_end = {"unproven_minutes": unproven}
+    put_job(folder, {"job": {"at_end": at_end, "durable": {"to": "s3://b/x"}}, "rendered": {}})
+    told = world.round()
+    assert len(world.stops) == stops, told
+    if not stops:
+        assert "theirs lives there" in told.blocked["gpu"]
+        assert "more to save, copy and end the box itself" in told.blocked["gpu"]
+
+
+def test_a_run_that_was_started_elsewhere_and_names_no_job_has_an_hour_and_more(world):
+    fake_run(world.place / "gpu", "theirs", deadline=world.now - 60 * 65)
+    told = world.round()
+    assert not world.stops and "theirs lives there" in told.blocked["gpu"]
+
+
+def typed(text):
+    """Return the commands that a text names, as a user would type them."""
+    return re.findall(r"\brgt [^,;]+?(?=,| and |;|$)", text)
+
+
+@pytest.mark.parametrize("id", ["i-gpu", "i-new"])
+def test_a_box_that_was_started_anew_at_its_address_is_confirmed_by_what_the_guard_names(
+    world, id, monkeypatch
+):
+    later = datetime.fromtimestamp(world.now - HOUR, timezone.utc).isoformat()
+    fake.change(world.account, boxes=[world.row("gpu", InstanceId=id, LaunchTime=later)])
+    told = world.round()
+    refused = run("guard", "confirm", "gpu", "--provider", "aws", "--yes")
+    assert "was made after gpu was first reached" in str(refused.exception)
+    wanted = ["rgt release gpu --forget", "rgt status gpu", "rgt guard confirm gpu --provider aws"]
+    for text in (told.blocked["gpu"], str(refused.exception)):
+        assert typed(text) == wanted, text
+    for line in wanted[:2]:
+        run(*line.split()[1:])
+    done = run(*wanted[2].split()[1:], "--yes")
+    assert done.return_value == 0 and guard_files.read().confirmed["gpu:22"].id == id
+
+
+def test_the_box_that_the_list_of_boxes_lost_can_be_forgotten_as_the_guard_says(world):
+    shutil.rmtree(ledger.place().parent / "jobs")
+    ledger.place().unlink()
+    told = world.round()
+    assert typed(told.lines[0]) == ["rgt release gpu:22 --forget"]
+    assert run("release", "gpu:22", "--forget").return_value == 0
+    world.awake()
+    assert world.round().lines == []
 
 
 def test_the_first_round_and_one_after_a_sleep_stop_nothing_and_the_next_does(world):
@@ -275,7 +475,10 @@ def test_a_stop_that_does_not_happen_is_told_in_the_next_round(world):
     world.awake()
     file = guard_files.place("journal.jsonl")
     file.write_text(file.read_text().replace('"t": ', '"t": -').replace('"t": -', f'"t": {world.now - 600}, "x": '))  # fmt: skip
-    assert any("was asked to stop 10 min ago, and still runs" in x for x in world.round().lines)
+    assert any(
+        "was asked to stop 10 min ago, and the provider's list still shows it" in x
+        for x in world.round().lines
+    )
 
 
 def asked_to_stop(world, *minutes, host="gpu"):
@@ -456,6 +659,20 @@ def test_a_dead_box_is_an_alarm_unless_the_user_chose_the_bill(world, monkeypatc
     assert [line[-3] for line in world.stops] == ["i-gone"]
 
 
+def test_the_time_in_which_this_machine_slept_is_no_silence_of_a_box(world):
+    world.box("gone")
+    fake.change(world.account, boxes=[world.row("gone")])
+    ledger.gone("gpu:22", "gpu", "")
+    world.confirm("gone", "stop")
+    before = guard_files.read().last
+    before.silent, before.up = {"gone": world.now - 2 * HOUR}, before.up - 3 * HOUR
+    guard_files.note_round(before)
+    assert "guard awake" in world.round().blocked["gone"]
+    world.awake()
+    told = world.round()
+    assert not world.stops and "silent for 0 s only" in told.blocked["gone"]
+
+
 def test_a_run_that_is_known_by_another_name_of_the_box_keeps_it(world):
     world.box("gone")
     world.job("gone", "long", world.now - 8 * HOUR, deadline="20h")
@@ -533,7 +750,7 @@ def test_the_user_pauses_confirms_and_sees_why_not(world, tmp_path, monkeypatch)
     done = run("guard", "confirm", "gpu", "--provider", "aws", "--yes")
     assert done.return_value == 0 and "aws ec2 stop-instances --region us-east-1" in done.output
     monkeypatch.setattr(guard_timer, "installed", lambda: ["cron"])
-    assert "may stop past their end: gpu" in run("guard", "status").output
+    assert "confirmed here: gpu" in run("guard", "status").output
 
 
 def test_what_is_confirmed_must_be_the_box_that_was_reached(world):

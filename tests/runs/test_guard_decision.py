@@ -16,11 +16,13 @@ from remote_gpu_trainer.runs.guard_decision import (
 NOW = 1_790_000_000.0
 HOUR = 3600.0
 BOX = Item("i-1", state="running", standing="running", created=NOW - 10 * HOUR, kind="ebs")
-OWN = Confirmed("gpu:22", "gpu", "aws", "i-1", NOW - 10 * HOUR, "ebs", "acc", "cmd", ["aws"], NOW)
+OWN = Confirmed(
+    "gpu:22", "gpu", "aws", "i-1", NOW - 10 * HOUR, "ebs", "acc", "cmd", ["aws"], NOW, here="here"
+)  # fmt: skip
 GOOD = Seen(
     NOW, "gpu", confirmed=OWN, ends=(End("toy", NOW - 5 * HOUR, HOUR),), drilled=NOW - 86400,
     command="cmd", account="acc", listed=(BOX,), listed_at=NOW - 5, clock_ahead=1.0, ssh="answers",
-    asked="gpu:22", at_address=("i-1",),
+    asked="gpu:22", at_address=("i-1",), here="here",
 )  # fmt: skip
 DEAD = replace(GOOD, ssh="dead", why="no answer", silent_for=HOUR)
 STOP = replace(OWN, if_unreachable="stop")
@@ -29,6 +31,8 @@ WRONG = [
     ("files whole", GOOD, {"damage": "a file is damaged"}, "a file is damaged"),
     ("not asked just now", GOOD, {"sent": (NOW - 900, NOW - 60)}, "asked to stop 60 s ago"),
     ("confirmed", GOOD, {"confirmed": None}, "haven't confirmed"),
+    ("confirmed here", GOOD, {"here": "copy"}, "rgt guard confirm gpu --provider aws"),
+    ("confirmed here", GOOD, {"confirmed": replace(OWN, here=""), "here": ""}, "another machine"),
     ("not paused", GOOD, {"is_paused": True}, "paused"),
     ("end passed", GOOD, {"ends": ()}, "no run from here"),
     ("end passed", GOOD, {"ends": (End("toy", None, 0.0),)}, "isn't known"),
@@ -38,9 +42,10 @@ WRONG = [
     ("end passed", DEAD, {"confirmed": STOP, "ends": ()}, "no run from here"),
     ("guard awake", GOOD, {"hold": "this machine has slept"}, "slept"),
     ("drilled", GOOD, {"drilled": None}, "rgt drill aws"),
+    ("drilled", GOOD, {"drilled": None, "undrilled": NOW - 7200}, "2.0 h ago, didn't pass"),
     ("drilled", GOOD, {"drilled": NOW - 91 * 86400}, "91 days old"),
     ("drilled", GOOD, {"drilled": NOW + 86400}, "days old"),
-    ("same command", GOOD, {"command": "other"}, "confirm it anew"),
+    ("same command", GOOD, {"command": "other"}, "rgt guard confirm gpu"),
     ("same account", GOOD, {"account": "other"}, "another account"),
     ("same account", GOOD, {"account": "", "why_unlisted": "aws: no key"}, "no key"),
     ("one box", GOOD, {"listed_at": None, "why_unlisted": "aws: slow"}, "slow"),
@@ -62,12 +67,13 @@ WRONG = [
     ("clocks agree", GOOD, {"clock_ahead": -301.0}, "differ"),
     ("nothing lost", GOOD, {"longer": ("other",)}, "its end is later"),
     ("nothing lost", GOOD, {"unproven": ("toy",)}, "nowhere else: toy"),
+    ("nothing lost", GOOD, {"ending": (("a", 60.0), ("b", 600.0))}, "b lives there, and its runner has 10 min more"),
     ("nothing lost", GOOD, {"strangers": ("python a.py",)}, "another program"),
     ("nothing lost", GOOD, {"ssh": "unsure", "why": "Permission denied"}, "Permission denied"),
     ("nothing lost", DEAD, {}, "if_unreachable is alarm"),
     ("nothing lost", DEAD, {"confirmed": STOP, "silent_for": 600.0}, "silent for 10 min only"),
     ("nothing lost", DEAD, {"confirmed": STOP, "ssh": "unsure"}, "couldn't be looked at"),
-    ("one a round", GOOD, {"acted": "gpu0"}, "gpu0 was stopped in this round"),
+    ("one a round", GOOD, {"acted": "gpu0"}, "gpu0 was asked to stop in this round"),
 ]  # fmt: skip
 
 
@@ -97,8 +103,9 @@ def test_nothing_known_is_no_stop_and_no_warning():
         ({"confirmed": None, "listed": ()}, "gpu is 5.0 h past its end, and may still be billed; the guard doesn't stop it: you haven't"),
         ({"listed": ()}, "gpu is 5.0 h past its end"),
         ({"listed": (replace(BOX, standing="stopped", gb=20.0, gb_month=0.2),)}, "its disk may be billed, about 4.00 USD a month"),
-        ({"sent": (NOW - 900,)}, "was asked to stop 15 min ago, and still runs"),
-        ({"ends": (), "ssh": "dead", "silent_for": 900.0, "why": "timed out"}, "no answer for 15 min: timed out"),
+        ({"sent": (NOW - 900,)}, "was asked to stop 15 min ago, and the provider's list still shows it running"),
+        ({"ends": (), "ssh": "dead", "silent_for": 900.0, "why": "timed out"}, "no answer for 15 min, and may be billed: timed out; if it is gone: rgt release gpu --forget"),
+        ({"ends": (), "ssh": "unsure", "why": "Permission denied"}, "gpu couldn't be looked at, and may be billed: Permission denied"),
         ({"ends": (), "late": NOW - 7200}, "gpu is 2.0 h past its end"),
         ({"late": NOW - 7200, "listed": (replace(BOX, standing="ended", state="terminated"),)}, "i-1 is terminated, and yet gpu answers"),
         ({"longer": ("toy",), "listed": (replace(BOX, standing="stopped", state="stopped"),)}, "gpu is 5.0 h past its end, and may still be billed"),

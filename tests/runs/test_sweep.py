@@ -97,6 +97,15 @@ def test_an_answer_that_is_no_list_is_no_empty_account_and_shows_no_key(account,
     fake.change(account, boxes=[fake.RUNPOD], fail=fail)
     found = swept("runpod")
     assert found.code == 2 and why in found.why and KEY not in found.why
+    assert sweep.as_text(found).startswith("what it bills isn't known: runpod: ")
+
+
+def test_a_box_that_has_ended_is_none_that_is_counted(account, monkeypatch):
+    rows = [{**fake.EC2, "State": {"Name": state}} for state in ("terminated", "running")]
+    fake.change(account, boxes=rows)
+    assert sweep.as_text(swept("aws")).startswith("aws: 1 box, 1 that no run from here explains")
+    monkeypatch.delenv("LAMBDA_API_KEY")
+    assert sweep.as_text(swept("lambda")).startswith("not asked: lambda: LAMBDA_API_KEY isn't set")
 
 
 def test_a_slow_provider_is_not_waited_for_and_a_key_stays_off_the_command_line(

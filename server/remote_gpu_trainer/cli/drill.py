@@ -27,7 +27,8 @@ def drill(provider: str, box: str | None, id: str, keys: Path | None, yes: bool)
     the kind that you train on; ALL ON IT IS LOST. Each step shows its command and cost, and asks.
 
     A receipt stays on this machine, without names, ids or keys: by it `rgt guard` may stop boxes of
-    this provider, account and kind for 90 days. It prints the lines for the platform's page.
+    this provider, account and kind for 90 days, until a newer one didn't pass. One that breaks off
+    didn't pass. It prints the lines for the platform's page.
 
     Exit 0: passed, or the steps were shown. Exit 1: not passed. Exit 2: couldn't be done.
     """
@@ -53,8 +54,15 @@ def drill(provider: str, box: str | None, id: str, keys: Path | None, yes: bool)
         terminal.error("the drill broke off; look in the console, the box may be billed")
         raise
     print(json.dumps(asdict(done), ensure_ascii=False))
-    print(f"receipt: {guard_files.note_drill(done)}")
+    if (file := guard_files.drill_file(done)).exists():
+        print(f"receipt: {file}")
     for line in drills.lines_for_page(done, date.today()):
         print(f"for the page: {line}")
-    print("passed" if done.passed else "not passed; if the box is still on, end it yourself")
+    if not done.passed:
+        print("not passed; if the box is still on, it is billed: end it yourself")
+    elif asked.commands.stop:
+        print("passed")
+    else:
+        print(f"passed for the end alone: {asked.name} has no stop, so none was tried, and rgt "
+              "guard stops no box there")  # fmt: skip
     return 0 if done.passed else 1

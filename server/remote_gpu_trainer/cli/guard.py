@@ -14,7 +14,7 @@ import click
 
 from ..text import BadRequest, UserError
 from ..text.masking import shown
-from ..text.spans import shown_seconds
+from ..text.spans import shown_moment, shown_seconds
 from . import terminal
 from .boxes import BOX, box_of
 from .parsing import Group
@@ -58,23 +58,24 @@ def guard(
     budget, no answer, a stop that didn't happen, a stopped box whose disk is billed, a box on which
     nothing runs any more.
 
-    It stops a box only where all of this holds: you ran `rgt guard confirm` for it on this machine;
-    a deadline or budget that you wrote has passed, and the time that the run's own end may take;
-    `rgt drill` passed for this provider, account and kind of box within 90 days; the provider's
-    list shows that one id, made at that time, just before; what the stop destroys holds no run
-    whose results aren't verified elsewhere; its clock agrees with the provider's, and it hasn't
-    just started, slept or lost the network. One box a round. Files that no run made aren't
-    looked at. A box that can't be reached is left alone, unless you confirmed it with
-    --if-unreachable stop.
+    It stops a box only where all of this holds: you ran `rgt guard confirm` for it on this machine,
+    and its files weren't copied or restored since; a deadline or budget that you wrote has passed,
+    and the time that the run's own end may take; the newest `rgt drill` for this provider, account
+    and kind of box passed, within 90 days; the provider's list shows that one id, made at that
+    time, just before; what the stop destroys holds no run whose results aren't verified elsewhere;
+    its clock agrees with the provider's, and it hasn't just started, slept or lost the network. One
+    box a round. Files that no run made aren't looked at. A box that can't be reached is left alone,
+    unless you confirmed it with --if-unreachable stop.
 
     It was never tried on a real account. Without a command or option: `rgt guard status`.
 
     Where a file that it needs is damaged or another user can write it, it says so, warns on, and
-    stops nothing until that is mended, but for boxes made after a damaged job. A box that was asked
-    to stop three times and still runs is told in each round. So is one that the provider's list
-    lacks, until `rgt release` has confirmed that it is gone.
+    stops nothing until that is mended, but for boxes made after a damaged job. Without its keys it
+    asks no provider, and warns by what it knows here. A box that was asked to stop three times and
+    still runs is told in each round. So is one that the provider's list lacks, until `rgt release`
+    has confirmed that it is gone.
 
-    Exit 0: nothing to tell. Exit 1: it warned or stopped a box. Exit 2: it couldn't do its work.
+    Exit 0: nothing to tell. Exit 1: it warned, or asked a box to stop. Exit 2: it couldn't do its work.
     """
     if ctx.invoked_subcommand:
         return 0
@@ -86,8 +87,13 @@ def guard(
         return _status(as_json)
     say = (lambda line: None) if as_json else print
     send = (lambda line: _call(notify, line)) if notify else None
+    keyless, environment = "", dict(os.environ)
     try:
-        told = guards.work(with_keys(keys), time.time(), say, send)
+        environment = with_keys(keys)
+    except BadRequest as error:  # what may be billed is known without the providers
+        keyless = str(error)
+    try:
+        told = guards.work(environment, time.time(), say, send, keyless)
     except UserError as error:
         if send:
             with suppress(UserError):
@@ -169,15 +175,19 @@ def confirm(box: str, provider: str, id: str, wins: str, keys: Path | None, yes:
     own, item = guards.candidate(asked, opened.name, at, opened.since, id, wins, time.time())
     act = asked.commands.stop
     kept = providers.kept(act, item) if act else []
-    made = time.strftime("%Y-%m-%d %H:%M", time.localtime(own.created))
+    made = shown_moment(own.created)
     print(f"{own.id} ({item.name or 'no name'}), made {made}, {item.state}")
     print(f"past its end it is stopped by: {shlex.join(own.words)}")
     told = "all of its root disk" if "/" in kept else ", ".join(kept) or "nothing"
-    print(f"that keeps {told}, and destroys all else ({DISCLAIMER})")
+    found = guard_files.read()
+    drilled = found.drilled(own, act) if act else None
+    tried = "the newest rgt drill didn't pass" if found.drill(own) else DISCLAIMER
+    tried = f"as rgt drill showed at {shown_moment(drilled)}" if drilled else tried
+    print(f"that keeps {told}, and destroys all else ({tried})")
     reach = "it is stopped" if wins == "stop" else "it is left on, and billed"
     print(f"where it can't be reached then: {reach}")
-    if act is None or guard_files.read().drilled(own, act) is None:
-        print(f"before it acts, rgt drill {own.provider} must have passed for this kind of box")
+    if drilled is None:
+        print(f"before it acts, rgt drill {own.provider} BOX must have passed for this kind of box")
     if not agrees("confirm this?", yes):
         return 1
     guard_files.confirm(own)
@@ -237,13 +247,16 @@ def status(as_json: bool) -> int:
 
 def _status(as_json: bool) -> int:
     from ..runs import guard as guards
-    from ..runs import guard_files, guard_timer
+    from ..runs import guard_files, guard_timer, known_jobs, ledger
 
-    timers, kept = guard_timer.installed(), guard_files.read()
+    timers, kept, here = guard_timer.installed(), guard_files.read(), guard_files.here()
     last = kept.last
     age = None if last is None else time.time() - last.at
     works = age is not None and -guards.EVERY < age < 3 * guards.EVERY
-    names = [shown(one.name, 60) for one in kept.confirmed.values()]
+    still_open = {box.address for box in ledger.still_open()} | {*kept.lost(known_jobs.every())}
+    confirmed = [one for one in kept.confirmed.values() if one.address in still_open]
+    names = [shown(one.name, 60) for one in confirmed if one.here == here]
+    others = [one for one in confirmed if one.here != here]
     told = {
         "timers": timers,
         "paused": os.path.lexists(guard_files.place("paused")),
@@ -253,6 +266,7 @@ def _status(as_json: bool) -> int:
         "lines": last.lines if last else [],
         "blocked": last.blocked if last else {},
         "confirmed": names,
+        "not_confirmed_here": [shown(one.name, 60) for one in others],
     }
     for line in kept.damage:
         terminal.error(line)
@@ -265,10 +279,12 @@ def _status(as_json: bool) -> int:
         print(f"last round: {when}{late}")
         if told["paused"]:
             print("paused: it stops no box")
-        none = "none; rgt guard confirm BOX names one"
-        print(f"may stop past their end: {', '.join(names) or none}")
+        none = "none; rgt guard confirm BOX --provider NAME names one"
+        print(f"confirmed here: {', '.join(names) or none}")
+        for one in others:
+            print(f"not confirmed here: {shown(one.name, 60)}; {one.again}")
         for line in told["lines"]:
             print(f"told: {line}")
         for name, why in told["blocked"].items():
-            print(f"doesn't stop {name}: {why}")
+            print(f"doesn't stop {name}: {why.partition(': ')[2]}")
     return last.code if last and works and timers and not kept.damage else 2

@@ -664,7 +664,7 @@ def _confirm_gone(box: Box, profile: Profile, source: ProviderList, as_json: boo
 def _forget(text: str, mine: bool, as_json: bool) -> int:
     """Take a box off the ledger because the user says so: 0 forgotten, 1 it wasn't there."""
     from ..boxes.box import BadBox, address, parse
-    from ..runs import known_jobs, ledger
+    from ..runs import guard_files, known_jobs, ledger
 
     try:
         box = parse(text)
@@ -672,7 +672,7 @@ def _forget(text: str, mine: bool, as_json: bool) -> int:
     except BadBox:  # an address, or a name that the reminder cut
         name, place = text.strip(), ""
     forgotten = ledger.forget(name, place, own=mine)
-    lost = {place, name} & known_jobs.lost(known_jobs.every())
+    lost = {place, name}.intersection(guard_files.read().lost(known_jobs.every()))
     if not forgotten and lost and not mine:
         forgotten = ledger.gone(lost.pop(), name, "the user says so") or ""
     name = shown(name, 80)

@@ -75,14 +75,16 @@ def plan(provider: Provider) -> list[str]:
         )
     if known.start:
         steps.append(("start", known.start.command, "up to 20 min of the box's price"))
-    steps.append(("end", known.end.command, "ends the bill; the box and its files are gone"))
+    gone = "the box and its files are gone; a disk that outlives it is billed"
+    steps.append(("end", known.end.command, gone))
     return [f"{name}: {command} ({cost})" for name, command, cost in steps]
 
 
 def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Receipt:
-    """Drill with one box, which ends. `id`: '' for the one at its address.
+    """Drill with one box, which ends, and keep the receipt once the box was changed. `id`: '' for
+    the one at its address.
 
-    Raises Unfit and NoAnswer; what was seen before is then lost but for the box's own state.
+    Raises Unfit and NoAnswer; a drill that breaks off after its first change counts as not passed.
     """
     done = Receipt(provider.name, "", "", "", time.time(), False, {})
     began = time.monotonic()
@@ -111,6 +113,7 @@ def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Receipt:
     done.marked = _marks(box, "write", mark, folders)
     if not done.marked:
         raise Unfit("no mark could be left on the box; check that rgt ssh reaches it")
+    survives = known.stop is None
     if known.stop:
         done.command = guard_files.hash_of(known.stop.command)
         stopped = _step(provider, "stop", known.stop, item, "stopped", ask, done)
@@ -134,9 +137,11 @@ def drill(provider: Provider, box: Box, id: str, ask: Ask) -> Receipt:
                 done.notes.append(f"lost at the stop against the page: {', '.join(lost)}")
             if not expected:
                 done.notes.append("no folder that a stop keeps had a mark; rent a box with a disk")
-            done.passed = bool(expected) and not lost
+            survives = bool(expected) and not lost
     gone = _step(provider, "end", known.end, item, "ended", ask, done)
-    done.passed = (done.passed if known.stop else True) and gone is not None
+    done.passed = survives and gone is not None
+    if guard_files.drill_file(done).exists():
+        guard_files.note_drill(done)
     return done
 
 
@@ -159,19 +164,32 @@ def _step(
         done.notes.append(f"{name}: not agreed to")
         return None
     began = time.monotonic()
+    done.notes.append(f"{name}: it broke off")  # what is kept of it until the step has ended
+    guard_files.note_drill(done)
+    shows = _change(provider, act, item, wanted, ask)
+    done.notes.pop()
+    if shows is None:
+        done.notes.append(f"{name}: the list doesn't show it after {MOST / 60:.0f} min")
+        ask.say(f"{name}: the list doesn't show it; LOOK IN THE CONSOLE, the box may be billed")
+    else:
+        done.seconds[name] = round(time.monotonic() - began, 1)
+        ask.say(f"{name}: done, as the list shows after {done.seconds[name]:.0f} s")
+    guard_files.note_drill(done)
+    return shows
+
+
+def _change(provider: Provider, act: Act, item: Item, wanted: str, ask: Ask) -> Item | None:
+    """Run a command and return the box as the list shows it once it did what is `wanted`; None
+    where it didn't."""
     provider.change(act, item)
     waited = 0.0
     while waited <= MOST:
         found = [one for one in provider.boxes() if one.id == item.id]
         is_gone = not found or found[0].standing == "ended"
         if (wanted == "ended" and is_gone) or (found and found[0].standing == wanted):
-            done.seconds[name] = round(time.monotonic() - began, 1)
-            ask.say(f"{name}: done, as the list shows after {done.seconds[name]:.0f} s")
             return found[0] if found else replace(item, standing="ended")
         ask.wait(EVERY)
         waited += EVERY
-    done.notes.append(f"{name}: the list doesn't show it after {MOST / 60:.0f} min")
-    ask.say(f"{name}: the list doesn't show it; LOOK IN THE CONSOLE, the box may be billed")
     return None
 
 
@@ -205,12 +223,14 @@ def lines_for_page(done: Receipt, today: date) -> list[str]:
     """Return the lines for the page of the platform; [] for a drill that didn't pass."""
     if not done.passed:
         return []
+    running = f"billed, as the list says: {_cost(done.costs.get('running'))} running"
+    if not done.command:  # nothing stops a box there
+        return [f"under commands and stop_billing: drilled: {today}", running]
     survived = ", ".join(done.survived.get("stop", [])) or "nothing"
     return [
         f"under commands, stop_billing and survives: drilled: {today}",
         f"survives, as seen: after a stop {survived} of {', '.join(done.marked)}",
-        f"billed, as the list says: {_cost(done.costs.get('running'))} running, "
-        f"{_cost(done.costs.get('stopped'))} stopped; look at the invoice in a day",
+        f"{running}, {_cost(done.costs.get('stopped'))} stopped; look at the invoice in a day",
     ]
 
 

@@ -18,6 +18,7 @@ from math import inf
 
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
+from ..numbers import finite
 from ..platforms import provider as providers
 from ..platforms.profile import Act, ProfileError
 from ..platforms.provider import Item, NoAnswer, Provider
@@ -25,19 +26,21 @@ from ..runner.deadline import after
 from ..text.masking import shown
 from ..text.spans import shown_seconds
 from . import guard_files, known_jobs, ledger, other_runs, overview
-from .guard_decision import CLOCKS, Confirmed, End, Seen, decide, warnings
+from .guard_decision import CLOCKS, Confirmed, End, Seen, anew, decide, typed, warnings
 from .guard_files import Last, Unfit
 from .job_errors import JobError
 from .job_reading import from_object
 from .known_jobs import Known
 from .overview import Place
-from .run_ends import least_seconds
+from .sent_job import end_seconds
 
 EVERY = 600.0  # seconds between two rounds
 HOLD = 540.0  # seconds for which no box is judged after something odd: until the next round
 JUMP = 60.0  # seconds by which two clocks may part between two rounds
 LOOK = 30.0  # seconds for one box
-AGAIN = 24 * 3600  # seconds after which the user's command gets the same line again
+DAY = 24 * 3600.0
+AGAIN = DAY  # seconds after which the user's command gets the same line again
+MOST_OF_AN_END = 2 * 3600.0  # seconds, where a box doesn't tell the job
 AT_ONCE = 16  # boxes that are asked at the same time
 _AMOUNT = re.compile(r"\d[\d.]* (?:s|min|h|days|times)\b")  # what grows, and no box's name
 DEAD = ("timeout", "refused", "lost")  # reasons of ssh for which a box counts as dead
@@ -75,11 +78,13 @@ def work(
     now: float,
     say: Callable[[str], None],
     send: Callable[[str], None] | None = None,
+    keyless: str = "",
 ) -> Last:
     """Do a round. `now`: seconds since 1970. `say` gets each line as it comes, `send` those that
-    are new or a day old, and raises Unfit where one doesn't get through. Raises Unfit."""
+    are new or a day old, and raises Unfit where one doesn't get through. `keyless`: why there are
+    no keys, so that no provider is asked; '' where there are. Raises Unfit."""
     with guard_files.only_one() as why:
-        return _Round(environment, now, say, send, why).work()
+        return _Round(environment, now, say, send, why, keyless).work()
 
 
 @dataclass
@@ -89,12 +94,14 @@ class _Round:
     say: Callable[[str], None]
     send: Callable[[str], None] | None
     unfit: str  # why it may only look and warn
+    keyless: str
 
     def __post_init__(self) -> None:
         self.began = time.monotonic()
         self.kept = guard_files.read()
         self.before, self.confirmed = self.kept.last, self.kept.confirmed
         self.last = Last(at=self.now, up=time.monotonic(), boot=_boot())
+        self.here = guard_files.here()
         self.is_paused = os.path.lexists(guard_files.place("paused"))
         self.acted = ""
         self.damaged_at = -inf  # no box that was made before is judged
@@ -129,27 +136,38 @@ class _Round:
     def work(self) -> Last:
         places = self._places()
         with ThreadPoolExecutor(AT_ONCE) as pool:
-            looking = pool.map(_look, places)
+            looking = pool.map(_look_safely, places)
             wanted = sorted({one.provider for one in self.confirmed.values()})
             accounts = dict(zip(wanted, pool.map(self._ask, wanted), strict=True))
             self.looks = looks = list(looking)
-        before = self.before.silent if self.before else {}
+        # Nobody knows whether a box was silent while this machine slept.
+        before = self.before.silent if self.before and not self._why_asleep() else {}
         for look in looks:
             if not look.answers:
                 self.last.silent[look.place.address] = before.get(look.place.address, self.now)
         hold = self._hold(looks, accounts)
         if self.is_offline:  # what each box says or doesn't means nothing
+            self.last.silent = {}
             for look in looks:
                 look.reason = ""
+        if self.keyless:
+            self.tell(f"no provider could be asked: {self.keyless}", 2)
         for name, account in accounts.items():
-            if account.why:
+            if account.why and not self.keyless:
                 self.tell(f"a provider couldn't be asked: {account.why}", 2)
             if account.ahead is not None and abs(account.ahead) > CLOCKS:
                 ahead = shown_seconds(abs(account.ahead))
                 self.tell(f"this clock and that of {name} differ by {ahead}, so ends are told too "
                           "early or too late; set this clock")  # fmt: skip
         for look in sorted(looks, key=self._sent):  # one that doesn't stop holds up no other
-            self._judge(look, accounts, hold)
+            try:
+                self._judge(look, accounts, hold)
+            except Exception as error:  # a fault of ours with one box hides no other's bill
+                name = shown(look.place.name, 60)
+                self.tell(
+                    f"{name} couldn't be judged ({type(error).__name__}), and may be billed; look "
+                    "at it, and report this", 2
+                )  # fmt: skip
         try:
             guard_files.note_round(self.last)
         except Unfit as error:
@@ -169,17 +187,15 @@ class _Round:
         told = ledger.damage()
         others = [*filter(None, (self.unfit, told)), *self.kept.damage]
         places = [place for place in overview.places() if place.opened]
-        named = ledger.addresses()
-        lost = {address: address for address in known_jobs.lost(jobs)}
-        lost |= {one.address: one.name for one in self.confirmed.values()
-                 if one.address not in named}  # fmt: skip
+        lost = self.kept.lost(jobs)
         if lost:
             names = ", ".join(shown(name, 60) for name in lost.values())
+            gone = ", ".join(f"rgt release {typed(address)} --forget" for address in lost)
             others.insert(
                 0,
                 f"the list of boxes is damaged: it doesn't have {names}; look at {ledger.place()}: "
-                "a box that only it names isn't looked at, and may still be billed. Once a box is "
-                "gone: rgt release BOX --forget",
+                "a box that only it names isn't looked at, and may still be billed. Once it is "
+                f"gone: {gone}",
             )
         for line in (*others, *map(str, damage)):
             self.tell(line, 2)
@@ -196,8 +212,9 @@ class _Round:
         fell = [look for look in looks if look.reason and not look.answers
                 and (before is None or look.place.address not in before.silent)]  # fmt: skip
         network = bool(looks) and all(look.reason in (*DEAD, "name") for look in looks)
-        heard = any(not one.why or one.ahead is not None for one in accounts.values())
-        if network and (len(looks) > 1 or accounts) and not heard:
+        asked = {} if self.keyless else accounts
+        heard = any(not one.why or one.ahead is not None for one in asked.values())
+        if network and (len(looks) > 1 or asked) and not heard:
             self.is_offline = True
             hold = "no box and no provider answers: this machine's own network may be down"
             self.tell(f"{hold}; nothing could be looked at, and boxes may be billed", 2)
@@ -226,13 +243,17 @@ class _Round:
 
     def _ask(self, name: str) -> Account:
         """Return what a provider says, asked once for all of its boxes."""
-        account = Account()
+        account = Account(why=self.keyless)
+        if self.keyless:
+            return account
         try:
             account.provider = providers.of(name, self.environment)
             account.mark = account.provider.account()
             account.boxes, account.at = account.provider.boxes(), self.time()
         except (NoAnswer, ProfileError) as error:
             account.why = str(error)
+        except Exception as error:  # as for one box
+            account.why = f"{name}: its answer can't be read ({type(error).__name__}); report this"
         with suppress(NoAnswer):
             account.ahead = account.provider.clock() - self.time() if account.provider else None
         return account
@@ -272,8 +293,10 @@ class _Round:
             self.is_paused,
             "a file that the guard needs is damaged" if made - CLOCKS <= self.damaged_at else "",
             hold,
+            self.is_offline,
             own,
             tuple(self._end(job, place) for job in jobs if job.at >= made - CLOCKS),
+            here=self.here,
             why=look.why,
             why_unlisted=account.why,
             acted=self.acted,
@@ -285,6 +308,7 @@ class _Round:
         if own and act and account.provider:
             listed = tuple(box for box in account.boxes if box.id == own.id)
             words = account.provider.words(act, listed[0]) if listed else []
+            drilled, last = self.kept.drilled(own, act), self.kept.drill(own)
             seen = replace(
                 seen,
                 listed=listed,
@@ -292,7 +316,8 @@ class _Round:
                 asked=place.address,
                 at_address=ids_at(account.boxes, look.names),
                 account=account.mark,
-                drilled=self.kept.drilled(own, act),
+                drilled=drilled,
+                undrilled=last.at if last and drilled is None else None,
                 command=guard_files.hash_of(*words) if listed else own.command,
                 sent=self.kept.sent(own),
                 clock_ahead=account.ahead,
@@ -303,8 +328,8 @@ class _Round:
         """Return when a run from here ends at the latest."""
         try:
             known = from_object(job.given)
-            allowance = least_seconds(known) + known.at_end.unproven_minutes * 60
-            return End(job.name, after(known.ends, job.first_start or job.at), allowance)
+            seconds = end_seconds(known.model_dump())
+            return End(job.name, after(known.ends, job.first_start or job.at), seconds)
         except (JobError, ValueError, TypeError, AttributeError, KeyError):
             name = shown(place.name, 60)
             self.tell(
@@ -365,13 +390,23 @@ def ids_at(listed: list[Item], names: tuple[str, ...]) -> tuple[str, ...]:
     return found[1]
 
 
+def _look_safely(place: Place) -> Look:
+    """Return what a box says, also where that isn't what any box says."""
+    try:
+        return _look(place)
+    except Exception as error:
+        why = f"what it says can't be read ({type(error).__name__})"
+        return Look(place, (place.address,), why=why)
+
+
 def _look(place: Place) -> Look:
     """Return what a box says of its runs."""
     look = Look(place, (place.address,))
     try:
         box = boxes.parse(place.name)
         if boxes.address(box, limit=LOOK) != place.address:
-            look.why = "its name leads to another box now"
+            gone = f"rgt release {typed(place.address)} --forget"
+            look.why = f"its name leads to another box now; once it is gone: {gone}"
             return look
         look.names = names_of(box, place.address)
         look.rows = other_runs.rows_of(box, tuple(job.folder for job in place.jobs), LOOK)
@@ -387,7 +422,7 @@ def _look(place: Place) -> Look:
 
 def _with_runs(seen: Seen, look: Look, act: Act | None) -> Seen:
     """Return what a round sees with what the runs of the box say."""
-    longer, unproven, ended, late = [], [], [], []
+    longer, ending, unproven, ended, late = [], [], [], [], []
     kept = providers.kept(act, seen.listed[0]) if act and len(seen.listed) == 1 else []
     box = boxes.parse(look.place.name)
     marks = ledger.releases(look.place.address)
@@ -401,6 +436,8 @@ def _with_runs(seen: Seen, look: Look, act: Act | None) -> Seen:
             longer.append(name)
         elif lives and status.deadline is not None:
             late.append(status.deadline)
+            left = status.deadline + _end_seconds(row) - seen.now
+            ending += [(name, left)] if left > 0 else []
         is_released = marks.get(str(row.get("folder"))) == str(row.get("mark"))
         is_safe = not lives and (row.get("saved") is True or is_released)
         if not is_safe and not _are_kept(row.get("mounts"), kept):
@@ -412,10 +449,17 @@ def _with_runs(seen: Seen, look: Look, act: Act | None) -> Seen:
     return replace(
         seen,
         longer=tuple(longer),
+        ending=tuple(ending),
         unproven=tuple(unproven),
         ended=tuple(ended),
         late=min(late, default=None),
     )
+
+
+def _end_seconds(row: dict) -> float:
+    """Return how long a run's own end may take, by the job that its box holds; a day at most."""
+    told = finite(row.get("end_seconds"))
+    return MOST_OF_AN_END if told is None else min(max(told, 0.0), DAY)
 
 
 def _are_kept(mounts: object, kept: list[str]) -> bool:
@@ -448,7 +492,11 @@ def candidate(
     if box.created is None:
         raise Unfit(f"{provider.name} doesn't say when a box was made, so another could be meant")
     if box.created > since + CLOCKS:
-        raise Unfit(f"{box.id} was made after {shown(name, 60)} was first reached; check the id")
+        again = f"rgt guard confirm {typed(name)} --provider {provider.name}"
+        raise Unfit(
+            f"{box.id} was made after {shown(name, 60)} was first reached; check the id; "
+            f"{anew(name, again)}"
+        )
     if box.standing != "running":
         raise Unfit(f"{box.id} is {box.state or 'in no known state'}; confirm a running box")
     if there != (box.id,):

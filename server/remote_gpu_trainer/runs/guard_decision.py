@@ -6,6 +6,7 @@ first that doesn't hold decides, and what isn't known doesn't hold.
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
@@ -39,7 +40,8 @@ class Confirmed:
     """What the user confirmed on this machine about one box.
 
     `created`: of the box, by the provider's list. `command`: the hash of what ends it. `account`: a
-    mark of it. `if_unreachable`: what wins where ssh is dead.
+    mark of it. `if_unreachable`: what wins where ssh is dead. `here`: the mark of this machine and
+    of these files, as `guard_files.here` makes it.
     """
 
     address: str
@@ -53,8 +55,30 @@ class Confirmed:
     words: list[str]
     at: Seconds
     if_unreachable: Literal["alarm", "stop"] = "alarm"
+    here: str = ""
 
     __pydantic_config__ = local_files.STRICT
+
+    @property
+    def again(self) -> str:
+        """Return the command that confirms the box anew."""
+        return f"rgt guard confirm {typed(self.name)} --provider {self.provider}"
+
+
+def typed(name: str) -> str:
+    """Return the name of a box as a user types it."""
+    return shlex.quote(shown(name, 1000))
+
+
+def anew(name: str, again: str) -> str:
+    """Return what to type once the box at an address is another one than before, or was restarted.
+
+    `again`: the command that confirms it.
+    """
+    return (
+        f"if the earlier one is gone, or this one was restarted: rgt release {typed(name)} "
+        f"--forget, rgt status {typed(name)} and {again}"
+    )
 
 
 @dataclass(frozen=True)
@@ -62,19 +86,21 @@ class Seen:
     """What a round has seen of one box. Times: seconds since 1970.
 
     `damage`: a local file that a round needs can't be read; `hold`: why no box may be judged in
-    this round. `ends`: of the runs from here since the box was
-    made. `drilled`: when a drill of this provider, account, kind and command last passed.
+    this round. `is_offline`: nothing could be looked at. `ends`: of the runs from here since the
+    box was made. `drilled`: when the newest drill of this provider, account and kind passed with
+    this command; `undrilled`: when it was, where it didn't. `here`: as `Confirmed` has it, now.
     `command`, `account`: as they are now. `listed`: the boxes of the provider's list that have the
     id; `listed_at`: when, None for no list; `why_unlisted`. `asked`: the address at which the box
     was asked by ssh; `at_address`: the ids of the boxes of the list that are reached there.
     `clock_ahead`: seconds by which the provider's clock is ahead of this one. `ssh`: whether the
     box answered; dead: it can't be reached; unsure: it can't be told whether this is the box;
-    `why` not; `silent_for` seconds. `longer`: runs there that live and whose own end is later.
-    `unproven`: what the stop would destroy and that is nowhere else. `strangers`: programs on its
-    cards that no run of ours has. `ended`: runs there that are over, where all are. `late`: when
-    the first run there that lives should have ended, by what the box itself says; None for none.
-    `sent`: when it was asked to stop since it was last off. `acted`: the box that this round has
-    stopped.
+    `why` not; `silent_for` seconds. `longer`: runs there that live and whose own end is later or
+    unknown. `ending`: those that live past their own end, and the seconds in which their runners
+    may still save, copy and end the box. `unproven`: what the stop would destroy and that is
+    nowhere else. `strangers`: programs on its cards that no run of ours has. `ended`: runs there
+    that are over, where all are. `late`: when the first run there that lives should have ended, by
+    what the box itself says; None for none. `sent`: when it was asked to stop since it was last
+    off. `acted`: the box that this round has asked to stop.
     """
 
     now: float
@@ -82,9 +108,12 @@ class Seen:
     is_paused: bool = False
     damage: str = ""
     hold: str = ""
+    is_offline: bool = False
     confirmed: Confirmed | None = None
     ends: tuple[End, ...] = ()
     drilled: float | None = None
+    undrilled: float | None = None
+    here: str = ""
     command: str = ""
     account: str = ""
     listed: tuple[Item, ...] = ()
@@ -97,6 +126,7 @@ class Seen:
     why: str = ""
     silent_for: float = 0.0
     longer: tuple[str, ...] = ()
+    ending: tuple[tuple[str, float], ...] = ()
     unproven: tuple[str, ...] = ()
     strangers: tuple[str, ...] = ()
     sent: tuple[float, ...] = ()
@@ -135,6 +165,17 @@ class Decision(NamedTuple):
     why: str = ""
 
 
+def _is_of_here(seen: Seen) -> str:
+    """A copy of these files doesn't know what was started since where they come from."""
+    own = seen.confirmed
+    if own and own.here and own.here == seen.here:
+        return ""
+    return (
+        "it was confirmed on another machine, or its files were copied or restored since; look "
+        f"what runs there, then: {own.again if own else ''}"
+    )
+
+
 def _has_passed(seen: Seen) -> str:
     """Silence alone never acts: only what the user wrote."""
     if not seen.ends:
@@ -153,11 +194,18 @@ def _has_passed(seen: Seen) -> str:
 def _is_drilled(seen: Seen) -> str:
     own = seen.confirmed
     told = f"{own.provider}, this account and this kind of box" if own else ""
+    again = f"rgt drill {own.provider if own else ''} shows how"
+    if seen.undrilled is not None:
+        ago = shown_seconds(max(0.0, seen.now - seen.undrilled))
+        return (
+            f"the newest drill for {told}, {ago} ago, didn't pass with the command of now; {again}"
+        )
     if seen.drilled is None:
-        return f"no drill has passed for {told}; rgt drill {own.provider if own else ''} does one"
+        return f"no drill has passed for {told}; {again}"
     days = (seen.now - seen.drilled) / 86400
     if not 0 <= days <= DRILL_DAYS:
-        return f"the drill for {told} is {days:.0f} days old, the limit is {DRILL_DAYS}"
+        limit = f"the limit is {DRILL_DAYS}; {again}"
+        return f"the drill for {told} is {days:.0f} days old, {limit}"
     return ""
 
 
@@ -168,11 +216,16 @@ def _is_the_box(seen: Seen) -> str:
     if not 0 <= seen.now - seen.listed_at <= FRESH:
         return "the provider's list is too old"
     if not seen.listed:
-        return f"the provider's list doesn't show {own.id}; if it is gone: rgt release BOX --forget"
+        told = f"the provider's list doesn't show {own.id}"
+        if seen.at_address:
+            others = f"but {', '.join(seen.at_address)} at its address"
+            return f"{told}, {others}; {anew(own.name, own.again)}"
+        return f"{told}; if it is gone: rgt release {typed(own.name)} --forget"
     if len(seen.listed) > 1:
         return f"the provider's list shows {own.id} {len(seen.listed)} times"
     if (box := seen.box) is None:
-        return f"{own.id} was made at another time than the box that you confirmed"
+        told = f"{own.id} was made at another time than the box that you confirmed"
+        return f"{told}; {anew(own.name, own.again)}"
     if box.kind != own.kind:
         return f"{own.id} is of another kind than the box that you confirmed"
     if box.locked:
@@ -187,8 +240,11 @@ def _is_at_its_address(seen: Seen) -> str:
     own = seen.confirmed
     if own is None or own.id not in seen.at_address:
         others = f", but {', '.join(seen.at_address)}" if seen.at_address else ""
+        hosts = seen.box.hosts if seen.box else ()
+        now = ", ".join(f"{host}:{port}" if port else host for host, port in hosts)
+        moved = f"; it shows it at {shown(now, 200)}: name the box so from now on" if now else ""
         id = own.id if own else "it"
-        return f"the provider's list doesn't show {id} at {shown(seen.asked, 80)}{others}"
+        return f"the provider's list doesn't show {id} at {shown(seen.asked, 80)}{others}{moved}"
     if seen.at_address != (own.id,):
         return (
             f"the provider's list shows several boxes at {shown(seen.asked, 80)}: "
@@ -216,6 +272,12 @@ def _is_safe(seen: Seen) -> str:
     if seen.ssh == "answers":
         if seen.longer:
             return f"{', '.join(seen.longer)} lives there, and its end is later or unknown"
+        if seen.ending:
+            run, left = max(seen.ending, key=lambda one: one[1])
+            return (
+                f"{run} lives there, and its runner has {shown_seconds(left)} more to save, copy "
+                "and end the box itself"
+            )
         if seen.strangers:
             return f"another program uses its cards: {', '.join(seen.strangers)}"
         if seen.unproven:
@@ -232,25 +294,34 @@ def _is_safe(seen: Seen) -> str:
 
 CONDITIONS: dict[str, Callable[[Seen], str]] = {
     "files whole": lambda seen: seen.damage,
-    "confirmed": lambda seen: "" if seen.confirmed else "you haven't confirmed how it is ended",
+    "confirmed": lambda seen: (
+        "" if seen.confirmed
+        else "you haven't confirmed how it is ended; rgt guard confirm "
+        f"{typed(seen.name)} --provider NAME does, where the provider has a stop"
+    ),
+    "confirmed here": _is_of_here,
     "not paused": lambda seen: "the guard is paused" if seen.is_paused else "",
     "end passed": _has_passed,
     "guard awake": lambda seen: seen.hold,
     "drilled": _is_drilled,
     "same command": lambda seen: (
-        "" if seen.confirmed and seen.command == seen.confirmed.command
-        else "the command that ends it isn't the one that you confirmed; confirm it anew"
+        "" if seen.confirmed is None or seen.command == seen.confirmed.command
+        else f"the command that ends it isn't the one that you confirmed; {seen.confirmed.again}"
     ),
     "same account": lambda seen: (
-        "" if seen.confirmed and seen.account == seen.confirmed.account
-        else seen.why_unlisted or "the key is of another account than when you confirmed"
+        "" if seen.confirmed is None or seen.account == seen.confirmed.account
+        else seen.why_unlisted or "the key is of another account than when you confirmed; give "
+        f"that one's, or {seen.confirmed.again}"
     ),
     "one box": _is_the_box,
     "same address": _is_at_its_address,
     "not asked just now": _was_asked,
     "clocks agree": _clocks_agree,
     "nothing lost": _is_safe,
-    "one a round": lambda seen: f"{seen.acted} was stopped in this round" if seen.acted else "",
+    "one a round": lambda seen: (
+        f"{seen.acted} was asked to stop in this round, and one is enough; the next round looks "
+        "again" if seen.acted else ""
+    ),
 }  # fmt: skip
 
 
@@ -285,8 +356,8 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
         )
     elif ago >= STOPPING:
         told.append(
-            f"{name} was asked to stop {shown_seconds(ago)} ago, and still runs: stop it in the "
-            "provider's console"
+            f"{name} was asked to stop {shown_seconds(ago)} ago, and the provider's list still "
+            "shows it running: stop it in the provider's console"
         )
     last = max((end.at for end in seen.ends if end.at is not None), default=None)
     if last is None or seen.now < last:  # the box's own word never stops anything
@@ -296,8 +367,15 @@ def warnings(seen: Seen, decision: Decision) -> list[str]:
         late = shown_seconds(seen.now - last)
         why = "" if decision.acts else f"; the guard doesn't stop it: {decision.why}"
         told.append(f"{name} is {late} past its end, and may still be billed{why}")
+    gone = f"if it is gone: rgt release {typed(seen.name)} --forget"
     if seen.ssh == "dead" and not is_off and not is_past:
-        told.append(f"{name} has given no answer for {shown_seconds(seen.silent_for)}: {seen.why}")
+        silent = shown_seconds(seen.silent_for)
+        told.append(
+            f"{name} has given no answer for {silent}, and may be billed: {seen.why}; {gone}"
+        )
+    if seen.ssh == "unsure" and seen.why and not (is_off or is_past or seen.is_offline):
+        told.append(f"{name} couldn't be looked at, and may be billed: {seen.why}")
     if seen.ended and not is_past and not is_off:
-        told.append(f"{name} is on, and nothing runs there any more: {', '.join(seen.ended)}")
+        ended = ", ".join(seen.ended)
+        told.append(f"{name} answers and may be billed, and nothing runs there any more: {ended}")
     return told

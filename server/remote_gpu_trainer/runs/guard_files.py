@@ -11,16 +11,17 @@ import json
 import os
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from ..platforms.profile import Act
 from ..text import UserError, write_whole
 from ..text.locking import lock
-from . import ledger, local_files
+from . import known_jobs, ledger, local_files
 from .guard_decision import Confirmed
+from .known_jobs import Known
 from .local_files import Damaged, Seconds
 
 MOST_BYTES = 16 << 20  # of the journal's end
@@ -117,14 +118,27 @@ class Kept:
             times = [] if step.step == "off" else times
         return tuple(times)
 
+    def lost(self, jobs: list[Known]) -> dict[str, str]:
+        """Return the boxes that jobs or confirmations name and the ledger lost: {address: name}."""
+        found = {address: address for address in known_jobs.lost(jobs)}
+        return found | {
+            one.address: one.name
+            for one in self.confirmed.values()
+            if one.address not in ledger.addresses()
+        }
+
+    def drill(self, own: Confirmed) -> Receipt | None:
+        """Return the newest drill of such a box of this account, passed or not."""
+        wanted = (own.provider, own.account, own.kind)
+        found = (o for o in self.receipts if (o.provider, o.account, o.kind) == wanted)
+        return max(found, key=lambda one: one.at, default=None)
+
     def drilled(self, own: Confirmed, act: Act) -> float | None:
-        """Return when a drill last showed that this command stops such a box of this account."""
-        wanted = (own.provider, own.account, own.kind, hash_of(act.command))
-        return max(
-            (one.at for one in self.receipts if one.passed
-             and (one.provider, one.account, one.kind, one.command) == wanted),
-            default=None,
-        )  # fmt: skip
+        """Return when the newest drill showed that this command stops such a box of this account,
+        None where it didn't."""
+        last = self.drill(own)
+        shows = last and last.passed and last.command == hash_of(act.command)
+        return last.at if last and shows else None
 
     def _of(self, own: Confirmed) -> list[Step]:
         return [one for one in self.steps if (one.id, one.created) == (own.id, own.created)]
@@ -189,11 +203,37 @@ def journal(step: str, own: Confirmed, **more: str) -> None:
         raise _not_written(file, error) from None
 
 
+def here() -> str:
+    """Return a mark of this machine and of this very folder, '' where nothing was confirmed yet.
+
+    A file that is never written again carries it: a copy, or a backup that is put back, has another
+    inode or another time of change, which nobody can set. The clone of a whole disk isn't seen.
+    """
+    try:
+        told = place("here").stat()
+    except OSError:
+        return ""
+    return hash_of(_machine(), str(told.st_ino), str(told.st_ctime_ns))
+
+
+def _machine() -> str:
+    """Return the id of this machine, '' where it has none in a file."""
+    for name in ("/etc/machine-id", "/var/lib/dbus/machine-id"):
+        with suppress(OSError):
+            return Path(name).read_text(encoding="ascii", errors="replace").strip()
+    return ""
+
+
 def confirm(confirmed: Confirmed) -> None:
-    """Note what the user has confirmed. Raises Damaged and Unfit."""
+    """Note what the user has confirmed, here. Raises Damaged and Unfit."""
     name = "confirmed.json"
     known = local_files.read(place(name), dict[str, Confirmed], ANEW[name]) or {}
-    told = {**known, confirmed.address: confirmed}
+    if not here():
+        try:
+            write_whole(place("here"), b"", 0o600)
+        except OSError as error:
+            raise _not_written(place("here"), error) from None
+    told = {**known, confirmed.address: replace(confirmed, here=here())}
     _write(name, {address: asdict(one) for address, one in told.items()})
 
 
@@ -203,10 +243,16 @@ def note_round(told: Last) -> None:
 
 
 def note_drill(receipt: Receipt) -> Path:
-    """Keep the receipt of a drill; return its file. Raises Unfit."""
-    name = f"drills/{receipt.provider}-{time.strftime('%Y%m%d-%H%M%S')}.json"
-    _write(name, asdict(receipt))
-    return place(name)
+    """Keep the receipt of a drill, over what was kept of it before; return its file. Raises
+    Unfit."""
+    file = drill_file(receipt)
+    _write(f"drills/{file.name}", asdict(receipt))
+    return file
+
+
+def drill_file(receipt: Receipt) -> Path:
+    """Return the file of a receipt."""
+    return place(f"drills/{receipt.provider}-{receipt.at * 1000:.0f}.json")
 
 
 def hash_of(*words: str) -> str:

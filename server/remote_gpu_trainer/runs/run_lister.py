@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from ..runner import child, procs
 from ..runner.folder import Folder
-from .sent_job import job_in
+from .sent_job import end_seconds, job_in
 
 MOST_STATUS = 200_000  # bytes of a run's own answer
 
@@ -68,6 +68,7 @@ def _row(path, is_asked_for, limit):
         row["end"] = ""
         said = child.answer(["bash", folder.at("run.sh"), "status", "--json"], limit)
         row["status"] = (said or "")[:MOST_STATUS]
+        row["end_seconds"] = _end_seconds(path)
     return row
 
 
@@ -88,6 +89,14 @@ def _mounts(path):
             place = os.path.dirname(place)
         mounts.add(place)
     return sorted(mounts)
+
+
+def _end_seconds(path):
+    """Return how long a run's own end may take, None where its job can't be read."""
+    try:
+        return end_seconds(job_in(path)["job"])
+    except (KeyError, TypeError, AttributeError):
+        return None
 
 
 def _newest(folder, names):

@@ -5,12 +5,12 @@ Nothing is changed.
 
 from __future__ import annotations
 
-import time
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from ..platforms.provider import Item, NoAnswer, NotSetUp, Provider
 from ..text.masking import shown
+from ..text.spans import shown_moment
 from . import known_jobs, ledger
 from .guard_decision import CLOCKS
 from .known_jobs import Known
@@ -96,8 +96,10 @@ def as_text(swept: Swept) -> str:
     """Return what was found, for a terminal."""
     name = swept.provider
     if swept.why:
-        return f"not asked: {swept.why}"
-    counts = f"{len(swept.boxes)} box{'' if len(swept.boxes) == 1 else 'es'}"
+        what = "what it bills isn't known" if swept.is_set_up else "not asked"
+        return f"{what}: {swept.why}"
+    here = sum(box.standing != "ended" for box in swept.boxes)
+    counts = f"{here} box{'' if here == 1 else 'es'}"
     out = [f"{name}: {counts}, {len(swept.unexplained)} that no run from here explains"]
     for box in swept.unexplained:
         cost = "" if box.hourly is None else f", {box.hourly:.2f} USD an hour"
@@ -117,7 +119,7 @@ def _named(item: Item) -> str:
 def _since(box: Item) -> str:
     if box.created is None:
         return ""
-    return time.strftime(" since %Y-%m-%d %H:%M", time.localtime(box.created))
+    return f" since {shown_moment(box.created)}"
 
 
 def _month(swept: Swept, item: Item) -> str:
