@@ -75,7 +75,8 @@ def guard(
     still runs is told in each round. So is one that the provider's list lacks, until `rgt release`
     has confirmed that it is gone.
 
-    Exit 0: nothing to tell. Exit 1: it warned, or asked a box to stop. Exit 2: it couldn't do its work.
+    Exit 0: nothing to tell. Exit 1: it warned, or asked a box to stop. Exit 2: it couldn't do its
+    work.
     """
     if ctx.invoked_subcommand:
         return 0
