@@ -33,6 +33,7 @@ LOOK = 5.0  # seconds between two looks at a program that was asked to end, and 
 PAUSE = (
     20.0  # seconds of a supervisor whose runner has gone, in which it dies as rarely as in a step
 )
+READ_AGAIN = 5  # deaths in a night after which the state is read again from its text: that is slow
 ALL_DIE = 0.3  # share of deaths that take the program's parent, too
 BOOT_SECONDS = 900.0  # until somebody has another box
 
@@ -79,6 +80,7 @@ class Play:
         self.steps = self.moments = 0  # of the run, and of copies meanwhile
         self.down_until = -1.0
         self.is_runner_gone = self.is_code_lost = False
+        self.deaths = 0
         self.born_at = 0.0  # when this supervisor began
         self.failed_at = 0.0  # when a fault of ours was there last: a death, a failed action
         self.checks = invariants.Checks(self)
@@ -218,7 +220,9 @@ class Play:
         self.down_until = self.world.now + self.faults.down_seconds
         self.failed_at = self.born_at = self.down_until
         self.edges.forget()
-        self.state = of_json(core.State, json.loads(json.dumps(as_json(self.state))))
+        self.deaths += 1
+        if self.deaths <= READ_AGAIN:
+            self.state = of_json(core.State, json.loads(json.dumps(as_json(self.state))))
         self.over, self.is_left = supervise.State(), False  # another one begins anew
         self.is_runner_gone = not core.is_over(self.state)
         # With the program's parent its exit code is lost.

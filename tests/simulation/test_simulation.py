@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import json
 from pathlib import Path
 
 import pytest
@@ -87,6 +88,13 @@ def test_nights_hold(request):
     count = MANY if request.config.option.all else FEW
     broken = [night for night in map(play, range(count)) if night.broken]
     assert not broken, f"python -m tests.simulation --seed {broken[0].seed} --trace: {broken[0]}"
+
+
+def test_each_recorded_night_that_failed_holds_now():
+    record = json.loads((HERE.parent / "records" / "nights.json").read_text(encoding="utf-8"))
+    assert record["held"] + len(record["failing"]) == record["nights"] > 0
+    assert {one["invariant"] for one in record["mended"]} == set(record["why"])
+    assert [one for one in record["mended"] if play(one["seed"]).broken] == []
 
 
 def test_a_night_is_the_same_each_time():
