@@ -295,7 +295,7 @@ class Play:
         """Return when to go on: of a run that ended long ago not before something happens."""
         ended, now = self.checks.ended_at, self.world.now
         soon = self.job.deadline_seconds - 300.0
-        if ended is None or self.state.phase not in ENDS or not ended + IDLE < now < soon:
+        if ended is None or not self.edges.marked or not ended + IDLE < now < soon:
             return until
         self.is_skipping = True
         return max(until, soon)
