@@ -111,7 +111,7 @@ def read_table() -> dict[int, Stat]:
     return {pid: row for pid, row in rows.items() if row is not None}
 
 
-def is_same(pid: int, start: int) -> bool:
+def is_same_process(pid: int, start: int) -> bool:
     """Return whether this very process lives; its pid may belong to another one by now."""
     stat = read_stat(pid) if pid else None
     return stat is not None and stat.lives and stat.start == start
@@ -1221,7 +1221,7 @@ def gone_ranks(roll: Mapping[str, Any], members: list[dict[str, Any]]) -> dict[i
     noted = {int(rank): row for rank, row in roll.items()
              if rank.isdigit() and isinstance(row, list) and len(row) == 2}  # fmt: skip
     return {rank: pid for rank, (pid, start) in noted.items()
-            if rank not in here and not is_same(pid, start)}  # fmt: skip
+            if rank not in here and not is_same_process(pid, start)}  # fmt: skip
 
 
 def find_zombies(parents: Iterable[int]) -> list[dict[str, Any]]:
@@ -1713,7 +1713,7 @@ def _read_folder(folder: str) -> dict[str, Any]:
 def _noted_process(folder: str, name: str) -> int:
     """Return the pid of one of a run's processes, 0 where that is gone."""
     pid, start = read_noted(folder, name)
-    return pid if is_same(pid, start) else 0
+    return pid if is_same_process(pid, start) else 0
 
 
 def read_object(path: str, most: int = 1 << 20) -> dict[str, Any]:

@@ -10,7 +10,7 @@ from remote_gpu_trainer.lookup.answer import answer_for
 from remote_gpu_trainer.lookup.decisions import KILLED as KILLED_BY_9
 from remote_gpu_trainer.runner import failures, why
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.state import State
+from remote_gpu_trainer.runner.state import StateFile
 from remote_gpu_trainer.runs.status_reply import status_from
 
 from tests.runner.clocks import Clock
@@ -73,7 +73,7 @@ def test_the_look_up_decides_on_the_log_of_nearly_every_class():
 def test_every_class_has_one_decision_for_runner_notice_and_status(name, tmp_path):
     run = Run(make_spec(tmp_path), clock=Clock())
     run.folder.make()
-    now = State(run)
+    now = StateFile(run)
     now.phase = "preempted" if name in ("preempted", "deadline") else "failed"
     now.failure, now.reason, now.checkpoint = name, "why", "/ckpt/step-9.pt"
     wanted = failures.as_answer(failures.decide(name), "/ckpt/step-9.pt")

@@ -781,7 +781,7 @@ class Supervised:
 
     def __init__(self, left: float, **fields):
         self.job, self.left, self.now, self.done = job_of(BILLED, fields), left, 0.0, []
-        self.state, self.is_over = supervise.State(), False
+        self.state, self.is_over = supervise.SupervisorState(), False
 
     def go(self, seconds: int, runner=LIVES, end: End = RUNS, **seen) -> list:
         """Return what was done in these seconds: (left, action)."""
@@ -1161,7 +1161,7 @@ class Night:
     its runner is through, its supervisor decides."""
 
     def __init__(self, *fields: dict, **seen):
-        self.over = supervise.State()
+        self.over = supervise.SupervisorState()
         self.job, self.state, self.now = job_of(JOB, *fields), State(), 0.0
         self.seen, self.done = Seen(signs=Signs())._replace(**seen), []
         self.copied = self.held = Worker()  # how each round of copies ends, and each hold

@@ -5,7 +5,7 @@ import json
 import pytest
 from remote_gpu_trainer.runner import elsewhere, procs
 from remote_gpu_trainer.runner.context import Run
-from remote_gpu_trainer.runner.state import State
+from remote_gpu_trainer.runner.state import StateFile
 
 from tests.runner.clocks import Clock
 from tests.runner.jobs import job_of
@@ -26,7 +26,7 @@ def look(tmp_path, monkeypatch):
             (tmp_path / "lock").write_text(f"1 1 {heartbeat}\n")
         if ended:
             (tmp_path / f".{ended}").write_text("")
-        state = State(run)
+        state = StateFile(run)
         state.read()
         return elsewhere.look(run, state)
 

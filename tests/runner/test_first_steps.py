@@ -9,7 +9,7 @@ import sys
 import pytest
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.probing import LOOKING, MOST, FirstSteps, in_a_line
-from remote_gpu_trainer.runner.state import State
+from remote_gpu_trainer.runner.state import StateFile
 
 from tests.conftest import module
 from tests.runner.box import Box
@@ -108,7 +108,7 @@ def test_a_runner_that_was_killed_still_tells_what_the_probe_saw(box: Box):
 def test_a_look_that_no_runner_will_end_is_not_told_for_ever(tmp_path):
     run = Run(job_of({"rendered": {"run_dir": str(tmp_path)}}))
     run.folder.make()
-    state = State(run)
+    state = StateFile(run)
     state.probe = LOOKING
     FirstSteps(run, state).look()
     assert state.probe == "not looked at: the runner that looked was gone"

@@ -11,7 +11,7 @@ from remote_gpu_trainer.runner import cells, procs, queue, roster, spec
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.core import decide
 from remote_gpu_trainer.runner.core.model import Seen, Signal, Start, Verdict
-from remote_gpu_trainer.runner.state import State
+from remote_gpu_trainer.runner.state import StateFile
 from remote_gpu_trainer.runs.cells import read_queue
 
 from tests.runner.clocks import Clock
@@ -88,7 +88,7 @@ class Bench:
 
     def go(self, asked_after: int = -1, reason: str = "signal TERM"):
         """Run the queue once; ask it to end after so many beats."""
-        told, beats = State(self.run), iter(range(10**6))
+        told, beats = StateFile(self.run), iter(range(10**6))
         self.run.asked = ""
         cells = self.queue = queue.Cells(SimpleNamespace(run=self.run, state=told))
         core = decide.State("staging")
@@ -334,7 +334,7 @@ def test_parts_divide_the_cells_and_have_a_state_each(bench, monkeypatch):
     one.run.folder.make()
     assert one.go().reason.startswith("2 cells") and one.started == ["b", "d"]
     assert one.cell("b").folder.path == one.run.base + "/cells/b"
-    State(one.run).write()
+    StateFile(one.run).write()
     monkeypatch.delenv("RGT_PART")
     whole = Run(one.run.spec)
     cells.take_newest_part(whole)

@@ -7,7 +7,7 @@ import pytest
 from remote_gpu_trainer.runner import history, series
 from remote_gpu_trainer.runner.context import Run
 from remote_gpu_trainer.runner.folder import read_rows
-from remote_gpu_trainer.runner.state import State
+from remote_gpu_trainer.runner.state import StateFile
 
 from tests.runner.clocks import Clock
 from tests.runner.jobs import job_of
@@ -19,7 +19,7 @@ CARD = {"use": 97, "memory_mb": 61440, "total_mb": 81559, "temperature_c": 64}
 def made(tmp_path) -> series.Series:
     run = Run(job_of({"rendered": {"run_dir": str(tmp_path / "run")}}), clock=Clock())
     run.folder.make()
-    state = State(run)
+    state = StateFile(run)
     state.attempt, state.phase = 1, "running"
     kept = series.Series(run, state, SimpleNamespace(gpus=[CARD], disk=(10, 100)))
     kept.begin_attempt()

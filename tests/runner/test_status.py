@@ -11,7 +11,7 @@ from remote_gpu_trainer.runner.core.attempts import Tries
 from remote_gpu_trainer.runner.core.model import as_json, of_json
 from remote_gpu_trainer.runner.core.phases import CODES
 from remote_gpu_trainer.runner.locks import Lease
-from remote_gpu_trainer.runner.state import State, core_of, forget_tries
+from remote_gpu_trainer.runner.state import StateFile, core_of, forget_tries
 
 from tests.runner.jobs import job_of
 
@@ -74,7 +74,7 @@ def test_a_run_that_had_a_complete_checkpoint_knows_it_whatever_was_lost(run, te
 
 def test_a_start_that_waits_for_the_lease_keeps_what_the_core_goes_by(run, monkeypatch):
     run.spec.deadline = "hours:1"
-    core, before = decide.State("failed", last_whole="/c/5.pt", attempt=3), State(run)
+    core, before = decide.State("failed", last_whole="/c/5.pt", attempt=3), StateFile(run)
     before.core = as_json(core)
     before.write()
 
@@ -96,10 +96,10 @@ def test_a_done_run_is_done_though_a_full_disk_kept_the_older_state(run):
 
 
 def test_what_the_core_goes_by_is_read_again_and_how_a_run_failed_is_forgotten_on_request(run):
-    core, before = decide.State("running", tries=Tries(failed=2, last="killed 3 a")), State(run)
+    core, before = decide.State("running", tries=Tries(failed=2, last="killed 3 a")), StateFile(run)
     before.core = as_json(core)
     before.write()
-    raised = State(run)
+    raised = StateFile(run)
     raised.read()
     assert of_json(decide.State, raised.core) == of_json(decide.State, core_of(run.folder)) == core
     assert raised.is_same_boot

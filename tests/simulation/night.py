@@ -69,7 +69,9 @@ class Play:
         self.world = World(self.program, self.faults, chance)
         self.edges = Edges(self.world, self.job)
         self.state: Any = core.State()
-        self.over: Any = supervise.State()  # of the supervisor, once the runner has come to an end
+        self.over: Any = (
+            supervise.SupervisorState()
+        )  # of the supervisor, once the runner has come to an end
         self.is_left = False  # it found nothing to do any more
         self.seen = Seen()
         self.before: Any = self.state  # of the last step
@@ -223,7 +225,7 @@ class Play:
         self.deaths += 1
         if self.deaths <= READ_AGAIN:
             self.state = of_json(core.State, json.loads(json.dumps(as_json(self.state))))
-        self.over, self.is_left = supervise.State(), False  # another one begins anew
+        self.over, self.is_left = supervise.SupervisorState(), False  # another one begins anew
         self.is_runner_gone = not core.is_over(self.state)
         # With the program's parent its exit code is lost.
         self.is_code_lost = self.chance.random() < ALL_DIE
@@ -313,7 +315,7 @@ class Play:
         world.boot()
         self.edges.move()
         self.state, self.down_until, self.born_at = core.State(), -1.0, world.now
-        self.over, self.is_left, self.is_runner_gone = supervise.State(), False, False
+        self.over, self.is_left, self.is_runner_gone = supervise.SupervisorState(), False, False
         self.checks.another_box()
         return True
 

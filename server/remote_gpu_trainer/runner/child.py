@@ -273,7 +273,7 @@ class Found(Child):
     def poll(self, seconds: float = 0.0) -> bool:
         """Wait so long at most; return whether it has ended."""
         until = time.monotonic() + seconds
-        while procs.same(self.pid, self._start):
+        while procs.is_same_process(self.pid, self._start):
             if time.monotonic() >= until:
                 return False
             time.sleep(0.01)

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from . import procs
 from .context import Run
 from .core.phases import GOING
-from .state import State
+from .state import StateFile
 
 
 class Elsewhere(NamedTuple):
@@ -18,7 +18,7 @@ class Elsewhere(NamedTuple):
     fresh: bool
 
 
-def look(run: Run, state: State) -> Elsewhere | None:
+def look(run: Run, state: StateFile) -> Elsewhere | None:
     """Return where the run goes on by its last state, None where it has ended or is here.
 
     `state` was read from the folder. Its processes can't be seen from here.

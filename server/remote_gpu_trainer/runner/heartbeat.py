@@ -12,7 +12,7 @@ from .collectors import Collectors
 from .context import Run
 from .locks import Lease
 from .series import Series
-from .state import State
+from .state import StateFile
 
 LIMIT = 5.0  # seconds for a look among the checkpoints
 
@@ -20,7 +20,7 @@ LIMIT = 5.0  # seconds for a look among the checkpoints
 class Heartbeat:
     """Made once for a runner. `beat` is called at every tick of whatever the runner waits for."""
 
-    def __init__(self, run: Run, state: State, lease: Lease):
+    def __init__(self, run: Run, state: StateFile, lease: Lease):
         self.run, self.state, self.lease = run, state, lease
         self.collectors = Collectors(run)
         self.series = Series(run, state, self.collectors)

@@ -191,7 +191,7 @@ class Lease:
         for name in ("runner", "supervisor"):
             pid, start = (told.get(name) or [0, 0])[:2]
             is_own_supervisor = name == "supervisor" and run.folder.path == folder
-            if procs.same(pid, start) and pid != os.getpid() and not is_own_supervisor:
+            if procs.is_same_process(pid, start) and pid != os.getpid() and not is_own_supervisor:
                 return (
                     f"{run.spec.name}: the run in {folder} (pid {pid}) {into}; stop it"
                     f" (bash {folder}/run.sh stop), or give this one another checkpoint folder"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from ..text.masking import mask
 from . import child, failures, procs, secrets
 from .context import Run, plain_environment
-from .state import State
+from .state import StateFile
 
 LIMIT = 30.0  # seconds for the command
 LONGEST = 2000  # characters
@@ -38,7 +38,7 @@ def note_told(run: Run, end: str) -> None:
         run.folder.mark(end, {**run.folder.json(f".{end}"), TOLD: True})
 
 
-def at_end(now: State) -> str:
+def at_end(now: StateFile) -> str:
     """Return what is told of a run that ended, with what to do next where it isn't done."""
     told = now.phase + (f": {now.reason}" if now.reason else "")
     decision = now.decision()

@@ -16,7 +16,7 @@ from contextlib import suppress
 from ..text.masking import strip_controls
 from . import child, notices, parts
 from .context import Run
-from .state import State
+from .state import StateFile
 
 LIMIT = 60.0  # seconds to prepare it, and to report
 SHORT = 3.0  # seconds to report where the run is asked to end
@@ -129,7 +129,7 @@ class FirstSteps(Probe):
     is notified. Nothing waits for it, and a later attempt is without it.
     """
 
-    def __init__(self, run: Run, state: State):
+    def __init__(self, run: Run, state: StateFile):
         super().__init__(run)
         self.state = state
         self._tool: child.Command | None = None

@@ -8,17 +8,25 @@ import time
 from collections.abc import Iterable
 from contextlib import suppress
 
-from ..text.proc import NOTED, Stat, read_noted, read_pairs, read_stat, read_table, send_signal
-from ..text.proc import is_same as same
+from ..text.proc import (
+    NOTED,
+    Stat,
+    is_same_process,
+    read_noted,
+    read_pairs,
+    read_stat,
+    read_table,
+    send_signal,
+)
 from ..text.proc import read_environment as environ
 from ..text.proc import with_descendants as children
 from .folder import ATTEMPT, Folder
 
 __all__ = [
     "MARK", "Stat", "alive", "beat_of", "boot_id", "bytes_moved", "children", "cpu_seconds",
-    "cpu_ticks", "environ", "forget_pid", "host", "note_pid", "note_program", "noted",
-    "of_program", "protect", "read_table", "same", "seconds_up", "send", "stat", "table",
-    "tree", "uptime",
+    "cpu_ticks", "environ", "forget_pid", "host", "is_same_process", "note_pid",
+    "note_program", "noted", "of_program", "protect", "read_table", "seconds_up", "send", "stat",
+    "table", "tree", "uptime",
 ]  # fmt: skip
 
 MARK = "RGT_RUN_DIR"  # in the environment of every process of the program
@@ -72,7 +80,7 @@ def noted(folder: Folder, name: str) -> tuple[int, int]:
 def alive(folder: Folder, name: str) -> int:
     """Return the pid of the run's runner, supervisor, train or sync; 0 when it is gone."""
     pid, start = noted(folder, name)
-    return pid if same(pid, start) else 0
+    return pid if is_same_process(pid, start) else 0
 
 
 def tree(leader: int) -> set[int]:

@@ -75,14 +75,14 @@ class Program:
     def adopt(self, number: int, first: int) -> bool:
         """Take over the program that a runner before this one started; False if it is gone."""
         pid, started = procs.noted(self.run.folder, "train")
-        if not procs.same(pid, started):
+        if not procs.is_same_process(pid, started):
             return False
         self.pid, self.start_time, self.number, self.first = pid, started, number, first
         return True
 
     def alive(self) -> bool:
         """Return whether the program's first process lives."""
-        return procs.same(self.pid, self.start_time)
+        return procs.is_same_process(self.pid, self.start_time)
 
     @property
     def code(self) -> int | None:

@@ -29,7 +29,7 @@ class Runner:
 
     def __init__(self, run: Run, again: bool = False, raised: bool = False, sent_at: str = ""):
         self.run, self.again, self.raised, self.sent_at = run, again, raised, sent_at
-        self.state = state.State(run)
+        self.state = state.StateFile(run)
         self.lease = Lease(run)
         self.heartbeat = Heartbeat(run, self.state, self.lease)
         self.copies = Sync(run)

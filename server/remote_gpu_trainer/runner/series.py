@@ -15,7 +15,7 @@ from ..readings.files import read_metrics_csv, read_trainer_state
 from ..readings.pace import WINDOW, Sample, estimate
 from .collectors import Collectors
 from .context import Run
-from .state import State
+from .state import StateFile
 
 FILE = "series.jsonl"
 EVERY = 60.0  # seconds between two rows
@@ -27,7 +27,7 @@ POINTS = 40  # of the loss, in a status
 class Series:
     """What a runner knows of the course of its attempt. `beat` is called once a heartbeat."""
 
-    def __init__(self, run: Run, state: State, collectors: Collectors):
+    def __init__(self, run: Run, state: StateFile, collectors: Collectors):
         self.run, self.state, self.collectors = run, state, collectors
         self.course = Course(run.spec.final_step or 0)
         self._samples: list[Sample] = []

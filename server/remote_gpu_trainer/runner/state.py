@@ -12,7 +12,7 @@ from .folder import Folder
 CORE = "core"  # of state.json
 
 
-class State:
+class StateFile:
     """What state.json says; `write` leaves the file."""
 
     def __init__(self, run: Run):

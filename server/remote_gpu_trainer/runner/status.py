@@ -30,7 +30,7 @@ from .context import Run
 from .copies.records import SAFE
 from .core.phases import GOING
 from .folder import ATTEMPT
-from .state import State
+from .state import StateFile
 
 MOST_LOG = 16 << 20  # bytes of the log's end in which saves are looked for
 TAIL = 4000  # bytes of the log's end
@@ -69,7 +69,7 @@ def status(run: Run, as_json: bool) -> int:
 
 def look(run: Run) -> dict[str, Any]:
     """Return all keys of `status --json`."""
-    state = State(run)
+    state = StateFile(run)
     state.read()
     written = run.folder.json("state.json")
     end = run.folder.ended()
@@ -234,7 +234,7 @@ def _newest_step(run: Run) -> int | None:
     return log.find_step(run, log.tail(run, first, 65536)) if isinstance(first, int) else None
 
 
-def _take_marker(state: State, marker: dict[str, Any]) -> None:
+def _take_marker(state: StateFile, marker: dict[str, Any]) -> None:
     """Take over what the marker says, where a full disk kept an older state."""
     names = {"class": "failure", "entry": "entry", "reason": "reason", "again": "again",
              "exit": "exit", "step": "step", "attempt": "attempt",

@@ -83,7 +83,7 @@ class Supervisor:
         self.poll = Poll(run)
         self.backstop = backstop.Backstop(run)
         window, self.countdown = _count_down(run)
-        self.state = supervise.State(window)
+        self.state = supervise.SupervisorState(window)
         self._copy: child.Command | None = None
         self._saves: saving.Watch | None = None  # while a request goes on
         self._kept_at, self._kept_of, self._kept = -1e9, "", Kept()
@@ -197,7 +197,7 @@ class Supervisor:
             run.folder.remove("supervisor.pid", "deadman.pid")
         procs.protect(True)
         window, self.countdown = _count_down(run)
-        self.state = supervise.State(window)
+        self.state = supervise.SupervisorState(window)
         held = parent.take_over(run) if not self._held else None
         self._held += [held] if held else []
         return True
@@ -456,7 +456,7 @@ class Supervisor:
 
     def _give_up(self) -> None:
         """End a run whose runner was raised again and again, and comes no further."""
-        run, told = self.run, state.State(self.run)
+        run, told = self.run, state.StateFile(self.run)
         told.read()
         told.phase, told.again = "failed", failures.USED_UP
         told.failure, told.entry, told.reason = supervise.HOPELESS
@@ -469,7 +469,7 @@ class Supervisor:
         run = self.run
         if run.folder.ended():
             return
-        now = state.State(run)
+        now = state.StateFile(run)
         now.read()
         verdict = Verdict(now.failure, now.entry, now.reason)
         now.phase, verdict, now.exit = end_unheard(now.outcome, verdict, now.exit, unverified(run))
@@ -479,7 +479,7 @@ class Supervisor:
 
     def _tell_end(self, end: End) -> None:
         """Tell of an end that its runner has told nobody of."""
-        run, now = self.run, state.State(self.run)
+        run, now = self.run, state.StateFile(self.run)
         now.read()
         now.phase, now.failure, now.reason = end.name, end.failure, end.reason
         text = notices.at_end(now)

@@ -148,7 +148,7 @@ class Sync:
         """Return a worker that lives and that another process started, None for none."""
         self._next_search = self.run.up + SEARCH
         pid, start = procs.noted(self.run.folder, "sync")
-        is_one = pid not in self._left_behind and procs.same(pid, start)
+        is_one = pid not in self._left_behind and procs.is_same_process(pid, start)
         return child.Found(pid, start) if is_one else None
 
     def is_going(self) -> bool:

@@ -157,7 +157,7 @@ def stop(run: Run) -> int:
         if killing.kill_program(run.folder):
             run.event("killed", why="not ended after the save signal, and no runner there")
     if not run.folder.ended():
-        now = state.State(run)
+        now = state.StateFile(run)
         now.read()
         now.failure, now.reason, now.entry, now.exit = "preempted", "asked", "", None
         now.mark("preempted")  # first: a folder that hangs may take minutes to look at
@@ -240,7 +240,7 @@ def _is_here(run: Run) -> bool:
 
 def _elsewhere(run: Run) -> str:
     """Return why this can't be done here where the run may be on another machine, else ''."""
-    now = state.State(run)
+    now = state.StateFile(run)
     now.read()
     found = elsewhere.look(run, now)
     return elsewhere.refusal(run, found) if found is not None else ""

@@ -89,7 +89,7 @@ def find(box: Box, run: str) -> Known | None:
     found = [
         known
         for known in every()
-        if known.address == address and (not run or is_same(known.folder, run))
+        if known.address == address and (not run or is_named(known.folder, run))
     ]
     return max(found, key=lambda known: known.at, default=None)
 
@@ -122,7 +122,7 @@ def damage() -> list[str]:
     return [*([told] if told else []), *map(str, read()[1])]
 
 
-def is_same(folder: str, run: str) -> bool:
+def is_named(folder: str, run: str) -> bool:
     """Return whether a job's folder is the one that `run` names, as `find` takes it."""
     if "/" not in run:
         run = f"~/runs/{run}"

@@ -21,7 +21,7 @@ from ..boxes.box import BadBox, Box
 from ..text import write_whole
 from ..text.masking import shown
 from . import known_jobs, ledger, other_runs, status_cost
-from .known_jobs import Known, is_same
+from .known_jobs import Known, is_named
 from .status_reply import Status
 
 LIMIT = 5.0  # seconds for one box
@@ -125,7 +125,7 @@ def boxes_of(name: str) -> list[str]:
     return [
         place.name
         for place in places()
-        if any(is_same(job.folder, name) for job in place.jobs)
+        if any(is_named(job.folder, name) for job in place.jobs)
         or any(row.name == name for row in seen.get(place.address, []))
     ]
 
@@ -155,7 +155,7 @@ def _row(box: Box, place: Place, told: dict, seen: list[Row], now: float) -> Row
         return None
     job = _job(place, status.dir)
     if status.state == "unknown":
-        before = next((row for row in seen if is_same(row.folder, status.dir)), None)
+        before = next((row for row in seen if is_named(row.folder, status.dir)), None)
         if before is None and job is None and told.get("began") is not True:
             return None  # only rehearsed
         row = before or Row(other_runs.name_of(status.dir), place.name, "", status.dir)
@@ -194,7 +194,7 @@ def _add_cost(row: Row, place: Place, job: Known | None, status: Status, now: fl
 
 def _job(place: Place, folder: str) -> Known | None:
     """Return the job that was started from here in a folder of a box."""
-    return next((job for job in place.jobs if is_same(job.folder, folder)), None)
+    return next((job for job in place.jobs if is_named(job.folder, folder)), None)
 
 
 def _silent(place: Place, seen: list[Row], why: str, now: float) -> list[Row]:
@@ -205,7 +205,7 @@ def _silent(place: Place, seen: list[Row], why: str, now: float) -> list[Row]:
         _add_cost(before, place, _job(place, before.folder), unknown, now)
         found.append(before)
     for job in place.jobs:
-        if not any(is_same(job.folder, row.folder) for row in found):
+        if not any(is_named(job.folder, row.folder) for row in found):
             found.append(Row(job.name, place.name, NO_ANSWER, job.folder, why=why))
             _add_cost(found[-1], place, job, unknown, now)
     if not found:
@@ -223,7 +223,7 @@ def _gone(asked: Iterable[str], seen: dict[str, list[Row]]) -> list[Row]:
             home, rental = ledger.releases(address), ended.get(address)
             for row in before:
                 row.last_state, row.state = row.last_state or row.state, "gone"
-                row.is_home = any(is_same(folder, row.folder) for folder in home)
+                row.is_home = any(is_named(folder, row.folder) for folder in home)
                 row.why = f"its box is gone; {'its results are here' if row.is_home else LOST}"
                 if rental and rental.end and (cost := rental.box.cost(rental.end)) is not None:
                     row.cost, row.currency = cost, rental.box.currency

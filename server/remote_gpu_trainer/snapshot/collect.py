@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
 
-from ..text.proc import is_same, read_environment, read_noted, read_table, with_descendants
+from ..text.proc import is_same_process, read_environment, read_noted, read_table, with_descendants
 from .files import find_output, is_run_log, measure_checkpoint, read_dumps, read_log, read_tail
 from .frames import parse_fault_handler
 from .machine import (
@@ -139,7 +139,7 @@ def _read_folder(folder: str) -> dict[str, Any]:
 def _noted_process(folder: str, name: str) -> int:
     """Return the pid of one of a run's processes, 0 where that is gone."""
     pid, start = read_noted(folder, name)
-    return pid if is_same(pid, start) else 0
+    return pid if is_same_process(pid, start) else 0
 
 
 def read_object(path: str, most: int = 1 << 20) -> dict[str, Any]:

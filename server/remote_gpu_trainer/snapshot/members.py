@@ -10,7 +10,7 @@ from typing import Any
 from ..text.masking import shown
 from ..text.proc import (
     Stat,
-    is_same,
+    is_same_process,
     read_environment,
     read_executable,
     read_open_files,
@@ -172,7 +172,7 @@ def gone_ranks(roll: Mapping[str, Any], members: list[dict[str, Any]]) -> dict[i
     noted = {int(rank): row for rank, row in roll.items()
              if rank.isdigit() and isinstance(row, list) and len(row) == 2}  # fmt: skip
     return {rank: pid for rank, (pid, start) in noted.items()
-            if rank not in here and not is_same(pid, start)}  # fmt: skip
+            if rank not in here and not is_same_process(pid, start)}  # fmt: skip
 
 
 def find_zombies(parents: Iterable[int]) -> list[dict[str, Any]]:

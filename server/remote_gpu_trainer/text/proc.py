@@ -70,7 +70,7 @@ def read_table() -> dict[int, Stat]:
     return {pid: row for pid, row in rows.items() if row is not None}
 
 
-def is_same(pid: int, start: int) -> bool:
+def is_same_process(pid: int, start: int) -> bool:
     """Return whether this very process lives; its pid may belong to another one by now."""
     stat = read_stat(pid) if pid else None
     return stat is not None and stat.lives and stat.start == start

@@ -78,7 +78,7 @@ class Leaving(NamedTuple):
     told_at: float | None = None
 
 
-class State(NamedTuple):
+class SupervisorState(NamedTuple):
     """What the supervisor remembers. `why`: who asked for a save, first at `asked_at`; `request`:
     that to a program whose runner doesn't hear. `killed_at`: the program, by the deadline or after
     the end; `marked_at`: when an end was noted then, as far as the disk let it."""
@@ -94,8 +94,8 @@ class State(NamedTuple):
 
 
 def supervise(
-    job: Any, state: State, runner: Runner, end: End, seen: Seen, now: float
-) -> tuple[State, list[Action], bool]:
+    job: Any, state: SupervisorState, runner: Runner, end: End, seen: Seen, now: float
+) -> tuple[SupervisorState, list[Action], bool]:
     """Return the state after this moment, what to do, and whether nothing is left to do.
 
     `end`: the run's marker; none as long as a runner lives.
@@ -109,7 +109,9 @@ def supervise(
         return (*_end_run(state, runner, now), False)
     late = max(-seen.left, 0.0) if place == stop.OVER else -1.0
     leaving, actions, is_over = leave(job, state.leaving, end, late, seen, now)
-    state = State(window, killed_at=state.killed_at, marked_at=state.marked_at, leaving=leaving)
+    state = SupervisorState(
+        window, killed_at=state.killed_at, marked_at=state.marked_at, leaving=leaving
+    )
     if not end.name and state.marked_at is not None and now >= state.marked_at + MARK_AGAIN:
         state, actions = state._replace(marked_at=now), [Mark(""), *actions]
     lives_on = runner.has_program and end.name in ("", "preempted")
@@ -121,8 +123,8 @@ def supervise(
 
 
 def _watch(
-    job: Any, state: State, runner: Runner, place: str, seen: Seen, now: float
-) -> tuple[State, list[Action]]:
+    job: Any, state: SupervisorState, runner: Runner, place: str, seen: Seen, now: float
+) -> tuple[SupervisorState, list[Action]]:
     """See that there is a runner, and that somebody serves a request."""
     raises, do = watch_runner(job, state.raises, runner, now)
     actions: list[Action] = [AboutRunner(do)] if do else []
@@ -140,7 +142,9 @@ def _watch(
     return state, actions
 
 
-def _end_run(state: State, runner: Runner, now: float) -> tuple[State, list[Action]]:
+def _end_run(
+    state: SupervisorState, runner: Runner, now: float
+) -> tuple[SupervisorState, list[Action]]:
     """Kill the program at the deadline; the runner has a moment to say what it came to."""
     if state.killed_at is None:
         return state._replace(killed_at=now), [Kill(DEADLINE, DEADLINE), CutCopy()]
