@@ -15,7 +15,7 @@ import sys
 from typing import Any
 
 from ..text.masking import strip_controls
-from . import child, failures, killing, procs, status
+from . import backstop, child, failures, killing, procs, status
 from .cells import CELL, PART, Cell, cells_of, share, take_newest_part, take_part
 from .context import Run, say
 from .core.attempts import judge_asked
@@ -294,7 +294,7 @@ def run(run: Run, verb: str, words: list[str]) -> int | None:
     if verb in ("run", "queue", "resume", "resume-run"):
         return _begin(run, verb, words)
     if verb == "supervisor":
-        return _supervisor(run, "").go()
+        return _supervisor(run, "").go(backstop.TAKES_OUTPUT in words)
     if verb == "reconcile":
         return reconcile(run, "--json" in words)
     if verb == "status":
