@@ -54,8 +54,8 @@ from typing import Any, NamedTuple
 NOTED = {
     "train": "attempt.json",
     "runner": "lock",
-    "supervisor": "supervisor.lock",
-    "sync": "sync.lock",
+    "supervisor": "own/supervisor.lock",
+    "sync": "own/sync.lock",
 }
 _PAIR = re.compile(r'(?:.*"pid": )?(\d+),? (?:"start": )?(\d+)')
 
@@ -1619,7 +1619,7 @@ FINDING = 5.0  # seconds at most, and a quarter of the limit, for who belongs to
 LAST_SECOND = 1.0  # of the limit, to put the answers together
 MOST_CHILDREN = 64  # processes below the ranks that are examined
 ENDS = ("done", "failed", "preempted", "unsaved")  # markers in the folder of a run that has ended
-ROLL = "ranks.json"  # in the run's folder: {rank: [pid, start]}, for ranks that are gone
+ROLL = "own/ranks.json"  # in the run's folder: {rank: [pid, start]}, for ranks that are gone
 _STATE = ("name", "phase", "attempt", "step", "exit", "class", "reason", "checkpoint", "stalled",
           "started", "log_age", "log", "gpu")  # fmt: skip
 _OF_RUN = ("folder", "run", "end", "expected", "gone", "zombies", "processes", "others")

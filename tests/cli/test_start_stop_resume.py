@@ -497,7 +497,7 @@ def test_a_ctrl_c_says_that_the_run_goes_on_and_so_it_does(here, job, after):
     for line in process.stderr:
         if line.startswith(after):
             break
-    while not (here.home / "runs/toy/start.lock").exists():
+    while not (here.home / "runs/toy/own/start.lock").exists():
         time.sleep(0.05)
     process.send_signal(signal.SIGINT)
     *_, last = process.communicate(timeout=60)[1].splitlines()

@@ -173,7 +173,7 @@ def rows(run: Run) -> list[dict[str, str]]:
     names = ("t", "mode", "result", "item", "to", "seconds", "detail")
     return [
         dict(zip(names, row.split("\t"), strict=True))
-        for row in run.folder.read("synced.tsv").splitlines()
+        for row in run.folder.read("log/synced.tsv").splitlines()
     ]
 
 

@@ -88,7 +88,7 @@ def once(run: Run) -> bool:
 
 
 def why(run: Run) -> str:
-    return run.folder.json("last-sync").get("why", "")
+    return run.folder.json("own/last-sync").get("why", "")
 
 
 def test_a_bucket_of_s3_is_compared_by_its_sums(tmp_path, buckets):
@@ -155,7 +155,7 @@ def test_a_round_that_only_copies_to_a_bucket_is_not_called_verified(tmp_path, b
     run = make(tmp_path, durable={"to": "s3://bucket"})
     fill(tmp_path, 10)
     assert sync.worker(run, "quick") == 0
-    told = run.folder.json("last-sync")
+    told = run.folder.json("own/last-sync")
     assert told["ok"] is True and told["verified"] is False
 
 
@@ -165,7 +165,7 @@ def test_a_bucket_that_does_not_answer_is_not_verified(tmp_path, buckets):
     assert once(run)
     (buckets / "down").touch()
     assert not once(run) and "Could not connect" in why(run)
-    run.folder.remove("place.json")
+    run.folder.remove("own/place.json")
     assert durable.check(run) == [] and events(run, "durable-silent")
 
 
@@ -202,7 +202,7 @@ def test_a_bucket_of_google_s_is_compared_by_its_own_tool(tmp_path, monkeypatch)
     (tmp_path / "code").write_text("0")
     run = make(tmp_path, durable={"to": where})
     fill(tmp_path, 10)
-    run.folder.write("place.json", json.dumps({"to": "elsewhere", "id": "x"}))
+    run.folder.write("own/place.json", json.dumps({"to": "elsewhere", "id": "x"}))
     monkeypatch.setattr(durable, "is_place", lambda *_: "")
     assert once(run), rows(run)
     calls = [line.split("\x1f")[:-1] for line in (tmp_path / "calls").read_text().splitlines()]

@@ -11,7 +11,7 @@ pytest_plugins = ["tests.runner.box"]
 
 
 def rows(box: Box) -> list[dict]:
-    path = box.run_dir / "synced.tsv"
+    path = box.run_dir / "log/synced.tsv"
     names = ("t", "mode", "result", "item", "to", "seconds", "detail")
     lines = path.read_text().splitlines() if path.exists() else []
     return [dict(zip(names, line.split("\t"), strict=True)) for line in lines]

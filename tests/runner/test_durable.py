@@ -31,12 +31,12 @@ def test_a_place_that_is_empty_now_or_another_one_is_refused(tmp_path):
     durable.check(run)
     (tmp_path / "durable/.rgt-place").unlink()
     assert "held this run before, is empty or has lost" in reasons(run)[0]
-    assert "place.json" in reasons(run)[0], "what to do"
+    assert "own/place.json" in reasons(run)[0], "what to do"
     (tmp_path / "durable/.rgt-place").write_text('{"id": "other"}')
     assert "is another one now" in reasons(run)[0]
     (tmp_path / "durable/.rgt-place").write_text("broken")
     assert durable.is_place(run)
-    run.folder.remove("place.json")
+    run.folder.remove("own/place.json")
     assert durable.check(run) == []
 
 
@@ -95,7 +95,7 @@ def test_the_checkpoints_of_another_run_are_not_written_over(tmp_path):
     with zipfile.ZipFile(tmp_path / "ckpt/step-10.pt", "w") as archive:
         archive.writestr("data", "complete")
     assert sync.worker(make(tmp_path, name="other"), "quick") == 0
-    (tmp_path / "run/place.json").unlink()
+    (tmp_path / "run/own/place.json").unlink()
     run = make(tmp_path, rendered={"run_dir": str(tmp_path / "run of toy")})
     assert "are of the run 'other'" in reasons(run)[0]
     assert sync.worker(run, "quick") != 0

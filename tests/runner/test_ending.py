@@ -85,11 +85,11 @@ def test_a_command_of_words_meets_no_shell(bench, tmp_path):
 @pytest.mark.parametrize("last", [{"why": "no room there"}, {"notes": ["no room there", "b"]}])
 def test_a_box_that_stays_on_says_why_its_copy_proves_nothing(bench, last):
     one = bench()
-    one.run.folder.write("last-sync", json.dumps(last))
+    one.run.folder.write("own/last-sync", json.dumps(last))
     one.mark("preempted", **{"class": "deadline"})
     one.go(1, "preempted", passed=True, whole=False)
     assert " is safe at /durable (no room there). The box stays on" in one.told[0]
-    assert one.run.folder.json("end.json")["text"] == one.told[0], "every status says it"
+    assert one.run.folder.json("own/end.json")["text"] == one.told[0], "every status says it"
 
 
 def test_a_command_that_fails_is_told_at_once_and_tried_again_less_and_less_often(bench):
@@ -122,7 +122,7 @@ def test_a_box_that_is_still_on_after_its_command_was_accepted_is_told_and_ended
 def test_no_second_command_beside_one_that_runs(bench):
     one = bench()
     one.mark("done")
-    lock = os.open(one.run.folder.at("end.lock"), os.O_CREAT | os.O_RDWR)
+    lock = os.open(one.run.folder.at("own/end.lock"), os.O_CREAT | os.O_RDWR)
     fcntl.flock(lock, fcntl.LOCK_EX)
     one.go(20, "done")
     assert not one.called
@@ -151,7 +151,7 @@ def test_a_command_holds_the_lock_when_its_supervisor_is_gone_and_what_it_leaves
 def test_a_folder_that_takes_no_lock_keeps_no_box_on(bench):
     one = bench()
     one.mark("done")
-    os.mkdir(one.run.folder.at("end.lock"))
+    os.mkdir(one.run.folder.at("own/end.lock"))
     one.go(2, "done")
     assert one.called == 1
 

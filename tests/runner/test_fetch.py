@@ -134,7 +134,7 @@ def test_a_new_disk_under_the_same_name_gets_all_that_the_old_one_had(tmp_path):
     assert sync.worker(run, "quick") == 0
     shutil.rmtree(tmp_path / "durable")
     (tmp_path / "durable").mkdir()
-    run.folder.remove("place.json")  # as the refusal says
+    run.folder.remove("own/place.json")  # as the refusal says
     assert durable.check(run) == [] and fetch.restore(run, lambda: False) is None
     assert sync.worker(run, "quick") == 0
     assert (tmp_path / "durable/final.bin").exists() and kept_steps(tmp_path) == [10]

@@ -63,7 +63,7 @@ def test_a_silent_failure_is_in_the_state_in_the_page_and_told(box: Box):
         "O12"
     ]
     assert '<span class="bad">wrong</span>' in (log / "probe.html").read_text()
-    page = (box.run_dir / "probe.txt").read_text()
+    page = (box.run_dir / "log/probe.txt").read_text()
     assert page.startswith("probe: wrong (30 steps of 1 process looked at)\nwrong step ")
     assert "raw scores [O12]" in box.until(lambda: told_by_notify(box), what="notify")
     assert not (box.run_dir / "probe").exists()

@@ -53,15 +53,15 @@ def test_a_failure_is_judged_by_its_own_output_and_tried_again(make):
             " (log/install.log)"
         )
         assert run.folder.read("log/install.log") == "Temporary failure in name resolution\n"
-    assert run.folder.number("install.rc") == 3 and not run.folder.has("install.done")
+    assert run.folder.number("own/install.rc") == 3 and not run.folder.has("own/install.done")
     run.spec.rendered.install = ["true"]
-    assert installing.install(run, no) is None and not run.folder.has("install.rc")
+    assert installing.install(run, no) is None and not run.folder.has("own/install.rc")
 
 
 def test_a_program_that_is_not_there_is_told(make):
     run = make(["/no/such/installer"])
     assert installing.install(run, no) is not None
-    assert run.folder.number("install.rc") == 127
+    assert run.folder.number("own/install.rc") == 127
     assert run.folder.read("log/install.log") == "/no/such/installer: No such file or directory\n"
 
 
@@ -93,7 +93,7 @@ def test_one_that_is_asked_to_end_is_ended(make, monkeypatch):
         return bool(run.asked)
 
     assert installing.install(run, beat) == ("preempted", "", "stop")
-    assert time.monotonic() - begin < 20 and not run.folder.has("install.done")
+    assert time.monotonic() - begin < 20 and not run.folder.has("own/install.done")
 
 
 def test_what_it_leaves_in_the_background_keeps_nobody_waiting(make):

@@ -129,10 +129,10 @@ def test_deepspeed_takes_the_cards_that_were_given(make, monkeypatch):
     run = make("deepspeed", 1, nodes=2)
     words = launchers.wrap(run, ["t.py"])
     assert words[3:9] == [
-        "--master_port=29400", "--num_gpus=2", f"--hostfile={run.folder.path}/hostfile", "--no_ssh",
+        "--master_port=29400", "--num_gpus=2", f"--hostfile={run.folder.path}/own/hostfile", "--no_ssh",
         "--node_rank=1", "--master_addr=first",
     ]  # fmt: skip
-    assert run.folder.read("hostfile") == "node-0 slots=2\nnode-1 slots=2\n"
+    assert run.folder.read("own/hostfile") == "node-0 slots=2\nnode-1 slots=2\n"
 
 
 def test_ranks_are_the_first_marked_processes_below_the_leader(make, monkeypatch):

@@ -420,12 +420,12 @@ def test_a_queue_is_whole_when_every_cell_that_ran_is(bench, monkeypatch):
     for name in "ab":
         one.cell(name).folder.make()
         one.cell(name).folder.write("attempt.json", '{"attempt": 1}')
-    one.cell("a").folder.touch("final-sync")
+    one.cell("a").folder.touch("own/final-sync")
     assert not copies.is_whole() and [cell.name for cell in copies.owed()] == ["b"]
 
     def copy(run, cell, verb):
         assert (cell.name, verb) == ("b", "sync")
-        cell.folder.touch("final-sync")
+        cell.folder.touch("own/final-sync")
         return SimpleNamespace(poll=lambda: True, kill=lambda: None)
 
     monkeypatch.setattr(queue, "start_verb", copy)

@@ -42,7 +42,7 @@ def test_a_rehearsal_goes_through_all_phases_and_touches_no_checkpoint_of_the_ru
     assert not list(box.checkpoints.glob("*")) and not (box.run_dir / "steps.log").exists()
     assert not box.processes()
     assert not list((box.run_dir / "rehearsal").glob("checkpoints-*"))
-    assert json.loads((box.run_dir / "rehearsed.json").read_text())["bytes"] > 0
+    assert json.loads((box.run_dir / "own/rehearsed.json").read_text())["bytes"] > 0
     box.start()
     assert box.wait()["phase"] == "done" and box.steps()[0][1] == 1
 

@@ -153,8 +153,8 @@ def test_from_a_job_file_to_verified_results_at_home(desk, sshd):
     assert home.stdout.startswith("verified: "), home.stdout
     assert Path("results/code/out/it's final.bin").read_bytes() == undisturbed()
     assert (sshd.home / "kept/out/it's final.bin").read_bytes() == undisturbed()
-    assert (run / "code.commit").read_text().endswith(" first\n") and (
-        run / "code.ignored"
+    assert (run / "log/code.commit").read_text().endswith(" first\n") and (
+        run / "log/code.ignored"
     ).read_text() == "notes.ignored\n"
     everything = [
         path.read_bytes()

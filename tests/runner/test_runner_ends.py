@@ -103,7 +103,7 @@ def test_a_copy_by_hand_makes_an_unsaved_run_done(box: Box):
     assert box.verb("sync").returncode == 0
     marker = box.marker("done")
     assert (marker["exit"], marker["class"], marker["step"]) == (0, "", 40)
-    assert (box.run_dir / "final-sync").exists() and box.status()["phase"] == "done"
+    assert (box.run_dir / "own/final-sync").exists() and box.status()["phase"] == "done"
 
 
 def test_a_failed_run_keeps_its_cause_in_front_and_says_that_its_copy_is_missing(box: Box):

@@ -100,9 +100,9 @@ def test_an_empty_checkpoint_folder_is_no_proof_once_the_program_trained(
     _train(run, **attempt)
     run.folder.mark("failed", {})
     code = sync.worker(run, "full")
-    last = run.folder.json("last-sync")
+    last = run.folder.json("own/last-sync")
     assert bool(look_safe(run).unseen) is bool(code) is is_lost
-    assert last["verified"] is not is_lost and run.folder.has("final-sync") is not is_lost
+    assert last["verified"] is not is_lost and run.folder.has("own/final-sync") is not is_lost
     if is_lost:
         assert f"was ever seen in {run.checkpoints}" in last["why"]
         assert not look_safe(run).is_newest_safe
@@ -116,9 +116,9 @@ def test_what_was_copied_was_seen_also_where_nobody_can_judge_it(tmp_path):
     _train(run, 36, seconds=0)
     assert look_safe(run).unseen
     assert sync.worker(run, "full") == 0
-    known = run.folder.json("copies.json")["known"]
+    known = run.folder.json("own/copies.json")["known"]
     assert [told["state"] for told in known.values()] == ["unknown"]
-    assert not look_safe(run).unseen and run.folder.json("last-sync")["verified"]
+    assert not look_safe(run).unseen and run.folder.json("own/last-sync")["verified"]
 
 
 def test_a_path_is_judged_at_the_moment_in_which_it_is_named(tmp_path):

@@ -147,7 +147,7 @@ def test_a_first_copy_after_the_end_is_awaited_before_anybody_is_told(kept, monk
     assert told == []
     pass_seconds(kept, 3)
     assert told and told[0] == ("done", -1.0, False)
-    kept.run.folder.write("final-sync", '{"t": 1}')
+    kept.run.folder.write("own/final-sync", '{"t": 1}')
     pass_seconds(kept, int(supervisor.SAFE_EVERY) + 1)
     assert told[-1] == ("done", -1.0, True)
 
@@ -159,7 +159,7 @@ def test_what_was_seen_before_a_copy_is_told_to_nobody_after_it(kept, monkeypatc
     monkeypatch.setattr(supervisor, "start_detached", lambda *_, **more: copy)
     kept.run.folder.mark("done", {})
     pass_seconds(kept, 1)
-    kept.run.folder.write("final-sync", '{"t": 1}')
+    kept.run.folder.write("own/final-sync", '{"t": 1}')
     monkeypatch.setattr(copy, "poll", lambda: True, raising=False)
     pass_seconds(kept, 1)
     assert told == [("done", -1.0, True)]
@@ -176,7 +176,7 @@ def test_a_failed_run_of_which_nothing_is_proven_needs_its_last_copy(kept, monke
     kept.run.folder.mark("failed", {})
     pass_seconds(kept, int(copying.FIRST_TRY) + 3)
     assert told[-1][2] is has_proof
-    kept.run.folder.write("final-sync", '{"t": 1}')
+    kept.run.folder.write("own/final-sync", '{"t": 1}')
     pass_seconds(kept, int(supervisor.SAFE_EVERY) + 1)
     assert told[-1][2] is True
 

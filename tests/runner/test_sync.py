@@ -47,7 +47,7 @@ def once(run: Run, mode: str = "whole") -> bool:
 
 
 def last_sync(run: Run) -> dict:
-    return run.folder.json("last-sync") | {"t": 0}
+    return run.folder.json("own/last-sync") | {"t": 0}
 
 
 def beats(one: Copier, times: int) -> None:
@@ -214,7 +214,7 @@ def test_what_a_program_leaves_that_dies_between_two_files_is_no_newest(tmp_path
     # The one that came to its end left what it meant to leave.
     save("model.pt", 3, now - 5)
     run.folder.write("attempt.json", '{"attempt": 1}')
-    run.folder.write("rc", json.dumps({"number": 1, "code": 0}))
+    run.folder.write("own/rc", json.dumps({"number": 1, "code": 0}))
     assert once(run, "full") and source_and_state() == [(b"\3", COMPLETE)]
 
 
@@ -635,7 +635,7 @@ def test_secrets_that_a_tool_says_are_masked(tmp_path, monkeypatch):
     )
     fill(tmp_path, 10)
     assert not once(run)
-    run.log(run.folder.json("last-sync")["why"])
+    run.log(run.folder.json("own/last-sync")["why"])
     told = "".join(path.read_text() for path in (tmp_path / "run").rglob("*") if path.is_file())
     assert "bad key ***" in told and "hunter2" not in told.replace("bad key ***", "")
 

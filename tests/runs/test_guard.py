@@ -47,7 +47,8 @@ class World:
         self.job(host, "toy", self.now - 8 * HOUR, deadline="1h")
         folder = fake_run(self.place / host, "toy", alive=False, phase="done")
         put_job(folder, {"job": {"durable": {"to": "s3://b/x"}}, "rendered": {}})
-        for name in (".done", "final-sync"):
+        (folder / "own").mkdir()
+        for name in (".done", "own/final-sync"):
             (folder / name).write_text("{}")
         (folder / "attempt.json").write_text('{"attempt": 1}')
 

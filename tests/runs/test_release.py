@@ -195,7 +195,8 @@ def test_runs_whose_results_are_nowhere_else_are_named_before_the_box_may_go(end
             (folder / f".{end}").write_text('{"class": "preempted", "reason": "asked"}')
         if name in ("sent", "old"):
             (folder / "attempt.json").write_text('{"attempt": 1}')
-    (home / "runs/sent/final-sync").write_text("{}")
+    (home / "runs/sent/own").mkdir()
+    (home / "runs/sent/own/final-sync").write_text("{}")
     put_job(home / "runs/sent", script_of({"durable": {"to": "s3://a"}}))
     words = ["release", "gpu", "--profile", "runpod"]
     done = rgt(*words, "--run", "toy")

@@ -16,7 +16,6 @@ from remote_gpu_trainer.runner.core.model import (
     Kill,
     Mark,
     Seen,
-    Signal,
     as_json,
     of_json,
 )
@@ -152,9 +151,7 @@ class Play:
             for place, action in enumerate(actions, 1):
                 if place == dies_at:
                     break
-                # A signal is one call of the kernel, and sent on a full disk too.
-                does_fail = faults.fail_share and chance.random() < faults.fail_share
-                if does_fail and not isinstance(action, Signal):
+                if faults.fail_share and chance.random() < faults.fail_share:
                     self.failed_at = world.now
                     continue
                 self.checks.before_action(action)

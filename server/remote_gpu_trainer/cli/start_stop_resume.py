@@ -554,7 +554,7 @@ def _say_probe(state: Status, place: Box) -> None:
     where = f"{state.dir}/log/probe.json"
     where = where if place.local else f"{place.name}:{where}"
     if state.probe.startswith(("wrong", "suspicious", "sound")):
-        _say("", f"its page there: {state.dir}/probe.txt, and probe.html in its log folder")
+        _say("", f"its page there: {state.dir}/log/probe.txt, and probe.html beside it")
     if state.probe.startswith(("wrong", "suspicious")):
         _say("next", f"{program()} lookup --log {shlex.quote(where)}")
 

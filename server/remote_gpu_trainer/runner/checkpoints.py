@@ -146,7 +146,7 @@ def has_checkpoints(run: Run) -> bool:
 
 def where(run: Run) -> tuple[str, str, str]:
     """Return folder, pattern and cache, which content.look is given."""
-    return run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("whole.cache")
+    return run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("own/whole.cache")
 
 
 def _survey(folder: str, pattern: str, cache: str, measured: str) -> list[object]:

@@ -17,7 +17,7 @@ from .folder import Folder
 if TYPE_CHECKING:  # `status` goes without a socket
     from .link import Link
 
-PLACE = "place.json"  # in the run's folder: the durable place that it began with
+PLACE = "own/place.json"  # in the run's folder: the durable place that it began with
 _VARIABLE = re.compile(r"\$(?:(\w+)|\{(\w+)\})(?=/|\Z)", re.ASCII)
 
 

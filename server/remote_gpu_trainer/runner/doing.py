@@ -26,7 +26,7 @@ from . import (
 )
 from .attempt import Attempt
 from .context import Run
-from .copies.records import read_mixed
+from .copies.records import ROWS, read_mixed
 from .core import model
 from .core.decide import State
 from .core.model import Action, Verdict
@@ -150,7 +150,7 @@ class Doing:
 
     def _stage(self) -> None:
         verdict = before.stage(self.run, self.heartbeat.beat)
-        code = self.run.folder.number("install.rc") if verdict.failure else None
+        code = self.run.folder.number("own/install.rc") if verdict.failure else None
         self.state.exit = None if code is None else int(code)
         if verdict.failure or not self.run.asked:
             self.seeing.staged = verdict
@@ -220,7 +220,7 @@ class Doing:
             now.checkpoint = safe.judged_now(run, now.checkpoint)
         now.write()
         if (told := sync.unverified(run)) in now.reason:
-            run.log(f"{told}: see {run.folder.at('synced.tsv')}")
+            run.log(f"{told}: see {run.folder.at(ROWS)}")
         told = {"class": now.failure, "entry": now.entry, "reason": now.reason}
         run.event(end, **told, exit=now.exit)
         run.log(end + (f": {now.reason}" if now.reason else ""))
@@ -255,4 +255,6 @@ def _write_code_notes(run: Run) -> None:
     """Keep what the job says of the state of the code: commit, difference, ignored files."""
     for name, text in run.spec.rendered.code.items():
         if text:
-            run.folder.write(f"code.{name}", text if name == "diff" else text.rstrip("\n") + "\n")
+            run.folder.write(
+                f"log/code.{name}", text if name == "diff" else text.rstrip("\n") + "\n"
+            )

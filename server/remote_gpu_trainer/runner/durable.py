@@ -23,7 +23,7 @@ from .spec import place_kind
 from .why import Refusal, refuse
 
 FILE = ".rgt-place"
-MEASURED = "rehearsed.json"  # in the run folder: the bytes of a checkpoint, by the rehearsal
+MEASURED = "own/rehearsed.json"  # in the run folder: the bytes of a checkpoint, by the rehearsal
 LIMIT = 90.0  # seconds for a place to answer
 IN_MEMORY = ("tmpfs", "ramfs")
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-RECORD = "end.json"  # in the run folder: why the box is still on although it was to end
+RECORD = "own/end.json"  # in the run folder: why the box is still on although it was to end
 HOW = "at_end: {do: run, command: [...]}"
 _CASES = {"done": "when the run is done", "failed": "when it failed", "deadline": "at the deadline"}
 

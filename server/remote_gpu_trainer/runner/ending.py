@@ -42,7 +42,7 @@ class Ending:
         """Return what bears on the box. `next_at`: when another try of its end is due, None for at
         once."""
         run = self.run
-        last = run.folder.json("last-sync") if run.durable else {}
+        last = run.folder.json("own/last-sync") if run.durable else {}
         return Seen(
             unsafe=str(last.get("why") or next(iter(last.get("notes") or []), "")),
             has_quiet=run.folder.has("quiet"),
@@ -161,6 +161,6 @@ def _lock(run: Run) -> int | None:
     -1 where the run folder can't be written, or takes no locks: to end the box matters more.
     """
     try:
-        return locks.try_lock(run.folder.at("end.lock"))
+        return locks.try_lock(run.folder.at("own/end.lock"))
     except OSError:
         return -1

@@ -20,7 +20,7 @@ def _register():
     import os
     import signal
 
-    folder = os.path.join(os.environ["RGT_RUN_DIR"], "stacks")
+    folder = os.path.join(os.environ["RGT_RUN_DIR"], "own/stacks")
     if not os.path.isdir(folder):
         os.makedirs(folder)
     path = os.path.join(folder, "attempt-%s.txt" % os.environ["RGT_ATTEMPT"])
@@ -58,9 +58,9 @@ def environment(run: Run, probe: str = "") -> dict[str, str]:
 
     `probe`: its folder, '' without it. No fault handler where the disk is full.
     """
-    folder = run.folder.at("python")
+    folder = run.folder.at("own/python")
     with suppress(OSError):
         os.makedirs(folder, exist_ok=True)
-    own = folder if run.folder.write("python/sitecustomize.py", SITE) else ""
+    own = folder if run.folder.write("own/python/sitecustomize.py", SITE) else ""
     users = run.spec.variables.get("PYTHONPATH", os.environ.get("PYTHONPATH", ""))
     return {"PYTHONPATH": ":".join(filter(None, (own, probe, users)))} if own or probe else {}

@@ -23,7 +23,7 @@ from .core.model import Verdict
 from .spec import place_kind
 
 TRIES = 3
-PROGRESS = "fetch.progress"  # in the run folder: changes as long as something comes
+PROGRESS = "own/fetch.progress"  # in the run folder: changes as long as something comes
 
 
 class Corrupt(Failed):
@@ -165,7 +165,7 @@ def _judge_here(run: Run) -> tuple[tuple[int | None, int] | None, list[str], boo
     """Return step and time of save of the newest complete checkpoint here, the names of corrupt
     ones and of those of two saves, and whether nothing is here."""
     mixed = read_mixed(run)
-    known = content.Known(run.folder.at("whole.cache"))
+    known = content.Known(run.folder.at("own/whole.cache"))
     corrupt_here: set[str] = set()
     here, is_empty = None, True
     for group in groups.look(run):

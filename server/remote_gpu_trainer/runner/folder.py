@@ -9,6 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 ATTEMPT = "attempt.json"  # what the attempt that was started last began with, and its program
+RC = "own/rc"  # the exit code of the attempt, and whether its log is whole
 ENDS = ("done", "failed", "preempted", "unsaved")
 FILLED = 60  # characters of a file that is written in its place
 SPARE = 65536  # bytes kept back, so that a full disk can still hold the end of a run
@@ -36,8 +37,9 @@ class Folder:
         return os.path.join(self.path, *names)
 
     def make(self) -> None:
-        """Make the folder and its log folder. Raises OSError."""
-        os.makedirs(self.at("log"), exist_ok=True)
+        """Make the folder with what is in it for logs and for the runner alone. Raises OSError."""
+        for name in ("log", "own"):
+            os.makedirs(self.at(name), exist_ok=True)
 
     def write(self, name: str, text: str, lasting: bool = False) -> bool:
         """Write a file whole or not at all; False where the disk refuses, and the old one stays.

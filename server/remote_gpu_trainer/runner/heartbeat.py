@@ -170,7 +170,7 @@ class Heartbeat:
         run, state = self.run, self.state
         if step is None or not run.checkpoints or not run.spec.checkpoint.pattern:
             return ""
-        where = (run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("whole.cache"))
+        where = (run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("own/whole.cache"))
         with suppress(child.Failed):
             found = str(child.call(run, nan.find_before, *where, step, limit=LIMIT))
             if found:

@@ -25,8 +25,8 @@ def install(run: Run, beat: Beat) -> Verdict | None:
     """
     words = program.words_of(run.spec.rendered.install)
     done = json.dumps([run.spec.rendered.job_sha, run.spec.setup, words])
-    run.folder.remove("install.rc")
-    if not run.spec.rendered.install or run.folder.read("install.done") == done:
+    run.folder.remove("own/install.rc")
+    if not run.spec.rendered.install or run.folder.read("own/install.done") == done:
         return None
     run.event("install")
     run.log("installing the environment")
@@ -37,9 +37,9 @@ def install(run: Run, beat: Beat) -> Verdict | None:
     if run.asked:
         return Verdict("preempted", "", run.asked)
     if code == 0:
-        run.folder.write("install.done", done)
+        run.folder.write("own/install.done", done)
         return None
-    run.folder.write("install.rc", f"{code}\n")
+    run.folder.write("own/install.rc", f"{code}\n")
     if told := setting_up.failure(run.folder, run.spec.setup):
         return Verdict("setup", "", f"{told} (log/install.log)")
     attempt = why.Attempt(0, code, 0, None, before, xids)

@@ -9,7 +9,7 @@ import time
 from . import child, procs
 from .folder import Folder
 
-CONTAINER = "container.json"  # in the run folder: the words that remove the program's container
+CONTAINER = "own/container.json"  # in the run folder: the words that remove the program's container
 CONTAINER_LIMIT = 60.0  # seconds for that
 
 

@@ -135,9 +135,9 @@ def _deepspeed(run: Run, _: int) -> list[str]:
         head.append(f"--num_gpus={spec.processes}")
     if spec.nodes > 1:
         lines = [f"node-{node} slots={spec.processes}\n" for node in range(spec.nodes)]
-        run.folder.write("hostfile", "".join(lines))
+        run.folder.write("own/hostfile", "".join(lines))
         head += [
-            f"--hostfile={run.folder.at('hostfile')}",
+            f"--hostfile={run.folder.at('own/hostfile')}",
             "--no_ssh",
             f"--node_rank={run.rank}",
             f"--master_addr={host}",

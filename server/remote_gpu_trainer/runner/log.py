@@ -13,7 +13,7 @@ from .step_pattern import compile_step_pattern
 
 _NAME = re.compile(r"train\.log\.(\d{4,9})\Z")
 LINE = 4096  # bytes at a line's end in which a step is looked for
-TIMES = "log.times"  # in the run's folder: when the log had come to which byte of which file
+TIMES = "log/train.times"  # in the run's folder: when the log had come to which byte of which file
 TIMES_EVERY = 1.0  # seconds
 MOST_TIMES = 1 << 20  # bytes of that file, some ten hours: then every second row goes
 

@@ -18,7 +18,7 @@ from typing import Any
 
 from . import child, log, procs, secrets
 from .context import Run
-from .folder import ATTEMPT
+from .folder import ATTEMPT, RC
 from .log import Writer
 from .secrets import Mask
 
@@ -69,7 +69,7 @@ class Held:
             return False
         told = {"number": self.number, "code": self._code, "is_logged": self.source < 0}
         # Where not even its own bytes can be written over, it waits for room.
-        if told != self._told and self.run.folder.overwrite("rc", json.dumps(told) + "\n"):
+        if told != self._told and self.run.folder.overwrite(RC, json.dumps(told) + "\n"):
             self._told = told
         return self.source < 0 and told == self._told
 
@@ -117,7 +117,7 @@ def begin(run: Run, asked: dict[str, Any]) -> Held:
     os.close(output)
     os.set_blocking(source, False)
     procs.note_program(run.folder, pid, begun=begun)
-    run.folder.write("rc", " " * LONGEST_CODE)  # to be written over on a full disk
+    run.folder.write(RC, " " * LONGEST_CODE)  # to be written over on a full disk
     return _hold(run, source, pid, asked["number"], asked["first"], env)
 
 

@@ -38,7 +38,7 @@ class Probe:
     @property
     def place(self) -> str:
         """The folder that the probe's processes write into."""
-        return self.run.folder.at("probe")
+        return self.run.folder.at("own/probe")
 
     @property
     def folder(self) -> str:
@@ -181,7 +181,7 @@ class FirstSteps(Probe):
         if not is_there or not report:
             self._end(f"not looked at: its report failed; see {self.run.folder.at('log')}")
             return
-        self.run.folder.write("probe.txt", strip_controls(tool.text()))
+        self.run.folder.write("log/probe.txt", strip_controls(tool.text()))
         self._end(in_a_line(report))
         if report.get("verdict") == "wrong":
             notices.notify(self.run, f"probe: {self.state.probe}")

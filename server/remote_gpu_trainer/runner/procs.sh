@@ -22,7 +22,7 @@ rgt_read_noted() {
   case $2 in
     train) file=attempt.json ;;
     runner) file=lock ;;
-    supervisor) file=supervisor.lock ;;
+    supervisor) file=own/supervisor.lock ;;
   esac
   for file in "$file" "$2.pid"; do
     value=''

@@ -21,6 +21,7 @@ from . import (
     setting_up,
 )
 from .context import Run, plain_environment, user_mask
+from .folder import RC
 
 SHELLS = {
     "bash", "sh", "dash", "zsh", "ksh", "mksh", "ash", "busybox", "timeout", "nice", "ionice",
@@ -55,7 +56,7 @@ class Program:
         which the probe enters its Python processes. Raises OSError.
         """
         run = self.run
-        run.folder.remove("save-now", "rc")
+        run.folder.remove("save-now", RC)
         self.number, self.first = number, log.next_number(run)
         self._env = {**environment(run, number, checkpoint, probe), **(extra or {})}
         killing.end_container(run.folder)  # one that outlived its client
@@ -87,14 +88,14 @@ class Program:
     @property
     def code(self) -> int | None:
         """Return the exit code, as a shell tells it; None while it isn't known."""
-        told = self.run.folder.json("rc")
+        told = self.run.folder.json(RC)
         found = told.get("code") if told.get("number") == self.number else None
         return found if isinstance(found, int) else None
 
     def wait_for_code(self, seconds: float = 5.0) -> int | None:
         """Return the code of a program that has ended; its parent may need a moment to tell."""
         until = time.monotonic() + seconds
-        while self.run.folder.json("rc").get("number") != self.number and time.monotonic() < until:
+        while self.run.folder.json(RC).get("number") != self.number and time.monotonic() < until:
             time.sleep(0.02)
         return self.code
 
@@ -110,7 +111,7 @@ class Program:
         """Kill what is left and wait for the log; True if anything was left."""
         had = killing.kill_program(self.run.folder)
         until = time.monotonic() + 10
-        while self.run.folder.has("rc") and not self._is_logged() and time.monotonic() < until:
+        while self.run.folder.has(RC) and not self._is_logged() and time.monotonic() < until:
             if not procs.alive(self.run.folder, "supervisor"):
                 break
             time.sleep(0.02)
@@ -118,7 +119,7 @@ class Program:
 
     def _is_logged(self) -> bool:
         """Return whether its parent has written its whole log."""
-        told = self.run.folder.json("rc")
+        told = self.run.folder.json(RC)
         return told.get("number") == self.number and told.get("is_logged") is True
 
 

@@ -242,7 +242,7 @@ class Copies(Sync):
         if not self.run.durable:
             return []
         cells = [cell for cell in cells_of(self.run) if cell.name not in self._verified]
-        self._verified |= {cell.name for cell in cells if cell.folder.has("final-sync")}
+        self._verified |= {cell.name for cell in cells if cell.folder.has("own/final-sync")}
         return [c for c in cells if c.name not in self._verified and c.folder.attempt()]
 
     def is_whole(self) -> bool:

@@ -17,7 +17,7 @@ from .child import Failed
 from .context import Run
 
 INDEX = ".safetensors.index.json", ".bin.index.json"  # of weights in several files
-BEFORE = "results.before"  # {path: [ns since 1970, bytes]} of what lay there before
+BEFORE = "own/results.before"  # {path: [ns since 1970, bytes]} of what lay there before
 
 
 class Found(NamedTuple):

@@ -114,7 +114,8 @@ class Runner:
         """Take over what was decided: before it is done, a runner that comes back must know it.
         `acts`: something is done."""
         run, now, core = self.run, self.state, self.core
-        now.core = as_json(core)
+        if core != was or not now.core:
+            now.core = as_json(core)
         now.attempt, now.again, now.outcome = core.attempt, core.again, core.outcome
         now.stalled = bool(core.watching.stalled)
         if core.verdict != was.verdict:

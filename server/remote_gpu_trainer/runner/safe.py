@@ -77,7 +77,7 @@ def _look_here(
         if told.get("state") in (COMPLETE, UNKNOWN)
     }
     if run.checkpoints and run.spec.checkpoint.pattern:
-        known = content.Known(run.folder.at("whole.cache"))
+        known = content.Known(run.folder.at("own/whole.cache"))
         for group in groups.look(run):
             if group.role:
                 continue
@@ -150,7 +150,7 @@ def newest_here(run: Run) -> str:
     and where nothing answers in time."""
     if not run.checkpoints or not run.spec.checkpoint.pattern:
         return ""
-    where = (run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("whole.cache"))
+    where = (run.checkpoints, run.spec.checkpoint.pattern, run.folder.at("own/whole.cache"))
     with suppress(child.Failed):
         whole = content.look_of(child.call(run, content.look, *where, limit=LIMIT)).whole
         return whole.path if whole else ""
@@ -167,7 +167,7 @@ def judged_now(run: Run, path: str) -> str:
         return ""
     with suppress(child.Failed):
         mixed = read_mixed(run)
-        cache = run.folder.at("whole.cache")
+        cache = run.folder.at("own/whole.cache")
         return path if child.call(run, _is_usable, path, cache, mixed, limit=LIMIT) else ""
     return ""
 

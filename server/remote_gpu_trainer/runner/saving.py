@@ -22,7 +22,7 @@ from .core.stop import GREW, STILL
 EVERY = 0.25  # seconds between two looks
 LIMIT = 3.0  # seconds for a look; a folder that hangs shows no save
 MOST_FILES = 5000  # files of the checkpoint folder that are looked at
-FILE = "waits-for-save"  # in the run folder: what an end waits for, as a sentence
+FILE = "own/waits-for-save"  # in the run folder: what an end waits for, as a sentence
 
 # A tracker writes its own measures on, whatever the program does.
 _TRACKERS = re.compile(r"/(wandb|mlruns|\.neptune|\.comet|clearml)/|/\.?cache/")

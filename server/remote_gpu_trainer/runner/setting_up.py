@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from .folder import Folder
 
-NOTE = "setup.failed"  # in the run folder: number and exit status of a line that failed
+NOTE = "own/setup.failed"  # in the run folder: number and exit status of a line that failed
 
 # Its words: the note's path, the number of lines, the lines, and the program's words. A line is
 # given to eval as it is, as the user's own shell would read it. `module` is found where no login

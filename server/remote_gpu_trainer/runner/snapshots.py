@@ -23,7 +23,7 @@ KEPT = os.path.join("log", "snapshots")  # with the log, so they go where it goe
 MOST_KEPT = 4  # the first one stays, since what came later may follow from it
 LIMITS = {"stall": 20.0, "failure": 8.0}  # seconds, by what the snapshot is taken for
 LATE = 5.0  # seconds after its limit in which the child may still end
-ROLL = "ranks.json"  # who was which rank, for a snapshot of those that are gone
+ROLL = "own/ranks.json"  # who was which rank, for a snapshot of those that are gone
 # What names a rank, PyTorch's first: below torchrun each process has those of the batch step too.
 _RANKS = ("RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID", "PMI_RANK")
 

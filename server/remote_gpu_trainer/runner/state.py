@@ -77,7 +77,7 @@ class StateFile:
             "cost": self.cost,
             "note": self.note,
             "probe": self.probe,
-            "last_sync": self.run.folder.json("last-sync") or None,
+            "last_sync": self.run.folder.json("own/last-sync") or None,
             "runner_alive": True,
             "elsewhere": False,
             "host": procs.host(),

@@ -183,7 +183,7 @@ class Supervisor:
         run before this one is asked to leave."""
         run = self.run
         with suppress(OSError):  # a full disk may have hidden that another one is there
-            lock = try_lock(run.folder.at("supervisor.lock"))
+            lock = try_lock(run.folder.at("own/supervisor.lock"))
             if lock is None:
                 pid = procs.alive(run.folder, "supervisor")
                 if self._has_begun and pid and pid != self._asked_pid:

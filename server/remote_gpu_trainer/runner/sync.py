@@ -19,7 +19,7 @@ from .core.model import Copy, NoteFailure, Seen, Worker
 from .locks import try_lock
 from .names import find_name
 
-WHOLE = "final-sync"  # in the run folder: all was compared after the program's last change
+WHOLE = "own/final-sync"  # in the run folder: all was compared after the program's last change
 CUT = -1  # no code of a worker: its time was over, or it made no progress
 HOLD_LOOK = 1.0  # seconds between two looks for what lies here alone
 SEARCH = 1.0  # seconds between two looks for a worker that somebody else started
@@ -116,7 +116,7 @@ class Sync:
             worker.kill(KILL_SECONDS)
         left = {worker.pid for worker in workers if worker.is_open}
         if left:  # it hangs in the kernel, and may hold the lock for days
-            self.run.folder.remove("sync.lock")
+            self.run.folder.remove("own/sync.lock")
         self._left_behind |= left
         self._child = None
 
@@ -129,7 +129,7 @@ class Sync:
         if self._child is None:
             return self._worker
         if self._child.is_open:
-            still = self._still.seconds(run.folder.read("sync.lock"), run.up)
+            still = self._still.seconds(run.folder.read("own/sync.lock"), run.up)
             return self._worker._replace(still=still)
         told = run.folder.json(LAST)
         if isinstance(self._child, child.Command):
@@ -344,7 +344,7 @@ class _Lock:
         over = self.run.up + 60
         while True:
             try:
-                found = try_lock(self.run.folder.at("sync.lock"))
+                found = try_lock(self.run.folder.at("own/sync.lock"))
             except OSError:
                 return -1  # a full disk: two copies at once do no harm but to each other's time
             if found is not None:

@@ -36,7 +36,7 @@ def start(run: Run, again: bool, words: list[str]) -> int:
     run.folder.make()
     lock = -1
     with suppress(OSError):  # the run's own lock says why it can't be had
-        lock = try_lock(run.folder.at("start.lock"))
+        lock = try_lock(run.folder.at("own/start.lock"))
     if lock is None:
         say(f"{run.spec.name}: another start is under way")
         return CODES["preempted"]

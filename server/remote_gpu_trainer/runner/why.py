@@ -35,7 +35,7 @@ class Attempt:
 
 # A file while the runner waits before an attempt, with what for; empty for room, since a full disk
 # has none but for its name.
-WAITS = "waits-for-room"
+WAITS = "own/waits-for-room"
 LAST = 200_000  # bytes of an attempt's log that are searched
 LAST_WORDS = 4000  # of a program that was killed: what it survived before isn't why
 RECENT = 20_000  # a lost connection that long ago was got over

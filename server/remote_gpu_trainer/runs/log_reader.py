@@ -194,7 +194,9 @@ def place_of_time(folder, moment, begin):
     late = [n for n in numbers if _changed(path_of(folder, n)) >= moment]
     place = (late[0], 0) if late else (numbers[-1], _size(path_of(folder, numbers[-1])))
     try:
-        with open(os.path.join(folder, "log.times"), encoding="ascii", errors="replace") as rows:
+        with open(
+            os.path.join(folder, "log/train.times"), encoding="ascii", errors="replace"
+        ) as rows:
             for row in rows:
                 words = row.split()
                 if len(words) == 3 and all(word.replace(".", "", 1).isdigit() for word in words):

@@ -112,7 +112,7 @@ def _newest(folder, names):
 
 def _is_saved(folder):
     """Return whether all of a run was verified at a durable place off this box."""
-    if not folder.has("final-sync"):
+    if not folder.has("own/final-sync"):
         return False
     try:
         return not (job_in(folder.path)["job"]["durable"] or {}).get("on_this_box")

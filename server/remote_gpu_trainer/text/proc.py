@@ -13,8 +13,8 @@ from typing import NamedTuple
 NOTED = {
     "train": "attempt.json",
     "runner": "lock",
-    "supervisor": "supervisor.lock",
-    "sync": "sync.lock",
+    "supervisor": "own/supervisor.lock",
+    "sync": "own/sync.lock",
 }
 _PAIR = re.compile(r'(?:.*"pid": )?(\d+),? (?:"start": )?(\d+)')
 

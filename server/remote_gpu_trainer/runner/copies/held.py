@@ -67,7 +67,7 @@ def find_alone(run: Run) -> list[Group]:
 
 
 def _find_checkpoints(run: Run) -> list[Group]:
-    known, mixed = content.Known(run.folder.at("whole.cache")), read_mixed(run)
+    known, mixed = content.Known(run.folder.at("own/whole.cache")), read_mixed(run)
     found: list[Group] = []
     for group in groups.look(run):
         if group.role or was_mixed(mixed, group.items[0].path):
@@ -228,6 +228,4 @@ def _here(held: Generations, one: There) -> Here:
         why=str(told["why"]),
         is_earlier=True,
         source=one.source,
-        line=one.line,
-        is_anew=one.is_anew,
     )

@@ -7,7 +7,7 @@ import time
 from .. import content, log, procs
 from ..completeness import AT_ONCE, COMPLETE, CORRUPT
 from ..context import Run
-from ..folder import ATTEMPT
+from ..folder import ATTEMPT, RC
 from . import groups
 from .groups import Group
 from .plan import Here, Job
@@ -19,7 +19,7 @@ class Reader:
 
     def __init__(self, run: Run, records: Records):
         self.run, self.records = run, records
-        self.known = content.Known(run.folder.at("whole.cache"))
+        self.known = content.Known(run.folder.at("own/whole.cache"))
         self._first_seen: dict[str, float] = {}  # by stamp
 
     def look(self) -> list[tuple[Group, Here]]:
@@ -117,7 +117,7 @@ class Reader:
         """Return whether the program that wrote a checkpoint has died since."""
         folder = self.run.folder
         if self.is_over():
-            told = folder.json("rc")
+            told = folder.json(RC)
             return told.get("number") != folder.attempt() or told.get("code") != 0
         return self.is_earlier(group)
 

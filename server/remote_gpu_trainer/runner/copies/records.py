@@ -8,10 +8,10 @@ from typing import Any
 from .. import content, durable
 from ..context import Run
 
-STATE = "copies.json"  # what was read, copied and proven
+STATE = "own/copies.json"  # what was read, copied and proven
 SAFE = "safe.json"  # what of the run is safe; safe.py reads it
-LAST = "last-sync"  # how the last round went
-ROWS = "synced.tsv"  # a row for each item of each round
+LAST = "own/last-sync"  # how the last round went
+ROWS = "log/synced.tsv"  # a row for each item of each round
 
 
 class Records:

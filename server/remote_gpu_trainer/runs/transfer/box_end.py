@@ -162,7 +162,7 @@ def elsewhere(run, *also):
         work, durable = "", ""
     if not work and os.path.isdir(os.path.join(folder, "code")):
         work = os.path.join(folder, "code")
-    noted = os.path.join(folder, "place.json")  # its $NAME is filled in
+    noted = os.path.join(folder, "own/place.json")  # its $NAME is filled in
     with suppress(OSError, ValueError, KeyError, TypeError), open(noted, encoding="utf-8") as file:
         durable = str(json.load(file)["to"])
     places = [*also, durable] if durable.startswith(("/", "~")) else list(also)
