@@ -17,10 +17,10 @@ from remote_gpu_trainer.mcp_server import acts
 from remote_gpu_trainer.mcp_server.server import make_server
 from remote_gpu_trainer.runs import known_jobs, ledger
 
-from tests.conftest import ROOT
 from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
 from tests.lookup.test_budget import counted, written
+from tests.mcp_server.test_protocol import is_told
 
 HOUR = 3600
 TOOLS = ("start_run", "stop_run", "fetch_results")
@@ -104,9 +104,7 @@ def test_they_exist_only_with_allowed_boxes_and_keep_to_their_tokens(agent):
         assert "consent" not in tool.input_schema["properties"]
     wire = [tool.model_dump(by_alias=True, exclude_none=True, mode="json") for tool in acting]
     (count,) = counted([written({"tools": wire})])
-    assert count <= 2500
-    page = (ROOT / "docs/guides/coding-agents.md").read_text(encoding="utf-8")
-    assert f"three more, {count:,} tokens in all" in page, count
+    assert count <= 2500 and is_told("three more, about {} tokens in all", count)
 
 
 def test_never_over_http(capsys):
@@ -153,7 +151,7 @@ def test_a_stop_a_fetch_a_rehearsal_and_a_resume_are_the_users_commands(agent):
     agent.told("stop_run", plan=plan["id"])
     ended(agent)
     told = agent.told("fetch_results", box="gpu", run="toy")
-    assert told["plan"]["brings_bytes"] > 0 and "may still be billed" in told["billing"]
+    assert told["plan"]["folder_bytes"] > 0 and "may still be billed" in told["billing"]
     done = agent.call("fetch_results", plan=told["plan"]["id"])
     assert done.content[0].text.startswith('{"billing":"the box may still be billed: gpu')
     asked = {"box": "gpu", "job": "job/job.json", "rehearse": True}
@@ -210,6 +208,34 @@ def test_a_plan_shows_the_whole_of_each_command_and_the_largest_files(agent):
     assert long in "".join(plan["runs there"]) and "".join(plan["setup"]) == f"true{long}"
     assert plan["largest_files"][1] == "data-8.bin (9.0 kB)" and len(plan["largest_files"]) == 5
     assert "…" not in json.dumps(plan["runs there"], ensure_ascii=False)
+
+
+def test_a_plan_says_what_is_copied_where_and_that_the_place_is_not_checked_yet(agent):
+    asked = {"box": "gpu", "job": "job/job.json"}
+    plan = agent.told("start_run", **asked)["plan"]
+    assert plan["copies"] == "none: checkpoints and results are on this box alone"
+    durable = {"to": "s3://bucket/keep", "what": ["out", "logs"]}
+    Path("job/job.json").write_text(json.dumps({**JOB, "name": "new", "durable": durable}))
+    plan = agent.told("start_run", **asked)["plan"]
+    assert plan["copies"].startswith("out, logs to s3://bucket/keep; whether the box can write")
+    known_jobs.remember(box.Box("gpu", "gpu"), "~/runs/toy", "runpod", {**JOB, "durable": durable})
+    fake_run(agent.place / "gpu", phase="failed", alive=False, exit=1)
+    assert "s3://bucket/keep" in agent.told("start_run", box="gpu", run="toy")["plan"]["copies"]
+
+
+def test_a_rented_machine_on_which_the_server_runs_stays_on(agent):
+    asked = {"box": "local", "job": "job/job.json", "allow": ("local",)}
+    assert agent.told("start_run", **asked)["plan"]["end_command"] == "none"
+    rented = agent.told("start_run", platform="runpod", **asked)["plan"]
+    assert rented["end_command"].startswith("none: the box stays on")
+
+
+def test_a_plan_has_every_warning_and_each_file_that_seems_to_hold_a_secret(agent):
+    Path("job/train.py").write_text(f"key = 'hf_{'abcdefgh' * 4}'\n")
+    Path("job/job.json").write_text(json.dumps({**JOB, "name": "new", "code": "."}))
+    plan = agent.told("start_run", box="gpu", job="job/job.json", platform="autodl")["plan"]
+    assert plan["sends_secrets"] == ["train.py:1"]
+    assert {one.partition(":")[0] for one in plan["warnings"]} >= {"C3", "AD1", "autodl.facts"}
 
 
 def edit_code(agent):

@@ -181,3 +181,22 @@ def test_a_start_says_once_what_the_box_costs_at_most(place, tmp_path, fields, t
 def test_without_a_box_or_a_ledger_nothing_is_billed(tmp_path, monkeypatch):
     fake_ssh(tmp_path, monkeypatch)
     assert billing.about(time.time()) == {"cost": None, "billed": []}
+
+
+LOCAL = box.Box("local", "")
+
+
+def test_a_rented_machine_that_this_runs_on_may_be_billed_and_the_users_own_is_not(place):
+    def told(**asked):
+        return [one["box"] for one in billing.about(time.time(), **asked)["billed"]]
+
+    assert told(box=LOCAL) == told() == ["old", "gpu"]
+    words = billing.in_words(billing.about(time.time(), LOCAL), "")
+    assert words.startswith("whether this machine is billed isn't known here")
+    known_jobs.remember(LOCAL, "~/runs/here", "local", JOB)
+    assert told(box=LOCAL) == told() == ["old", "gpu"]
+    began = time.time() - 2 * HOUR
+    known_jobs.remember(LOCAL, "~/runs/here", "runpod", JOB, first_start=began)
+    assert told(box=LOCAL) == ["local", "old", "gpu"] and told() == ["old", "gpu", "local"]
+    words = billing.in_words(billing.about(time.time(), LOCAL), "")
+    assert words.startswith("the box may still be billed: local, 2.0 h, about 4.00 USD")

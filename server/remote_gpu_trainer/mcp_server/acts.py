@@ -283,7 +283,6 @@ def _said(kept: Kept) -> list[str]:
 def _answer(act: Act, **told: Any) -> CallToolResult:
     """Return an answer, which begins with what is billed."""
     money = billing.about(time.time(), act.box, act.run)
-    address = boxes.address(act.box)
-    mine = billing.in_words(money, act.box.name if address else "")
+    mine = billing.in_words(money, "" if act.box.local else act.box.name)
     told = {name: value for name, value in told.items() if value is not None}
     return in_both_forms(as_data({"billing": mine, **told}))

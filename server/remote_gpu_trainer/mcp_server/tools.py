@@ -119,7 +119,7 @@ def check_staleness(
     cursor: Annotated[int, Field(description="the answer's `next`", ge=0)] = 0,
 ) -> Annotated[CallToolResult, Staleness]:
     """Call before telling the user a price, quota or billing command, and after changing torch
-    or the driver. Returns counts, then the most urgent findings with the page to open."""
+    or the driver. Returns counts, then the most urgent findings."""
     from ..platforms import checking  # not at the top, for a fast start: no other tool needs it
 
     versions = _checked_length(installed)
@@ -140,8 +140,8 @@ async def render_run_script(
     target: Annotated[str | None, Field(description="default: by platform")] = None,
 ) -> Annotated[CallToolResult, RunScript]:
     """Call instead of writing nohup, tmux or sbatch yourself for what runs over ten minutes on a
-    box; starts and writes nothing. Returns commands to start, watch and stop it, its risks, and
-    the script as `resource`."""
+    box; starts and writes nothing. Returns its commands, its risks, and the script as
+    `resource`."""
     # Not at the top, for a fast start: the model of a job takes a while to build, and most
     # sessions don't need it.
     from ..runs.job_errors import JobError

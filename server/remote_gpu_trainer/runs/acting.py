@@ -19,7 +19,17 @@ from ..text import UserError
 from ..text.masking import shown
 from ..text.sizes import shown_bytes
 from ..text.spans import shown_moment
-from . import job_start, known_jobs, ledger, purse, rendered, run_ends, status, status_cost
+from . import (
+    billing,
+    job_start,
+    known_jobs,
+    ledger,
+    purse,
+    rendered,
+    run_ends,
+    status,
+    status_cost,
+)
 from .job_reading import read_job_with_code
 from .status_reply import Status
 
@@ -88,11 +98,15 @@ def start(box: Box, job: str, profile: str = "", *, rehearse: bool = False) -> A
         "setup": [line for command in plan.job.setup for line in _lines(command)],
         "sends_bytes": size + (plan.code.bytes if plan.code else 0),
         "largest_files": _largest(plan.code.sizes if plan.code else {}),
+        "sends_secrets": [shown(one, 200) for one in job_start.with_secrets(plan.code)][:MOST_FILES]
+        if plan.code
+        else [],
+        "copies": _copies(plan.job.durable and plan.job.durable.model_dump()),
         "until": until,
         "worst_cost": status_cost.worst(plan.job, plan.platform, box, began, now) or NOT_KNOWN,
         "purse": counted.in_words() if counted else None,
-        "end_command": _whole(end) if end else _stays(box),
-        "warnings": [f"{one.id}: {one.text}"[:200] for one in plan.rendered.warnings[:5]],
+        "end_command": _whole(end) if end else _stays(box, plan.platform.name),
+        "warnings": [f"{one.id}: {one.text}"[:LONGEST] for one in plan.rendered.warnings],
     }
     sums = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in parcel.texts.items()}
     sums |= {name: _sum(file) for name, file in parcel.paths.items()}
@@ -113,6 +127,7 @@ def resume(box: Box, run: str) -> Act:
     told = {
         "runs there": _whole(given.get("command") or "") or "what lies in the run's folder",
         "sends_bytes": 0,
+        "copies": _copies(given.get("durable")) if known else "not known",
         "until": shown_moment(before.deadline) if before.deadline else "not known",
         "worst_cost": _cost_until(box, before),
     }
@@ -127,7 +142,7 @@ def stop(box: Box, run: str) -> Act:
     told = {
         "sends_bytes": 0,
         "worst_cost": "nothing more than the box costs until you end it",
-        "end_command": _stays(box),
+        "end_command": _stays(box, _platform(box, before)),
     }
     words = ("stop", box.name, _which(box, run, before))
     return Act("stop", box, before.dir, words, told, _mark(box, before))
@@ -145,20 +160,40 @@ def fetch(box: Box, run: str, also: tuple[str, ...] = ()) -> Act:
         if not any(f"{one['path']}/".startswith(f"{path.rstrip('/')}/") for path in also)
     )
     told = {
-        "brings_bytes": _size_of(box, before.dir),
+        "folder_bytes": _size_of(box, before.dir),
         "brings_also": list(also),
         "leaves": f"{len(leaves)} that its log says were saved elsewhere" if leaves else "",
         "to": "results/ in the working folder",
         "worst_cost": "nothing more than the box costs until you end it",
-        "end_command": _stays(box),
+        "end_command": _stays(box, _platform(box, before)),
     }
     words = ("release", box.name, _which(box, run, before), *(f"--also={path}" for path in also))
     return Act("fetch", box, before.dir, words, told, _mark(box, before), leaves)
 
 
-def _stays(box: Box) -> str:
-    """Return that no command ends the box."""
-    return "none" if box.local else "none: the box stays on, and billed if you rent it"
+def _stays(box: Box, profile: str) -> str:
+    """Return that no command ends the box. `profile`: as for `billing.is_rented_here`."""
+    if box.local and not billing.is_rented_here(profile):
+        return "none"
+    return "none: the box stays on, and billed if you rent it"
+
+
+def _platform(box: Box, found: Status) -> str:
+    """Return the platform of a run, '' for one that wasn't started from here."""
+    known = known_jobs.find(box, found.dir)
+    return known.profile if known else ""
+
+
+def _copies(durable: Any) -> str:
+    """Return what a job copies where. `durable`: its field, None where it has none."""
+    if not isinstance(durable, dict):
+        return "none: checkpoints and results are on this box alone"
+    what = ", ".join(map(str, durable.get("what") or ()))
+    return shown(
+        f"{what} to {durable.get('to')}; whether the box can write there is checked only once "
+        "this is carried out, before the program starts",
+        LONGEST,
+    )
 
 
 def _asked(box: Box, run: str) -> Status:

@@ -185,6 +185,11 @@ def billed(job: Job, profile: Profile, target: str) -> bool:
     """
     if target in ("slurm", "kubernetes") or (target == "skypilot" and job.is_managed):
         return False
+    return is_rented(profile, target)
+
+
+def is_rented(profile: Profile, target: str) -> bool:
+    """Whether a box of the platform is rented, as far as its name tells."""
     return profile.kind == "rental" or (
         profile.kind == "unnamed" and target in ("ssh", "local", "skypilot")
     )
