@@ -210,6 +210,11 @@ def test_a_symptom_in_the_first_line_of_a_report_is_no_calm_log(ask):
             "HUB12",
         ),
         (
+            "'The read operation timed out' thrown while requesting HEAD "
+            "https://huggingface.co/org/model/resolve/main/config.json\nRetrying in 8s [Retry 5/5].\n",
+            "HUB12",
+        ),
+        (
             "cannot import name 'shard_checkpoint' from 'transformers.modeling_utils' "
             "(/opt/conda/lib/python3.11/site-packages/transformers/modeling_utils.py)\n"
             '  File "/opt/conda/lib/python3.11/site-packages/peft/tuners/lora/awq.py", line 26, in <module>\n'
@@ -218,7 +223,7 @@ def test_a_symptom_in_the_first_line_of_a_report_is_no_calm_log(ask):
             "U45",
         ),
     ],
-    ids=["quota", "hub out of reach", "an old companion package"],
+    ids=["quota", "hub out of reach", "hub out of reach, httpx", "an old companion package"],
 )
 def test_errors_that_were_unknown(ask, text, entry):
     answer, _, _ = ask(text)
