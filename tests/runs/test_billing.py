@@ -7,7 +7,9 @@ from datetime import datetime, timezone
 import pytest
 from remote_gpu_trainer.boxes import box
 from remote_gpu_trainer.cli.main import COMMANDS, cli
-from remote_gpu_trainer.runs import billing, known_jobs, ledger
+from remote_gpu_trainer.platforms import profile as profiles
+from remote_gpu_trainer.runs import billing, known_jobs, ledger, status_cost
+from remote_gpu_trainer.runs.job_reading import from_object
 from remote_gpu_trainer.text.spans import shown_moment
 
 from tests.engines.fake_run import fake_run
@@ -157,25 +159,41 @@ PLACE = {"to": "s3://b/x", "what": ["out"]}
 DELETES = {"do": "run", "command": ["delete-it"], "unproven_minutes": 30}
 
 
+BEGAN = 1_790_000_000.0
+
+
 @pytest.mark.parametrize(
     ("fields", "told", "profile"),
     [
         ({}, "6.00 USD from now on, 12.00 USD in all (2 USD an hour, 3.0 h to its end at the latest), estimated; then nothing ends the box, and it costs more until you do", "runpod"),
-        ({"at_end": NOT_THEN}, "; then nothing ends the box, and it costs more until you do", "runpod"),
+        ({"at_end": NOT_THEN}, "6.00 USD from now on, 12.00 USD in all (2 USD an hour, 3.0 h to its end at the latest), estimated; then nothing ends the box, and it costs more until you do", "runpod"),
         ({"at_end": KEEPS, "checkpoint": {"folder": "out", "save_seconds": 330}}, "8.87 USD from now on, 14.87 USD in all (2 USD an hour, 3.0 h to its end at the latest and 1.4 h to save, copy and end the box), estimated", "runpod"),
-        ({"at_end": DELETES, "durable": PLACE}, "and 46 min to save, copy and end the box), estimated", "runpod"),
-        ({"at_end": DELETES, "durable": PLACE}, "and 46 min to save, copy and end the box), estimated; while nothing proves that all is safe the box stays on, and costs more", "generic-ssh"),
-        ({"price": None, "budget": None, "rented": None}, "not known: the job names no price, such as price: 1.99 USD", "runpod"),
+        ({"at_end": DELETES, "durable": PLACE}, "7.53 USD from now on, 13.53 USD in all (2 USD an hour, 3.0 h to its end at the latest and 46 min to save, copy and end the box), estimated", "runpod"),
+        ({"at_end": DELETES, "durable": PLACE}, "7.53 USD from now on, 13.53 USD in all (2 USD an hour, 3.0 h to its end at the latest and 46 min to save, copy and end the box), estimated; while nothing proves that all is safe the box stays on, and costs more", "generic-ssh"),
+        ({"price": None, "budget": None, "rented": None}, "", "runpod"),
     ],
 )  # fmt: skip
-def test_a_start_says_once_what_the_box_costs_at_most(place, tmp_path, fields, told, profile):
-    job = {key: value for key, value in {**JOB, "name": "new", **fields}.items() if value}
+def test_what_a_box_costs_at_most_counts_what_comes_after_the_end(
+    tmp_path, monkeypatch, fields, told, profile
+):
+    fake_ssh(tmp_path, monkeypatch)
+    given = {**JOB, "rented": f"at:{BEGAN - 3 * HOUR:.0f}", **fields}
+    job = from_object({name: value for name, value in given.items() if value})
+    place = box.Box("new", "new")
+    assert status_cost.worst(job, profiles.get(profile), place, BEGAN, BEGAN) == told
+
+
+@pytest.mark.parametrize(
+    ("name", "told"), [("gpu", " USD in all (2 USD an hour, "), ("new", "not known: the job names")]
+)
+def test_a_start_says_that_once(place, tmp_path, name, told):
+    without = ("price", "budget", "rented") if name == "new" else ()
+    job = {key: value for key, value in {**JOB, "name": "new"}.items() if key not in without}
     (tmp_path / "job/job.json").write_text(json.dumps(job))
-    words = ["start", "new" if fields.get("price", 1) is None else "gpu", "job/job.json"]
     (place / "new").mkdir()
-    done = rgt(*words, "--profile", profile, "--dry-run", "--set", "gpus=0")
-    lines = [line for line in done.stderr.splitlines() if line.startswith("at most ")]
-    assert len(lines) == 1 and lines[0].endswith(told), done.stderr
+    done = rgt("start", name, "job/job.json", "--profile", "runpod", "--dry-run")
+    [line] = [line for line in done.stderr.splitlines() if line.startswith("at most ")]
+    assert told in line
 
 
 def test_without_a_box_or_a_ledger_nothing_is_billed(tmp_path, monkeypatch):
