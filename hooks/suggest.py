@@ -169,6 +169,10 @@ DELETIONS = (
     r"az\s+(?:-{1,2}[\w-]+(?:[=\s]\S+)?\s+){0,4}(?:vm|disk|vmss|group)\s+delete\b",
     # nebius compute instance delete --id computeinstance-0abc
     r"nebius\s[^|;&\n]{0,400}\b(?:instance|disk|filesystem)\s+delete\b",
+    # scw instance server terminate 0abc with-block=true zone=fr-par-2
+    r"scw\s[^|;&\n]{0,400}\b(?:delete|terminate)\b",
+    # scw instance server stop 0abc zone=fr-par-2
+    r"scw\s+instance\s+server\s+stop\b",
     # pspace machine delete ps0abc
     r"(?:pspace|paperspace)\s[^|;&\n]{0,400}\b(?:delete|destroy)\b",
     # modal app stop my-training
@@ -228,8 +232,8 @@ program (2): train.py, train.sh, trainer.py, trainer.train, train_*, finetune.py
 train in Chinese (1): 训练
 rented (2): vast.ai, vastai, on vast, vast box, vast instance*, vast machine*, runpod*, autodl,
     lambda labs, lambdalabs, lambda cloud, lambda instance*, lambda box, on lambda, paperspace,
-    coreweave, jarvislabs, gpushare, lanrui, tensordock, datacrunch, nebius, featurize, matpool,
-    恒源云, 矩池云, 智星云, 揽睿, 算力云, 租卡, 租的卡, 显卡服务器
+    coreweave, jarvislabs, gpushare, lanrui, tensordock, datacrunch, nebius, scaleway, featurize,
+    matpool, 恒源云, 矩池云, 智星云, 揽睿, 算力云, 租卡, 租的卡, 显卡服务器
 files (1): ckpt*, safetensors, state_dict, optimizer.pt, 权重
 setting (1): learning rate, learning_rate, lr, hyperparam*, hyper-param*, optimizer, optimiser,
     adam, adamw, sgd, bf16, fp16, fp8, 4bit, 4-bit, mixed precision, batch_size, minibatch*,

@@ -135,5 +135,10 @@ def level_of_words(level, words):
 def judge_dcgm(box, add):
     """Add a finding for each thing that DCGM says isn't well."""
     for gpu, level, text in box.dcgm:
-        names = {"fatal": "dcgm_fatal", "degraded": "dcgm_failed"}
-        add(gpu, names.get(level, "dcgm_warned"), short(text), level=level, key=f"dcgm {text}")
+        key, text = f"dcgm {text}", short(text)
+        if level == "fatal":
+            add(gpu, "dcgm_fatal", text, level=level, key=key)
+        elif level == "degraded":
+            add(gpu, "dcgm_failed", text, level=level, key=key)
+        else:
+            add(gpu, "dcgm_warned", text, level=level, key=key)
