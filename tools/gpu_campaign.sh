@@ -15,6 +15,9 @@
 #   probe    scripts/probe.py on programs with AMP, CUDA graphs and streams: what it says, that the
 #            weights are the same to the last bit without it, and what it costs a step
 #   proofs   the proofs in evals/proofs whose entry needs a card, or that ask whether there is one
+#   compare  only by --parts compare, seven minutes: what `rgt fit` reckons of full training, LoRA,
+#            an 8-bit base, Liger, DPO, a U-Net and a ViT, what `rgt fit --measure` tells of each, and
+#            what nvidia-smi shows; a kind whose library is missing is named
 #
 # options:
 #   --out FILE      the record (default $OUT/gpu_campaign.json, without OUT ./gpu_campaign.json)

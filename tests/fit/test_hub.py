@@ -52,6 +52,8 @@ FAMILIES = [
     "answerdotai/ModernBERT-base", "t5-base", "google/flan-t5-xl", "google/mt5-small",
     "facebook/bart-large-cnn", "openai/whisper-small", "google/vit-base-patch16-224-in21k",
     "facebook/dinov2-base", "openai/clip-vit-large-patch14", "llava-hf/llava-1.5-7b-hf",
+    "stabilityai/stable-diffusion-xl-base-1.0", "runwayml/stable-diffusion-v1-5",
+    "stabilityai/stable-diffusion-3-medium-diffusers", "black-forest-labs/FLUX.1-dev",
 ]  # fmt: skip
 # Of these a part isn't counted, or the library's shapes aren't known.
 IN_PART = ("-VL-", "gemma-3-4b", "gemma-3-12b", "gemma-3-27b", "llava", "deberta-v3")

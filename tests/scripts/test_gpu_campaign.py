@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 import sys
+import time
 from importlib import import_module
 
 import pytest
@@ -343,3 +344,23 @@ def test_each_program_that_fails_is_looked_up_and_the_others_say_why_they_did_no
     assert rows["card_hidden"]["matches"][0] == ["ENV22", "high"]
     assert rows["two_devices"]["matches"][0][0] == "D3"
     assert "matches" not in rows["nccl_of_one_rank"] and rows["nccl_of_one_rank"]["expect"] is None
+
+
+def test_fit_can_reckon_each_kind_that_is_compared_on_a_card(parts, monkeypatch):
+    module("torch", "pip install '.[proofs]'")
+    compare = import_module("compare")
+    kinds = compare.kinds()
+    assert {"lora", "8bit", "liger", "dpo", "unet", "vit"} <= set(kinds)
+    for name, asked in kinds.values():
+        told = compare.reckoned(name, asked)
+        assert told["least_gib"] <= told["need_gib"] <= told["most_gib"] < 60, name
+    assert set(parts["main"].PARTS) == set(parts["main"].LIMITS) | {"compare"}
+
+
+def test_the_most_that_the_card_showed_is_kept(parts):
+    compare = import_module("compare")
+    seen = iter([100, 300, 900, 500])
+    with compare.Watch(look=lambda: next(seen, 400)) as watch:
+        while watch.most < 900:
+            time.sleep(0.01)
+    assert (watch.before, watch.most) == (100, 900)

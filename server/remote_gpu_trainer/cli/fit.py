@@ -45,8 +45,8 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
     metavar="[MODEL]",
     shell_complete=files,
     help="the model's config.json, which the options to --vocabulary stand for; its name on the "
-    "Hub, such as Qwen/Qwen2.5-7B; or FILE.py:NAME: a class or function of yours that gives a "
-    "torch model",
+    "Hub, such as Qwen/Qwen2.5-7B or black-forest-labs/FLUX.1-dev; or FILE.py:NAME: a class or "
+    "function of yours that gives a torch model",
 )
 @click.option("--parameters", metavar="N", help="number of weights, such as 7B")
 @whole("layers", None, f"as {fit_report.SHAPE['layers']}")
@@ -60,9 +60,9 @@ def kind(name: str, choices: Iterable[str], default: str, text: str) -> Callable
 @whole("accumulation", 1, "batches per step (default: 1)")
 @kind(
     "precision",
-    training_run.PRECISIONS,
+    (*training_run.PRECISIONS, *training_run.CALLED),
     "bf16-mixed",
-    "8bit, 4bit: LoRA's base; 4bit-bf16: all else in bf16",
+    "8bit, 4bit: LoRA's base; 4bit-bf16: all else in bf16; fp16 is fp16-mixed",
 )
 @kind(
     "optimizer",
@@ -149,7 +149,7 @@ def fit(
     another number.
 
     A name on the Hub is looked up among the models that are known here, on this disk, and on
-    huggingface.co, or HF_ENDPOINT, with HF_TOKEN.
+    huggingface.co, or HF_ENDPOINT, with HF_TOKEN. Of a diffusion pipeline the denoiser is trained.
 
     FILE.py:NAME runs your code, in a process of its own without a GPU. The model is built on
     torch's meta device, where weights take no memory, and run on --input to count what it keeps.
@@ -162,6 +162,7 @@ def fit(
     Exit 0: fits. Exit 1: doesn't fit. Exit 2: tight, the card's memory is between the least and the
     most that it may need; or not known; or the request can't be used.
     """
+    options["precision"] = training_run.CALLED.get(options["precision"], options["precision"])
     if measure:
         from . import measuring
 

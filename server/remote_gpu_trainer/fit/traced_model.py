@@ -28,6 +28,7 @@ class TracedModel:
     buffers, and `kept` is one such line, of the end of the forward pass. `lines` is empty where the
     model wasn't run, and `not_run` says why. `factored_bytes` is what Adafactor keeps, `largest` is
     how many numbers the largest trained weight has. `returns_loss`: the model returned its loss.
+    `beside`: bytes of frozen models that may be on the card too.
     """
 
     weights: int
@@ -42,6 +43,7 @@ class TracedModel:
     kept: tuple[float, float] = (0.0, 0.0)
     returns_loss: bool = False
     not_run: str = ""
+    beside: int = 0
 
 
 def traced_model(told: dict[str, Any]) -> TracedModel:

@@ -10,7 +10,7 @@ from ..platforms.cards import GPUS
 from ..text import BadRequest
 from .memory_levers import LEAST_SAVED
 from .memory_report import span
-from .solve import MOST, UNCERTAIN, last_that_fits
+from .solve import ABOVE_8_BIT, MOST, UNCERTAIN, last_that_fits
 from .traced_model import TracedModel, estimate_traced
 from .training_memory import GIB, Margins, verdict
 from .training_run import Run
@@ -28,12 +28,19 @@ def uncertainty(model: TracedModel) -> float:
     return UNCERTAIN_CONVOLUTIONS if many else UNCERTAIN
 
 
-def margins(model: TracedModel) -> Margins:
+def margins(model: TracedModel, run: Run) -> Margins:
     """Return how far what a run needs may be from its estimate: no bound where it wasn't run."""
-    off = uncertainty(model)
+    off = above = uncertainty(model)
     if not model.lines:
         return Margins(off, None, f"nothing says what its activations take: {model.not_run}")
-    return Margins(off, off, "cuDNN's workspace isn't counted" if off > UNCERTAIN else "")
+    why = ["cuDNN's workspace isn't counted"] if off > UNCERTAIN else []
+    if run.quantized and run.precision == "8bit":
+        above = max(above, ABOVE_8_BIT)
+        why.append("an 8-bit base needs room that no formula tells")
+    if model.beside:
+        above += model.beside / GIB / _need(estimate_traced(model, run).peak)
+        why.append("text encoders and VAE may be on the card too")
+    return Margins(off, above, "; ".join(why))
 
 
 def traced_report(
@@ -43,7 +50,7 @@ def traced_report(
 
     `card` is a GPU's name and its memory in GiB, `name` that of the model.
     """
-    found, off = estimate_traced(model, run), margins(model)
+    found, off = estimate_traced(model, run), margins(model, run)
 
     def verdict_of(size: float) -> str | None:
         return verdict(size, card[1], off) if card else None
@@ -133,7 +140,7 @@ def traced_solution(
     def need(batch: int) -> float:
         return _need(estimate_traced(model, replace(run, batch=batch)).peak)
 
-    rooms = (0.0, uncertainty(model))
+    rooms = (0.0, margins(model, run).above or 0.0)
     if what == "gpu":
         needed = need(run.batch)
         ways = [_smallest(needed, room) for room in rooms]

@@ -9,6 +9,7 @@ from .model_shape import Model
 
 USUAL_LENGTH = 2048  # tokens of a sample where nothing says how many
 PRECISIONS = ("fp32", "bf16-mixed", "fp16-mixed", "bf16", "8bit", "4bit", "4bit-bf16")
+CALLED = {"fp16": "fp16-mixed"}  # what trainers call it; nobody trains with all numbers in fp16
 SHARDINGS = ("none", "ddp", "zero1", "zero2", "zero3", "fsdp")
 TARGETS = ("all-linear", "attention", "qv")
 ATTENTIONS = ("sdpa", "flash", "eager")

@@ -11,14 +11,16 @@ from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from ..fit import model_config, training_memory, training_run
+from ..fit import denoisers, model_config, training_memory, training_run
 from ..fit.memory_report import memory_report, solution
+from ..fit.traced_report import traced_report, traced_solution
 from ..fit.usual_shapes import assumed_model
 from ..platforms.cards import SeveralCards
 from ..text import BadRequest
 from ..text.masking import shown
 
 if TYPE_CHECKING:
+    from ..fit.denoisers import Denoiser
     from ..fit.model_shape import Model
 
 SHAPE = {  # options that stand for fields of a config.json
@@ -57,6 +59,8 @@ def read_options(given: dict[str, Any]) -> dict[str, Any]:
         if type(value) is not type(usual):
             kind = {bool: "true or false", int: "a whole number", str: "a text"}[type(usual)]
             raise BadRequest(f"options: {name} must be {kind}")
+        if name == "precision":
+            given = {**given, name: (value := training_run.CALLED.get(value, value))}
         if name in CHOICES and value not in CHOICES[name]:
             raise BadRequest(f"options: {name} must be one of {', '.join(CHOICES[name])}")
     return given
@@ -84,6 +88,8 @@ def reckon(asked: Asked, card: tuple[str, float] | None, options: dict[str, Any]
     `card`: its name and its memory in GiB. `options`: fields of `Run`; a `sequence` of None is the
     usual length.
     """
+    if found := _denoiser(asked):
+        return _reckon_denoiser(asked, found, card, options)
     model, assumed = _model(asked.config, asked.shape, asked.parameters)
     if (asked.transformers or _installed()) == "4":
         model = model_config.with_linear_experts(model)
@@ -105,6 +111,31 @@ def reckon(asked: Asked, card: tuple[str, float] | None, options: dict[str, Any]
     if solve:
         report["solved"] = with_prices(solve, solution(model, run, solve, card), report)
     report["measured"] = measured_like(model.kind, model.total(), run, run.sequence)
+    return report
+
+
+def _denoiser(asked: Asked) -> Denoiser | None:
+    """The denoiser of a pipeline that is asked for by its name. Raises BadRequest for options."""
+    found = denoisers.denoiser_of(asked.config) if asked.config else None
+    if found and not os.path.lexists(str(asked.config)) and (asked.shape or asked.parameters):
+        raise BadRequest(f"{asked.config}: a pipeline's shape is known; leave out what names one")
+    return found
+
+
+def _reckon_denoiser(
+    asked: Asked, denoiser: Denoiser, card: tuple[str, float] | None, options: dict[str, Any]
+) -> dict[str, Any]:
+    """The report on training a pipeline's denoiser. Raises BadRequest."""
+    if options["sequence"]:
+        raise BadRequest("--sequence is for words; images of the usual size decide the tokens here")
+    run = training_run.check(training_run.Run(**{**options, "sequence": 1}))
+    model, name = denoisers.as_traced(denoiser, run), str(asked.config)
+    report = traced_report(model, run, card, f"the denoiser of {name}")
+    report["remarks"] = denoisers.remarks(denoiser)
+    if asked.solve:
+        found = traced_solution(model, run, asked.solve, card)
+        report["solved"] = with_prices(asked.solve, found, report)
+    report["measured"] = measured_like(name, model.weights, run, 0)
     return report
 
 

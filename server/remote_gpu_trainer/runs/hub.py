@@ -143,5 +143,8 @@ def _refused(name: str, code: int) -> str:
             f"and set HF_TOKEN, or {INSTEAD}"
         )
     if code == 404:
-        return f"the Hub has no config.json of {name}; check the name, or {INSTEAD}"
+        return (
+            f"the Hub has no config.json of {name}; check the name, or {INSTEAD}; a pipeline of "
+            "diffusers has none: FILE.py:NAME counts its denoiser"
+        )
     return f"the Hub answered {code} for {name}; try again, or {INSTEAD}"
