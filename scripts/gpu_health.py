@@ -8619,7 +8619,7 @@ def parser_of_arguments():
     parser.add_argument(
         "--network",
         action="store_true",
-        help="measure the way to the Hub and PyPI: 400 MB at most, two minutes",
+        help="measure the way to the Hub and PyPI: 420 MB at most, two minutes",
     )
     parser.add_argument(
         "--durable",

@@ -153,6 +153,7 @@ def test_all_parts_together_end_within_nine_minutes(parts):
     main = parts["main"]
     last = int(re.search(r"^most_seconds=(\d+)$", SHELL.read_text(), re.M)[1])
     assert sum(main.LIMITS.values()) <= main.WHOLE < last < 540
+    assert max(main.BY_NAME.values()) <= main.WHOLE and not set(main.BY_NAME) & set(main.LIMITS)
 
 
 def test_every_error_and_every_probe_has_its_program(parts):
@@ -346,10 +347,9 @@ def test_each_program_that_fails_is_looked_up_and_the_others_say_why_they_did_no
     assert "matches" not in rows["nccl_of_one_rank"] and rows["nccl_of_one_rank"]["expect"] is None
 
 
-def test_fit_can_reckon_each_kind_that_is_compared_on_a_card(parts, monkeypatch):
-    module("torch", "pip install '.[proofs]'")
+def test_fit_can_reckon_each_kind_that_is_compared_on_a_card(parts):
     compare = import_module("compare")
-    kinds = compare.kinds()
+    kinds = compare.KINDS
     assert {"lora", "8bit", "liger", "dpo", "unet", "vit"} <= set(kinds)
     for name, asked in kinds.values():
         told = compare.reckoned(name, asked)

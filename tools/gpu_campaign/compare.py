@@ -14,20 +14,32 @@ from pathlib import Path
 from apart import run
 from machine import missing
 
-PROGRAM = Path(__file__).with_name("programs") / "memory_of_a_kind.py"
+PROGRAM = Path(__file__).with_name("memory_of_a_kind.py")
+LLAMA, QWEN = "meta-llama/Llama-3.2-1B", "Qwen/Qwen2.5-0.5B"
+# What each kind asks of `rgt fit`: the model's name, and the run.
+USUAL = {"batch": 4, "sequence": 1024}
+KINDS = {
+    "full": (QWEN, {**USUAL, "precision": "bf16-mixed"}),
+    "lora": (LLAMA, {**USUAL, "precision": "bf16", "lora": 16}),
+    "lora-checkpointing": (
+        LLAMA,
+        {**USUAL, "precision": "bf16", "lora": 16, "checkpointing": True},
+    ),
+    "8bit": (LLAMA, {**USUAL, "precision": "8bit", "lora": 16, "checkpointing": True}),
+    "liger": (LLAMA, {**USUAL, "precision": "bf16", "liger": True}),
+    "dpo": (QWEN, {"batch": 2, "sequence": 1024, "precision": "bf16", "dpo": True}),
+    "unet": (
+        "stable-diffusion-v1-5/stable-diffusion-v1-5",
+        {"batch": 2, "precision": "bf16-mixed"},
+    ),
+    "vit": ("google/vit-base-patch16-224", {"batch": 64, "precision": "bf16-mixed"}),
+}
+
 NEEDS = {"lora": "peft", "lora-checkpointing": "peft", "8bit": "bitsandbytes"}
 NEEDS.update(liger="liger_kernel", unet="diffusers")
 ALL_NEED = ("torch", "transformers", "click")
 SECONDS = 75  # for one kind: a start, four steps and a save
 EVERY = 0.3  # seconds between two looks at the card
-
-
-def kinds():
-    """Return {kind: (the model's name, what is asked of fit)}."""
-    spec = importlib.util.spec_from_file_location("memory_of_a_kind", PROGRAM)
-    made = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(made)
-    return made.KINDS
 
 
 def reckoned(name, asked):
@@ -75,7 +87,7 @@ def run_part(root, env, box, clock):
     if why:
         return {"results": [], "not_run": {"compare": why}}
     results, not_run = [], {}
-    for kind, (name, asked) in kinds().items():
+    for kind, (name, asked) in KINDS.items():
         wanted = [*ALL_NEED, NEEDS.get(kind, "torch")]
         absent = [module for module in wanted if importlib.util.find_spec(module) is None]
         if absent or clock.left() < SECONDS / 3:

@@ -12,30 +12,12 @@ import sys
 import tempfile
 
 import torch
+from compare import KINDS
 from torch import nn
 
-LLAMA, QWEN = "meta-llama/Llama-3.2-1B", "Qwen/Qwen2.5-0.5B"
 TINY = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "vocab_size": 500}
 TINY.update(intermediate_size=128, num_key_value_heads=2)
 STEPS = 4
-# What each kind asks of `rgt fit`: the model's name, and the run.
-USUAL = {"batch": 4, "sequence": 1024}
-KINDS = {
-    "full": (QWEN, {**USUAL, "precision": "bf16-mixed"}),
-    "lora": (LLAMA, {**USUAL, "precision": "bf16", "lora": 16}),
-    "lora-checkpointing": (
-        LLAMA,
-        {**USUAL, "precision": "bf16", "lora": 16, "checkpointing": True},
-    ),
-    "8bit": (LLAMA, {**USUAL, "precision": "8bit", "lora": 16, "checkpointing": True}),
-    "liger": (LLAMA, {**USUAL, "precision": "bf16", "liger": True}),
-    "dpo": (QWEN, {"batch": 2, "sequence": 1024, "precision": "bf16", "dpo": True}),
-    "unet": (
-        "stable-diffusion-v1-5/stable-diffusion-v1-5",
-        {"batch": 2, "precision": "bf16-mixed"},
-    ),
-    "vit": ("google/vit-base-patch16-224", {"batch": 64, "precision": "bf16-mixed"}),
-}
 
 
 def config_of(name, tiny):
