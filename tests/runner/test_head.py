@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 from remote_gpu_trainer.runner import procs
+from remote_gpu_trainer.runner.folder import Folder
 from remote_gpu_trainer.runs import run_script
 
 from tests.runner.jobs import files_of, merged
@@ -370,3 +371,19 @@ def test_one_that_hangs_when_it_is_raised_keeps_it_from_nothing(place, tmp_path)
     made.start()
     made.die()
     assert within(20, (tmp_path / "end").exists)
+
+
+@pytest.mark.parametrize("node", ["0", "1"])
+def test_a_step_of_slurm_passes_a_signal_to_the_supervisor_of_its_node(tmp_path, node):
+    script = put(tmp_path, files(rendered={"run_dir": str(tmp_path / "run"), "target": "slurm"}))
+    folder = Folder(str(tmp_path / "run" / ("" if node == "0" else f"node-{node}")))
+    folder.make()
+    step = {"SLURM_JOB_ID": "7", "SLURM_NODEID": node, "RGT_RENDEZVOUS": "here", "RGT_PASS": "USR1"}
+    with subprocess.Popen(["sleep", "60"]) as supervisor:
+        procs.note_pid(folder, "supervisor", supervisor.pid)
+        done = bash(str(script), env={**os.environ, **step})
+        assert done.returncode == 0, done.stderr
+        try:
+            assert supervisor.wait(5) == -signal.SIGUSR1
+        finally:
+            supervisor.kill()
