@@ -1,5 +1,6 @@
 """What a project's source says of its program, its saves and its options, written as a job."""
 
+import ast
 import subprocess
 import textwrap
 
@@ -831,7 +832,7 @@ OPTIONS = "import argparse\np = argparse.ArgumentParser()\n"
 
 @pytest.mark.parametrize(("words", "left"), [
     ("--data BLAH_BLAH/x.h5", "BLAH_BLAH/x.h5"), ("--out ROOT_DIR", "ROOT_DIR"), ("--a=MODEL", "--a=MODEL"),
-    ("--lr 1 ...", "..."), ("--set MNIST", None), ("--conf conf/BIG.txt", None), ("--n 3", None),
+    ("--lr 1 ...", "..."), ("--data_path data_path", "data_path"), ("--data data", None), ("--set MNIST", None), ("--conf conf/BIG.txt", None), ("--n 3", None),
 ])  # fmt: skip
 def test_a_word_in_capitals_that_the_project_does_not_know_is_a_question(project, words, left):
     files = {"train.py": loop(SAVE, "SETS = ['MNIST']\n"), "conf/BIG.txt": ""}
@@ -1186,3 +1187,194 @@ def test_what_a_script_asks_of_slurm_is_kept(project, asked, gpus, slurm):
     assert made.values()["gpus"] == gpus
     assert slurm in made.as_yaml() and ("slurm:" in made.as_yaml()) == bool(slurm)
     assert "said at the start: --profile NAME" in made.as_yaml()
+
+
+def switched(option: str, *, called: bool) -> str:
+    """Return a program whose training, a function or a loop, stands below an option."""
+    above = ARGUMENTS.replace("ARGS", option).replace("p.parse_args()", "args = p.parse_args()")
+    body = textwrap.indent(loop("torch.save(model, f'ck/{epoch}.pt')"), "    ")
+    if called:
+        return f"{above}def fit_all():\n{body}\nif args.train:\n    fit_all()\n"
+    return f"{above}if args.train:\n{body}"
+
+
+@pytest.mark.parametrize("called", [True, False])
+@pytest.mark.parametrize(("option", "words", "asks"), [
+    ("p.add_argument('--train', action='store_true')", "", True),
+    ("p.add_argument('--train', action='store_true')", "--train", False),
+    ("p.add_argument('--train', type=int, default=1)", "", False),
+])  # fmt: skip
+def test_a_training_that_an_option_switches_on_is_asked_for(project, called, option, words, asks):
+    files = {"train.py": switched(option, called=called), "run.sh": f"python train.py {words}\n"}
+    asked = [one for one in draft(project(files)).questions if "trains only with --train:" in one]
+    assert bool(asked) == asks
+
+
+def test_a_training_elsewhere_needs_no_option(project):
+    option = "p.add_argument('--train', action='store_true')"
+    program = switched(option, called=False) + "else:\n    loss.backward()\n"
+    assert not any("trains only" in one for one in draft(project({"train.py": program})).questions)
+
+
+@pytest.mark.parametrize(("added", "flag"), [
+    (("--loadckpt", "--resume"), "--resume"),
+    (("--load_ckpt", "--continue_from"), "--continue_from"),
+    (("--resume_epoch", "--resume_net"), "--resume_net"),
+])  # fmt: skip
+def test_the_option_that_is_named_after_going_on_comes_before_one_that_loads(project, added, flag):
+    types = {"--resume_epoch": ", type=int"}
+    args = "\n".join(f"p.add_argument('{one}'{types.get(one, '')})" for one in added)
+    made = draft(project({"train.py": loop(SAVE, ARGUMENTS.replace("ARGS", args))}))
+    assert made.values()["resume"] == {"flag": flag}
+
+
+@pytest.mark.parametrize("option", ["--loadckpt", "--resume_net", "--continue_training"])
+def test_an_option_that_is_not_known_to_go_on_is_a_question(project, option):
+    before = ARGUMENTS.replace("ARGS", f"p.add_argument('{option}')")
+    program = loop(SAVE, before) + "optimizer = opt\noptimizer.load_state_dict({})\n"
+    made = draft(project({"train.py": program}))
+    assert any(f"does {option} go on" in one for one in made.questions)
+
+
+def test_where_no_option_to_go_on_is_known_nothing_is_claimed(project):
+    text = draft(project({"train.py": loop(SAVE)})).as_yaml()
+    row = next(row for row in text.splitlines() if row.startswith("# resume:"))
+    assert "if it takes an option to go on" in row and "found" not in row
+
+
+@pytest.mark.parametrize(("recipe", "words", "saves"), [
+    ('"no"', "", False), ("no", "", False), ("steps", "", True), ("steps", "--save_strategy no", False),
+])  # fmt: skip
+def test_a_trainer_that_is_told_not_to_save_has_no_checkpoint(project, recipe, words, saves):
+    files = {
+        "train.py": FRAMEWORKS["parser"][0],
+        "a.yaml": f"output_dir: out/x\nsave_strategy: {recipe}\n",
+        "README.md": f"```\npython train.py --config a.yaml {words}\n```\n",
+    }
+    assert bool(checkpoint_of(project(files))) == saves
+
+
+@pytest.mark.parametrize(("line", "asked"), [
+    ("accelerate launch --config_file a/b.yaml train.py", "with --config_file a/b.yaml"),
+    ("accelerate launch --num_processes 2 --mixed_precision=bf16 train.py", "with --mixed_precision=bf16"),
+    ("accelerate launch --num_processes=2 --main_process_port 1 train.py", ""),
+    ("torchrun --standalone --nproc_per_node 2 train.py", ""),
+    ("deepspeed --include localhost:4,5 train.py", "with --include localhost:4,5"),
+])  # fmt: skip
+def test_what_a_launcher_is_told_besides_is_a_question(project, line, asked):
+    made = draft(project({"train.py": loop(SAVE), "README.md": f"```\n{line}\n```\n"}))
+    found = [one for one in made.questions if "which the launcher doesn't get" in one]
+    assert bool(found) == bool(asked) and all(asked in one for one in found)
+
+
+@pytest.mark.parametrize(("words", "command", "left"), [
+    ("conf/new_(A, B, or c)/x.py", ["conf/new_(A, B, or c)/x.py"], "conf/new_(A, B, or c)/x.py"),
+    ("--net resnet50 or", ["--net", "resnet50"], "or"),
+    ("--net resnet50 or vgg", ["--net", "resnet50"], "or vgg"),
+    ("--net a|b --x 1", ["--net", "a|b", "--x", "1"], "a|b"),
+    ('--name "a (b) or c|d"', ["--name", "a (b) or c|d"], None),
+    ("--x 1 (see below)", ["--x", "1"], None),
+    ("--x 1|tee log", ["--x", "1|tee", "log"], "1|tee"),
+])  # fmt: skip
+def test_a_choice_within_a_command_is_kept_whole_and_asked_about(project, words, command, left):
+    made = draft(
+        project({"train.py": loop(SAVE), "README.md": f"```\npython train.py {words}\n```\n"})
+    )
+    assert made.values()["command"][2:] == command
+    assert any("leaves open" in one for one in made.questions) == bool(left)
+    assert not left or left in made.questions[0]
+
+
+@pytest.mark.parametrize(("lists", "asked"), [
+    ({"requirements.txt": "numpy\n", "requirements/mm.txt": "mm-core>=2\n"}, True),
+    ({"requirements.txt": "numpy\n-r requirements/mm.txt\n", "requirements/mm.txt": "mm_core\n"}, False),
+    ({"requirements.txt": "MM-core\n", "requirements/mm.txt": "mm-core\n"}, False),
+    ({"requirements.txt": "numpy\n", "requirements/mm.txt": "other\n"}, False),
+    ({"requirements.txt": "numpy\n", "environment.yml": "dependencies:\n  - mm-core=2\n"}, True),
+    ({"environment.yml": "dependencies:\n  - mm-core=2\n", "requirements/a.txt": "mm_core\n"}, False),
+])  # fmt: skip
+def test_a_package_that_another_list_alone_has_is_a_question(project, lists, asked):
+    made = draft(project({"train.py": loop(SAVE, "import mm_core.runner\n"), **lists}))
+    assert any("has mm_core, which the program imports" in one for one in made.questions) == asked
+
+
+@pytest.mark.parametrize(("line", "launcher"), [
+    ("python3  -m torch.distributed.launch --nproc_per_node 2 train.py --x 1", "torchrun"),
+    ("python train.py --x 1", None),
+])  # fmt: skip
+def test_a_block_whose_language_is_python_is_no_part_of_its_command(project, line, launcher):
+    values = draft(
+        project({"train.py": loop(SAVE), "README.md": f"```python\n{line}\n```\n"})
+    ).values()
+    assert values.get("launcher") == launcher and values["command"][-2:] == ["--x", "1"]
+
+
+@pytest.mark.parametrize("parse", [
+    "if __name__ == '__main__':\n    main()\n",
+    "",
+])  # fmt: skip
+def test_options_of_an_imported_program_are_not_asked_for(project, parse):
+    score = (
+        "from argparse import ArgumentParser\np = ArgumentParser()\np.add_argument('path', nargs=2)\n"
+        "def main():\n    p.parse_args()\n" + parse
+    )
+    made = draft(project({"train.py": loop(SAVE, "from score import *\n"), "score.py": score}))
+    assert made.questions == []
+
+
+@pytest.mark.parametrize(("words", "asked"), [
+    ("train -a 1", []), ("predict -b 1", []), ("train", ["-a"]), ("", ["-a", "-b"]),
+])  # fmt: skip
+def test_only_the_options_of_the_subcommand_that_is_used_are_asked_for(project, words, asked):
+    before = (
+        "import argparse\np = argparse.ArgumentParser()\nsub = p.add_subparsers()\n"
+        "t = sub.add_parser('train')\nt.add_argument('-a', required=True)\n"
+        "u = sub.add_parser('predict')\nu.add_argument('-b', required=True)\np.parse_args()\n"
+    )
+    made = options.read([source_of(loop(SAVE, before))], words.split())
+    assert [one.flag for one in options.unset(made, words.split())] == asked
+
+
+def source_of(text: str) -> sources.Source:
+    return sources.Source("train.py", text, ast.parse(text))
+
+
+@pytest.mark.parametrize(("before", "save", "pattern"), [
+    ("epoch_ = 0 + int(input)\n", "epoch_ += 1; torch.save(model, 'ck/e_' + str(epoch_) + '.pt')", "e_*.pt"),
+    ("", "torch.save(model, f'ck/e_{epoch + 1}.pt')", "e_*.pt"),
+    ("", "torch.save(model, f'ck/e_{epoch + 1:03d}.pt')", "e_*.pt"),
+    ("", "torch.save(model, 'ck/e_' + str(10 + epoch) + '.pt')", "e_*.pt"),
+    ("import argparse\np = argparse.ArgumentParser()\np.add_argument('--from', dest='at', default=0, type=int)\n"
+     "args = p.parse_args()\nn = 0 + args.at\n", "n += 1; torch.save(model, 'ck/e_' + str(n) + '.pt')", "e_*.pt"),
+])  # fmt: skip
+def test_a_number_that_counts_leaves_no_digit_of_its_own(project, before, save, pattern):
+    assert checkpoint_of(project({"train.py": loop(save, before)}))["pattern"] == pattern
+
+
+@pytest.mark.parametrize("words", ["--multirun", "-m", "hydra/launcher=slurm"])
+def test_a_sweep_or_a_launcher_of_hydra_is_a_question(project, words):
+    files = {
+        "train.py": "import hydra\n" + loop(SAVE),
+        "run.sh": f"python train.py {words} a=1\n",
+    }
+    assert any(f"it has {words}, for many runs" in one for one in draft(project(files)).questions)
+
+
+def test_a_line_that_is_commented_out_stands_behind_the_real_one(project):
+    lines = "# python train.py a=1\npython train.py a=2\n# python train.py a=3\n"
+    made = draft(project({"train.py": loop(SAVE), "README.md": f"```\n{lines}```\n"}))
+    assert made.values()["command"] == ["python3", "train.py", "a=2"] and made.questions == []
+    (made_folder := project({})).joinpath("README.md").write_text("```\n# python train.py a=1\n```")
+    assert (
+        "README.md leaves open: 'a line that is commented out'" in draft(made_folder).questions[0]
+    )
+
+
+@pytest.mark.parametrize(("name", "is_total"), [
+    ("num_iterations", False), ("num_steps", False), ("max_steps", True), ("num_train_steps", True),
+    ("total_iters", True),
+])  # fmt: skip
+def test_the_last_step_is_suggested_from_what_counts_a_training(project, name, is_total):
+    before = ARGUMENTS.replace("ARGS", f"p.add_argument('--{name}', type=int, default=3)")
+    text = draft(project({"train.py": loop(SAVE, before)})).as_yaml()
+    assert ("# final_step: 3" in text) == is_total

@@ -36,7 +36,10 @@ _ABSOLUTE = re.compile(
 )
 _ABOVE = re.compile(r"""["'](\.\./[^"'\n]{1,80})["']""")
 _WAITS = re.compile(r"(?<![\w.])input\(|plt\.show\(|wandb\.login\(|(?:getpass\.)?getpass\(")
-_TOTALS = re.compile(r"^(?:(?:max|total|num|n|train|max_train)_(?:steps|iters|iterations))$")
+_TOTALS = re.compile(
+    r"(?:max|total|train|max_train|num_train|(?:num_|total_)?training)_(?:steps|iters|iterations)"
+)
+_OF_RUNS = re.compile(r"(?:--multirun|-m)$|hydra/(?:launcher|sweeper)=")
 _LAUNCHERS = re.compile(  # variables that a launcher sets
     r"MASTER_(?:ADDR|PORT)|(?:GPUS|NPROC|PROCS)_PER_NODE|N?NODES?|NUM_NODES|(?:NODE_|LOCAL_)?RANK|WORLD_SIZE"
 )
@@ -138,11 +141,13 @@ def draft(folder: Path, program: str = "") -> Draft:
         return _draft_script(project)
     start = _start_for(program, started)
     used = project.used_by(program)
-    declared = options.read(used)
+    declared = options.read(used, start.words)
     settings = options.settings_of(folder, _configs(project, start, declared))
     configs = [project.sources[one] for one in start.words if one in project.sources]
     given = {**options.settings_of_sources(configs), **options.given_by(start.words, declared)}
-    values = Values(used, {**settings, **options.defaults_of(declared)}, given)
+    is_parsed = any("HfArgumentParser" in one.text for one in used)
+    defaults = {"do_train": ("False",)} if is_parsed else {}  # of TrainingArguments
+    values = Values(used, {**defaults, **settings, **options.defaults_of(declared)}, given)
     saving = saves.judge(saves.read(used, values))
     if start.launcher == "none" and programs.needs_launcher(used):
         start = replace(start, launcher="torchrun")
@@ -201,7 +206,7 @@ def _lines(
         Line("name", _name_for(project.folder.resolve().name), "of the run"),
         command,
         Line("code", ".", "this folder is sent; what git ignores stays here"),
-        *_package_lines(project, programs.installs(project)),
+        *_package_lines(project, programs.installs(project), used),
         *_import_lines(project, start),
         *_launch_lines(start, declared, used, asked := programs.asked_of_slurm(project, start)),
         *_slurm_lines(start, asked),
@@ -346,6 +351,8 @@ def _command_line(
         return Line("command", command, question="; ".join([*asks, ask]))
     asks += _open_in(start, declared, used[0])
     asks += _open_for_hydra(project, start, values)
+    if off := _training_off(used, declared, values):
+        asks.append(f"{off}: is the command to have it?")
     asks += _kept_back(project, start, declared, used)
     loads = saves.loads(used, values, [one.pattern for one in saves.read(used, values)])
     if lacking := [one for one in loads if one not in project.files]:
@@ -384,6 +391,9 @@ def _open_in(start: Start, declared: list[Option], program: Source) -> list[str]
 def _open_for_hydra(project: Project, start: Start, values: Values) -> list[str]:
     """Return what is open in the configuration that hydra reads."""
     asks = []
+    runs = [one for one in start.words if _OF_RUNS.match(one)]
+    if runs and any("hydra" in source.text for source in values.sources):
+        asks.append(f"it has {', '.join(runs)}, for many runs or a cluster: leave that out?")
     folder, name = options.configuration_of(values.sources[0], start.words)
     there = [one for one in project.files if one.startswith(f"{folder}/")]
     is_there = any(one in (f"{folder}/{name}.yaml", f"{folder}/{name}.yml") for one in there)
@@ -431,12 +441,20 @@ def _import_lines(project: Project, start: Start) -> list[Line]:
     return [Line("variables", values, why, question=ask)] if values or ask else []
 
 
-def _package_lines(project: Project, install: str) -> list[Line]:
+def _package_lines(project: Project, install: str, used: list[Source]) -> list[Line]:
     """Return which packages are installed on the box. `install`: as the documents do it."""
+    lists = [
+        one
+        for one in project.files
+        if _OTHER_PACKAGES.fullmatch(one)
+        or (PurePosixPath(one).name in _PACKAGES and one.count("/") <= 1)
+        or ("/" not in one and one.endswith((".yml", ".yaml")) and programs.is_conda(project, one))
+    ]
     for name in _PACKAGES:
         if name in project.files:
             wrong = programs.unreadable(project, name) if name.endswith(".txt") else ""
             ask = f"pip can't read its line {wrong!r}: what is right?" if wrong else ""
+            ask = ask or programs.lacking_packages(project, name, lists, used)
             why = "installed on the box before the first start"
             return [Line("environment", name, why, question=ask)]
     if by := programs.installable(project):
@@ -445,13 +463,6 @@ def _package_lines(project: Project, install: str) -> list[Line]:
             ask = f"{why}: how do its packages get there?"
             return [Line("setup", [line], question=ask, is_off=True)]
         return [Line("setup", [line], f"installs by {by}; runs before each start")]
-    lists = [
-        one
-        for one in project.files
-        if _OTHER_PACKAGES.fullmatch(one)
-        or (PurePosixPath(one).name in _PACKAGES and one.count("/") == 1)
-        or ("/" not in one and one.endswith((".yml", ".yaml")) and programs.is_conda(project, one))
-    ]
     if lists:
         others = "".join(f", or {one}" for one in lists[1:4])
         return [Line("environment", lists[0], question=f"these packages{others}?")]
@@ -517,6 +528,12 @@ def _launch_lines(
                 f"{start.program} takes --local_rank, which torchrun doesn't give: "
                 "does it read LOCAL_RANK?"
             )
+        if start.told:
+            told = (
+                f"{start.file} has it with {', '.join(start.told)}, which the launcher doesn't get"
+            )
+            whole = f"{told} here: write the whole line as command, with launcher none?"
+            ask = "; ".join(filter(None, [ask, whole]))
         lines.append(Line("launcher", start.launcher, why, question=ask))
     return lines
 
@@ -550,12 +567,13 @@ def _checkpoint_lines(
     if not lines[0].question and not saving.folder.startswith(("/", "~")) and _moves(used[0]):
         ask = "hydra runs a program of this form in outputs/DATE/TIME: is this folder within?"
         lines[0].question = ask
-    resumes = next((one for one in declared if one.resumes), None)
+    found = options.resuming(declared)
+    resumes = found[0] if found else None
     if resumes is None and (where := saves.goes_on(used)):
         ask = f"{where} loads what it goes on from: by which option, or alone?"
         lines.append(Line("resume", "automatic", question=ask))
     elif resumes is None:
-        off = "no option to go on was found: the rehearsal tells whether it begins anew"
+        off = "if it takes an option to go on; the rehearsal tells whether it begins anew"
         lines.append(Line("resume", {"flag": "--resume"}, off, is_off=True))
     elif given := options.given_by(start.words, declared).get(resumes.name):
         empty = "".join(map(str, given)).lower() in ("", "none", "null", "false", "0")
@@ -565,14 +583,15 @@ def _checkpoint_lines(
             ask = f"the command begins at {path} each time: is it to go on from there?"
         has = f"the command has {resumes.flag} already"
         lines.append(Line("resume", "automatic", has, question=ask))
-    elif resumes.is_switch or not resumes.is_text:
+    elif resumes.is_choice:
         ask = f"does {resumes.flag} find its newest checkpoint alone? Then add it to the command"
         lines.append(Line("resume", "automatic", question=ask))
     else:
-        is_named = re.search("resume|continue", resumes.flag, re.I) or saves.goes_on(used)
         ask = f"does {resumes.flag} go on from a checkpoint, or only test or load it?"
+        if beside := [one.flag for one in found[1:] if one.is_called_resume]:
+            ask = f"does {resumes.flag} go on from a checkpoint without {', '.join(beside[:3])}?"
         why = f"guessed from the option {resumes.flag}"
-        asked = "" if is_named else ask
+        asked = "" if resumes.goes_on and not beside else ask
         lines.append(Line("resume", {"flag": resumes.flag}, why, question=asked))
     return lines
 
@@ -595,6 +614,13 @@ def _switched_off(used: list[Source], declared: list[Option], values: Values) ->
         if name in flags:
             return f"{save.source}:{save.line} saves only with {flags[name]}"
     return ""
+
+
+def _training_off(used: list[Source], declared: list[Option], values: Values) -> str:
+    """Return which line trains only with an option that the command doesn't have; '' for none."""
+    flags = {"do_train": "--do_train", **{one.name: one.flag for one in declared}}
+    where, name = saves.training_switched_off(used, values)
+    return f"{where} trains only with {flags[name]}" if name in flags else ""
 
 
 def _untold(places: list[str]) -> str:
@@ -622,7 +648,7 @@ def _end_lines(saving: Saving, declared: list[Option], values: Values, folder: s
         lines = [Line("results", list(saving.results[:5]), needed, question=ask)]
     else:
         lines = [_suggestion("results", ["out/final.pt"], f"files that {needed}")]
-    total = next((one for one in declared if _TOTALS.match(one.name)), None)
+    total = next((one for one in declared if _TOTALS.fullmatch(one.name)), None)
     count = str(values.defaults.get(total.name, ("",))[0]) if total else ""
     if total and count.isdigit() and int(count):
         why = f"if {total.name} counts the steps that it prints"

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import yaml
 
-from .sources import Source, names_in
+from .sources import Source, is_reached, names_in
 from .values import Template, name_of
 
 MOST_CONFIG_BYTES = 1 << 18
@@ -24,10 +24,14 @@ _OPEN_PARSERS = frozenset((
     "add_arguments", "add_config_arguments", "LightningCLI", "add_subparsers",
 ))  # fmt: skip
 _FLAGS = re.compile(r"^DEFINE_\w+$")
-_RESUMES = re.compile(
-    r"^-{1,2}(?:resume|resume[-_]?(?:from|path|checkpoint|from[-_]checkpoint|ckpt|model|file|pth)"
-    r"|resume[-_]from[-_](?:path|ckpt)|load[-_]?(?:checkpoint|ckpt)|ckpt[-_]?resume|continue[-_]from)$"
+_GOES_ON = re.compile(
+    r"-{1,2}(?:resume|resume[-_]?(?:from|path|checkpoint|from[-_]checkpoint|ckpt|file)"
+    r"|resume[-_]from[-_](?:path|ckpt)|ckpt[-_]?resume|continue[-_]from)"
 )
+_IS_CALLED_RESUME = re.compile(
+    r"-{1,2}(?:resume|continue|auto[-_]?resume|ckpt[-_]?resume)(?:[-_].*)?"
+)
+_LOADS = re.compile(r"-{1,2}load[-_]?(?:checkpoint|ckpt)")
 
 
 @dataclass(frozen=True)
@@ -57,9 +61,19 @@ class Option:
         return not self.flags
 
     @property
-    def resumes(self) -> bool:
+    def goes_on(self) -> bool:
         """Return whether its name says that it takes the checkpoint to go on from."""
-        return any(_RESUMES.match(flag) for flag in self.flags)
+        return any(_GOES_ON.fullmatch(flag) for flag in self.flags)
+
+    @property
+    def is_called_resume(self) -> bool:
+        """Return whether it is named after going on, of whatever it takes."""
+        return self.goes_on or any(_IS_CALLED_RESUME.fullmatch(flag) for flag in self.flags)
+
+    @property
+    def is_choice(self) -> bool:
+        """Return whether it takes a number, a truth or nothing, and no path."""
+        return self.is_switch or self.is_off or not self.is_text
 
     @property
     def flag(self) -> str:
@@ -67,20 +81,63 @@ class Option:
         return max(self.flags, key=len, default="")
 
 
-def read(sources: list[Source]) -> list[Option]:
-    """Return the options that the files of a program declare, in their order."""
+def read(sources: list[Source], words: list[str]) -> list[Option]:
+    """Return the options that the files of a program declare, in their order.
+
+    `words`: of its command, of whose subcommand alone they are where it names one.
+    """
     found: dict[str, Option] = {}
     named = names_in(sources)
     for source in sources:
-        for call in source.calls:
+        of_parsers = _subcommands(source)
+        is_own = source is not sources[0] and _is_parsed_alone(source, named)
+        for call in [] if is_own else source.calls:
             option = _declared(call)
-            if option and option.name and _is_called(source, call, named):
+            kind = of_parsers.get(call, "")
+            is_other = kind not in ("", *words) and any(one in words for one in of_parsers.values())
+            if option and option.name and not is_other and _is_called(source, call, named):
                 found.setdefault(option.name, option)
         for node in ast.walk(source.tree):
             if isinstance(node, ast.ClassDef) and _is_dataclass(node):
                 for one in _fields(node):
                     found.setdefault(one.name, one)
     return list(found.values())
+
+
+def resuming(options: list[Option]) -> list[Option]:
+    """Return the options by which a program may go on, the one that is named so plainly first."""
+    found = [
+        one
+        for one in options
+        if one.is_called_resume or any(_LOADS.fullmatch(flag) for flag in one.flags)
+    ]
+    return sorted(found, key=lambda one: (not one.is_called_resume, not one.goes_on, one.is_choice))
+
+
+def _is_parsed_alone(source: Source, named: set[str]) -> bool:
+    """Whether a file reads a command line only where it is run as a program of its own."""
+    parses = [one for one in source.calls if name_of(one.func).startswith("parse_")]
+    return bool(parses) and not any(is_reached(source, one, named) for one in parses)
+
+
+def _subcommands(source: Source) -> dict[ast.Call, str]:
+    """Return {call: name of the subcommand} of the calls that give a subcommand its options."""
+    made = [
+        (node.lineno, ast.unparse(target), _plain(node.value.args[0]) or "")
+        for node in ast.walk(source.tree)
+        if isinstance(node, ast.Assign)
+        and isinstance(node.value, ast.Call)
+        and name_of(node.value.func) == "add_parser"
+        and node.value.args
+        for target in node.targets
+    ]
+    found = {}
+    for call in source.calls if made else []:
+        owner = ast.unparse(call.func.value) if isinstance(call.func, ast.Attribute) else ""
+        own = [one for one in made if one[1] == owner and one[0] < call.lineno]
+        if own:
+            found[call] = max(own)[2]
+    return found
 
 
 def _is_called(source: Source, call: ast.Call, named: set[str]) -> bool:
@@ -124,6 +181,8 @@ def given_by(words: list[str], options: list[Option]) -> dict[str, Template]:
         elif at < len(words) and not words[at].startswith("--"):
             given[option.name if option else key] = (words[at],)
             at += 1
+        elif not option:  # a library's own switch
+            given[key] = ("True",)
     return given
 
 

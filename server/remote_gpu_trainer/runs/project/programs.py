@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import itertools
 import posixpath
 import re
 import shlex
@@ -20,7 +21,7 @@ _DOCUMENTS = re.compile(
 _STARTS = re.compile(
     r"(?:^|[\s;&|(`$>])(?P<start>(?:python[0-9.]*|torchrun|accelerate launch|deepspeed"
     r"|srun (?:python[0-9.]*|deepspeed|torchrun)"
-    r"|(?:uv|poetry|pipenv|pdm) run(?: python[0-9.]*)?)\s[^`#\n]*?"
+    r"|(?:uv|poetry|pipenv|pdm) run(?: python[0-9.]*)?)[ \t][^`#\n]*?"
     r"(?P<program>[\w./-]+\.py|-m [\w.]+)\b[^`#\n]*)"
 )
 _LAUNCHES = re.compile(r"(?:^|[\s;&|(`$>])(?P<start>accelerate launch -m [^`#\n]{1,2000})")
@@ -35,6 +36,16 @@ _NOT_NAME = re.compile(
 )
 _OPEN_WORDS = re.compile(
     r"<[A-Za-z][^<>\n]{0,60}>|\[[A-Za-z][^\[\]\n]*[ _-][^\[\]\n]*\]|\{[A-Za-z][^{}\n]*\}"
+)
+# A choice that a document leaves within a word, as in configs/(A or B)/x.py and a|b.
+_CHOICES = re.compile(r"(?<=[\w/.=-])\([^()\n]*\)|(?<![\w.])\w+(?:\|\w+)+")
+_IS_PATH = re.compile(r"path|dir|file|folder")  # of --data_path data_path, which stands for one
+_QUOTED = re.compile(r""""(?:\\.|[^"\\])*"|'[^']*'""")
+_IS_COMMENT = re.compile(r"[ \t>]*(?:#+|//|::|REM\b)[ \t]*(?:\w+=\S*[ \t]+)*", re.I)
+# What a launcher is told of processes and machines, which a job says by itself.
+_OF_PROCESSES = re.compile(
+    r"n?proc_per_node|nproc|num_(?:processes|gpus|machines|nodes)|nnodes|node_rank|machine_rank"
+    r"|master_(?:addr|port)|main_process_(?:ip|port)|rdzv_\w+|standalone|use_env|multi_gpu"
 )
 _NOT_TRAINING = re.compile(
     r"^-{1,2}(?:eval|evaluate|test|test[-_]only|eval[-_]only|inference|predict|help|h"
@@ -89,7 +100,7 @@ class Start:
     `launcher`, `processes` of a node and `nodes`: of torchrun and the like. `file`: the document
     that says so, '' for none. `left_open`: words that a person must replace. `folder`: where it is
     started, below the project's. `variables`: those that a script exports. `is_old_launch`: by
-    torch.distributed.launch.
+    torch.distributed.launch. `told`: what the launcher is told besides.
     """
 
     program: str
@@ -103,6 +114,7 @@ class Start:
     folder: str = "."
     variables: dict[str, str] = field(default_factory=dict)
     is_old_launch: bool = False
+    told: tuple[str, ...] = ()
 
     @property
     def trains(self) -> bool:
@@ -273,6 +285,37 @@ def unreadable(project: Project, name: str) -> str:
     return ""
 
 
+def lacking_packages(project: Project, name: str, lists: list[str], used: list[Source]) -> str:
+    """Return what to ask where a program imports packages that its list lacks and another of the
+    project's lists has, '' for nothing. Only packages that are called as they are imported."""
+    imported = {_package(one): one for source in used for one in source.imported}
+    own = set(_packages_in(project, name))
+    for other in lists:
+        has = [one for one in _packages_in(project, other) if one in imported and one not in own]
+        if other != name and has:
+            names = ", ".join(imported[one] for one in dict.fromkeys(has))
+            said = f"{other} has {names}, which the program imports and {name} lacks"
+            return f"{said}: how do they get there?"
+    return ""
+
+
+def _package(name: str) -> str:
+    return re.sub(r"[-.]", "_", name.lower())
+
+
+def _packages_in(project: Project, name: str, seen: tuple[str, ...] = ()) -> Iterator[str]:
+    """Yield the packages of a list, and of those that it names by -r."""
+    text = _text_of(project, name)
+    pattern = (
+        r'^name = "([\w.-]+)"' if name == "uv.lock" else r"^[ \t]*(?:-[ ]+)?([A-Za-z0-9][\w.-]*)"
+    )
+    yield from map(_package, re.findall(pattern, text.lstrip("\ufeff"), re.M))
+    for below in re.findall(r"^(?:-r|--requirement)[ =]+(\S+)", text, re.M):
+        path = posixpath.normpath(posixpath.join(posixpath.dirname(name), below))
+        if path not in seen:
+            yield from _packages_in(project, path, (*seen, path))
+
+
 def _text_of(project: Project, name: str) -> str:
     path = project.folder / name
     try:
@@ -313,6 +356,9 @@ def _starts_in(project: Project, name: str, text: str) -> Iterator[Start]:
             variables=_exported(joined) if is_script(name) else {},
             is_old_launch="torch.distributed.launch" in match["start"],
         )
+        row = joined[joined.rfind("\n", 0, match.start("start")) + 1 : match.start("start")]
+        if _IS_COMMENT.fullmatch(row):
+            start = replace(start, left_open=(*start.left_open, "a line that is commented out"))
         if rest := _AS_ABOVE.match(joined, match.end()):
             start = replace(start, left_open=(*start.left_open, rest[0].strip()))
         yield replace(start, program=found, file=name)
@@ -351,11 +397,21 @@ def _with_variables(text: str) -> str:
     return _VARIABLE.sub(value_of, text)
 
 
-def _words_of(text: str) -> tuple[list[str], bool]:
-    """Return the words of a command as a shell takes them, up to what ends it, and whether the
-    last one's quotes are left open."""
+def _words_of(text: str) -> tuple[list[str], list[str]]:
+    """Return the words of a command as a shell takes them, up to what ends it, and what is left
+    open: those with a choice, and the last one's quotes."""
     text = re.sub(r"\s\d?>", " >", text)
-    text = _OPEN_WORDS.sub(lambda found: shlex.quote(found[0]), text)
+    choices: list[str] = []
+
+    def kept(found: re.Match[str]) -> str:
+        if _QUOTED.fullmatch(found[0]):
+            return found[0]
+        if _CHOICES.fullmatch(text, found.start(), found.end()):
+            choices.append(found[0])
+        return shlex.quote(found[0])
+
+    one_of = "|".join(one.pattern for one in (_QUOTED, _OPEN_WORDS, _CHOICES))
+    text = re.sub(one_of, kept, text)
     reader = shlex.shlex(text, posix=True, punctuation_chars=_ENDS)
     reader.whitespace_split = True
     words: list[str] = []
@@ -365,8 +421,8 @@ def _words_of(text: str) -> tuple[list[str], bool]:
                 break
             words.append(word)
     except ValueError:
-        return words, True
-    return words, False
+        return words, ["a quote"]
+    return words, [word for word in words if any(one in word for one in choices)]
 
 
 def _launcher_of(words: list[str]) -> tuple[str, list[str]]:
@@ -399,7 +455,7 @@ def _launcher_of(words: list[str]) -> tuple[str, list[str]]:
 
 def _start_of(text: str) -> Start | None:
     """Return a command of a document as a start; None for one that can't be read."""
-    words, is_unclosed = _words_of(text)
+    words, left_open = _words_of(text)
     if not words:
         return None
     launcher, words = _launcher_of(words)
@@ -416,15 +472,19 @@ def _start_of(text: str) -> Start | None:
         return None  # a sentence of Python and of a file
     program = words[at].replace(".", "/") + ".py" if is_module else words[at]
     before, after = words[:at], words[at + 1 :]
-    kept, left_open = [], ["a quote"] if is_unclosed else []
-    for word in after:
+    kept: list[str] = []
+    for index, word in enumerate(after):
+        if word == "or":
+            left_open.append(" ".join(after[index:]))
+            break
         if word == "\\":
             continue
         if word in ("$@", "$*", "...", "…"):  # what a script is given itself
             left_open.append(word)
             continue
         kept.append(word)
-        if _PLACEHOLDER.search(word) or _OPEN_WORDS.search(word):
+        is_own_name = f"--{word}" == after[index - 1] and _IS_PATH.search(word)
+        if is_own_name or _PLACEHOLDER.search(word) or _OPEN_WORDS.search(word):
             left_open.append(word)
     processes = _number(before, "nproc_per_node", "num_processes", "num_gpus", "nproc-per-node")
     nodes = _number(before, "nnodes", "num_machines", "num_nodes")
@@ -438,7 +498,16 @@ def _start_of(text: str) -> Start | None:
         left_open=tuple(left_open),
         is_module=is_module,
         nodes=nodes,
+        told=tuple(_told(before)) if launcher != "none" else (),
     )
+
+
+def _told(words: list[str]) -> Iterator[str]:
+    """Yield a launcher's options, each with its value, but those of processes and machines."""
+    for word, value in itertools.pairwise([*words, "-"]):
+        name = word.partition("=")[0].lstrip("-").replace("-", "_")
+        if word.startswith("--") and not _OF_PROCESSES.fullmatch(name):
+            yield word if "=" in word or value.startswith("-") else f"{word} {value}"
 
 
 def _are_options(words: list[str]) -> bool:

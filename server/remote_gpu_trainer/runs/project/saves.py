@@ -113,6 +113,45 @@ def switched_off(sources: list[Source], values: Values) -> list[tuple[Save, str]
     ]
 
 
+def training_switched_off(sources: list[Source], values: Values) -> tuple[str, str]:
+    """Return where the training stands below an option that isn't set, as file:line, and the
+    option's name; ('', '') where it trains without one, or where that isn't plain."""
+    named = names_in(sources)
+    found = [
+        _off_above(source, call, values)
+        for source in sources
+        for call in source.calls
+        if _trains(call) and (source is sources[0] or is_reached(source, call, named))
+    ]
+    return found[0] if found and all(where for where, _ in found) else ("", "")
+
+
+def _trains(call: ast.Call) -> bool:
+    """Whether a call is a step of a training, or a framework's whole one."""
+    name = name_of(call.func)
+    return name in ("backward", "fit") or (name == "train" and "trainer" in _owner_of(call).lower())
+
+
+def _off_above(
+    source: Source, call: ast.Call, values: Values, seen: tuple[str, ...] = ()
+) -> tuple[str, str]:
+    """Return the line of a call that an option which is off keeps from running, this one or each
+    that leads to it, and the option's name; ('', '') for none."""
+    if option := _option_off(source, call, values):
+        return f"{source.path}:{call.lineno}", option
+    function = source.function_around(call)
+    if function is None or function.name in seen:
+        return "", ""
+    is_method = source.class_around(function) is not None
+    calls = [
+        (there, one)
+        for there, one in _calls_of(source, function.name, values.sources)
+        if isinstance(one.func, ast.Attribute) == is_method  # no model.train() for train()
+    ]
+    found = [_off_above(there, one, values, (*seen, function.name)) for there, one in calls]
+    return found[0] if found and all(where for where, _ in found) else ("", "")
+
+
 def _read_calls(sources: list[Source], values: Values) -> Iterator[tuple[Source, ast.Call, Save]]:
     """Yield each call that saves, in files that the program reaches."""
     passing = {name for source in sources for name in _passing_on(source)}
@@ -205,7 +244,8 @@ def _unwritten(source: Source, values: Values) -> list[Save]:
     if cli := next((called[one] for one in own if one in called), None):
         called["LightningCLI"] = cli
     found = []
-    if "HfArgumentParser" in called or "TrlParser" in called:
+    is_parsed = "HfArgumentParser" in called or "TrlParser" in called
+    if is_parsed and not _is_told_not_to_save(values):
         call = called.get("HfArgumentParser") or called["TrlParser"]
         folder = values.defaults.get("output_dir", UNKNOWN)
         found.append(Save((*folder, "/checkpoint-", Hole()), path, call.lineno, "Trainer", True))
@@ -332,9 +372,17 @@ def _of_framework(
         files = (*folder, "/lightning_logs/version_", Hole(), "/checkpoints/", Hole(), ".ckpt")
         return Save(files, source.path, call.lineno, name, True)
     strategy = keyed.get("save_strategy")
-    if isinstance(strategy, ast.Constant) and strategy.value == "no":
+    if _is_told_not_to_save(values, values.read(source, strategy) if strategy else None):
         return None
     return Save((*folder, "/checkpoint-", Hole()), source.path, call.lineno, name, True)
+
+
+def _is_told_not_to_save(values: Values, strategy: Template | None = None) -> bool:
+    """Whether a Trainer saves nothing by its save_strategy: of the call, else of what it reads."""
+    if strategy is None:
+        told = (one for key, one in values.defaults.items() if key.endswith("save_strategy"))
+        strategy = next(told, UNKNOWN)
+    return strategy in (("no",), ("False",))  # YAML reads no as a truth
 
 
 def _is_buffer(node: ast.expr, source: Source) -> bool:

@@ -47,6 +47,19 @@ class Source:
         found = (node.value for node in ast.walk(self.tree) if isinstance(node, ast.Constant))
         return [one for one in found if isinstance(one, str) and len(one) < 200 and "\n" not in one]
 
+    @cached_property
+    def imported(self) -> list[str]:
+        """Return the first names of what it imports in any case, not below a `try`."""
+        names = []
+        for node in ast.walk(self.tree):
+            if any(isinstance(one, ast.Try) for one in lineage(self, node)):
+                continue
+            if isinstance(node, ast.Import):
+                names += [one.name.partition(".")[0] for one in node.names]
+            elif isinstance(node, ast.ImportFrom) and not node.level:
+                names.append((node.module or "").partition(".")[0])
+        return names
+
     def function_around(self, node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
         """Return the innermost function that holds a node; None at the module's level."""
         while node := self.parents.get(node):  # type: ignore[assignment]

@@ -151,7 +151,8 @@ class Values:
             return self._filled(source, left, getattr(node.right, "elts", [node.right]), (), depth)
         right = self.read(source, node.right, depth + 1)
         if isinstance(node.op, ast.Add):
-            return (*left, *right)
+            is_sum = _is_number(node.left) or _is_number(node.right)
+            return UNKNOWN if is_sum else (*left, *right)
         if isinstance(node.op, ast.Div):
             return _path([left, right])
         return UNKNOWN
@@ -480,7 +481,7 @@ def _added_to(source: Source, text: str, value: ast.expr, template: Template) ->
     )
     if not adds:
         return template
-    is_number = isinstance(value, ast.Constant) and not isinstance(value.value, str)
+    is_number = _is_number(value) or (not _is_text(value) and glob_of(template).isdigit())
     return UNKNOWN if is_number else (*template, Hole())
 
 
@@ -501,8 +502,14 @@ def _replaced(template: Template, old: Template, new: Template) -> Template:
 
 
 def _counts(node: ast.expr) -> bool:
-    """Whether an expression is named as what counts a loop."""
+    """Whether an expression is named as what counts a loop, or adds a number to it."""
+    if isinstance(node, ast.BinOp) and (_is_number(node.left) or _is_number(node.right)):
+        return _counts(node.left) or _counts(node.right)
     return isinstance(node, ast.Name) and _COUNTERS.fullmatch(node.id) is not None
+
+
+def _is_number(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, (int, float))
 
 
 def _fill(template: Template, given: Mapping[str, Template]) -> Template:
