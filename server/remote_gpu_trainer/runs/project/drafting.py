@@ -466,7 +466,7 @@ def _package_lines(project: Project, install: str, used: list[Source]) -> list[L
     if lists:
         others = "".join(f", or {one}" for one in lists[1:4])
         return [Line("environment", lists[0], question=f"these packages{others}?")]
-    lacking = "no list of packages here: the box must have them all"
+    lacking = "a list of packages, if there is one; without it the box must have them all"
     return [_suggestion("environment", "requirements.txt", lacking)]
 
 
