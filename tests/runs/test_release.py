@@ -703,7 +703,7 @@ def test_gone_means_looked_for_by_its_id_in_a_list(text, ids, address, gone):
             "aws",
             '[{"InstanceId": "abc123", "State": {"Name": "shutting-down"}}]',
             True,
-            "billed any",
+            "a disk that outlives it is billed",
         ),
         ("aws", '{"a": [{"InstanceId": "abc123", "State": {"Name": "running"}}]}', False, ""),
         ("gcp", '[{"name": "abc123", "status": "TERMINATED"}]', False, "stopped, not gone"),

@@ -369,8 +369,9 @@ def as_json(value: Any) -> Any:
     """Return a NamedTuple, with those in it, as objects for JSON."""
     if not isinstance(value, (tuple, list)):
         return value
-    if hasattr(value, "_fields"):
-        return {name: as_json(part) for name, part in zip(value._fields, value)}
+    names = getattr(value, "_fields", None)
+    if names is not None:
+        return {name: as_json(part) for name, part in zip(names, value)}
     return [as_json(part) for part in value]
 
 
