@@ -307,6 +307,27 @@ def test_what_an_attempt_saved_last_has_the_line_that_it_began_itself():
     assert plan([last], old, job) == [Copy("ckpt.pt", 2, True, False)]
 
 
+def test_what_is_held_keeps_its_line_however_many_attempts_begin_anew_meanwhile():
+    old = [there("a", None, 1), there("b", None, 2)]
+    held = here("gen-1-x-c", at=3, digest="c", is_earlier=True, source="ckpt.pt", line=1)
+    job = Job(begins_anew=True, began_anew=True, own=frozenset("ef"))
+    young = [*old, *(there(d, None, n, 2, anew=True) for n, d in enumerate("de", 10))]
+    assert plan([held], young, job) == [Copy("gen-1-x-c", 1, False, False)]
+    grown = [*young, there("c", None, 3), there("f", None, 20, 3, anew=True)]
+    assert Drop("gen-1-x-c") not in plan([here(at=30)], grown, job), "the best one is dropped"
+
+
+def test_a_new_line_leaves_that_of_what_is_held():
+    held = here(
+        "gen-2-x-b", at=3, digest="b", is_earlier=True, source="ckpt.pt", line=2, is_anew=True
+    )
+    job = Job(begins_anew=True, began_anew=True)
+    made = plan([held, here(at=10)], [there("a", None, 1)], job)
+    assert made == [Copy("ckpt.pt", 3, True, False)]
+    goes_on = plan([held, here(at=10)], [there("a", None, 1)], Job(began_anew=True))
+    assert goes_on == [Copy("ckpt.pt", 2, True, False)]
+
+
 def test_the_same_name_and_step_with_other_bytes_is_another_checkpoint():
     again = here("step-5", 5, at=20, digest="z")
     assert plan([again], [there("a", 5, 10, source="step-5")], Job()) != []

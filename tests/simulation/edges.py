@@ -413,7 +413,9 @@ class Edges:
         if file is None or world.files.get(file.name) is not file or self.stamp_of(file) != stamp:
             return
         here = next(one for one in self._here() if one.name == file.name)
-        line, is_anew = plan.find_line(here, self._there(), self._bears(frozenset()))
+        line, is_anew = plan.find_line(
+            here, [*self._there(), *self._held()], self._bears(frozenset())
+        )
         one = Generation(f"held-{file.content}", file)
         one.is_complete = file.is_complete
         one.told = self._tell(file, line, is_anew, here.apart, self.state_of(file))
@@ -676,6 +678,8 @@ class Edges:
                     is_earlier=True,
                     least_apart=self.least_apart.get(file.name) if told["apart"] else None,
                     source=file.name,
+                    line=told["line"],
+                    is_anew=told["anew"],
                 )
             )
         return found

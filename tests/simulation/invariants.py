@@ -591,8 +591,8 @@ def done_is_said_of_what_is_done(c: Checks) -> str:
 
 @before(Tell)
 def nobody_is_told_again_and_again(c: Checks) -> str:
-    """A message of one kind comes a few times an hour at most."""
-    most = MOST_AN_HOUR + (20 if c.faults.death_share else 0)
+    """A message of one kind comes a few times an hour at most, and once more in each life."""
+    most = MOST_AN_HOUR + c.play.deaths
     sent = c.messages.get(c.action.key, [])[-most - 1 :]
     recent = [one for one in sent if c.world.now - one < 3600]
     if len(recent) > most:

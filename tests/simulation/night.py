@@ -16,6 +16,7 @@ from remote_gpu_trainer.runner.core.model import (
     Kill,
     Mark,
     Seen,
+    Signal,
     as_json,
     of_json,
 )
@@ -151,7 +152,9 @@ class Play:
             for place, action in enumerate(actions, 1):
                 if place == dies_at:
                     break
-                if faults.fail_share and chance.random() < faults.fail_share:
+                # A signal is one call of the kernel, and sent on a full disk too.
+                does_fail = faults.fail_share and chance.random() < faults.fail_share
+                if does_fail and not isinstance(action, Signal):
                     self.failed_at = world.now
                     continue
                 self.checks.before_action(action)

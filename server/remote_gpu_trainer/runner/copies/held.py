@@ -228,4 +228,6 @@ def _here(held: Generations, one: There) -> Here:
         why=str(told["why"]),
         is_earlier=True,
         source=one.source,
+        line=one.line,
+        is_anew=one.is_anew,
     )

@@ -36,7 +36,9 @@ class Here(NamedTuple):
     `has_rhythms`: one of its files was written twice while another one wasn't. `why`: what its
     state is by. `is_earlier`: it was saved before this attempt began. `least_apart`: the least
     seconds between its weights that were seen while its program lived, of whatever save. `source`:
-    the name under which a copy of it that is held here was saved, '' for what lies under its own.
+    the name under which a copy of it that is held here was saved, '' for what lies under its own;
+    `line`, `is_anew`: which line that had when it was held, 0 for what isn't held, and whether the
+    line began from nothing.
     """
 
     name: str
@@ -56,6 +58,8 @@ class Here(NamedTuple):
     is_earlier: bool = False
     least_apart: float | None = None
     source: str = ""
+    line: int = 0
+    is_anew: bool = False
 
 
 class There(NamedTuple):
@@ -140,6 +144,8 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
     drops = _superseded(here, there, job)
     actions += [Drop(one.name) for one in drops]
     left = [one for one in there if one not in drops]
+    # What a later attempt saves is copied first, and must not take the line of what is held.
+    lines = left + [_as_there(one) for one in here if one.line]
     for one in sorted(here, key=lambda one: -one.order):
         if one.state == CORRUPT:
             text = f"{one.name} is corrupt and isn't copied: {one.why}"
@@ -150,7 +156,7 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
         if job.free_there is not None and one.size + SPARE > job.free_there:
             actions.append(_tell_no_room(one, job.free_there))
             break  # the newest comes first; a smaller, older one wouldn't help it
-        line, is_anew = find_line(one, left, job)
+        line, is_anew = (one.line, one.is_anew) if one.line else find_line(one, lines, job)
         staged = one.kind in job.overtaken and not job.is_over
         room = job.free_here is None or job.free_here > one.size + SPARE
         known = [] if one.apart is None else [one.apart, *_apart_before(one, left)]
@@ -158,6 +164,14 @@ def plan(here: list[Here], there: list[There], job: Job) -> list[Action]:
         actions.append(Copy(one.name, line, is_anew, staged and room, apart, mixed))
         break
     return actions
+
+
+def _as_there(held: Here) -> There:
+    """Return what is held here as the generation that it becomes."""
+    return There(
+        held.name, held.source, held.kind, held.line, held.step, held.state, held.digest,
+        held.stamp, held.order, held.size, True, held.is_anew,
+    )  # fmt: skip
 
 
 def rests(one: Here, there: list[There]) -> bool:
@@ -325,6 +339,7 @@ def find_line(one: Here, there: list[There], job: Job) -> tuple[int, bool]:
     is_anew_now, own = job.begins_anew, job.own
     if one.is_earlier:  # it goes on with the line of the attempt that saved it
         is_anew_now, own = job.began_anew, job.owned
+        there = [other for other in there if other.at <= one.order]
     of_kind = [other for other in there if other.kind == one.kind and other.state != PARTIAL]
     if not of_kind:
         return 1, False
