@@ -79,6 +79,7 @@ def test_what_failed_before_the_program_is_a_line_of_the_setup_or_the_container(
     it = SimpleNamespace(run=run)
     monkeypatch.setattr(attempt.containers, "failure", lambda _, code: f"engine {code}")
     assert attempt.Attempt._never_started(it, 125) == "engine 125"
+    run.folder.make()
     run.folder.write(setting_up.NOTE, '{"line": 2, "code": 3}')
     said = "setup: line 2 failed with exit status 3: exit 3"
     assert attempt.Attempt._never_started(it, 125) == said

@@ -290,6 +290,7 @@ def test_a_process_that_is_gone_tells_nothing():
 
 def test_who_was_which_rank_is_remembered(tmp_path):
     folder = Folder(str(tmp_path))
+    folder.make()
     env = {**os.environ, "RANK": "5", "WORLD_SIZE": "8", "LOCAL_RANK": "1", "LOCAL_WORLD_SIZE": "4"}
     child = subprocess.Popen([sys.executable, "-c", "input()"], env=env, stdin=subprocess.PIPE)
     try:
