@@ -110,14 +110,20 @@ def speaks(moment):
 
 
 @pytest.mark.parametrize(
-    ("name", "right"), [("moments", 39), ("moments_second", 58), ("moments_fresh", 34)]
+    ("name", "right", "false"),
+    [
+        ("moments", 39, 1),
+        ("moments_second", 58, 1),
+        ("moments_fresh", 34, 1),
+        ("moments_third", 34, 2),  # nothing was changed for these
+    ],
 )
-def test_it_speaks_at_the_moments_that_others_named_and_at_few_others(name, right):
+def test_it_speaks_at_the_moments_that_others_named_and_at_few_others(name, right, false):
     rows = moments(name)
     wrong = [row["n"] for row in rows if speaks(row) != row["should"]]
     assert len(rows) - len(wrong) >= right, wrong
     silent = [row for row in rows if not row["should"]]
-    assert len(silent) >= 9 and sum(map(speaks, silent)) <= 1
+    assert len(silent) >= 9 and sum(map(speaks, silent)) <= false
 
 
 def test_reports_of_failures_as_prompts_get_a_word_and_those_of_other_fields_dont():
