@@ -20,6 +20,17 @@ if not hasattr(torch.ops.torchvision, "nms"):
 import transformers
 from torch.utils._python_dispatch import TorchDispatchMode
 
+# An encoder and a decoder, as bart and whisper name them.
+TWO_SIDED = {
+    "d_model": 128,
+    "encoder_layers": 4,
+    "decoder_layers": 4,
+    "encoder_attention_heads": 4,
+    "decoder_attention_heads": 4,
+    "encoder_ffn_dim": 512,
+    "decoder_ffn_dim": 512,
+    "vocab_size": 2000,
+}
 SMALL = {"hidden_size": 128, "num_hidden_layers": 4, "num_attention_heads": 4, "vocab_size": 2000}
 GATED = {**SMALL, "intermediate_size": 352, "num_key_value_heads": 4}
 # The model, its configuration where it differs from the library's, and what `rgt fit` is asked.
@@ -125,14 +136,7 @@ RUNS = {
     "bart, encoder and decoder, mixed precision": (
         "bart",
         {
-            "d_model": 128,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "encoder_ffn_dim": 512,
-            "decoder_ffn_dim": 512,
-            "vocab_size": 2000,
+            **TWO_SIDED,
             "max_position_embeddings": 256,
         },
         {"batch": 4, "sequence": 96, "precision": "bf16-mixed"},
@@ -140,14 +144,7 @@ RUNS = {
     "whisper, more sound than words": (
         "whisper",
         {
-            "d_model": 128,
-            "encoder_layers": 4,
-            "decoder_layers": 4,
-            "encoder_attention_heads": 4,
-            "decoder_attention_heads": 4,
-            "encoder_ffn_dim": 512,
-            "decoder_ffn_dim": 512,
-            "vocab_size": 2000,
+            **TWO_SIDED,
             "max_source_positions": 300,
             "max_target_positions": 64,
             "num_mel_bins": 16,
