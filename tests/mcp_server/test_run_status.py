@@ -5,7 +5,11 @@ import time
 
 import pytest
 from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.mcp_server import run_pages, tools
+from remote_gpu_trainer.mcp_server.next_look import MOST, Looks
 from remote_gpu_trainer.runs import known_jobs, ledger, run_snapshot
+from remote_gpu_trainer.runs.overview import ENDED, NO_ANSWER, Row
+from remote_gpu_trainer.runs.status_reply import Status
 
 from tests.engines.fake_run import fake_run
 from tests.engines.fake_ssh import fake_ssh
@@ -14,6 +18,11 @@ from tests.lookup.test_budget import counted
 from .test_mcp import call
 
 HOUR = 3600
+
+
+@pytest.fixture(autouse=True)
+def no_earlier_looks(monkeypatch):
+    monkeypatch.setattr(tools, "looks", Looks())
 
 
 @pytest.fixture
@@ -106,3 +115,97 @@ def test_what_a_log_says_is_cut_masked_and_decides_nothing(place):
 def test_a_host_cannot_be_an_option(place):
     reply = call({"box": "-oProxyCommand=id"}, "run_status")
     assert reply.is_error and "isn't a name" in reply.content[0].text
+
+
+NIGHT = 14 * HOUR
+BEGAN = 1_790_000_000.0
+GOING = ("alive", "stalled", "unreachable", "unknown", NO_ANSWER, "a state of a later version")
+# What is known of the end: {what: (seconds that are left by progress, deadline), by the hours past}.
+ENDS = {
+    "no end is known": lambda hours: (None, None),
+    "it ends with the night": lambda hours: ((14 - hours) * HOUR, None),
+    "its deadline is in an hour": lambda hours: (None, BEGAN + HOUR),
+    "it is always twenty minutes from its end": lambda hours: (20 * 60, None),
+    "it slips by half": lambda hours: ((10 - hours / 2) * HOUR, BEGAN + 90 * HOUR),
+    "every second time nobody knows": lambda hours: (None if int(hours * 12) % 2 else HOUR, None),
+}
+
+
+def play(look_again_in) -> list[float]:
+    """The seconds at which an agent asks in a night, if it does so whenever it is told to."""
+    asked, at = [], 0.0
+    while at < NIGHT:
+        asked.append(at)
+        wait = look_again_in(at)
+        if wait is None:
+            break
+        assert wait >= 300
+        at += wait
+    return asked
+
+
+@pytest.mark.parametrize("ends", ENDS.values(), ids=ENDS)
+@pytest.mark.parametrize("state", GOING)
+def test_a_night_costs_forty_calls_at_most_whatever_the_state(state, ends):
+    one, every, none = Looks(), Looks(), {"cost": None, "billed": []}
+
+    def of_run(at: float) -> int | None:
+        seconds, deadline = ends(at / HOUR)
+        progress = {} if seconds is None else {"seconds_left": seconds}
+        status = Status(state, "gpu", "~/runs/toy", deadline=deadline, progress=progress)
+        return run_pages.of_run(status, none, BEGAN + at, one)["look_again_in"]
+
+    def of_runs(at: float) -> int | None:
+        rows = [Row("done", "gpu", NO_ANSWER, last_state="finished")]
+        for n in range(5):  # each ends an hour before the next one
+            seconds, deadline = ends(min(14, at / HOUR + n))
+            rows.append(Row(f"run-{n}", "gpu", state, seconds_left=seconds, deadline=deadline))
+        return run_pages.of_runs(rows, none, BEGAN + at, every)["look_again_in"]
+
+    assert len(play(of_run)) <= MOST == 40
+    assert len(play(of_runs)) <= MOST
+
+
+@pytest.mark.parametrize("hours", [0.5, 3, 8, 10, 12, 14])
+def test_the_end_of_a_run_that_keeps_its_time_is_seen_within_minutes(hours):
+    looks, end = Looks(), hours * HOUR
+
+    def of_run(at: float) -> int | None:
+        status = Status("alive" if at < end else "finished", "gpu", deadline=BEGAN + end)
+        return run_pages.of_run(status, {"billed": []}, BEGAN + at, looks)["look_again_in"]
+
+    *_, last = play(of_run)
+    assert last - end <= 600
+
+
+def test_a_second_night_may_cost_as_much_as_the_first_and_early_questions_cost_nothing():
+    looks, at, calls = Looks(), 0.0, [0, 0]
+    while at < 2 * NIGHT:
+        calls[int(at // NIGHT)] += 1
+        wait = looks.next_in("gpu", [None], at)
+        for early in range(3):
+            looks.next_in("gpu", [None], at + early)
+        at += wait
+    assert all(20 < count <= MOST for count in calls)
+
+
+@pytest.mark.parametrize("state", [*ENDED, "nothing"])
+def test_of_what_does_not_go_on_no_further_look_pays(state):
+    answer = run_pages.of_run(Status(state, "gpu"), {"billed": []}, BEGAN, Looks())
+    assert answer["look_again_in"] is None
+    row = Row("toy", "gpu", NO_ANSWER, last_state=state)
+    if state != "nothing":
+        answer = run_pages.of_runs([row], {"billed": []}, BEGAN, Looks())
+        assert answer["look_again_in"] is None
+
+
+def test_a_box_that_does_not_answer_is_asked_ever_more_seldom(place, monkeypatch):
+    (place / "gone").mkdir()
+    waits, clock = [], time.time()
+    monkeypatch.setattr(tools.time, "time", lambda: clock)
+    for _ in range(20):
+        told = asked(box="gone")
+        assert told["state"] == "unreachable"
+        waits.append(told["look_again_in"])
+        clock += waits[-1]
+    assert waits[0] == 300 and waits[-1] > 300 and waits == sorted(waits)

@@ -25,6 +25,7 @@ from ..lookup import LIMITS, which_run
 from ..text import BadRequest
 from . import scripts
 from .answers import BoxHealth, Fit, Lookup, RunScript, RunStatus, Staleness
+from .next_look import Looks
 from .pages import of_fit, of_health, of_staleness
 from .progress import MOST, PLACES, read_with_progress, run_with_progress
 from .untrusted import as_data
@@ -42,6 +43,7 @@ REACHES_BOXES = ToolAnnotations(read_only_hint=True, open_world_hint=True)
 # with a dead mount, calls that never end would otherwise take them all.
 LOGS, SCRIPTS, BOXES, RUNS = (anyio.CapacityLimiter(PLACES) for _ in range(4))
 
+looks = Looks()  # of `run_status`, in this process
 
 WAITING = 40.0  # seconds for a box to answer how its run is
 EARLY = 15.0  # seconds into a call until which there is time for a snapshot
@@ -261,14 +263,15 @@ async def run_status(
 
     def ask() -> dict[str, Any]:
         if box is None:
-            return of_runs(overview.rows(with_ended=True), billing.about(time.time()))
+            now = time.time()
+            return of_runs(overview.rows(with_ended=True), billing.about(now), now, looks)
         state = run_state.ask(place, run or "", limit=WAITING)
         if (state.silent or state.state == "stalled") and time.time() - began < EARLY:
             state.evidence += run_snapshot.describe_ranks(place, state.dir)
         now = time.time()
         status_cost.add(place, state, now)
         run_state.explain(state)
-        return of_run(state, billing.about(now, place, state.dir, state), now)
+        return of_run(state, billing.about(now, place, state.dir, state), now, looks, run or "")
 
     try:
         if box is not None:
