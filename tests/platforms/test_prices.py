@@ -12,6 +12,8 @@ from remote_gpu_trainer.platforms.cards import GPUS, gpu_named
 from remote_gpu_trainer.platforms.prices import cheapest, offers
 from remote_gpu_trainer.platforms.profile import CardPrices
 
+from tests.conftest import ROOT
+
 LLAMA = {
     "model_type": "llama",
     "hidden_size": 2048,
@@ -103,3 +105,13 @@ def test_solving_for_a_card_names_the_cheapest_dated_price(tmp_path, capsys):
         assert date.fromisoformat(offer["day"]) and offer["source"].startswith("https://")
     assert main(["fit", str(config), "--sequence", "1024", "--solve", "gpu"]) == 0
     assert "an hour on 20" in capsys.readouterr().out
+
+
+def test_a_budget_counts_with_the_price_before_a_discount_that_not_everybody_has():
+    facts = profile.get("autodl").facts
+    assert facts.card_prices is not None and facts.price is not None
+    told = facts.price.value.text
+    assert told.startswith("Before a member's discount")
+    assert [p for p in facts.card_prices.value.an_hour.values() if f" {p:g}" not in told] == []
+    chinese = (ROOT / "README.zh-CN.md").read_text(encoding="utf-8")
+    assert f"`{facts.card_prices.value.an_hour['RTX-4090']:g} CNY`（RTX 4090 的原价" in chinese

@@ -113,6 +113,8 @@ def test_a_failure_on_a_platform_is_no_question_on_money_or_data(text):
         ("autodl欠费了数据还在吗", "nothing paid"),
         ("featurize云盘超过免费额度怎么算钱", "storage"),
         ("autodl 下载要流量费吗", "traffic"),
+        ("autodl 包日 中途不用了可以退款吗", "bill"),
+        ("autodl 包月提前退租能退钱吗", "bill"),
     ],
 )
 def test_each_kind_of_question_gets_its_facts(text, kind):
@@ -259,6 +261,12 @@ def test_a_box_that_is_off_costs_what_its_own_page_says():
     assert stop.billed.startswith("Nothing for the GPU") and "assume" not in stop.billed
     assert "15 days off in a row (潮汐算力: 7)" in stop.keeps
     assert "释放 (release), after the power-off" in end.command
+
+
+@pytest.mark.parametrize("text", ["autodl 包月提前退租能退钱吗", "autodl 包日不用了可以退款吗"])
+def test_who_leaves_a_prepaid_term_early_is_told_what_comes_back(text):
+    told = answer_for(text=text, today=DAY).facts[0]
+    assert "转按量计费" in told and "pays the unused part back, without the vouchers" in told
 
 
 def test_a_fact_that_two_pages_tell_differently_is_unconfirmed_and_no_guess():
