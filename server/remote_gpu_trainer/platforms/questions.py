@@ -77,7 +77,8 @@ _MONEY = re.compile(
     r"""\b(?:costs?(?!\ function)|bill(?:ed|ing|s|able)?|charg(?:es?|ed|ing)|
     pay(?:ing|s)?(?!\ attention)|paid|money|fees?|price[ds]?|pricing|expensive|cheap|credits?|
     refund)\b
-    | (?<![浪消免])费(?![时劲力解])|免费[吗么]|(?<![省烧费])钱|价格|定价|单价|计价|账单|算力金|退款""",
+    | (?<![浪消免])费(?![时劲力解])|免费[吗么]|(?<![省烧费])钱|价格|定价|单价|计价
+    | 账单|算力金|退款""",
     re.I | re.X,
 )
 _AMOUNT = re.compile(
