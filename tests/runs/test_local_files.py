@@ -51,7 +51,7 @@ def spoil(file, how, name):
 @pytest.mark.parametrize("name", [*KEPT, *LISTED])
 def test_a_damaged_file_is_told_and_stops_nothing(world: World, name):
     asked_to_stop(world, 40)
-    ledger.set_purse(Money(40, "USD"))
+    purse.set_limit(Money(40, "USD"))
     [file] = ledger.place().parent.glob(name)
     for how in (*DAMAGE, "a key is missing"):
         if how == "no permission" and (os.name != "posix" or os.geteuid() == 0):
@@ -113,7 +113,7 @@ def test_a_receipt_by_which_nothing_survived_proves_nothing(world, change):
 
 def test_a_box_whose_line_was_deleted_is_told_and_counts_as_uncounted_until_it_is_forgotten(world):
     world.job("lost", "toy", world.now - 8 * HOUR, deadline="1h")
-    ledger.set_purse(Money(40, "USD"))
+    purse.set_limit(Money(40, "USD"))
     told = world.round()
     assert told.code == 2 and not world.stops
     assert "it doesn't have lost:22" in told.lines[0]
@@ -179,7 +179,7 @@ def test_a_torn_line_holds_up_a_run_only_where_a_purse_may_be_set(tmp_path, monk
     with ledger.place().open("a") as file:
         file.write('{"t": 1795000000, "eve')
     assert purse.reserve(wanted) is None
-    ledger.set_purse(Money(40, "USD"))
+    purse.set_limit(Money(40, "USD"))
     with pytest.raises(purse.OverPurse, match="damaged"):
         purse.reserve(wanted)
 

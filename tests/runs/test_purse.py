@@ -36,7 +36,7 @@ def test_without_a_purse_nothing_is_refused():
 
 
 def test_what_a_run_may_cost_is_reserved_and_what_does_not_fit_is_refused():
-    ledger.set_purse(Money(40, "USD"), NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
     rent("a", NOW)
     found = purse.reserve(run_of("a", NOW + 15 * HOUR), NOW)
     assert (found.spent, found.reserved, found.left) == (0, 30, 10)
@@ -51,7 +51,7 @@ def test_what_a_run_may_cost_is_reserved_and_what_does_not_fit_is_refused():
 
 
 def test_the_same_run_and_a_second_one_on_its_box_are_not_counted_twice():
-    ledger.set_purse(Money(40, "USD"), NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
     rent("a", NOW)
     for _ in range(3):
         assert purse.reserve(run_of("a", NOW + 15 * HOUR), NOW).left == 10
@@ -60,7 +60,7 @@ def test_the_same_run_and_a_second_one_on_its_box_are_not_counted_twice():
 
 
 def test_a_box_counts_until_it_is_confirmed_gone():
-    ledger.set_purse(Money(40, "USD"), NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
     rent("a", NOW)
     purse.reserve(run_of("a", NOW + 5 * HOUR), NOW)
     late = purse.account(NOW + 12 * HOUR)
@@ -76,14 +76,14 @@ def test_what_was_before_the_purse_is_not_counted_nor_an_own_machine():
     rent("old", NOW - 50 * HOUR)
     ledger.gone("old:22", "old", "", now=NOW - 40 * HOUR)
     rent("mine", NOW - HOUR)
-    ledger.set_purse(Money(40, "USD"), NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
     ledger.forget("mine", "mine:22", own=True, now=NOW + HOUR)
     found = purse.account(NOW + HOUR)
     assert (found.spent, found.uncounted) == (2, [])
 
 
 def test_a_box_without_a_price_in_this_currency_is_named():
-    ledger.set_purse(Money(40, "USD"), NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
     rent("a", NOW, price=None)
     rent("b", NOW, currency="EUR")
     found = purse.account(NOW + HOUR)
@@ -95,7 +95,7 @@ def test_a_box_without_a_price_in_this_currency_is_named():
 
 
 def test_a_run_that_did_not_begin_gives_its_part_back():
-    ledger.set_purse(Money(40, "USD"), NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
     rent("a", NOW)
     wanted = run_of("a", NOW + 15 * HOUR)
     purse.reserve(wanted, NOW)
@@ -104,13 +104,62 @@ def test_a_run_that_did_not_begin_gives_its_part_back():
 
 
 def test_a_cleared_purse_limits_nothing():
-    ledger.set_purse(Money(40, "USD"), NOW)
-    ledger.set_purse(None, NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
+    purse.set_limit(None, NOW)
     assert purse.account(NOW) is None
 
 
+LIMIT_DAMAGE = {
+    "torn": lambda data: data[:12],
+    "empty": lambda data: b"",
+    "zeros": lambda data: bytes(len(data)),
+    "no amount": lambda data: data.replace(b'"amount"', b'"amuont"'),
+    "an amount of nothing": lambda data: data.replace(b"40,", b"null,"),
+    "an amount of 0": lambda data: data.replace(b"40,", b"0,"),
+    "an amount without an end": lambda data: data.replace(b"40,", b"1e999,"),
+    "no currency": lambda data: data.replace(b"USD", b""),
+}
+
+
+@pytest.mark.parametrize("how", LIMIT_DAMAGE)
+def test_a_limit_that_cannot_be_read_lets_no_run_start_until_it_is_set_or_cleared(how, capsys):
+    for words in (["set", "40", "USD"], ["clear"]):
+        purse.set_limit(Money(40, "USD"), NOW)
+        data = purse.place().read_bytes()
+        assert LIMIT_DAMAGE[how](data) != data
+        purse.place().write_bytes(LIMIT_DAMAGE[how](data))
+        for refused in (purse.check, purse.reserve):
+            with pytest.raises(purse.OverPurse, match="rgt purse set AMOUNT.*rgt purse clear"):
+                refused(run_of("a", NOW + HOUR), NOW)
+        assert main.main(["purse"]) == 2
+        assert f"error: purse: {purse.place()} is damaged (" in capsys.readouterr().err
+        assert main.main(["purse", *words]) == 0
+        assert (purse.reserve(run_of("a", NOW + HOUR), NOW) is None) is (words == ["clear"])
+
+
+def test_a_limit_outlives_each_damage_to_the_list_of_boxes():
+    rent("a", NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
+    purse.reserve(run_of("a", NOW + HOUR), NOW)
+    lines = ledger.place().read_bytes().splitlines(keepends=True)
+    for number, line in enumerate(lines):
+        for wrong in (
+            line[:20] + b"\n",
+            bytes(len(line) - 1) + b"\n",
+            line.replace(b"until", b"untli"),
+        ):
+            if wrong == line:
+                continue
+            ledger.place().write_bytes(b"".join([*lines[:number], wrong, *lines[number + 1 :]]))
+            with pytest.raises(purse.OverPurse, match="ledger.jsonl is damaged"):
+                purse.reserve(run_of("b", NOW + HOUR), NOW)
+    ledger.place().unlink()
+    with pytest.raises(purse.OverPurse, match="40.00 of 40 USD are left"):
+        purse.reserve(run_of("b", NOW + 21 * HOUR), NOW)
+
+
 def test_of_two_that_reserve_at_once_one_is_refused():
-    ledger.set_purse(Money(40, "USD"), NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
     names = [f"box{number}" for number in range(8)]
     for name in names:
         rent(name, NOW)
@@ -164,7 +213,7 @@ def test_of_two_processes_that_reserve_at_once_one_wins_each_of_twenty_times(
     homes = [str(tmp_path / str(number)) for number in range(20)]
     for home in homes:
         monkeypatch.setenv("XDG_STATE_HOME", home)
-        ledger.set_purse(Money(40, "USD"), NOW)
+        purse.set_limit(Money(40, "USD"), NOW)
         rent("a", NOW)
         rent("b", NOW)
     several = multiprocessing.get_context("spawn")
@@ -189,7 +238,7 @@ def test_a_purse_that_cannot_be_locked_reserves_nothing(monkeypatch):
     monkeypatch.setattr(purse, "lock", fails)
     rent("a", NOW)
     assert purse.reserve(run_of("a", NOW + HOUR), NOW) is None  # without a purse nothing is refused
-    ledger.set_purse(Money(40, "USD"), NOW)
+    purse.set_limit(Money(40, "USD"), NOW)
     with pytest.raises(purse.OverPurse, match="can't lock"):
         purse.reserve(run_of("a", NOW + HOUR), NOW)
 

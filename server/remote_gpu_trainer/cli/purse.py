@@ -6,7 +6,6 @@ import time
 
 import click
 
-from ..text import BadRequest
 from . import terminal
 from .boxes import print_answer
 from .parsing import command
@@ -32,10 +31,9 @@ def purse(action: str, amount: tuple[str, ...], as_json: bool) -> int:
     traffic and rounding aren't counted, nor a box that no command of yours reached from here. It
     stops no box.
 
-    Exit 0: shown or done. Exit 1: no purse is set, or it is spent. Exit 2: the list of boxes is
-    damaged, so that nobody can say what is left; with a purse `start` refuses too.
+    Exit 0: shown or done. Exit 1: no purse is set, or it is spent. Exit 2: the limit can't be read,
+    or the list of boxes is damaged, so that nobody can say what is left; then `start` refuses too.
     """
-    from ..runs import ledger
     from ..runs import purse as purses
     from ..text.money import read_money
 
@@ -43,12 +41,11 @@ def purse(action: str, amount: tuple[str, ...], as_json: bool) -> int:
         money = read_money(" ".join(amount))
         if money is None or not money.currency:
             raise click.UsageError("set takes an amount with its currency, such as 40 USD")
-        if not ledger.set_purse(money):
-            raise _not_written()
+        purses.set_limit(money)
     elif amount:
         raise click.UsageError(f"{action} takes no amount; use set")
-    elif action == "clear" and not ledger.set_purse(None):
-        raise _not_written()
+    elif action == "clear":
+        purses.set_limit(None)
     found = purses.account(time.time())
     if as_json:
         print_answer(found.as_dict() if found else {"purse": None})
@@ -60,9 +57,3 @@ def purse(action: str, amount: tuple[str, ...], as_json: bool) -> int:
     else:
         terminal.error("no purse is set; set one with rgt purse set 40 USD")
     return 0 if (found and found.left > 0) or action == "clear" else 1
-
-
-def _not_written() -> BadRequest:
-    from ..runs import ledger
-
-    return BadRequest(f"can't write {ledger.place()}; check its permissions and the disk")

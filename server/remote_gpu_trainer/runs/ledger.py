@@ -19,7 +19,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..text import BadRequest
-from ..text.money import Money
 from ..text.spans import shown_moment
 from . import local_files
 from .local_files import Seconds
@@ -30,7 +29,7 @@ if TYPE_CHECKING:
 MOST_BYTES = 64 << 20  # of the file's end, some 300,000 events: what is older is forgotten
 OPENED, GONE, OWN, REMINDED, LISTED = "opened", "gone", "own", "reminded", "listed"
 RELEASED = "released"
-PURSE, RESERVED = "purse", "reserved"
+RESERVED = "reserved"
 DAMAGED = "delete that line; boxes and runs that only it names may still be billed"
 ABOUT_BOXES = ("status", "release", "health")  # the commands that print the reminder
 DAY = 24 * 3600  # seconds between two reminders
@@ -50,15 +49,16 @@ class Event:
     id: str = ""
     folder: str = ""
     mark: str = ""
-    until: Seconds = 0.0
+    until: Seconds | None = None
     since: Seconds = 0.0
-    amount: float | None = None
 
     __pydantic_config__ = local_files.LINE
 
     def __post_init__(self) -> None:
         if self.address is None and self.event in (OPENED, GONE, OWN, LISTED, RELEASED, RESERVED):
             raise ValueError("no address")
+        if self.event == RESERVED and (not self.folder or self.until is None):
+            raise ValueError("no run, or no end")
 
 
 @dataclass(frozen=True)
@@ -284,7 +284,7 @@ def rentals() -> list[Rental]:
             box = _opened(event, before.box if before else None)
             open_[address] = Rental(box, None, before.reserved if before else {})
         elif kind == RESERVED and address in open_:
-            open_[address].reserved[event.folder] = event.until
+            open_[address].reserved[event.folder] = event.until or 0.0
         elif kind in (GONE, OWN) and address in open_:
             rental = open_.pop(address)
             if kind == GONE:
@@ -295,33 +295,6 @@ def rentals() -> list[Rental]:
 def reserve(address: str, folder: str, until: float, now: float | None = None) -> bool:
     """Note when a run of a box ends at the latest. False when the ledger can't be written."""
     return _append(RESERVED, now, address=address, folder=folder, until=until)
-
-
-def set_purse(money: Money | None, now: float | None = None) -> bool:
-    """Note what all boxes together may cost from now on, None for no limit. False when the ledger
-    can't be written."""
-    amount, currency = money or (None, "")
-    return _append(PURSE, now, amount=amount, currency=currency)
-
-
-def purse() -> tuple[Money, float] | None:
-    """Return the newest purse and when it was set, in seconds since 1970; None without one."""
-    found = None
-    for event in _events():
-        if event.event == PURSE:
-            money = Money(event.amount, event.currency) if event.amount else None
-            found = (money, event.t) if money else None
-    return found
-
-
-def names_purse() -> bool:
-    """Return whether a purse may ever have been set here: by any line, whole or damaged."""
-    try:
-        return PURSE.encode() in place().read_bytes()
-    except FileNotFoundError:
-        return False
-    except OSError:
-        return True
 
 
 def _now(now: float | None) -> float:

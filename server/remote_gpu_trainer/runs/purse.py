@@ -1,5 +1,6 @@
 """A limit on what all boxes together may cost. An estimate by time and price.
 
+The limit is a file of its own, written whole: damage to another file can't lift it.
 `start` reserves the worst case of a run, that is the price of its box until the run ends at the
 latest, and refuses what doesn't fit. A box that isn't confirmed gone goes on counting; one that is
 gone counts by its hours. It is a brake for whoever keeps to it: it stops no box, and knows only
@@ -8,30 +9,49 @@ boxes that a command of this user reached from this machine.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ..boxes.box import Box, address
 from ..runner.deadline import after
-from ..text import UserError
+from ..text import BadRequest, UserError, write_whole
 from ..text.locking import lock
 from ..text.money import Money
 from ..text.spans import shown_seconds
-from . import known_jobs, ledger
+from . import known_jobs, ledger, local_files
+from .local_files import Damaged, Seconds
 from .rendered import billed
 
 if TYPE_CHECKING:
     from .job_start import Plan
 
+ANEW = "set it anew with rgt purse set AMOUNT, or take it away with rgt purse clear"
 NOT_COUNTED = "estimated by time and price: storage, traffic and rounding aren't counted"
 
 
 class OverPurse(UserError):
     """A run that the purse has no money for. One line: what is wrong; what to do."""
+
+
+@dataclass(frozen=True)
+class _Limit:
+    """The file of a purse. `since`: when it was set, seconds since 1970."""
+
+    amount: float
+    currency: str
+    since: Seconds
+
+    __pydantic_config__ = local_files.STRICT
+
+    def __post_init__(self) -> None:
+        if self.amount <= 0 or len(self.currency) != 3 or not self.currency.isalpha():
+            raise ValueError("no limit")
 
 
 @dataclass(frozen=True)
@@ -76,6 +96,23 @@ class Account:
         )
 
 
+def place() -> Path:
+    """Return the file of the limit."""
+    return ledger.place().with_name("purse.json")
+
+
+def set_limit(money: Money | None, now: float | None = None) -> None:
+    """Limit what all boxes together may cost from now on, None for no limit. Raises BadRequest."""
+    try:
+        if money is None:
+            place().unlink(missing_ok=True)
+        else:
+            limit = _Limit(*money, time.time() if now is None else now)
+            write_whole(place(), json.dumps(asdict(limit)).encode(), 0o600)
+    except OSError:
+        raise BadRequest(f"can't write {place()}; check its permissions and the disk") from None
+
+
 def account(now: float) -> Account | None:
     """Return what is spent and reserved at a moment; None without a purse. Raises OverPurse."""
     found = _purse()
@@ -86,11 +123,16 @@ def account(now: float) -> Account | None:
 
 
 def _purse() -> tuple[Money, float] | None:
-    """Return the purse and when it was set. Raises OverPurse where the ledger is damaged: what it
-    held may be a purse, or a box that spends it."""
-    if told := ledger.damage():
+    """Return the purse and when it was set, None without one. Raises OverPurse where its file can't
+    be read, or the ledger: what that held may be a box that spends it."""
+    try:
+        limit = local_files.read(place(), _Limit, ANEW)
+        told = ledger.damage() if limit else ""
+    except Damaged as error:
+        limit, told = None, str(error)
+    if told:
         raise OverPurse(f"purse: {told}; until then nothing is reserved, and no run is started")
-    return ledger.purse()
+    return limit and (Money(limit.amount, limit.currency), limit.since)
 
 
 def _count(money: Money, since: float, rentals: list[ledger.Rental], now: float) -> Account:
@@ -137,7 +179,7 @@ def wanted_by(box: Box, plan: Plan, began: float) -> Wanted | None:
 
 def check(wanted: Wanted, now: float) -> Account | None:
     """Return the account as it is with this run; None without a purse. Raises OverPurse."""
-    found = _purse() if ledger.names_purse() else None
+    found = _purse()
     if found is None:
         return None
     hourly, unit = wanted.hourly, found[0].currency
@@ -177,11 +219,11 @@ def reserve(wanted: Wanted, now: float | None = None) -> Account | None:
 
     Of two that reserve at once the second counts what the first has taken.
     """
+    if _purse() is None:
+        return None
     with _locked():
         found = check(wanted, time.time() if now is None else now)
-        if found is not None and not ledger.reserve(
-            wanted.address, wanted.folder, wanted.until, now
-        ):
+        if found and not ledger.reserve(wanted.address, wanted.folder, wanted.until, now):
             raise OverPurse(
                 f"purse: can't write {ledger.place()}, so nothing is reserved; check its "
                 "permissions and the disk"
@@ -196,8 +238,7 @@ def give_back(wanted: Wanted, now: float | None = None) -> None:
 
 @contextmanager
 def _locked() -> Iterator[None]:
-    """Let one process at a time reserve. Raises OverPurse where a purse is set and can't be kept to
-    one; without a purse nothing is to be kept."""
+    """Let one process at a time reserve. Raises OverPurse."""
     file, held = ledger.place().with_name("purse.lock"), ExitStack()
     with held:
         try:
@@ -206,9 +247,8 @@ def _locked() -> Iterator[None]:
             held.callback(os.close, descriptor)
             lock(descriptor)
         except OSError as error:
-            if ledger.purse() is not None:
-                raise OverPurse(
-                    f"purse: can't lock {file} ({error.strerror}), so nothing is reserved; try "
-                    "again, or check its permissions and the disk"
-                ) from None
+            raise OverPurse(
+                f"purse: can't lock {file} ({error.strerror}), so nothing is reserved; try again, "
+                "or check its permissions and the disk"
+            ) from None
         yield
