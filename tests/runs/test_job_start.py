@@ -8,10 +8,12 @@ from dataclasses import replace
 
 import pytest
 from remote_gpu_trainer.boxes import box
+from remote_gpu_trainer.cli import start_stop_resume
+from remote_gpu_trainer.platforms.profile import ProfileError
 from remote_gpu_trainer.runner import procs
 from remote_gpu_trainer.runner.folder import Folder
 from remote_gpu_trainer.runner.probing import LOOKING
-from remote_gpu_trainer.runs import calling, code_files, job_start
+from remote_gpu_trainer.runs import calling, code_files, job_start, known_jobs
 from remote_gpu_trainer.runs.job_errors import JobError
 from remote_gpu_trainer.runs.status_reply import FailedAttempt, Signs, Status
 from remote_gpu_trainer.runs.transfer import link, sending, wire
@@ -419,3 +421,25 @@ def test_what_a_script_prints_is_only_text(sshd):
     assert (answer.code, answer.folder) == (3, str(folder))
     assert answer.lines == ["red token=***", "oops"]
     assert json.dumps(answer.lines)
+
+
+@pytest.mark.parametrize(("said", "place", "used"), [
+    ("", GPU, "vastai"), ("runpod", GPU, "runpod"), ("", box.Box("local"), "local"),
+])  # fmt: skip
+def test_the_job_names_its_platform_where_the_command_doesnt(monkeypatch, said, place, used):
+    monkeypatch.setattr("remote_gpu_trainer.runs.rendering._is_here", lambda platform: False)
+    assert job_start.plan({**JOB, "platform": "vastai"}, said, place, NOW).platform.name == used
+
+
+def test_a_platform_that_nobody_knows_is_refused():
+    with pytest.raises(ProfileError, match="vasti.*vastai"):
+        job_start.plan({**JOB, "platform": "vasti"}, "", GPU, NOW)
+
+
+@pytest.mark.parametrize(("then", "now", "used"), [
+    ({}, {}, "runpod"), ({}, {"platform": "vastai"}, "vastai"),
+    ({"platform": "vastai"}, {"platform": "vastai"}, "runpod"),
+])  # fmt: skip
+def test_a_run_that_goes_on_keeps_its_platform_unless_the_job_names_another(then, now, used):
+    known = known_jobs.Known("box", "~/runs/toy", "runpod", then, NOW)
+    assert start_stop_resume._platform_named(now, known) == used

@@ -1,6 +1,7 @@
 """What a project's source says of its program, its saves and its options, written as a job."""
 
 import ast
+import os
 import subprocess
 import textwrap
 
@@ -346,10 +347,11 @@ def test_what_may_stop_the_program_on_a_box_is_told(project):
 
 
 def test_the_job_can_be_read_and_every_line_has_its_reason(project, capsys):
-    before = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--max-steps', type=int, default=500)\n"
+    before = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--max-steps', type=int, default=500)\nargs = p.parse_args()\n"
+    save = "torch.save(model, 'out/a.pt')\n    if epoch == args.max_steps: break"
     folder = project(
         {
-            "My Project/train.py": loop("torch.save(model, 'out/a.pt')", before),
+            "My Project/train.py": loop(save, before),
             "My Project/requirements.txt": "torch\n",
         }
     )
@@ -383,8 +385,8 @@ def test_a_terminal_asks_and_a_wrong_answer_is_asked_again(project, capsys, monk
     )
     answers = iter(["{folder: [}", "{folder: 5}", "{folder: ck, pattern: '*.pt'}"])
     monkeypatch.setattr("remote_gpu_trainer.cli.terminal.is_terminal", lambda stream: True)
-    monkeypatch.setattr("click.prompt", lambda *_, **__: next(answers))
-    assert main(["init", str(folder)]) == 0
+    monkeypatch.setattr("click.prompt", lambda *_, **__: next(answers, ""))
+    assert main(["init", str(folder), "--profile", "vastai"]) == 0
     assert from_file(folder / "job.yaml")["checkpoint"] == {"folder": "ck", "pattern": "*.pt"}
     assert "as you said" in (folder / "job.yaml").read_text()
     assert capsys.readouterr().err.count("error: ") == 2
@@ -1186,7 +1188,9 @@ def test_what_a_script_asks_of_slurm_is_kept(project, asked, gpus, slurm):
     made = draft(project({"train.py": loop("pass"), "a.sbatch": f"{asked}python train.py\n"}))
     assert made.values()["gpus"] == gpus
     assert slurm in made.as_yaml() and ("slurm:" in made.as_yaml()) == bool(slurm)
-    assert "said at the start: --profile NAME" in made.as_yaml()
+    assert (
+        "# platform: slurm  " in made.as_yaml() and "guessed: a.sbatch is for it" in made.as_yaml()
+    )
 
 
 def switched(option: str, *, called: bool) -> str:
@@ -1370,11 +1374,114 @@ def test_a_line_that_is_commented_out_stands_behind_the_real_one(project):
     )
 
 
-@pytest.mark.parametrize(("name", "is_total"), [
-    ("num_iterations", False), ("num_steps", False), ("max_steps", True), ("num_train_steps", True),
-    ("total_iters", True),
+STEPS = """
+import torch
+model, opt = torch.nn.Linear(1, 1), None
+LOOP
+    loss = model(torch.zeros(1)).sum()
+    loss.backward()
+    opt.step(); opt.zero_grad()
+    torch.save(model, 'out/a.pt')
+"""
+TRAINER = "from transformers import Trainer, TrainingArguments\nTrainer(args=TrainingArguments('out', ARGS)).train()\n"
+LIGHTNING = "import lightning as L\nL.Trainer(ARGS).fit(model)\n"
+NO_EPOCH = "def train_one(n):\n    for step in range(n):\n        loss.backward()\nfor epoch in range(3):\n    train_one(500)\n"
+LENGTHS = [
+    # (the program, its last step, the reason)
+    (STEPS.replace("LOOP", "for step in range(500):"), "500", "it ends by train.py:4; write the last step"),
+    (STEPS.replace("LOOP", "max_iters = 500\nfor it in tqdm(range(1, max_iters + 1)):"), "500", "it ends by max_iters, train.py:5;"),
+    (STEPS.replace("LOOP", "step, N = 0, 9\nmost = 500\nwhile step < most:"), "500", "it ends by most, train.py:6;"),
+    (STEPS.replace("LOOP", "most = 500\nwhile True:\n    if step > most: break"), "500", "it ends by most, train.py:5;"),
+    (TRAINER.replace("ARGS", "max_steps=500, num_train_epochs=2"), "500", "it ends by max_steps, train.py:2;"),
+    (TRAINER.replace("ARGS", "max_steps=-1, num_train_epochs=2"), "", "it trains 2 epochs (num_train_epochs, train.py:2);"),
+    (TRAINER.replace("ARGS", "num_train_epochs=2.0"), "", "it trains 2 epochs (num_train_epochs, train.py:2);"),
+    (LIGHTNING.replace("ARGS", "max_epochs=30"), "", "it trains 30 epochs (max_epochs, train.py:2);"),
+    (loop("torch.save(model, 'a.pt')"), "", "it trains 3 epochs (train.py:4);"),
+    (loop("torch.save(model, 'a.pt')").replace("range(3)", "range(1, count() + 1)"), "",
+     "it trains by epochs (count(), train.py:4), whose number"),
+    ("import torch\n" + NO_EPOCH, "", "it trains 3 epochs (train.py:5);"),
+    (STEPS.replace("LOOP", "for step in range(500):") + STEPS.replace("LOOP", "for step in range(90):"), "",
+     "several parts train, the first for 500 (train.py:4)"),
+    (STEPS.replace("LOOP", "while True:"), "", "the source doesn't tell how long it trains"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("program", "steps", "why"), LENGTHS)
+def test_the_last_step_is_what_ends_the_training_or_open_with_its_reason(
+    project, program, steps, why
+):
+    text = draft(project({"train.py": program}), "train.py").as_yaml()
+    line = next(row for row in text.splitlines() if row.startswith("# final_step:"))
+    assert line.partition("  #")[0].removeprefix("# final_step:").strip() == steps
+    assert line.partition("  # ")[2].removeprefix("open: ").startswith(why)
+    assert (steps == "") == ("# open: " in line)
+
+
+@pytest.mark.parametrize(("uses", "is_total"), [
+    ("if it >= args.max_iter: break", True), ("if it > args.max_iter * 128: break", False), ("pass", False),
 ])  # fmt: skip
-def test_the_last_step_is_suggested_from_what_counts_a_training(project, name, is_total):
-    before = ARGUMENTS.replace("ARGS", f"p.add_argument('--{name}', type=int, default=3)")
-    text = draft(project({"train.py": loop(SAVE, before)})).as_yaml()
-    assert ("# final_step: 3" in text) == is_total
+def test_an_option_named_after_the_steps_counts_where_a_loop_ends_by_it(project, uses, is_total):
+    before = ARGUMENTS.replace("ARGS", "p.add_argument('--max-iter', type=int, default=700)")
+    program = loop(f"torch.save(model, 'a.pt')\n    for it in data:\n        {uses}", before)
+    text = draft(project({"train.py": program})).as_yaml()
+    assert ("# final_step: 700" in text) == is_total
+
+
+def test_a_draft_reads_the_saves_once(project, monkeypatch):
+    from remote_gpu_trainer.runs.project import saves
+
+    read, times = saves.read, []
+    monkeypatch.setattr(saves, "read", lambda *given: times.append(1) or read(*given))
+    draft(project({"train.py": loop(SAVE)}))
+    assert len(times) == 1
+
+
+@pytest.fixture
+def at_home(tmp_path, monkeypatch):
+    """A machine that is no rented box, with an empty home."""
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "home/state"))
+    for name in [name for name in os.environ if name.startswith(("RUNPOD_", "VAST_"))]:
+        monkeypatch.delenv(name)
+    (tmp_path / "home/.ssh").mkdir(parents=True)
+    return tmp_path / "home"
+
+
+def platform_row(capsys, folder, *words) -> str:
+    main(["init", str(folder), "--write-to", "-", *words])
+    rows = capsys.readouterr().out.splitlines()
+    return next(row for row in rows if row.removeprefix("# ").startswith("platform:"))
+
+
+def test_the_platform_is_a_line_of_the_draft(project, at_home, capsys):
+    folder = project({"p/train.py": loop(SAVE)}) / "p"
+    assert platform_row(capsys, folder).startswith("# platform:    ")
+    assert platform_row(capsys, folder, "--profile", "vastai").startswith("platform: vastai  ")
+    assert main(["init", str(folder), "--write-to", "-", "--profile", "vasti"]) == 2
+
+
+@pytest.mark.parametrize(("hosts", "guess"), [
+    (["ssh4.vast.ai"], "# platform: vastai  "), (["10.0.0.4", "ssh.runpod.io"], "# platform: runpod  "),
+    (["ssh4.vast.ai", "ssh.runpod.io"], "# platform:    "), (["notvast.ai"], "# platform:    "),
+])  # fmt: skip
+def test_the_platform_is_guessed_by_the_ssh_configuration(project, at_home, capsys, hosts, guess):
+    text = "".join(f"Host box{at}\n  HostName {host}\n" for at, host in enumerate(hosts))
+    (at_home / ".ssh/config").write_text(text)
+    row = platform_row(capsys, project({"p/train.py": loop(SAVE)}) / "p")
+    assert row.startswith(guess)
+    assert ("guessed: your ssh configuration has " in row) == (guess != "# platform:    ")
+
+
+def test_a_terminal_asks_for_what_the_job_can_do_without(project, at_home, monkeypatch):
+    from remote_gpu_trainer.cli import init
+
+    folder = project({"p/train.py": loop(SAVE)}) / "p"
+    made = draft(folder)
+    answers = iter(["runpod", "3000"])
+    asked = []
+    monkeypatch.setattr(init.click, "prompt", lambda *a, **k: next(answers, ""))
+    monkeypatch.setattr(init.click, "echo", lambda text, err: asked.append(text))
+    init._ask(made)
+    assert made.values()["platform"] == "runpod" and made.values()["final_step"] == 3000
+    assert asked[0].startswith("on which platform does it run?") and "not known" in asked[0]
+    assert "it trains 3 epochs (train.py:4)" in asked[1]

@@ -442,6 +442,8 @@ def test_without_a_platform_the_target_local_is_ones_own_machine_and_a_rented_bo
         assert [warning["id"] for warning in answer["warnings"]] == ["C3", "job.results"]
         assert job_in(answer["script"])["rendered"]["profile"] == "local"
     assert "RP4" in ids("runpod")  # whoever names a meter stands on it
+    by_job = rendered({**given, "platform": "runpod"}, on=DAY)
+    assert job_in(by_job["script"])["rendered"]["profile"] == "runpod"
     assert "GEN1" in ids("generic-ssh")
     monkeypatch.setenv("RUNPOD_POD_ID", "abc")
     assert "RP4" in ids("")

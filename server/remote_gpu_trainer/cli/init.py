@@ -11,11 +11,11 @@ import yaml
 
 from ..text import BadRequest, UserError
 from . import terminal
-from .completion import files, folders
+from .completion import files, folders, profiles
 from .parsing import command, program
 
 if TYPE_CHECKING:
-    from ..runs.project.drafting import Draft
+    from ..runs.project.drafting import Draft, Line
 
 EXAMPLES = ("finetune", "ddp", "slurm", "sweep")
 
@@ -37,6 +37,14 @@ EXAMPLES = ("finetune", "ddp", "slurm", "sweep")
     help="the training program, relative to the folder (default: found by its source)",
 )
 @click.option(
+    "--profile",
+    "platform",
+    default="",
+    metavar="NAME",
+    shell_complete=profiles,
+    help="the platform of its box (default: guessed, and marked so); 'rgt profile' lists them",
+)
+@click.option(
     "--write-to",
     type=Path,
     metavar="FILE",
@@ -45,12 +53,18 @@ EXAMPLES = ("finetune", "ddp", "slurm", "sweep")
 @click.option("--replace", is_flag=True, help="write over a job that is there")
 @click.option("--example", type=click.Choice(EXAMPLES), help="print a whole job of this kind")
 def init(
-    folder: Path, trains: str, write_to: Path | None, replace: bool, example: str | None
+    folder: Path,
+    trains: str,
+    platform: str,
+    write_to: Path | None,
+    replace: bool,
+    example: str | None,
 ) -> int:
     """Write job.yaml for the project in FOLDER: its training program, packages, launcher, where it
-    saves and how it resumes, read from its source. Nothing of the project runs.
+    saves, how it resumes and how long it trains, read from its source. Nothing of the project runs.
 
-    Each line has its reason. A line with a ? needs your answer; a terminal asks you. Exit 0: a job
+    Each line has its reason. A line with a ? needs your answer; a terminal asks you, and for the
+    platform and the last step too, where they are open. Exit 0: a job
     without a question. Exit 1: one with questions. Then: rgt rehearse job.yaml
     """
     if example:
@@ -63,7 +77,7 @@ def init(
     if str(target) != "-" and target.exists() and not replace:
         raise BadRequest(f"{target} is there already; --replace writes over it")
     try:
-        made = draft(folder, trains)
+        made = draft(folder, trains, _platform_line(platform))
     except Undrafted as error:
         raise BadRequest(str(error)) from None
     except OSError as error:
@@ -82,15 +96,28 @@ def init(
     return 1 if made.questions else 0
 
 
+def _platform_line(name: str) -> Line:
+    """Return the line of a platform that the user named, else of one that is guessed."""
+    from ..platforms import profile
+    from ..runs.project import where
+    from ..runs.project.drafting import platform_line
+
+    if name:
+        return platform_line(profile.get(name).name, "", is_told=True)
+    return platform_line(*where.guess_platform())
+
+
 def _ask(made: Draft) -> None:
-    """Ask for the value of each line with a question; an empty answer leaves it open."""
+    """Ask for the value of each line with a question, and of those that the job can do without; an
+    empty answer leaves it open."""
     from ..runs.job_reading import from_object
 
-    for line in [one for one in made.lines if one.question]:
+    for line in [one for one in made.lines if one.question or one.offer]:
         default = (
             yaml.safe_dump(line.value, default_flow_style=True).removesuffix("\n...\n").strip()
         )
-        click.echo(f"{line.question}\n  {line.field}: {default}", err=True)
+        shown = "not known" if line.value is None else default
+        click.echo(f"{line.question or line.offer}\n  {line.field}: {shown}", err=True)
         while answer := click.prompt("  value", default="", show_default=False, err=True):
             try:
                 value = yaml.safe_load(answer)

@@ -763,7 +763,8 @@ def _send_anew(
     now, given = time.time(), with_options(known.given, list(fields))
     if known.moved_from and known.first_start:
         given = run_ends.with_fixed_deadline(given, known.first_start, now)
-    plan = job_start.plan(given, known.profile, place, now, with_code=with_code)
+    profile = _platform_named(given, known)
+    plan = job_start.plan(given, profile, place, now, with_code=with_code)
     if plan.job.folder != known.folder:
         raise JobError(
             f"name: this goes on with the run in {known.folder}; {program()} start begins another "
@@ -781,11 +782,17 @@ def _send_anew(
     known_jobs.remember(
         place,
         known.folder,
-        known.profile,
+        profile,
         given,
         first_start=known.first_start or before.first_start,
         moved_from=known.moved_from,
     )
+
+
+def _platform_named(given: dict[str, Any], known: Known) -> str:
+    """Return the platform of a run that goes on: a job's new one, else the one it started with."""
+    named = given.get("platform")
+    return known.profile if named == known.given.get("platform") else str(named or "")
 
 
 @dataclass(frozen=True)
@@ -829,7 +836,8 @@ def _resume_elsewhere(
     given = run_ends.with_fixed_deadline(given, first, now)
     _say("deadline", f"still counts from the first start, at {shown_moment(first)}")
     _say("cost", _cost_of_move(place, known, before, now))
-    profile = known.profile if place.local == box_of(asking.box).local else ""
+    is_alike = place.local == box_of(asking.box).local
+    profile = _platform_named(given, known) if is_alike else ""
     moved = Moved(old.box, first)
     return _start(given, profile, asking, course, accept_new, as_json, moved)
 

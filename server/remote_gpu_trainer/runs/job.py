@@ -292,6 +292,11 @@ class Job(Strict):
         description="when to stop: 20h, 90m, 2d after the first start, 18:00+02:00 for the next "
         "such time of day, or a date and time with its zone"
     )
+    platform: Annotated[str, Field(pattern=r"^[a-z0-9-]+$")] | None = Field(
+        default=None,
+        description="where the box is rented, as `rgt profile` lists them; --profile wins over it. "
+        "A start on this machine doesn't read it",
+    )
     code: Line | None = Field(
         default=None, description="a folder here to send to the box; its git state is recorded"
     )

@@ -65,12 +65,14 @@ CALLED_ELSEWHERE = {
     **dict.fromkeys(("max_retries", "restarts", "retry"), "retries"),
     **dict.fromkeys(("bucket", "sync_to", "backup"), "durable.to"),
     **dict.fromkeys(("cost", "hourly_price"), "price"),
+    **dict.fromkeys(("profile", "provider", "cloud"), "platform"),
     **dict.fromkeys(("job_name", "title", "experiment"), "name"),
     **dict.fromkeys(("docker", "container_image"), "container.image"),
 }
 # What the text of a field looks like, where a regular expression says it.
 FORMS = {
     "name": "must be 1 to 50 of a-z, 0-9 and '-', with '-' neither first nor last",
+    "platform": "must be a name that rgt profile lists, such as runpod",
     "run_dir": "must be a folder below ~/ or /, of letters, digits and ._-/",
     "rendezvous": "must be HOST:PORT",
     "resume.flag": "must begin with '-'",

@@ -38,7 +38,7 @@ from .job_reading import from_object
 from .known_jobs import Known
 from .render import Rendered, render
 from .rendered import CodeState, Unfit, probed
-from .rendering import platform_of
+from .rendering import platform_for
 from .run_ends import end_passed, later
 from .run_script import quoted_path
 from .status_reply import NO_RUNNER, FailedAttempt, Status
@@ -117,7 +117,7 @@ def plan(
     """
     job = from_object(given)
     target = "local" if box.local else "ssh"
-    platform = platform_of(profile_name, target)
+    platform = platform_for(job, profile_name, target)
     if platform.name in ("slurm", "kubernetes"):
         raise JobError(
             f"{platform.name}: its own scheduler starts a job; rgt render prints the command for it"

@@ -18,6 +18,7 @@ from ..platforms.profile import Profile
 from ..runner.deadline import after
 from ..text import write_whole
 from . import code_files
+from .job import Job
 from .job_errors import JobError, placed
 from .job_reading import from_object
 from .render import ENDINGS, Rendered, render, usual_target
@@ -41,14 +42,15 @@ def rendered(
 
     With `write_to`, a folder or a file, the answer has `path` in place of `script`. A new name
     without an ending is a folder. The path must be inside the working folder unless `outside`.
-    Without a platform it is the one that the target suits; for `local` the one whose box this is,
-    else the user's own machine. Raises JobError, and ProfileError for an unknown platform.
+    Without a platform it is the job's, else the one that the target suits; for `local` the one
+    whose box this is, else the user's own machine. Raises JobError, and ProfileError for an unknown
+    platform.
     """
     job = from_object(given)
     now = time.mktime(on.timetuple()) if on else time.time()
     if (at := after(job.ends, now)) is not None and at <= now:
         raise placed(given, end_passed(job, now, now))
-    platform = platform_of(profile_name, target)
+    platform = platform_for(job, profile_name, target)
     chosen = target or usual_target(platform)
     place = _place(write_to, f"{job.name}.{ENDINGS.get(chosen)}", outside) if write_to else None
     try:
@@ -65,6 +67,15 @@ def rendered(
         del answer["script"]
         answer["path"] = str(place)
     return answer
+
+
+def platform_for(job: Job, name: str, target: str | None) -> Profile:
+    """Return the platform on which a job is to run: that of a name, else the job's own.
+
+    A start on this machine doesn't ask the job, which names where its box is rented. Raises
+    ProfileError.
+    """
+    return platform_of(name or ("" if target == "local" else job.platform or ""), target)
 
 
 def platform_of(name: str, target: str | None) -> Profile:

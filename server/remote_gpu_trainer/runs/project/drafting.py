@@ -15,7 +15,8 @@ from ...text import UserError
 from ...text.secrets import is_secret
 from .. import code_files
 from ..job_reading import from_object
-from . import options, programs, saves, sources
+from . import lengths, options, programs, saves, sources
+from .lengths import Length
 from .options import Option
 from .programs import Start
 from .saves import Saving
@@ -36,9 +37,6 @@ _ABSOLUTE = re.compile(
 )
 _ABOVE = re.compile(r"""["'](\.\./[^"'\n]{1,80})["']""")
 _WAITS = re.compile(r"(?<![\w.])input\(|plt\.show\(|wandb\.login\(|(?:getpass\.)?getpass\(")
-_TOTALS = re.compile(
-    r"(?:max|total|train|max_train|num_train|(?:num_|total_)?training)_(?:steps|iters|iterations)"
-)
 _OF_RUNS = re.compile(r"(?:--multirun|-m)$|hydra/(?:launcher|sweeper)=")
 _LAUNCHERS = re.compile(  # variables that a launcher sets
     r"MASTER_(?:ADDR|PORT)|(?:GPUS|NPROC|PROCS)_PER_NODE|N?NODES?|NUM_NODES|(?:NODE_|LOCAL_)?RANK|WORLD_SIZE"
@@ -62,7 +60,7 @@ class Line:
     """One line of the job: field, value, and the comment behind it.
 
     `question`: what only the owner can say; '' for none. `is_off`: written as a comment, since it
-    would be a guess that does harm.
+    would be a guess that does harm. `offer`: what a terminal asks though the job does without it.
     """
 
     field: str
@@ -70,6 +68,7 @@ class Line:
     comment: str = ""
     question: str = ""
     is_off: bool = False
+    offer: str = ""
 
 
 @dataclass
@@ -94,25 +93,30 @@ class Draft:
         for line in self.lines:
             if line.field == name:
                 line.value, line.comment, line.question, line.is_off = value, comment, "", False
+                line.offer = ""
 
     def as_yaml(self) -> str:
         """Return the job as YAML with its comments."""
         head = [
             f"# A job for {self.program}, drafted from the project's source; nothing of it ran.",
             "# Lines with a ? need your answer. Try it before it costs money: rgt rehearse.",
-            "# All fields: rgt render --schema. The platform is said at the start: --profile NAME.",
+            "# Those behind a # are off until you remove it. All fields: rgt render --schema.",
         ]
         return "\n".join([*head, *(_line_text(one) for one in self.lines), *self.notes]) + "\n"
 
 
 def _line_text(line: Line) -> str:
-    text = yaml.safe_dump(
-        {line.field: line.value},
-        default_flow_style=None if not isinstance(line.value, (list, dict)) else True,
-        sort_keys=False,
-        allow_unicode=True,
-        width=10_000,
-    ).strip()
+    text = (
+        f"{line.field}:"
+        if line.value is None
+        else yaml.safe_dump(
+            {line.field: line.value},
+            default_flow_style=None if not isinstance(line.value, (list, dict)) else True,
+            sort_keys=False,
+            allow_unicode=True,
+            width=10_000,
+        ).strip()
+    )
     if text.startswith("{"):
         text = text[1:-1]
     rows = [f"# {row}" if line.is_off else row for row in text.splitlines()]
@@ -122,10 +126,11 @@ def _line_text(line: Line) -> str:
     return "\n".join(rows)
 
 
-def draft(folder: Path, program: str = "") -> Draft:
+def draft(folder: Path, program: str = "", platform: Line | None = None) -> Draft:
     """Return a job for the project in a folder. Raises Undrafted and OSError.
 
-    `program`: the training program, relative to the folder; '' to find it.
+    `program`: the training program, relative to the folder; '' to find it. `platform`: the line
+    that names where it is to run, None for one that names nothing.
     """
     project = sources.read(folder)
     candidates = programs.training_programs(project)
@@ -138,7 +143,7 @@ def draft(folder: Path, program: str = "") -> Draft:
     else:
         program = _chosen(candidates, started)
     if not program:
-        return _draft_script(project)
+        return _draft_script(project, platform)
     start = _start_for(program, started)
     used = project.used_by(program)
     declared = options.read(used, start.words)
@@ -148,14 +153,16 @@ def draft(folder: Path, program: str = "") -> Draft:
     is_parsed = any("HfArgumentParser" in one.text for one in used)
     defaults = {"do_train": ("False",)} if is_parsed else {}  # of TrainingArguments
     values = Values(used, {**defaults, **settings, **options.defaults_of(declared)}, given)
-    saving = saves.judge(saves.read(used, values))
+    saved = saves.read(used, values)
+    saving = saves.judge(saved)
     if start.launcher == "none" and programs.needs_launcher(used):
         start = replace(start, launcher="torchrun")
     made = Draft(program)
     others = [] if is_named else _as_likely(project, program, candidates, start)
     others += _other_scripts(start, started)
-    command = _command_line(project, start, declared, others, values)
-    made.lines += _lines(project, command, start, saving, declared, values)
+    own = [one.pattern for one in saved]
+    command = _command_line(project, start, declared, others, values, own)
+    made.lines += _lines(project, command, platform, start, saving, declared, values)
     try:
         from_object(made.values())
     except UserError as error:
@@ -165,7 +172,7 @@ def draft(folder: Path, program: str = "") -> Draft:
     return made
 
 
-def _draft_script(project: Project) -> Draft:
+def _draft_script(project: Project, platform: Line | None) -> Draft:
     """Return a job that runs a script by its name, where no Python file trains, as with a
     framework's own command. Raises Undrafted."""
     folder = project.folder
@@ -185,7 +192,7 @@ def _draft_script(project: Project) -> Draft:
     ask = f"no Python file here trains: does this script{others}, and until it ends?"
     made = Draft(start.program)
     command = Line("command", ["bash", start.program], question=ask)
-    made.lines += _lines(project, command, start, Saving(), [], Values([], {}, {}))
+    made.lines += _lines(project, command, platform, start, Saving(), [], Values([], {}, {}))
     for line in made.lines:
         if line.field == "environment" and not line.is_off:
             line.question = f"does it have what {start.program} calls?"
@@ -195,6 +202,7 @@ def _draft_script(project: Project) -> Draft:
 def _lines(
     project: Project,
     command: Line,
+    platform: Line | None,
     start: Start,
     saving: Saving,
     declared: list[Option],
@@ -202,13 +210,17 @@ def _lines(
 ) -> list[Line]:
     """Return the lines of a job. `values`: with the files that its program uses."""
     used = values.sources
+    asked = programs.asked_of_slurm(project, start)
+    if asked and (platform is None or platform.is_off):
+        platform = platform_line("slurm", f"{start.file} is for it")
     return [
         Line("name", _name_for(project.folder.resolve().name), "of the run"),
         command,
+        platform or platform_line("", ""),
         Line("code", ".", "this folder is sent; what git ignores stays here"),
         *_package_lines(project, programs.installs(project), used),
         *_import_lines(project, start),
-        *_launch_lines(start, declared, used, asked := programs.asked_of_slurm(project, start)),
+        *_launch_lines(start, declared, used, asked),
         *_slurm_lines(start, asked),
         Line(
             "deadline",
@@ -333,8 +345,9 @@ def _command_line(
     declared: list[Option],
     others: list[str],
     values: Values,
+    saved: list[str],
 ) -> Line:
-    """Return the command, and what is open in it."""
+    """Return the command, and what is open in it. `saved`: globs of what the program saves."""
     used = values.sources
     head = ["-m", start.program[:-3].replace("/", ".")] if start.is_module else [start.program]
     python = [] if start.launcher != "none" else ["python3"]
@@ -354,7 +367,7 @@ def _command_line(
     if off := _training_off(used, declared, values):
         asks.append(f"{off}: is the command to have it?")
     asks += _kept_back(project, start, declared, used)
-    loads = saves.loads(used, values, [one.pattern for one in saves.read(used, values)])
+    loads = saves.loads(used, values, saved)
     if lacking := [one for one in loads if one not in project.files]:
         asks.append(f"it loads {', '.join(lacking[:3])}, which isn't sent: who brings it?")
     if waits := saves.waits(used):
@@ -648,11 +661,7 @@ def _end_lines(saving: Saving, declared: list[Option], values: Values, folder: s
         lines = [Line("results", list(saving.results[:5]), needed, question=ask)]
     else:
         lines = [_suggestion("results", ["out/final.pt"], f"files that {needed}")]
-    total = next((one for one in declared if _TOTALS.fullmatch(one.name)), None)
-    count = str(values.defaults.get(total.name, ("",))[0]) if total else ""
-    if total and count.isdigit() and int(count):
-        why = f"if {total.name} counts the steps that it prints"
-        lines.append(_suggestion("final_step", int(count), why))
+    lines.append(_length_line(lengths.read(values.sources, values, declared)))
     kept = [saving.pattern if saving.folder == "." else saving.folder, *saving.results]
     what = sorted({one for one in kept if one and not one.startswith("/")}) or ["out"]
     elsewhere = "storage that outlives the box: what is only on the box is lost with it"
@@ -663,6 +672,52 @@ def _end_lines(saving: Saving, declared: list[Option], values: Values, folder: s
         _suggestion("budget", "45 USD", "when the box has cost it, the run saves and ends"),
         _suggestion("at_end", {"do": "stop"}, "ends the box; without it it stays on, and billed"),
     ]
+
+
+def platform_line(name: str, guessed_by: str, is_told: bool = False) -> Line:
+    """Return the line that names where the job is to run.
+
+    A guess is off: by the platform a run ends its box and counts its cost. `is_told`: the user
+    said it.
+    """
+    if is_told:
+        return Line("platform", name, "as you said; by it the box is ended and its cost counted")
+    ask = "on which platform does it run? rgt profile lists them"
+    if name:
+        why = f"guessed: {guessed_by}; --profile at the start says it too"
+        return Line("platform", name, why, is_off=True, offer=f"{ask}; {guessed_by}: {name}?")
+    why = "open: where it runs, as rgt profile lists them; or say --profile NAME at the start"
+    return Line("platform", None, why, is_off=True, offer=ask)
+
+
+def _length_line(length: Length | None) -> Line:
+    """Return the line of the last step: the number, or why it is open.
+
+    It is off: a run that ends before it counts as cut short, and many programs count from 0 or
+    print every tenth step.
+    """
+    if length is None or not (length.steps or length.epochs or length.name):
+        why = "open: the source doesn't tell how long it trains; the last step that it prints"
+        return Line("final_step", None, why, is_off=True, offer="which is the last step it prints?")
+    where = ", ".join(filter(None, [length.name, length.at]))
+    if not length.is_one:
+        why = f"open: several parts train, the first for {length.steps or length.epochs} ({where})"
+        return Line("final_step", None, why, is_off=True, offer="which is the last step it prints?")
+    if length.steps and length.is_bound:
+        why = (
+            f"it ends by {where}; write the last step that it prints, one less if it counts from 0"
+        )
+        return Line("final_step", length.steps, why, is_off=True)
+    if length.steps:
+        told = f"{where} is {length.steps}, and no loop ends by it as it stands"
+    elif length.epochs:
+        told = (
+            f"it trains {length.epochs} epochs ({where}); the data tells how many steps these are"
+        )
+    else:
+        told = f"it trains by epochs ({where}), whose number the source doesn't tell"
+    why, offer = f"open: {told}", f"{told}: which is the last step it prints?"
+    return Line("final_step", None, why, is_off=True, offer=offer)
 
 
 def _suggestion(name: str, value: object, why: str) -> Line:

@@ -288,7 +288,7 @@ def _unwritten(source: Source, values: Values) -> list[Save]:
 def _read_call(source: Source, call: ast.Call, values: Values, passing: set[str]) -> Save | None:
     name = name_of(call.func)
     keyed = {one.arg: one.value for one in call.keywords if one.arg}
-    if _ARGUMENTS.search(name) or name in ("ModelCheckpoint", "Trainer"):
+    if is_arguments(name) or name in ("ModelCheckpoint", "Trainer"):
         return _of_framework(source, call, values, name, keyed)
     if name in passing:
         name = "save"
@@ -480,6 +480,11 @@ def _option_off(source: Source, call: ast.Call, values: Values) -> str:
 
 def _is_constant(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def is_arguments(name: str) -> bool:
+    """Return whether a class holds the arguments of Hugging Face's Trainer or of one of TRL's."""
+    return _ARGUMENTS.search(name) is not None
 
 
 @dataclass(frozen=True)
