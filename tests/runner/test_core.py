@@ -893,6 +893,18 @@ def test_a_program_whose_runner_does_not_hear_is_signalled_once_its_save_has_end
     assert one.go(5, is_alive=True, is_signalled=True) == []
 
 
+def test_a_notice_shortens_a_wait_for_which_the_deadline_left_more_time():
+    job = {"rendered": {"notice": "gcp"}, "checkpoint": {"save_seconds": 300.0}}
+    heard, saving = LIVES._replace(has_heard=True), Save("/c/step-5.pt", True, True)
+    one = Supervised(500, **job)
+    seen = {"is_alive": True, "save": saving, "save_seconds": 300.0}
+    assert [action for _, action in one.go(60, heard, **seen)] == [Ask("deadline")]
+    done = one.go(30, heard, notice="notice from gcp", **seen)
+    assert done[0] == (440, Ask("notice from gcp"))
+    signalled = [left for left, action in done if isinstance(action, Signal)]
+    assert signalled == [440 - 3 - 15], "half of the notice waits for the save that goes on"
+
+
 # Rounds of copies.
 
 

@@ -450,12 +450,14 @@ def no_save_is_cut_that_would_have_ended_in_time(c: Checks) -> str:
         return ""
     ends = saving.order + c.program.save_seconds
     asked = c.play.state.asked
+    noticed_at = max(c.asked_at, world.vanishes_at - c.faults.notice_seconds)
     if asked == "asked":
         allowed = c.asked_at + LEAST_WAIT
     elif asked == DEADLINE:
         allowed = world.now + c.edges.left()
     else:
-        allowed = c.asked_at + 0.45 * min(c.faults.notice_seconds, 120.0)
+        allowed, noticed_at = NEVER, min(noticed_at, c.asked_at)
+    allowed = min(allowed, noticed_at + 0.45 * min(c.faults.notice_seconds, 120.0))
     if c.signals and isinstance(c.action, Kill):
         return ""  # it had its time
     if ends < allowed and world.now < ends:

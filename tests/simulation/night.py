@@ -128,6 +128,10 @@ class Play:
         after, wake, share = self.state, world.now + core.LONGEST_NAP, faults.death_share
         if not core.is_over(self.state):
             after, actions, wake = core.decide(self.job, self.state, seen, world.now)
+            if seen.notice:
+                over, more, wake = self.see_beside(seen, wake)
+                if not any(isinstance(one, Signal) for one in actions):  # it is sent once
+                    actions = [*actions, *more]
         elif self.is_left:
             actions, share = [], 0.0  # nobody is there to die
         else:
@@ -169,6 +173,16 @@ class Play:
         if dies_at >= 0:
             self.die()
         self.steps += 1
+
+    def see_beside(self, seen: Any, wake: float) -> tuple[Any, list[Any], float]:
+        """Let the supervisor decide beside a runner that lives; return its state, whether it
+        signals the program, and when it looks again."""
+        runner = supervise.Runner(is_alive=True, has_heard=bool(self.state.asked))
+        over, actions, _ = supervise.supervise(
+            self.job, self.over, runner, End(), seen, self.world.now
+        )
+        signals = [one for one in actions if isinstance(one, Signal)]
+        return over, signals, min(wake, self.next_look(over))
 
     def next_look(self, over: Any) -> float:
         """Return when a supervisor whose runner has gone may decide otherwise although nothing

@@ -205,7 +205,14 @@ def copies_an_unstable_file() -> None:
 
 @fault("sketch", "the program trains on after a notice of preemption")
 def ignores_the_notice() -> None:
+    def make(function: Any) -> Any:
+        def supervised(job: Any, state: Any, runner: Any, end: Any, seen: Any, now: float) -> Any:
+            return function(job, state, runner, end, seen._replace(notice=""), now)
+
+        return supervised
+
     _see(lambda state, seen: seen._replace(notice=""))
+    _change(supervise, "supervise", make)
 
 
 @fault("sketch", "a program that crashes at once is started for ever")

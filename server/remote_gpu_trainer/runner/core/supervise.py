@@ -129,9 +129,14 @@ def _watch(
     raises, do = watch_runner(job, state.raises, runner, now)
     actions: list[Action] = [AboutRunner(do)] if do else []
     state = state._replace(raises=raises, leaving=Leaving())
-    if not state.why and (why := who_asks(place, seen.notice)):
-        return state._replace(why=why, asked_at=now), [*actions, Ask(why)]
-    is_unheard = not runner.is_alive or (not runner.has_heard and now >= state.asked_at + HEARS)
+    why = state.why or who_asks(place, seen.notice)
+    if seen.notice and state.why and not stop.is_short(state.why):
+        why = seen.notice  # whoever asked before gave more time
+    if why != state.why:
+        return state._replace(why=why, asked_at=now, request=Request()), [*actions, Ask(why)]
+    # A runner that serves somebody else never hears of a notice.
+    is_served = runner.has_heard and not stop.is_short(why)
+    is_unheard = not runner.is_alive or (not is_served and now >= state.asked_at + HEARS)
     if state.why and is_unheard and seen.is_alive and not seen.is_signalled:
         request, step = stop.serve(job, state.request, state.why, seen, now)
         state = state._replace(request=request)
