@@ -26,6 +26,10 @@ def run(tmp_path) -> Run:
     return made
 
 
+def run_message(run) -> str:
+    return json.loads(run.folder.read("events.jsonl"))["message"] + "\n"
+
+
 def finish() -> None:
     for guard in child._unawaited:
         guard.poll(20)
@@ -45,6 +49,17 @@ def test_no_message_holds_a_secret(run, tmp_path):
     finish()
     for text in ((tmp_path / "told").read_text(), run.folder.read("events.jsonl")):
         assert "a-secret-value" not in text and "abcdefghijkl" not in text and "refused" in text
+
+
+def test_a_command_that_fails_gets_the_message_again(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(notices, "PAUSES", (0.0, 0.1, 60.0))
+    tries = f'cat >>{tmp_path}/told; echo "$RGT_MESSAGE" >>{tmp_path}/said; test $(wc -l <{tmp_path}/said) -ge 3'
+    run.spec.notify = ["sh", "-c", tries]
+    notices.notify(run, "done")
+    finish()
+    assert child._unawaited[-1].code == 0
+    for name in ("told", "said"):
+        assert (tmp_path / name).read_text() == run_message(run) * 3
 
 
 def test_the_command_is_not_waited_for(run):

@@ -406,18 +406,30 @@ def answer(words: Sequence[str], seconds: float) -> str | None:
 # A small process waits for the command. What the command leaves in the background neither holds
 # the pipes and locks that this process was given, nor keeps anybody waiting.
 _GUARD = """\
-import os, signal, subprocess, sys
-try:
-    child = subprocess.Popen(sys.argv[2:], start_new_session=True)
-except OSError as error:
-    os.write(2, f"{sys.argv[2]}: {error.strerror}\\n".encode("utf-8", "surrogateescape"))
-    sys.exit(127)
-try:
-    code = child.wait(float(sys.argv[1]))
-except subprocess.TimeoutExpired:
-    os.killpg(child.pid, signal.SIGKILL)
-    code = 124
-sys.exit(code if code >= 0 else 128 - code)
+import os, signal, subprocess, sys, time
+limit, pauses, words = float(sys.argv[1]), sys.argv[2].split(), sys.argv[3:]
+text = sys.stdin.buffer.read() if pauses else b""  # for each try
+
+def run():
+    try:
+        child = subprocess.Popen(words, start_new_session=True, stdin=-1 if pauses else None)
+    except OSError as error:
+        os.write(2, f"{words[0]}: {error.strerror}\\n".encode("utf-8", "surrogateescape"))
+        sys.exit(127)
+    try:
+        child.communicate(text if pauses else None, limit)
+    except subprocess.TimeoutExpired:
+        os.killpg(child.pid, signal.SIGKILL)
+        return 124
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+code = run()
+for pause in pauses:
+    if code == 0:
+        break
+    time.sleep(float(pause))
+    code = run()
+sys.exit(code)
 """
 
 
@@ -428,14 +440,17 @@ def start_guarded(
     text: str = "",
     output: int = -1,
     lock: int = -1,
+    pauses: Sequence[float] = (),
 ) -> Command | None:
     """Start a command of the job whose limit holds when this process is gone, and don't wait for
     it; None where nothing can be started. Its exit code is TOO_LONG after the limit.
 
     `text`: of its standard input, at most what a pipe holds. `output`: a file for what it says;
-    `lock`: one that stays open until the command has ended or was killed.
+    `lock`: one that stays open until the command has ended or was killed. `pauses`: seconds before
+    each further try of a command that failed.
     """
     _unawaited[:] = [child for child in _unawaited if child.is_open]
+    waits = " ".join(map(str, pauses))
     reader, writer = os.pipe()
     with suppress(OSError):
         os.set_blocking(writer, False)
@@ -443,7 +458,7 @@ def start_guarded(
     os.close(writer)
     try:
         child = Command(
-            [sys.executable, "-I", "-S", "-c", _GUARD, str(seconds), *words],
+            [sys.executable, "-I", "-S", "-c", _GUARD, str(seconds), waits, *words],
             source=reader,
             output=output if output >= 0 else NULL,
             keep=[lock] if lock >= 0 else [],

@@ -8,6 +8,7 @@ from .context import Run, plain_environment
 from .state import StateFile
 
 LIMIT = 30.0  # seconds for the command
+PAUSES = (5.0, 30.0, 120.0)  # seconds before each further try of one that failed
 LONGEST = 2000  # characters
 TOLD = "told"  # in a marker: its user was sent word of this end
 
@@ -22,7 +23,8 @@ def notify(run: Run, text: str) -> None:
     if not run.spec.notify:
         return
     env = {**plain_environment(), **values, "RGT_MESSAGE": message}
-    if child.start_guarded(list(run.spec.notify), LIMIT, env, text=message + "\n") is None:
+    words, line = list(run.spec.notify), message + "\n"
+    if child.start_guarded(words, LIMIT, env, text=line, pauses=PAUSES) is None:
         run.log(f"can't start the command of notify: {run.spec.notify[0]}")
 
 

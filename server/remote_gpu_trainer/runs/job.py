@@ -391,7 +391,8 @@ class Job(Strict):
     )
     notify: Words = Field(
         default=[],
-        description="a command; it gets the message on standard input and in RGT_MESSAGE",
+        description="a command; it gets the message on standard input and in RGT_MESSAGE; one that "
+        "fails is tried three times more within three minutes",
     )
     at_end: AtEnd = Field(default=AtEnd(), description="what happens to the box after the end")
     stall: Stall = Field(default=Stall(), description="when a silent or idle run counts as stalled")
