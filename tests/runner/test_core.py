@@ -861,6 +861,16 @@ def test_a_program_that_lives_on_after_its_run_was_ended_is_killed_until_it_is_g
     assert kill not in [action for _, action in done.go(6, lives, End("done"))]
 
 
+def test_a_stop_whose_last_copy_is_not_verified_ends_no_box_either():
+    reason = ends.after_last_copy(
+        "preempted", Verdict("preempted", "", "asked"), False, "the copy is not verified"
+    )
+    end = End("preempted", "preempted", reason[1].reason)
+    one = Supervised(60, notify=["true"], at_end={"when": ["deadline", "unsaved"]})
+    done = [action for _, action in one.go(2000, GONE, end)]
+    assert end.is_stopped and not any(isinstance(action, (EndBox, Tell)) for action in done)
+
+
 def test_a_copy_is_owed_until_the_deadline_where_nothing_is_left_to_do_for_the_box():
     one, end = Supervised(60, rendered={"billed": False, "end": {"command": ""}}), End("unsaved")
     tries = [left for left, action in one.go(60, GONE, end) if isinstance(action, Copy)]

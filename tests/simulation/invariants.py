@@ -691,6 +691,11 @@ def no_box_ends_under_whoever_was_refused(c: Checks) -> str:
     return f"{c.edges.refusals[0].reason}" if is_refused and c.late() < 0 else ""
 
 
+def says_stopped(reason: str) -> bool:
+    """Return whether this reason says that its user stopped the run."""
+    return reason.startswith("asked")
+
+
 @at(AFTER_END)
 def the_box_ends_or_somebody_hears_why_not(c: Checks) -> str:
     """By the deadline and the limit for a proof the box is ended, or a message says that it is on."""
@@ -699,8 +704,8 @@ def the_box_ends_or_somebody_hears_why_not(c: Checks) -> str:
     if c.late() < limit or c.edges.ends_tried or c.told_at_end or c.world.was_ended:
         return ""
     # Who stopped the run hears nothing more; the last word of its marker may have failed.
-    told = (c.play.state.verdict.reason, c.edges.marker.reason)
-    if "asked" in told or not job.rendered.billed:
+    reasons = (c.play.state.verdict.reason, c.edges.marker.reason)
+    if any(map(says_stopped, reasons)) or not job.rendered.billed:
         return ""
     if c.world.now - c.play.failed_at < limit:
         return ""
@@ -721,7 +726,7 @@ def an_ended_run_ends_its_box(c: Checks) -> str:
         return ""
     if c.play.seen.worker.code is None:
         return ""
-    if c.play.state.verdict.reason == "asked" or c.play.state.is_refused:
+    if says_stopped(c.play.state.verdict.reason) or c.play.state.is_refused:
         return ""
     hung_until = c.faults.hangs[1] if c.faults.hangs[1] < c.world.now else 0.0
     last = max(c.ended_at, c.play.failed_at, hung_until, c.skipped_at, *c.edges.ends_tried[-1:])

@@ -216,10 +216,16 @@ def of_entry(entry: str, domain: str, retry: str) -> str:
     return RESTART if retry == "may help" and domain != "code" else FIX
 
 
+def is_by_stop(reason: str) -> bool:
+    """Return whether an end with this reason is its user's own stop; whatever else is to be told,
+    such as a copy that isn't verified, stands behind it."""
+    return reason.partition(";")[0] == "asked"
+
+
 def end_of(phase: str, failure: str, reason: str) -> str:
     """Return the class of a run's end or its name in ENDS, "" for a run that goes on."""
     if phase == "preempted":
-        return "stopped" if reason == "asked" else failure or phase
+        return "stopped" if is_by_stop(reason) else failure or phase
     if phase == "failed":
         return failure or "unknown"
     return phase if phase in ENDS else ""

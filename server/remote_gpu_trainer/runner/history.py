@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from . import content
+from .failures import is_by_stop
 from .folder import read_rows
 
 MOST = 20  # sentences, of the newest attempts
@@ -78,8 +79,8 @@ def _how(failure: str, reason: str) -> tuple[str, str]:
     """How an attempt ended, and what is left of its reason to say."""
     if failure == "killed" and reason.startswith("killed by signal"):
         return "was killed from outside", reason.partition("; ")[2]
-    if failure == "preempted" and reason == "asked":
-        return "was stopped as asked", ""
+    if failure == "preempted" and is_by_stop(reason):
+        return "was stopped as asked", reason.partition("; ")[2]
     if failure in _HOW:
         return _HOW[failure], reason if failure in ("stall", "preempted") else ""
     return "failed", reason or failure

@@ -9,6 +9,7 @@ from statistics import median
 
 from ..drawing.charts import LINE_COLOURS, Chart, Line, Mark
 from ..runner import content
+from ..runner.failures import is_by_stop
 from .run_series import Event, Row, RunSeries
 
 LEAST_GAP = 300.0  # seconds without a value that break a line, at least
@@ -159,9 +160,10 @@ def _mark(event: Event, steps: _Steps) -> Mark | None:
         return Mark("resume", "attempts", text, event.t, step if saved is None else float(saved))
     if event.name == "ended":
         why, failure = told.get("reason", ""), told.get("class", "")
-        how = "stopped as asked" if why == "asked" else why or failure
+        is_stop = is_by_stop(why)
+        how = "stopped as " + why if is_stop else why or failure
         text = f"attempt {number} " + (f"ended: {how}" if failure else "came to its end")
-        kind = "end" if not failure or why == "asked" else "fail"
+        kind = "end" if not failure or is_stop else "fail"
         return Mark(kind, "attempts", text, event.t, step)
     if event.name == "copied":
         state = told.get("state", "")

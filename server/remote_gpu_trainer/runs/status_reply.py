@@ -290,7 +290,7 @@ def _judge(status: Status, data: dict, now: float) -> None:
 
 def ended_as(end: str, failure: object, reason: object) -> str:
     """Return the state of a run by the marker of its end, with that one's class and reason."""
-    if end == "preempted" and reason == "asked":
+    if end == "preempted" and failures.is_by_stop(str(reason or "")):
         return "stopped"
     if end == "preempted" and failure == "deadline":
         return "deadline"

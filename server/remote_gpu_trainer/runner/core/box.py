@@ -6,7 +6,8 @@ from typing import Any, NamedTuple
 
 from ...text.masking import mask
 from ..end_words import HOW
-from .model import ASKED, Action, Command, EndBox, Kept, Note, Seen, Tell
+from ..failures import is_by_stop
+from .model import Action, Command, EndBox, Kept, Note, Seen, Tell
 
 LONGEST_WAIT = 600.0  # seconds between two tries of the end command
 LIMIT = 60.0  # seconds for the end command; the third hand gives it as long
@@ -32,7 +33,7 @@ class End(NamedTuple):
     @property
     def is_stopped(self) -> bool:
         """Return whether its user ended it by `stop`, which ends no box."""
-        return self.name == "preempted" and not self.is_late and self.reason == ASKED
+        return self.name == "preempted" and not self.is_late and is_by_stop(self.reason)
 
     @property
     def owes_word(self) -> bool:
