@@ -207,6 +207,7 @@ def test_a_bad_file_of_keys_keeps_no_bill_untold_and_stops_nothing(world, wrong,
     for said in (done.output, sent):
         assert f"no provider could be asked: {file}" in said
         assert "gpu is 7.0 h past its end, and may still be billed" in said
+        assert f"the guard doesn't stop it: {file}" in said and "drill" not in said
         assert "gpu3 is 7.0 h past its end, and may still be billed" in said
 
 
@@ -467,6 +468,7 @@ def test_a_provider_that_fails_lies_or_is_another_stops_nothing_and_the_bill_is_
     fake.change(world.account, **change)
     told = world.round()
     assert not world.stops and told.code == code
+    assert "drill" not in str(told.blocked)
     assert any("gpu is 7.0 h past its end, and may still be billed" in line for line in told.lines)
 
 

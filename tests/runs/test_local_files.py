@@ -3,9 +3,20 @@
 import json
 import os
 import shutil
+from pathlib import Path
 
 import pytest
-from remote_gpu_trainer.runs import guard_files, ledger, local_files, purse
+from remote_gpu_trainer.boxes.box import Box
+from remote_gpu_trainer.fit.measured import Measured
+from remote_gpu_trainer.runs import (
+    guard_files,
+    known_jobs,
+    ledger,
+    local_files,
+    measured_runs,
+    overview,
+    purse,
+)
 from remote_gpu_trainer.text.money import Money
 
 from .test_guard import HOUR, World, asked_to_stop, run
@@ -64,7 +75,8 @@ def test_a_damaged_file_is_told_and_stops_nothing(world: World, name):
         told = "".join(done.output + str(done.exception or "") for done in looked)
         assert all(done.exception is None for done in looked[:3]), (how, told)
         assert looked[0].return_value == 2 and looked[1].return_value == 2, (how, told)
-        assert "damaged" in looked[0].output and str(file.parent) in told, (how, told)
+        word = "can't be read" if how == "no permission" else "damaged"
+        assert word in looked[0].output and str(file.parent) in told, (how, told)
         assert "may still be billed" in looked[0].output, (how, told)
         assert "files whole" in guard_files.read().last.blocked["gpu"] if file.is_file() else True
         if name in LISTED and how != "empty":
@@ -129,7 +141,7 @@ def test_a_ledger_that_begins_within_a_line_is_whole(tmp_path, monkeypatch):
     monkeypatch.setattr(ledger, "MOST_BYTES", 150)
     for number in range(9):
         ledger.opened(f"box{number}:22", "b", now=1)
-    assert ledger.damage() == "" and 0 < len(ledger.still_open()) < 9
+    assert ledger.damage() is None and 0 < len(ledger.still_open()) < 9
 
 
 @pytest.mark.skipif(os.name != "posix", reason="other systems have no such owners, bits or pipes")
@@ -149,7 +161,125 @@ def test_a_file_that_others_may_have_written_stops_nothing(world, name, how):
         file.chmod(0o666)
     told = world.round()
     assert told.code == 2 and not world.stops
-    assert any(f"{file} is damaged (" in line for line in told.lines), told.lines
+    said = {
+        "others write": f"others can write {file}; look at what it holds, then run chmod go-w {file}",
+        "others own": f"another user owns {file}; look at what it holds, then run sudo chown ",
+        "a pipe": f"{file} is damaged (",
+    }[how]
+    assert any(line.startswith(said) for line in told.lines), told.lines
+    assert how == "a pipe" or not any("damaged" in line for line in told.lines[:-1]), told.lines
+    assert how == "a pipe" or "--forget" not in str(told.lines)  # the box is on that list
+    assert any("may still be billed" in line or "may be billed" in line for line in told.lines)
+
+
+FOLDERS = ("../..", "..", "", "guard", "guard/drills", "jobs")
+
+
+@pytest.fixture
+def state(tmp_path, monkeypatch):
+    """The state folder with each folder of ours, below one whose owner can be changed."""
+    made = tmp_path / "way/to/remote-gpu-trainer"
+    monkeypatch.setenv("XDG_STATE_HOME", str(made.parent))
+    for name in FOLDERS:
+        local_files.make_folder(made / name)
+    return made
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such owners and bits")
+@pytest.mark.parametrize("name", FOLDERS)
+@pytest.mark.parametrize("how", [0o775, 0o757, 0o1777, "others own"])
+def test_a_folder_on_the_way_that_others_can_change_is_told_with_what_to_type(state, name, how):
+    folder = (state / name).resolve()
+    assert guard_files.read().damage == []
+    if how == "others own":
+        if os.geteuid() != 0:
+            pytest.skip("only root gives folders away")
+        os.chown(folder, 12345, 12345)
+        command = f"sudo chown {os.geteuid()}"
+    else:
+        folder.chmod(how)
+        command = "chmod go-w"
+    told = guard_files.read().damage
+    if how == 0o1777 and name.startswith(".."):  # as in /tmp: nobody can take our folder away
+        assert told == []
+    else:
+        [line] = told
+        assert line.endswith(f"; look at what it holds, then run {command} {folder}")
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such owners and bits")
+def test_a_folder_that_leads_elsewhere_counts_where_it_is_and_where_it_leads(state, tmp_path):
+    drills, other = state / "guard/drills", tmp_path / "other/drills"
+    other.parent.mkdir(mode=0o700)
+    drills.rename(other)
+    drills.symlink_to(other)
+    for folder in (drills.parent, other, other.parent):
+        folder.chmod(0o777)
+        assert str(folder) in guard_files.read().damage[0]
+        folder.chmod(0o700)
+    assert guard_files.read().damage == []
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such bits")
+def test_while_others_can_take_the_newest_drill_away_nothing_is_stopped(world):
+    folders = [guard_files.place("."), guard_files.place("drills")]
+    for folder in folders:
+        folder.chmod(0o777)
+    world.drill(days=0.1, passed=False)
+    max(guard_files.place("drills").iterdir()).unlink()
+    told = world.round()
+    assert told.code == 2 and not world.stops
+    assert "files whole: a file that the guard needs" in told.blocked["gpu"]
+    [line] = [line for line in told.lines if "chmod" in line]
+    assert line.endswith(f"run chmod go-w {folders[0]} {folders[1]}")
+    assert line in run("guard", "status").output
+    assert line in run("guard", "confirm", "gpu", "--provider", "aws", "--yes").output
+    for folder in folders:
+        folder.chmod(0o755)
+    world.awake()
+    world.round()
+    assert len(world.stops) == 1
+
+
+@pytest.mark.skipif(os.name != "posix", reason="other systems have no such bits")
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda: ledger.opened("gpu:22", "gpu"),
+        lambda: purse.set_limit(Money(40, "USD")),
+        lambda: known_jobs.remember(Box("local"), "~/runs/toy", "aws", {}),
+        lambda: guard_files.note_drill(
+            guard_files.Receipt("aws", "", "", "", 1.0, False, {}),
+        ),
+        lambda: run("guard", "--pause"),
+        lambda: overview._write_seen({}, {}),
+        lambda: measured_runs.add(Measured("m", "", 1.0, "full", 1, 1, 1.0)),
+    ],
+)
+def test_no_folder_of_ours_can_be_changed_by_others_whatever_the_umask(
+    tmp_path, monkeypatch, write
+):
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "new/state"))
+    before = os.umask(0)
+    try:
+        write()
+    finally:
+        os.umask(before)
+    made = [folder for folder in (tmp_path / "new").rglob("*") if folder.is_dir()]
+    assert made and {oct(folder.stat().st_mode & 0o777) for folder in made} == {"0o700"}
+
+
+def test_a_file_that_may_not_be_read_is_not_called_damaged(world, monkeypatch):
+    file, read = guard_files.place("confirmed.json"), Path.read_text
+
+    def refuses(path, *rest, **more):
+        if path == file:
+            raise PermissionError(13, "Permission denied")
+        return read(path, *rest, **more)
+
+    monkeypatch.setattr(Path, "read_text", refuses)
+    told = world.round()
+    assert f"{file} can't be read (permission denied); run chmod u+r {file}" in told.lines
 
 
 def test_a_damaged_job_that_is_older_than_a_box_does_not_hold_it(world):

@@ -69,11 +69,11 @@ def guard(
 
     It was never tried on a real account. Without a command or option: `rgt guard status`.
 
-    Where a file that it needs is damaged or another user can write it, it says so, warns on, and
-    stops nothing until that is mended, but for boxes made after a damaged job. Without its keys it
-    asks no provider, and warns by what it knows here. A box that was asked to stop three times and
-    still runs is told in each round. So is one that the provider's list lacks, until `rgt release`
-    has confirmed that it is gone.
+    Where a file that it needs is damaged, or another user can write it or a folder on the way to
+    it, it says so, warns on, and stops nothing until that is mended, but for boxes made after a
+    damaged job. Without its keys it asks no provider, and warns by what it knows here. A box that
+    was asked to stop three times and still runs is told in each round. So is one that the
+    provider's list lacks, until `rgt release` has confirmed that it is gone.
 
     Exit 0: nothing to tell. Exit 1: it warned, or asked a box to stop. Exit 2: it couldn't do its
     work.
@@ -109,12 +109,12 @@ def guard(
 
 def _pause(pause: bool) -> int:
     """Let no box be stopped, or let it again. Raises Unfit."""
-    from ..runs import guard_files
+    from ..runs import guard_files, local_files
 
     file = guard_files.place("paused")
     try:
         if pause:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            local_files.make_folder(file.parent)
             file.touch()
         else:
             file.unlink(missing_ok=True)
@@ -181,6 +181,8 @@ def confirm(box: str, provider: str, id: str, wins: str, keys: Path | None, yes:
     print(f"past its end it is stopped by: {shlex.join(own.words)}")
     told = "all of its root disk" if "/" in kept else ", ".join(kept) or "nothing"
     found = guard_files.read()
+    for line in found.damage:
+        terminal.error(line)
     drilled = found.drilled(own, act) if act else None
     tried = "the newest rgt drill didn't pass" if found.drill(own) else DISCLAIMER
     tried = f"as rgt drill showed at {shown_moment(drilled)}" if drilled else tried

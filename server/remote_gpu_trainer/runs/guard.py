@@ -31,6 +31,7 @@ from .guard_files import Last, Unfit
 from .job_errors import JobError
 from .job_reading import from_object
 from .known_jobs import Known
+from .local_files import Withheld
 from .overview import Place
 from .sent_job import end_seconds
 
@@ -42,6 +43,7 @@ DAY = 24 * 3600.0
 AGAIN = DAY  # seconds after which the user's command gets the same line again
 MOST_OF_AN_END = 2 * 3600.0  # seconds, where a box doesn't tell the job
 AT_ONCE = 16  # boxes that are asked at the same time
+DAMAGED = "a file that the guard needs is damaged, or others can change it"
 _AMOUNT = re.compile(r"\d[\d.]* (?:s|min|h|days|times)\b")  # what grows, and no box's name
 DEAD = ("timeout", "refused", "lost")  # reasons of ssh for which a box counts as dead
 
@@ -185,10 +187,10 @@ class _Round:
         """Return the boxes of the ledger, and those that it lost. Tell what is damaged."""
         jobs, damage = known_jobs.read()
         told = ledger.damage()
-        others = [*filter(None, (self.unfit, told)), *self.kept.damage]
+        others = [str(line) for line in (self.unfit, told, *self.kept.damage) if line]
         places = [place for place in overview.places() if place.opened]
         lost = self.kept.lost(jobs)
-        if lost:
+        if lost and not isinstance(told, Withheld):
             names = ", ".join(shown(name, 60) for name in lost.values())
             gone = ", ".join(f"rgt release {typed(address)} --forget" for address in lost)
             others.insert(
@@ -291,7 +293,7 @@ class _Round:
             self.time(),
             place.name,
             self.is_paused,
-            "a file that the guard needs is damaged" if made - CLOCKS <= self.damaged_at else "",
+            DAMAGED if made - CLOCKS <= self.damaged_at else "",
             hold,
             self.is_offline,
             own,

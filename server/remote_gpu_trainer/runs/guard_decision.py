@@ -303,6 +303,9 @@ CONDITIONS: dict[str, Callable[[Seen], str]] = {
     "not paused": lambda seen: "the guard is paused" if seen.is_paused else "",
     "end passed": _has_passed,
     "guard awake": lambda seen: seen.hold,
+    "provider asked": lambda seen: (
+        "" if seen.listed_at is not None else seen.why_unlisted or "the provider wasn't asked"
+    ),
     "drilled": _is_drilled,
     "same command": lambda seen: (
         "" if seen.confirmed is None or seen.command == seen.confirmed.command
@@ -310,8 +313,8 @@ CONDITIONS: dict[str, Callable[[Seen], str]] = {
     ),
     "same account": lambda seen: (
         "" if seen.confirmed is None or seen.account == seen.confirmed.account
-        else seen.why_unlisted or "the key is of another account than when you confirmed; give "
-        f"that one's, or {seen.confirmed.again}"
+        else "the key is of another account than when you confirmed; give that one's, or "
+        f"{seen.confirmed.again}"
     ),
     "one box": _is_the_box,
     "same address": _is_at_its_address,

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from ..platforms.profile import Act
-from ..text import UserError, write_whole
+from ..text import UserError
 from ..text.locking import lock
 from . import known_jobs, ledger, local_files
 from .guard_decision import Confirmed
@@ -101,8 +101,8 @@ class Receipt:
 
 @dataclass(frozen=True)
 class Kept:
-    """All that a guard keeps. `damage`: what is wrong with a file and what to do, a sentence each;
-    what such a file held is left out."""
+    """All that a guard keeps. `damage`: what is wrong with a file, or with a folder on the way to
+    it, and what to do, a sentence each; what such a file held is left out."""
 
     confirmed: dict[str, Confirmed]
     last: Last | None
@@ -165,7 +165,10 @@ def read() -> Kept:
         place("journal.jsonl"), Step, ANEW["journal.jsonl"], MOST_BYTES
     )
     receipts, more = local_files.read_all(place("drills"), Receipt, ANEW["drills"])
-    damage += [*([why] if why else []), *map(str, more)]
+    damage += [str(told) for told in (why, *more) if told]
+    damage += local_files.exposed(
+        ledger.place().parent, place("."), place("drills"), known_jobs.place()
+    )
     return Kept({one.address: one for one in confirmed.values()}, last, steps, receipts, damage)
 
 
@@ -176,7 +179,7 @@ def only_one() -> Iterator[str]:
     file, why = place("lock"), ""
     with ExitStack() as held:
         try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            local_files.make_folder(file.parent)
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
             held.callback(os.close, descriptor)
             try:
@@ -230,7 +233,7 @@ def confirm(confirmed: Confirmed) -> None:
     known = local_files.read(place(name), dict[str, Confirmed], ANEW[name]) or {}
     if not here():
         try:
-            write_whole(place("here"), b"", 0o600)
+            local_files.write(place("here"), b"")
         except OSError as error:
             raise _not_written(place("here"), error) from None
     told = {**known, confirmed.address: replace(confirmed, here=here())}
@@ -262,6 +265,6 @@ def hash_of(*words: str) -> str:
 
 def _write(name: str, told: dict[str, Any]) -> None:
     try:
-        write_whole(place(name), json.dumps(told, ensure_ascii=False, indent=1).encode(), 0o600)
+        local_files.write(place(name), json.dumps(told, ensure_ascii=False, indent=1).encode())
     except OSError as error:
         raise _not_written(place(name), error) from None

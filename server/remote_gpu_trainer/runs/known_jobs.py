@@ -17,7 +17,6 @@ from typing import Any
 
 from ..boxes import box as boxes
 from ..boxes.box import Box
-from ..text import write_whole
 from . import ledger, local_files
 from .local_files import Damaged, Seconds
 
@@ -71,10 +70,9 @@ def remember(
     known = Known(address, folder, profile, given, time.time(), first_start, moved_from)
     key = hashlib.sha256(f"{known.address}\n{folder}".encode()).hexdigest()[:24]
     with suppress(OSError):
-        write_whole(
-            _place() / f"{key}.json", json.dumps(asdict(known), default=str).encode(), 0o600
-        )
-        files = sorted(_place().glob("*.json"), key=lambda path: path.stat().st_mtime)
+        told = json.dumps(asdict(known), default=str)
+        local_files.write(place() / f"{key}.json", told.encode())
+        files = sorted(place().glob("*.json"), key=lambda path: path.stat().st_mtime)
         for path in files[:-MOST]:
             path.unlink()
 
@@ -108,7 +106,7 @@ def every() -> list[Known]:
 
 def read() -> tuple[list[Known], list[Damaged]]:
     """Return all jobs that were started from here, and what is wrong with other files of jobs."""
-    return local_files.read_all(_place(), Known, DAMAGED)
+    return local_files.read_all(place(), Known, DAMAGED)
 
 
 def lost(jobs: list[Known]) -> set[str]:
@@ -118,8 +116,7 @@ def lost(jobs: list[Known]) -> set[str]:
 
 def damage() -> list[str]:
     """Return what is wrong with the lists of boxes and of jobs, a sentence each."""
-    told = ledger.damage()
-    return [*([told] if told else []), *map(str, read()[1])]
+    return [str(told) for told in (ledger.damage(), *read()[1]) if told]
 
 
 def is_named(folder: str, run: str) -> bool:
@@ -130,5 +127,6 @@ def is_named(folder: str, run: str) -> bool:
     return folder == run or (folder.startswith("~/") and run.endswith(folder[1:]))
 
 
-def _place() -> Path:
+def place() -> Path:
+    """Return the folder of the files."""
     return ledger.place().parent / "jobs"

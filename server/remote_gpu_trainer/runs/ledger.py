@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 from ..text import BadRequest
 from ..text.spans import shown_moment
 from . import local_files
-from .local_files import Seconds
+from .local_files import Damaged, Seconds
 
 if TYPE_CHECKING:
     from ..boxes.ssh import Box
@@ -218,8 +218,8 @@ def addresses() -> set[str]:
     return {event.address for event in _events() if event.address}
 
 
-def damage() -> str:
-    """Return what is wrong with the ledger and what to do, '' for nothing."""
+def damage() -> Damaged | None:
+    """Return what is wrong with the ledger and what to do, None for nothing."""
     return _read_lines()[1]
 
 
@@ -337,7 +337,7 @@ def _events() -> list[Event]:
     return _read_lines()[0]
 
 
-def _read_lines() -> tuple[list[Event], str]:
+def _read_lines() -> tuple[list[Event], Damaged | None]:
     return local_files.read_lines(place(), Event, DAMAGED, MOST_BYTES)
 
 

@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import errno
 import os
+import shlex
 import stat
 from functools import cache
 from pathlib import Path
 from typing import Annotated, Any
 
-from ..text import UserError
+from ..text import UserError, write_whole
 from ..text.locking import lock
 
 STRICT = {"strict": True, "extra": "forbid", "allow_inf_nan": False}  # of a model of a whole file
@@ -31,18 +32,22 @@ Seconds = Annotated[float, _Seconds()]
 
 
 class Damaged(UserError):
-    """A file that can't be read as what it was written. What is wrong; what to do.
+    """A file that isn't taken for what it was written as. What is wrong; what to do.
 
     `at`: when it was last written, in seconds since 1970, inf where that isn't known. What it held
     is of no later time.
     """
 
-    def __init__(self, file: Path, what: str, do: str):
-        super().__init__(f"{file} is damaged ({what}); {do}")
+    def __init__(self, file: Path, told: str):
+        super().__init__(told)
         try:
             self.at = file.lstat().st_mtime
         except OSError:
             self.at = float("inf")
+
+
+class Withheld(Damaged):
+    """A file that isn't read, because others may have written it, or this user may not read it."""
 
 
 def read(file: Path, model: Any, do: str) -> Any:
@@ -53,7 +58,7 @@ def read(file: Path, model: Any, do: str) -> Any:
     except FileNotFoundError:
         return None
     except (OSError, ValueError) as error:
-        raise Damaged(file, _what(error), do) from None
+        raise _damaged(file, error, do) from None
 
 
 def read_all(folder: Path, model: Any, do: str) -> tuple[list[Any], list[Damaged]]:
@@ -64,7 +69,7 @@ def read_all(folder: Path, model: Any, do: str) -> tuple[list[Any], list[Damaged
     except FileNotFoundError:
         names = []
     except OSError as error:
-        damaged = Damaged(folder, _what(error), do)
+        damaged = _damaged(folder, error, do)
         damaged.at = float("inf")  # a folder's time isn't that of what its files hold
         return [], [damaged]
     for name in names:
@@ -76,8 +81,8 @@ def read_all(folder: Path, model: Any, do: str) -> tuple[list[Any], list[Damaged
     return found, damage
 
 
-def read_lines(file: Path, model: Any, do: str, most: int) -> tuple[list[Any], str]:
-    """Return what the lines of a file hold, and what is wrong with it, '' for nothing.
+def read_lines(file: Path, model: Any, do: str, most: int) -> tuple[list[Any], Damaged | None]:
+    """Return what the lines of a file hold, and what is wrong with it, None for nothing.
 
     `most`: bytes of its end that are read.
     """
@@ -88,11 +93,11 @@ def read_lines(file: Path, model: Any, do: str, most: int) -> tuple[list[Any], s
             data.seek(max(0, size - most))
             lines = data.read(most).split(b"\n")
     except FileNotFoundError:
-        return [], ""
+        return [], None
     except Damaged as error:
-        return [], str(error)
+        return [], error
     except (OSError, ValueError) as error:
-        return [], str(Damaged(file, _what(error), do))
+        return [], _damaged(file, error, do)
     lines = lines[1:] if size > most else lines
     found, bad, what = [], [], ""
     for number, line in enumerate(lines, 1):
@@ -103,15 +108,15 @@ def read_lines(file: Path, model: Any, do: str, most: int) -> tuple[list[Any], s
                 bad.append(number)
                 what = what or _what(error)
     if not bad:
-        return found, ""
+        return found, None
     more = f" and {len(bad) - 1} more" if len(bad) > 1 else ""
     of = " of its end" if size > most else ""
-    return found, str(Damaged(file, f"line {bad[0]}{of}{more}: {what}", do))
+    return found, Damaged(file, f"{file} is damaged (line {bad[0]}{of}{more}: {what}); {do}")
 
 
 def append(file: Path, line: bytes, sync: bool = False) -> None:
     """Add a whole line or nothing, under a lock; a cut last one stays alone. Raises OSError."""
-    file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    make_folder(file.parent)
     descriptor = os.open(file, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
     try:
         lock(descriptor)
@@ -127,20 +132,77 @@ def append(file: Path, line: bytes, sync: bool = False) -> None:
         os.close(descriptor)
 
 
+def write(file: Path, data: bytes) -> None:
+    """Write a whole file that only this user can read. Raises OSError."""
+    make_folder(file.parent)
+    write_whole(file, data, 0o600)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder, and those above that aren't there, which only this user can change whatever
+    the umask. Raises OSError."""
+    for one in reversed([one for one in (folder, *folder.parents) if not one.exists()]):
+        one.mkdir(0o700, exist_ok=True)
+
+
+def exposed(*folders: Path) -> list[str]:
+    """Return why others may have changed what lies in these folders and what to do, a sentence
+    each; [] where they can't have.
+
+    Whoever can change a folder above can put another in the place of one of these: so those count
+    too, up to the home. Above, one like /tmp may be written by all: there each keeps its own.
+    """
+    own = {one for folder in folders for one in (folder.absolute(), folder.resolve())}
+    home = Path(os.path.expanduser("~"))
+    higher = {*home.parents, *home.resolve().parents}
+    above = {one for folder in own for one in folder.parents} - own - higher
+    shared = {one for one in above if (told := _stat(one)) and told.st_mode & stat.S_ISVTX}
+    return _theirs(own | above, shared)
+
+
+def _theirs(paths: set[Path], shared: set[Path] | None = None) -> list[str]:
+    """Return why others may have changed these paths and what to do. `shared`: all may write it."""
+    user = getattr(os, "geteuid", lambda: None)()
+    if user is None:  # Windows has no such users
+        return []
+    found = {path: told for path in sorted(paths) if (told := _stat(path))}
+    owned = [path for path, told in found.items() if told.st_uid not in (0, user)]
+    closed = {*owned, *(shared or ())}
+    written = [one for one, told in found.items() if told.st_mode & 0o022 and one not in closed]
+    said = []
+    for what, command, some in (
+        ("others can write", "chmod go-w", written),
+        ("another user owns", f"sudo chown {user}", owned),
+    ):
+        which, it = shlex.join(map(str, some)), "it holds" if len(some) == 1 else "they hold"
+        said += [f"{what} {which}; look at what {it}, then run {command} {which}"] if some else []
+    return said
+
+
+def _stat(path: Path) -> os.stat_result | None:
+    try:
+        return path.stat()
+    except OSError:
+        return None
+
+
 def _see_owner(file: Path) -> None:
     """Raise Damaged for a file that another user made or may change, or that is a pipe."""
-    try:
-        told = file.stat()
-    except OSError:  # who reads it says so
+    told = _stat(file)
+    if told is None:  # who reads it says so
         return
     if not stat.S_ISREG(told.st_mode) and not stat.S_ISDIR(told.st_mode):
-        raise Damaged(file, "it is no plain file", "delete it")
-    own_user = getattr(os, "geteuid", None)  # Windows has no such users
-    if own_user and (told.st_uid not in (0, own_user()) or told.st_mode & 0o022):
-        raise Damaged(
-            file, "another user made it or can write it",
-            "read it, and once it is as you left it, make it yours and run chmod 600 on it",
-        )  # fmt: skip
+        raise Damaged(file, f"{file} is damaged (it is no plain file); delete it")
+    if why := _theirs({file}):
+        raise Withheld(file, why[0])
+
+
+def _damaged(file: Path, error: OSError | ValueError, do: str) -> Damaged:
+    what = _what(error)
+    if isinstance(error, PermissionError):
+        which = shlex.quote(str(file))
+        return Withheld(file, f"{file} can't be read ({what}); run chmod u+r {which}")
+    return Damaged(file, f"{file} is damaged ({what}); {do}")
 
 
 @cache

@@ -14,8 +14,7 @@ from ..boxes import box as boxes
 from ..boxes.box import Box
 from ..fit.measured import Measured, rows_of
 from ..runner.folder import read_rows
-from ..text import write_whole
-from . import calling, ledger
+from . import calling, ledger, local_files
 from .status_reply import parts_of
 
 MOST = 500  # rows; the oldest go
@@ -37,7 +36,7 @@ def add(row: Measured) -> bool:
     rows = [*every(), row][-MOST:]
     text = "".join(json.dumps(asdict(one), ensure_ascii=False) + "\n" for one in rows)
     try:
-        write_whole(_place(), text.encode("utf-8", "replace"), 0o600)
+        local_files.write(_place(), text.encode("utf-8", "replace"))
     except OSError:
         return False
     return True

@@ -18,9 +18,8 @@ from typing import Any
 
 from ..boxes import box as boxes
 from ..boxes.box import BadBox, Box
-from ..text import write_whole
 from ..text.masking import shown
-from . import known_jobs, ledger, other_runs, status_cost
+from . import known_jobs, ledger, local_files, other_runs, status_cost
 from .known_jobs import Known, is_named
 from .status_reply import Status
 
@@ -257,7 +256,7 @@ def _write_seen(asked: dict[str, list[Row]], seen: dict[str, list[Row]]) -> None
         ]
     told = {address: [asdict(row) for row in some] for address, some in kept.items() if some}
     with suppress(OSError):
-        write_whole(_place(), json.dumps(told).encode(), 0o600)
+        local_files.write(_place(), json.dumps(told).encode())
 
 
 def _before(row: Row) -> Row:

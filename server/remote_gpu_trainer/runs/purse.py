@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from ..boxes.box import Box, address
 from ..runner.deadline import after
-from ..text import BadRequest, UserError, write_whole
+from ..text import BadRequest, UserError
 from ..text.locking import lock
 from ..text.money import Money
 from ..text.spans import shown_seconds
@@ -108,7 +108,7 @@ def set_limit(money: Money | None, now: float | None = None) -> None:
             place().unlink(missing_ok=True)
         else:
             limit = _Limit(*money, time.time() if now is None else now)
-            write_whole(place(), json.dumps(asdict(limit)).encode(), 0o600)
+            local_files.write(place(), json.dumps(asdict(limit)).encode())
     except OSError:
         raise BadRequest(f"can't write {place()}; check its permissions and the disk") from None
 
@@ -127,9 +127,9 @@ def _purse() -> tuple[Money, float] | None:
     be read, or the ledger: what that held may be a box that spends it."""
     try:
         limit = local_files.read(place(), _Limit, ANEW)
-        told = ledger.damage() if limit else ""
+        told = ledger.damage() if limit else None
     except Damaged as error:
-        limit, told = None, str(error)
+        limit, told = None, error
     if told:
         raise OverPurse(f"purse: {told}; until then nothing is reserved, and no run is started")
     return limit and (Money(limit.amount, limit.currency), limit.since)
@@ -242,7 +242,7 @@ def _locked() -> Iterator[None]:
     file, held = ledger.place().with_name("purse.lock"), ExitStack()
     with held:
         try:
-            file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+            local_files.make_folder(file.parent)
             descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o600)
             held.callback(os.close, descriptor)
             lock(descriptor)
