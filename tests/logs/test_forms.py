@@ -156,6 +156,7 @@ RANK_FORMS = pytest.mark.parametrize("form", prefixes.RANK_FORMS, ids=lambda for
 LOGGED_FORMS = pytest.mark.parametrize(
     "form", prefixes.LOGGED_RANK_FORMS, ids=lambda form: form.pattern
 )
+TAG_FORMS = pytest.mark.parametrize("form", prefixes.TAG_FORMS, ids=lambda form: form.example)
 STAMP = "2022-06-29 11:22:26,152: "
 
 
@@ -166,6 +167,14 @@ def test_a_form_of_rank_is_read_alone_and_behind_a_time_and_spares_what_looks_li
         assert rank == form.rank and form.example.endswith(text)
         assert len(text) < len(form.example)
     assert prefixes.rank_in(form.spares) is None
+
+
+@TAG_FORMS
+def test_a_tag_of_most_lines_is_read_and_spares_what_looks_like_it(form):
+    tag = prefixes.tag_of([form.example] * 8 + ["other"] * 4)
+    rank, text = prefixes.untagged(form.example, None, tag)
+    assert (rank, text) == (form.rank, "step 3")
+    assert prefixes.tag_of([form.spares] * 12) is None
 
 
 @LOGGED_FORMS

@@ -22,15 +22,6 @@ MOST_LINES = 12_000  # of a log; records after them stay as they are
 _LINE_FIELDS = ("log", "message", "msg", "event", "textPayload", "text", "body", "line")
 _ERROR_FIELDS = ("exc_info", "exception", "traceback", "stack_trace", "stacktrace", "exc_text")
 _COLOUR = r"(?:\x1b\[[\d;]{0,20}m)*"
-# Ray: "(RayTrainWorker pid=3312, ip=10.0.0.7)", as in ray-project/ray#23405. SkyPilot: "(task,
-# pid=3312)", and of several nodes "(head, rank=0, pid=3808)" and "(worker1, rank=1, pid=2769,
-# ip=10.0.0.7)", as in its own examples of NCCL tests and of training on TPUs.
-_TAG = re.compile(
-    _COLOUR
-    + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)"
-    + _COLOUR
-    + r" ?"
-)
 # journalctl: "Nov 21 02:11:12 gpu-box python3[3312]: "
 _JOURNAL, _PYTHONS = (
     re.compile(
@@ -94,6 +85,13 @@ RANK_FORMS = (
         "[default] iteration 12",
     ),
     RankForm(
+        "torchrun --tee 3 --role trainer, as in PyTorch's description of its TailLog",
+        r"\[trainer(\d{1,5})\]:",
+        "[trainer1]:log_line2",
+        1,
+        "[trainer] step 1",
+    ),
+    RankForm(
         "mpirun --tag-output, horovodrun; SageMaker's MPI with mpirank and host",
         r"\[\d+,(?:mpirank:)?(\d{1,5})(?:,[\w-]{1,60})?\]<std(?:out|err)>:?",
         "[1,mpirank:10,algo-2]<stderr>:Traceback (most recent call last):",
@@ -101,9 +99,9 @@ RANK_FORMS = (
         "[1,0] <- shape",
     ),
     RankForm(
-        "programs themselves",
-        r"\[(\d{1,4})\]:(?=\s)",
-        "[4]: step 3",
+        "torchrun --tee 3 without a role, as TorchX on Slurm starts it; programs themselves",
+        r"\[(\d{1,4})\]:(?=.)",
+        "[4]:step 3",
         4,
         "[4] Anonymous. A paper. 2024",
     ),
@@ -162,6 +160,55 @@ LOGGED_RANK_FORMS = (
 )
 
 
+class TagForm(NamedTuple):
+    """A tag before most lines of a log; a group of its pattern, if it has one, is the rank.
+
+    `bare` is what the same writer puts before lines that no rank wrote. At least one line has to
+    match `pattern` itself. `spares` looks like the tag.
+    """
+
+    writer: str
+    pattern: str
+    example: str
+    rank: int
+    spares: str
+    bare: str = ""
+
+
+# Unlike a prefix, a tag may begin with any word: it is looked for once in a log, not in each line.
+_ROLE = rf"{_COLOUR}[A-Za-z_][\w.-]{{0,79}}/"
+TAG_FORMS = (
+    TagForm(
+        "Ray, without a rank (ray-project/ray#23405); SkyPilot, as in its examples of NCCL tests",
+        _COLOUR
+        + r"\((?:[^()\s=,]{1,80},? )?(?:rank=(\d{1,5}), )?pid=\d{1,9}(?:, ip=[\w.:]{1,60})?\)"
+        + _COLOUR
+        + r" ?",
+        "(worker1, rank=1, pid=2769, ip=10.0.0.7) step 3",
+        1,
+        "(worker1, rank=1) step 3",
+    ),
+    TagForm(
+        "torchx run, torchx log (TorchX 0.7): the role, the node and, behind it, the local rank, "
+        "which is the rank on the first node alone; torchrun's own lines have no local rank",
+        rf"{_ROLE}(?:0{_COLOUR} \[(\d{{1,5}})\]|\d{{1,5}}{_COLOUR} \[\d{{1,5}}\]):",
+        "train/0 [1]:step 3",
+        1,
+        "epoch/1 step 3",
+        bare=rf"{_ROLE}\d{{1,5}}{_COLOUR} ",
+    ),
+)
+
+
+# The pattern of each tag, with its bare form, and what at least one line has to match.
+_TAGS = {
+    re.compile(f"{form.pattern}|{form.bare}" if form.bare else form.pattern): re.compile(
+        form.pattern
+    )
+    for form in TAG_FORMS
+}
+
+
 def _any_of(forms: tuple[RankForm, ...]) -> str:
     return "|".join(form.pattern for form in forms)
 
@@ -193,7 +240,10 @@ _STAMP = re.compile(
 )
 # "E1121 02:11:12.123456 3312 ProcessGroupNCCL.cpp:1970] "
 _GLOG = re.compile(r"[IWEF](\d{4} \d\d:\d\d:\d\d(?:\.\d{1,9})?)\s+\d+\s+[^\]\s]{1,200}\]\s?")
-PREFIX_STARTS = frozenset("[(rR0123456789IWEF")
+# Of times, glog and the levels of Python's logging; the others begin as their examples do.
+PREFIX_STARTS = frozenset("[(0123456789IWEFDC").union(
+    *((form.example[0].lower(), form.example[0].upper()) for form in RANK_FORMS)
+)
 
 
 def rank_of(name: str, sure: bool = False) -> int | None:
@@ -336,16 +386,18 @@ def _message(text: str) -> str:
 def tag_of(texts: list[str]) -> re.Pattern | None:
     """Return the pattern of the tag that most lines of a log begin with, None without one.
 
-    A tag names the process that wrote the line (Ray, SkyPilot, the journal), or is a level that is
+    A tag names the process that wrote the line (TAG_FORMS, the journal), or is a level that is
     the same for all lines.
     """
     some = texts[:: len(texts) // 20 + 1]
     # In a short report the journal's tag is evidence if it names kernel, rsync or the like.
-    tags = (_TAG, _JOURNAL, _LEVEL) if len(texts) >= WHOLE else (_TAG, _PYTHONS)
-    return next(
-        (tag for tag in tags if len([text for text in some if tag.match(text)]) * 2 > len(some)),
-        None,
-    )
+    tags = (*_TAGS, _JOURNAL, _LEVEL) if len(texts) >= WHOLE else (*_TAGS, _PYTHONS)
+    for tag in tags:
+        if len([text for text in some if tag.match(text)]) * 2 > len(some):
+            ranked = _TAGS.get(tag)
+            if ranked is None or any(map(ranked.match, texts)):
+                return tag
+    return None
 
 
 def ranked_tag_of(texts: list[str]) -> re.Pattern | None:
