@@ -130,7 +130,7 @@ def test_a_start_is_shown_whole_and_done_once_by_its_id(agent):
     assert plan["sends_bytes"] > 10_000 and plan["worst_cost"].startswith("8.00 USD from now on")
     assert plan["end_command"].startswith("none: the box stays on")
     assert told["next"] == "ask the user" and not agent.began
-    assert told["billing"].startswith("the box may still be billed: gpu, 3.0 h, about 6.00 USD")
+    assert told["billing"].startswith("the box may still be billed: gpu, 3.0 h, about 6.0")
     refused = agent.refused("start_run", plan=plan["id"], box="gpu")
     assert "plan: is passed alone" in refused and not agent.began
     assert "no such id" in agent.refused("start_run", plan="0" * 12)
@@ -236,6 +236,56 @@ def test_a_plan_has_every_warning_and_each_file_that_seems_to_hold_a_secret(agen
     plan = agent.told("start_run", box="gpu", job="job/job.json", platform="autodl")["plan"]
     assert plan["sends_secrets"] == ["train.py:1"]
     assert {one.partition(":")[0] for one in plan["warnings"]} >= {"C3", "AD1", "autodl.facts"}
+
+
+LONGER = {"fields": "deadline=9h\nbudget=200 USD"}
+SET = ["--set", "deadline=9h", "--set", "budget=200 USD"]
+
+
+def test_a_run_goes_on_with_a_longer_deadline_and_budget_and_other_options(agent):
+    """As `rgt resume --set` lets it: the job of its start, with the fields that are to change."""
+    fake_run(agent.place / "gpu", phase="preempted", alive=False, exit=0, deadline=time.time() - 9,
+             reason="asked", first_start=time.time() - 4 * HOUR, **{"class": "deadline"})  # fmt: skip
+    asked = {"box": "gpu", "run": "toy"}
+    assert "pass fields, such as deadline=" in agent.refused("start_run", **asked)
+    plan = agent.told("start_run", **asked, **LONGER)["plan"]
+    assert plan["command"] == "rgt resume gpu --run=toy --set deadline=9h --set 'budget=200 USD'"
+    assert plan["worst_cost"].startswith("10.") and plan["sends_bytes"] > 10_000
+    other = agent.told("start_run", **asked, fields="deadline=9h\ncommand=python3 train.py --lr 1")
+    assert other["plan"]["runs there"] == "python3 train.py --lr 1"
+    agent.told("start_run", plan=plan["id"])
+    assert agent.began == [["resume", "gpu", "--run=toy", *SET]]
+    assert "budget" in agent.refused("start_run", **asked, fields="deadline=9h\nbudgte=1 USD")
+    assert "another one" in agent.refused("start_run", **asked, fields="deadline=9h\nname=b")
+    assert "over 1000 characters" in agent.refused(
+        "start_run", **asked, fields="notify=" + "a" * 999
+    )
+    fake_run(agent.place / "gpu", "strange", phase="failed", alive=False, exit=1)
+    assert "isn't known; pass job" in agent.refused("start_run", box="gpu", run="strange", **LONGER)
+
+
+def test_a_start_and_a_rehearsal_take_changed_fields_too(agent):
+    path = str(Path("job/job.json").resolve())
+    asked = {"box": "gpu", "job": "job/job.json", **LONGER}
+    plan = agent.told("start_run", **asked)["plan"]
+    assert plan["worst_cost"].startswith("18.00 USD from now on")
+    assert "plan: is passed alone" in agent.refused("start_run", plan=plan["id"], **LONGER)
+    agent.told("start_run", plan=plan["id"])
+    plan = agent.told("start_run", **asked, rehearse=True)["plan"]["id"]
+    agent.told("start_run", plan=plan)
+    began = [["start", "gpu", path, *SET], ["rehearse", path, "--on", "gpu", *SET]]
+    assert agent.began == began
+
+
+def test_a_resume_says_that_the_code_here_is_not_the_codes_of_the_run_and_how_to_send_it(agent):
+    code = agent.place / "gpu/runs/toy/code"
+    code.mkdir()
+    (code / "train.py").write_text("print('step 0')\n")
+    job = {**JOB, "code": str(Path("job").resolve())}
+    known_jobs.remember(box.Box("gpu", "gpu"), "~/runs/toy", "runpod", job)
+    fake_run(agent.place / "gpu", phase="failed", alive=False, exit=1)
+    told = agent.told("start_run", box="gpu", run="toy")["plan"]["code"]
+    assert "train.py" in told and told.endswith("pass job in place of run to send it")
 
 
 def edit_code(agent):

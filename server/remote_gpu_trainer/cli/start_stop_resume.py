@@ -756,22 +756,10 @@ def _send_anew(
     course: Course,
 ) -> None:
     """Send the script of a job whose fields were changed, and its code where that is wanted."""
-    from ..runs import job_start, known_jobs, purse, run_ends
-    from ..runs.job_errors import JobError
-    from ..runs.job_reading import with_options
+    from ..runs import job_start, known_jobs, purse
 
-    now, given = time.time(), with_options(known.given, list(fields))
-    if known.moved_from and known.first_start:
-        given = run_ends.with_fixed_deadline(given, known.first_start, now)
-    profile = _platform_named(given, known)
-    plan = job_start.plan(given, profile, place, now, with_code=with_code)
-    if plan.job.folder != known.folder:
-        raise JobError(
-            f"name: this goes on with the run in {known.folder}; {program()} start begins another "
-            "one"
-        )
-    if with_code and plan.code is None:
-        raise JobError("code: the job sends none; --set code=FOLDER names a folder")
+    now = time.time()
+    given, plan = job_start.plan_anew(place, known, fields, now, with_code=with_code)
     _say_end(place, plan, before.first_start, now)
     wanted = purse.wanted_by(place, plan, before.first_start or now)
     with _reserved(wanted), terminal.Progress(f"sending to {shown(place.name, 60)}") as progress:
@@ -782,17 +770,11 @@ def _send_anew(
     known_jobs.remember(
         place,
         known.folder,
-        profile,
+        job_start.platform_named(given, known),
         given,
         first_start=known.first_start or before.first_start,
         moved_from=known.moved_from,
     )
-
-
-def _platform_named(given: dict[str, Any], known: Known) -> str:
-    """Return the platform of a run that goes on: a job's new one, else the one it started with."""
-    named = given.get("platform")
-    return known.profile if named == known.given.get("platform") else str(named or "")
 
 
 @dataclass(frozen=True)
@@ -837,7 +819,7 @@ def _resume_elsewhere(
     _say("deadline", f"still counts from the first start, at {shown_moment(first)}")
     _say("cost", _cost_of_move(place, known, before, now))
     is_alike = place.local == box_of(asking.box).local
-    profile = _platform_named(given, known) if is_alike else ""
+    profile = job_start.platform_named(given, known) if is_alike else ""
     moved = Moved(old.box, first)
     return _start(given, profile, asking, course, accept_new, as_json, moved)
 

@@ -104,21 +104,24 @@ def add_to(server: MCPServer, allowed: dict[str, Box]) -> None:
         platform: str | None = None,
         rehearse: bool = False,
         run: Annotated[str | None, Field(description="to resume")] = None,
+        fields: Annotated[
+            str | None, Field(description="to set, a line each: deadline=30h")
+        ] = None,
         plan: Annotated[str | None, Field(description="id, alone")] = None,
     ) -> Annotated[CallToolResult, Acted]:
-        """Call to start, rehearse or resume a run. Without `plan` it changes nothing and returns
-        a plan: show it to the user, then call with its id alone."""
+        """Call to start, rehearse or resume a run. The first call changes nothing and returns a
+        plan: show it to the user, then pass its id alone."""
         if plan:
             return await _carry_out(
-                context, "start_run", plan, consent, (box, job, platform, run, rehearse)
+                context, "start_run", plan, consent, (box, job, platform, run, fields, rehearse)
             )
-        place = box_of(box)
+        place, more = box_of(box), tuple(fields.splitlines() if fields else ())
         if bool(job) == bool(run):
             raise ToolError("pass job to start one, or run to resume one")
         if run:
-            return await _show(context, lambda: acting.resume(place, run))
+            return await _show(context, lambda: acting.resume(place, run, more))
         return await _show(
-            context, lambda: acting.start(place, job or "", platform or "", rehearse=rehearse)
+            context, lambda: acting.start(place, job or "", platform or "", more, rehearse=rehearse)
         )
 
     async def stop_run(

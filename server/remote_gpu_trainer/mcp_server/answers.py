@@ -89,18 +89,12 @@ class Doubt(BaseModel):
     source: str
 
 
-class Stated(BaseModel):
-    """What one page says; `place` is its file, with the line if known."""
-
-    value: str
-    place: str
-
-
 class Contradiction(BaseModel):
-    """A fact for which pages of the catalogue state different values."""
+    """A fact for which pages of the catalogue state different values: `value` and `place`, the
+    page's file with the line if known."""
 
     id: str
-    values: list[Stated]
+    values: list[dict]
 
 
 class Staleness(BaseModel):

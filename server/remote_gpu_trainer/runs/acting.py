@@ -67,13 +67,15 @@ class Act:
         return f"rgt {shlex.join(self.words)}"
 
 
-def start(box: Box, job: str, profile: str = "", *, rehearse: bool = False) -> Act:
-    """Return what `start` or `rehearse` would do with the job in a file. Raises NotPlanned.
+def start(
+    box: Box, job: str, profile: str = "", fields: tuple[str, ...] = (), *, rehearse: bool = False
+) -> Act:
+    """Return what `start` or `rehearse` would do with the job in a file, `fields` of it changed.
 
-    Raises too what those commands raise before they send anything.
+    Raises NotPlanned, and what those commands raise before they send anything.
     """
     now, path = time.time(), Path(job).expanduser().resolve()
-    given = read_job_with_code(str(path), ())
+    given = read_job_with_code(str(path), fields)
     plan = job_start.plan(given, profile, box, now)
     try:
         before = job_start.refuse_living(box, plan)
@@ -81,19 +83,63 @@ def start(box: Box, job: str, profile: str = "", *, rehearse: bool = False) -> A
         if not rehearse:
             raise
         before = _asked(box, plan.job.folder)
-    began = before.first_start or now
-    until = run_ends.until(plan.job, now, before.first_start)
-    wanted = purse.wanted_by(box, plan, began)
-    counted = purse.check(wanted, now) if wanted else None
     if rehearse:
         words = ("rehearse", str(path), "--on", box.name)
     else:
         words = ("start", box.name, str(path))
         words += ("--profile", profile) if profile else ()
+    words += _set(fields)
+    mark = _mark(box, before, path.read_bytes().hex(), _sums(plan), profile)
+    told = _told_of(plan, box, before.first_start, now)
+    return Act("rehearse" if rehearse else "start", box, plan.job.folder, words, told, mark)
+
+
+def resume(box: Box, run: str, fields: tuple[str, ...] = ()) -> Act:
+    """Return what `resume` would do, with `fields` of the job changed. Raises NotPlanned for a run
+    that can't go on, and JobError."""
+    before, now = _asked(box, run), time.time()
+    if before.state in ("alive", "finished"):
+        raise NotPlanned(f"the run is {before.state}; nothing is to go on")
+    known = known_jobs.find(box, before.dir)
+    words = ("resume", box.name, _which(box, run, before), *_set(fields))
+    if fields:
+        if known is None:
+            raise NotPlanned(
+                "the run wasn't started from here, so its job isn't known; pass job in place of run"
+            )
+        _, plan = job_start.plan_anew(box, known, fields, now, with_code=False)
+        told, sums = _told_of(plan, box, before.first_start, now), _sums(plan)
+    else:
+        if passed := job_start.passed(before, now):
+            raise NotPlanned(f"{passed}; pass fields, such as deadline={job_start.longer(before)}")
+        told, sums = _told_of_there(box, before, known), {}
+    differing = job_start.differing_code(box, known) if known else []
+    if said := job_start.told_differing(differing):
+        told["code"] = f"{said}; pass job in place of run to send it"
+    return Act("resume", box, before.dir, words, told, _mark(box, before, sums))
+
+
+def _told_of_there(box: Box, before: Status, known: known_jobs.Known | None) -> dict[str, Any]:
+    """Return what to tell of a run that goes on with the script that is on the box."""
+    given = known.given if known else {}
+    return {
+        "runs there": _whole(given.get("command") or "") or "what lies in the run's folder",
+        "sends_bytes": 0,
+        "copies": _copies(given.get("durable")) if known else "not known",
+        "until": shown_moment(before.deadline) if before.deadline else "not known",
+        "worst_cost": _cost_until(box, before),
+    }
+
+
+def _told_of(plan: job_start.Plan, box: Box, first: float | None, now: float) -> dict[str, Any]:
+    """Return what to tell of a job whose script is sent. `first`: when it was started before."""
+    began = first or now
+    until = run_ends.until(plan.job, now, first)
+    wanted = purse.wanted_by(box, plan, began)
+    counted = purse.check(wanted, now) if wanted else None
     end = rendered.end_of(plan.job, plan.platform)["end"]["command"]
-    parcel = plan.parcel
-    size = sum(len(data) for data, _ in parcel.texts.values())
-    told = {
+    size = sum(len(data) for data, _ in plan.parcel.texts.values())
+    return {
         "runs there": _whole(rendered.command(plan.job)),
         "setup": [line for command in plan.job.setup for line in _lines(command)],
         "sends_bytes": size + (plan.code.bytes if plan.code else 0),
@@ -108,30 +154,20 @@ def start(box: Box, job: str, profile: str = "", *, rehearse: bool = False) -> A
         "end_command": _whole(end) if end else _stays(box, plan.platform.name),
         "warnings": [f"{one.id}: {one.text}"[:LONGEST] for one in plan.rendered.warnings],
     }
+
+
+def _sums(plan: job_start.Plan) -> dict[str, str]:
+    """Return the hash of each file that would be sent."""
+    parcel = plan.parcel
     sums = {name: hashlib.sha256(data).hexdigest() for name, (data, _) in parcel.texts.items()}
-    sums |= {name: _sum(file) for name, file in parcel.paths.items()}
-    mark = _mark(box, before, path.read_bytes().hex(), sums, profile)
-    return Act("rehearse" if rehearse else "start", box, plan.job.folder, words, told, mark)
+    return sums | {name: _sum(file) for name, file in parcel.paths.items()}
 
 
-def resume(box: Box, run: str) -> Act:
-    """Return what `resume` would do. Raises NotPlanned for a run that can't go on."""
-    before = _asked(box, run)
-    if before.state in ("alive", "finished"):
-        raise NotPlanned(f"the run is {before.state}; nothing is to go on")
-    if told := job_start.passed(before, time.time()):
-        raise NotPlanned(f"{told}; write a later one into the job, and start it again")
-    words = ("resume", box.name, _which(box, run, before))
-    known = known_jobs.find(box, before.dir)
-    given = known.given if known else {}
-    told = {
-        "runs there": _whole(given.get("command") or "") or "what lies in the run's folder",
-        "sends_bytes": 0,
-        "copies": _copies(given.get("durable")) if known else "not known",
-        "until": shown_moment(before.deadline) if before.deadline else "not known",
-        "worst_cost": _cost_until(box, before),
-    }
-    return Act("resume", box, before.dir, words, told, _mark(box, before))
+def _set(fields: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the options that change fields. Raises NotPlanned for more than a plan shows."""
+    if sum(map(len, fields)) > LONGEST:
+        raise NotPlanned(f"fields: over {LONGEST} characters; write them into the job's file")
+    return tuple(word for field in fields for word in ("--set", field))
 
 
 def stop(box: Box, run: str) -> Act:

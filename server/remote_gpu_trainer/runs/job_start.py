@@ -34,12 +34,12 @@ from . import calling, code_files, run_log, status
 from .code_files import CodeFiles
 from .job import Job
 from .job_errors import JobError, placed
-from .job_reading import from_object
+from .job_reading import from_object, with_options
 from .known_jobs import Known
 from .render import Rendered, render
 from .rendered import CodeState, Unfit, probed
 from .rendering import platform_for
-from .run_ends import end_passed, later
+from .run_ends import end_passed, later, with_fixed_deadline
 from .run_script import quoted_path
 from .status_reply import NO_RUNNER, FailedAttempt, Status
 from .transfer import sending
@@ -145,6 +145,32 @@ def plan(
         ) from None
     restores = must_restore and job.queue is None  # a cell that never ran begins anew
     return Plan(job, platform, rendered, files, state, restores)
+
+
+def plan_anew(
+    box: Box, known: Known, fields: tuple[str, ...], now: float, *, with_code: bool
+) -> tuple[dict[str, Any], Plan]:
+    """Return the fields of a run's job once some are changed, and what would be sent to the box.
+
+    `fields`: such as deadline=30h. Raises JobError, and ProfileError.
+    """
+    given: dict[str, Any] = with_options(known.given, list(fields))
+    if known.moved_from and known.first_start:
+        given = with_fixed_deadline(given, known.first_start, now)
+    planned = plan(given, platform_named(given, known), box, now, with_code=with_code)
+    if planned.job.folder != known.folder:
+        raise JobError(
+            f"name: this goes on with the run in {known.folder}; rgt start begins another one"
+        )
+    if with_code and planned.code is None:
+        raise JobError("code: the job sends none; --set code=FOLDER names a folder")
+    return given, planned
+
+
+def platform_named(given: dict[str, Any], known: Known) -> str:
+    """Return the platform of a run that goes on: a job's new one, else the one it started with."""
+    named = given.get("platform")
+    return known.profile if named == known.given.get("platform") else str(named or "")
 
 
 def _refuse_missing(job: Job, files: CodeFiles | None) -> None:
