@@ -1,4 +1,5 @@
-"""Every command in a block of README.md, as it stands there, in a clone of this checkout, and what README shows of its answers.
+"""Every command in a block of README.md and of docs/index.md, which goes on where README ends, as it stands there, in a clone of this
+checkout, and what they show of its answers.
 
 `BOX` is a loopback box, MY_PROJECT a small training. Two sections are run elsewhere (ELSEWHERE): by CI itself, and in the real clients.
 """
@@ -24,6 +25,7 @@ from tests.conftest import ROOT, module
 from tests.engines.sshd import boxes, sshd  # noqa: F401
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+HOME = (ROOT / "docs/index.md").read_text(encoding="utf-8")
 AGENTS = (ROOT / "docs/guides/coding-agents.md").read_text(encoding="utf-8")
 # Who runs the blocks of a section that isn't run here.
 ELSEWHERE = {
@@ -43,7 +45,7 @@ EXITS = {
 
 
 class Block:
-    """Commands of README, and below them what it shows of their answers."""
+    """Commands of a page, and below them what it shows of their answers."""
 
     def __init__(self, heading: str, text: str):
         self.heading, self.text, self.shown = heading, text, ""
@@ -70,7 +72,7 @@ def blocks_of(text: str) -> list[Block]:
     return found
 
 
-BLOCKS = blocks_of(README)
+BLOCKS = blocks_of(README) + blocks_of(HOME)
 FIRST, *REST = [block for block in BLOCKS if block.heading not in ELSEWHERE]
 HERE = [block for block in REST if not block.needs_box]
 TRAIN = [block for block in HERE if re.search("rgt (probe|rehearse|start)", block.text)]
@@ -173,7 +175,7 @@ def test_each_section_with_commands_is_run_here_or_says_where():
     for path in ELSEWHERE.values():
         assert "README" in (ROOT / path).read_text(encoding="utf-8")
     assert (
-        README.count("```sh\n") == len(BLOCKS)
+        (README + HOME).count("```sh\n") == len(BLOCKS)
         and len(ANSWER) >= 3
         and len(TRAIN) == 1
         and len(ON_A_BOX) >= 4
