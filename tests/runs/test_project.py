@@ -479,11 +479,22 @@ def test_options_that_the_program_takes_are_no_question(project):
     assert draft(project({"train.py": known, "README.md": readme})).questions == []
 
 
-def test_a_program_that_loads_its_optimizer_without_a_known_option_is_a_question(project):
-    program = with_options("torch.save(model, 'out/a.pt')", "'-c', '--ckpt'")
-    program += "optimizer.load_state_dict(torch.load(args.ckpt)['optimizer'])\n"
-    made = draft(project({"train.py": "from other import optimizer\n" + program}))
-    assert any("loads what it goes on from" in question for question in made.questions)
+@pytest.mark.parametrize(("option", "loads", "asks"), [
+    ("'-w', '--weights'", "optimizer.load_state_dict(torch.load(args.weights)['optimizer'])", "loads what it goes on from"),
+    ("'-c', '--ckpt'", "optimizer.load_state_dict(torch.load(args.ckpt)['optimizer'])", "does --ckpt go on from a checkpoint,"),
+    ("'--checkpoint'", "saved = torch.load(args.checkpoint)\nstart_epoch = saved['epoch'] + 1", "does --checkpoint go on"),
+    ("'--checkpoint'", "model.load_state_dict(torch.load(args.checkpoint))", ""),
+    ("'--resume_from_checkpoint'", "accelerator.load_state(args.resume_from_checkpoint)", "loads a state that nothing here saves"),
+    ("'--resume_from_checkpoint'", "accelerator.load_state(a)\naccelerator.save_state('out')", ""),
+])  # fmt: skip
+def test_a_program_that_loads_where_it_was_without_a_sure_option_is_a_question(
+    project, option, loads, asks
+):
+    program = with_options("torch.save(model, 'out/a.pt')", option) + loads + "\n"
+    made = draft(
+        project({"train.py": "from other import optimizer, accelerator, args, a\n" + program})
+    )
+    assert any(asks in question for question in made.questions) if asks else made.questions == []
 
 
 def test_a_save_of_another_mode_is_left_out(project):
@@ -1485,3 +1496,111 @@ def test_a_terminal_asks_for_what_the_job_can_do_without(project, at_home, monke
     assert made.values()["platform"] == "runpod" and made.values()["final_step"] == 3000
     assert asked[0].startswith("on which platform does it run?") and "not known" in asked[0]
     assert "it trains 3 epochs (train.py:4)" in asked[1]
+
+
+def test_a_projects_own_add_arg_puts_the_dashes_before_the_name(project):
+    before = (
+        "import argparse, functools\nfrom utils import add_arguments\np = argparse.ArgumentParser()\n"
+        "add_arg = functools.partial(add_arguments, argparser=p)\n"
+        "add_arg('out', str, 'saved', 'where to')\n"
+        "add_arg('resume_from_checkpoint', type=str, default=None, help='x')\nargs = p.parse_args()\n"
+    )
+    folder = project({"train.py": loop("torch.save(model, f'{args.out}/a.pt')", before)})
+    values = draft(folder).values()
+    assert values["checkpoint"]["folder"] == "saved"
+    assert values["resume"] == {"flag": "--resume_from_checkpoint"}
+
+
+@pytest.mark.parametrize(("imports", "is_asked"), [
+    ("from other import load", False), ("from other import load, read_args\nread_args([])", True),
+])  # fmt: skip
+def test_options_of_another_program_of_the_project_are_none_of_this_one(project, imports, is_asked):
+    other = """
+        import argparse, sys
+        def read_args(words):
+            p = argparse.ArgumentParser()
+            p.add_argument("--image", required=True)
+            return p.parse_args(words)
+        def load(): pass
+        if __name__ == "__main__":
+            read_args(sys.argv[1:])
+    """
+    own = "import argparse\ndef read_args_of(words):\n    return argparse.ArgumentParser().parse_args(words)\n"
+    program = f"{imports}\n{own}read_args_of([])\n{loop(SAVE)}load()\n"
+    if not is_asked:
+        program = program.replace("read_args_of", "read_args")
+    made = draft(project({"train.py": program, "other.py": other}), "train.py")
+    assert any("asks for --image" in one for one in made.questions) == is_asked
+
+
+CLI = "from model import Model\nfrom lightning.pytorch.cli import LightningCLI\nif __name__ == '__main__':\n    LightningCLI(Model)\n"
+
+
+@pytest.mark.parametrize(("words", "is_asked"), [("", True), (" fit --config a.yaml", False)])
+def test_a_lightning_cli_is_a_program_and_its_subcommand_a_question(project, words, is_asked):
+    readme = f"```\npython cli.py{words}\n```\n"
+    made = draft(project({"cli.py": CLI, "README.md": readme}))
+    assert made.program == "cli.py"
+    assert any("takes fit and --config FILE" in one for one in made.questions) == is_asked
+    assert any("the default of a LightningCLI" in one for one in made.questions)
+
+
+def test_a_trainer_that_a_configuration_names_is_started_by_the_program_of_the_readme(project):
+    files = {
+        "train.py": "import torch\nfrom util import make\ntrainer = make('trainer')\nif __name__ == '__main__':\n    trainer.train()\n",
+        "util.py": "import importlib\ndef make(name): return importlib.import_module(name)\n",
+        "trainer/trainer.py": "import torch\nprint('on')\nclass Trainer:\n    def train(self):\n        loss.backward()\n",
+        "README.md": "```\npython train.py\n```\n",
+    }
+    assert draft(project(files)).program == "train.py"
+
+
+@pytest.mark.parametrize(("save", "pattern"), [
+    ("p = f'out/a_{step}.pt'\n    torch.save(model, p)", "a_*.pt"),
+    ("torch.save(model, f'out/e{epoch}_{score / 2000:.4f}.pt')", "e*_*.pt"),
+])  # fmt: skip
+def test_a_path_made_in_a_loop_and_one_with_a_fraction_are_read(project, save, pattern):
+    program = loop(save).replace("for epoch in range(3):", "while True:")
+    assert checkpoint_of(project({"train.py": program}))["pattern"] == pattern
+
+
+def test_a_switched_off_load_is_no_file(project):
+    before = "path = False\nstate = torch.load(path) if path else None\nold = torch.load(path)\n"
+    made = draft(project({"train.py": "import torch\n" + before + loop(SAVE)}))
+    assert not any("it loads" in one for one in made.questions)
+
+
+@pytest.mark.parametrize(("option", "asks"), [
+    ("'--data', default='../datasets'", "it names ../datasets: is that on the box?"),
+    ("'--data', default='data'", ""),
+    ("'--dataset', choices=['a', 'b'], default=first", ""),
+    ("'--device', default='cpu'", "device is cpu where nothing else is said"),
+    ("'--device', default='cuda'", ""),
+])  # fmt: skip
+def test_data_above_the_folder_and_a_device_that_is_cpu_are_questions(project, option, asks):
+    made = draft(project({"train.py": "from other import first\n" + with_options(SAVE, option)}))
+    assert any(asks in one for one in made.questions) if asks else made.questions == []
+
+
+def test_a_file_of_settings_goes_before_a_dataclass_whose_default_it_sets(project):
+    before = "import argparse, dataclasses\np = argparse.ArgumentParser()\np.add_argument('--config', default='c.yaml')\n"
+    before += "@dataclasses.dataclass\nclass Settings:\n    max_epochs: int = 1\n"
+    files = {
+        "train.py": before + STEPS.replace("LOOP", "while True:"),
+        "c.yaml": "training: {max_epochs: 50}\n",
+    }
+    assert "it trains 50 epochs (training.max_epochs)" in draft(project(files)).as_yaml()
+
+
+@pytest.mark.parametrize(
+    ("listed", "variables"), [("evaluate==0.4\n", None), ("torch\n", {"PYTHONPATH": "."})]
+)
+def test_a_folder_that_is_called_as_an_installed_package_is_not_imported(
+    project, listed, variables
+):
+    files = {
+        "train/fit.py": "import evaluate\n" + loop(SAVE),
+        "evaluate/run.py": "x = 1\n",
+        "requirements.txt": listed,
+    }
+    assert draft(project(files)).values().get("variables") == variables

@@ -45,6 +45,7 @@ _COUNT = re.compile(r"(?:gpu:)?(?:[A-Za-z][\w.-]*:)?([1-9]\d?)")  # gpu:a100:4 o
 _CARDS = re.compile(
     r"(?:gpu|gpu_?ids?|device|device_?ids?|cuda|cuda_?(?:device|id)|gpu_?(?:num|idx))s?"
 )
+_DEVICES = re.compile(r"accelerator|device(?:_?type)?")
 _CARD_NAMES = re.compile(
     r"""CUDA_VISIBLE_DEVICES["']\]?\s*[=,]\s*["']([\d, ]+)["']|["']cuda:(\d+)["']"""
 )
@@ -220,7 +221,7 @@ def _lines(
         Line("code", ".", "this folder is sent; what git ignores stays here"),
         *_package_lines(project, programs.installs(project), used),
         *_import_lines(project, start),
-        *_launch_lines(start, declared, used, asked),
+        *_launch_lines(start, declared, values, asked),
         *_slurm_lines(start, asked),
         Line(
             "deadline",
@@ -388,6 +389,8 @@ def _open_in(start: Start, declared: list[Option], program: Source) -> list[str]
     if lacking := options.unset(declared, start.words):
         names = ", ".join(one.flag or one.name for one in lacking[:6])
         asks.append(f"the program asks for {names}; add them")
+    if "LightningCLI" in program.text and not {"fit", "validate", "test"} & {*start.words}:
+        asks.append("a LightningCLI takes fit and --config FILE: which?")
     if without := options.without_data(declared, start.words):
         asks.append(f"{without[0].flag} is empty: where is the data?")
     code = "\n".join(row for row in program.text.splitlines() if row.lstrip()[:1] != "#")
@@ -448,7 +451,8 @@ def _import_lines(project: Project, start: Start) -> list[Line]:
         ask = "; ".join(
             filter(None, [ask, f"{', '.join(secret)} belongs under secrets: where is it?"])
         )
-    if is_below and not start.is_module and project.imports_from_above(start.program):
+    listed = frozenset(programs.packages(project, "requirements.txt"))
+    if is_below and not start.is_module and project.imports_from_above(start.program, listed):
         values.setdefault("PYTHONPATH", ".")
         why = f"{start.program} imports from this folder" + (f"; {why}" if len(values) > 1 else "")
     return [Line("variables", values, why, question=ask)] if values or ask else []
@@ -483,9 +487,13 @@ def _package_lines(project: Project, install: str, used: list[Source]) -> list[L
     return [_suggestion("environment", "requirements.txt", lacking)]
 
 
-def _cards_named(start: Start, declared: list[Option], used: list[Source], count: int) -> str:
+def _cards_named(start: Start, declared: list[Option], values: Values, count: int) -> str:
     """Return what names a card that a box with so many may lack, or none, '' for nothing."""
-    given = options.given_by(start.words, declared)
+    given, used = options.given_by(start.words, declared), values.sources
+    for name, value in values.defaults.items():
+        last = name.rpartition(".")[2]
+        if _DEVICES.fullmatch(last) and last not in given and value == ("cpu",):
+            return f"{name} is cpu where nothing else is said"
     for name, value in given.items():
         text = "".join(map(str, value))
         numbers = [int(one) for one in re.findall(r"\d+", text)]
@@ -509,11 +517,11 @@ def _slurm_lines(start: Start, asked: dict[str, str]) -> list[Line]:
 
 
 def _launch_lines(
-    start: Start, declared: list[Option], used: list[Source], asked: dict[str, str]
+    start: Start, declared: list[Option], values: Values, asked: dict[str, str]
 ) -> list[Line]:
-    """Return GPUs, nodes and launcher. `used`: the program and the files that it uses. `asked`: of
-    Slurm."""
-    spawned = programs.spawned(used[:1])
+    """Return GPUs, nodes and launcher. `values`: with the program and the files that it uses.
+    `asked`: of Slurm."""
+    spawned = programs.spawned(values.sources[:1])
     texts = [asked.get(name, "") for name in ("gres", "gpus-per-node", "gpus")]
     cards = next((found[1] for one in texts if (found := _COUNT.fullmatch(one))), "")
     if cards and not start.processes:
@@ -526,7 +534,7 @@ def _launch_lines(
     if spawned and not start.processes:
         lines = [Line("gpus", 1, question=f"how many? {spawned} starts a process for each")]
     if not lines[0].question and (
-        named := _cards_named(start, declared, used, start.processes or 1)
+        named := _cards_named(start, declared, values, start.processes or 1)
     ):
         lines[0].question = f"{named}: which cards does it use there?"
     if (start.nodes or 1) > 1 and start.launcher in ("torchrun", "accelerate"):
@@ -574,39 +582,47 @@ def _checkpoint_lines(
         lines[0].question = f"read from {where}; {also} may save elsewhere: is it right?"
     if start.folder != "." and not lines[0].question:
         lines[0].question = f"read from {where}; below {start.folder}, or from here?"
+    if "LightningCLI" in used[0].text and not lines[0].question:
+        lines[0].question = "the default of a LightningCLI; does --config name another folder?"
     if start.left_open and not lines[0].question:
         ask = f"read from {where} without what {start.file} leaves open: is it right?"
         lines[0].question = ask
     if not lines[0].question and not saving.folder.startswith(("/", "~")) and _moves(used[0]):
         ask = "hydra runs a program of this form in outputs/DATE/TIME: is this folder within?"
         lines[0].question = ask
-    found = options.resuming(declared)
+    return [*lines, _resume_line(declared, start, used)]
+
+
+def _resume_line(declared: list[Option], start: Start, used: list[Source]) -> Line:
+    """Return how the program goes on from its newest checkpoint."""
+    where = saves.goes_on(used)
+    found = options.resuming(declared, bool(where))
     resumes = found[0] if found else None
-    if resumes is None and (where := saves.goes_on(used)):
+    if resumes is None and where:
         ask = f"{where} loads what it goes on from: by which option, or alone?"
-        lines.append(Line("resume", "automatic", question=ask))
-    elif resumes is None:
+        return Line("resume", "automatic", question=ask)
+    if resumes is None:
         off = "if it takes an option to go on; the rehearsal tells whether it begins anew"
-        lines.append(Line("resume", {"flag": "--resume"}, off, is_off=True))
-    elif given := options.given_by(start.words, declared).get(resumes.name):
+        return Line("resume", {"flag": "--resume"}, off, is_off=True)
+    if given := options.given_by(start.words, declared).get(resumes.name):
         empty = "".join(map(str, given)).lower() in ("", "none", "null", "false", "0")
         ask = f"the command has {resumes.flag}, which is empty: does it go on?" if empty else ""
         path = "".join(map(str, given))
         if "/" in path or "." in path:
             ask = f"the command begins at {path} each time: is it to go on from there?"
         has = f"the command has {resumes.flag} already"
-        lines.append(Line("resume", "automatic", has, question=ask))
-    elif resumes.is_choice:
+        return Line("resume", "automatic", has, question=ask)
+    if resumes.is_choice:
         ask = f"does {resumes.flag} find its newest checkpoint alone? Then add it to the command"
-        lines.append(Line("resume", "automatic", question=ask))
-    else:
-        ask = f"does {resumes.flag} go on from a checkpoint, or only test or load it?"
-        if beside := [one.flag for one in found[1:] if one.is_called_resume]:
-            ask = f"does {resumes.flag} go on from a checkpoint without {', '.join(beside[:3])}?"
-        why = f"guessed from the option {resumes.flag}"
-        asked = "" if resumes.goes_on and not beside else ask
-        lines.append(Line("resume", {"flag": resumes.flag}, why, question=asked))
-    return lines
+        return Line("resume", "automatic", question=ask)
+    ask = f"does {resumes.flag} go on from a checkpoint, or only test or load it?"
+    if beside := [one.flag for one in found[1:] if one.is_called_resume]:
+        ask = f"does {resumes.flag} go on from a checkpoint without {', '.join(beside[:3])}?"
+    why = f"guessed from the option {resumes.flag}"
+    asked = "" if resumes.goes_on and not beside else ask
+    if where := saves.loads_another_state(used):
+        asked = f"{where} loads a state that nothing here saves: does it go on by {resumes.flag}?"
+    return Line("resume", {"flag": resumes.flag}, why, question=asked)
 
 
 def _ask_where(saving: Saving, declared: list[Option], used: list[Source], values: Values) -> str:
@@ -709,7 +725,7 @@ def _length_line(length: Length | None) -> Line:
         )
         return Line("final_step", length.steps, why, is_off=True)
     if length.steps:
-        told = f"{where} is {length.steps}, and no loop ends by it as it stands"
+        told = f"{where} is {length.steps}; the source doesn't show a loop that ends by it alone"
     elif length.epochs:
         told = (
             f"it trains {length.epochs} epochs ({where}); the data tells how many steps these are"

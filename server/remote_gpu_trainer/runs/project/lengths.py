@@ -58,9 +58,15 @@ def read(sources: list[Source], values: Values, declared: list[Option]) -> Lengt
     """
     found = list(_told_to_frameworks(sources, values)) or list(_loops(sources, values))
     named = list(_by_name(declared, values))
-    steps = [one for one in found if one.steps] or [one for one in named if one.steps]
-    epochs = [one for one in found if one.epochs] or [one for one in named if one.epochs]
-    told = steps or epochs or found or named
+    told = (
+        [one for one in found if one.steps]
+        or [one for one in named if one.steps and one.is_bound]
+        or [one for one in found if one.epochs]
+        or [one for one in named if one.epochs]
+        or [one for one in named if one.steps]
+        or found
+        or named
+    )
     numbers = {one.steps or one.epochs for one in told}
     return replace(told[0], is_one=len(numbers) == 1) if told else None
 
@@ -100,7 +106,7 @@ def _loops(sources: list[Source], values: Values) -> Iterator[Length]:
             first = next((one for one in ast.walk(node) if isinstance(one, ast.Call)), None)
             if source is not sources[0] and first and not is_reached(source, first, named):
                 continue
-            for counter, bound in _bounds(node):
+            for counter, bound in _bounds(source, node):
                 is_epoch = _COUNTS_EPOCHS.fullmatch(counter) is not None
                 trains = _trains(node)
                 if not (is_epoch and (trains or _calls_training(node))) and not (
@@ -117,10 +123,10 @@ def _loops(sources: list[Source], values: Values) -> Iterator[Length]:
                     yield Length(steps=number, name=name, at=place)
 
 
-def _bounds(node: ast.For | ast.While) -> Iterator[tuple[str, ast.expr]]:
+def _bounds(source: Source, node: ast.For | ast.While) -> Iterator[tuple[str, ast.expr]]:
     """Yield (counter, bound) of a loop: range(bound), while counter < bound, and a break."""
     if isinstance(node, ast.For):
-        over = _within_bar(node.iter)
+        over = _within_bar(_bar_named(source, node))
         target = node.target
         if isinstance(target, ast.Tuple) and target.elts:
             target = target.elts[0]
@@ -132,7 +138,7 @@ def _bounds(node: ast.For | ast.While) -> Iterator[tuple[str, ast.expr]]:
     for one in node.body:
         if isinstance(one, ast.If) and any(isinstance(row, ast.Break) for row in one.body):
             test = one.test
-            if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE)):
+            if isinstance(test, ast.Compare) and isinstance(test.ops[0], (ast.Gt, ast.GtE, ast.Eq)):
                 turned = ast.Compare(test.left, [ast.Lt()], test.comparators)
                 if (found := _compared(turned)) is not None:
                     yield found
@@ -148,6 +154,18 @@ def _of_range(call: ast.Call) -> ast.expr:
         and end.right.value == 1
     )
     return end.left if is_plus_one and len(call.args) > 1 else end  # type: ignore[union-attr]
+
+
+def _bar_named(source: Source, node: ast.For) -> ast.expr:
+    """Return what a loop goes through: of `for step in bar`, what the bar was made from."""
+    if not isinstance(node.iter, ast.Name):
+        return node.iter
+    made = (
+        one.value
+        for one in ast.walk(source.function_around(node) or source.tree)
+        if isinstance(one, ast.Assign) and ast.unparse(one.targets[0]) == ast.unparse(node.iter)
+    )
+    return next(made, node.iter)
 
 
 def _within_bar(node: ast.expr) -> ast.expr:
@@ -209,8 +227,12 @@ def _by_name(declared: list[Option], values: Values) -> Iterator[Length]:
     """Yield the lengths by options and settings that are named after one, whatever the program
     does with them."""
     flags = {one.name: one.flag or one.name for one in declared}
+    fields = {one.name for one in declared if not one.is_argument}
+    set_ = {name.rpartition(".")[2] for name in values.defaults if name not in flags}
     for name in dict.fromkeys((*flags, *values.defaults)):
         last = name.rpartition(".")[2]
+        if name in fields and name in set_ and name not in values.given:
+            continue  # a field of a class, which a file of settings sets
         text = "".join(map(str, values.defaults.get(name, ())))
         number = int(text) if text.isdigit() and int(text) else None
         if _TOTALS.fullmatch(last) and number:

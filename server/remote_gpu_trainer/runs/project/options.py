@@ -23,6 +23,7 @@ _OPEN_PARSERS = frozenset((
     "parse_known_args", "HfArgumentParser", "TrlParser", "Fire", "add_argparse_args",
     "add_arguments", "add_config_arguments", "LightningCLI", "add_subparsers",
 ))  # fmt: skip
+_SAME = ("Path", "str", "expanduser", "abspath")  # of what they get
 _FLAGS = re.compile(r"^DEFINE_\w+$")
 _GOES_ON = re.compile(
     r"-{1,2}(?:resume|resume[-_]?(?:from|path|checkpoint|from[-_]checkpoint|ckpt|file)"
@@ -32,6 +33,8 @@ _IS_CALLED_RESUME = re.compile(
     r"-{1,2}(?:resume|continue|auto[-_]?resume|ckpt[-_]?resume)(?:[-_].*)?"
 )
 _LOADS = re.compile(r"-{1,2}load[-_]?(?:checkpoint|ckpt)")
+# What may name a checkpoint to go on from, to test, or to save to.
+_CHECKPOINT = re.compile(r"-{1,2}(?:checkpoint|ckpt)(?:[-_](?:path|file))?")
 
 
 @dataclass(frozen=True)
@@ -90,7 +93,7 @@ def read(sources: list[Source], words: list[str]) -> list[Option]:
     named = names_in(sources)
     for source in sources:
         of_parsers = _subcommands(source)
-        is_own = source is not sources[0] and _is_parsed_alone(source, named)
+        is_own = source is not sources[0] and _is_parsed_alone(source, named, sources)
         for call in [] if is_own else source.calls:
             option = _declared(call)
             kind = of_parsers.get(call, "")
@@ -104,20 +107,48 @@ def read(sources: list[Source], words: list[str]) -> list[Option]:
     return list(found.values())
 
 
-def resuming(options: list[Option]) -> list[Option]:
-    """Return the options by which a program may go on, the one that is named so plainly first."""
+def resuming(options: list[Option], goes_on: bool) -> list[Option]:
+    """Return the options by which a program may go on, the one that is named so plainly first.
+
+    `goes_on`: its source shows that it does, so that one called --checkpoint counts, too.
+    """
     found = [
         one
         for one in options
-        if one.is_called_resume or any(_LOADS.fullmatch(flag) for flag in one.flags)
+        if one.is_called_resume
+        or any(_LOADS.fullmatch(flag) for flag in one.flags)
+        or (goes_on and any(_CHECKPOINT.fullmatch(flag) for flag in one.flags))
     ]
     return sorted(found, key=lambda one: (not one.is_called_resume, not one.goes_on, one.is_choice))
 
 
-def _is_parsed_alone(source: Source, named: set[str]) -> bool:
+def _is_parsed_alone(source: Source, named: set[str], sources: list[Source]) -> bool:
     """Whether a file reads a command line only where it is run as a program of its own."""
     parses = [one for one in source.calls if name_of(one.func).startswith("parse_")]
-    return bool(parses) and not any(is_reached(source, one, named) for one in parses)
+    return bool(parses) and not any(
+        is_reached(source, one, named) and not _is_of_own_main(source, one, sources)
+        for one in parses
+    )
+
+
+def _is_of_own_main(source: Source, call: ast.Call, sources: list[Source]) -> bool:
+    """Whether a call stands in a function that its file calls as a program, and that no other file
+    takes from it by name."""
+    function = source.function_around(call)
+    if function is None or source.class_around(function) is not None:
+        return False
+    is_guarded = any(
+        name_of(one.func) == function.name and not is_reached(source, one, {function.name})
+        for one in source.calls
+    )
+    whole = f"{posixpath.basename(source.path).removesuffix('.py')}.{function.name}"
+    return is_guarded and not any(
+        isinstance(node, ast.ImportFrom) and any(one.name == function.name for one in node.names)
+        or isinstance(node, ast.Attribute) and ast.unparse(node).endswith(whole)
+        for there in sources
+        if there is not source
+        for node in ast.walk(there.tree)
+    )  # fmt: skip
 
 
 def _subcommands(source: Source) -> dict[ast.Call, str]:
@@ -200,7 +231,7 @@ def unset(options: list[Option], words: list[str]) -> list[Option]:
 
 
 _DATA = re.compile(r"data(?:set)?s?(?:_?(?:dir|root|path|folder))?")
-_ELSEWHERE = re.compile(r"(?:[A-Za-z]:[\\/]|/(?!tmp/|dev/)[\w.-]+/|~/)[^\s]+")
+_ELSEWHERE = re.compile(r"(?:[A-Za-z]:[\\/]|/(?!tmp/|dev/)[\w.-]+/|~/|\.\./)[^\s]+")
 
 
 def without_data(options: list[Option], words: list[str]) -> list[Option]:
@@ -215,8 +246,8 @@ def without_data(options: list[Option], words: list[str]) -> list[Option]:
 
 
 def elsewhere(options: list[Option], words: list[str]) -> list[str]:
-    """Return the paths of another machine that a command has, or that its options have by
-    default."""
+    """Return the paths of another machine, or above the project's folder, that a command has or
+    that its options have by default."""
     given = given_by(words, options)
     texts = [word.partition("=")[2] or word for word in words]
     texts += [one.default or "" for one in options if one.name not in given]
@@ -273,6 +304,8 @@ def _declared(call: ast.Call) -> Option | None:
     if name not in _CALLS or not texts:
         return None
     flags = tuple(text for text in texts if text.startswith("-"))
+    if name == "add_arg" and not flags:  # a project's own, which puts the dashes before the name
+        flags = (f"--{texts[0]}",)
     for text in flags:
         if not re.fullmatch(r"-{1,2}[\w][\w.:/-]*", text):
             return None
@@ -280,7 +313,9 @@ def _declared(call: ast.Call) -> Option | None:
     long = next((one for one in flags if one.startswith("--")), flags[0] if flags else texts[0])
     key = dest or long.lstrip("-").split("/")[0].replace("-", "_")
     action = _plain(keyed.get("action")) or ""
-    default = keyed.get("default")
+    default = keyed.get(
+        "default", call.args[2] if name == "add_arg" and len(call.args) > 2 else None
+    )
     nargs = _plain(keyed.get("nargs")) or ("*" if "nargs" in keyed else "")  # argparse.REMAINDER
     is_required = _truth(keyed.get("required")) or (
         not flags and nargs not in ("?", "*") and name == "add_argument"
@@ -291,7 +326,8 @@ def _declared(call: ast.Call) -> Option | None:
         _plain(default),
         is_switch=action in ("store_true", "store_false", "count") or _truth(keyed.get("is_flag")),
         is_required=is_required,
-        is_text=name != "add_argument" or _takes_text(keyed.get("type")),
+        is_text=(name != "add_argument" or _takes_text(keyed.get("type")))
+        and "choices" not in keyed,
         is_argument=True,
         takes_many="nargs" in keyed or "action" in keyed,
         is_off=action == "store_true" and not getattr(default, "value", default),
@@ -405,7 +441,7 @@ def _fields(node: ast.ClassDef) -> list[Option]:
 def _plain(node: ast.expr | None) -> str | None:
     if isinstance(node, ast.Constant) and isinstance(node.value, (str, int, float)):
         return None if isinstance(node.value, bool) else str(node.value)
-    if isinstance(node, ast.Call) and name_of(node.func) in ("Path", "str") and len(node.args) == 1:
+    if isinstance(node, ast.Call) and name_of(node.func) in _SAME and len(node.args) == 1:
         return _plain(node.args[0])
     return None
 

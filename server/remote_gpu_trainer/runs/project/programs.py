@@ -53,8 +53,9 @@ _NOT_TRAINING = re.compile(
 )
 _NO_TRAINING = ("eval", "evaluate", "evaluation", "predict", "inference")  # a mode of a program
 _TRAINS_WITH = re.compile(
-    r"torch|transformers|lightning|ultralytics|unsloth|trl|detectron2|mmengine|mmcv"
+    r"torch|transformers|lightning|ultralytics|unsloth|trl|detectron2|mmengine|mmcv|axolotl"
 )
+_IS_TRAINER = re.compile(r"[Tt]rainer|YOLO|Runner|\.fit\(")
 _HEADS = re.compile(r"python[0-9.]*|torchrun|accelerate|deepspeed")
 _READS = re.compile(r"['\"]LOCAL_RANK['\"]")
 _ASKS = re.compile(
@@ -167,7 +168,8 @@ def _training_signs(source: Source) -> int:
     signs = sum((
         "backward" in called,
         "step" in called and "zero_grad" in called,
-        bool({"fit", "train"} & called and re.search(r"Trainer|YOLO|Runner|\.fit\(", source.text)),
+        bool({"fit", "train"} & called and _IS_TRAINER.search(source.text)),
+        "LightningCLI" in source.text,
     ))  # fmt: skip
     return signs
 
@@ -297,6 +299,11 @@ def lacking_packages(project: Project, name: str, lists: list[str], used: list[S
             said = f"{other} has {names}, which the program imports and {name} lacks"
             return f"{said}: how do they get there?"
     return ""
+
+
+def packages(project: Project, name: str) -> set[str]:
+    """Return the packages of a list, as they are imported where both names are alike."""
+    return {*_packages_in(project, name)} if name in project.files else set()
 
 
 def _package(name: str) -> str:

@@ -40,6 +40,11 @@ _ARGUMENTS = re.compile(
 )
 _RANKS = re.compile(r"rank|main_process|is_main|master|global_zero|__name__", re.I)
 _STATE = re.compile(r"(?:optim|opt|sched|scaler)\w*\.load_state_dict$", re.I)
+# start_epoch = checkpoint["epoch"] + 1
+_COME_TO = re.compile(
+    r"^\w*(?:start|first|begin|init)\w* = \w*(?:ckpt|checkpoint|ckp|saved|state|loaded)\w*"
+    r"\[['\"]\w*(?:epoch|step|iter)"
+)
 _MOVERS = frozenset(("os", "shutil"))
 _NOT_SAVED = frozenset(("BytesIO", "StringIO"))
 _IMAGES = re.compile(
@@ -577,7 +582,11 @@ def loads(sources: list[Source], values: Values, own: list[str]) -> list[str]:
             path = values.read(source, call.args[0])
             text = posixpath.normpath(glob_of(path)) if is_known(path) else ""
             is_own = any(fnmatch(text, one) for one in own) and not _is_first(source, call)
-            if text not in ("", ".") and not text.startswith(("/", "~", "..")) and not is_own:
+            if (
+                text not in ("", ".", "None", "True", "False")
+                and not text.startswith(("/", "~", ".."))
+                and not is_own
+            ):
                 found.append(text)
     return list(dict.fromkeys(found))
 
@@ -589,10 +598,29 @@ def _is_first(source: Source, call: ast.Call) -> bool:
     return is_top and all(node.lineno > call.lineno for node in loops)
 
 
+def loads_another_state(sources: list[Source]) -> str:
+    """Return where a program loads a state by Accelerate and saves none, as file:line; '' for
+    nowhere."""
+    calls = [(source, call) for source in sources for call in source.calls]
+    if any(name_of(call.func) == "save_state" for _, call in calls):
+        return ""
+    found = (
+        f"{source.path}:{call.lineno}"
+        for source, call in calls
+        if ast.unparse(call.func) == "accelerator.load_state"
+    )
+    return next(found, "")
+
+
 def goes_on(sources: list[Source]) -> str:
-    """Return where a program loads the state of its optimizer, as file:line; '' for nowhere."""
+    """Return where a program loads the state of its optimizer, or the epoch that it had come to, as
+    file:line; '' for nowhere."""
     for source in sources:
         for call in source.calls:
             if name_of(call.func) == "load_state_dict" and _STATE.search(ast.unparse(call.func)):
                 return f"{source.path}:{call.lineno}"
+    for source in sources:
+        for node in ast.walk(source.tree):
+            if isinstance(node, ast.Assign) and _COME_TO.search(ast.unparse(node)):
+                return f"{source.path}:{node.lineno}"
     return ""

@@ -119,9 +119,9 @@ class Project:
             todo += self._imports[one]
         return list(used.values())
 
-    def imports_from_above(self, path: str) -> bool:
+    def imports_from_above(self, path: str, installed: frozenset[str]) -> bool:
         """Return whether a program in a folder below imports what Python finds from the project's
-        own folder alone."""
+        own folder alone. `installed`: packages, which stand before a folder without __init__.py."""
         here = PurePosixPath(path).parent
         for node in ast.walk(self.sources[path].tree):
             names = [one.name for one in node.names] if isinstance(node, ast.Import) else []
@@ -137,6 +137,8 @@ class Project:
                 is_above = f"{top}.py" in self.files or any(
                     one.startswith(f"{top}/") and one.endswith(".py") for one in self.files
                 )
+                if top in installed and f"{top}/__init__.py" not in self.files:
+                    continue
                 if top and is_above and not is_beside:
                     return True
         return False

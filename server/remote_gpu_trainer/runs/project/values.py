@@ -102,6 +102,8 @@ class Values:
         if isinstance(node, ast.JoinedStr):
             return self._joined(self.read(source, part, depth + 1) for part in node.values)
         if isinstance(node, ast.FormattedValue):
+            if _is_fraction(node.format_spec):
+                return UNKNOWN
             return self._read_field(source, node.value, depth)
         if isinstance(node, ast.BinOp):
             return self._read_operation(source, node, depth)
@@ -430,7 +432,7 @@ def _all_assigned(inside: ast.AST, most_depth: int) -> dict[str, list[ast.expr]]
     todo = list(nodes)
     if most_depth == 0:  # what `if __name__ == ...` holds is the module's level, too
         for node in list(todo):
-            if isinstance(node, (ast.If, ast.Try, ast.With, ast.For)):
+            if isinstance(node, (ast.If, ast.Try, ast.With, ast.For, ast.While)):
                 todo += [
                     one for one in ast.walk(node) if isinstance(one, (ast.Assign, ast.AnnAssign))
                 ]
@@ -506,6 +508,11 @@ def _counts(node: ast.expr) -> bool:
     if isinstance(node, ast.BinOp) and (_is_number(node.left) or _is_number(node.right)):
         return _counts(node.left) or _counts(node.right)
     return isinstance(node, ast.Name) and _COUNTERS.fullmatch(node.id) is not None
+
+
+def _is_fraction(spec: ast.expr | None) -> bool:
+    """Whether a format is one of a number with decimals, as in {loss:.4f}."""
+    return spec is not None and re.search(r"[eEfFgG%]'$", ast.unparse(spec)) is not None
 
 
 def _is_number(node: ast.expr) -> bool:
