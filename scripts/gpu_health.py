@@ -35,6 +35,7 @@ import errno
 import glob
 import io
 import json
+import math
 import os
 import re
 import select
@@ -1049,11 +1050,91 @@ def sxid_event(place, code, text, line):
 
 
 # --------------------------------------------------------------------------------------------------
+# text.py
+# Read the cells of nvidia-smi. Text from a box is cut, cleaned, not trusted.
+
+NOT_AVAILABLE = (
+    "n/a",
+    "not supported",
+    "not available",
+    "requested functionality has been deprecated",
+    "not found",
+    "",
+)
+
+# 81559 MiB · 26.562 GB/s · 16x · 0x0000000000000001 · 512 bank(s) · -5 C
+NUMBER = re.compile(r"(-?\d{1,16}(?:\.\d{1,6})?)\s*(?:x|%|[a-zA-Z]{1,7}(?:/s)?|bank\(s\))?$")
+
+
+def state(cell):
+    """Classify a cell: value, na (not available, never 0), denied, lost, error, bad, missing."""
+    if cell is None:
+        return "missing"
+    text = cell.strip()
+    bare = text.strip("[]").strip().lower()
+    if text.startswith("[") != text.endswith("]"):
+        return "bad"
+    if bare in NOT_AVAILABLE:
+        return "na"
+    if bare == "insufficient permissions":
+        return "denied"
+    if bare in ("gpu is lost", "gpu requires reset"):
+        return "lost"
+    if bare in ("unknown error", "err!"):
+        return "error"
+    return "bad" if text.startswith("[") else "value"
+
+
+def number(cell):
+    """The number of a cell without its unit, or None."""
+    if state(cell) != "value":
+        return None
+    text = cell.strip()
+    if re.match(r"0[xX][0-9a-fA-F]{1,16}$", text):
+        return int(text, 16)
+    match = NUMBER.match(text)
+    return float(match.group(1)) if match else None
+
+
+def yes(cell):
+    """True, False or None. Some drivers print Yes and No, others numbers."""
+    if state(cell) != "value":
+        return None
+    text = cell.strip().lower()
+    if text in ("yes", "no"):
+        return text == "yes"
+    return int(text) > 0 if re.match(r"\d{1,9}$", text) else None
+
+
+def version(text):
+    """'590.44.01' -> (590, 44, 1); () for what is no version."""
+    match = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
+    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
+
+
+def as_dict(value):
+    """The value if it is a dict, otherwise an empty dict."""
+    return value if isinstance(value, dict) else {}
+
+
+def as_list(value):
+    """The value if it is a list, otherwise an empty list."""
+    return value if isinstance(value, list) else []
+
+
+def usual(values):
+    """The most common value that isn't None or empty, or None."""
+    values = [value for value in values if value not in (None, "")]
+    return max(sorted(set(values), key=str), key=values.count) if values else None
+
+
+# --------------------------------------------------------------------------------------------------
 # dcgm.py
 # What NVIDIA's DCGM says of the cards: `dcgmi diag` and `dcgmi health -c`, as somebody pasted it.
 #
 # The check starts neither. Their tables have two columns: what was tested and how it went, and
 # below it, with the first column empty, the same for single GPUs or the words of an error.
+# `dcgmi diag -j` gives the same as JSON, whose fields changed with DCGM 4.
 
 TABLE_OF_DCGM = re.compile(r"^[>\s]*\| (?:Health Monitor Report|Diagnostic +\| Result) +\|", re.M)
 ROW_OF_DCGM = re.compile(r"^[>\s]*\| (.*?) *\|(?: (.*?) *\|)?\s*$")
@@ -1064,6 +1145,9 @@ FATAL = re.compile(
     r"double-bit|\bDBE\b|uncorrectable|faulty memory|uncontained|fallen off the bus"
     r"|corrupt InfoROM|row remapping failed|fatal NvSwitch SXID"
 )
+# A setting that DCGM 4 fails a card for, and that harms no training.
+SETTING = re.compile(r"Persistence mode for GPU \d{1,3} is (?:currently )?disabled", re.I)
+OBJECT_OF_DCGM = re.compile(r"\{\s*\"DCGM (?:GPU )?Diagnostic\"\s*:")
 NAMED_XID = re.compile(r"\bXID (\d{1,3})\b")
 
 
@@ -1091,17 +1175,64 @@ class TestOfDcgm:
 
     def told_of(self, gpu, result):
         """What isn't well with one GPU, with the errors that are its own or nobody's."""
-        words = " ".join(text for whose, text in self.errors if whose in (gpu, None) or gpu is None)
-        words = " ".join(words.split())
+        mine = [text for whose, text in self.errors if whose in (gpu, None) or gpu is None]
+        words = " ".join(" ".join(mine).split())
         text = f"diag: {self.name}: {result}" + (f": {words}" if words else "")
-        return ToldByDcgm(gpu, level_of_words(BAD[result], words), text)
+        is_setting = mine and all(SETTING.search(" ".join(one.split())) for one in mine)
+        level = "warn" if is_setting else level_of_words(BAD[result], words)
+        return ToldByDcgm(gpu, level, text)
 
 
 def parse_dcgm(text):
-    """The tables of `dcgmi diag` or `dcgmi health -c` -> [ToldByDcgm], empty where all is well."""
+    """The output of `dcgmi diag` or `dcgmi health -c` -> [ToldByDcgm], empty where all is well."""
+    found = OBJECT_OF_DCGM.search(text)
+    if found:
+        return told_by_json(text[found.start() :])
     rows = [row.groups() for row in map(ROW_OF_DCGM.match, clean(text).splitlines()) if row]
     is_report = any(name.startswith("Health Monitor Report") for name, _ in rows)
     return told_by_health(rows) if is_report else told_by_diag(rows)
+
+
+def is_of_dcgm(text):
+    """Whether a text is one of these outputs."""
+    return bool(TABLE_OF_DCGM.search(text) or OBJECT_OF_DCGM.search(text))
+
+
+def told_by_json(text):
+    """Read `dcgmi diag -j`: DCGM 3 names a card by gpu_id, or several by gpu_ids; 4 by entity_id.
+
+    A text that breaks off tells nothing, and says so.
+    """
+    try:
+        report, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return [ToldByDcgm(None, "warn", "diag: its JSON breaks off, so it can't be read")]
+    tests = []
+    for value in map(as_dict, report.values()):
+        if value.get("runtime_error"):
+            words = f"diag: it didn't run: {value['runtime_error']}"
+            return [ToldByDcgm(None, "warn", words)]
+        for category in map(as_dict, as_list(value.get("test_categories"))):
+            tests += map(test_of_json, map(as_dict, as_list(category.get("tests"))))
+    return [told for test in tests for told in test.told()]
+
+
+def test_of_json(given):
+    """A test of the JSON -> TestOfDcgm."""
+    test = TestOfDcgm(short(str(given.get("name")), 60))
+    for result in map(as_dict, as_list(given.get("results"))):
+        status = str(result.get("status")).strip().capitalize()
+        named = [result.get(name) for name in ("gpu_id", "gpu_ids", "entity_id")]
+        gpus = re.findall(r"\d{1,3}", str(next((one for one in named if one is not None), "")))
+        if result.get("entity_group", "GPU") != "GPU":
+            gpus = []
+        for gpu in map(int, gpus) if gpus else [None]:
+            test.results[gpu] = status
+        for warning in as_list(result.get("warnings")):
+            words = as_dict(warning).get("warning") or warning
+            if isinstance(words, str):
+                test.errors += [(int(gpu), words + " ") for gpu in gpus] or [(None, words + " ")]
+    return test
 
 
 def told_by_health(rows):
@@ -1187,85 +1318,6 @@ def judge_dcgm(box, add):
             add(gpu, "dcgm_failed", text, level=level, key=key)
         else:
             add(gpu, "dcgm_warned", text, level=level, key=key)
-
-
-# --------------------------------------------------------------------------------------------------
-# text.py
-# Read the cells of nvidia-smi. Text from a box is cut, cleaned, not trusted.
-
-NOT_AVAILABLE = (
-    "n/a",
-    "not supported",
-    "not available",
-    "requested functionality has been deprecated",
-    "not found",
-    "",
-)
-
-# 81559 MiB · 26.562 GB/s · 16x · 0x0000000000000001 · 512 bank(s) · -5 C
-NUMBER = re.compile(r"(-?\d{1,16}(?:\.\d{1,6})?)\s*(?:x|%|[a-zA-Z]{1,7}(?:/s)?|bank\(s\))?$")
-
-
-def state(cell):
-    """Classify a cell: value, na (not available, never 0), denied, lost, error, bad, missing."""
-    if cell is None:
-        return "missing"
-    text = cell.strip()
-    bare = text.strip("[]").strip().lower()
-    if text.startswith("[") != text.endswith("]"):
-        return "bad"
-    if bare in NOT_AVAILABLE:
-        return "na"
-    if bare == "insufficient permissions":
-        return "denied"
-    if bare in ("gpu is lost", "gpu requires reset"):
-        return "lost"
-    if bare in ("unknown error", "err!"):
-        return "error"
-    return "bad" if text.startswith("[") else "value"
-
-
-def number(cell):
-    """The number of a cell without its unit, or None."""
-    if state(cell) != "value":
-        return None
-    text = cell.strip()
-    if re.match(r"0[xX][0-9a-fA-F]{1,16}$", text):
-        return int(text, 16)
-    match = NUMBER.match(text)
-    return float(match.group(1)) if match else None
-
-
-def yes(cell):
-    """True, False or None. Some drivers print Yes and No, others numbers."""
-    if state(cell) != "value":
-        return None
-    text = cell.strip().lower()
-    if text in ("yes", "no"):
-        return text == "yes"
-    return int(text) > 0 if re.match(r"\d{1,9}$", text) else None
-
-
-def version(text):
-    """'590.44.01' -> (590, 44, 1); () for what is no version."""
-    match = re.match(r"\D{0,3}(\d{1,6}(?:\.\d{1,6}){0,4})", str(text or ""))
-    return tuple(int(part) for part in match.group(1).split(".")) if match else ()
-
-
-def as_dict(value):
-    """The value if it is a dict, otherwise an empty dict."""
-    return value if isinstance(value, dict) else {}
-
-
-def as_list(value):
-    """The value if it is a list, otherwise an empty list."""
-    return value if isinstance(value, list) else []
-
-
-def usual(values):
-    """The most common value that isn't None or empty, or None."""
-    values = [value for value in values if value not in (None, "")]
-    return max(sorted(set(values), key=str), key=values.count) if values else None
 
 
 # --------------------------------------------------------------------------------------------------
@@ -1422,6 +1474,80 @@ CALL_SECONDS = 25.0  # for one call of nvidia-smi
 # For all its calls: an MCP call has 50 s, and ssh needs some of them. The first call wakes the
 # GPUs, and may use all of this time.
 SERIES_SECONDS = 42.0
+
+
+# --------------------------------------------------------------------------------------------------
+# limits.py
+# What a cgroup leaves to a container, by its files as people paste them.
+#
+# A file that is named for itself, the output of `cat` or `head` below its command, or of `grep . `. A
+# number alone says nothing, but for the two of cpu.max with the kernel's usual period.
+
+# The file, and what stands in it. cpu.max: the microseconds of each period, and the period.
+VALUES_OF_LIMITS = {
+    "cpu.max": re.compile(r"(max|\d{1,12})\s+(\d{1,9})$"),
+    "memory.max": re.compile(r"(max|\d{1,20})$"),
+    "cpu.cfs_quota_us": re.compile(r"(-1|\d{1,12})$"),
+    "cpu.cfs_period_us": re.compile(r"(\d{1,9})$"),
+    "memory.limit_in_bytes": re.compile(r"(\d{1,20})$"),
+}
+NAME_OF_LIMIT = re.compile(
+    r"(?<![\w.])({})(?![\w.])".format("|".join(map(re.escape, VALUES_OF_LIMITS)))
+)
+SIGN_OF_VALUE = re.compile(r"\s*[:=]\s*")
+CPU_MAX_ALONE = re.compile(r"\s*(?:max|\d{3,9}) 100000\s*$")
+NO_LIMIT = 1 << 60  # bytes; v1 writes nearly 2**63 for none
+
+
+def file_of_limits(name):
+    """The file of a cgroup that a file's name says it is, or ""."""
+    name = re.sub(r"\.txt$", "", name)
+    return name if name in VALUES_OF_LIMITS else ""
+
+
+def has_limits(text):
+    """Whether a text shows such a file with its value."""
+    return bool(CPU_MAX_ALONE.match(text) or values_in(text))
+
+
+def values_in(text):
+    """The files of a text with the groups of their values -> {name: groups}."""
+    found, waiting = {}, []
+    if CPU_MAX_ALONE.match(text):
+        text = "cpu.max:" + text
+    for line in clean(text).splitlines():
+        line = line.strip()
+        names = list(NAME_OF_LIMIT.finditer(line))
+        if names:
+            name, rest = names[-1].group(1), line[names[-1].end() :]
+            sign = SIGN_OF_VALUE.match(rest)
+            value = VALUES_OF_LIMITS[name].match(rest[sign.end() :].strip()) if sign else None
+            if value:
+                found[name] = value.groups()
+            waiting = [] if value else [match.group(1) for match in names]
+        elif line and waiting:
+            name = waiting.pop(0)
+            value = VALUES_OF_LIMITS[name].match(line)
+            if value:
+                found[name] = value.groups()
+            else:
+                waiting = []
+    return found
+
+
+def parse_limits(text):
+    """The limits -> {"quota": processors, "limit_mib": memory}, each where the text tells one."""
+    values, limits = values_in(text), {}
+    quota, period = values.get("cpu.max", (None, None))
+    if quota is None:
+        quota = values.get("cpu.cfs_quota_us", (None,))[0]
+        period = values.get("cpu.cfs_period_us", (None,))[0]
+    if quota and period and quota.isdigit() and int(period):
+        limits["quota"] = int(quota) / int(period)
+    memory = (values.get("memory.max") or values.get("memory.limit_in_bytes") or ("",))[0]
+    if memory.isdigit() and 0 < int(memory) < NO_LIMIT:
+        limits["limit_mib"] = int(memory) >> 20
+    return limits
 
 
 # --------------------------------------------------------------------------------------------------
@@ -2593,6 +2719,11 @@ def read_other_captures(box, files):
         box.proc = dict(box.proc, disks=dict(disks, **as_dict(box.proc.get("disks"))))
     if "edac.txt" in files:
         box.proc = dict(box.proc, edac=parse_memory_counts(files["edac.txt"]))
+    limits = parse_limits(files.get("cgroup.txt", ""))
+    for name, part in (("quota", "cpu"), ("limit_mib", "cgroup")):
+        if name in limits:
+            known = as_dict(box.proc.get(part))
+            box.proc = dict(box.proc, **{part: dict({name: limits[name]}, **known)})
     box.dcgm = parse_dcgm(files.get("dcgm.txt", ""))
     for line in clean(files.get("lspci.txt", "")).splitlines():
         # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): it no longer answers
@@ -3127,8 +3258,9 @@ def judge_processors(box, add):
     """Judge the processors that the job may use, and how much of their time others take."""
     cpu, mine = as_dict(box.proc.get("cpu")), processors_of(box)
     total = as_number(cpu.get("count"))
-    if mine and total and mine < min(total, PROCESSORS_A_GPU * len(box.gpus)):
-        add(None, "few_processors", f"{mine:g}", total, len(box.gpus))
+    if mine and mine < min(total or math.inf, PROCESSORS_A_GPU * len(box.gpus)):
+        of = f" of {total:g}" if total else ""
+        add(None, "few_processors", f"{mine:g}{of}", len(box.gpus))
     periods, throttled = as_number(cpu.get("periods")), as_number(cpu.get("throttled"))
     if periods and throttled and periods >= 1000 and throttled > THROTTLED * periods:
         add(None, "throttled_container", 100 * throttled / periods)
@@ -4632,7 +4764,7 @@ corrected_memory | degraded
   do: a memory module is about to fail: save your checkpoints elsewhere, finish your job, then
     {BACK}
 few_processors | warn | processors
-  found: this job may use %s of %d processors, for %d GPUs
+  found: this job may use %s processors, for %d GPUs
   expected: 2 for each GPU (our limit)
   do: compare it with what you rented: --expect cpus=N; data loaders will hold the GPUs up
 throttled_container | warn | throttled container
@@ -5792,8 +5924,12 @@ def load(path):
             raw = handle.read(LIMIT + 1)
         text, base = raw[:LIMIT].decode("utf-8", "replace"), os.path.basename(name)
         slot = base if base in known else kind_of(text)
+        if file_of_limits(base):
+            slot, text = "cgroup.txt", f"{file_of_limits(base)}:{text}"
         if slot == "unrecognised" and folder:
             continue
+        if slot == "cgroup.txt":
+            text = "\n".join(filter(None, [record["files"].pop(slot, ""), text]))
         if slot in record["files"]:
             raise ValueError(
                 f"{path}: two files are {slot}; pass a folder with the outputs of one box"
@@ -5803,6 +5939,8 @@ def load(path):
         record["files"][slot] = text
         if slot not in ("dmesg.txt", base) and parse_log(text)["events"]:
             record["files"].setdefault("dmesg.txt", text)  # somebody pasted two outputs as one
+        if slot not in ("cgroup.txt", base) and has_limits(text):
+            record["files"].setdefault("cgroup.txt", text)
     read_objects(record)
     return record
 
@@ -5877,7 +6015,7 @@ KINDS_OF_OUTPUT = (
     ),
     # Filesystem      Size  Used Avail Use% Mounted on
     ("df.txt", lambda text: re.search(r"^\s*Filesystem\s.*\bMounted on\s*$", text[:HEAD], re.M)),
-    ("dcgm.txt", lambda text: TABLE_OF_DCGM.search(text[:HEAD])),
+    ("dcgm.txt", lambda text: is_of_dcgm(text[:HEAD])),
     ("edac.txt", lambda text: has_memory_counts(text[:MOST_LOOKED_AT])),
     (
         "retired.csv",
@@ -5903,6 +6041,7 @@ KINDS_OF_OUTPUT = (
     ),
     ("version.txt", lambda text: re.search(r"^NVML version\s*:", text[:HEAD], re.M)),
     ("dmesg.txt", is_kernel_log),
+    ("cgroup.txt", lambda text: has_limits(text[:HEAD])),
     ("fabricmanager.txt", lambda text: "[tid " in text[:HEAD]),
 )
 

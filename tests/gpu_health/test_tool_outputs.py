@@ -4,6 +4,8 @@ The layouts are those of NVIDIA/DCGM at 72fa3fea (`dcgmi/Diag.cpp`, `dcgmi/Healt
 reports that the tests name, and of edac-utils and rasdaemon.
 """
 
+import json
+
 import pytest
 
 from tests.gpu_health.script import gpu_health
@@ -169,3 +171,89 @@ def test_memory_errors_that_the_kernel_counted_are_told(text, levels, tmp_path):
 def test_a_text_about_these_tools_is_taken_for_none_of_them():
     for text in ("run dcgmi diag -r 3\n", "there were Corrected Errors\n", "| a | Fail |\n"):
         assert gpu_health.kind_of(text) == "unrecognised"
+
+
+def diagnostic(*results, name="GPU Memory", of="DCGM GPU Diagnostic"):
+    """`dcgmi diag -j` of one test."""
+    tests = [{"name": name, "results": list(results)}]
+    return json.dumps({of: {"test_categories": [{"category": "Hardware", "tests": tests}]}})
+
+
+SETTING = "Persistence Mode: Persistence mode for GPU 0 is disabled. Enable it as root."
+JSON_OF_DIAG = [
+    ([{"gpu_ids": "0,1", "status": "Pass"}], []),
+    ([{"gpu_id": "0", "status": "Skip"}, {"gpu_id": "1", "status": "Fail"}], [(1, "degraded")]),
+    ([{"gpu_id": "1", "status": "Fail", "warnings": ["an uncorrectable error"]}], [(1, "fatal")]),
+    ([{"gpu_ids": "0,1", "status": "Warn"}], [(0, "warn"), (1, "warn")]),
+    (
+        [
+            {"entity_group": "GPU", "entity_id": 0, "status": "Pass"},
+            {"entity_group": "GPU", "entity_id": 3, "status": "Fail", "warnings": [{"warning": "low bandwidth", "error_id": 9}]},
+        ],
+        [(3, "degraded")],
+    ),
+    ([{"entity_group": "CPU", "entity_id": 0, "status": "Fail"}], [(None, "degraded")]),
+    ([{"entity_group": "GPU", "entity_id": 0, "status": "Fail", "warnings": [{"warning": SETTING}]}], [(0, "warn")]),
+    (
+        [{"entity_group": "GPU", "entity_id": 0, "status": "Fail", "warnings": [{"warning": SETTING}, {"warning": "DBE"}]}],
+        [(0, "fatal")],
+    ),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("results", "found"), JSON_OF_DIAG)
+@pytest.mark.parametrize("of", ["DCGM GPU Diagnostic", "DCGM Diagnostic"])
+def test_the_json_of_a_diagnostic_is_read_as_its_table_is(results, found, of, tmp_path):
+    text = f"Successfully ran diagnostic for group.\n{diagnostic(*results, of=of)}\n$ "
+    assert told(text, tmp_path) == (found, ["dcgm.txt"])
+
+
+def test_a_json_that_breaks_off_is_said(tmp_path):
+    text = diagnostic({"gpu_id": "1", "status": "Fail"})[:120]
+    assert told(text, tmp_path) == ([(None, "warn")], ["dcgm.txt"])
+
+
+LIMITS = [
+    # (the text, the processors and the GiB that it leaves, None where it tells none)
+    ("$ cat /sys/fs/cgroup/cpu.max\n800000 100000\n$ cat /sys/fs/cgroup/memory.max\n68719476736\n", 8, 64),
+    ("$ cat /sys/fs/cgroup/cpu.max /sys/fs/cgroup/memory.max\n250000 100000\n8589934592\n", 2.5, 8),
+    ("/sys/fs/cgroup/cpu.max:400000 100000\n/sys/fs/cgroup/memory.max:max\n", 4, None),
+    ("==> /sys/fs/cgroup/cpu.max <==\nmax 100000\n\n==> /sys/fs/cgroup/memory.max <==\n8589934592\n", None, 8),
+    ("cpu.cfs_quota_us: 200000\ncpu.cfs_period_us: 100000\nmemory.limit_in_bytes: 9223372036854771712\n", 2, None),
+    ("/sys/fs/cgroup/cpu/cpu.cfs_quota_us:-1\n/sys/fs/cgroup/cpu/cpu.cfs_period_us:100000\n", None, None),
+    ("1600000 100000\n", 16, None),
+    ("1600000 250000\n", None, None),
+    ("68719476736\n", None, None),
+    ("memory.max was too low, so I set\n68719476736 bytes\n", None, None),
+    ("memory.maximum: 68719476736\n", None, None),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("text", "processors", "memory"), LIMITS)
+def test_the_limits_of_a_cgroup_are_compared_with_what_was_rented(
+    text, processors, memory, tmp_path
+):
+    path = tmp_path / "pasted.txt"
+    path.write_text(text, encoding="utf-8")
+    asked = gpu_health.expectations_of("cpus=96,ram=512")
+    evidence = {one["evidence"] for one in gpu_health.judge(gpu_health.load(str(path)), asked)}
+    assert (f"cpus: {processors}" in evidence) == (processors is not None)
+    assert ("cpus could not be read" in evidence) == (processors is None)
+    assert (f"ram: {memory}.0 GiB" in evidence) == (memory is not None)
+    assert ("ram could not be read" in evidence) == (memory is None)
+
+
+def test_files_of_a_cgroup_are_known_by_their_names_and_beside_the_cards(tmp_path):
+    folder = tmp_path / "box"
+    folder.mkdir()
+    (folder / "cpu.max").write_text("400000 100000\n")
+    (folder / "memory.max").write_text("8589934592\n")
+    cards = "".join(f"GPU {at}: NVIDIA H100 80GB HBM3 (UUID: GPU-{at})\n" for at in range(8))
+    (folder / "list.txt").write_text(cards)
+    found = gpu_health.judge(gpu_health.load(str(folder)))
+    assert "this job may use 4 processors, for 8 GPUs" in [one["evidence"] for one in found]
+
+
+def test_a_diagnostic_that_did_not_run_is_said(tmp_path):
+    text = json.dumps({"DCGM Diagnostic": {"runtime_error": "no GPUs in this group"}})
+    assert told(text, tmp_path) == ([(None, "warn")], ["dcgm.txt"])

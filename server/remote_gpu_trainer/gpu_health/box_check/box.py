@@ -7,6 +7,7 @@ from ...logs.kernel.places import COLOUR, bdf, clean, short
 from .dcgm import parse_dcgm
 from .failures import HANDLE, exit_of, lost_handles, smi_failure
 from .files import CALLS, FILES, LIMIT
+from .limits import parse_limits
 from .memory_counts import parse_memory_counts
 from .smi_outputs import (
     parse_apps,
@@ -346,6 +347,11 @@ def read_other_captures(box, files):
         box.proc = dict(box.proc, disks=dict(disks, **as_dict(box.proc.get("disks"))))
     if "edac.txt" in files:
         box.proc = dict(box.proc, edac=parse_memory_counts(files["edac.txt"]))
+    limits = parse_limits(files.get("cgroup.txt", ""))
+    for name, part in (("quota", "cpu"), ("limit_mib", "cgroup")):
+        if name in limits:
+            known = as_dict(box.proc.get(part))
+            box.proc = dict(box.proc, **{part: dict({name: limits[name]}, **known)})
     box.dcgm = parse_dcgm(files.get("dcgm.txt", ""))
     for line in clean(files.get("lspci.txt", "")).splitlines():
         # 3b:00.0 3D controller [0302]: NVIDIA Corporation … (rev ff): it no longer answers

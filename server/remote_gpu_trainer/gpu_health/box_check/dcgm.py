@@ -2,13 +2,16 @@
 
 The check starts neither. Their tables have two columns: what was tested and how it went, and
 below it, with the first column empty, the same for single GPUs or the words of an error.
+`dcgmi diag -j` gives the same as JSON, whose fields changed with DCGM 4.
 """
 
+import json
 import re
 from typing import NamedTuple, Optional
 
 from ...logs.kernel.places import clean, short
 from ...logs.kernel.xids import xid_level
+from .text import as_dict, as_list
 
 TABLE_OF_DCGM = re.compile(r"^[>\s]*\| (?:Health Monitor Report|Diagnostic +\| Result) +\|", re.M)
 ROW_OF_DCGM = re.compile(r"^[>\s]*\| (.*?) *\|(?: (.*?) *\|)?\s*$")
@@ -19,6 +22,9 @@ FATAL = re.compile(
     r"double-bit|\bDBE\b|uncorrectable|faulty memory|uncontained|fallen off the bus"
     r"|corrupt InfoROM|row remapping failed|fatal NvSwitch SXID"
 )
+# A setting that DCGM 4 fails a card for, and that harms no training.
+SETTING = re.compile(r"Persistence mode for GPU \d{1,3} is (?:currently )?disabled", re.I)
+OBJECT_OF_DCGM = re.compile(r"\{\s*\"DCGM (?:GPU )?Diagnostic\"\s*:")
 NAMED_XID = re.compile(r"\bXID (\d{1,3})\b")
 
 
@@ -46,17 +52,64 @@ class TestOfDcgm:
 
     def told_of(self, gpu, result):
         """What isn't well with one GPU, with the errors that are its own or nobody's."""
-        words = " ".join(text for whose, text in self.errors if whose in (gpu, None) or gpu is None)
-        words = " ".join(words.split())
+        mine = [text for whose, text in self.errors if whose in (gpu, None) or gpu is None]
+        words = " ".join(" ".join(mine).split())
         text = f"diag: {self.name}: {result}" + (f": {words}" if words else "")
-        return ToldByDcgm(gpu, level_of_words(BAD[result], words), text)
+        is_setting = mine and all(SETTING.search(" ".join(one.split())) for one in mine)
+        level = "warn" if is_setting else level_of_words(BAD[result], words)
+        return ToldByDcgm(gpu, level, text)
 
 
 def parse_dcgm(text):
-    """The tables of `dcgmi diag` or `dcgmi health -c` -> [ToldByDcgm], empty where all is well."""
+    """The output of `dcgmi diag` or `dcgmi health -c` -> [ToldByDcgm], empty where all is well."""
+    found = OBJECT_OF_DCGM.search(text)
+    if found:
+        return told_by_json(text[found.start() :])
     rows = [row.groups() for row in map(ROW_OF_DCGM.match, clean(text).splitlines()) if row]
     is_report = any(name.startswith("Health Monitor Report") for name, _ in rows)
     return told_by_health(rows) if is_report else told_by_diag(rows)
+
+
+def is_of_dcgm(text):
+    """Whether a text is one of these outputs."""
+    return bool(TABLE_OF_DCGM.search(text) or OBJECT_OF_DCGM.search(text))
+
+
+def told_by_json(text):
+    """Read `dcgmi diag -j`: DCGM 3 names a card by gpu_id, or several by gpu_ids; 4 by entity_id.
+
+    A text that breaks off tells nothing, and says so.
+    """
+    try:
+        report, _ = json.JSONDecoder().raw_decode(text)
+    except (ValueError, RecursionError):
+        return [ToldByDcgm(None, "warn", "diag: its JSON breaks off, so it can't be read")]
+    tests = []
+    for value in map(as_dict, report.values()):
+        if value.get("runtime_error"):
+            words = f"diag: it didn't run: {value['runtime_error']}"
+            return [ToldByDcgm(None, "warn", words)]
+        for category in map(as_dict, as_list(value.get("test_categories"))):
+            tests += map(test_of_json, map(as_dict, as_list(category.get("tests"))))
+    return [told for test in tests for told in test.told()]
+
+
+def test_of_json(given):
+    """A test of the JSON -> TestOfDcgm."""
+    test = TestOfDcgm(short(str(given.get("name")), 60))
+    for result in map(as_dict, as_list(given.get("results"))):
+        status = str(result.get("status")).strip().capitalize()
+        named = [result.get(name) for name in ("gpu_id", "gpu_ids", "entity_id")]
+        gpus = re.findall(r"\d{1,3}", str(next((one for one in named if one is not None), "")))
+        if result.get("entity_group", "GPU") != "GPU":
+            gpus = []
+        for gpu in map(int, gpus) if gpus else [None]:
+            test.results[gpu] = status
+        for warning in as_list(result.get("warnings")):
+            words = as_dict(warning).get("warning") or warning
+            if isinstance(words, str):
+                test.errors += [(int(gpu), words + " ") for gpu in gpus] or [(None, words + " ")]
+    return test
 
 
 def told_by_health(rows):

@@ -4,6 +4,7 @@
 add(gpu, name, *values) adds the finding `name`, with None for `gpu` if it is about the whole box.
 """
 
+import math
 import re
 from typing import NamedTuple
 
@@ -89,8 +90,9 @@ def judge_processors(box, add):
     """Judge the processors that the job may use, and how much of their time others take."""
     cpu, mine = as_dict(box.proc.get("cpu")), processors_of(box)
     total = as_number(cpu.get("count"))
-    if mine and total and mine < min(total, PROCESSORS_A_GPU * len(box.gpus)):
-        add(None, "few_processors", f"{mine:g}", total, len(box.gpus))
+    if mine and mine < min(total or math.inf, PROCESSORS_A_GPU * len(box.gpus)):
+        of = f" of {total:g}" if total else ""
+        add(None, "few_processors", f"{mine:g}{of}", len(box.gpus))
     periods, throttled = as_number(cpu.get("periods")), as_number(cpu.get("throttled"))
     if periods and throttled and periods >= 1000 and throttled > THROTTLED * periods:
         add(None, "throttled_container", 100 * throttled / periods)

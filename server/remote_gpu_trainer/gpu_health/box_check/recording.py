@@ -7,10 +7,11 @@ import re
 
 from ...logs.kernel.kernel_log import parse_log
 from ...logs.kernel.places import short
-from .dcgm import TABLE_OF_DCGM
+from .dcgm import is_of_dcgm
 from .failures import HANDLE, smi_failure
 from .fields import CANON
 from .files import EXTRA_FILES, FILES, LIMIT
+from .limits import file_of_limits, has_limits
 from .memory_counts import has_memory_counts
 from .smi_outputs import is_part_of_q
 
@@ -48,8 +49,12 @@ def load(path):
             raw = handle.read(LIMIT + 1)
         text, base = raw[:LIMIT].decode("utf-8", "replace"), os.path.basename(name)
         slot = base if base in known else kind_of(text)
+        if file_of_limits(base):
+            slot, text = "cgroup.txt", f"{file_of_limits(base)}:{text}"
         if slot == "unrecognised" and folder:
             continue
+        if slot == "cgroup.txt":
+            text = "\n".join(filter(None, [record["files"].pop(slot, ""), text]))
         if slot in record["files"]:
             raise ValueError(
                 f"{path}: two files are {slot}; pass a folder with the outputs of one box"
@@ -59,6 +64,8 @@ def load(path):
         record["files"][slot] = text
         if slot not in ("dmesg.txt", base) and parse_log(text)["events"]:
             record["files"].setdefault("dmesg.txt", text)  # somebody pasted two outputs as one
+        if slot not in ("cgroup.txt", base) and has_limits(text):
+            record["files"].setdefault("cgroup.txt", text)
     read_objects(record)
     return record
 
@@ -133,7 +140,7 @@ KINDS_OF_OUTPUT = (
     ),
     # Filesystem      Size  Used Avail Use% Mounted on
     ("df.txt", lambda text: re.search(r"^\s*Filesystem\s.*\bMounted on\s*$", text[:HEAD], re.M)),
-    ("dcgm.txt", lambda text: TABLE_OF_DCGM.search(text[:HEAD])),
+    ("dcgm.txt", lambda text: is_of_dcgm(text[:HEAD])),
     ("edac.txt", lambda text: has_memory_counts(text[:MOST_LOOKED_AT])),
     (
         "retired.csv",
@@ -159,5 +166,6 @@ KINDS_OF_OUTPUT = (
     ),
     ("version.txt", lambda text: re.search(r"^NVML version\s*:", text[:HEAD], re.M)),
     ("dmesg.txt", is_kernel_log),
+    ("cgroup.txt", lambda text: has_limits(text[:HEAD])),
     ("fabricmanager.txt", lambda text: "[tid " in text[:HEAD]),
 )
