@@ -470,6 +470,41 @@ def test_an_8_bit_base_has_wide_margins(config, capsys):
     assert (code, wide["verdict"]) == (2, "tight") and "8-bit" in wide["why"]
 
 
+ZERO = ["--sharding", "zero3", "--gpus", "2"]
+
+
+@pytest.mark.parametrize(("words", "verdict", "why"), [
+    # torchtune trains it on a 4090 in 18.9 GiB: paged, and with gradients that are used at once
+    (["--optimizer", "adamw8bit"], DOES_NOT_FIT, ""),
+    (["--optimizer", "paged-adamw8bit"], "tight", "a paged optimizer's state on the host"),
+    (["--optimizer", "paged-adamw"], "tight", "a paged optimizer's state on the host"),
+    (["--offload"], "tight", "gradients on the host"),
+    (["--offload", "--precision", "bf16-mixed"], DOES_NOT_FIT, ""),  # its weights alone are more
+    (["--offload", "--precision", "bf16-mixed", *ZERO], "tight", "gradients and weights on the host"),
+])  # fmt: skip
+def test_what_a_library_may_keep_on_the_host_is_no_sure_verdict(
+    config, capsys, words, verdict, why
+):
+    common = ["--precision", "bf16", "--checkpointing", "--batch", "2", "--gpu", "RTX-4090"]
+    _, told = asked(capsys, config, *common, *words)
+    assert told["verdict"] == verdict and why in told["why"]
+
+
+@pytest.mark.parametrize("name", ["llm_config", "language_config"])
+def test_the_text_of_a_model_that_sees_is_known_by_the_names_of_its_makers(capsys, tmp_path, name):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({"model_type": "sees", name: LLAMA, "vision_config": {"depth": 2}}))
+    _, told = asked(capsys, str(path))
+    assert told["not_counted"] == ["the part that sees"]
+
+
+def test_a_part_that_sees_by_img_processor_is_not_counted(capsys, tmp_path):
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps({**LLAMA, "img_processor": {"name": "clip_vision_model"}}))
+    _, told = asked(capsys, str(path))
+    assert told["not_counted"] == ["the part that sees"]
+
+
 @pytest.mark.parametrize(
     ("name", "cards"),
     [

@@ -230,8 +230,9 @@ def _optimizer_of(about: dict[str, Any]) -> str:
     """Return the optimizer as fit calls it. Raises BadRequest for one that it doesn't know."""
     name, settings = str(about.get("optimizer") or ""), about.get("settings") or {}
     plain = name.lower()
-    if "8bit" in plain and "adam" in plain:
-        return "adamw8bit"
+    if "adam" in plain and ("8bit" in plain or plain.startswith("paged")):
+        paged = "paged-" if plain.startswith("paged") else ""
+        return f"{paged}adamw{'8bit' if '8bit' in plain else ''}"
     if plain in ("adam", "adamw"):
         in_place = settings.get("fused") or settings.get("foreach") is False
         return "adamw" if in_place else "adamw-foreach"

@@ -53,7 +53,7 @@ _NOT_COUNTED = {
 }
 # Words in the names of fields that only a model with such a part has.
 _SENSES = {
-    "the part that sees": re.compile(r"(?:^|_)vision_|^visual|^image_token"),
+    "the part that sees": re.compile(r"(?:^|_)vision_|^visual|^image_token|^img_processor"),
     "the part that hears": re.compile(
         r"(?:^|_)(?:audio|speech)_|^num_mel_bins$|^feat_extract_norm$"
     ),
@@ -109,6 +109,7 @@ _NEVER_LINEAR = (
     "granitemoeshared",
     "dbrx",
 )
+_TEXTS = ("llm_config", "language_config")  # of InternVL, DeepSeek-VL: what others call text_config
 _HEAD_NORMS = ("qwen3", "qwen3_moe", "gemma3", "gemma3_text", "olmo2", "olmo3")
 
 
@@ -127,6 +128,9 @@ def read_config(data: bytes, given: dict | None = None) -> Model:
         raise BadRequest("the config isn't JSON; pass a model's config.json") from None
     if not isinstance(config, dict):
         raise BadRequest("the config holds no object; pass a model's config.json")
+    for name in _TEXTS:
+        if isinstance(config.get(name), dict):
+            config.setdefault("text_config", config[name])
     text = config.get("text_config")
     if given and isinstance(text, dict):  # of a model that also sees, whose shape stands there
         given = {**given, "text_config": {**text, **given}}

@@ -79,6 +79,13 @@ def margins(model: Model, run: Run, card: str = "") -> Margins:
     below = max(less for less, _, _ in kinds)
     if model.weights:  # of a number that was given: their states are the least that it takes
         below = min(below, _share_of_guess(model, run) + ROUNDED)
+    needed = estimate(model, run)
+    if needed.least < needed.peak:
+        below = 1 - (1 - below) * needed.least / needed.peak
+        both = run.offload and run.sharding in ("zero3", "fsdp")
+        what = "gradients and weights" if both else "gradients" if run.offload else ""
+        what = what or "a paged optimizer's state"
+        kinds.append((0.0, 0.0, f"the library may keep {what} on the host"))
     above = max(more for _, more, _ in kinds)
     why = "; ".join(reason for _, _, reason in kinds if reason)
     return Margins(below, None if "activations" in model.on_top else above, why)

@@ -32,6 +32,8 @@ OPTIMIZERS = {
     "adamw": (8.0, 4.0),
     "adamw-foreach": (8.0, 4.0),
     "adamw8bit": (2.03, 2.03),
+    "paged-adamw": (8.0, 8.0),
+    "paged-adamw8bit": (2.03, 2.03),
     "sgd": (0.0, 0.0),
     "sgd-momentum": (4.0, 2.0),
     "adafactor": (0.0, 0.0),
@@ -55,6 +57,7 @@ class Estimate:
 
     `peak` is taken at the `moment`, and `lines` add up to it. `states` is weights, gradients and
     optimizer state, whatever the moment. `kept` is what a batch keeps for the backward pass.
+    `least`: the peak without what the library may keep on the host.
     """
 
     peak: float
@@ -62,6 +65,7 @@ class Estimate:
     lines: tuple[MemoryLine, ...]
     states: float
     kept: float
+    least: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -137,7 +141,29 @@ def estimate(model: Model, run: Run) -> Estimate:
     }
     moment = max(moments, key=lambda name: sum(line.size for line in moments[name]))
     lines = tuple(line for line in moments[moment] if line.size)
-    return Estimate(sum(line.size for line in lines), moment, lines, states, kept.size)
+    movable = _movable(run)
+    least = max(
+        sum(line.size for line in all_ if line.what not in movable) for all_ in moments.values()
+    )
+    if "weights" in movable and training.weight_shares == 1:  # two layers at a time come back
+        least += run.product_bytes * (model.tables() + 2 * model.layer_weights())
+    return Estimate(sum(line.size for line in lines), moment, lines, states, kept.size, least)
+
+
+def _movable(run: Run) -> frozenset[str]:
+    """Return the lines that a library may keep on the host as well, by what was asked for.
+
+    ZeRO-Offload moves gradients there as they come, ZeRO-3's and FSDP's offload the weights too. A
+    paged optimizer's state goes there where the card has no room.
+    """
+    names = set()
+    if run.offload:
+        names |= {"gradients"}
+        if run.sharding in ("zero3", "fsdp"):
+            names |= {"weights"}
+    if run.optimizer.startswith("paged-"):
+        names |= {"optimizer state"}
+    return frozenset(names)
 
 
 @dataclass(frozen=True)
