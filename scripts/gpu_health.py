@@ -1480,7 +1480,7 @@ SERIES_SECONDS = 42.0
 # limits.py
 # What a cgroup leaves to a container, by its files as people paste them.
 #
-# A file that is named for itself, the output of `cat` or `head` below its command, or of `grep . `. A
+# A file that is named for itself, what `cat` or `head` print below their command, or `grep`. A
 # number alone says nothing, but for the two of cpu.max with the kernel's usual period.
 
 # The file, and what stands in it. cpu.max: the microseconds of each period, and the period.
